@@ -1,0 +1,56 @@
+#include "transport/base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+namespace rdfs {
+namespace {
+
+constinit std::atomic<LogLevel> g_level{LogLevel::kWarn};
+
+spdlog::logger& Logger() {
+  static spdlog::logger* const logger = [] {
+    auto* made = new spdlog::logger("rdfs", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%n: %l: %v");
+    made->set_level(spdlog::level::trace);
+    made->flush_on(spdlog::level::trace);
+    return made;
+  }();
+  return *logger;
+}
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kTrace:
+      return spdlog::level::trace;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
+  }
+  return spdlog::level::off;
+}
+
+}  // namespace
+
+void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
+
+void SetLogName(std::string_view name) { Logger().set_pattern(std::string(name) + ": %l: %v"); }
+
+bool LogEnabled(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
+
+void LogLine(LogLevel level, std::string_view line) {
+  Logger().log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+}  // namespace rdfs

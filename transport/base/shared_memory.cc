@@ -1,0 +1,73 @@
+#include "transport/base/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace rdfs {
+namespace {
+
+constexpr int kFixedSize = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010  // Linux 5.1, linux/fcntl.h
+#endif
+
+std::size_t RoundUpToPages(std::size_t size) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (size + page - 1) / page * page;
+}
+
+Result<std::byte*> Map(int fd, std::size_t size, int protection) {
+  void* data = mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return Status::FromErrno(errno, "cannot map shared memory");
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::Create(const std::string& name,
+                                                           std::size_t size, Peers peers) {
+  if (size == 0) return Status(Code::kInvalidArgument, "shared memory of size 0");
+  size = RoundUpToPages(size);
+  Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
+    return Status::FromErrno(errno, "cannot size shared memory");
+  }
+  RDFS_ASSIGN_OR_RETURN(std::byte * data, Map(fd.get(), size, PROT_READ | PROT_WRITE));
+  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(fd), data, size, peers));
+  // A refusal only costs speed: transparent huge pages may be off for shared memory.
+  (void)madvise(data, size, MADV_HUGEPAGE);
+  // A child process must not hold pages that the NIC may be writing to.
+  (void)madvise(data, size, MADV_DONTFORK);
+  const int seals = kFixedSize | (peers == Peers::kReadOnly ? F_SEAL_FUTURE_WRITE : 0);
+  if (fcntl(memory->fd(), F_ADD_SEALS, seals) != 0) {
+    return Status::FromErrno(errno, "cannot seal shared memory");
+  }
+  return memory;
+}
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::Adopt(Fd fd, std::size_t size, Peers peers) {
+  const int wanted = kFixedSize | (peers == Peers::kReadOnly ? F_SEAL_FUTURE_WRITE : 0);
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & wanted) != wanted) {
+    return Status(Code::kProtocolError,
+                  "the peer sent memory that it could still shrink or change");
+  }
+  struct stat st {};
+  if (fstat(fd.get(), &st) != 0) return Status::FromErrno(errno, "fstat of received memory");
+  if (size == 0 || static_cast<std::uint64_t>(st.st_size) != size) {
+    return Status(Code::kProtocolError, "the peer sent memory of another size than it said");
+  }
+  const int protection = peers == Peers::kReadOnly ? PROT_READ : PROT_READ | PROT_WRITE;
+  RDFS_ASSIGN_OR_RETURN(std::byte * data, Map(fd.get(), size, protection));
+  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(fd), data, size, peers));
+}
+
+SharedMemory::~SharedMemory() { munmap(data_, size_); }
+
+}  // namespace rdfs

@@ -1,0 +1,78 @@
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "transport/transport.h"
+
+namespace rdfs::transport {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// A wake-up through the kernel costs some 5 to 50 us here; spinning longer than a few of these
+// never pays, and below 2 us it is one failed look.
+constexpr nanoseconds kLeastSpin{2'000};
+constexpr nanoseconds kMostSpin{50'000};
+// Looks between two readings of the clock, which may cost a system call of its own.
+constexpr int kLooksPerReading = 32;
+
+void Relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Result<std::size_t> Connection::Wait(std::span<Completion> out, Deadline deadline) {
+  const TimePoint spin_until = std::min(BootClock::now() + spin_, deadline);
+  do {
+    for (int i = 0; i < kLooksPerReading; ++i) {
+      RDFS_ASSIGN_OR_RETURN(const std::size_t count, Poll(out));
+      if (count > 0) {
+        spin_ = std::min(spin_ * 2, kMostSpin);
+        return count;
+      }
+      Relax();
+    }
+  } while (BootClock::now() < spin_until);
+  spin_ = std::max(spin_ / 2, kLeastSpin);
+
+  while (true) {
+    RDFS_ASSIGN_OR_RETURN(const bool armed, Arm());
+    if (armed) {
+      const int timeout_ms = PollTimeoutMs(deadline, BootClock::now());
+      pollfd entry{.fd = fd(), .events = POLLIN, .revents = 0};
+      if (poll(&entry, 1, timeout_ms) < 0 && errno != EINTR) {
+        return Status::FromErrno(errno, "poll on a connection");
+      }
+    }
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count, Poll(out));
+    if (count > 0) return count;
+    if (BootClock::now() >= deadline) return std::size_t{0};
+  }
+}
+
+std::string_view Name(Kind kind) {
+  switch (kind) {
+    case Kind::kTcp:
+      return "tcp";
+    case Kind::kShm:
+      return "shm";
+    case Kind::kVerbs:
+      return "verbs";
+  }
+  return "unknown";
+}
+
+std::optional<Kind> KindFromName(std::string_view name) {
+  for (const Kind kind : {Kind::kTcp, Kind::kShm, Kind::kVerbs}) {
+    if (name == Name(kind)) return kind;
+  }
+  return std::nullopt;
+}
+
+}  // namespace rdfs::transport

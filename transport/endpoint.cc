@@ -1,0 +1,48 @@
+#include <charconv>
+
+#include "transport/transport.h"
+
+namespace rdfs::transport {
+
+std::string Endpoint::ToString() const {
+  std::string out(Name(kind));
+  out += "://";
+  if (kind == Kind::kShm) return out + "/" + host;
+  const bool brackets = host.find(':') != std::string::npos;
+  out += brackets ? "[" + host + "]" : host;
+  return out + ":" + std::to_string(port);
+}
+
+Result<Endpoint> Endpoint::Parse(std::string_view text) {
+  const Status malformed(Code::kInvalidArgument,
+                         "'" + std::string(text) +
+                             "' is not an endpoint; write tcp://HOST:PORT, verbs://HOST:PORT or "
+                             "shm:///NAME");
+  const std::size_t scheme_end = text.find("://");
+  if (scheme_end == std::string_view::npos) return malformed;
+  const std::optional<Kind> kind = KindFromName(text.substr(0, scheme_end));
+  if (!kind) return malformed;
+  std::string_view rest = text.substr(scheme_end + 3);
+  Endpoint endpoint;
+  endpoint.kind = *kind;
+  if (*kind == Kind::kShm) {
+    if (rest.size() < 2 || rest[0] != '/') return malformed;
+    endpoint.host = rest.substr(1);
+    return endpoint;
+  }
+  const std::size_t colon = rest.rfind(':');
+  if (colon == std::string_view::npos) return malformed;
+  std::string_view host = rest.substr(0, colon);
+  const std::string_view port = rest.substr(colon + 1);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return malformed;  // an IPv6 address without its brackets: which colon begins the port?
+  }
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
+  if (error != std::errc() || end != port.data() + port.size()) return malformed;
+  endpoint.host = host;
+  return endpoint;
+}
+
+}  // namespace rdfs::transport

@@ -1,0 +1,71 @@
+// Session: the client's end of one mount or one tool run. Dial authenticates; lanes carry the work.
+//
+// Dial makes the vestibule (a TCP connection, or a stream such as ssh's stdio), both ends prove the
+// key over the whole transcript, TLS covers the stream where the peer is on another host, and only
+// then do addresses, ports and the upper layer's request travel. OpenLane opens connections over
+// the best transport that works: shm on the same host, verbs where both ends have a device, tcp,
+// and last the stream itself; legs() tells what was tried and why the better ones were not used.
+//
+// Threads: Dial and OpenLane by one thread at a time; a lane belongs to whoever took it. The
+// vestibule stays open while the Session lives: the server drops the ticket when it ends.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/session/key.h"
+#include "transport/tcp/stream.h"
+#include "transport/transport.h"
+
+namespace rdfs::transport {
+
+inline constexpr std::uint16_t kDefaultPort = 7337;
+
+struct DialOptions {
+  std::string host;
+  std::uint16_t port = kDefaultPort;
+  // When set, this is the vestibule instead of a TCP connection to host:port (the host's name is
+  // still used to reach the ports that the server names), and the last leg.
+  std::unique_ptr<tcp::ByteStream> stream;
+  Key key;                          // empty: only a server that asks for no key
+  std::optional<Kind> require;      // refuse everything else
+  bool plaintext = false;           // no TLS though the peer is on another host
+  bool require_encryption = false;  // no verbs, and TLS everywhere but on the same host
+  std::string service;              // which upper layer: "fs", "ping", "pipe"
+  std::vector<std::byte> request;   // its opening words, sent after authentication; at most 4 KiB
+  Deadline deadline{};
+};
+
+// One leg of the choice: the transport, and why it is not used (or ok).
+struct LegReport {
+  Kind kind;
+  bool stdio = false;  // the vestibule's own stream
+  Status status;
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+  // Blocks until authenticated and admitted, or the deadline. Errors: those of ConnectSocket,
+  // kAuthenticationFailed, kVersionMismatch, and whatever the upper layer at the server answered.
+  static Result<std::unique_ptr<Session>> Dial(DialOptions options, std::shared_ptr<Domain> domain);
+
+  [[nodiscard]] virtual std::uint64_t id() const = 0;
+  // What the server's upper layer answered to `request`.
+  [[nodiscard]] virtual ByteSpan grant() const = 0;
+  [[nodiscard]] virtual const std::shared_ptr<Domain>& domain() const = 0;
+  // Blocks at most until `deadline`; a leg that does not answer costs at most 3 s once a session.
+  // The first lane decides the transport; later lanes use the same and fall back alike.
+  virtual Result<std::unique_ptr<Connection>> OpenLane(Deadline deadline) = 0;
+  // As OpenLane, over `kind` only (rdping, rdinfo). The choice is left alone.
+  virtual Result<std::unique_ptr<Connection>> OpenLaneOver(Kind kind, Deadline deadline) = 0;
+  // The legs as tried so far, best first. Empty before the first OpenLane.
+  [[nodiscard]] virtual const std::vector<LegReport>& legs() const = 0;
+  // "verbs (siw0)", "tcp with TLS; not verbs: no RDMA device here (...); not shm: another host".
+  [[nodiscard]] virtual std::string ExplainChoice() const = 0;
+};
+
+}  // namespace rdfs::transport

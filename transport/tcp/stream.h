@@ -1,0 +1,55 @@
+// ByteStream: an ordered, reliable byte stream under a tcp connection or a vestibule: a TCP socket,
+// a UNIX socket, ssh's two pipes, or TLS over any of these.
+//
+// Owned by one Connection, used by its thread. Never blocks: descriptors are made non-blocking.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "transport/base/bytes.h"
+#include "transport/base/clock.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::transport::tcp {
+
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // Reads at most out.size() bytes; 0 when there is nothing now. kDisconnected at the end.
+  virtual Result<std::size_t> Read(MutableByteSpan out) = 0;
+  // Writes what the wire takes of `parts` now and returns how much, 0 when it takes nothing.
+  virtual Result<std::size_t> Write(std::span<const iovec> parts) = 0;
+  // Bytes that Read would return without a system call (TLS keeps some): fd() does not tell of
+  // them.
+  [[nodiscard]] virtual bool HasBufferedInput() const = 0;
+  // TLS may have to write before it can read and the other way round; poll for what these say.
+  [[nodiscard]] virtual short read_events() const = 0;  // on read_fd()
+  [[nodiscard]] virtual short write_events()
+      const = 0;  // on write_fd(), while Write returned short
+  [[nodiscard]] virtual int read_fd() const = 0;
+  [[nodiscard]] virtual int write_fd() const = 0;  // the same for sockets
+  [[nodiscard]] virtual bool encrypted() const = 0;
+  [[nodiscard]] virtual std::string peer() const = 0;  // "10.0.0.2:7337", "uid 1000", "ssh"
+  // Says that nothing more will be written (close_notify, SHUT_WR); best effort.
+  virtual void Shutdown() = 0;
+};
+
+// Over one socket (TCP_NODELAY is set where it applies), or over a pair of pipes.
+std::unique_ptr<ByteStream> MakeSocketStream(Fd socket, std::string peer);
+std::unique_ptr<ByteStream> MakePipeStream(Fd read_fd, Fd write_fd, std::string peer);
+
+// TLS 1.3 (RFC 8446) over `inner` with the external PSK `psk` (32 bytes, fresh for this stream:
+// both ends derived it from an authenticated key exchange), psk_dhe_ke, no early data, no
+// certificates. Blocks until the handshake is done or `deadline`. kAuthenticationFailed when the
+// PSKs differ.
+enum class TlsRole { kClient, kServer };
+Result<std::unique_ptr<ByteStream>> WrapInTls(std::unique_ptr<ByteStream> inner, TlsRole role,
+                                              ByteSpan psk, Deadline deadline);
+
+}  // namespace rdfs::transport::tcp
