@@ -1,0 +1,547 @@
+// The file-system protocol, version 1.0: what rdfs and rdfsd say to each other in messages.
+//
+// A mount is one *file-system session*: it begins with MountRequest and MountGrant, the opening
+// words of a transport session (transport/session/), and survives reconnects and server restarts
+// under its client id. Requests travel on lanes; each lane is a transport::Connection, and a reply
+// comes back on the lane that asked. Data moves one-sided: a READ reply grants extents of the
+// server's block pool, which the client then READs; written bytes are WRITten into the client's
+// staging slots and committed by message. What is small, and what cannot be granted, travels inside
+// messages.
+//
+// A request is RequestHeader, the body of its opcode, and any number of extensions; a reply is
+// ReplyHeader, the body, extensions. Bodies are the structs below, each followed by its variable
+// part in the order its comment gives; [16] is a Le16 length and that many bytes, [32] the same
+// with Le32. body_bytes covers struct and variable part. Everything is little-endian, alignment 1.
+// Opcode, error and bit numbers are never reused. A peer is hostile: every decoder bounds every
+// length.
+//
+// The golden bytes of each struct stand in tests/fs/protocol_test.cc.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "transport/base/bytes.h"
+#include "transport/base/status.h"
+#include "transport/transport.h"
+
+namespace rdfs::fs {
+
+inline constexpr std::uint16_t kProtocolMajor = 1;
+inline constexpr std::uint16_t kProtocolMinor = 0;
+
+// ---------------------------------------------------------------------------------------------------
+// Bounds. Nothing on the wire is larger.
+
+inline constexpr std::size_t kMaxNameBytes = 255;          // NAME_MAX
+inline constexpr std::size_t kMaxPathBytes = 4096;         // PATH_MAX: symlink targets
+inline constexpr std::size_t kMaxXattrNameBytes = 255;     // XATTR_NAME_MAX
+inline constexpr std::size_t kMaxXattrValueBytes = 65536;  // XATTR_SIZE_MAX, XATTR_LIST_MAX
+inline constexpr std::size_t kMaxHandleBytes = 64;
+inline constexpr std::size_t kMaxInlineDataBytes = 64 * 1024;  // file bytes inside one message
+inline constexpr std::size_t kMaxTransferBytes = 1 << 20;      // one read or write request
+inline constexpr std::size_t kMaxGrantsPerReply = 64;
+inline constexpr std::size_t kMaxRequestsInFlight = 256;  // of one lane; more is a protocol error
+inline constexpr std::size_t kMaxReaddirBytes = 64 * 1024;
+inline constexpr std::size_t kMaxExportNameBytes = 255;
+
+// ---------------------------------------------------------------------------------------------------
+// Opcodes.
+
+enum class Opcode : std::uint16_t {
+  // Session and lane.
+  kRenew = 1,       // heartbeat: extends the session's leases; answered at once
+  kAttachLane = 2,  // first request of a lane: staging slots
+  kArena = 3,       // server to client, unasked: memory that grants on this lane refer to
+  kInterrupt = 4,  // gives up a request that waits (a blocking lock): that one answers kInterrupted
+  kInvalidateLane = 5,  // reserved
+
+  // Names.
+  kLookup = 10,
+  kReadlink = 11,
+  kSymlink = 12,
+  kMknod = 13,
+  kMkdir = 14,
+  kUnlink = 15,
+  kRmdir = 16,
+  kRename = 17,
+  kLink = 18,
+
+  // Attributes.
+  kGetAttr = 20,
+  kSetAttr = 21,
+  kAccess = 22,
+  kStatFs = 23,
+  kSetXattr = 24,
+  kGetXattr = 25,
+  kListXattr = 26,
+  kRemoveXattr = 27,
+
+  // Open files.
+  kOpen = 30,
+  kCreate = 31,
+  kRead = 32,
+  kWrite = 33,   // bytes inside the message
+  kCommit = 34,  // bytes in a staging slot
+  kFlush = 35,
+  kRelease = 36,
+  kFsync = 37,
+  kFallocate = 38,
+  kSeek = 39,  // SEEK_HOLE, SEEK_DATA
+  kCopyFileRange = 40,
+  kTmpfile = 41,
+  kReclaimOpen = 42,  // an open file of an earlier epoch, or of a lost session
+
+  // Directories.
+  kOpenDir = 50,
+  kReadDir = 51,
+  kReleaseDir = 52,
+  kFsyncDir = 53,
+
+  // Locks.
+  kGetLock = 60,
+  kSetLock = 61,
+
+  // Reserved for coherence between clients: sent by no version 1.0 peer.
+  kRecall = 80,
+  kRecallAck = 81,
+  kLeaseRequest = 82,
+  kLeaseReturn = 83,
+  kReclaimLease = 84,
+  kGraceBegin = 85,
+  kGraceEnd = 86,
+  kReclaimLock = 87,
+};
+std::string_view OpcodeName(Opcode opcode);
+bool IsKnown(Opcode opcode);
+// Whether the request changes something at the server, so that it must happen exactly once.
+bool IsMutating(Opcode opcode);
+
+// ---------------------------------------------------------------------------------------------------
+// Errors: our own numbers, because errno values differ between architectures.
+
+enum class WireError : std::uint16_t {
+  kOk = 0,
+  kPermission = 1,
+  kNotFound = 2,
+  kInterrupted = 4,
+  kIo = 5,
+  kNoDeviceOrAddress = 6,
+  kBadHandle = 9,
+  kAgain = 11,
+  kNoMemory = 12,
+  kAccess = 13,
+  kBusy = 16,
+  kExists = 17,
+  kCrossDevice = 18,
+  kNoDevice = 19,
+  kNotDirectory = 20,
+  kIsDirectory = 21,
+  kInvalid = 22,
+  kTooManyFiles = 24,
+  kTextBusy = 26,
+  kFileTooBig = 27,
+  kNoSpace = 28,
+  kIllegalSeek = 29,
+  kReadOnly = 30,
+  kTooManyLinks = 31,
+  kRange = 34,
+  kDeadlock = 35,
+  kNameTooLong = 36,
+  kNoLocks = 37,
+  kNotSupported = 38 /* ENOSYS */,
+  kNotEmpty = 39,
+  kLoop = 40,
+  kNoData = 61,
+  kOverflow = 75,
+  kOperationNotSupported = 95 /* EOPNOTSUPP */,
+  kStale = 116,
+  kQuota = 122,
+  kTimedOut = 110,
+  // Not an errno of the server's file system.
+  kGrace = 1000,           // after a restart: ask again after the grace period
+  kUnknownSession = 1001,  // the server does not know this session any more: mount request again
+  kWrongEpoch = 1002,      // an open file of an earlier epoch: reclaim it
+  kMalformed = 1003,
+};
+WireError ToWire(int errno_value);
+int ToErrno(WireError error);
+
+// ---------------------------------------------------------------------------------------------------
+// Headers and extensions.
+
+struct RequestHeader {
+  Le16 opcode;
+  Le16 flags;
+  Le32 body_bytes;
+  Le64 session;        // MountGrant::session
+  Le64 sequence;       // of the session, from 1; the same again when a request is sent again
+  Le64 acknowledged;   // every reply up to here has arrived: their records may go
+  Le32 deadline_ms;    // the client waits this long from now on; 0: for ever (a blocking lock)
+  Le64 trace;          // for logs on both sides
+  Le32 uid, gid, pid;  // of the calling process, as the client sees them
+};
+static_assert(sizeof(RequestHeader) == 56);
+inline constexpr std::uint16_t kRequestSentBefore = 1;  // may have been carried out already
+
+struct ReplyHeader {
+  Le16 opcode;
+  Le16 error;  // WireError; the body is empty unless kOk
+  Le32 body_bytes;
+  Le64 sequence;
+  Le64 epoch;  // of the server's incarnation
+};
+static_assert(sizeof(ReplyHeader) == 24);
+
+// An unasked message of the server's (kArena) is a ReplyHeader with sequence 0.
+
+struct ExtensionHeader {
+  Le16 type;    // an unknown type with kExtensionMustUnderstand set is refused, without it skipped
+  Le16 length;  // of what follows
+};
+inline constexpr std::uint16_t kExtensionMustUnderstand = 0x8000;
+
+// ---------------------------------------------------------------------------------------------------
+// Values.
+
+// An inode for life, opaque to the client: survives rename, reconnect and server restart.
+class Handle {
+ public:
+  Handle() = default;
+  static std::optional<Handle> FromBytes(ByteSpan bytes) {
+    if (bytes.empty() || bytes.size() > kMaxHandleBytes) return std::nullopt;
+    Handle handle;
+    handle.size_ = static_cast<std::uint8_t>(bytes.size());
+    std::memcpy(handle.bytes_.data(), bytes.data(), bytes.size());
+    return handle;
+  }
+  [[nodiscard]] ByteSpan bytes() const { return {bytes_.data(), size_}; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  friend bool operator==(const Handle&, const Handle&) = default;
+
+ private:
+  std::array<std::byte, kMaxHandleBytes> bytes_{};  // zero behind size_
+  std::uint8_t size_ = 0;
+};
+struct HandleHash {
+  std::size_t operator()(const Handle& handle) const noexcept {
+    return std::hash<std::string_view>()(AsText(handle.bytes()));
+  }
+};
+
+struct TimeWire {
+  LeI64 seconds;
+  Le32 nanoseconds;
+};
+
+// statx(2)'s fields. ids are the server's; the session's id mapping has been applied.
+struct AttrWire {
+  Le64 ino;
+  Le64 size;
+  Le64 blocks;  // of 512 bytes
+  TimeWire atime, mtime, ctime, btime;
+  Le32 mode, nlink, uid, gid;
+  Le32 rdev_major, rdev_minor;
+  Le32 block_size;
+  Le32 lease_ms;  // may be cached for this long, from before the request was sent
+  Le64 change;    // differs whenever content or attributes may have changed
+};
+static_assert(sizeof(AttrWire) == 112);
+
+// What names a file in a reply: AttrWire, handle [16].
+// (EntryWire is written with WriteEntry and read with ReadEntry.)
+struct Entry {
+  Handle handle;
+  AttrWire attr;
+  Le32 entry_lease_ms;  // the name's own lease
+};
+
+void WriteHandle(ByteWriter& writer, const Handle& handle);
+Handle ReadHandle(ByteReader& reader);  // fails the reader when empty or too long
+void WriteEntry(ByteWriter& writer, const Entry& entry);
+Entry ReadEntry(ByteReader& reader);
+// A name of a directory entry: 1 to 255 bytes, no '/' and no NUL, not "." or "..".
+ByteSpan ReadName(ByteReader& reader);
+
+// Flags that open(2), rename(2) and others take have their own bits on the wire.
+inline constexpr std::uint32_t kOpenRead = 1, kOpenWrite = 2, kOpenAppend = 4, kOpenTruncate = 8,
+                               kOpenExclusive = 16, kOpenDirect = 32, kOpenSync = 64,
+                               kOpenDataSync = 128, kOpenNoAtime = 256, kOpenCreate = 512;
+std::uint32_t OpenFlagsToWire(int flags);
+int OpenFlagsFromWire(std::uint32_t flags);  // with O_CLOEXEC | O_NOFOLLOW | O_NOCTTY
+inline constexpr std::uint32_t kRenameNoReplace = 1, kRenameExchange = 2, kRenameWhiteout = 4;
+
+// ---------------------------------------------------------------------------------------------------
+// The opening words (transport session's service "fs").
+
+inline constexpr std::string_view kServiceName = "fs";
+
+// + export name [16], client's host name [16] (for logs and locks)
+struct MountRequest {
+  Le16 major, minor;
+  std::array<std::byte, 16> client_id;  // random, secret: who knows it resumes the session
+  Le64 last_epoch;                      // of the server, 0 at first
+  Le32 uid, gid;                        // who mounts
+  Le32 flags;
+};
+inline constexpr std::uint32_t kMountReadOnly = 1, kMountNoGrants = 2, kMountRawIds = 4;
+
+// + root Entry
+struct MountGrant {
+  Le16 major, minor;
+  Le64 session;
+  Le64 epoch;
+  Le64 verifier;  // as in WriteReply
+  Le32 lease_ms;  // the session ends this long after its last request
+  Le32 attr_lease_ms;
+  Le32 grace_ms;  // left of the grace period; 0: none
+  Le32 flags;
+  Le32 max_transfer_bytes;
+};
+inline constexpr std::uint32_t kGrantResumed = 1,  // opens and locks of this client are still there
+    kGrantReadOnly = 2, kGrantCanMknodDevices = 4, kGrantCanChown = 8;
+
+// ---------------------------------------------------------------------------------------------------
+// Session and lane.
+
+// kRenew: no body. Reply: no body.
+
+struct AttachLaneRequest {
+  Le32 lane;           // counted by the client
+  Le32 staging_bytes;  // wished for
+};
+struct AttachLaneReply {
+  transport::RemoteRegionWire staging;  // the client WRITEs here; length 0: none, write by message
+  Le32 slot_bytes;                      // slot i is [i * slot_bytes, (i + 1) * slot_bytes)
+  Le32 slots;
+};
+
+// kArena, unasked: grants of this lane may name `arena` from now on. Again with length 0: gone.
+struct ArenaMessage {
+  Le32 arena;
+  transport::RemoteRegionWire region;
+};
+
+struct InterruptRequest {
+  Le64 sequence;  // of the request to give up
+};
+
+// ---------------------------------------------------------------------------------------------------
+// Names. Replies that make or find a file carry an Entry.
+
+// kLookup: parent handle, name [16]. Name ".." asks for the parent (as readdirplus and exports
+// need).
+//   Reply: Entry. kNotFound may be cached for the parent's attr lease.
+// kReadlink: handle. Reply: target [16].
+// kSymlink: parent handle, name [16], target [16]. Reply: Entry.
+struct MknodRequest {  // + parent handle, name [16]. Reply: Entry. For kMkdir too.
+  Le32 mode;           // file type and permissions, the umask not applied
+  Le32 umask;
+  Le32 rdev_major, rdev_minor;
+};
+// kUnlink, kRmdir: parent handle, name [16]. Reply: no body.
+struct RenameRequest {  // + old parent handle, name [16], new parent handle, name [16]. No reply
+                        // body.
+  Le32 flags;
+};
+// kLink: handle, new parent handle, name [16]. Reply: Entry.
+
+// ---------------------------------------------------------------------------------------------------
+// Attributes.
+
+struct GetAttrRequest {  // + handle. Reply: AttrWire.
+  Le64 open;             // 0, or an open file, whose attributes can be had though it is unlinked
+};
+
+inline constexpr std::uint32_t kSetMode = 1, kSetUid = 2, kSetGid = 4, kSetSize = 8, kSetAtime = 16,
+                               kSetMtime = 32, kSetAtimeNow = 64, kSetMtimeNow = 128,
+                               kSetKillPriv = 256;  // drop setuid and setgid as a write would
+struct SetAttrRequest {                             // + handle. Reply: AttrWire.
+  Le64 open;
+  Le32 valid;  // the bits above
+  Le32 mode, uid, gid;
+  Le64 size;
+  TimeWire atime, mtime;
+};
+
+struct AccessRequest {  // + handle. Reply: no body.
+  Le32 mask;            // R_OK 4, W_OK 2, X_OK 1, or 0
+};
+
+// kStatFs: handle. Reply:
+struct StatFsReply {
+  Le64 blocks, blocks_free, blocks_available, files, files_free;
+  Le32 block_size, fragment_size, name_max;
+};
+
+struct SetXattrRequest {  // + handle, name [16], value [32]. Reply: no body.
+  Le32 flags;             // XATTR_CREATE 1, XATTR_REPLACE 2
+};
+struct GetXattrRequest {  // kGetXattr: + handle, name [16]; kListXattr: + handle.
+  Le32 size;              // 0: only how much; else at most this, kRange when it does not fit
+};
+struct GetXattrReply {  // + value [32], empty when size was 0
+  Le32 size;
+};
+// kRemoveXattr: handle, name [16]. Reply: no body.
+
+// ---------------------------------------------------------------------------------------------------
+// Open files. `open` numbers are chosen by the server and belong to the session.
+
+struct OpenRequest {  // + handle
+  Le32 flags;         // kOpen...
+};
+struct OpenReply {
+  Le64 open;
+  AttrWire attr;
+};
+struct CreateRequest {  // + parent handle, name [16]. Reply: OpenReply, Entry.
+  Le32 flags;
+  Le32 mode;
+  Le32 umask;
+};
+struct TmpfileRequest {  // + parent handle. Reply: OpenReply, Entry.
+  Le32 flags;
+  Le32 mode;
+  Le32 umask;
+};
+// An open file that the client still uses and that this server's epoch does not know: found by the
+// supervisor's duplicate, else by handle. Reply: OpenReply with the number to use from now on.
+struct ReclaimOpenRequest {  // + handle, then parent handle and name [16], or a Le16 0 twice
+  Le64 open;                 // its number so far
+  Le32 flags;
+};
+
+struct ReadRequest {
+  Le64 open;
+  Le64 offset;
+  Le32 length;      // the bytes asked for, at most kMaxTransferBytes
+  Le32 want_ahead;  // and grants for this many bytes behind them, if they cost nothing to wait for
+  Le32 flags;
+};
+inline constexpr std::uint32_t kReadNoGrants = 1;  // send the bytes inside the reply
+
+// + `grants` GrantWire, then the file's bytes [32] from `offset` on, where no grant covers it.
+// Grants cover [offset, offset + length) from its start without a gap as far as they go, and what
+// lies ahead. A read is short only at the end of the file.
+struct ReadReply {
+  Le64 file_size;
+  Le64 change;
+  Le16 grants;
+  Le16 flags;
+};
+
+// The right to READ [arena_offset, arena_offset + length) while the lease lasts. The bytes count
+// only if the generation word, READ after them on the same lane, still is `generation`.
+struct GrantWire {
+  Le64 file_offset;
+  Le32 length;  // bytes of the file; those up to the extent's end behind it are zero
+  Le32 arena;
+  Le64 arena_offset;
+  Le32 generation_arena;
+  Le32 lease_ms;
+  Le64 generation_offset;  // of the Le64 generation word
+  Le64 generation;         // never 0
+};
+static_assert(sizeof(GrantWire) == 48);
+
+inline constexpr std::uint32_t kWriteAppend = 1,  // at the end, wherever that is; offset is where
+                                                  // the client expects it
+    kWriteKillPriv = 2;
+struct WriteRequest {  // kWrite: + bytes [32]
+  Le64 open;
+  Le64 offset;
+  Le32 flags;
+};
+struct CommitRequest {  // kCommit
+  Le64 open;
+  Le64 offset;
+  Le32 flags;
+  Le32 length;
+  Le64 staging_offset;  // in the lane's staging region; the range is the server's until the reply
+};
+struct WriteReply {
+  Le64 offset;  // where the bytes went (append: the server's choice)
+  Le32 written;
+  Le64 size;  // of the file, after
+  Le64 change;
+  Le64 verifier;  // another than at the write: an fsync must write the bytes again
+};
+
+// kFlush: drops the owner's locks and reports a write error once. Reply: no body.
+struct FlushRequest {
+  Le64 open;
+  Le64 lock_owner;
+};
+struct ReleaseRequest {  // kRelease, kReleaseDir
+  Le64 open;
+};
+struct FsyncRequest {  // kFsync, kFsyncDir. Reply: FsyncReply.
+  Le64 open;
+  Le32 data_only;
+};
+struct FsyncReply {
+  Le64 verifier;
+};
+struct FallocateRequest {  // Reply: AttrWire.
+  Le64 open;
+  Le32 mode;  // as fallocate(2): KEEP_SIZE 1, PUNCH_HOLE 2, COLLAPSE 8, ZERO 16, INSERT 32, UNSHARE
+              // 64
+  Le64 offset, length;
+};
+struct SeekRequest {
+  Le64 open;
+  Le64 offset;
+  Le32 whence;  // SEEK_DATA 3, SEEK_HOLE 4
+};
+struct SeekReply {
+  Le64 offset;
+};
+struct CopyFileRangeRequest {
+  Le64 open_in, offset_in, open_out, offset_out, length;
+  Le32 flags;
+};
+// Reply: WriteReply; `written` may be short.
+
+// ---------------------------------------------------------------------------------------------------
+// Directories.
+
+struct ReadDirRequest {
+  Le64 open;
+  Le64 cookie;     // 0, or one that an entry carried: goes on behind it, also after changes
+  Le32 max_bytes;  // at most kMaxReaddirBytes
+  Le32 flags;
+};
+inline constexpr std::uint32_t kReadDirPlus = 1;
+// Reply: any number of DirEntryWire, name [16], and with kReadDirPlus a Le16 1 and an Entry, or a
+// Le16 0 where it could not be had (also for "." and ".."). No entry: the end.
+struct DirEntryWire {
+  Le64 ino;
+  Le64 cookie;  // of the position behind this entry
+  Le32 type;    // DT_...
+};
+
+// ---------------------------------------------------------------------------------------------------
+// Locks. flock(2) and fcntl(2) locks are apart, as on one host. Only whole-file ranges for flock.
+
+enum class LockType : std::uint32_t { kRead = 0, kWrite = 1, kUnlock = 2 };
+struct LockRequest {  // kGetLock, kSetLock
+  Le64 open;
+  Le64 owner;       // the kernel's lock owner, as FUSE tells it
+  Le64 start, end;  // inclusive; end 2^63-1: to the end of the file, wherever that is
+  Le32 type;
+  Le32 pid;
+  Le32 flags;
+};
+inline constexpr std::uint32_t kLockWait = 1, kLockFlock = 2;
+struct LockReply {  // of kGetLock: the first lock in the way, or kUnlock
+  Le64 start, end;
+  Le32 type, pid;
+};
+
+}  // namespace rdfs::fs
