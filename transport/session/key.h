@@ -19,9 +19,12 @@ class Key {
   explicit Key(ByteSpan bytes) : bytes_(bytes.begin(), bytes.end()) {}
   explicit Key(std::string_view text) : Key(AsBytes(text)) {}
   Key(const Key&) = default;
-  Key& operator=(const Key&) = default;
-  Key(Key&&) = default;
-  Key& operator=(Key&&) = default;
+  Key(Key&&) noexcept = default;
+  // By value, so that what was held before is wiped with `other`.
+  Key& operator=(Key other) noexcept {
+    bytes_.swap(other.bytes_);
+    return *this;
+  }
   ~Key();
 
   // 256 random bits, as 64 hexadecimal digits, so that it can be printed, typed and put in a file.
@@ -29,7 +32,11 @@ class Key {
   // The first line of a file, without its end. Refuses an empty one, one above 1 KiB, and a file
   // that others than its owner may read (the message says `chmod 600 FILE`).
   static Result<Key> FromFile(const std::string& path);
+  // The next line of a descriptor; nothing behind that line is consumed, so that a key may be
+  // followed by other input (ssh's stdin). Blocks until the line has ended.
   static Result<Key> FromFd(int fd);
+
+  static constexpr std::size_t kMaxBytes = 1024;
 
   [[nodiscard]] bool empty() const { return bytes_.empty(); }
   [[nodiscard]] ByteSpan bytes() const { return bytes_; }
