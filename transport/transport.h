@@ -34,9 +34,9 @@ std::optional<Kind> KindFromName(std::string_view);  // the reverse
 
 // The largest message that any transport carries: a 64 KiB xattr value and its header fit.
 inline constexpr std::size_t kMaxMessageBytes = 128 * 1024;
-// A lane's proof travels in the private data of a verbs connect; RDMA_PS_TCP leaves this much of
-// it.
-inline constexpr std::size_t kMaxTokenBytes = 56;
+// A lane's proof travels in the private data of a verbs connect. RDMA_PS_TCP leaves 56 bytes of it,
+// and one tells the length: InfiniBand pads with zeros.
+inline constexpr std::size_t kMaxTokenBytes = 55;
 
 // Where a connection or a listener is: "verbs://host:port", "tcp://[::1]:7337", "shm:///name".
 struct Endpoint {
