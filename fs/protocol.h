@@ -334,9 +334,7 @@ struct InterruptRequest {
 // ---------------------------------------------------------------------------------------------------
 // Names. Replies that make or find a file carry an Entry.
 
-// kLookup: parent handle, name [16]. Name ".." asks for the parent (as readdirplus and exports
-// need).
-//   Reply: Entry. kNotFound may be cached for the parent's attr lease.
+// kLookup: parent handle, name [16]. Reply: Entry. kNotFound may be cached for the parent's attr lease.
 // kReadlink: handle. Reply: target [16].
 // kSymlink: parent handle, name [16], target [16]. Reply: Entry.
 struct MknodRequest {  // + parent handle, name [16]. Reply: Entry. For kMkdir too.
