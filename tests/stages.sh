@@ -1,0 +1,88 @@
+# The stages of ./check, sourced by it. Each runs its steps with `step` or `ctest_step`, which count into
+# passed, failed and failures, and returns non-zero when one of its steps failed.
+
+jobs=$(nproc)
+
+# step NAME SECONDS COMMAND...: one thing that passes or fails, under a time limit.
+step() {
+  local name=$1 limit=$2
+  shift 2
+  echo "--- $name"
+  # --foreground would leave a timed-out command's children behind.
+  if timeout --kill-after=20 "$limit" "$@" </dev/null; then
+    passed=$((passed + 1))
+    return 0
+  fi
+  local status=$?
+  [ "$status" -eq 124 ] && name="$name (no end after $limit s)"
+  echo "--- FAILED: $name" >&2
+  failed=$((failed + 1))
+  failures+=("$name")
+  return 1
+}
+
+# build PRESET [TARGET...]
+build() {
+  local preset=$1
+  shift
+  local targets=()
+  [ $# -gt 0 ] && targets=(--target "$@")
+  cmake --preset "$preset" >"build-$preset.log" 2>&1 || { cat "build-$preset.log"; return 1; }
+  rm -f "build-$preset.log"
+  cmake --build "build/$preset" -j "$jobs" "${targets[@]}" | grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)'
+  return "${PIPESTATUS[0]}"
+}
+
+# ctest_step NAME SECONDS PRESET CTEST-OPTION...: counts each test case; no tests is a failure, and so is
+# one that skipped.
+ctest_step() {
+  local name=$1 limit=$2 preset=$3
+  shift 3
+  echo "--- $name"
+  local log
+  log=$(mktemp)
+  timeout --kill-after=20 "$limit" ctest --test-dir "build/$preset" -j "$jobs" --no-tests=error \
+    --output-on-failure --timeout 300 "$@" </dev/null >"$log" 2>&1
+  local status=$?
+  local ran bad
+  ran=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed' "$log")
+  bad=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*(\*\*\*|Failed|Timeout|Not Run|Skipped)' "$log")
+  passed=$((passed + ran))
+  failed=$((failed + bad))
+  if [ "$status" -eq 0 ] && [ "$bad" -eq 0 ] && [ "$ran" -gt 0 ]; then
+    tail -n 4 "$log" | head -n 2
+    rm -f "$log"
+    return 0
+  fi
+  cat "$log"
+  rm -f "$log"
+  [ "$bad" -eq 0 ] && failed=$((failed + 1))
+  failures+=("$name")
+  return 1
+}
+
+stage_unit() {
+  step "build (g++, warnings are errors)" 2400 bash -c "$(declare -f build); jobs=$jobs; build dev" || return 1
+  ctest_step "unit tests" 900 dev -LE 'e2e|rdma'
+}
+
+sanitized() {
+  local preset=$1 pattern=$2
+  step "build ($preset)" 2400 bash -c "$(declare -f build); jobs=$jobs; build $preset" || return 1
+  ctest_step "unit tests ($preset)" 1200 "$preset" -LE 'e2e|rdma' -R "$pattern"
+}
+
+stage_asan() { sanitized asan-ubsan '.*'; }
+# The thread sanitizer goes where threads are; the rest has nothing for it to find.
+stage_tsan() { sanitized tsan 'tcp_conformance|shm_conformance|session|server|client|fuse'; }
+
+stage_clang() {
+  step "build (clang)" 2400 bash -c "$(declare -f build); jobs=$jobs; build clang"
+}
+
+stage_e2e() { ctest_step "real mounts" 1500 dev -L e2e -j 1; }
+
+stage_rdma() {
+  step "kernel with soft-iWARP and soft-RoCE" 1800 tests/rdma/build-kernel || return 1
+  ctest_step "real RDMA" 1500 dev -L rdma -j 1
+}
