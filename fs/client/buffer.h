@@ -1,0 +1,96 @@
+// Buffers of a lane: pieces of one registered region, handed out as whole pages.
+//
+// A Buffer is held by whoever receives a FUSE request into it or has a reply read into it. Giving
+// it back never waits: pages that a device may still touch (operations in flight when a call timed
+// out or its connection died) stay in quarantine until their completions, or until the Connection
+// has been destroyed. One thread: the lane's.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace rdfs::fs::client {
+
+class BufferPool;
+
+// Owns some pages of the pool; movable. Must die before its lane.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { Reset(); }
+
+  [[nodiscard]] bool valid() const { return pool_ != nullptr; }
+  [[nodiscard]] std::size_t size() const { return std::size_t{pages_} * kPageBytes; }
+  [[nodiscard]] MutableByteSpan bytes() const;
+  // A part of it, for Lane::Read and Lane::Write. `offset + length` must not exceed size().
+  [[nodiscard]] transport::LocalSlice Slice(std::size_t offset, std::size_t length) const;
+  // Gives the pages behind the first `bytes` back: a request that turned out small.
+  void ShrinkTo(std::size_t bytes);
+  void Reset();
+
+  static constexpr std::size_t kPageBytes = 4096;
+
+ private:
+  friend class BufferPool;
+  Buffer(BufferPool* pool, std::uint32_t page, std::uint32_t pages)
+      : pool_(pool), page_(page), pages_(pages) {}
+
+  BufferPool* pool_ = nullptr;
+  std::uint32_t page_ = 0;
+  std::uint32_t pages_ = 0;
+};
+
+class BufferPool {
+ public:
+  // `region` (kLocal) outlives the pool.
+  explicit BufferPool(const transport::MemoryRegion& region);
+
+  // Small ones come from the low end and large ones from the high end, so that small ones do not
+  // cut the room for large ones to pieces. None when there is no room now: it comes back when a
+  // Buffer is given back.
+  std::optional<Buffer> Allocate(std::size_t bytes);
+  [[nodiscard]] std::size_t free_bytes() const { return free_pages_ * Buffer::kPageBytes; }
+
+  // For the lane: whether `slice` lies in this pool's region, and the count of device operations
+  // that touch its pages.
+  [[nodiscard]] bool Contains(const transport::LocalSlice& slice) const;
+  void BeginOperation(const transport::LocalSlice& slice);
+  void EndOperation(const transport::LocalSlice& slice);
+
+ private:
+  friend class Buffer;
+  struct Page {
+    bool held = false;         // by a Buffer
+    std::uint16_t in_use = 0;  // by device operations
+  };
+  void Release(std::uint32_t page, std::uint32_t pages);
+  [[nodiscard]] bool IsFree(std::size_t page) const {
+    return !pages_[page].held && pages_[page].in_use == 0;
+  }
+  std::optional<std::uint32_t> FindLow(std::size_t pages) const;
+  std::optional<std::uint32_t> FindHigh(std::size_t pages) const;
+
+  const transport::MemoryRegion& region_;
+  std::vector<Page> pages_;
+  std::size_t free_pages_;
+};
+
+// How much registered memory one lane takes under a memlock limit: an eighth of the budget for
+// staging and control stays, and `lanes` lanes share the rest. 16 MiB where memory may be locked
+// without limit, 2 MiB for each of two lanes at 8 MiB; never less than 1 MiB.
+std::size_t LaneBufferBytes(std::uint64_t memlock_bytes, unsigned lanes);
+// The limit of this process: RLIMIT_MEMLOCK, or UINT64_MAX with CAP_IPC_LOCK.
+std::uint64_t MemlockLimit();
+
+}  // namespace rdfs::fs::client

@@ -1,0 +1,78 @@
+// OpenFile: one open file or directory of a mount, as its user holds it.
+//
+// It outlives reconnects and server restarts: the number by which the server knows it changes
+// underneath (Lane and Mount see to it). Shared by std::shared_ptr; the mount's registry holds only
+// weak references, and a call in flight keeps its file alive. Any thread. The user gives it up with
+// Lane::Release; dropping the last reference without that leaves it open at the server until the
+// session ends.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "fs/protocol.h"
+
+namespace rdfs::fs::client {
+
+// What all open files of one inode share: the count of changes that this client has made, by which
+// every lane knows that grants it holds are older than the client's own writes.
+struct InodeState {
+  explicit InodeState(const Handle& of) : handle(of) {}
+  const Handle handle;
+  std::atomic<std::uint64_t> own_changes{0};
+  // The change cookie at the last open: another one drops cached grants (close-to-open).
+  std::atomic<std::uint64_t> change{0};
+};
+
+class OpenFile {
+ public:
+  OpenFile(std::shared_ptr<InodeState> inode, std::uint32_t flags, bool directory)
+      : inode_(std::move(inode)), flags_(flags), directory_(directory) {}
+
+  [[nodiscard]] const Handle& handle() const { return inode_->handle; }
+  [[nodiscard]] std::uint32_t flags() const { return flags_; }  // kOpen...
+  [[nodiscard]] bool directory() const { return directory_; }
+
+  // Where the server may find the file again after a restart. The user renews it when it learns of
+  // a rename; an outdated hint costs only an ESTALE where nothing else finds the file.
+  void SetHint(const Handle& parent, std::string_view name);
+
+  // ---- for the lanes and the mount -------------------------------------------------------------
+  struct Hint {
+    Handle parent;
+    std::string name;
+  };
+  [[nodiscard]] Hint hint() const;
+  [[nodiscard]] InodeState& inode() const { return *inode_; }
+  [[nodiscard]] const std::shared_ptr<InodeState>& inode_ref() const { return inode_; }
+  [[nodiscard]] std::uint64_t server_open() const {
+    return server_open_.load(std::memory_order_acquire);
+  }
+  void set_server_open(std::uint64_t open) { server_open_.store(open, std::memory_order_release); }
+  // Not 0: the file could not be found again after a restart, and every call on it fails so.
+  [[nodiscard]] int lost_errno() const { return lost_errno_.load(std::memory_order_acquire); }
+  void MarkLost(int errno_value) { lost_errno_.store(errno_value, std::memory_order_release); }
+
+  // Keeps the verifier of a write, and tells at an fsync (or close) whether what was written since
+  // the last one may have been lost by a crash of the server's host: once for each loss.
+  void NoteWritten(std::uint64_t verifier);
+  [[nodiscard]] bool LostWritesAt(std::uint64_t verifier);
+
+ private:
+  const std::shared_ptr<InodeState> inode_;
+  const std::uint32_t flags_;
+  const bool directory_;
+  std::atomic<std::uint64_t> server_open_{0};
+  std::atomic<int> lost_errno_{0};
+  mutable std::mutex mutex_;
+  Hint hint_;                         // under mutex_
+  std::uint64_t write_verifier_ = 0;  // under mutex_; 0: nothing written since the last fsync
+  bool lost_writes_ = false;          // under mutex_
+};
+
+using OpenPtr = std::shared_ptr<OpenFile>;
+
+}  // namespace rdfs::fs::client
