@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The stages of ./check, sourced by it. Each runs its steps with `step` or `ctest_step`, which count into
 # passed, failed and failures, and returns non-zero when one of its steps failed.
 
