@@ -1,0 +1,117 @@
+// IntentRing: the record of a session's mutating requests, so that each happens exactly once.
+//
+// A memory-mapped file. Before a mutating request is carried out, Begin writes its intent; after,
+// Complete writes the answer. What is in the mapping belongs to the kernel, so it survives the
+// death of this process at any instant, kill -9 included, without fsync; it does not survive the
+// host, and neither does the session. When a request comes a second time (kRequestSentBefore, or
+// after a restart), Lookup tells what became of the first.
+//
+//   free --Begin--> intent --Complete--> done --Acknowledge--> free
+//                     |  found when the ring is opened: interrupted --Complete--> done
+//
+// Records carry checksums keyed by the session: a torn record is an intent that had not begun (its
+// request had not either) or a result that had not been written; a damaged one is as good as free.
+//
+// Threads: any; one mutex a ring, no system call under it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "server/intent_record.h"
+#include "transport/base/bytes.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::server {
+
+class IntentRing {
+ public:
+  // The longest answer that a record keeps. Longer ones (none of the protocol's mutating requests
+  // has one) are kept as kDone with `reply_lost`: to be made again from the state.
+  static constexpr std::size_t kMaxReplyBytes = 768;
+  static constexpr std::uint32_t kDefaultRecords = 4096;  // of 1 KiB, sparse until used
+
+  enum class Verdict : std::uint8_t {
+    kNew,           // never seen: carry it out
+    kInProgress,    // begun by this process and not complete: its answer is on its way
+    kDone,          // `error` and `reply` are the answer
+    kInterrupted,   // begun by an earlier process: Resolve, then Complete
+    kAcknowledged,  // the client has had the answer: it asks nonsense
+    kMismatch,      // another request had this sequence number: it asks nonsense
+  };
+  struct Found {
+    Verdict verdict = Verdict::kNew;
+    fs::WireError error = fs::WireError::kOk;
+    std::vector<std::byte> reply;  // the body
+    bool reply_lost = false;
+    PriorState before;  // of kInterrupted
+  };
+
+  // Opens or makes the file `path` (mode 0600, in a directory that only this user can write to).
+  // A file that is not this session's ring is replaced. Errors: kErrno.
+  static Result<std::unique_ptr<IntentRing>> Open(const std::string& path, std::uint64_t session,
+                                                  std::uint32_t records = kDefaultRecords);
+  IntentRing(const IntentRing&) = delete;
+  IntentRing& operator=(const IntentRing&) = delete;
+  ~IntentRing();
+
+  // Where rings are kept: $XDG_RUNTIME_DIR/rdfs or, for root, /run/rdfs; made with mode 0700. Both
+  // are cleared when the host restarts, as the sessions are. Errors: kErrno.
+  static Result<std::string> DefaultDirectory();
+
+  // A request's arguments as Lookup and Begin compare them: 64 bits of opcode and body.
+  static std::uint64_t Digest(fs::Opcode opcode, ByteSpan body);
+
+  [[nodiscard]] Found Lookup(std::uint64_t sequence, std::uint64_t digest) const;
+  // Errors: kBusy (every record is in use: the client does not acknowledge), kInvalidArgument (the
+  // sequence number has a record or was acknowledged).
+  Status Begin(std::uint64_t sequence, fs::Opcode opcode, std::uint64_t digest,
+               const PriorState& before);
+  // Without effect when there is no such intent.
+  void Complete(std::uint64_t sequence, fs::WireError error, ByteSpan reply);
+  // Takes an intent back whose request was not carried out after all (it will be asked again).
+  void Abandon(std::uint64_t sequence);
+  // Every answer up to `sequence` has arrived: their records are free.
+  void Acknowledge(std::uint64_t sequence);
+
+  // The session has ended: removes the file.
+  void Remove();
+
+  // Left by an earlier process, for a server that resolves before it is asked.
+  [[nodiscard]] std::vector<std::uint64_t> interrupted() const;
+  [[nodiscard]] std::size_t records_in_use() const;
+
+ private:
+  struct Header;
+  struct Record;
+  enum class Phase : std::uint8_t { kIntent, kInterrupted, kDone };
+  struct Entry {
+    std::uint32_t index;
+    Phase phase;
+  };
+
+  IntentRing(std::string path, std::uint64_t session, std::byte* base, std::size_t size);
+  void Load();
+  [[nodiscard]] Record& At(std::uint32_t index) const;
+  [[nodiscard]] std::uint64_t IntentSum(const Record& record) const;
+  [[nodiscard]] std::uint64_t ResultSum(const Record& record) const;
+  void ReleaseLocked(std::uint64_t sequence);
+
+  const std::string path_;
+  const std::uint64_t session_;
+  std::byte* const base_;
+  const std::size_t size_;
+  std::uint32_t count_ = 0;
+  mutable std::mutex mutex_;  // guards what follows and the records
+  std::unordered_map<std::uint64_t, Entry> entries_;
+  std::vector<std::uint32_t> free_;
+  std::uint64_t acknowledged_ = 0;
+};
+
+}  // namespace rdfs::server

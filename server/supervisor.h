@@ -1,0 +1,53 @@
+// Supervisor: the small process around the worker that does the serving.
+//
+// It starts the worker, starts it again after a crash, and keeps what a crash would lose:
+// duplicates of descriptors that cannot be found again (files unlinked while open, locks, which
+// live in the open file description; listening sockets), each with a few bytes of the worker's own,
+// the secret that handles are signed with, and the epoch. It knows nothing of files and parses
+// nothing that a client sent.
+//
+// One thread, no allocation that grows with clients beyond Options' bounds. The worker talks to it
+// through DescriptorKeeper (supervisor_keeper.h) over a socket pair.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "transport/base/status.h"
+
+namespace rdfs::server {
+
+// A worker that exits with this wants to be started again at once (after an upgrade): no crash.
+inline constexpr int kExitRestart = 83;
+
+struct SupervisorOptions {
+  // The worker: program and arguments. "--worker-fd=N" is appended; the worker gives N to
+  // DescriptorKeeper::Connect.
+  std::vector<std::string> command;
+  // Instead of `command`: runs in the forked child with the socket, its result is the exit code.
+  // For programs that link the worker in, and for tests.
+  std::function<int(int fd)> worker;
+
+  std::size_t max_descriptors = 65536;     // lowered to what RLIMIT_NOFILE allows
+  std::size_t max_state_bytes = 32 << 20;  // keys and states together
+  // More crashes than this within the window: something is broken for good.
+  int max_crashes = 5;
+  std::chrono::nanoseconds crash_window = std::chrono::seconds(60);
+  std::chrono::nanoseconds first_back_off = std::chrono::milliseconds(20);  // doubles
+  std::chrono::nanoseconds longest_back_off = std::chrono::seconds(5);
+  std::chrono::nanoseconds stop_patience = std::chrono::seconds(10);  // then SIGKILL
+};
+
+// Runs until the worker has ended for good, and returns the exit code for main: the worker's own,
+// or 1 after a crash loop (logged, with what to do). SIGTERM, SIGINT and SIGHUP go to the worker;
+// the first two end the supervisor with it. The worker dies with its supervisor. Blocks these
+// signals and SIGCHLD in the caller, so it is called before any thread starts. Errors: kErrno
+// before the first worker has started.
+Result<int> RunSupervisor(const SupervisorOptions& options);
+
+}  // namespace rdfs::server
