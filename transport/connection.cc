@@ -27,19 +27,30 @@ void Relax() {
 
 }  // namespace
 
-Result<std::size_t> Connection::Wait(std::span<Completion> out, Deadline deadline) {
-  const TimePoint spin_until = std::min(BootClock::now() + spin_, deadline);
-  do {
+Result<std::size_t> Connection::Spin(std::span<Completion> out, Deadline deadline) {
+  // The first looks are free of the clock: in a ping-pong they find the answer.
+  std::optional<TimePoint> until;
+  while (true) {
     for (int i = 0; i < kLooksPerReading; ++i) {
       RDFS_ASSIGN_OR_RETURN(const std::size_t count, Poll(out));
-      if (count > 0) {
-        spin_ = std::min(spin_ * 2, kMostSpin);
-        return count;
-      }
+      if (count > 0) return count;
       Relax();
     }
-  } while (BootClock::now() < spin_until);
-  spin_ = std::max(spin_ / 2, kLeastSpin);
+    const TimePoint now = BootClock::now();
+    if (!until) until = std::min(now + spin_, deadline);
+    if (now >= *until) return std::size_t{0};
+  }
+}
+
+Result<std::size_t> Connection::Wait(std::span<Completion> out, Deadline deadline) {
+  if (SpinningPays()) {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count, Spin(out, deadline));
+    spin_ = count > 0 ? std::min(spin_ * 2, kMostSpin) : std::max(spin_ / 2, kLeastSpin);
+    if (count > 0) return count;
+  } else {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count, Poll(out));
+    if (count > 0) return count;
+  }
 
   while (true) {
     RDFS_ASSIGN_OR_RETURN(const bool armed, Arm());

@@ -172,8 +172,11 @@ class Connection {
 
  protected:
   Connection() = default;
+  // False when spinning cannot help, as when the peer needs this very processor to answer.
+  [[nodiscard]] virtual bool SpinningPays() const { return true; }
 
  private:
+  Result<std::size_t> Spin(std::span<Completion> out, Deadline deadline);
   // How long Wait spins: doubled when spinning found something, halved when it did not.
   std::chrono::nanoseconds spin_{20'000};
 };
