@@ -51,12 +51,12 @@ Hash64 Sha512(ByteSpan first, ByteSpan second) {
 
 Secret64 Extract(ByteSpan salt, ByteSpan material) { return Hmac512(salt).Add(material).Finish(); }
 
-Secret32 Expand(const Secret64& key, std::string_view label, ByteSpan context) {
+Secret32 Expand(ByteSpan key, std::string_view label, ByteSpan context) {
   // One block is enough for 32 bytes: T(1) = HMAC(key, info || 0x01) (RFC 5869, 2.3). The label
   // ends in a zero byte, so that no label and context read like another pair.
   constexpr std::array<std::byte, 1> kEnd{std::byte{0}};
   constexpr std::array<std::byte, 1> kFirstBlock{std::byte{1}};
-  const Secret64 block = Hmac512(key.bytes())
+  const Secret64 block = Hmac512(key)
                              .Add(AsBytes(label))
                              .Add(kEnd)
                              .Add(context)

@@ -46,7 +46,7 @@ using Mac32 = std::array<std::byte, 32>;
 [[nodiscard]] Secret64 Extract(ByteSpan salt, ByteSpan material);
 // HKDF-Expand to 32 bytes. `label` says what the key is for; `context` tells keys of one purpose
 // apart.
-[[nodiscard]] Secret32 Expand(const Secret64& key, std::string_view label, ByteSpan context = {});
+[[nodiscard]] Secret32 Expand(ByteSpan key, std::string_view label, ByteSpan context = {});
 
 // HMAC-SHA-512, its first 32 bytes, over label || first || second.
 [[nodiscard]] Mac32 MacOf(const Secret32& key, std::string_view label, ByteSpan first,
