@@ -1,0 +1,194 @@
+#include "transport/verbs/connection.h"
+
+#include <fmt/core.h>
+#include <sys/epoll.h>
+
+#include <thread>
+
+#include "transport/base/log.h"
+#include "transport/verbs/errors.h"
+
+namespace rdfs::transport::verbs {
+namespace {
+
+enum class WakeSource : std::uint32_t { kCompletions, kConnectionManager };
+
+Status AddToEpoll(int epoll, int fd, WakeSource source) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = static_cast<std::uint32_t>(source);
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return Status::Ok();
+  return Status::FromErrno(errno, "epoll_ctl");
+}
+
+}  // namespace
+
+VerbsConnection::VerbsConnection(CmChannel channel, CmIdPtr id, std::shared_ptr<Domain> domain)
+    : channel_(std::move(channel)), id_(std::move(id)), domain_(std::move(domain)) {}
+
+Result<std::unique_ptr<VerbsConnection>> VerbsConnection::Create(CmChannel& channel, CmIdPtr& id,
+                                                                 std::shared_ptr<Domain> domain) {
+  std::unique_ptr<VerbsConnection> connection(
+      new VerbsConnection(std::move(channel), std::move(id), std::move(domain)));
+  if (const Status built = connection->Build(); !built.ok()) {
+    connection->outbox_.reset();
+    connection->queue_pair_.reset();
+    channel = std::move(connection->channel_);
+    id = std::move(connection->id_);
+    return built;
+  }
+  return connection;
+}
+
+Status VerbsConnection::Build() {
+  RDFS_ASSIGN_OR_RETURN(const DeviceInDomain device, AttachDevice(*domain_, id_->verbs));
+  device_index_ = device.index;
+  RDFS_ASSIGN_OR_RETURN(queue_pair_, QueuePair::Create(id_.get(), device));
+  outbox_ = std::make_unique<Outbox>(*queue_pair_, credits_);
+  capabilities_ = {.kind = Kind::kVerbs,
+                   .passive_progress = false,
+                   .encrypted = false,
+                   .max_outstanding = limits().max_transfers,
+                   .max_transfer_bytes = limits().max_transfer_bytes};
+  wake_fd_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!wake_fd_.valid()) return Status::FromErrno(errno, "epoll_create1");
+  RDFS_RETURN_IF_ERROR(AddToEpoll(wake_fd_.get(), queue_pair_->fd(), WakeSource::kCompletions));
+  return AddToEpoll(wake_fd_.get(), channel_.fd(), WakeSource::kConnectionManager);
+}
+
+VerbsConnection::~VerbsConnection() {
+  if (outbox_ != nullptr && over_.ok() && !ending()) WaitUntilByeHasGone();
+  // ~QueuePair puts the queue pair in error and waits until the device has let go of our buffers.
+}
+
+// What was sent just before the end should arrive: once the queue pair is in error, the device
+// drops what it has not sent.
+void VerbsConnection::WaitUntilByeHasGone() {
+  outbox_->SayBye();
+  PostSends();
+  const Deadline deadline = DeadlineAfter(kByeLimit);
+  while (!ending() && !outbox_->bye_has_gone() && BootClock::now() < deadline) {
+    const Result<std::span<const ibv_wc>> some = queue_pair_->PollCompletions();
+    if (!some.ok()) return;
+    for (const ibv_wc& completion : *some) {
+      if (completion.status != IBV_WC_SUCCESS) return;
+      const WorkId id = WorkId::FromRaw(completion.wr_id);
+      if (id.kind() == WorkKind::kSend) outbox_->OnSent(id.value());
+    }
+    if ((*some).empty()) std::this_thread::yield();
+  }
+}
+
+Status VerbsConnection::Open() {
+  outbox_->Open();
+  return Flush();
+}
+
+std::string VerbsConnection::Describe() const {
+  return fmt::format("verbs {} {}", ibv_get_device_name(id_->verbs->device),
+                     AddressText(rdma_get_peer_addr(id_.get())));
+}
+
+Status VerbsConnection::Send(std::span<const ByteSpan> parts) {
+  std::size_t size = 0;
+  for (const ByteSpan part : parts) {
+    if (part.size() > kMaxMessageBytes - size) {
+      return {Code::kInvalidArgument, "a message above kMaxMessageBytes"};
+    }
+    size += part.size();
+  }
+  if (!over_.ok()) return over_;
+  if (!ending()) outbox_->Send(parts, size);
+  return Status::Ok();
+}
+
+Status VerbsConnection::Flush() {
+  if (!over_.ok()) return over_;
+  PostSends();
+  return Status::Ok();
+}
+
+// A post fails when the queue pair has ended already: why is told by completions and events that
+// Poll is still to see, and so is what had arrived before.
+void VerbsConnection::PostSends() {
+  outbox_->Pump();
+  if (const Status posted = queue_pair_->PostSends(); !posted.ok()) {
+    BeginEnding({Code::kDisconnected, "the RDMA connection has ended: " + posted.message()});
+  }
+}
+
+void VerbsConnection::BeginEnding(Status why) {
+  if (ending_.ok()) ending_ = std::move(why);
+}
+
+Result<bool> VerbsConnection::Arm() {
+  if (!over_.ok()) return over_;
+  PostSends();
+  if (ending() || used_slot_count_ > 0 || !batch_.empty()) return false;
+  if (!armed_) {
+    if (const Status armed = queue_pair_->Arm(); !armed.ok()) {
+      BeginEnding({Code::kDisconnected, armed.message()});
+      return false;
+    }
+    armed_ = true;
+  }
+  // What came between the last look and the arming raises no event.
+  RDFS_ASSIGN_OR_RETURN(batch_, queue_pair_->PollCompletions());
+  if (!batch_.empty()) return false;
+  polls_until_look_ = 1;  // a wake-up may be the connection manager's
+  return true;
+}
+
+void VerbsConnection::LookAtEvents() {
+  polls_until_look_ = kPollsBetweenLooks;
+  std::array<epoll_event, 2> ready{};
+  const int count = epoll_wait(wake_fd_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    if (WakeSource{ready[static_cast<std::size_t>(i)].data.u32} == WakeSource::kCompletions) {
+      const Result<bool> consumed = queue_pair_->ConsumeEvents();
+      if (!consumed.ok()) return BeginEnding({Code::kDisconnected, consumed.status().message()});
+      if (*consumed) armed_ = false;
+      continue;
+    }
+    Result<std::optional<CmEvent>> event = channel_.Next();
+    if (!event.ok()) return BeginEnding({Code::kDisconnected, event.status().message()});
+    if (*event) HandleCmEvent(**event);
+  }
+}
+
+void VerbsConnection::HandleCmEvent(const CmEvent& event) {
+  switch (event.type) {
+    case RDMA_CM_EVENT_ESTABLISHED:    // the passive side; the first frame tells the same
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:  // the queue pair's number may be used again
+    case RDMA_CM_EVENT_ADDR_CHANGE:    // another link of a bond took over: packets still arrive
+      return;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      return BeginEnding({Code::kDisconnected, "the RDMA device was removed"});
+    case RDMA_CM_EVENT_DISCONNECTED:
+      return BeginEnding({Code::kDisconnected, "the peer closed the connection"});
+    default:
+      return BeginEnding(
+          {Code::kDisconnected, fmt::format("the RDMA connection failed ({}, {})",
+                                            rdma_event_str(event.type), event.status)});
+  }
+}
+
+Result<RemoteRegion> VerbsConnection::Share(const MemoryRegion& region) {
+  if (!over_.ok()) return over_;
+  if (region.domain() != domain_.get()) {
+    return Status(Code::kInvalidArgument, "the region is of another domain than the connection");
+  }
+  if (region.access() == Access::kLocal) {
+    return Status(Code::kInvalidArgument, "a local region cannot be shared");
+  }
+  RDFS_ASSIGN_OR_RETURN(const DeviceRegistration* registration,
+                        RegistrationOf(region, device_index_));
+  return RemoteRegion{.address = reinterpret_cast<std::uintptr_t>(region.bytes().data()),
+                      .length = region.size(),
+                      .key = registration->remote_key()};
+}
+
+// The key belongs to the registration, which other connections of the domain use too.
+void VerbsConnection::Unshare(const MemoryRegion& /*region*/) {}
+
+}  // namespace rdfs::transport::verbs
