@@ -23,6 +23,8 @@ class ByteStream {
   virtual ~ByteStream() = default;
   // Reads at most out.size() bytes; 0 when there is nothing now. kDisconnected at the end.
   virtual Result<std::size_t> Read(MutableByteSpan out) = 0;
+  // As Read, into `parts` in their order. This one fills the first that is not empty.
+  virtual Result<std::size_t> ReadParts(std::span<const iovec> parts);
   // Writes what the wire takes of `parts` now and returns how much, 0 when it takes nothing.
   virtual Result<std::size_t> Write(std::span<const iovec> parts) = 0;
   // Bytes that Read would return without a system call (TLS keeps some): fd() does not tell of

@@ -177,6 +177,15 @@ Status Pair::Finish(Ticket ticket) {
   return finished ? server.over() : Status(Code::kDeadlineExceeded, "the ticket never completed");
 }
 
+void Pair::Destroy() {
+  server.Destroy();
+  client.Destroy();
+  listener.reset();
+  transport.reset();
+  client_domain.reset();
+  server_domain.reset();
+}
+
 void ConnectAgain(Pair& pair, End& client, End& server) {
   std::jthread acceptor([&] {
     const auto incoming = AcceptNext(*pair.listener);

@@ -86,6 +86,8 @@ struct Pair {
   }
   // Drives until `ticket` of the client has completed, and returns its status.
   Status Finish(Ticket ticket);
+  // Connections first, the transport last, as everybody does it.
+  void Destroy();
 };
 // A failure of the test, and ends that are null, unless it succeeds.
 Pair Connect(const Subject& subject);

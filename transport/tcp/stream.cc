@@ -1,0 +1,174 @@
+#include "transport/tcp/stream.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+
+namespace rdfs::transport::tcp {
+namespace {
+
+void SetNonBlocking(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags >= 0) (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+// Whatever fails on a descriptor of ours, the stream under it is over.
+Status Broken(int error, std::string_view peer) {
+  std::string message = "the connection to ";
+  message += peer;
+  if (error == 0 || error == EPIPE || error == ECONNRESET) {
+    return {Code::kDisconnected, message + " was closed at its other end"};
+  }
+  return {Code::kDisconnected, message + " broke: " + Status::FromErrno(error, "socket").message()};
+}
+
+bool IsTransient(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+// What a read or write returned, as a Result. `end_is_zero`: a count of 0 is the end of the stream.
+Result<std::size_t> Counted(ssize_t count, bool end_is_zero, std::string_view peer) {
+  if (count > 0) return static_cast<std::size_t>(count);
+  if (count < 0 && IsTransient(errno)) return std::size_t{0};
+  if (count == 0 && !end_is_zero) return std::size_t{0};
+  return Broken(count == 0 ? 0 : errno, peer);
+}
+
+std::size_t TotalSize(std::span<const iovec> parts) {
+  std::size_t total = 0;
+  for (const iovec& part : parts) total += part.iov_len;
+  return total;
+}
+
+class SocketStream final : public ByteStream {
+ public:
+  SocketStream(Fd socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {}
+
+  Result<std::size_t> Read(MutableByteSpan out) override {
+    if (out.empty()) return std::size_t{0};
+    return Counted(recv(socket_.get(), out.data(), out.size(), MSG_DONTWAIT), true, peer_);
+  }
+  Result<std::size_t> ReadParts(std::span<const iovec> parts) override {
+    if (TotalSize(parts) == 0) return std::size_t{0};
+    msghdr message = Header(parts);
+    return Counted(recvmsg(socket_.get(), &message, MSG_DONTWAIT), true, peer_);
+  }
+  Result<std::size_t> Write(std::span<const iovec> parts) override {
+    msghdr message = Header(parts);
+    return Counted(sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL), false, peer_);
+  }
+  [[nodiscard]] bool HasBufferedInput() const override { return false; }
+  [[nodiscard]] short read_events() const override { return POLLIN; }
+  [[nodiscard]] short write_events() const override { return POLLOUT; }
+  [[nodiscard]] int read_fd() const override { return socket_.get(); }
+  [[nodiscard]] int write_fd() const override { return socket_.get(); }
+  [[nodiscard]] bool encrypted() const override { return false; }
+  [[nodiscard]] std::string peer() const override { return peer_; }
+  void Shutdown() override { (void)shutdown(socket_.get(), SHUT_WR); }
+
+ private:
+  static msghdr Header(std::span<const iovec> parts) {
+    msghdr message{};
+    message.msg_iov =
+        const_cast<iovec*>(parts.data());  // never written to (recvmsg(2), sendmsg(2))
+    message.msg_iovlen = parts.size();
+    return message;
+  }
+
+  Fd socket_;
+  std::string peer_;
+};
+
+// Holds SIGPIPE back from this thread while a pipe is written: there is no MSG_NOSIGNAL for pipes,
+// and what the process does about the signal is not ours to change.
+class SigpipeBlock {
+ public:
+  SigpipeBlock() {
+    sigemptyset(&sigpipe_);
+    sigaddset(&sigpipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+  }
+  SigpipeBlock(const SigpipeBlock&) = delete;
+  SigpipeBlock& operator=(const SigpipeBlock&) = delete;
+  ~SigpipeBlock() {
+    const timespec at_once{};
+    // The signal of a broken pipe is directed at the writing thread (signal(7)): it is ours to
+    // take.
+    if (raised_ && !was_pending_) (void)sigtimedwait(&sigpipe_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  void Raised() { raised_ = true; }
+
+ private:
+  sigset_t sigpipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+  bool raised_ = false;
+};
+
+class PipeStream final : public ByteStream {
+ public:
+  PipeStream(Fd read_fd, Fd write_fd, std::string peer)
+      : read_fd_(std::move(read_fd)), write_fd_(std::move(write_fd)), peer_(std::move(peer)) {}
+
+  Result<std::size_t> Read(MutableByteSpan out) override {
+    if (out.empty()) return std::size_t{0};
+    return Counted(read(read_fd_.get(), out.data(), out.size()), true, peer_);
+  }
+  Result<std::size_t> ReadParts(std::span<const iovec> parts) override {
+    if (TotalSize(parts) == 0) return std::size_t{0};
+    return Counted(readv(read_fd_.get(), parts.data(), static_cast<int>(parts.size())), true,
+                   peer_);
+  }
+  Result<std::size_t> Write(std::span<const iovec> parts) override {
+    if (!write_fd_.valid()) return Broken(EPIPE, peer_);
+    SigpipeBlock block;
+    const ssize_t count = writev(write_fd_.get(), parts.data(), static_cast<int>(parts.size()));
+    if (count < 0 && errno == EPIPE) block.Raised();
+    return Counted(count, false, peer_);
+  }
+  [[nodiscard]] bool HasBufferedInput() const override { return false; }
+  [[nodiscard]] short read_events() const override { return POLLIN; }
+  [[nodiscard]] short write_events() const override { return POLLOUT; }
+  [[nodiscard]] int read_fd() const override { return read_fd_.get(); }
+  [[nodiscard]] int write_fd() const override { return write_fd_.get(); }
+  [[nodiscard]] bool encrypted() const override { return false; }
+  [[nodiscard]] std::string peer() const override { return peer_; }
+  void Shutdown() override { write_fd_.Reset(); }
+
+ private:
+  Fd read_fd_, write_fd_;
+  std::string peer_;
+};
+
+}  // namespace
+
+Result<std::size_t> ByteStream::ReadParts(std::span<const iovec> parts) {
+  for (const iovec& part : parts) {
+    if (part.iov_len > 0) return Read({static_cast<std::byte*>(part.iov_base), part.iov_len});
+  }
+  return std::size_t{0};
+}
+
+std::unique_ptr<ByteStream> MakeSocketStream(Fd socket, std::string peer) {
+  SetNonBlocking(socket.get());
+  const int on = 1;  // refused by UNIX sockets, which have nothing to delay
+  (void)setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return std::make_unique<SocketStream>(std::move(socket), std::move(peer));
+}
+
+std::unique_ptr<ByteStream> MakePipeStream(Fd read_fd, Fd write_fd, std::string peer) {
+  SetNonBlocking(read_fd.get());
+  SetNonBlocking(write_fd.get());
+  return std::make_unique<PipeStream>(std::move(read_fd), std::move(write_fd), std::move(peer));
+}
+
+}  // namespace rdfs::transport::tcp
