@@ -1,0 +1,37 @@
+// Filesystem: what the FUSE operations of one mount share. Owned by the command, outlives the
+// workers.
+#pragma once
+
+#include <fuse3/fuse_lowlevel.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "fs/client/client.h"
+#include "fs/fuse/inode_table.h"
+#include "fs/fuse/open_table.h"
+
+namespace rdfs::fs::fuse {
+
+struct FilesystemOptions {
+  bool writeback = false;  // the kernel's writeback cache: for mounts with a single writer
+  bool acls = true;        // offer POSIX ACLs
+};
+
+struct Filesystem {
+  Filesystem(client::Mount& of, FilesystemOptions with)
+      : mount(of), options(with), inodes(of.info().root.handle) {}
+
+  client::Mount& mount;
+  const FilesystemOptions options;
+  InodeTable inodes;
+  OpenTable opens;
+  // Set by the kernel's INIT, before any other request.
+  std::atomic<bool> initialised{false};
+};
+
+// The table for fuse_session_new; its user data is a Filesystem.
+const fuse_lowlevel_ops& Operations();
+
+}  // namespace rdfs::fs::fuse

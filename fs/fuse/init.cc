@@ -1,0 +1,75 @@
+// INIT: which of the kernel's features this mount uses, and why. Logged once, at info.
+#include <algorithm>
+#include <string_view>
+
+#include "fs/fuse/ops.h"
+#include "transport/base/log.h"
+
+namespace rdfs::fs::fuse::ops {
+namespace {
+
+struct Feature {
+  unsigned bit;
+  std::string_view name;
+  bool wanted;
+  std::string_view why;
+};
+
+void Choose(fuse_conn_info& connection, const Feature& feature) {
+  connection.want &= ~feature.bit;
+  if (!feature.wanted) {
+    LogInfo("FUSE: without {}: {}", feature.name, feature.why);
+  } else if ((connection.capable & feature.bit) == 0) {
+    LogInfo("FUSE: without {}: this kernel or libfuse does not have it", feature.name);
+  } else {
+    connection.want |= feature.bit;
+    LogInfo("FUSE: with {}: {}", feature.name, feature.why);
+  }
+}
+
+}  // namespace
+
+void Init(void* userdata, fuse_conn_info* connection) {
+  auto& filesystem = *static_cast<Filesystem*>(userdata);
+  const FilesystemOptions& options = filesystem.options;
+  const std::array features{
+      Feature{FUSE_CAP_ASYNC_READ, "ASYNC_READ", true, "read-ahead keeps several reads in flight"},
+      Feature{FUSE_CAP_ASYNC_DIO, "ASYNC_DIO", true, "O_DIRECT requests run side by side"},
+      Feature{FUSE_CAP_PARALLEL_DIROPS, "PARALLEL_DIROPS", true,
+              "look-ups in one directory run side by side"},
+      Feature{FUSE_CAP_READDIRPLUS, "READDIRPLUS", true, "a listing brings the attributes along"},
+      Feature{FUSE_CAP_READDIRPLUS_AUTO, "READDIRPLUS_AUTO", true,
+              "only while somebody looks at the attributes"},
+      Feature{FUSE_CAP_ATOMIC_O_TRUNC, "ATOMIC_O_TRUNC", true, "open and truncate in one request"},
+      Feature{FUSE_CAP_POSIX_LOCKS, "POSIX_LOCKS", true, "fcntl locks hold across clients"},
+      Feature{FUSE_CAP_FLOCK_LOCKS, "FLOCK_LOCKS", true, "flock holds across clients"},
+      Feature{FUSE_CAP_DONT_MASK, "DONT_MASK", true,
+              "the server applies the umask, because a default ACL replaces it"},
+      Feature{FUSE_CAP_POSIX_ACL, "POSIX_ACL", options.acls, "access control lists count"},
+      Feature{FUSE_CAP_HANDLE_KILLPRIV, "HANDLE_KILLPRIV", true,
+              "the server clears setuid and setgid on write, truncate and chown"},
+      Feature{FUSE_CAP_EXPLICIT_INVAL_DATA, "EXPLICIT_INVAL_DATA", true,
+              "pages are dropped when we say so"},
+      Feature{FUSE_CAP_AUTO_INVAL_DATA, "AUTO_INVAL_DATA", false,
+              "it asks for attributes before cached reads; opens drop changed pages instead"},
+      Feature{FUSE_CAP_WRITEBACK_CACHE, "WRITEBACK_CACHE", options.writeback,
+              options.writeback ? "asked for: this mount is the only writer"
+                                : "other clients must see a write when it has returned"},
+      Feature{FUSE_CAP_SPLICE_READ, "SPLICE_READ", false,
+              "requests are read into registered memory"},
+      Feature{FUSE_CAP_SPLICE_WRITE, "SPLICE_WRITE", false, "replies come from registered memory"},
+      Feature{FUSE_CAP_SPLICE_MOVE, "SPLICE_MOVE", false, "registered pages stay ours"},
+  };
+  for (const Feature& feature : features) Choose(*connection, feature);
+
+  const std::uint32_t transfer = filesystem.mount.info().max_transfer_bytes;
+  connection->max_write = transfer;
+  connection->max_readahead = std::max(connection->max_readahead, transfer);
+  // How many background requests (read-ahead, O_DIRECT) the kernel keeps in flight.
+  connection->max_background = 128;
+  connection->congestion_threshold = 96;
+  connection->time_gran = 1;
+  filesystem.initialised.store(true);
+}
+
+}  // namespace rdfs::fs::fuse::ops

@@ -1,0 +1,105 @@
+// InodeTable: what the kernel's node numbers mean. Knows no FUSE types.
+//
+// A node number stands for a server handle while the kernel holds look-ups of it (nlookup); the
+// same handle always has the same number meanwhile. Numbers are never reused, so that a late one is
+// recognised as unknown rather than taken for another file. Each node keeps where it was last seen
+// (parent and name): the way to find its file again when a restarted server does not know the
+// handle.
+//
+// Any thread; one short lock. Memory: about 250 bytes a node and its name.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/protocol.h"
+#include "transport/base/clock.h"
+
+namespace rdfs::fs::fuse {
+
+using NodeId = std::uint64_t;
+inline constexpr NodeId kRootNode = 1;  // FUSE_ROOT_ID
+
+class InodeTable {
+ public:
+  explicit InodeTable(const Handle& root);
+
+  // The kernel is about to learn of `handle` under `name` in `parent`: counts one look-up. An empty
+  // name (O_TMPFILE) leaves its place alone.
+  NodeId Remember(const Handle& handle, NodeId parent, std::string_view name);
+  void Forget(NodeId node, std::uint64_t lookups);
+
+  [[nodiscard]] std::optional<Handle> Find(NodeId node) const;
+
+  struct Place {
+    Handle parent;
+    std::string name;
+  };
+  // Where the node was last seen; none for the root and for what has lost its name.
+  [[nodiscard]] std::optional<Place> FindPlace(NodeId node) const;
+  // After a rename: whatever was at (parent, name) is now at the new place; with `exchange` the
+  // other way round as well.
+  void Renamed(NodeId parent, std::string_view name, NodeId new_parent, std::string_view new_name,
+               bool exchange);
+  void Removed(NodeId parent, std::string_view name);
+
+  // The steps from the root to `node`, for looking it up again: each the handle that is expected
+  // behind one more name. None when a place on the way is unknown, or the chain does not reach the
+  // root.
+  struct Step {
+    Handle parent;
+    std::string name;
+    Handle expected;
+  };
+  [[nodiscard]] std::optional<std::vector<Step>> PathTo(NodeId node) const;
+
+  // The change cookie at this client's last open: the kernel's pages are good while it stays.
+  [[nodiscard]] std::uint64_t change_at_open(NodeId node) const;
+  void set_change_at_open(NodeId node, std::uint64_t change);
+
+  // The kernel asks for security.capability before every write; that there is none may be kept for
+  // a lease.
+  [[nodiscard]] bool KnownWithoutCapability(NodeId node, TimePoint now) const;
+  void SetWithoutCapabilityUntil(NodeId node, TimePoint until);
+
+  [[nodiscard]] std::size_t size() const;
+
+ private:
+  struct Node {
+    Handle handle;
+    std::uint64_t lookups = 0;
+    NodeId parent = 0;  // 0: no place
+    std::string name;
+    std::uint64_t change_at_open = 0;
+    TimePoint no_capability_until{};
+  };
+  const Node* FindLocked(NodeId node) const;
+  Node* FindLocked(NodeId node);
+  // by_place_ and the places in the nodes say the same, always.
+  void SetPlaceLocked(NodeId node, NodeId parent, std::string_view name);
+  void ClearPlaceLocked(NodeId node);
+
+  struct PlaceKey {
+    NodeId parent;
+    std::string name;
+    friend bool operator==(const PlaceKey&, const PlaceKey&) = default;
+  };
+  struct PlaceHash {
+    std::size_t operator()(const PlaceKey& key) const noexcept {
+      return std::hash<std::string_view>()(key.name) * 31 + key.parent;
+    }
+  };
+
+  mutable std::mutex mutex_;
+  std::unordered_map<NodeId, Node> nodes_;
+  std::unordered_map<Handle, NodeId, HandleHash> by_handle_;
+  std::unordered_map<PlaceKey, NodeId, PlaceHash> by_place_;
+  NodeId next_ = kRootNode + 1;
+};
+
+}  // namespace rdfs::fs::fuse

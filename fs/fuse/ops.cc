@@ -1,0 +1,130 @@
+#include "fs/fuse/ops.h"
+
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace rdfs::fs::fuse {
+
+const fuse_lowlevel_ops& Operations() {
+  static const fuse_lowlevel_ops table = [] {
+    fuse_lowlevel_ops ops{};
+    ops.init = ops::Init;
+    ops.lookup = ops::Lookup;
+    ops.forget = ops::Forget;
+    ops.forget_multi = ops::ForgetMulti;
+    ops.getattr = ops::GetAttr;
+    ops.setattr = ops::SetAttr;
+    ops.readlink = ops::Readlink;
+    ops.mknod = ops::Mknod;
+    ops.mkdir = ops::Mkdir;
+    ops.unlink = ops::Unlink;
+    ops.rmdir = ops::Rmdir;
+    ops.symlink = ops::Symlink;
+    ops.rename = ops::Rename;
+    ops.link = ops::Link;
+    ops.open = ops::Open;
+    ops.read = ops::Read;
+    ops.write = ops::Write;
+    ops.flush = ops::Flush;
+    ops.release = ops::Release;
+    ops.fsync = ops::Fsync;
+    ops.opendir = ops::OpenDir;
+    ops.readdir = ops::ReadDir;
+    ops.readdirplus = ops::ReadDirPlus;
+    ops.releasedir = ops::ReleaseDir;
+    ops.fsyncdir = ops::FsyncDir;
+    ops.statfs = ops::StatFs;
+    ops.setxattr = ops::SetXattr;
+    ops.getxattr = ops::GetXattr;
+    ops.listxattr = ops::ListXattr;
+    ops.removexattr = ops::RemoveXattr;
+    ops.access = ops::Access;
+    ops.create = ops::Create;
+    ops.getlk = ops::GetLock;
+    ops.setlk = ops::SetLock;
+    ops.flock = ops::Flock;
+    ops.fallocate = ops::Fallocate;
+    ops.copy_file_range = ops::CopyFileRange;
+    ops.lseek = ops::Lseek;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+    ops.tmpfile = ops::Tmpfile;
+#endif
+    return ops;
+  }();
+  return table;
+}
+
+namespace ops {
+namespace {
+
+timespec ToTimespec(const TimeWire& time) {
+  return {.tv_sec = time.seconds, .tv_nsec = static_cast<long>(std::uint32_t{time.nanoseconds})};
+}
+
+}  // namespace
+
+struct stat ToStat(const AttrWire& attr) {
+  struct stat st {};
+  st.st_ino = attr.ino;
+  st.st_size = static_cast<off_t>(std::uint64_t{attr.size});
+  st.st_blocks = static_cast<blkcnt_t>(std::uint64_t{attr.blocks});
+  st.st_atim = ToTimespec(attr.atime);
+  st.st_mtim = ToTimespec(attr.mtime);
+  st.st_ctim = ToTimespec(attr.ctime);
+  st.st_mode = attr.mode;
+  st.st_nlink = attr.nlink;
+  st.st_uid = attr.uid;
+  st.st_gid = attr.gid;
+  st.st_rdev = makedev(attr.rdev_major, attr.rdev_minor);
+  st.st_blksize = static_cast<blksize_t>(std::uint32_t{attr.block_size});
+  return st;
+}
+
+double CacheSeconds(TimePoint expires, TimePoint now) {
+  if (expires <= now) return 0;
+  return std::chrono::duration<double>(expires - now).count();
+}
+
+fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view name,
+                         const client::NamedFile& file) {
+  const TimePoint now = BootClock::now();
+  fuse_entry_param entry{};
+  entry.ino = filesystem.inodes.Remember(file.handle, parent, name);
+  entry.attr = ToStat(file.attr);
+  entry.attr_timeout = CacheSeconds(file.attr_expires, now);
+  entry.entry_timeout = CacheSeconds(file.name_expires, now);
+  return entry;
+}
+
+void AnswerEntry(Request& request, NodeId parent, std::string_view name,
+                 Result<client::NamedFile>& file) {
+  if (!file.ok()) return request.ErrorOrRecover(parent, file.status());
+  request.Entry(ToEntry(request.worker().filesystem(), parent, name, *file));
+}
+
+void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
+  if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
+  request.Attr(ToStat(attributes->attr), CacheSeconds(attributes->expires, BootClock::now()));
+}
+
+void AnswerDone(Request& request, NodeId node, const Status& status) {
+  if (!status.ok()) return request.ErrorOrRecover(node, status);
+  request.Ok();
+}
+
+std::optional<Handle> FindHandle(Request& request, NodeId node) {
+  std::optional<Handle> handle = request.worker().filesystem().inodes.Find(node);
+  if (!handle) request.Error(ESTALE);
+  return handle;
+}
+
+std::shared_ptr<fuse::Open> FindOpen(Request& request, const fuse_file_info* file) {
+  auto open = file == nullptr ? nullptr : request.worker().filesystem().opens.Find(file->fh);
+  if (open == nullptr) request.Error(EBADF);
+  return open;
+}
+
+}  // namespace ops
+}  // namespace rdfs::fs::fuse

@@ -1,0 +1,169 @@
+// Directories: large pages from the server, cut to what the kernel asks for.
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include "fs/fuse/ops.h"
+
+namespace rdfs::fs::fuse::ops {
+namespace {
+
+using client::CallContext;
+using client::Lane;
+
+// Appends entries to a reply of at most the size that the kernel gave.
+class DirReply {
+ public:
+  DirReply(fuse_req_t request, std::size_t size, bool plus)
+      : request_(request), bytes_(size), plus_(plus) {}
+
+  // False when it does not fit any more.
+  bool Add(Filesystem& filesystem, NodeId directory, const PendingEntry& entry) {
+    char* const at = reinterpret_cast<char*>(bytes_.data() + used_);
+    const std::size_t room = bytes_.size() - used_;
+    const auto next = static_cast<off_t>(entry.cookie);
+    struct stat st {};
+    st.st_ino = entry.ino;
+    st.st_mode = static_cast<mode_t>(entry.type) << 12U;  // DT_ and S_IF agree (dirent.h, DTTOIF)
+    std::size_t needed = 0;
+    if (!plus_) {
+      needed = fuse_add_direntry(request_, at, room, entry.name.c_str(), &st, next);
+    } else {
+      fuse_entry_param param{};
+      param.attr = st;
+      // An entry without a node, such as ".", must not count as looked up.
+      needed = fuse_add_direntry_plus(request_, nullptr, 0, entry.name.c_str(), &param, next);
+      if (needed > room) return false;
+      if (entry.file) param = ToEntry(filesystem, directory, entry.name, *entry.file);
+      fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
+    }
+    if (needed > room) return false;
+    used_ += needed;
+    return true;
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {bytes_.data(), used_}; }
+
+ private:
+  fuse_req_t request_;
+  std::vector<std::byte> bytes_;
+  std::size_t used_ = 0;
+  bool plus_;
+};
+
+struct Listing {
+  Request request;
+  std::shared_ptr<fuse::Open> open;
+  std::uint64_t cookie;
+  std::size_t size;
+  bool plus;
+};
+
+// Answers from what is pending. The caller holds open->mutex.
+void AnswerLocked(Listing& listing) {
+  fuse::Open& open = *listing.open;
+  Filesystem& filesystem = listing.request.worker().filesystem();
+  DirReply reply(listing.request.raw(), listing.size, listing.plus);
+  while (open.next_pending < open.pending.size()) {
+    const PendingEntry& entry = open.pending[open.next_pending];
+    if (!reply.Add(filesystem, open.node, entry)) break;
+    open.pending_cookie = entry.cookie;
+    ++open.next_pending;
+  }
+  listing.request.Bytes(reply.bytes());
+}
+
+void Keep(fuse::Open& open, std::uint64_t cookie, client::DirPage& page) {
+  open.pending.clear();
+  open.next_pending = 0;
+  open.pending_cookie = cookie;
+  while (auto entry = page.Next()) {
+    open.pending.push_back({.ino = entry->ino,
+                            .cookie = entry->cookie,
+                            .type = entry->type,
+                            .name = std::string(entry->name),
+                            .file = std::move(entry->file)});
+  }
+}
+
+void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, bool plus) {
+  Request request = Begin(raw);
+  auto open = FindOpen(request, file);
+  if (open == nullptr) return;
+  const auto cookie = static_cast<std::uint64_t>(offset);
+  auto listing =
+      std::make_unique<Listing>(Listing{std::move(request), std::move(open), cookie, size, plus});
+  fuse::Open& directory = *listing->open;
+  {
+    const std::lock_guard lock(directory.mutex);
+    // What was fetched goes on exactly where the kernel is. A rewind fetches anew, as it must.
+    if (cookie != 0 && cookie == directory.pending_cookie &&
+        directory.next_pending < directory.pending.size()) {
+      return AnswerLocked(*listing);
+    }
+  }
+  Worker& worker = listing->request.worker();
+  const std::uint64_t unique = listing->request.unique();
+  const CallContext caller = listing->request.context();
+  const client::OpenPtr opened = directory.file;
+  worker.Track(
+      unique, worker.lane().ReadDir(caller, opened, cookie, kMaxReaddirBytes, plus,
+                                    [listing = std::move(listing)](Result<client::DirPage>&& page) {
+                                      if (!page.ok()) {
+                                        return listing->request.ErrorOrRecover(listing->open->node,
+                                                                               page.status());
+                                      }
+                                      const std::lock_guard lock(listing->open->mutex);
+                                      Keep(*listing->open, listing->cookie, *page);
+                                      AnswerLocked(*listing);
+                                    }));
+}
+
+}  // namespace
+
+void OpenDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
+  Request request = Begin(raw);
+  const auto handle = FindHandle(request, node);
+  if (!handle) return;
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.OpenDir(
+        caller, *handle,
+        [pending = std::move(pending), node](Result<client::OpenPtr>&& opened) mutable {
+          if (!opened.ok()) return pending.ErrorOrRecover(node, opened.status());
+          Filesystem& filesystem = pending.worker().filesystem();
+          auto open = std::make_shared<fuse::Open>();
+          open->file = *opened;
+          open->node = node;
+          if (const auto place = filesystem.inodes.FindPlace(node)) {
+            open->file->SetHint(place->parent, place->name);
+          }
+          fuse_file_info info{};
+          info.fh = filesystem.opens.Add(std::move(open));
+          pending.Open(info);
+        });
+  });
+}
+
+void ReadDir(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* file) {
+  List(raw, size, offset, file, false);
+}
+
+void ReadDirPlus(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* file) {
+  List(raw, size, offset, file, true);
+}
+
+void ReleaseDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) { Release(raw, node, file); }
+
+void FsyncDir(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info* file) {
+  Request request = Begin(raw);
+  const auto open = FindOpen(request, file);
+  if (open == nullptr) return;
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.FsyncDir(caller, open->file, data_only != 0,
+                         [pending = std::move(pending), node](Status&& status) mutable {
+                           AnswerDone(pending, node, status);
+                         });
+  });
+}
+
+}  // namespace rdfs::fs::fuse::ops

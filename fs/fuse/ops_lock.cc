@@ -1,0 +1,100 @@
+// Locks. fcntl(2) and OFD locks come as getlk and setlk, flock(2) as flock; the server keeps them.
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <limits>
+
+#include "fs/fuse/ops.h"
+
+namespace rdfs::fs::fuse::ops {
+namespace {
+
+using client::CallContext;
+using client::Lane;
+
+constexpr std::uint64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
+
+LockType ToLockType(short type) {
+  if (type == F_RDLCK) return LockType::kRead;
+  return type == F_WRLCK ? LockType::kWrite : LockType::kUnlock;
+}
+
+// libfuse hands the range on as start and length, length 0 meaning to the end (fcntl(2)).
+client::Lock ToLock(const struct flock& lock, std::uint64_t owner) {
+  const auto start = static_cast<std::uint64_t>(lock.l_start);
+  return {.owner = owner,
+          .start = start,
+          .end = lock.l_len == 0 ? kToTheEnd : start + static_cast<std::uint64_t>(lock.l_len) - 1,
+          .type = ToLockType(lock.l_type),
+          .pid = static_cast<std::uint32_t>(lock.l_pid)};
+}
+
+struct flock FromLock(const client::Lock& lock) {
+  struct flock out {};
+  out.l_whence = SEEK_SET;
+  out.l_type = lock.type == LockType::kRead    ? F_RDLCK
+               : lock.type == LockType::kWrite ? F_WRLCK
+                                               : F_UNLCK;
+  if (lock.type == LockType::kUnlock) return out;
+  out.l_start = static_cast<off_t>(lock.start);
+  out.l_len = lock.end >= kToTheEnd ? 0 : static_cast<off_t>(lock.end - lock.start + 1);
+  out.l_pid = static_cast<pid_t>(lock.pid);
+  return out;
+}
+
+void Set(Request request, NodeId node, const std::shared_ptr<fuse::Open>& open,
+         const client::Lock& lock, bool flock, bool wait) {
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.SetLock(caller, open->file, lock, flock, wait,
+                        [pending = std::move(pending), node](Status&& status) mutable {
+                          AnswerDone(pending, node, status);
+                        });
+  });
+}
+
+}  // namespace
+
+void GetLock(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file, struct flock* lock) {
+  Request request = Begin(raw);
+  const auto open = FindOpen(request, file);
+  if (open == nullptr) return;
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.GetLock(caller, open->file, ToLock(*lock, file->lock_owner), false,
+                        [pending = std::move(pending), node](Result<client::Lock>&& found) mutable {
+                          if (!found.ok()) return pending.ErrorOrRecover(node, found.status());
+                          pending.Lock(FromLock(*found));
+                        });
+  });
+}
+
+void SetLock(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file, struct flock* lock, int sleep) {
+  Request request = Begin(raw);
+  const auto open = FindOpen(request, file);
+  if (open == nullptr) return;
+  Set(std::move(request), node, open, ToLock(*lock, file->lock_owner), false, sleep != 0);
+}
+
+void Flock(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file, int operation) {
+  Request request = Begin(raw);
+  const auto open = FindOpen(request, file);
+  if (open == nullptr) return;
+  client::Lock lock{.owner = file->lock_owner, .start = 0, .end = kToTheEnd};
+  switch (operation & ~LOCK_NB) {
+    case LOCK_SH:
+      lock.type = LockType::kRead;
+      break;
+    case LOCK_EX:
+      lock.type = LockType::kWrite;
+      break;
+    case LOCK_UN:
+      lock.type = LockType::kUnlock;
+      break;
+    default:
+      return request.Error(EINVAL);
+  }
+  lock.pid = request.context().pid;
+  Set(std::move(request), node, open, lock, true, (operation & LOCK_NB) == 0);
+}
+
+}  // namespace rdfs::fs::fuse::ops

@@ -1,0 +1,149 @@
+// Opening and closing files.
+#include <fcntl.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+
+#include "fs/fuse/ops.h"
+
+namespace rdfs::fs::fuse::ops {
+namespace {
+
+using client::CallContext;
+using client::Lane;
+
+// The kernel has dealt with O_CREAT and O_EXCL; they must not be done again. O_DIRECT is between
+// the program and this kernel: how the server's file is read is the server's choice. With the
+// writeback cache the kernel reads pages that are written in part, and places appends itself.
+int FlagsForServer(const Filesystem& filesystem, int flags) {
+  flags &= ~(O_CREAT | O_EXCL | O_NOCTTY | O_DIRECT);
+  if (!filesystem.options.writeback) return flags;
+  if ((flags & O_ACCMODE) == O_WRONLY) flags = (flags & ~O_ACCMODE) | O_RDWR;
+  return flags & ~O_APPEND;
+}
+
+// Gives the open file a number, and tells the kernel how it may cache.
+//
+// O_APPEND goes past the page cache: only the server knows where the end is, and the kernel would
+// put the bytes where it believes it to be. Pages are kept from an earlier open only if nothing has
+// changed since then (close-to-open).
+void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& opened,
+                  std::uint64_t change, fuse_file_info& file) {
+  auto open = std::make_shared<fuse::Open>();
+  open->file = opened;
+  open->node = node;
+  open->append = (opened->flags() & kOpenAppend) != 0;
+  if (const auto place = filesystem.inodes.FindPlace(node)) {
+    opened->SetHint(place->parent, place->name);
+  }
+  file.direct_io = open->append ? 1 : 0;
+  file.keep_cache = change == filesystem.inodes.change_at_open(node) ? 1 : 0;
+  filesystem.inodes.set_change_at_open(node, change);
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
+  file.parallel_direct_writes = 1;
+#endif
+  file.fh = filesystem.opens.Add(std::move(open));
+}
+
+void AnswerCreate(Request& request, NodeId parent, const char* name,
+                  Result<Lane::Created>& created) {
+  if (!created.ok()) return request.ErrorOrRecover(parent, created.status());
+  Filesystem& filesystem = request.worker().filesystem();
+  const fuse_entry_param entry = ToEntry(filesystem, parent, name, created->file);
+  fuse_file_info file{};
+  FillFileInfo(filesystem, entry.ino, created->open, created->file.attr.change, file);
+  request.Create(entry, file);
+}
+
+}  // namespace
+
+void Open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
+  Request request = Begin(raw);
+  const auto handle = FindHandle(request, node);
+  if (!handle) return;
+  const std::uint32_t flags =
+      OpenFlagsToWire(FlagsForServer(request.worker().filesystem(), file->flags));
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.Open(caller, *handle, flags,
+                     [pending = std::move(pending), node](Result<Lane::Opened>&& opened) mutable {
+                       if (!opened.ok()) return pending.ErrorOrRecover(node, opened.status());
+                       fuse_file_info info{};
+                       FillFileInfo(pending.worker().filesystem(), node, opened->open,
+                                    opened->attributes.attr.change, info);
+                       pending.Open(info);
+                     });
+  });
+}
+
+void Create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
+            fuse_file_info* file) {
+  Request request = Begin(raw);
+  const auto handle = FindHandle(request, parent);
+  if (!handle) return;
+  const std::uint32_t umask = request.umask();
+  const int exclusive = file->flags & O_EXCL;
+  const std::uint32_t flags = OpenFlagsToWire(
+      FlagsForServer(request.worker().filesystem(), file->flags) | O_CREAT | exclusive);
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.Create(
+        caller, *handle, name, flags, mode, umask,
+        [pending = std::move(pending), parent, name](Result<Lane::Created>&& created) mutable {
+          AnswerCreate(pending, parent, name, created);
+        });
+  });
+}
+
+void Tmpfile(fuse_req_t raw, fuse_ino_t parent, mode_t mode, fuse_file_info* file) {
+  Request request = Begin(raw);
+  const auto handle = FindHandle(request, parent);
+  if (!handle) return;
+  const std::uint32_t umask = request.umask();
+  const std::uint32_t flags =
+      OpenFlagsToWire(FlagsForServer(request.worker().filesystem(), file->flags));
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.Tmpfile(
+        caller, *handle, flags, mode, umask,
+        [pending = std::move(pending), parent](Result<Lane::Created>&& created) mutable {
+          AnswerCreate(pending, parent, "", created);
+        });
+  });
+}
+
+void Flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
+  Request request = Begin(raw);
+  const auto open = FindOpen(request, file);
+  if (open == nullptr) return;
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.FlushFile(caller, open->file, file->lock_owner,
+                          [pending = std::move(pending), node](Status&& status) mutable {
+                            AnswerDone(pending, node, status);
+                          });
+  });
+}
+
+void Release(fuse_req_t raw, fuse_ino_t, fuse_file_info* file) {
+  Request request = Begin(raw);
+  const auto open = request.worker().filesystem().opens.Remove(file->fh);
+  if (open == nullptr) return request.Error(EBADF);
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.Release(caller, open->file, [pending = std::move(pending)](Status&&) mutable {
+      // close(2) has returned already: nobody hears an error, and the file is given up either way.
+      pending.Ok();
+    });
+  });
+}
+
+void Fsync(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info* file) {
+  Request request = Begin(raw);
+  const auto open = FindOpen(request, file);
+  if (open == nullptr) return;
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.Fsync(caller, open->file, data_only != 0,
+                      [pending = std::move(pending), node](Status&& status) mutable {
+                        AnswerDone(pending, node, status);
+                      });
+  });
+}
+
+}  // namespace rdfs::fs::fuse::ops

@@ -1,0 +1,73 @@
+#include "fs/fuse/request.h"
+
+#include <cerrno>
+
+#include "fs/fuse/worker.h"
+#include "transport/base/log.h"
+
+namespace rdfs::fs::fuse {
+
+Request::Request(fuse_req_t request, Worker& worker)
+    : request_(request), worker_(&worker), message_(worker.TakeCurrentMessage()) {}
+
+Request::~Request() {
+  if (request_ == nullptr) return;
+  LogError("a request was dropped without an answer; please report this");
+  Error(EIO);
+}
+
+client::CallContext Request::context() const {
+  const fuse_ctx* context = fuse_req_ctx(request_);
+  return {.uid = context->uid,
+          .gid = context->gid,
+          .pid = static_cast<std::uint32_t>(context->pid),
+          .trace = message_.unique};
+}
+
+std::uint32_t Request::umask() const { return fuse_req_ctx(request_)->umask; }
+
+transport::LocalSlice Request::Slice(const char* bytes, std::size_t size) const {
+  const auto* start = reinterpret_cast<const char*>(message_.buffer.bytes().data());
+  return message_.buffer.Slice(static_cast<std::size_t>(bytes - start), size);
+}
+
+fuse_req_t Request::Take() {
+  worker_->Untrack(message_.unique);
+  return std::exchange(request_, nullptr);
+}
+
+Message Request::TakeMessage() {
+  // Frees libfuse's record of the request; nothing is sent to the kernel.
+  fuse_reply_none(Take());
+  return std::move(message_);
+}
+
+void Request::Error(int errno_value) { fuse_reply_err(Take(), errno_value); }
+
+void Request::ErrorOrRecover(NodeId node, const Status& status) {
+  const bool stale = status.errno_value() == ESTALE && message_.attempts == 0 && node != kRootNode;
+  if (!stale) return Error(status);
+  worker_->Recover(node, TakeMessage());
+}
+
+void Request::WaitForBuffer() { worker_->Postpone(TakeMessage()); }
+
+void Request::Entry(const fuse_entry_param& entry) { fuse_reply_entry(Take(), &entry); }
+void Request::Create(const fuse_entry_param& entry, const fuse_file_info& file) {
+  fuse_reply_create(Take(), &entry, &file);
+}
+void Request::Attr(const struct stat& attr, double timeout) {
+  fuse_reply_attr(Take(), &attr, timeout);
+}
+void Request::Readlink(const char* target) { fuse_reply_readlink(Take(), target); }
+void Request::Open(const fuse_file_info& file) { fuse_reply_open(Take(), &file); }
+void Request::Write(std::size_t count) { fuse_reply_write(Take(), count); }
+void Request::Bytes(std::span<const std::byte> bytes) {
+  fuse_reply_buf(Take(), reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+void Request::StatFs(const struct statvfs& stat) { fuse_reply_statfs(Take(), &stat); }
+void Request::XattrSize(std::size_t size) { fuse_reply_xattr(Take(), size); }
+void Request::Lock(const struct flock& lock) { fuse_reply_lock(Take(), &lock); }
+void Request::Seek(off_t offset) { fuse_reply_lseek(Take(), offset); }
+
+}  // namespace rdfs::fs::fuse

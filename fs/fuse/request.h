@@ -1,0 +1,82 @@
+// Request: one FUSE request that is answered exactly once.
+//
+// Move-only. It keeps the raw message it came in, because the bytes of a write are sent from there,
+// and because a request that has to wait (no buffer, a stale handle that is being looked up again)
+// is simply taken up once more from its message. Dropping a Request unanswered is a bug: it then
+// answers EIO itself and logs. Used on its worker's thread. Source: fuse_lowlevel.h of libfuse 3.
+#pragma once
+
+#include <fuse3/fuse_lowlevel.h>
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "fs/client/client.h"
+#include "fs/fuse/inode_table.h"
+
+namespace rdfs::fs::fuse {
+
+class Worker;
+
+// A message as it was read from the kernel, in registered memory.
+struct Message {
+  client::Buffer buffer;
+  std::uint64_t unique = 0;  // the kernel's number of the request
+  std::uint32_t size = 0;
+  std::uint32_t attempts = 0;  // how often it was taken up again because of a stale handle
+};
+
+class Request {
+ public:
+  // Takes the message that `worker` is processing.
+  Request(fuse_req_t request, Worker& worker);
+  Request(Request&& other) noexcept
+      : request_(std::exchange(other.request_, nullptr)),
+        worker_(other.worker_),
+        message_(std::move(other.message_)) {}
+  Request& operator=(Request&&) = delete;
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  ~Request();
+
+  [[nodiscard]] Worker& worker() const { return *worker_; }
+  [[nodiscard]] client::CallContext context() const;  // who calls
+  [[nodiscard]] std::uint32_t umask() const;
+  // The part of the message at which `bytes` point, for Lane::Write.
+  [[nodiscard]] transport::LocalSlice Slice(const char* bytes, std::size_t size) const;
+  [[nodiscard]] std::uint64_t unique() const { return message_.unique; }
+  // For libfuse functions that fill a reply; not for answering.
+  [[nodiscard]] fuse_req_t raw() const { return request_; }
+
+  void Error(int errno_value);
+  void Error(const Status& status) { Error(status.errno_value()); }
+  // As Error; but a stale handle of `node` is looked up again by its path, once, and the request
+  // taken up again then.
+  void ErrorOrRecover(NodeId node, const Status& status);
+  // Takes the request up again when a buffer has been given back.
+  void WaitForBuffer();
+
+  void Ok() { Error(0); }
+  void Entry(const fuse_entry_param& entry);
+  void Create(const fuse_entry_param& entry, const fuse_file_info& file);
+  void Attr(const struct stat& attr, double timeout);
+  void Readlink(const char* target);
+  void Open(const fuse_file_info& file);
+  void Write(std::size_t count);
+  void Bytes(std::span<const std::byte> bytes);
+  void StatFs(const struct statvfs& stat);
+  void XattrSize(std::size_t size);
+  void Lock(const struct flock& lock);
+  void Seek(off_t offset);
+
+ private:
+  fuse_req_t Take();
+  Message TakeMessage();
+
+  fuse_req_t request_;
+  Worker* worker_;
+  Message message_;
+};
+
+}  // namespace rdfs::fs::fuse

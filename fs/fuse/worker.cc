@@ -1,0 +1,194 @@
+#include "fs/fuse/worker.h"
+
+#include <linux/fuse.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "fs/fuse/stale_recovery.h"
+#include "transport/base/log.h"
+
+namespace rdfs::fs::fuse {
+namespace {
+
+// A write of max_write bytes and its headers; the kernel refuses a shorter buffer (fuse(4),
+// EINVAL).
+constexpr std::size_t kHeaderRoom = client::Buffer::kPageBytes;
+// Requests taken before completions are looked at: keeps latency even under a flood.
+constexpr int kRequestsAtOnce = 16;
+// Fruitless rounds before sleeping. Each costs a read(2) of the FUSE descriptor, so the most is
+// about what a wake-up costs.
+constexpr int kLeastSpins = 2;
+constexpr int kMostSpins = 64;
+
+// libfuse's operations get no argument that could say which worker called them.
+thread_local Worker* t_current = nullptr;
+
+}  // namespace
+
+Worker& Worker::Current() { return *t_current; }
+
+Result<std::unique_ptr<Worker>> Worker::Create(fuse_session* session, Filesystem& filesystem,
+                                               std::unique_ptr<client::Lane> lane,
+                                               std::vector<Worker*>& all) {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  const std::size_t request_bytes = filesystem.mount.info().max_transfer_bytes + kHeaderRoom;
+  return std::unique_ptr<Worker>(
+      new Worker(session, filesystem, std::move(lane), all, std::move(wake), request_bytes));
+}
+
+Worker::~Worker() {
+  // Callbacks of calls that never got an answer run now, and buffers must be gone before the lane.
+  t_current = this;
+  receive_.Reset();
+  current_.buffer.Reset();
+  postponed_.clear();
+  resumed_.clear();
+  lane_.reset();
+  t_current = nullptr;
+}
+
+void Worker::Wake() const {
+  const std::uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof one);
+}
+
+Status Worker::Run() {
+  t_current = this;
+  while (fuse_session_exited(session_) == 0) {
+    RDFS_ASSIGN_OR_RETURN(bool busy, TakeRequests());
+    busy |= lane_->Poll() > 0;
+    busy |= TakeUpAgain();
+    if (busy) {
+      if (spins_ > 0) spin_limit_ = std::min(spin_limit_ * 2, kMostSpins);
+      spins_ = 0;
+      continue;
+    }
+    if (++spins_ < spin_limit_) continue;
+    spin_limit_ = std::max(spin_limit_ / 2, kLeastSpins);
+    spins_ = 0;
+    RDFS_RETURN_IF_ERROR(Sleep());
+  }
+  return {};
+}
+
+Result<bool> Worker::TakeRequests() {
+  bool any = false;
+  for (int i = 0; i < kRequestsAtOnce; ++i) {
+    if (!receive_.valid()) {
+      std::optional<client::Buffer> buffer = lane_->buffers().Allocate(request_bytes_);
+      if (!buffer) return any;  // the kernel keeps the rest until a reply has freed one
+      receive_ = std::move(*buffer);
+    }
+    const ssize_t got = read(fuse_session_fd(session_), receive_.bytes().data(), receive_.size());
+    if (got < 0) {
+      // ENOENT: the request was interrupted while it was being read.
+      if (errno == EINTR || errno == ENOENT) continue;
+      if (errno == EAGAIN) return any;
+      if (errno == ENODEV) {  // unmounted
+        fuse_session_exit(session_);
+        return true;
+      }
+      return Status::FromErrno(errno, "reading from /dev/fuse");
+    }
+    any = true;
+    Message message;
+    message.size = static_cast<std::uint32_t>(got);
+    message.buffer = std::move(receive_);
+    message.buffer.ShrinkTo(message.size);
+    Process(std::move(message));
+    if (fuse_session_exited(session_) != 0) return true;
+  }
+  return any;
+}
+
+void Worker::Process(Message message) {
+  fuse_in_header header{};
+  if (message.size < sizeof header) return;
+  std::memcpy(&header, message.buffer.bytes().data(), sizeof header);
+  if (header.opcode == FUSE_INTERRUPT &&
+      message.size >= sizeof header + sizeof(fuse_interrupt_in)) {
+    // Handled here, because we know which call belongs to the request; it needs no answer.
+    fuse_interrupt_in interrupt{};
+    std::memcpy(&interrupt, message.buffer.bytes().data() + sizeof header, sizeof interrupt);
+    for (Worker* worker : all_) worker->Interrupt(interrupt.unique);
+    return;
+  }
+  message.unique = header.unique;
+  fuse_buf raw{};
+  raw.size = message.size;
+  raw.mem = message.buffer.bytes().data();
+  current_ = std::move(message);
+  fuse_session_process_buf(session_, &raw);
+  current_.buffer.Reset();  // nobody took it: a request without an answer, or answered by libfuse
+}
+
+void Worker::Track(std::uint64_t unique, client::CallTicket ticket) {
+  const std::lock_guard lock(tracked_mutex_);
+  tracked_[unique] = ticket;
+}
+
+void Worker::Untrack(std::uint64_t unique) {
+  const std::lock_guard lock(tracked_mutex_);
+  tracked_.erase(unique);
+}
+
+void Worker::Interrupt(std::uint64_t unique) {
+  const std::lock_guard lock(tracked_mutex_);
+  const auto found = tracked_.find(unique);
+  if (found != tracked_.end()) lane_->CancelFromAnyThread(found->second);
+}
+
+void Worker::Recover(NodeId node, Message message) {
+  ++message.attempts;
+  StaleRecovery::Start(*this, node, std::move(message));
+}
+
+// Takes up what waited, as far as it waits for nothing any more.
+bool Worker::TakeUpAgain() {
+  bool any = false;
+  while (!resumed_.empty()) {
+    Message message = std::move(resumed_.front());
+    resumed_.pop_front();
+    Process(std::move(message));
+    any = true;
+  }
+  // One that still finds no buffer postpones itself again: at most one look at each.
+  for (std::size_t left = postponed_.size(); left > 0; --left) {
+    if (lane_->buffers().free_bytes() < request_bytes_) break;
+    Message message = std::move(postponed_.front());
+    postponed_.pop_front();
+    Process(std::move(message));
+    any = true;
+  }
+  return any;
+}
+
+Status Worker::Sleep() {
+  if (!lane_->Arm()) return {};
+  std::array<pollfd, 3> entries{
+      {{.fd = lane_->fd(), .events = POLLIN, .revents = 0},
+       {.fd = wake_.get(), .events = POLLIN, .revents = 0},
+       {.fd = fuse_session_fd(session_), .events = POLLIN, .revents = 0}}};
+  // Without a buffer to read into, a waiting request would keep us from sleeping.
+  if (!receive_.valid() && lane_->buffers().free_bytes() < request_bytes_) entries[2].fd = -1;
+  const TimePoint timer = lane_->NextTimer();
+  const int timeout = timer == TimePoint::max() ? -1 : PollTimeoutMs(timer, BootClock::now());
+  if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) {
+    return Status::FromErrno(errno, "poll of /dev/fuse");
+  }
+  if ((entries[1].revents & POLLIN) != 0) {
+    std::uint64_t count = 0;
+    (void)!read(wake_.get(), &count, sizeof count);
+  }
+  // poll(2) reports an unmounted FUSE descriptor as an error: the read says ENODEV then.
+  return {};
+}
+
+}  // namespace rdfs::fs::fuse

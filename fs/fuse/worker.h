@@ -1,0 +1,92 @@
+// Worker: one event loop of a mount. It polls {the FUSE descriptor, its lane, a timer, a wake-up},
+// takes requests as long as there are any, and never waits for one: an operation that has been sent
+// is parked in its callback, so a blocking lock or a dead server costs nobody else anything.
+//
+// Requests are read into registered memory of the lane, so that the bytes of a write are sent from
+// where the kernel put them. When no buffer of full size is free, the kernel keeps the next request
+// until one is.
+//
+// Everything but Wake and Interrupt belongs to the thread that calls Run. Idle, it sleeps in
+// poll(2).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/client/client.h"
+#include "fs/fuse/filesystem.h"
+#include "fs/fuse/request.h"
+#include "transport/base/fd.h"
+
+namespace rdfs::fs::fuse {
+
+class Worker {
+ public:
+  // `session` is mounted, its descriptor non-blocking; both outlive the worker. `all` are the
+  // workers of the mount, this one among them: an interrupt may be read by another one than its
+  // request.
+  static Result<std::unique_ptr<Worker>> Create(fuse_session* session, Filesystem& filesystem,
+                                                std::unique_ptr<client::Lane> lane,
+                                                std::vector<Worker*>& all);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker();
+
+  // Until the mount is gone (unmounted from outside, or Stop on the session). Errors: the FUSE
+  // descriptor broke.
+  Status Run();
+  // Any thread, and signal handlers: Run looks at the session's exit flag again.
+  void Wake() const;
+
+  // ---- for Request and the operations ----------------------------------------------------------
+  // The worker that is running on this thread.
+  static Worker& Current();
+  [[nodiscard]] client::Lane& lane() { return *lane_; }
+  [[nodiscard]] Filesystem& filesystem() { return filesystem_; }
+  Message TakeCurrentMessage() { return std::move(current_); }
+  // Messages that wait for a buffer, and those whose file is being looked up again.
+  void Postpone(Message message) { postponed_.push_back(std::move(message)); }
+  void Recover(NodeId node, Message message);
+  void Resume(Message message) { resumed_.push_back(std::move(message)); }
+  void Track(std::uint64_t unique, client::CallTicket ticket);
+  void Untrack(std::uint64_t unique);
+
+ private:
+  Worker(fuse_session* session, Filesystem& filesystem, std::unique_ptr<client::Lane> lane,
+         std::vector<Worker*>& all, Fd wake, std::size_t request_bytes)
+      : session_(session),
+        filesystem_(filesystem),
+        all_(all),
+        wake_(std::move(wake)),
+        request_bytes_(request_bytes),
+        lane_(std::move(lane)) {}
+
+  // Takes what the kernel has, at most a few at once; returns whether there was anything.
+  Result<bool> TakeRequests();
+  void Process(Message message);
+  void Interrupt(std::uint64_t unique);
+  bool TakeUpAgain();
+  Status Sleep();
+
+  fuse_session* session_;
+  Filesystem& filesystem_;
+  std::vector<Worker*>& all_;
+  Fd wake_;
+  const std::size_t request_bytes_;
+  Message current_;         // being processed
+  client::Buffer receive_;  // of full size, for the next request
+  std::deque<Message> postponed_;
+  std::deque<Message> resumed_;
+  std::mutex tracked_mutex_;  // another worker may read an interrupt of our request
+  std::unordered_map<std::uint64_t, client::CallTicket> tracked_;
+  int spins_ = 0;
+  int spin_limit_ = 16;
+  std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest
+};
+
+}  // namespace rdfs::fs::fuse

@@ -1,0 +1,97 @@
+#include "fs/fuse/inode_table.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "fs/fuse/sequential.h"
+
+namespace rdfs::fs::fuse {
+namespace {
+
+Handle H(int value) {
+  const std::array<std::byte, 2> bytes{std::byte{1}, static_cast<std::byte>(value)};
+  return *Handle::FromBytes(bytes);
+}
+
+TEST(InodeTable, AHandleHasOneNumberWhileTheKernelKnowsIt) {
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  EXPECT_EQ(table.Remember(H(1), kRootNode, "b"), a);  // a hard link
+  EXPECT_EQ(*table.Find(a), H(1));
+  table.Forget(a, 1);
+  EXPECT_TRUE(table.Find(a));
+  table.Forget(a, 1);
+  EXPECT_FALSE(table.Find(a));
+  EXPECT_NE(table.Remember(H(1), kRootNode, "a"), a) << "a number came back";
+}
+
+TEST(InodeTable, ForgettingTooMuchOrTheRootIsHarmless) {
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.Forget(a, 100);
+  table.Forget(a, 1);
+  table.Forget(kRootNode, 100);
+  table.Forget(12345, 1);
+  EXPECT_TRUE(table.Find(kRootNode));
+  EXPECT_EQ(table.size(), 1U);
+}
+
+TEST(InodeTable, PathsFollowRenames) {
+  InodeTable table(H(0));
+  const NodeId dir = table.Remember(H(1), kRootNode, "dir");
+  const NodeId file = table.Remember(H(2), dir, "file");
+  table.Renamed(kRootNode, "dir", kRootNode, "moved", false);
+  const auto path = table.PathTo(file);
+  ASSERT_TRUE(path);
+  ASSERT_EQ(path->size(), 2U);
+  EXPECT_EQ((*path)[0].name, "moved");
+  EXPECT_EQ((*path)[0].parent, H(0));
+  EXPECT_EQ((*path)[1].name, "file");
+  EXPECT_EQ((*path)[1].expected, H(2));
+}
+
+TEST(InodeTable, ARenameOverAFileTakesItsPlaceAway) {
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  const NodeId b = table.Remember(H(2), kRootNode, "b");
+  table.Renamed(kRootNode, "a", kRootNode, "b", false);
+  EXPECT_EQ(table.FindPlace(a)->name, "b");
+  EXPECT_FALSE(table.FindPlace(b));
+  EXPECT_FALSE(table.PathTo(b));
+}
+
+TEST(InodeTable, AnExchangeMovesBoth) {
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  const NodeId b = table.Remember(H(2), kRootNode, "b");
+  table.Renamed(kRootNode, "a", kRootNode, "b", true);
+  EXPECT_EQ(table.FindPlace(a)->name, "b");
+  EXPECT_EQ(table.FindPlace(b)->name, "a");
+}
+
+TEST(InodeTable, HintsThatFormARingEnd) {
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  const NodeId b = table.Remember(H(2), a, "b");
+  table.Remember(H(1), b, "a");  // another client moved a below its own child, as we saw it
+  EXPECT_FALSE(table.PathTo(b));
+}
+
+TEST(SequentialReader, AsksAheadOnlyOfWhoReadsOn) {
+  SequentialReader reader;
+  EXPECT_GT(reader.Next(0, 131072), 0U);
+  EXPECT_GT(reader.Next(131072, 131072), 131072U);
+  // Read-ahead sends these two the other way round.
+  EXPECT_GT(reader.Next(131072, 131072), 0U);
+  EXPECT_EQ(reader.Next(1U << 30U, 4096), 0U);
+  EXPECT_EQ(reader.Next(5000000, 4096), 0U);
+  SequentialReader random;
+  EXPECT_EQ(random.Next(77 * 4096, 4096), 0U);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_LE(reader.Next(5000000 + 4096U * static_cast<unsigned>(i), 4096),
+              SequentialReader::kMostAhead);
+}
+
+}  // namespace
+}  // namespace rdfs::fs::fuse
