@@ -53,5 +53,9 @@ std::unique_ptr<ByteStream> MakePipeStream(Fd read_fd, Fd write_fd, std::string 
 enum class TlsRole { kClient, kServer };
 Result<std::unique_ptr<ByteStream>> WrapInTls(std::unique_ptr<ByteStream> inner, TlsRole role,
                                               ByteSpan psk, Deadline deadline);
+// The same without blocking: the handshake goes on under Read and Write, which move nothing before
+// it is done and fail as WrapInTls does. For a server, which waits for no single peer.
+Result<std::unique_ptr<ByteStream>> StartTls(std::unique_ptr<ByteStream> inner, TlsRole role,
+                                             ByteSpan psk);
 
 }  // namespace rdfs::transport::tcp

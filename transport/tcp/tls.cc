@@ -114,8 +114,10 @@ Result<ContextPtr> MakeContext(TlsRole role) {
   (void)SSL_CTX_set_num_tickets(context.get(), 0);
   (void)SSL_CTX_set_max_early_data(context.get(), 0);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  // There is no certificate to trust: a server that shows one instead of the PSK is refused.
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  // There is no certificate to trust: a server that shows one instead of the PSK is refused. (A
+  // server that verifies would need a session id context; it has the PSK's proof instead.)
+  SSL_CTX_set_verify(context.get(), role == TlsRole::kClient ? SSL_VERIFY_PEER : SSL_VERIFY_NONE,
+                     nullptr);
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE |
                                       SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                       SSL_MODE_RELEASE_BUFFERS);
@@ -131,6 +133,8 @@ class TlsStream final : public ByteStream {
   static Result<std::unique_ptr<TlsStream>> Create(std::unique_ptr<ByteStream> inner, TlsRole role,
                                                    ByteSpan psk);
   Status Handshake(Deadline deadline);
+  // Does what can be done now; true when the handshake is done and the peer has proved the PSK.
+  Result<bool> ContinueHandshake();
 
   Result<std::size_t> Read(MutableByteSpan out) override;
   Result<std::size_t> Write(std::span<const iovec> parts) override;
@@ -155,6 +159,7 @@ class TlsStream final : public ByteStream {
   MethodPtr method_;  // outlives the BIO in ssl_
   ContextPtr context_;
   SslPtr ssl_;
+  bool proved_ = false;  // nothing is read or written before
   bool may_hold_input_ = false;
   short read_events_ = POLLIN;
   short write_events_ = POLLOUT;
@@ -214,36 +219,51 @@ Status TlsStream::Outcome(int result, short& events, bool& blocked) {
   return {Code::kProtocolError, "TLS with " + peer() + " failed: " + words.data()};
 }
 
+Result<bool> TlsStream::ContinueHandshake() {
+  if (proved_) return true;
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_.get());
+  short events = 0;
+  bool blocked = false;
+  const Status status = Outcome(result, events, blocked);
+  if (status.code() == Code::kProtocolError) {
+    // With one cipher and one PSK all that can differ between two ends of ours is the PSK.
+    return Status(Code::kAuthenticationFailed,
+                  "the keys of the two ends differ (" + status.message() + ")");
+  }
+  RDFS_RETURN_IF_ERROR(status);
+  if (blocked) {
+    read_events_ = write_events_ = events;
+    return false;
+  }
+  // 1 exactly when the PSK was used (SSL_session_reused(3)).
+  if (SSL_session_reused(ssl_.get()) != 1) {
+    return Status(Code::kAuthenticationFailed, "the other end did not prove that it has the key");
+  }
+  proved_ = true;
+  read_events_ = POLLIN;
+  write_events_ = POLLOUT;
+  may_hold_input_ = SSL_has_pending(ssl_.get()) == 1;
+  return true;
+}
+
 Status TlsStream::Handshake(Deadline deadline) {
   while (true) {
-    ERR_clear_error();
-    const int result = SSL_do_handshake(ssl_.get());
-    short events = 0;
-    bool blocked = false;
-    const Status status = Outcome(result, events, blocked);
-    if (status.code() == Code::kProtocolError) {
-      // With one cipher and one PSK all that can differ between two ends of ours is the PSK.
-      return {Code::kAuthenticationFailed,
-              "the keys of the two ends differ (" + status.message() + ")"};
-    }
-    RDFS_RETURN_IF_ERROR(status);
-    if (!blocked) break;
+    RDFS_ASSIGN_OR_RETURN(const bool done, ContinueHandshake());
+    if (done) return {};
     const int timeout = PollTimeoutMs(deadline, BootClock::now());
     if (timeout == 0) {
       return {Code::kDeadlineExceeded, peer() + " did not finish the TLS handshake in time"};
     }
-    pollfd entry{.fd = events == POLLIN ? read_fd() : write_fd(), .events = events, .revents = 0};
+    const bool reading = read_events_ == POLLIN;
+    pollfd entry{.fd = reading ? read_fd() : write_fd(), .events = read_events_, .revents = 0};
     if (poll(&entry, 1, timeout) < 0 && errno != EINTR) return Status::FromErrno(errno, "poll");
   }
-  // 1 exactly when the PSK was used (SSL_session_reused(3)).
-  if (SSL_session_reused(ssl_.get()) != 1) {
-    return {Code::kAuthenticationFailed, "the other end did not prove that it has the key"};
-  }
-  may_hold_input_ = SSL_has_pending(ssl_.get()) == 1;
-  return {};
 }
 
 Result<std::size_t> TlsStream::Read(MutableByteSpan out) {
+  RDFS_ASSIGN_OR_RETURN(const bool open, ContinueHandshake());
+  if (!open) return std::size_t{0};
   std::size_t total = 0;
   while (total < out.size()) {
     std::size_t count = 0;
@@ -296,6 +316,8 @@ Result<std::size_t> TlsStream::WriteRecord(std::span<const iovec> parts, std::si
 // write_fd() will tell when to go on. Until then the caller comes again with the same bytes; those
 // of the record that was begun are encrypted already.
 Result<std::size_t> TlsStream::Write(std::span<const iovec> parts) {
+  RDFS_ASSIGN_OR_RETURN(const bool open, ContinueHandshake());
+  if (!open) return std::size_t{0};
   std::size_t total = 0;
   while (true) {
     const auto count = WriteRecord(parts, total);
@@ -320,6 +342,12 @@ Result<std::unique_ptr<ByteStream>> WrapInTls(std::unique_ptr<ByteStream> inner,
                                               ByteSpan psk, Deadline deadline) {
   RDFS_ASSIGN_OR_RETURN(auto stream, TlsStream::Create(std::move(inner), role, psk));
   RDFS_RETURN_IF_ERROR(stream->Handshake(deadline));
+  return std::unique_ptr<ByteStream>(std::move(stream));
+}
+
+Result<std::unique_ptr<ByteStream>> StartTls(std::unique_ptr<ByteStream> inner, TlsRole role,
+                                             ByteSpan psk) {
+  RDFS_ASSIGN_OR_RETURN(auto stream, TlsStream::Create(std::move(inner), role, psk));
   return std::unique_ptr<ByteStream>(std::move(stream));
 }
 
