@@ -3,7 +3,7 @@
 //
 // One thread: the one that calls Run. Nothing a peer does before it is authenticated costs more
 // than one bounded record, and a slow or silent peer delays nobody (5 s, then dropped). Wrong keys
-// are rate-limited by address and never delay a right one.
+// are rate-limited by address and never delay a right one. What happens on the wire: PROTOCOL.md.
 #pragma once
 
 #include <sys/types.h>
@@ -62,7 +62,9 @@ struct AcceptorOptions {
   std::uint16_t port = kDefaultPort;   // 0: a free one
   std::uint16_t verbs_port = 0;        // 0: port + 1
   bool listen_tcp = true;              // false: only streams given to Serve, with shm and verbs
-  std::vector<NamedKey> keys;          // any of them opens; empty with no_auth only
+  // Empty with no_auth only. A client names the key that it has, and the first is meant where it
+  // names none: so a connection tries one key, whoever the other end is.
+  std::vector<NamedKey> keys;
   bool no_auth = false;
   bool same_user_only = false;  // refuse shm peers of other users (ssh-started servers)
   bool allow_plaintext = true;  // peers on other hosts may ask for no TLS

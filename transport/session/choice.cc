@@ -47,7 +47,6 @@ std::string InUse(const LegReport& leg, Protection protection, const std::string
       case Protection::kSameHost:
         return "tcp (plaintext, same host)";
       case Protection::kPlaintext:
-      case Protection::kStream:
         return "tcp (plaintext)";
     }
   }

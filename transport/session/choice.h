@@ -27,7 +27,7 @@ struct ChoiceInput {
 std::vector<LegReport> PlanLegs(const ChoiceInput& input);
 
 // How lanes of tcp are protected, for the user.
-enum class Protection { kTls, kSameHost, kPlaintext, kStream };
+enum class Protection { kTls, kSameHost, kPlaintext };
 
 // "tcp with TLS; not verbs: no RDMA device ...; not shm: the server is on another host".
 // `chosen` is the index of the leg in use, none before the first lane. `detail` is the device of a

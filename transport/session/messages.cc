@@ -62,6 +62,9 @@ struct OfferWire {
 };
 static_assert(sizeof(OfferWire) == 4);
 
+constexpr unsigned kSameHostFlag = 1;
+constexpr unsigned kEncryptLanesFlag = 2;
+
 Status ReadOffer(ByteReader& reader, std::vector<Offer>& offers) {
   const auto wire = reader.Read<OfferWire>();
   const std::string_view name = AsText(reader.ReadSized16(kMaxSocketName));
@@ -176,6 +179,7 @@ std::vector<std::byte> SessionOpen::Encode() const {
     writer.Write(Le64(host.netns_device));
     writer.Write(Le64(host.netns_inode));
     writer.Write(Le32(uid));
+    writer.Write(Le16(static_cast<std::uint16_t>(lane_wish)));
     writer.WriteSized16(AsBytes(service));
     writer.WriteSized16(request);
     writer.WriteSized16({});
@@ -189,12 +193,14 @@ Status SessionOpen::Decode(ByteSpan body, SessionOpen& out) {
   host.netns_device = reader.Read<Le64>();
   host.netns_inode = reader.Read<Le64>();
   const std::uint32_t uid = reader.Read<Le32>();
+  const std::uint16_t lane_wish = reader.Read<Le16>();
   const ByteSpan service = reader.ReadSized16(kMaxService);
   const ByteSpan request = reader.ReadSized16(kMaxOpening);
   reader.ReadSized16(kMaxExtensions);
-  if (!reader.ok()) return Malformed("session request");
+  if (!reader.ok() || lane_wish > 2) return Malformed("session request");
   out.host = host;
   out.uid = uid;
+  out.lane_wish = static_cast<EncryptionWish>(lane_wish);
   out.service = AsText(service);
   out.request.assign(request.begin(), request.end());
   return Status::Ok();
@@ -204,7 +210,8 @@ std::vector<std::byte> SessionGrant::Encode() const {
   return Build([&](ByteWriter& writer) {
     writer.Write(Le64(session_id));
     writer.Write(Le64(server_epoch));
-    writer.Write(Le16(static_cast<std::uint16_t>(same_host ? 1 : 0)));
+    writer.Write(Le16(static_cast<std::uint16_t>((same_host ? kSameHostFlag : 0U) |
+                                                 (encrypt_lanes ? kEncryptLanesFlag : 0U))));
     writer.Write(Le16(static_cast<std::uint16_t>(offers.size())));
     for (const Offer& offer : offers) {
       writer.Write(OfferWire{static_cast<std::uint8_t>(offer.kind),
@@ -223,7 +230,8 @@ Status SessionGrant::Decode(ByteSpan body, SessionGrant& out) {
   grant.session_id = reader.Read<Le64>();
   grant.server_epoch = reader.Read<Le64>();
   const std::uint16_t flags = reader.Read<Le16>();
-  grant.same_host = (flags & 1U) != 0;
+  grant.same_host = (flags & kSameHostFlag) != 0;
+  grant.encrypt_lanes = (flags & kEncryptLanesFlag) != 0;
   const std::uint16_t count = reader.Read<Le16>();
   if (!reader.ok() || count > kMaxOffers) return Malformed("session grant");
   for (std::uint16_t i = 0; i < count; ++i) {

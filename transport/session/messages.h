@@ -129,6 +129,8 @@ struct HostIdentity {
 struct SessionOpen {
   HostIdentity host;
   std::uint32_t uid = 0;  // as the client says
+  // About lanes of tcp, whose way may be another than the vestibule's (which ssh may carry).
+  EncryptionWish lane_wish = EncryptionWish::kNotNeeded;
   std::string service;
   std::vector<std::byte> request;
 
@@ -149,6 +151,7 @@ struct SessionGrant {
   std::uint64_t session_id = 0;
   std::uint64_t server_epoch = 0;  // reserved for the upper layers; 0: none
   bool same_host = false;
+  bool encrypt_lanes = false;  // lanes of tcp speak TLS
   std::vector<Offer> offers;
   std::vector<std::byte> grant;
 

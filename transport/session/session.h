@@ -31,9 +31,11 @@ struct DialOptions {
   // still used to reach the ports that the server names), and the last leg.
   std::unique_ptr<tcp::ByteStream> stream;
   Key key;                          // empty: only a server that asks for no key
+  std::string key_name;             // which of the server's keys; empty: its first
   std::optional<Kind> require;      // refuse everything else
   bool plaintext = false;           // no TLS though the peer is on another host
   bool require_encryption = false;  // no verbs, and TLS everywhere but on the same host
+  bool encrypt_always = false;      // and there too
   std::string service;              // which upper layer: "fs", "ping", "pipe"
   std::vector<std::byte> request;   // its opening words, sent after authentication; at most 4 KiB
   Deadline deadline{};

@@ -31,6 +31,16 @@ std::shared_ptr<const SessionTable::Ticket> SessionTable::Remove(std::uint64_t s
   return ticket;
 }
 
+std::shared_ptr<const SessionTable::Ticket> SessionTable::Find(std::uint64_t session_id) const {
+  const auto found = sessions_.find(session_id);
+  return found == sessions_.end() ? nullptr : found->second.ticket;
+}
+
+std::optional<std::uint64_t> SessionTable::Any() const {
+  if (sessions_.empty()) return std::nullopt;
+  return sessions_.begin()->first;
+}
+
 Result<SessionTable::Redeemed> SessionTable::Redeem(ByteSpan token, Kind kind, TimePoint now) {
   RDFS_ASSIGN_OR_RETURN(const LaneClaim claim, ParseLaneToken(token));
   const auto found = sessions_.find(claim.session_id);

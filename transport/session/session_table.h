@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "transport/base/clock.h"
 #include "transport/base/status.h"
@@ -38,6 +39,9 @@ class SessionTable {
   Status Add(Ticket ticket, TimePoint now);
   // From now on no token of this session opens anything. Null when there is none.
   std::shared_ptr<const Ticket> Remove(std::uint64_t session_id);
+  [[nodiscard]] std::shared_ptr<const Ticket> Find(std::uint64_t session_id) const;
+  // Any session there is.
+  [[nodiscard]] std::optional<std::uint64_t> Any() const;
   // The session that `token` belongs to, if it is genuine, meant for `kind`, and was never used.
   // Errors: kProtocolError, kAuthenticationFailed (unknown, forged, replayed), kBusy (too many).
   struct Redeemed {

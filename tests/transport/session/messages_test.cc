@@ -98,6 +98,7 @@ SessionOpen SampleOpen() {
   open.host.netns_device = 4;
   open.host.netns_inode = 0xf0000098;
   open.uid = 1000;
+  open.lane_wish = EncryptionWish::kPlaintextAsked;
   open.service = "fs";
   open.request = {std::byte{1}, std::byte{2}};
   return open;
@@ -105,7 +106,7 @@ SessionOpen SampleOpen() {
 
 TEST(Messages, SessionOpenBytes) {
   EXPECT_EQ(ToHex(SampleOpen().Encode()),
-            Join({Repeat("11", 16), "0400000000000000", "980000f000000000", "e8030000", "0200",
+            Join({Repeat("11", 16), "0400000000000000", "980000f000000000", "e8030000", "0200", "0200",
                   "6673", "0200", "0102", "0000"}));
   SessionOpen back;
   ASSERT_TRUE(SessionOpen::Decode(SampleOpen().Encode(), back).ok());
@@ -116,7 +117,7 @@ SessionGrant SampleGrant() {
   SessionGrant grant;
   grant.session_id = 0x0102030405060708;
   grant.server_epoch = 9;
-  grant.same_host = true;
+  grant.same_host = grant.encrypt_lanes = true;
   grant.offers = {{Kind::kShm, true, 0, "ab", ""}, {Kind::kVerbs, false, 0, "", "no device"},
                   {Kind::kTcp, true, 7337, "", ""}};
   grant.grant = {std::byte{7}};
@@ -125,7 +126,7 @@ SessionGrant SampleGrant() {
 
 TEST(Messages, SessionGrantBytes) {
   EXPECT_EQ(ToHex(SampleGrant().Encode()),
-            Join({"0807060504030201", "0900000000000000", "0100", "0300",  //
+            Join({"0807060504030201", "0900000000000000", "0300", "0300",  //
                   "02", "01", "0000", "0200", "6162", "0000",               //
                   "03", "00", "0000", "0000", "0900", "6e6f20646576696365",  //
                   "01", "01", "a91c", "0000", "0000",                        //

@@ -1,0 +1,128 @@
+#include "transport/session/dial.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "transport/session/peer.h"
+#include "transport/tcp/transport.h"
+
+namespace rdfs::transport::session {
+namespace {
+
+std::string Where(const DialOptions& options) {
+  return Endpoint{Kind::kTcp, options.host, options.port}.ToString().substr(6);
+}
+
+EncryptionWish WishFor(const DialOptions& options, bool local) {
+  if (options.encrypt_always) return EncryptionWish::kWanted;
+  if (local) return EncryptionWish::kNotNeeded;
+  return options.plaintext ? EncryptionWish::kPlaintextAsked : EncryptionWish::kWanted;
+}
+
+// Lanes may go another way than the vestibule; on which host the server is, it finds out itself.
+EncryptionWish LaneWishFor(const DialOptions& options) {
+  if (options.encrypt_always) return EncryptionWish::kWanted;
+  return options.plaintext ? EncryptionWish::kPlaintextAsked : EncryptionWish::kNotNeeded;
+}
+
+Status CheckOptions(const DialOptions& options) {
+  if (options.plaintext && (options.require_encryption || options.encrypt_always)) {
+    return {Code::kInvalidArgument, "plaintext and required encryption exclude each other"};
+  }
+  if (options.require_encryption && options.require == Kind::kVerbs) {
+    return {Code::kInvalidArgument,
+            "verbs is not encrypted on the wire: leave out one of the two requirements"};
+  }
+  if (options.request.size() > kMaxOpening || options.service.size() > kMaxService) {
+    return {Code::kInvalidArgument, "the opening words of a session have at most 4096 bytes"};
+  }
+  return Status::Ok();
+}
+
+Result<Agreement> Authenticate(FrameStream& vestibule, const DialOptions& options,
+                               EncryptionWish wish) {
+  ClientHandshake handshake({options.key, options.key_name, wish}, Randomness::Draw());
+  RDFS_ASSIGN_OR_RETURN(std::vector<std::byte> next, handshake.Start());
+  for (;;) {
+    RDFS_RETURN_IF_ERROR(vestibule.SendAll(std::move(next), options.deadline));
+    RDFS_RETURN_IF_ERROR(vestibule.Await(options.deadline));
+    RDFS_ASSIGN_OR_RETURN(next, handshake.OnFrame(vestibule.raw()));
+    vestibule.Next();
+    if (handshake.done()) return handshake.agreement();
+  }
+}
+
+Result<SessionGrant> OpenSession(FrameStream& vestibule, const DialOptions& options) {
+  SessionOpen open;
+  open.host = ReadHostIdentity();
+  open.uid = geteuid();
+  open.lane_wish = LaneWishFor(options);
+  open.service = options.service;
+  open.request = options.request;
+  RDFS_RETURN_IF_ERROR(vestibule.SendAll(EncodeFrame(FrameType::kSessionOpen, open.Encode()),
+                                         options.deadline));
+  RDFS_RETURN_IF_ERROR(vestibule.Await(options.deadline));
+  const Frame frame = vestibule.frame();
+  if (frame.type == FrameType::kRefused) {
+    Refusal refusal;
+    RDFS_RETURN_IF_ERROR(Refusal::Decode(frame.body, refusal));
+    return refusal.why;
+  }
+  if (frame.type != FrameType::kSessionGrant) {
+    return Status(Code::kProtocolError, "the server sent a message out of turn");
+  }
+  SessionGrant grant;
+  RDFS_RETURN_IF_ERROR(SessionGrant::Decode(frame.body, grant));
+  vestibule.Next();
+  return grant;
+}
+
+Status StartEncryption(FrameStream& vestibule, const Agreement& agreement, Deadline deadline) {
+  if (agreement.encryption == Encryption::kNone) return Status::Ok();
+  RDFS_ASSIGN_OR_RETURN(auto tls,
+                        tcp::WrapInTls(vestibule.TakeStream(), tcp::TlsRole::kClient,
+                                       agreement.tls_key.bytes(), deadline));
+  vestibule.GiveStream(std::move(tls));
+  return Status::Ok();
+}
+
+Result<Dialled> DialOver(std::unique_ptr<tcp::ByteStream> stream, bool local, DialOptions& options) {
+  Dialled out;
+  out.vestibule = std::make_unique<FrameStream>(std::move(stream), kMaxHandshakeBody);
+  RDFS_ASSIGN_OR_RETURN(out.agreement,
+                        Authenticate(*out.vestibule, options, WishFor(options, local)));
+  RDFS_RETURN_IF_ERROR(StartEncryption(*out.vestibule, out.agreement, options.deadline));
+  out.vestibule->set_max_body(kMaxSessionBody);
+  RDFS_ASSIGN_OR_RETURN(out.grant, OpenSession(*out.vestibule, options));
+  return out;
+}
+
+}  // namespace
+
+Result<Dialled> DialServer(DialOptions& options) {
+  RDFS_RETURN_IF_ERROR(CheckOptions(options));
+  if (options.stream != nullptr) {
+    // What runs inside ssh is as safe as ssh made it.
+    RDFS_ASSIGN_OR_RETURN(Dialled out, DialOver(std::move(options.stream), true, options));
+    out.host = options.host;
+    out.over_given_stream = true;
+    return out;
+  }
+  RDFS_ASSIGN_OR_RETURN(Fd socket,
+                        tcp::ConnectSocket(options.host, options.port, options.deadline));
+  KeepAlive(socket.get());
+  const bool local = tcp::IsLocalPeer(socket.get());
+  const std::string host = NumericHostOf(socket.get());
+  const std::string where = Where(options);
+  auto out = DialOver(tcp::MakeSocketStream(std::move(socket), where), local, options);
+  // Sentences of the stream name it already; the others are told where they come from.
+  if (!out.ok()) {
+    const bool named = out.status().message().find(where) != std::string::npos;
+    return named ? out.status() : out.status().WithContext(where);
+  }
+  out->host = host;
+  return out;
+}
+
+}  // namespace rdfs::transport::session

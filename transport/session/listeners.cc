@@ -1,0 +1,95 @@
+#include "transport/session/listeners.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/log.h"
+#include "transport/shm/transport.h"
+#include "transport/tcp/transport.h"
+#include "transport/verbs/transport.h"
+
+namespace rdfs::transport::session {
+namespace {
+
+bool Offered(const AcceptorOptions& options, Kind kind) {
+  return std::ranges::find(options.offer, kind) != options.offer.end();
+}
+
+// The verbs listener: the port that was asked for, else the one behind the TCP port, else any. The
+// port spaces of soft-iWARP and TCP are one, so a free TCP port need not be free here.
+Result<std::unique_ptr<Listener>> ListenVerbs(Transport& transport, const AcceptorOptions& options,
+                                              std::uint16_t tcp_port) {
+  const std::string host = options.addresses.empty() ? "" : options.addresses.front();
+  const bool settable = options.verbs_port == 0;
+  auto wanted = options.verbs_port;
+  if (settable && tcp_port != 0 && tcp_port != 0xffff) {
+    wanted = static_cast<std::uint16_t>(tcp_port + 1);
+  }
+  auto listener = transport.Listen({Kind::kVerbs, host, wanted});
+  if (listener.ok() || !settable || wanted == 0) return listener;
+  LogDebug("verbs cannot listen on port {} ({}): taking a free one", wanted,
+           listener.status().message());
+  return transport.Listen({Kind::kVerbs, host, 0});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Listeners>> Listeners::Open(const AcceptorOptions& options) {
+  std::unique_ptr<Listeners> out(new Listeners());
+  RDFS_RETURN_IF_ERROR(out->OpenTcp(options));
+  out->OpenLanes(options, Kind::kShm, shm::MakeTransport());
+  out->OpenLanes(options, Kind::kVerbs, verbs::MakeTransport());
+  return out;
+}
+
+void Listeners::Close() {
+  sockets_.clear();
+  lanes_.clear();
+}
+
+Status Listeners::OpenTcp(const AcceptorOptions& options) {
+  Offer offer{Kind::kTcp, options.listen_tcp, 0, "", "it serves only the stream it was started on"};
+  if (options.listen_tcp) {
+    std::vector<std::string> hosts = options.addresses;
+    if (hosts.empty()) hosts.emplace_back();
+    port_ = options.port;
+    for (const std::string& host : hosts) {
+      RDFS_ASSIGN_OR_RETURN(Fd socket, tcp::ListenSocket(host, port_));
+      RDFS_ASSIGN_OR_RETURN(port_, tcp::LocalPort(socket.get()));
+      sockets_.push_back(std::move(socket));
+    }
+    offer.port = port_;
+    offer.available = Offered(options, Kind::kTcp);
+    if (!offer.available) offer.reason = "it is switched off there";
+  }
+  offers_.push_back(std::move(offer));
+  return Status::Ok();
+}
+
+void Listeners::OpenLanes(const AcceptorOptions& options, Kind kind,
+                          std::unique_ptr<Transport> transport) {
+  Offer offer{kind, false, 0, "", ""};
+  const Viability viability = transport->Probe();
+  if (!Offered(options, kind)) {
+    offer.reason = "it is switched off there";
+  } else if (!viability.viable) {
+    offer.reason = viability.reason;
+  } else {
+    auto listener = kind == Kind::kVerbs ? ListenVerbs(*transport, options, port_)
+                                         : transport->Listen({kind, "", 0});
+    if (listener.ok()) {
+      const Endpoint endpoint = (*listener)->endpoint();
+      offer.available = true;
+      offer.port = endpoint.port;
+      if (kind == Kind::kShm) offer.name = endpoint.host;
+      lanes_.push_back({kind, *std::move(listener)});
+      transports_.push_back(std::move(transport));
+    } else {
+      LogWarn("{} is not offered: {}", Name(kind), listener.status().message());
+      offer.reason = listener.status().message();
+    }
+  }
+  offers_.push_back(std::move(offer));
+}
+
+}  // namespace rdfs::transport::session

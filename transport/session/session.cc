@@ -1,0 +1,210 @@
+#include "transport/session/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/session/choice.h"
+#include "transport/session/dial.h"
+#include "transport/session/lane_token.h"
+#include "transport/shm/transport.h"
+#include "transport/tcp/transport.h"
+#include "transport/verbs/transport.h"
+
+namespace rdfs::transport {
+namespace session {
+namespace {
+
+// What a leg that does not answer may cost, once a session.
+constexpr std::chrono::seconds kLegTime{3};
+
+class SessionImpl final : public Session {
+ public:
+  SessionImpl(DialOptions options, Dialled dialled, std::shared_ptr<Domain> domain);
+
+  [[nodiscard]] std::uint64_t id() const override { return grant_.session_id; }
+  [[nodiscard]] ByteSpan grant() const override { return grant_.grant; }
+  [[nodiscard]] const std::shared_ptr<Domain>& domain() const override { return domain_; }
+  Result<std::unique_ptr<Connection>> OpenLane(Deadline deadline) override;
+  Result<std::unique_ptr<Connection>> OpenLaneOver(Kind kind, Deadline deadline) override;
+  [[nodiscard]] const std::vector<LegReport>& legs() const override { return legs_; }
+  [[nodiscard]] std::string ExplainChoice() const override;
+
+ private:
+  [[nodiscard]] ChoiceInput Input() const;
+  [[nodiscard]] const Offer* OfferOf(Kind kind) const;
+  Result<std::unique_ptr<Connection>> TryLeg(const LegReport& leg, Deadline deadline);
+  Result<std::unique_ptr<Connection>> OpenTcpLane(Deadline deadline);
+  Result<std::unique_ptr<Connection>> OpenTransportLane(Kind kind, Deadline deadline);
+  Result<std::unique_ptr<Connection>> UseStream(Deadline deadline);
+  LaneClaim NextClaim(Kind kind) { return {kind, grant_.session_id, ++lane_counter_}; }
+  void NoteChoice(std::size_t leg, const Connection& lane);
+
+  const DialOptions options_;  // the stream is gone
+  const std::string host_;
+  const bool has_stream_;
+  const Agreement agreement_;
+  const SessionGrant grant_;
+  const std::shared_ptr<Domain> domain_;
+  const std::unique_ptr<Transport> shm_ = shm::MakeTransport();
+  const std::unique_ptr<Transport> verbs_ = verbs::MakeTransport();
+  std::unique_ptr<FrameStream> vestibule_;  // null once it is a lane
+  std::uint64_t lane_counter_ = 0;
+  std::vector<LegReport> legs_;
+  std::optional<std::size_t> chosen_;
+  Protection protection_ = Protection::kPlaintext;
+  std::string detail_;
+};
+
+SessionImpl::SessionImpl(DialOptions options, Dialled dialled, std::shared_ptr<Domain> domain)
+    : options_(std::move(options)),
+      host_(std::move(dialled.host)),
+      has_stream_(dialled.over_given_stream),
+      agreement_(dialled.agreement),
+      grant_(std::move(dialled.grant)),
+      domain_(std::move(domain)),
+      vestibule_(std::move(dialled.vestibule)) {}
+
+ChoiceInput SessionImpl::Input() const {
+  ChoiceInput input;
+  input.offers = grant_.offers;
+  input.same_host = grant_.same_host;
+  input.shm = shm_->Probe();
+  input.verbs = verbs_->Probe();
+  input.has_stream = has_stream_;
+  input.stream_lane = (agreement_.features & kFeatureStreamLane) != 0;
+  input.require = options_.require;
+  input.require_encryption = options_.require_encryption;
+  return input;
+}
+
+const Offer* SessionImpl::OfferOf(Kind kind) const {
+  const auto found =
+      std::ranges::find_if(grant_.offers, [&](const Offer& o) { return o.kind == kind; });
+  return found == grant_.offers.end() ? nullptr : &*found;
+}
+
+Result<std::unique_ptr<Connection>> SessionImpl::OpenLane(Deadline deadline) {
+  if (legs_.empty()) legs_ = PlanLegs(Input());
+  for (std::size_t i = 0; i < legs_.size(); ++i) {
+    if (!legs_[i].status.ok()) continue;
+    const TimePoint now = BootClock::now();
+    if (now >= deadline) {
+      return Status(Code::kDeadlineExceeded, "there was no time to open a lane");
+    }
+    auto lane = TryLeg(legs_[i], std::min(deadline, now + kLegTime));
+    if (lane.ok()) {
+      NoteChoice(i, **lane);
+      return lane;
+    }
+    // Neither says anything about the leg.
+    const bool our_deadline = lane.status().code() == Code::kDeadlineExceeded &&
+                              BootClock::now() < now + kLegTime;
+    if (our_deadline || lane.status().code() == Code::kBusy) return lane;
+    legs_[i].status = lane.status();
+  }
+  chosen_.reset();
+  return NothingWorks(legs_, options_.require);
+}
+
+Result<std::unique_ptr<Connection>> SessionImpl::OpenLaneOver(Kind kind, Deadline deadline) {
+  for (const LegReport& leg : PlanLegs(Input())) {
+    if (leg.kind != kind || leg.stdio) continue;
+    if (!leg.status.ok()) return leg.status;
+    return TryLeg(leg, std::min(deadline, DeadlineAfter(kLegTime)));
+  }
+  return Status(Code::kInvalidArgument,
+                std::string(Name(kind)) + " is ruled out by what this session requires");
+}
+
+Result<std::unique_ptr<Connection>> SessionImpl::TryLeg(const LegReport& leg, Deadline deadline) {
+  if (leg.stdio) return UseStream(deadline);
+  if (leg.kind == Kind::kTcp) return OpenTcpLane(deadline);
+  return OpenTransportLane(leg.kind, deadline);
+}
+
+Result<std::unique_ptr<Connection>> SessionImpl::OpenTransportLane(Kind kind, Deadline deadline) {
+  const Offer* offer = OfferOf(kind);
+  const LaneTokenBytes token = IssueLaneToken(NextClaim(kind), agreement_.session_secret);
+  const Endpoint endpoint =
+      kind == Kind::kShm ? Endpoint{kind, offer->name, 0} : Endpoint{kind, host_, offer->port};
+  Transport& transport = kind == Kind::kShm ? *shm_ : *verbs_;
+  return transport.Connect(endpoint, domain_, token, deadline);
+}
+
+Result<std::unique_ptr<Connection>> SessionImpl::OpenTcpLane(Deadline deadline) {
+  RDFS_ASSIGN_OR_RETURN(Fd socket,
+                        tcp::ConnectSocket(host_, OfferOf(Kind::kTcp)->port, deadline));
+  const bool local = tcp::IsLocalPeer(socket.get());
+  const bool encrypt = grant_.encrypt_lanes;
+  if (!encrypt && !local && !options_.plaintext) {
+    return Status(Code::kProtocolError,
+                  "the server did not agree to encrypt: add its plaintext option if that is meant");
+  }
+  const std::string where =
+      Endpoint{Kind::kTcp, host_, OfferOf(Kind::kTcp)->port}.ToString().substr(6);
+  FrameStream frames(tcp::MakeSocketStream(std::move(socket), where), kMaxHandshakeBody);
+  const LaneClaim claim = NextClaim(Kind::kTcp);
+  const LaneTokenBytes token = IssueLaneToken(claim, agreement_.session_secret);
+  RDFS_RETURN_IF_ERROR(frames.SendAll(EncodeFrame(FrameType::kLaneHello, token), deadline));
+  RDFS_RETURN_IF_ERROR(frames.Await(deadline));
+  if (frames.frame().type == FrameType::kRefused) {
+    Refusal refusal;
+    RDFS_RETURN_IF_ERROR(Refusal::Decode(frames.frame().body, refusal));
+    return refusal.why;
+  }
+  if (frames.frame().type != FrameType::kLaneAccepted) {
+    return Status(Code::kProtocolError, "the server sent a message out of turn");
+  }
+  auto stream = frames.TakeStream();
+  if (encrypt) {
+    const Secret32 key = claim.TlsKey(agreement_.session_secret);
+    RDFS_ASSIGN_OR_RETURN(stream, tcp::WrapInTls(std::move(stream), tcp::TlsRole::kClient,
+                                                 key.bytes(), deadline));
+  }
+  return tcp::MakeConnection(std::move(stream), domain_,
+                             "tcp " + where + (encrypt ? " with TLS" : ""));
+}
+
+Result<std::unique_ptr<Connection>> SessionImpl::UseStream(Deadline deadline) {
+  if (vestibule_ == nullptr) {
+    return Status(Code::kBusy, "the session's own stream carries one lane, and does so already");
+  }
+  RDFS_RETURN_IF_ERROR(vestibule_->SendAll(EncodeFrame(FrameType::kUseStream, {}), deadline));
+  RDFS_RETURN_IF_ERROR(vestibule_->Await(deadline));
+  if (vestibule_->frame().type != FrameType::kStreamReady) {
+    return Status(Code::kProtocolError, "the server sent a message out of turn");
+  }
+  auto stream = vestibule_->TakeStream();
+  vestibule_.reset();
+  return tcp::MakeConnection(std::move(stream), domain_, "tcp over the session's own stream");
+}
+
+void SessionImpl::NoteChoice(std::size_t leg, const Connection& lane) {
+  chosen_ = leg;
+  protection_ = lane.capabilities().encrypted ? Protection::kTls
+                : grant_.same_host            ? Protection::kSameHost
+                                              : Protection::kPlaintext;
+  detail_.clear();
+  if (legs_[leg].kind != Kind::kVerbs) return;
+  // "verbs siw0 10.9.9.1:7338": the device is what a user knows it by.
+  std::string described = lane.Describe();
+  const std::string prefix = "verbs ";
+  if (described.starts_with(prefix)) described.erase(0, prefix.size());
+  detail_ = described.substr(0, described.find(' '));
+}
+
+std::string SessionImpl::ExplainChoice() const {
+  return Explain(legs_, chosen_, protection_, detail_);
+}
+
+}  // namespace
+}  // namespace session
+
+Result<std::unique_ptr<Session>> Session::Dial(DialOptions options,
+                                               std::shared_ptr<Domain> domain) {
+  RDFS_ASSIGN_OR_RETURN(auto dialled, session::DialServer(options));
+  return std::unique_ptr<Session>(std::make_unique<session::SessionImpl>(
+      std::move(options), std::move(dialled), std::move(domain)));
+}
+
+}  // namespace rdfs::transport

@@ -1,0 +1,86 @@
+// Vestibule: one stream at the server, from its first byte until it is a session, a lane, or gone.
+//
+// Owned by the acceptor, on its thread. Never blocks: Advance does what can be done now. Costs one
+// bounded record: a frame of 4 KiB before authentication, 16 KiB behind it.
+//
+//   kHello --client hello--> kConfirm --right--> kOpening --admitted--> kLive --use stream--> lane
+//      |                        |
+//      |                        +--wrong key--> kHeld --time--> kRefusing --> kDraining --> kOver
+//      +--lane hello--> kAccepted --answer sent--> lane
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "transport/session/frame_stream.h"
+#include "transport/session/handshake.h"
+#include "transport/session/session_server.h"
+
+namespace rdfs::transport::session {
+
+class Vestibule {
+ public:
+  // How long a peer may take until its session or lane stands.
+  static constexpr std::chrono::seconds kHandshakeTime{5};
+  static constexpr std::chrono::seconds kGivenHandshakeTime{30};
+
+  Vestibule(std::unique_ptr<tcp::ByteStream> stream, PeerFacts peer, SessionServer& server,
+            TimePoint now);
+  Vestibule(const Vestibule&) = delete;
+  Vestibule& operator=(const Vestibule&) = delete;
+  // Ends the session that stands here.
+  ~Vestibule();
+
+  // Does what can be done now; false when this vestibule is over.
+  bool Advance(TimePoint now);
+  void AddPollEntries(std::vector<pollfd>& out) const;
+  // When to Advance though nothing happens.
+  [[nodiscard]] std::optional<Deadline> deadline() const { return deadline_; }
+  // As the limits see it; none once a session stands, and for a stream that was given.
+  [[nodiscard]] std::optional<HalfOpen> half_open() const;
+  [[nodiscard]] const PeerFacts& peer() const { return peer_; }
+
+ private:
+  enum class State {
+    kHello,     // nothing came yet
+    kConfirm,   // our hello is out
+    kOpening,   // authenticated: the session's request is next (TLS comes before it, if any)
+    kLive,      // the session stands as long as this stream
+    kReleased,  // the stream becomes the session's last lane when the answer is out
+    kAccepted,  // the stream becomes a lane when the answer is out
+    kHeld,      // the answer to a wrong key waits
+    kRefusing,  // the refusal is on its way out
+    kDraining,  // the refusal is out: until the peer has closed, so that it can read it
+    kOver,
+  };
+
+  void OnDeadline(TimePoint now);
+  void ReceiveFrames(TimePoint now);
+  void OnOutputDone();
+  Status OnFrame(TimePoint now);
+  Status OnHandshakeFrame(TimePoint now);
+  Status OnLaneHello(TimePoint now);
+  Status OnSessionOpen(TimePoint now);
+  Status OnUseStream();
+  void BecomeLane(const SessionTable::Ticket& ticket, const std::optional<Secret32>& tls_key);
+  void Fail(const Status& why, TimePoint now);
+  void Refuse(const Status& why, TimePoint now);
+  void Drain();
+
+  PeerFacts peer_;
+  SessionServer& server_;
+  FrameStream frames_;
+  ServerHandshake handshake_;
+  State state_ = State::kHello;
+  const TimePoint since_;
+  std::optional<Deadline> deadline_;
+  Status held_;                     // of kHeld
+  std::uint64_t session_id_ = 0;    // of kLive and kReleased
+  bool tls_next_ = false;           // of kOpening: TLS starts when our confirmation is out
+  std::optional<SessionTable::Redeemed> lane_;  // of kAccepted
+};
+
+}  // namespace rdfs::transport::session
