@@ -125,9 +125,9 @@ Ticket End::Post(const std::function<Result<Ticket>()>& post) {
       ADD_FAILURE() << ticket.status().ToString();
       return ~Ticket{0};
     }
-    (void)DriveUntil(
-        {this}, [this, before = done_.size()] { return done_.size() > before; },
-        std::chrono::milliseconds(1));
+    const auto moved = [this, before = done_.size()] { return done_.size() > before || !alive(); };
+    const std::vector<End*> both{this, partner};
+    (void)DriveUntil(partner != nullptr ? both : std::vector<End*>{this}, moved);
   }
 }
 

@@ -59,6 +59,8 @@ class End {
   [[nodiscard]] const Status& StatusOf(Ticket ticket) const { return done_.at(ticket); }
   [[nodiscard]] std::size_t done_count() const { return done_.size(); }
   std::deque<Bytes> messages;
+  // The other end where it is in this process, too: polled while a post has to wait.
+  End* partner = nullptr;
 
  private:
   Ticket Post(const std::function<Result<Ticket>()>& post);
@@ -82,6 +84,8 @@ struct Pair {
   End client, server;
 
   bool Drive(const std::function<bool()>& done, std::chrono::nanoseconds patience = kPatience) {
+    client.partner = &server;
+    server.partner = &client;
     return DriveUntil({&client, &server}, done, patience);
   }
   // Drives until `ticket` of the client has completed, and returns its status.
