@@ -18,6 +18,7 @@
 // Owned by an ExtentStore, under its lock. Extents and files stay where they are while pinned.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,9 @@ namespace rdfs::server {
 
 struct CachedFile;
 
+// Called when a fill is over, with the loop (whatever the store means by it) that filled.
+using Waiter = std::function<void(const void* loop)>;
+
 struct Extent {
   enum class State : std::uint8_t { kFilling, kReady, kResting };
 
@@ -55,21 +59,25 @@ struct Extent {
   std::uint64_t number = 0;      // never reused
   std::uint64_t generation = 0;  // what a grant names
   TimePoint filled_at{};
-  std::vector<std::function<void()>> waiters;  // for Finish or Abort; the store's
+  std::vector<Waiter> waiters;  // for Finish or Abort; the store's
   std::list<Extent*>::iterator place;
 };
 
 struct CachedFile {
   FileId id;
   FileVersion version;
-  bool known = false;  // version was seen, and no change of ours came behind it
-  bool racy = false;   // version was seen too soon after its change time to prove anything
+  bool known = false;    // version was seen
+  bool changed = false;  // by us since it was seen: the next look cannot tell ours from others'
+  bool racy = false;     // version was seen too soon after its change time to prove anything
   TimePoint checked_at{};
   std::uint64_t changes = 0;  // counts Change and versions dropped: a fill compares it
   // Extents by start, in groups of kMaxExtentBytes of the file.
   std::unordered_map<std::uint64_t, std::vector<Extent*>> groups;
   std::size_t extents = 0;  // attached
   std::size_t users = 0;    // reads in progress that hold a pointer
+  // How the file system lets a read not wait; learnt by the first fill, without the lock.
+  enum class Nowait : std::uint8_t { kUntried, kWorks, kNeverWaits, kMayWait };
+  std::atomic<Nowait> nowait{Nowait::kUntried};
   // The access pattern: where the last read ended, and how long the run of reads is.
   std::uint64_t next_offset = 0;
   std::uint64_t run_bytes = 0;
@@ -99,24 +107,31 @@ class ExtentCache {
   // between makes the answer worthless, and false is returned.
   bool Observe(CachedFile& file, const FileVersion& version, std::uint64_t changes,
                TimePoint asked_at, std::chrono::nanoseconds realtime);
-  // [offset, offset + length) has changed: drops what overlaps, and what ended at an earlier end of
-  // the file before the end of the change.
-  void Change(CachedFile& file, std::uint64_t offset, std::uint64_t length);
+  // [offset, offset + length) has changed through us: drops what overlaps. `after` is the version
+  // that the file has now, and counts when it is the latest; else the next read asks.
+  void Change(CachedFile& file, std::uint64_t offset, std::uint64_t length,
+              const FileVersion* after, TimePoint now);
+  // Drops one extent that is of no use any more.
+  void Drop(Extent& extent, TimePoint now);
+  // Whether `extent` holds all that the file has in its range. A tail that was read before the file
+  // grew does not.
+  static bool Complete(const Extent& extent);
 
   // The extent that covers `offset`, being filled or ready; or null.
   static Extent* Find(const CachedFile& file, std::uint64_t offset);
   // The order for a new extent at `offset`, from how the file is being read. Notes the read.
   static unsigned ChooseOrder(CachedFile& file, std::uint64_t offset, std::uint64_t length,
                               std::uint64_t ahead);
+  // The smallest order up to `order` that holds as much of a file of `size` bytes.
+  static unsigned ClipOrder(std::uint64_t size, std::uint64_t offset, unsigned order);
   // A new extent of at most 2^order pages that covers `offset` and overlaps no extent being filled
-  // (ready ones in its place are dropped when that makes a larger one). Evicts. Pinned once. Null
-  // when the pool has nothing to give.
+  // (small ready ones in its place are dropped when that makes a much larger one). Evicts. Pinned
+  // once. Null when the pool has nothing to give, or what is there cannot be replaced.
   Extent* Begin(CachedFile& file, std::uint64_t offset, unsigned order, TimePoint now);
   // The fill is over: `valid` bytes stand in the extent, zeroes behind. False when the extent was
   // detached meanwhile (then its bytes are nobody's). The waiters are handed over.
-  bool Finish(Extent& extent, std::uint32_t valid, TimePoint now,
-              std::vector<std::function<void()>>* waiters);
-  void Abort(Extent& extent, TimePoint now, std::vector<std::function<void()>>* waiters);
+  bool Finish(Extent& extent, std::uint32_t valid, TimePoint now, std::vector<Waiter>* waiters);
+  void Abort(Extent& extent, TimePoint now, std::vector<Waiter>* waiters);
 
   static void Pin(Extent& extent) { ++extent.pins; }
   void Unpin(Extent& extent, TimePoint now);
@@ -140,24 +155,22 @@ class ExtentCache {
   [[nodiscard]] std::size_t files() const { return files_.size(); }
   [[nodiscard]] std::size_t resting() const { return resting_.size(); }
 
-  // For a test that shows what the generation words are for.
-  void BreakGenerationsForTest() { bump_ = false; }
-
  private:
   struct Resting {
     TimePoint until;
     Extent* extent;
     friend bool operator>(const Resting& a, const Resting& b) { return a.until > b.until; }
   };
-  void Detach(Extent& extent);
-  void DropAll(CachedFile& file);
+  void Detach(Extent& extent, TimePoint now);
+  void DropAll(CachedFile& file, TimePoint now);
   void TryFree(Extent& extent, TimePoint now);
   bool EvictOne(TimePoint now);
   bool EvictFrom(std::list<Extent*>& queue, TimePoint now, int* looked_at);
   std::optional<Block> AllocateBlock(unsigned order, TimePoint now);
-  static bool MakeRoom(const CachedFile& file, std::uint64_t offset, unsigned order,
-                       std::vector<Extent*>* replaced);
+  static bool MayTake(const CachedFile& file, std::uint64_t start, unsigned order,
+                      std::vector<Extent*>* replaced);
   void PruneFile(CachedFile& file);
+  void Insert(CachedFile& file, Extent& extent);
 
   BlockPool& pool_;
   GrantTable grants_;
@@ -169,7 +182,6 @@ class ExtentCache {
   std::uint64_t next_number_ = 1;
   std::uint64_t dropped_ = 0, evicted_ = 0;
   bool wants_arena_ = false;
-  bool bump_ = true;
 };
 
 }  // namespace rdfs::server

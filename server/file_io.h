@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -75,16 +76,19 @@ class FileIo {
   explicit FileIo(const Options& options);
   Status StartRing();
   void Start(std::unique_ptr<Operation> operation);
-  void Complete(Operation* operation, std::int64_t result);
+  void StartOnRing(std::unique_ptr<Operation> operation);
+  void StartOnThread(std::unique_ptr<Operation> operation);
+  void ReapRing();
+  void Complete(std::unique_ptr<Operation> operation);
   void Wake();
 
   const Options options_;
   Fd wake_;  // an eventfd: ring completions, threads' results and posts all make it readable
   std::unique_ptr<Ring> ring_;
   std::unique_ptr<Threads> threads_;
-  std::vector<std::unique_ptr<Operation>> waiting_;  // the ring was full
+  std::deque<std::unique_ptr<Operation>> waiting_;  // the ring was full
   std::size_t in_flight_ = 0;
-  std::vector<std::function<void()>> deferred_;
+  std::deque<std::function<void()>> deferred_;
   std::mutex mutex_;  // guards the next line
   std::vector<std::function<void()>> posted_;
 };

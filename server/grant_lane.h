@@ -31,6 +31,8 @@ class GrantLane {
 
   // Bytes up to which it is faster to send file content inside the reply than to grant it.
   [[nodiscard]] std::uint32_t inline_bytes() const;
+  // Whether a READ of the peer's is answered by this process (tcp).
+  [[nodiscard]] bool passive() const;
   [[nodiscard]] bool open() const { return connection_ != nullptr; }
   void Close() { connection_ = nullptr; }
 

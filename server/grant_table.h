@@ -11,8 +11,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <functional>
+#include <queue>
 #include <unordered_map>
+#include <vector>
 
 #include "transport/base/clock.h"
 
@@ -40,9 +42,11 @@ class GrantTable {
   // Forgets what has run out. Grant calls it; cheap when there is nothing to do.
   void Expire(TimePoint now);
 
-  // Shorter leases when most of what may be leased is: a stream of reads then waits for memory that
-  // comes back soon, instead of running into the bound for a whole lease.
-  [[nodiscard]] std::chrono::milliseconds SuggestLease(std::chrono::milliseconds longest) const;
+  // Shorter leases when most of what may be leased, to all or to `session`, is: a stream of reads
+  // then waits for memory that comes back soon, instead of running into the bound for a whole
+  // lease.
+  [[nodiscard]] std::chrono::milliseconds SuggestLease(std::uint64_t session,
+                                                       std::chrono::milliseconds longest) const;
 
   [[nodiscard]] std::size_t leased_bytes() const { return leased_bytes_; }
   [[nodiscard]] std::size_t session_bytes(std::uint64_t session) const;
@@ -64,15 +68,18 @@ class GrantTable {
   struct Due {
     TimePoint when;
     Key key;
+    friend bool operator>(const Due& a, const Due& b) { return a.when > b.when; }
   };
+  template <typename Key>
+  using DueQueue = std::priority_queue<Due<Key>, std::vector<Due<Key>>, std::greater<>>;
 
   const Options options_;
   std::unordered_map<ExtentNumber, Lease> extents_;
   std::unordered_map<Holder, Lease, HolderHash> holders_;
   std::unordered_map<std::uint64_t, std::size_t> session_bytes_;
   // When to look at a lease again: by its end as it was at first; a renewed one is queued anew.
-  std::deque<Due<ExtentNumber>> extents_due_;
-  std::deque<Due<Holder>> holders_due_;
+  DueQueue<ExtentNumber> extents_due_;
+  DueQueue<Holder> holders_due_;
   std::size_t leased_bytes_ = 0;
 };
 

@@ -35,7 +35,7 @@ class IntentRing {
   // The longest answer that a record keeps. Longer ones (none of the protocol's mutating requests
   // has one) are kept as kDone with `reply_lost`: to be made again from the state.
   static constexpr std::size_t kMaxReplyBytes = 768;
-  static constexpr std::uint32_t kDefaultRecords = 4096;  // of 1 KiB, sparse until used
+  static constexpr std::uint32_t kDefaultRecords = 1024;  // of 1 KiB
 
   enum class Verdict : std::uint8_t {
     kNew,           // never seen: carry it out
@@ -99,12 +99,16 @@ class IntentRing {
   IntentRing(std::string path, std::uint64_t session, std::byte* base, std::size_t size);
   void Load();
   [[nodiscard]] Record& At(std::uint32_t index) const;
+  [[nodiscard]] Header& header() const;
   [[nodiscard]] std::uint64_t IntentSum(const Record& record) const;
   [[nodiscard]] std::uint64_t ResultSum(const Record& record) const;
+  [[nodiscard]] std::uint64_t AcknowledgedSum(std::uint64_t sequence) const;
+  static void Format(std::byte* base, std::uint64_t session, std::uint32_t records);
   void ReleaseLocked(std::uint64_t sequence);
 
   const std::string path_;
   const std::uint64_t session_;
+  std::uint64_t seed_ = 0;  // of the checksums: this session, this making of the file
   std::byte* const base_;
   const std::size_t size_;
   std::uint32_t count_ = 0;

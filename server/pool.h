@@ -92,6 +92,8 @@ class BlockPool {
   void BumpGeneration(const Block& block);
   void FreeBumped(const Block& block);
   [[nodiscard]] std::uint64_t Generation(const Block& block) const;
+  // Leaves the words alone from now on, so that a test can show what they are for.
+  void BreakGenerationsForTest() { bump_ = false; }
 
   // Whether another arena is still allowed.
   [[nodiscard]] bool MayGrow() const;
@@ -119,6 +121,7 @@ class BlockPool {
   std::uint32_t failed_ = 0;
   std::size_t allocated_bytes_ = 0;
   std::size_t allocate_hint_ = 0;  // the arena that had room last
+  bool bump_ = true;
 };
 
 }  // namespace rdfs::server

@@ -56,6 +56,9 @@ class Staging {
  private:
   explicit Staging(std::shared_ptr<StagingBudget> budget) : budget_(std::move(budget)) {}
 
+  Status Register(const std::shared_ptr<transport::Domain>& domain,
+                  transport::Connection& connection, std::size_t bytes);
+
   std::shared_ptr<StagingBudget> budget_;
   std::size_t taken_ = 0;
   std::unique_ptr<transport::MemoryRegion> region_;
@@ -89,6 +92,7 @@ class FileWriter {
   enum class Nowait : std::uint8_t { kUnknown, kWorks, kRefused, kMemory };
   struct Pending;
   Nowait ModeOf(int fd);
+  std::int64_t WriteNow(int fd, ByteSpan from, std::uint64_t offset, int flags);
   void Continue(const std::shared_ptr<Pending>& pending);
 
   FileIo& io_;

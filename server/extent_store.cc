@@ -1,0 +1,137 @@
+#include "server/extent_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/extent_fill.h"
+#include "server/extent_read.h"
+
+namespace rdfs::server {
+namespace {
+
+GrantTable::Options GrantBounds(const StoreOptions& options, std::size_t capacity) {
+  const std::size_t never = capacity / 100 * std::min(options.never_granted_percent, 100U);
+  return {.session_bytes = options.session_bytes != 0 ? options.session_bytes : capacity / 4 * 3,
+          .total_bytes = capacity - never};
+}
+
+}  // namespace
+
+ExtentStore::ExtentStore(std::shared_ptr<transport::Domain> domain, const StoreOptions& options,
+                         const Clock& clock)
+    : options_(options),
+      clock_(clock),
+      pool_(BlockPool::Create(std::move(domain), options.pool)),
+      cache_(*pool_, GrantBounds(options, pool_->capacity_bytes())) {}
+
+ExtentStore::~ExtentStore() = default;
+
+void ExtentStore::Read(FileIo& io, StoreRead read, StoreReadDone done) {
+  std::make_shared<ExtentStoreRead>(*this, io, std::move(read), std::move(done))->Run();
+}
+
+void ExtentStore::Changed(const FileId& file, std::uint64_t offset, std::uint64_t length,
+                          const FileVersion* after) {
+  const std::lock_guard lock(mutex_);
+  if (CachedFile* known = cache_.FindFile(file); known != nullptr) {
+    cache_.Change(*known, offset, length, after, clock_.Now());
+  }
+}
+
+void ExtentStore::NoteVersion(const FileId& file, const FileVersion& version) {
+  const std::lock_guard lock(mutex_);
+  CachedFile* known = cache_.FindFile(file);
+  if (known == nullptr || (known->version == version && !known->racy)) return;
+  known->known = false;
+}
+
+void ExtentStore::FillAhead(FileIo& io, const FileId& file, FileIo::SharedFd fd, std::uint64_t from,
+                            std::uint64_t to) {
+  // One extent a task: between two of them the loop serves whoever waits.
+  io.Defer([this, &io, file, fd = std::move(fd), from, to] {
+    const std::uint64_t next = FillOneAhead(io, file, fd, from, to);
+    if (next < to) FillAhead(io, file, fd, next, to);
+  });
+}
+
+// Returns where to go on; `to` to stop.
+std::uint64_t ExtentStore::FillOneAhead(FileIo& io, const FileId& id, const FileIo::SharedFd& fd,
+                                        std::uint64_t from, std::uint64_t to) {
+  Extent* extent = nullptr;
+  CachedFile* file = nullptr;
+  std::uint64_t size = 0;
+  std::uint64_t position = from;
+  {
+    const std::lock_guard lock(mutex_);
+    const TimePoint now = clock_.Now();
+    file = cache_.FindFile(id);
+    if (file == nullptr || !ExtentCache::Fresh(*file, now, options_.attr_lease)) return to;
+    size = file->version.size;
+    to = std::min(to, size);
+    while (const Extent* there = position < to ? ExtentCache::Find(*file, position) : nullptr) {
+      position = there->end();
+    }
+    if (position >= to) return kToEnd;
+    file = &cache_.UseFile(id);
+    extent =
+        cache_.Begin(*file, position, ExtentCache::ClipOrder(size, position, kMaxExtentOrder), now);
+    if (extent == nullptr) {  // nothing to spare for guesses
+      cache_.LeaveFile(*file);
+      return kToEnd;
+    }
+    position = extent->end();
+  }
+  const auto filled = [this, &io, extent, file](std::int64_t result) {
+    std::vector<Waiter> waiters;
+    {
+      const std::lock_guard lock(mutex_);
+      const TimePoint now = clock_.Now();
+      if (result < 0) {
+        cache_.Abort(*extent, now, &waiters);
+      } else {
+        cache_.Finish(*extent, static_cast<std::uint32_t>(result), now, &waiters);
+      }
+      cache_.Unpin(*extent, now);
+      cache_.LeaveFile(*file);
+    }
+    for (const Waiter& waiter : waiters) waiter(&io);
+  };
+  if (!ExtentFill::Start(io, fd, *file, extent->start, extent->block.memory(), size, filled)) {
+    io.Submit();
+  }
+  return position;
+}
+
+StoreStats ExtentStore::stats() const {
+  const std::lock_guard lock(mutex_);
+  StoreStats stats = stats_;
+  stats.dropped = cache_.dropped();
+  stats.evicted = cache_.evicted();
+  stats.cached_bytes = pool_->allocated_bytes();
+  stats.leased_bytes = cache_.grants().leased_bytes();
+  stats.capacity_bytes = pool_->capacity_bytes();
+  return stats;
+}
+
+void ExtentStores::Add(std::shared_ptr<ExtentStore> store) {
+  const std::lock_guard lock(mutex_);
+  stores_.push_back(std::move(store));
+}
+
+void ExtentStores::Remove(const ExtentStore* store) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(stores_, [store](const auto& held) { return held.get() == store; });
+}
+
+void ExtentStores::Changed(const FileId& file, std::uint64_t offset, std::uint64_t length,
+                           const FileVersion* after) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& store : stores_) store->Changed(file, offset, length, after);
+}
+
+void ExtentStores::NoteVersion(const FileId& file, const FileVersion& version) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& store : stores_) store->NoteVersion(file, version);
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,341 @@
+#include "server/intent_ring.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/log.h"
+#include "transport/base/random.h"
+
+namespace rdfs::server {
+
+// The file: a header of one page, then records of 1 KiB. Little-endian.
+struct IntentRing::Header {
+  Le64 magic;
+  Le64 session;
+  Le32 version;
+  Le32 records;
+  Le64 seed;
+  Le64 sum;               // of the fields above
+  Le64 acknowledged;      // written in place,
+  Le64 acknowledged_sum;  // hence with a checksum of its own
+};
+
+struct IntentRing::Record {
+  Le64 intent_sum;  // written last by Begin, cleared first when the record is freed
+  Le64 result_sum;  // written last by Complete
+  Le64 sequence;
+  Le64 digest;
+  Le16 opcode;
+  Le16 error;
+  Le16 reply_bytes;
+  Le16 reply_lost;
+  PriorStateWire before;
+  std::array<std::byte, kMaxReplyBytes> reply;
+};
+
+namespace {
+
+constexpr std::uint64_t kMagic = 0x31676e6972736664;  // "dfsring1"
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kHeaderBytes = 4096;
+constexpr std::size_t kRecordBytes = 1024;
+constexpr std::uint32_t kMaxRecords = 1 << 16;
+
+// A kill ends the thread between two of its stores, and what it had stored by then is there: only
+// the compiler's order has to be held.
+void StoresAboveComeFirst() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+std::uint64_t NeverZero(std::uint64_t sum) { return sum == 0 ? 1 : sum; }
+
+Result<std::string> OwnDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Status::FromErrno(errno, fmt::format("cannot make {}", path));
+  }
+  struct stat st {};
+  if (lstat(path.c_str(), &st) != 0) return Status::FromErrno(errno, path);
+  if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0) {
+    return Status(
+        Code::kErrno, EPERM,
+        fmt::format("{} is not a directory of ours that only we can write to: remove it", path));
+  }
+  return path;
+}
+
+Result<Fd> OpenFile(const std::string& path, std::size_t size) {
+  Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return Status::FromErrno(errno, fmt::format("cannot open {}", path));
+  struct stat st {};
+  if (fstat(fd.get(), &st) != 0) return Status::FromErrno(errno, path);
+  if (!S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
+    return Status(Code::kErrno, EPERM, fmt::format("{} is not a file of ours", path));
+  }
+  if (static_cast<std::uint64_t>(st.st_size) != size &&
+      (ftruncate(fd.get(), 0) != 0 || ftruncate(fd.get(), static_cast<off_t>(size)) != 0)) {
+    return Status::FromErrno(errno, fmt::format("cannot size {}", path));
+  }
+  // All of it now: a store into a mapping that finds the disk full would kill the process.
+  if (const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(size)); error != 0) {
+    return Status::FromErrno(error, fmt::format("cannot reserve {} bytes for {}", size, path));
+  }
+  return fd;
+}
+
+}  // namespace
+
+IntentRing::IntentRing(std::string path, std::uint64_t session, std::byte* base, std::size_t size)
+    : path_(std::move(path)), session_(session), base_(base), size_(size) {
+  static_assert(sizeof(Record) <= kRecordBytes);
+  static_assert(sizeof(Header) <= kHeaderBytes);
+}
+
+IntentRing::~IntentRing() { munmap(base_, size_); }
+
+IntentRing::Header& IntentRing::header() const { return *reinterpret_cast<Header*>(base_); }
+
+IntentRing::Record& IntentRing::At(std::uint32_t index) const {
+  return *reinterpret_cast<Record*>(base_ + kHeaderBytes + std::size_t{index} * kRecordBytes);
+}
+
+Result<std::string> IntentRing::DefaultDirectory() {
+  if (geteuid() == 0) return OwnDirectory("/run/rdfs");
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && runtime[0] == '/') return OwnDirectory(std::string(runtime) + "/rdfs");
+  // No login session (cron, a container): /tmp is cleared by the host as well.
+  return OwnDirectory(fmt::format("/tmp/rdfs-{}", geteuid()));
+}
+
+void IntentRing::Format(std::byte* base, std::uint64_t session, std::uint32_t records) {
+  std::memset(base, 0, kHeaderBytes + std::size_t{records} * kRecordBytes);
+  auto& header = *reinterpret_cast<Header*>(base);
+  header.session = session;
+  header.version = kVersion;
+  header.records = records;
+  header.seed = RandomU64();
+  header.magic = kMagic;
+  header.sum = NeverZero(XXH3_64bits(&header, offsetof(Header, sum)));
+}
+
+Result<std::unique_ptr<IntentRing>> IntentRing::Open(const std::string& path, std::uint64_t session,
+                                                     std::uint32_t records) {
+  if (records == 0 || records > kMaxRecords) {
+    return Status(Code::kInvalidArgument, "an intent ring of no or too many records");
+  }
+  const std::size_t size = kHeaderBytes + std::size_t{records} * kRecordBytes;
+  RDFS_ASSIGN_OR_RETURN(const Fd fd, OpenFile(path, size));
+  void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (base == MAP_FAILED) return Status::FromErrno(errno, fmt::format("cannot map {}", path));
+  (void)madvise(base, size, MADV_DONTFORK);
+  std::unique_ptr<IntentRing> ring(
+      new IntentRing(path, session, static_cast<std::byte*>(base), size));
+  const Header& header = ring->header();
+  if (header.magic != kMagic || header.version != kVersion || header.session != session ||
+      header.records != records ||
+      header.sum != NeverZero(XXH3_64bits(&header, offsetof(Header, sum)))) {
+    if (header.magic != 0) LogWarn("{} was no intent ring of its session: begun anew", path);
+    Format(ring->base_, session, records);
+  }
+  ring->count_ = records;
+  ring->seed_ = header.seed;
+  ring->Load();
+  return ring;
+}
+
+void IntentRing::Load() {
+  const std::lock_guard lock(mutex_);
+  const Header& header = this->header();
+  if (header.acknowledged_sum == AcknowledgedSum(header.acknowledged)) {
+    acknowledged_ = header.acknowledged;
+  }
+  std::uint32_t damaged = 0;
+  for (std::uint32_t index = count_; index-- > 0;) {
+    Record& record = At(index);
+    const std::uint64_t sequence = record.sequence;
+    const bool whole = record.intent_sum != 0 && record.intent_sum == IntentSum(record);
+    if (record.intent_sum != 0 && !whole) ++damaged;
+    if (!whole || sequence <= acknowledged_ || entries_.contains(sequence)) {
+      record.intent_sum = 0;
+      free_.push_back(index);
+      continue;
+    }
+    const bool done =
+        record.reply_bytes <= kMaxReplyBytes && record.result_sum == ResultSum(record);
+    entries_[sequence] = {index, done ? Phase::kDone : Phase::kInterrupted};
+  }
+  if (damaged > 0) LogWarn("{}: {} damaged records were dropped", path_, damaged);
+}
+
+std::uint64_t IntentRing::IntentSum(const Record& record) const {
+  std::array<std::byte, 24 + sizeof(PriorStateWire)> bytes{};
+  ByteWriter writer(bytes);
+  writer.Write(record.sequence);
+  writer.Write(record.digest);
+  writer.Write(record.opcode);
+  writer.Write(record.before);
+  return NeverZero(XXH3_64bits_withSeed(bytes.data(), writer.size(), seed_));
+}
+
+std::uint64_t IntentRing::ResultSum(const Record& record) const {
+  std::array<std::byte, 24 + kMaxReplyBytes> bytes{};
+  ByteWriter writer(bytes);
+  writer.Write(record.intent_sum);
+  writer.Write(record.error);
+  writer.Write(record.reply_bytes);
+  writer.Write(record.reply_lost);
+  const std::size_t length = std::min<std::size_t>(record.reply_bytes, kMaxReplyBytes);
+  writer.WriteBytes(ByteSpan(record.reply).first(length));
+  return NeverZero(XXH3_64bits_withSeed(bytes.data(), writer.size(), seed_));
+}
+
+std::uint64_t IntentRing::AcknowledgedSum(std::uint64_t sequence) const {
+  return NeverZero(XXH3_64bits_withSeed(&sequence, sizeof(sequence), seed_));
+}
+
+std::uint64_t IntentRing::Digest(fs::Opcode opcode, ByteSpan body) {
+  return XXH3_64bits_withSeed(body.data(), body.size(), static_cast<std::uint64_t>(opcode));
+}
+
+IntentRing::Found IntentRing::Lookup(std::uint64_t sequence, std::uint64_t digest) const {
+  const std::lock_guard lock(mutex_);
+  Found found;
+  const auto entry = entries_.find(sequence);
+  if (entry == entries_.end()) {
+    found.verdict = sequence <= acknowledged_ ? Verdict::kAcknowledged : Verdict::kNew;
+    return found;
+  }
+  const Record& record = At(entry->second.index);
+  if (record.digest != digest) {
+    found.verdict = Verdict::kMismatch;
+    return found;
+  }
+  switch (entry->second.phase) {
+    case Phase::kIntent:
+      found.verdict = Verdict::kInProgress;
+      break;
+    case Phase::kInterrupted:
+      found.verdict = Verdict::kInterrupted;
+      found.before = record.before.ToState();
+      break;
+    case Phase::kDone: {
+      found.verdict = Verdict::kDone;
+      found.error = static_cast<fs::WireError>(std::uint16_t{record.error});
+      found.reply_lost = record.reply_lost != 0;
+      const std::size_t length = std::min<std::size_t>(record.reply_bytes, kMaxReplyBytes);
+      found.reply.assign(record.reply.begin(),
+                         record.reply.begin() + static_cast<std::ptrdiff_t>(length));
+      break;
+    }
+  }
+  return found;
+}
+
+Status IntentRing::Begin(std::uint64_t sequence, fs::Opcode opcode, std::uint64_t digest,
+                         const PriorState& before) {
+  const std::lock_guard lock(mutex_);
+  if (sequence <= acknowledged_ || entries_.contains(sequence)) {
+    return Status(Code::kInvalidArgument, "this sequence number has been used");
+  }
+  if (free_.empty()) {
+    return Status(Code::kBusy, "the client does not acknowledge the answers that it was sent");
+  }
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  Record& record = At(index);
+  record.result_sum = 0;
+  record.sequence = sequence;
+  record.digest = digest;
+  record.opcode = static_cast<std::uint16_t>(opcode);
+  record.error = 0;
+  record.reply_bytes = 0;
+  record.reply_lost = 0;
+  record.before = PriorStateWire::From(before);
+  StoresAboveComeFirst();
+  record.intent_sum = IntentSum(record);
+  StoresAboveComeFirst();
+  entries_[sequence] = {index, Phase::kIntent};
+  return Status::Ok();
+}
+
+void IntentRing::Complete(std::uint64_t sequence, fs::WireError error, ByteSpan reply) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(sequence);
+  if (entry == entries_.end() || entry->second.phase == Phase::kDone) return;
+  Record& record = At(entry->second.index);
+  const bool fits = reply.size() <= kMaxReplyBytes;
+  record.error = static_cast<std::uint16_t>(error);
+  record.reply_lost = fits ? 0 : 1;
+  record.reply_bytes = static_cast<std::uint16_t>(fits ? reply.size() : 0);
+  if (fits) std::ranges::copy(reply, record.reply.begin());
+  StoresAboveComeFirst();
+  record.result_sum = ResultSum(record);
+  StoresAboveComeFirst();
+  entry->second.phase = Phase::kDone;
+}
+
+void IntentRing::Abandon(std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  ReleaseLocked(sequence);
+}
+
+void IntentRing::ReleaseLocked(std::uint64_t sequence) {
+  const auto entry = entries_.find(sequence);
+  if (entry == entries_.end()) return;
+  At(entry->second.index).intent_sum = 0;
+  StoresAboveComeFirst();
+  free_.push_back(entry->second.index);
+  entries_.erase(entry);
+}
+
+void IntentRing::Acknowledge(std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  if (sequence <= acknowledged_) return;
+  acknowledged_ = sequence;
+  // First the number, so that no record vanishes whose number could then be used again.
+  header().acknowledged = sequence;
+  header().acknowledged_sum = AcknowledgedSum(sequence);
+  StoresAboveComeFirst();
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    // What is being carried out cannot have been answered: the client is wrong, the record stays.
+    if (entry->first > sequence || entry->second.phase == Phase::kIntent) {
+      ++entry;
+      continue;
+    }
+    At(entry->second.index).intent_sum = 0;
+    free_.push_back(entry->second.index);
+    entry = entries_.erase(entry);
+  }
+}
+
+void IntentRing::Remove() {
+  if (unlink(path_.c_str()) != 0 && errno != ENOENT) {
+    LogWarn("cannot remove {}: errno {}", path_, errno);
+  }
+}
+
+std::vector<std::uint64_t> IntentRing::interrupted() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> sequences;
+  for (const auto& [sequence, entry] : entries_) {
+    if (entry.phase == Phase::kInterrupted) sequences.push_back(sequence);
+  }
+  std::ranges::sort(sequences);
+  return sequences;
+}
+
+std::size_t IntentRing::records_in_use() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+}  // namespace rdfs::server
