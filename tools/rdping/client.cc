@@ -1,0 +1,121 @@
+#include "tools/rdping/client.h"
+
+#include "tools/rdping/lane_measure.h"
+#include "tools/rdping/protocol.h"
+#include "tools/rdping/tcp_peer.h"
+#include "transport/session/session.h"
+
+namespace rdfs::rdping {
+namespace {
+
+using transport::Access;
+using transport::Domain;
+using transport::Kind;
+using transport::MemoryRegion;
+using transport::Session;
+using std::chrono_literals::operator""s;
+
+constexpr std::array<std::size_t, 6> kUsualSizes{64, 1024, 4096, 65536, 262144, 1 << 20};
+
+std::vector<std::size_t> SizesUpTo(const ClientOptions& options, std::size_t most) {
+  std::vector<std::size_t> sizes = options.sizes;
+  if (sizes.empty()) sizes.assign(kUsualSizes.begin(), kUsualSizes.end());
+  std::erase_if(sizes, [most](std::size_t size) { return size == 0 || size > most; });
+  return sizes;
+}
+
+template <typename MeasureLatency, typename MeasureBandwidth>
+Result<Row> MakeRow(std::string_view transport, std::string_view operation,
+                    const std::vector<std::size_t>& sizes, MeasureLatency latency,
+                    MeasureBandwidth bandwidth) {
+  Row row{std::string(transport), std::string(operation), {}, {}};
+  RDFS_ASSIGN_OR_RETURN(row.latency, latency());
+  for (const std::size_t size : sizes) {
+    RDFS_ASSIGN_OR_RETURN(const double rate, bandwidth(size));
+    row.bandwidth.push_back({size, rate});
+  }
+  return row;
+}
+
+Status MeasureTcp(const ClientOptions& options, std::uint16_t port, Report& report) {
+  RDFS_ASSIGN_OR_RETURN(
+      Row row, MakeRow(
+                   "kernel tcp", "message", SizesUpTo(options, kRegionBytes),
+                   [&] {
+                     return MeasureTcpLatency(options.host, port, options.latency_bytes,
+                                              options.duration);
+                   },
+                   [&](std::size_t size) {
+                     return MeasureTcpBandwidth(options.host, port, size, options.duration);
+                   }));
+  report.rows.push_back(std::move(row));
+  return {};
+}
+
+Status MeasureLane(const ClientOptions& options, transport::Connection& lane,
+                   const MemoryRegion& local, Report& report) {
+  LaneMeasure measure(lane, local);
+  RDFS_RETURN_IF_ERROR(measure.FetchRegions());
+  std::string name(transport::Name(lane.capabilities().kind));
+  if (lane.capabilities().encrypted) name += " (TLS)";
+  const auto duration = options.duration;
+  const std::size_t small = options.latency_bytes;
+  const auto add = [&](std::string_view operation, std::size_t most, auto latency,
+                       auto bandwidth) -> Status {
+    RDFS_ASSIGN_OR_RETURN(
+        Row row, MakeRow(
+                     name, operation, SizesUpTo(options, most),
+                     [&] { return (measure.*latency)(small, duration); },
+                     [&](std::size_t size) { return (measure.*bandwidth)(size, duration); }));
+    report.rows.push_back(std::move(row));
+    return {};
+  };
+  RDFS_RETURN_IF_ERROR(add("message", transport::kMaxMessageBytes, &LaneMeasure::MessageLatency,
+                           &LaneMeasure::MessageBandwidth));
+  if (measure.can_read()) {
+    RDFS_RETURN_IF_ERROR(
+        add("READ", kRegionBytes, &LaneMeasure::ReadLatency, &LaneMeasure::ReadBandwidth));
+  } else {
+    report.skipped.push_back({name + " READ", "the server could not pin memory; see its log"});
+  }
+  if (!measure.can_write()) return {};
+  return add("WRITE", kRegionBytes, &LaneMeasure::WriteLatency, &LaneMeasure::WriteBandwidth);
+}
+
+}  // namespace
+
+Result<Report> Measure(const ClientOptions& options) {
+  const auto domain = Domain::Create("rdping");
+  RDFS_ASSIGN_OR_RETURN(
+      auto memory, SharedMemory::Create("rdping", kRegionBytes, SharedMemory::Peers::kMayWrite));
+  RDFS_ASSIGN_OR_RETURN(const auto local, domain->Register(std::move(memory), Access::kLocal));
+  transport::DialOptions dial;
+  dial.host = options.host;
+  dial.port = options.port;
+  dial.key = options.key;
+  dial.plaintext = options.plaintext;
+  dial.service = kServiceName;
+  dial.deadline = DeadlineAfter(10s);
+  RDFS_ASSIGN_OR_RETURN(const auto session, Session::Dial(std::move(dial), domain));
+  ByteReader grant(session->grant());
+  const auto words = grant.Read<GrantWords>();
+  if (!grant.ok()) return Status(Code::kProtocolError, "this is not an rdping server");
+
+  Report report;
+  report.peer = options.host + ":" + std::to_string(options.port);
+  report.latency_bytes = options.latency_bytes;
+  if (const Status tcp = MeasureTcp(options, words.tcp_port, report); !tcp.ok()) {
+    report.skipped.push_back({"kernel tcp", tcp.message()});
+  }
+  for (const Kind kind : {Kind::kShm, Kind::kVerbs, Kind::kTcp}) {
+    if (options.only && *options.only != kind) continue;
+    auto lane = session->OpenLaneOver(kind, DeadlineAfter(10s));
+    const Status status = lane.ok() ? MeasureLane(options, **lane, *local, report) : lane.status();
+    if (status.ok()) continue;
+    if (options.only) return status.WithContext(transport::Name(kind));
+    report.skipped.push_back({std::string(transport::Name(kind)), status.message()});
+  }
+  return report;
+}
+
+}  // namespace rdfs::rdping

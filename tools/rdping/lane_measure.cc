@@ -1,0 +1,176 @@
+#include "tools/rdping/lane_measure.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tools/rdping/protocol.h"
+
+namespace rdfs::rdping {
+namespace {
+
+using std::chrono::nanoseconds;
+using transport::Completion;
+using transport::Ticket;
+using std::chrono_literals::operator""s;
+
+// How much of a stream of messages may wait on our side before we look at the wire again.
+constexpr std::size_t kStreamBacklog = 1 << 20;
+
+double Seconds(nanoseconds span) { return std::chrono::duration<double>(span).count(); }
+
+}  // namespace
+
+Status LaneMeasure::SendMessage(std::uint32_t op, std::size_t size) {
+  size = std::clamp(size, sizeof(PingMessage), transport::kMaxMessageBytes);
+  const PingMessage header{op, static_cast<std::uint32_t>(size)};
+  std::memcpy(message_.data(), &header, sizeof header);
+  return lane_.Send(ByteSpan(message_).first(size));
+}
+
+Status LaneMeasure::AwaitMessage() {
+  const Deadline deadline = DeadlineAfter(10s);
+  while (true) {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count, lane_.Wait(completions_, deadline));
+    if (count == 0) return {Code::kDeadlineExceeded, "the server stopped answering"};
+    bool got = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Completion& completion = completions_[i];
+      if (completion.kind == Completion::Kind::kMessage) {
+        answer_.assign(completion.message.begin(), completion.message.end());
+        got = true;
+      } else {
+        RDFS_RETURN_IF_ERROR(completion.status);
+        --in_flight_;
+      }
+    }
+    if (got) return {};
+  }
+}
+
+Status LaneMeasure::AwaitCompletions() {
+  RDFS_ASSIGN_OR_RETURN(const std::size_t count, lane_.Wait(completions_, DeadlineAfter(10s)));
+  if (count == 0) return {Code::kDeadlineExceeded, "the server stopped answering"};
+  for (std::size_t i = 0; i < count; ++i) {
+    if (completions_[i].kind == Completion::Kind::kMessage) continue;
+    RDFS_RETURN_IF_ERROR(completions_[i].status);
+    --in_flight_;
+  }
+  return {};
+}
+
+Status LaneMeasure::FetchRegions() {
+  RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kRegions), 0));
+  RDFS_RETURN_IF_ERROR(AwaitMessage());
+  ByteReader reader(answer_);
+  const auto reply = reader.Read<RegionsReply>();
+  if (!reader.ok()) return {Code::kProtocolError, "the server's answer is too short"};
+  readable_ = reply.readable.ToRegion();
+  writable_ = reply.writable.ToRegion();
+  for (const auto& region : {readable_, writable_}) {
+    if (region.length != 0 && region.length < kRegionBytes) {
+      return {Code::kProtocolError, "the server offered less memory than rdping uses"};
+    }
+  }
+  return {};
+}
+
+Result<LatencySummary> LaneMeasure::MessageLatency(std::size_t size, nanoseconds duration) {
+  Latencies latencies;
+  const TimePoint start = BootClock::now();
+  TimePoint before = start;
+  while (before - start < duration) {
+    RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kEcho), size));
+    RDFS_RETURN_IF_ERROR(AwaitMessage());
+    const TimePoint after = BootClock::now();
+    latencies.Add(after - before);
+    before = after;
+  }
+  return latencies.Summarise(before - start);
+}
+
+Result<double> LaneMeasure::MessageBandwidth(std::size_t size, nanoseconds duration) {
+  const TimePoint start = BootClock::now();
+  double sent = 0;
+  while (BootClock::now() - start < duration) {
+    RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kStream), size));
+    sent += static_cast<double>(size);
+    // A stream that runs ahead of the wire would only fill memory.
+    while (lane_.backlog_bytes() > kStreamBacklog) {
+      RDFS_ASSIGN_OR_RETURN(const std::size_t got, lane_.Poll(completions_));
+      (void)got;
+      if (BootClock::now() - start > duration + 10s) {
+        return Status(Code::kDeadlineExceeded, "the server takes no more messages");
+      }
+    }
+  }
+  RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kStreamEnd), 0));
+  RDFS_RETURN_IF_ERROR(AwaitMessage());
+  return sent / Seconds(BootClock::now() - start);
+}
+
+Result<Ticket> LaneMeasure::PostRead(std::size_t index, std::size_t size) {
+  const std::uint64_t offset = index * size % (kRegionBytes - size + 1);
+  return lane_.Read({&local_, offset, size}, {readable_, offset});
+}
+
+Result<Ticket> LaneMeasure::PostWrite(std::size_t index, std::size_t size) {
+  const std::uint64_t offset = index * size % (kRegionBytes - size + 1);
+  return lane_.Write({&local_, offset, size}, {writable_, offset});
+}
+
+Result<LatencySummary> LaneMeasure::OneSidedLatency(Post post, std::size_t size,
+                                                    nanoseconds duration) {
+  Latencies latencies;
+  const TimePoint start = BootClock::now();
+  TimePoint before = start;
+  while (before - start < duration) {
+    RDFS_ASSIGN_OR_RETURN(const Ticket ticket, (this->*post)(0, size));
+    (void)ticket;
+    ++in_flight_;
+    while (in_flight_ > 0) RDFS_RETURN_IF_ERROR(AwaitCompletions());
+    const TimePoint after = BootClock::now();
+    latencies.Add(after - before);
+    before = after;
+  }
+  return latencies.Summarise(before - start);
+}
+
+Result<double> LaneMeasure::OneSidedBandwidth(Post post, bool confirm, std::size_t size,
+                                              nanoseconds duration) {
+  // As many as the lane takes, but no more than the regions hold side by side.
+  const std::size_t depth = std::clamp<std::size_t>(
+      kRegionBytes / size, 1, std::min<std::size_t>(lane_.capabilities().max_outstanding, 64));
+  const TimePoint start = BootClock::now();
+  double moved = 0;
+  std::size_t index = 0;
+  while (BootClock::now() - start < duration) {
+    while (in_flight_ < depth) {
+      RDFS_ASSIGN_OR_RETURN(const Ticket ticket, (this->*post)(index++ % depth, size));
+      (void)ticket;
+      ++in_flight_;
+      moved += static_cast<double>(size);
+    }
+    RDFS_RETURN_IF_ERROR(AwaitCompletions());
+  }
+  while (in_flight_ > 0) RDFS_RETURN_IF_ERROR(AwaitCompletions());
+  if (confirm) {
+    RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kStreamEnd), 0));
+    RDFS_RETURN_IF_ERROR(AwaitMessage());
+  }
+  return moved / Seconds(BootClock::now() - start);
+}
+
+Result<LatencySummary> LaneMeasure::ReadLatency(std::size_t size, nanoseconds duration) {
+  return OneSidedLatency(&LaneMeasure::PostRead, size, duration);
+}
+Result<double> LaneMeasure::ReadBandwidth(std::size_t size, nanoseconds duration) {
+  return OneSidedBandwidth(&LaneMeasure::PostRead, false, size, duration);
+}
+Result<LatencySummary> LaneMeasure::WriteLatency(std::size_t size, nanoseconds duration) {
+  return OneSidedLatency(&LaneMeasure::PostWrite, size, duration);
+}
+Result<double> LaneMeasure::WriteBandwidth(std::size_t size, nanoseconds duration) {
+  return OneSidedBandwidth(&LaneMeasure::PostWrite, true, size, duration);
+}
+
+}  // namespace rdfs::rdping

@@ -1,0 +1,27 @@
+// The peer that transports are compared with: kernel TCP sockets, used the plain way (TCP_NODELAY,
+// blocking send(2) and recv(2)).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <stop_token>
+#include <string>
+
+#include "tools/rdping/statistics.h"
+#include "transport/base/clock.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::rdping {
+
+// The server's side of one connection, until the client leaves or `stop`.
+void AnswerTcp(int socket, const std::stop_token& stop);
+
+// The client's side. Both make a connection of their own.
+Result<LatencySummary> MeasureTcpLatency(const std::string& host, std::uint16_t port,
+                                         std::size_t size, std::chrono::nanoseconds duration);
+// Bytes a second, sent by calls of `size` bytes, until all have arrived.
+Result<double> MeasureTcpBandwidth(const std::string& host, std::uint16_t port, std::size_t size,
+                                   std::chrono::nanoseconds duration);
+
+}  // namespace rdfs::rdping
