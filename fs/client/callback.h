@@ -24,9 +24,9 @@ class InlineFunction<R(Args...), kBytes> {
   InlineFunction() = default;
   template <typename F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, InlineFunction> &&
-           std::is_invocable_r_v<R, std::remove_cvref_t<F>&, Args...>)
+           std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
       InlineFunction(F&& function) {  // NOLINT(google-explicit-constructor)
-    using Stored = std::remove_cvref_t<F>;
+    using Stored = std::decay_t<F>;
     static_assert(sizeof(Stored) <= kBytes, "captures too much: capture a pointer instead");
     static_assert(alignof(Stored) <= alignof(std::max_align_t));
     static_assert(std::is_nothrow_move_constructible_v<Stored>);

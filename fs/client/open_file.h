@@ -52,9 +52,20 @@ class OpenFile {
     return server_open_.load(std::memory_order_acquire);
   }
   void set_server_open(std::uint64_t open) { server_open_.store(open, std::memory_order_release); }
+  // The mount's count of sessions in which the server knows the number.
+  [[nodiscard]] std::uint64_t incarnation() const {
+    return incarnation_.load(std::memory_order_acquire);
+  }
+  void set_incarnation(std::uint64_t count) {
+    incarnation_.store(count, std::memory_order_release);
+  }
   // Not 0: the file could not be found again after a restart, and every call on it fails so.
   [[nodiscard]] int lost_errno() const { return lost_errno_.load(std::memory_order_acquire); }
   void MarkLost(int errno_value) { lost_errno_.store(errno_value, std::memory_order_release); }
+
+  // One lane at a time makes the file known again.
+  bool BeginReclaim() { return !reclaiming_.exchange(true); }
+  void EndReclaim() { reclaiming_.store(false); }
 
   // Keeps the verifier of a write, and tells at an fsync (or close) whether what was written since
   // the last one may have been lost by a crash of the server's host: once for each loss.
@@ -66,7 +77,9 @@ class OpenFile {
   const std::uint32_t flags_;
   const bool directory_;
   std::atomic<std::uint64_t> server_open_{0};
+  std::atomic<std::uint64_t> incarnation_{0};
   std::atomic<int> lost_errno_{0};
+  std::atomic<bool> reclaiming_{false};
   mutable std::mutex mutex_;
   Hint hint_;                         // under mutex_
   std::uint64_t write_verifier_ = 0;  // under mutex_; 0: nothing written since the last fsync

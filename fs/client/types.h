@@ -40,8 +40,8 @@ struct DirEntry {
   std::uint64_t ino = 0;
   std::uint64_t cookie = 0;  // of the position behind this entry
   std::uint32_t type = 0;    // DT_...
-  std::string_view name;     // 1 to 255 bytes without '/' and NUL; "." and ".." occur
-  std::optional<NamedFile> file;
+  std::string_view name{};   // 1 to 255 bytes without '/' and NUL; "." and ".." occur
+  std::optional<NamedFile> file{};
 };
 
 // One reply of ReadDir, checked as a whole before anyone sees its first entry.

@@ -1,0 +1,151 @@
+#include "fs/client/attach.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace rdfs::fs::client {
+namespace {
+
+constexpr std::uint32_t kLeastSlotBytes = 4096;
+constexpr std::uint32_t kMostSlots = 4096;
+
+bool IsValidStaging(const AttachLaneReply& reply) {
+  const std::uint64_t slots = reply.slots;
+  const std::uint64_t slot_bytes = reply.slot_bytes;
+  if (reply.staging.length == 0 || slots == 0) return true;
+  return slots <= kMostSlots && slot_bytes >= kLeastSlotBytes &&
+         slots * slot_bytes <= reply.staging.length;
+}
+
+Status Malformed(std::string_view what) {
+  return {Code::kProtocolError, fmt::format("the server sent a malformed {}", what)};
+}
+
+}  // namespace
+
+bool MaySkipExtensions(ByteReader& reader) {
+  while (reader.ok() && reader.remaining() > 0) {
+    const auto header = reader.Read<ExtensionHeader>();
+    reader.ReadBytes(header.length);
+    if ((header.type & kExtensionMustUnderstand) != 0) return false;
+  }
+  return reader.ok();
+}
+
+Status Attacher::Attach(std::uint32_t lane, std::uint32_t staging_bytes) {
+  const AttachLaneRequest request{.lane = lane, .staging_bytes = staging_bytes};
+  RDFS_ASSIGN_OR_RETURN(const Answer answer,
+                        Ask(Opcode::kAttachLane, std::as_bytes(std::span(&request, 1))));
+  if (answer.error == WireError::kUnknownSession) {
+    return {Code::kNotFound, "the server does not know this session any more"};
+  }
+  if (answer.error != WireError::kOk) {
+    return Status::FromErrno(ToErrno(answer.error), "the server refuses a lane");
+  }
+  ByteReader reader(answer.body);
+  const auto reply = reader.Read<AttachLaneReply>();
+  if (!reader.ok() || !IsValidStaging(reply)) return Malformed("answer to a new lane");
+  if (reply.staging.length == 0 || reply.slots == 0) return Status::Ok();
+  link_.staging = reply.staging.ToRegion();
+  link_.slot_bytes = reply.slot_bytes;
+  link_.slots = reply.slots;
+  return Status::Ok();
+}
+
+Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer) {
+  // A directory holds nothing but its number: its cookies go on working on a new one.
+  if (open.directory()) {
+    WriteHandle(writer, open.handle());
+    return Opcode::kOpenDir;
+  }
+  const OpenFile::Hint hint = open.hint();
+  // What was created or cut short by the open was so once.
+  constexpr std::uint32_t kOnce = kOpenCreate | kOpenExclusive | kOpenTruncate;
+  writer.Write(ReclaimOpenRequest{.open = open.server_open(), .flags = open.flags() & ~kOnce});
+  WriteHandle(writer, open.handle());
+  writer.WriteSized16(hint.parent.bytes());
+  writer.WriteSized16(AsBytes(hint.name));
+  return Opcode::kReclaimOpen;
+}
+
+Status Attacher::Reclaim(OpenFile& open) {
+  std::array<std::byte, kMaxReclaimBytes> body;
+  ByteWriter writer(body);
+  const Opcode opcode = EncodeReclaim(open, writer);
+  RDFS_ASSIGN_OR_RETURN(const Answer answer, Ask(opcode, writer.written()));
+  if (answer.error != WireError::kOk) {
+    open.MarkLost(answer.error == WireError::kNotFound ? ESTALE : ToErrno(answer.error));
+    return Status::Ok();
+  }
+  ByteReader reader(answer.body);
+  const auto reply = reader.Read<OpenReply>();
+  if (!reader.ok()) return Malformed("answer to a reclaimed file");
+  open.set_server_open(reply.open);
+  return Status::Ok();
+}
+
+Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body) {
+  const std::uint64_t sequence = sequences_.Take(cell_);
+  RequestHeader header{};
+  header.opcode = static_cast<std::uint16_t>(opcode);
+  header.body_bytes = static_cast<std::uint32_t>(body.size());
+  header.session = link_.session;
+  header.sequence = sequence;
+  header.acknowledged = sequences_.Acknowledged();
+  header.deadline_ms =
+      static_cast<std::uint32_t>(std::max(1, PollTimeoutMs(deadline_, BootClock::now())));
+  const std::array<ByteSpan, 2> parts{std::as_bytes(std::span(&header, 1)), body};
+  Status sent = link_.connection->Send(parts);
+  if (sent.ok()) sent = link_.connection->Flush();
+
+  Result<Answer> result = sent;
+  std::optional<Answer> answer;
+  while (sent.ok() && !answer) {
+    // One at a time: what comes behind the last answer is the lane's to poll.
+    transport::Completion completion;
+    Result<std::size_t> count = link_.connection->Wait(std::span(&completion, 1), deadline_);
+    if (!count.ok()) {
+      result = count.status();
+      break;
+    }
+    if (*count == 0) {
+      result = Status(Code::kDeadlineExceeded, "the server does not answer a new lane");
+      break;
+    }
+    if (completion.kind != transport::Completion::Kind::kMessage) continue;
+    Result<std::optional<Answer>> taken = OnMessage(completion.message, opcode, sequence);
+    if (!taken.ok()) {
+      result = taken.status();
+      break;
+    }
+    answer = *taken;
+  }
+  sequences_.SetOldest(cell_, SequenceCounter::kIdle);
+  if (answer) return *answer;
+  return result;
+}
+
+Result<std::optional<Attacher::Answer>> Attacher::OnMessage(ByteSpan message, Opcode opcode,
+                                                            std::uint64_t sequence) {
+  ByteReader reader(message);
+  const auto header = reader.Read<ReplyHeader>();
+  const ByteSpan body = reader.ReadBytes(header.body_bytes);
+  if (!reader.ok() || !MaySkipExtensions(reader)) return Malformed("message");
+  const auto got = static_cast<Opcode>(std::uint16_t{header.opcode});
+  if (header.sequence == 0 && got == Opcode::kArena) {
+    ByteReader arena(body);
+    if (link_.arenas.size() >= kMaxArenas) return Malformed("number of arenas");
+    link_.arenas.push_back(arena.Read<ArenaMessage>());
+    if (!arena.ok()) return Malformed("arena");
+    return std::optional<Answer>();
+  }
+  if (header.sequence != sequence || got != opcode) return Malformed("answer to a new lane");
+  if (header.epoch != link_.epoch) {
+    return Status(Code::kNotFound, "the server has restarted since the session was made");
+  }
+  answer_.assign(body.begin(), body.end());
+  return std::optional(Answer{static_cast<WireError>(std::uint16_t{header.error}), answer_});
+}
+
+}  // namespace rdfs::fs::client

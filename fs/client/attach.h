@@ -1,0 +1,56 @@
+// What happens on a connection before a lane may use it: AttachLane, and reclaiming open files.
+//
+// Blocking, on the mount's thread (or the caller's, for a lane's first connection): one request at
+// a time, with a deadline. The connection is over after any error.
+#pragma once
+
+#include <span>
+
+#include "fs/client/mailbox.h"
+#include "fs/client/open_file.h"
+#include "fs/client/session_state.h"
+
+namespace rdfs::fs::client {
+
+class Attacher {
+ public:
+  // `link` has connection, session and epoch set; it outlives this. `cell` of `sequences` is the
+  // caller's alone during the attacher's life.
+  Attacher(LaneLink& link, SequenceCounter& sequences, std::size_t cell, Deadline deadline)
+      : link_(link), sequences_(sequences), cell_(cell), deadline_(deadline) {}
+
+  // Asks for staging, fills in the rest of the link. Errors: kDisconnected and others of the
+  // connection, kDeadlineExceeded, kProtocolError; kUnknownSession of the server as kNotFound.
+  Status Attach(std::uint32_t lane, std::uint32_t staging_bytes);
+  // Makes the server know `open` again under a new number. Ok as well when the server cannot find
+  // the file any more: it is marked as lost.
+  Status Reclaim(OpenFile& open);
+
+ private:
+  struct Answer {
+    WireError error;
+    ByteSpan body;  // valid until the next call
+  };
+  Result<Answer> Ask(Opcode opcode, ByteSpan body);
+  Result<std::optional<Answer>> OnMessage(ByteSpan message, Opcode opcode, std::uint64_t sequence);
+
+  LaneLink& link_;
+  SequenceCounter& sequences_;
+  const std::size_t cell_;
+  const Deadline deadline_;
+  std::vector<std::byte> answer_;
+};
+
+// What makes `open` known to the server again: the opcode, and its body into `writer`.
+Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer);
+inline constexpr std::size_t kMaxReclaimBytes =
+    sizeof(ReclaimOpenRequest) + 2 * (2 + kMaxHandleBytes) + 2 + kMaxNameBytes;
+
+// Whether what follows the body of a message may be skipped: well-formed extensions, none of which
+// must be understood.
+bool MaySkipExtensions(ByteReader& reader);
+
+// Arenas that a server may have announced on one lane at a time.
+inline constexpr std::size_t kMaxArenas = 16384;
+
+}  // namespace rdfs::fs::client

@@ -1,0 +1,467 @@
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "fs/client/attach.h"
+#include "fs/client/lane_impl.h"
+#include "transport/base/log.h"
+
+namespace rdfs::fs::client {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How many rounds of one-sided reads a lane has under way at a time.
+constexpr std::size_t kRounds = 128;
+constexpr std::size_t kControlBytes = kRounds * ReadRound::kMaxPieces * sizeof(Le64);
+static_assert(kControlBytes <= 64 * 1024);
+
+// A server in its grace period is asked again after this.
+constexpr milliseconds kGracePause{100};
+// Another lane is making an open file known again.
+constexpr milliseconds kReclaimPause{10};
+constexpr std::uint8_t kMostReclaims = 4;
+
+Result<std::unique_ptr<transport::MemoryRegion>> MakeRegion(
+    const std::shared_ptr<transport::Domain>& domain, const std::string& name, std::size_t bytes) {
+  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory,
+                        SharedMemory::Create(name, bytes, SharedMemory::Peers::kMayWrite));
+  return domain->Register(std::move(memory), transport::Access::kLocal);
+}
+
+Status ErrnoStatus(int errno_value) { return {Code::kErrno, errno_value, {}}; }
+
+// Its own lane's, and nobody waits for it: nothing to decode.
+bool Ignore(Answer&) { return true; }
+
+}  // namespace
+
+Result<std::unique_ptr<LaneImpl>> LaneImpl::Create(MountImpl& mount, std::uint32_t number,
+                                                   std::shared_ptr<Mailbox> mailbox,
+                                                   std::shared_ptr<LaneCounters> counters) {
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return Status::FromErrno(errno, "epoll_create1");
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, mailbox->fd(), &event) != 0) {
+    return Status::FromErrno(errno, "epoll_ctl");
+  }
+  RDFS_ASSIGN_OR_RETURN(auto control, MakeRegion(mount.domain(), "rdfs-control", kControlBytes));
+  RDFS_ASSIGN_OR_RETURN(auto memory,
+                        MakeRegion(mount.domain(), "rdfs-lane", mount.options().lane_buffer_bytes));
+  return std::unique_ptr<LaneImpl>(new LaneImpl(mount, number, std::move(mailbox),
+                                                std::move(counters), std::move(epoll),
+                                                std::move(control), std::move(memory)));
+}
+
+LaneImpl::LaneImpl(MountImpl& mount, std::uint32_t number, std::shared_ptr<Mailbox> mailbox,
+                   std::shared_ptr<LaneCounters> counters, Fd epoll,
+                   std::unique_ptr<transport::MemoryRegion> control,
+                   std::unique_ptr<transport::MemoryRegion> memory)
+    : mount_(mount),
+      clock_(mount.clock()),
+      number_(number),
+      mailbox_(std::move(mailbox)),
+      counters_(std::move(counters)),
+      epoll_(std::move(epoll)),
+      control_(std::move(control)),
+      memory_(std::move(memory)),
+      buffers_(*memory_),
+      table_(mount.sequences(), number, kMaxRequestsInFlight - RequestTable::kUrgentOnWire),
+      grants_(GrantCache::Limits{}),
+      wire_(buffers_, *this, epoll_.get()) {
+  for (std::uint32_t i = 0; i < kRounds; ++i) {
+    rounds_.push_back(std::make_unique<ReadRound>());
+    rounds_.back()->index = i;
+    free_rounds_.push_back(rounds_.back().get());
+  }
+}
+
+LaneImpl::~LaneImpl() {
+  closing_ = true;
+  wire_.Disconnect();  // destroys the connection: no device touches our memory from here on
+  for (Slot slot = 0; slot < calls_.size(); ++slot) {
+    if (table_.IsOpen(slot)) Finish(slot, ErrnoStatus(EIO));
+  }
+  while (!ready_.empty()) RunReady();
+  mount_.Closed(number_);
+}
+
+// ---- The event loop
+// -------------------------------------------------------------------------------
+
+std::size_t LaneImpl::Poll() {
+  callbacks_run_ = 0;
+  now_ = clock_.Now();
+  if (mailbox_->pending()) OpenMailbox();
+  if (wire_.connected() && incarnation_ != mount_.incarnation()) {
+    wire_.Fail({Code::kDisconnected, "the session was made anew"});
+  }
+  wire_.Poll();
+  if (!wire_.failure().ok()) LoseConnection();
+  OnTimers();
+  RunReady();
+  Flush();
+  if (!wire_.failure().ok()) LoseConnection();
+  return callbacks_run_;
+}
+
+void LaneImpl::Flush() {
+  SendQueued();
+  wire_.Flush();
+}
+
+bool LaneImpl::Arm() {
+  Flush();
+  // A connection that has just failed is dealt with in Poll.
+  return wire_.failure().ok() && ready_.empty() && !mailbox_->pending() && wire_.Arm();
+}
+
+TimePoint LaneImpl::NextTimer() const {
+  if (!ready_.empty()) return now_;
+  return std::min(table_.NextTimer(), heartbeat_.NextCheck(WantsHeartbeat()));
+}
+
+std::string LaneImpl::Describe() const {
+  return wire_.connection() == nullptr ? std::string() : wire_.connection()->Describe();
+}
+
+void LaneImpl::Cancel(CallTicket ticket) {
+  const std::optional<Slot> slot = table_.Find(ticket);
+  if (!slot || calls_[*slot].cancelled) return;
+  Call& call = calls_[*slot];
+  if (table_.IsSent(*slot) && wire_.connected()) {
+    call.cancelled = true;
+    const InterruptRequest request{.sequence = table_.SequenceOf(*slot)};
+    IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
+    return;
+  }
+  // One-sided operations under way end soon by themselves.
+  if (table_.IsIdle(*slot) && table_.HasLocal(*slot) && wire_.connected()) return;
+  call.cancelled = true;
+  FinishLater(*slot, ErrnoStatus(EINTR));
+}
+
+// ---- Calls begin and end
+// --------------------------------------------------------------------------
+
+Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion completion, Slot* out) {
+  if (closing_) {
+    Refuse(std::move(completion), EIO);
+    return nullptr;
+  }
+  const milliseconds timeout = context.timeout.value_or(mount_.options().timeout);
+  const TimePoint deadline = timeout.count() == 0 ? TimePoint::max() : clock_.Now() + timeout;
+  const std::optional<Slot> slot = table_.Open(deadline);
+  if (!slot) {
+    Refuse(std::move(completion), ENOBUFS);
+    return nullptr;
+  }
+  if (*slot >= calls_.size()) calls_.resize(*slot + 1);
+  Call& call = calls_[*slot];
+  call.kind = Call::Kind::kPlain;
+  call.opcode = opcode;
+  call.cancelled = false;
+  call.waiting = false;
+  call.reclaiming = false;
+  call.reclaims = 0;
+  call.context = context;
+  call.payload_bytes = 0;
+  call.body.Clear();
+  call.completion = std::move(completion);
+  *out = *slot;
+  return &call;
+}
+
+CallTicket LaneImpl::Refuse(Completion completion, int errno_value) {
+  ready_.push_back({.completion = std::move(completion), .status = ErrnoStatus(errno_value)});
+  return 0;
+}
+
+void LaneImpl::IssueUrgent(Opcode opcode, ByteSpan body) {
+  Slot slot = kNoSlot;
+  Call* call = Begin({}, opcode, Ignore, &slot);
+  if (call == nullptr) return;
+  call->body.Encode([body](ByteWriter& writer) { writer.WriteBytes(body); });
+  table_.QueueUrgent(slot, opcode);
+}
+
+void LaneImpl::Finish(Slot slot, Status status) {
+  Answer answer;
+  answer.status = std::move(status);
+  Finish(slot, answer);
+}
+
+void LaneImpl::Finish(Slot slot, Answer& answer) {
+  Call& call = calls_[slot];
+  if (call.kind == Call::Kind::kRead && !table_.HasLocal(slot)) GiveRoundBack(call);
+  if (call.kind == Call::Kind::kWrite) {
+    if (!table_.IsSent(slot)) GiveStagingBack(call);
+    // It may be carried out, or have been in part: what was cached of the file means nothing.
+    if (!answer.status.ok()) grants_.OwnChange(call.open->inode(), 0, UINT64_MAX);
+  }
+  answer.request = call.body.bytes();
+  Completion completion = std::move(call.completion);
+  const OpenPtr open = std::move(call.open);  // live until the callback has run
+  const OpenPtr other = std::move(call.other_open);
+  call.open = nullptr;
+  call.other_open = nullptr;
+  table_.Finish(slot);
+  ++callbacks_run_;
+  if (!completion(answer)) Hostile("body of an answer");
+}
+
+void LaneImpl::FinishLater(Slot slot, Status status) {
+  table_.Withdraw(slot);
+  ready_.push_back(
+      {.ticket = table_.TicketOf(slot), .completion = {}, .status = std::move(status)});
+}
+
+std::size_t LaneImpl::RunReady() {
+  // Those that callbacks add run next time: a callback that fails at once and asks again must not
+  // keep the worker here.
+  const std::size_t count = ready_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Ready ready = std::move(ready_.front());
+    ready_.pop_front();
+    if (ready.ticket != 0) {
+      const std::optional<Slot> slot = table_.Find(ready.ticket);
+      if (slot) Finish(*slot, std::move(ready.status));
+      continue;
+    }
+    Answer answer;
+    answer.status = std::move(ready.status);
+    ++callbacks_run_;
+    ready.completion(answer);
+  }
+  return count;
+}
+
+// ---- Sending
+// --------------------------------------------------------------------------------------
+
+void LaneImpl::SendQueued() {
+  if (!wire_.connected() || !table_.Next()) return;
+  now_ = clock_.Now();
+  if (table_.on_wire() == 0) heartbeat_.OnReceived(now_);  // silence counts from here
+  while (wire_.connected()) {
+    const std::optional<Slot> slot = table_.Next();
+    if (!slot) return;
+    SendOne(*slot, now_);
+  }
+}
+
+void LaneImpl::SendOne(Slot slot, TimePoint now) {
+  Call& call = calls_[slot];
+  for (const OpenPtr& open : {call.open, call.other_open}) {
+    if (open == nullptr || open->lost_errno() == 0) continue;
+    const bool released = call.opcode == Opcode::kRelease || call.opcode == Opcode::kReleaseDir;
+    FinishLater(slot, released ? Status::Ok() : ErrnoStatus(open->lost_errno()));
+    return;
+  }
+  if (call.opcode == Opcode::kCommit && !call.write.staged) {
+    table_.Withdraw(slot);
+    return StartWrite(slot);
+  }
+  const MutableByteSpan body = call.body.bytes();
+  if (call.open != nullptr) {
+    call.sent_open = call.open->server_open();
+    const Le64 number = call.sent_open;
+    std::memcpy(body.data(), &number, sizeof(number));
+  }
+  if (call.other_open != nullptr) {
+    const Le64 number = call.other_open->server_open();
+    std::memcpy(body.data() + offsetof(CopyFileRangeRequest, open_out), &number, sizeof(number));
+  }
+
+  const RequestTable::Sent sent = table_.MarkSent(slot);
+  const TimePoint deadline = table_.DeadlineOf(slot);
+  RequestHeader header{};
+  header.opcode = static_cast<std::uint16_t>(call.opcode);
+  header.flags = sent.sent_before ? kRequestSentBefore : std::uint16_t{0};
+  header.body_bytes = static_cast<std::uint32_t>(body.size() + call.payload_bytes);
+  header.session = session_;
+  header.sequence = sent.sequence;
+  header.acknowledged = mount_.sequences().Acknowledged();
+  header.deadline_ms = deadline == TimePoint::max()
+                           ? 0
+                           : static_cast<std::uint32_t>(std::max(1, PollTimeoutMs(deadline, now)));
+  header.trace = call.context.trace;
+  header.uid = call.context.uid;
+  header.gid = call.context.gid;
+  header.pid = call.context.pid;
+  call.asked = now;
+  std::array<ByteSpan, 3> parts{std::as_bytes(std::span(&header, 1)), body, {}};
+  std::size_t count = 2;
+  if (call.payload_bytes > 0) {
+    parts[count++] =
+        memory_->bytes().subspan(call.write.from.offset + call.write.done, call.payload_bytes);
+  }
+  wire_.Send(std::span(parts).first(count));
+}
+
+// ---- Answers
+// --------------------------------------------------------------------------------------
+
+void LaneImpl::Hostile(std::string_view what) {
+  LogWarn("the server sent a malformed {}; connecting anew", what);
+  wire_.Fail({Code::kProtocolError, std::string(what)});
+}
+
+void LaneImpl::OnMessage(ByteSpan message) {
+  ByteReader reader(message);
+  const auto header = reader.Read<ReplyHeader>();
+  const ByteSpan body = reader.ReadBytes(header.body_bytes);
+  if (!reader.ok() || !MaySkipExtensions(reader)) return Hostile("message");
+  heartbeat_.OnReceived(now_);
+  if (header.sequence == 0) return OnUnasked(header, body);
+  if (header.epoch != epoch_) {
+    stale_session_ = true;
+    return wire_.Fail({Code::kDisconnected, "the server has restarted"});
+  }
+  const auto opcode = static_cast<Opcode>(std::uint16_t{header.opcode});
+  const auto error = static_cast<WireError>(std::uint16_t{header.error});
+  const RequestTable::Arrival arrival = table_.OnReply(header.sequence, opcode);
+  switch (arrival.verdict) {
+    case RequestTable::Verdict::kUnknown:
+      return Hostile("answer to nothing that was asked");
+    case RequestTable::Verdict::kLate:
+      return OnLate(arrival.slot, error, body);
+    case RequestTable::Verdict::kDeliver:
+      break;
+  }
+  counters_->round_trips[static_cast<std::size_t>(opcode) % counters_->round_trips.size()].Add();
+  Deliver(arrival.slot, error, body);
+}
+
+void LaneImpl::OnUnasked(const ReplyHeader& header, ByteSpan body) {
+  // Later versions may tell more without being asked; what is not known is theirs to do without.
+  if (header.opcode != static_cast<std::uint16_t>(Opcode::kArena)) return;
+  ByteReader reader(body);
+  const auto arena = reader.Read<ArenaMessage>();
+  if (!reader.ok()) return Hostile("arena");
+  OnArena(arena);
+}
+
+void LaneImpl::OnArena(const ArenaMessage& arena) {
+  if (arenas_.erase(arena.arena) > 0) grants_.DropArena(arena.arena);
+  if (arena.region.length == 0) return;
+  if (arenas_.size() >= kMaxArenas) return Hostile("number of arenas");
+  arenas_[arena.arena] = arena.region.ToRegion();
+}
+
+void LaneImpl::Deliver(Slot slot, WireError error, ByteSpan body) {
+  Call& call = calls_[slot];
+  switch (error) {
+    case WireError::kGrace:
+      GiveStagingBack(call);
+      return table_.QueueAt(slot, call.opcode, now_ + kGracePause);
+    case WireError::kUnknownSession:
+      stale_session_ = true;
+      GiveStagingBack(call);
+      table_.Queue(slot, call.opcode);
+      return wire_.Fail({Code::kDisconnected, "the server does not know this session any more"});
+    case WireError::kWrongEpoch:
+      return OnWrongEpoch(slot);
+    default:
+      break;
+  }
+  if (call.kind == Call::Kind::kRead && error == WireError::kOk) return OnReadReply(slot, body);
+  if (call.kind == Call::Kind::kWrite) return OnWriteReply(slot, error, body);
+  // Released twice, because the first answer was lost: that is what was wanted.
+  const bool release = call.opcode == Opcode::kRelease || call.opcode == Opcode::kReleaseDir;
+  if (release && error == WireError::kBadHandle) error = WireError::kOk;
+  Answer answer;
+  if (error != WireError::kOk) answer.status = ErrnoStatus(ToErrno(error));
+  answer.body = ByteReader(body);
+  answer.asked = call.asked;
+  Finish(slot, answer);
+}
+
+// Its caller has been told that it failed: what it made must not stay.
+void LaneImpl::OnLate(Slot slot, WireError error, ByteSpan body) {
+  Call& call = calls_[slot];
+  if (call.kind == Call::Kind::kWrite) GiveStagingBack(call);
+  const bool opened = call.opcode == Opcode::kOpen || call.opcode == Opcode::kCreate ||
+                      call.opcode == Opcode::kTmpfile || call.opcode == Opcode::kOpenDir;
+  if (!opened || error != WireError::kOk || body.size() < sizeof(OpenReply)) return;
+  const ReleaseRequest request{.open = ByteReader(body).Read<OpenReply>().open};
+  const bool directory = call.opcode == Opcode::kOpenDir;
+  IssueUrgent(directory ? Opcode::kReleaseDir : Opcode::kRelease,
+              std::as_bytes(std::span(&request, 1)));
+}
+
+void LaneImpl::OnWrongEpoch(Slot slot) {
+  Call& call = calls_[slot];
+  GiveStagingBack(call);
+  if (call.open == nullptr || ++call.reclaims > kMostReclaims) {
+    return Finish(slot, ErrnoStatus(EIO));
+  }
+  // Of two files it may be either: first the one, then the other.
+  const bool other = call.other_open != nullptr && call.reclaims % 2 == 0;
+  const OpenPtr open = other ? call.other_open : call.open;
+  if (!other && open->server_open() != call.sent_open) return Restart(slot);
+  if (!open->BeginReclaim()) return table_.QueueAt(slot, call.opcode, now_ + kReclaimPause);
+  ReclaimOpen(slot, open);
+}
+
+void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
+  const CallTicket ticket = table_.TicketOf(slot);
+  const CallContext context = calls_[slot].context;
+  calls_[slot].reclaiming = true;
+  Slot reclaim = kNoSlot;
+  Call* call = Begin(
+      context, Opcode::kReclaimOpen,
+      [this, slot, ticket, open](Answer& answer) {
+        const auto reply = answer.body.Read<OpenReply>();
+        if (answer.status.ok() && answer.body.ok()) {
+          open->set_server_open(reply.open);
+        } else if (answer.status.errno_value() == ENOENT || answer.status.errno_value() == ESTALE) {
+          open->MarkLost(ESTALE);
+        }
+        open->EndReclaim();
+        if (table_.Find(ticket) && calls_[slot].reclaiming) Restart(slot);
+        return !answer.status.ok() || answer.body.ok();
+      },
+      &reclaim);
+  if (call == nullptr) return;
+  call->body.Encode([&](ByteWriter& writer) { call->opcode = EncodeReclaim(*open, writer); });
+  table_.Queue(reclaim, call->opcode);
+}
+
+void LaneImpl::Wait(std::deque<Waiting>& list, Slot slot) {
+  calls_[slot].waiting = true;
+  list.push_back({slot, table_.TicketOf(slot)});
+}
+
+void LaneImpl::Restart(Slot slot) {
+  Call& call = calls_[slot];
+  call.waiting = false;
+  call.reclaiming = false;
+  switch (call.kind) {
+    case Call::Kind::kPlain:
+      return table_.Queue(slot, call.opcode);
+    case Call::Kind::kRead:
+      return StartRead(slot);
+    case Call::Kind::kWrite:
+      return call.write.answered ? AfterChunk(slot) : StartWrite(slot);
+  }
+}
+
+void LaneImpl::OnOperationDone(Slot slot, const Status& status) {
+  Call& call = calls_[slot];
+  const bool last = table_.EndLocal(slot);
+  const bool open = table_.IsOpen(slot);
+  if (call.kind == Call::Kind::kWrite) {
+    // We write where the server told us to: one that refuses has told us nonsense.
+    if (!status.ok()) return Hostile("staging slot");
+    if (open && last && call.write.answered) AfterChunk(slot);
+    return;
+  }
+  if (call.read.round != nullptr && !status.ok()) call.read.round->refused = true;
+  if (!last) return;
+  if (open) return OnReadsDone(slot);
+  GiveRoundBack(call);
+}
+
+}  // namespace rdfs::fs::client

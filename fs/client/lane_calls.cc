@@ -1,0 +1,558 @@
+// The plain calls: what each sends, and how its answer is read. One request, one answer.
+#include <algorithm>
+#include <cerrno>
+
+#include "fs/client/decode.h"
+#include "fs/client/lane_impl.h"
+
+namespace rdfs::fs::client {
+namespace {
+
+constexpr std::size_t kSymlinkBytes = 2 * kMaxPathBytes;
+constexpr std::size_t kSetXattrBytes = kMaxXattrValueBytes + 1024;
+
+// 0, or the errno of a name that no server is asked for.
+int CheckName(std::string_view name, bool parent_too) {
+  if (name.size() > kMaxNameBytes) return ENAMETOOLONG;
+  if (name == "..") return parent_too ? 0 : EINVAL;
+  if (name.empty() || name == "." || name.find('/') != name.npos || name.find('\0') != name.npos) {
+    return EINVAL;
+  }
+  return 0;
+}
+
+int CheckXattrName(std::string_view name) {
+  if (name.empty() || name.size() > kMaxXattrNameBytes) return ERANGE;
+  return name.find('\0') == name.npos ? 0 : EINVAL;
+}
+
+// `decode(Answer&)` makes the T; the answer must be no longer and no shorter.
+template <typename T, typename Decode>
+Completion Decoded(Callback<T> done, Decode decode) {
+  return [done = std::move(done), decode](Answer& answer) mutable {
+    if (!answer.status.ok()) {
+      done(std::move(answer.status));
+      return true;
+    }
+    T value = decode(answer);
+    if (!answer.body.ok() || answer.body.remaining() > 0) {
+      done(Status(Code::kProtocolError, EIO, {}));
+      return false;
+    }
+    done(std::move(value));
+    return true;
+  };
+}
+
+Completion Nothing(DoneCallback done) {
+  return [done = std::move(done)](Answer& answer) mutable {
+    const bool well_formed = !answer.status.ok() || answer.body.remaining() == 0;
+    done(well_formed ? std::move(answer.status) : Status(Code::kProtocolError, EIO, {}));
+    return well_formed;
+  };
+}
+
+Completion File(Callback<NamedFile> done) {
+  return Decoded<NamedFile>(
+      std::move(done), [](Answer& answer) { return DecodeNamedFile(answer.body, answer.asked); });
+}
+
+Completion AttributesOnly(Callback<Attributes> done) {
+  return Decoded<Attributes>(
+      std::move(done), [](Answer& answer) { return DecodeAttributes(answer.body, answer.asked); });
+}
+
+// `most`: what was asked for.
+Completion Xattr(std::uint32_t most, Callback<XattrReply> done) {
+  return Decoded<XattrReply>(std::move(done), [most](Answer& answer) {
+    const auto reply = answer.body.Read<GetXattrReply>();
+    const ByteSpan value =
+        answer.body.ReadSized32(std::min<std::size_t>(most, kMaxXattrValueBytes));
+    return XattrReply{.size = reply.size, .value = value};
+  });
+}
+
+}  // namespace
+
+// ---- Names
+// ----------------------------------------------------------------------------------------
+
+CallTicket LaneImpl::NameCall(const CallContext& context, Opcode opcode, const Handle& parent,
+                              std::string_view name, bool parent_too, Completion completion) {
+  if (const int error = CheckName(name, parent_too); error != 0) {
+    return Refuse(std::move(completion), error);
+  }
+  return Issue(context, opcode, std::move(completion), [&](ByteWriter& writer) {
+    WriteHandle(writer, parent);
+    writer.WriteSized16(AsBytes(name));
+  });
+}
+
+CallTicket LaneImpl::Lookup(const CallContext& context, const Handle& parent, std::string_view name,
+                            Callback<NamedFile> done) {
+  return NameCall(context, Opcode::kLookup, parent, name, true, File(std::move(done)));
+}
+
+CallTicket LaneImpl::Unlink(const CallContext& context, const Handle& parent, std::string_view name,
+                            DoneCallback done) {
+  return NameCall(context, Opcode::kUnlink, parent, name, false, Nothing(std::move(done)));
+}
+
+CallTicket LaneImpl::Rmdir(const CallContext& context, const Handle& parent, std::string_view name,
+                           DoneCallback done) {
+  return NameCall(context, Opcode::kRmdir, parent, name, false, Nothing(std::move(done)));
+}
+
+CallTicket LaneImpl::Readlink(const CallContext& context, const Handle& handle,
+                              Callback<std::string_view> done) {
+  Completion completion = Decoded<std::string_view>(std::move(done), [](Answer& answer) {
+    const std::string_view target = AsText(answer.body.ReadSized16(kMaxPathBytes));
+    if (target.empty() || target.find('\0') != target.npos) answer.body.Fail();
+    return target;
+  });
+  return Issue(context, Opcode::kReadlink, std::move(completion),
+               [&](ByteWriter& writer) { WriteHandle(writer, handle); });
+}
+
+CallTicket LaneImpl::Symlink(const CallContext& context, const Handle& parent,
+                             std::string_view name, std::string_view target,
+                             Callback<NamedFile> done) {
+  int error = CheckName(name, false);
+  if (error == 0 && target.size() >= kMaxPathBytes) error = ENAMETOOLONG;
+  if (error == 0 && target.empty()) error = ENOENT;
+  if (error == 0 && target.find('\0') != target.npos) error = EINVAL;
+  if (error != 0) return Refuse(File(std::move(done)), error);
+  return Issue(
+      context, Opcode::kSymlink, File(std::move(done)),
+      [&](ByteWriter& writer) {
+        WriteHandle(writer, parent);
+        writer.WriteSized16(AsBytes(name));
+        writer.WriteSized16(AsBytes(target));
+      },
+      {}, kSymlinkBytes);
+}
+
+CallTicket LaneImpl::Mknod(const CallContext& context, const Handle& parent, std::string_view name,
+                           std::uint32_t mode, std::uint32_t umask, DeviceNumber device,
+                           Callback<NamedFile> done) {
+  if (const int error = CheckName(name, false); error != 0) {
+    return Refuse(File(std::move(done)), error);
+  }
+  return Issue(context, Opcode::kMknod, File(std::move(done)), [&](ByteWriter& writer) {
+    writer.Write(MknodRequest{
+        .mode = mode, .umask = umask, .rdev_major = device.major, .rdev_minor = device.minor});
+    WriteHandle(writer, parent);
+    writer.WriteSized16(AsBytes(name));
+  });
+}
+
+CallTicket LaneImpl::Mkdir(const CallContext& context, const Handle& parent, std::string_view name,
+                           std::uint32_t mode, std::uint32_t umask, Callback<NamedFile> done) {
+  if (const int error = CheckName(name, false); error != 0) {
+    return Refuse(File(std::move(done)), error);
+  }
+  return Issue(context, Opcode::kMkdir, File(std::move(done)), [&](ByteWriter& writer) {
+    writer.Write(MknodRequest{.mode = mode, .umask = umask, .rdev_major = 0, .rdev_minor = 0});
+    WriteHandle(writer, parent);
+    writer.WriteSized16(AsBytes(name));
+  });
+}
+
+CallTicket LaneImpl::Rename(const CallContext& context, const Handle& old_parent,
+                            std::string_view old_name, const Handle& new_parent,
+                            std::string_view new_name, std::uint32_t flags, DoneCallback done) {
+  int error = CheckName(old_name, false);
+  if (error == 0) error = CheckName(new_name, false);
+  if (error != 0) return Refuse(Nothing(std::move(done)), error);
+  return Issue(context, Opcode::kRename, Nothing(std::move(done)), [&](ByteWriter& writer) {
+    writer.Write(RenameRequest{.flags = flags});
+    WriteHandle(writer, old_parent);
+    writer.WriteSized16(AsBytes(old_name));
+    WriteHandle(writer, new_parent);
+    writer.WriteSized16(AsBytes(new_name));
+  });
+}
+
+CallTicket LaneImpl::Link(const CallContext& context, const Handle& file, const Handle& new_parent,
+                          std::string_view new_name, Callback<NamedFile> done) {
+  if (const int error = CheckName(new_name, false); error != 0) {
+    return Refuse(File(std::move(done)), error);
+  }
+  return Issue(context, Opcode::kLink, File(std::move(done)), [&](ByteWriter& writer) {
+    WriteHandle(writer, file);
+    WriteHandle(writer, new_parent);
+    writer.WriteSized16(AsBytes(new_name));
+  });
+}
+
+// ---- Attributes
+// -----------------------------------------------------------------------------------
+
+CallTicket LaneImpl::GetAttr(const CallContext& context, const Handle& handle, const OpenPtr& open,
+                             Callback<Attributes> done) {
+  return Issue(
+      context, Opcode::kGetAttr, AttributesOnly(std::move(done)),
+      [&](ByteWriter& writer) {
+        writer.Write(GetAttrRequest{.open = 0});
+        WriteHandle(writer, handle);
+      },
+      open);
+}
+
+CallTicket LaneImpl::SetAttr(const CallContext& context, const Handle& handle, const OpenPtr& open,
+                             const SetAttributes& set, Callback<Attributes> done) {
+  // Whatever the answer, a new size may be in force from here on.
+  std::shared_ptr<InodeState> resized;
+  if ((set.valid & kSetSize) != 0) resized = mount_.FindInode(handle);
+  Completion completion = [this, resized = std::move(resized),
+                           inner = Callback<Attributes>(std::move(done))](Answer& answer) mutable {
+    if (resized != nullptr) grants_.OwnChange(*resized, 0, UINT64_MAX);
+    return AttributesOnly(std::move(inner))(answer);
+  };
+  return Issue(
+      context, Opcode::kSetAttr, std::move(completion),
+      [&](ByteWriter& writer) {
+        writer.Write(SetAttrRequest{.open = 0,
+                                    .valid = set.valid,
+                                    .mode = set.mode,
+                                    .uid = set.uid,
+                                    .gid = set.gid,
+                                    .size = set.size,
+                                    .atime = set.atime,
+                                    .mtime = set.mtime});
+        WriteHandle(writer, handle);
+      },
+      open);
+}
+
+CallTicket LaneImpl::Access(const CallContext& context, const Handle& handle, std::uint32_t mask,
+                            DoneCallback done) {
+  return Issue(context, Opcode::kAccess, Nothing(std::move(done)), [&](ByteWriter& writer) {
+    writer.Write(AccessRequest{.mask = mask});
+    WriteHandle(writer, handle);
+  });
+}
+
+CallTicket LaneImpl::StatFs(const CallContext& context, const Handle& handle,
+                            Callback<client::StatFs> done) {
+  Completion completion = Decoded<client::StatFs>(std::move(done), [](Answer& answer) {
+    const auto reply = answer.body.Read<StatFsReply>();
+    return client::StatFs{.blocks = reply.blocks,
+                          .blocks_free = reply.blocks_free,
+                          .blocks_available = reply.blocks_available,
+                          .files = reply.files,
+                          .files_free = reply.files_free,
+                          .block_size = reply.block_size,
+                          .fragment_size = reply.fragment_size,
+                          .name_max = reply.name_max};
+  });
+  return Issue(context, Opcode::kStatFs, std::move(completion),
+               [&](ByteWriter& writer) { WriteHandle(writer, handle); });
+}
+
+CallTicket LaneImpl::SetXattr(const CallContext& context, const Handle& handle,
+                              std::string_view name, ByteSpan value, std::uint32_t flags,
+                              DoneCallback done) {
+  int error = CheckXattrName(name);
+  if (error == 0 && value.size() > kMaxXattrValueBytes) error = E2BIG;
+  if (error != 0) return Refuse(Nothing(std::move(done)), error);
+  const bool small = value.size() <= 256;
+  return Issue(
+      context, Opcode::kSetXattr, Nothing(std::move(done)),
+      [&](ByteWriter& writer) {
+        writer.Write(SetXattrRequest{.flags = flags});
+        WriteHandle(writer, handle);
+        writer.WriteSized16(AsBytes(name));
+        writer.WriteSized32(value);
+      },
+      {}, small ? Body::kInlineBodyBytes : kSetXattrBytes);
+}
+
+CallTicket LaneImpl::GetXattr(const CallContext& context, const Handle& handle,
+                              std::string_view name, std::uint32_t size,
+                              Callback<XattrReply> done) {
+  if (const int error = CheckXattrName(name); error != 0) {
+    return Refuse(Xattr(0, std::move(done)), error);
+  }
+  return Issue(context, Opcode::kGetXattr, Xattr(size, std::move(done)), [&](ByteWriter& writer) {
+    writer.Write(GetXattrRequest{.size = size});
+    WriteHandle(writer, handle);
+    writer.WriteSized16(AsBytes(name));
+  });
+}
+
+CallTicket LaneImpl::ListXattr(const CallContext& context, const Handle& handle, std::uint32_t size,
+                               Callback<XattrReply> done) {
+  return Issue(context, Opcode::kListXattr, Xattr(size, std::move(done)), [&](ByteWriter& writer) {
+    writer.Write(GetXattrRequest{.size = size});
+    WriteHandle(writer, handle);
+  });
+}
+
+CallTicket LaneImpl::RemoveXattr(const CallContext& context, const Handle& handle,
+                                 std::string_view name, DoneCallback done) {
+  if (const int error = CheckXattrName(name); error != 0) {
+    return Refuse(Nothing(std::move(done)), error);
+  }
+  return Issue(context, Opcode::kRemoveXattr, Nothing(std::move(done)), [&](ByteWriter& writer) {
+    WriteHandle(writer, handle);
+    writer.WriteSized16(AsBytes(name));
+  });
+}
+
+// ---- Open files
+// -----------------------------------------------------------------------------------
+
+OpenPtr LaneImpl::NewOpen(const Handle& handle, std::uint32_t flags, bool directory,
+                          const OpenReply& reply) {
+  std::shared_ptr<InodeState> inode = mount_.InodeFor(handle);
+  const std::uint64_t change = reply.attr.change;
+  if (inode->change.exchange(change) != change) grants_.OwnChange(*inode, 0, UINT64_MAX);
+  auto open = std::make_shared<OpenFile>(std::move(inode), flags, directory);
+  open->set_server_open(reply.open);
+  open->set_incarnation(incarnation_);
+  mount_.Remember(open);
+  return open;
+}
+
+CallTicket LaneImpl::Open(const CallContext& context, const Handle& handle, std::uint32_t flags,
+                          Callback<Opened> done) {
+  Completion completion = Decoded<Opened>(std::move(done), [this, flags](Answer& answer) {
+    ByteReader request(answer.request);
+    request.Read<OpenRequest>();
+    const auto reply = answer.body.Read<OpenReply>();
+    Opened opened;
+    opened.attributes = {.attr = reply.attr,
+                         .expires = LeaseEnd(answer.asked, reply.attr.lease_ms)};
+    if (answer.body.ok()) opened.open = NewOpen(ReadHandle(request), flags, false, reply);
+    return opened;
+  });
+  return Issue(context, Opcode::kOpen, std::move(completion), [&](ByteWriter& writer) {
+    writer.Write(OpenRequest{.flags = flags});
+    WriteHandle(writer, handle);
+  });
+}
+
+// kCreate and kTmpfile; where the file was made stands in the request.
+Completion LaneImpl::CreatedCompletion(std::uint32_t flags, bool named, Callback<Created> done) {
+  return Decoded<Created>(std::move(done), [this, flags, named](Answer& answer) {
+    const auto reply = answer.body.Read<OpenReply>();
+    Created created;
+    created.file = DecodeNamedFile(answer.body, answer.asked);
+    if (!answer.body.ok()) return created;
+    created.open = NewOpen(created.file.handle, flags, false, reply);
+    if (!named) return created;
+    ByteReader request(answer.request);
+    request.Read<CreateRequest>();
+    const Handle parent = ReadHandle(request);
+    created.open->SetHint(parent, AsText(ReadName(request)));
+    return created;
+  });
+}
+
+CallTicket LaneImpl::Create(const CallContext& context, const Handle& parent, std::string_view name,
+                            std::uint32_t flags, std::uint32_t mode, std::uint32_t umask,
+                            Callback<Created> done) {
+  Completion completion = CreatedCompletion(flags, true, std::move(done));
+  if (const int error = CheckName(name, false); error != 0) {
+    return Refuse(std::move(completion), error);
+  }
+  return Issue(context, Opcode::kCreate, std::move(completion), [&](ByteWriter& writer) {
+    writer.Write(CreateRequest{.flags = flags, .mode = mode, .umask = umask});
+    WriteHandle(writer, parent);
+    writer.WriteSized16(AsBytes(name));
+  });
+}
+
+CallTicket LaneImpl::Tmpfile(const CallContext& context, const Handle& parent, std::uint32_t flags,
+                             std::uint32_t mode, std::uint32_t umask, Callback<Created> done) {
+  return Issue(context, Opcode::kTmpfile, CreatedCompletion(flags, false, std::move(done)),
+               [&](ByteWriter& writer) {
+                 writer.Write(TmpfileRequest{.flags = flags, .mode = mode, .umask = umask});
+                 WriteHandle(writer, parent);
+               });
+}
+
+CallTicket LaneImpl::FlushFile(const CallContext& context, const OpenPtr& open,
+                               std::uint64_t lock_owner, DoneCallback done) {
+  return Issue(
+      context, Opcode::kFlush, Nothing(std::move(done)),
+      [&](ByteWriter& writer) { writer.Write(FlushRequest{.open = 0, .lock_owner = lock_owner}); },
+      open);
+}
+
+CallTicket LaneImpl::Release(const CallContext& context, OpenPtr open, DoneCallback done) {
+  const Opcode opcode = open->directory() ? Opcode::kReleaseDir : Opcode::kRelease;
+  return Issue(
+      context, opcode, Nothing(std::move(done)),
+      [&](ByteWriter& writer) { writer.Write(ReleaseRequest{.open = 0}); }, std::move(open));
+}
+
+CallTicket LaneImpl::SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
+                              bool data_only, DoneCallback done) {
+  Completion completion = [open, done = std::move(done)](Answer& answer) mutable {
+    if (!answer.status.ok()) {
+      done(std::move(answer.status));
+      return true;
+    }
+    const auto reply = answer.body.Read<FsyncReply>();
+    const bool well_formed = answer.body.ok() && answer.body.remaining() == 0;
+    const bool lost = well_formed && open->LostWritesAt(reply.verifier);
+    done(well_formed && !lost ? Status::Ok() : Status(Code::kErrno, EIO, {}));
+    return well_formed;
+  };
+  return Issue(
+      context, opcode, std::move(completion),
+      [&](ByteWriter& writer) {
+        writer.Write(FsyncRequest{.open = 0, .data_only = data_only ? 1U : 0U});
+      },
+      open);
+}
+
+CallTicket LaneImpl::Fsync(const CallContext& context, const OpenPtr& open, bool data_only,
+                           DoneCallback done) {
+  return SyncCall(context, Opcode::kFsync, open, data_only, std::move(done));
+}
+
+CallTicket LaneImpl::FsyncDir(const CallContext& context, const OpenPtr& open, bool data_only,
+                              DoneCallback done) {
+  return SyncCall(context, Opcode::kFsyncDir, open, data_only, std::move(done));
+}
+
+CallTicket LaneImpl::Fallocate(const CallContext& context, const OpenPtr& open, std::uint32_t mode,
+                               std::uint64_t offset, std::uint64_t length,
+                               Callback<Attributes> done) {
+  Completion completion = [this, inode = open->inode_ref(),
+                           inner = std::move(done)](Answer& answer) mutable {
+    grants_.OwnChange(*inode, 0, UINT64_MAX);
+    return AttributesOnly(std::move(inner))(answer);
+  };
+  return Issue(
+      context, Opcode::kFallocate, std::move(completion),
+      [&](ByteWriter& writer) {
+        writer.Write(FallocateRequest{.open = 0, .mode = mode, .offset = offset, .length = length});
+      },
+      open);
+}
+
+CallTicket LaneImpl::Seek(const CallContext& context, const OpenPtr& open, std::uint64_t offset,
+                          std::uint32_t whence, Callback<std::uint64_t> done) {
+  Completion completion = Decoded<std::uint64_t>(std::move(done), [](Answer& answer) {
+    return std::uint64_t{answer.body.Read<SeekReply>().offset};
+  });
+  return Issue(
+      context, Opcode::kSeek, std::move(completion),
+      [&](ByteWriter& writer) {
+        writer.Write(SeekRequest{.open = 0, .offset = offset, .whence = whence});
+      },
+      open);
+}
+
+CallTicket LaneImpl::CopyFileRange(const CallContext& context, const OpenPtr& from,
+                                   std::uint64_t from_offset, const OpenPtr& to,
+                                   std::uint64_t to_offset, std::uint64_t length,
+                                   std::uint32_t flags, Callback<WriteDone> done) {
+  Completion completion = [this, to, inner = std::move(done)](Answer& answer) mutable {
+    grants_.OwnChange(to->inode(), 0, UINT64_MAX);
+    return Decoded<WriteDone>(std::move(inner), [&to](Answer& reply_to) {
+      const auto reply = reply_to.body.Read<WriteReply>();
+      to->NoteWritten(reply.verifier);
+      return WriteDone{.offset = reply.offset,
+                       .written = reply.written,
+                       .file_size = reply.size,
+                       .change = reply.change};
+    })(answer);
+  };
+  Slot slot = kNoSlot;
+  Call* call = Begin(context, Opcode::kCopyFileRange, std::move(completion), &slot);
+  if (call == nullptr) return 0;
+  call->open = from;
+  call->other_open = to;
+  call->body.Encode([&](ByteWriter& writer) {
+    writer.Write(CopyFileRangeRequest{.open_in = 0,
+                                      .offset_in = from_offset,
+                                      .open_out = 0,
+                                      .offset_out = to_offset,
+                                      .length = length,
+                                      .flags = flags});
+  });
+  table_.Queue(slot, Opcode::kCopyFileRange);
+  return table_.TicketOf(slot);
+}
+
+// ---- Directories
+// ----------------------------------------------------------------------------------
+
+CallTicket LaneImpl::OpenDir(const CallContext& context, const Handle& handle,
+                             Callback<OpenPtr> done) {
+  Completion completion = Decoded<OpenPtr>(std::move(done), [this](Answer& answer) -> OpenPtr {
+    ByteReader request(answer.request);
+    const auto reply = answer.body.Read<OpenReply>();
+    if (!answer.body.ok()) return nullptr;
+    return NewOpen(ReadHandle(request), kOpenRead, true, reply);
+  });
+  return Issue(context, Opcode::kOpenDir, std::move(completion),
+               [&](ByteWriter& writer) { WriteHandle(writer, handle); });
+}
+
+CallTicket LaneImpl::ReadDir(const CallContext& context, const OpenPtr& open, std::uint64_t cookie,
+                             std::uint32_t max_bytes, bool plus, Callback<DirPage> done) {
+  Completion completion = Decoded<DirPage>(std::move(done), [plus](Answer& answer) {
+    DirPage page(answer.body.ReadBytes(answer.body.remaining()), plus, answer.asked);
+    if (!page.Check()) answer.body.Fail();
+    return page;
+  });
+  return Issue(
+      context, Opcode::kReadDir, std::move(completion),
+      [&](ByteWriter& writer) {
+        writer.Write(
+            ReadDirRequest{.open = 0,
+                           .cookie = cookie,
+                           .max_bytes = std::min<std::uint32_t>(max_bytes, kMaxReaddirBytes),
+                           .flags = plus ? kReadDirPlus : 0});
+      },
+      open);
+}
+
+// ---- Locks
+// ----------------------------------------------------------------------------------------
+
+CallTicket LaneImpl::LockCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
+                              const Lock& lock, std::uint32_t flags, Completion completion) {
+  return Issue(
+      context, opcode, std::move(completion),
+      [&](ByteWriter& writer) {
+        writer.Write(LockRequest{.open = 0,
+                                 .owner = lock.owner,
+                                 .start = lock.start,
+                                 .end = lock.end,
+                                 .type = static_cast<std::uint32_t>(lock.type),
+                                 .pid = lock.pid,
+                                 .flags = flags});
+      },
+      open);
+}
+
+CallTicket LaneImpl::GetLock(const CallContext& context, const OpenPtr& open, const Lock& lock,
+                             bool flock, Callback<Lock> done) {
+  Completion completion = Decoded<Lock>(std::move(done), [](Answer& answer) {
+    const auto reply = answer.body.Read<LockReply>();
+    if (reply.type > static_cast<std::uint32_t>(LockType::kUnlock)) answer.body.Fail();
+    return Lock{.start = reply.start,
+                .end = reply.end,
+                .type = static_cast<LockType>(std::uint32_t{reply.type}),
+                .pid = reply.pid};
+  });
+  return LockCall(context, Opcode::kGetLock, open, lock, flock ? kLockFlock : 0,
+                  std::move(completion));
+}
+
+CallTicket LaneImpl::SetLock(const CallContext& context, const OpenPtr& open, const Lock& lock,
+                             bool flock, bool wait, DoneCallback done) {
+  CallContext with_timeout = context;
+  if (wait && !context.timeout) with_timeout.timeout = std::chrono::milliseconds(0);
+  return LockCall(with_timeout, Opcode::kSetLock, open, lock,
+                  (flock ? kLockFlock : 0) | (wait ? kLockWait : 0), Nothing(std::move(done)));
+}
+
+}  // namespace rdfs::fs::client

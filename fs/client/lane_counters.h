@@ -1,0 +1,49 @@
+// LaneCounters: what one lane counts; the mount adds them up. Written by the lane's thread, read by
+// any.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "fs/client/client.h"
+
+namespace rdfs::fs::client {
+
+class Count {
+ public:
+  void Add(std::uint64_t n = 1) {
+    // One writer: no read-modify-write needed.
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+struct LaneCounters {
+  std::array<Count, std::tuple_size_v<decltype(Counters::round_trips)>> round_trips;
+  Count read_bytes, written_bytes, inline_read_bytes, inline_written_bytes;
+  Count grant_hits, grant_misses, grants_discarded;
+  Count retries, connections_lost, reconnects, timeouts;
+
+  void AddTo(Counters& sum) const {
+    for (std::size_t i = 0; i < round_trips.size(); ++i) {
+      sum.round_trips[i] += round_trips[i].value();
+    }
+    sum.read_bytes += read_bytes.value();
+    sum.written_bytes += written_bytes.value();
+    sum.inline_read_bytes += inline_read_bytes.value();
+    sum.inline_written_bytes += inline_written_bytes.value();
+    sum.grant_hits += grant_hits.value();
+    sum.grant_misses += grant_misses.value();
+    sum.grants_discarded += grants_discarded.value();
+    sum.retries += retries.value();
+    sum.connections_lost += connections_lost.value();
+    sum.reconnects += reconnects.value();
+    sum.timeouts += timeouts.value();
+  }
+};
+
+}  // namespace rdfs::fs::client

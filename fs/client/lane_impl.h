@@ -1,0 +1,255 @@
+// LaneImpl: a lane. See client.h for what it promises.
+//
+// lane.cc       the event loop, sending and answers
+// lane_link.cc  losing and getting connections, timers
+// lane_calls.cc the plain calls: encode, decode
+// lane_read.cc, lane_write.cc   the data path
+// One thread, but for Wake and CancelFromAnyThread.
+#pragma once
+
+#include <deque>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "fs/client/call.h"
+#include "fs/client/client.h"
+#include "fs/client/grant_cache.h"
+#include "fs/client/lane_counters.h"
+#include "fs/client/mailbox.h"
+#include "fs/client/mount_impl.h"
+#include "fs/client/request_table.h"
+#include "fs/client/wire.h"
+
+namespace rdfs::fs::client {
+
+class LaneImpl final : public Lane, private Wire::Events {
+ public:
+  // Not connected yet: the link comes by the mailbox.
+  static Result<std::unique_ptr<LaneImpl>> Create(MountImpl& mount, std::uint32_t number,
+                                                  std::shared_ptr<Mailbox> mailbox,
+                                                  std::shared_ptr<LaneCounters> counters);
+  ~LaneImpl() override;
+  // Takes the link that is in the mailbox already.
+  void TakeFirstLink() { OpenMailbox(); }
+
+  std::size_t Poll() override;
+  void Flush() override;
+  bool Arm() override;
+  [[nodiscard]] int fd() const override { return epoll_.get(); }
+  [[nodiscard]] TimePoint NextTimer() const override;
+  void Wake() override { mailbox_->Wake(); }
+  [[nodiscard]] bool connected() const override { return wire_.connected(); }
+  [[nodiscard]] std::size_t calls_in_flight() const override { return table_.open_calls(); }
+  [[nodiscard]] std::string Describe() const override;
+  void Cancel(CallTicket ticket) override;
+  void CancelFromAnyThread(CallTicket ticket) override { mailbox_->PutCancel(ticket); }
+  [[nodiscard]] BufferPool& buffers() override { return buffers_; }
+
+  CallTicket Lookup(const CallContext&, const Handle&, std::string_view,
+                    Callback<NamedFile>) override;
+  CallTicket Readlink(const CallContext&, const Handle&, Callback<std::string_view>) override;
+  CallTicket Symlink(const CallContext&, const Handle&, std::string_view, std::string_view,
+                     Callback<NamedFile>) override;
+  CallTicket Mknod(const CallContext&, const Handle&, std::string_view, std::uint32_t,
+                   std::uint32_t, DeviceNumber, Callback<NamedFile>) override;
+  CallTicket Mkdir(const CallContext&, const Handle&, std::string_view, std::uint32_t,
+                   std::uint32_t, Callback<NamedFile>) override;
+  CallTicket Unlink(const CallContext&, const Handle&, std::string_view, DoneCallback) override;
+  CallTicket Rmdir(const CallContext&, const Handle&, std::string_view, DoneCallback) override;
+  CallTicket Rename(const CallContext&, const Handle&, std::string_view, const Handle&,
+                    std::string_view, std::uint32_t, DoneCallback) override;
+  CallTicket Link(const CallContext&, const Handle&, const Handle&, std::string_view,
+                  Callback<NamedFile>) override;
+  CallTicket GetAttr(const CallContext&, const Handle&, const OpenPtr&,
+                     Callback<Attributes>) override;
+  CallTicket SetAttr(const CallContext&, const Handle&, const OpenPtr&, const SetAttributes&,
+                     Callback<Attributes>) override;
+  CallTicket Access(const CallContext&, const Handle&, std::uint32_t, DoneCallback) override;
+  CallTicket StatFs(const CallContext&, const Handle&, Callback<client::StatFs>) override;
+  CallTicket SetXattr(const CallContext&, const Handle&, std::string_view, ByteSpan, std::uint32_t,
+                      DoneCallback) override;
+  CallTicket GetXattr(const CallContext&, const Handle&, std::string_view, std::uint32_t,
+                      Callback<XattrReply>) override;
+  CallTicket ListXattr(const CallContext&, const Handle&, std::uint32_t,
+                       Callback<XattrReply>) override;
+  CallTicket RemoveXattr(const CallContext&, const Handle&, std::string_view,
+                         DoneCallback) override;
+  CallTicket Open(const CallContext&, const Handle&, std::uint32_t, Callback<Opened>) override;
+  CallTicket Create(const CallContext&, const Handle&, std::string_view, std::uint32_t,
+                    std::uint32_t, std::uint32_t, Callback<Created>) override;
+  CallTicket Tmpfile(const CallContext&, const Handle&, std::uint32_t, std::uint32_t, std::uint32_t,
+                     Callback<Created>) override;
+  CallTicket Read(const CallContext&, const OpenPtr&, std::uint64_t, const transport::LocalSlice&,
+                  std::uint32_t, Callback<ReadDone>) override;
+  CallTicket Write(const CallContext&, const OpenPtr&, std::uint64_t, const transport::LocalSlice&,
+                   std::uint32_t, Callback<WriteDone>) override;
+  CallTicket FlushFile(const CallContext&, const OpenPtr&, std::uint64_t, DoneCallback) override;
+  CallTicket Release(const CallContext&, OpenPtr, DoneCallback) override;
+  CallTicket Fsync(const CallContext&, const OpenPtr&, bool, DoneCallback) override;
+  CallTicket Fallocate(const CallContext&, const OpenPtr&, std::uint32_t, std::uint64_t,
+                       std::uint64_t, Callback<Attributes>) override;
+  CallTicket Seek(const CallContext&, const OpenPtr&, std::uint64_t, std::uint32_t,
+                  Callback<std::uint64_t>) override;
+  CallTicket CopyFileRange(const CallContext&, const OpenPtr&, std::uint64_t, const OpenPtr&,
+                           std::uint64_t, std::uint64_t, std::uint32_t,
+                           Callback<WriteDone>) override;
+  CallTicket OpenDir(const CallContext&, const Handle&, Callback<OpenPtr>) override;
+  CallTicket ReadDir(const CallContext&, const OpenPtr&, std::uint64_t, std::uint32_t, bool,
+                     Callback<DirPage>) override;
+  CallTicket FsyncDir(const CallContext&, const OpenPtr&, bool, DoneCallback) override;
+  CallTicket GetLock(const CallContext&, const OpenPtr&, const Lock&, bool,
+                     Callback<Lock>) override;
+  CallTicket SetLock(const CallContext&, const OpenPtr&, const Lock&, bool, bool,
+                     DoneCallback) override;
+
+ private:
+  LaneImpl(MountImpl& mount, std::uint32_t number, std::shared_ptr<Mailbox> mailbox,
+           std::shared_ptr<LaneCounters> counters, Fd epoll,
+           std::unique_ptr<transport::MemoryRegion> control,
+           std::unique_ptr<transport::MemoryRegion> buffers);
+
+  // A call that ends without a message: with `status`, when Poll runs next.
+  struct Ready {
+    std::uint64_t ticket = 0;  // 0: the completion stands here, there is no call
+    Completion completion;
+    Status status;
+  };
+  struct Waiting {
+    Slot slot = kNoSlot;
+    std::uint64_t ticket = 0;
+  };
+
+  // ---- lane.cc ----------------------------------------------------------------------------------
+  // A new call, idle; null (and the completion runs in Poll) when there are too many.
+  Call* Begin(const CallContext& context, Opcode opcode, Completion completion, Slot* slot);
+  CallTicket Refuse(Completion completion, int errno_value);
+  // Begin, encode, queue.
+  template <typename Encode>
+  CallTicket Issue(const CallContext& context, Opcode opcode, Completion completion,
+                   Encode&& encode, OpenPtr open = {}, std::size_t most = Body::kInlineBodyBytes);
+  // Something of the lane's own, ahead of everything else.
+  void IssueUrgent(Opcode opcode, ByteSpan body);
+  void Finish(Slot slot, Status status);
+  void Finish(Slot slot, Answer& answer);
+  void FinishLater(Slot slot, Status status);
+  std::size_t RunReady();
+  void SendQueued();
+  void SendOne(Slot slot, TimePoint now);
+  void OnMessage(ByteSpan message) override;
+  void OnUnasked(const ReplyHeader& header, ByteSpan body);
+  void OnArena(const ArenaMessage& arena);
+  void Deliver(Slot slot, WireError error, ByteSpan body);
+  void OnLate(Slot slot, WireError error, ByteSpan body);
+  void OnWrongEpoch(Slot slot);
+  void ReclaimOpen(Slot slot, const OpenPtr& open);
+  // Whether a place in a waiting list still stands for a call.
+  [[nodiscard]] bool StillWaits(const Waiting& waiting) const {
+    return table_.Find(waiting.ticket).has_value() && calls_[waiting.slot].waiting;
+  }
+  void Wait(std::deque<Waiting>& list, Slot slot);
+  void Hostile(std::string_view what);
+  // The next message of a call whose request was answered without being carried out, or whose
+  // connection went.
+  void Restart(Slot slot);
+
+  // ---- lane_link.cc -----------------------------------------------------------------------------
+  void OpenMailbox();
+  void TakeLink(std::unique_ptr<LaneLink> link);
+  void LoseConnection();
+  void OnTimers();
+  [[nodiscard]] bool WantsHeartbeat() const;
+  void OnConnectionDestroyed();
+
+  // ---- lane_calls.cc ----------------------------------------------------------------------------
+  CallTicket NameCall(const CallContext& context, Opcode opcode, const Handle& parent,
+                      std::string_view name, bool parent_too, Completion completion);
+  OpenPtr NewOpen(const Handle& handle, std::uint32_t flags, bool directory,
+                  const OpenReply& reply);
+  Completion CreatedCompletion(std::uint32_t flags, bool named, Callback<Created> done);
+  CallTicket LockCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
+                      const Lock& lock, std::uint32_t flags, Completion completion);
+  CallTicket SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
+                      bool data_only, DoneCallback done);
+
+  // ---- lane_read.cc -----------------------------------------------------------------------------
+  bool TakeRound(Slot slot);
+  void GiveRoundBack(Call& call);
+  void StartRead(Slot slot);
+  bool ReadFromCache(Slot slot);
+  void AskForRead(Slot slot);
+  void OnReadReply(Slot slot, ByteSpan body);
+  bool TakeGrants(Call& call, const ReadReply& reply, std::span<const GrantWire> grants,
+                  std::uint32_t want_ahead);
+  bool CheckGrant(const GrantWire& grant, std::uint64_t from, std::uint64_t end) const;
+  void PostRound(Slot slot);
+  void PostGenerations(Slot slot);
+  [[nodiscard]] bool RoundHolds(const ReadRound& round) const;
+  void OnReadsDone(Slot slot);
+  void AfterRound(Slot slot);
+  void PrefetchGrants(const Call& call);
+  void OnPrefetched(const std::shared_ptr<InodeState>& inode, std::uint64_t own_changes,
+                    std::uint64_t offset, std::uint32_t want_ahead, Answer& answer);
+
+  // ---- lane_write.cc ----------------------------------------------------------------------------
+  void StartWrite(Slot slot);
+  void WriteInline(Slot slot);
+  void Stage(Slot slot);
+  void OnWritePosted(Slot slot) override;
+  void OnWriteReply(Slot slot, WireError error, ByteSpan body);
+  void AfterChunk(Slot slot);
+  void GiveStagingBack(Call& call);
+  void StartWaitingWrites();
+
+  void OnOperationDone(Slot slot, const Status& status) override;
+
+  MountImpl& mount_;
+  const Clock& clock_;
+  const std::uint32_t number_;
+  const std::shared_ptr<Mailbox> mailbox_;
+  const std::shared_ptr<LaneCounters> counters_;
+  const Fd epoll_;
+  const std::unique_ptr<transport::MemoryRegion> control_;  // generation words
+  const std::unique_ptr<transport::MemoryRegion> memory_;
+  BufferPool buffers_;
+  RequestTable table_;
+  std::deque<Call> calls_;  // by slot
+  GrantCache grants_;
+  Wire wire_;
+  Heartbeat heartbeat_;
+  bool heartbeat_in_flight_ = false;
+
+  // Of the connection: as in LaneLink.
+  std::uint64_t session_ = 0, epoch_ = 0, incarnation_ = 0;
+  bool stale_session_ = false;
+  transport::RemoteRegion staging_;
+  std::uint32_t slot_bytes_ = 0, staging_slots_ = 0;
+  std::vector<std::uint32_t> free_staging_;
+  std::unordered_map<std::uint32_t, transport::RemoteRegion> arenas_;
+
+  std::deque<Waiting> waiting_writes_;  // for a staging slot
+  std::vector<std::unique_ptr<ReadRound>> rounds_;
+  std::vector<ReadRound*> free_rounds_;
+  std::deque<Waiting> waiting_reads_;  // for a round
+  std::unordered_set<const InodeState*> prefetching_;
+  std::deque<Ready> ready_;
+  std::deque<Waiting> restart_;  // were idle when the connection was lost: go on with the next one
+  TimePoint now_{};              // when Poll began, or messages were last sent
+  bool was_connected_ = false;
+  bool closing_ = false;
+  std::size_t callbacks_run_ = 0;
+};
+
+template <typename Encode>
+CallTicket LaneImpl::Issue(const CallContext& context, Opcode opcode, Completion completion,
+                           Encode&& encode, OpenPtr open, std::size_t most) {
+  Slot slot = kNoSlot;
+  Call* call = Begin(context, opcode, std::move(completion), &slot);
+  if (call == nullptr) return 0;
+  call->open = std::move(open);
+  call->body.Encode(std::forward<Encode>(encode), most);
+  table_.Queue(slot, opcode);
+  return table_.TicketOf(slot);
+}
+
+}  // namespace rdfs::fs::client

@@ -1,0 +1,113 @@
+// A lane loses its connection and gets another; its timers.
+#include <cerrno>
+
+#include "fs/client/lane_impl.h"
+#include "transport/base/log.h"
+
+namespace rdfs::fs::client {
+
+void LaneImpl::OpenMailbox() {
+  Mailbox::Letters letters = mailbox_->Take();
+  if (letters.connection_destroyed) OnConnectionDestroyed();
+  if (letters.link != nullptr) TakeLink(std::move(letters.link));
+  for (const CallTicket ticket : letters.cancels) Cancel(ticket);
+}
+
+// No device touches our memory any more.
+void LaneImpl::OnConnectionDestroyed() {
+  wire_.EndQuarantine();
+  table_.LocalOperationsOver();
+  for (Slot slot = 0; slot < calls_.size(); ++slot) {
+    if (!table_.IsOpen(slot)) GiveRoundBack(calls_[slot]);
+  }
+  // What the server had answered already needs no other connection.
+  for (const Waiting& waiting : restart_) {
+    if (!StillWaits(waiting)) continue;
+    Call& call = calls_[waiting.slot];
+    if (call.kind != Call::Kind::kWrite || !call.write.answered) continue;
+    call.waiting = false;
+    AfterChunk(waiting.slot);
+  }
+}
+
+void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
+  session_ = link->session;
+  epoch_ = link->epoch;
+  incarnation_ = link->incarnation;
+  stale_session_ = false;
+  staging_ = link->staging;
+  slot_bytes_ = link->slot_bytes;
+  staging_slots_ = link->slots;
+  free_staging_.clear();
+  for (std::uint32_t i = link->slots; i-- > 0;) free_staging_.push_back(i);
+  heartbeat_ = Heartbeat(link->lease);
+  heartbeat_.Start(clock_.Now());
+  wire_.Connect(std::move(link->connection));
+  for (const ArenaMessage& arena : link->arenas) OnArena(arena);
+  if (was_connected_) counters_->reconnects.Add();
+  was_connected_ = true;
+
+  const std::deque<Waiting> restart = std::exchange(restart_, {});
+  for (const Waiting& waiting : restart) {
+    if (StillWaits(waiting)) Restart(waiting.slot);
+  }
+  StartWaitingWrites();
+}
+
+void LaneImpl::LoseConnection() {
+  LogInfo("lane {}: {}; connecting anew", number_, wire_.failure().message());
+  counters_->connections_lost.Add();
+  std::unique_ptr<transport::Connection> connection = wire_.Disconnect();
+  grants_.Clear();
+  arenas_.clear();
+  prefetching_.clear();
+  waiting_reads_.clear();
+  waiting_writes_.clear();
+  free_staging_.clear();
+  staging_slots_ = 0;
+  for (Call& call : calls_) {
+    call.write.staging = kNoStaging;
+    call.write.staged = false;
+  }
+
+  const RequestTable::Lost lost = table_.ConnectionLost();
+  counters_->retries.Add(lost.again);
+  restart_.clear();
+  for (const Slot slot : lost.idle) {
+    if (!calls_[slot].reclaiming) Wait(restart_, slot);
+  }
+  for (const Slot slot : lost.urgent) Finish(slot, Status(Code::kDisconnected, EIO, {}));
+  // What was interrupted is not asked again.
+  for (Slot slot = 0; slot < calls_.size(); ++slot) {
+    if (table_.IsOpen(slot) && calls_[slot].cancelled) {
+      FinishLater(slot, Status(Code::kErrno, EINTR, {}));
+    }
+  }
+  mount_.Lost(number_, std::move(connection), incarnation_, stale_session_);
+}
+
+bool LaneImpl::WantsHeartbeat() const {
+  return wire_.connected() && (table_.on_wire() > 0 || mount_.IsKeeper(number_));
+}
+
+void LaneImpl::OnTimers() {
+  for (const Slot slot : table_.Expire(now_)) {
+    // A callback of this loop may have ended it, or its slot be another's by now.
+    if (!table_.IsOpen(slot) || table_.DeadlineOf(slot) > now_) continue;
+    counters_->timeouts.Add();
+    Finish(slot, Status(Code::kDeadlineExceeded, ETIMEDOUT, {}));
+  }
+  switch (heartbeat_.Check(now_, WantsHeartbeat())) {
+    case Heartbeat::Action::kNone:
+      break;
+    case Heartbeat::Action::kAsk:
+      IssueUrgent(Opcode::kRenew, {});
+      break;
+    case Heartbeat::Action::kDead:
+      wire_.Fail({Code::kDisconnected, "the server is silent"});
+      LoseConnection();
+      break;
+  }
+}
+
+}  // namespace rdfs::fs::client

@@ -1,0 +1,156 @@
+#include <algorithm>
+
+#include "fs/client/lane_impl.h"
+#include "fs/client/mount_impl.h"
+
+namespace rdfs::fs::client {
+namespace {
+
+const SystemClock kSystemClock;
+
+MountOptions WithDefaults(MountOptions options) {
+  if (options.clock == nullptr) options.clock = &kSystemClock;
+  if (options.lane_buffer_bytes == 0) {
+    options.lane_buffer_bytes = LaneBufferBytes(MemlockLimit(), 2);
+  }
+  if (options.lane_staging_bytes == 0) options.lane_staging_bytes = 4 << 20;
+  options.inline_write_bytes = std::min(options.inline_write_bytes, kMaxInlineDataBytes);
+  return options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mount>> Mount::Create(MountOptions options, Deadline deadline) {
+  SessionState state = SessionState::Create(options.export_name, options.host_name, options.uid,
+                                            options.gid, options.flags);
+  auto mount = std::make_unique<MountImpl>(std::move(options), std::move(state));
+  RDFS_RETURN_IF_ERROR(mount->Start(deadline));
+  return std::unique_ptr<Mount>(std::move(mount));
+}
+
+MountImpl::MountImpl(MountOptions options, SessionState state)
+    : options_(WithDefaults(std::move(options))),
+      domain_(transport::Domain::Create("mount")),
+      state_(std::move(state)) {}
+
+MountImpl::~MountImpl() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status MountImpl::Start(Deadline deadline) {
+  {
+    const std::lock_guard lock(session_mutex_);
+    RDFS_RETURN_IF_ERROR(Redial(deadline));
+  }
+  thread_ = std::thread([this] { Run(); });
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<Lane>> MountImpl::OpenLane(Deadline deadline) {
+  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<Mailbox> mailbox, Mailbox::Create());
+  auto counters = std::make_shared<LaneCounters>();
+  std::uint32_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat =
+        std::find_if(seats_.begin(), seats_.end(), [](const LaneSeat& s) { return !s.taken; });
+    if (seat == seats_.end()) return Status(Code::kBusy, "every lane of this mount is open");
+    *seat = {.taken = true, .mailbox = mailbox, .counters = counters};
+    number = static_cast<std::uint32_t>(seat - seats_.begin());
+    UpdateKeeperLocked();
+  }
+  // From here on the seat is given back by the lane, or by us when there is none.
+  Result<std::unique_ptr<LaneImpl>> lane = LaneImpl::Create(*this, number, mailbox, counters);
+  if (!lane.ok()) {
+    Closed(number);
+    return lane.status();
+  }
+  const std::lock_guard lock(session_mutex_);
+  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<LaneLink> link, Connect(number, deadline));
+  mailbox->PutLink(std::move(link));
+  (*lane)->TakeFirstLink();
+  return std::unique_ptr<Lane>(*std::move(lane));
+}
+
+MountInfo MountImpl::info() const {
+  const std::lock_guard lock(mutex_);
+  return info_;
+}
+
+Counters MountImpl::counters() const {
+  const std::lock_guard lock(mutex_);
+  Counters sum;
+  for (const LaneSeat& seat : seats_) {
+    if (seat.counters != nullptr) seat.counters->AddTo(sum);
+  }
+  for (const auto& counters : old_counters_) counters->AddTo(sum);
+  return sum;
+}
+
+Status MountImpl::health() const {
+  const std::lock_guard lock(mutex_);
+  return health_;
+}
+
+void MountImpl::Lost(std::uint32_t lane, std::unique_ptr<transport::Connection> connection,
+                     std::uint64_t incarnation, bool stale) {
+  if (stale && incarnation == this->incarnation()) session_stale_.store(true);
+  {
+    const std::lock_guard lock(mutex_);
+    lost_.push_back({lane, seats_[lane].mailbox, std::move(connection)});
+  }
+  changed_.notify_all();
+}
+
+void MountImpl::Closed(std::uint32_t lane) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [lane](const LostLane& l) { return l.lane == lane; });
+  if (seats_[lane].counters != nullptr) old_counters_.push_back(seats_[lane].counters);
+  seats_[lane] = {};
+  sequences_.SetOldest(lane, SequenceCounter::kIdle);
+  UpdateKeeperLocked();
+}
+
+void MountImpl::UpdateKeeperLocked() {
+  const auto first =
+      std::find_if(seats_.begin(), seats_.end(), [](const LaneSeat& seat) { return seat.taken; });
+  const auto keeper = static_cast<std::uint32_t>(first - seats_.begin());
+  if (keeper_.exchange(keeper) == keeper || first == seats_.end()) return;
+  first->mailbox->Wake();  // it has a timer now
+}
+
+std::shared_ptr<InodeState> MountImpl::InodeFor(const Handle& handle) {
+  const std::lock_guard lock(opens_mutex_);
+  std::weak_ptr<InodeState>& known = inodes_[handle];
+  std::shared_ptr<InodeState> inode = known.lock();
+  if (inode != nullptr) return inode;
+  inode = std::make_shared<InodeState>(handle);
+  known = inode;
+  // Forgotten ones are swept when the table has doubled: constant cost for each.
+  if (inodes_.size() > inodes_swept_at_) {
+    std::erase_if(inodes_, [](const auto& entry) { return entry.second.expired(); });
+    inodes_swept_at_ = std::max<std::size_t>(64, 2 * inodes_.size());
+  }
+  return inode;
+}
+
+std::shared_ptr<InodeState> MountImpl::FindInode(const Handle& handle) {
+  const std::lock_guard lock(opens_mutex_);
+  const auto found = inodes_.find(handle);
+  return found == inodes_.end() ? nullptr : found->second.lock();
+}
+
+void MountImpl::Remember(const OpenPtr& open) {
+  const std::lock_guard lock(opens_mutex_);
+  opens_.push_back(open);
+  if (opens_.size() <= opens_swept_at_) return;
+  std::erase_if(opens_, [](const auto& known) { return known.expired(); });
+  opens_swept_at_ = std::max<std::size_t>(64, 2 * opens_.size());
+}
+
+}  // namespace rdfs::fs::client

@@ -1,0 +1,139 @@
+// The mount's thread: making connections anew, and the session where that is needed.
+#include <algorithm>
+
+#include "fs/client/attach.h"
+#include "fs/client/mount_impl.h"
+#include "transport/base/log.h"
+#include "transport/base/random.h"
+
+namespace rdfs::fs::client {
+void MountImpl::Run() {
+  Backoff backoff(RandomU64());
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !lost_.empty() || !waiting_.empty(); });
+    if (stopping_) return;
+    DestroyLost(lock);
+    if (waiting_.empty()) continue;
+    if (const auto pause = backoff.Next(); pause.count() > 0) {
+      changed_.wait_for(lock, pause, [this] { return stopping_ || !lost_.empty(); });
+      if (stopping_) return;
+      DestroyLost(lock);
+      if (waiting_.empty()) continue;
+    }
+
+    const std::uint32_t lane = waiting_.front().lane;
+    const std::shared_ptr<Mailbox> mailbox = waiting_.front().mailbox;
+    lock.unlock();
+    Result<std::unique_ptr<LaneLink>> link = Status(Code::kInternal, "not connected");
+    {
+      const std::lock_guard session_lock(session_mutex_);
+      link = Connect(lane, DeadlineAfter(options_.dial_timeout));
+    }
+    lock.lock();
+    health_ = link.status();
+    if (!link.ok()) {
+      LogDebug("lane {}: {}", lane, link.status().message());
+      continue;
+    }
+    backoff.Reset();
+    // The lane may have gone meanwhile; then nobody opens the letter.
+    std::erase_if(waiting_, [&](const LostLane& l) { return l.mailbox == mailbox; });
+    mailbox->PutLink(*std::move(link));
+  }
+}
+
+// Destroying first, for all lanes: their buffers are in quarantine until then.
+void MountImpl::DestroyLost(std::unique_lock<std::mutex>& lock) {
+  while (!lost_.empty()) {
+    LostLane lost = std::move(lost_.front());
+    lost_.pop_front();
+    lock.unlock();
+    lost.connection.reset();
+    lost.mailbox->PutDestroyed();
+    lock.lock();
+    if (seats_[lost.lane].mailbox == lost.mailbox) waiting_.push_back(std::move(lost));
+  }
+}
+
+Result<std::unique_ptr<LaneLink>> MountImpl::Connect(std::uint32_t lane, Deadline deadline) {
+  const bool fresh = session_ == nullptr || session_stale_.load();
+  if (fresh) RDFS_RETURN_IF_ERROR(Redial(deadline));
+  Result<std::unique_ptr<LaneLink>> link = ConnectOnce(lane, deadline);
+  if (link.ok() || fresh) return link;
+  // The session that the lane belonged to may be gone with its server: once more with a new one.
+  RDFS_RETURN_IF_ERROR(Redial(deadline));
+  return ConnectOnce(lane, deadline);
+}
+
+Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Deadline deadline) {
+  auto link = std::make_unique<LaneLink>();
+  RDFS_ASSIGN_OR_RETURN(link->connection, session_->OpenLane(deadline));
+  link->session = admission_.grant.session;
+  link->epoch = admission_.grant.epoch;
+  link->incarnation = incarnation();
+  link->lease = std::chrono::milliseconds(admission_.grant.lease_ms);
+  Attacher attacher(*link, sequences_, kMountCell, deadline);
+  RDFS_RETURN_IF_ERROR(
+      attacher.Attach(lane, static_cast<std::uint32_t>(options_.lane_staging_bytes)));
+  RDFS_RETURN_IF_ERROR(ReclaimOpens(*link, deadline));
+  const std::lock_guard lock(mutex_);
+  info_.transport = session_->ExplainChoice();
+  return link;
+}
+
+Status MountImpl::Redial(Deadline deadline) {
+  session_.reset();
+  const TimePoint asked = options_.clock->Now();
+  RDFS_ASSIGN_OR_RETURN(session_, options_.dial(state_.Request(), domain_, deadline));
+  Result<Admission> admission = state_.OnGrant(session_->grant(), asked);
+  if (!admission.ok()) {
+    session_.reset();
+    return admission.status();
+  }
+  session_stale_.store(false);
+  const bool same = admission->resumed && admission->grant.session == admission_.grant.session &&
+                    admission->grant.epoch == admission_.grant.epoch;
+  admission_ = *admission;
+  if (!same) incarnation_.fetch_add(1);
+  if (admission_.resumed) {
+    // The server still has every open file: none of them needs to be made known again.
+    const std::lock_guard lock(opens_mutex_);
+    for (const auto& known : opens_) {
+      if (const OpenPtr open = known.lock(); open != nullptr) open->set_incarnation(incarnation());
+    }
+  }
+  const MountGrant& grant = admission_.grant;
+  const std::lock_guard lock(mutex_);
+  info_ = {.root = admission_.root,
+           .epoch = grant.epoch,
+           .flags = grant.flags,
+           .lease = std::chrono::milliseconds(grant.lease_ms),
+           .attr_lease = std::chrono::milliseconds(grant.attr_lease_ms),
+           .max_transfer_bytes = grant.max_transfer_bytes,
+           .transport = {}};
+  for (const LaneSeat& seat : seats_) {
+    if (seat.taken && !same) seat.mailbox->Wake();  // to see that its connection is of no use
+  }
+  return Status::Ok();
+}
+
+Status MountImpl::ReclaimOpens(LaneLink& link, Deadline deadline) {
+  std::vector<OpenPtr> unknown;
+  {
+    const std::lock_guard lock(opens_mutex_);
+    for (const auto& known : opens_) {
+      OpenPtr open = known.lock();
+      if (open == nullptr || open->incarnation() == link.incarnation) continue;
+      unknown.push_back(std::move(open));
+    }
+  }
+  Attacher attacher(link, sequences_, kMountCell, deadline);
+  for (const OpenPtr& open : unknown) {
+    if (open->lost_errno() == 0) RDFS_RETURN_IF_ERROR(attacher.Reclaim(*open));
+    open->set_incarnation(link.incarnation);
+  }
+  return Status::Ok();
+}
+
+}  // namespace rdfs::fs::client
