@@ -120,6 +120,7 @@ class Conformance : public testing::TestWithParam<Subject> {
 // Which subjects Main was given. Called when tests are being instantiated.
 const std::vector<Subject>& Subjects();
 std::string SubjectName(const testing::TestParamInfo<Subject>& info);
+void PrintTo(const Subject& subject, std::ostream* out);  // for GoogleTest's messages
 
 }  // namespace rdfs::transport::conformance
 
