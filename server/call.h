@@ -1,0 +1,95 @@
+// Call: one request while its handler runs, and what a handler says at its end.
+//
+// Lives on the dispatcher's stack, on the loop's thread. `body` and what is read from it are valid
+// until the handler returns; a handler that goes on later (Outcome::Pending) takes what it needs and
+// the Responder along.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "fs/protocol.h"
+#include "server/attr.h"
+#include "server/fs_session.h"
+#include "server/inode_table.h"
+#include "server/lane.h"
+#include "server/responder.h"
+#include "server/worker.h"
+#include "transport/base/bytes.h"
+
+namespace rdfs::server {
+
+class [[nodiscard]] Outcome {
+ public:
+  static Outcome Ok() { return {Kind::kAnswer, fs::WireError::kOk}; }  // the body is in Call::out
+  static Outcome Errno(int error) { return {Kind::kAnswer, fs::ToWire(error)}; }
+  static Outcome Error(fs::WireError error) { return {Kind::kAnswer, error}; }
+  // The Responder was taken.
+  static Outcome Pending() { return {Kind::kPending, fs::WireError::kOk}; }
+  // No correct client sends this: the connection ends.
+  static Outcome Malformed() { return {Kind::kMalformed, fs::WireError::kMalformed}; }
+
+  [[nodiscard]] bool pending() const { return kind_ == Kind::kPending; }
+  [[nodiscard]] bool malformed() const { return kind_ == Kind::kMalformed; }
+  [[nodiscard]] fs::WireError error() const { return error_; }
+
+ private:
+  enum class Kind : std::uint8_t { kAnswer, kPending, kMalformed };
+  Outcome(Kind kind, fs::WireError error) : kind_(kind), error_(error) {}
+  Kind kind_;
+  fs::WireError error_;
+};
+
+struct Call {
+  const fs::RequestHeader& header;
+  const fs::Opcode opcode;
+  ByteReader body;
+  ByteWriter out;
+  Worker& worker;
+  const LanePtr& lane;
+  FsSession& session;
+  Responder responder;
+
+  // Whether the body was read to its end and nothing was missing: the last thing a decoder asks.
+  [[nodiscard]] bool Decoded() const { return body.ok() && body.remaining() == 0; }
+
+  [[nodiscard]] Core& core() const { return worker.core; }
+  InodeRef Find(const fs::Handle& handle) const {
+    return session.inodes().Find(handle, worker.identity);
+  }
+  // As whom the request acts; nothing: as the server.
+  [[nodiscard]] std::optional<Ids> Caller() const {
+    return session.ids().Caller({header.uid, header.gid});
+  }
+  [[nodiscard]] AttrContext attr_context() const {
+    return {.ids = session.ids(),
+            .root_device = session.inodes().exported().root_device(),
+            .lease_ms = static_cast<std::uint32_t>(core().options.attr_lease.count())};
+  }
+  [[nodiscard]] fs::AttrWire Attr(const Inode& inode, const struct statx& stat) const {
+    return ToAttr(stat, inode.version.load(std::memory_order_relaxed), attr_context());
+  }
+  [[nodiscard]] fs::Entry EntryOf(const Inode& inode, const struct statx& stat) const {
+    return {.handle = inode.handle,
+            .attr = Attr(inode, stat),
+            .entry_lease_ms = static_cast<std::uint32_t>(core().options.attr_lease.count())};
+  }
+  Outcome AnswerEntry(const InodeRef& ref, const struct statx& stat) {
+    fs::WriteEntry(out, EntryOf(*ref.inode, stat));
+    return Outcome::Ok();
+  }
+  // Looks up what the request has just made and answers its entry.
+  Outcome AnswerLookup(const InodeRef& parent, const std::string& name) {
+    struct statx stat {};
+    const InodeRef made = session.inodes().Lookup(parent, name, stat);
+    return made.ok() ? AnswerEntry(made, stat) : Outcome::Errno(made.error);
+  }
+};
+
+inline std::string NameFrom(ByteSpan name) { return std::string(AsText(name)); }
+
+}  // namespace rdfs::server

@@ -1,0 +1,60 @@
+// ConnLane: a Lane over a transport connection. The loop's thread only, except Post.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/lane.h"
+#include "server/staging.h"
+#include "transport/transport.h"
+
+namespace rdfs::server {
+
+class ConnLane final : public Lane {
+ public:
+  using PostFunction = std::function<void(std::function<void()>)>;
+
+  static std::shared_ptr<ConnLane> Create(SessionPtr session,
+                                          std::unique_ptr<transport::Connection> connection,
+                                          std::shared_ptr<StagingBudget> budget,
+                                          std::uint64_t epoch, PostFunction post,
+                                          std::vector<std::weak_ptr<ConnLane>>& unflushed);
+  ~ConnLane() override { Close(); }
+
+  void Send(std::span<const ByteSpan> parts) override;
+  std::shared_ptr<Staging> MakeStaging(std::size_t wished_bytes) override;
+  void Post(std::function<void()> task) override { post_(std::move(task)); }
+
+  [[nodiscard]] transport::Connection& connection() { return *connection_; }
+  // Answers wait until Release: what a Poll returned is valid only until the next Send.
+  void Hold() { holding_ = true; }
+  void Release();
+  Status Flush();
+  // Ends the connection; nothing is sent or granted any more.
+  void Close();
+  [[nodiscard]] bool closed() const { return connection_ == nullptr; }
+  // Why sending failed, once it has.
+  [[nodiscard]] const Status& failure() const { return failure_; }
+
+  bool armed = false;  // waits in epoll; the loop's own mark
+
+ private:
+  ConnLane(SessionPtr session, std::unique_ptr<transport::Connection> connection,
+           std::shared_ptr<StagingBudget> budget, PostFunction post,
+           std::vector<std::weak_ptr<ConnLane>>& unflushed);
+  void SendNow(std::span<const ByteSpan> parts);
+
+  std::unique_ptr<transport::Connection> connection_;
+  const std::shared_ptr<StagingBudget> budget_;
+  const PostFunction post_;
+  std::vector<std::weak_ptr<ConnLane>>& unflushed_lanes_;  // the loop's list
+  Status failure_;
+  bool holding_ = false;
+  bool unflushed_ = false;
+  std::vector<std::byte> held_;  // messages, each behind its size
+  std::vector<std::size_t> held_sizes_;
+};
+
+}  // namespace rdfs::server

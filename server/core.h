@@ -1,0 +1,57 @@
+// Core: what all loops of a server share, wired in main (service.cc) and in tests.
+//
+// Made before the first loop, outlives the last. Everything in it may be used by any thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "server/beneath.h"
+#include "server/counters.h"
+#include "server/extent_store.h"
+#include "server/identity.h"
+#include "server/lock_service.h"
+#include "server/open_keep.h"
+#include "server/staging.h"
+#include "server/supervisor_keeper.h"
+#include "transport/base/clock.h"
+
+namespace rdfs::server {
+
+struct CoreOptions {
+  std::chrono::milliseconds session_lease{40'000};
+  std::chrono::milliseconds attr_lease{1000};  // attributes are no older than this
+  std::uint64_t epoch = 0;
+  std::uint64_t verifier = 0;    // the same as long as the host's page cache is
+  bool can_switch_ids = false;   // the server is root
+};
+
+struct Core {
+  Core(const Clock& clock_in, ProcFd proc_in, DescriptorKeeper& keeper_in, Scheduler& scheduler_in,
+       std::size_t staging_bytes, CoreOptions options_in)
+      : clock(clock_in),
+        proc(std::move(proc_in)),
+        keeper(keeper_in),
+        options(options_in),
+        groups(clock_in),
+        staging(std::make_shared<StagingBudget>(staging_bytes)),
+        locks(proc, keeper_in, scheduler_in) {}
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  const Clock& clock;
+  const ProcFd proc;
+  DescriptorKeeper& keeper;
+  const CoreOptions options;
+  GroupCache groups;
+  Counters counters;
+  ExtentStores stores;
+  const std::shared_ptr<StagingBudget> staging;
+  LockService locks;
+  OrphanedOpens orphans;
+};
+
+}  // namespace rdfs::server

@@ -1,0 +1,40 @@
+// Counters: what the server has done, for SIGUSR1, the end, and tests. Any thread; relaxed atomics.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "fs/protocol.h"
+
+namespace rdfs::server {
+
+class Counters {
+ public:
+  struct PerOpcode {
+    std::atomic<std::uint64_t> requests{0};
+    std::atomic<std::uint64_t> errors{0};
+    std::atomic<std::uint64_t> bytes{0};  // of file content, both ways
+  };
+  // Opcodes are small numbers; what is not known counts as 0.
+  static constexpr std::size_t kOpcodes = 96;
+
+  PerOpcode& Of(fs::Opcode opcode) {
+    const auto index = static_cast<std::size_t>(opcode);
+    return opcodes_[index < kOpcodes ? index : 0];
+  }
+  std::atomic<std::uint64_t> malformed{0};
+  std::atomic<std::uint64_t> lanes_opened{0};
+  std::atomic<std::uint64_t> sessions_started{0};
+  std::atomic<std::uint64_t> sessions_expired{0};
+  std::atomic<std::uint64_t> replayed{0};  // answers given a second time
+
+  // One line for each opcode that was used.
+  [[nodiscard]] std::string ToString();
+
+ private:
+  std::array<PerOpcode, kOpcodes> opcodes_;
+};
+
+}  // namespace rdfs::server

@@ -1,0 +1,234 @@
+#include "server/dispatch.h"
+
+#include <array>
+#include <cerrno>
+
+#include "server/ops.h"
+#include "server/prior_state.h"
+#include "transport/base/log.h"
+
+namespace rdfs::server {
+namespace {
+
+using fs::Opcode;
+
+using Handler = Outcome (*)(Call&);
+struct Row {
+  Opcode opcode;
+  Handler handler;
+  bool changes_files;  // refused on a read-only export
+};
+
+// What a client may ask. kArena and the reserved opcodes are not in it.
+constexpr std::array kTable = {
+    Row{Opcode::kRenew, OpRenew, false},
+    Row{Opcode::kAttachLane, OpAttachLane, false},
+    Row{Opcode::kInterrupt, OpInterrupt, false},
+    Row{Opcode::kLookup, OpLookup, false},
+    Row{Opcode::kReadlink, OpReadlink, false},
+    Row{Opcode::kSymlink, OpSymlink, true},
+    Row{Opcode::kMknod, OpMknod, true},
+    Row{Opcode::kMkdir, OpMkdir, true},
+    Row{Opcode::kUnlink, OpUnlink, true},
+    Row{Opcode::kRmdir, OpRmdir, true},
+    Row{Opcode::kRename, OpRename, true},
+    Row{Opcode::kLink, OpLink, true},
+    Row{Opcode::kGetAttr, OpGetAttr, false},
+    Row{Opcode::kSetAttr, OpSetAttr, true},
+    Row{Opcode::kAccess, OpAccess, false},
+    Row{Opcode::kStatFs, OpStatFs, false},
+    Row{Opcode::kSetXattr, OpSetXattr, true},
+    Row{Opcode::kGetXattr, OpGetXattr, false},
+    Row{Opcode::kListXattr, OpListXattr, false},
+    Row{Opcode::kRemoveXattr, OpRemoveXattr, true},
+    Row{Opcode::kOpen, OpOpen, false},
+    Row{Opcode::kCreate, OpCreate, true},
+    Row{Opcode::kRead, OpRead, false},
+    Row{Opcode::kWrite, OpWrite, true},
+    Row{Opcode::kCommit, OpCommit, true},
+    Row{Opcode::kFlush, OpFlush, false},
+    Row{Opcode::kRelease, OpRelease, false},
+    Row{Opcode::kFsync, OpFsync, false},
+    Row{Opcode::kFallocate, OpFallocate, true},
+    Row{Opcode::kSeek, OpSeek, false},
+    Row{Opcode::kCopyFileRange, OpCopyFileRange, true},
+    Row{Opcode::kTmpfile, OpTmpfile, true},
+    Row{Opcode::kReclaimOpen, OpReclaimOpen, false},
+    Row{Opcode::kOpenDir, OpOpenDir, false},
+    Row{Opcode::kReadDir, OpReadDir, false},
+    Row{Opcode::kReleaseDir, OpRelease, false},
+    Row{Opcode::kFsyncDir, OpFsync, false},
+    Row{Opcode::kGetLock, OpGetLock, false},
+    Row{Opcode::kSetLock, OpSetLock, false},
+};
+
+const Row* FindRow(Opcode opcode) {
+  for (const Row& row : kTable) {
+    if (row.opcode == opcode) return &row;
+  }
+  return nullptr;
+}
+
+// Extensions behind the body: unknown ones are skipped or refused, as they say themselves.
+fs::WireError CheckExtensions(ByteReader& reader) {
+  while (reader.ok() && reader.remaining() > 0) {
+    const auto header = reader.Read<fs::ExtensionHeader>();
+    reader.ReadBytes(header.length);
+    if (!reader.ok()) return fs::WireError::kMalformed;
+    if ((header.type & fs::kExtensionMustUnderstand) != 0) return fs::WireError::kNotSupported;
+  }
+  return fs::WireError::kOk;
+}
+
+}  // namespace
+
+bool Dispatcher::Handle(const LanePtr& lane, ByteSpan message) {
+  Core& core = worker_.core;
+  FsSession& session = *lane->session();
+  ByteReader reader(message);
+  const auto header = reader.Read<fs::RequestHeader>();
+  const auto opcode = static_cast<Opcode>(std::uint16_t{header.opcode});
+  const ByteSpan body = reader.ReadBytes(header.body_bytes);
+  if (!reader.ok() || lane->in_flight() >= fs::kMaxRequestsInFlight) {
+    core.counters.malformed.fetch_add(1);
+    LogDebug("a request of {} bytes is malformed or one too many", message.size());
+    return false;
+  }
+  core.counters.Of(opcode).requests.fetch_add(1, std::memory_order_relaxed);
+  Call call{.header = header,
+            .opcode = opcode,
+            .body = ByteReader(body),
+            .out = ByteWriter(worker_.reply),
+            .worker = worker_,
+            .lane = lane,
+            .session = session,
+            .responder = Responder(lane, opcode, header.sequence, core.options.epoch,
+                                   core.counters)};
+  if (const fs::WireError error = CheckExtensions(reader); error != fs::WireError::kOk) {
+    return Finish(call, error == fs::WireError::kMalformed ? Outcome::Malformed()
+                                                           : Outcome::Error(error));
+  }
+  if (header.session != session.id() || session.ended()) {
+    return Finish(call, Outcome::Error(fs::WireError::kUnknownSession));
+  }
+  session.Touch(core.clock.Now());
+  return Finish(call, Run(call));
+}
+
+Outcome Dispatcher::Run(Call& call) {
+  const Row* row = FindRow(call.opcode);
+  if (row == nullptr) return Outcome::Error(fs::WireError::kNotSupported);
+  if (row->changes_files && call.session.params().read_only) return Outcome::Errno(EROFS);
+  if (const Status status = worker_.identity.Become(call.Caller()); !status.ok()) {
+    LogWarn("cannot act as uid {}: {}", std::uint32_t{call.header.uid}, status.message());
+    return Outcome::Errno(EPERM);
+  }
+  IntentRing* record = call.session.record();
+  if (record == nullptr) return row->handler(call);
+  record->Acknowledge(call.header.acknowledged);
+  if (!fs::IsMutating(call.opcode)) return row->handler(call);
+
+  const std::uint64_t digest = IntentRing::Digest(call.opcode, call.body.rest());
+  PriorState before;
+  switch (Replay(call, digest, before)) {
+    case Next::kAnswered:
+      return Outcome::Pending();
+    case Next::kEnd:
+      return Outcome::Malformed();
+    case Next::kAsDone:
+      call.responder.SetRecorded();
+      return AnswerAsDone(call, before);
+    case Next::kOpenAgain:
+      return call.opcode == Opcode::kTmpfile ? Outcome::Errno(ESTALE) : OpOpenMade(call);
+    case Next::kRun:
+      break;
+  }
+  call.responder.SetRecorded();
+  return row->handler(call);
+}
+
+Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState& before) {
+  IntentRing& record = *call.session.record();
+  const IntentRing::Found found = record.Lookup(call.header.sequence, digest);
+  switch (found.verdict) {
+    case IntentRing::Verdict::kNew: {
+      before = CapturePrior(call);
+      const Status begun = record.Begin(call.header.sequence, call.opcode, digest, before);
+      if (begun.ok()) return Next::kRun;
+      if (begun.code() != Code::kBusy) return Next::kEnd;
+      call.responder.Errno(EAGAIN);  // the client never acknowledges
+      return Next::kAnswered;
+    }
+    case IntentRing::Verdict::kDone:
+      return AnswerDone(call, found);
+    case IntentRing::Verdict::kInProgress:
+      return Wait(call, digest);
+    case IntentRing::Verdict::kInterrupted: {
+      before = found.before;
+      const Resolution resolution = Resolve(DescribeIntent(call, before), CapturePrior(call),
+                                            ContentMatches(call, before));
+      if (resolution == Resolution::kRepeat) return Next::kRun;
+      if (resolution == Resolution::kDone) return Next::kAsDone;
+      LogWarn("a crash left it unknown whether a {} of {} had happened; it answers EIO",
+              fs::OpcodeName(call.opcode), call.session.params().client);
+      call.responder.SetRecorded();
+      call.responder.Errno(EIO);
+      return Next::kAnswered;
+    }
+    case IntentRing::Verdict::kAcknowledged:
+    case IntentRing::Verdict::kMismatch:
+      return Next::kEnd;
+  }
+  return Next::kEnd;
+}
+
+Dispatcher::Next Dispatcher::AnswerDone(Call& call, const IntentRing::Found& found) {
+  worker_.core.counters.replayed.fetch_add(1);
+  const bool opens = call.opcode == Opcode::kOpen || call.opcode == Opcode::kCreate ||
+                     call.opcode == Opcode::kTmpfile;
+  if (opens && found.error == fs::WireError::kOk) {
+    ByteReader reply(found.reply);
+    const std::uint64_t number = reply.Read<fs::OpenReply>().open;
+    // Opened by an earlier epoch: the number means nothing any more.
+    if (!call.session.FindOpen(number)) return Next::kOpenAgain;
+  }
+  if (found.reply_lost) {
+    call.responder.Errno(EIO);
+  } else {
+    call.responder.Send(found.error, std::array{ByteSpan(found.reply)});
+  }
+  return Next::kAnswered;
+}
+
+Dispatcher::Next Dispatcher::Wait(Call& call, std::uint64_t digest) {
+  const std::uint64_t sequence = call.header.sequence;
+  call.session.AddDuplicate(sequence, std::move(call.responder));
+  // It may have been answered between the look and the queueing.
+  const IntentRing::Found again = call.session.record()->Lookup(sequence, digest);
+  if (again.verdict == IntentRing::Verdict::kDone) {
+    for (Responder& responder : call.session.TakeDuplicates(sequence)) {
+      Responder::SendFromAnywhere(std::move(responder), again.error, again.reply);
+    }
+  }
+  return Next::kAnswered;
+}
+
+bool Dispatcher::Finish(Call& call, Outcome outcome) {
+  if (outcome.pending()) return true;
+  if (outcome.malformed()) {
+    worker_.core.counters.malformed.fetch_add(1);
+    LogDebug("a malformed {} request", fs::OpcodeName(call.opcode));
+  }
+  if (outcome.error() == fs::WireError::kOk && !call.out.ok()) {
+    LogError("the answer to {} does not fit into a message", fs::OpcodeName(call.opcode));
+    outcome = Outcome::Errno(EIO);
+  }
+  if (outcome.error() == fs::WireError::kOk) {
+    call.responder.Ok(call.out.written());
+  } else {
+    call.responder.Send(outcome.error());
+  }
+  return !outcome.malformed();
+}
+
+}  // namespace rdfs::server

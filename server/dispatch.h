@@ -1,0 +1,35 @@
+// The dispatcher: from a message to its handler and back.
+//
+// One a worker, on its thread. Checks the header, refuses what does not belong to the session, looks
+// into the session's record so that a mutating request happens once, acts as the caller, runs the
+// handler of the table in dispatch.cc and sends the answer, unless the handler took that over.
+#pragma once
+
+#include <cstdint>
+
+#include "server/call.h"
+
+namespace rdfs::server {
+
+class Dispatcher {
+ public:
+  explicit Dispatcher(Worker& worker) : worker_(worker) {}
+
+  // False: no correct client sends this; the lane must end (kMalformed has been answered). The
+  // bytes are not used after the return.
+  [[nodiscard]] bool Handle(const LanePtr& lane, ByteSpan message);
+
+ private:
+  enum class Next : std::uint8_t { kRun, kAnswered, kAsDone, kOpenAgain, kEnd };
+
+  // What the record says about a mutating request; answers it where it can.
+  Next Replay(Call& call, std::uint64_t digest, PriorState& before);
+  Next AnswerDone(Call& call, const IntentRing::Found& found);
+  Next Wait(Call& call, std::uint64_t digest);
+  Outcome Run(Call& call);
+  bool Finish(Call& call, Outcome outcome);
+
+  Worker& worker_;
+};
+
+}  // namespace rdfs::server

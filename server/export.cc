@@ -1,0 +1,90 @@
+#include "server/export.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <optional>
+
+#include "fs/protocol.h"
+
+namespace rdfs::server {
+namespace {
+
+std::optional<std::uint32_t> ParseId(std::string_view text) {
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || id == 0xffffffffU) {
+    return std::nullopt;
+  }
+  return id;
+}
+
+// Whether `word` was an option, which is then in `spec`.
+bool TakeOption(std::string_view word, ExportSpec& spec) {
+  if (word == "ro" || word == "rw") {
+    spec.read_only = word == "ro";
+    return true;
+  }
+  if (const auto mode = IdModeFromName(word)) {
+    spec.id_mode = *mode;
+    spec.id_mode_given = true;
+    return true;
+  }
+  for (const auto& [prefix, field] : {std::pair("anonuid=", &spec.anonymous.uid),
+                                      std::pair("anongid=", &spec.anonymous.gid)}) {
+    if (!word.starts_with(prefix)) continue;
+    const auto id = ParseId(word.substr(std::string_view(prefix).size()));
+    if (!id) return false;
+    *field = *id;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<ExportSpec> ExportSpec::Parse(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == 0 || equals == text.npos || equals + 1 == text.size()) {
+    return Status(Code::kInvalidArgument,
+                  "an export is written NAME=DIR[,ro][,root_squash|all_squash|trusted], not \"" +
+                      std::string(text) + "\"");
+  }
+  ExportSpec spec;
+  spec.name = text.substr(0, equals);
+  std::string_view rest = text.substr(equals + 1);
+  for (std::size_t comma = rest.rfind(','); comma != rest.npos; comma = rest.rfind(',')) {
+    if (!TakeOption(rest.substr(comma + 1), spec)) break;
+    rest = rest.substr(0, comma);
+  }
+  spec.directory = rest;
+  if (spec.name.size() > fs::kMaxExportNameBytes || spec.name.find('/') != spec.name.npos) {
+    return Status(Code::kInvalidArgument,
+                  "an export's name has at most 255 bytes and no '/': \"" + spec.name + "\"");
+  }
+  return spec;
+}
+
+Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
+  Fd root(::open(spec.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) {
+    const std::string what = "cannot export " + spec.directory + " as \"" + spec.name + "\"";
+    if (errno == ENOENT) {
+      return Status(Code::kNotFound, ENOENT, what + ": there is no such directory");
+    }
+    if (errno == ENOTDIR) {
+      return Status(Code::kInvalidArgument, ENOTDIR, what + ": it is not a directory");
+    }
+    return Status::FromErrno(errno, what);
+  }
+  struct statx stat {};
+  if (::statx(root.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stat) != 0) {
+    return Status::FromErrno(errno, "statx of " + spec.directory);
+  }
+  return std::shared_ptr<const Export>(new Export(spec, std::move(root), DeviceOf(stat)));
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,90 @@
+#include "server/fs_session.h"
+
+#include "server/responder.h"
+#include "transport/base/random.h"
+
+namespace rdfs::server {
+namespace {
+
+constexpr unsigned kOpenTagShift = 48;
+
+}  // namespace
+
+FsSession::FsSession(FsSessionParams params, std::unique_ptr<IntentRing> record)
+    : params_(std::move(params)),
+      record_(std::move(record)),
+      open_tag_((RandomU64() >> kOpenTagShift) | 1U) {}
+
+FsSession::~FsSession() = default;
+
+OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool directory) {
+  auto open = std::make_shared<OpenFile>();
+  open->session = id();
+  open->file = FileIdOf(*inode);
+  open->inode = std::move(inode);
+  open->fd = std::make_shared<const Fd>(std::move(fd));
+  open->flags = flags;
+  if (directory) open->directory = std::make_unique<DirectoryCursor>();
+  {
+    const std::lock_guard lock(mutex_);
+    if (opens_.size() >= kMaxOpenFiles) return nullptr;
+    open->number = (open_tag_ << kOpenTagShift) | ++next_open_;
+    opens_[open->number] = open;
+  }
+  inodes().Opened(open->inode, open);
+  return open;
+}
+
+OpenPtr FsSession::FindOpen(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = opens_.find(number);
+  return it == opens_.end() ? nullptr : it->second;
+}
+
+fs::WireError FsSession::WhyNotOpen(std::uint64_t number) const {
+  return number >> kOpenTagShift == open_tag_ ? fs::WireError::kBadHandle
+                                              : fs::WireError::kWrongEpoch;
+}
+
+OpenPtr FsSession::RemoveOpen(std::uint64_t number) {
+  OpenPtr open;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = opens_.find(number);
+    if (it == opens_.end()) return nullptr;
+    open = it->second;
+    opens_.erase(it);
+  }
+  inodes().Closed(open->inode, open.get());
+  return open;
+}
+
+std::vector<OpenPtr> FsSession::RemoveAllOpens() {
+  std::vector<OpenPtr> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, open] : opens_) all.push_back(open);
+    opens_.clear();
+  }
+  for (const OpenPtr& open : all) inodes().Closed(open->inode, open.get());
+  return all;
+}
+
+void FsSession::AddDuplicate(std::uint64_t sequence, Responder responder) {
+  const std::lock_guard lock(mutex_);
+  duplicates_.emplace(sequence, std::make_unique<Responder>(std::move(responder)));
+  has_duplicates_.store(true);
+}
+
+std::vector<Responder> FsSession::TakeDuplicates(std::uint64_t sequence) {
+  std::vector<Responder> taken;
+  if (!has_duplicates_.load()) return taken;
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = duplicates_.equal_range(sequence);
+  for (auto it = begin; it != end; ++it) taken.push_back(std::move(*it->second));
+  duplicates_.erase(begin, end);
+  has_duplicates_.store(!duplicates_.empty());
+  return taken;
+}
+
+}  // namespace rdfs::server

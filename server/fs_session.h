@@ -1,0 +1,107 @@
+// FsSession: one mount, from MountGrant until its lease runs out. Its open files and its record.
+//
+// Found again by client id after the loss of its lanes, with everything still open. Shared by its
+// lanes and the requests in progress. Any thread: one mutex for the table of open files, never held
+// over a system call; SessionState belongs to the SessionTable.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/protocol.h"
+#include "server/extent_store.h"
+#include "server/idmap.h"
+#include "server/inode_table.h"
+#include "server/intent_ring.h"
+#include "server/open_file.h"
+#include "server/session_state.h"
+#include "transport/domain.h"
+
+namespace rdfs::server {
+
+// Whose sessions may READ the same memory: one export, key and id mapping. Lives as long as the
+// server.
+struct AccessClass {
+  InodeTable* inodes = nullptr;
+  std::shared_ptr<transport::Domain> domain;
+  std::shared_ptr<ExtentStore> store;
+};
+
+using ClientId = std::array<std::byte, 16>;
+
+struct FsSessionParams {
+  std::uint64_t id = 0;
+  ClientId client_id{};
+  std::string client;  // host name and peer, for logs
+  const AccessClass* access = nullptr;
+  IdMap ids;
+  bool read_only = false;
+  bool no_grants = false;
+};
+
+class Responder;
+
+class FsSession {
+ public:
+  // More open files than this are EMFILE: a bound for each client.
+  static constexpr std::size_t kMaxOpenFiles = 16384;
+
+  // `record` may be null: then a request that is sent twice is carried out twice.
+  FsSession(FsSessionParams params, std::unique_ptr<IntentRing> record);
+  ~FsSession();
+  FsSession(const FsSession&) = delete;
+  FsSession& operator=(const FsSession&) = delete;
+
+  [[nodiscard]] const FsSessionParams& params() const { return params_; }
+  [[nodiscard]] std::uint64_t id() const { return params_.id; }
+  [[nodiscard]] InodeTable& inodes() const { return *params_.access->inodes; }
+  [[nodiscard]] const AccessClass& access() const { return *params_.access; }
+  [[nodiscard]] const IdMap& ids() const { return params_.ids; }
+  [[nodiscard]] IntentRing* record() const { return record_.get(); }
+
+  // Null when the session has too many open files.
+  OpenPtr AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool directory);
+  [[nodiscard]] OpenPtr FindOpen(std::uint64_t number) const;
+  // Why there is no such open file: closed, or never one of this session's (to be reclaimed).
+  [[nodiscard]] fs::WireError WhyNotOpen(std::uint64_t number) const;
+  // The file, which is in the table no more; null when there is no such number.
+  OpenPtr RemoveOpen(std::uint64_t number);
+  std::vector<OpenPtr> RemoveAllOpens();
+
+  // Requests that came again while the first is in progress: answered together with it.
+  void AddDuplicate(std::uint64_t sequence, Responder responder);
+  std::vector<Responder> TakeDuplicates(std::uint64_t sequence);
+
+  // Whether the session has ended; its requests are refused then.
+  [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
+  void MarkEnded() { ended_.store(true, std::memory_order_release); }
+  // When it was last heard of; the SessionTable looks at it when the lease would run out.
+  void Touch(TimePoint now) { last_request_.store(now.time_since_epoch().count()); }
+  [[nodiscard]] TimePoint last_request() const {
+    return TimePoint(std::chrono::nanoseconds(last_request_.load()));
+  }
+
+ private:
+  const FsSessionParams params_;
+  const std::unique_ptr<IntentRing> record_;
+  std::atomic<bool> ended_{false};
+  std::atomic<std::int64_t> last_request_{0};
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, OpenPtr> opens_;
+  // The upper 16 bits of every open file's number: one of an earlier epoch, or of this client's
+  // earlier session, is told from one that was closed.
+  const std::uint64_t open_tag_;
+  std::uint64_t next_open_ = 0;
+  std::atomic<bool> has_duplicates_{false};
+  std::unordered_multimap<std::uint64_t, std::unique_ptr<Responder>> duplicates_;
+};
+using SessionPtr = std::shared_ptr<FsSession>;
+
+}  // namespace rdfs::server

@@ -1,0 +1,298 @@
+#include "server/inode_table.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "server/attr.h"
+#include "server/open_file.h"
+
+namespace rdfs::server {
+namespace {
+
+// A path of one-letter names cannot be deeper; a loop of parents cannot be, but costs nothing.
+constexpr std::size_t kMaxDepth = fs::kMaxPathBytes / 2;
+
+InodeRef Stale() { return {.inode = nullptr, .descriptor = nullptr, .error = ESTALE}; }
+
+}  // namespace
+
+InodeTable::InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret,
+                       const ProcFd& proc, InodeLimits limits)
+    : export_(std::move(exported)),
+      codec_(secret, export_->name()),
+      proc_(proc),
+      limits_(limits) {}
+
+Result<std::unique_ptr<InodeTable>> InodeTable::Create(std::shared_ptr<const Export> exported,
+                                                       const HandleSecret& secret,
+                                                       const ProcFd& proc, InodeLimits limits) {
+  std::unique_ptr<InodeTable> table(
+      new InodeTable(std::move(exported), secret, proc, limits));
+  RDFS_RETURN_IF_ERROR(table->AddRoot());
+  return table;
+}
+
+Status InodeTable::AddRoot() {
+  OpenResult root = proc_.Reopen(export_->root(), O_PATH);
+  if (!root.fd.valid()) return Status::FromErrno(root.error, "cannot reopen " + export_->name());
+  struct statx stat {};
+  if (const int error = StatFd(root.fd.get(), stat); error != 0) {
+    return Status::FromErrno(error, "statx of " + export_->name());
+  }
+  root_ = Adopt(nullptr, "", std::move(root.fd), stat);
+  const std::lock_guard lock(mutex_);
+  root_.inode->pinned_ = true;
+  // Whether handles can be opened shows by trying: rights, user namespaces and file systems differ.
+  const Fd probe(OpenNativeHandle(export_->root(), root_.inode->native, O_PATH | O_CLOEXEC));
+  by_handle_ = limits_.by_handle && probe.valid();
+  return {};
+}
+
+InodeRef InodeTable::Find(const fs::Handle& handle, ThreadIdentity& identity) {
+  InodePtr inode;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = by_handle_bytes_.find(handle);
+    if (it != by_handle_bytes_.end()) {
+      inode = it->second;
+      if (inode->fd_) return TouchLocked(inode);
+    }
+  }
+  if (inode) return Reopen(inode, identity);
+  if (!by_handle_) return Stale();
+  const auto native = codec_.Decode(handle);
+  return native ? OpenByHandle(handle, *native, identity) : Stale();
+}
+
+InodeRef InodeTable::Reopen(const InodePtr& inode, ThreadIdentity& identity) {
+  if (by_handle_ && inode->native.kind == NativeHandle::Kind::kFileHandle) {
+    InodeRef ref = OpenByHandle(inode->handle, inode->native, identity);
+    if (ref.ok()) return ref;
+  }
+  return OpenByName(inode);
+}
+
+InodeRef InodeTable::OpenByHandle(const fs::Handle& handle, const NativeHandle& native,
+                                  ThreadIdentity& identity) {
+  std::shared_ptr<const Fd> mount;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = mounts_.find(native.device);
+    if (it != mounts_.end()) mount = it->second;
+  }
+  if (!mount && native.device != export_->root_device()) return Stale();
+  const std::optional<Ids> caller = identity.current();
+  if (const Status status = identity.Become(std::nullopt); !status.ok()) return Stale();
+  Fd fd(OpenNativeHandle(mount ? mount->get() : export_->root(), native, O_PATH | O_CLOEXEC));
+  if (const Status status = identity.Become(caller); !status.ok()) return Stale();
+  struct statx stat {};
+  if (!fd.valid() || StatFd(fd.get(), stat) != 0) return Stale();
+  // A file system that uses a generation again, or has none, shows here.
+  if (codec_.Encode(NativeHandle::Of(fd.get(), stat)) != handle) return Stale();
+  return Insert(nullptr, "", std::move(fd), stat, native);
+}
+
+InodeRef InodeTable::OpenByName(const InodePtr& inode) {
+  // Up to the first ancestor with a descriptor, then down again by name.
+  std::vector<InodePtr> missing;
+  std::vector<std::string> names;
+  std::shared_ptr<const Fd> at;
+  {
+    const std::lock_guard lock(mutex_);
+    for (InodePtr step = inode; step && missing.size() < kMaxDepth; step = step->parent_) {
+      if (step->fd_) {
+        at = step->fd_;
+        break;
+      }
+      missing.push_back(step);
+      names.push_back(step->name_);
+    }
+  }
+  if (!at) return Stale();
+  InodeRef ref;
+  for (std::size_t i = missing.size(); i-- > 0;) {
+    OpenResult opened = OpenBeneath(at->get(), names[i], O_PATH);
+    struct statx stat {};
+    if (!opened.fd.valid() || StatFd(opened.fd.get(), stat) != 0) return Stale();
+    const NativeHandle native = NativeHandle::Of(opened.fd.get(), stat);
+    if (codec_.Encode(native) != missing[i]->handle) return Stale();
+    ref = Insert(missing[i]->parent_, names[i], std::move(opened.fd), stat, native);
+    at = ref.descriptor;
+  }
+  return ref;
+}
+
+InodeRef InodeTable::Lookup(const InodeRef& directory, const std::string& name,
+                            struct statx& stat) {
+  OpenResult opened = OpenBeneath(directory.fd(), name, O_PATH);
+  int error = opened.error;
+  if (error == 0) error = StatFd(opened.fd.get(), stat);
+  if (error != 0) return {.inode = nullptr, .descriptor = nullptr, .error = error};
+  return Adopt(directory.inode, name, std::move(opened.fd), stat);
+}
+
+InodeRef InodeTable::Adopt(const InodePtr& parent, const std::string& name, Fd fd,
+                           const struct statx& stat) {
+  const InodeKey key{DeviceOf(stat), stat.stx_ino};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = by_key_.find(key);
+    // While a descriptor is open the number cannot have been given to another inode.
+    if (it != by_key_.end() && it->second->fd_) {
+      if (parent && it->second != root_.inode) {
+        it->second->parent_ = parent;
+        it->second->name_ = name;
+      }
+      return TouchLocked(it->second);
+    }
+  }
+  const NativeHandle native = NativeHandle::Of(fd.get(), stat);
+  return Insert(parent, name, std::move(fd), stat, native);
+}
+
+InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd fd,
+                            const struct statx& stat, const NativeHandle& native) {
+  RememberMount(native.device, fd.get(), stat);
+  const InodeKey key{DeviceOf(stat), stat.stx_ino};
+  const fs::Handle handle = codec_.Encode(native);
+  const std::lock_guard lock(mutex_);
+  const auto it = by_key_.find(key);
+  InodePtr inode = it != by_key_.end() ? it->second : nullptr;
+  if (inode && inode->handle != handle) {
+    // The number was given to a new inode; what had it before is gone for good.
+    EraseLocked(inode);
+    inode = nullptr;
+  }
+  if (!inode) {
+    inode = std::make_shared<Inode>(handle, native, key, stat.stx_mode & S_IFMT);
+    by_key_[key] = inode;
+    by_handle_bytes_[handle] = inode;
+  }
+  if (parent && inode != parent) {
+    inode->parent_ = parent;
+    inode->name_ = name;
+  }
+  if (!inode->fd_) InstallLocked(inode, std::make_shared<const Fd>(std::move(fd)));
+  InodeRef ref = TouchLocked(inode);
+  EvictLocked();
+  return ref;
+}
+
+void InodeTable::RememberMount(std::uint64_t device, int fd, const struct statx& stat) {
+  if (device == export_->root_device() || !S_ISDIR(stat.stx_mode)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (mounts_.contains(device)) return;
+  }
+  OpenResult opened = proc_.Reopen(fd, O_RDONLY | O_DIRECTORY);
+  if (!opened.fd.valid()) return;  // then its inodes are found by name
+  const std::lock_guard lock(mutex_);
+  mounts_.try_emplace(device, std::make_shared<const Fd>(std::move(opened.fd)));
+}
+
+UnlinkedInode InodeTable::Unlinked(const struct statx& before) {
+  UnlinkedInode gone;
+  // A directory goes with its only name.
+  if (before.stx_nlink > 1 && !S_ISDIR(before.stx_mode)) return gone;
+  const std::lock_guard lock(mutex_);
+  const auto it = by_key_.find({DeviceOf(before), before.stx_ino});
+  if (it == by_key_.end()) return gone;
+  gone.inode = it->second;
+  gone.inode->unlinked_ = true;
+  for (const auto& open : gone.inode->opens_) {
+    if (auto user = open.lock()) gone.users.push_back(std::move(user));
+  }
+  if (gone.inode->opens_.empty()) EraseLocked(gone.inode);
+  return gone;
+}
+
+void InodeTable::Renamed(const struct statx& stat, const InodePtr& parent,
+                         const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_key_.find({DeviceOf(stat), stat.stx_ino});
+  if (it == by_key_.end() || it->second == parent) return;
+  it->second->unlinked_ = false;
+  it->second->parent_ = parent;
+  it->second->name_ = name;
+}
+
+void InodeTable::Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open) {
+  const std::lock_guard lock(mutex_);
+  inode->opens_.push_back(open);
+}
+
+void InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(inode->opens_, [open](const std::weak_ptr<OpenFile>& weak) {
+    const auto held = weak.lock();
+    return !held || held.get() == open;
+  });
+  if (inode->opens_.empty() && inode->unlinked_) EraseLocked(inode);
+}
+
+std::size_t InodeTable::descriptors() const {
+  const std::lock_guard lock(mutex_);
+  return open_.size();
+}
+
+std::size_t InodeTable::entries() const {
+  const std::lock_guard lock(mutex_);
+  return open_.size() + closed_.size();
+}
+
+InodeRef InodeTable::TouchLocked(const InodePtr& inode) {
+  if (inode->listed_) open_.splice(open_.begin(), open_, inode->place_);
+  return {.inode = inode, .descriptor = inode->fd_, .error = 0};
+}
+
+void InodeTable::InstallLocked(const InodePtr& inode, std::shared_ptr<const Fd> fd) {
+  if (inode->listed_) closed_.erase(inode->place_);
+  inode->fd_ = std::move(fd);
+  open_.push_front(inode);
+  inode->place_ = open_.begin();
+  inode->listed_ = true;
+}
+
+void InodeTable::EvictLocked() {
+  // Pinned entries at the end of the list are stepped over, a bounded number of them each time.
+  std::size_t patience = 64;
+  auto it = open_.end();
+  while (open_.size() > limits_.descriptors && it != open_.begin() && patience-- > 0) {
+    --it;
+    if ((*it)->pinned_ || !(*it)->opens_.empty()) continue;
+    const InodePtr victim = *it;
+    ++it;
+    DropDescriptorLocked(victim);
+  }
+  while (open_.size() + closed_.size() > limits_.entries && !closed_.empty()) {
+    EraseLocked(InodePtr(closed_.back()));
+  }
+}
+
+void InodeTable::DropDescriptorLocked(const InodePtr& inode) {
+  open_.erase(inode->place_);
+  inode->fd_.reset();
+  closed_.push_front(inode);
+  inode->place_ = closed_.begin();
+}
+
+void InodeTable::EraseLocked(const InodePtr& inode) {
+  if (inode->listed_) {
+    (inode->fd_ ? open_ : closed_).erase(inode->place_);
+    inode->listed_ = false;
+  }
+  inode->fd_.reset();
+  if (const auto it = by_key_.find(inode->key); it != by_key_.end() && it->second == inode) {
+    by_key_.erase(it);
+  }
+  if (const auto it = by_handle_bytes_.find(inode->handle);
+      it != by_handle_bytes_.end() && it->second == inode) {
+    by_handle_bytes_.erase(it);
+  }
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,144 @@
+// InodeTable: from handles to inodes, with a bounded number of descriptors.
+//
+// One an export. Every inode that a client was told of has an entry, and the recently used ones an
+// O_PATH descriptor. Without a descriptor an inode is found again by open_by_handle_at(2) where the
+// server may (CAP_DAC_READ_SEARCH), else by parent and name, comparing handles; else it is stale
+// (ESTALE) and the client looks it up again by name. The root always resolves, and an inode that
+// clients have open keeps its descriptor.
+//
+// Locks: one mutex, never held over a system call. Any thread; a thread that may be acting as a
+// caller passes its identity, because open_by_handle_at needs the server's own rights.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "server/append_queue.h"
+#include "server/beneath.h"
+#include "server/export.h"
+#include "server/handle.h"
+#include "server/identity.h"
+
+namespace rdfs::server {
+
+struct OpenFile;
+
+class Inode {
+ public:
+  Inode(fs::Handle handle_in, NativeHandle native_in, InodeKey key_in, std::uint32_t type_in)
+      : handle(handle_in), native(native_in), key(key_in), type(type_in) {}
+  const fs::Handle handle;
+  const NativeHandle native;
+  const InodeKey key;
+  const std::uint32_t type;               // S_IFMT bits, which never change
+  std::atomic<std::uint64_t> version{0};  // counted up by each change through this server
+  AppendQueue appends;
+  void Changed() { version.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  friend class InodeTable;
+  // All under the table's mutex.
+  std::shared_ptr<const Fd> fd_;
+  std::shared_ptr<Inode> parent_;  // where it was last seen, to find it again
+  std::string name_;
+  std::list<std::shared_ptr<Inode>>::iterator place_{};
+  bool listed_ = false;    // in one of the table's lists
+  bool unlinked_ = false;  // has no name any more; gone with its last open file
+  bool pinned_ = false;    // the root
+  std::vector<std::weak_ptr<OpenFile>> opens_;
+};
+using InodePtr = std::shared_ptr<Inode>;
+
+// An inode with a descriptor that stays open as long as this value lives.
+struct InodeRef {
+  InodePtr inode;
+  std::shared_ptr<const Fd> descriptor;  // O_PATH
+  int error = 0;                         // errno, when there is none
+
+  [[nodiscard]] bool ok() const { return error == 0; }
+  [[nodiscard]] int fd() const { return descriptor->get(); }
+};
+
+// What had its last name taken: nothing known, or the inode and who still has it open.
+struct UnlinkedInode {
+  InodePtr inode;
+  std::vector<std::shared_ptr<OpenFile>> users;
+};
+
+struct InodeLimits {
+  std::size_t descriptors = 1024;
+  std::size_t entries = 65536;  // with and without a descriptor
+  bool by_handle = true;        // use open_by_handle_at where it works; false: for tests
+};
+
+class InodeTable {
+ public:
+  // `proc` must outlive the table.
+  static Result<std::unique_ptr<InodeTable>> Create(std::shared_ptr<const Export> exported,
+                                                    const HandleSecret& secret, const ProcFd& proc,
+                                                    InodeLimits limits);
+
+  [[nodiscard]] InodeRef root() const { return root_; }
+  [[nodiscard]] const Export& exported() const { return *export_; }
+  // Whether handles outlive this process (open_by_handle_at works here).
+  [[nodiscard]] bool persistent() const { return by_handle_; }
+
+  // ESTALE for what is not known or gone.
+  InodeRef Find(const fs::Handle& handle, ThreadIdentity& identity);
+  // One name of a directory, as the calling thread's identity may see it; `stat` is filled.
+  InodeRef Lookup(const InodeRef& directory, const std::string& name, struct statx& stat);
+  // An inode that was just opened or made: `fd` must be O_PATH, `stat` its statx.
+  InodeRef Adopt(const InodePtr& parent, const std::string& name, Fd fd, const struct statx& stat);
+
+  // A name of the inode is gone, and with it the inode if `before` had one name: its descriptor must
+  // not keep a deleted file's space.
+  UnlinkedInode Unlinked(const struct statx& before);
+  // The inode has this name now: a rename, or one more link.
+  void Renamed(const struct statx& stat, const InodePtr& parent, const std::string& name);
+  // Open files pin the descriptor; in pairs.
+  void Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open);
+  void Closed(const InodePtr& inode, const OpenFile* open);
+
+  [[nodiscard]] std::size_t descriptors() const;
+  [[nodiscard]] std::size_t entries() const;
+
+ private:
+  InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret, const ProcFd& proc,
+             InodeLimits limits);
+  Status AddRoot();
+  InodeRef Insert(const InodePtr& parent, const std::string& name, Fd fd, const struct statx& stat,
+                  const NativeHandle& native);
+  InodeRef Reopen(const InodePtr& inode, ThreadIdentity& identity);
+  InodeRef OpenByHandle(const fs::Handle& handle, const NativeHandle& native,
+                        ThreadIdentity& identity);
+  InodeRef OpenByName(const InodePtr& inode);
+  void RememberMount(std::uint64_t device, int fd, const struct statx& stat);
+
+  InodeRef TouchLocked(const InodePtr& inode);
+  void InstallLocked(const InodePtr& inode, std::shared_ptr<const Fd> fd);
+  void EvictLocked();
+  void DropDescriptorLocked(const InodePtr& inode);
+  void EraseLocked(const InodePtr& inode);
+
+  const std::shared_ptr<const Export> export_;
+  const HandleCodec codec_;
+  const ProcFd& proc_;
+  const InodeLimits limits_;
+  bool by_handle_ = false;
+  InodeRef root_;
+
+  mutable std::mutex mutex_;
+  std::unordered_map<fs::Handle, InodePtr, fs::HandleHash> by_handle_bytes_;
+  std::unordered_map<InodeKey, InodePtr, InodeKeyHash> by_key_;
+  std::list<InodePtr> open_;    // with a descriptor, most recently used first
+  std::list<InodePtr> closed_;  // without
+  std::unordered_map<std::uint64_t, std::shared_ptr<const Fd>> mounts_;  // a descriptor by device
+};
+
+}  // namespace rdfs::server

@@ -1,0 +1,74 @@
+// LockFiles: the kernel's side of clients' locks, so that processes on the server's host see them.
+//
+// One open file description for each (owner, inode): the first open file that the owner locks
+// through lends its own, others are reopened. Byte ranges are OFD locks (fcntl(2)), whole files
+// flock(2); both belong to the description, not to this process. The supervisor keeps a duplicate of
+// each, with the list of locks, so that they outlive a crash of the worker.
+//
+// Owned by LockService, under its lock. Nothing here waits.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "server/beneath.h"
+#include "server/lock_table.h"
+#include "server/open_file.h"
+#include "server/supervisor_keeper.h"
+
+namespace rdfs::server {
+
+class LockFiles {
+ public:
+  LockFiles(const ProcFd& proc, DescriptorKeeper& keeper) : proc_(proc), keeper_(keeper) {}
+
+  // Sets `wanted` for its owner; `held` is what the owner has on this inode so far. Returns 0,
+  // EAGAIN (a local process has it), EBADF (not open for this), ENOLCK.
+  int Set(const OpenFile& open, const Lock& wanted, const std::vector<Lock>& held);
+  // Removes a range; nothing happens when the owner has none.
+  void Unlock(const InodeKey& inode, const Lock& range);
+  // What a local process has in the way of `wanted`; type kUnlock when nothing.
+  int Test(const OpenFile& open, const Lock& wanted, Lock& found) const;
+  // The owner's locks on the inode are now `held`: closes the description with the last, tells the
+  // supervisor.
+  void Update(const InodeKey& inode, const LockOwner& owner, const std::vector<Lock>& held);
+
+  // A description of an earlier worker, with its locks; nothing when it is something else.
+  struct Adopted {
+    InodeKey inode;
+    std::vector<Lock> locks;
+  };
+  std::vector<Adopted> Adopt(DescriptorKeeper::Kept& kept);
+
+ private:
+  struct Name {
+    LockOwner owner;
+    InodeKey inode;
+    friend bool operator==(const Name&, const Name&) = default;
+  };
+  struct NameHash {
+    std::size_t operator()(const Name& name) const noexcept {
+      return LockOwnerHash()(name.owner) ^ InodeKeyHash()(name.inode);
+    }
+  };
+  struct File {
+    std::shared_ptr<const Fd> fd;
+    bool readable = false, writable = false;
+  };
+  using Files = std::unordered_map<Name, File, NameHash>;
+
+  int SetFlock(const OpenFile& open, const Lock& wanted);
+  // A description for the owner that allows `wanted`; the locks of an unsuitable one move to it.
+  int Prepare(const OpenFile& open, const Lock& wanted, const std::vector<Lock>& held, File*& out);
+  int NewFile(const OpenFile& open, const LockOwner& owner, File& out);
+  void Lend(const Name& name, File file);
+  void Forget(const Name& name);
+
+  const ProcFd& proc_;
+  DescriptorKeeper& keeper_;
+  Files files_;
+  std::unordered_map<const Fd*, LockOwner> lent_;  // descriptions in use, by whom
+};
+
+}  // namespace rdfs::server

@@ -1,0 +1,240 @@
+#include "server/lock_service.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace rdfs::server {
+namespace {
+
+constexpr std::chrono::milliseconds kLongestBackOff{100};
+
+Lock WholeFile(const LockOwner& owner) {
+  return {.owner = owner,
+          .type = fs::LockType::kUnlock,
+          .start = 0,
+          .end = LockTable::kEnd,
+          .open = 0,
+          .pid = 0};
+}
+
+}  // namespace
+
+int LockService::Test(const OpenFile& open, const Lock& wanted, Lock& found) {
+  const std::lock_guard lock(mutex_);
+  if (const auto conflict = table_.Conflict(open.inode->key, wanted)) {
+    found = *conflict;
+    return 0;
+  }
+  return files_.Test(open, wanted, found);
+}
+
+int LockService::TryLocked(const OpenFile& open, const Lock& wanted) {
+  const InodeKey& inode = open.inode->key;
+  if (wanted.owner.flock && !table_.HeldBy(inode, wanted.owner).empty()) {
+    // A change of a whole-file lock's kind gives the old one up first (flock(2)).
+    table_.Apply(inode, WholeFile(wanted.owner));
+  }
+  if (table_.Conflict(inode, wanted)) return EAGAIN;
+  if (table_.held_count() >= kMaxLocks || table_.HeldOn(inode) >= kMaxPerInode) return ENOLCK;
+  if (const int error = files_.Set(open, wanted, table_.HeldBy(inode, wanted.owner)); error != 0) {
+    return error;
+  }
+  table_.Apply(inode, wanted);
+  files_.Update(inode, wanted.owner, table_.HeldBy(inode, wanted.owner));
+  return 0;
+}
+
+void LockService::UnlockLocked(const InodeKey& inode, const Lock& range) {
+  Lock unlock = range;
+  unlock.type = fs::LockType::kUnlock;
+  files_.Unlock(inode, unlock);
+  table_.Apply(inode, unlock);
+  files_.Update(inode, unlock.owner, table_.HeldBy(inode, unlock.owner));
+}
+
+int LockService::Set(const OpenPtr& open, const Lock& wanted, Responder* waiter) {
+  const InodeKey& inode = open->inode->key;
+  Answers answers;
+  int error = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (wanted.type == fs::LockType::kUnlock) {
+      UnlockLocked(inode, wanted);
+    } else {
+      error = TryLocked(*open, wanted);
+    }
+    if (error == EAGAIN && waiter != nullptr) {
+      const LockTable::WaiterId id = ++next_waiter_;
+      if (table_.Enqueue(inode, wanted, id)) {
+        Parked& parked = parked_[id];
+        parked.responder = std::move(*waiter);
+        parked.open = open;
+        parked.wanted = wanted;
+        WatchLocked(id, parked);
+        error = kParked;
+      } else {
+        error = EDEADLK;
+      }
+    }
+    // Locks that went away, or became weaker, may let others in.
+    WakeLocked(inode, answers);
+  }
+  Send(std::move(answers));
+  return error;
+}
+
+void LockService::WatchLocked(LockTable::WaiterId id, Parked& parked) {
+  // While another client is in the way, its unlock wakes us; only local processes need a look.
+  if (parked.timer || table_.Conflict(parked.open->inode->key, parked.wanted)) return;
+  parked.timer = true;
+  const auto delay = parked.back_off;
+  parked.back_off = std::min(parked.back_off * 2, kLongestBackOff);
+  scheduler_.After(delay, [this, id] { Retry(id); });
+}
+
+void LockService::Retry(LockTable::WaiterId id) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = parked_.find(id);
+    if (it == parked_.end()) return;
+    it->second.timer = false;
+    WakeLocked(it->second.open->inode->key, answers);
+  }
+  Send(std::move(answers));
+}
+
+void LockService::WakeLocked(const InodeKey& inode, Answers& answers) {
+  bool progress = true;
+  while (progress) {
+    progress = false;
+    for (const LockTable::WaiterId id : table_.Runnable(inode)) {
+      Parked& parked = parked_.at(id);
+      const int error = TryLocked(*parked.open, parked.wanted);
+      if (error == EAGAIN) {
+        WatchLocked(id, parked);
+        continue;
+      }
+      table_.Dequeue(inode, id);
+      answers.push_back({std::move(parked.responder), error});
+      parked_.erase(id);
+      progress = true;
+    }
+  }
+}
+
+void LockService::Interrupt(std::uint64_t session, std::uint64_t sequence) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = std::find_if(parked_.begin(), parked_.end(), [&](const auto& entry) {
+      return entry.second.wanted.owner.session == session &&
+             entry.second.responder.sequence() == sequence;
+    });
+    if (it == parked_.end()) return;
+    table_.Dequeue(it->second.open->inode->key, it->first);
+    answers.push_back({std::move(it->second.responder), EINTR});
+    parked_.erase(it);
+  }
+  Send(std::move(answers));
+}
+
+void LockService::OwnerClosed(const OpenFile& open, const LockOwner& owner) {
+  const InodeKey& inode = open.inode->key;
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    if (table_.Idle(inode) || table_.HeldBy(inode, owner).empty()) return;
+    UnlockLocked(inode, WholeFile(owner));
+    WakeLocked(inode, answers);
+  }
+  Send(std::move(answers));
+}
+
+void LockService::Released(const OpenFile& open) {
+  const InodeKey& inode = open.inode->key;
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    if (table_.Idle(inode)) return;
+    for (const Lock& held : table_.HeldThrough(inode, open.session, open.number)) {
+      UnlockLocked(inode, held);
+    }
+    WakeLocked(inode, answers);
+  }
+  Send(std::move(answers));
+}
+
+void LockService::SessionEnded(std::uint64_t session) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = parked_.begin(); it != parked_.end();) {
+      if (it->second.wanted.owner.session != session) {
+        ++it;
+        continue;
+      }
+      table_.Dequeue(it->second.open->inode->key, it->first);
+      answers.push_back({std::move(it->second.responder), EINTR});
+      it = parked_.erase(it);
+    }
+  }
+  Send(std::move(answers));
+}
+
+bool LockService::Adopt(DescriptorKeeper::Kept& kept) {
+  const std::lock_guard lock(mutex_);
+  const auto adopted = files_.Adopt(kept);
+  for (const auto& file : adopted) {
+    for (const Lock& held : file.locks) {
+      table_.Apply(file.inode, held);
+      unclaimed_.push_back({file.inode, held});
+    }
+  }
+  return !adopted.empty();
+}
+
+void LockService::Reclaimed(const OpenFile& open, std::uint64_t old_number) {
+  const std::lock_guard lock(mutex_);
+  const InodeKey& inode = open.inode->key;
+  for (Lock held : table_.HeldThrough(inode, open.session, old_number)) {
+    held.open = open.number;
+    table_.Apply(inode, held);
+    files_.Update(inode, held.owner, table_.HeldBy(inode, held.owner));
+  }
+  std::erase_if(unclaimed_, [&](const Unclaimed& entry) {
+    return entry.inode == inode && entry.lock.owner.session == open.session &&
+           entry.lock.open == old_number;
+  });
+}
+
+void LockService::DropUnclaimed() {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Unclaimed& entry : std::exchange(unclaimed_, {})) {
+      UnlockLocked(entry.inode, entry.lock);
+      WakeLocked(entry.inode, answers);
+    }
+  }
+  Send(std::move(answers));
+}
+
+std::size_t LockService::held() const {
+  const std::lock_guard lock(mutex_);
+  return table_.held_count();
+}
+
+std::size_t LockService::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return parked_.size();
+}
+
+void LockService::Send(Answers answers) {
+  for (Answer& answer : answers) {
+    Responder::SendFromAnywhere(std::move(answer.responder), fs::ToWire(answer.error));
+  }
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,101 @@
+// LockService: locks of all clients, against each other and against the server's own processes.
+//
+// What clients do to each other is decided in LockTable, what local processes do by the kernel
+// (LockFiles). A request that must wait is parked with its Responder, never a thread: it is tried
+// again when a lock of the inode goes away, or, while only a local process is in its way, by a timer
+// that starts at 2 ms and doubles up to 100 ms, since the kernel tells nobody.
+//
+// Any thread; one mutex, held over system calls that do not wait.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "server/lock_files.h"
+#include "server/lock_table.h"
+#include "server/responder.h"
+#include "transport/base/clock.h"
+
+namespace rdfs::server {
+
+// Something that runs a task later, on any thread.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+  virtual void After(std::chrono::nanoseconds delay, std::function<void()> task) = 0;
+};
+
+class LockService {
+ public:
+  static constexpr int kParked = -1;
+  // Locks on one inode, and all together; more are ENOLCK.
+  static constexpr std::size_t kMaxPerInode = 16384;
+  static constexpr std::size_t kMaxLocks = 262144;
+
+  LockService(const ProcFd& proc, DescriptorKeeper& keeper, Scheduler& scheduler)
+      : scheduler_(scheduler), files_(proc, keeper) {}
+
+  // The first lock in the way of `wanted`, or `found` of type kUnlock. Returns an errno.
+  int Test(const OpenFile& open, const Lock& wanted, Lock& found);
+  // Sets or removes. Returns an errno (EAGAIN, EDEADLK, EBADF, ENOLCK), or with `waiter` kParked:
+  // the Responder was taken and answers later.
+  int Set(const OpenPtr& open, const Lock& wanted, Responder* waiter);
+  // Gives a parked request up: it answers EINTR.
+  void Interrupt(std::uint64_t session, std::uint64_t sequence);
+  // POSIX: any close of the file drops all of its owner's locks on it.
+  void OwnerClosed(const OpenFile& open, const LockOwner& owner);
+  // The open file is gone: drops what was taken through it.
+  void Released(const OpenFile& open);
+  // Nobody waits any more. The session's locks go with its open files.
+  void SessionEnded(std::uint64_t session);
+
+  // At the start, before any request: what an earlier worker left with the supervisor. Returns
+  // whether it was a lock's.
+  bool Adopt(DescriptorKeeper::Kept& kept);
+  // The client has its open file again, under another number.
+  void Reclaimed(const OpenFile& open, std::uint64_t old_number);
+  // Drops adopted locks whose open files nobody has reclaimed.
+  void DropUnclaimed();
+
+  [[nodiscard]] std::size_t held() const;
+  [[nodiscard]] std::size_t waiting() const;
+
+ private:
+  struct Parked {
+    Responder responder;
+    OpenPtr open;
+    Lock wanted;
+    std::chrono::milliseconds back_off{2};
+    bool timer = false;
+  };
+  struct Answer {
+    Responder responder;
+    int error;
+  };
+  using Answers = std::vector<Answer>;
+  struct Unclaimed {
+    InodeKey inode;
+    Lock lock;
+  };
+
+  int TryLocked(const OpenFile& open, const Lock& wanted);
+  void UnlockLocked(const InodeKey& inode, const Lock& range);
+  void WakeLocked(const InodeKey& inode, Answers& answers);
+  void WatchLocked(LockTable::WaiterId id, Parked& parked);
+  void Retry(LockTable::WaiterId id);
+  static void Send(Answers answers);
+
+  Scheduler& scheduler_;
+  mutable std::mutex mutex_;
+  LockTable table_;
+  LockFiles files_;
+  std::unordered_map<LockTable::WaiterId, Parked> parked_;
+  LockTable::WaiterId next_waiter_ = 0;
+  std::vector<Unclaimed> unclaimed_;
+};
+
+}  // namespace rdfs::server

@@ -1,0 +1,92 @@
+// LockTable: who holds and who waits for which byte ranges of which inode. Pure.
+//
+// Byte-range locks (fcntl) and whole-file locks (flock) do not see each other, as on one host.
+// Ranges are inclusive; kEnd is "to the end of the file, wherever that is". What the server's own
+// kernel says (other processes on its host) is the caller's business: LockService asks for a
+// conflict here, then the kernel, and applies here what both allow.
+//
+// Owned by LockService, under its lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/protocol.h"
+#include "server/handle.h"
+
+namespace rdfs::server {
+
+struct LockOwner {
+  std::uint64_t session = 0;
+  std::uint64_t owner = 0;  // as the client's kernel numbers them
+  bool flock = false;
+  friend bool operator==(const LockOwner&, const LockOwner&) = default;
+};
+struct LockOwnerHash {
+  std::size_t operator()(const LockOwner& owner) const noexcept {
+    return std::hash<std::uint64_t>()((owner.session * 0x9e3779b97f4a7c15U) ^ (owner.owner << 1U) ^
+                                      (owner.flock ? 1U : 0U));
+  }
+};
+
+struct Lock {
+  LockOwner owner;
+  fs::LockType type = fs::LockType::kRead;
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  std::uint64_t open = 0;  // through which open file it was taken
+  std::uint32_t pid = 0;
+};
+
+class LockTable {
+ public:
+  static constexpr std::uint64_t kEnd = 0x7fffffffffffffff;
+  using WaiterId = std::uint64_t;
+
+  // The first lock of another owner in the way of `wanted`, by start of range.
+  [[nodiscard]] std::optional<Lock> Conflict(const InodeKey& inode, const Lock& wanted) const;
+  // Sets, changes or (kUnlock) removes; the caller has made sure that nothing conflicts.
+  void Apply(const InodeKey& inode, const Lock& wanted);
+
+  // Queues behind the waiters of the inode. False: waiting would close a circle of owners that wait
+  // for each other (EDEADLK, fcntl locks only); nothing is queued then.
+  [[nodiscard]] bool Enqueue(const InodeKey& inode, const Lock& wanted, WaiterId id);
+  void Dequeue(const InodeKey& inode, WaiterId id);
+  // Waiters that nothing in the table stands in the way of, in the order they came. An earlier
+  // waiter does not hold up a later one whose range is free, as in the kernel.
+  [[nodiscard]] std::vector<WaiterId> Runnable(const InodeKey& inode) const;
+
+  // Locks of the inode held by `owner`, in no order; and those taken through an open file.
+  [[nodiscard]] std::vector<Lock> HeldBy(const InodeKey& inode, const LockOwner& owner) const;
+  [[nodiscard]] std::vector<Lock> HeldThrough(const InodeKey& inode, std::uint64_t session,
+                                              std::uint64_t open) const;
+  [[nodiscard]] std::size_t HeldOn(const InodeKey& inode) const;
+  [[nodiscard]] std::size_t held_count() const { return held_count_; }
+  [[nodiscard]] bool Idle(const InodeKey& inode) const { return !inodes_.contains(inode); }
+
+ private:
+  struct Waiter {
+    WaiterId id;
+    Lock wanted;
+  };
+  struct InodeLocks {
+    std::vector<Lock> held;
+    std::vector<Waiter> waiters;
+  };
+  using Inodes = std::unordered_map<InodeKey, InodeLocks, InodeKeyHash>;
+
+  static bool Conflicts(const Lock& held, const Lock& wanted);
+  [[nodiscard]] std::vector<LockOwner> Blockers(const InodeLocks& locks, const Lock& wanted) const;
+  [[nodiscard]] bool ClosesCircle(const InodeLocks& locks, const Lock& wanted) const;
+  void EraseIfIdle(const InodeKey& inode);
+
+  Inodes inodes_;
+  // Where an owner waits: the edges of the waits-for graph. An owner may wait in several threads.
+  std::unordered_map<LockOwner, std::vector<InodeKey>, LockOwnerHash> waiting_;
+  std::size_t held_count_ = 0;
+};
+
+}  // namespace rdfs::server

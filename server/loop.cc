@@ -1,0 +1,264 @@
+#include "server/loop.h"
+
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "server/worker.h"
+#include "transport/base/log.h"
+
+namespace rdfs::server {
+namespace {
+
+// Longer than a wake-up costs, short enough that an idle machine does not notice.
+constexpr std::chrono::nanoseconds kLongestSpin{50'000};
+constexpr std::chrono::nanoseconds kShortestSpin{2'000};
+// Messages taken from one lane before the next lane's turn.
+constexpr std::size_t kBatch = 32;
+// Rounds of work between two looks at what sleeps in epoll.
+constexpr unsigned kRoundsBetweenLooks = 16;
+// How often a lane is looked at whose peer does not take its answers.
+constexpr std::chrono::milliseconds kBacklogLook{2};
+
+}  // namespace
+
+Result<std::unique_ptr<Loop>> Loop::Create(unsigned index, bool may_spin) {
+  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<FileIo> io, FileIo::Create());
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return Status::FromErrno(errno, "epoll_create1");
+  epoll_event event{.events = EPOLLIN, .data = {.fd = io->fd()}};
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, io->fd(), &event) != 0) {
+    return Status::FromErrno(errno, "epoll_ctl");
+  }
+  return std::unique_ptr<Loop>(new Loop(std::move(io), std::move(epoll), index, may_spin));
+}
+
+Loop::Loop(std::unique_ptr<FileIo> io, Fd epoll, unsigned index, bool may_spin)
+    : io_(std::move(io)), epoll_(std::move(epoll)), index_(index), may_spin_(may_spin) {}
+
+Loop::~Loop() {
+  Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Loop::Start(Core& core, LaneGone lane_gone) {
+  lane_gone_ = std::move(lane_gone);
+  thread_ = std::thread([this, &core] { Run(core); });
+}
+
+void Loop::Stop() {
+  stop_.store(true);
+  io_->Post([] {});
+}
+
+void Loop::AddLane(SessionPtr session, std::unique_ptr<transport::Connection> connection) {
+  lane_count_.fetch_add(1);
+  // A task must be copyable; the connection is moved out when it runs, once.
+  auto holder = std::make_shared<std::unique_ptr<transport::Connection>>(std::move(connection));
+  Post([this, session = std::move(session), holder] { AddOnLoop(session, std::move(*holder)); });
+}
+
+void Loop::DropLanes(std::uint64_t session) {
+  Post([this, session] {
+    std::vector<LaneEntry> gone;
+    for (const auto& [fd, lane] : lanes_) {
+      if (lane->session()->id() == session) gone.push_back(lane);
+    }
+    for (const LaneEntry& lane : gone) Remove(lane, Status(Code::kDisconnected, "session over"));
+  });
+}
+
+void Loop::Post(std::function<void()> task) { io_->Post(std::move(task)); }
+
+void Loop::After(std::chrono::nanoseconds delay, std::function<void()> task) {
+  const TimePoint due = BootClock::now() + delay;
+  Post([this, due, task = std::move(task)] { timers_.emplace(due, task); });
+}
+
+void Loop::AddOnLoop(const SessionPtr& session,
+                     std::unique_ptr<transport::Connection> connection) {
+  const int fd = connection->fd();
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (session->ended() || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    lane_count_.fetch_sub(1);
+    lane_gone_(session);
+    return;
+  }
+  LogDebug("loop {}: lane of {} over {}", index_, session->params().client,
+           connection->Describe());
+  core_->counters.lanes_opened.fetch_add(1);
+  const LaneEntry lane = ConnLane::Create(session, std::move(connection), core_->staging,
+                                          core_->options.epoch,
+                                          [this](std::function<void()> task) {
+                                            Post(std::move(task));
+                                          },
+                                          unflushed_);
+  lanes_[fd] = lane;
+  active_.push_back(lane);
+}
+
+void Loop::Run(Core& core) {
+  ::prctl(PR_SET_NAME, ("rdfsd-loop-" + std::to_string(index_)).c_str());
+  core_ = &core;
+  Worker worker(core, *io_);
+  dispatcher_ = std::make_unique<Dispatcher>(worker);
+  while (!stop_.load(std::memory_order_relaxed)) {
+    bool busy = ServeLanes();
+    busy |= RunTimers();
+    if (io_ready_ || io_->in_flight() > 0) {
+      io_ready_ = false;
+      io_->Poll();
+    }
+    io_->Submit();
+    for (const std::weak_ptr<ConnLane>& weak : std::exchange(unflushed_, {})) {
+      if (const LaneEntry lane = weak.lock()) (void)lane->Flush();
+    }
+    if (io_->has_deferred()) {
+      io_->RunDeferred();
+      busy = true;
+    }
+    if (busy) {
+      last_work_ = BootClock::now();
+      // Lanes that sleep must not starve behind a busy one.
+      if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
+      continue;
+    }
+    if (Idle()) Sleep();
+  }
+  const auto all = lanes_;
+  for (const auto& [fd, lane] : all) Remove(lane, Status(Code::kDisconnected, "server stops"));
+  dispatcher_.reset();
+}
+
+bool Loop::ServeLanes() {
+  bool busy = false;
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    const LaneEntry lane = active_[i];  // Serve may remove it from the list
+    busy |= Serve(lane);
+    if (lane->closed() && i < active_.size() && active_[i] != lane) --i;
+  }
+  return busy;
+}
+
+bool Loop::Serve(const LaneEntry& lane) {
+  if (lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit) {
+    (void)lane->Flush();
+    return false;
+  }
+  std::array<transport::Completion, kBatch> completions;
+  const Result<std::size_t> count = lane->connection().Poll(completions);
+  if (!count.ok()) {
+    Remove(lane, count.status());
+    return true;
+  }
+  if (*count == 0) return false;
+  // With several messages the answers wait, since a Send would end the others' validity.
+  if (*count > 1) lane->Hold();
+  bool fine = true;
+  for (std::size_t i = 0; i < *count && fine; ++i) {
+    if (completions[i].kind != transport::Completion::Kind::kMessage) continue;
+    fine = dispatcher_->Handle(lane, completions[i].message);
+  }
+  lane->Release();
+  (void)lane->Flush();
+  if (!fine) {
+    Remove(lane, Status(Code::kProtocolError, "the client sent a malformed request"));
+  } else if (!lane->failure().ok()) {
+    Remove(lane, lane->failure());
+  }
+  return true;
+}
+
+void Loop::Remove(const LaneEntry& lane, const Status& why) {
+  if (lane->closed()) return;
+  const LaneEntry keep = lane;  // the caller's reference may be in a list
+  const int fd = keep->connection().fd();
+  if (why.code() == Code::kProtocolError) {
+    LogWarn("ended a connection of {}: {}", keep->session()->params().client, why.message());
+  } else {
+    LogDebug("lane of {} ended: {}", keep->session()->params().client, why.message());
+  }
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  lanes_.erase(fd);
+  std::erase(active_, keep);
+  keep->Close();
+  lane_count_.fetch_sub(1);
+  lane_gone_(keep->session());
+}
+
+bool Loop::RunTimers() {
+  if (timers_.empty() || timers_.begin()->first > BootClock::now()) return false;
+  const auto task = std::move(timers_.begin()->second);
+  timers_.erase(timers_.begin());
+  task();
+  return true;
+}
+
+bool Loop::Idle() {
+  if (!may_spin_ || active_.empty() || spin_ < kShortestSpin) return true;
+  if (BootClock::now() - last_work_ >= spin_) return true;
+  Wait(0);
+  return false;
+}
+
+void Loop::Sleep() {
+  bool backlog = false;
+  std::vector<LaneEntry> still_active;
+  std::vector<LaneEntry> failed;
+  for (const LaneEntry& lane : active_) {
+    if (lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit) {
+      backlog = true;
+      still_active.push_back(lane);
+      continue;
+    }
+    const Result<bool> armed = lane->connection().Arm();
+    if (!armed.ok()) {
+      failed.push_back(lane);
+    } else if (!*armed) {
+      still_active.push_back(lane);
+    } else {
+      lane->armed = true;
+    }
+  }
+  active_ = std::move(still_active);
+  for (const LaneEntry& lane : failed) Remove(lane, Status(Code::kDisconnected, "arm failed"));
+  if (!active_.empty() && !backlog) return;  // something came while arming
+  if (backlog) {
+    // Their descriptors may stay readable, so a wait would not sleep.
+    ::usleep(static_cast<useconds_t>(kBacklogLook.count() * 1000));
+    Wait(0);
+    return;
+  }
+  Wait(timers_.empty() ? -1 : PollTimeoutMs(timers_.begin()->first, BootClock::now()));
+  // Spinning would have paid if the next work came soon enough.
+  if (BootClock::now() - last_work_ < kLongestSpin) {
+    spin_ = std::clamp(spin_ * 2, kShortestSpin, kLongestSpin);
+  } else {
+    spin_ = spin_ / 2;
+  }
+}
+
+void Loop::Wait(int timeout_ms) {
+  std::array<epoll_event, 64> events;
+  const int count =
+      ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    if (fd == io_->fd()) {
+      io_ready_ = true;
+      continue;
+    }
+    const auto it = lanes_.find(fd);
+    if (it == lanes_.end() || !it->second->armed) continue;
+    it->second->armed = false;
+    active_.push_back(it->second);
+  }
+}
+
+}  // namespace rdfs::server

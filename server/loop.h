@@ -1,0 +1,91 @@
+// Loop: one thread that serves many lanes.
+//
+// Each round polls the lanes that have something, runs their requests to completion (what may block
+// goes through the loop's FileIo), and hands the answers over in one Flush a lane. With nothing to
+// do it spins for as long as that has paid off lately, at most 50 us, then arms its lanes and sleeps
+// in epoll: an idle loop makes no system call. A lane whose peer does not read its answers is left
+// alone until it does.
+//
+// Owned by the Service. AddLane, Post, After and Stop are for any thread; the rest is the loop's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "server/conn_lane.h"
+#include "server/core.h"
+#include "server/dispatch.h"
+#include "server/file_io.h"
+#include "server/lock_service.h"
+#include "transport/base/fd.h"
+#include "transport/transport.h"
+
+namespace rdfs::server {
+
+class Loop final : public Scheduler {
+ public:
+  // Called on the loop's thread when a lane has gone.
+  using LaneGone = std::function<void(const SessionPtr&)>;
+
+  // Starts the thread. `core` comes later than the loop where it needs a Scheduler: see Start.
+  static Result<std::unique_ptr<Loop>> Create(unsigned index, bool may_spin);
+  // Stops and joins; lanes end.
+  ~Loop() override;
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  // Begins to serve; once, before the first lane.
+  void Start(Core& core, LaneGone lane_gone);
+  void Stop();
+
+  void AddLane(SessionPtr session, std::unique_ptr<transport::Connection> connection);
+  // Ends every lane of a session that is over.
+  void DropLanes(std::uint64_t session);
+  void Post(std::function<void()> task);
+  void After(std::chrono::nanoseconds delay, std::function<void()> task) override;
+  [[nodiscard]] std::size_t lanes() const { return lane_count_.load(std::memory_order_relaxed); }
+
+ private:
+  using LaneEntry = std::shared_ptr<ConnLane>;
+  Loop(std::unique_ptr<FileIo> io, Fd epoll, unsigned index, bool may_spin);
+
+  void Run(Core& core);
+  bool ServeLanes();
+  bool Serve(const LaneEntry& lane);
+  void Remove(const LaneEntry& lane, const Status& why);
+  bool RunTimers();
+  bool Idle();
+  void Sleep();
+  void Wait(int timeout_ms);
+  void AddOnLoop(const SessionPtr& session, std::unique_ptr<transport::Connection> connection);
+
+  const std::unique_ptr<FileIo> io_;
+  const Fd epoll_;
+  const unsigned index_;
+  const bool may_spin_;
+  std::atomic<bool> stop_{false};
+  std::atomic<std::size_t> lane_count_{0};
+  LaneGone lane_gone_;
+
+  // The loop's thread only.
+  std::unique_ptr<Dispatcher> dispatcher_;
+  Core* core_ = nullptr;
+  std::unordered_map<int, LaneEntry> lanes_;  // by descriptor
+  std::vector<LaneEntry> active_;             // not armed: polled each round
+  std::vector<std::weak_ptr<ConnLane>> unflushed_;  // sent to outside of their own turn
+  unsigned rounds_ = 0;
+  bool io_ready_ = true;
+  std::multimap<TimePoint, std::function<void()>> timers_;
+  std::chrono::nanoseconds spin_{0};
+  TimePoint last_work_{};
+  std::thread thread_;
+};
+
+}  // namespace rdfs::server

@@ -1,0 +1,72 @@
+#include "server/open_keep.h"
+
+#include "transport/base/log.h"
+
+namespace rdfs::server {
+namespace {
+
+struct OpenKey {
+  Le32 kind;
+  Le64 session, number;
+};
+constexpr std::uint32_t kOpenKind = 0x4e45504f;  // "OPEN"
+
+OpenKey KeyOf(std::uint64_t session, std::uint64_t number) {
+  OpenKey key;
+  key.kind = kOpenKind;
+  key.session = session;
+  key.number = number;
+  return key;
+}
+
+ByteSpan Bytes(const OpenKey& key) { return std::as_bytes(std::span<const OpenKey, 1>(&key, 1)); }
+
+}  // namespace
+
+void KeepOpen(DescriptorKeeper& keeper, const OpenFile& open) {
+  const OpenKey key = KeyOf(open.session, open.number);
+  if (const Status kept = keeper.Keep(Bytes(key), open.fd->get()); !kept.ok()) {
+    LogWarn("an unlinked open file would not survive a crash of the server: {}", kept.message());
+  }
+}
+
+void DropKeptOpen(DescriptorKeeper& keeper, const OpenFile& open) {
+  const OpenKey key = KeyOf(open.session, open.number);
+  keeper.Drop(Bytes(key));
+}
+
+void MoveKeptOpen(DescriptorKeeper& keeper, const OpenFile& open, std::uint64_t old_number) {
+  const OpenKey old_key = KeyOf(open.session, old_number);
+  if (keeper.SetState(Bytes(old_key), {}).code() == Code::kNotFound) return;
+  KeepOpen(keeper, open);
+  keeper.Drop(Bytes(old_key));
+}
+
+bool OrphanedOpens::Adopt(DescriptorKeeper::Kept& kept) {
+  ByteReader reader(kept.key);
+  const auto key = reader.Read<OpenKey>();
+  if (!reader.ok() || reader.remaining() != 0 || key.kind != kOpenKind) return false;
+  const std::lock_guard lock(mutex_);
+  fds_[{key.session, key.number}] = std::move(kept.fd);
+  return true;
+}
+
+Fd OrphanedOpens::Take(std::uint64_t session, std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto it = fds_.find({session, number});
+  if (it == fds_.end()) return Fd();
+  Fd fd = std::move(it->second);
+  fds_.erase(it);
+  return fd;
+}
+
+void OrphanedOpens::DropAll(DescriptorKeeper& keeper) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, fd] : fds_) {
+    const OpenKey key = KeyOf(name.first, name.second);
+    keeper.Drop(Bytes(key));
+  }
+  fds_.clear();
+}
+
+}  // namespace rdfs::server

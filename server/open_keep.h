@@ -1,0 +1,40 @@
+// What the supervisor keeps of open files, and how an open file comes back from it.
+//
+// A file that is unlinked while open has no name to be found by: a duplicate of its descriptor is
+// kept by the supervisor under the session's id and the file's number, so that it outlives a crash
+// of the worker. The client asks for it by ReclaimOpen. Any thread; Keep writes to a socket.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "server/open_file.h"
+#include "server/supervisor_keeper.h"
+
+namespace rdfs::server {
+
+void KeepOpen(DescriptorKeeper& keeper, const OpenFile& open);
+void DropKeptOpen(DescriptorKeeper& keeper, const OpenFile& open);
+// A reclaimed file has another number now; nothing happens unless it was kept.
+void MoveKeptOpen(DescriptorKeeper& keeper, const OpenFile& open, std::uint64_t old_number);
+
+// Descriptors of open files that an earlier worker left, until their clients reclaim them or their
+// lease runs out. Any thread.
+class OrphanedOpens {
+ public:
+  // Takes what is an open file's; returns whether it was.
+  bool Adopt(DescriptorKeeper::Kept& kept);
+  // The descriptor kept under (session, number), which is here no more; invalid when there is none.
+  Fd Take(std::uint64_t session, std::uint64_t number);
+  // Nobody has come back: closes them all, here and in the supervisor.
+  void DropAll(DescriptorKeeper& keeper);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Fd> fds_;
+};
+
+}  // namespace rdfs::server

@@ -1,0 +1,164 @@
+// Directories: opendir and readdir. Cookies are the server's file system's own d_off values, which
+// stay good while entries come and go.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "server/ops.h"
+
+namespace rdfs::server {
+namespace {
+
+// getdents64(2)'s record; glibc does not declare it.
+struct KernelEntry {
+  std::uint64_t ino;
+  std::int64_t offset;
+  std::uint16_t record_bytes;
+  std::uint8_t type;
+};
+constexpr std::size_t kNameOffset = 19;
+constexpr std::size_t kMaxRecordBytes = 280;  // 19 + 255 + NUL, to a multiple of 8
+// What a reply takes for each entry apart from its name.
+constexpr std::size_t kPlainBytes = sizeof(fs::DirEntryWire) + 2;
+constexpr std::size_t kPlusBytes = kPlainBytes + 2 + 2 + fs::kMaxHandleBytes +
+                                   sizeof(fs::AttrWire) + sizeof(Le32);
+
+struct EntryView {
+  KernelEntry entry;
+  std::string_view name;
+};
+
+EntryView EntryAt(const DirectoryCursor& cursor) {
+  EntryView view{};
+  const std::byte* at = cursor.buffer.data() + cursor.next;
+  std::memcpy(&view.entry.ino, at, 8);
+  std::memcpy(&view.entry.offset, at + 8, 8);
+  std::memcpy(&view.entry.record_bytes, at + 16, 2);
+  std::memcpy(&view.entry.type, at + 18, 1);
+  const auto* name = reinterpret_cast<const char*>(at + kNameOffset);
+  view.name = {name, ::strnlen(name, view.entry.record_bytes - kNameOffset)};
+  return view;
+}
+
+// Makes the cursor stand at `cookie`. Returns an errno.
+int Position(DirectoryCursor& cursor, int fd, std::uint64_t cookie) {
+  // From the start means: as the directory is now.
+  if (cookie != 0 && cursor.positioned && cursor.cookie == cookie) return 0;
+  cursor.positioned = false;
+  if (::lseek(fd, static_cast<off_t>(cookie), SEEK_SET) < 0) return errno;
+  cursor.next = cursor.end = 0;
+  cursor.cookie = cookie;
+  cursor.positioned = true;
+  return 0;
+}
+
+// Reads on when everything has been taken. Returns an errno; next == end afterwards: the end.
+int Refill(DirectoryCursor& cursor, int fd, std::size_t bytes) {
+  if (cursor.next < cursor.end) return 0;
+  cursor.buffer.resize(std::clamp<std::size_t>(bytes, kMaxRecordBytes, fs::kMaxReaddirBytes));
+  const long count = ::syscall(SYS_getdents64, fd, cursor.buffer.data(), cursor.buffer.size());
+  if (count < 0) {
+    cursor.positioned = false;
+    return errno;
+  }
+  cursor.next = 0;
+  cursor.end = static_cast<std::size_t>(count);
+  return 0;
+}
+
+// The entry's attributes behind it, or a 0 where they cannot be had.
+void WritePlus(Call& call, ByteWriter& out, const InodeRef& directory, std::string_view name) {
+  if (name != "." && name != "..") {
+    struct statx stat {};
+    const InodeRef ref = call.session.inodes().Lookup(directory, std::string(name), stat);
+    if (ref.ok()) {
+      out.Write(Le16(1));
+      fs::WriteEntry(out, call.EntryOf(*ref.inode, stat));
+      return;
+    }
+  }
+  out.Write(Le16(0));
+}
+
+void WriteEntries(Call& call, ByteWriter& out, const OpenFile& open, const InodeRef& directory,
+                  bool plus) {
+  DirectoryCursor& cursor = *open.directory;
+  const std::uint64_t root_device = call.session.inodes().exported().root_device();
+  while (cursor.next < cursor.end) {
+    const EntryView view = EntryAt(cursor);
+    if (out.room() < (plus ? kPlusBytes : kPlainBytes) + view.name.size()) return;
+    fs::DirEntryWire wire;
+    wire.ino = ClientInode(view.entry.ino, open.inode->key.device, root_device);
+    wire.cookie = static_cast<std::uint64_t>(view.entry.offset);
+    wire.type = view.entry.type;
+    out.Write(wire);
+    out.WriteSized16(AsBytes(view.name));
+    if (plus) WritePlus(call, out, directory, view.name);
+    cursor.next += view.entry.record_bytes;
+    cursor.cookie = static_cast<std::uint64_t>(view.entry.offset);
+  }
+}
+
+}  // namespace
+
+Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
+  if (!S_ISDIR(ref.inode->type)) return Outcome::Errno(ENOTDIR);
+  OpenResult opened = call.core().proc.Reopen(ref.fd(), O_RDONLY | O_DIRECTORY);
+  if (!opened.fd.valid()) return Outcome::Errno(opened.error);
+  struct statx stat {};
+  if (const int error = StatFd(opened.fd.get(), stat); error != 0) return Outcome::Errno(error);
+  const OpenPtr open = call.session.AddOpen(ref.inode, std::move(opened.fd), flags, true);
+  if (!open) return Outcome::Errno(EMFILE);
+  fs::OpenReply reply;
+  reply.open = open->number;
+  reply.attr = call.Attr(*ref.inode, stat);
+  call.out.Write(reply);
+  return Outcome::Ok();
+}
+
+Outcome OpOpenDir(Call& call) {
+  const fs::Handle handle = fs::ReadHandle(call.body);
+  if (!call.Decoded()) return Outcome::Malformed();
+  const InodeRef ref = call.Find(handle);
+  if (!ref.ok()) return Outcome::Errno(ref.error);
+  return OpenDirectory(call, ref, 0);
+}
+
+Outcome OpReadDir(Call& call) {
+  const auto request = call.body.Read<fs::ReadDirRequest>();
+  if (!call.Decoded() || request.max_bytes > fs::kMaxReaddirBytes ||
+      (request.flags & ~fs::kReadDirPlus) != 0) {
+    return Outcome::Malformed();
+  }
+  const OpenPtr open = call.session.FindOpen(request.open);
+  if (!open) return Outcome::Error(call.session.WhyNotOpen(request.open));
+  if (!open->directory) return Outcome::Errno(ENOTDIR);
+  const bool plus = (request.flags & fs::kReadDirPlus) != 0;
+  const InodeRef directory{.inode = open->inode, .descriptor = open->fd, .error = 0};
+  DirectoryCursor& cursor = *open->directory;
+  const std::lock_guard lock(cursor.mutex);
+  if (const int error = Position(cursor, open->fd->get(), request.cookie); error != 0) {
+    return Outcome::Errno(error);
+  }
+  ByteWriter out(call.out.Reserve(request.max_bytes));
+  // About as much as the reply can carry; what is left over waits in the cursor.
+  const std::size_t limit = request.max_bytes;
+  const std::size_t wanted = plus ? limit / 4 : limit;
+  if (const int error = Refill(cursor, open->fd->get(), wanted); error != 0) {
+    return Outcome::Errno(error);
+  }
+  const bool more = cursor.next < cursor.end;
+  WriteEntries(call, out, *open, directory, plus);
+  call.out.TruncateTo(out.size());
+  // Not even one entry fits: an empty reply would mean the end.
+  if (more && out.size() == 0) return Outcome::Errno(EINVAL);
+  return Outcome::Ok();
+}
+
+}  // namespace rdfs::server

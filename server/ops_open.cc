@@ -1,0 +1,210 @@
+// Open files: open, create, tmpfile, reclaim, release.
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "server/open_keep.h"
+#include "server/ops.h"
+
+namespace rdfs::server {
+namespace {
+
+// What the descriptor itself never has: see open_file.h.
+int DescriptorFlags(std::uint32_t wire) {
+  return fs::OpenFlagsFromWire(wire) & ~(O_APPEND | O_DIRECT | O_SYNC | O_DSYNC | O_CREAT | O_EXCL);
+}
+
+// Why this type of file is never opened; 0 for a regular file. A FIFO's open would wait, a device's
+// would reach the server's hardware: both are the client's own kernel's business.
+int RefuseType(std::uint32_t type) {
+  if (S_ISREG(type)) return 0;
+  if (S_ISDIR(type)) return EISDIR;
+  return S_ISLNK(type) ? ELOOP : ENXIO;
+}
+
+// `old_number`: what the client calls the file so far, when it reclaims it.
+Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags,
+                   const struct statx& stat, const fs::Entry* entry,
+                   std::uint64_t old_number = 0) {
+  call.core().stores.NoteVersion(FileIdOf(*inode), FileVersion::From(stat));
+  const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, false);
+  if (!open) return Outcome::Errno(EMFILE);
+  if (old_number != 0) {
+    call.core().locks.Reclaimed(*open, old_number);
+    MoveKeptOpen(call.core().keeper, *open, old_number);
+  }
+  fs::OpenReply reply;
+  reply.open = open->number;
+  reply.attr = call.Attr(*inode, stat);
+  call.out.Write(reply);
+  if (entry != nullptr) fs::WriteEntry(call.out, *entry);
+  return Outcome::Ok();
+}
+
+// Opens an inode that exists; `entry` asks for the longer reply of Create.
+Outcome OpenInode(Call& call, const InodeRef& ref, std::uint32_t flags, bool entry,
+                  std::uint64_t old_number = 0) {
+  if (const int error = RefuseType(ref.inode->type); error != 0) return Outcome::Errno(error);
+  OpenResult opened = call.core().proc.Reopen(ref.fd(), DescriptorFlags(flags));
+  if (!opened.fd.valid()) return Outcome::Errno(opened.error);
+  if ((flags & fs::kOpenTruncate) != 0) {
+    ref.inode->Changed();
+    call.core().stores.Changed(FileIdOf(*ref.inode), 0, ExtentStore::kToEnd);
+  }
+  struct statx stat {};
+  if (const int error = StatFd(opened.fd.get(), stat); error != 0) return Outcome::Errno(error);
+  const fs::Entry made = call.EntryOf(*ref.inode, stat);
+  return AnswerOpen(call, ref.inode, std::move(opened.fd), flags, stat, entry ? &made : nullptr,
+                    old_number);
+}
+
+// A descriptor of a file that was just made becomes an inode and an open file. The descriptor is
+// kept as it is: a file of mode 000 could not be opened again.
+Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, Fd fd,
+                   std::uint32_t flags) {
+  struct statx stat {};
+  if (const int error = StatFd(fd.get(), stat); error != 0) return Outcome::Errno(error);
+  OpenResult path = call.core().proc.Reopen(fd.get(), O_PATH);
+  if (!path.fd.valid()) return Outcome::Errno(path.error);
+  const InodeRef made =
+      call.session.inodes().Adopt(parent.inode, name, std::move(path.fd), stat);
+  const fs::Entry entry = call.EntryOf(*made.inode, stat);
+  return AnswerOpen(call, made.inode, std::move(fd), flags, stat, &entry);
+}
+
+bool WantsToWrite(std::uint32_t flags) {
+  return (flags & (fs::kOpenWrite | fs::kOpenTruncate)) != 0;
+}
+
+}  // namespace
+
+Outcome OpOpen(Call& call) {
+  const auto request = call.body.Read<fs::OpenRequest>();
+  const fs::Handle handle = fs::ReadHandle(call.body);
+  if (!call.Decoded()) return Outcome::Malformed();
+  if (call.session.params().read_only && WantsToWrite(request.flags)) return Outcome::Errno(EROFS);
+  const InodeRef ref = call.Find(handle);
+  if (!ref.ok()) return Outcome::Errno(ref.error);
+  return OpenInode(call, ref, request.flags, false);
+}
+
+Outcome OpCreate(Call& call) {
+  const auto request = call.body.Read<fs::CreateRequest>();
+  const fs::Handle handle = fs::ReadHandle(call.body);
+  const std::string name = NameFrom(fs::ReadName(call.body));
+  if (!call.Decoded()) return Outcome::Malformed();
+  const InodeRef parent = call.Find(handle);
+  if (!parent.ok()) return Outcome::Errno(parent.error);
+  call.worker.identity.SetUmask(request.umask);
+  // Always exclusive at first: what exists already is looked at before it is opened, because it may
+  // be a FIFO by now.
+  const int flags = (DescriptorFlags(request.flags) & ~O_TRUNC) | O_CREAT | O_EXCL;
+  OpenResult made = OpenBeneath(parent.fd(), name, flags, request.mode & 07777U);
+  if (made.fd.valid()) {
+    return AnswerMade(call, parent, name, std::move(made.fd), request.flags);
+  }
+  if (made.error != EEXIST || (request.flags & fs::kOpenExclusive) != 0) {
+    return Outcome::Errno(made.error);
+  }
+  struct statx stat {};
+  const InodeRef found = call.session.inodes().Lookup(parent, name, stat);
+  if (!found.ok()) return Outcome::Errno(found.error == ENOENT ? ESTALE : found.error);
+  // A symlink that has just appeared is for the client to follow: ESTALE makes its kernel look
+  // again.
+  if (S_ISLNK(found.inode->type)) return Outcome::Errno(ESTALE);
+  return OpenInode(call, found, request.flags, true);
+}
+
+Outcome OpOpenMade(Call& call) {
+  constexpr std::uint32_t kMaking = fs::kOpenTruncate | fs::kOpenExclusive | fs::kOpenCreate;
+  if (call.opcode == fs::Opcode::kOpen) {
+    const auto request = call.body.Read<fs::OpenRequest>();
+    const fs::Handle handle = fs::ReadHandle(call.body);
+    if (!call.Decoded()) return Outcome::Malformed();
+    const InodeRef ref = call.Find(handle);
+    if (!ref.ok()) return Outcome::Errno(ref.error);
+    return OpenInode(call, ref, request.flags & ~kMaking, false);
+  }
+  const auto request = call.body.Read<fs::CreateRequest>();
+  const fs::Handle handle = fs::ReadHandle(call.body);
+  const std::string name = NameFrom(fs::ReadName(call.body));
+  if (!call.Decoded()) return Outcome::Malformed();
+  const InodeRef parent = call.Find(handle);
+  if (!parent.ok()) return Outcome::Errno(parent.error);
+  struct statx stat {};
+  const InodeRef found = call.session.inodes().Lookup(parent, name, stat);
+  if (!found.ok()) return Outcome::Errno(found.error);
+  return OpenInode(call, found, request.flags & ~kMaking, true);
+}
+
+Outcome OpTmpfile(Call& call) {
+  const auto request = call.body.Read<fs::TmpfileRequest>();
+  const fs::Handle handle = fs::ReadHandle(call.body);
+  if (!call.Decoded()) return Outcome::Malformed();
+  const InodeRef parent = call.Find(handle);
+  if (!parent.ok()) return Outcome::Errno(parent.error);
+  call.worker.identity.SetUmask(request.umask);
+  int flags = (DescriptorFlags(request.flags) & ~O_TRUNC) | O_TMPFILE;
+  if ((request.flags & fs::kOpenExclusive) != 0) flags |= O_EXCL;  // may never be linked
+  OpenResult made = OpenBeneath(parent.fd(), ".", flags, request.mode & 07777U);
+  if (!made.fd.valid()) return Outcome::Errno(made.error);
+  struct statx stat {};
+  if (const int error = StatFd(made.fd.get(), stat); error != 0) return Outcome::Errno(error);
+  const Outcome outcome = AnswerMade(call, {}, "", std::move(made.fd), request.flags);
+  stat.stx_nlink = 1;  // as NameGone counts: it has no name, and goes with its open file
+  NameGone(call, stat);
+  return outcome;
+}
+
+Outcome OpReclaimOpen(Call& call) {
+  const auto request = call.body.Read<fs::ReclaimOpenRequest>();
+  const fs::Handle handle = fs::ReadHandle(call.body);
+  const ByteSpan parent_bytes = call.body.ReadSized16(fs::kMaxHandleBytes);
+  const std::string name = NameFrom(call.body.ReadSized16(fs::kMaxNameBytes));
+  if (!call.Decoded() || name.find('/') != name.npos || name.find('\0') != name.npos ||
+      name == ".." || name == ".") {
+    return Outcome::Malformed();
+  }
+  if (call.session.params().read_only && WantsToWrite(request.flags)) return Outcome::Errno(EROFS);
+  // Nothing is truncated or made when an open file comes back.
+  const std::uint32_t flags =
+      request.flags & ~(fs::kOpenTruncate | fs::kOpenExclusive | fs::kOpenCreate);
+  if (Fd kept = call.core().orphans.Take(call.session.id(), request.open); kept.valid()) {
+    struct statx stat {};
+    if (const int error = StatFd(kept.get(), stat); error != 0) return Outcome::Errno(error);
+    OpenResult path = call.core().proc.Reopen(kept.get(), O_PATH);
+    if (!path.fd.valid()) return Outcome::Errno(path.error);
+    const InodeRef ref = call.session.inodes().Adopt(nullptr, "", std::move(path.fd), stat);
+    return AnswerOpen(call, ref.inode, std::move(kept), flags, stat, nullptr, request.open);
+  }
+  InodeRef ref = call.Find(handle);
+  if (const auto parent_handle = fs::Handle::FromBytes(parent_bytes);
+      !ref.ok() && parent_handle && !name.empty()) {
+    const InodeRef parent = call.Find(*parent_handle);
+    if (!parent.ok()) return Outcome::Errno(parent.error);
+    struct statx stat {};
+    ref = call.session.inodes().Lookup(parent, name, stat);
+    // Another file has the name by now.
+    if (ref.ok() && ref.inode->handle != handle) return Outcome::Errno(ESTALE);
+  }
+  if (!ref.ok()) return Outcome::Errno(ref.error);
+  return S_ISDIR(ref.inode->type) ? OpenDirectory(call, ref, flags)
+                                  : OpenInode(call, ref, flags, false, request.open);
+}
+
+Outcome OpRelease(Call& call) {
+  const auto request = call.body.Read<fs::ReleaseRequest>();
+  if (!call.Decoded()) return Outcome::Malformed();
+  const OpenPtr open = call.session.RemoveOpen(request.open);
+  if (!open) return Outcome::Error(call.session.WhyNotOpen(request.open));
+  CloseOpen(call.core(), *open);
+  return Outcome::Ok();
+}
+
+void CloseOpen(Core& core, const OpenFile& open) {
+  core.locks.Released(open);
+  DropKeptOpen(core.keeper, open);
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,33 @@
+// The session and its lanes: renew, attach, interrupt.
+#include "server/ops.h"
+
+namespace rdfs::server {
+
+Outcome OpRenew(Call& call) {
+  // That it came is all that there is to it: the dispatcher has noted the time.
+  return call.Decoded() ? Outcome::Ok() : Outcome::Malformed();
+}
+
+Outcome OpAttachLane(Call& call) {
+  const auto request = call.body.Read<fs::AttachLaneRequest>();
+  if (!call.Decoded() || call.lane->staging()) return Outcome::Malformed();
+  fs::AttachLaneReply reply{};
+  if (!call.session.params().read_only && request.staging_bytes != 0) {
+    if (std::shared_ptr<Staging> staging = call.lane->MakeStaging(request.staging_bytes)) {
+      reply = staging->reply();
+      call.lane->SetStaging(std::move(staging));
+    }
+  }
+  call.out.Write(reply);
+  return Outcome::Ok();
+}
+
+Outcome OpInterrupt(Call& call) {
+  const auto request = call.body.Read<fs::InterruptRequest>();
+  if (!call.Decoded()) return Outcome::Malformed();
+  // What is not waiting any more has been answered or will be: nothing to do.
+  call.core().locks.Interrupt(call.session.id(), request.sequence);
+  return Outcome::Ok();
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,108 @@
+#include "server/responder.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace rdfs::server {
+namespace {
+
+// The longest body made of parts: header, struct, grants, length, and the pieces of a read.
+constexpr std::size_t kMaxParts = 64;
+
+std::vector<std::byte> Join(std::span<const ByteSpan> parts) {
+  std::vector<std::byte> all;
+  for (const ByteSpan part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+}  // namespace
+
+Responder::Responder(const LanePtr& lane, fs::Opcode opcode, std::uint64_t sequence,
+                     std::uint64_t epoch, Counters& counters)
+    : lane_(lane),
+      session_(lane->session()),
+      counters_(&counters),
+      opcode_(opcode),
+      sequence_(sequence),
+      epoch_(epoch) {
+  lane->RequestTaken();
+}
+
+Responder::Responder(Responder&& other) noexcept { *this = std::move(other); }
+
+Responder& Responder::operator=(Responder&& other) noexcept {
+  if (this == &other) return *this;
+  if (pending()) Errno(EIO);
+  lane_ = std::move(other.lane_);
+  session_ = std::move(other.session_);
+  counters_ = std::exchange(other.counters_, nullptr);
+  opcode_ = other.opcode_;
+  sequence_ = other.sequence_;
+  epoch_ = other.epoch_;
+  recorded_ = other.recorded_;
+  return *this;
+}
+
+Responder::~Responder() {
+  if (pending()) Errno(EIO);
+}
+
+void Responder::Send(fs::WireError error, std::span<const ByteSpan> body) {
+  if (!pending()) return;
+  if (error != fs::WireError::kOk) body = {};
+  Counters::PerOpcode& counter = counters_->Of(opcode_);
+  if (error != fs::WireError::kOk) counter.errors.fetch_add(1, std::memory_order_relaxed);
+  counters_ = nullptr;
+  if (recorded_) Record(error, body);
+
+  std::size_t body_bytes = 0;
+  for (const ByteSpan part : body) body_bytes += part.size();
+  fs::ReplyHeader header;
+  header.opcode = static_cast<std::uint16_t>(opcode_);
+  header.error = static_cast<std::uint16_t>(error);
+  header.body_bytes = static_cast<std::uint32_t>(body_bytes);
+  header.sequence = sequence_;
+  header.epoch = epoch_;
+  std::array<ByteSpan, kMaxParts> parts;
+  parts[0] = std::as_bytes(std::span<const fs::ReplyHeader, 1>(&header, 1));
+  const std::size_t count = std::min(body.size(), kMaxParts - 1);
+  std::copy_n(body.begin(), count, parts.begin() + 1);
+  if (const LanePtr lane = lane_.lock()) {
+    lane->RequestAnswered();
+    lane->Send(std::span(parts).first(count + 1));
+  }
+  if (recorded_) Repeat(error, body);
+}
+
+void Responder::Record(fs::WireError error, std::span<const ByteSpan> body) {
+  if (session_->record() == nullptr) return;
+  if (body.size() <= 1) {
+    session_->record()->Complete(sequence_, error, body.empty() ? ByteSpan() : body.front());
+  } else {
+    session_->record()->Complete(sequence_, error, Join(body));
+  }
+}
+
+void Responder::Repeat(fs::WireError error, std::span<const ByteSpan> body) {
+  for (Responder& duplicate : session_->TakeDuplicates(sequence_)) {
+    SendFromAnywhere(std::move(duplicate), error, Join(body));
+  }
+}
+
+void Responder::SendFromAnywhere(Responder responder, fs::WireError error, ByteSpan body) {
+  const LanePtr lane = responder.lane_.lock();
+  if (!lane) {
+    responder.Send(error, std::span<const ByteSpan>(&body, 1));  // recorded, though nobody hears
+    return;
+  }
+  auto moved = std::make_shared<Responder>(std::move(responder));
+  auto copy = std::make_shared<std::vector<std::byte>>(body.begin(), body.end());
+  lane->Post([moved, copy, error] {
+    const ByteSpan bytes(*copy);
+    moved->Send(error, std::span<const ByteSpan>(&bytes, 1));
+  });
+}
+
+}  // namespace rdfs::server

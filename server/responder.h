@@ -1,0 +1,54 @@
+// Responder: the duty to answer one request, exactly once.
+//
+// Moves from the dispatcher to whoever finishes the request. Writes the answer of a mutating
+// request into the session's record before it goes out, and gives it also to lanes that have asked
+// again meanwhile. One that is destroyed unused answers EIO, so that no client waits for ever.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "fs/protocol.h"
+#include "server/counters.h"
+#include "server/lane.h"
+#include "transport/base/bytes.h"
+
+namespace rdfs::server {
+
+class Responder {
+ public:
+  Responder() = default;
+  Responder(const LanePtr& lane, fs::Opcode opcode, std::uint64_t sequence, std::uint64_t epoch,
+            Counters& counters);
+  Responder(Responder&& other) noexcept;
+  Responder& operator=(Responder&& other) noexcept;
+  ~Responder();
+
+  // From here on the answer is recorded.
+  void SetRecorded() { recorded_ = true; }
+  [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
+  [[nodiscard]] bool pending() const { return counters_ != nullptr; }
+  [[nodiscard]] const std::weak_ptr<Lane>& lane() const { return lane_; }
+
+  // On the lane's thread. `body` is left alone unless `error` is kOk.
+  void Send(fs::WireError error, std::span<const ByteSpan> body = {});
+  void Ok(ByteSpan body) { Send(fs::WireError::kOk, std::span<const ByteSpan>(&body, 1)); }
+  void Errno(int error) { Send(fs::ToWire(error)); }
+  // The same from any thread; the body must be small and is copied.
+  static void SendFromAnywhere(Responder responder, fs::WireError error, ByteSpan body = {});
+
+ private:
+  void Record(fs::WireError error, std::span<const ByteSpan> body);
+  void Repeat(fs::WireError error, std::span<const ByteSpan> body);
+
+  std::weak_ptr<Lane> lane_;
+  SessionPtr session_;
+  Counters* counters_ = nullptr;  // null: answered, or moved from
+  fs::Opcode opcode_{};
+  std::uint64_t sequence_ = 0;
+  std::uint64_t epoch_ = 0;
+  bool recorded_ = false;
+};
+
+}  // namespace rdfs::server

@@ -1,0 +1,321 @@
+#include "server/service.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sodium.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "server/attr.h"
+#include "server/ops.h"
+#include "transport/base/log.h"
+
+namespace rdfs::server {
+namespace {
+
+constexpr std::size_t kMaxHostNameBytes = 255;
+// Descriptors for everything but the inodes' own: open files, rings, sockets.
+constexpr std::size_t kSpareDescriptors = 512;
+constexpr std::size_t kMaxInodeDescriptors = 131072;
+
+// A host that starts again has lost its page cache, and with it what was written and not synced.
+std::uint64_t BootVerifier() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return XXH3_64bits(id.data(), id.size());
+}
+
+// The same for the same client after a restart of the server, so that its record is found again;
+// one way, since the client id is a secret and this travels in each request.
+std::uint64_t SessionIdOf(const ClientId& client) {
+  std::array<unsigned char, 16> digest{};
+  crypto_generichash(digest.data(), digest.size(),
+                     reinterpret_cast<const unsigned char*>(client.data()), client.size(), nullptr,
+                     0);
+  std::uint64_t id = 0;
+  std::memcpy(&id, digest.data(), sizeof(id));
+  return id == 0 ? 1 : id;
+}
+
+unsigned Processors() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+}
+
+InodeLimits LimitsFor(std::size_t exports) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const std::size_t descriptors = std::min<std::size_t>(limit.rlim_cur, 4 * kMaxInodeDescriptors);
+  InodeLimits limits;
+  // Half of them: the rest is for open files.
+  const std::size_t half =
+      descriptors > 2 * kSpareDescriptors ? (descriptors - kSpareDescriptors) / 2 : 64;
+  limits.descriptors = std::max<std::size_t>(
+      16, std::min(half, kMaxInodeDescriptors) / std::max<std::size_t>(1, exports));
+  limits.entries = limits.descriptors * 8;
+  return limits;
+}
+
+}  // namespace
+
+std::string NoSuchExport(std::string_view name) {
+  return "the server has no export \"" + std::string(name) +
+         "\"; see --export of its rdfsd or its configuration file";
+}
+
+Service::Service(ServiceOptions options, DescriptorKeeper& keeper)
+    : options_(std::move(options)), keeper_(keeper), sessions_(options_.session_lease) {}
+
+Result<std::unique_ptr<Service>> Service::Create(ServiceOptions options,
+                                                 DescriptorKeeper& keeper) {
+  std::unique_ptr<Service> service(new Service(std::move(options), keeper));
+  RDFS_RETURN_IF_ERROR(service->Start());
+  return service;
+}
+
+Status Service::Start() {
+  RDFS_ASSIGN_OR_RETURN(ProcFd proc, ProcFd::Open());
+  const unsigned processors = Processors();
+  const unsigned loops = options_.loops != 0 ? options_.loops : std::max(1U, processors / 2);
+  for (unsigned i = 0; i < loops; ++i) {
+    RDFS_ASSIGN_OR_RETURN(auto loop, Loop::Create(i, processors > 1));
+    loops_.push_back(std::move(loop));
+  }
+  static const SystemClock clock;
+  CoreOptions core;
+  core.session_lease = options_.session_lease;
+  core.attr_lease = options_.attr_lease;
+  core.epoch = keeper_.epoch();
+  core.verifier = BootVerifier();
+  core.can_switch_ids = ::geteuid() == 0;
+  core_ = std::make_unique<Core>(clock, std::move(proc), keeper_, *loops_.front(),
+                                 DefaultStagingBytes(PinnableBytes()), core);
+  const InodeLimits limits = LimitsFor(options_.exports.size());
+  for (const ExportSpec& spec : options_.exports) RDFS_RETURN_IF_ERROR(AddExport(spec, limits));
+  RDFS_RETURN_IF_ERROR(AdoptKept());
+  for (const auto& loop : loops_) {
+    loop->Start(*core_, [this](const SessionPtr& session) { LaneGone(session); });
+  }
+  return {};
+}
+
+Status Service::AddExport(const ExportSpec& spec, const InodeLimits& limits) {
+  for (const ExportEntry& other : exports_) {
+    if (other.exported->name() == spec.name) {
+      return {Code::kInvalidArgument, "two exports are called \"" + spec.name + "\""};
+    }
+  }
+  const bool root = ::geteuid() == 0;
+  const IdMode mode = spec.id_mode_given ? spec.id_mode
+                      : root             ? IdMode::kRootSquash
+                                         : IdMode::kAsMe;
+  if (mode != IdMode::kAsMe && !root) {
+    return {Code::kInvalidArgument, "export \"" + spec.name +
+                                        "\": only a rdfsd that runs as root can act as other "
+                                        "users; leave the id mapping out"};
+  }
+  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<const Export> exported, Export::Create(spec));
+  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<InodeTable> inodes,
+                        InodeTable::Create(exported, options_.secret, core_->proc, limits));
+  exports_.push_back({std::move(exported), std::move(inodes), mode});
+  return {};
+}
+
+Status Service::AdoptKept() {
+  if (!keeper_.restarted()) return {};
+  RDFS_ASSIGN_OR_RETURN(std::vector<DescriptorKeeper::Kept> kept, keeper_.FetchAll());
+  for (DescriptorKeeper::Kept& item : kept) {
+    if (!core_->orphans.Adopt(item) && !core_->locks.Adopt(item)) keeper_.Drop(item.key);
+  }
+  // Who has not come back by then has lost its lease.
+  loops_.front()->After(options_.session_lease, [this] {
+    core_->orphans.DropAll(keeper_);
+    core_->locks.DropUnclaimed();
+  });
+  return {};
+}
+
+Service::~Service() {
+  // Loops first: they use everything else.
+  for (const auto& loop : loops_) loop->Stop();
+  for (const SessionPtr& session : sessions_.TakeAll()) session->MarkEnded();
+  if (core_) loops_.clear();
+}
+
+const AccessClass& Service::ClassFor(const ExportEntry& entry, const std::string& key_name) {
+  const std::lock_guard lock(classes_mutex_);
+  auto& slot = classes_[{entry.exported->name(), key_name}];
+  if (slot) return *slot;
+  slot = std::make_unique<AccessClass>();
+  slot->inodes = entry.inodes.get();
+  slot->domain = transport::Domain::Create(entry.exported->name() + "/" + key_name);
+  StoreOptions store;
+  const std::size_t pool = options_.pool_bytes != 0 ? options_.pool_bytes : DefaultPoolBytes();
+  store.pool = PoolOptionsFor(pool / std::max<std::size_t>(1, exports_.size()), PinnableBytes());
+  store.attr_lease = options_.attr_lease;
+  slot->store = std::make_shared<ExtentStore>(slot->domain, store, core_->clock);
+  core_->stores.Add(slot->store);
+  return *slot;
+}
+
+std::unique_ptr<IntentRing> Service::OpenRecord(std::uint64_t session) const {
+  if (options_.record_directory.empty()) return nullptr;
+  const std::string path = options_.record_directory + fmt::format("/{:016x}.ring", session);
+  auto ring = IntentRing::Open(path, session);
+  if (!ring.ok()) {
+    LogWarn("requests that are sent twice may be carried out twice: {}", ring.status().message());
+    return nullptr;
+  }
+  return *std::move(ring);
+}
+
+Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
+                                       const fs::MountRequest& mount, const ExportEntry& entry,
+                                       std::string client) {
+  FsSessionParams params;
+  params.client_id = mount.client_id;
+  params.id = SessionIdOf(mount.client_id);
+  params.client = std::move(client);
+  params.access = &ClassFor(entry, request.key_name);
+  const bool raw = (mount.flags & fs::kMountRawIds) != 0;
+  params.ids = entry.id_mode == IdMode::kAsMe
+                   ? IdMap::AsMe({::geteuid(), ::getegid()}, {mount.uid, mount.gid}, raw)
+                   : IdMap::Daemon(entry.id_mode, entry.exported->spec().anonymous);
+  params.read_only =
+      entry.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
+  params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
+  auto session = std::make_shared<FsSession>(params, OpenRecord(params.id));
+  core_->counters.sessions_started.fetch_add(1);
+  LogInfo("{} mounts \"{}\"{}", session->params().client, entry.exported->name(),
+          params.read_only ? " read-only" : "");
+  return sessions_.Add(std::move(session), core_->clock.Now());
+}
+
+Result<transport::Admission> Service::Admit(const transport::SessionRequest& request) {
+  if (request.service != fs::kServiceName) {
+    return Status(Code::kNotFound, "rdfsd has no service \"" + request.service + "\"");
+  }
+  ByteReader reader(request.request);
+  const auto mount = reader.Read<fs::MountRequest>();
+  const std::string name(AsText(reader.ReadSized16(fs::kMaxExportNameBytes)));
+  const std::string host(AsText(reader.ReadSized16(kMaxHostNameBytes)));
+  if (!reader.ok()) return Status(Code::kProtocolError, "a malformed mount request");
+  if (mount.major != fs::kProtocolMajor) {
+    return Status(Code::kVersionMismatch,
+                  fmt::format("the server speaks version {}.{} of the file protocol, the client "
+                              "{}.{}; install the same rdfs on both hosts",
+                              fs::kProtocolMajor, fs::kProtocolMinor, std::uint16_t{mount.major},
+                              std::uint16_t{mount.minor}));
+  }
+  const auto entry = std::find_if(exports_.begin(), exports_.end(), [&](const ExportEntry& e) {
+    return e.exported->name() == name;
+  });
+  if (entry == exports_.end()) return Status(Code::kNotFound, NoSuchExport(name));
+  SessionPtr session = sessions_.Resume(mount.client_id, core_->clock.Now());
+  const bool resumed = session != nullptr;
+  if (!resumed) {
+    RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *entry, host + " " + request.peer));
+  }
+  // Whoever resumes must have come in by the same door.
+  if (session->params().access != &ClassFor(*entry, request.key_name)) {
+    return Status(Code::kInvalidArgument, "this client id belongs to a mount of another export");
+  }
+  return Grant(session, resumed);
+}
+
+Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resumed) {
+  const InodeRef root = session->inodes().root();
+  struct statx stat {};
+  if (const int error = StatFd(root.fd(), stat); error != 0) {
+    return Status::FromErrno(error, "the exported directory");
+  }
+  const bool root_server = core_->options.can_switch_ids;
+  fs::MountGrant grant{};
+  grant.major = fs::kProtocolMajor;
+  grant.minor = fs::kProtocolMinor;
+  grant.session = session->id();
+  grant.epoch = core_->options.epoch;
+  grant.verifier = core_->options.verifier;
+  grant.lease_ms = static_cast<std::uint32_t>(options_.session_lease.count());
+  grant.attr_lease_ms = static_cast<std::uint32_t>(options_.attr_lease.count());
+  grant.flags = (resumed ? fs::kGrantResumed : 0U) |
+                (session->params().read_only ? fs::kGrantReadOnly : 0U) |
+                (root_server ? fs::kGrantCanChown | fs::kGrantCanMknodDevices : 0U);
+  grant.max_transfer_bytes = static_cast<std::uint32_t>(fs::kMaxTransferBytes);
+  const AttrContext context{.ids = session->ids(),
+                            .root_device = session->inodes().exported().root_device(),
+                            .lease_ms = grant.attr_lease_ms};
+  const fs::Entry entry{.handle = root.inode->handle,
+                        .attr = ToAttr(stat, root.inode->version.load(), context),
+                        .entry_lease_ms = grant.attr_lease_ms};
+  transport::Admission admission;
+  admission.domain = session->access().domain;
+  admission.grant.resize(sizeof(grant) + sizeof(Le16) + fs::kMaxHandleBytes +
+                         sizeof(fs::AttrWire) + sizeof(Le32));
+  ByteWriter writer(admission.grant);
+  writer.Write(grant);
+  fs::WriteEntry(writer, entry);
+  admission.grant.resize(writer.size());
+  admission.context = session;
+  ScheduleExpiry();
+  return admission;
+}
+
+void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& context,
+                     std::unique_ptr<transport::Connection> lane) {
+  auto session = std::static_pointer_cast<FsSession>(context);
+  if (!sessions_.LaneOpened(*session, core_->clock.Now())) return;  // over: the lane ends here
+  const auto loop = std::min_element(
+      loops_.begin(), loops_.end(),
+      [](const auto& a, const auto& b) { return a->lanes() < b->lanes(); });
+  (*loop)->AddLane(std::move(session), std::move(lane));
+}
+
+void Service::OnSessionEnd(std::uint64_t /*session_id*/, const std::shared_ptr<void>& context) {
+  const auto session = std::static_pointer_cast<FsSession>(context);
+  LogDebug("{}: no more lanes will come on this session", session->params().client);
+}
+
+void Service::LaneGone(const SessionPtr& session) {
+  sessions_.LaneClosed(*session, core_->clock.Now());
+  ScheduleExpiry();
+}
+
+void Service::ScheduleExpiry() {
+  const auto due = sessions_.NextDeadline();
+  if (!due || expiry_scheduled_.exchange(true)) return;
+  // A little later, so that what is due then is due for sure.
+  const auto delay = std::max<std::chrono::nanoseconds>(*due - core_->clock.Now(), {}) +
+                     std::chrono::milliseconds(5);
+  loops_.front()->After(delay, [this] { Expire(); });
+}
+
+void Service::Expire() {
+  expiry_scheduled_.store(false);
+  for (const SessionPtr& session : sessions_.TakeExpired(core_->clock.Now())) {
+    EndSession(session);
+  }
+  ScheduleExpiry();
+}
+
+void Service::EndSession(const SessionPtr& session) {
+  LogInfo("{} is gone: its lease has run out", session->params().client);
+  session->MarkEnded();
+  core_->counters.sessions_expired.fetch_add(1);
+  core_->locks.SessionEnded(session->id());
+  for (const OpenPtr& open : session->RemoveAllOpens()) CloseOpen(*core_, *open);
+  if (session->record() != nullptr) session->record()->Remove();
+  for (const auto& loop : loops_) loop->DropLanes(session->id());
+  if (sessions_.size() == 0 && options_.on_idle) options_.on_idle();
+}
+
+}  // namespace rdfs::server

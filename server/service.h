@@ -1,0 +1,92 @@
+// Service: rdfsd without its command line. Admits sessions to exports, spreads their lanes over the
+// loops, ends what has run out.
+//
+// Made once in the worker process, or several times in one process by tests. Admit, OnLane and
+// OnSessionEnd run on the acceptor's thread; expiry on the first loop's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/core.h"
+#include "server/export.h"
+#include "server/fs_session.h"
+#include "server/handle.h"
+#include "server/inode_table.h"
+#include "server/loop.h"
+#include "server/session_table.h"
+#include "server/supervisor_keeper.h"
+#include "transport/session/acceptor.h"
+
+namespace rdfs::server {
+
+struct ServiceOptions {
+  std::vector<ExportSpec> exports;
+  HandleSecret secret;
+  unsigned loops = 0;              // 0: one for every two processors
+  std::size_t pool_bytes = 0;      // of all exports together; 0: DefaultPoolBytes()
+  std::string record_directory;    // of intent rings; empty: none, nothing is replayed
+  std::chrono::milliseconds session_lease{40'000};
+  std::chrono::milliseconds attr_lease{1000};
+  std::function<void()> on_idle;   // the last session has ended; any thread
+};
+
+class Service final : public transport::SessionHost {
+ public:
+  // `keeper` outlives the service. Errors: those of Export::Create and Loop::Create, and an export
+  // whose id mapping needs root.
+  static Result<std::unique_ptr<Service>> Create(ServiceOptions options, DescriptorKeeper& keeper);
+  ~Service() override;
+
+  Result<transport::Admission> Admit(const transport::SessionRequest& request) override;
+  void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
+              std::unique_ptr<transport::Connection> lane) override;
+  void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
+
+  [[nodiscard]] Core& core() { return *core_; }
+  [[nodiscard]] std::size_t sessions() const { return sessions_.size(); }
+
+ private:
+  struct ExportEntry {
+    std::shared_ptr<const Export> exported;
+    std::unique_ptr<InodeTable> inodes;
+    IdMode id_mode = IdMode::kAsMe;
+  };
+
+  Service(ServiceOptions options, DescriptorKeeper& keeper);
+  Status Start();
+  Status AddExport(const ExportSpec& spec, const InodeLimits& limits);
+  Status AdoptKept();
+  const AccessClass& ClassFor(const ExportEntry& entry, const std::string& key_name);
+  Result<SessionPtr> NewSession(const transport::SessionRequest& request,
+                                const fs::MountRequest& mount, const ExportEntry& entry,
+                                std::string client);
+  std::unique_ptr<IntentRing> OpenRecord(std::uint64_t session) const;
+  Result<transport::Admission> Grant(const SessionPtr& session, bool resumed);
+  void LaneGone(const SessionPtr& session);
+  void ScheduleExpiry();
+  void Expire();
+  void EndSession(const SessionPtr& session);
+
+  const ServiceOptions options_;
+  DescriptorKeeper& keeper_;
+  std::vector<std::unique_ptr<Loop>> loops_;  // the core's scheduler is the first: made before it
+  std::unique_ptr<Core> core_;
+  std::vector<ExportEntry> exports_;
+  SessionTable sessions_;
+  std::mutex classes_mutex_;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<AccessClass>> classes_;
+  std::atomic<bool> expiry_scheduled_{false};
+};
+
+// The words for a person when a mount fails: which exports there are is told to nobody.
+std::string NoSuchExport(std::string_view name);
+
+}  // namespace rdfs::server

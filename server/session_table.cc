@@ -1,0 +1,79 @@
+#include "server/session_table.h"
+
+#include <algorithm>
+
+namespace rdfs::server {
+
+SessionPtr SessionTable::Resume(const ClientId& client, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(client);
+  if (it == entries_.end() || it->second.state.over()) return nullptr;
+  it->second.state.Seen(now);
+  return it->second.session;
+}
+
+SessionPtr SessionTable::Add(SessionPtr session, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  const auto [it, added] = entries_.try_emplace(session->params().client_id,
+                                                Entry{session, SessionState(now, lease_)});
+  return it->second.session;
+}
+
+SessionTable::Entry* SessionTable::FindLocked(const FsSession& session) {
+  const auto it = entries_.find(session.params().client_id);
+  return it == entries_.end() || it->second.session.get() != &session ? nullptr : &it->second;
+}
+
+bool SessionTable::LaneOpened(const FsSession& session, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  Entry* entry = FindLocked(session);
+  return entry != nullptr && entry->state.LaneOpened(now);
+}
+
+void SessionTable::LaneClosed(const FsSession& session, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  if (Entry* entry = FindLocked(session)) entry->state.LaneClosed(now);
+}
+
+std::vector<SessionPtr> SessionTable::TakeExpired(TimePoint now) {
+  std::vector<SessionPtr> expired;
+  const std::lock_guard lock(mutex_);
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    it->second.state.Seen(it->second.session->last_request());
+    if (it->second.state.Expire(now)) {
+      expired.push_back(it->second.session);
+      it = entries_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return expired;
+}
+
+std::optional<TimePoint> SessionTable::NextDeadline() const {
+  const std::lock_guard lock(mutex_);
+  std::optional<TimePoint> next;
+  for (const auto& [client, entry] : entries_) {
+    const TimePoint due = std::max(entry.state.deadline(), entry.session->last_request() + lease_);
+    if (!next || due < *next) next = due;
+  }
+  return next;
+}
+
+std::vector<SessionPtr> SessionTable::TakeAll() {
+  std::vector<SessionPtr> all;
+  const std::lock_guard lock(mutex_);
+  for (auto& [client, entry] : entries_) {
+    entry.state.End();
+    all.push_back(entry.session);
+  }
+  entries_.clear();
+  return all;
+}
+
+std::size_t SessionTable::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+}  // namespace rdfs::server

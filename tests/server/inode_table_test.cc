@@ -1,0 +1,144 @@
+#include "server/inode_table.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "server/attr.h"
+#include "server/open_file.h"
+#include "tests/server/temp_dir.h"
+
+namespace rdfs::server {
+namespace {
+
+class InodeTableTest : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    auto proc = ProcFd::Open();
+    ASSERT_TRUE(proc.ok());
+    proc_ = std::make_unique<ProcFd>(*std::move(proc));
+    Make({.descriptors = 4, .entries = 64, .by_handle = GetParam()});
+  }
+  void Make(InodeLimits limits) {
+    auto exported = Export::Create({.name = "x", .directory = dir_.path()});
+    ASSERT_TRUE(exported.ok());
+    auto table = InodeTable::Create(*exported, secret_, *proc_, limits);
+    ASSERT_TRUE(table.ok());
+    table_ = *std::move(table);
+  }
+  void Touch(const std::string& name) { std::ofstream(dir_ / name) << name; }
+  InodeRef Look(const InodeRef& parent, const std::string& name) {
+    struct statx stat {};
+    return table_->Lookup(parent, name, stat);
+  }
+
+  TempDir dir_;
+  HandleSecret secret_ = HandleSecret::Random();
+  std::unique_ptr<ProcFd> proc_;
+  SystemClock clock_;
+  GroupCache groups_{clock_};
+  ThreadIdentity identity_{false, groups_};
+  std::unique_ptr<InodeTable> table_;
+};
+
+TEST_P(InodeTableTest, HandlesResolveAfterTheirDescriptorsWereEvicted) {
+  ASSERT_EQ(::mkdir((dir_ / "sub").c_str(), 0755), 0);
+  const InodeRef sub = Look(table_->root(), "sub");
+  ASSERT_TRUE(sub.ok());
+  const fs::Handle sub_handle = sub.inode->handle;
+  std::vector<fs::Handle> handles;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "f" + std::to_string(i);
+    Touch("sub/" + name);
+    const InodeRef parent = table_->Find(sub_handle, identity_);
+    ASSERT_TRUE(parent.ok());
+    const InodeRef file = Look(parent, name);
+    ASSERT_TRUE(file.ok());
+    handles.push_back(file.inode->handle);
+    EXPECT_LE(table_->descriptors(), 5U);
+  }
+  for (int i = 0; i < 20; ++i) {
+    const InodeRef found = table_->Find(handles[static_cast<std::size_t>(i)], identity_);
+    ASSERT_TRUE(found.ok()) << i;
+    struct statx stat {};
+    ASSERT_EQ(StatFd(found.fd(), stat), 0);
+    EXPECT_EQ(stat.stx_size, ("sub/f" + std::to_string(i)).size());
+  }
+  EXPECT_TRUE(table_->Find(table_->root().inode->handle, identity_).ok());
+}
+
+TEST_P(InodeTableTest, AnotherFileUnderTheNameIsStale) {
+  Touch("a");
+  const fs::Handle handle = Look(table_->root(), "a").inode->handle;
+  for (int i = 0; i < 8; ++i) {  // push the descriptor out
+    Touch("x" + std::to_string(i));
+    ASSERT_TRUE(Look(table_->root(), "x" + std::to_string(i)).ok());
+  }
+  ASSERT_EQ(::unlink((dir_ / "a").c_str()), 0);
+  Touch("a");
+  EXPECT_EQ(table_->Find(handle, identity_).error, ESTALE);
+}
+
+TEST_P(InodeTableTest, FollowsARenameItIsToldOf) {
+  Touch("old");
+  const InodeRef file = Look(table_->root(), "old");
+  const fs::Handle handle = file.inode->handle;
+  struct statx stat {};
+  ASSERT_EQ(StatFd(file.fd(), stat), 0);
+  ASSERT_EQ(::rename((dir_ / "old").c_str(), (dir_ / "new").c_str()), 0);
+  table_->Renamed(stat, table_->root().inode, "new");
+  for (int i = 0; i < 8; ++i) {
+    Touch("x" + std::to_string(i));
+    ASSERT_TRUE(Look(table_->root(), "x" + std::to_string(i)).ok());
+  }
+  EXPECT_TRUE(table_->Find(handle, identity_).ok());
+}
+
+TEST_P(InodeTableTest, ForgetsOnlyTheOldestBeyondItsEntries) {
+  Make({.descriptors = 4, .entries = 10, .by_handle = GetParam()});
+  for (int i = 0; i < 40; ++i) {
+    Touch("f" + std::to_string(i));
+    ASSERT_TRUE(Look(table_->root(), "f" + std::to_string(i)).ok());
+  }
+  EXPECT_LE(table_->entries(), 10U);
+}
+
+TEST_P(InodeTableTest, AnUnlinkedFileHoldsNoDescriptor) {
+  Touch("gone");
+  struct statx stat {};
+  ASSERT_TRUE(table_->Lookup(table_->root(), "gone", stat).ok());
+  ASSERT_EQ(::unlink((dir_ / "gone").c_str()), 0);
+  EXPECT_TRUE(table_->Unlinked(stat).users.empty());
+  EXPECT_EQ(table_->descriptors(), 1U);
+}
+
+TEST_P(InodeTableTest, HandlesSurviveANewTableOnlyWithOpenByHandle) {
+  Touch("a");
+  const fs::Handle handle = Look(table_->root(), "a").inode->handle;
+  Make({.descriptors = 4, .entries = 64, .by_handle = GetParam()});
+  EXPECT_EQ(table_->Find(handle, identity_).ok(), table_->persistent());
+  // A root handle is the same, and always resolves.
+  EXPECT_TRUE(table_->Find(table_->root().inode->handle, identity_).ok());
+}
+
+TEST_P(InodeTableTest, ForgedHandlesOfTheSameFileSystemAreStale) {
+  // A true handle of a file beside the export, with a tag that is not the server's.
+  const TempDir outside;
+  std::ofstream(outside / "secret") << "x";
+  const Fd fd(::open((outside / "secret").c_str(), O_PATH));
+  struct statx stat {};
+  ASSERT_EQ(StatFd(fd.get(), stat), 0);
+  const HandleCodec forger(HandleSecret::Random(), "x");
+  const fs::Handle forged = forger.Encode(NativeHandle::Of(fd.get(), stat));
+  EXPECT_EQ(table_->Find(forged, identity_).error, ESTALE);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, InodeTableTest, testing::Bool(), [](const auto& test) {
+  return test.param ? "ByHandle" : "ByName";
+});
+
+}  // namespace
+}  // namespace rdfs::server
