@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/session/key.h"
@@ -23,6 +24,8 @@
 namespace rdfs::transport {
 
 inline constexpr std::uint16_t kDefaultPort = 7337;
+// A service that every server has: its lanes carry nothing, and only show which legs work (rdinfo).
+inline constexpr std::string_view kProbeService = "probe";
 
 struct DialOptions {
   std::string host;

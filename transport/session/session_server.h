@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/session/acceptor.h"
+#include "transport/session/probe.h"
 #include "transport/session/handshake.h"
 #include "transport/session/messages.h"
 #include "transport/session/rate_limit.h"
@@ -63,7 +64,7 @@ class SessionServer {
  private:
   [[nodiscard]] std::vector<Offer> OffersFor(const SessionOpen& open, bool same_host) const;
 
-  SessionHost& host_;
+  ProbeService host_;
   const bool same_user_only_;
   ServerPolicy policy_;
   std::vector<Offer> offers_;
