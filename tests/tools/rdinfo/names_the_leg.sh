@@ -17,7 +17,7 @@ expect() {
   shift 3
   "$rdinfo" "$@" >"$work/out" 2>&1 || status=$?
   [ "$status" -eq "$wanted" ] || fail "$what: exit code $status, not $wanted"
-  grep -qE "$pattern" "$work/out" || fail "$what: no line matches $pattern"
+  grep -qE -e "$pattern" "$work/out" || fail "$what: no line matches $pattern"
 }
 
 expect 0 '/dev/fuse +there' 'this machine'
