@@ -61,6 +61,10 @@ class OpenTable {
     opens_.erase(found);
     return open;
   }
+  [[nodiscard]] std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return opens_.size();
+  }
 
  private:
   mutable std::mutex mutex_;

@@ -1,0 +1,198 @@
+#include "fs/fuse/mount_point.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "transport/base/fd.h"
+
+namespace rdfs::fs::fuse {
+namespace {
+
+Status Refuse(int errno_value, std::string sentence) {
+  return {Code::kInvalidArgument, errno_value, std::move(sentence)};
+}
+
+Status ExplainMissing(const std::string& path, int error) {
+  switch (error) {
+    case ENOENT:
+      return Refuse(error,
+                    fmt::format("the mount point {0} is not there; make it: mkdir {0}", path));
+    case ENOTDIR:
+      return Refuse(error, fmt::format("the mount point {} is not a directory; name one", path));
+    case ENOTCONN:
+    case EIO:
+      return Refuse(error, fmt::format("a mount at {0} has lost its program; end it first: "
+                                       "fusermount3 -u {0}",
+                                       path));
+    case EACCES:
+      return Refuse(error, fmt::format("you may not enter the mount point {}; use a directory of "
+                                       "your own",
+                                       path));
+    default:
+      return Status::FromErrno(error, "the mount point " + path + " cannot be used");
+  }
+}
+
+// The whole of a small file of the kernel's or the system's; empty when it cannot be read.
+std::string ReadText(const std::string& path) {
+  const std::ifstream file(path);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  return text.str();
+}
+
+Status CheckEmpty(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+  if (!directory) return ExplainMissing(path, errno);
+  while (const dirent* entry = readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    return Refuse(ENOTEMPTY,
+                  fmt::format("the mount point {} is not empty, and what is in it would be hidden; "
+                              "name an empty directory",
+                              path));
+  }
+  return {};
+}
+
+// mountinfo writes blanks, newlines and backslashes as three octal digits.
+std::string DecodeOctal(std::string_view text) {
+  const auto digit = [&](std::size_t at, char most) { return text[at] >= '0' && text[at] <= most; };
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && text.size() - i > 3 && digit(i + 1, '3') && digit(i + 2, '7') &&
+        digit(i + 3, '7')) {
+      out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+                               (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// Calls `visit` with each line until it returns true; returns whether one did.
+template <typename Visit>
+bool AnyLine(std::string_view text, Visit visit) {
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (visit(text.substr(0, end))) return true;
+    if (end == text.npos) return false;
+    text.remove_prefix(end + 1);
+  }
+  return false;
+}
+
+bool IsInPath(const std::string& program) {
+  const char* path = getenv("PATH");  // read before there is a second thread
+  std::string_view rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  for (;;) {
+    const std::size_t end = rest.find(':');
+    if (access((std::string(rest.substr(0, end)) + "/" + program).c_str(), X_OK) == 0) return true;
+    if (end == rest.npos) return false;
+    rest.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+bool IsMountPoint(std::string_view mountinfo, std::string_view path) {
+  return AnyLine(mountinfo, [&](std::string_view line) {
+    // "36 35 98:0 /root /mount/point options ...": the fifth field.
+    for (int field = 0; field < 4; ++field) {
+      const std::size_t blank = line.find(' ');
+      if (blank == line.npos) return false;
+      line.remove_prefix(blank + 1);
+    }
+    return DecodeOctal(line.substr(0, line.find(' '))) == path;
+  });
+}
+
+Result<std::string> CheckMountPoint(const std::string& path, const std::string& mounts) {
+  if (path.empty()) return Refuse(EINVAL, "the mount point is empty; name a directory");
+  const std::unique_ptr<char, void (*)(void*)> resolved(realpath(path.c_str(), nullptr), free);
+  if (!resolved) return ExplainMissing(path, errno);
+  std::string absolute = resolved.get();
+  struct stat info {};
+  if (stat(absolute.c_str(), &info) != 0) return ExplainMissing(path, errno);
+  if (!S_ISDIR(info.st_mode)) return ExplainMissing(path, ENOTDIR);
+  if (IsMountPoint(ReadText(mounts), absolute)) {
+    return Refuse(EBUSY, fmt::format("something is mounted on {0} already; unmount it "
+                                     "(fusermount3 -u {0}) or name another directory",
+                                     absolute));
+  }
+  RDFS_RETURN_IF_ERROR(CheckEmpty(absolute));
+  // fusermount3 demands it of everybody but root, so that nobody covers the directories of others.
+  if (geteuid() != 0 && access(absolute.c_str(), W_OK) != 0) {
+    return Refuse(EACCES, fmt::format("you may not write to the mount point {}; use a directory of "
+                                      "your own",
+                                      absolute));
+  }
+  return absolute;
+}
+
+Status CheckFuse(const std::string& device) {
+  const Fd fd(open(device.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.valid()) {
+    if (errno == EACCES || errno == EPERM) {
+      return Refuse(errno,
+                    fmt::format("you may not open {0}; as root: chmod 666 {0} (in a container: "
+                                "start it with --device {0} --cap-add SYS_ADMIN)",
+                                device));
+    }
+    return Refuse(errno,
+                  fmt::format("there is no working {0}; as root: modprobe fuse (in a container: "
+                              "start it with --device {0})",
+                              device));
+  }
+  if (geteuid() != 0 && !IsInPath("fusermount3")) {
+    return Refuse(ENOENT,
+                  "there is no fusermount3, which mounts for ordinary users; install the package "
+                  "fuse3");
+  }
+  return {};
+}
+
+bool AllowsOthers(std::string_view fuse_conf) {
+  return AnyLine(fuse_conf, [](std::string_view line) {
+    constexpr std::string_view kBlank = " \t\r";
+    const std::size_t begin = line.find_first_not_of(kBlank);
+    if (begin == line.npos) return false;
+    line = line.substr(begin, line.find_last_not_of(kBlank) - begin + 1);
+    return line == "user_allow_other";
+  });
+}
+
+Status CheckAllowOther(const std::string& fuse_conf) {
+  if (geteuid() == 0 || AllowsOthers(ReadText(fuse_conf))) return {};
+  return Refuse(EPERM,
+                fmt::format("-o allow_other is root's unless {} has a line user_allow_other; "
+                            "have it added, or leave the option out",
+                            fuse_conf));
+}
+
+Status CheckMemlock(std::uint64_t memlock_bytes) {
+  // The least that one lane pins: its buffers, and the control messages of two connections.
+  constexpr std::uint64_t kLeastBytes = 2U << 20U;
+  if (memlock_bytes >= kLeastBytes) return {};
+  return {Code::kResourceExhausted, ENOMEM,
+          fmt::format(
+              "only {} KiB of memory may be locked, and RDMA needs 2048 at least; put the lines "
+              "'* soft memlock unlimited' and '* hard memlock unlimited' into "
+              "/etc/security/limits.d/rdfs.conf and log in again",
+              memlock_bytes >> 10U)};
+}
+
+}  // namespace rdfs::fs::fuse

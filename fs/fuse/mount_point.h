@@ -1,0 +1,35 @@
+// What must be right on this machine before anything is mounted. Each failure is one sentence that
+// says what to do; nothing is changed here.
+//
+// Blocking only as file-system calls are. Any thread. The paths that a test replaces (the list of
+// mounts, fuse.conf) are arguments.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "transport/base/status.h"
+
+namespace rdfs::fs::fuse {
+
+// The mount point as an absolute path without symlinks: an empty directory, ours to mount on, and
+// not a mount point already.
+Result<std::string> CheckMountPoint(const std::string& path,
+                                    const std::string& mounts = "/proc/self/mountinfo");
+
+// Whether `path` (absolute, without symlinks) is a mount point in the text of
+// /proc/self/mountinfo (proc(5)). Pure.
+bool IsMountPoint(std::string_view mountinfo, std::string_view path);
+
+// /dev/fuse, and fusermount3 where it is needed to mount (by everybody but root).
+Status CheckFuse(const std::string& device = "/dev/fuse");
+
+// Whether an ordinary user may give allow_other, by the text of /etc/fuse.conf. Pure.
+bool AllowsOthers(std::string_view fuse_conf);
+Status CheckAllowOther(const std::string& fuse_conf = "/etc/fuse.conf");
+
+// For a mount that insists on RDMA: whether enough memory may be locked for one lane.
+Status CheckMemlock(std::uint64_t memlock_bytes);
+
+}  // namespace rdfs::fs::fuse

@@ -1,0 +1,81 @@
+// The command line of rdfs, read and checked before anything happens.
+//
+// Pure: argv goes in, Options or what to print come out. Nothing here looks at the machine; whether
+// a file or a host is there is found out later. Values; any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "transport/base/status.h"
+#include "transport/session/session.h"
+
+namespace rdfs::fs::fuse {
+
+// rdfs://HOST[:PORT]/NAME
+struct ExportSource {
+  std::string host;  // without brackets
+  std::uint16_t port = transport::kDefaultPort;
+  std::string name;
+};
+
+// [user@]HOST:DIR
+struct SshSource {
+  std::string destination;  // what ssh is told: [user@]host, without brackets
+  std::string directory;    // absolute, or relative to the far user's home
+};
+
+using Source = std::variant<ExportSource, SshSource>;
+
+// Errors: kInvalidArgument, with the two forms that there are.
+Result<Source> ParseSource(std::string_view text);
+
+struct Options {
+  std::string source_text;  // as typed: what mount(8) and df(1) show
+  Source source;
+  std::string mount_point;
+
+  std::string key_file;                    // empty: none
+  std::optional<transport::Kind> require;  // nothing else will do
+  std::chrono::seconds deadline{30};       // how long a call waits for its answer
+  unsigned workers = 1;
+  bool allow_other = false;
+  bool read_only = false;
+  bool plaintext = false;
+  bool require_encryption = false;
+  bool raw_ids = false;
+  bool writeback = false;
+  bool set_uid = false, devices = false, no_exec = false, no_atime = false;
+  std::string rdfsd_path = "rdfsd";
+  std::vector<std::string> ssh_command{"ssh"};
+  std::string log_file;  // empty: syslog
+  unsigned read_ahead_kib = 4096;
+
+  bool foreground = false;
+  int verbosity = 0;
+};
+
+// One value of -o: words between commas; a backslash keeps a comma (or a backslash) in a value.
+// Unknown words are refused by name. On an error `options` is as it was, or partly changed.
+Status ApplyMountOptions(std::string_view list, Options& options);
+
+// Splits as a shell would, without any other meaning than that of blanks, quotes and backslashes.
+Result<std::vector<std::string>> SplitWords(std::string_view text);
+
+// What to print instead of mounting, and the exit status.
+struct Answer {
+  int exit_code = 0;
+  std::string text;  // to standard output when exit_code is 0, else to standard error
+};
+
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;
+
+std::variant<Options, Answer> ParseCommandLine(const std::vector<std::string>& arguments);
+
+}  // namespace rdfs::fs::fuse

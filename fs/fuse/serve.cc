@@ -1,0 +1,266 @@
+#include "fs/fuse/serve.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "fs/fuse/dialer.h"
+#include "fs/fuse/filesystem.h"
+#include "fs/fuse/fuse_mount.h"
+#include "fs/fuse/mount_point.h"
+#include "fs/fuse/signals.h"
+#include "fs/fuse/worker.h"
+#include "transport/base/log.h"
+
+namespace rdfs::fs::fuse {
+namespace {
+
+// What is left after the unmount serves nobody: it may take this long.
+constexpr std::chrono::seconds kEndingTime{3};
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+// Everything of a mount, in the order in which it is made; it ends in the opposite one.
+class Served {
+ public:
+  Served(const Options& options, StartReport& report) : options_(options), report_(report) {}
+  Served(const Served&) = delete;
+  Served& operator=(const Served&) = delete;
+  ~Served();
+
+  Status Start();
+  // Until the mount is gone. Errors: a worker's.
+  Status Wait();
+  void EndWithin(std::chrono::milliseconds limit, int exit_code) {
+    if (signals_) signals_->EndWithin(limit, exit_code);
+  }
+
+ private:
+  Status Check();
+  Status StartSignals();
+  Status Connect();
+  Status MountAndWork();
+  Status StartLog();
+  // What signals do; see signals.h.
+  void Stop();
+  void UnmountInBackground();
+  void UnmountOrDetach();
+  void EndNow();
+  void ShowCounters();
+
+  const Options& options_;
+  StartReport& report_;
+  std::string mount_point_;
+  Fd log_file_;
+  std::unique_ptr<SyslogPipe> syslog_;
+  std::unique_ptr<client::Mount> mount_;
+  std::unique_ptr<Filesystem> filesystem_;
+  std::unique_ptr<FuseMount> fuse_mount_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker*> all_workers_;
+  std::mutex failure_mutex_;
+  Status failure_;
+  std::vector<std::jthread> threads_;
+  std::jthread unmounter_;
+  std::unique_ptr<SignalThread> signals_;
+};
+
+Status Served::Start() {
+  RDFS_RETURN_IF_ERROR(Check());
+  RDFS_RETURN_IF_ERROR(StartSignals());
+  RDFS_RETURN_IF_ERROR(Connect());
+  signals_->Enter(Phase::kMounting);
+  RDFS_RETURN_IF_ERROR(MountAndWork());
+  report_.Ready(fmt::format("{} is {} over {}", mount_point_, options_.source_text,
+                            mount_->info().transport));
+  RDFS_RETURN_IF_ERROR(StartLog());
+  signals_->Enter(Phase::kMounted);
+  return {};
+}
+
+Status Served::Check() {
+  RDFS_ASSIGN_OR_RETURN(mount_point_, CheckMountPoint(options_.mount_point));
+  RDFS_RETURN_IF_ERROR(CheckFuse());
+  if (options_.allow_other) RDFS_RETURN_IF_ERROR(CheckAllowOther());
+  if (options_.require == transport::Kind::kVerbs) {
+    RDFS_RETURN_IF_ERROR(CheckMemlock(client::MemlockLimit()));
+  }
+  if (!options_.log_file.empty()) {
+    RDFS_ASSIGN_OR_RETURN(log_file_, OpenLogFile(options_.log_file));
+  }
+  return {};
+}
+
+Status Served::StartSignals() {
+  SignalThread::BlockSignals();
+  RDFS_ASSIGN_OR_RETURN(signals_,
+                        SignalThread::Start({.stop = [this] { Stop(); },
+                                             .unmount = [this] { UnmountInBackground(); },
+                                             .end_now = [this] { EndNow(); },
+                                             .show_counters = [this] { ShowCounters(); }}));
+  return {};
+}
+
+Status Served::Connect() {
+  RDFS_ASSIGN_OR_RETURN(Dialer dialer, MakeDialer(options_));
+  // The program may run for months: it must not keep the directory that it was started in busy.
+  if (chdir("/") != 0) return Status::FromErrno(errno, "cannot change to /");
+  client::MountOptions mount;
+  mount.dial = std::move(dialer.dial);
+  mount.export_name = std::move(dialer.export_name);
+  mount.host_name = HostName();
+  mount.uid = geteuid();
+  mount.gid = getegid();
+  mount.flags = (options_.read_only ? kMountReadOnly : 0U) | (options_.raw_ids ? kMountRawIds : 0U);
+  mount.timeout = options_.deadline;
+  const Deadline deadline = DeadlineAfter(options_.deadline);
+  RDFS_ASSIGN_OR_RETURN(mount_, client::Mount::Create(std::move(mount), deadline));
+  filesystem_ =
+      std::make_unique<Filesystem>(*mount_, FilesystemOptions{.writeback = options_.writeback});
+  return {};
+}
+
+Status Served::MountAndWork() {
+  const Deadline deadline = DeadlineAfter(options_.deadline);
+  std::vector<std::unique_ptr<client::Lane>> lanes;
+  for (unsigned i = 0; i < options_.workers; ++i) {
+    RDFS_ASSIGN_OR_RETURN(std::unique_ptr<client::Lane> lane, mount_->OpenLane(deadline));
+    lanes.push_back(std::move(lane));
+  }
+  RDFS_ASSIGN_OR_RETURN(fuse_mount_, FuseMount::Create(options_, mount_point_, *filesystem_));
+  for (std::unique_ptr<client::Lane>& lane : lanes) {
+    RDFS_ASSIGN_OR_RETURN(
+        std::unique_ptr<Worker> worker,
+        Worker::Create(fuse_mount_->session(), *filesystem_, std::move(lane), all_workers_));
+    workers_.push_back(std::move(worker));
+  }
+  for (const auto& worker : workers_) all_workers_.push_back(worker.get());
+  for (const auto& worker : workers_) {
+    threads_.emplace_back([this, running = worker.get()] {
+      Status ended = running->Run();
+      fuse_session_exit(fuse_mount_->session());
+      for (const Worker* other : all_workers_) other->Wake();
+      const std::lock_guard lock(failure_mutex_);
+      if (failure_.ok()) failure_ = std::move(ended);
+    });
+  }
+  return fuse_mount_->WaitUntilUp(options_.read_ahead_kib);
+}
+
+Status Served::StartLog() {
+  if (log_file_.valid()) return RedirectStandardError(log_file_);
+  if (!report_.detached()) return {};
+  RDFS_ASSIGN_OR_RETURN(syslog_, SyslogPipe::Create("rdfs"));
+  return {};
+}
+
+Status Served::Wait() {
+  for (std::jthread& thread : threads_) thread.join();
+  threads_.clear();
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+void Served::Stop() {
+  report_.Failed("stopped by a signal before it had mounted");
+  _exit(kExitFailure);
+}
+
+void Served::UnmountInBackground() {
+  unmounter_ = std::jthread([this] { UnmountOrDetach(); });
+}
+
+void Served::UnmountOrDetach() {
+  const Status unmounted = fuse_mount_->Unmount();
+  if (unmounted.ok() || fuse_session_exited(fuse_mount_->session()) != 0) return;
+  if (unmounted.errno_value() == EBUSY) {
+    LogWarn(
+        "{} is in use: it is detached, and ends when the programs that use it let go of it, in "
+        "{} s at the latest, or at another signal",
+        mount_point_, options_.deadline.count());
+  } else {
+    LogWarn("{}; it is detached", unmounted.message());
+  }
+  const Status detached = fuse_mount_->Detach();
+  if (!detached.ok()) LogWarn("{}", detached.message());
+  const Deadline deadline = DeadlineAfter(options_.deadline);
+  while (fuse_session_exited(fuse_mount_->session()) == 0 && BootClock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EndNow();
+}
+
+void Served::EndNow() {
+  fuse_session_exit(fuse_mount_->session());
+  for (const Worker* worker : all_workers_) worker->Wake();
+}
+
+void Served::ShowCounters() {
+  LogLine(LogLevel::kInfo, DescribeCounters(mount_->counters(), filesystem_->inodes.size(),
+                                            filesystem_->opens.size()));
+}
+
+Served::~Served() {
+  if (fuse_mount_) EndNow();
+  threads_.clear();
+  // Answers what is still asked for, while the kernel listens.
+  workers_.clear();
+  // Closing the descriptor also frees an unmount that waits in the kernel.
+  if (unmounter_.joinable() && fuse_mount_) {
+    fuse_mount_->End();
+    unmounter_.join();
+  }
+  fuse_mount_.reset();
+  filesystem_.reset();
+  mount_.reset();
+  signals_.reset();
+}
+
+}  // namespace
+
+int Serve(const Options& options, StartReport& report) {
+  auto served = std::make_unique<Served>(options, report);
+  Status outcome = served->Start();
+  const bool started = outcome.ok();
+  if (!started) {
+    report.Failed(outcome.message());
+  } else {
+    outcome = served->Wait();
+    if (!outcome.ok()) LogError("the mount ended: {}", outcome.message());
+  }
+  const int exit_code = outcome.ok() ? 0 : kExitFailure;
+  served->EndWithin(kEndingTime, exit_code);
+  served.reset();
+  return exit_code;
+}
+
+std::string DescribeCounters(const client::Counters& counters, std::size_t inodes,
+                             std::size_t open_files) {
+  std::string out = fmt::format(
+      "counters: inodes {} open {} read_bytes {} written_bytes {} inline_read_bytes {} "
+      "inline_written_bytes {} grant_hits {} grant_misses {} grants_discarded {} retries {} "
+      "connections_lost {} reconnects {} timeouts {}; round trips:",
+      inodes, open_files, counters.read_bytes, counters.written_bytes, counters.inline_read_bytes,
+      counters.inline_written_bytes, counters.grant_hits, counters.grant_misses,
+      counters.grants_discarded, counters.retries, counters.connections_lost, counters.reconnects,
+      counters.timeouts);
+  for (std::size_t i = 0; i < counters.round_trips.size(); ++i) {
+    if (counters.round_trips[i] == 0) continue;
+    out += fmt::format(" {} {}", OpcodeName(static_cast<Opcode>(i)), counters.round_trips[i]);
+  }
+  return out;
+}
+
+}  // namespace rdfs::fs::fuse

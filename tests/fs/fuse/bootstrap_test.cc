@@ -1,0 +1,180 @@
+// The opening lines between rdfs and a server that ssh starts, and the launch itself with shell
+// scripts in the place of ssh: what they print and how they end is what a far host can do to us.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "fs/fuse/bootstrap_ssh.h"
+#include "fs/protocol.h"
+
+namespace rdfs::fs::fuse {
+namespace {
+
+const std::string kKey(64, 'a');
+
+TEST(BootstrapLines, PercentCodingIsReversible) {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  EXPECT_EQ(PercentDecode(PercentEncode(all)), all);
+  EXPECT_EQ(PercentEncode("/srv/a b%~\n"), "/srv/a%20b%25~%0A");
+  EXPECT_EQ(PercentDecode("%2f%2F"), "//");
+  for (const char* bad : {"%", "%2", "%2g", "%-1", "a b", "a\n", "\"", "%%41"}) {
+    EXPECT_FALSE(PercentDecode(bad)) << bad;
+  }
+}
+
+TEST(BootstrapLines, TheRequest) {
+  const std::string line = EncodeBootstrapRequest({.key = kKey, .directory = "/a b\n"});
+  EXPECT_EQ(line, "RDFS1 " + kKey + " /a%20b%0A\n");
+  const Result<BootstrapRequest> parsed =
+      ParseBootstrapRequest(std::string_view(line).substr(0, line.size() - 1));
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->key, kKey);
+  EXPECT_EQ(parsed->directory, "/a b\n");
+}
+
+TEST(BootstrapLines, HostileRequests) {
+  const std::string start = "RDFS1 " + kKey + " ";
+  for (const std::string& line :
+       {std::string(), std::string("RDFS1"), std::string("RDFS1 "), "RDFS2 " + kKey + " /",
+        "RDFS1 " + kKey, start, start + "%00", start + "a b", start + std::string(4096, 'x'),
+        start + std::string(20'000, 'x'), "RDFS1 " + kKey + "a /",
+        "RDFS1 " + std::string(63, 'a') + " /", "RDFS1 " + std::string(63, 'a') + "g /",
+        "RDFS1  " + kKey + " /", " " + start + "/"}) {
+    const Result<BootstrapRequest> parsed = ParseBootstrapRequest(line);
+    EXPECT_FALSE(parsed.ok()) << line;
+    EXPECT_EQ(parsed.status().message().find("aaaa"), std::string::npos) << "shows the key";
+  }
+}
+
+TEST(BootstrapLines, TheReply) {
+  EXPECT_EQ(EncodeBootstrapReply(Status()), "\nRDFS1 OK\n");
+  const std::string error =
+      EncodeBootstrapReply(Status(Code::kNotFound, "there is no /x; make it\x1b[31m"));
+  ASSERT_EQ(error.front(), '\n');
+  const std::optional<Status> parsed =
+      ParseBootstrapReply(std::string_view(error).substr(1, error.size() - 2));
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->message(), "there is no /x; make it?[31m");
+  ASSERT_TRUE(ParseBootstrapReply("RDFS1 OK\r"));
+  EXPECT_TRUE(ParseBootstrapReply("RDFS1 OK")->ok());
+  for (const char* noise : {"", "RDFS1", "RDFS1 ", "RDFS1 OKAY", "RDFS1 ERROR", "RDFS1 ERROR %",
+                            "OK", "Welcome to RDFS1 OK", "RDFS2 OK"}) {
+    EXPECT_FALSE(ParseBootstrapReply(noise)) << noise;
+  }
+}
+
+TEST(SshArguments, NoShellOfOursAndOneOfTheirsThatCannotBeFooled) {
+  const SshLaunch launch{.ssh_command = {"ssh", "-p", "22"},
+                         .destination = "me@node",
+                         .directory = "/d",
+                         .rdfsd_path = "/o p/it's;rm",
+                         .ask = false};
+  const std::vector<std::string> arguments = SshArguments(launch);
+  EXPECT_EQ(arguments.front(), "ssh");
+  EXPECT_EQ(arguments[arguments.size() - 2], "me@node");
+  EXPECT_EQ(arguments.back(), "exec '/o p/it'\\''s;rm' --stdio");
+  EXPECT_NE(std::find(arguments.begin(), arguments.end(), "-oBatchMode=yes"), arguments.end());
+  for (const std::string& argument : arguments) {
+    EXPECT_EQ(argument.find("/d"), std::string::npos) << "the directory travels through stdin";
+  }
+  EXPECT_EQ(FarCommand("~/bin/rdfsd"), "exec ~/'bin/rdfsd' --stdio");
+  EXPECT_EQ(ParseSshHostname("user me\nhostname 10.0.0.7\nport 22\n"), "10.0.0.7");
+  EXPECT_EQ(ParseSshHostname("hostname x"), "x");
+  EXPECT_EQ(ParseSshHostname("nothing\n"), "");
+}
+
+// A script that is run instead of ssh.
+class Launch : public testing::Test {
+ protected:
+  void SetUp() override {
+    (void)std::signal(SIGPIPE, SIG_IGN);  // as the command does
+    std::string name = testing::TempDir() + "rdfs-launch-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  Result<Bootstrapped> Run(const std::string& script,
+                           std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+    const std::string path = directory_ + "/ssh";
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    EXPECT_EQ(chmod(path.c_str(), 0755), 0);
+    return LaunchOverSsh({.ssh_command = {path}, .destination = "node", .directory = "/d d"},
+                         DeadlineAfter(limit));
+  }
+  void ExpectFailure(const std::string& script, const std::string& words,
+                     std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+    const Result<Bootstrapped> launched = Run(script, limit);
+    ASSERT_FALSE(launched.ok()) << script;
+    EXPECT_NE(launched.status().message().find(words), std::string::npos)
+        << launched.status().message();
+  }
+
+  std::string directory_;
+};
+
+TEST_F(Launch, TheKeyTravelsInStdinAndTheRestIsTheSessions) {
+  Result<Bootstrapped> launched =
+      Run("read magic key dir; printf 'motd\\nprompt> '; "
+          "printf '\\nRDFS1 OK\\n%s %s %s' \"$magic\" \"$key\" \"$dir\"; "
+          "printf ' %s' \"$*\"; exec cat");
+  ASSERT_TRUE(launched.ok()) << launched.status().message();
+  const std::string key(launched->key.text());
+  EXPECT_EQ(key.size(), kBootstrapKeyDigits);
+  std::string got;
+  std::array<std::byte, 512> piece{};
+  const Deadline deadline = DeadlineAfter(std::chrono::seconds(20));
+  while (got.find("--stdio") == std::string::npos && BootClock::now() < deadline) {
+    Result<std::size_t> read = launched->stream->Read(piece);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    got += AsText(ByteSpan(piece).first(*read));
+  }
+  EXPECT_EQ(got.rfind("RDFS1 " + key + " /d%20d ", 0), 0U) << got;
+  EXPECT_EQ(got.find(key, 70), std::string::npos) << "the key must not be an argument";
+}
+
+TEST_F(Launch, EachEndOfSshHasItsSentence) {
+  ExpectFailure("exit 255", "ssh could not reach 'node'");
+  ExpectFailure("read x; exit 127", "-o rdfsd_path=PATH");
+  ExpectFailure("read x; echo hello; exit 126", "-o rdfsd_path=PATH");
+  ExpectFailure("read x; exit 3", "ended with status 3");
+  ExpectFailure("read x; kill -9 $$", "signal 9");
+  ExpectFailure("read x; printf '\\nRDFS1 ERROR no%%20such%%20directory\\n'",
+                "node: no such directory");
+}
+
+TEST_F(Launch, NoiseAndSilenceAreBounded) {
+  ExpectFailure("read x; yes", "prints a lot");
+  ExpectFailure("read x; exec sleep 60", "no answer from rdfsd", std::chrono::milliseconds(300));
+}
+
+TEST_F(Launch, AMissingSshSaysWhatToInstall) {
+  const Result<Bootstrapped> launched =
+      LaunchOverSsh({.ssh_command = {directory_ + "/none"}, .destination = "n", .directory = "/"},
+                    DeadlineAfter(std::chrono::seconds(20)));
+  ASSERT_FALSE(launched.ok());
+  EXPECT_NE(launched.status().message().find("openssh-client"), std::string::npos)
+      << launched.status().message();
+}
+
+TEST_F(Launch, TheHostIsWhatSshResolves) {
+  std::ofstream(directory_ + "/ssh")
+      << "#!/bin/sh\n[ \"$1 $2\" = '-G me@node' ] && echo hostname far\n";
+  ASSERT_EQ(chmod((directory_ + "/ssh").c_str(), 0755), 0);
+  SshLaunch launch{
+      .ssh_command = {directory_ + "/ssh"}, .destination = "me@node", .directory = "/"};
+  EXPECT_EQ(ResolveSshHost(launch, DeadlineAfter(std::chrono::seconds(20))), "far");
+  launch.ssh_command = {"/bin/false"};
+  EXPECT_EQ(ResolveSshHost(launch, DeadlineAfter(std::chrono::seconds(20))), "node");
+}
+
+}  // namespace
+}  // namespace rdfs::fs::fuse

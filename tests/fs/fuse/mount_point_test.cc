@@ -1,0 +1,113 @@
+// The checks before a mount: each cause gets its own sentence, with what to do about it.
+#include "fs/fuse/mount_point.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace rdfs::fs::fuse {
+namespace {
+
+class MountPoint : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "rdfs-mount-point-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = std::filesystem::canonical(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void ExpectRefused(const std::string& path, const std::string& cause, const std::string& remedy,
+                     const std::string& mounts = "/proc/self/mountinfo") {
+    const Result<std::string> checked = CheckMountPoint(path, mounts);
+    ASSERT_FALSE(checked.ok()) << *checked;
+    const std::string& sentence = checked.status().message();
+    EXPECT_NE(sentence.find(cause), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find(remedy), std::string::npos) << sentence;
+    EXPECT_EQ(sentence.find('\n'), std::string::npos) << sentence;
+  }
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name)) << text;
+  }
+
+  std::string directory_;
+};
+
+TEST_F(MountPoint, AnEmptyDirectoryIsFineAndComesBackAbsolute) {
+  std::filesystem::create_directory(Path("a b"));
+  std::filesystem::create_symlink("a b", Path("link"));
+  const Result<std::string> checked = CheckMountPoint(Path("link/../a b/."));
+  ASSERT_TRUE(checked.ok()) << checked.status().message();
+  EXPECT_EQ(*checked, Path("a b"));
+}
+
+TEST_F(MountPoint, RefusesWhatCannotBeMountedOn) {
+  Write("file", "x");
+  std::filesystem::create_directory(Path("full"));
+  Write("full/.hidden", "x");
+  std::filesystem::create_directory(Path("taken"));
+  Write("mounts", "36 25 0:31 / " + Path("taken") + " rw - tmpfs none rw\n");
+  ExpectRefused("", "empty", "name a directory");
+  ExpectRefused(Path("none"), "is not there", "mkdir " + Path("none"));
+  ExpectRefused(Path("file"), "is not a directory", "name one");
+  ExpectRefused(Path("file/x"), "is not a directory", "name one");
+  ExpectRefused(Path("full"), "is not empty", "name an empty directory");
+  ExpectRefused(Path("taken"), "is mounted on", "fusermount3 -u " + Path("taken"), Path("mounts"));
+  ExpectRefused(Path(std::string(5000, 'x')), "cannot be used", "");
+}
+
+TEST_F(MountPoint, FindsMountsByTheKernelsOwnWriting) {
+  const std::string text =
+      "36 35 98:0 /r /mnt rw,noatime master:1 - ext3 /dev/root rw\n"
+      "37 35 98:0 / /a\\040b\\134c rw - tmpfs none rw\n"
+      "short line\n"
+      "38 35 98:0 / /last rw - tmpfs none rw";
+  EXPECT_TRUE(IsMountPoint(text, "/mnt"));
+  EXPECT_TRUE(IsMountPoint(text, "/a b\\c"));
+  EXPECT_TRUE(IsMountPoint(text, "/last"));
+  EXPECT_FALSE(IsMountPoint(text, "/r"));
+  EXPECT_FALSE(IsMountPoint(text, "/mn"));
+  EXPECT_FALSE(IsMountPoint(text, ""));
+  EXPECT_FALSE(IsMountPoint("", "/mnt"));
+  EXPECT_FALSE(IsMountPoint("1 2 3 4 /x\\0", "/x"));
+}
+
+TEST_F(MountPoint, TheDeviceMustBeThere) {
+  const Status missing = CheckFuse(Path("fuse"));
+  EXPECT_NE(missing.message().find("modprobe fuse"), std::string::npos) << missing.message();
+  if (geteuid() != 0) {
+    Write("device", "");
+    ASSERT_EQ(chmod(Path("device").c_str(), 0), 0);
+    const Status closed = CheckFuse(Path("device"));
+    EXPECT_NE(closed.message().find("chmod 666"), std::string::npos) << closed.message();
+  }
+}
+
+TEST_F(MountPoint, WhoMayAllowOthers) {
+  EXPECT_TRUE(AllowsOthers("user_allow_other\n"));
+  EXPECT_TRUE(AllowsOthers("# x\n  user_allow_other \r\nmount_max = 10"));
+  EXPECT_FALSE(AllowsOthers("#user_allow_other\n"));
+  EXPECT_FALSE(AllowsOthers("user_allow_other = no\n"));
+  EXPECT_FALSE(AllowsOthers(""));
+  const Status status = CheckAllowOther(Path("none"));
+  EXPECT_EQ(status.ok(), geteuid() == 0);
+  if (!status.ok()) {
+    EXPECT_NE(status.message().find("user_allow_other"), std::string::npos);
+  }
+}
+
+TEST_F(MountPoint, RdmaNeedsMemlock) {
+  EXPECT_TRUE(CheckMemlock(8U << 20U).ok());
+  const Status status = CheckMemlock(64U << 10U);
+  EXPECT_NE(status.message().find("64 KiB"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("limits.d/rdfs.conf"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rdfs::fs::fuse
