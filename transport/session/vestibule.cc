@@ -31,7 +31,9 @@ std::optional<HalfOpen> Vestibule::half_open() const {
   if (peer_.given || state_ == State::kLive || state_ == State::kReleased) return std::nullopt;
   int progress = 0;
   if (state_ == State::kConfirm) progress = 1;
-  if (state_ == State::kOpening || state_ == State::kAccepted) progress = 2;
+  if (state_ == State::kOpening || state_ == State::kAccepted || state_ == State::kLaneTls) {
+    progress = 2;
+  }
   // Who has failed already makes room first.
   if (state_ == State::kHeld || state_ >= State::kRefusing) progress = -1;
   return HalfOpen{peer_.address, progress, since_};
@@ -49,6 +51,7 @@ bool Vestibule::Advance(TimePoint now) {
     const State before = state_;
     if (!frames_.Flush().ok()) return false;
     if (!frames_.has_output()) OnOutputDone();
+    if (state_ == State::kLaneTls) ContinueLaneTls(now);
     if (state_ != State::kOver) ReceiveFrames(now);
     again = state_ != before && state_ != State::kHeld;
   }
@@ -116,29 +119,20 @@ void Vestibule::Drain() {
 
 void Vestibule::OnOutputDone() {
   switch (state_) {
-    case State::kOpening: {
-      if (!tls_next_) return;
-      tls_next_ = false;
-      auto tls = tcp::StartTls(frames_.TakeStream(), tcp::TlsRole::kServer,
-                               handshake_.agreement().tls_key.bytes());
-      if (!tls.ok()) {
-        LogError("cannot start TLS with {}: {}", peer_.name, tls.status().message());
+    case State::kOpening:
+      if (std::exchange(tls_next_, false)) StartTls(handshake_.agreement().tls_key);
+      return;
+    case State::kAccepted:
+      if (!lane_->ticket->encrypt_lanes) {
+        BecomeLane(*lane_->ticket);
         state_ = State::kOver;
-        return;
+      } else if (StartTls(lane_->claim.TlsKey(lane_->ticket->secret))) {
+        state_ = State::kLaneTls;
       }
-      frames_.GiveStream(*std::move(tls));
       return;
-    }
-    case State::kAccepted: {
-      std::optional<Secret32> key;
-      if (lane_->ticket->encrypt_lanes) key = lane_->claim.TlsKey(lane_->ticket->secret);
-      BecomeLane(*lane_->ticket, key);
-      state_ = State::kOver;
-      return;
-    }
     case State::kReleased: {
       const auto ticket = server_.Find(session_id_);
-      if (ticket != nullptr) BecomeLane(*ticket, std::nullopt);
+      if (ticket != nullptr) BecomeLane(*ticket);
       server_.End(std::exchange(session_id_, 0));
       state_ = State::kOver;
       return;
@@ -200,14 +194,28 @@ Status Vestibule::OnUseStream() {
   return Status::Ok();
 }
 
-void Vestibule::BecomeLane(const SessionTable::Ticket& ticket,
-                           const std::optional<Secret32>& tls_key) {
-  auto stream = frames_.TakeStream();
-  if (tls_key) {
-    auto tls = tcp::StartTls(std::move(stream), tcp::TlsRole::kServer, tls_key->bytes());
-    if (!tls.ok()) return LogError("cannot start TLS with {}: {}", peer_.name, tls.status().message());
-    stream = *std::move(tls);
+bool Vestibule::StartTls(const Secret32& key) {
+  auto tls = tcp::StartTls(frames_.TakeStream(), tcp::TlsRole::kServer, key.bytes());
+  if (!tls.ok()) {
+    LogError("cannot start TLS with {}: {}", peer_.name, tls.status().message());
+    state_ = State::kOver;
+    return false;
   }
+  frames_.GiveStream(*std::move(tls));
+  return true;
+}
+
+// Before the lane changes hands: its new owner may have no reason to poll it soon.
+void Vestibule::ContinueLaneTls(TimePoint now) {
+  const auto nothing = frames_.stream().Read({});
+  if (!nothing.ok()) return Fail(nothing.status(), now);
+  if (!frames_.stream().established()) return;
+  BecomeLane(*lane_->ticket);
+  state_ = State::kOver;
+}
+
+void Vestibule::BecomeLane(const SessionTable::Ticket& ticket) {
+  auto stream = frames_.TakeStream();
   std::string description = "tcp " + peer_.name + (stream->encrypted() ? " with TLS" : "");
   auto lane = tcp::MakeConnection(std::move(stream), ticket.domain, std::move(description));
   if (!lane.ok()) return LogError("no lane to {}: {}", peer_.name, lane.status().message());

@@ -6,7 +6,7 @@
 //   kHello --client hello--> kConfirm --right--> kOpening --admitted--> kLive --use stream--> lane
 //      |                        |
 //      |                        +--wrong key--> kHeld --time--> kRefusing --> kDraining --> kOver
-//      +--lane hello--> kAccepted --answer sent--> lane
+//      +--lane hello--> kAccepted --answer sent--> (kLaneTls) --> lane
 #pragma once
 
 #include <poll.h>
@@ -51,6 +51,7 @@ class Vestibule {
     kLive,      // the session stands as long as this stream
     kReleased,  // the stream becomes the session's last lane when the answer is out
     kAccepted,  // the stream becomes a lane when the answer is out
+    kLaneTls,   // the answer is out; when its TLS stands
     kHeld,      // the answer to a wrong key waits
     kRefusing,  // the refusal is on its way out
     kDraining,  // the refusal is out: until the peer has closed, so that it can read it
@@ -65,7 +66,10 @@ class Vestibule {
   Status OnLaneHello(TimePoint now);
   Status OnSessionOpen(TimePoint now);
   Status OnUseStream();
-  void BecomeLane(const SessionTable::Ticket& ticket, const std::optional<Secret32>& tls_key);
+  // Puts TLS under what follows; false (and over) when it cannot.
+  bool StartTls(const Secret32& key);
+  void ContinueLaneTls(TimePoint now);
+  void BecomeLane(const SessionTable::Ticket& ticket);
   void Fail(const Status& why, TimePoint now);
   void Refuse(const Status& why, TimePoint now);
   void Drain();
@@ -80,7 +84,7 @@ class Vestibule {
   Status held_;                     // of kHeld
   std::uint64_t session_id_ = 0;    // of kLive and kReleased
   bool tls_next_ = false;           // of kOpening: TLS starts when our confirmation is out
-  std::optional<SessionTable::Redeemed> lane_;  // of kAccepted
+  std::optional<SessionTable::Redeemed> lane_;  // of kAccepted and kLaneTls
 };
 
 }  // namespace rdfs::transport::session

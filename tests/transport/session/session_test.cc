@@ -124,6 +124,41 @@ TEST(Session, TlsCoversVestibuleAndLanes) {
   EXPECT_EQ(session->ExplainChoice(), "tcp with TLS");
 }
 
+// Takes lanes and leaves them alone.
+class IdleHost final : public SessionHost {
+ public:
+  Result<Admission> Admit(const SessionRequest&) override {
+    return Admission{Domain::Create("idle"), {}, nullptr};
+  }
+  void OnLane(std::uint64_t, const std::shared_ptr<void>&,
+              std::unique_ptr<Connection> lane) override {
+    lanes_.push_back(std::move(lane));
+  }
+  void OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) override {}
+
+ private:
+  std::vector<std::unique_ptr<Connection>> lanes_;
+};
+
+TEST(Session, ALaneStandsThoughItsOwnerAtTheServerDoesNotPollIt) {
+  IdleHost host;
+  auto acceptor = *Acceptor::Create(ServerOptions(), host);
+  std::thread thread([&] { EXPECT_TRUE(acceptor->Run().ok()); });
+  DialOptions options;
+  options.host = "127.0.0.1";
+  options.port = acceptor->port();
+  options.key = Key("sesame");
+  options.encrypt_always = true;
+  options.deadline = DeadlineAfter(seconds(10));
+  const auto session = MustDial(std::move(options));
+  for (const Kind kind : {Kind::kTcp, Kind::kShm}) {
+    const auto lane = session->OpenLaneOver(kind, DeadlineAfter(seconds(10)));
+    EXPECT_TRUE(lane.ok()) << lane.status().ToString();
+  }
+  acceptor->Stop();
+  thread.join();
+}
+
 TEST(Session, RequiredEncryptionNeedsNoTlsOnTheSameHostAndRulesVerbsOut) {
   Server server(ServerOptions());
   DialOptions options = ClientOptions(server);
