@@ -57,7 +57,12 @@ Status VerbsConnection::Build() {
 }
 
 VerbsConnection::~VerbsConnection() {
-  if (outbox_ != nullptr && over_.ok() && !ending()) WaitUntilByeHasGone();
+  if (outbox_ != nullptr && over_.ok()) {
+    // A peer that has ended it already hears no goodbye.
+    std::array<Completion, QueuePair::kPollBatch> ignored;
+    while (!ending() && HandleCompletions(ignored) > 0) assembled_delivered_ = false;
+    if (!ending()) WaitUntilByeHasGone();
+  }
   // ~QueuePair puts the queue pair in error and waits until the device has let go of our buffers.
 }
 

@@ -50,6 +50,7 @@ Result<QueuePairLimits> QueryLimits(rdma_cm_id* id) {
   limits.max_transfer_bytes = std::min<std::uint64_t>(port.max_msg_sz, kMaxTransferBytes);
   limits.responder_resources =
       static_cast<std::uint8_t>(std::min<int>(device.max_qp_rd_atom, RDMA_MAX_RESP_RES));
+  limits.fences_reads = id->verbs->device->transport_type != IBV_TRANSPORT_IWARP;
   limits.initiator_depth =
       static_cast<std::uint8_t>(std::min<int>(device.max_qp_init_rd_atom, RDMA_MAX_INIT_DEPTH));
   return limits;
@@ -130,16 +131,19 @@ void QueuePair::End() {
 }
 
 void QueuePair::Drain() {
-  const Deadline deadline = DeadlineAfter(kDrainLimit);
+  TimePoint quiet_since = BootClock::now();
+  const Deadline deadline = quiet_since + kDrainLimit;
   while (receives_posted_ + signals_posted_ > 0) {
     const Result<std::span<const ibv_wc>> some = PollCompletions();
     if (!some.ok()) return;
-    if ((*some).empty()) {
-      if (BootClock::now() >= deadline) {
-        LogDebug("a queue pair ended with {} receives and {} sends not flushed", receives_posted_,
-                 signals_posted_);
-        return;
-      }
+    const TimePoint now = BootClock::now();
+    if (!(*some).empty()) {
+      quiet_since = now;
+    } else if (now >= deadline || now >= quiet_since + kQuietLimit) {
+      LogDebug("a queue pair ended with {} receives and {} sends not flushed", receives_posted_,
+               signals_posted_);
+      return;
+    } else {
       std::this_thread::yield();
     }
   }
@@ -198,6 +202,13 @@ void QueuePair::QueueSend(std::uint64_t sequence, std::uint32_t length, bool sig
 }
 
 void QueuePair::QueueTransfer(const Transfer& transfer) {
+  if (limits_.fences_reads || transfer.opcode != IBV_WR_RDMA_READ) return AddTransfer(transfer);
+  Transfer unfenced = transfer;
+  unfenced.fenced = false;
+  if (const auto read = gate_.Enter(unfenced, transfer.fenced)) AddTransfer(*read);
+}
+
+void QueuePair::AddTransfer(const Transfer& transfer) {
   ibv_send_wr& request = AddSend();
   *request.sg_list = {
       .addr = transfer.local_address, .length = transfer.length, .lkey = transfer.local_key};
@@ -235,6 +246,10 @@ void QueuePair::Count(const ibv_wc& completion) {
     // destroying the queue pair does the rest.
     --signals_posted_;
   }
+  if (id.kind() != WorkKind::kRead || limits_.fences_reads) return;
+  gate_.OnCompleted();
+  if (completion.status != IBV_WC_SUCCESS) return;
+  while (const auto read = gate_.Next()) AddTransfer(*read);
 }
 
 Result<std::span<const ibv_wc>> QueuePair::PollCompletions() {

@@ -27,6 +27,7 @@
 #include "transport/base/status.h"
 #include "transport/verbs/frame.h"
 #include "transport/verbs/objects.h"
+#include "transport/verbs/read_gate.h"
 #include "transport/verbs/registration.h"
 #include "transport/verbs/work_id.h"
 
@@ -46,6 +47,7 @@ struct QueuePairLimits {
   std::uint32_t max_inline_bytes = 0;    // of a SEND whose bytes travel in the request itself
   std::uint8_t responder_resources = 0;  // READs of the peer's that the device serves at a time
   std::uint8_t initiator_depth = 0;      // READs of ours that it has under way at a time
+  bool fences_reads = false;             // otherwise fenced READs are kept back here
 };
 
 class QueuePair {
@@ -79,7 +81,7 @@ class QueuePair {
     std::uint64_t remote_address = 0;
     std::uint32_t remote_key = 0;
   };
-  void QueueTransfer(const Transfer& transfer);
+  void QueueTransfer(const Transfer& transfer);  // a fenced one may start later by itself
   // Hands what is queued to the device.
   Status PostReceives();
   Status PostSends();
@@ -99,6 +101,9 @@ class QueuePair {
 
  private:
   static constexpr std::chrono::milliseconds kDrainLimit{200};
+  // What a queue pair in error has not given back after this long without any completion never
+  // comes: soft-iWARP loses SENDs that were posted just as it went into error.
+  static constexpr std::chrono::milliseconds kQuietLimit{10};
 
   QueuePair(rdma_cm_id* id, QueuePairLimits limits) : id_(id), limits_(limits) {}
   Status Build(const DeviceInDomain& device);
@@ -106,6 +111,7 @@ class QueuePair {
   void Drain();
   void Count(const ibv_wc& completion);
   ibv_send_wr& AddSend();
+  void AddTransfer(const Transfer& transfer);
 
   rdma_cm_id* id_;
   QueuePairLimits limits_;
@@ -131,6 +137,8 @@ class QueuePair {
   std::uint32_t send_count_ = 0;
   std::array<QueuedReceive, kReceiveSlots> receives_;
   std::uint32_t receive_count_ = 0;
+
+  ReadGate<Transfer> gate_;
 
   std::array<ibv_wc, kPollBatch> batch_;
   // Posted and not completed, for Drain: receives, and sends that bear a signal.

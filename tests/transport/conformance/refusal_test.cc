@@ -42,15 +42,17 @@ class Refusal : public Conformance {
   // Expects `ticket` of `end` to be refused, and a new connection where that ends this one.
   void ExpectRefused(Ticket ticket, const std::string& what) {
     const Status status = pair_.Finish(ticket);
-    EXPECT_FALSE(status.ok()) << what;
-    EXPECT_FALSE(status.message().empty()) << what;
     if (EndsConnection()) {
+      // A WRITE may have completed: on iWARP it does when the wire has taken it.
       EXPECT_TRUE(pair_.Drive([&] { return !pair_.client.alive(); })) << what;
+      EXPECT_FALSE(pair_.client.over().message().empty()) << what;
       ConnectAgain(pair_, pair_.client, pair_.server);
       readable_ = Offer(Access::kRemoteRead);
       writable_ = Offer(Access::kRemoteWrite);
       return;
     }
+    EXPECT_FALSE(status.ok()) << what;
+    EXPECT_FALSE(status.message().empty()) << what;
     EXPECT_EQ(status.scope(), Scope::kRequest) << what << ": " << status.ToString();
     EXPECT_EQ(status.errno_value(), EACCES) << what << ": " << status.ToString();
     EXPECT_TRUE(pair_.client.alive() && pair_.server.alive()) << what;
@@ -106,6 +108,7 @@ TEST_P(Refusal, TheWrongAccess) {
   const Shared read_only = Offer(Access::kRemoteRead);
   ExpectRefused(pair_.client.Write(Local(100), {read_only.remote, 0}), "write to what is readable");
   EXPECT_TRUE(Untouched(*read_only.region));
+  if (!subject().refuses_reads_by_access) return;
   Fill(local_->bytes(), 99);
   ExpectRefused(pair_.client.Read(Local(100), {writable_.remote, 0}), "read of what is writable");
   EXPECT_TRUE(Equal(local_->bytes(), Pattern(local_->size(), 99)));

@@ -28,6 +28,8 @@ struct Subject {
   std::function<std::unique_ptr<Transport>()> make;  // called often, in the test and in its peers
   Endpoint listen;            // where listeners go: port 0; for shm a name that holds the pid
   bool injects_busy = false;  // Read and Write may answer kBusy before the bound (fault/)
+  // Soft-iWARP's driver answers a READ of any region of the domain, shared for reading or not.
+  bool refuses_reads_by_access = true;
 };
 
 // Runs the tests (or, in a process that a test started, its peer). Returns main's exit status.

@@ -2,6 +2,7 @@
 // device, and RDFS_RDMA_ADDRESS6 its IPv6 address where it has one. tests/rdma/run sets them.
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "tests/transport/conformance/suite.h"
 #include "transport/verbs/transport.h"
@@ -14,14 +15,16 @@ int main(int argc, char** argv) {
     (void)std::fputs("RDFS_RDMA_ADDRESS is not set: run this through tests/rdma/run\n", stderr);
     return 2;
   }
-  std::vector<conformance::Subject> subjects{
-      {.name = "Verbs",
-       .make = verbs::MakeTransport,
-       .listen = {.kind = Kind::kVerbs, .host = address, .port = 0}}};
-  if (address6 != nullptr) {
-    subjects.push_back({.name = "Verbs6",
-                        .make = verbs::MakeTransport,
-                        .listen = {.kind = Kind::kVerbs, .host = address6, .port = 0}});
-  }
+  const char* driver = std::getenv("RDFS_RDMA_DRIVER");
+  const bool siw = driver != nullptr && std::string_view(driver) == "siw";
+  const auto subject = [siw](const char* name, const char* host) {
+    return conformance::Subject{.name = name,
+                                .make = verbs::MakeTransport,
+                                .listen = {.kind = Kind::kVerbs, .host = host, .port = 0},
+                                .injects_busy = false,
+                                .refuses_reads_by_access = !siw};
+  };
+  std::vector<conformance::Subject> subjects{subject("Verbs", address)};
+  if (address6 != nullptr) subjects.push_back(subject("Verbs6", address6));
   return conformance::Main(argc, argv, std::move(subjects));
 }
