@@ -285,6 +285,12 @@ void Service::OnSessionEnd(std::uint64_t /*session_id*/, const std::shared_ptr<v
   LogDebug("{}: no more lanes will come on this session", session->params().client);
 }
 
+void Service::EndIfUnusedAfter(std::chrono::nanoseconds patience) {
+  loops_.front()->After(patience, [this] {
+    if (core_->counters.sessions_started.load() == 0 && options_.on_idle) options_.on_idle();
+  });
+}
+
 void Service::LaneGone(const SessionPtr& session) {
   sessions_.LaneClosed(*session, core_->clock.Now());
   ScheduleExpiry();

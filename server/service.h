@@ -50,6 +50,9 @@ class Service final : public transport::SessionHost {
               std::unique_ptr<transport::Connection> lane) override;
   void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
 
+  // Calls on_idle when no session has come by then.
+  void EndIfUnusedAfter(std::chrono::nanoseconds patience);
+
   [[nodiscard]] Core& core() { return *core_; }
   [[nodiscard]] std::size_t sessions() const { return sessions_.size(); }
 

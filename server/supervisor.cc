@@ -109,7 +109,7 @@ class Supervisor {
 Status Supervisor::TakeSignals() {
   sigset_t mask;
   sigemptyset(&mask);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&mask, number);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD}) sigaddset(&mask, number);
   sigset_t before;
   if (const int error = pthread_sigmask(SIG_BLOCK, &mask, &before); error != 0) {
     return Status::FromErrno(error, "pthread_sigmask");
@@ -191,7 +191,8 @@ void Supervisor::ReadSignals() {
       case SIGCHLD:
         break;  // Reap looks anyway
       case SIGHUP:
-        if (worker_ > 0) (void)kill(worker_, SIGHUP);
+      case SIGUSR1:
+        if (worker_ > 0) (void)kill(worker_, static_cast<int>(info.ssi_signo));
         break;
       default:
         Stop(static_cast<int>(info.ssi_signo));

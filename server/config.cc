@@ -1,0 +1,107 @@
+// The configuration file:
+//
+//   listen = ["10.0.0.1"]
+//   port = 7337
+//   key_file = "/etc/rdfs/key"
+//   pool = "4G"
+//   [[export]]
+//   name = "home"
+//   dir = "/home"
+//   options = "ro,root_squash"
+#include <toml++/toml.h>
+
+#include <array>
+#include <string>
+
+#include "server/options.h"
+
+namespace rdfs::server {
+namespace {
+
+Status Wrong(const std::string& path, const toml::node& node, std::string_view what) {
+  return {Code::kErrno, EINVAL,
+          path + ":" + std::to_string(node.source().begin.line) + ": " + std::string(what)};
+}
+
+Status ReadExport(const std::string& path, const toml::node& node, Options& options) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return Wrong(path, node, "an [[export]] is a table");
+  const auto name = (*table)["name"].value<std::string>();
+  const auto dir = (*table)["dir"].value<std::string>();
+  if (!name || !dir) return Wrong(path, node, "an [[export]] needs a name and a dir");
+  const auto words = (*table)["options"].value<std::string>().value_or("");
+  auto spec = ExportSpec::Parse(*name + "=" + *dir + (words.empty() ? "" : "," + words));
+  if (!spec.ok()) return Wrong(path, node, spec.status().message());
+  if (spec->directory != *dir) return Wrong(path, node, "an option is not known: " + words);
+  options.exports.push_back(*std::move(spec));
+  return {};
+}
+
+Status ReadPort(const std::string& path, const toml::node& node, std::uint16_t& port,
+                std::uint16_t unset) {
+  const auto value = node.value<std::int64_t>();
+  if (!value || *value < 0 || *value > 65535) return Wrong(path, node, "not a port");
+  if (port == unset) port = static_cast<std::uint16_t>(*value);
+  return {};
+}
+
+Status ReadListen(const std::string& path, const toml::node& node, Options& options) {
+  if (!options.listen.empty()) return {};
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return Wrong(path, node, "listen is a list of addresses");
+  for (const toml::node& item : *array) {
+    const auto address = item.value<std::string>();
+    if (!address) return Wrong(path, item, "an address is a string");
+    options.listen.push_back(*address);
+  }
+  return {};
+}
+
+Status ReadEntry(const std::string& path, std::string_view key, const toml::node& node,
+                 Options& options) {
+  if (key == "listen") return ReadListen(path, node, options);
+  if (key == "port") return ReadPort(path, node, options.port, transport::kDefaultPort);
+  if (key == "rdma_port") return ReadPort(path, node, options.rdma_port, 0);
+  if (key == "key_file" && node.is_string()) {
+    if (options.key_file.empty() && !options.no_auth) {
+      options.key_file = node.value<std::string>().value_or("");
+    }
+    return {};
+  }
+  if (key == "no_auth" && node.is_boolean()) {
+    if (options.key_file.empty()) options.no_auth = node.value<bool>().value_or(false);
+    return {};
+  }
+  if (key == "pool" && node.is_string()) {
+    auto size = ParseSize(node.value<std::string>().value_or(""));
+    if (!size.ok()) return Wrong(path, node, size.status().message());
+    if (options.pool_bytes == 0) options.pool_bytes = *size;
+    return {};
+  }
+  if (key == "export" && node.is_array()) {
+    for (const toml::node& item : *node.as_array()) {
+      RDFS_RETURN_IF_ERROR(ReadExport(path, item, options));
+    }
+    return {};
+  }
+  return Wrong(path, node, "\"" + std::string(key) + "\" is not known here, or not of this type");
+}
+
+}  // namespace
+
+Status ReadConfig(const std::string& path, Options& options) {
+  try {  // toml++ reports by exceptions; they end here
+    const toml::table table = toml::parse_file(path);
+    for (const auto& [key, node] : table) {
+      RDFS_RETURN_IF_ERROR(ReadEntry(path, key.str(), node, options));
+    }
+  } catch (const toml::parse_error& error) {
+    const std::uint32_t line = error.source().begin.line;
+    return {Code::kErrno, EINVAL,
+            path + (line > 0 ? ":" + std::to_string(line) : std::string()) + ": " +
+                std::string(error.description())};
+  }
+  return {};
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,83 @@
+#include "server/daemon.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "transport/base/log.h"
+
+namespace rdfs::server {
+namespace {
+
+void NotifySystemd() {
+  const char* path = ::getenv("NOTIFY_SOCKET");
+  if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::size_t length = std::strlen(path);
+  if (length >= sizeof(address.sun_path)) return;
+  std::memcpy(address.sun_path, path, length);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // an abstract name
+  const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  constexpr std::string_view kReady = "READY=1";
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  if (!socket.valid() ||
+      ::sendto(socket.get(), kReady.data(), kReady.size(), MSG_NOSIGNAL,
+               reinterpret_cast<const sockaddr*>(&address), size) < 0) {
+    LogWarn("cannot tell systemd that rdfsd is ready: {}",
+            Status::FromErrno(errno, "NOTIFY_SOCKET").message());
+  }
+}
+
+// The parent's part: its exit code.
+[[noreturn]] void WaitAndExit(int pipe) {
+  char ready = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(pipe, &ready, 1);
+  } while (got < 0 && errno == EINTR);
+  ::_exit(got == 1 ? 0 : 1);  // without: the child has said why on standard error
+}
+
+}  // namespace
+
+Result<Readiness> Readiness::Daemonise() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
+  Fd read_end(ends[0]);
+  Readiness readiness;
+  readiness.pipe_.Reset(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return Status::FromErrno(errno, "fork");
+  if (child > 0) {
+    readiness.pipe_.Reset();
+    WaitAndExit(read_end.get());
+  }
+  ::setsid();
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null.valid()) ::dup2(null.get(), STDIN_FILENO);
+  return readiness;
+}
+
+void Readiness::Ready(std::string_view line) {
+  const std::string text = std::string(line) + "\n";
+  if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) {
+    LogDebug("nobody reads our standard output");
+  }
+  NotifySystemd();
+  if (!pipe_.valid()) return;
+  // Whoever started us may wait for the end of our output.
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null.valid()) ::dup2(null.get(), STDOUT_FILENO);
+  const char ready = 'R';
+  if (::write(pipe_.get(), &ready, 1) != 1) LogDebug("nobody waits for us");
+  pipe_.Reset();
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,29 @@
+// Becoming a daemon, and telling who started us that we are ready.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::server {
+
+// What a starter waits for.
+class Readiness {
+ public:
+  // Stays in the foreground.
+  Readiness() = default;
+  // Forks: the parent waits until Ready is called in the child or a process of its, then ends with
+  // 0, or with 1 when they all end before. Returns in the child, which has a session of its own and
+  // no standard input. Before any thread.
+  static Result<Readiness> Daemonise();
+
+  // Writes `line` to standard output, tells the parent and systemd (NOTIFY_SOCKET, sd_notify(3)).
+  void Ready(std::string_view line);
+
+ private:
+  Fd pipe_;
+};
+
+}  // namespace rdfs::server

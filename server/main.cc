@@ -1,0 +1,82 @@
+// rdfsd: exports directories. This process becomes the supervisor, its child does the serving.
+#include <cstdio>
+
+#include "server/daemon.h"
+#include "server/options.h"
+#include "server/serving.h"
+#include "server/setup.h"
+#include "server/supervisor.h"
+#include "server/supervisor_keeper.h"
+#include "transport/base/log.h"
+
+namespace rdfs::server {
+namespace {
+
+int Fail(const Status& status) {
+  LogError("{}", status.message());
+  return 1;
+}
+
+void SetUpLog(int verbosity) {
+  SetLogName("rdfsd");
+  if (verbosity > 0) SetLogLevel(verbosity > 1 ? LogLevel::kDebug : LogLevel::kInfo);
+}
+
+// Directories that are not there are told before the fork, to whoever typed them.
+Status CheckExports(const Options& options) {
+  for (const ExportSpec& spec : options.exports) {
+    if (auto exported = Export::Create(spec); !exported.ok()) return exported.status();
+  }
+  return {};
+}
+
+int Supervise(ServingParams params, Readiness readiness) {
+  SharedState& shared = MakeSharedState();
+  SupervisorOptions options;
+  options.worker = [&](int fd) {
+    auto keeper = DescriptorKeeper::Connect(fd);
+    if (!keeper.ok()) return Fail(keeper.status());
+    return Serve(params, **keeper, shared, readiness);
+  };
+  const Result<int> code = RunSupervisor(options);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+int Main(int argc, const char* const* argv) {
+  const CommandLine command = ParseCommandLine(argc, argv);
+  if (!command.options) {
+    std::fputs(command.output.c_str(), command.exit_code == 0 ? stdout : stderr);
+    return command.exit_code;
+  }
+  const Options& options = *command.options;
+  SetUpLog(options.verbosity);
+  RaiseDescriptorLimit();
+  if (options.stdio) return ServeStdio(options);
+
+  ServingParams params;
+  params.options = options;
+  if (const Status status = CheckExports(options); !status.ok()) return Fail(status);
+  if (!options.no_auth) {
+    auto key = SetUpKey(options);
+    if (!key.ok()) return Fail(key.status());
+    params.key = key->key;
+    params.key_path = key->path;
+    if (key->made) std::fprintf(stderr, "rdfsd: made a key: %s\n", key->path.c_str());
+  } else if (!options.listen.empty()) {
+    LogWarn("--no-auth: whoever reaches {} can read and write what is exported",
+            options.listen.front());
+  }
+  params.secret = SetUpHandleSecret();
+  Readiness readiness;
+  if (!options.foreground) {
+    auto daemon = Readiness::Daemonise();
+    if (!daemon.ok()) return Fail(daemon.status());
+    readiness = *std::move(daemon);
+  }
+  return Supervise(std::move(params), std::move(readiness));
+}
+
+}  // namespace
+}  // namespace rdfs::server
+
+int main(int argc, char** argv) { return rdfs::server::Main(argc, argv); }

@@ -1,0 +1,99 @@
+#include "server/serving.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "server/intent_ring.h"
+#include "server/service.h"
+#include "server/setup.h"
+#include "server/signal_thread.h"
+#include "transport/base/log.h"
+#include "transport/session/acceptor.h"
+
+namespace rdfs::server {
+namespace {
+
+int Fail(const Status& status) {
+  LogError("{}", status.message());
+  return 1;
+}
+
+std::string RecordDirectory() {
+  auto directory = IntentRing::DefaultDirectory();
+  if (directory.ok()) return *std::move(directory);
+  LogWarn("requests that are sent twice may be carried out twice: {}",
+          directory.status().message());
+  return {};
+}
+
+transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t port) {
+  const Options& options = params.options;
+  transport::AcceptorOptions out;
+  out.addresses = options.listen;
+  if (options.no_auth && options.listen.empty()) out.addresses = LoopbackAddresses();
+  out.port = port;
+  out.verbs_port = options.rdma_port;
+  out.no_auth = options.no_auth;
+  if (!options.no_auth) out.keys.push_back({"default", params.key});
+  return out;
+}
+
+void Announce(const ServingParams& params, std::uint16_t port, Readiness& readiness) {
+  readiness.Ready(fmt::format("rdfsd: ready on port {}", port));
+  if (params.options.verbosity == 0 && !params.options.foreground) return;
+  for (const ExportSpec& spec : params.options.exports) {
+    const std::string command =
+        MountCommand(params.options, spec.name, port, params.key_path);
+    fmt::print(stderr, "rdfsd: mount with: {}\n", command);
+  }
+}
+
+}  // namespace
+
+SharedState& MakeSharedState() {
+  void* page = ::mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) {
+    LogError("no memory left");
+    std::abort();
+  }
+  return *new (page) SharedState();  // for the life of the process
+}
+
+int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& shared,
+          Readiness& readiness) {
+  SignalThread::Block();
+  ServiceOptions service_options;
+  service_options.exports = params.options.exports;
+  service_options.secret = params.secret;
+  service_options.pool_bytes = params.options.pool_bytes;
+  service_options.record_directory = RecordDirectory();
+  service_options.session_lease = std::chrono::seconds(params.options.lease_seconds);
+  auto service = Service::Create(std::move(service_options), keeper);
+  if (!service.ok()) return Fail(service.status());
+
+  const std::uint16_t port = shared.port != 0 ? shared.port.load() : params.options.port;
+  auto acceptor = transport::Acceptor::Create(ToAcceptor(params, port), **service);
+  if (!acceptor.ok()) return Fail(acceptor.status());
+  shared.port = (*acceptor)->port();
+
+  Core& core = (*service)->core();
+  auto signals = SignalThread::Start([&acceptor] { (*acceptor)->Stop(); },
+                                     [&core] { LogLine(LogLevel::kInfo, core.counters.ToString()); });
+  if (!signals.ok()) return Fail(signals.status());
+  if (!shared.announced.exchange(true)) {
+    Announce(params, (*acceptor)->port(), readiness);
+  } else {
+    LogWarn("the worker was started again on port {}", (*acceptor)->port());
+  }
+  const Status ended = (*acceptor)->Run();
+  LogInfo("{}", core.counters.ToString());
+  return ended.ok() ? 0 : Fail(ended);
+}
+
+}  // namespace rdfs::server

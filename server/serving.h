@@ -1,0 +1,39 @@
+// Serving: rdfsd's worker process, from its service and acceptor to its last signal.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "server/daemon.h"
+#include "server/handle.h"
+#include "server/options.h"
+#include "server/supervisor_keeper.h"
+#include "transport/session/key.h"
+
+namespace rdfs::server {
+
+// What outlives a worker, in memory that it shares with its supervisor: a worker that is started
+// again listens where the first one did.
+struct SharedState {
+  std::atomic<std::uint16_t> port{0};
+  std::atomic<bool> announced{false};
+};
+// Never fails but by ending the process: a page of memory.
+SharedState& MakeSharedState();
+
+struct ServingParams {
+  Options options;
+  transport::Key key;
+  std::string key_path;
+  HandleSecret secret;
+};
+
+// Serves until SIGTERM or SIGINT; the exit code.
+int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& shared,
+          Readiness& readiness);
+// Serves the client at standard input and output (fs/protocol.h, bootstrap) and whoever of its lanes
+// comes by another way, until its session is over for good. The exit code.
+int ServeStdio(const Options& options);
+
+}  // namespace rdfs::server

@@ -1,0 +1,127 @@
+#include "server/setup.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "transport/base/fd.h"
+#include "transport/base/log.h"
+
+namespace rdfs::server {
+namespace {
+
+std::string FromEnvironment(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+std::string Home() {
+  if (std::string home = FromEnvironment("HOME"); home.starts_with('/')) return home;
+  const passwd* entry = ::getpwuid(::getuid());
+  return entry != nullptr && entry->pw_dir != nullptr ? entry->pw_dir : "/";
+}
+
+std::string DefaultKeyPath() {
+  const std::string config = FromEnvironment("XDG_CONFIG_HOME");
+  return (config.starts_with('/') ? config : Home() + "/.config") + "/rdfs/key";
+}
+
+std::string StatePath() {
+  if (::geteuid() == 0) return "/var/lib/rdfs";
+  const std::string state = FromEnvironment("XDG_STATE_HOME");
+  return (state.starts_with('/') ? state : Home() + "/.local/state") + "/rdfs";
+}
+
+// True when the key was made; false when there is one already.
+Result<bool> MakeKeyFile(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  const bool fresh = std::filesystem::create_directories(folder, error);
+  if (fresh) std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  const Fd file(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+  if (!file.valid() && errno == EEXIST) return false;
+  if (!file.valid()) {
+    return Status::FromErrno(errno, "cannot make the key file " + path +
+                                        " (give --key-file FILE, or --no-auth)");
+  }
+  const std::string line = std::string(transport::Key::Random().text()) + "\n";
+  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    return Status::FromErrno(errno, "cannot write the key file " + path);
+  }
+  return true;
+}
+
+bool CanBind(int family, const sockaddr* address, socklen_t size) {
+  const Fd probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return probe.valid() && ::bind(probe.get(), address, size) == 0;
+}
+
+}  // namespace
+
+Result<KeySetup> SetUpKey(const Options& options) {
+  KeySetup setup;
+  setup.path = options.key_file;
+  if (setup.path.empty()) {
+    setup.path = DefaultKeyPath();
+    RDFS_ASSIGN_OR_RETURN(setup.made, MakeKeyFile(setup.path));
+  }
+  RDFS_ASSIGN_OR_RETURN(setup.key, transport::Key::FromFile(setup.path));
+  return setup;
+}
+
+HandleSecret SetUpHandleSecret() {
+  auto kept = HandleSecret::LoadOrCreate(StatePath() + "/handle-secret");
+  if (kept.ok()) return *kept;
+  LogInfo("mounts will look their files up again when rdfsd is started again: {}",
+          kept.status().message());
+  return HandleSecret::Random();
+}
+
+std::vector<std::string> LoopbackAddresses() {
+  std::vector<std::string> addresses = {"127.0.0.1"};
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_addr = in6addr_loopback;
+  if (CanBind(AF_INET6, reinterpret_cast<const sockaddr*>(&six), sizeof(six))) {
+    addresses.emplace_back("::1");
+  }
+  return addresses;
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    LogWarn("cannot raise the limit of open files: {}",
+            Status::FromErrno(errno, "setrlimit").message());
+  }
+}
+
+std::string MountCommand(const Options& options, const std::string& name, std::uint16_t port,
+                         const std::string& key_path) {
+  std::string host = "localhost";
+  if (options.listen.size() == 1) {
+    host = options.listen.front();
+    if (host.find(':') != host.npos) host = "[" + host + "]";
+  } else if (!options.no_auth) {
+    std::array<char, 256> buffer{};
+    if (::gethostname(buffer.data(), buffer.size() - 1) == 0) host = buffer.data();
+  }
+  std::string command = "rdfs rdfs://" + host;
+  if (port != transport::kDefaultPort) command += ":" + std::to_string(port);
+  command += "/" + name + " MOUNTPOINT";
+  if (!key_path.empty()) command += " -o key_file=" + key_path;
+  return command;
+}
+
+}  // namespace rdfs::server

@@ -1,0 +1,33 @@
+// SignalThread: waits for signals on a thread of its own. SIGUSR1 calls `on_report`; SIGTERM and
+// SIGINT call `on_stop`. Block() first, before any other thread.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::server {
+
+class SignalThread {
+ public:
+  // Blocks the signals in the calling thread and those it starts; SIGPIPE is ignored (writing to a
+  // peer that has gone is an error, not an end), and so are SIGHUP and SIGXFSZ (EFBIG tells).
+  static void Block();
+  static Result<std::unique_ptr<SignalThread>> Start(std::function<void()> on_stop,
+                                                     std::function<void()> on_report);
+  ~SignalThread();
+  SignalThread(const SignalThread&) = delete;
+  SignalThread& operator=(const SignalThread&) = delete;
+
+ private:
+  SignalThread(Fd signals, Fd stop) : signals_(std::move(signals)), stop_(std::move(stop)) {}
+  void Run();
+
+  Fd signals_, stop_;
+  std::function<void()> on_stop_, on_report_;
+  std::thread thread_;
+};
+
+}  // namespace rdfs::server
