@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# The server's worker is killed: calls go on once its supervisor has started another, open files and locks
+# keep working. Then the whole server is stopped: calls end with an errno within the deadline (the mount
+# has one of 8 s), and umount still works.
+set -euo pipefail
+export RDFS_E2E_WARNINGS_EXPECTED=1
+python3 - "$RDFS_E2E_MOUNT" "$RDFS_E2E_SERVER_PID" <<'PYTHON'
+import fcntl, os, signal, sys, time
+mount, supervisor = sys.argv[1], int(sys.argv[2])
+
+def worker():
+    with open(f"/proc/{supervisor}/task/{supervisor}/children") as children:
+        pids = [int(pid) for pid in children.read().split()]
+    assert pids, "the supervisor has no worker"
+    return pids[0]
+
+def worker_after(old):
+    for _ in range(200):
+        with open(f"/proc/{supervisor}/task/{supervisor}/children") as children:
+            pids = [int(pid) for pid in children.read().split() if int(pid) != old]
+        if pids:
+            return pids[0]
+        time.sleep(0.05)
+    raise AssertionError("no new worker")
+
+os.makedirs(f"{mount}/dir/sub")
+plain = os.open(f"{mount}/dir/sub/plain", os.O_CREAT | os.O_RDWR)
+os.write(plain, b"before")
+unlinked = os.open(f"{mount}/unlinked", os.O_CREAT | os.O_RDWR)
+os.write(unlinked, b"unlinked")
+os.unlink(f"{mount}/unlinked")
+secret = os.open(f"{mount}/secret", os.O_CREAT | os.O_RDWR, 0)
+os.write(secret, b"mode 000")
+locked = os.open(f"{mount}/locked", os.O_CREAT | os.O_RDWR)
+fcntl.flock(locked, fcntl.LOCK_EX)
+directory = os.open(f"{mount}/dir", os.O_RDONLY | os.O_DIRECTORY)
+
+for round in range(3):
+    old = worker()
+    os.kill(old, signal.SIGKILL)
+    started = time.monotonic()
+    assert os.pread(plain, 100, 0).startswith(b"before"), "an open file"
+    assert os.pread(unlinked, 100, 0) == b"unlinked", "an unlinked open file"
+    assert os.pread(secret, 100, 0) == b"mode 000", "an open file of mode 000"
+    os.pwrite(plain, b"after", 6 + 5 * round)
+    assert "sub" in os.listdir(f"{mount}/dir"), "a directory by name"
+    assert os.listdir(directory) == ["sub"], "an open directory"
+    with open(f"{mount}/dir/sub/new-{round}", "w") as new:
+        new.write("new")
+    child = os.fork()
+    if child == 0:
+        other = os.open(f"{mount}/locked", os.O_RDWR)
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "a lock was lost"
+    worker_after(old)
+    print(f"killed the worker: everything went on after {time.monotonic() - started:.2f} s")
+
+# Now all of it, for good: frozen first, so that nothing can be answered.
+old = worker()
+os.kill(supervisor, signal.SIGSTOP)
+os.kill(old, signal.SIGSTOP)
+started = time.monotonic()
+try:
+    os.stat(f"{mount}/not looked at yet")
+    raise AssertionError("a stopped server answered")
+except OSError as error:
+    took = time.monotonic() - started
+    print(f"a frozen server: {error.strerror} after {took:.1f} s")
+    assert 4 < took < 16, took
+os.kill(old, signal.SIGCONT)
+os.kill(supervisor, signal.SIGCONT)
+for _ in range(100):
+    try:
+        os.stat(f"{mount}/dir/sub/plain")
+        break
+    except OSError:
+        time.sleep(0.1)
+assert os.pread(plain, 6, 0) == b"before", "thawed"
+print("thawed: calls succeed again")
+PYTHON
