@@ -251,6 +251,19 @@ void LaneImpl::SendQueued() {
   }
 }
 
+void LaneImpl::FillInOpens(Call& call) {
+  const MutableByteSpan body = call.body.bytes();
+  if (call.open != nullptr) {
+    call.sent_open = call.open->server_open();
+    const Le64 number = call.sent_open;
+    std::memcpy(body.data(), &number, sizeof(number));
+  }
+  if (call.other_open != nullptr) {
+    const Le64 number = call.other_open->server_open();
+    std::memcpy(body.data() + offsetof(CopyFileRangeRequest, open_out), &number, sizeof(number));
+  }
+}
+
 void LaneImpl::SendOne(Slot slot, TimePoint now) {
   Call& call = calls_[slot];
   for (const OpenPtr& open : {call.open, call.other_open}) {
@@ -264,15 +277,8 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
     return StartWrite(slot);
   }
   const MutableByteSpan body = call.body.bytes();
-  if (call.open != nullptr) {
-    call.sent_open = call.open->server_open();
-    const Le64 number = call.sent_open;
-    std::memcpy(body.data(), &number, sizeof(number));
-  }
-  if (call.other_open != nullptr) {
-    const Le64 number = call.other_open->server_open();
-    std::memcpy(body.data() + offsetof(CopyFileRangeRequest, open_out), &number, sizeof(number));
-  }
+  // What the server may have a record of is sent again as it was, to be recognised.
+  if (!table_.MayHaveArrived(slot) || !IsMutating(call.opcode)) FillInOpens(call);
 
   const RequestTable::Sent sent = table_.MarkSent(slot);
   const TimePoint deadline = table_.DeadlineOf(slot);

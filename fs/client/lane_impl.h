@@ -136,6 +136,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   std::size_t RunReady();
   void SendQueued();
   void SendOne(Slot slot, TimePoint now);
+  static void FillInOpens(Call& call);
   void OnMessage(ByteSpan message) override;
   void OnUnasked(const ReplyHeader& header, ByteSpan body);
   void OnArena(const ArenaMessage& arena);
@@ -156,6 +157,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   // ---- lane_link.cc -----------------------------------------------------------------------------
   void OpenMailbox();
   void TakeLink(std::unique_ptr<LaneLink> link);
+  void KeepStaging(std::uint32_t slot_bytes, std::uint32_t slots);
   void LoseConnection();
   void OnTimers();
   [[nodiscard]] bool WantsHeartbeat() const;
@@ -189,7 +191,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void AfterRound(Slot slot);
   void PrefetchGrants(const Call& call);
   void OnPrefetched(const std::shared_ptr<InodeState>& inode, std::uint64_t own_changes,
-                    std::uint64_t offset, std::uint32_t want_ahead, Answer& answer);
+                    std::uint64_t offset, std::uint32_t reach, Answer& answer);
 
   // ---- lane_write.cc ----------------------------------------------------------------------------
   void StartWrite(Slot slot);

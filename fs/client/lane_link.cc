@@ -36,10 +36,7 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   incarnation_ = link->incarnation;
   stale_session_ = false;
   staging_ = link->staging;
-  slot_bytes_ = link->slot_bytes;
-  staging_slots_ = link->slots;
-  free_staging_.clear();
-  for (std::uint32_t i = link->slots; i-- > 0;) free_staging_.push_back(i);
+  KeepStaging(link->slot_bytes, link->slots);
   heartbeat_ = Heartbeat(link->lease);
   heartbeat_.Start(clock_.Now());
   wire_.Connect(std::move(link->connection));
@@ -54,6 +51,27 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   StartWaitingWrites();
 }
 
+// Every slot is free but those of commits that the server may have a record of: these are sent
+// again as they were, from the same slot, to be recognised.
+void LaneImpl::KeepStaging(std::uint32_t slot_bytes, std::uint32_t slots) {
+  std::vector<bool> kept(slots);
+  for (Slot slot = 0; slot < calls_.size(); ++slot) {
+    Call& call = calls_[slot];
+    if (call.kind != Call::Kind::kWrite || call.write.staging == kNoStaging) continue;
+    if (table_.IsOpen(slot) && slot_bytes == slot_bytes_ && call.write.staging < slots) {
+      kept[call.write.staging] = true;
+    } else {
+      call.write.staging = kNoStaging;
+    }
+  }
+  slot_bytes_ = slot_bytes;
+  staging_slots_ = slots;
+  free_staging_.clear();
+  for (std::uint32_t i = slots; i-- > 0;) {
+    if (!kept[i]) free_staging_.push_back(i);
+  }
+}
+
 void LaneImpl::LoseConnection() {
   LogInfo("lane {}: {}; connecting anew", number_, wire_.failure().message());
   counters_->connections_lost.Add();
@@ -65,9 +83,11 @@ void LaneImpl::LoseConnection() {
   waiting_writes_.clear();
   free_staging_.clear();
   staging_slots_ = 0;
-  for (Call& call : calls_) {
-    call.write.staging = kNoStaging;
-    call.write.staged = false;
+  for (Slot slot = 0; slot < calls_.size(); ++slot) {
+    WriteState& write = calls_[slot].write;
+    write.staged = false;
+    const bool again = table_.IsOpen(slot) && table_.MayHaveArrived(slot);
+    if (!again) write.staging = kNoStaging;
   }
 
   const RequestTable::Lost lost = table_.ConnectionLost();

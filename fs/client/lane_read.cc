@@ -305,29 +305,30 @@ void LaneImpl::PrefetchGrants(const Call& call) {
 
   const std::uint64_t offset = std::max(reach.end, end);
   const std::uint32_t ahead = read.want_ahead;
+  // As long as the reads are: what is granted are the extents that a read of it would take.
+  const auto length = static_cast<std::uint32_t>(read.into.length);
   const std::uint64_t own_changes = inode->own_changes.load(std::memory_order_acquire);
-  Completion completion = [this, inode, own_changes, offset, ahead](Answer& answer) {
+  Completion completion = [this, inode, own_changes, offset, length, ahead](Answer& answer) {
     prefetching_.erase(inode.get());
-    if (answer.status.ok()) OnPrefetched(inode, own_changes, offset, ahead, answer);
+    if (answer.status.ok()) OnPrefetched(inode, own_changes, offset, length + ahead, answer);
     return !answer.status.ok() || answer.body.ok();
   };
-  // A length of 0 asks for no bytes: only for grants behind it.
   Issue(
       call.context, Opcode::kRead, std::move(completion),
       [&](ByteWriter& writer) {
-        writer.Write(
-            ReadRequest{.open = 0, .offset = offset, .length = 0, .want_ahead = ahead, .flags = 0});
+        writer.Write(ReadRequest{
+            .open = 0, .offset = offset, .length = length, .want_ahead = ahead, .flags = 0});
       },
       call.open);
 }
 
 void LaneImpl::OnPrefetched(const std::shared_ptr<InodeState>& inode, std::uint64_t own_changes,
-                            std::uint64_t offset, std::uint32_t want_ahead, Answer& answer) {
+                            std::uint64_t offset, std::uint32_t reach, Answer& answer) {
   DecodedRead decoded;
   if (!Decode(answer.body, decoded)) return answer.body.Fail();
   std::array<CachedGrant, kMaxGrantsPerReply> cached;
   for (std::size_t i = 0; i < decoded.count; ++i) {
-    if (!CheckGrant(decoded.grants[i], offset, offset + want_ahead)) return answer.body.Fail();
+    if (!CheckGrant(decoded.grants[i], offset, offset + reach)) return answer.body.Fail();
     cached[i] = CachedGrant::From(decoded.grants[i], answer.asked);
   }
   grants_.Insert(inode, own_changes, decoded.reply.change, decoded.reply.file_size,

@@ -33,7 +33,7 @@ CallTicket LaneImpl::Write(const CallContext& context, const OpenPtr& open, std:
   return table_.TicketOf(slot);
 }
 
-// The next chunk. One that may have reached the server keeps its length and its place.
+// The next chunk. One that may have reached the server keeps its length, its place and its slot.
 void LaneImpl::StartWrite(Slot slot) {
   Call& call = calls_[slot];
   WriteState& write = call.write;
@@ -69,13 +69,14 @@ void LaneImpl::Stage(Slot slot) {
   WriteState& write = call.write;
   call.opcode = Opcode::kCommit;
   call.payload_bytes = 0;
-  if (write.chunk > slot_bytes_) {
-    // Sent on a connection with larger slots: it cannot be asked again as it was.
-    return FinishLater(slot, Status(Code::kErrno, EIO, {}));
+  if (write.staging == kNoStaging) {
+    // What may have arrived cannot be asked again from another slot; nobody knows what became of
+    // it.
+    if (table_.MayHaveArrived(slot)) return FinishLater(slot, Status(Code::kErrno, EIO, {}));
+    if (free_staging_.empty()) return Wait(waiting_writes_, slot);
+    write.staging = free_staging_.back();
+    free_staging_.pop_back();
   }
-  if (free_staging_.empty()) return Wait(waiting_writes_, slot);
-  write.staging = free_staging_.back();
-  free_staging_.pop_back();
   if (write.chunk == 0) {
     const std::uint64_t most =
         std::min<std::uint64_t>(slot_bytes_, wire_.connection()->capabilities().max_transfer_bytes);

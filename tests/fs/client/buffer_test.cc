@@ -1,0 +1,79 @@
+#include "fs/client/buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace rdfs::fs::client {
+namespace {
+
+constexpr std::size_t kPage = Buffer::kPageBytes;
+
+class BufferTest : public testing::Test {
+ protected:
+  BufferTest() {
+    auto memory = SharedMemory::Create("test", 64 * kPage, SharedMemory::Peers::kMayWrite);
+    region_ = *domain_->Register(*std::move(memory), transport::Access::kLocal);
+    pool_.emplace(*region_);
+  }
+  const std::shared_ptr<transport::Domain> domain_ = transport::Domain::Create("test");
+  std::unique_ptr<transport::MemoryRegion> region_;
+  std::optional<BufferPool> pool_;
+};
+
+TEST_F(BufferTest, PiecesAreDisjointAndComeBack) {
+  std::optional<Buffer> small = pool_->Allocate(1);
+  std::optional<Buffer> large = pool_->Allocate(32 * kPage);
+  ASSERT_TRUE(small && large);
+  EXPECT_EQ(small->size(), kPage);
+  EXPECT_EQ(pool_->free_bytes(), 31 * kPage);
+  EXPECT_LE(small->bytes().data() + small->size(), large->bytes().data());
+  EXPECT_FALSE(pool_->Allocate(32 * kPage));
+  small->Reset();
+  large->Reset();
+  EXPECT_EQ(pool_->free_bytes(), 64 * kPage);
+  EXPECT_TRUE(pool_->Allocate(64 * kPage));
+}
+
+TEST_F(BufferTest, ShrinkingGivesTheTailBack) {
+  std::optional<Buffer> buffer = pool_->Allocate(64 * kPage);
+  ASSERT_TRUE(buffer);
+  buffer->ShrinkTo(kPage + 1);
+  EXPECT_EQ(buffer->size(), 2 * kPage);
+  EXPECT_EQ(pool_->free_bytes(), 62 * kPage);
+  EXPECT_TRUE(pool_->Allocate(62 * kPage));
+}
+
+TEST_F(BufferTest, PagesThatADeviceMayTouchAreNotGivenOut) {
+  std::optional<Buffer> buffer = pool_->Allocate(64 * kPage);
+  ASSERT_TRUE(buffer);
+  const transport::LocalSlice slice = buffer->Slice(kPage / 2, kPage);  // lies on two pages
+  EXPECT_TRUE(pool_->Contains(slice));
+  pool_->BeginOperation(slice);
+  const std::byte* start = buffer->bytes().data();
+  buffer->Reset();
+  EXPECT_EQ(pool_->free_bytes(), 62 * kPage);
+  std::optional<Buffer> next = pool_->Allocate(kPage);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->bytes().data(), start + 2 * kPage);
+  pool_->EndOperation(slice);
+  EXPECT_EQ(pool_->free_bytes(), 63 * kPage);
+}
+
+TEST_F(BufferTest, SlicesOutsideAreNotItsOwn) {
+  EXPECT_FALSE(pool_->Contains({.region = nullptr, .offset = 0, .length = 1}));
+  EXPECT_FALSE(pool_->Contains({.region = region_.get(), .offset = 64 * kPage, .length = 1}));
+  EXPECT_FALSE(pool_->Contains({.region = region_.get(), .offset = 1, .length = UINT64_MAX}));
+  EXPECT_TRUE(pool_->Contains({.region = region_.get(), .offset = 0, .length = 64 * kPage}));
+}
+
+TEST(LaneBufferBytes, FitsTheMemlockLimit) {
+  constexpr std::size_t kMiB = 1 << 20;
+  EXPECT_EQ(LaneBufferBytes(std::numeric_limits<std::uint64_t>::max(), 2), 16 * kMiB);
+  EXPECT_EQ(LaneBufferBytes(8 * kMiB, 2), 2 * kMiB);
+  EXPECT_EQ(LaneBufferBytes(64 * 1024, 2), kMiB);
+  EXPECT_EQ(LaneBufferBytes(1024 * kMiB, 2), 16 * kMiB);
+}
+
+}  // namespace
+}  // namespace rdfs::fs::client
