@@ -158,6 +158,7 @@ std::vector<std::string> SshArguments(const SshLaunch& launch) {
 
 std::vector<std::string> SshQueryArguments(const SshLaunch& launch) {
   std::vector<std::string> arguments = launch.ssh_command;
+  arguments.emplace_back("-T");
   arguments.emplace_back("-G");
   arguments.push_back(launch.destination);
   return arguments;

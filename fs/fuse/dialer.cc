@@ -1,6 +1,7 @@
 #include "fs/fuse/dialer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -79,11 +80,7 @@ Result<Dialer> OverSsh(const Options& options, const SshSource& source) {
                 .export_name = std::string(kBootstrapExport)};
 }
 
-Result<Dialer> ToExport(const Options& options, const ExportSource& source) {
-  transport::Key key;
-  if (!options.key_file.empty()) {
-    RDFS_ASSIGN_OR_RETURN(key, transport::Key::FromFile(options.key_file));
-  }
+Dialer ToExport(const Options& options, const ExportSource& source, const transport::Key& key) {
   return Dialer{
       .dial =
           [options, source, key](std::vector<std::byte> request,
@@ -101,10 +98,22 @@ Result<Dialer> ToExport(const Options& options, const ExportSource& source) {
 
 }  // namespace
 
-Result<Dialer> MakeDialer(const Options& options) {
-  if (const auto* source = std::get_if<SshSource>(&options.source))
+Result<Dialer> MakeDialer(const Options& options, const transport::Key& key) {
+  if (const auto* source = std::get_if<SshSource>(&options.source)) {
     return OverSsh(options, *source);
-  return ToExport(options, std::get<ExportSource>(options.source));
+  }
+  return ToExport(options, std::get<ExportSource>(options.source), key);
+}
+
+Result<transport::Key> ReadKey(const Options& options) {
+  if (options.key_file.empty()) return transport::Key();
+  Result<transport::Key> key = transport::Key::FromFile(options.key_file);
+  if (!key.ok() && key.status().errno_value() == ENOENT) {
+    return Status(Code::kNotFound, ENOENT,
+                  key.status().message() +
+                      "; copy the server's key there (it says where it keeps it), with mode 0600");
+  }
+  return key;
 }
 
 }  // namespace rdfs::fs::fuse

@@ -63,6 +63,7 @@ class Served {
   const Options& options_;
   StartReport& report_;
   std::string mount_point_;
+  transport::Key key_;
   Fd log_file_;
   std::unique_ptr<SyslogPipe> syslog_;
   std::unique_ptr<client::Mount> mount_;
@@ -97,6 +98,7 @@ Status Served::Check() {
   if (options_.require == transport::Kind::kVerbs) {
     RDFS_RETURN_IF_ERROR(CheckMemlock(client::MemlockLimit()));
   }
+  RDFS_ASSIGN_OR_RETURN(key_, ReadKey(options_));
   if (!options_.log_file.empty()) {
     RDFS_ASSIGN_OR_RETURN(log_file_, OpenLogFile(options_.log_file));
   }
@@ -114,9 +116,9 @@ Status Served::StartSignals() {
 }
 
 Status Served::Connect() {
-  RDFS_ASSIGN_OR_RETURN(Dialer dialer, MakeDialer(options_));
   // The program may run for months: it must not keep the directory that it was started in busy.
   if (chdir("/") != 0) return Status::FromErrno(errno, "cannot change to /");
+  RDFS_ASSIGN_OR_RETURN(Dialer dialer, MakeDialer(options_, key_));
   client::MountOptions mount;
   mount.dial = std::move(dialer.dial);
   mount.export_name = std::move(dialer.export_name);
