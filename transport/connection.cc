@@ -10,10 +10,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// A wake-up through the kernel costs some 5 to 50 us here; spinning longer than a few of these
-// never pays, and below 2 us it is one failed look.
+// A wake-up through the kernel costs some 5 us on the same processor and some 50 us on another that
+// sleeps (more in a virtual machine), and a peer that has to be woken up first costs two of them.
+// Spinning as long as that at most wastes no more than sleeping would; 2 us is one failed look.
 constexpr nanoseconds kLeastSpin{2'000};
-constexpr nanoseconds kMostSpin{50'000};
+constexpr nanoseconds kMostSpin{100'000};
 // Looks between two readings of the clock, which may cost a system call of its own.
 constexpr int kLooksPerReading = 32;
 
@@ -42,16 +43,7 @@ Result<std::size_t> Connection::Spin(std::span<Completion> out, Deadline deadlin
   }
 }
 
-Result<std::size_t> Connection::Wait(std::span<Completion> out, Deadline deadline) {
-  if (SpinningPays()) {
-    RDFS_ASSIGN_OR_RETURN(const std::size_t count, Spin(out, deadline));
-    spin_ = count > 0 ? std::min(spin_ * 2, kMostSpin) : std::max(spin_ / 2, kLeastSpin);
-    if (count > 0) return count;
-  } else {
-    RDFS_ASSIGN_OR_RETURN(const std::size_t count, Poll(out));
-    if (count > 0) return count;
-  }
-
+Result<std::size_t> Connection::Sleep(std::span<Completion> out, Deadline deadline) {
   while (true) {
     RDFS_ASSIGN_OR_RETURN(const bool armed, Arm());
     if (armed) {
@@ -62,9 +54,29 @@ Result<std::size_t> Connection::Wait(std::span<Completion> out, Deadline deadlin
       }
     }
     RDFS_ASSIGN_OR_RETURN(const std::size_t count, Poll(out));
-    if (count > 0) return count;
-    if (BootClock::now() >= deadline) return std::size_t{0};
+    if (count > 0 || BootClock::now() >= deadline) return count;
   }
+}
+
+Result<std::size_t> Connection::Wait(std::span<Completion> out, Deadline deadline) {
+  const bool spin = SpinningPays();
+  if (spin) {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count, Spin(out, deadline));
+    if (count > 0) {
+      spin_ = std::min(spin_ * 2, kMostSpin);
+      return count;
+    }
+  } else {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count, Poll(out));
+    if (count > 0) return count;
+  }
+  const TimePoint asleep = BootClock::now();
+  auto count = Sleep(out, deadline);
+  // Two peers that sleep for each other take long because they sleep: when the answer came soon, a
+  // longer spin would have found it. Otherwise this is an idle caller, who is not to spin.
+  const bool soon = BootClock::now() - asleep < 2 * kMostSpin;
+  if (spin) spin_ = soon ? std::min(spin_ * 2, kMostSpin) : std::max(spin_ / 2, kLeastSpin);
+  return count;
 }
 
 std::string_view Name(Kind kind) {

@@ -177,7 +177,9 @@ class Connection {
 
  private:
   Result<std::size_t> Spin(std::span<Completion> out, Deadline deadline);
-  // How long Wait spins: doubled when spinning found something, halved when it did not.
+  Result<std::size_t> Sleep(std::span<Completion> out, Deadline deadline);
+  // How long Wait spins: doubled when that found something and after a short sleep, which a longer
+  // spin would have saved; halved after a long one.
   std::chrono::nanoseconds spin_{20'000};
 };
 

@@ -57,6 +57,8 @@ ShmConnection::ShmConnection(Role role, std::shared_ptr<Domain> domain, std::siz
       reader_(Layout(*channel_).cursors[Other(role)], Layout(*channel_).rings[Other(role)],
               kMaxMessageBytes),
       ended_seen_(attachment_.ended()),
+      shared_(channel_, Layout(*channel_).live[Index(role)]),
+      peer_regions_(Layout(*channel_).live[Other(role)]),
       inbox_(new std::byte[kInboxBytes]) {
   finished_.reserve(kMaxOutstanding);
   PublishCpu();
@@ -176,8 +178,7 @@ Ticket ShmConnection::Finish(Completion::Kind kind, Status status) {
 Result<Ticket> ShmConnection::Read(const LocalSlice& to, const RemoteSlice& from,
                                    Order /*order: each READ is done when it has been posted*/) {
   RDFS_RETURN_IF_ERROR(CheckPost(to));
-  const auto source =
-      peer_regions_.Find(from.region.key, from.offset, to.length, Access::kRemoteRead);
+  const auto source = peer_regions_.Find(from, to.length, Access::kRemoteRead);
   if (source.ok() && to.length > 0) {
     std::memcpy(to.region->bytes().data() + to.offset, source->data(), to.length);
   }
@@ -186,8 +187,7 @@ Result<Ticket> ShmConnection::Read(const LocalSlice& to, const RemoteSlice& from
 
 Result<Ticket> ShmConnection::Write(const LocalSlice& from, const RemoteSlice& to) {
   RDFS_RETURN_IF_ERROR(CheckPost(from));
-  const auto target =
-      peer_regions_.Find(to.region.key, to.offset, from.length, Access::kRemoteWrite);
+  const auto target = peer_regions_.Find(to, from.length, Access::kRemoteWrite);
   if (target.ok() && from.length > 0) {
     std::memcpy(target->data(), from.region->bytes().data() + from.offset, from.length);
   }
@@ -316,7 +316,7 @@ Status ShmConnection::Handle(Packet& packet) {
   const auto access = static_cast<Access>(wire.access);
   const bool known = access == Access::kRemoteRead || access == Access::kRemoteWrite;
   if (wire.type != PacketType::kShare || !known || !packet.fd.valid()) return malformed;
-  return peer_regions_.Add(wire.key, std::move(packet.fd), wire.size, access);
+  return peer_regions_.Add(wire, std::move(packet.fd));
 }
 
 void ShmConnection::Announce(const ShareWire& packet, Fd fd) {
@@ -331,20 +331,21 @@ Result<RemoteRegion> ShmConnection::Share(const MemoryRegion& region) {
     return Status(Code::kInvalidArgument,
                   "only a region of the connection's domain that peers may reach can be shared");
   }
-  const Registration* const registration = region.registration(attachment_index_);
+  Registration* const registration = region.registration(attachment_index_);
   if (registration == nullptr) return region.registration_error(attachment_index_);
-  const auto& keyed = static_cast<const KeyRegistration&>(*registration);
-  const RemoteRegion descriptor{.address = 0, .length = region.size(), .key = *keyed.key()};
+  auto& keyed = static_cast<KeyRegistration&>(*registration);
+  const RemoteRegion descriptor{.address = 0, .length = region.size(), .key = keyed.key()};
   if (shared_.Contains(descriptor.key)) return descriptor;
+  RDFS_ASSIGN_OR_RETURN(Fd fd, DescriptorForPeer(*region.memory(), region.access()));
   TellOfEndedRegions();
-  if (shared_.size() >= kMaxRegions) {
+  const std::optional<std::uint16_t> slot = shared_.Add(keyed);
+  if (!slot) {
     return Status(Code::kResourceExhausted,
                   "a connection shares at most " + std::to_string(kMaxRegions) + " regions");
   }
-  RDFS_ASSIGN_OR_RETURN(Fd fd, DescriptorForPeer(*region.memory(), region.access()));
-  shared_.Add(keyed);
   Announce({.type = PacketType::kShare,
             .access = static_cast<std::uint8_t>(region.access()),
+            .slot = *slot,
             .key = descriptor.key,
             .size = region.size()},
            std::move(fd));
@@ -355,18 +356,19 @@ void ShmConnection::Unshare(const MemoryRegion& region) {
   if (!over_.ok() || region.domain() != domain_.get()) return;
   const Registration* const registration = region.registration(attachment_index_);
   if (registration == nullptr) return;
-  const std::uint64_t key = *static_cast<const KeyRegistration&>(*registration).key();
-  if (!shared_.Remove(key)) return;
-  Announce({.type = PacketType::kUnshare, .access = 0, .key = key, .size = 0}, Fd());
+  const std::uint64_t key = static_cast<const KeyRegistration&>(*registration).key();
+  if (shared_.Remove(key)) AnnounceEnd(key);
 }
 
 void ShmConnection::TellOfEndedRegions() {
   const std::uint64_t ended = attachment_.ended();
   if (ended == ended_seen_) return;
   ended_seen_ = ended;
-  for (const std::uint64_t key : shared_.RemoveEnded()) {
-    Announce({.type = PacketType::kUnshare, .access = 0, .key = key, .size = 0}, Fd());
-  }
+  for (const std::uint64_t key : shared_.RemoveEnded()) AnnounceEnd(key);
+}
+
+void ShmConnection::AnnounceEnd(std::uint64_t key) {
+  Announce({.type = PacketType::kUnshare, .access = 0, .slot = 0, .key = key, .size = 0}, Fd());
 }
 
 void ShmConnection::PublishCpu() {

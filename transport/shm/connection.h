@@ -4,9 +4,9 @@
 // Owned by whoever connected or accepted; one thread at a time. Makes no system call while both
 // ends keep polling, save one look at the socket in 1024 empty polls.
 //
-// Memory of one connection: the channel (two rings of 256 KiB and a page, shared by both ends), an
-// inbox of 128 KiB, a mapping and a descriptor for each region of the peer's (512 at most), and the
-// messages that wait for room in the ring (backlog_bytes).
+// Memory of one connection: the channel (two rings of 256 KiB and three pages, shared by both
+// ends), an inbox of 128 KiB, a mapping and a descriptor for each region of the peer's (512 at
+// most), and the messages that wait for room in the ring (backlog_bytes).
 #pragma once
 
 #include <atomic>
@@ -71,6 +71,7 @@ class ShmConnection final : public Connection {
   Status WriteBacklog();
   bool SendNotices();
   void Announce(const ShareWire& packet, Fd fd);
+  void AnnounceEnd(std::uint64_t key);  // so that the peer unmaps it
   void TellOfEndedRegions();
   Status CheckPost(const LocalSlice& slice) const;
   Ticket Finish(Completion::Kind kind, Status status);

@@ -17,7 +17,18 @@ namespace {
 // Its address tells this transport's attachment from others'.
 constexpr char kAttachmentKey = 0;
 
-Status NotShared(std::string what) { return {Code::kInvalidArgument, std::move(what)}; }
+Status Refused(std::string what) { return {Code::kErrno, EACCES, std::move(what)}; }
+
+std::uint64_t RandomKey() {
+  std::uint64_t key = 0;
+  while (key == 0) key = RandomU64();  // 0 says that a slot is free
+  return key;
+}
+
+// Only where it still is: the slot may show another region by now.
+void TakeBack(std::atomic<std::uint64_t>& word, std::uint64_t key) {
+  word.compare_exchange_strong(key, 0, std::memory_order_release, std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -33,29 +44,52 @@ Result<std::unique_ptr<Registration>> KeyAttachment::Register(const SharedMemory
 }
 
 KeyRegistration::KeyRegistration(KeyAttachment& attachment)
-    : attachment_(attachment), key_(std::make_shared<const std::uint64_t>(RandomU64())) {}
+    : attachment_(attachment), key_(RandomKey()), alive_(std::make_shared<char>()) {}
 
 KeyRegistration::~KeyRegistration() {
-  key_.reset();
+  for (const Place& place : places_) {
+    if (const auto channel = place.channel.lock()) TakeBack(*place.word, key_);
+  }
+  alive_.reset();
   attachment_.ended_.fetch_add(1, std::memory_order_release);
 }
 
-bool SharedRegions::Contains(std::uint64_t key) const {
-  return std::ranges::find(entries_, key, &Entry::key) != entries_.end();
+void KeyRegistration::ShowIn(const std::shared_ptr<SharedMemory>& channel,
+                             std::atomic<std::uint64_t>& word) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(places_, [](const Place& place) { return place.channel.expired(); });
+  places_.push_back({.channel = channel, .word = &word});
+  word.store(key_, std::memory_order_release);
 }
 
-void SharedRegions::Add(const KeyRegistration& registration) {
-  entries_.push_back({.key = *registration.key(), .alive = registration.key()});
+bool SharedRegions::Contains(std::uint64_t key) const {
+  return std::ranges::find(slots_, key, &Entry::key) != slots_.end();
+}
+
+std::optional<std::uint16_t> SharedRegions::Add(KeyRegistration& registration) {
+  auto free = std::ranges::find(slots_, std::uint64_t{0}, &Entry::key);
+  if (free == slots_.end()) {
+    if (slots_.size() == kMaxRegions) return std::nullopt;
+    free = slots_.emplace(free);
+  }
+  *free = {.key = registration.key(), .alive = registration.alive()};
+  const auto slot = static_cast<std::uint16_t>(free - slots_.begin());
+  registration.ShowIn(channel_, live_[slot]);
+  return slot;
 }
 
 bool SharedRegions::Remove(std::uint64_t key) {
-  return std::erase_if(entries_, [key](const Entry& e) { return e.key == key; }) > 0;
+  const auto found = std::ranges::find(slots_, key, &Entry::key);
+  if (found == slots_.end()) return false;
+  TakeBack(live_[static_cast<std::size_t>(found - slots_.begin())], key);
+  *found = Entry();
+  return true;
 }
 
 std::vector<std::uint64_t> SharedRegions::RemoveEnded() {
   std::vector<std::uint64_t> ended;
-  for (const Entry& entry : entries_) {
-    if (entry.alive.expired()) ended.push_back(entry.key);
+  for (const Entry& entry : slots_) {
+    if (entry.key != 0 && entry.alive.expired()) ended.push_back(entry.key);
   }
   for (const std::uint64_t key : ended) Remove(key);
   return ended;
@@ -90,34 +124,41 @@ Result<std::shared_ptr<SharedMemory>> AdoptFromPeer(Fd fd, std::size_t size,
   return Status(Code::kResourceExhausted, memory.status().errno_value(), memory.status().message());
 }
 
-Status PeerRegions::Add(std::uint64_t key, Fd fd, std::uint64_t size, Access access) {
-  if (entries_.size() >= kMaxRegions || entries_.contains(key)) {
+Status PeerRegions::Add(const ShareWire& share, Fd fd) {
+  if (entries_.size() >= kMaxRegions || share.slot >= kMaxRegions || entries_.contains(share.key)) {
     return {Code::kProtocolError, "the peer on this host shares too many regions or one twice"};
   }
+  const auto access = static_cast<Access>(share.access);
   const auto peers = access == Access::kRemoteRead ? SharedMemory::Peers::kReadOnly
                                                    : SharedMemory::Peers::kMayWrite;
   RDFS_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory,
-                        AdoptFromPeer(std::move(fd), size, peers));
-  entries_.emplace(key, Entry{.memory = std::move(memory), .access = access});
+                        AdoptFromPeer(std::move(fd), share.size, peers));
+  entries_.emplace(share.key,
+                   Entry{.memory = std::move(memory), .access = access, .slot = share.slot});
   return {};
 }
 
 bool PeerRegions::Remove(std::uint64_t key) { return entries_.erase(key) > 0; }
 
-Result<MutableByteSpan> PeerRegions::Find(std::uint64_t key, std::uint64_t offset,
-                                          std::uint64_t length, Access access) {
+Result<MutableByteSpan> PeerRegions::Find(const RemoteSlice& slice, std::uint64_t length,
+                                          Access access) {
+  const std::uint64_t key = slice.region.key;
   const auto found = entries_.find(key);
-  if (found == entries_.end()) return NotShared("the peer does not share this region");
+  if (found == entries_.end() || live_[found->second.slot].load(std::memory_order_acquire) != key) {
+    return Refused("the peer does not share this memory");
+  }
   const Entry& entry = found->second;
   if (entry.access != access) {
-    return NotShared(access == Access::kRemoteRead ? "the peer's region is not open for reading"
-                                                   : "the peer's region is not open for writing");
+    return Refused(access == Access::kRemoteRead ? "the peer's memory is not open for reading"
+                                                 : "the peer's memory is not open for writing");
   }
+  // A region's address counts from the start of its memory; the sum may not wrap.
   const MutableByteSpan bytes = entry.memory->bytes();
-  if (offset > bytes.size() || length > bytes.size() - offset) {
-    return NotShared("the range lies outside the peer's region");
+  const std::uint64_t begin = slice.region.address + slice.offset;
+  if (begin < slice.offset || begin > bytes.size() || length > bytes.size() - begin) {
+    return Refused("the range leaves the memory that the peer shares");
   }
-  return bytes.subspan(offset, length);
+  return bytes.subspan(begin, length);
 }
 
 }  // namespace rdfs::transport::shm

@@ -1,7 +1,8 @@
 // Which memory the two processes of a connection show each other.
 //
 // Attachment and registration: each region of a domain has a random key, and a connection notices
-// when a region that it shared has ended. PeerRegions: the peer's memory as it is mapped here.
+// when a region that it shared has ended. SharedRegions: ours that the peer may reach. PeerRegions:
+// the peer's, mapped here.
 //
 // Attachment: any thread. SharedRegions and PeerRegions: owned by a Connection, used by its thread.
 #pragma once
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -17,12 +19,10 @@
 #include "transport/base/shared_memory.h"
 #include "transport/base/status.h"
 #include "transport/domain.h"
+#include "transport/shm/wire.h"
+#include "transport/transport.h"
 
 namespace rdfs::transport::shm {
-
-// Regions that one side of a connection may share at a time. Each costs the peer a descriptor and a
-// mapping: 512 arenas of 64 MiB are 32 GiB.
-inline constexpr std::size_t kMaxRegions = 512;
 
 class KeyAttachment final : public Attachment {
  public:
@@ -42,31 +42,49 @@ class KeyAttachment final : public Attachment {
 class KeyRegistration final : public Registration {
  public:
   explicit KeyRegistration(KeyAttachment& attachment);
+  // Takes the region back from every peer.
   ~KeyRegistration() override;
+  [[nodiscard]] std::uint64_t key() const { return key_; }
   // Expires when the region ends.
-  [[nodiscard]] const std::shared_ptr<const std::uint64_t>& key() const { return key_; }
+  [[nodiscard]] std::weak_ptr<const void> alive() const { return alive_; }
+  // Writes the key into `word`, which lies in `channel`, and 0 when the region ends.
+  void ShowIn(const std::shared_ptr<SharedMemory>& channel, std::atomic<std::uint64_t>& word);
 
  private:
+  struct Place {
+    std::weak_ptr<SharedMemory> channel;  // expires when the connection ends
+    std::atomic<std::uint64_t>* word;
+  };
+
   KeyAttachment& attachment_;  // of the domain, which the region keeps alive
-  std::shared_ptr<const std::uint64_t> key_;
+  const std::uint64_t key_;
+  std::shared_ptr<const void> alive_;
+  std::mutex mutex_;
+  std::vector<Place> places_;  // under mutex_
 };
 
 // Our regions that the peer may reach.
 class SharedRegions {
  public:
+  // `live` lies in `channel`.
+  SharedRegions(std::shared_ptr<SharedMemory> channel, LiveKeys& live)
+      : channel_(std::move(channel)), live_(live) {}
+
   [[nodiscard]] bool Contains(std::uint64_t key) const;
-  [[nodiscard]] std::size_t size() const { return entries_.size(); }
-  void Add(const KeyRegistration& registration);
+  // Shows the region's key to the peer and returns its slot; none when all are taken.
+  std::optional<std::uint16_t> Add(KeyRegistration& registration);
   bool Remove(std::uint64_t key);
   // Removes the regions that have ended, and returns their keys.
   std::vector<std::uint64_t> RemoveEnded();
 
  private:
   struct Entry {
-    std::uint64_t key;
-    std::weak_ptr<const std::uint64_t> alive;
+    std::uint64_t key = 0;  // 0: the slot is free
+    std::weak_ptr<const void> alive;
   };
-  std::vector<Entry> entries_;
+  const std::shared_ptr<SharedMemory> channel_;
+  LiveKeys& live_;
+  std::vector<Entry> slots_;
 };
 
 // A descriptor of `memory` to be sent to a peer: opened for reading only where that is all the peer
@@ -81,18 +99,21 @@ Result<std::shared_ptr<SharedMemory>> AdoptFromPeer(Fd fd, std::size_t size,
 // The peer's regions, mapped here.
 class PeerRegions {
  public:
+  // `live`: the peer's.
+  explicit PeerRegions(const LiveKeys& live) : live_(live) {}
   // Maps what the peer sent. Errors: those of AdoptFromPeer, kProtocolError for one too many.
-  Status Add(std::uint64_t key, Fd fd, std::uint64_t size, Access access);
+  Status Add(const ShareWire& share, Fd fd);
   bool Remove(std::uint64_t key);
-  // The bytes of a remote slice for this access, or why not: kInvalidArgument.
-  Result<MutableByteSpan> Find(std::uint64_t key, std::uint64_t offset, std::uint64_t length,
-                               Access access);
+  // The bytes of a remote slice for this access, or why not: EACCES.
+  Result<MutableByteSpan> Find(const RemoteSlice& slice, std::uint64_t length, Access access);
 
  private:
   struct Entry {
     std::shared_ptr<SharedMemory> memory;
     Access access = Access::kLocal;
+    std::uint16_t slot = 0;
   };
+  const LiveKeys& live_;
   std::unordered_map<std::uint64_t, Entry> entries_;
 };
 

@@ -9,6 +9,7 @@
 // Version 1. A peer of another version is rejected with kVersionMismatch.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -59,10 +60,11 @@ static_assert(sizeof(RejectWire) == 8);
 struct ShareWire {
   PacketType type = PacketType::kShare;
   std::uint8_t access = 0;  // an Access: kRemoteRead or kRemoteWrite
+  Le16 slot;                // of ChannelLayout::live
   Le64 key;
   Le64 size;
 };
-static_assert(sizeof(ShareWire) == 18);
+static_assert(sizeof(ShareWire) == 20);
 
 // The longest packet of all.
 inline constexpr std::size_t kMaxPacketBytes = sizeof(RejectWire) + kMaxRejectMessage;
@@ -82,13 +84,22 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 inline constexpr std::size_t kRingBytes = 256 * 1024;
 static_assert(RecordBytes(kMaxMessageBytes) <= kRingBytes / 4 * 3);
 
+// Regions that one side of a connection may share at a time. Each costs the peer a descriptor and a
+// mapping: 512 arenas of 64 MiB are 32 GiB.
+inline constexpr std::size_t kMaxRegions = 512;
+
+// For each region that a side shares its key, and 0 from the moment on when the region is taken
+// back or ends: a correct peer looks here before it touches the region, and so needs no message.
+using LiveKeys = std::array<std::atomic<std::uint64_t>, kMaxRegions>;
+
 // [0] is the acceptor's (its state; the ring it writes), [1] the connector's.
 struct ChannelLayout {
   SideState sides[2];
   RingCursors cursors[2];
+  alignas(4096) LiveKeys live[2];
   // Rings begin on a page of their own.
   alignas(4096) std::byte rings[2][kRingBytes];
 };
-static_assert(sizeof(ChannelLayout) == 4096 + 2 * kRingBytes);
+static_assert(sizeof(ChannelLayout) == 3 * 4096 + 2 * kRingBytes);
 
 }  // namespace rdfs::transport::shm

@@ -48,9 +48,11 @@ class Waiting : public Conformance {
       (void)other.Step();  // its part, where a transport needs it to take one
       if (!IsReadable(sleeper->fd(), milliseconds(5))) continue;
       (void)sleeper.Step();
-      if (done()) break;
-      const auto armed = sleeper.alive() ? sleeper->Arm() : Result<bool>(true);
-      if (armed.ok() && !*armed) (void)sleeper.Step();
+      while (sleeper.alive() && !done()) {
+        const auto armed = sleeper->Arm();
+        if (armed.ok() && *armed) break;
+        (void)sleeper.Step();
+      }
     }
   }
 };

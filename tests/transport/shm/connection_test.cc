@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include "tests/transport/shm/pair.h"
@@ -99,10 +100,10 @@ TEST(Shm, APeerThatMayOnlyReadGetsADescriptorThatCannotWrite) {
   EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd->get(), 0), MAP_FAILED);
 }
 
-TEST(Shm, ARegionThatHasEndedIsOutOfReachAsSoonAsAMessageSaysSo) {
+TEST(Shm, ARegionThatHasEndedIsOutOfReachAtOnce) {
   Pair pair;
   pair.Connect();
-  auto region = MakeRegion(pair.server_domain, 4096, Access::kRemoteRead);
+  auto region = MakeRegion(pair.server_domain, 4096, Access::kRemoteRead, "ending");
   const auto local = MakeRegion(pair.client_domain, 4096, Access::kLocal);
   const auto shared = pair.server->Share(*region);
   ASSERT_TRUE(shared.ok());
@@ -111,12 +112,46 @@ TEST(Shm, ARegionThatHasEndedIsOutOfReachAsSoonAsAMessageSaysSo) {
   const RemoteRegion remote = RegionIn(WaitForMessage(*pair.client).message);
   const LocalSlice to{local.get(), 0, 4096};
   EXPECT_TRUE(WaitForCompletion(*pair.client, pair.client->Read(to, {remote, 0})).ok());
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    std::string line;
+    std::size_t count = 0;
+    while (std::getline(maps, line)) count += line.find("memfd:ending") != std::string::npos;
+    return count;
+  };
+  EXPECT_EQ(mappings(), 2U);
   region.reset();
+  EXPECT_EQ(WaitForCompletion(*pair.client, pair.client->Read(to, {remote, 0})).errno_value(),
+            EACCES);
+  // The peer lets go of the memory itself with the next message.
   ASSERT_TRUE(pair.server->Send(AsBytes("gone")).ok());
   ASSERT_TRUE(pair.server->Flush().ok());
   EXPECT_EQ(AsText(WaitForMessage(*pair.client).message), "gone");
-  EXPECT_EQ(WaitForCompletion(*pair.client, pair.client->Read(to, {remote, 0})).code(),
-            Code::kInvalidArgument);
+  EXPECT_EQ(mappings(), 0U);
+}
+
+TEST(Shm, ASlotThatIsUsedAgainShowsTheNewRegionOnly) {
+  Pair pair;
+  pair.Connect();
+  const auto first = MakeRegion(pair.server_domain, 4096, Access::kRemoteRead);
+  const auto second = MakeRegion(pair.server_domain, 4096, Access::kRemoteRead);
+  second->bytes()[0] = std::byte{2};
+  const auto local = MakeRegion(pair.client_domain, 4096, Access::kLocal);
+  const LocalSlice to{local.get(), 0, 4096};
+  const RemoteRegion gone = *pair.server->Share(*first);
+  ASSERT_TRUE(pair.server->Send(AsBytes("first")).ok());
+  ASSERT_TRUE(pair.server->Flush().ok());
+  WaitForMessage(*pair.client);
+  pair.server->Unshare(*first);
+  const RemoteRegion there = *pair.server->Share(*second);
+  // The client has heard of neither yet.
+  EXPECT_EQ(WaitForCompletion(*pair.client, pair.client->Read(to, {gone, 0})).errno_value(),
+            EACCES);
+  ASSERT_TRUE(pair.server->Send(AsBytes("second")).ok());
+  ASSERT_TRUE(pair.server->Flush().ok());
+  WaitForMessage(*pair.client);
+  EXPECT_TRUE(WaitForCompletion(*pair.client, pair.client->Read(to, {there, 0})).ok());
+  EXPECT_EQ(local->bytes()[0], std::byte{2});
 }
 
 TEST(Shm, MoreSharesThanTheSocketHoldsStillArriveBeforeTheMessageBehindThem) {
@@ -141,7 +176,7 @@ TEST(Shm, MoreSharesThanTheSocketHoldsStillArriveBeforeTheMessageBehindThem) {
   EXPECT_EQ(pair.server->Share(*extra).status().code(), Code::kResourceExhausted);
   ASSERT_TRUE(pair.server->Send(WireOf(last)).ok());
   // The sender sleeps meanwhile: the reader has to wake it up when there is room again.
-  std::thread sender(
+  std::jthread sender(
       [&pair] { EXPECT_EQ(AsText(WaitForMessage(*pair.server).message), "thanks"); });
   const RemoteRegion remote = RegionIn(WaitForMessage(*pair.client).message);
   const auto local = MakeRegion(pair.client_domain, 4096, Access::kLocal);
@@ -163,7 +198,7 @@ TEST(Shm, MessagesBeyondTheRingWaitPrivatelyAndArriveInOrder) {
     ASSERT_TRUE(pair.server->Send(Pattern(kMaxMessageBytes - i, i)).ok());
   }
   EXPECT_GT(pair.server->backlog_bytes(), (kCount - 4) * (kMaxMessageBytes - kCount));
-  std::thread sender([&pair] {
+  std::jthread sender([&pair] {
     EXPECT_EQ(AsText(WaitForMessage(*pair.server).message), "all");
     EXPECT_EQ(pair.server->backlog_bytes(), 0U);
   });

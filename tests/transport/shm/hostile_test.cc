@@ -63,6 +63,7 @@ constexpr int kFutureWrite = 0x0010;
 ShareWire ShareOf(Access access, std::uint64_t size) {
   return {.type = PacketType::kShare,
           .access = static_cast<std::uint8_t>(access),
+          .slot = 0,
           .key = 42,
           .size = size};
 }
@@ -176,8 +177,14 @@ TEST(ShmHostile, PacketsThatNoCorrectPeerSendsEndTheConnection) {
         p.SendWithFds(ShareOf(Access::kRemoteWrite, 4096), {good.get()});
         p.SendWithFds(ShareOf(Access::kRemoteWrite, 4096), {good.get()});
       },
+      [&good](const RawPeer& p) {  // a slot that is not there
+        ShareWire wire = ShareOf(Access::kRemoteWrite, 4096);
+        wire.slot = kMaxRegions;
+        p.SendWithFds(wire, {good.get()});
+      },
       [](const RawPeer& p) {  // takes back what it never gave
-        p.Send(ShareWire{.type = PacketType::kUnshare, .access = 0, .key = 1, .size = 0});
+        p.Send(
+            ShareWire{.type = PacketType::kUnshare, .access = 0, .slot = 0, .key = 1, .size = 0});
       },
   };
   const std::size_t before = OpenDescriptors();
@@ -233,7 +240,7 @@ TEST(ShmHostile, AScribblingPeerNeverGetsUsOutOfOurMemory) {
     Intruder in;
     in.Enter();
     std::atomic<bool> stop{false};
-    std::thread scribbling([&in, &stop, seed] {
+    std::jthread scribbling([&in, &stop, seed] {
       std::minstd_rand random(seed);
       ChannelLayout& channel = in.peer.channel();
       while (!stop.load()) {

@@ -46,10 +46,11 @@ inline std::unique_ptr<Incoming> AcceptNext(Listener& listener) {
 }
 
 inline std::unique_ptr<MemoryRegion> MakeRegion(const std::shared_ptr<Domain>& domain,
-                                                std::size_t size, Access access) {
+                                                std::size_t size, Access access,
+                                                const std::string& name = "test") {
   const auto peers = access == Access::kRemoteRead ? SharedMemory::Peers::kReadOnly
                                                    : SharedMemory::Peers::kMayWrite;
-  auto memory = SharedMemory::Create("test", size, peers);
+  auto memory = SharedMemory::Create(name, size, peers);
   EXPECT_TRUE(memory.ok()) << memory.status().ToString();
   auto region = domain->Register(*std::move(memory), access);
   EXPECT_TRUE(region.ok()) << region.status().ToString();
