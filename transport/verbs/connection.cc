@@ -129,7 +129,9 @@ void VerbsConnection::BeginEnding(Status why) {
 Result<bool> VerbsConnection::Arm() {
   if (!over_.ok()) return over_;
   PostSends();
-  if (ending() || used_slot_count_ > 0 || !batch_.empty()) return false;
+  if (ending() || used_slot_count_ > 0 || !batch_.empty() || !empty_transfers_.empty()) {
+    return false;
+  }
   if (!armed_) {
     if (const Status armed = queue_pair_->Arm(); !armed.ok()) {
       BeginEnding({Code::kDisconnected, armed.message()});

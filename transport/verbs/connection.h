@@ -17,6 +17,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -124,6 +125,9 @@ class VerbsConnection final : public Connection {
   bool assembled_delivered_ = false;
 
   Ticket next_ticket_ = 1;
+  // Transfers of no bytes, done already: devices disagree on these (soft-iWARP ends the
+  // connection).
+  std::deque<Completion> empty_transfers_;
   std::uint32_t transfers_under_way_ = 0;
   std::uint32_t polls_until_look_ = kPollsBetweenLooks;
   bool armed_ = false;  // the completion channel will tell, or has told and was not read

@@ -5,6 +5,16 @@
 #include "transport/verbs/errors.h"
 
 namespace rdfs::transport::verbs {
+namespace {
+
+Completion Completed(WorkKind kind, Ticket ticket) {
+  return {.kind = kind == WorkKind::kRead ? Completion::Kind::kRead : Completion::Kind::kWritten,
+          .ticket = ticket,
+          .status = Status::Ok(),
+          .message = {}};
+}
+
+}  // namespace
 
 Result<Ticket> VerbsConnection::Read(const LocalSlice& to, const RemoteSlice& from, Order order) {
   if (to.region != nullptr && to.region->access() == Access::kRemoteRead) {
@@ -46,6 +56,10 @@ Result<Ticket> VerbsConnection::Transfer(WorkKind kind, const LocalSlice& local,
   const Ticket ticket = next_ticket_++;
   ++transfers_under_way_;
   if (ending()) return ticket;  // void: Poll is about to say that the connection is over
+  if (local.length == 0) {
+    empty_transfers_.push_back(Completed(kind, ticket));
+    return ticket;
+  }
   queue_pair_->QueueTransfer(
       {.id = WorkId(kind, ticket),
        .opcode = kind == WorkKind::kRead ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
@@ -84,6 +98,11 @@ Result<std::size_t> VerbsConnection::Poll(std::span<Completion> out) {
 
 std::size_t VerbsConnection::HandleCompletions(std::span<Completion> out) {
   std::size_t count = 0;
+  for (; count < out.size() && !empty_transfers_.empty(); ++count) {
+    out[count] = std::move(empty_transfers_.front());
+    empty_transfers_.pop_front();
+    --transfers_under_way_;
+  }
   while (count < out.size() && !assembled_delivered_) {
     if (batch_.empty()) {
       Result<std::span<const ibv_wc>> some = queue_pair_->PollCompletions();
@@ -116,11 +135,7 @@ bool VerbsConnection::Handle(const ibv_wc& completion, Completion& out) {
     case WorkKind::kRead:
     case WorkKind::kWrite:
       --transfers_under_way_;
-      out = {.kind = id.kind() == WorkKind::kRead ? Completion::Kind::kRead
-                                                  : Completion::Kind::kWritten,
-             .ticket = id.value(),
-             .status = Status::Ok(),
-             .message = {}};
+      out = Completed(id.kind(), id.value());
       return true;
   }
   return false;

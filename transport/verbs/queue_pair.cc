@@ -45,12 +45,15 @@ Result<QueuePairLimits> QueryLimits(rdma_cm_id* id) {
                               ibv_get_device_name(id->verbs->device)));
   }
   QueuePairLimits limits;
-  limits.max_transfers = std::min(
-      {kMaxTransfers, queue_depth - kSendSlots, completion_depth - kReceiveSlots - kSendSlots});
+  const bool iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+  limits.fences_reads = !iwarp;
+  limits.splits_at_pages = iwarp;
+  const std::uint32_t requests = iwarp ? 2 : 1;  // of a transfer, at most
+  limits.max_transfers = std::min({kMaxTransfers, (queue_depth - kSendSlots) / requests,
+                                   (completion_depth - kReceiveSlots - kSendSlots) / requests});
   limits.max_transfer_bytes = std::min<std::uint64_t>(port.max_msg_sz, kMaxTransferBytes);
   limits.responder_resources =
       static_cast<std::uint8_t>(std::min<int>(device.max_qp_rd_atom, RDMA_MAX_RESP_RES));
-  limits.fences_reads = id->verbs->device->transport_type != IBV_TRANSPORT_IWARP;
   limits.initiator_depth =
       static_cast<std::uint8_t>(std::min<int>(device.max_qp_init_rd_atom, RDMA_MAX_INIT_DEPTH));
   return limits;
@@ -80,19 +83,18 @@ Status QueuePair::MakeQueues(const DeviceAttachment& attachment) {
   if (flags < 0 || fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
     return FromErrno("cannot make a completion channel non-blocking");
   }
-  const std::uint32_t send_depth = limits_.max_transfers + kSendSlots;
   // One queue for both directions, as long as everything that can be posted: it cannot overrun.
   // Connections spread over the device's interrupt vectors.
   const auto vector = static_cast<int>(
       RandomU64() % static_cast<std::uint64_t>(std::max(id_->verbs->num_comp_vectors, 1)));
-  completions_.reset(ibv_create_cq(id_->verbs, static_cast<int>(send_depth + kReceiveSlots),
+  completions_.reset(ibv_create_cq(id_->verbs, static_cast<int>(send_depth() + kReceiveSlots),
                                    nullptr, channel_.get(), vector));
   if (completions_ == nullptr) return FromErrno("cannot make a completion queue");
   for (const std::uint32_t wish : kInlineWishes) {
     ibv_qp_init_attr attr{};
     attr.send_cq = completions_.get();
     attr.recv_cq = completions_.get();
-    attr.cap = {.max_send_wr = send_depth,
+    attr.cap = {.max_send_wr = send_depth(),
                 .max_recv_wr = kReceiveSlots,
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
@@ -208,15 +210,40 @@ void QueuePair::QueueTransfer(const Transfer& transfer) {
   if (const auto read = gate_.Enter(unfenced, transfer.fenced)) AddTransfer(*read);
 }
 
+// Soft-iWARP mixes up the bytes of a short transfer whose source crosses a page: it sends them from
+// its header buffer, and copies as many from the first page as belong to the second (seen with
+// Linux 7.2: a READ of 14 bytes, 12 of them on the first page, brought 2 right ones). Two requests
+// avoid it; transfers of one direction end in order, so that the second's completion is both's.
 void QueuePair::AddTransfer(const Transfer& transfer) {
+  constexpr std::uint64_t kPage = 4096;
+  constexpr std::uint32_t kShort = 64;  // above what that header buffer takes
+  const std::uint64_t source =
+      transfer.opcode == IBV_WR_RDMA_READ ? transfer.remote_address : transfer.local_address;
+  const auto to_page_end = static_cast<std::uint32_t>(kPage - source % kPage);
+  if (!limits_.splits_at_pages || transfer.length > kShort || transfer.length <= to_page_end) {
+    return AddRequest(transfer, true);
+  }
+  Transfer piece = transfer;
+  piece.length = to_page_end;
+  AddRequest(piece, false);
+  piece.length = transfer.length - to_page_end;
+  piece.local_address += to_page_end;
+  piece.remote_address += to_page_end;
+  AddRequest(piece, true);
+}
+
+void QueuePair::AddRequest(const Transfer& transfer, bool signalled) {
   ibv_send_wr& request = AddSend();
   *request.sg_list = {
       .addr = transfer.local_address, .length = transfer.length, .lkey = transfer.local_key};
   request.wr_id = transfer.id.raw();
   request.opcode = transfer.opcode;
-  // All are signalled: a READ may complete after a later WRITE (soft-iWARP does it), so one
-  // completion cannot stand for another.
-  request.send_flags = IBV_SEND_SIGNALED | (transfer.fenced ? unsigned{IBV_SEND_FENCE} : 0U);
+  // Each transfer bears a signal: a READ may complete after a later WRITE (soft-iWARP does it), so
+  // one completion cannot stand for another.
+  unsigned flags = 0;
+  if (signalled) flags |= IBV_SEND_SIGNALED;
+  if (transfer.fenced) flags |= IBV_SEND_FENCE;
+  request.send_flags = flags;
   request.wr.rdma.remote_addr = transfer.remote_address;
   request.wr.rdma.rkey = transfer.remote_key;
 }

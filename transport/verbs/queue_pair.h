@@ -48,6 +48,7 @@ struct QueuePairLimits {
   std::uint8_t responder_resources = 0;  // READs of the peer's that the device serves at a time
   std::uint8_t initiator_depth = 0;      // READs of ours that it has under way at a time
   bool fences_reads = false;             // otherwise fenced READs are kept back here
+  bool splits_at_pages = false;          // short transfers are split at pages, see AddTransfer
 };
 
 class QueuePair {
@@ -112,6 +113,11 @@ class QueuePair {
   void Count(const ibv_wc& completion);
   ibv_send_wr& AddSend();
   void AddTransfer(const Transfer& transfer);
+  void AddRequest(const Transfer& transfer, bool signalled);
+  // Of the send queue; a transfer that is split takes two requests.
+  [[nodiscard]] std::uint32_t send_depth() const {
+    return limits_.max_transfers * (limits_.splits_at_pages ? 2 : 1) + kSendSlots;
+  }
 
   rdma_cm_id* id_;
   QueuePairLimits limits_;
@@ -133,7 +139,7 @@ class QueuePair {
     ibv_recv_wr request;
     ibv_sge element;
   };
-  std::array<QueuedSend, kMaxTransfers + kSendSlots> sends_;
+  std::array<QueuedSend, 2 * kMaxTransfers + kSendSlots> sends_;
   std::uint32_t send_count_ = 0;
   std::array<QueuedReceive, kReceiveSlots> receives_;
   std::uint32_t receive_count_ = 0;
