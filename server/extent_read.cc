@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "server/extent_fill.h"
-#include "transport/base/log.h"
 
 namespace rdfs::server {
 namespace {
@@ -94,7 +93,7 @@ bool ExtentStoreRead::Collect() {
     if (extent == nullptr && !grown && store_.cache_.WantsArena()) {
       grown = true;
       lock.unlock();
-      GrowPool();
+      store_.GrowPool();
       lock.lock();
       continue;
     }
@@ -156,24 +155,6 @@ Extent* ExtentStoreRead::TakePiece(std::uint64_t position, unsigned order) {
     ExtentCache::Touch(*extent, now);
   }
   return extent;
-}
-
-void ExtentStoreRead::GrowPool() {
-  std::uint32_t index = 0;
-  {
-    const std::lock_guard lock(store_.mutex_);
-    if (!store_.pool_->MayGrow()) return;
-    index = store_.pool_->TakeIndex();
-  }
-  Result<std::unique_ptr<Arena>> arena = store_.pool_->MakeArena(index);
-  const std::lock_guard lock(store_.mutex_);
-  store_.cache_.ArenaComes();
-  if (arena.ok()) {
-    store_.pool_->Add(*std::move(arena));
-  } else {
-    store_.pool_->GiveUpIndex();
-    LogWarn("the block pool stays smaller than it may be: {}", arena.status().message());
-  }
 }
 
 void ExtentStoreRead::StartFills() {

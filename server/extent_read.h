@@ -40,7 +40,6 @@ class ExtentStoreRead : public std::enable_shared_from_this<ExtentStoreRead> {
   bool LearnVersion();  // false: answered with an error, or by ReadPast
   bool Collect();       // false: nothing could be had from the pool
   Extent* TakePiece(std::uint64_t position, unsigned order);
-  void GrowPool();
   void StartFills();
   void Filled(Extent& extent, std::int64_t filled);
   void PieceArrived();

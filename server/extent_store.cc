@@ -5,6 +5,7 @@
 
 #include "server/extent_fill.h"
 #include "server/extent_read.h"
+#include "transport/base/log.h"
 
 namespace rdfs::server {
 namespace {
@@ -45,6 +46,24 @@ void ExtentStore::NoteVersion(const FileId& file, const FileVersion& version) {
   known->known = false;
 }
 
+void ExtentStore::GrowPool() {
+  std::uint32_t index = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!pool_->MayGrow()) return;
+    index = pool_->TakeIndex();
+  }
+  Result<std::unique_ptr<Arena>> arena = pool_->MakeArena(index);
+  const std::lock_guard lock(mutex_);
+  cache_.ArenaComes();
+  if (arena.ok()) {
+    pool_->Add(*std::move(arena));
+  } else {
+    pool_->GiveUpIndex();
+    LogWarn("the block pool stays smaller than it may be: {}", arena.status().message());
+  }
+}
+
 void ExtentStore::FillAhead(FileIo& io, const FileId& file, FileIo::SharedFd fd, std::uint64_t from,
                             std::uint64_t to) {
   // One extent a task: between two of them the loop serves whoever waits.
@@ -61,6 +80,7 @@ std::uint64_t ExtentStore::FillOneAhead(FileIo& io, const FileId& id, const File
   CachedFile* file = nullptr;
   std::uint64_t size = 0;
   std::uint64_t position = from;
+  bool wants_arena = false;
   {
     const std::lock_guard lock(mutex_);
     const TimePoint now = clock_.Now();
@@ -75,11 +95,17 @@ std::uint64_t ExtentStore::FillOneAhead(FileIo& io, const FileId& id, const File
     file = &cache_.UseFile(id);
     extent =
         cache_.Begin(*file, position, ExtentCache::ClipOrder(size, position, kMaxExtentOrder), now);
-    if (extent == nullptr) {  // nothing to spare for guesses
+    if (extent == nullptr) {
       cache_.LeaveFile(*file);
-      return kToEnd;
+      wants_arena = cache_.WantsArena();
+    } else {
+      position = extent->end();
     }
-    position = extent->end();
+  }
+  if (extent == nullptr) {
+    if (!wants_arena) return kToEnd;  // nothing to spare for guesses
+    GrowPool();
+    return position;
   }
   const auto filled = [this, &io, extent, file](std::int64_t result) {
     std::vector<Waiter> waiters;

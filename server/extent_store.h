@@ -115,6 +115,8 @@ class ExtentStore {
 
  private:
   friend class ExtentStoreRead;
+  // Makes one more arena, unless there are enough. System calls; without the lock.
+  void GrowPool();
   // Fills [from, to) when the loop has nothing better to do.
   void FillAhead(FileIo& io, const FileId& file, FileIo::SharedFd fd, std::uint64_t from,
                  std::uint64_t to);

@@ -14,7 +14,7 @@ namespace rdfs::server {
 // that do not matter to the operation stay 0 on both sides.
 struct ObjectState {
   bool exists = false;     // the name, or for xattrs the attribute
-  FileId id;               // of what the name refers to
+  FileId id{};             // of what the name refers to
   std::uint32_t type = 0;  // S_IFMT bits
   std::uint64_t links = 0;
   std::uint64_t size = 0;
@@ -25,7 +25,7 @@ struct ObjectState {
 // The state that an operation starts from, or is found in later: `first` is the name or file that
 // it is about, `second` a rename's new name, or the inode that a link gives another name to.
 struct PriorState {
-  ObjectState first, second;
+  ObjectState first{}, second{};
   std::uint64_t at_ns = 0;  // CLOCK_REALTIME
 };
 

@@ -94,8 +94,8 @@ Result<Fd> OpenFile(const std::string& path, std::size_t size) {
 
 }  // namespace
 
-IntentRing::IntentRing(std::string path, std::uint64_t session, std::byte* base, std::size_t size)
-    : path_(std::move(path)), session_(session), base_(base), size_(size) {
+IntentRing::IntentRing(std::string path, std::byte* base, std::size_t size)
+    : path_(std::move(path)), base_(base), size_(size) {
   static_assert(sizeof(Record) <= kRecordBytes);
   static_assert(sizeof(Header) <= kHeaderBytes);
 }
@@ -137,8 +137,7 @@ Result<std::unique_ptr<IntentRing>> IntentRing::Open(const std::string& path, st
   void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (base == MAP_FAILED) return Status::FromErrno(errno, fmt::format("cannot map {}", path));
   (void)madvise(base, size, MADV_DONTFORK);
-  std::unique_ptr<IntentRing> ring(
-      new IntentRing(path, session, static_cast<std::byte*>(base), size));
+  std::unique_ptr<IntentRing> ring(new IntentRing(path, static_cast<std::byte*>(base), size));
   const Header& header = ring->header();
   if (header.magic != kMagic || header.version != kVersion || header.session != session ||
       header.records != records ||

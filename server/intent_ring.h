@@ -96,7 +96,7 @@ class IntentRing {
     Phase phase;
   };
 
-  IntentRing(std::string path, std::uint64_t session, std::byte* base, std::size_t size);
+  IntentRing(std::string path, std::byte* base, std::size_t size);
   void Load();
   [[nodiscard]] Record& At(std::uint32_t index) const;
   [[nodiscard]] Header& header() const;
@@ -107,7 +107,6 @@ class IntentRing {
   void ReleaseLocked(std::uint64_t sequence);
 
   const std::string path_;
-  const std::uint64_t session_;
   std::uint64_t seed_ = 0;  // of the checksums: this session, this making of the file
   std::byte* const base_;
   const std::size_t size_;
