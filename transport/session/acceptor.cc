@@ -98,8 +98,7 @@ void AcceptorImpl::Stop() {
 Status AcceptorImpl::Run() {
   while (!stopping_.load()) {
     PreparePoll();
-    if (poll(polled_.data(), polled_.size(), PollTimeout(BootClock::now())) < 0 &&
-        errno != EINTR) {
+    if (poll(polled_.data(), polled_.size(), PollTimeout(BootClock::now())) < 0 && errno != EINTR) {
       return Status::FromErrno(errno, "poll");
     }
     const TimePoint now = BootClock::now();
@@ -160,8 +159,11 @@ void AcceptorImpl::TakeGivenStreams(TimePoint now) {
     streams.swap(given_);
   }
   for (auto& stream : streams) {
-    PeerFacts peer{.name = stream->peer(), .address = {}, .user = PeerUser(stream->read_fd()),
-                   .local = true, .given = true};
+    PeerFacts peer{.name = stream->peer(),
+                   .address = {},
+                   .user = PeerUser(stream->read_fd()),
+                   .local = true,
+                   .given = true};
     guests_.emplace_back(
         std::make_unique<Vestibule>(std::move(stream), std::move(peer), server_, now));
   }
@@ -185,7 +187,9 @@ void AcceptorImpl::AcceptFrom(int listening, TimePoint now) {
       return;
     }
     KeepAlive(socket.get());
-    PeerFacts peer{.name = PeerName(socket.get()), .address = AddressOf(socket.get()), .user = {},
+    PeerFacts peer{.name = PeerName(socket.get()),
+                   .address = AddressOf(socket.get()),
+                   .user = {},
                    .local = tcp::IsLocalPeer(socket.get())};
     MakeRoom(peer.address);
     auto stream = tcp::MakeSocketStream(std::move(socket), peer.name);
@@ -246,9 +250,9 @@ Status AcceptorImpl::AcceptLane(Incoming& incoming, Kind kind, TimePoint now) {
 
 Status CheckOptions(const AcceptorOptions& options) {
   if (options.keys.empty() != options.no_auth) {
-    return {Code::kInvalidArgument,
-            options.no_auth ? "a server without authentication has no use for a key"
-                            : "a server needs a key, or must be told to ask for none"};
+    return {Code::kInvalidArgument, options.no_auth
+                                        ? "a server without authentication has no use for a key"
+                                        : "a server needs a key, or must be told to ask for none"};
   }
   for (const NamedKey& key : options.keys) {
     if (key.key.empty()) return {Code::kInvalidArgument, "the key '" + key.name + "' is empty"};

@@ -16,8 +16,8 @@ namespace rdfs::transport::session {
 struct ChoiceInput {
   std::vector<Offer> offers;  // the server's
   bool same_host = false;
-  Viability shm, verbs;  // of this machine
-  bool has_stream = false;  // the vestibule is a stream that was given to Dial
+  Viability shm, verbs;      // of this machine
+  bool has_stream = false;   // the vestibule is a stream that was given to Dial
   bool stream_lane = false;  // both ends can turn the vestibule into a lane
   std::optional<Kind> require;
   bool require_encryption = false;

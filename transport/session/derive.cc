@@ -56,12 +56,8 @@ Secret32 Expand(ByteSpan key, std::string_view label, ByteSpan context) {
   // ends in a zero byte, so that no label and context read like another pair.
   constexpr std::array<std::byte, 1> kEnd{std::byte{0}};
   constexpr std::array<std::byte, 1> kFirstBlock{std::byte{1}};
-  const Secret64 block = Hmac512(key)
-                             .Add(AsBytes(label))
-                             .Add(kEnd)
-                             .Add(context)
-                             .Add(kFirstBlock)
-                             .Finish();
+  const Secret64 block =
+      Hmac512(key).Add(AsBytes(label)).Add(kEnd).Add(context).Add(kFirstBlock).Finish();
   Secret32 out;
   std::ranges::copy(block.bytes().first(out.size()), out.bytes().begin());
   return out;

@@ -60,8 +60,8 @@ Result<SessionGrant> OpenSession(FrameStream& vestibule, const DialOptions& opti
   open.lane_wish = LaneWishFor(options);
   open.service = options.service;
   open.request = options.request;
-  RDFS_RETURN_IF_ERROR(vestibule.SendAll(EncodeFrame(FrameType::kSessionOpen, open.Encode()),
-                                         options.deadline));
+  RDFS_RETURN_IF_ERROR(
+      vestibule.SendAll(EncodeFrame(FrameType::kSessionOpen, open.Encode()), options.deadline));
   RDFS_RETURN_IF_ERROR(vestibule.Await(options.deadline));
   const Frame frame = vestibule.frame();
   if (frame.type == FrameType::kRefused) {
@@ -80,14 +80,14 @@ Result<SessionGrant> OpenSession(FrameStream& vestibule, const DialOptions& opti
 
 Status StartEncryption(FrameStream& vestibule, const Agreement& agreement, Deadline deadline) {
   if (agreement.encryption == Encryption::kNone) return Status::Ok();
-  RDFS_ASSIGN_OR_RETURN(auto tls,
-                        tcp::WrapInTls(vestibule.TakeStream(), tcp::TlsRole::kClient,
-                                       agreement.tls_key.bytes(), deadline));
+  RDFS_ASSIGN_OR_RETURN(auto tls, tcp::WrapInTls(vestibule.TakeStream(), tcp::TlsRole::kClient,
+                                                 agreement.tls_key.bytes(), deadline));
   vestibule.GiveStream(std::move(tls));
   return Status::Ok();
 }
 
-Result<Dialled> DialOver(std::unique_ptr<tcp::ByteStream> stream, bool local, DialOptions& options) {
+Result<Dialled> DialOver(std::unique_ptr<tcp::ByteStream> stream, bool local,
+                         DialOptions& options) {
   Dialled out;
   out.vestibule = std::make_unique<FrameStream>(std::move(stream), kMaxHandshakeBody);
   RDFS_ASSIGN_OR_RETURN(out.agreement,

@@ -1,8 +1,8 @@
 // FrameStream: frames over a byte stream, for a vestibule at either end.
 //
-// Owned by a vestibule or a session, one thread. Nothing here blocks except Await and SendAll, which
-// the client uses. Reads exactly one frame and not a byte more, so that the stream can be given away
-// behind any frame (TakeStream).
+// Owned by a vestibule or a session, one thread. Nothing here blocks except Await and SendAll,
+// which the client uses. Reads exactly one frame and not a byte more, so that the stream can be
+// given away behind any frame (TakeStream).
 #pragma once
 
 #include <poll.h>

@@ -37,9 +37,7 @@ Keys Derive(const cpace::SharedKey& shared, ByteSpan client_hello, ByteSpan serv
   return keys;
 }
 
-Status Unexpected() {
-  return {Code::kProtocolError, "the peer sent a message out of turn"};
-}
+Status Unexpected() { return {Code::kProtocolError, "the peer sent a message out of turn"}; }
 
 Status UnknownFeatures(std::string_view who) {
   return {Code::kVersionMismatch, std::string(who) +
@@ -94,16 +92,14 @@ Result<std::vector<std::byte>> ClientHandshake::Start() {
     return Status(Code::kInvalidArgument, "the name of a key has at most 64 bytes");
   }
   ClientHello hello;
-  hello.authentication =
-      options_.key.empty() ? Authentication::kNone : Authentication::kKey;
+  hello.authentication = options_.key.empty() ? Authentication::kNone : Authentication::kKey;
   hello.encryption_wish = options_.encryption_wish;
   hello.key_name = options_.key_name;
   hello.nonce = randomness_.nonce;
   // The client's nonce is CPace's session id; the server's enters by the transcript.
-  RDFS_ASSIGN_OR_RETURN(
-      hello.share,
-      cpace::Share(randomness_.scalar,
-                   cpace::Generator(options_.key.bytes(), Channel(), randomness_.nonce)));
+  RDFS_ASSIGN_OR_RETURN(hello.share, cpace::Share(randomness_.scalar,
+                                                  cpace::Generator(options_.key.bytes(), Channel(),
+                                                                   randomness_.nonce)));
   share_ = hello.share;
   hello_ = EncodeFrame(FrameType::kClientHello, hello.Encode());
   state_ = State::kHello;
@@ -112,8 +108,8 @@ Result<std::vector<std::byte>> ClientHandshake::Start() {
 
 Result<std::vector<std::byte>> ClientHandshake::OnFrame(ByteSpan raw) {
   auto frame = Parse(raw);
-  auto out = frame.ok() ? Step(*frame, raw)
-                        : Result<std::vector<std::byte>>(std::move(frame).status());
+  auto out =
+      frame.ok() ? Step(*frame, raw) : Result<std::vector<std::byte>>(std::move(frame).status());
   if (!out.ok()) state_ = State::kFailed;
   return out;
 }
@@ -150,13 +146,16 @@ Result<std::vector<std::byte>> ClientHandshake::OnServerHello(const Frame& frame
     return Status(Code::kProtocolError, "the server did not agree to encrypt");
   }
   if ((hello.features & ~kKnownFeatures) != 0) return UnknownFeatures("the server");
-  RDFS_ASSIGN_OR_RETURN(const Secret32 point,
-                        cpace::SharedPoint(randomness_.scalar, hello.share));
+  RDFS_ASSIGN_OR_RETURN(const Secret32 point, cpace::SharedPoint(randomness_.scalar, hello.share));
   const Keys keys = Derive(
       cpace::SessionKey(randomness_.nonce, point, {share_, {}}, {hello.share, {}}), hello_, raw);
   expected_ = keys.server_mac;
-  agreement_ = {LowerOf(Version{}, hello.version), hello.features,  hello.encryption,
-                options_.key_name,                 keys.tls_key,    keys.session_secret};
+  agreement_ = {LowerOf(Version{}, hello.version),
+                hello.features,
+                hello.encryption,
+                options_.key_name,
+                keys.tls_key,
+                keys.session_secret};
   state_ = State::kConfirm;
   return EncodeFrame(FrameType::kClientConfirm, keys.client_mac);
 }
@@ -173,8 +172,8 @@ ServerHandshake::ServerHandshake(const ServerPolicy& policy, bool peer_is_local,
 
 Result<std::vector<std::byte>> ServerHandshake::OnFrame(ByteSpan raw) {
   auto frame = Parse(raw);
-  auto out = frame.ok() ? Step(*frame, raw)
-                        : Result<std::vector<std::byte>>(std::move(frame).status());
+  auto out =
+      frame.ok() ? Step(*frame, raw) : Result<std::vector<std::byte>>(std::move(frame).status());
   if (!out.ok()) state_ = State::kFailed;
   return out;
 }
@@ -234,17 +233,15 @@ Result<std::vector<std::byte>> ServerHandshake::OnClientHello(const Frame& frame
   RDFS_RETURN_IF_ERROR(ClientHello::Decode(frame.body, hello));
   RDFS_RETURN_IF_ERROR(CheckWishes(hello));
   ServerHello answer;
-  answer.features =
-      (hello.required_features | hello.optional_features) & kKnownFeatures;
+  answer.features = (hello.required_features | hello.optional_features) & kKnownFeatures;
   answer.authentication = hello.authentication;
   answer.encryption = Decide(hello.encryption_wish);
   answer.nonce = randomness_.nonce;
   const Key key = KeyFor(hello.key_name);
-  RDFS_ASSIGN_OR_RETURN(answer.share,
-                        cpace::Share(randomness_.scalar,
-                                     cpace::Generator(key.bytes(), Channel(), hello.nonce)));
-  RDFS_ASSIGN_OR_RETURN(const Secret32 point,
-                        cpace::SharedPoint(randomness_.scalar, hello.share));
+  RDFS_ASSIGN_OR_RETURN(
+      answer.share,
+      cpace::Share(randomness_.scalar, cpace::Generator(key.bytes(), Channel(), hello.nonce)));
+  RDFS_ASSIGN_OR_RETURN(const Secret32 point, cpace::SharedPoint(randomness_.scalar, hello.share));
   std::vector<std::byte> out = EncodeFrame(FrameType::kServerHello, answer.Encode());
   const Keys keys = Derive(
       cpace::SessionKey(hello.nonce, point, {hello.share, {}}, {answer.share, {}}), raw, out);

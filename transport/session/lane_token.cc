@@ -27,10 +27,15 @@ Secret32 LaneClaim::TlsKey(const Secret32& session_secret) const {
 }
 
 LaneTokenBytes IssueLaneToken(const LaneClaim& claim, const Secret32& session_secret) {
-  LaneTokenWire wire{kTokenMagic, kTokenVersion, static_cast<std::uint8_t>(claim.kind),
-                     std::uint32_t{0}, claim.session_id, claim.counter, {}};
-  wire.mac = MacOfToken(
-      std::as_bytes(std::span<const LaneTokenWire, 1>(&wire, 1)).first(kCovered), session_secret);
+  LaneTokenWire wire{kTokenMagic,
+                     kTokenVersion,
+                     static_cast<std::uint8_t>(claim.kind),
+                     std::uint32_t{0},
+                     claim.session_id,
+                     claim.counter,
+                     {}};
+  wire.mac = MacOfToken(std::as_bytes(std::span<const LaneTokenWire, 1>(&wire, 1)).first(kCovered),
+                        session_secret);
   LaneTokenBytes out{};
   std::memcpy(out.data(), &wire, sizeof(wire));
   return out;

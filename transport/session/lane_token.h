@@ -1,9 +1,10 @@
 // The token of a lane: 48 bytes (a verbs connect has room for 55) that prove to the server that the
 // connection belongs to a session, without a word that helps anybody else.
 //
-// The counter rises with every lane of a session, so a server that remembers the highest one refuses
-// replays for ever in eight bytes; it also makes the key of the lane's own TLS unlike any other.
-// The kind is covered: a token seen on one transport opens nothing on another. Pure; any thread.
+// The counter rises with every lane of a session, so a server that remembers the highest one
+// refuses replays for ever in eight bytes; it also makes the key of the lane's own TLS unlike any
+// other. The kind is covered: a token seen on one transport opens nothing on another. Pure; any
+// thread.
 #pragma once
 
 #include <array>

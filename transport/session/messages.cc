@@ -71,8 +71,8 @@ Status ReadOffer(ByteReader& reader, std::vector<Offer>& offers) {
   const std::string reason = Printable(reader.ReadSized16(kMaxSentence));
   if (!reader.ok() || wire.available > 1) return Malformed("offer of transports");
   if (!ValidKind(wire.kind)) return Status::Ok();  // a transport of a later minor version
-  offers.push_back({static_cast<Kind>(wire.kind), wire.available == 1, wire.port,
-                    std::string(name), reason});
+  offers.push_back(
+      {static_cast<Kind>(wire.kind), wire.available == 1, wire.port, std::string(name), reason});
   return Status::Ok();
 }
 
@@ -121,10 +121,9 @@ Status ClientHello::Decode(ByteSpan body, ClientHello& out) {
 
 std::vector<std::byte> ServerHello::Encode() const {
   return Build([&](ByteWriter& writer) {
-    writer.Write(ServerHelloWire{Prefix(version), features, max_message_bytes,
-                                 static_cast<std::uint8_t>(authentication),
-                                 static_cast<std::uint8_t>(encryption), std::uint16_t{0}, nonce,
-                                 share});
+    writer.Write(ServerHelloWire{
+        Prefix(version), features, max_message_bytes, static_cast<std::uint8_t>(authentication),
+        static_cast<std::uint8_t>(encryption), std::uint16_t{0}, nonce, share});
     writer.WriteSized16({});
   });
 }
@@ -168,9 +167,8 @@ Status Refusal::Decode(ByteSpan body, Refusal& out) {
 }
 
 bool SameHost(const HostIdentity& a, const HostIdentity& b) {
-  return a.boot_id != std::array<std::byte, 16>{} && a.netns_inode != 0 &&
-         a.boot_id == b.boot_id && a.netns_device == b.netns_device &&
-         a.netns_inode == b.netns_inode;
+  return a.boot_id != std::array<std::byte, 16>{} && a.netns_inode != 0 && a.boot_id == b.boot_id &&
+         a.netns_device == b.netns_device && a.netns_inode == b.netns_inode;
 }
 
 std::vector<std::byte> SessionOpen::Encode() const {

@@ -62,8 +62,7 @@ Element Generator(ByteSpan password, ByteSpan channel, ByteSpan session_id) {
   std::vector<std::byte> text = GeneratorString(password, channel, session_id);
   Hash64 hash = Sha512(text);
   Element out{};
-  crypto_core_ristretto255_from_hash(Raw(out),
-                                     reinterpret_cast<const unsigned char*>(hash.data()));
+  crypto_core_ristretto255_from_hash(Raw(out), reinterpret_cast<const unsigned char*>(hash.data()));
   Wipe(text);
   Wipe(hash);
   return out;
@@ -98,10 +97,9 @@ Result<Secret32> SharedPoint(const Scalar& scalar, const Element& peer_share) {
 
 SharedKey SessionKey(ByteSpan session_id, const Secret32& point, const Side& initiator,
                      const Side& responder) {
-  std::vector<std::byte> secret =
-      Concatenate({AsBytes(kKeyDomain), session_id, point.bytes()});
-  const std::vector<std::byte> transcript = Concatenate(
-      {initiator.share, initiator.associated, responder.share, responder.associated});
+  std::vector<std::byte> secret = Concatenate({AsBytes(kKeyDomain), session_id, point.bytes()});
+  const std::vector<std::byte> transcript =
+      Concatenate({initiator.share, initiator.associated, responder.share, responder.associated});
   Hash64 hash = Sha512(secret, transcript);
   SharedKey out;
   std::ranges::copy(hash, out.bytes().begin());

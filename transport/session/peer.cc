@@ -49,8 +49,7 @@ struct HostAndPort {
 HostAndPort Numeric(const sockaddr_storage& storage) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
-  const socklen_t size =
-      storage.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  const socklen_t size = storage.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   if (getnameinfo(reinterpret_cast<const sockaddr*>(&storage), size, host.data(), host.size(),
                   port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return {};

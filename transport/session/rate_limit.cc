@@ -12,8 +12,7 @@ double Seconds(std::chrono::nanoseconds span) {
 
 }  // namespace
 
-std::optional<std::size_t> ChooseVictim(std::span<const HalfOpen> open,
-                                        const PeerAddress& newcomer,
+std::optional<std::size_t> ChooseVictim(std::span<const HalfOpen> open, const PeerAddress& newcomer,
                                         const HalfOpenLimits& limits) {
   const auto from_there = [&](const HalfOpen& entry) { return entry.address == newcomer; };
   const bool address_full =
@@ -46,8 +45,8 @@ WrongKeyLimit::Duration WrongKeyLimit::OnWrongKey(const PeerAddress& address, Ti
 }
 
 void WrongKeyLimit::ForgetOldest() {
-  const auto oldest = std::ranges::min_element(
-      failures_, {}, [](const auto& entry) { return entry.second.last; });
+  const auto oldest =
+      std::ranges::min_element(failures_, {}, [](const auto& entry) { return entry.second.last; });
   if (oldest != failures_.end()) failures_.erase(oldest);
 }
 

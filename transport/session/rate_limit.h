@@ -36,8 +36,8 @@ struct HalfOpenLimits {
 // Which of `open` has to go so that one more from `newcomer` may stay: of those that count against
 // the bound that is reached, the one with the least progress, the oldest of these. So silent
 // connections make room first, and a client that answers is not driven out by them.
-std::optional<std::size_t> ChooseVictim(std::span<const HalfOpen> open,
-                                        const PeerAddress& newcomer, const HalfOpenLimits& limits);
+std::optional<std::size_t> ChooseVictim(std::span<const HalfOpen> open, const PeerAddress& newcomer,
+                                        const HalfOpenLimits& limits);
 
 class WrongKeyLimit {
  public:

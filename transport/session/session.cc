@@ -97,8 +97,8 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenLane(Deadline deadline) {
       return lane;
     }
     // Neither says anything about the leg.
-    const bool our_deadline = lane.status().code() == Code::kDeadlineExceeded &&
-                              BootClock::now() < now + kLegTime;
+    const bool our_deadline =
+        lane.status().code() == Code::kDeadlineExceeded && BootClock::now() < now + kLegTime;
     if (our_deadline || lane.status().code() == Code::kBusy) return lane;
     legs_[i].status = lane.status();
   }
@@ -132,8 +132,7 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenTransportLane(Kind kind, De
 }
 
 Result<std::unique_ptr<Connection>> SessionImpl::OpenTcpLane(Deadline deadline) {
-  RDFS_ASSIGN_OR_RETURN(Fd socket,
-                        tcp::ConnectSocket(host_, OfferOf(Kind::kTcp)->port, deadline));
+  RDFS_ASSIGN_OR_RETURN(Fd socket, tcp::ConnectSocket(host_, OfferOf(Kind::kTcp)->port, deadline));
   const bool local = tcp::IsLocalPeer(socket.get());
   const bool encrypt = grant_.encrypt_lanes;
   if (!encrypt && !local && !options_.plaintext) {
@@ -158,8 +157,8 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenTcpLane(Deadline deadline) 
   auto stream = frames.TakeStream();
   if (encrypt) {
     const Secret32 key = claim.TlsKey(agreement_.session_secret);
-    RDFS_ASSIGN_OR_RETURN(stream, tcp::WrapInTls(std::move(stream), tcp::TlsRole::kClient,
-                                                 key.bytes(), deadline));
+    RDFS_ASSIGN_OR_RETURN(
+        stream, tcp::WrapInTls(std::move(stream), tcp::TlsRole::kClient, key.bytes(), deadline));
   }
   return tcp::MakeConnection(std::move(stream), domain_,
                              "tcp " + where + (encrypt ? " with TLS" : ""));

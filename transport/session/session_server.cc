@@ -73,10 +73,10 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
   grant.encrypt_lanes = EncryptLanes(open.lane_wish, same_host, policy_.allow_plaintext);
   grant.offers = OffersFor(open, same_host);
   grant.grant = std::move(admission.grant);
-  RDFS_RETURN_IF_ERROR(table_.Add({request.session_id, std::move(admission.domain),
-                                   std::move(admission.context), agreement.session_secret,
-                                   grant.encrypt_lanes},
-                                  now));
+  RDFS_RETURN_IF_ERROR(
+      table_.Add({request.session_id, std::move(admission.domain), std::move(admission.context),
+                  agreement.session_secret, grant.encrypt_lanes},
+                 now));
   LogDebug("session {:016x} of {} opened for '{}'", request.session_id, peer.name, open.service);
   return Opened{request.session_id, grant.Encode()};
 }

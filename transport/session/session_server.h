@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "transport/session/acceptor.h"
-#include "transport/session/probe.h"
 #include "transport/session/handshake.h"
 #include "transport/session/messages.h"
+#include "transport/session/probe.h"
 #include "transport/session/rate_limit.h"
 #include "transport/session/session_table.h"
 

@@ -81,9 +81,9 @@ class Vestibule {
   State state_ = State::kHello;
   const TimePoint since_;
   std::optional<Deadline> deadline_;
-  Status held_;                     // of kHeld
-  std::uint64_t session_id_ = 0;    // of kLive and kReleased
-  bool tls_next_ = false;           // of kOpening: TLS starts when our confirmation is out
+  Status held_;                   // of kHeld
+  std::uint64_t session_id_ = 0;  // of kLive and kReleased
+  bool tls_next_ = false;         // of kOpening: TLS starts when our confirmation is out
   std::optional<SessionTable::Redeemed> lane_;  // of kAccepted and kLaneTls
 };
 

@@ -51,9 +51,9 @@ Outcome Play(const Scene& setup, const Tamper& tamper = nullptr) {
     run.wrong_key = server.wrong_key();
     if (!to_client.ok()) {
       run.server = to_client.status();
-      run.client = client.OnFrame(EncodeFrame(FrameType::kRefused,
-                                              Refusal{{}, run.server}.Encode()))
-                       .status();
+      run.client =
+          client.OnFrame(EncodeFrame(FrameType::kRefused, Refusal{{}, run.server}.Encode()))
+              .status();
       return run;
     }
     to_server = client.OnFrame(deliver(*to_client));

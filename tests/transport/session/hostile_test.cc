@@ -57,8 +57,8 @@ struct RawClient {
 
   // Leaves after our confirmation when `key` is wrong and nobody wants to hear the answer.
   Status Authenticate(std::string_view key, bool hear_answer = true) {
-    session::ClientHandshake handshake(
-        {Key(key), "", session::EncryptionWish::kNotNeeded}, session::Randomness::Draw());
+    session::ClientHandshake handshake({Key(key), "", session::EncryptionWish::kNotNeeded},
+                                       session::Randomness::Draw());
     RDFS_ASSIGN_OR_RETURN(Bytes next, handshake.Start());
     for (int turn = 0;; ++turn) {
       RDFS_RETURN_IF_ERROR(stream.SendAll(std::move(next), Soon()));
@@ -78,9 +78,8 @@ struct RawClient {
     open.host = host;
     open.service = "echo";
     open.lane_wish = session::EncryptionWish::kPlaintextAsked;
-    return Ask(FrameType::kSessionOpen, open.Encode(), FrameType::kSessionGrant, [&](ByteSpan body) {
-      return session::SessionGrant::Decode(body, grant);
-    });
+    return Ask(FrameType::kSessionOpen, open.Encode(), FrameType::kSessionGrant,
+               [&](ByteSpan body) { return session::SessionGrant::Decode(body, grant); });
   }
 
   Status Ask(FrameType type, ByteSpan body, FrameType expected,
@@ -167,17 +166,17 @@ TEST(Hostile, CutAndGarbledHellosCostTheirConnectionOnly) {
   const std::size_t before = OpenDescriptors();
   for (std::size_t at = 0; at < hello.size(); ++at) {
     FrameStream cut = Connect(server);
-    ASSERT_TRUE(cut.SendAll(Bytes(hello.begin(), hello.begin() + static_cast<std::ptrdiff_t>(at)),
-                            Soon())
-                    .ok());
+    ASSERT_TRUE(
+        cut.SendAll(Bytes(hello.begin(), hello.begin() + static_cast<std::ptrdiff_t>(at)), Soon())
+            .ok());
     FrameStream garbled = Connect(server);
     Bytes changed = hello;
     changed[at] ^= std::byte{0xff};
     ASSERT_TRUE(garbled.SendAll(changed, Soon()).ok());
   }
-  for (const char* hex : {"474554202f20485454502f312e310d0a0d0a",   // a browser
-                          "5353482d322e302d4f70656e5353480d0a",     // ssh
-                          "16030102000100010001fc0303"}) {          // TLS
+  for (const char* hex : {"474554202f20485454502f312e310d0a0d0a",  // a browser
+                          "5353482d322e302d4f70656e5353480d0a",    // ssh
+                          "16030102000100010001fc0303"}) {         // TLS
     FrameStream stranger = Connect(server);
     ASSERT_TRUE(stranger.SendAll(FromHex(hex), Soon()).ok());
     const Status answer = stranger.Await(Soon());
@@ -205,17 +204,17 @@ TEST(Hostile, GarbledMessagesBehindAuthenticationEndTheSessionOnly) {
 TEST(Hostile, MessagesOutOfTurnAreRefused) {
   Server server(ServerOptions());
   RawClient early(server);
-  EXPECT_EQ(early.Ask(FrameType::kSessionOpen, session::SessionOpen{}.Encode(),
-                      FrameType::kSessionGrant)
-                .code(),
-            Code::kProtocolError)
+  EXPECT_EQ(
+      early.Ask(FrameType::kSessionOpen, session::SessionOpen{}.Encode(), FrameType::kSessionGrant)
+          .code(),
+      Code::kProtocolError)
       << "before authentication";
   RawClient twice(server);
   ASSERT_TRUE(twice.Open().ok());
-  EXPECT_EQ(twice.Ask(FrameType::kSessionOpen, session::SessionOpen{}.Encode(),
-                      FrameType::kSessionGrant)
-                .code(),
-            Code::kProtocolError);
+  EXPECT_EQ(
+      twice.Ask(FrameType::kSessionOpen, session::SessionOpen{}.Encode(), FrameType::kSessionGrant)
+          .code(),
+      Code::kProtocolError);
   EXPECT_TRUE(server.host().AwaitEnds(1));
   EXPECT_EQ(TryToken(server, twice.Token(Kind::kTcp, 1)).code(), Code::kAuthenticationFailed);
 }
@@ -231,8 +230,8 @@ TEST(Hostile, LaneTokensOpenOneLaneOfTheirSessionOnly) {
   EXPECT_TRUE(TryToken(server, token).ok());
   EXPECT_EQ(TryToken(server, token).code(), Code::kAuthenticationFailed) << "a replay";
 
-  const auto forged =
-      session::IssueLaneToken({Kind::kTcp, second.grant.session_id, 1}, first.agreement.session_secret);
+  const auto forged = session::IssueLaneToken({Kind::kTcp, second.grant.session_id, 1},
+                                              first.agreement.session_secret);
   EXPECT_EQ(TryToken(server, forged).code(), Code::kAuthenticationFailed) << "another session's";
   EXPECT_EQ(TryToken(server, first.Token(Kind::kShm, 2)).code(), Code::kAuthenticationFailed)
       << "another transport's";
@@ -322,9 +321,9 @@ TEST(Hostile, EveryBitOfTheHelloThatIsFlippedOnTheWayIsDetected) {
     ASSERT_TRUE(socket.ok());
     DialOptions options = ClientOptions(server);
     options.deadline = DeadlineAfter(seconds(5));
-    options.stream = std::make_unique<TamperingStream>(
-        tcp::MakeSocketStream(*std::move(socket), "server"), at,
-        static_cast<std::byte>(1U << (at % 8)));
+    options.stream =
+        std::make_unique<TamperingStream>(tcp::MakeSocketStream(*std::move(socket), "server"), at,
+                                          static_cast<std::byte>(1U << (at % 8)));
     // The length of the first frame cannot be told from a longer message that is still coming.
     if (at < 2) options.deadline = DeadlineAfter(milliseconds(200));
     const auto session = Session::Dial(std::move(options), Domain::Create("client"));
@@ -338,29 +337,29 @@ TEST(Hostile, ALegThatHangsCostsThreeSecondsOnce) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   const Fd silent = *tcp::ListenSocket("127.0.0.1", 0);
   const std::uint16_t silent_port = *tcp::LocalPort(silent.get());
-  std::jthread server([&, stream = FrameStream(tcp::MakeSocketStream(Fd(ends[1]), "client"),
-                                               16 * 1024)]() mutable {
-    const session::ServerPolicy policy{{{"default", Key("sesame")}}, true};
-    session::ServerHandshake handshake(policy, true, session::Randomness::Draw());
-    while (!handshake.done()) {
-      ASSERT_TRUE(stream.Await(Soon()).ok());
-      auto answer = handshake.OnFrame(stream.raw());
-      ASSERT_TRUE(answer.ok());
-      stream.Next();
-      ASSERT_TRUE(stream.SendAll(*std::move(answer), Soon()).ok());
-    }
-    ASSERT_TRUE(stream.Await(Soon()).ok());
-    stream.Next();
-    session::SessionGrant grant;
-    grant.session_id = 1;
-    grant.offers = {{Kind::kTcp, true, silent_port, "", ""}};
-    ASSERT_TRUE(
-        stream.SendAll(session::EncodeFrame(FrameType::kSessionGrant, grant.Encode()), Soon()).ok());
-    ASSERT_TRUE(stream.Await(Soon()).ok());
-    EXPECT_EQ(stream.frame().type, FrameType::kUseStream);
-    ASSERT_TRUE(
-        stream.SendAll(session::EncodeFrame(FrameType::kStreamReady, {}), Soon()).ok());
-  });
+  std::jthread server(
+      [&, stream = FrameStream(tcp::MakeSocketStream(Fd(ends[1]), "client"), 16 * 1024)]() mutable {
+        const session::ServerPolicy policy{{{"default", Key("sesame")}}, true};
+        session::ServerHandshake handshake(policy, true, session::Randomness::Draw());
+        while (!handshake.done()) {
+          ASSERT_TRUE(stream.Await(Soon()).ok());
+          auto answer = handshake.OnFrame(stream.raw());
+          ASSERT_TRUE(answer.ok());
+          stream.Next();
+          ASSERT_TRUE(stream.SendAll(*std::move(answer), Soon()).ok());
+        }
+        ASSERT_TRUE(stream.Await(Soon()).ok());
+        stream.Next();
+        session::SessionGrant grant;
+        grant.session_id = 1;
+        grant.offers = {{Kind::kTcp, true, silent_port, "", ""}};
+        ASSERT_TRUE(
+            stream.SendAll(session::EncodeFrame(FrameType::kSessionGrant, grant.Encode()), Soon())
+                .ok());
+        ASSERT_TRUE(stream.Await(Soon()).ok());
+        EXPECT_EQ(stream.frame().type, FrameType::kUseStream);
+        ASSERT_TRUE(stream.SendAll(session::EncodeFrame(FrameType::kStreamReady, {}), Soon()).ok());
+      });
   DialOptions options;
   options.host = "127.0.0.1";
   options.stream = tcp::MakeSocketStream(Fd(ends[0]), "ssh");

@@ -121,9 +121,7 @@ TEST_F(SessionTableTest, AnEndedSessionOpensNothing) {
 
 TEST_F(SessionTableTest, BoundsHowFastASessionOpensLanes) {
   std::uint64_t counter = 0;
-  const auto next = [&] {
-    return Redeem(IssueLaneToken({Kind::kTcp, 7, ++counter}, SecretOf(1)));
-  };
+  const auto next = [&] { return Redeem(IssueLaneToken({Kind::kTcp, 7, ++counter}, SecretOf(1))); };
   for (int i = 0; i < 64; ++i) EXPECT_TRUE(next().ok());
   EXPECT_EQ(next().code(), Code::kBusy);
   clock_.Advance(std::chrono::milliseconds(300));

@@ -60,9 +60,8 @@ TEST(Messages, ServerHelloBytes) {
   hello.encryption = Encryption::kTls;
   hello.nonce = Filled<32>(0xcc);
   hello.share = Filled<32>(0xdd);
-  EXPECT_EQ(ToHex(hello.Encode()),
-            Join({kPrefix, "0100000000000000", "00400000", "01", "01", "0000", Repeat("cc", 32),
-                  Repeat("dd", 32), "0000"}));
+  EXPECT_EQ(ToHex(hello.Encode()), Join({kPrefix, "0100000000000000", "00400000", "01", "01",
+                                         "0000", Repeat("cc", 32), Repeat("dd", 32), "0000"}));
   ServerHello back;
   ASSERT_TRUE(ServerHello::Decode(hello.Encode(), back).ok());
   EXPECT_EQ(back.Encode(), hello.Encode());
@@ -106,8 +105,8 @@ SessionOpen SampleOpen() {
 
 TEST(Messages, SessionOpenBytes) {
   EXPECT_EQ(ToHex(SampleOpen().Encode()),
-            Join({Repeat("11", 16), "0400000000000000", "980000f000000000", "e8030000", "0200", "0200",
-                  "6673", "0200", "0102", "0000"}));
+            Join({Repeat("11", 16), "0400000000000000", "980000f000000000", "e8030000", "0200",
+                  "0200", "6673", "0200", "0102", "0000"}));
   SessionOpen back;
   ASSERT_TRUE(SessionOpen::Decode(SampleOpen().Encode(), back).ok());
   EXPECT_EQ(back.Encode(), SampleOpen().Encode());
@@ -118,19 +117,38 @@ SessionGrant SampleGrant() {
   grant.session_id = 0x0102030405060708;
   grant.server_epoch = 9;
   grant.same_host = grant.encrypt_lanes = true;
-  grant.offers = {{Kind::kShm, true, 0, "ab", ""}, {Kind::kVerbs, false, 0, "", "no device"},
+  grant.offers = {{Kind::kShm, true, 0, "ab", ""},
+                  {Kind::kVerbs, false, 0, "", "no device"},
                   {Kind::kTcp, true, 7337, "", ""}};
   grant.grant = {std::byte{7}};
   return grant;
 }
 
 TEST(Messages, SessionGrantBytes) {
-  EXPECT_EQ(ToHex(SampleGrant().Encode()),
-            Join({"0807060504030201", "0900000000000000", "0300", "0300",  //
-                  "02", "01", "0000", "0200", "6162", "0000",               //
-                  "03", "00", "0000", "0000", "0900", "6e6f20646576696365",  //
-                  "01", "01", "a91c", "0000", "0000",                        //
-                  "0100", "07", "0000"}));
+  EXPECT_EQ(ToHex(SampleGrant().Encode()), Join({"0807060504030201",
+                                                 "0900000000000000",
+                                                 "0300",
+                                                 "0300",  //
+                                                 "02",
+                                                 "01",
+                                                 "0000",
+                                                 "0200",
+                                                 "6162",
+                                                 "0000",  //
+                                                 "03",
+                                                 "00",
+                                                 "0000",
+                                                 "0000",
+                                                 "0900",
+                                                 "6e6f20646576696365",  //
+                                                 "01",
+                                                 "01",
+                                                 "a91c",
+                                                 "0000",
+                                                 "0000",  //
+                                                 "0100",
+                                                 "07",
+                                                 "0000"}));
   SessionGrant back;
   ASSERT_TRUE(SessionGrant::Decode(SampleGrant().Encode(), back).ok());
   EXPECT_EQ(back.Encode(), SampleGrant().Encode());
@@ -257,8 +275,8 @@ TEST(FrameReader, AsksForExactlyOneFrameWhateverThePiecesAre) {
 }
 
 TEST(FrameReader, RefusesLargeFramesBeforeItAllocates) {
-  for (const char* header : {"41000000 0100 0000", "ffffffff 0100 0000", "00000000 0100 0001",
-                             "47455420 2f20 4854"}) {
+  for (const char* header :
+       {"41000000 0100 0000", "ffffffff 0100 0000", "00000000 0100 0001", "47455420 2f20 4854"}) {
     FrameReader reader(64);
     const auto bytes = FromHex(header);
     std::copy(bytes.begin(), bytes.end(), reader.Wanted().begin());

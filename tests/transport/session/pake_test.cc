@@ -46,14 +46,16 @@ TEST(Cpace, PutsThePasswordAloneIntoTheFirstHashBlock) {
   EXPECT_EQ(ToHex(ByteSpan(text).first(28)),
             "11435061636552697374726574746f3235350850617373776f726464");
   EXPECT_EQ(ToHex(ByteSpan(text).subspan(28, 100)), std::string(200, '0'));
-  EXPECT_EQ(ToHex(ByteSpan(text).subspan(128)),
-            std::string("18") + kChannel + "10" + kSessionId);
+  EXPECT_EQ(ToHex(ByteSpan(text).subspan(128)), std::string("18") + kChannel + "10" + kSessionId);
 }
 
 TEST(Cpace, CountsLengthsInLeb128) {
   const std::vector<std::byte> zeroes(128);
   EXPECT_EQ(ToHex(Concatenate({AsBytes("1234"), AsBytes("5"), {}, AsBytes("678")})),
-            "0431323334" "0135" "00" "03363738");
+            "0431323334"
+            "0135"
+            "00"
+            "03363738");
   EXPECT_EQ(ToHex(ByteSpan(Concatenate({zeroes})).first(3)), "800100");
 }
 
@@ -73,9 +75,9 @@ TEST(Cpace, MakesTheDraftsSecretPointOnBothSides) {
 }
 
 TEST(Cpace, MakesTheDraftsSessionKey) {
-  const auto key = SessionKey(FromHex(kSessionId), *SharedPoint(Ya(), ElementFromHex(kYb)),
-                              {ElementFromHex(kYa), AsBytes("ADa")},
-                              {ElementFromHex(kYb), AsBytes("ADb")});
+  const auto key =
+      SessionKey(FromHex(kSessionId), *SharedPoint(Ya(), ElementFromHex(kYb)),
+                 {ElementFromHex(kYa), AsBytes("ADa")}, {ElementFromHex(kYb), AsBytes("ADb")});
   EXPECT_EQ(ToHex(key.bytes()), kIsk);
 }
 
@@ -92,10 +94,9 @@ TEST(Cpace, MultipliesAsTheDraft) {
 TEST(Cpace, RefusesInvalidEncodingsAndTheNeutralElement) {
   const auto scalar =
       ScalarFromHex("7cd0e075fa7955ba52c02759a6c90dbbfc10e6d40aea8d283e407d88cf538a05");
-  for (const char* share :
-       {"2b3c6b8c4f3800e7aef6864025b4ed79bd599117e427c41bd47d93d654b4a51c",
-        "0000000000000000000000000000000000000000000000000000000000000000",
-        "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"}) {
+  for (const char* share : {"2b3c6b8c4f3800e7aef6864025b4ed79bd599117e427c41bd47d93d654b4a51c",
+                            "0000000000000000000000000000000000000000000000000000000000000000",
+                            "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"}) {
     const auto point = SharedPoint(scalar, ElementFromHex(share));
     ASSERT_FALSE(point.ok()) << share;
     EXPECT_EQ(point.status().code(), Code::kProtocolError);

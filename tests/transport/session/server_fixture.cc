@@ -45,9 +45,8 @@ void EchoHost::OnLane(std::uint64_t session_id, const std::shared_ptr<void>& con
                       std::unique_ptr<Connection> lane) {
   const std::lock_guard lock(mutex_);
   EXPECT_EQ(sessions_[session_id], context);
-  threads_.emplace_back([lane = std::move(lane)](const std::stop_token& stop) {
-    ServeEcho(stop, *lane);
-  });
+  threads_.emplace_back(
+      [lane = std::move(lane)](const std::stop_token& stop) { ServeEcho(stop, *lane); });
 }
 
 void EchoHost::OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) {
