@@ -27,9 +27,16 @@ struct Filesystem {
   const FilesystemOptions options;
   InodeTable inodes;
   OpenTable opens;
+  // The largest read and write request that the kernel may send. Several of them must fit a lane's
+  // buffers side by side; set before the session is mounted.
+  std::uint32_t transfer_bytes = 128 << 10;
   // Set by the kernel's INIT, before any other request.
   std::atomic<bool> initialised{false};
 };
+
+// What `transfer_bytes` should be: a power of two, at most what the server takes, and an eighth of
+// a lane's buffers so that one request does not keep the others waiting.
+std::uint32_t TransferBytes(std::uint32_t server_takes, std::size_t lane_buffer_bytes);
 
 // The table for fuse_session_new; its user data is a Filesystem.
 const fuse_lowlevel_ops& Operations();

@@ -105,7 +105,7 @@ Result<std::unique_ptr<FuseMount>> FuseMount::Create(const Options& options,
                                                      Filesystem& filesystem) {
   fuse_set_log_func(LogOfFuse);
   const std::vector<std::string> words =
-      SessionArguments(options, filesystem.mount.info().max_transfer_bytes, geteuid() == 0);
+      SessionArguments(options, filesystem.transfer_bytes, geteuid() == 0);
   fuse_args arguments = FUSE_ARGS_INIT(0, nullptr);
   for (const std::string& word : words) {
     if (fuse_opt_add_arg(&arguments, word.c_str()) != 0) {

@@ -62,8 +62,9 @@ void Init(void* userdata, fuse_conn_info* connection) {
   };
   for (const Feature& feature : features) Choose(*connection, feature);
 
-  const std::uint32_t transfer = filesystem.mount.info().max_transfer_bytes;
+  const std::uint32_t transfer = filesystem.transfer_bytes;
   connection->max_write = transfer;
+  connection->max_read = transfer;  // as the mount option says; libfuse wants them to agree
   connection->max_readahead = std::max(connection->max_readahead, transfer);
   // How many background requests (read-ahead, O_DIRECT) the kernel keeps in flight.
   connection->max_background = 128;

@@ -3,9 +3,16 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 
 namespace rdfs::fs::fuse {
+
+std::uint32_t TransferBytes(std::uint32_t server_takes, std::size_t lane_buffer_bytes) {
+  const std::size_t most = std::min<std::size_t>(server_takes, lane_buffer_bytes / 8);
+  // Below 128 KiB the kernel's own read-ahead would be cut to pieces.
+  return static_cast<std::uint32_t>(std::max<std::size_t>(std::bit_floor(most), 128 << 10));
+}
 
 const fuse_lowlevel_ops& Operations() {
   static const fuse_lowlevel_ops table = [] {

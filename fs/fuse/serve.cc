@@ -141,6 +141,8 @@ Status Served::MountAndWork() {
     RDFS_ASSIGN_OR_RETURN(std::unique_ptr<client::Lane> lane, mount_->OpenLane(deadline));
     lanes.push_back(std::move(lane));
   }
+  filesystem_->transfer_bytes =
+      TransferBytes(mount_->info().max_transfer_bytes, lanes.front()->buffers().free_bytes());
   RDFS_ASSIGN_OR_RETURN(fuse_mount_, FuseMount::Create(options_, mount_point_, *filesystem_));
   for (std::unique_ptr<client::Lane>& lane : lanes) {
     RDFS_ASSIGN_OR_RETURN(

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Worker>> Worker::Create(fuse_session* session, Filesystem
                                                std::vector<Worker*>& all) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
-  const std::size_t request_bytes = filesystem.mount.info().max_transfer_bytes + kHeaderRoom;
+  const std::size_t request_bytes = filesystem.transfer_bytes + kHeaderRoom;
   return std::unique_ptr<Worker>(
       new Worker(session, filesystem, std::move(lane), all, std::move(wake), request_bytes));
 }
@@ -78,14 +78,18 @@ Status Worker::Run() {
   return {};
 }
 
+bool Worker::ReadyToReceive() {
+  if (receive_.valid()) return true;
+  std::optional<client::Buffer> buffer = lane_->buffers().Allocate(request_bytes_);
+  if (buffer) receive_ = std::move(*buffer);
+  return receive_.valid();
+}
+
 Result<bool> Worker::TakeRequests() {
   bool any = false;
   for (int i = 0; i < kRequestsAtOnce; ++i) {
-    if (!receive_.valid()) {
-      std::optional<client::Buffer> buffer = lane_->buffers().Allocate(request_bytes_);
-      if (!buffer) return any;  // the kernel keeps the rest until a reply has freed one
-      receive_ = std::move(*buffer);
-    }
+    if (!ReadyToReceive())
+      return any;  // the kernel keeps the rest until a reply has freed a buffer
     const ssize_t got = read(fuse_session_fd(session_), receive_.bytes().data(), receive_.size());
     if (got < 0) {
       // ENOENT: the request was interrupted while it was being read.
@@ -98,14 +102,25 @@ Result<bool> Worker::TakeRequests() {
       return Status::FromErrno(errno, "reading from /dev/fuse");
     }
     any = true;
-    Message message;
-    message.size = static_cast<std::uint32_t>(got);
-    message.buffer = std::move(receive_);
-    message.buffer.ShrinkTo(message.size);
-    Process(std::move(message));
+    Process(TakeReceived(static_cast<std::size_t>(got)));
     if (fuse_session_exited(session_) != 0) return true;
   }
   return any;
+}
+
+Message Worker::TakeReceived(std::size_t size) {
+  Message message;
+  message.size = static_cast<std::uint32_t>(size);
+  if (size <= client::Buffer::kPageBytes) {
+    if (auto small = lane_->buffers().Allocate(size)) {
+      std::memcpy(small->bytes().data(), receive_.bytes().data(), size);
+      message.buffer = std::move(*small);
+      return message;
+    }
+  }
+  message.buffer = std::move(receive_);
+  message.buffer.ShrinkTo(size);
+  return message;
 }
 
 void Worker::Process(Message message) {
@@ -177,7 +192,7 @@ Status Worker::Sleep() {
        {.fd = wake_.get(), .events = POLLIN, .revents = 0},
        {.fd = fuse_session_fd(session_), .events = POLLIN, .revents = 0}}};
   // Without a buffer to read into, a waiting request would keep us from sleeping.
-  if (!receive_.valid() && lane_->buffers().free_bytes() < request_bytes_) entries[2].fd = -1;
+  if (!ReadyToReceive()) entries[2].fd = -1;
   const TimePoint timer = lane_->NextTimer();
   const int timeout = timer == TimePoint::max() ? -1 : PollTimeoutMs(timer, BootClock::now());
   if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) {

@@ -68,6 +68,11 @@ class Worker {
 
   // Takes what the kernel has, at most a few at once; returns whether there was anything.
   Result<bool> TakeRequests();
+  // Whether there is a buffer of full size to receive into.
+  bool ReadyToReceive();
+  // The request of `size` bytes in receive_. A short one moves to a page of its own: most requests
+  // are, and a parked one must not cut the room for large ones to pieces.
+  Message TakeReceived(std::size_t size);
   void Process(Message message);
   void Interrupt(std::uint64_t unique);
   bool TakeUpAgain();
