@@ -103,7 +103,8 @@ Result<std::unique_ptr<transport::Acceptor>> MakeAcceptor(const transport::Key& 
 
 int Refuse(const Status& status) {
   Answer(status);
-  LogError("{}", status.message());
+  // The other end tells its user; a person who typed this sees no answer worth reading.
+  if (::isatty(STDIN_FILENO) != 0) LogError("{}", status.message());
   return 1;
 }
 
