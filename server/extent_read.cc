@@ -93,7 +93,7 @@ bool ExtentStoreRead::Collect() {
     if (extent == nullptr && !grown && store_.cache_.WantsArena()) {
       grown = true;
       lock.unlock();
-      store_.GrowPool();
+      store_.GrowPool(io_);
       lock.lock();
       continue;
     }
@@ -171,6 +171,7 @@ void ExtentStoreRead::StartFills() {
     waits = waits || !at_once;
   }
   if (waits) io_.Submit();
+  if (!fills.empty()) store_.GrowAhead(io_);
   const std::lock_guard lock(store_.mutex_);
   (waits ? store_.stats_.fills_waited : store_.stats_.fills_at_once) += fills.size();
 }

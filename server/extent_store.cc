@@ -10,6 +10,9 @@
 namespace rdfs::server {
 namespace {
 
+// Less than half an arena left: time to make another one.
+constexpr std::size_t kGrowBelow = 32 << 20;
+
 GrantTable::Options GrantBounds(const StoreOptions& options, std::size_t capacity) {
   const std::size_t never = capacity / 100 * std::min(options.never_granted_percent, 100U);
   return {.session_bytes = options.session_bytes != 0 ? options.session_bytes : capacity / 4 * 3,
@@ -46,7 +49,7 @@ void ExtentStore::NoteVersion(const FileId& file, const FileVersion& version) {
   known->known = false;
 }
 
-void ExtentStore::GrowPool() {
+void ExtentStore::GrowPool(FileIo& io) {
   std::uint32_t index = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -54,7 +57,44 @@ void ExtentStore::GrowPool() {
     index = pool_->TakeIndex();
   }
   Result<std::unique_ptr<Arena>> arena = pool_->MakeArena(index);
+  if (arena.ok()) {
+    const std::shared_ptr<SharedMemory> memory = (*arena)->memory().memory();
+    io.Offload(
+        [memory] {
+          BlockPool::Populate(*memory);
+          return std::int64_t{0};
+        },
+        [](std::int64_t) {});
+  }
   const std::lock_guard lock(mutex_);
+  AddArena(std::move(arena));
+}
+
+void ExtentStore::GrowAhead(FileIo& io) {
+  std::uint32_t index = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (growing_ || !pool_->MayGrow() || pool_->free_bytes() > kGrowBelow) return;
+    growing_ = true;
+    index = pool_->TakeIndex();
+  }
+  using Made = Result<std::unique_ptr<Arena>>;
+  auto made = std::make_shared<Made>(Status(Code::kInternal, "not made yet"));
+  io.Offload(
+      [this, index, made] {
+        *made = pool_->MakeArena(index);
+        if (made->ok()) BlockPool::Populate(*(**made)->memory().memory());
+        return std::int64_t{0};
+      },
+      [this, made](std::int64_t) {
+        const std::lock_guard lock(mutex_);
+        growing_ = false;
+        AddArena(std::move(*made));
+      });
+}
+
+// With the lock.
+void ExtentStore::AddArena(Result<std::unique_ptr<Arena>> arena) {
   cache_.ArenaComes();
   if (arena.ok()) {
     pool_->Add(*std::move(arena));
@@ -104,7 +144,7 @@ std::uint64_t ExtentStore::FillOneAhead(FileIo& io, const FileId& id, const File
   }
   if (extent == nullptr) {
     if (!wants_arena) return kToEnd;  // nothing to spare for guesses
-    GrowPool();
+    GrowPool(io);
     return position;
   }
   const auto filled = [this, &io, extent, file](std::int64_t result) {

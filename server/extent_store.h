@@ -14,7 +14,8 @@
 // run out.
 //
 // Threads: any loop; one mutex for each store, never held across a system call. Callbacks run on
-// the thread of the FileIo that the read was started with. The store outlives its reads.
+// the thread of the FileIo that the read was started with. The store outlives every FileIo that it
+// was given: their destructors wait for what still writes to its memory.
 #pragma once
 
 #include <chrono>
@@ -116,7 +117,10 @@ class ExtentStore {
  private:
   friend class ExtentStoreRead;
   // Makes one more arena, unless there are enough. System calls; without the lock.
-  void GrowPool();
+  void GrowPool(FileIo& io);
+  // The same in the background, when little is left of those that there are.
+  void GrowAhead(FileIo& io);
+  void AddArena(Result<std::unique_ptr<Arena>> arena);
   // Fills [from, to) when the loop has nothing better to do.
   void FillAhead(FileIo& io, const FileId& file, FileIo::SharedFd fd, std::uint64_t from,
                  std::uint64_t to);
@@ -129,6 +133,7 @@ class ExtentStore {
   mutable std::mutex mutex_;  // guards what follows and pool_'s allocation
   ExtentCache cache_;
   StoreStats stats_;
+  bool growing_ = false;  // in the background
 };
 
 // All stores of a server: a change made through one access class is a change for all of them.

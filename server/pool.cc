@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <linux/capability.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -127,7 +128,21 @@ Result<std::unique_ptr<Arena>> BlockPool::MakeArena(std::uint32_t index) {
   return arena;
 }
 
+void BlockPool::Populate(SharedMemory& memory) {
+  constexpr std::size_t kStep = 2 << 20;  // so that faults of others come in between
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14
+#endif
+  const MutableByteSpan bytes = memory.bytes();
+  for (std::size_t at = 0; at < bytes.size(); at += kStep) {
+    const std::size_t length = std::min(kStep, bytes.size() - at);
+    // An older kernel, or no memory left: the pages come as they are touched.
+    if (madvise(bytes.data() + at, length, MADV_POPULATE_WRITE) != 0) return;
+  }
+}
+
 void BlockPool::Add(std::unique_ptr<Arena> arena) {
+  arena_bytes_ += arena->memory().size();
   allocate_hint_ = arenas_.size();
   arenas_.push_back(std::move(arena));
 }

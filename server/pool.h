@@ -100,6 +100,9 @@ class BlockPool {
   // Errors: kErrno, kResourceExhausted (no memory or descriptors). Not being able to register with
   // an RDMA device is no error: sharing the arena over it fails then.
   Result<std::unique_ptr<Arena>> MakeArena(std::uint32_t index);
+  // Has the kernel back the arena's memory with pages now: cheaper in one go than fault by fault
+  // under the reads that fill it. Takes about a millisecond a MiB; without the lock.
+  static void Populate(SharedMemory& memory);
   // The index for MakeArena; taken, so that two threads never make the same arena.
   std::uint32_t TakeIndex();
   void Add(std::unique_ptr<Arena> arena);
@@ -107,6 +110,8 @@ class BlockPool {
 
   [[nodiscard]] std::size_t capacity_bytes() const { return capacity_bytes_; }
   [[nodiscard]] std::size_t allocated_bytes() const { return allocated_bytes_; }
+  // In arenas that are there.
+  [[nodiscard]] std::size_t free_bytes() const { return arena_bytes_ - allocated_bytes_; }
 
  private:
   BlockPool(std::shared_ptr<transport::Domain> domain, const PoolOptions& options);
@@ -119,6 +124,7 @@ class BlockPool {
   std::size_t planned_bytes_ = 0;  // of arenas made and being made
   std::uint32_t next_index_ = 0;
   std::uint32_t failed_ = 0;
+  std::size_t arena_bytes_ = 0;
   std::size_t allocated_bytes_ = 0;
   std::size_t allocate_hint_ = 0;  // the arena that had room last
   bool bump_ = true;

@@ -182,12 +182,12 @@ class Schedule {
   ManualClock clock_;
   std::shared_ptr<transport::Domain> domain_ = transport::Domain::Create("schedule");
   LaneClient client_{domain_};
-  std::unique_ptr<FileIo> io_ = MakeFileIo();
   ExtentStore store_{
       domain_,
       {.pool = {.pool_bytes = 6 << 20, .arena_bytes = 2 << 20, .first_arena_bytes = 0},
        .attr_lease = kAttrLease},
       clock_};
+  std::unique_ptr<FileIo> io_ = MakeFileIo();
   std::uint64_t step_ = 1;
   std::deque<Held> held_;
   std::deque<InFlight> flying_;
