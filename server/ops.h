@@ -57,7 +57,9 @@ Outcome OpSetLock(Call& call);
 
 // Content of the file behind `open` changed in [offset, offset + length): for every reader, before
 // the answer.
-void ContentChanged(Core& core, const OpenFile& open, std::uint64_t offset, std::uint64_t length);
+// `after` is a stat(2) from behind the change, if there is one (see ExtentStore::Changed).
+void ContentChanged(Core& core, const OpenFile& open, std::uint64_t offset, std::uint64_t length,
+                    const struct statx* after = nullptr);
 // The reply of a write of `written` bytes at `offset`, after which the file is as `stat` says.
 fs::WriteReply MakeWriteReply(const Core& core, const OpenFile& open, std::uint64_t offset,
                               std::uint32_t written, const struct statx& stat);

@@ -70,7 +70,9 @@ void FinishWrite(WriteJob& job, std::int64_t result) {
   if (error == 0 && (job.flags & fs::kWriteAppend) != 0) {
     offset = stat.stx_size >= written ? stat.stx_size - written : 0;
   }
-  if (written > 0) ContentChanged(core, *job.open, offset, written);
+  if (written > 0) {
+    ContentChanged(core, *job.open, offset, written, error == 0 ? &stat : nullptr);
+  }
   if (error != 0) return job.responder.Errno(error);
   // A server that is root writes through descriptors with rights that its caller may not have.
   if (!job.by_root || (job.flags & fs::kWriteKillPriv) != 0) {
@@ -120,9 +122,12 @@ Outcome BeginWrite(Call& call, WriteJobPtr job, std::uint64_t number) {
 
 }  // namespace
 
-void ContentChanged(Core& core, const OpenFile& open, std::uint64_t offset, std::uint64_t length) {
+void ContentChanged(Core& core, const OpenFile& open, std::uint64_t offset, std::uint64_t length,
+                    const struct statx* after) {
   open.inode->Changed();
-  core.stores.Changed(open.file, offset, length);
+  if (after == nullptr) return core.stores.Changed(open.file, offset, length);
+  const FileVersion version = FileVersion::From(*after);
+  core.stores.Changed(open.file, offset, length, &version);
 }
 
 fs::WriteReply MakeWriteReply(const Core& core, const OpenFile& open, std::uint64_t offset,
