@@ -168,7 +168,7 @@ class Connection {
 
   // Poll until there is something or `deadline`; returns 0 at the deadline. Spins for about as long
   // as a wake-up costs while that keeps paying off, then sleeps: an idle caller burns no CPU.
-  Result<std::size_t> Wait(std::span<Completion> out, Deadline deadline);
+  virtual Result<std::size_t> Wait(std::span<Completion> out, Deadline deadline);
 
  protected:
   Connection() = default;

@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kCopyBelow = 512;
 // How long the destructor tries to get the last bytes out.
 constexpr std::chrono::milliseconds kGoodbye{200};
+// Where the peer runs costs a system call to ask and changes rarely.
+constexpr std::uint32_t kWaitsPerLook = 16;
 // Buffers full of input that it throws away: more than a socket holds.
 constexpr int kDiscards = 64;
 
@@ -188,10 +190,26 @@ void TcpConnection::End(Status why) {
 }
 
 Result<std::size_t> TcpConnection::Poll(std::span<Completion> out) {
+  return PollOnce(out, WhenIdle::kReturn);
+}
+
+// Where spinning cannot pay (the peer needs this processor), a short sleep inside the read itself
+// comes first: peers that take turns on one processor make two system calls a turn then, as they
+// would on a blocking socket.
+Result<std::size_t> TcpConnection::Wait(std::span<Completion> out, Deadline deadline) {
+  if (waits_++ % kWaitsPerLook == 0) spinning_pays_ = !stream_->PeerNeedsThisProcessor();
+  if (!spinning_pays_ && stream_->CanNap() && deadline - BootClock::now() > ByteStream::kNap) {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count, PollOnce(out, WhenIdle::kNap));
+    if (count > 0) return count;
+  }
+  return Connection::Wait(out, deadline);
+}
+
+Result<std::size_t> TcpConnection::PollOnce(std::span<Completion> out, WhenIdle when_idle) {
   if (over_) return *over_;
   FlushOutput(true);
   Sink sink{.out = out};
-  Status status = Receive(sink);
+  Status status = Receive(sink, when_idle);
   if (!status.ok()) {
     End(std::move(status));
     // What came before the end is told first.

@@ -42,10 +42,14 @@ class TcpConnection final : public Connection {
   Result<Ticket> Write(const LocalSlice& from, const RemoteSlice& to) override;
   Status Flush() override;
   Result<std::size_t> Poll(std::span<Completion> out) override;
+  Result<std::size_t> Wait(std::span<Completion> out, Deadline deadline) override;
   Result<bool> Arm() override;
   [[nodiscard]] int fd() const override { return readiness_.fd(); }
   Result<RemoteRegion> Share(const MemoryRegion& region) override;
   void Unshare(const MemoryRegion& region) override;
+
+ protected:
+  [[nodiscard]] bool SpinningPays() const override { return spinning_pays_; }
 
  private:
   struct PendingRead {
@@ -73,6 +77,8 @@ class TcpConnection final : public Connection {
     [[nodiscard]] bool full() const { return count == out.size(); }
   };
   enum class Step : std::uint8_t { kAgain, kNeedsInput };
+  // What to do when the stream has nothing: return, or sleep for ByteStream::kNap first.
+  enum class WhenIdle : std::uint8_t { kReturn, kNap };
 
   TcpConnection(std::unique_ptr<ByteStream> stream, std::shared_ptr<Domain> domain,
                 std::string description, std::size_t attachment);
@@ -84,12 +90,13 @@ class TcpConnection final : public Connection {
   void QueueRefusal(Opcode opcode, RefusalReason reason);
   std::uint16_t TakeOwed();
   void FlushOutput(bool acknowledge);
+  Result<std::size_t> PollOnce(std::span<Completion> out, WhenIdle when_idle);
   void End(Status why);
   void SayBye();
 
   // Receiving (receive.cc).
-  Status Receive(Sink& sink);
-  Result<bool> ReadMore();
+  Status Receive(Sink& sink, WhenIdle when_idle);
+  Result<bool> ReadMore(bool nap);
   Status Parse(Sink& sink);
   void Deliver(Sink& sink);
   Result<Step> ParseFrame(Sink& sink);
@@ -120,8 +127,10 @@ class TcpConnection final : public Connection {
   FixedQueue<Finished, kMaxOutstanding> finished_;  // completed, not yet polled
 
   Payload payload_;
-  bool after_large_payload_ = false;   // the next frame probably has one, too
-  bool more_buffered_ = false;         // Poll stopped for want of room in `out`
+  bool after_large_payload_ = false;  // the next frame probably has one, too
+  bool more_buffered_ = false;        // Poll stopped for want of room in `out`
+  bool spinning_pays_ = true;         // as of the last look, some Waits ago
+  std::uint32_t waits_ = 0;
   std::size_t owed_ = 0;               // WRITEs of the peer's to acknowledge
   std::optional<Status> write_error_;  // output is over; input may still hold something
   std::optional<Status> over_;

@@ -24,13 +24,15 @@ Status Unexpected(const char* what) {
 
 }  // namespace
 
-Status TcpConnection::Receive(Sink& sink) {
+Status TcpConnection::Receive(Sink& sink, WhenIdle when_idle) {
   for (int i = 0; i < kMaxReadsAtOnce; ++i) {
     RDFS_RETURN_IF_ERROR(Parse(sink));
     // Messages that were handed out lie in the buffer: it is read into again by the next Poll.
     if (sink.count > 0) return {};
     input_.MakeRoom();
-    RDFS_ASSIGN_OR_RETURN(const bool more, ReadMore());
+    // Nobody sleeps while output waits: room for it would wake nobody.
+    const bool nap = i == 0 && when_idle == WhenIdle::kNap && output_.empty() && !write_error_;
+    RDFS_ASSIGN_OR_RETURN(const bool more, ReadMore(nap));
     if (more) continue;
     RDFS_RETURN_IF_ERROR(Parse(sink));
     if (sink.count == 0 && write_error_) return *write_error_;
@@ -40,16 +42,17 @@ Status TcpConnection::Receive(Sink& sink) {
 }
 
 // Reads once. True when the stream may hold more.
-Result<bool> TcpConnection::ReadMore() {
+Result<bool> TcpConnection::ReadMore(bool nap) {
   const MutableByteSpan room = input_.room();
   const bool direct = payload_.missing > 0 && payload_.place != nullptr;
   const std::size_t heads = direct || after_large_payload_ ? kHeads : kSmallFrames;
   const std::size_t tail = std::min(room.size(), heads);
   const std::size_t front = direct ? payload_.missing : 0;
   if (!direct) after_large_payload_ = false;
-  const std::array<iovec, 2> parts{iovec{payload_.place, front}, iovec{room.data(), tail}};
+  const std::array<iovec, 2> both{iovec{payload_.place, front}, iovec{room.data(), tail}};
+  const auto parts = direct ? std::span(both) : std::span(both).last(1);
   RDFS_ASSIGN_OR_RETURN(const std::size_t count,
-                        stream_->ReadParts(direct ? std::span(parts) : std::span(parts).last(1)));
+                        nap ? stream_->NapAndRead(parts) : stream_->ReadParts(parts));
   const std::size_t placed = std::min(count, front);
   if (placed > 0) TakePayload(placed);
   input_.Received(count - placed);

@@ -4,19 +4,24 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <ctime>
 
+#include "transport/tcp/transport.h"
+
 namespace rdfs::transport::tcp {
 namespace {
 
-void SetNonBlocking(int fd) {
+void SetNonBlocking(int fd, bool on) {
   const int flags = fcntl(fd, F_GETFL);
-  if (flags >= 0) (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+  if (flags < 0) return;
+  (void)fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
 }
 
 // Whatever fails on a descriptor of ours, the stream under it is over.
@@ -47,20 +52,32 @@ std::size_t TotalSize(std::span<const iovec> parts) {
 
 class SocketStream final : public ByteStream {
  public:
-  SocketStream(Fd socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {}
+  SocketStream(Fd socket, std::string peer)
+      : socket_(std::move(socket)),
+        peer_(std::move(peer)),
+        remote_(!IsLocalPeer(socket_.get())),
+        has_incoming_cpu_(IncomingCpu(socket_.get()) >= 0) {}
 
   Result<std::size_t> Read(MutableByteSpan out) override {
-    if (out.empty()) return std::size_t{0};
-    return Counted(recv(socket_.get(), out.data(), out.size(), MSG_DONTWAIT), true, peer_);
+    const iovec part{out.data(), out.size()};
+    return Receive({&part, 1}, MSG_DONTWAIT);
   }
   Result<std::size_t> ReadParts(std::span<const iovec> parts) override {
-    if (TotalSize(parts) == 0) return std::size_t{0};
-    msghdr message = Header(parts);
-    return Counted(recvmsg(socket_.get(), &message, MSG_DONTWAIT), true, peer_);
+    return Receive(parts, MSG_DONTWAIT);
+  }
+  [[nodiscard]] bool CanNap() const override { return true; }
+  // The one call without MSG_DONTWAIT: SO_RCVTIMEO bounds it.
+  Result<std::size_t> NapAndRead(std::span<const iovec> parts) override {
+    return Receive(parts, 0);
   }
   Result<std::size_t> Write(std::span<const iovec> parts) override {
-    msghdr message = Header(parts);
-    return Counted(sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL), false, peer_);
+    constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    if (parts.size() == 1) {  // a message: send(2) is cheaper than sendmsg(2)
+      return Counted(send(socket_.get(), parts[0].iov_base, parts[0].iov_len, kFlags), false,
+                     peer_);
+    }
+    const msghdr message = Header(parts);
+    return Counted(sendmsg(socket_.get(), &message, kFlags), false, peer_);
   }
   [[nodiscard]] bool HasBufferedInput() const override { return false; }
   [[nodiscard]] short read_events() const override { return POLLIN; }
@@ -69,6 +86,11 @@ class SocketStream final : public ByteStream {
   [[nodiscard]] int write_fd() const override { return socket_.get(); }
   [[nodiscard]] bool encrypted() const override { return false; }
   [[nodiscard]] std::string peer() const override { return peer_; }
+  // Over loopback a segment is received on the processor that sent it (socket(7), SO_INCOMING_CPU).
+  [[nodiscard]] bool PeerNeedsThisProcessor() const override {
+    if (remote_) return false;
+    return !has_incoming_cpu_ || IncomingCpu(socket_.get()) == sched_getcpu();
+  }
   void Shutdown() override { (void)shutdown(socket_.get(), SHUT_WR); }
 
  private:
@@ -80,8 +102,25 @@ class SocketStream final : public ByteStream {
     return message;
   }
 
+  Result<std::size_t> Receive(std::span<const iovec> parts, int flags) {
+    if (TotalSize(parts) == 0) return std::size_t{0};
+    if (parts.size() == 1) {
+      return Counted(recv(socket_.get(), parts[0].iov_base, parts[0].iov_len, flags), true, peer_);
+    }
+    msghdr message = Header(parts);
+    return Counted(recvmsg(socket_.get(), &message, flags), true, peer_);
+  }
+  static int IncomingCpu(int socket) {
+    int cpu = -1;
+    socklen_t size = sizeof cpu;
+    if (getsockopt(socket, SOL_SOCKET, SO_INCOMING_CPU, &cpu, &size) != 0) return -1;
+    return cpu;
+  }
+
   Fd socket_;
   std::string peer_;
+  const bool remote_;
+  const bool has_incoming_cpu_;  // UNIX sockets have none
 };
 
 // Holds SIGPIPE back from this thread while a pipe is written: there is no MSG_NOSIGNAL for pipes,
@@ -159,15 +198,18 @@ Result<std::size_t> ByteStream::ReadParts(std::span<const iovec> parts) {
 }
 
 std::unique_ptr<ByteStream> MakeSocketStream(Fd socket, std::string peer) {
-  SetNonBlocking(socket.get());
+  // Each call says MSG_DONTWAIT, all but NapAndRead, which this bounds.
+  const timeval nap{.tv_sec = 0, .tv_usec = std::chrono::microseconds(ByteStream::kNap).count()};
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
+  SetNonBlocking(socket.get(), false);
   const int on = 1;  // refused by UNIX sockets, which have nothing to delay
   (void)setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return std::make_unique<SocketStream>(std::move(socket), std::move(peer));
 }
 
 std::unique_ptr<ByteStream> MakePipeStream(Fd read_fd, Fd write_fd, std::string peer) {
-  SetNonBlocking(read_fd.get());
-  SetNonBlocking(write_fd.get());
+  SetNonBlocking(read_fd.get(), true);
+  SetNonBlocking(write_fd.get(), true);
   return std::make_unique<PipeStream>(std::move(read_fd), std::move(write_fd), std::move(peer));
 }
 

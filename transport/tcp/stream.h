@@ -1,11 +1,12 @@
 // ByteStream: an ordered, reliable byte stream under a tcp connection or a vestibule: a TCP socket,
 // a UNIX socket, ssh's two pipes, or TLS over any of these.
 //
-// Owned by one Connection, used by its thread. Never blocks: descriptors are made non-blocking.
+// Owned by one Connection, used by its thread. Never blocks but where it says so.
 #pragma once
 
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -25,6 +26,11 @@ class ByteStream {
   virtual Result<std::size_t> Read(MutableByteSpan out) = 0;
   // As Read, into `parts` in their order. This one fills the first that is not empty.
   virtual Result<std::size_t> ReadParts(std::span<const iovec> parts);
+  // As ReadParts, but when there is nothing it sleeps until there is, for kNap at most: one system
+  // call where looking, poll(2) and reading are three. Only where CanNap(): plain sockets.
+  static constexpr std::chrono::milliseconds kNap{20};
+  [[nodiscard]] virtual bool CanNap() const { return false; }
+  virtual Result<std::size_t> NapAndRead(std::span<const iovec> parts) { return ReadParts(parts); }
   // Writes what the wire takes of `parts` now and returns how much, 0 when it takes nothing.
   virtual Result<std::size_t> Write(std::span<const iovec> parts) = 0;
   // Bytes that Read would return without a system call (TLS keeps some): fd() does not tell of
@@ -40,6 +46,9 @@ class ByteStream {
   // False while a handshake (StartTls) goes on under Read and Write, be it of nothing.
   [[nodiscard]] virtual bool established() const { return true; }
   [[nodiscard]] virtual std::string peer() const = 0;  // "10.0.0.2:7337", "uid 1000", "ssh"
+  // Whether whoever answers at the other end needs the very processor that this thread runs on:
+  // then nothing comes while this thread spins. True where it cannot be told.
+  [[nodiscard]] virtual bool PeerNeedsThisProcessor() const { return true; }
   // Says that nothing more will be written (close_notify, SHUT_WR); best effort.
   virtual void Shutdown() = 0;
 };

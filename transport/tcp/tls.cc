@@ -146,6 +146,9 @@ class TlsStream final : public ByteStream {
   [[nodiscard]] bool encrypted() const override { return true; }
   [[nodiscard]] bool established() const override { return proved_; }
   [[nodiscard]] std::string peer() const override { return wire_->inner->peer(); }
+  [[nodiscard]] bool PeerNeedsThisProcessor() const override {
+    return wire_->inner->PeerNeedsThisProcessor();
+  }
   void Shutdown() override;
 
  private:
