@@ -26,7 +26,7 @@ ByteSpan Bytes(const OpenKey& key) { return std::as_bytes(std::span<const OpenKe
 void KeepOpen(DescriptorKeeper& keeper, const OpenFile& open) {
   const OpenKey key = KeyOf(open.session, open.number);
   if (const Status kept = keeper.Keep(Bytes(key), open.fd->get()); !kept.ok()) {
-    LogWarn("an unlinked open file would not survive a crash of the server: {}", kept.message());
+    LogWarn("an open file that cannot be opened again would not survive a crash of the server: {}", kept.message());
   }
 }
 

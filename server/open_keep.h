@@ -1,8 +1,9 @@
 // What the supervisor keeps of open files, and how an open file comes back from it.
 //
-// A file that is unlinked while open has no name to be found by: a duplicate of its descriptor is
-// kept by the supervisor under the session's id and the file's number, so that it outlives a crash
-// of the worker. The client asks for it by ReclaimOpen. Any thread; Keep writes to a socket.
+// A file that is unlinked while open has no name to be found by, and one that was made with a mode
+// like 000 cannot be opened again: a duplicate of its descriptor is kept by the supervisor under
+// the session's id and the file's number, so that it outlives a crash of the worker. The client
+// asks for it by ReclaimOpen. Any thread; Keep writes to a socket.
 #pragma once
 
 #include <cstdint>

@@ -23,16 +23,24 @@ int RefuseType(std::uint32_t type) {
   return S_ISLNK(type) ? ELOOP : ENXIO;
 }
 
+// Whether the owner could not open the file again as it is open now: created with mode 000, as git
+// and tar do it in small. Such a descriptor would be lost with the worker.
+bool CannotBeReopened(std::uint32_t flags, const struct statx& stat) {
+  return ((flags & fs::kOpenRead) != 0 && (stat.stx_mode & S_IRUSR) == 0) ||
+         ((flags & fs::kOpenWrite) != 0 && (stat.stx_mode & S_IWUSR) == 0);
+}
+
 // `old_number`: what the client calls the file so far, when it reclaims it.
 Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags,
-                   const struct statx& stat, const fs::Entry* entry,
-                   std::uint64_t old_number = 0) {
+                   const struct statx& stat, const fs::Entry* entry, std::uint64_t old_number = 0) {
   call.core().stores.NoteVersion(FileIdOf(*inode), FileVersion::From(stat));
   const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, false);
   if (!open) return Outcome::Errno(EMFILE);
   if (old_number != 0) {
     call.core().locks.Reclaimed(*open, old_number);
     MoveKeptOpen(call.core().keeper, *open, old_number);
+  } else if (CannotBeReopened(flags, stat)) {
+    KeepOpen(call.core().keeper, *open);
   }
   fs::OpenReply reply;
   reply.open = open->number;
@@ -67,8 +75,7 @@ Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, 
   if (const int error = StatFd(fd.get(), stat); error != 0) return Outcome::Errno(error);
   OpenResult path = call.core().proc.Reopen(fd.get(), O_PATH);
   if (!path.fd.valid()) return Outcome::Errno(path.error);
-  const InodeRef made =
-      call.session.inodes().Adopt(parent.inode, name, std::move(path.fd), stat);
+  const InodeRef made = call.session.inodes().Adopt(parent.inode, name, std::move(path.fd), stat);
   const fs::Entry entry = call.EntryOf(*made.inode, stat);
   return AnswerOpen(call, made.inode, std::move(fd), flags, stat, &entry);
 }

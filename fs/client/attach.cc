@@ -69,11 +69,39 @@ Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer) {
   return Opcode::kReclaimOpen;
 }
 
-Status Attacher::Reclaim(OpenFile& open) {
+Result<Attacher::Answer> Attacher::AskToReclaim(const OpenFile& open) {
   std::array<std::byte, kMaxReclaimBytes> body;
   ByteWriter writer(body);
   const Opcode opcode = EncodeReclaim(open, writer);
-  RDFS_ASSIGN_OR_RETURN(const Answer answer, Ask(opcode, writer.written()));
+  return Ask(opcode, writer.written(), &open);
+}
+
+Result<bool> Attacher::Walk(const OpenFile& open, const std::vector<PathStep>& steps) {
+  for (const PathStep& step : steps) {
+    std::array<std::byte, 4 + kMaxHandleBytes + kMaxNameBytes> body;
+    ByteWriter writer(body);
+    WriteHandle(writer, step.parent);
+    writer.WriteSized16(AsBytes(step.name));
+    RDFS_ASSIGN_OR_RETURN(const Answer answer, Ask(Opcode::kLookup, writer.written(), &open));
+    if (answer.error != WireError::kOk) return false;
+    ByteReader reader(answer.body);
+    const Entry entry = ReadEntry(reader);
+    if (!reader.ok()) return Malformed("answer to a look-up");
+    if (entry.handle != step.expected) return false;
+  }
+  return true;
+}
+
+Status Attacher::Reclaim(OpenFile& open, const PathFinder& finder) {
+  RDFS_ASSIGN_OR_RETURN(Answer answer, AskToReclaim(open));
+  if ((answer.error == WireError::kStale || answer.error == WireError::kNotFound) && finder) {
+    if (const auto steps = finder(open.handle())) {
+      RDFS_ASSIGN_OR_RETURN(const bool there, Walk(open, *steps));
+      if (there) {
+        RDFS_ASSIGN_OR_RETURN(answer, AskToReclaim(open));
+      }
+    }
+  }
   if (answer.error != WireError::kOk) {
     open.MarkLost(answer.error == WireError::kNotFound ? ESTALE : ToErrno(answer.error));
     return Status::Ok();
@@ -85,7 +113,7 @@ Status Attacher::Reclaim(OpenFile& open) {
   return Status::Ok();
 }
 
-Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body) {
+Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body, const OpenFile* owner) {
   const std::uint64_t sequence = sequences_.Take(cell_);
   RequestHeader header{};
   header.opcode = static_cast<std::uint16_t>(opcode);
@@ -93,6 +121,10 @@ Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body) {
   header.session = link_.session;
   header.sequence = sequence;
   header.acknowledged = sequences_.Acknowledged();
+  if (owner != nullptr) {
+    header.uid = owner->uid();
+    header.gid = owner->gid();
+  }
   header.deadline_ms =
       static_cast<std::uint32_t>(std::max(1, PollTimeoutMs(deadline_, BootClock::now())));
   const std::array<ByteSpan, 2> parts{std::as_bytes(std::span(&header, 1)), body};

@@ -9,6 +9,7 @@
 #include "fs/client/mailbox.h"
 #include "fs/client/open_file.h"
 #include "fs/client/session_state.h"
+#include "fs/client/types.h"
 
 namespace rdfs::fs::client {
 
@@ -24,14 +25,20 @@ class Attacher {
   Status Attach(std::uint32_t lane, std::uint32_t staging_bytes);
   // Makes the server know `open` again under a new number. Ok as well when the server cannot find
   // the file any more: it is marked as lost.
-  Status Reclaim(OpenFile& open);
+  // `finder`, where there is one, tells the way to a file that the server does not know by handle.
+  Status Reclaim(OpenFile& open, const PathFinder& finder);
 
  private:
   struct Answer {
     WireError error;
     ByteSpan body;  // valid until the next call
   };
-  Result<Answer> Ask(Opcode opcode, ByteSpan body);
+  // `owner`, where there is one, is who asks.
+  Result<Answer> Ask(Opcode opcode, ByteSpan body, const OpenFile* owner = nullptr);
+  Result<Answer> AskToReclaim(const OpenFile& open);
+  // Looks every name on the way up, which makes the server know the handles; whether they still
+  // lead to the same files.
+  Result<bool> Walk(const OpenFile& open, const std::vector<PathStep>& steps);
   Result<std::optional<Answer>> OnMessage(ByteSpan message, Opcode opcode, std::uint64_t sequence);
 
   LaneLink& link_;

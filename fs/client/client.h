@@ -113,6 +113,10 @@ class Mount {
   virtual Result<std::unique_ptr<Lane>> OpenLane(Deadline deadline) = 0;
   static constexpr std::size_t kMaxLanes = 32;
 
+  // How open files are found again by name after a restart; without it only OpenFile::SetHint tells.
+  // Before the first lane.
+  virtual void SetPathFinder(PathFinder finder) = 0;
+
   [[nodiscard]] virtual MountInfo info() const = 0;     // any thread
   [[nodiscard]] virtual Counters counters() const = 0;  // any thread
   // Why the session is not there at the moment; ok when it is. Any thread.

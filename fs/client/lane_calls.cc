@@ -304,11 +304,12 @@ CallTicket LaneImpl::RemoveXattr(const CallContext& context, const Handle& handl
 // -----------------------------------------------------------------------------------
 
 OpenPtr LaneImpl::NewOpen(const Handle& handle, std::uint32_t flags, bool directory,
-                          const OpenReply& reply) {
+                          const OpenReply& reply, Opener opener) {
   std::shared_ptr<InodeState> inode = mount_.InodeFor(handle);
   const std::uint64_t change = reply.attr.change;
   if (inode->change.exchange(change) != change) grants_.OwnChange(*inode, 0, UINT64_MAX);
   auto open = std::make_shared<OpenFile>(std::move(inode), flags, directory);
+  open->SetOpener(opener.uid, opener.gid);
   open->set_server_open(reply.open);
   open->set_incarnation(incarnation_);
   mount_.Remember(open);
@@ -317,16 +318,18 @@ OpenPtr LaneImpl::NewOpen(const Handle& handle, std::uint32_t flags, bool direct
 
 CallTicket LaneImpl::Open(const CallContext& context, const Handle& handle, std::uint32_t flags,
                           Callback<Opened> done) {
-  Completion completion = Decoded<Opened>(std::move(done), [this, flags](Answer& answer) {
-    ByteReader request(answer.request);
-    request.Read<OpenRequest>();
-    const auto reply = answer.body.Read<OpenReply>();
-    Opened opened;
-    opened.attributes = {.attr = reply.attr,
-                         .expires = LeaseEnd(answer.asked, reply.attr.lease_ms)};
-    if (answer.body.ok()) opened.open = NewOpen(ReadHandle(request), flags, false, reply);
-    return opened;
-  });
+  Completion completion = Decoded<Opened>(
+      std::move(done), [this, flags, opener = Opener{context.uid, context.gid}](Answer& answer) {
+        ByteReader request(answer.request);
+        request.Read<OpenRequest>();
+        const auto reply = answer.body.Read<OpenReply>();
+        Opened opened;
+        opened.attributes = {.attr = reply.attr,
+                             .expires = LeaseEnd(answer.asked, reply.attr.lease_ms)};
+        if (answer.body.ok())
+          opened.open = NewOpen(ReadHandle(request), flags, false, reply, opener);
+        return opened;
+      });
   return Issue(context, Opcode::kOpen, std::move(completion), [&](ByteWriter& writer) {
     writer.Write(OpenRequest{.flags = flags});
     WriteHandle(writer, handle);
@@ -334,13 +337,14 @@ CallTicket LaneImpl::Open(const CallContext& context, const Handle& handle, std:
 }
 
 // kCreate and kTmpfile; where the file was made stands in the request.
-Completion LaneImpl::CreatedCompletion(std::uint32_t flags, bool named, Callback<Created> done) {
-  return Decoded<Created>(std::move(done), [this, flags, named](Answer& answer) {
+Completion LaneImpl::CreatedCompletion(Opener opener, std::uint32_t flags, bool named,
+                                       Callback<Created> done) {
+  return Decoded<Created>(std::move(done), [this, flags, named, opener](Answer& answer) {
     const auto reply = answer.body.Read<OpenReply>();
     Created created;
     created.file = DecodeNamedFile(answer.body, answer.asked);
     if (!answer.body.ok()) return created;
-    created.open = NewOpen(created.file.handle, flags, false, reply);
+    created.open = NewOpen(created.file.handle, flags, false, reply, opener);
     if (!named) return created;
     ByteReader request(answer.request);
     request.Read<CreateRequest>();
@@ -353,7 +357,8 @@ Completion LaneImpl::CreatedCompletion(std::uint32_t flags, bool named, Callback
 CallTicket LaneImpl::Create(const CallContext& context, const Handle& parent, std::string_view name,
                             std::uint32_t flags, std::uint32_t mode, std::uint32_t umask,
                             Callback<Created> done) {
-  Completion completion = CreatedCompletion(flags, true, std::move(done));
+  Completion completion =
+      CreatedCompletion({context.uid, context.gid}, flags, true, std::move(done));
   if (const int error = CheckName(name, false); error != 0) {
     return Refuse(std::move(completion), error);
   }
@@ -366,7 +371,8 @@ CallTicket LaneImpl::Create(const CallContext& context, const Handle& parent, st
 
 CallTicket LaneImpl::Tmpfile(const CallContext& context, const Handle& parent, std::uint32_t flags,
                              std::uint32_t mode, std::uint32_t umask, Callback<Created> done) {
-  return Issue(context, Opcode::kTmpfile, CreatedCompletion(flags, false, std::move(done)),
+  return Issue(context, Opcode::kTmpfile,
+               CreatedCompletion({context.uid, context.gid}, flags, false, std::move(done)),
                [&](ByteWriter& writer) {
                  writer.Write(TmpfileRequest{.flags = flags, .mode = mode, .umask = umask});
                  WriteHandle(writer, parent);
@@ -485,12 +491,14 @@ CallTicket LaneImpl::CopyFileRange(const CallContext& context, const OpenPtr& fr
 
 CallTicket LaneImpl::OpenDir(const CallContext& context, const Handle& handle,
                              Callback<OpenPtr> done) {
-  Completion completion = Decoded<OpenPtr>(std::move(done), [this](Answer& answer) -> OpenPtr {
-    ByteReader request(answer.request);
-    const auto reply = answer.body.Read<OpenReply>();
-    if (!answer.body.ok()) return nullptr;
-    return NewOpen(ReadHandle(request), kOpenRead, true, reply);
-  });
+  Completion completion = Decoded<OpenPtr>(
+      std::move(done),
+      [this, opener = Opener{context.uid, context.gid}](Answer& answer) -> OpenPtr {
+        ByteReader request(answer.request);
+        const auto reply = answer.body.Read<OpenReply>();
+        if (!answer.body.ok()) return nullptr;
+        return NewOpen(ReadHandle(request), kOpenRead, true, reply, opener);
+      });
   return Issue(context, Opcode::kOpenDir, std::move(completion),
                [&](ByteWriter& writer) { WriteHandle(writer, handle); });
 }

@@ -166,9 +166,13 @@ class LaneImpl final : public Lane, private Wire::Events {
   // ---- lane_calls.cc ----------------------------------------------------------------------------
   CallTicket NameCall(const CallContext& context, Opcode opcode, const Handle& parent,
                       std::string_view name, bool parent_too, Completion completion);
-  OpenPtr NewOpen(const Handle& handle, std::uint32_t flags, bool directory,
-                  const OpenReply& reply);
-  Completion CreatedCompletion(std::uint32_t flags, bool named, Callback<Created> done);
+  struct Opener {
+    std::uint32_t uid, gid;
+  };
+  OpenPtr NewOpen(const Handle& handle, std::uint32_t flags, bool directory, const OpenReply& reply,
+                  Opener opener);
+  Completion CreatedCompletion(Opener opener, std::uint32_t flags, bool named,
+                               Callback<Created> done);
   CallTicket LockCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                       const Lock& lock, std::uint32_t flags, Completion completion);
   CallTicket SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,

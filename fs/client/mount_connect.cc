@@ -130,7 +130,7 @@ Status MountImpl::ReclaimOpens(LaneLink& link, Deadline deadline) {
   }
   Attacher attacher(link, sequences_, kMountCell, deadline);
   for (const OpenPtr& open : unknown) {
-    if (open->lost_errno() == 0) RDFS_RETURN_IF_ERROR(attacher.Reclaim(*open));
+    if (open->lost_errno() == 0) RDFS_RETURN_IF_ERROR(attacher.Reclaim(*open, path_finder_));
     open->set_incarnation(link.incarnation);
   }
   return Status::Ok();

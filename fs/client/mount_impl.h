@@ -25,6 +25,7 @@ class MountImpl final : public Mount {
   Status Start(Deadline deadline);
 
   Result<std::unique_ptr<Lane>> OpenLane(Deadline deadline) override;
+  void SetPathFinder(PathFinder finder) override { path_finder_ = std::move(finder); }
   [[nodiscard]] MountInfo info() const override;
   [[nodiscard]] Counters counters() const override;
   [[nodiscard]] Status health() const override;
@@ -82,6 +83,7 @@ class MountImpl final : public Mount {
   Status ReclaimOpens(LaneLink& link, Deadline deadline);
 
   const MountOptions options_;
+  PathFinder path_finder_;  // set before the first lane, constant from then on
   const std::shared_ptr<transport::Domain> domain_;
   SequenceCounter sequences_;
   std::atomic<std::uint64_t> incarnation_{0};

@@ -34,6 +34,13 @@ class OpenFile {
 
   [[nodiscard]] const Handle& handle() const { return inode_->handle; }
   [[nodiscard]] std::uint32_t flags() const { return flags_; }  // kOpen...
+  // Who opened it: it is opened again in that name. Set once, before anybody else has the file.
+  [[nodiscard]] std::uint32_t uid() const { return uid_; }
+  [[nodiscard]] std::uint32_t gid() const { return gid_; }
+  void SetOpener(std::uint32_t uid, std::uint32_t gid) {
+    uid_ = uid;
+    gid_ = gid;
+  }
   [[nodiscard]] bool directory() const { return directory_; }
 
   // Where the server may find the file again after a restart. The user renews it when it learns of
@@ -76,6 +83,7 @@ class OpenFile {
   const std::shared_ptr<InodeState> inode_;
   const std::uint32_t flags_;
   const bool directory_;
+  std::uint32_t uid_ = 0, gid_ = 0;
   std::atomic<std::uint64_t> server_open_{0};
   std::atomic<std::uint64_t> incarnation_{0};
   std::atomic<int> lost_errno_{0};

@@ -7,8 +7,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "fs/protocol.h"
 #include "transport/base/clock.h"
@@ -99,6 +102,16 @@ struct Lock {
   LockType type = LockType::kUnlock;
   std::uint32_t pid = 0;
 };
+
+// One name on the way from the root to a file, and the handle that is expected behind it.
+struct PathStep {
+  Handle parent;
+  std::string name;
+  Handle expected;
+};
+// Tells the way to a file that a restarted server does not know by its handle any more; none where it is
+// not known. Called on the mount's own thread.
+using PathFinder = std::function<std::optional<std::vector<PathStep>>(const Handle&)>;
 
 // When a lease of `lease_ms` that was asked for at `asked` is over for us.
 TimePoint LeaseEnd(TimePoint asked, std::uint32_t lease_ms);

@@ -21,7 +21,9 @@ struct FilesystemOptions {
 
 struct Filesystem {
   Filesystem(client::Mount& of, FilesystemOptions with)
-      : mount(of), options(with), inodes(of.info().root.handle) {}
+      : mount(of), options(with), inodes(of.info().root.handle) {
+    mount.SetPathFinder([this](const Handle& handle) { return inodes.PathTo(handle); });
+  }
 
   client::Mount& mount;
   const FilesystemOptions options;

@@ -15,6 +15,7 @@
 #include <cstdio>
 
 #include "fs/fuse/child_process.h"
+#include "fs/fuse/mount_point.h"
 #include "transport/base/log.h"
 
 namespace rdfs::fs::fuse {
@@ -162,7 +163,13 @@ Status FuseMount::RunUnmount(bool detach) const {
   return {Code::kErrno, EBUSY, "fusermount3 cannot unmount " + mount_point_};
 }
 
-Status FuseMount::Unmount() const { return RunUnmount(/*detach=*/false); }
+Status FuseMount::Unmount() {
+  if (!IsMounted(mount_point_)) {
+    detached_ = true;
+    return {Code::kNotFound, mount_point_ + " is not mounted any more"};
+  }
+  return RunUnmount(/*detach=*/false);
+}
 
 Status FuseMount::Detach() {
   RDFS_RETURN_IF_ERROR(RunUnmount(/*detach=*/true));

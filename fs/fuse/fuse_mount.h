@@ -34,8 +34,9 @@ class FuseMount {
   [[nodiscard]] const std::string& mount_point() const { return mount_point_; }
 
   // Unmounts as umount(8) would: what programs have written is with the server when it returns.
-  // Blocks while the workers answer. EBUSY when a program uses the mount.
-  Status Unmount() const;
+  // Blocks while the workers answer. EBUSY when a program uses the mount, kNotFound when somebody
+  // has detached it already.
+  Status Unmount();
   // Takes it out of the directory tree; programs that use it go on until they let go of it.
   Status Detach();
 

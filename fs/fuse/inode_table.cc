@@ -124,6 +124,17 @@ std::optional<std::vector<InodeTable::Step>> InodeTable::PathTo(NodeId id) const
   return steps;
 }
 
+std::optional<std::vector<InodeTable::Step>> InodeTable::PathTo(const Handle& handle) const {
+  NodeId node = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_handle_.find(handle);
+    if (found == by_handle_.end()) return std::nullopt;
+    node = found->second;
+  }
+  return PathTo(node);
+}
+
 std::uint64_t InodeTable::change_at_open(NodeId id) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);

@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fs/client/types.h"
 #include "fs/protocol.h"
 #include "transport/base/clock.h"
 
@@ -51,12 +52,9 @@ class InodeTable {
   // The steps from the root to `node`, for looking it up again: each the handle that is expected
   // behind one more name. None when a place on the way is unknown, or the chain does not reach the
   // root.
-  struct Step {
-    Handle parent;
-    std::string name;
-    Handle expected;
-  };
+  using Step = client::PathStep;
   [[nodiscard]] std::optional<std::vector<Step>> PathTo(NodeId node) const;
+  [[nodiscard]] std::optional<std::vector<Step>> PathTo(const Handle& handle) const;
 
   // The change cookie at this client's last open: the kernel's pages are good while it stays.
   [[nodiscard]] std::uint64_t change_at_open(NodeId node) const;

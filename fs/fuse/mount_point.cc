@@ -120,6 +120,10 @@ bool IsMountPoint(std::string_view mountinfo, std::string_view path) {
   });
 }
 
+bool IsMounted(const std::string& path) {
+  return IsMountPoint(ReadText("/proc/self/mountinfo"), path);
+}
+
 Result<std::string> CheckMountPoint(const std::string& path, const std::string& mounts) {
   if (path.empty()) return Refuse(EINVAL, "the mount point is empty; name a directory");
   const std::unique_ptr<char, void (*)(void*)> resolved(realpath(path.c_str(), nullptr), free);
@@ -129,9 +133,10 @@ Result<std::string> CheckMountPoint(const std::string& path, const std::string& 
   if (stat(absolute.c_str(), &info) != 0) return ExplainMissing(path, errno);
   if (!S_ISDIR(info.st_mode)) return ExplainMissing(path, ENOTDIR);
   if (IsMountPoint(ReadText(mounts), absolute)) {
-    return Refuse(EBUSY, fmt::format("something is mounted on {0} already; unmount it "
-                                     "(fusermount3 -u {0}) or name another directory",
-                                     absolute));
+    return Refuse(
+        EBUSY, fmt::format("something is mounted on {0} already; end it (fusermount3 -u {0}, or as "
+                           "root umount {0}) or name another directory",
+                           absolute));
   }
   RDFS_RETURN_IF_ERROR(CheckEmpty(absolute));
   // fusermount3 demands it of everybody but root, so that nobody covers the directories of others.

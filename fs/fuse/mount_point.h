@@ -21,6 +21,8 @@ Result<std::string> CheckMountPoint(const std::string& path,
 // Whether `path` (absolute, without symlinks) is a mount point in the text of
 // /proc/self/mountinfo (proc(5)). Pure.
 bool IsMountPoint(std::string_view mountinfo, std::string_view path);
+// The same, at this moment.
+bool IsMounted(const std::string& path);
 
 // /dev/fuse, and fusermount3 where it is needed to mount (by everybody but root).
 Status CheckFuse(const std::string& device = "/dev/fuse");

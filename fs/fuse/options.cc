@@ -298,6 +298,7 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
   ro, rw                   read-only or not (rw)
   plaintext                no TLS to another host
   require_encryption       no RDMA, whose data is not encrypted, and TLS to every other host
+                           (with require=tcp to this one too)
   idmap=user|none          map the far user and the mounting one onto each other, or no ids at all
   writeback                the kernel's writeback cache: for a directory with a single writer
   ssh_command=CMD          instead of ssh: a program and its options (no shell; absolute paths)

@@ -3,7 +3,6 @@
 # keep working. Then the whole server is stopped: calls end with an errno within the deadline (the mount
 # has one of 8 s), and umount still works.
 set -euo pipefail
-export RDFS_E2E_WARNINGS_EXPECTED=1
 python3 - "$RDFS_E2E_MOUNT" "$RDFS_E2E_SERVER_PID" <<'PYTHON'
 import fcntl, os, signal, sys, time
 mount, supervisor = sys.argv[1], int(sys.argv[2])

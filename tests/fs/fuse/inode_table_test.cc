@@ -49,6 +49,10 @@ TEST(InodeTable, PathsFollowRenames) {
   EXPECT_EQ((*path)[0].parent, H(0));
   EXPECT_EQ((*path)[1].name, "file");
   EXPECT_EQ((*path)[1].expected, H(2));
+  const auto by_handle = table.PathTo(H(2));
+  ASSERT_TRUE(by_handle);
+  EXPECT_EQ(by_handle->size(), 2U);
+  EXPECT_FALSE(table.PathTo(H(9)));
 }
 
 TEST(InodeTable, ARenameOverAFileTakesItsPlaceAway) {
