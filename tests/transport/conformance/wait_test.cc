@@ -92,6 +92,27 @@ TEST_P(Waiting, AMessageWakes) {
   }
 }
 
+TEST_P(Waiting, WhatOnePollLeavesKeepsItsOwnerAwake) {
+  constexpr std::size_t kCount = 40;
+  Pair pair = Connected();
+  for (std::size_t i = 0; i < kCount; ++i) pair.client.Send(Pattern(i, i));
+  ASSERT_TRUE(pair.client->Flush().ok());
+  for (std::size_t seen = 0; seen < kCount;) {
+    (void)pair.client.Step();
+    const auto armed = pair.server->Arm();
+    ASSERT_TRUE(armed.ok()) << armed.status().ToString();
+    if (*armed) {
+      ASSERT_TRUE(IsReadable(pair.server->fd(), kPatience)) << "after " << seen;
+    }
+    Completion one;
+    const auto count = pair.server->Poll({&one, 1});
+    ASSERT_TRUE(count.ok()) << count.status().ToString();
+    if (*count == 0) continue;
+    EXPECT_TRUE(Equal(one.message, Pattern(seen, seen)));
+    ++seen;
+  }
+}
+
 TEST_P(Waiting, ACompletionWakes) {
   Pair pair = Connected();
   Shared readable = ShareFrom(pair.server, pair.server_domain, 65'536, Access::kRemoteRead);
