@@ -2,7 +2,8 @@
 # A real tree, copied onto the mount with cp -a and with rsync -aHAX, must be found without a difference by
 # rsync -aHAXnc --delete; then a directory of many entries is listed while it changes.
 # RDFS_CHECK_FULL=1: /usr/share and a kernel source tree whole; else some thousand files of /usr/share.
-# RDFS_E2E_FILES: how many of them (default 4000).
+# RDFS_E2E_FILES: how many of them (default 4000); RDFS_E2E_ENTRIES, RDFS_E2E_SPARSE_MIB: the sizes of a large
+# directory and of a sparse file, for machines that are slow.
 set -euo pipefail
 mount=$RDFS_E2E_MOUNT
 fail() { echo "FAILED: $1" >&2; exit 1; }
@@ -26,7 +27,7 @@ echo linked >"$work/odd/a/one"
 ln "$work/odd/a/one" "$work/odd/b/two"
 ln -s ../nowhere "$work/odd/dangling"
 mkfifo "$work/odd/fifo"
-truncate -s 300M "$work/odd/sparse" && printf end | dd of="$work/odd/sparse" bs=1 seek=150000000 conv=notrunc status=none
+truncate -s "${RDFS_E2E_SPARSE_MIB:-300}M" "$work/odd/sparse" && printf end | dd of="$work/odd/sparse" bs=1 seek=30000000 conv=notrunc status=none
 touch -d '1999-12-31 23:59:59.123456789' "$work/odd/a/one"
 setfattr -n user.note -v 'an attribute' "$work/odd/a/one"
 setfacl -m u:65534:r "$work/odd/b/two"
@@ -51,7 +52,7 @@ echo "rsync -aHAX of the same: $((SECONDS - started)) s"
 compare "$RDFS_E2E_BACKING/cp"
 
 # Entries that are there all the time must be listed exactly once, whatever comes and goes meanwhile.
-entries=10000
+entries=${RDFS_E2E_ENTRIES:-10000}
 [ "${RDFS_CHECK_FULL:-0}" = 1 ] && entries=100000
 mkdir "$mount/many"
 python3 - "$mount/many" "$entries" <<'PYTHON'

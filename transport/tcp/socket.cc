@@ -169,8 +169,8 @@ Result<Fd> ListenSocket(const std::string& host, std::uint16_t port) {
   std::vector<const addrinfo*> order;
   for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) order.push_back(a);
   if (host.empty()) {  // the IPv6 wildcard covers both; where there is no IPv6, the other one
-    std::ranges::stable_partition(order,
-                                  [](const addrinfo* a) { return a->ai_family == AF_INET6; });
+    std::stable_partition(order.begin(), order.end(),
+                          [](const addrinfo* a) { return a->ai_family == AF_INET6; });
   }
   Status failure(Code::kNotFound, "the host '" + host + "' has no address");
   for (const addrinfo* address : order) {

@@ -167,7 +167,7 @@ TEST_F(Launch, AMissingSshSaysWhatToInstall) {
 
 TEST_F(Launch, TheHostIsWhatSshResolves) {
   std::ofstream(directory_ + "/ssh")
-      << "#!/bin/sh\n[ \"$1 $2\" = '-G me@node' ] && echo hostname far\n";
+      << "#!/bin/sh\n[ \"$*\" = '-T -G me@node' ] && echo hostname far\n";
   ASSERT_EQ(chmod((directory_ + "/ssh").c_str(), 0755), 0);
   SshLaunch launch{
       .ssh_command = {directory_ + "/ssh"}, .destination = "me@node", .directory = "/"};

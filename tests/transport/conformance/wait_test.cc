@@ -78,8 +78,8 @@ TEST_P(Waiting, EndsAtTheDeadlineAndBurnsNothing) {
 
 TEST_P(Waiting, AMessageWakes) {
   Pair pair = Connected();
-  for (auto [sleeper, other] :
-       {std::pair(&pair.client, &pair.server), std::pair(&pair.server, &pair.client)}) {
+  for (End* sleeper : {&pair.client, &pair.server}) {
+    End* other = sleeper == &pair.client ? &pair.server : &pair.client;
     for (std::size_t round = 0; round < 3; ++round) {
       ExpectWakeUp(
           *sleeper, *other,
