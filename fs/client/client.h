@@ -173,7 +173,6 @@ class Lane {
   [[nodiscard]] virtual BufferPool& buffers() = 0;
 
   // ---- Names ------------------------------------------------------------------------------------
-  // `name` may be ".." here: the parent.
   virtual CallTicket Lookup(const CallContext&, const Handle& parent, std::string_view name,
                             Callback<NamedFile> done) = 0;
   virtual CallTicket Readlink(const CallContext&, const Handle&,

@@ -12,10 +12,10 @@ constexpr std::size_t kSymlinkBytes = 2 * kMaxPathBytes;
 constexpr std::size_t kSetXattrBytes = kMaxXattrValueBytes + 1024;
 
 // 0, or the errno of a name that no server is asked for.
-int CheckName(std::string_view name, bool parent_too) {
+int CheckName(std::string_view name) {
   if (name.size() > kMaxNameBytes) return ENAMETOOLONG;
-  if (name == "..") return parent_too ? 0 : EINVAL;
-  if (name.empty() || name == "." || name.find('/') != name.npos || name.find('\0') != name.npos) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos ||
+      name.find('\0') != name.npos) {
     return EINVAL;
   }
   return 0;
@@ -78,8 +78,8 @@ Completion Xattr(std::uint32_t most, Callback<XattrReply> done) {
 // ----------------------------------------------------------------------------------------
 
 CallTicket LaneImpl::NameCall(const CallContext& context, Opcode opcode, const Handle& parent,
-                              std::string_view name, bool parent_too, Completion completion) {
-  if (const int error = CheckName(name, parent_too); error != 0) {
+                              std::string_view name, Completion completion) {
+  if (const int error = CheckName(name); error != 0) {
     return Refuse(std::move(completion), error);
   }
   return Issue(context, opcode, std::move(completion), [&](ByteWriter& writer) {
@@ -90,17 +90,17 @@ CallTicket LaneImpl::NameCall(const CallContext& context, Opcode opcode, const H
 
 CallTicket LaneImpl::Lookup(const CallContext& context, const Handle& parent, std::string_view name,
                             Callback<NamedFile> done) {
-  return NameCall(context, Opcode::kLookup, parent, name, true, File(std::move(done)));
+  return NameCall(context, Opcode::kLookup, parent, name, File(std::move(done)));
 }
 
 CallTicket LaneImpl::Unlink(const CallContext& context, const Handle& parent, std::string_view name,
                             DoneCallback done) {
-  return NameCall(context, Opcode::kUnlink, parent, name, false, Nothing(std::move(done)));
+  return NameCall(context, Opcode::kUnlink, parent, name, Nothing(std::move(done)));
 }
 
 CallTicket LaneImpl::Rmdir(const CallContext& context, const Handle& parent, std::string_view name,
                            DoneCallback done) {
-  return NameCall(context, Opcode::kRmdir, parent, name, false, Nothing(std::move(done)));
+  return NameCall(context, Opcode::kRmdir, parent, name, Nothing(std::move(done)));
 }
 
 CallTicket LaneImpl::Readlink(const CallContext& context, const Handle& handle,
@@ -117,7 +117,7 @@ CallTicket LaneImpl::Readlink(const CallContext& context, const Handle& handle,
 CallTicket LaneImpl::Symlink(const CallContext& context, const Handle& parent,
                              std::string_view name, std::string_view target,
                              Callback<NamedFile> done) {
-  int error = CheckName(name, false);
+  int error = CheckName(name);
   if (error == 0 && target.size() >= kMaxPathBytes) error = ENAMETOOLONG;
   if (error == 0 && target.empty()) error = ENOENT;
   if (error == 0 && target.find('\0') != target.npos) error = EINVAL;
@@ -135,7 +135,7 @@ CallTicket LaneImpl::Symlink(const CallContext& context, const Handle& parent,
 CallTicket LaneImpl::Mknod(const CallContext& context, const Handle& parent, std::string_view name,
                            std::uint32_t mode, std::uint32_t umask, DeviceNumber device,
                            Callback<NamedFile> done) {
-  if (const int error = CheckName(name, false); error != 0) {
+  if (const int error = CheckName(name); error != 0) {
     return Refuse(File(std::move(done)), error);
   }
   return Issue(context, Opcode::kMknod, File(std::move(done)), [&](ByteWriter& writer) {
@@ -148,7 +148,7 @@ CallTicket LaneImpl::Mknod(const CallContext& context, const Handle& parent, std
 
 CallTicket LaneImpl::Mkdir(const CallContext& context, const Handle& parent, std::string_view name,
                            std::uint32_t mode, std::uint32_t umask, Callback<NamedFile> done) {
-  if (const int error = CheckName(name, false); error != 0) {
+  if (const int error = CheckName(name); error != 0) {
     return Refuse(File(std::move(done)), error);
   }
   return Issue(context, Opcode::kMkdir, File(std::move(done)), [&](ByteWriter& writer) {
@@ -161,8 +161,8 @@ CallTicket LaneImpl::Mkdir(const CallContext& context, const Handle& parent, std
 CallTicket LaneImpl::Rename(const CallContext& context, const Handle& old_parent,
                             std::string_view old_name, const Handle& new_parent,
                             std::string_view new_name, std::uint32_t flags, DoneCallback done) {
-  int error = CheckName(old_name, false);
-  if (error == 0) error = CheckName(new_name, false);
+  int error = CheckName(old_name);
+  if (error == 0) error = CheckName(new_name);
   if (error != 0) return Refuse(Nothing(std::move(done)), error);
   return Issue(context, Opcode::kRename, Nothing(std::move(done)), [&](ByteWriter& writer) {
     writer.Write(RenameRequest{.flags = flags});
@@ -175,7 +175,7 @@ CallTicket LaneImpl::Rename(const CallContext& context, const Handle& old_parent
 
 CallTicket LaneImpl::Link(const CallContext& context, const Handle& file, const Handle& new_parent,
                           std::string_view new_name, Callback<NamedFile> done) {
-  if (const int error = CheckName(new_name, false); error != 0) {
+  if (const int error = CheckName(new_name); error != 0) {
     return Refuse(File(std::move(done)), error);
   }
   return Issue(context, Opcode::kLink, File(std::move(done)), [&](ByteWriter& writer) {
@@ -359,7 +359,7 @@ CallTicket LaneImpl::Create(const CallContext& context, const Handle& parent, st
                             Callback<Created> done) {
   Completion completion =
       CreatedCompletion({context.uid, context.gid}, flags, true, std::move(done));
-  if (const int error = CheckName(name, false); error != 0) {
+  if (const int error = CheckName(name); error != 0) {
     return Refuse(std::move(completion), error);
   }
   return Issue(context, Opcode::kCreate, std::move(completion), [&](ByteWriter& writer) {

@@ -165,7 +165,7 @@ class LaneImpl final : public Lane, private Wire::Events {
 
   // ---- lane_calls.cc ----------------------------------------------------------------------------
   CallTicket NameCall(const CallContext& context, Opcode opcode, const Handle& parent,
-                      std::string_view name, bool parent_too, Completion completion);
+                      std::string_view name, Completion completion);
   struct Opener {
     std::uint32_t uid, gid;
   };

@@ -120,7 +120,7 @@ refused "no such mount point" 1 "is not there; make it: mkdir $work/none" \
 refused "a file as mount point" 1 'not a directory; name one' "$rdfs" "$server/data" "$work/file" -o "$key"
 refused "a full mount point" 1 'not empty.*name an empty directory' \
   "$rdfs" "$server/data" "$work/full" -o "$key"
-refused "a mount point in use" 1 'mounted on /proc already; unmount it' "$rdfs" "$server/data" /proc -o "$key"
+refused "a mount point in use" 1 'mounted on /proc already; end it' "$rdfs" "$server/data" /proc -o "$key"
 
 # ---- the server ---------------------------------------------------------------------------------
 refused "an unknown host" 1 'host .nosuchhost.invalid. is not known.*check its spelling' \

@@ -1,0 +1,352 @@
+// Open files and their content.
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/server/server_harness.h"
+
+namespace rdfs::server {
+namespace {
+
+using fs::Opcode;
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+class DataTest : public testing::Test {
+ protected:
+  explicit DataTest(HarnessOptions options = {}) : server(std::move(options)) {
+    std::ofstream(server / "file") << "0123456789";
+    ::mkdir((server / "dir").c_str(), 0755);
+    EXPECT_EQ(::mkfifo((server / "fifo").c_str(), 0644), 0);
+    EXPECT_EQ(::symlink("file", (server / "link").c_str()), 0);
+  }
+  std::uint64_t MustOpen(const std::string& path, std::uint32_t flags) {
+    const Answer answer = server.Open(server.Walk(path), flags);
+    EXPECT_TRUE(answer.ok()) << path;
+    return server.OpenNumber(answer);
+  }
+  fs::AttrWire AttrByOpen(std::uint64_t open, const fs::Handle& handle) {
+    fs::GetAttrRequest request{};
+    request.open = open;
+    return server.Ask(Opcode::kGetAttr, Body().Add(request).Add(handle)).As<fs::AttrWire>();
+  }
+
+  Harness server;
+};
+
+constexpr std::uint32_t kReadWrite = fs::kOpenRead | fs::kOpenWrite;
+
+TEST_F(DataTest, ReadsAndWritesArriveInTheFile) {
+  const std::uint64_t open = MustOpen("file", kReadWrite);
+  EXPECT_EQ(server.Read(open, 2, 3).second, "234");
+  EXPECT_EQ(server.Read(open, 8, 100).second, "89");
+  EXPECT_EQ(server.Read(open, 100, 5).second, "");
+  const auto reply = server.Write(open, 5, "abcdefgh").As<fs::WriteReply>();
+  EXPECT_EQ(reply.written, 8U);
+  EXPECT_EQ(reply.size, 13U);
+  EXPECT_EQ(reply.verifier, 99U);
+  EXPECT_EQ(Content(server / "file"), "01234abcdefgh");
+  // What was cached before the write is not served after it.
+  EXPECT_EQ(server.Read(open, 0, 20).second, "01234abcdefgh");
+  EXPECT_TRUE(server.Release(open).ok());
+  EXPECT_EQ(server.Release(open).errno_value(), EBADF);
+  EXPECT_EQ(server.Read(open, 0, 1).first, EBADF);
+}
+
+TEST_F(DataTest, FilesBeyondFourGigabytes) {
+  const std::uint64_t open = MustOpen("file", kReadWrite);
+  const std::uint64_t far = (5ULL << 30U) + 3;
+  ASSERT_TRUE(server.Write(open, far, "far").ok());
+  EXPECT_EQ(server.Read(open, far, 10).second, "far");
+  EXPECT_EQ(server.Read(open, far - 2, 3).second, std::string("\0\0f", 3));
+  EXPECT_EQ(server.Write(open, ~std::uint64_t{0} - 2, "x").errno_value(), EFBIG);
+}
+
+TEST_F(DataTest, OpeningWhatIsNoFileAndWithoutTheRight) {
+  EXPECT_EQ(server.Open(server.Walk("dir"), fs::kOpenRead).errno_value(), EISDIR);
+  EXPECT_EQ(server.Open(server.Walk("link"), fs::kOpenRead).errno_value(), ELOOP);
+  EXPECT_EQ(server.Open(server.Walk("fifo"), fs::kOpenRead).errno_value(), ENXIO);
+  const std::uint64_t reader = MustOpen("file", fs::kOpenRead);
+  EXPECT_EQ(server.Write(reader, 0, "x").errno_value(), EBADF);
+  const std::uint64_t writer = MustOpen("file", fs::kOpenWrite);
+  EXPECT_EQ(server.Read(writer, 0, 1).first, EBADF);
+}
+
+TEST_F(DataTest, CreateWithEachOfItsFlags) {
+  EXPECT_EQ(server.Create(server.root(), "file", fs::kOpenWrite | fs::kOpenExclusive)
+                .errno_value(),
+            EEXIST);
+  ASSERT_TRUE(server.Create(server.root(), "file", kReadWrite).ok());
+  EXPECT_EQ(Content(server / "file"), "0123456789");
+  ASSERT_TRUE(server.Create(server.root(), "file", kReadWrite | fs::kOpenTruncate).ok());
+  EXPECT_EQ(Content(server / "file"), "");
+  EXPECT_EQ(server.Create(server.root(), "link", kReadWrite).errno_value(), ESTALE);
+  EXPECT_EQ(server.Create(server.root(), "dir", kReadWrite).errno_value(), EISDIR);
+  EXPECT_EQ(server.Create(server.root(), "fifo", kReadWrite).errno_value(), ENXIO);
+  const Answer made = server.Create(server.root(), "new", kReadWrite, 0666, 027);
+  ASSERT_TRUE(made.ok());
+  struct stat stat {};
+  ASSERT_EQ(::stat((server / "new").c_str(), &stat), 0);
+  EXPECT_EQ(stat.st_mode & 07777U, 0640U);
+  EXPECT_EQ(Harness::EntryIn(made, sizeof(fs::OpenReply)).attr.ino, stat.st_ino);
+}
+
+TEST_F(DataTest, AFileOfModeZeroStaysUsableThroughItsOpenFile) {
+  const Answer made = server.Create(server.root(), "zero", kReadWrite | fs::kOpenExclusive, 0);
+  ASSERT_TRUE(made.ok());
+  const std::uint64_t open = server.OpenNumber(made);
+  EXPECT_TRUE(server.Write(open, 0, "kept").ok());
+  EXPECT_EQ(server.Read(open, 0, 10).second, "kept");
+}
+
+TEST_F(DataTest, UnlinkedButOpen) {
+  const fs::Handle handle = server.Walk("file");
+  const std::uint64_t open = MustOpen("file", kReadWrite);
+  ASSERT_TRUE(server.Ask(Opcode::kUnlink, Body().Add(server.root()).Name("file")).ok());
+  EXPECT_EQ(server.Read(open, 0, 4).second, "0123");
+  EXPECT_EQ(AttrByOpen(open, handle).nlink, 0U);
+  EXPECT_TRUE(server.Write(open, 0, "ABCD").ok());
+  fs::SetAttrRequest truncate{};
+  truncate.open = open;
+  truncate.valid = fs::kSetSize;
+  truncate.size = 2;
+  EXPECT_TRUE(server.Ask(Opcode::kSetAttr, Body().Add(truncate).Add(handle)).ok());
+  EXPECT_EQ(server.Read(open, 0, 10).second, "AB");
+  // Another file may have the name meanwhile.
+  ASSERT_TRUE(server.Create(server.root(), "file", fs::kOpenWrite).ok());
+  EXPECT_EQ(AttrByOpen(open, handle).size, 2U);
+  EXPECT_TRUE(server.Release(open).ok());
+  fs::GetAttrRequest gone{};
+  EXPECT_EQ(server.Ask(Opcode::kGetAttr, Body().Add(gone).Add(handle)).errno_value(), ESTALE);
+}
+
+TEST_F(DataTest, AppendsGoToTheEndWhereverTheClientThinksItIs) {
+  const std::uint64_t open = MustOpen("file", fs::kOpenWrite | fs::kOpenAppend);
+  const auto reply = server.Write(open, 3, "end", fs::kWriteAppend).As<fs::WriteReply>();
+  EXPECT_EQ(reply.offset, 10U);
+  EXPECT_EQ(reply.size, 13U);
+  std::ofstream(server / "file", std::ios::app) << "local";
+  EXPECT_EQ(server.Write(open, 0, "!", fs::kWriteAppend).As<fs::WriteReply>().offset, 18U);
+  EXPECT_EQ(Content(server / "file"), "0123456789endlocal!");
+  // Without the flag an explicit offset counts, though the file was opened for appending.
+  EXPECT_TRUE(server.Write(open, 0, "X").ok());
+  EXPECT_EQ(Content(server / "file").substr(0, 2), "X1");
+}
+
+TEST_F(DataTest, ManyAppendsAtOnceDoNotOverlap) {
+  const std::uint64_t open = MustOpen("file", fs::kOpenWrite | fs::kOpenAppend);
+  fs::WriteRequest request{};
+  request.open = open;
+  request.flags = fs::kWriteAppend;
+  for (int i = 0; i < 100; ++i) {
+    server.Send(Opcode::kWrite,
+                Body().Add(request).Sized32(AsBytes(std::string(7, static_cast<char>('a' + i % 26)))));
+  }
+  std::set<std::uint64_t> offsets;
+  for (int i = 0; i < 100; ++i) {
+    const auto reply = server.TakeAnswer(server.lane).As<fs::WriteReply>();
+    EXPECT_EQ((reply.offset - 10) % 7, 0U);
+    offsets.insert(reply.offset);
+  }
+  EXPECT_EQ(offsets.size(), 100U);
+  EXPECT_EQ(Content(server / "file").size(), 10U + 700U);
+}
+
+TEST_F(DataTest, Tmpfile) {
+  fs::TmpfileRequest request{};
+  request.flags = kReadWrite;
+  request.mode = 0600;
+  const Answer made = server.Ask(Opcode::kTmpfile, Body().Add(request).Add(server.root()));
+  if (made.errno_value() == EOPNOTSUPP) GTEST_SKIP() << "no O_TMPFILE here";
+  ASSERT_TRUE(made.ok());
+  const fs::Handle handle = Harness::EntryIn(made, sizeof(fs::OpenReply)).handle;
+  const std::uint64_t open = server.OpenNumber(made);
+  EXPECT_TRUE(server.Write(open, 0, "tmp").ok());
+  EXPECT_TRUE(
+      server.Ask(Opcode::kLink, Body().Add(handle).Add(server.root()).Name("named")).ok());
+  EXPECT_EQ(Content(server / "named"), "tmp");
+  EXPECT_TRUE(server.Release(open).ok());
+  EXPECT_EQ(server.Walk("named"), handle);
+}
+
+TEST_F(DataTest, FsyncFlushAndSync) {
+  const std::uint64_t open = MustOpen("file", fs::kOpenWrite | fs::kOpenSync);
+  EXPECT_TRUE(server.Write(open, 0, "sync").ok());
+  fs::FsyncRequest request{};
+  request.open = open;
+  EXPECT_EQ(server.Ask(Opcode::kFsync, Body().Add(request)).As<fs::FsyncReply>().verifier, 99U);
+  request.data_only = 1;
+  EXPECT_TRUE(server.Ask(Opcode::kFsync, Body().Add(request)).ok());
+  fs::FlushRequest flush{};
+  flush.open = open;
+  EXPECT_TRUE(server.Ask(Opcode::kFlush, Body().Add(flush)).ok());
+}
+
+TEST_F(DataTest, FallocateModesAndSeek) {
+  const std::uint64_t open = MustOpen("file", kReadWrite);
+  const auto fallocate = [&](std::uint32_t mode, std::uint64_t offset, std::uint64_t length) {
+    fs::FallocateRequest request{};
+    request.open = open;
+    request.mode = mode;
+    request.offset = offset;
+    request.length = length;
+    return server.Ask(Opcode::kFallocate, Body().Add(request));
+  };
+  ASSERT_EQ(fallocate(0, 0, 1 << 20).As<fs::AttrWire>().size, 1U << 20U);
+  ASSERT_TRUE(server.Write(open, 500'000, "data").ok());
+  const Answer punched =
+      fallocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096);
+  if (punched.ok()) {
+    EXPECT_EQ(server.Read(open, 0, 4).second, std::string(4, '\0'));
+    fs::SeekRequest seek{};
+    seek.open = open;
+    seek.whence = SEEK_HOLE;
+    EXPECT_EQ(server.Ask(Opcode::kSeek, Body().Add(seek)).As<fs::SeekReply>().offset, 0U);
+    seek.offset = 1 << 21;
+    EXPECT_EQ(server.Ask(Opcode::kSeek, Body().Add(seek)).errno_value(), ENXIO);
+    seek.whence = SEEK_CUR;
+    EXPECT_EQ(server.Ask(Opcode::kSeek, Body().Add(seek)).errno_value(), EINVAL);
+  }
+  EXPECT_EQ(fallocate(0, 0, 0).errno_value(), EINVAL);
+  EXPECT_EQ(fallocate(0x10000, 0, 1).errno_value(), EOPNOTSUPP);
+  EXPECT_EQ(fallocate(0, (1ULL << 62U), (1ULL << 62U)).errno_value(), EFBIG);
+}
+
+TEST_F(DataTest, CopyFileRange) {
+  std::ofstream(server / "to") << "";
+  const std::uint64_t in = MustOpen("file", fs::kOpenRead);
+  const std::uint64_t out = MustOpen("to", fs::kOpenWrite);
+  fs::CopyFileRangeRequest request{};
+  request.open_in = in;
+  request.offset_in = 2;
+  request.open_out = out;
+  request.offset_out = 1;
+  request.length = 5;
+  const auto reply = server.Ask(Opcode::kCopyFileRange, Body().Add(request)).As<fs::WriteReply>();
+  EXPECT_EQ(reply.written, 5U);
+  EXPECT_EQ(reply.size, 6U);
+  EXPECT_EQ(Content(server / "to"), std::string("\0", 1) + "23456");
+  request.flags = 1;
+  EXPECT_EQ(server.Ask(Opcode::kCopyFileRange, Body().Add(request)).errno_value(), EINVAL);
+  request.flags = 0;
+  request.open_in = out;
+  EXPECT_EQ(server.Ask(Opcode::kCopyFileRange, Body().Add(request)).errno_value(), EBADF);
+}
+
+TEST_F(DataTest, AnOpenFileOfAnEarlierTimeIsReclaimed) {
+  const fs::Handle handle = server.Walk("file");
+  const std::uint64_t unknown = 0x1234'0000'0000'0001;
+  EXPECT_EQ(server.Read(unknown, 0, 1).first, EIO);  // kWrongEpoch
+  fs::ReclaimOpenRequest request{};
+  request.open = unknown;
+  request.flags = kReadWrite | fs::kOpenTruncate;
+  const Answer answer = server.Ask(
+      Opcode::kReclaimOpen, Body().Add(request).Add(handle).Sized16({}).Sized16({}));
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(server.Read(server.OpenNumber(answer), 0, 3).second, "012");
+  // By name, when the handle's file has another one there now.
+  const Answer wrong = server.Ask(
+      Opcode::kReclaimOpen,
+      Body().Add(request).Add(*fs::Handle::FromBytes(AsBytes("no such handle at all......")))
+          .Add(server.root()).Name("file"));
+  EXPECT_EQ(wrong.errno_value(), ESTALE);
+}
+
+class ReadOnlyTest : public DataTest {
+ protected:
+  ReadOnlyTest() : DataTest({.read_only = true}) {}
+};
+
+TEST_F(ReadOnlyTest, RefusesEveryChange) {
+  EXPECT_EQ(server.Open(server.Walk("file"), fs::kOpenWrite).errno_value(), EROFS);
+  EXPECT_EQ(server.Create(server.root(), "new", fs::kOpenRead).errno_value(), EROFS);
+  EXPECT_EQ(server.Ask(Opcode::kUnlink, Body().Add(server.root()).Name("file")).errno_value(),
+            EROFS);
+  fs::SetAttrRequest set{};
+  set.valid = fs::kSetMode;
+  EXPECT_EQ(server.Ask(Opcode::kSetAttr, Body().Add(set).Add(server.Walk("file"))).errno_value(),
+            EROFS);
+  EXPECT_EQ(server.Read(MustOpen("file", fs::kOpenRead), 0, 2).second, "01");
+  EXPECT_EQ(Content(server / "file"), "0123456789");
+}
+
+// A server that is root and acts as its callers.
+class SwitchTest : public DataTest {
+ protected:
+  SwitchTest()
+      : DataTest({.ids = IdMap::Daemon(IdMode::kRootSquash), .can_switch_ids = true}) {}
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+    ::chmod(server.base.path().c_str(), 0755);
+    ::chmod(server.dir().c_str(), 0777);
+    ::chmod((server / "file").c_str(), 0644);  // whatever umask an earlier test has left
+  }
+};
+
+TEST_F(SwitchTest, TheCallerOwnsWhatItMakesAndMayNotMore) {
+  server.caller = {1234, 1234};
+  ASSERT_TRUE(server.Create(server.root(), "mine", kReadWrite, 0600).ok());
+  struct stat stat {};
+  ASSERT_EQ(::stat((server / "mine").c_str(), &stat), 0);
+  EXPECT_EQ(stat.st_uid, 1234U);
+  EXPECT_EQ(stat.st_gid, 1234U);
+  EXPECT_EQ(server.Open(server.Walk("file"), fs::kOpenWrite).errno_value(), EACCES);
+  server.caller = {1235, 1235};
+  EXPECT_EQ(server.Open(server.Walk("mine"), fs::kOpenRead).errno_value(), EACCES);
+  server.caller = {0, 0};  // squashed
+  EXPECT_EQ(server.Open(server.Walk("mine"), fs::kOpenRead).errno_value(), EACCES);
+  ASSERT_TRUE(server.Create(server.root(), "nobodys", kReadWrite, 0600).ok());
+  ASSERT_EQ(::stat((server / "nobodys").c_str(), &stat), 0);
+  EXPECT_EQ(stat.st_uid, kNobody.uid);
+}
+
+TEST_F(SwitchTest, TheStickyBitAndSetuidAreTheKernelsOwn) {
+  ::chmod(server.dir().c_str(), 01777);
+  ::chmod((server / "file").c_str(), 0666);
+  server.caller = {1234, 1234};
+  EXPECT_EQ(server.Ask(Opcode::kUnlink, Body().Add(server.root()).Name("file")).errno_value(),
+            EPERM);
+  server.ActAsItself();
+  ASSERT_EQ(::chmod((server / "file").c_str(), 06777), 0);
+  const std::uint64_t open = MustOpen("file", fs::kOpenWrite);
+  ASSERT_TRUE(server.Write(open, 0, "x").ok());
+  struct stat stat {};
+  ASSERT_EQ(::stat((server / "file").c_str(), &stat), 0);
+  EXPECT_EQ(stat.st_mode & 06000U, 0U);
+  // Devices need CAP_MKNOD, which the caller has not.
+  fs::MknodRequest device{};
+  device.mode = S_IFCHR | 0666;
+  device.rdev_major = 1;
+  device.rdev_minor = 3;
+  EXPECT_EQ(server.Ask(Opcode::kMknod, Body().Add(device).Add(server.root()).Name("null"))
+                .errno_value(),
+            EPERM);
+}
+
+TEST_F(SwitchTest, HandlesResolveWhileActingAsSomebodyElse) {
+  if (!server.table().persistent()) GTEST_SKIP() << "no open_by_handle_at";
+  ASSERT_EQ(::mkdir((server / "deep").c_str(), 0777), 0);
+  ::chmod((server / "deep").c_str(), 0777);
+  server.caller = {1234, 1234};
+  const fs::Handle handle = server.Walk("deep");
+  for (int i = 0; i < 1500; ++i) {  // more than the table has descriptors
+    const Answer made = server.Create(server.root(), "f" + std::to_string(i), kReadWrite);
+    ASSERT_TRUE(made.ok());
+    ASSERT_TRUE(server.Release(server.OpenNumber(made)).ok());
+  }
+  EXPECT_TRUE(server.Create(handle, "inside", kReadWrite).ok());
+}
+
+}  // namespace
+}  // namespace rdfs::server

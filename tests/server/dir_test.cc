@@ -1,0 +1,177 @@
+// Listing directories: completeness, cookies, attributes, change while listing.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <set>
+
+#include "tests/server/server_harness.h"
+
+namespace rdfs::server {
+namespace {
+
+using fs::Opcode;
+
+struct Listed {
+  std::string name;
+  std::uint64_t cookie = 0;
+  std::uint64_t ino = 0;
+  bool attributes = false;
+  fs::Entry entry;
+};
+
+class DirTest : public testing::Test {
+ protected:
+  std::uint64_t OpenDir(const fs::Handle& handle) {
+    const Answer answer = server.Ask(Opcode::kOpenDir, Body().Add(handle));
+    EXPECT_TRUE(answer.ok());
+    return server.OpenNumber(answer);
+  }
+  std::vector<Listed> ReadSome(std::uint64_t open, std::uint64_t cookie, std::uint32_t bytes,
+                               bool plus) {
+    fs::ReadDirRequest request{};
+    request.open = open;
+    request.cookie = cookie;
+    request.max_bytes = bytes;
+    request.flags = plus ? fs::kReadDirPlus : 0;
+    const Answer answer = server.Ask(Opcode::kReadDir, Body().Add(request));
+    EXPECT_TRUE(answer.ok());
+    EXPECT_LE(answer.body.size(), bytes);
+    std::vector<Listed> out;
+    ByteReader reader(answer.body);
+    while (reader.remaining() > 0 && reader.ok()) {
+      const auto wire = reader.Read<fs::DirEntryWire>();
+      Listed listed;
+      listed.cookie = wire.cookie;
+      listed.ino = wire.ino;
+      listed.name = std::string(AsText(reader.ReadSized16(255)));
+      if (plus && reader.Read<Le16>() == 1) {
+        listed.attributes = true;
+        listed.entry = fs::ReadEntry(reader);
+      }
+      out.push_back(listed);
+    }
+    EXPECT_TRUE(reader.ok());
+    return out;
+  }
+  std::vector<Listed> ReadAll(std::uint64_t open, std::uint32_t bytes, bool plus) {
+    std::vector<Listed> all;
+    std::uint64_t cookie = 0;
+    for (auto some = ReadSome(open, 0, bytes, plus); !some.empty();
+         some = ReadSome(open, cookie, bytes, plus)) {
+      cookie = some.back().cookie;
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+  }
+
+  Harness server;
+};
+
+TEST_F(DirTest, ListsEverythingOnceInEveryPortionSize) {
+  std::set<std::string> expected = {".", ".."};
+  for (std::size_t i = 0; i < 500; ++i) {
+    const std::string name = "entry-" + std::to_string(i) + std::string(i % 200, 'x');
+    std::ofstream(server / name);
+    expected.insert(name);
+  }
+  const std::uint64_t open = OpenDir(server.root());
+  for (const bool plus : {false, true}) {
+    for (const std::uint32_t bytes : {600U, 4096U, 65536U}) {
+      std::set<std::string> seen;
+      for (const Listed& entry : ReadAll(open, bytes, plus)) {
+        EXPECT_TRUE(seen.insert(entry.name).second) << entry.name << " twice";
+        const bool dots = entry.name == "." || entry.name == "..";
+        EXPECT_EQ(entry.attributes, plus && !dots);
+        if (entry.attributes) {
+          EXPECT_EQ(entry.entry.attr.ino, entry.ino);
+        }
+      }
+      EXPECT_EQ(seen, expected) << bytes;
+    }
+  }
+}
+
+TEST_F(DirTest, CookiesStayGoodWhileEntriesComeAndGo) {
+  for (int i = 0; i < 300; ++i) std::ofstream(server / ("f" + std::to_string(i)));
+  const std::uint64_t open = OpenDir(server.root());
+  const auto first = ReadSome(open, 0, 4096, false);
+  ASSERT_GT(first.size(), 10U);
+  std::set<std::string> seen;
+  for (const Listed& entry : first) seen.insert(entry.name);
+  // What has been listed goes, and a later listing from there on misses nothing that stayed.
+  for (const Listed& entry : first) ::unlink((server / entry.name).c_str());
+  for (int i = 0; i < 100; ++i) std::ofstream(server / ("late" + std::to_string(i)));
+  std::uint64_t cookie = first.back().cookie;
+  for (auto some = ReadSome(open, cookie, 1000, false); !some.empty();
+       some = ReadSome(open, cookie, 1000, false)) {
+    for (const Listed& entry : some) {
+      EXPECT_TRUE(seen.insert(entry.name).second) << entry.name << " twice";
+    }
+    cookie = some.back().cookie;
+  }
+  for (int i = 0; i < 300; ++i) EXPECT_TRUE(seen.contains("f" + std::to_string(i))) << i;
+}
+
+TEST_F(DirTest, SeeksBackToAnyCookie) {
+  for (int i = 0; i < 50; ++i) std::ofstream(server / ("f" + std::to_string(i)));
+  const std::uint64_t open = OpenDir(server.root());
+  const auto all = ReadAll(open, 65536, false);
+  for (std::size_t i = 0; i + 1 < all.size(); i += 7) {
+    const auto rest = ReadSome(open, all[i].cookie, 65536, false);
+    ASSERT_EQ(rest.size(), all.size() - i - 1);
+    EXPECT_EQ(rest.front().name, all[i + 1].name);
+  }
+}
+
+TEST_F(DirTest, AFileMadeSinceTheOpenIsSeenFromTheStart) {
+  const std::uint64_t open = OpenDir(server.root());
+  EXPECT_EQ(ReadAll(open, 4096, false).size(), 2U);
+  std::ofstream(server / "new");
+  EXPECT_EQ(ReadAll(open, 4096, false).size(), 3U);
+}
+
+TEST_F(DirTest, NamesThatAreNotUtf8) {
+  const std::string name = "\xff\xfe\x80 \n";
+  std::ofstream(server / name);
+  const std::uint64_t open = OpenDir(server.root());
+  bool found = false;
+  for (const Listed& entry : ReadAll(open, 4096, true)) found |= entry.name == name;
+  EXPECT_TRUE(found);
+  EXPECT_TRUE(server.Lookup(server.root(), name).ok());
+}
+
+TEST_F(DirTest, Refusals) {
+  std::ofstream(server / "file");
+  EXPECT_EQ(server.Ask(Opcode::kOpenDir, Body().Add(server.Walk("file"))).errno_value(), ENOTDIR);
+  const std::uint64_t open = OpenDir(server.root());
+  fs::ReadDirRequest tiny{};
+  tiny.open = open;
+  tiny.max_bytes = 10;
+  EXPECT_EQ(server.Ask(Opcode::kReadDir, Body().Add(tiny)).errno_value(), EINVAL);
+  fs::FsyncRequest sync{};
+  sync.open = open;
+  EXPECT_TRUE(server.Ask(Opcode::kFsyncDir, Body().Add(sync)).ok());
+  fs::ReleaseRequest release{};
+  release.open = open;
+  EXPECT_TRUE(server.Ask(Opcode::kReleaseDir, Body().Add(release)).ok());
+  EXPECT_EQ(server.Ask(Opcode::kReleaseDir, Body().Add(release)).errno_value(), EBADF);
+}
+
+TEST_F(DirTest, AHundredThousandEntries) {
+  constexpr int kEntries = 100'000;
+  const Fd dir(::open(server.dir().c_str(), O_RDONLY | O_DIRECTORY));
+  for (int i = 0; i < kEntries; ++i) {
+    const Fd file(::openat(dir.get(), std::to_string(i).c_str(), O_CREAT | O_WRONLY, 0644));
+    ASSERT_TRUE(file.valid());
+  }
+  const std::uint64_t open = OpenDir(server.root());
+  EXPECT_EQ(ReadAll(open, 65536, false).size(), kEntries + 2U);
+  EXPECT_EQ(ReadAll(open, 65536, true).size(), kEntries + 2U);
+  EXPECT_LE(server.table().descriptors(), 1025U);
+}
+
+}  // namespace
+}  // namespace rdfs::server

@@ -1,0 +1,222 @@
+// Locks as clients ask for them, among themselves and against a process on the server.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "tests/server/server_harness.h"
+
+namespace rdfs::server {
+namespace {
+
+using fs::Opcode;
+using fs::LockType;
+
+class LockTest : public testing::Test {
+ protected:
+  LockTest() {
+    std::ofstream(server / "file") << "0123456789";
+    first_ = Open();
+    second_ = Open();
+  }
+  std::uint64_t Open() {
+    return server.OpenNumber(
+        server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+  }
+  static fs::LockRequest Request(std::uint64_t open, std::uint64_t owner, LockType type,
+                                 std::uint64_t start = 0, std::uint64_t end = LockTable::kEnd,
+                                 std::uint32_t flags = 0) {
+    fs::LockRequest request{};
+    request.open = open;
+    request.owner = owner;
+    request.type = static_cast<std::uint32_t>(type);
+    request.start = start;
+    request.end = end;
+    request.pid = static_cast<std::uint32_t>(1000 + owner);
+    request.flags = flags;
+    return request;
+  }
+  int Set(const fs::LockRequest& request) {
+    return server.Ask(Opcode::kSetLock, Body().Add(request)).errno_value();
+  }
+  // Whether this process, as any other on the server, could lock a range now.
+  bool LocalMayLock(short type, off_t start, off_t length) {
+    const Fd fd(::open((server / "file").c_str(), O_RDWR));
+    struct flock lock {};
+    lock.l_type = type;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = start;
+    lock.l_len = length;
+    return ::fcntl(fd.get(), F_OFD_SETLK, &lock) == 0;
+  }
+
+  Harness server;
+  std::uint64_t first_ = 0, second_ = 0;
+};
+
+TEST_F(LockTest, RangesOfTwoOwners) {
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
+  EXPECT_EQ(Set(Request(second_, 2, LockType::kRead, 5, 5)), EAGAIN);
+  EXPECT_EQ(Set(Request(second_, 2, LockType::kRead, 10, 19)), 0);
+  const auto found = server.Ask(Opcode::kGetLock,
+                                Body().Add(Request(second_, 2, LockType::kWrite, 3, 30)))
+                         .As<fs::LockReply>();
+  EXPECT_EQ(found.type, static_cast<std::uint32_t>(LockType::kWrite));
+  EXPECT_EQ(found.end, 9U);
+  EXPECT_EQ(found.pid, 1001U);
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kUnlock, 0, 9)), 0);
+  EXPECT_EQ(Set(Request(second_, 2, LockType::kWrite, 0, 9)), 0);
+}
+
+TEST_F(LockTest, ProcessesOfTheServerAreHonouredBothWays) {
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
+  EXPECT_FALSE(LocalMayLock(F_RDLCK, 0, 5));
+  EXPECT_TRUE(LocalMayLock(F_WRLCK, 10, 5));
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kUnlock, 0, 4)), 0);
+  EXPECT_TRUE(LocalMayLock(F_WRLCK, 0, 5));
+
+  const Fd local(::open((server / "file").c_str(), O_RDWR));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_start = 100;
+  lock.l_len = 10;
+  ASSERT_EQ(::fcntl(local.get(), F_OFD_SETLK, &lock), 0);
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kRead, 105, 105)), EAGAIN);
+  const auto found = server.Ask(Opcode::kGetLock,
+                                Body().Add(Request(first_, 1, LockType::kRead, 0, 200)))
+                         .As<fs::LockReply>();
+  EXPECT_EQ(found.start, 100U);
+  EXPECT_EQ(found.end, 109U);
+}
+
+TEST_F(LockTest, AWaiterGetsItsLockAtTheUnlock) {
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite)), 0);
+  const std::uint64_t waiting = server.Send(
+      Opcode::kSetLock,
+      Body().Add(Request(second_, 2, LockType::kWrite, 0, LockTable::kEnd, fs::kLockWait)));
+  EXPECT_FALSE(server.WaitForAnswer(server.lane, 20));
+  EXPECT_EQ(server.core().locks.waiting(), 1U);
+  server.Send(Opcode::kSetLock, Body().Add(Request(first_, 1, LockType::kUnlock)));
+  bool granted = false;
+  for (int i = 0; i < 2; ++i) {
+    const Answer answer = server.TakeAnswer(server.lane);
+    EXPECT_TRUE(answer.ok());
+    granted |= answer.sequence == waiting;
+  }
+  EXPECT_TRUE(granted);
+}
+
+TEST_F(LockTest, AWaiterForALocalProcessIsTriedAgain) {
+  const Fd local(::open((server / "file").c_str(), O_RDWR));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(local.get(), F_OFD_SETLK, &lock), 0);
+  server.Send(Opcode::kSetLock,
+              Body().Add(Request(first_, 1, LockType::kWrite, 0, 5, fs::kLockWait)));
+  server.scheduler.Advance(std::chrono::seconds(1));
+  EXPECT_FALSE(server.WaitForAnswer(server.lane, 20));
+  lock.l_type = F_UNLCK;
+  ASSERT_EQ(::fcntl(local.get(), F_OFD_SETLK, &lock), 0);
+  server.scheduler.Advance(std::chrono::seconds(1));
+  EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
+}
+
+TEST_F(LockTest, InterruptGivesUp) {
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite)), 0);
+  const std::uint64_t waiting = server.Send(
+      Opcode::kSetLock,
+      Body().Add(Request(second_, 2, LockType::kRead, 0, 0, fs::kLockWait)));
+  fs::InterruptRequest interrupt{};
+  interrupt.sequence = waiting;
+  server.Send(Opcode::kInterrupt, Body().Add(interrupt));
+  std::map<std::uint64_t, int> answers;
+  for (int i = 0; i < 2; ++i) {
+    const Answer answer = server.TakeAnswer(server.lane);
+    answers[answer.sequence] = answer.errno_value();
+  }
+  EXPECT_EQ(answers[waiting], EINTR);
+  EXPECT_EQ(answers[waiting + 1], 0);
+  EXPECT_EQ(server.core().locks.waiting(), 0U);
+}
+
+TEST_F(LockTest, DeadlockIsRefused) {
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
+  EXPECT_EQ(Set(Request(second_, 2, LockType::kWrite, 10, 19)), 0);
+  server.Send(Opcode::kSetLock,
+              Body().Add(Request(first_, 1, LockType::kWrite, 10, 10, fs::kLockWait)));
+  EXPECT_EQ(Set(Request(second_, 2, LockType::kWrite, 0, 0, fs::kLockWait)), EDEADLK);
+}
+
+TEST_F(LockTest, FlushDropsTheOwnersAndReleaseTheFilesLocks) {
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
+  EXPECT_EQ(Set(Request(first_, 3, LockType::kWrite, 20, 29)), 0);
+  fs::FlushRequest flush{};
+  flush.open = first_;
+  flush.lock_owner = 1;
+  EXPECT_TRUE(server.Ask(Opcode::kFlush, Body().Add(flush)).ok());
+  EXPECT_TRUE(LocalMayLock(F_WRLCK, 0, 10));
+  EXPECT_FALSE(LocalMayLock(F_WRLCK, 20, 10));
+  EXPECT_TRUE(server.Release(first_).ok());
+  EXPECT_TRUE(LocalMayLock(F_WRLCK, 20, 10));
+  EXPECT_EQ(server.core().locks.held(), 0U);
+}
+
+TEST_F(LockTest, AReadersDescriptionGivesWayToAWriters) {
+  // One owner, two open files: the lock taken through the reading one stays when the writing one
+  // is needed.
+  const std::uint64_t reader =
+      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead));
+  EXPECT_EQ(Set(Request(reader, 1, LockType::kWrite, 0, 4)), EBADF);
+  EXPECT_EQ(Set(Request(reader, 1, LockType::kRead, 0, 4)), 0);
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 10, 14)), 0);
+  EXPECT_FALSE(LocalMayLock(F_WRLCK, 0, 5));
+  EXPECT_TRUE(LocalMayLock(F_RDLCK, 0, 5));
+  EXPECT_FALSE(LocalMayLock(F_RDLCK, 10, 5));
+}
+
+TEST_F(LockTest, Flock) {
+  const auto flock_request = [&](std::uint64_t open, std::uint64_t owner, LockType type,
+                                 std::uint32_t flags = 0) {
+    return Request(open, owner, type, 0, LockTable::kEnd, flags | fs::kLockFlock);
+  };
+  EXPECT_EQ(Set(flock_request(first_, 1, LockType::kRead)), 0);
+  EXPECT_EQ(Set(flock_request(second_, 2, LockType::kRead)), 0);
+  EXPECT_EQ(Set(flock_request(second_, 2, LockType::kWrite)), EAGAIN);
+  const Fd local(::open((server / "file").c_str(), O_RDWR));
+  EXPECT_NE(::flock(local.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_EQ(::flock(local.get(), LOCK_SH | LOCK_NB), 0);
+  EXPECT_EQ(::flock(local.get(), LOCK_UN), 0);
+  // Whole-file and range locks are apart.
+  EXPECT_EQ(Set(Request(second_, 2, LockType::kWrite)), 0);
+  EXPECT_TRUE(server.Release(first_).ok());
+  EXPECT_EQ(Set(flock_request(second_, 2, LockType::kWrite)), 0);
+  EXPECT_NE(::flock(local.get(), LOCK_SH | LOCK_NB), 0);
+  EXPECT_EQ(Set(flock_request(second_, 2, LockType::kUnlock)), 0);
+  EXPECT_EQ(::flock(local.get(), LOCK_EX | LOCK_NB), 0);
+}
+
+TEST_F(LockTest, TheEndOfASessionLetsOthersIn) {
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite)), 0);
+  server.session()->MarkEnded();
+  server.core().locks.SessionEnded(server.session()->id());
+  for (const OpenPtr& open : server.session()->RemoveAllOpens()) {
+    server.core().locks.Released(*open);
+  }
+  EXPECT_TRUE(LocalMayLock(F_WRLCK, 0, 0));
+  EXPECT_EQ(server.core().locks.held(), 0U);
+}
+
+TEST_F(LockTest, MalformedRequestsAreRefused) {
+  fs::LockRequest bad = Request(first_, 1, LockType::kRead, 5, 4);
+  EXPECT_FALSE(server.Deliver(server.lane, Harness::Message(Opcode::kSetLock,
+                                                            Body().Add(bad).bytes(), 900)));
+  bad = Request(first_, 1, LockType::kRead);
+  bad.type = 3;
+  EXPECT_FALSE(server.Deliver(server.lane, Harness::Message(Opcode::kSetLock,
+                                                            Body().Add(bad).bytes(), 901)));
+}
+
+}  // namespace
+}  // namespace rdfs::server

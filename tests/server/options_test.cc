@@ -1,0 +1,91 @@
+#include "server/options.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/server/temp_dir.h"
+
+namespace rdfs::server {
+namespace {
+
+CommandLine Parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "rdfsd");
+  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST(ExportSpec, OptionsAreTakenFromTheEnd) {
+  const auto spec = ExportSpec::Parse("home=/srv/a,b,ro,all_squash,anonuid=5,anongid=6");
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->name, "home");
+  EXPECT_EQ(spec->directory, "/srv/a,b");
+  EXPECT_TRUE(spec->read_only);
+  EXPECT_EQ(spec->id_mode, IdMode::kAllSquash);
+  EXPECT_EQ(spec->anonymous, (Ids{5, 6}));
+  EXPECT_EQ(ExportSpec::Parse("a=/x,row")->directory, "/x,row");
+  for (const char* wrong : {"", "a", "=b", "a=", "a/b=c"}) {
+    EXPECT_FALSE(ExportSpec::Parse(wrong).ok()) << wrong;
+  }
+}
+
+TEST(Options, TheUsualCommandLine) {
+  const CommandLine line = Parse({"--export", "a=/x", "--export", "b=/y,ro", "--port", "0", "-f",
+                                  "--no-auth", "--pool", "64M", "-v", "-v"});
+  ASSERT_TRUE(line.options.has_value()) << line.output;
+  EXPECT_EQ(line.options->exports.size(), 2U);
+  EXPECT_EQ(line.options->pool_bytes, 64U << 20U);
+  EXPECT_EQ(line.options->port, 0);
+  EXPECT_TRUE(line.options->foreground);
+  EXPECT_EQ(line.options->verbosity, 2);
+}
+
+TEST(Options, WrongCallsEndWithTwo) {
+  EXPECT_EQ(Parse({}).exit_code, 2);
+  EXPECT_EQ(Parse({"--nonsense"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--export", "a"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--export", "a=/x", "--no-auth", "--key-file", "k"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--stdio", "--export", "a=/x"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--export", "a=/x", "--read-only", "b"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--export", "a=/x", "--pool", "lots"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--help"}).exit_code, 0);
+  EXPECT_NE(Parse({"--version"}).output.find("rdfsd"), std::string::npos);
+}
+
+TEST(Options, Sizes) {
+  EXPECT_EQ(*ParseSize("4096"), 4096U);
+  EXPECT_EQ(*ParseSize("2k"), 2048U);
+  EXPECT_EQ(*ParseSize("1G"), 1U << 30U);
+  for (const char* wrong : {"", "M", "1T", "-1", "1 M", "99999999999999999999", "99999999999G"}) {
+    EXPECT_FALSE(ParseSize(wrong).ok()) << wrong;
+  }
+}
+
+TEST(Options, TheFileFillsWhatTheCommandLineLeaves) {
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  std::ofstream(path) << "port = 1234\nlisten = [\"127.0.0.1\"]\npool = \"1G\"\n"
+                         "[[export]]\nname = \"n\"\ndir = \"/d\"\noptions = \"ro\"\n";
+  const CommandLine line = Parse({"--config", path.c_str(), "--pool", "64M"});
+  ASSERT_TRUE(line.options.has_value()) << line.output;
+  EXPECT_EQ(line.options->port, 1234);
+  EXPECT_EQ(line.options->pool_bytes, 64U << 20U);
+  ASSERT_EQ(line.options->exports.size(), 1U);
+  EXPECT_TRUE(line.options->exports.front().read_only);
+}
+
+TEST(Options, ABrokenFileIsToldWithItsLine) {
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  for (const char* text : {"port = \n", "nonsense = 1\n", "\n\nport = 70000\n",
+                           "[[export]]\nname = \"n\"\n",
+                           "[[export]]\nname = \"n\"\ndir = \"/d\"\noptions = \"rx\"\n"}) {
+    std::ofstream(path) << text;
+    const CommandLine line = Parse({"--config", path.c_str()});
+    EXPECT_EQ(line.exit_code, 1) << text;
+    EXPECT_NE(line.output.find(path + ":"), std::string::npos) << line.output;
+  }
+  EXPECT_EQ(Parse({"--config", "/nonexistent/file"}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace rdfs::server

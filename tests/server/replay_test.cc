@@ -1,0 +1,176 @@
+// Requests that come twice happen once.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+
+#include "tests/server/server_harness.h"
+
+namespace rdfs::server {
+namespace {
+
+using fs::Opcode;
+
+class ReplayTest : public testing::Test {
+ protected:
+  Answer Deliver(Opcode opcode, const Body& body, std::uint64_t sequence) {
+    EXPECT_TRUE(server.Deliver(server.lane, Harness::Message(opcode, body.bytes(), sequence)));
+    return server.TakeAnswer(server.lane);
+  }
+  Harness server{{.record = true}};
+};
+
+TEST_F(ReplayTest, TheSecondAnswerIsTheFirst) {
+  fs::MknodRequest request{};
+  request.mode = 0755;
+  const Body body = Body().Add(request).Add(server.root()).Name("made");
+  const Answer first = Deliver(Opcode::kMkdir, body, 1);
+  const Answer second = Deliver(Opcode::kMkdir, body, 1);
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(second.ok());  // and not EEXIST
+  EXPECT_EQ(first.body, second.body);
+  EXPECT_EQ(Deliver(Opcode::kMkdir, body, 2).errno_value(), EEXIST);
+  EXPECT_EQ(Deliver(Opcode::kMkdir, body, 2).errno_value(), EEXIST);
+  EXPECT_EQ(server.core().counters.replayed.load(), 2U);
+}
+
+TEST_F(ReplayTest, AnAppendIsNotDoneTwice) {
+  std::ofstream(server / "file") << "x";
+  const std::uint64_t open =
+      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenWrite));
+  fs::WriteRequest request{};
+  request.open = open;
+  request.flags = fs::kWriteAppend;
+  const Body body = Body().Add(request).Sized32(AsBytes("once"));
+  const auto first = Deliver(Opcode::kWrite, body, 100).As<fs::WriteReply>();
+  const auto second = Deliver(Opcode::kWrite, body, 100).As<fs::WriteReply>();
+  EXPECT_EQ(first.offset, second.offset);
+  std::ifstream file(server / "file");
+  std::string content;
+  std::getline(file, content);
+  EXPECT_EQ(content, "xonce");
+}
+
+TEST_F(ReplayTest, AnotherRequestUnderTheSameNumberEndsTheLane) {
+  const Body one = Body().Add(server.root()).Name("a");
+  const Body two = Body().Add(server.root()).Name("b");
+  (void)Deliver(Opcode::kUnlink, one, 5);
+  EXPECT_FALSE(server.Deliver(server.lane, Harness::Message(Opcode::kUnlink, two.bytes(), 5)));
+}
+
+TEST_F(ReplayTest, WhoAsksAgainWhileItIsInProgressIsAnsweredToo) {
+  std::ofstream(server / "file") << "x";
+  const std::uint64_t holder =
+      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+  const std::uint64_t waiter =
+      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+  fs::LockRequest lock{};
+  lock.open = holder;
+  lock.owner = 1;
+  lock.type = static_cast<std::uint32_t>(fs::LockType::kWrite);
+  lock.end = LockTable::kEnd;
+  ASSERT_TRUE(server.Ask(Opcode::kSetLock, Body().Add(lock)).ok());
+  fs::LockRequest wait = lock;
+  wait.open = waiter;
+  wait.owner = 2;
+  wait.flags = fs::kLockWait;
+  const Body body = Body().Add(wait);
+  ASSERT_TRUE(
+      server.Deliver(server.lane, Harness::Message(Opcode::kSetLock, body.bytes(), 500)));
+  // The lane is lost; the client comes back on another one and asks again.
+  const auto again = server.NewLane(server.session());
+  ASSERT_TRUE(server.Deliver(again, Harness::Message(Opcode::kSetLock, body.bytes(), 500)));
+  EXPECT_FALSE(server.WaitForAnswer(again, 20));
+  lock.type = static_cast<std::uint32_t>(fs::LockType::kUnlock);
+  server.Send(Opcode::kSetLock, Body().Add(lock));
+  const Answer answer = server.TakeAnswer(again);
+  EXPECT_TRUE(answer.ok());
+  EXPECT_EQ(answer.sequence, 500U);
+}
+
+// The worker is killed between the deed and its answer, and another one finds the intent.
+class CrashTest : public testing::Test {
+ protected:
+  // What the first worker wrote down before it died.
+  void LeaveIntent(std::uint64_t sequence, Opcode opcode, const Body& body,
+                   const PriorState& before) {
+    auto ring = IntentRing::Open(server.base / "ring77", 77, 64);
+    ASSERT_TRUE(ring.ok());
+    ASSERT_TRUE((*ring)->Begin(sequence, opcode, IntentRing::Digest(opcode, body.bytes()), before)
+                    .ok());
+  }
+  Answer AskAgain(std::uint64_t sequence, Opcode opcode, const Body& body) {
+    const auto lane = server.NewLane(server.NewSession(77));
+    EXPECT_TRUE(server.Deliver(lane, Harness::Message(opcode, body.bytes(), sequence, 77)));
+    return server.TakeAnswer(lane);
+  }
+  Harness server{{.record = true}};
+};
+
+TEST_F(CrashTest, AnUnlinkThatHappenedIsAnsweredAsDone) {
+  std::ofstream(server / "gone");
+  struct statx stat {};
+  ASSERT_EQ(::statx(AT_FDCWD, (server / "gone").c_str(), 0, STATX_BASIC_STATS, &stat), 0);
+  PriorState before;
+  before.first.exists = true;
+  before.first.id = {.device = DeviceOf(stat), .inode = stat.stx_ino, .generation = 0};
+  const Body body = Body().Add(server.root()).Name("gone");
+  LeaveIntent(9, Opcode::kUnlink, body, before);
+  ::unlink((server / "gone").c_str());
+  EXPECT_TRUE(AskAgain(9, Opcode::kUnlink, body).ok());
+}
+
+TEST_F(CrashTest, AnUnlinkThatDidNotHappenIsDone) {
+  std::ofstream(server / "gone");
+  struct statx stat {};
+  ASSERT_EQ(::statx(AT_FDCWD, (server / "gone").c_str(), 0, STATX_BASIC_STATS, &stat), 0);
+  PriorState before;
+  before.first.exists = true;
+  before.first.id = {.device = DeviceOf(stat), .inode = stat.stx_ino, .generation = 0};
+  const Body body = Body().Add(server.root()).Name("gone");
+  LeaveIntent(9, Opcode::kUnlink, body, before);
+  EXPECT_TRUE(AskAgain(9, Opcode::kUnlink, body).ok());
+  EXPECT_NE(::access((server / "gone").c_str(), F_OK), 0);
+}
+
+TEST_F(CrashTest, AnUnlinkWhoseNameIsAnotherFilesByNowIsNotDone) {
+  std::ofstream(server / "name");
+  PriorState before;
+  before.first.exists = true;
+  before.first.id = {.device = 1, .inode = 1, .generation = 0};
+  const Body body = Body().Add(server.root()).Name("name");
+  LeaveIntent(9, Opcode::kUnlink, body, before);
+  EXPECT_EQ(AskAgain(9, Opcode::kUnlink, body).errno_value(), EIO);
+  EXPECT_EQ(::access((server / "name").c_str(), F_OK), 0);
+}
+
+TEST_F(CrashTest, AMkdirThatHappenedAnswersItsEntry) {
+  fs::MknodRequest request{};
+  request.mode = 0755;
+  const Body body = Body().Add(request).Add(server.root()).Name("made");
+  PriorState before;
+  before.at_ns = 1;
+  LeaveIntent(9, Opcode::kMkdir, body, before);
+  ASSERT_EQ(::mkdir((server / "made").c_str(), 0755), 0);
+  const Answer answer = AskAgain(9, Opcode::kMkdir, body);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_TRUE(S_ISDIR(Harness::EntryIn(answer).attr.mode));
+}
+
+TEST_F(CrashTest, ACreateThatHappenedIsOpened) {
+  fs::CreateRequest request{};
+  request.flags = fs::kOpenWrite | fs::kOpenExclusive;
+  request.mode = 0644;
+  const Body body = Body().Add(request).Add(server.root()).Name("made");
+  PriorState before;
+  before.at_ns = 1;
+  LeaveIntent(9, Opcode::kCreate, body, before);
+  std::ofstream(server / "made");
+  EXPECT_TRUE(AskAgain(9, Opcode::kCreate, body).ok());
+}
+
+}  // namespace
+}  // namespace rdfs::server
