@@ -1,0 +1,386 @@
+// The whole server over real transports, spoken to by hand: grants, staging, sessions, hostile
+// peers. Over shared memory and over TCP.
+#include "server/service.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/server/temp_dir.h"
+#include "transport/base/random.h"
+#include "transport/session/acceptor.h"
+#include "transport/session/session.h"
+
+namespace rdfs::server {
+namespace {
+
+using fs::Opcode;
+using transport::Completion;
+using transport::Connection;
+using transport::Kind;
+
+constexpr std::chrono::seconds kPatience{10};
+
+struct Reply {
+  fs::WireError error = fs::WireError::kIo;
+  std::vector<std::byte> body;
+  Status connection;  // why there is none
+};
+
+// One lane of a client, one request at a time.
+class Client {
+ public:
+  Client(std::unique_ptr<Connection> lane, std::shared_ptr<transport::Domain> domain,
+         std::uint64_t session)
+      : lane_(std::move(lane)), domain_(std::move(domain)), session_(session) {
+    auto memory = SharedMemory::Create("client", 4 << 20, SharedMemory::Peers::kMayWrite);
+    buffer_ = *domain_->Register(*memory, transport::Access::kLocal);
+  }
+
+  Reply Ask(Opcode opcode, std::span<const ByteSpan> body) {
+    fs::RequestHeader header{};
+    header.opcode = static_cast<std::uint16_t>(opcode);
+    std::size_t size = 0;
+    std::vector<ByteSpan> parts = {std::as_bytes(std::span<const fs::RequestHeader, 1>(&header, 1))};
+    for (const ByteSpan part : body) {
+      size += part.size();
+      parts.push_back(part);
+    }
+    header.body_bytes = static_cast<std::uint32_t>(size);
+    header.session = session_;
+    header.sequence = ++sequence_;
+    header.uid = ::geteuid();
+    header.gid = ::getegid();
+    Reply reply;
+    reply.connection = lane_->Send(parts);
+    if (reply.connection.ok()) reply.connection = lane_->Flush();
+    while (reply.connection.ok()) {
+      std::array<Completion, 1> completion;
+      const auto count = lane_->Wait(completion, DeadlineAfter(kPatience));
+      if (!count.ok() || *count == 0) {
+        reply.connection = count.ok() ? Status(Code::kDeadlineExceeded, "no answer")
+                                      : count.status();
+        break;
+      }
+      ByteReader reader(completion[0].message);
+      const auto answer = reader.Read<fs::ReplyHeader>();
+      if (answer.sequence == 0) {
+        const auto arena = reader.Read<fs::ArenaMessage>();
+        arenas_[arena.arena] = arena.region.ToRegion();
+        continue;
+      }
+      EXPECT_EQ(answer.sequence, header.sequence);
+      reply.error = static_cast<fs::WireError>(std::uint16_t{answer.error});
+      reply.body.assign(reader.rest().begin(), reader.rest().end());
+      break;
+    }
+    return reply;
+  }
+  template <typename... Parts>
+  Reply Ask(Opcode opcode, const Parts&... parts) {
+    const std::vector<ByteSpan> body = {Bytes(parts)...};
+    return Ask(opcode, std::span<const ByteSpan>(body));
+  }
+  // READs or WRITEs [offset, offset + length) of the buffer at `to`.
+  void Move(bool read, std::uint64_t offset, std::uint64_t length, transport::RemoteSlice remote) {
+    const transport::LocalSlice local{buffer_.get(), offset, length};
+    const auto ticket = read ? lane_->Read(local, remote) : lane_->Write(local, remote);
+    ASSERT_TRUE(ticket.ok()) << ticket.status().message();
+    ASSERT_TRUE(lane_->Flush().ok());
+    if (!read) return;  // a message behind it arrives after the bytes
+    std::array<Completion, 1> completion;
+    const auto count = lane_->Wait(completion, DeadlineAfter(kPatience));
+    ASSERT_TRUE(count.ok()) << count.status().message();
+    ASSERT_EQ(*count, 1U);
+    ASSERT_TRUE(completion[0].status.ok()) << completion[0].status.message();
+  }
+  MutableByteSpan buffer() { return buffer_->bytes(); }
+  transport::RemoteRegion arena(std::uint32_t number) { return arenas_.at(number); }
+  Connection& lane() { return *lane_; }
+
+ private:
+  template <typename T>
+  static ByteSpan Bytes(const T& part) {
+    if constexpr (std::is_convertible_v<T, ByteSpan>) {
+      return part;
+    } else {
+      return std::as_bytes(std::span<const T, 1>(&part, 1));
+    }
+  }
+  std::unique_ptr<Connection> lane_;
+  std::shared_ptr<transport::Domain> domain_;
+  std::uint64_t session_;
+  std::unique_ptr<transport::MemoryRegion> buffer_;
+  std::map<std::uint32_t, transport::RemoteRegion> arenas_;
+  std::uint64_t sequence_ = 0;
+};
+
+std::vector<std::byte> Sized(ByteSpan bytes) {
+  std::vector<std::byte> out(2 + bytes.size());
+  ByteWriter writer(out);
+  writer.WriteSized16(bytes);
+  return out;
+}
+
+class ServiceTest : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override { Start(std::chrono::milliseconds(40'000)); }
+  void TearDown() override { Stop(); }
+
+  void Start(std::chrono::milliseconds lease) {
+    std::ofstream(dir_ / "file") << "0123456789";
+    keeper_ = DescriptorKeeper::None();
+    ServiceOptions options;
+    ExportSpec spec;
+    spec.name = "x";
+    spec.directory = dir_.path();
+    spec.id_mode = IdMode::kAsMe;
+    spec.id_mode_given = true;
+    options.exports.push_back(spec);
+    options.secret = HandleSecret::Random();
+    options.pool_bytes = 32 << 20;
+    options.session_lease = lease;
+    auto service = Service::Create(std::move(options), *keeper_);
+    ASSERT_TRUE(service.ok()) << service.status().message();
+    service_ = *std::move(service);
+    transport::AcceptorOptions acceptor;
+    acceptor.addresses = {"127.0.0.1"};
+    acceptor.port = 0;
+    acceptor.keys.push_back({"k", key_});
+    acceptor.offer = {Kind::kShm, Kind::kTcp};
+    auto made = transport::Acceptor::Create(acceptor, *service_);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    acceptor_ = *std::move(made);
+    thread_ = std::thread([this] { EXPECT_TRUE(acceptor_->Run().ok()); });
+  }
+  void Stop() {
+    if (!acceptor_) return;
+    acceptor_->Stop();
+    thread_.join();
+    acceptor_.reset();
+    service_.reset();
+  }
+
+  Result<std::unique_ptr<transport::Session>> Dial(const std::string& name = "x") {
+    fs::MountRequest mount{};
+    mount.major = fs::kProtocolMajor;
+    mount.client_id = client_id_;
+    mount.uid = ::geteuid();
+    mount.gid = ::getegid();
+    transport::DialOptions options;
+    options.host = "127.0.0.1";
+    options.port = acceptor_->port();
+    options.key = key_;
+    options.service = fs::kServiceName;
+    const auto bytes = std::as_bytes(std::span<const fs::MountRequest, 1>(&mount, 1));
+    options.request.assign(bytes.begin(), bytes.end());
+    for (const std::string& text : {name, std::string("test")}) {
+      const auto sized = Sized(AsBytes(text));
+      options.request.insert(options.request.end(), sized.begin(), sized.end());
+    }
+    options.deadline = DeadlineAfter(kPatience);
+    domain_ = transport::Domain::Create("client");
+    return transport::Session::Dial(std::move(options), domain_);
+  }
+  // Mounts; grant_ and root_ are filled.
+  std::unique_ptr<Client> Connect() {
+    auto dialled = Dial();
+    EXPECT_TRUE(dialled.ok()) << dialled.status().message();
+    if (!dialled.ok()) return nullptr;
+    session_ = *std::move(dialled);
+    ByteReader reader(session_->grant());
+    grant_ = reader.Read<fs::MountGrant>();
+    root_ = fs::ReadEntry(reader);
+    EXPECT_TRUE(reader.ok());
+    return OpenLane();
+  }
+  std::unique_ptr<Client> OpenLane() {
+    auto lane = session_->OpenLaneOver(GetParam(), DeadlineAfter(kPatience));
+    EXPECT_TRUE(lane.ok()) << lane.status().message();
+    if (!lane.ok()) return nullptr;
+    return std::make_unique<Client>(*std::move(lane), domain_, grant_.session);
+  }
+  std::uint64_t OpenFile(Client& client, std::uint32_t flags) {
+    const Reply found = client.Ask(Opcode::kLookup, Sized(root_.handle.bytes()),
+                                   Sized(AsBytes("file")));
+    ByteReader reader(found.body);
+    const fs::Entry entry = fs::ReadEntry(reader);
+    fs::OpenRequest request{};
+    request.flags = flags;
+    const Reply opened = client.Ask(Opcode::kOpen, request, Sized(entry.handle.bytes()));
+    EXPECT_EQ(opened.error, fs::WireError::kOk);
+    ByteReader reply(opened.body);
+    return reply.Read<fs::OpenReply>().open;
+  }
+
+  TempDir dir_;
+  const transport::Key key_ = transport::Key::Random();
+  std::array<std::byte, 16> client_id_ = [] {
+    std::array<std::byte, 16> id{};
+    FillRandom(id);
+    return id;
+  }();
+  std::unique_ptr<DescriptorKeeper> keeper_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<transport::Acceptor> acceptor_;
+  std::thread thread_;
+  std::shared_ptr<transport::Domain> domain_;
+  std::unique_ptr<transport::Session> session_;
+  fs::MountGrant grant_{};
+  fs::Entry root_;
+};
+
+TEST_P(ServiceTest, MountsAndAnswers) {
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(root_.attr.mode & S_IFMT, static_cast<unsigned>(S_IFDIR));
+  EXPECT_EQ(grant_.flags & fs::kGrantResumed, 0U);
+  EXPECT_EQ(client->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+  const Reply found =
+      client->Ask(Opcode::kLookup, Sized(root_.handle.bytes()), Sized(AsBytes("file")));
+  ByteReader reader(found.body);
+  EXPECT_EQ(fs::ReadEntry(reader).attr.size, 10U);
+}
+
+TEST_P(ServiceTest, ReadsThroughGrants) {
+  std::string content(3 << 20, '\0');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7 + i / 4096);
+  std::ofstream(dir_ / "file", std::ios::binary) << content;
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  const std::uint64_t open = OpenFile(*client, fs::kOpenRead);
+  fs::ReadRequest request{};
+  request.open = open;
+  request.offset = 1 << 20;
+  request.length = 1 << 20;
+  const Reply reply = client->Ask(Opcode::kRead, request);
+  ASSERT_EQ(reply.error, fs::WireError::kOk);
+  ByteReader reader(reply.body);
+  const auto read = reader.Read<fs::ReadReply>();
+  EXPECT_EQ(read.file_size, content.size());
+  std::uint64_t at = request.offset;
+  for (unsigned i = 0; i < read.grants; ++i) {
+    const auto grant = reader.Read<fs::GrantWire>();
+    EXPECT_EQ(grant.file_offset, at);
+    client->Move(true, 0, grant.length, {client->arena(grant.arena), grant.arena_offset});
+    EXPECT_EQ(AsText(client->buffer().first(grant.length)),
+              std::string_view(content).substr(at, grant.length));
+    client->Move(true, 0, 8,
+                 {client->arena(grant.generation_arena), grant.generation_offset});
+    Le64 generation;
+    std::memcpy(static_cast<void*>(&generation), client->buffer().data(), 8);
+    EXPECT_EQ(generation, std::uint64_t{grant.generation});
+    at += grant.length;
+  }
+  const ByteSpan inline_bytes = reader.ReadSized32(fs::kMaxTransferBytes);
+  EXPECT_EQ(AsText(inline_bytes), std::string_view(content).substr(at, inline_bytes.size()));
+  EXPECT_GT(at + inline_bytes.size(), request.offset);
+}
+
+TEST_P(ServiceTest, WritesThroughStaging) {
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  const std::uint64_t open = OpenFile(*client, fs::kOpenWrite);
+  fs::AttachLaneRequest attach{};
+  attach.staging_bytes = 4 << 20;
+  const Reply attached = client->Ask(Opcode::kAttachLane, attach);
+  ASSERT_EQ(attached.error, fs::WireError::kOk);
+  ByteReader reader(attached.body);
+  const auto staging = reader.Read<fs::AttachLaneReply>();
+  ASSERT_GT(staging.slots, 0U);
+  const std::string content(500'000, 'w');
+  std::memcpy(client->buffer().data(), content.data(), content.size());
+  const std::uint64_t slot = (staging.slots - 1) * std::uint64_t{staging.slot_bytes};
+  client->Move(false, 0, content.size(), {staging.staging.ToRegion(), slot});
+  fs::CommitRequest commit{};
+  commit.open = open;
+  commit.offset = 5;
+  commit.length = static_cast<std::uint32_t>(content.size());
+  commit.staging_offset = slot;
+  const Reply written = client->Ask(Opcode::kCommit, commit);
+  ASSERT_EQ(written.error, fs::WireError::kOk);
+  ByteReader reply(written.body);
+  EXPECT_EQ(reply.Read<fs::WriteReply>().size, content.size() + 5);
+  std::ifstream file(dir_ / "file", std::ios::binary);
+  std::string found((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(found, "01234" + content);
+}
+
+TEST_P(ServiceTest, ASessionIsResumedWithItsOpenFiles) {
+  auto client = Connect();
+  ASSERT_TRUE(client);
+  const std::uint64_t open = OpenFile(*client, fs::kOpenRead | fs::kOpenWrite);
+  const std::uint64_t session = grant_.session;
+  client.reset();
+  session_.reset();
+  client = Connect();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(grant_.session, session);
+  EXPECT_NE(grant_.flags & fs::kGrantResumed, 0U);
+  fs::ReadRequest request{};
+  request.open = open;
+  request.length = 10;
+  request.flags = fs::kReadNoGrants;
+  const Reply reply = client->Ask(Opcode::kRead, request);
+  EXPECT_EQ(reply.error, fs::WireError::kOk);
+}
+
+TEST_P(ServiceTest, ASessionThatIsNotHeardOfEnds) {
+  Stop();
+  Start(std::chrono::milliseconds(300));
+  auto client = Connect();
+  ASSERT_TRUE(client);
+  (void)OpenFile(*client, fs::kOpenRead);
+  // The server ends the lane when the lease is over.
+  std::array<Completion, 1> completion;
+  const auto count = client->lane().Wait(completion, DeadlineAfter(kPatience));
+  EXPECT_FALSE(count.ok());
+  EXPECT_EQ(service_->sessions(), 0U);
+  EXPECT_EQ(service_->core().counters.sessions_expired.load(), 1U);
+}
+
+TEST_P(ServiceTest, AMalformedRequestEndsThatLaneOnly) {
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  const auto other = OpenLane();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+  const Reply malformed = client->Ask(Opcode::kLookup, Sized(AsBytes("xx")));
+  EXPECT_TRUE(!malformed.connection.ok() || malformed.error == fs::WireError::kMalformed);
+  EXPECT_FALSE(client->Ask(Opcode::kRenew).connection.ok());
+  EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+}
+
+TEST_P(ServiceTest, WrongExportsAndServicesAreToldWhy) {
+  const auto wrong = Dial("nothing");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.status().message().find("no export \"nothing\""), std::string::npos)
+      << wrong.status().message();
+}
+
+TEST_P(ServiceTest, AnIdleServerUsesNoProcessorTime) {
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(client->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+  rusage before{}, after{};
+  ::usleep(50'000);  // what the last request has started comes to rest
+  ::getrusage(RUSAGE_SELF, &before);
+  ::usleep(1'000'000);
+  ::getrusage(RUSAGE_SELF, &after);
+  const auto micros = [](const rusage& usage) {
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
+  };
+  // A sixtieth of 10 ms, and what looking itself costs.
+  EXPECT_LT(micros(after) - micros(before), 1500);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ServiceTest, testing::Values(Kind::kShm, Kind::kTcp),
+                         [](const auto& test) { return std::string(transport::Name(test.param)); });
+
+}  // namespace
+}  // namespace rdfs::server

@@ -1,0 +1,106 @@
+// Sessions in virtual time.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "server/session_state.h"
+#include "server/session_table.h"
+
+namespace rdfs::server {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr TimePoint At(std::int64_t second) { return TimePoint(seconds(1000 + second)); }
+
+TEST(SessionState, LivesAsLongAsItIsHeardOf) {
+  SessionState state(At(0), seconds(40));
+  EXPECT_TRUE(state.LaneOpened(At(1)));
+  EXPECT_EQ(state.phase(), SessionState::Phase::kAttached);
+  state.Seen(At(30));
+  EXPECT_FALSE(state.Expire(At(69)));
+  EXPECT_TRUE(state.Expire(At(70)));
+  EXPECT_FALSE(state.Expire(At(71))) << "ends once";
+  EXPECT_FALSE(state.LaneOpened(At(72)));
+}
+
+TEST(SessionState, IsResumedWithinItsLeaseAfterTheLossOfItsLanes) {
+  SessionState state(At(0), seconds(40));
+  EXPECT_TRUE(state.LaneOpened(At(1)));
+  EXPECT_TRUE(state.LaneOpened(At(1)));
+  state.LaneClosed(At(100));
+  EXPECT_EQ(state.phase(), SessionState::Phase::kAttached);
+  state.LaneClosed(At(100));
+  EXPECT_EQ(state.phase(), SessionState::Phase::kDetached);
+  EXPECT_FALSE(state.Expire(At(139)));
+  EXPECT_TRUE(state.LaneOpened(At(139)));
+  EXPECT_EQ(state.phase(), SessionState::Phase::kAttached);
+}
+
+TEST(SessionState, OneThatNobodyUsesEnds) {
+  SessionState state(At(0), seconds(40));
+  EXPECT_TRUE(state.Expire(At(40)));
+}
+
+// Whatever happens, a session never ends within a lease of the last sign of life, and is over for
+// good once it has.
+TEST(SessionState, SchedulesKeepTheLease) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    std::mt19937 random(seed);
+    SessionState state(At(0), seconds(40));
+    std::int64_t now = 0, last = 0;
+    std::uint32_t lanes = 0;
+    for (int step = 0; step < 60; ++step) {
+      now += static_cast<std::int64_t>(random() % 30);
+      switch (random() % 4) {
+        case 0:
+          if (state.LaneOpened(At(now))) ++lanes, last = now;
+          break;
+        case 1:
+          if (lanes > 0 && !state.over()) state.LaneClosed(At(now)), --lanes, last = now;
+          break;
+        case 2:
+          if (!state.over()) state.Seen(At(now)), last = now;
+          break;
+        default:
+          if (state.Expire(At(now))) {
+            EXPECT_GE(now - last, 40) << "seed " << seed;
+          }
+      }
+      if (!state.over()) {
+        EXPECT_EQ(state.lanes(), lanes);
+      }
+    }
+  }
+}
+
+SessionPtr MakeSession(std::uint8_t client) {
+  FsSessionParams params;
+  params.id = client;
+  params.client_id[0] = std::byte{client};
+  return std::make_shared<FsSession>(params, nullptr);
+}
+
+TEST(SessionTable, ResumesByClientIdUntilItExpires) {
+  SessionTable table(seconds(40));
+  const SessionPtr one = table.Add(MakeSession(1), At(0));
+  const SessionPtr two = table.Add(MakeSession(2), At(10));
+  EXPECT_EQ(table.Resume(one->params().client_id, At(20)), one);
+  EXPECT_EQ(table.NextDeadline(), At(50));
+  EXPECT_EQ(table.TakeExpired(At(50)), std::vector<SessionPtr>{two});
+  EXPECT_EQ(table.Resume(two->params().client_id, At(51)), nullptr);
+  one->Touch(At(55));
+  EXPECT_TRUE(table.TakeExpired(At(70)).empty());
+  EXPECT_EQ(table.TakeExpired(At(95)).size(), 1U);
+  EXPECT_FALSE(table.LaneOpened(*one, At(96)));
+  EXPECT_EQ(table.size(), 0U);
+}
+
+TEST(SessionTable, TwoAtOnceGetTheSameSession) {
+  SessionTable table(seconds(40));
+  const SessionPtr first = table.Add(MakeSession(1), At(0));
+  EXPECT_EQ(table.Add(MakeSession(1), At(0)), first);
+}
+
+}  // namespace
+}  // namespace rdfs::server
