@@ -1,0 +1,334 @@
+// A lane against a scripted peer: grants, staging, answers that no correct server gives.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "tests/fs/client/scripted_fixture.h"
+
+namespace rdfs::fs::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Reply = ScriptedServer::Reply;
+using Request = ScriptedServer::Request;
+
+constexpr std::size_t kExtent = ScriptedServer::kExtentBytes;
+
+class LaneTest : public ScriptedTest {
+ protected:
+  // Answers the next request of `opcode` as `change` says, once.
+  void ChangeNext(Opcode opcode, std::function<void(Reply&)> change) {
+    auto done = std::make_shared<bool>(false);
+    server_.SetHook(
+        [opcode, change = std::move(change), done](const Request& request, Reply& reply) {
+          if (request.opcode != opcode || *done) return;
+          *done = true;
+          change(reply);
+        });
+  }
+};
+
+TEST_F(LaneTest, ReadsGrantedExtentsWithoutFurtherMessages) {
+  const OpenPtr open = Open();
+  ExpectFile(client_->Read(open, 100, kExtent), 100);
+  EXPECT_EQ(server_.Count(Opcode::kRead), 1U);
+  ExpectFile(client_->Read(open, 5000, 3 * kExtent / 2), 5000);
+  EXPECT_EQ(server_.Count(Opcode::kRead), 1U);
+  ExpectFile(client_->Read(open, 5000, 2 * kExtent), 5000);  // the third extent is not granted
+  EXPECT_EQ(server_.Count(Opcode::kRead), 2U);
+  EXPECT_EQ(mount_->counters().grant_hits, 1U);
+  EXPECT_EQ(mount_->counters().inline_read_bytes, 0U);
+}
+
+TEST_F(LaneTest, PrefetchesForASequentialReader) {
+  const OpenPtr open = Open();
+  for (std::size_t offset = 0; offset < ScriptedServer::kFileBytes; offset += kExtent) {
+    ExpectFile(client_->Read(open, offset, kExtent, 4 * kExtent), offset);
+  }
+  const Counters counters = mount_->counters();
+  EXPECT_GE(counters.grant_hits, 13U);  // of 16: nobody waited for a grant after the first
+  EXPECT_EQ(counters.grant_misses, 1U);
+  EXPECT_LE(server_.Count(Opcode::kRead), 9U);
+}
+
+TEST_F(LaneTest, ReadsAreShortAtTheEndOfTheFileOnly) {
+  const OpenPtr open = Open();
+  constexpr std::size_t kSize = ScriptedServer::kFileBytes;
+  for (const bool grants : {true, false}) {
+    server_.grants = grants;
+    EXPECT_EQ(client_->Read(open, kSize - 10, 100)->size(), 10U);
+    EXPECT_EQ(client_->Read(open, kSize, 100)->size(), 0U);
+    EXPECT_EQ(client_->Read(open, kSize + 5000, 100)->size(), 0U);
+    EXPECT_EQ(client_->Read(open, 0, 0)->size(), 0U);
+    EXPECT_EQ(client_->Read(open, 0, 2 * kSize)->size(), kSize);
+  }
+}
+
+TEST_F(LaneTest, WithoutGrantsBytesComeInsideReplies) {
+  server_.grants = false;
+  const OpenPtr open = Open();
+  ExpectFile(client_->Read(open, 1000, 200'000), 1000);
+  EXPECT_EQ(server_.Count(Opcode::kRead), 4U);  // 64 KiB each
+  EXPECT_EQ(mount_->counters().read_bytes, 0U);
+}
+
+TEST_F(LaneTest, AReusedExtentIsDiscardedAndAskedForAgain) {
+  const OpenPtr open = Open();
+  server_.generation_lie = 1;  // the word in memory is another than the granted one
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  const Counters counters = mount_->counters();
+  EXPECT_EQ(counters.grants_discarded, 1U);
+  EXPECT_EQ(counters.inline_read_bytes, 1000U);
+  EXPECT_EQ(counters.connections_lost, 0U);
+}
+
+TEST_F(LaneTest, ALeaseThatIsOverIsDiscarded) {
+  const OpenPtr open = Open();
+  server_.lease_ms = 0;
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  EXPECT_EQ(mount_->counters().grants_discarded, 1U);
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  EXPECT_EQ(mount_->counters().grant_hits, 0U);
+}
+
+TEST_F(LaneTest, OwnChangesAreReadAtOnceOnEveryLane) {
+  std::unique_ptr<SyncClient> other = OpenClient();
+  const OpenPtr open = Open();
+  ASSERT_TRUE(client_->Read(open, 0, 2 * kExtent).ok());
+  ASSERT_TRUE(other->Read(open, 0, 2 * kExtent).ok());
+  const std::vector<std::byte> bytes(100, std::byte{0xab});
+  ASSERT_TRUE(client_->Write(open, 50, bytes).ok());
+  const std::size_t before = server_.Count(Opcode::kRead);
+  ASSERT_TRUE(client_->Read(open, kExtent, 10).ok());  // not what was written
+  EXPECT_EQ(server_.Count(Opcode::kRead), before);
+  ASSERT_TRUE(client_->Read(open, 0, 10).ok());
+  ASSERT_TRUE(other->Read(open, 0, 10).ok());
+  EXPECT_EQ(server_.Count(Opcode::kRead), before + 2);
+  SetAttributes truncate{.valid = kSetSize, .size = 0};
+  (void)client_->SetAttr(file_, truncate);  // whatever it answers
+  ASSERT_TRUE(client_->Read(open, kExtent, 10).ok());
+  EXPECT_EQ(server_.Count(Opcode::kRead), before + 3);
+}
+
+TEST_F(LaneTest, MoreWritesThanStagingSlotsTakeTurns) {
+  const OpenPtr open = Open();
+  constexpr int kWrites = 12;
+  std::optional<Buffer> buffer = client_->lane().buffers().Allocate(kWrites * kExtent);
+  ASSERT_TRUE(buffer);
+  for (std::size_t i = 0; i < buffer->size(); ++i) {
+    buffer->bytes()[i] = static_cast<std::byte>(i / kExtent + 1);
+  }
+  int ended = 0;
+  bool over = false;
+  for (std::size_t i = 0; i < kWrites; ++i) {
+    client_->lane().Write({}, open, i * kExtent, buffer->Slice(i * kExtent, kExtent), 0,
+                          [&](const Result<WriteDone>& done) {
+                            EXPECT_TRUE(done.ok());
+                            EXPECT_EQ(done->written, kExtent);
+                            over = ++ended == kWrites;
+                          });
+  }
+  ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(20))));
+  const std::vector<std::byte> file = server_.file();
+  EXPECT_TRUE(std::equal(file.begin(), file.begin() + kWrites * kExtent, buffer->bytes().begin()));
+  EXPECT_EQ(server_.Count(Opcode::kCommit), std::size_t{kWrites});
+  EXPECT_EQ(mount_->counters().written_bytes, kWrites * kExtent);
+}
+
+TEST_F(LaneTest, CallbacksRunInsidePollOnly) {
+  int ended = 0;
+  const CallTicket ticket =
+      client_->lane().Lookup({}, root_, "bad/name", [&](const Result<NamedFile>& got) {
+        EXPECT_EQ(got.status().errno_value(), EINVAL);
+        ++ended;
+      });
+  EXPECT_EQ(ticket, 0U);
+  EXPECT_EQ(ended, 0);
+  EXPECT_FALSE(client_->lane().Arm());
+  client_->lane().Poll();
+  EXPECT_EQ(ended, 1);
+}
+
+TEST_F(LaneTest, ErrorsArriveAsErrno) {
+  for (const WireError error : {WireError::kNoSpace, WireError::kStale, WireError::kMalformed}) {
+    ChangeNext(Opcode::kLookup, [error](Reply& reply) { reply.error = error; });
+    const Result<NamedFile> got = client_->Lookup(root_, "file");
+    EXPECT_EQ(got.status().errno_value(), ToErrno(error));
+    EXPECT_EQ(got.status().code(), Code::kErrno);
+  }
+}
+
+TEST_F(LaneTest, AServerInItsGracePeriodIsAskedAgain) {
+  ChangeNext(Opcode::kMkdir, [](Reply& reply) { reply.error = WireError::kGrace; });
+  EXPECT_TRUE(client_->Mkdir(root_, "dir").ok());
+  EXPECT_EQ(server_.Count(Opcode::kMkdir), 2U);
+}
+
+TEST_F(LaneTest, DeadlinesEndCallsAndLateAnswersHarmNobody) {
+  Mount(milliseconds(100));
+  ChangeNext(Opcode::kMkdir, [](Reply& reply) { reply.send = false; });
+  EXPECT_EQ(client_->Mkdir(root_, "dir").status().errno_value(), ETIMEDOUT);
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+  EXPECT_EQ(mount_->counters().timeouts, 1U);
+  EXPECT_EQ(mount_->counters().connections_lost, 0U);
+  EXPECT_EQ(client_->lane().calls_in_flight(), 0U);
+}
+
+TEST_F(LaneTest, WaitingLocksAreInterrupted) {
+  const OpenPtr open = Open();
+  server_.SetHook([lock = std::uint64_t{0}](const Request& request, Reply& reply) mutable {
+    if (request.opcode == Opcode::kSetLock) lock = request.header.sequence;
+    if (request.opcode != Opcode::kInterrupt) return;
+    // Answers the lock; the interrupt's own answer comes never, which is the server's business.
+    EXPECT_EQ(std::uint64_t{ByteReader(request.body).Read<InterruptRequest>().sequence}, lock);
+    ReplyHeader header{};
+    header.opcode = static_cast<std::uint16_t>(Opcode::kSetLock);
+    header.error = static_cast<std::uint16_t>(WireError::kInterrupted);
+    header.sequence = lock;
+    header.epoch = 1;
+    const auto bytes = std::as_bytes(std::span(&header, 1));
+    reply.instead.assign(bytes.begin(), bytes.end());
+  });
+  bool over = false;
+  Status ended;
+  const CallTicket ticket = client_->lane().SetLock(
+      {}, open, {.owner = 1, .end = 10, .type = LockType::kWrite}, false, true, [&](Status status) {
+        ended = std::move(status);
+        over = true;
+      });
+  EXPECT_FALSE(client_->RunUntil(over, DeadlineAfter(milliseconds(30))));
+  std::jthread([&] { client_->lane().CancelFromAnyThread(ticket); });
+  ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(10))));
+  EXPECT_EQ(ended.errno_value(), EINTR);
+  client_->lane().Cancel(ticket);  // names nothing any more
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+}
+
+TEST_F(LaneTest, ALaneThatGoesEndsItsCalls) {
+  const OpenPtr open = Open();
+  std::unique_ptr<SyncClient> other = OpenClient();
+  int ended = 0;
+  other->lane().SetLock({}, open, {.end = 10, .type = LockType::kWrite}, false, true,
+                        [&](const Status& status) {
+                          EXPECT_EQ(status.errno_value(), EIO);
+                          ++ended;
+                        });
+  other->lane().Lookup({}, root_, "file", [&](const Result<NamedFile>&) { ++ended; });
+  other->lane().Flush();
+  other.reset();
+  EXPECT_EQ(ended, 2);
+}
+
+// Each of these ends the connection, or fails the call, and never more: the next call works.
+class HostileTest : public LaneTest {
+ protected:
+  void ExpectRecovery(std::uint64_t lost) {
+    server_.SetHook({});
+    server_.grants = true;
+    EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+    EXPECT_EQ(mount_->counters().connections_lost, lost);
+    EXPECT_EQ(server_.misdeeds(), 0U);
+  }
+};
+
+TEST_F(HostileTest, AnswersToNothing) {
+  ChangeNext(Opcode::kLookup, [](Reply& reply) { reply.sequence = 4711; });
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+  ExpectRecovery(1);
+}
+
+TEST_F(HostileTest, AnswersGivenTwice) {
+  ChangeNext(Opcode::kLookup, [](Reply& reply) { reply.times = 2; });
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+  ExpectRecovery(1);
+}
+
+TEST_F(HostileTest, BytesThatAreNoMessage) {
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    ChangeNext(Opcode::kLookup, [round](Reply& reply) {
+      reply.instead.assign(round * 11, static_cast<std::byte>(0xee));
+    });
+    EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+    EXPECT_EQ(mount_->counters().connections_lost, round);
+  }
+}
+
+TEST_F(HostileTest, BodiesOfAnotherLength) {
+  std::uint64_t lost = 0;
+  for (const int change : {-1, 1}) {
+    ChangeNext(Opcode::kLookup, [change](Reply& reply) {
+      reply.body.resize(reply.body.size() + static_cast<std::size_t>(change));
+    });
+    const Result<NamedFile> got = client_->Lookup(root_, "file");
+    EXPECT_EQ(got.status().errno_value(), EIO);
+    EXPECT_EQ(got.status().code(), Code::kProtocolError);
+    ExpectRecovery(++lost);
+  }
+}
+
+TEST_F(HostileTest, GrantsThatNobodyMayGive) {
+  const OpenPtr open = Open();
+  using Change = void (*)(GrantWire&);
+  constexpr std::array<Change, 9> kChanges = {
+      [](GrantWire& grant) { grant.arena = 99; },
+      [](GrantWire& grant) { grant.generation_arena = 99; },
+      [](GrantWire& grant) { grant.arena_offset = ScriptedServer::kFileBytes - 1; },
+      [](GrantWire& grant) { grant.arena_offset = UINT64_MAX - 10; },
+      [](GrantWire& grant) { grant.generation_offset = UINT64_MAX - 3; },
+      [](GrantWire& grant) { grant.length = 0; },
+      [](GrantWire& grant) { grant.length = UINT32_MAX; },
+      [](GrantWire& grant) { grant.file_offset = UINT64_MAX - 5; },
+      [](GrantWire& grant) { grant.generation = 0; }};
+  std::uint64_t lost = 0;
+  for (const Change change : kChanges) {
+    ChangeNext(Opcode::kRead, [change](Reply& reply) {
+      GrantWire grant;
+      std::memcpy(&grant, reply.body.data() + sizeof(ReadReply), sizeof(grant));
+      change(grant);
+      std::memcpy(reply.body.data() + sizeof(ReadReply), &grant, sizeof(grant));
+    });
+    EXPECT_EQ(client_->Read(open, 0, 100).status().errno_value(), EIO) << lost;
+    ExpectRecovery(++lost);
+  }
+}
+
+TEST_F(HostileTest, MoreBytesThanAskedFor) {
+  server_.grants = false;
+  const OpenPtr open = Open();
+  ChangeNext(Opcode::kRead, [](Reply& reply) {
+    const Le32 length = 200;
+    std::memcpy(reply.body.data() + sizeof(ReadReply), &length, sizeof(length));
+    reply.body.resize(sizeof(ReadReply) + sizeof(length) + 200);
+  });
+  EXPECT_EQ(client_->Read(open, 0, 100).status().errno_value(), EIO);
+  ExpectRecovery(1);
+}
+
+TEST_F(HostileTest, NothingForEver) {
+  const OpenPtr open = Open();
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode != Opcode::kRead) return;
+    reply.body.clear();
+    reply.body.resize(sizeof(ReadReply) + sizeof(Le32));
+    const Le64 size = 1000;
+    std::memcpy(reply.body.data(), &size, sizeof(size));
+  });
+  EXPECT_EQ(client_->Read(open, 0, 100).status().errno_value(), EIO);
+  ExpectRecovery(1);
+}
+
+TEST_F(HostileTest, MoreWrittenThanSent) {
+  const OpenPtr open = Open();
+  ChangeNext(Opcode::kWrite, [](Reply& reply) {
+    const Le32 written = 4711;
+    std::memcpy(reply.body.data() + offsetof(WriteReply, written), &written, sizeof(written));
+  });
+  const std::vector<std::byte> bytes(10);
+  EXPECT_EQ(client_->Write(open, 0, bytes).status().errno_value(), EIO);
+  ExpectRecovery(1);
+}
+
+}  // namespace
+}  // namespace rdfs::fs::client

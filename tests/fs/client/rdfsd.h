@@ -1,0 +1,46 @@
+// Rdfsd: a real rdfsd for a test, exporting a private directory on a free loopback port.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fs/client/client.h"
+
+namespace rdfs::fs::client {
+
+class Rdfsd {
+ public:
+  Rdfsd();
+  ~Rdfsd();
+  Rdfsd(const Rdfsd&) = delete;
+  Rdfsd& operator=(const Rdfsd&) = delete;
+
+  // Starts it (again, on the same port) and waits until it is ready.
+  void Start();
+  // kill -9 of the process that serves; its supervisor starts another.
+  void KillWorker();
+  // kill -9 of everything: nothing is restarted.
+  void KillAll();
+  // SIGSTOP and SIGCONT of the process that serves.
+  void Stop();
+  void Continue();
+
+  [[nodiscard]] const std::filesystem::path& root() const { return root_; }
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] DialFunction Dialer(transport::Kind kind) const;
+
+ private:
+  [[nodiscard]] pid_t Worker() const;
+
+  std::filesystem::path directory_;  // private; holds root_ and the runtime directory
+  std::filesystem::path root_;
+  std::uint16_t port_ = 0;
+  pid_t pid_ = -1;
+};
+
+}  // namespace rdfs::fs::client

@@ -1,0 +1,104 @@
+// ScriptedServer: a peer that speaks the protocol over real tcp connections (socket pairs), keeps
+// records of mutating requests as a server must, and does what no correct server does when a test
+// asks for it.
+//
+// It serves one file of memory (handle "file"), whose bytes are granted as extents. Each lane has a
+// thread of its own. The knobs are for the test's thread, any time.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "fs/client/client.h"
+
+namespace rdfs::fs::client {
+
+class ScriptedServer {
+ public:
+  static constexpr std::size_t kFileBytes = 1 << 20;
+  static constexpr std::size_t kExtentBytes = 64 * 1024;
+  static constexpr std::uint32_t kSlotBytes = 64 * 1024;
+  static constexpr std::uint32_t kSlots = 2;
+
+  ScriptedServer();
+  ~ScriptedServer();
+  [[nodiscard]] DialFunction Dialer();
+
+  struct Request {
+    RequestHeader header;
+    Opcode opcode;
+    std::vector<std::byte> body;
+  };
+  struct Reply {
+    WireError error = WireError::kOk;
+    std::vector<std::byte> body{};
+    bool send = true;
+    bool drop = false;                        // the connection, after sending
+    std::optional<std::uint64_t> sequence{};  // instead of the request's
+    int times = 1;                            // the same answer again
+    std::vector<std::byte> instead{};         // raw bytes instead of an answer
+    std::optional<std::uint64_t> epoch{};
+  };
+  // Looks at each answer before it goes. Runs on the lanes' threads, one at a time.
+  using Hook = std::function<void(const Request&, Reply&)>;
+  void SetHook(Hook hook);
+
+  // Everything but its files is forgotten: sessions, open files, records; another epoch.
+  void Restart(bool resumed);
+  void DropAll();                                 // connections
+  void Refuse(bool refuse) { refuse_ = refuse; }  // dialling fails
+
+  std::atomic<std::uint32_t> lease_ms{60'000};
+  std::atomic<bool> grants{true};
+  std::atomic<std::uint64_t> generation_lie{0};  // added to what is granted
+
+  [[nodiscard]] std::vector<std::byte> file();
+  [[nodiscard]] std::vector<Request> requests();  // all that came, in order
+  [[nodiscard]] std::size_t Count(Opcode opcode);
+  [[nodiscard]] std::size_t made() const { return made_; }          // mkdirs carried out
+  [[nodiscard]] std::size_t misdeeds() const { return misdeeds_; }  // by the client
+
+ private:
+  friend class ScriptedSession;
+  struct LaneState {
+    std::unique_ptr<transport::Connection> connection;
+    std::unique_ptr<transport::MemoryRegion> staging;
+    std::jthread thread;
+    std::atomic<bool> drop{false};
+  };
+  Result<std::unique_ptr<transport::Connection>> NewLane(
+      const std::shared_ptr<transport::Domain>& client_domain);
+  void Serve(LaneState& lane, const std::stop_token& stop);
+  void OnMessage(LaneState& lane, ByteSpan message);
+  Reply Answer(LaneState& lane, const Request& request);
+  Reply Attach(LaneState& lane);
+  Reply Read(const Request& request);
+  Reply Write(LaneState& lane, const Request& request);
+  std::vector<std::byte> GrantFor(std::uint64_t last_epoch);
+
+  std::shared_ptr<transport::Domain> domain_;
+  std::unique_ptr<transport::MemoryRegion> arena_;        // the file's bytes
+  std::unique_ptr<transport::MemoryRegion> generations_;  // a word for each extent
+  std::mutex mutex_;
+  Hook hook_;                                      // under mutex_
+  std::vector<std::unique_ptr<LaneState>> lanes_;  // under mutex_
+  std::vector<Request> requests_;                  // under mutex_
+  std::map<std::uint64_t, Reply> records_;         // under mutex_
+  std::set<std::uint64_t> opens_;                  // under mutex_
+  std::uint64_t epoch_ = 1;                        // under mutex_
+  std::uint64_t next_open_ = 100;                  // under mutex_
+  std::uint64_t change_ = 1;                       // under mutex_
+  bool resumed_ = true;                            // under mutex_
+  std::atomic<bool> refuse_{false};
+  std::atomic<std::size_t> made_{0};
+  std::atomic<std::size_t> misdeeds_{0};
+};
+
+}  // namespace rdfs::fs::client
