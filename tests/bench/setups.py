@@ -1,0 +1,174 @@
+"""What is measured: file systems mounted side by side, and rdping. Each is a context manager that leaves
+nothing behind."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+def log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def wait_for(condition, seconds: float, what: str) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise RuntimeError(f"{what}: nothing after {seconds} s")
+        time.sleep(0.02)
+
+
+def is_mounted(path: pathlib.Path) -> bool:
+    return any(line.split()[4] == str(path) for line in open("/proc/self/mountinfo"))
+
+
+@contextlib.contextmanager
+def scratch():
+    """A directory on tmpfs: what is behind every mount here."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="rdfs-bench-", dir="/dev/shm"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def process(command: list[str], **options):
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+            try:
+                child.wait(20)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def unmount(path: pathlib.Path) -> None:
+    for _ in range(50):
+        if not is_mounted(path):
+            return
+        subprocess.run(["fusermount3", "-u", str(path)], stderr=subprocess.DEVNULL)
+        time.sleep(0.05)
+    subprocess.run(["fusermount3", "-uz", str(path)])
+
+
+def set_read_ahead(path: pathlib.Path, kib: int) -> None:
+    """The same for every file system that is compared; only root may."""
+    device = os.stat(path).st_dev
+    knob = pathlib.Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
+    if knob.exists() and os.geteuid() == 0:
+        knob.write_text(str(kib))
+
+
+@contextlib.contextmanager
+def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int):
+    with scratch() as work, open(work / "log", "w") as output:
+        backing, mount = work / "export", work / "mnt"
+        backing.mkdir()
+        mount.mkdir()
+        trusted = ",trusted" if os.geteuid() == 0 else ""
+        server = [str(bin_dir / "server/rdfsd"), "--export", f"bench={backing}{trusted}", "--listen",
+                  "127.0.0.1", "--port", "0", "--no-auth", "-f"]
+        with process(server, stdout=output, stderr=output) as daemon:
+            ready = lambda: "ready on port" in (work / "log").read_text()
+            wait_for(ready, 20, "rdfsd")
+            port = (work / "log").read_text().split("ready on port ")[1].split()[0]
+            client = [str(bin_dir / "fs/fuse/rdfs"), f"rdfs://127.0.0.1:{port}/bench", str(mount), "-o",
+                      f"require={transport}", "-f"]
+            with process(client, stdout=output, stderr=output) as fuse:
+                wait_for(lambda: is_mounted(mount), 20, "rdfs")
+                set_read_ahead(mount, read_ahead_kib)
+                try:
+                    yield {"mount": mount, "pids": [daemon.pid, fuse.pid]}
+                finally:
+                    unmount(mount)
+
+
+def build_passthrough_hp() -> pathlib.Path:
+    """libfuse's own example, from the distribution's source package, as it is."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "rdfs"
+    program = cache / "passthrough_hp"
+    if program.exists():
+        return program
+    cache.mkdir(parents=True, exist_ok=True)
+    with scratch() as work:
+        subprocess.run([str(HERE / "fetch-source"), "fuse3", str(work)], check=True)
+        source = next(work.glob("*/example/passthrough_hp.cc"))
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True,
+                               capture_output=True, text=True).stdout.split()
+        subprocess.run(["g++", "-O2", "-std=c++17", "-D_FILE_OFFSET_BITS=64",
+                        f"-I{source.parent}", f"-I{source.parent.parent / 'include'}", str(source), "-o",
+                        str(program), *flags, "-lpthread"], check=True)
+    return program
+
+
+@contextlib.contextmanager
+def passthrough_mount(read_ahead_kib: int):
+    program = build_passthrough_hp()
+    with scratch() as work, open(work / "log", "w") as output:
+        backing, mount = work / "export", work / "mnt"
+        backing.mkdir()
+        mount.mkdir()
+        command = [str(program), "--foreground", str(backing), str(mount)]
+        with process(command, stdout=output, stderr=output) as fuse:
+            wait_for(lambda: is_mounted(mount), 20, "passthrough_hp")
+            set_read_ahead(mount, read_ahead_kib)
+            try:
+                yield {"mount": mount, "pids": [fuse.pid]}
+            finally:
+                unmount(mount)
+
+
+@contextlib.contextmanager
+def sshfs_mount(read_ahead_kib: int):
+    with scratch() as work, open(work / "log", "w") as output:
+        backing, mount, keys = work / "export", work / "mnt", work / "ssh"
+        for path in (backing, mount, keys):
+            path.mkdir()
+        start = f". {ROOT}/tests/e2e/private-sshd; private_sshd_start {keys}"
+        subprocess.run(["bash", "-c", start], check=True)
+        pid = int((keys / "sshd.pid").read_text())
+        try:
+            user = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
+            command = ["sshfs", "-f", "-F", str(keys / "ssh_config"), f"{user}@localhost:{backing}", str(mount)]
+            with process(command, stdout=output, stderr=output) as fuse:
+                wait_for(lambda: is_mounted(mount), 20, "sshfs")
+                set_read_ahead(mount, read_ahead_kib)
+                try:
+                    yield {"mount": mount, "pids": [fuse.pid]}
+                finally:
+                    unmount(mount)
+        finally:
+            os.kill(pid, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def rdping_server(bin_dir: pathlib.Path, cpu: int):
+    with scratch() as work, open(work / "log", "w") as output:
+        command = ["taskset", "-c", str(cpu), str(bin_dir / "tools/rdping/rdping"), "server", "0", "--listen",
+                   "127.0.0.1"]
+        with process(command, stdout=output, stderr=output):
+            wait_for(lambda: "rdping client" in (work / "log").read_text(), 20, "rdping server")
+            yield int((work / "log").read_text().split("rdping client 127.0.0.1 ")[1].split()[0])
+
+
+def rdping_rows(bin_dir: pathlib.Path, port: int, cpu: int, transport: str) -> dict:
+    """One run of the client: kernel TCP first, then the transport. (transport, operation) -> row."""
+    command = ["taskset", "-c", str(cpu), str(bin_dir / "tools/rdping/rdping"), "client", "127.0.0.1", str(port),
+               "--json", "--seconds", "0.2", "--sizes", "1048576", "--require", transport]
+    report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {(row["transport"], row["operation"]): row for row in report["rows"]}

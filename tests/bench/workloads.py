@@ -1,0 +1,120 @@
+"""What is done on a mount. Each returns a rate: more is better. The client's page cache is emptied before
+reads (posix_fadvise), so that they reach the file system; the server's memory is warm."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import tarfile
+import time
+
+MIB = 1 << 20
+
+
+def forget(path: pathlib.Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def make_file(mount: pathlib.Path, size: int) -> pathlib.Path:
+    path = mount / "large"
+    if not path.exists() or path.stat().st_size != size:
+        with open(path, "wb") as file:
+            block = random.Random(1).randbytes(MIB)
+            for _ in range(size // MIB):
+                file.write(block)
+    return path
+
+
+def sequential_read(mount: pathlib.Path, size: int) -> float:
+    path = make_file(mount, size)
+    forget(path)
+    buffer = bytearray(MIB)
+    fd = os.open(path, os.O_RDONLY)
+    start = time.perf_counter()
+    while os.readv(fd, [buffer]) > 0:
+        pass
+    elapsed = time.perf_counter() - start
+    os.close(fd)
+    return size / elapsed
+
+
+def sequential_write(mount: pathlib.Path, size: int) -> float:
+    path = mount / "written"
+    block = random.Random(2).randbytes(MIB)
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    start = time.perf_counter()
+    for _ in range(size // MIB):
+        os.write(fd, block)
+    os.fsync(fd)
+    elapsed = time.perf_counter() - start
+    os.close(fd)
+    os.unlink(path)
+    return size / elapsed
+
+
+def random_read(mount: pathlib.Path, depth: int, seconds: float) -> float:
+    """4 KiB O_DIRECT reads a second, by fio."""
+    path = make_file(mount, 256 * MIB)
+    engine = ["--ioengine=psync"] if depth == 1 else ["--ioengine=libaio", f"--iodepth={depth}"]
+    command = ["fio", "--name=read", f"--filename={path}", "--rw=randread", "--bs=4k", "--direct=1",
+               f"--runtime={seconds}", "--time_based", "--output-format=json", *engine]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(out[out.index("{"):])["jobs"][0]["read"]["iops"]
+
+
+def small_files(mount: pathlib.Path, count: int) -> float:
+    directory = mount / "small"
+    directory.mkdir()
+    start = time.perf_counter()
+    for i in range(count):
+        os.close(os.open(directory / f"{i}", os.O_CREAT | os.O_WRONLY))
+    for i in range(count):
+        os.stat(directory / f"{i}")
+    for i in range(count):
+        os.unlink(directory / f"{i}")
+    elapsed = time.perf_counter() - start
+    directory.rmdir()
+    return 3 * count / elapsed
+
+
+def make_tar(path: pathlib.Path, source: pathlib.Path) -> None:
+    with tarfile.open(path, "w") as tar:
+        for name in sorted(source.rglob("*"))[:3000]:
+            if name.is_file() and not name.is_symlink() and os.access(name, os.R_OK):
+                tar.add(name, arcname=str(name.relative_to(source)), recursive=False)
+
+
+def untar(mount: pathlib.Path, tar: pathlib.Path) -> float:
+    directory = mount / "tree"
+    directory.mkdir()
+    start = time.perf_counter()
+    subprocess.run(["tar", "-C", str(directory), "-xf", str(tar)], check=True)
+    elapsed = time.perf_counter() - start
+    return 1 / elapsed
+
+
+def find(mount: pathlib.Path) -> float:
+    """Of the tree that untar left; removes it."""
+    subprocess.run(["sync", "-f", str(mount)], check=False)
+    start = time.perf_counter()
+    subprocess.run(["find", str(mount / "tree"), "-type", "f", "-size", "+0"], check=True,
+                   stdout=subprocess.DEVNULL)
+    elapsed = time.perf_counter() - start
+    subprocess.run(["rm", "-rf", str(mount / "tree")], check=True)
+    return 1 / elapsed
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """utime + stime of the processes and their children that are alive."""
+    ticks = 0
+    todo = list(pids)
+    while todo:
+        pid = todo.pop()
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+        todo += [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return ticks / os.sysconf("SC_CLK_TCK")
