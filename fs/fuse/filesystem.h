@@ -32,8 +32,6 @@ struct Filesystem {
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.
   std::uint32_t transfer_bytes = 128 << 10;
-  // Set by the kernel's INIT, before any other request.
-  std::atomic<bool> initialised{false};
 };
 
 // What `transfer_bytes` should be: a power of two, at most what the server takes, and an eighth of

@@ -70,7 +70,6 @@ void Init(void* userdata, fuse_conn_info* connection) {
   connection->max_background = 128;
   connection->congestion_threshold = 96;
   connection->time_gran = 1;
-  filesystem.initialised.store(true);
 }
 
 }  // namespace rdfs::fs::fuse::ops

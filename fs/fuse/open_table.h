@@ -38,7 +38,6 @@ struct Open {
   std::vector<PendingEntry> pending;
   std::size_t next_pending = 0;
   std::uint64_t pending_cookie = 0;
-  bool pending_is_end = false;
 };
 
 class OpenTable {

@@ -37,12 +37,8 @@ void Lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Lookup(
-        caller, *handle, name,
-        [pending = std::move(pending), parent, name](Result<NamedFile>&& file) mutable {
-          // A look-up goes through the parent: if that is stale, it can be found again.
-          AnswerEntry(pending, parent, name, file);
-        });
+    // A look-up goes through the parent: if that is stale, it can be found again.
+    return lane.Lookup(caller, *handle, name, AnswerWithEntry(std::move(pending), parent, name));
   });
 }
 
