@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 
 #include "transport/transport.h"
@@ -43,6 +44,22 @@ Result<Endpoint> Endpoint::Parse(std::string_view text) {
   if (error != std::errc() || end != port.data() + port.size()) return malformed;
   endpoint.host = host;
   return endpoint;
+}
+
+Result<HostAndPort> HostAndPort::Parse(std::string_view text, std::uint16_t default_port) {
+  const bool bracketed = text.size() > 2 && text.front() == '[' && text.back() == ']';
+  if (bracketed) text = text.substr(1, text.size() - 2);
+  const auto colons = std::count(text.begin(), text.end(), ':');
+  if (bracketed || (colons != 1 && !text.starts_with('[') && !text.empty())) {
+    return HostAndPort{.host = std::string(text), .port = default_port};
+  }
+  const auto endpoint = Endpoint::Parse("tcp://" + std::string(text));
+  if (!endpoint.ok() || endpoint->host.empty() || endpoint->port == 0) {
+    return Status(Code::kInvalidArgument,
+                  "'" + std::string(text) +
+                      "' is not HOST, HOST:PORT or [ADDRESS]:PORT with a port from 1 to 65535");
+  }
+  return HostAndPort{.host = endpoint->host, .port = endpoint->port};
 }
 
 }  // namespace rdfs::transport

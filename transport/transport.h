@@ -48,6 +48,15 @@ struct Endpoint {
   static Result<Endpoint> Parse(std::string_view text);
 };
 
+// A machine as people name it: "node7", "node7:7337", "[::1]:7337", "[::1]" or a bare "::1".
+struct HostAndPort {
+  std::string host;        // without brackets
+  std::uint16_t port = 0;  // `default_port` where the text has none
+
+  // Errors: kInvalidArgument, in a sentence.
+  static Result<HostAndPort> Parse(std::string_view text, std::uint16_t default_port);
+};
+
 // What a connection can do; constant for its life.
 struct Capabilities {
   Kind kind = Kind::kTcp;

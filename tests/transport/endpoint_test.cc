@@ -21,5 +21,29 @@ TEST(Endpoint, RefusesWhatItCannotMean) {
   }
 }
 
+TEST(HostAndPort, TakesWhatPeopleType) {
+  const struct {
+    const char* text;
+    const char* host;
+    std::uint16_t port;
+  } cases[] = {{"node7", "node7", 99},
+               {"node7:12", "node7", 12},
+               {"10.0.0.1:1", "10.0.0.1", 1},
+               {"[::1]:65535", "::1", 65535},
+               {"[::1]", "::1", 99},
+               {"::1", "::1", 99},
+               {"fe80::1%ib0", "fe80::1%ib0", 99}};
+  for (const auto& expected : cases) {
+    const auto parsed = HostAndPort::Parse(expected.text, 99);
+    ASSERT_TRUE(parsed.ok()) << expected.text;
+    EXPECT_EQ(parsed->host, expected.host);
+    EXPECT_EQ(parsed->port, expected.port);
+  }
+  for (const char* text :
+       {"", ":1", "node7:", "node7:0", "node7:65536", "node7:http", "[::1]:", "[::1", "[::1]x"}) {
+    EXPECT_FALSE(HostAndPort::Parse(text, 99).ok()) << text;
+  }
+}
+
 }  // namespace
 }  // namespace rdfs::transport

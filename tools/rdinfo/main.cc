@@ -44,17 +44,15 @@ int main(int argc, char** argv) {
   rdfs::SetLogName("rdinfo");
   CLI::App app(
       "Says what this machine can do for rdfs (RDMA devices, FUSE, limits, versions). With HOST, "
-      "tries "
-      "each leg to a running rdfsd or rdping server there, and says which works, which does not, "
-      "and "
-      "what to do about it. Exit code 1 when HOST cannot be used at all.");
+      "tries each leg to a running rdfsd or rdping server there, and says which works, which does "
+      "not, and what to do about it. Exit code 1 when HOST cannot be used at all.");
   app.set_version_flag("--version", "rdinfo " RDFS_VERSION);
   rdfs::rdinfo::PeerOptions peer;
   peer.port = rdfs::transport::kDefaultPort;
   std::string key_file;
   bool json = false;
   int verbosity = 0;
-  app.add_option("HOST", peer.host, "The peer to try");
+  app.add_option("HOST", peer.host, "The peer to try (HOST:PORT and [ADDRESS]:PORT do too)");
   app.add_option("PORT", peer.port, "Its TCP port")->capture_default_str();
   app.add_option("--key-file", key_file, "The server's key");
   app.add_flag("--json", json, "JSON instead of text");
@@ -65,6 +63,15 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   rdfs::SetLogLevel(verbosity == 0 ? rdfs::LogLevel::kError : rdfs::LogLevel::kDebug);
+  if (!peer.host.empty()) {
+    const auto named = rdfs::transport::HostAndPort::Parse(peer.host, peer.port);
+    if (!named.ok()) {
+      fmt::print(stderr, "rdinfo: {}\n", named.status().message());
+      return 2;
+    }
+    peer.host = named->host;
+    peer.port = named->port;
+  }
   if (!key_file.empty()) {
     auto key = rdfs::transport::Key::FromFile(key_file);
     if (!key.ok()) {

@@ -12,6 +12,7 @@
 namespace {
 
 using rdfs::Status;
+using rdfs::rdping::ClientOptions;
 
 struct Arguments {
   rdfs::rdping::ServerOptions server;
@@ -38,7 +39,10 @@ void Declare(CLI::App& app, Arguments& arguments) {
 
   CLI::App* client = app.add_subcommand("client", "Measure against a server");
   arguments.client.port = rdfs::rdping::kDefaultPort;
-  client->add_option("HOST", arguments.client.host, "The server's name or address")->required();
+  client
+      ->add_option("HOST", arguments.client.host,
+                   "The server's name or address (HOST:PORT does too)")
+      ->required();
   client->add_option("PORT", arguments.client.port, "The server's port")->capture_default_str();
   client->add_option("--key-file", arguments.key_file, "The server's key");
   client->add_option("--require", arguments.require, "Only this transport")
@@ -61,13 +65,20 @@ int Fail(const Status& status) {
 }
 
 int RunClient(Arguments& arguments, rdfs::transport::Key key) {
-  arguments.client.key = std::move(key);
-  arguments.client.duration =
-      std::chrono::milliseconds(static_cast<long>(arguments.seconds * 1000));
-  if (!arguments.require.empty()) {
-    arguments.client.only = rdfs::transport::KindFromName(arguments.require);
+  ClientOptions& client = arguments.client;
+  const auto named = rdfs::transport::HostAndPort::Parse(client.host, client.port);
+  if (!named.ok()) {
+    fmt::print(stderr, "rdping: {}\n", named.status().message());
+    return 2;
   }
-  const auto report = rdfs::rdping::Measure(arguments.client);
+  client.host = named->host;
+  client.port = named->port;
+  client.key = std::move(key);
+  client.duration = std::chrono::milliseconds(static_cast<long>(arguments.seconds * 1000));
+  if (!arguments.require.empty()) {
+    client.only = rdfs::transport::KindFromName(arguments.require);
+  }
+  const auto report = rdfs::rdping::Measure(client);
   if (!report.ok()) return Fail(report.status());
   fmt::print("{}", arguments.json ? rdfs::rdping::ToJson(*report) : rdfs::rdping::ToTable(*report));
   return 0;

@@ -34,6 +34,8 @@ for _ in $(seq 100); do grep -q 'rdping client' "$work/server" && break; sleep 0
 port=$(grep -o '127.0.0.1 [0-9]*' "$work/server" | cut -d' ' -f2)
 
 expect 0 'tcp +works' 'a server and its key' 127.0.0.1 "$port" --key-file "$work/key"
+expect 0 'tcp +works' 'HOST:PORT in one word' "127.0.0.1:$port" --key-file "$work/key"
+expect 2 'with a port from 1 to 65535' 'a port that is none' 127.0.0.1:http
 expect 0 'shm +works' 'a server and its key' 127.0.0.1 "$port" --key-file "$work/key"
 expect 1 '-> .*key' 'a wrong key' 127.0.0.1 "$port" --key-file "$work/wrong"
 expect 1 '-> .*key' 'no key' 127.0.0.1 "$port"
