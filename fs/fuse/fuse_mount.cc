@@ -70,9 +70,8 @@ class StandardErrorCatcher {
   Fd saved_;
 };
 
-Status RaiseReadAhead(const struct stat& root, unsigned kib) {
-  const std::string path =
-      fmt::format("/sys/class/bdi/{}:{}/read_ahead_kb", major(root.st_dev), minor(root.st_dev));
+Status RaiseReadAhead(const std::string& device, unsigned kib) {
+  const std::string path = fmt::format("/sys/class/bdi/{}/read_ahead_kb", device);
   const Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!fd.valid()) return Status::FromErrno(errno, "cannot open " + path);
   const std::string text = std::to_string(kib);
@@ -82,7 +81,34 @@ Status RaiseReadAhead(const struct stat& root, unsigned kib) {
   return {};
 }
 
+Status UnmountPath(const std::string& path, bool detach) {
+  if (geteuid() == 0) {
+    if (umount2(path.c_str(), UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0)) == 0) return {};
+    return Status::FromErrno(errno, "cannot unmount " + path);
+  }
+  std::vector<std::string> command{"fusermount3", "-u", "-q"};
+  if (detach) command.emplace_back("-z");
+  command.emplace_back("--");
+  command.push_back(path);
+  RDFS_ASSIGN_OR_RETURN(ChildProcess::Started started,
+                        ChildProcess::Start(command, /*own_session=*/true));
+  const std::optional<int> status = started.process->Wait(TimePoint::max());
+  if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return {};
+  return {Code::kErrno, EBUSY, "fusermount3 cannot unmount " + path};
+}
+
 }  // namespace
+
+Status EndStaleMount(const std::string& path) {
+  const std::string absolute = PathOfStaleMount(path);
+  const std::string mountinfo = ReadMountInfo();
+  const std::optional<MountEntry> there = FindMount(mountinfo, absolute);
+  if (!there || there->type != "fuse.rdfs") {
+    return {Code::kNotFound, absolute + " is no mount of ours"};
+  }
+  // Nobody loses anything by detaching: what is still open in it has been lost already.
+  return UnmountPath(absolute, /*detach=*/true);
+}
 
 std::vector<std::string> SessionArguments(const Options& options, std::uint32_t max_transfer_bytes,
                                           bool root) {
@@ -147,44 +173,29 @@ void FuseMount::End() {
   if (!detached_) fuse_session_unmount(session_);
 }
 
-Status FuseMount::RunUnmount(bool detach) const {
-  if (geteuid() == 0) {
-    if (umount2(mount_point_.c_str(), UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0)) == 0) return {};
-    return Status::FromErrno(errno, "cannot unmount " + mount_point_);
-  }
-  std::vector<std::string> command{"fusermount3", "-u", "-q"};
-  if (detach) command.emplace_back("-z");
-  command.emplace_back("--");
-  command.push_back(mount_point_);
-  RDFS_ASSIGN_OR_RETURN(ChildProcess::Started started,
-                        ChildProcess::Start(command, /*own_session=*/true));
-  const std::optional<int> status = started.process->Wait(TimePoint::max());
-  if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return {};
-  return {Code::kErrno, EBUSY, "fusermount3 cannot unmount " + mount_point_};
-}
-
 Status FuseMount::Unmount() {
   if (!IsMounted(mount_point_)) {
     detached_ = true;
     return {Code::kNotFound, mount_point_ + " is not mounted any more"};
   }
-  return RunUnmount(/*detach=*/false);
+  return UnmountPath(mount_point_, /*detach=*/false);
 }
 
 Status FuseMount::Detach() {
-  RDFS_RETURN_IF_ERROR(RunUnmount(/*detach=*/true));
+  RDFS_RETURN_IF_ERROR(UnmountPath(mount_point_, /*detach=*/true));
   detached_ = true;
   return {};
 }
 
-Status FuseMount::WaitUntilUp(unsigned read_ahead_kib) const {
+Status FuseMount::WaitUntilUp(unsigned read_ahead_kib) {
   // The kernel answers this once INIT is done, which would set the read-ahead back.
   struct stat root {};
   if (stat(mount_point_.c_str(), &root) != 0) {
     return Status::FromErrno(errno, "the mount on " + mount_point_ + " does not answer");
   }
+  device_ = fmt::format("{}:{}", major(root.st_dev), minor(root.st_dev));
   if (geteuid() != 0 || read_ahead_kib == 0) return {};
-  const Status raised = RaiseReadAhead(root, read_ahead_kib);
+  const Status raised = RaiseReadAhead(device_, read_ahead_kib);
   if (!raised.ok()) LogInfo("the read-ahead stays as it is: {}", raised.message());
   return {};
 }

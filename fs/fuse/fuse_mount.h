@@ -42,16 +42,22 @@ class FuseMount {
 
   // Waits until the mount answers, and (as root, unless `read_ahead_kib` is 0) raises its
   // read-ahead.
-  Status WaitUntilUp(unsigned read_ahead_kib) const;
+  Status WaitUntilUp(unsigned read_ahead_kib);
+  // "0:45", as /proc/self/mountinfo names it. Once it is up.
+  [[nodiscard]] const std::string& device() const { return device_; }
 
  private:
   FuseMount(fuse_session* session, std::string mount_point)
       : session_(session), mount_point_(std::move(mount_point)) {}
-  [[nodiscard]] Status RunUnmount(bool detach) const;
   fuse_session* session_;
   const std::string mount_point_;
+  std::string device_;
   std::atomic<bool> detached_{false};
 };
+
+// Takes away what an rdfs that is no more has left mounted on `path`; programs that still hold
+// files of it get ENOTCONN as before. kNotFound when there is no such mount.
+Status EndStaleMount(const std::string& path);
 
 // The arguments of fuse_session_new. Pure.
 std::vector<std::string> SessionArguments(const Options& options, std::uint32_t max_transfer_bytes,

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -95,6 +96,34 @@ bool AnyLine(std::string_view text, Visit visit) {
   return false;
 }
 
+struct MountLine {
+  std::string_view path;  // as the kernel writes it
+  MountEntry entry;
+};
+
+// "36 35 98:0 /root /mount/point options ... - type source options"; all empty for another line.
+MountLine ParseMountLine(std::string_view line) {
+  std::array<std::string_view, 5> fields;
+  std::string_view rest = line;
+  for (std::string_view& field : fields) {
+    const std::size_t blank = rest.find(' ');
+    if (blank == rest.npos) return {};
+    field = rest.substr(0, blank);
+    rest.remove_prefix(blank + 1);
+  }
+  constexpr std::string_view kSeparator = " - ";
+  const std::size_t separator = rest.find(kSeparator);
+  if (separator == rest.npos) return {};
+  rest.remove_prefix(separator + kSeparator.size());
+  return {fields[4], {fields[2], rest.substr(0, rest.find(' '))}};
+}
+
+// False for a mount whose program is gone.
+bool CanBeOpened(const std::string& directory) {
+  const Fd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK));
+  return fd.valid() || errno != ENOTCONN;
+}
+
 bool IsInPath(const std::string& program) {
   const char* path = getenv("PATH");  // read before there is a second thread
   std::string_view rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
@@ -108,20 +137,37 @@ bool IsInPath(const std::string& program) {
 
 }  // namespace
 
-bool IsMountPoint(std::string_view mountinfo, std::string_view path) {
-  return AnyLine(mountinfo, [&](std::string_view line) {
-    // "36 35 98:0 /root /mount/point options ...": the fifth field.
-    for (int field = 0; field < 4; ++field) {
-      const std::size_t blank = line.find(' ');
-      if (blank == line.npos) return false;
-      line.remove_prefix(blank + 1);
-    }
-    return DecodeOctal(line.substr(0, line.find(' '))) == path;
+std::optional<MountEntry> FindMount(std::string_view mountinfo, std::string_view path) {
+  std::optional<MountEntry> found;
+  AnyLine(mountinfo, [&](std::string_view text) {
+    const MountLine line = ParseMountLine(text);
+    if (!line.path.empty() && DecodeOctal(line.path) == path) found = line.entry;
+    return false;
+  });
+  return found;
+}
+
+bool IsDeviceMounted(std::string_view mountinfo, std::string_view device) {
+  return AnyLine(mountinfo, [device](std::string_view text) {
+    return ParseMountLine(text).entry.device == device;
   });
 }
 
-bool IsMounted(const std::string& path) {
-  return IsMountPoint(ReadText("/proc/self/mountinfo"), path);
+std::string ReadMountInfo() { return ReadText("/proc/self/mountinfo"); }
+
+bool IsMounted(const std::string& path) { return FindMount(ReadMountInfo(), path).has_value(); }
+
+std::string PathOfStaleMount(const std::string& path) {
+  std::string_view trimmed = path;
+  while (trimmed.size() > 1 && trimmed.ends_with('/')) trimmed.remove_suffix(1);
+  const std::size_t slash = trimmed.rfind('/');
+  const std::string parent =
+      slash == trimmed.npos ? "." : std::string(trimmed.substr(0, std::max<std::size_t>(slash, 1)));
+  const std::unique_ptr<char, void (*)(void*)> resolved(realpath(parent.c_str(), nullptr), free);
+  if (!resolved) return std::string(trimmed);
+  std::string absolute = resolved.get();
+  if (!absolute.ends_with('/')) absolute += '/';
+  return absolute + std::string(slash == trimmed.npos ? trimmed : trimmed.substr(slash + 1));
 }
 
 Result<std::string> CheckMountPoint(const std::string& path, const std::string& mounts) {
@@ -132,7 +178,12 @@ Result<std::string> CheckMountPoint(const std::string& path, const std::string& 
   struct stat info {};
   if (stat(absolute.c_str(), &info) != 0) return ExplainMissing(path, errno);
   if (!S_ISDIR(info.st_mode)) return ExplainMissing(path, ENOTDIR);
-  if (IsMountPoint(ReadText(mounts), absolute)) {
+  const std::string mountinfo = ReadText(mounts);
+  if (const std::optional<MountEntry> there = FindMount(mountinfo, absolute)) {
+    // The kernel may know its attributes still; one without a program cannot be opened.
+    if (there->type == "fuse.rdfs" && !CanBeOpened(absolute)) {
+      return ExplainMissing(path, ENOTCONN);
+    }
     return Refuse(
         EBUSY, fmt::format("something is mounted on {0} already; end it (fusermount3 -u {0}, or as "
                            "root umount {0}) or name another directory",

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,15 +15,25 @@
 namespace rdfs::fs::fuse {
 
 // The mount point as an absolute path without symlinks: an empty directory, ours to mount on, and
-// not a mount point already.
+// not a mount point already. ENOTCONN when it is a mount whose program is gone.
 Result<std::string> CheckMountPoint(const std::string& path,
                                     const std::string& mounts = "/proc/self/mountinfo");
 
-// Whether `path` (absolute, without symlinks) is a mount point in the text of
-// /proc/self/mountinfo (proc(5)). Pure.
-bool IsMountPoint(std::string_view mountinfo, std::string_view path);
-// The same, at this moment.
+// What is mounted on `path` (absolute, without symlinks) by the text of /proc/self/mountinfo
+// (proc(5)): of several the last, which hides the others. Its views point into the text. Pure.
+struct MountEntry {
+  std::string_view device;  // "0:45", as stat(2) tells it of the files in it
+  std::string_view type;    // "fuse.rdfs"
+};
+std::optional<MountEntry> FindMount(std::string_view mountinfo, std::string_view path);
+// Whether a file system of this device is mounted anywhere. Pure.
+bool IsDeviceMounted(std::string_view mountinfo, std::string_view device);
+// The kernel's text at this moment; empty where /proc is not there.
+std::string ReadMountInfo();
 bool IsMounted(const std::string& path);
+
+// The path of a mount point that cannot be entered, without symlinks: its parent's is what counts.
+std::string PathOfStaleMount(const std::string& path);
 
 // /dev/fuse, and fusermount3 where it is needed to mount (by everybody but root).
 Status CheckFuse(const std::string& device = "/dev/fuse");

@@ -16,6 +16,7 @@
 #include "fs/fuse/filesystem.h"
 #include "fs/fuse/fuse_mount.h"
 #include "fs/fuse/mount_point.h"
+#include "fs/fuse/mount_watch.h"
 #include "fs/fuse/signals.h"
 #include "fs/fuse/worker.h"
 #include "transport/base/log.h"
@@ -73,6 +74,8 @@ class Served {
   std::vector<Worker*> all_workers_;
   std::mutex failure_mutex_;
   Status failure_;
+  std::unique_ptr<MountWatch> watch_;
+  std::atomic<unsigned> working_{0};  // workers that run
   std::vector<std::jthread> threads_;
   std::jthread unmounter_;
   std::unique_ptr<SignalThread> signals_;
@@ -92,7 +95,13 @@ Status Served::Start() {
 }
 
 Status Served::Check() {
-  RDFS_ASSIGN_OR_RETURN(mount_point_, CheckMountPoint(options_.mount_point));
+  Result<std::string> mount_point = CheckMountPoint(options_.mount_point);
+  if (!mount_point.ok() && mount_point.status().errno_value() == ENOTCONN &&
+      EndStaleMount(options_.mount_point).ok()) {
+    LogInfo("ended a mount on {} that had lost its program", options_.mount_point);
+    mount_point = CheckMountPoint(options_.mount_point);
+  }
+  RDFS_ASSIGN_OR_RETURN(mount_point_, std::move(mount_point));
   RDFS_RETURN_IF_ERROR(CheckFuse());
   if (options_.allow_other) RDFS_RETURN_IF_ERROR(CheckAllowOther());
   if (options_.require == transport::Kind::kVerbs) {
@@ -150,14 +159,18 @@ Status Served::MountAndWork() {
         Worker::Create(fuse_mount_->session(), *filesystem_, std::move(lane), all_workers_));
     workers_.push_back(std::move(worker));
   }
+  RDFS_ASSIGN_OR_RETURN(watch_, MountWatch::Create());
   for (const auto& worker : workers_) all_workers_.push_back(worker.get());
+  working_ = options_.workers;
   for (const auto& worker : workers_) {
     threads_.emplace_back([this, running = worker.get()] {
       Status ended = running->Run();
-      fuse_session_exit(fuse_mount_->session());
-      for (const Worker* other : all_workers_) other->Wake();
-      const std::lock_guard lock(failure_mutex_);
-      if (failure_.ok()) failure_ = std::move(ended);
+      EndNow();
+      {
+        const std::lock_guard lock(failure_mutex_);
+        if (failure_.ok()) failure_ = std::move(ended);
+      }
+      if (working_.fetch_sub(1) == 1) watch_->Wake();
     });
   }
   return fuse_mount_->WaitUntilUp(options_.read_ahead_kib);
@@ -171,6 +184,11 @@ Status Served::StartLog() {
 }
 
 Status Served::Wait() {
+  if (watch_->Wait(fuse_mount_->device(), [this] { return mount_->health().ok(); })) {
+    LogWarn("{} was detached, and its server is not there: what still uses it gets an error",
+            mount_point_);
+    EndNow();
+  }
   for (std::jthread& thread : threads_) thread.join();
   threads_.clear();
   const std::lock_guard lock(failure_mutex_);

@@ -65,17 +65,36 @@ TEST_F(MountPoint, RefusesWhatCannotBeMountedOn) {
 TEST_F(MountPoint, FindsMountsByTheKernelsOwnWriting) {
   const std::string text =
       "36 35 98:0 /r /mnt rw,noatime master:1 - ext3 /dev/root rw\n"
-      "37 35 98:0 / /a\\040b\\134c rw - tmpfs none rw\n"
+      "37 35 0:44 / /a\\040b\\134c rw - tmpfs none rw\n"
       "short line\n"
-      "38 35 98:0 / /last rw - tmpfs none rw";
-  EXPECT_TRUE(IsMountPoint(text, "/mnt"));
-  EXPECT_TRUE(IsMountPoint(text, "/a b\\c"));
-  EXPECT_TRUE(IsMountPoint(text, "/last"));
-  EXPECT_FALSE(IsMountPoint(text, "/r"));
-  EXPECT_FALSE(IsMountPoint(text, "/mn"));
-  EXPECT_FALSE(IsMountPoint(text, ""));
-  EXPECT_FALSE(IsMountPoint("", "/mnt"));
-  EXPECT_FALSE(IsMountPoint("1 2 3 4 /x\\0", "/x"));
+      "38 35 0:45 / /mnt rw,nosuid shared:2 - fuse.rdfs node:/x rw\n"
+      "39 35 98:1 / /last rw - tmpfs none rw";
+  const auto is_mounted = [&](std::string_view path) { return FindMount(text, path).has_value(); };
+  EXPECT_TRUE(is_mounted("/a b\\c"));
+  EXPECT_TRUE(is_mounted("/last"));
+  EXPECT_FALSE(is_mounted("/r"));
+  EXPECT_FALSE(is_mounted("/mn"));
+  EXPECT_FALSE(is_mounted(""));
+  EXPECT_FALSE(FindMount("", "/mnt"));
+  EXPECT_FALSE(FindMount("1 2 3 4 /x\\0", "/x"));
+  EXPECT_FALSE(FindMount("1 2 3:4 / /x rw tmpfs none rw", "/x"));
+  const auto on_top = FindMount(text, "/mnt");
+  ASSERT_TRUE(on_top);
+  EXPECT_EQ(on_top->type, "fuse.rdfs");
+  EXPECT_EQ(on_top->device, "0:45");
+  EXPECT_TRUE(IsDeviceMounted(text, "0:45"));
+  EXPECT_FALSE(IsDeviceMounted(text, "0:4"));
+  EXPECT_FALSE(IsDeviceMounted("", "0:45"));
+}
+
+TEST_F(MountPoint, ThePathOfAStaleMountIsThatOfItsParentAndItsName) {
+  std::filesystem::create_directory(Path("a"));
+  std::filesystem::create_symlink("a", Path("link"));
+  EXPECT_EQ(PathOfStaleMount(Path("link/mnt")), Path("a/mnt"));
+  EXPECT_EQ(PathOfStaleMount(Path("link/mnt//")), Path("a/mnt"));
+  EXPECT_EQ(PathOfStaleMount("mnt"), std::filesystem::current_path().string() + "/mnt");
+  EXPECT_EQ(PathOfStaleMount("/mnt"), "/mnt");
+  EXPECT_EQ(PathOfStaleMount(Path("none/mnt")), Path("none/mnt"));
 }
 
 TEST_F(MountPoint, TheDeviceMustBeThere) {

@@ -1,0 +1,49 @@
+// MountWatch: sleeps until a mount is over, and tells when it has been abandoned.
+//
+// A mount that somebody else detached (umount -l) lives on while programs hold files of it, and the
+// kernel says nothing about it. With the server there that is as it should be. Without it those
+// programs would wait for their calls' deadline, and we with them, for nothing: nobody can get at
+// the files any more. So such a mount is over once its server has been away for kPatience.
+//
+// Whether a mount is detached is asked of /proc/self/mountinfo, whose descriptor polls readable
+// (POLLPRI) when any mount of this namespace comes or goes (proc(5)); idle, nothing runs. One
+// thread waits; Wake by any.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "transport/base/clock.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::fs::fuse {
+
+// Pure: since when a detached mount has been without its server.
+class Abandonment {
+ public:
+  static constexpr std::chrono::seconds kPatience{2};
+  // What is the case at `now`; whether the mount is abandoned.
+  bool Note(bool detached, bool server_is_there, TimePoint now);
+
+ private:
+  TimePoint patient_until_ = TimePoint::max();  // max: it is not alone
+};
+
+class MountWatch {
+ public:
+  static Result<std::unique_ptr<MountWatch>> Create();
+
+  // Until Wake (false), or until the mount of `device` ("0:45") is abandoned (true).
+  bool Wait(const std::string& device, const std::function<bool()>& server_is_there);
+  void Wake() const;
+
+ private:
+  MountWatch(Fd wake, Fd mounts) : wake_(std::move(wake)), mounts_(std::move(mounts)) {}
+  Fd wake_;
+  Fd mounts_;  // not valid where there is no /proc: nothing is noticed then
+};
+
+}  // namespace rdfs::fs::fuse
