@@ -6,64 +6,26 @@
 # As root the cases of ordinary users are left out, and the other way round: run it as both.
 set -uo pipefail
 
-bin='' as=''
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --bin) bin=$(realpath "$2"); shift 2 ;;
-    --as-when-root) as=$2; shift 2 ;;
-    *) echo "errors.sh: what is '$1'?" >&2; exit 2 ;;
-  esac
-done
-[ -n "$bin" ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
-if [ -n "$as" ] && [ "$(id -u)" -eq 0 ]; then
-  exec setpriv --reuid "$as" --regid "$(id -g "$as")" --init-groups \
-    env HOME="$(getent passwd "$as" | cut -d: -f6)" USER="$as" "$0" --bin "$bin"
-fi
-rdfs=$bin/fs/fuse/rdfs
-rdfsd=$bin/server/rdfsd
+# shellcheck source=tests/e2e/setup.sh
+. "$(dirname "$0")/setup.sh"
+# shellcheck source=tests/e2e/private-sshd
+. "$(dirname "$0")/private-sshd"
+begin "$@"
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-errors-XXXXXX") || exit 1
-chmod 755 "$work"
 mnt=$work/mnt
 mkdir "$mnt" "$work/export" "$work/full"
 touch "$work/full/x" "$work/file" "$work/export/file"
-failures=0 cases=0 servers=()
-# shellcheck source=tests/e2e/private-sshd
-. "$(dirname "$0")/private-sshd"
-finish() {
-  trap - EXIT
-  grep -o " $work/[^ ]* .* - fuse" /proc/self/mountinfo | while read -r path _; do
-    fusermount3 -uz "$path"
-  done
-  [ ${#servers[@]} -eq 0 ] || kill "${servers[@]}" 2>/dev/null
-  private_sshd_stop "$work"
-  wait 2>/dev/null
-  rm -rf "$work"
-}
-trap finish EXIT
-trap 'exit 1' INT TERM HUP
+cases=0
 
-problem() {
-  echo "errors.sh: $1" >&2
-  failures=$((failures + 1))
-}
-# No rdfs or ssh with a path of ours, for up to 5 s: an ssh takes a moment to notice.
-nothing_runs() {
-  local tenth
-  for tenth in $(seq 50); do
-    pgrep -f "(rdfs|ssh|--stdio) .*$work/(mnt|ssh_config|no)" >/dev/null || return 0
-    sleep 0.1
-  done
-  pgrep -af "$work/mnt" >&2
-  return 1
-}
+# No rdfs or ssh with a path of ours: an ssh takes a moment to notice.
+nothing_runs() { ! pgrep -f "(rdfs|ssh|--stdio) .*$work/(mnt|ssh_config|no)" >/dev/null; }
 # nothing_left NAME
 nothing_left() {
-  if grep -q " $mnt .* - fuse" /proc/self/mountinfo; then
+  if is_mounted "$mnt"; then
     problem "$1: the mount is there"
     fusermount3 -uz "$mnt"
   fi
-  nothing_runs || problem "$1: a process is left"
+  wait_until 50 nothing_runs || problem "$1: a process is left: $(pgrep -af "$work/mnt")"
 }
 # refused NAME STATUS REGEX COMMAND...: REGEX for the one line.
 refused() {
@@ -79,48 +41,31 @@ refused() {
   [ ! -s "$work/out" ] || problem "$name: on standard output: $(cat "$work/out")"
   nothing_left "$name"
 }
-# serve NAME OPTION...: an rdfsd; its port in `port`.
-serve() {
-  local log=$work/$1.log tenth
-  shift
-  "$rdfsd" --listen 127.0.0.1 --port 0 -f "$@" >"$log" 2>&1 </dev/null &
-  servers+=($!)
-  for tenth in $(seq 100); do
-    port=$(sed -n 's/.*ready on port \([0-9]*\).*/\1/p' "$log" | head -n 1)
-    [ -n "$port" ] && return 0
-    sleep 0.1
-  done
-  cat "$log" >&2
-  echo "errors.sh: rdfsd did not start" >&2
-  exit 1
-}
-new_key() { (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$1"); }
-
 new_key "$work/key"
 new_key "$work/wrong_key"
 cp "$work/key" "$work/open_key"
 chmod 644 "$work/open_key"
 serve server --export "data=$work/export" --key-file "$work/key"
-server=rdfs://127.0.0.1:$port
+source=rdfs://127.0.0.1:$port
 key=key_file=$work/key
 
 # ---- the command line ---------------------------------------------------------------------------
 refused "no arguments" 2 'SOURCE is required; see rdfs --help' "$rdfs"
-refused "no mount point" 2 'MNT is required' "$rdfs" "$server/data"
+refused "no mount point" 2 'MNT is required' "$rdfs" "$source/data"
 refused "an unknown option" 2 'nonsense: there is no such option; there are .*require=verbs' \
-  "$rdfs" "$server/data" "$mnt" -o nonsense
-refused "a bad value" 2 'require=ib: give verbs, shm or tcp' "$rdfs" "$server/data" "$mnt" -o require=ib
+  "$rdfs" "$source/data" "$mnt" -o nonsense
+refused "a bad value" 2 'require=ib: give verbs, shm or tcp' "$rdfs" "$source/data" "$mnt" -o require=ib
 refused "a malformed source" 1 "'node' is not a source: .*host:DIR" "$rdfs" node "$mnt"
 refused "a source without an export" 1 'names no export; write' "$rdfs" rdfs://node "$mnt"
 refused "a host that would be an option" 1 "does not begin with '-'" "$rdfs" me@-oProxyCommand=x:/d "$mnt"
 
 # ---- the mount point ----------------------------------------------------------------------------
 refused "no such mount point" 1 "is not there; make it: mkdir $work/none" \
-  "$rdfs" "$server/data" "$work/none" -o "$key"
-refused "a file as mount point" 1 'not a directory; name one' "$rdfs" "$server/data" "$work/file" -o "$key"
+  "$rdfs" "$source/data" "$work/none" -o "$key"
+refused "a file as mount point" 1 'not a directory; name one' "$rdfs" "$source/data" "$work/file" -o "$key"
 refused "a full mount point" 1 'not empty.*name an empty directory' \
-  "$rdfs" "$server/data" "$work/full" -o "$key"
-refused "a mount point in use" 1 'mounted on /proc already; end it' "$rdfs" "$server/data" /proc -o "$key"
+  "$rdfs" "$source/data" "$work/full" -o "$key"
+refused "a mount point in use" 1 'mounted on /proc already; end it' "$rdfs" "$source/data" /proc -o "$key"
 
 # ---- the server ---------------------------------------------------------------------------------
 refused "an unknown host" 1 'host .nosuchhost.invalid. is not known.*check its spelling' \
@@ -128,15 +73,15 @@ refused "an unknown host" 1 'host .nosuchhost.invalid. is not known.*check its s
 refused "a refused port" 1 'nothing listens on 127.0.0.1:1; check that the server runs' \
   "$rdfs" rdfs://127.0.0.1:1/data "$mnt" -o "$key"
 refused "a missing key file" 1 'cannot open the key file.*copy the server.s key' \
-  "$rdfs" "$server/data" "$mnt" -o "key_file=$work/none"
-refused "a key file for all to read" 1 'chmod 600' "$rdfs" "$server/data" "$mnt" -o "key_file=$work/open_key"
-refused "the wrong key" 1 'wrong key: .*pass the key' "$rdfs" "$server/data" "$mnt" -o "key_file=$work/wrong_key"
-refused "no key" 1 'asks for a key: pass' "$rdfs" "$server/data" "$mnt"
-refused "no such export" 1 'no export "nosuch"; see --export' "$rdfs" "$server/nosuch" "$mnt" -o "$key"
-refused "the same in the foreground" 1 'nosuch' "$rdfs" "$server/nosuch" "$mnt" -o "$key" -f
+  "$rdfs" "$source/data" "$mnt" -o "key_file=$work/none"
+refused "a key file for all to read" 1 'chmod 600' "$rdfs" "$source/data" "$mnt" -o "key_file=$work/open_key"
+refused "the wrong key" 1 'wrong key: .*pass the key' "$rdfs" "$source/data" "$mnt" -o "key_file=$work/wrong_key"
+refused "no key" 1 'asks for a key: pass' "$rdfs" "$source/data" "$mnt"
+refused "no such export" 1 'no export "nosuch"; see --export' "$rdfs" "$source/nosuch" "$mnt" -o "$key"
+refused "the same in the foreground" 1 'nosuch' "$rdfs" "$source/nosuch" "$mnt" -o "$key" -f
 if [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
   refused "no RDMA device" 1 'verbs is required and does not work: .*RDMA' \
-    "$rdfs" "$server/data" "$mnt" -o "$key,require=verbs"
+    "$rdfs" "$source/data" "$mnt" -o "$key,require=verbs"
 fi
 
 # A peer of another major version: its refusal, whose first bytes are the same in every version.
@@ -152,13 +97,14 @@ while True:
     peer.sendall(struct.pack("<IHH", len(body), 5, 0) + body)
     peer.close()
 PYTHON
-servers+=($!)
-for _ in $(seq 100); do [ -s "$work/version.port" ] && break; sleep 0.1; done
+ends_with_us $!
+wait_until 100 test -s "$work/version.port"
 refused "another version" 1 'speaks protocol 1.0, the server 2.0: install the same release' \
   "$rdfs" "rdfs://127.0.0.1:$(cat "$work/version.port")/data" "$mnt" -o "$key"
 
 # ---- through ssh --------------------------------------------------------------------------------
 private_sshd_start "$work" || { echo "errors.sh: no private sshd" >&2; exit 1; }
+ends_with_us "$(cat "$work/sshd.pid")"
 me=$(id -un)@localhost
 ssh=("ssh_command=ssh -F $work/ssh_config" -o "rdfsd_path=$rdfsd")
 refused "a far path that is not there" 1 "$work/none" "$rdfs" "$me:$work/none" "$mnt" -o "${ssh[@]}"
@@ -194,21 +140,21 @@ if without_fuse true 2>/dev/null; then
   export -f without_fuse
   export work
   refused "no /dev/fuse" 1 'no working /dev/fuse; as root: modprobe fuse' \
-    bash -c 'without_fuse "$@"' without_fuse "$rdfs" "$server/data" "$mnt" -o "$key"
+    bash -c 'without_fuse "$@"' without_fuse "$rdfs" "$source/data" "$mnt" -o "$key"
 else
   echo "errors.sh: not tried without /dev/fuse: no mount namespaces here"
 fi
 if [ "$(id -u)" -ne 0 ]; then
   refused "no fusermount3" 1 'no fusermount3.*install the package fuse3' \
-    env PATH="$work/none" "$rdfs" "$server/data" "$mnt" -o "$key"
+    env PATH="$work/none" "$rdfs" "$source/data" "$mnt" -o "$key"
   mkdir -m 555 "$work/locked"
   refused "a mount point that may not be written" 1 'use a directory of your own' \
-    "$rdfs" "$server/data" "$work/locked" -o "$key"
+    "$rdfs" "$source/data" "$work/locked" -o "$key"
   grep -qE '^[[:space:]]*user_allow_other[[:space:]]*$' /etc/fuse.conf 2>/dev/null ||
     refused "allow_other" 1 'user_allow_other; have it added' \
-      "$rdfs" "$server/data" "$mnt" -o "$key,allow_other"
+      "$rdfs" "$source/data" "$mnt" -o "$key,allow_other"
   refused "little memlock" 1 'limits.d/rdfs.conf and log in again' \
-    bash -c 'ulimit -l 64; exec "$@"' bash "$rdfs" "$server/data" "$mnt" -o "$key,require=verbs"
+    bash -c 'ulimit -l 64; exec "$@"' bash "$rdfs" "$source/data" "$mnt" -o "$key,require=verbs"
 fi
 
 # ---- read-only exports, and full disks ----------------------------------------------------------
@@ -226,22 +172,22 @@ on_mount() {
   fusermount3 -u "$mnt" || problem "$name: it is busy"
   nothing_left "$name"
 }
+port=0
 serve read_only --export "data=$work/export,ro" --key-file "$work/key"
 on_mount "a read-only export" "rdfs://127.0.0.1:$port/data" 'Read-only file system' touch new
 if [ "$(id -u)" -eq 0 ]; then
   mkdir "$work/small"
   if mount -t tmpfs -o size=1m tmpfs "$work/small"; then
+    port=0
     serve small --export "data=$work/small,trusted" --key-file "$work/key"
     on_mount "a full disk" "rdfs://127.0.0.1:$port/data" 'No space left on device' \
       dd if=/dev/zero of=big bs=1M count=4 conv=fsync
-    kill "${servers[-1]}"
-    wait "${servers[-1]}" 2>/dev/null
-    unset 'servers[-1]'
+    kill "$server"
+    wait "$server" 2>/dev/null
     umount "$work/small" || umount -l "$work/small"
   else
     problem "cannot mount a tmpfs as root"
   fi
 fi
 
-[ "$failures" -eq 0 ] || { echo "errors.sh: $failures of $cases cases are wrong" >&2; exit 1; }
-echo "errors.sh: $cases cases, all as they should be"
+conclude "$cases cases"
