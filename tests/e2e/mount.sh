@@ -34,11 +34,13 @@ freeze_server() { kill -STOP $(server_pids); }
 thaw_server() { kill -CONT $(server_pids); }
 # All of it at once: no worker is started again.
 kill_server() {
-  local pids
+  local pids pid
   pids=$(server_pids)
   # shellcheck disable=SC2086
   kill -KILL $pids
   wait "$server" 2>/dev/null
+  # The worker holds the port until it is gone too.
+  for pid in $pids; do wait_until 50 gone "$pid" || problem "process $pid survives SIGKILL"; done
 }
 clients() { pgrep -f "fs/fuse/rdfs .*$mnt"; }
 no_client() { ! clients >/dev/null; }
