@@ -157,6 +157,27 @@ bool IsMutating(Opcode opcode) {
   }
 }
 
+std::span<const std::size_t> NamesInBody(Opcode opcode) {
+  static constexpr std::array<std::size_t, 1> kOpen{0};
+  static constexpr std::array<std::size_t, 2> kOpenAndStaging{
+      offsetof(CommitRequest, open), offsetof(CommitRequest, staging_offset)};
+  static constexpr std::array<std::size_t, 2> kTwoOpens{offsetof(CopyFileRangeRequest, open_in),
+                                                        offsetof(CopyFileRangeRequest, open_out)};
+  switch (opcode) {
+    case Opcode::kSetAttr:
+    case Opcode::kWrite:
+    case Opcode::kFallocate:
+    case Opcode::kSetLock:
+      return kOpen;
+    case Opcode::kCommit:
+      return kOpenAndStaging;
+    case Opcode::kCopyFileRange:
+      return kTwoOpens;
+    default:
+      return {};
+  }
+}
+
 void WriteHandle(ByteWriter& writer, const Handle& handle) { writer.WriteSized16(handle.bytes()); }
 
 Handle ReadHandle(ByteReader& reader) {

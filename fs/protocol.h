@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -122,6 +123,10 @@ std::string_view OpcodeName(Opcode opcode);
 bool IsKnown(Opcode opcode);
 // Whether the request changes something at the server, so that it must happen exactly once.
 bool IsMutating(Opcode opcode);
+// Where in a mutating request's body the Le64s stand that are names of its lane or epoch and no
+// part of what is asked: numbers of open files, the place in staging. Sent again, it carries those
+// of then; a record compares what is left.
+std::span<const std::size_t> NamesInBody(Opcode opcode);
 
 // ---------------------------------------------------------------------------------------------------
 // Errors: our own numbers, because errno values differ between architectures.
@@ -169,6 +174,7 @@ enum class WireError : std::uint16_t {
   kUnknownSession = 1001,  // the server does not know this session any more: mount request again
   kWrongEpoch = 1002,      // an open file of an earlier epoch: reclaim it
   kMalformed = 1003,
+  kNotStaged = 1004,  // to a commit of kNothingStaged: not done, and never will be under its number
 };
 WireError ToWire(int errno_value);
 int ToErrno(WireError error);
@@ -464,6 +470,9 @@ struct CommitRequest {  // kCommit
   Le32 length;
   Le64 staging_offset;  // in the lane's staging region; the range is the server's until the reply
 };
+// A commit that is sent again on a lane whose slots cannot take its bytes only asks what became of
+// it: the record answers, or kNotStaged.
+inline constexpr std::uint64_t kNothingStaged = 0xffff'ffff'ffff'ffff;
 struct WriteReply {
   Le64 offset;  // where the bytes went (append: the server's choice)
   Le32 written;

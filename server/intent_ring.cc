@@ -52,6 +52,8 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kRecordBytes = 1024;
 constexpr std::uint32_t kMaxRecords = 1 << 16;
+// Of a request's body: every place of fs::NamesInBody lies within.
+constexpr std::size_t kNamesWithin = 64;
 
 // A kill ends the thread between two of its stores, and what it had stored by then is there: only
 // the compiler's order has to be held.
@@ -202,7 +204,16 @@ std::uint64_t IntentRing::AcknowledgedSum(std::uint64_t sequence) const {
 }
 
 std::uint64_t IntentRing::Digest(fs::Opcode opcode, ByteSpan body) {
-  return XXH3_64bits_withSeed(body.data(), body.size(), static_cast<std::uint64_t>(opcode));
+  std::array<std::byte, kNamesWithin> head{};
+  const std::size_t head_bytes = std::min(body.size(), head.size());
+  std::copy_n(body.begin(), head_bytes, head.begin());
+  for (const std::size_t at : fs::NamesInBody(opcode)) {
+    std::fill_n(head.begin() + static_cast<std::ptrdiff_t>(at), sizeof(Le64), std::byte{0});
+  }
+  const std::uint64_t seed =
+      XXH3_64bits_withSeed(head.data(), head_bytes, static_cast<std::uint64_t>(opcode));
+  const ByteSpan rest = body.subspan(head_bytes);
+  return XXH3_64bits_withSeed(rest.data(), rest.size(), seed);
 }
 
 IntentRing::Found IntentRing::Lookup(std::uint64_t sequence, std::uint64_t digest) const {

@@ -65,7 +65,8 @@ class IntentRing {
   // are cleared when the host restarts, as the sessions are. Errors: kErrno.
   static Result<std::string> DefaultDirectory();
 
-  // A request's arguments as Lookup and Begin compare them: 64 bits of opcode and body.
+  // A request's arguments as Lookup and Begin compare them: 64 bits of opcode and body, without the
+  // names in it that are another when the request comes again (fs::NamesInBody).
   static std::uint64_t Digest(fs::Opcode opcode, ByteSpan body);
 
   [[nodiscard]] Found Lookup(std::uint64_t sequence, std::uint64_t digest) const;

@@ -187,7 +187,11 @@ Outcome OpWrite(Call& call) {
 
 Outcome OpCommit(Call& call) {
   const auto request = call.body.Read<fs::CommitRequest>();
-  if (!call.Decoded() || !call.lane->staging()) return Outcome::Malformed();
+  if (!call.Decoded()) return Outcome::Malformed();
+  if (request.staging_offset == fs::kNothingStaged) {
+    return Outcome::Error(fs::WireError::kNotStaged);
+  }
+  if (!call.lane->staging()) return Outcome::Malformed();
   const auto bytes = call.lane->staging()->Range(request.staging_offset, request.length);
   if (!bytes) return Outcome::Malformed();
   auto job = std::make_shared<WriteJob>();

@@ -74,17 +74,19 @@ ObjectState OfXattr(const Call& call, ByteReader& body) {
 struct Append {
   std::uint64_t open = 0;
   std::uint32_t flags = 0;
-  ByteSpan bytes;
+  std::uint32_t length = 0;
+  ByteSpan bytes;  // none with a commit of fs::kNothingStaged
 };
 Append ReadAppend(const Call& call) {
   ByteReader body = call.body;
   Append append;
   if (call.opcode == fs::Opcode::kWrite) {
     const auto request = body.Read<fs::WriteRequest>();
-    append = {request.open, request.flags, body.ReadSized32(fs::kMaxInlineDataBytes)};
+    const ByteSpan bytes = body.ReadSized32(fs::kMaxInlineDataBytes);
+    append = {request.open, request.flags, static_cast<std::uint32_t>(bytes.size()), bytes};
   } else {
     const auto request = body.Read<fs::CommitRequest>();
-    append = {request.open, request.flags, {}};
+    append = {request.open, request.flags, request.length, {}};
     if (call.lane->staging()) {
       append.bytes = call.lane->staging()
                          ->Range(request.staging_offset, request.length)
@@ -176,7 +178,7 @@ InterruptedIntent DescribeIntent(const Call& call, const PriorState& before) {
     case fs::Opcode::kCommit: {
       const Append append = ReadAppend(call);
       intent.flags = append.flags;
-      intent.length = append.bytes.size();
+      intent.length = append.length;
       break;
     }
     default:
@@ -191,6 +193,7 @@ std::optional<bool> ContentMatches(const Call& call, const PriorState& before) {
     const Append append = ReadAppend(call);
     const OpenPtr open = call.session.FindOpen(append.open);
     if ((append.flags & fs::kWriteAppend) == 0 || !open) return std::nullopt;
+    if (append.bytes.size() != append.length) return std::nullopt;
     OpenResult readable = call.core().proc.Reopen(open->fd->get(), O_RDONLY);
     if (!readable.fd.valid()) return std::nullopt;
     std::vector<std::byte> found(append.bytes.size());
@@ -236,7 +239,7 @@ Outcome AnswerAsDone(Call& call, const PriorState& before) {
       struct statx stat {};
       if (!open || StatFd(open->fd->get(), stat) != 0) return Outcome::Errno(EIO);
       call.out.Write(MakeWriteReply(call.core(), *open, before.first.size,
-                                    static_cast<std::uint32_t>(append.bytes.size()), stat));
+                                    append.length, stat));
       return Outcome::Ok();
     }
     case fs::Opcode::kFallocate: {

@@ -107,10 +107,11 @@ void BufferPool::EndOperation(const transport::LocalSlice& slice) {
   }
 }
 
-std::size_t LaneBufferBytes(std::uint64_t memlock_bytes, unsigned lanes) {
+std::size_t LaneBufferBytes(transport::Kind kind, std::uint64_t memlock_bytes, unsigned lanes) {
   constexpr std::size_t kMost = 16 << 20;
   constexpr std::size_t kLeast = 1 << 20;
-  if (memlock_bytes == std::numeric_limits<std::uint64_t>::max()) return kMost;
+  const bool limited = memlock_bytes != std::numeric_limits<std::uint64_t>::max();
+  if (kind != transport::Kind::kVerbs || !limited) return kMost;
   // Half for lanes, the rest for queues, staging of other sessions and what else locks memory; a
   // whole number of MiB, so that buffers of 1 MiB do not strand what is left.
   const std::uint64_t share = memlock_bytes / 2 / std::max(1U, lanes);

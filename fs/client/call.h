@@ -86,10 +86,11 @@ struct WriteState {
   transport::LocalSlice from;
   std::uint32_t flags = 0;
   std::uint32_t done = 0;
-  std::uint32_t chunk = 0;  // bytes of the request under way
-  std::uint32_t staging = kNoStaging;
-  bool staged = false;    // on this connection: the commit may go
-  bool answered = false;  // the server has; the device may still hold the bytes
+  std::uint32_t chunk = 0;             // bytes of the request under way
+  std::uint32_t staging = kNoStaging;  // a slot of this connection
+  bool staged = false;     // the bytes are in it, or on their way there: the commit may go
+  bool inquiring = false;  // the commit only asks what became of it: kNothingStaged
+  bool answered = false;   // the server has; the device may still hold the bytes
   Status failure{};
   WriteDone result{};  // offset: of the first chunk
   [[nodiscard]] std::uint32_t left() const {

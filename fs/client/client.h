@@ -64,7 +64,7 @@ struct MountOptions {
   // How long a call waits for its answer, reconnecting included. Zero: for ever.
   std::chrono::milliseconds timeout{30'000};
   std::chrono::milliseconds dial_timeout{10'000};  // of one attempt to connect
-  std::size_t lane_buffer_bytes = 0;               // 0: LaneBufferBytes(MemlockLimit(), 2)
+  std::size_t lane_buffer_bytes = 0;               // 0: LaneBufferBytes
   std::size_t lane_staging_bytes = 0;              // wished for at the server; 0: 4 MiB
   // Writes up to this travel inside their message instead of through a staging slot.
   std::size_t inline_write_bytes = 16 * 1024;
@@ -113,8 +113,8 @@ class Mount {
   virtual Result<std::unique_ptr<Lane>> OpenLane(Deadline deadline) = 0;
   static constexpr std::size_t kMaxLanes = 32;
 
-  // How open files are found again by name after a restart; without it only OpenFile::SetHint tells.
-  // Before the first lane.
+  // How open files are found again by name after a restart; without it only OpenFile::SetHint
+  // tells. Before the first lane.
   virtual void SetPathFinder(PathFinder finder) = 0;
 
   [[nodiscard]] virtual MountInfo info() const = 0;     // any thread

@@ -39,7 +39,8 @@ bool Ignore(Answer&) { return true; }
 
 Result<std::unique_ptr<LaneImpl>> LaneImpl::Create(MountImpl& mount, std::uint32_t number,
                                                    std::shared_ptr<Mailbox> mailbox,
-                                                   std::shared_ptr<LaneCounters> counters) {
+                                                   std::shared_ptr<LaneCounters> counters,
+                                                   std::size_t buffer_bytes) {
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return Status::FromErrno(errno, "epoll_create1");
   epoll_event event{.events = EPOLLIN, .data = {}};
@@ -47,8 +48,7 @@ Result<std::unique_ptr<LaneImpl>> LaneImpl::Create(MountImpl& mount, std::uint32
     return Status::FromErrno(errno, "epoll_ctl");
   }
   RDFS_ASSIGN_OR_RETURN(auto control, MakeRegion(mount.domain(), "rdfs-control", kControlBytes));
-  RDFS_ASSIGN_OR_RETURN(auto memory,
-                        MakeRegion(mount.domain(), "rdfs-lane", mount.options().lane_buffer_bytes));
+  RDFS_ASSIGN_OR_RETURN(auto memory, MakeRegion(mount.domain(), "rdfs-lane", buffer_bytes));
   return std::unique_ptr<LaneImpl>(new LaneImpl(mount, number, std::move(mailbox),
                                                 std::move(counters), std::move(epoll),
                                                 std::move(control), std::move(memory)));
@@ -272,13 +272,16 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
     FinishLater(slot, released ? Status::Ok() : ErrnoStatus(open->lost_errno()));
     return;
   }
-  if (call.opcode == Opcode::kCommit && !call.write.staged) {
-    table_.Withdraw(slot);
-    return StartWrite(slot);
+  if (call.kind == Call::Kind::kWrite) {
+    if (call.opcode == Opcode::kCommit && !call.write.staged && !call.write.inquiring) {
+      table_.Withdraw(slot);
+      return StartWrite(slot);
+    }
+    EncodeWrite(call, slot_bytes_);
   }
+  // Also in what is sent again: names that changed since are no part of the request (NamesInBody).
+  FillInOpens(call);
   const MutableByteSpan body = call.body.bytes();
-  // What the server may have a record of is sent again as it was, to be recognised.
-  if (!table_.MayHaveArrived(slot) || !IsMutating(call.opcode)) FillInOpens(call);
 
   const RequestTable::Sent sent = table_.MarkSent(slot);
   const TimePoint deadline = table_.DeadlineOf(slot);

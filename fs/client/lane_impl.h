@@ -28,7 +28,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   // Not connected yet: the link comes by the mailbox.
   static Result<std::unique_ptr<LaneImpl>> Create(MountImpl& mount, std::uint32_t number,
                                                   std::shared_ptr<Mailbox> mailbox,
-                                                  std::shared_ptr<LaneCounters> counters);
+                                                  std::shared_ptr<LaneCounters> counters,
+                                                  std::size_t buffer_bytes);
   ~LaneImpl() override;
   // Takes the link that is in the mailbox already.
   void TakeFirstLink() { OpenMailbox(); }
@@ -157,7 +158,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   // ---- lane_link.cc -----------------------------------------------------------------------------
   void OpenMailbox();
   void TakeLink(std::unique_ptr<LaneLink> link);
-  void KeepStaging(std::uint32_t slot_bytes, std::uint32_t slots);
+  void SetStaging(std::uint32_t slot_bytes, std::uint32_t slots);
   void LoseConnection();
   void OnTimers();
   [[nodiscard]] bool WantsHeartbeat() const;
@@ -199,8 +200,11 @@ class LaneImpl final : public Lane, private Wire::Events {
 
   // ---- lane_write.cc ----------------------------------------------------------------------------
   void StartWrite(Slot slot);
-  void WriteInline(Slot slot);
+  void ResendChunk(Slot slot);
+  void StartChunk(Slot slot);
   void Stage(Slot slot);
+  [[nodiscard]] std::uint64_t MostStaged() const;
+  static void EncodeWrite(Call& call, std::uint32_t slot_bytes);
   void OnWritePosted(Slot slot) override;
   void OnWriteReply(Slot slot, WireError error, ByteSpan body);
   void AfterChunk(Slot slot);

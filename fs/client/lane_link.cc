@@ -36,7 +36,7 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   incarnation_ = link->incarnation;
   stale_session_ = false;
   staging_ = link->staging;
-  KeepStaging(link->slot_bytes, link->slots);
+  SetStaging(link->slot_bytes, link->slots);
   heartbeat_ = Heartbeat(link->lease);
   heartbeat_.Start(clock_.Now());
   wire_.Connect(std::move(link->connection));
@@ -51,25 +51,12 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   StartWaitingWrites();
 }
 
-// Every slot is free but those of commits that the server may have a record of: these are sent
-// again as they were, from the same slot, to be recognised.
-void LaneImpl::KeepStaging(std::uint32_t slot_bytes, std::uint32_t slots) {
-  std::vector<bool> kept(slots);
-  for (Slot slot = 0; slot < calls_.size(); ++slot) {
-    Call& call = calls_[slot];
-    if (call.kind != Call::Kind::kWrite || call.write.staging == kNoStaging) continue;
-    if (table_.IsOpen(slot) && slot_bytes == slot_bytes_ && call.write.staging < slots) {
-      kept[call.write.staging] = true;
-    } else {
-      call.write.staging = kNoStaging;
-    }
-  }
+// All of them are free: no call has a slot of a connection that is gone.
+void LaneImpl::SetStaging(std::uint32_t slot_bytes, std::uint32_t slots) {
   slot_bytes_ = slot_bytes;
   staging_slots_ = slots;
   free_staging_.clear();
-  for (std::uint32_t i = slots; i-- > 0;) {
-    if (!kept[i]) free_staging_.push_back(i);
-  }
+  for (std::uint32_t i = slots; i-- > 0;) free_staging_.push_back(i);
 }
 
 void LaneImpl::LoseConnection() {
@@ -81,13 +68,11 @@ void LaneImpl::LoseConnection() {
   prefetching_.clear();
   waiting_reads_.clear();
   waiting_writes_.clear();
-  free_staging_.clear();
-  staging_slots_ = 0;
-  for (Slot slot = 0; slot < calls_.size(); ++slot) {
-    WriteState& write = calls_[slot].write;
-    write.staged = false;
-    const bool again = table_.IsOpen(slot) && table_.MayHaveArrived(slot);
-    if (!again) write.staging = kNoStaging;
+  SetStaging(0, 0);
+  for (Call& call : calls_) {
+    call.write.staged = false;
+    call.write.inquiring = false;
+    call.write.staging = kNoStaging;
   }
 
   const RequestTable::Lost lost = table_.ConnectionLost();

@@ -4,6 +4,11 @@
 // prefix. A chunk is WRITten into a staging slot and committed by a message behind it; a small one,
 // or one without staging, travels inside its message. The slot is the server's until it has
 // answered; the bytes are the device's until their WRITE has completed.
+//
+// After a loss a chunk that may have arrived is sent again under its number: WRITten into a slot of
+// the new connection, from the caller's slice, which is the call's until its callback. Where the
+// new connection's slots are too small for it, its commit only asks what became of the first; one
+// that was not done (kNotStaged: nor will be) begins anew, in chunks that fit.
 #include <algorithm>
 #include <cerrno>
 
@@ -33,55 +38,47 @@ CallTicket LaneImpl::Write(const CallContext& context, const OpenPtr& open, std:
   return table_.TicketOf(slot);
 }
 
-// The next chunk. One that may have reached the server keeps its length, its place and its slot.
+// The next chunk, or the one under way again after a loss.
 void LaneImpl::StartWrite(Slot slot) {
+  calls_[slot].write.answered = false;
+  if (!wire_.connected()) return Wait(waiting_writes_, slot);
+  table_.MayHaveArrived(slot) ? ResendChunk(slot) : StartChunk(slot);
+}
+
+// The server may have a record of it, under its number: it stays what it is, only the slot is
+// another one.
+void LaneImpl::ResendChunk(Slot slot) {
+  Call& call = calls_[slot];
+  if (call.opcode == Opcode::kWrite) return table_.Queue(slot, call.opcode);
+  if (call.write.chunk <= MostStaged()) return Stage(slot);
+  call.write.inquiring = true;
+  table_.Queue(slot, call.opcode);
+}
+
+void LaneImpl::StartChunk(Slot slot) {
   Call& call = calls_[slot];
   WriteState& write = call.write;
-  write.answered = false;
-  if (!wire_.connected()) return Wait(waiting_writes_, slot);
-  if (table_.MayHaveArrived(slot)) {
-    return call.opcode == Opcode::kWrite ? table_.Queue(slot, call.opcode) : Stage(slot);
-  }
   if (write.left() <= mount_.options().inline_write_bytes || staging_slots_ == 0) {
-    return WriteInline(slot);
+    write.chunk = std::min<std::uint32_t>(write.left(), kMaxInlineDataBytes);
+    call.opcode = Opcode::kWrite;
+    return table_.Queue(slot, call.opcode);
   }
-  write.chunk = 0;
+  write.chunk = static_cast<std::uint32_t>(std::min<std::uint64_t>(write.left(), MostStaged()));
+  call.opcode = Opcode::kCommit;
   Stage(slot);
 }
 
-void LaneImpl::WriteInline(Slot slot) {
-  Call& call = calls_[slot];
-  WriteState& write = call.write;
-  write.chunk = std::min<std::uint32_t>(write.left(), kMaxInlineDataBytes);
-  call.opcode = Opcode::kWrite;
-  call.payload_bytes = write.chunk;
-  call.body.Encode([&](ByteWriter& writer) {
-    writer.Write(WriteRequest{.open = 0,  // filled in when it is sent
-                              .offset = write.offset + write.done,
-                              .flags = write.flags});
-    writer.Write(Le32(write.chunk));  // of the bytes, which follow from the caller's slice
-  });
-  table_.Queue(slot, Opcode::kWrite);
+std::uint64_t LaneImpl::MostStaged() const {
+  if (staging_slots_ == 0) return 0;
+  return std::min<std::uint64_t>(slot_bytes_,
+                                 wire_.connection()->capabilities().max_transfer_bytes);
 }
 
 void LaneImpl::Stage(Slot slot) {
-  Call& call = calls_[slot];
-  WriteState& write = call.write;
-  call.opcode = Opcode::kCommit;
-  call.payload_bytes = 0;
-  if (write.staging == kNoStaging) {
-    // What may have arrived cannot be asked again from another slot; nobody knows what became of
-    // it.
-    if (table_.MayHaveArrived(slot)) return FinishLater(slot, Status(Code::kErrno, EIO, {}));
-    if (free_staging_.empty()) return Wait(waiting_writes_, slot);
-    write.staging = free_staging_.back();
-    free_staging_.pop_back();
-  }
-  if (write.chunk == 0) {
-    const std::uint64_t most =
-        std::min<std::uint64_t>(slot_bytes_, wire_.connection()->capabilities().max_transfer_bytes);
-    write.chunk = static_cast<std::uint32_t>(std::min<std::uint64_t>(write.left(), most));
-  }
+  WriteState& write = calls_[slot].write;
+  if (free_staging_.empty()) return Wait(waiting_writes_, slot);
+  write.staging = free_staging_.back();
+  free_staging_.pop_back();
   table_.BeginLocal(slot);
   wire_.Write(
       slot,
@@ -92,22 +89,38 @@ void LaneImpl::Stage(Slot slot) {
 // The WRITE is on its way; the commit arrives behind it.
 void LaneImpl::OnWritePosted(Slot slot) {
   if (!table_.IsOpen(slot)) return;
-  Call& call = calls_[slot];
-  WriteState& write = call.write;
-  write.staged = true;
+  calls_[slot].write.staged = true;
+  table_.Queue(slot, Opcode::kCommit);
+}
+
+// What goes out, made when it does: only then is it certain which slot and which connection.
+void LaneImpl::EncodeWrite(Call& call, std::uint32_t slot_bytes) {
+  const WriteState& write = call.write;
+  const std::uint64_t offset = write.offset + write.done;
+  const bool inside = call.opcode == Opcode::kWrite;
+  call.payload_bytes = inside ? write.chunk : 0;
   call.body.Encode([&](ByteWriter& writer) {
-    writer.Write(CommitRequest{.open = 0,  // filled in when it is sent
-                               .offset = write.offset + write.done,
+    if (inside) {
+      writer.Write(WriteRequest{.open = 0,  // FillInOpens
+                                .offset = offset,
+                                .flags = write.flags});
+      writer.Write(Le32(write.chunk));  // of the bytes, which follow from the caller's slice
+      return;
+    }
+    writer.Write(CommitRequest{.open = 0,
+                               .offset = offset,
                                .flags = write.flags,
                                .length = write.chunk,
-                               .staging_offset = std::uint64_t{write.staging} * slot_bytes_});
+                               .staging_offset = write.inquiring
+                                                     ? kNothingStaged
+                                                     : std::uint64_t{write.staging} * slot_bytes});
   });
-  table_.Queue(slot, Opcode::kCommit);
 }
 
 void LaneImpl::GiveStagingBack(Call& call) {
   if (call.kind != Call::Kind::kWrite) return;
   call.write.staged = false;
+  call.write.inquiring = false;
   if (call.write.staging == kNoStaging) return;
   free_staging_.push_back(std::exchange(call.write.staging, kNoStaging));
   if (!closing_) StartWaitingWrites();
@@ -126,7 +139,9 @@ void LaneImpl::StartWaitingWrites() {
 void LaneImpl::OnWriteReply(Slot slot, WireError error, ByteSpan body) {
   Call& call = calls_[slot];
   WriteState& write = call.write;
+  const bool inquired = write.inquiring;
   GiveStagingBack(call);
+  if (error == WireError::kNotStaged && inquired) return StartWrite(slot);
   write.answered = true;
   write.failure = Status();
   if (error != WireError::kOk) {
@@ -154,10 +169,7 @@ void LaneImpl::OnWriteReply(Slot slot, WireError error, ByteSpan body) {
 
 void LaneImpl::AfterChunk(Slot slot) {
   WriteState& write = calls_[slot].write;
-  if (write.failure.ok() && write.left() > 0) {
-    write.chunk = 0;
-    return StartWrite(slot);
-  }
+  if (write.failure.ok() && write.left() > 0) return StartWrite(slot);
   // What was written is told first; the next write meets the error itself (write(2)).
   if (!write.failure.ok() && write.done == 0) return Finish(slot, std::move(write.failure));
   Answer answer;

@@ -7,12 +7,11 @@ namespace rdfs::fs::client {
 namespace {
 
 const SystemClock kSystemClock;
+// So many lanes of a mount get along with the memory that may be locked.
+constexpr unsigned kUsualLanes = 2;
 
 MountOptions WithDefaults(MountOptions options) {
   if (options.clock == nullptr) options.clock = &kSystemClock;
-  if (options.lane_buffer_bytes == 0) {
-    options.lane_buffer_bytes = LaneBufferBytes(MemlockLimit(), 2);
-  }
   if (options.lane_staging_bytes == 0) options.lane_staging_bytes = 4 << 20;
   options.inline_write_bytes = std::min(options.inline_write_bytes, kMaxInlineDataBytes);
   return options;
@@ -65,16 +64,37 @@ Result<std::unique_ptr<Lane>> MountImpl::OpenLane(Deadline deadline) {
     UpdateKeeperLocked();
   }
   // From here on the seat is given back by the lane, or by us when there is none.
-  Result<std::unique_ptr<LaneImpl>> lane = LaneImpl::Create(*this, number, mailbox, counters);
+  Result<std::unique_ptr<LaneImpl>> lane = MakeLane(number, mailbox, counters, deadline);
   if (!lane.ok()) {
     Closed(number);
     return lane.status();
   }
+  return std::unique_ptr<Lane>(*std::move(lane));
+}
+
+// The connection first: what it is decides how much memory the lane may have.
+Result<std::unique_ptr<LaneImpl>> MountImpl::MakeLane(std::uint32_t number,
+                                                      const std::shared_ptr<Mailbox>& mailbox,
+                                                      std::shared_ptr<LaneCounters> counters,
+                                                      Deadline deadline) {
   const std::lock_guard lock(session_mutex_);
   RDFS_ASSIGN_OR_RETURN(std::unique_ptr<LaneLink> link, Connect(number, deadline));
+  const std::uint64_t memlock = MemlockLimit();
+  std::size_t buffer_bytes = options_.lane_buffer_bytes;
+  if (buffer_bytes == 0) {
+    buffer_bytes = LaneBufferBytes(link->connection->capabilities().kind, memlock, kUsualLanes);
+  }
+  RDFS_ASSIGN_OR_RETURN(
+      std::unique_ptr<LaneImpl> lane,
+      LaneImpl::Create(*this, number, mailbox, std::move(counters), buffer_bytes));
+  {
+    const std::lock_guard seats_lock(mutex_);
+    seats_[number].may_use_verbs =
+        buffer_bytes <= LaneBufferBytes(transport::Kind::kVerbs, memlock, kUsualLanes);
+  }
   mailbox->PutLink(std::move(link));
-  (*lane)->TakeFirstLink();
-  return std::unique_ptr<Lane>(*std::move(lane));
+  lane->TakeFirstLink();
+  return lane;
 }
 
 MountInfo MountImpl::info() const {

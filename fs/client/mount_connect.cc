@@ -68,7 +68,7 @@ Result<std::unique_ptr<LaneLink>> MountImpl::Connect(std::uint32_t lane, Deadlin
 
 Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Deadline deadline) {
   auto link = std::make_unique<LaneLink>();
-  RDFS_ASSIGN_OR_RETURN(link->connection, session_->OpenLane(deadline));
+  RDFS_ASSIGN_OR_RETURN(link->connection, OpenConnection(lane, deadline));
   link->session = admission_.grant.session;
   link->epoch = admission_.grant.epoch;
   link->incarnation = incarnation();
@@ -80,6 +80,23 @@ Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Dea
   const std::lock_guard lock(mutex_);
   info_.transport = session_->ExplainChoice();
   return link;
+}
+
+// A lane that began without verbs may have more memory than a device could register: it stays away
+// from verbs when the session comes back over it.
+Result<std::unique_ptr<transport::Connection>> MountImpl::OpenConnection(std::uint32_t lane,
+                                                                         Deadline deadline) {
+  auto connection = session_->OpenLane(deadline);
+  if (!connection.ok() || (*connection)->capabilities().kind != transport::Kind::kVerbs) {
+    return connection;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (seats_[lane].may_use_verbs) return connection;
+  }
+  auto over_shm = session_->OpenLaneOver(transport::Kind::kShm, deadline);
+  return over_shm.ok() ? std::move(over_shm)
+                       : session_->OpenLaneOver(transport::Kind::kTcp, deadline);
 }
 
 Status MountImpl::Redial(Deadline deadline) {

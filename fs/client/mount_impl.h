@@ -17,6 +17,8 @@
 
 namespace rdfs::fs::client {
 
+class LaneImpl;
+
 class MountImpl final : public Mount {
  public:
   MountImpl(MountOptions options, SessionState state);
@@ -60,6 +62,7 @@ class MountImpl final : public Mount {
  private:
   struct LaneSeat {
     bool taken = false;
+    bool may_use_verbs = true;  // its buffers are no more than may be locked
     std::shared_ptr<Mailbox> mailbox;
     std::shared_ptr<LaneCounters> counters;
   };
@@ -72,6 +75,10 @@ class MountImpl final : public Mount {
   static constexpr std::size_t kMountCell = SequenceCounter::kCells - 1;
   static_assert(kMaxLanes <= kMountCell);
 
+  Result<std::unique_ptr<LaneImpl>> MakeLane(std::uint32_t number,
+                                             const std::shared_ptr<Mailbox>& mailbox,
+                                             std::shared_ptr<LaneCounters> counters,
+                                             Deadline deadline);
   void Run();
   void DestroyLost(std::unique_lock<std::mutex>& lock);
   void UpdateKeeperLocked();
@@ -79,6 +86,8 @@ class MountImpl final : public Mount {
   // Under session_mutex_:
   Result<std::unique_ptr<LaneLink>> Connect(std::uint32_t lane, Deadline deadline);
   Result<std::unique_ptr<LaneLink>> ConnectOnce(std::uint32_t lane, Deadline deadline);
+  Result<std::unique_ptr<transport::Connection>> OpenConnection(std::uint32_t lane,
+                                                                Deadline deadline);
   Status Redial(Deadline deadline);
   Status ReclaimOpens(LaneLink& link, Deadline deadline);
 

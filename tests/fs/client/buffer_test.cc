@@ -67,12 +67,15 @@ TEST_F(BufferTest, SlicesOutsideAreNotItsOwn) {
   EXPECT_TRUE(pool_->Contains({.region = region_.get(), .offset = 0, .length = 64 * kPage}));
 }
 
-TEST(LaneBufferBytes, FitsTheMemlockLimit) {
+TEST(LaneBufferBytes, OverVerbsTheyFitTheMemlockLimit) {
   constexpr std::size_t kMiB = 1 << 20;
-  EXPECT_EQ(LaneBufferBytes(std::numeric_limits<std::uint64_t>::max(), 2), 16 * kMiB);
-  EXPECT_EQ(LaneBufferBytes(8 * kMiB, 2), 2 * kMiB);
-  EXPECT_EQ(LaneBufferBytes(64 * 1024, 2), kMiB);
-  EXPECT_EQ(LaneBufferBytes(1024 * kMiB, 2), 16 * kMiB);
+  using transport::Kind;
+  EXPECT_EQ(LaneBufferBytes(Kind::kVerbs, std::numeric_limits<std::uint64_t>::max(), 2), 16 * kMiB);
+  EXPECT_EQ(LaneBufferBytes(Kind::kVerbs, 8 * kMiB, 2), 2 * kMiB);
+  EXPECT_EQ(LaneBufferBytes(Kind::kVerbs, 64 * 1024, 2), kMiB);
+  EXPECT_EQ(LaneBufferBytes(Kind::kVerbs, 1024 * kMiB, 2), 16 * kMiB);
+  EXPECT_EQ(LaneBufferBytes(Kind::kShm, 64 * 1024, 2), 16 * kMiB);
+  EXPECT_EQ(LaneBufferBytes(Kind::kTcp, 64 * 1024, 2), 16 * kMiB);
 }
 
 }  // namespace

@@ -357,6 +357,62 @@ TEST_P(Live, AKilledServerIsNotNoticed) {
 
 // Many operations under way on both lanes while the server is killed again and again: each mkdir
 // happened exactly once, each byte is where it belongs.
+TEST_P(Live, KilledInTheMiddleOfManyOperations) {
+  std::unique_ptr<SyncClient> other = OpenClient();
+  constexpr int kFiles = 24;
+  constexpr std::size_t kSize = 100000;
+  std::atomic<int> steps{0};
+  std::jthread killer([&] {
+    // A worker that dies more often in a minute is given up by its supervisor.
+    for (const int at : {20, 70, 120, 170}) {
+      for (int now = steps; now < at; now = steps) steps.wait(now);
+      server_.KillWorker();
+    }
+  });
+  std::vector<std::jthread> workers;
+  for (int worker = 0; worker < 2; ++worker) {
+    workers.emplace_back([&, worker] {
+      SyncClient& fs = worker == 0 ? *client_ : *other;
+      const auto step = [&] {
+        ++steps;
+        steps.notify_one();
+      };
+      for (int i = 0; i < kFiles; ++i) {
+        const std::string name = std::to_string(worker) + "-" + std::to_string(i);
+        const Result<NamedFile> directory = fs.Mkdir(root_, "dir-" + name);
+        EXPECT_TRUE(directory.ok()) << name << ": " << directory.status().ToString();
+        step();
+        if (!directory.ok()) continue;
+        const Result<Lane::Created> created =
+            fs.Create(directory->handle, "file", kOpenRead | kOpenWrite | kOpenCreate);
+        EXPECT_TRUE(created.ok()) << name << ": " << created.status().ToString();
+        step();
+        if (!created.ok()) continue;
+        const auto content = RandomBytes(kSize, static_cast<unsigned>(i));
+        const Result<WriteDone> written = fs.Write(created->open, 0, content);
+        EXPECT_TRUE(written.ok()) << name << ": " << written.status().ToString();
+        step();
+        const auto got = fs.Read(created->open, 0, kSize + 1);
+        EXPECT_TRUE(got.ok()) << name << ": " << got.status().ToString();
+        step();
+        EXPECT_TRUE(got.ok() && *got == content) << name;
+        EXPECT_TRUE(fs.Release(created->open).ok()) << name;
+        step();
+      }
+    });
+  }
+  workers.clear();
+  steps = kFiles * 2 * 5;  // so that the killer ends even if steps were left out
+  steps.notify_one();
+  killer.join();
+  for (int worker = 0; worker < 2; ++worker) {
+    for (int i = 0; i < kFiles; ++i) {
+      const std::string name = "dir-" + std::to_string(worker) + "-" + std::to_string(i);
+      EXPECT_TRUE(FileContent(name + "/file") == RandomBytes(kSize, static_cast<unsigned>(i)));
+    }
+  }
+}
+
 TEST_P(Live, WithoutAServerCallsEndAtTheirDeadline) {
   Mount(milliseconds(1500));
   SyncClient& fs = *client_;

@@ -6,18 +6,76 @@
 #include <thread>
 
 #include "tests/fs/client/scripted_fixture.h"
+#include "transport/fault/transport.h"
 
 namespace rdfs::fs::client {
 namespace {
+
+namespace fault = transport::fault;
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Reply = ScriptedServer::Reply;
 using Request = ScriptedServer::Request;
 
+// A connection that ends when it is let: its destructor waits.
+class LongEnd final : public transport::Connection {
+ public:
+  struct Shared {
+    std::mutex ends;  // held: the connection goes on existing
+    std::atomic<int> reads{0};
+  };
+  LongEnd(std::unique_ptr<transport::Connection> inner, std::shared_ptr<Shared> shared)
+      : inner_(std::move(inner)), shared_(std::move(shared)) {}
+  ~LongEnd() override { const std::lock_guard lock(shared_->ends); }
+
+  [[nodiscard]] const transport::Capabilities& capabilities() const override {
+    return inner_->capabilities();
+  }
+  [[nodiscard]] std::string Describe() const override { return inner_->Describe(); }
+  Status Send(std::span<const ByteSpan> parts) override { return inner_->Send(parts); }
+  [[nodiscard]] std::size_t backlog_bytes() const override { return inner_->backlog_bytes(); }
+  Result<transport::Ticket> Read(const transport::LocalSlice& to,
+                                 const transport::RemoteSlice& from,
+                                 transport::Order order) override {
+    ++shared_->reads;
+    return inner_->Read(to, from, order);
+  }
+  Result<transport::Ticket> Write(const transport::LocalSlice& from,
+                                  const transport::RemoteSlice& to) override {
+    return inner_->Write(from, to);
+  }
+  Status Flush() override { return inner_->Flush(); }
+  Result<std::size_t> Poll(std::span<transport::Completion> out) override {
+    return inner_->Poll(out);
+  }
+  Result<bool> Arm() override { return inner_->Arm(); }
+  [[nodiscard]] int fd() const override { return inner_->fd(); }
+  Result<transport::RemoteRegion> Share(const transport::MemoryRegion& region) override {
+    return inner_->Share(region);
+  }
+  void Unshare(const transport::MemoryRegion& region) override { inner_->Unshare(region); }
+
+ private:
+  const std::unique_ptr<transport::Connection> inner_;
+  const std::shared_ptr<Shared> shared_;
+};
+
 class LossTest : public ScriptedTest {
  protected:
-  // A row of operations that uses every kind of step; returns how many of them failed.
+  template <typename Condition>
+  void RunUntil(Condition condition) {
+    const Deadline deadline = DeadlineAfter(seconds(20));
+    bool never = false;
+    while (!condition() && BootClock::now() < deadline) {
+      client_->RunUntil(never, DeadlineAfter(milliseconds(1)));
+    }
+    ASSERT_TRUE(condition());
+  }
+  void RunUntilDisconnected() {
+    RunUntil([this] { return !client_->lane().connected(); });
+  }
+  // A row of operations that uses every kind of step.
   void Work(SyncClient& fs) {
     const auto opened = fs.Open(file_, kOpenRead | kOpenWrite);
     ASSERT_TRUE(opened.ok()) << opened.status().ToString();
@@ -36,7 +94,203 @@ class LossTest : public ScriptedTest {
     ASSERT_TRUE(*written == bytes);
     ASSERT_TRUE(fs.Release(open).ok());
   }
+  // The row again and again, with one more loss each time, until there was no step left to lose.
+  // `lose(step)` sets the loss up; what it returns tells afterwards whether it came to it.
+  template <typename Lose>
+  void AtEveryStep(Lose lose) {
+    constexpr std::uint64_t kMostSteps = 200;
+    std::uint64_t step = 1;
+    for (; step < kMostSteps; ++step) {
+      const std::shared_ptr<std::atomic<bool>> lost = lose(step);
+      Mount(seconds(20));
+      Work(*client_);
+      ASSERT_FALSE(HasFatalFailure()) << "lost at step " << step;
+      EXPECT_EQ(server_.made(), step) << "mkdirs";  // one each time
+      EXPECT_EQ(server_.misdeeds(), 0U);
+      if (!*lost) break;
+    }
+    EXPECT_GT(step, 8U);  // the row has so many requests at least
+    EXPECT_LT(step, kMostSteps);
+  }
 };
+
+// The client's end breaks at its n-th post: a message, a READ, a WRITE.
+TEST_F(LossTest, AtEveryStepOfTheClient) {
+  AtEveryStep([this](std::uint64_t step) {
+    auto lost = std::make_shared<std::atomic<bool>>(false);
+    server_.SetClientEnd([lost, step, lanes = 0](auto connection) mutable {
+      if (lanes++ > 0) *lost = true;  // another one is needed: the first is broken
+      const fault::Plan plan{.drop_after_operations = lanes == 1 ? step : 0};
+      return fault::Wrap(std::move(connection), plan);
+    });
+    return lost;
+  });
+}
+
+// The server dies with the n-th request: before it has looked at it, when it has done it and not
+// said so, and when it has answered.
+enum class Dies { kBefore, kUnanswered, kAnswered };
+class ServerLossTest : public LossTest, public testing::WithParamInterface<Dies> {};
+
+TEST_P(ServerLossTest, AtEveryStep) {
+  AtEveryStep([this](std::uint64_t step) {
+    auto lost = std::make_shared<std::atomic<bool>>(false);
+    const auto lose = [lost, left = std::make_shared<std::uint64_t>(step)] {
+      if (*left == 0 || --*left > 0) return false;
+      *lost = true;
+      return true;
+    };
+    if (GetParam() == Dies::kBefore) {
+      server_.SetGate([lose](const Request&) { return !lose(); });
+      return lost;
+    }
+    server_.SetHook([lose, answer = GetParam() == Dies::kAnswered](const Request&, Reply& reply) {
+      if (!lose()) return;
+      reply.drop = true;
+      reply.send = answer;
+    });
+    return lost;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, ServerLossTest,
+                         testing::Values(Dies::kBefore, Dies::kUnanswered, Dies::kAnswered));
+
+TEST_F(LossTest, CallsWaitForTheServerUntilTheirDeadline) {
+  Mount(milliseconds(200));
+  server_.Refuse(true);
+  server_.DropAll();
+  RunUntilDisconnected();
+  const TimePoint start = BootClock::now();
+  EXPECT_EQ(client_->GetAttr(root_).status().errno_value(), ETIMEDOUT);
+  EXPECT_GE(BootClock::now() - start, milliseconds(200));
+  EXPECT_EQ(client_->Mkdir(root_, "dir").status().errno_value(), ETIMEDOUT);
+  EXPECT_EQ(server_.made(), 0U);
+  client_->context().timeout = seconds(20);
+  bool over = false;
+  Status got;
+  client_->lane().GetAttr(client_->context(), root_, nullptr, [&](Result<Attributes>&& attributes) {
+    got = attributes.status();
+    over = true;
+  });
+  EXPECT_FALSE(client_->RunUntil(over, DeadlineAfter(milliseconds(20))));
+  server_.Refuse(false);
+  ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(20))));
+  EXPECT_TRUE(got.ok()) << got.ToString();
+}
+
+TEST_F(LossTest, WhatHasNoConnectionIsInterruptedAtOnce) {
+  const OpenPtr open = Open();
+  std::optional<Buffer> buffer = client_->lane().buffers().Allocate(100'000);
+  ASSERT_TRUE(buffer);
+  server_.Refuse(true);
+  server_.DropAll();
+  RunUntilDisconnected();
+  int ended = 0;
+  const auto expect_interrupted = [&ended](const auto& result) {
+    EXPECT_EQ(result.errno_value(), EINTR);
+    ++ended;
+  };
+  Lane& lane = client_->lane();
+  const std::array<CallTicket, 3> tickets{
+      lane.Mkdir({}, root_, "dir", 0755, 0,
+                 [&](Result<NamedFile>&& made) { expect_interrupted(made.status()); }),
+      lane.Write({}, open, 0, buffer->Slice(0, 100'000), 0,
+                 [&](Result<WriteDone>&& done) { expect_interrupted(done.status()); }),
+      lane.Read({}, open, 0, buffer->Slice(0, 100'000), 0,
+                [&](Result<ReadDone>&& done) { expect_interrupted(done.status()); })};
+  lane.Poll();
+  EXPECT_EQ(ended, 0);
+  for (const CallTicket ticket : tickets) lane.Cancel(ticket);
+  lane.Poll();
+  EXPECT_EQ(ended, 3);
+  EXPECT_EQ(lane.calls_in_flight(), 0U);
+  server_.Refuse(false);
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+  EXPECT_EQ(server_.made(), 0U);
+}
+
+// A device may write into the memory of READs under way for as long as its connection exists.
+TEST_F(LossTest, BuffersOfADeadConnectionAreQuarantined) {
+  auto shared = std::make_shared<LongEnd::Shared>();
+  server_.SetClientEnd([shared](auto connection) {
+    return std::make_unique<LongEnd>(std::move(connection), shared);
+  });
+  Mount(seconds(20));
+  const OpenPtr open = Open();
+  BufferPool& pool = client_->lane().buffers();
+  const std::size_t all = pool.free_bytes();
+  server_.SetHook([](const Request& request, Reply& reply) {
+    reply.stall = request.opcode == Opcode::kRead;  // grants, and then READs are not answered
+  });
+  std::optional<Buffer> buffer = pool.Allocate(16 * Buffer::kPageBytes);
+  Status ended;
+  bool over = false;
+  const CallTicket ticket =
+      client_->lane().Read({}, open, 0, buffer->Slice(0, 50'000), 0, [&](Result<ReadDone>&& done) {
+        ended = done.status();
+        over = true;
+      });
+  RunUntil([&] { return shared->reads > 0; });
+  shared->ends.lock();
+  server_.Refuse(true);
+  server_.DropAll();
+  RunUntilDisconnected();
+  client_->lane().Cancel(ticket);
+  ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(20))));
+  EXPECT_EQ(ended.errno_value(), EINTR);
+  buffer.reset();
+  EXPECT_EQ(pool.free_bytes(), all - 13 * Buffer::kPageBytes);  // 50,000 bytes are in 13 pages
+  shared->ends.unlock();
+  RunUntil([&] { return pool.free_bytes() == all; });
+}
+
+// What the lane that a commit is sent again on can take: the same, small slots, none at all.
+class ResentWriteTest : public LossTest, public testing::WithParamInterface<std::uint32_t> {
+ protected:
+  static constexpr std::size_t kBytes = ScriptedServer::kSlotBytes;
+  // Writes, and loses the connection at the first commit.
+  void WriteAndLose(bool done_before_the_loss) {
+    const OpenPtr open = Open();
+    auto lost = std::make_shared<std::atomic<bool>>(false);
+    const auto lose = [this, lost](const Request& request) {
+      if (request.opcode != Opcode::kCommit || lost->exchange(true)) return false;
+      server_.slots = GetParam() == 0 ? 0 : ScriptedServer::kSlots;
+      server_.slot_bytes = GetParam();
+      return true;
+    };
+    if (done_before_the_loss) {
+      server_.SetHook([lose](const Request& request, Reply& reply) {
+        if (!lose(request)) return;
+        reply.drop = true;
+        reply.send = false;
+      });
+    } else {
+      server_.SetGate([lose](const Request& request) { return !lose(request); });
+    }
+    std::vector<std::byte> bytes(kBytes);
+    for (std::size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+    const auto written = client_->Write(open, 1000, bytes);
+    ASSERT_TRUE(written.ok()) << written.status().ToString();
+    EXPECT_EQ(written->written, kBytes);
+    EXPECT_TRUE(*lost);
+    const std::vector<std::byte> file = server_.file();
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), file.begin() + 1000));
+    EXPECT_EQ(server_.misdeeds(), 0U);
+    EXPECT_EQ(mount_->counters().connections_lost, 1U);
+  }
+};
+
+TEST_P(ResentWriteTest, WhatWasDoneIsNotDoneTwice) {
+  WriteAndLose(true);
+  EXPECT_EQ(server_.written(), 1U);
+}
+
+TEST_P(ResentWriteTest, WhatWasNotDoneIsDone) { WriteAndLose(false); }
+
+INSTANTIATE_TEST_SUITE_P(Slots, ResentWriteTest,
+                         testing::Values(ScriptedServer::kSlotBytes, 4 * ScriptedServer::kSlotBytes,
+                                         4096U, 0U));
 
 TEST_F(LossTest, ARestartedServerIsToldWhatIsOpen) {
   const auto opened = client_->Open(file_, kOpenRead | kOpenWrite | kOpenTruncate);

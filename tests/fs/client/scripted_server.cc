@@ -101,6 +101,10 @@ DialFunction ScriptedServer::Dialer() {
 
 std::vector<std::byte> ScriptedServer::GrantFor(std::uint64_t last_epoch) {
   const std::lock_guard lock(mutex_);
+  if (last_epoch == 0) {  // another client than before
+    records_.clear();
+    opens_.clear();
+  }
   std::vector<std::byte> bytes;
   Put(bytes, MountGrant{.major = kProtocolMajor,
                         .minor = 0,
@@ -124,6 +128,16 @@ std::vector<std::byte> ScriptedServer::GrantFor(std::uint64_t last_epoch) {
 void ScriptedServer::SetHook(Hook hook) {
   const std::lock_guard lock(mutex_);
   hook_ = std::move(hook);
+}
+
+void ScriptedServer::SetGate(Gate gate) {
+  const std::lock_guard lock(mutex_);
+  gate_ = std::move(gate);
+}
+
+void ScriptedServer::SetClientEnd(ClientEnd end) {
+  const std::lock_guard lock(mutex_);
+  client_end_ = std::move(end);
 }
 
 void ScriptedServer::Restart(bool resumed) {
@@ -176,11 +190,15 @@ Result<std::unique_ptr<transport::Connection>> ScriptedServer::NewLane(
   const std::lock_guard lock(mutex_);
   state.thread = std::jthread([this, &state](const std::stop_token& stop) { Serve(state, stop); });
   lanes_.push_back(std::move(lane));
-  return theirs;
+  return client_end_ ? client_end_(std::move(theirs)) : std::move(theirs);
 }
 
 void ScriptedServer::Serve(LaneState& lane, const std::stop_token& stop) {
   while (!stop.stop_requested() && !lane.drop) {
+    if (lane.stall) {
+      std::this_thread::yield();
+      continue;
+    }
     transport::Completion completion;
     Result<std::size_t> count =
         lane.connection->Wait(std::span(&completion, 1), DeadlineAfter(milliseconds(5)));
@@ -203,16 +221,11 @@ void ScriptedServer::OnMessage(LaneState& lane, ByteSpan message) {
   // What it says to have an answer to must not be asked again.
   if (request.header.acknowledged >= request.header.sequence) ++misdeeds_;
   requests_.push_back(request);
-  Reply reply;
-  const auto record = records_.find(request.header.sequence);
-  if (record != records_.end()) {
-    // A sequence comes again only as it was, and says so.
-    if ((request.header.flags & kRequestSentBefore) == 0) ++misdeeds_;
-    reply = record->second;
-  } else {
-    reply = Answer(lane, request);
-    if (IsMutating(request.opcode)) records_[request.header.sequence] = reply;
+  if (gate_ && !gate_(request)) {
+    lane.drop = true;
+    return;
   }
+  Reply reply = AnswerOnce(lane, request);
   if (hook_) hook_(request, reply);
   ReplyHeader header{};
   header.opcode = request.header.opcode;
@@ -231,6 +244,30 @@ void ScriptedServer::OnMessage(LaneState& lane, ByteSpan message) {
   }
   (void)lane.connection->Flush();
   if (reply.drop) lane.drop = true;
+  lane.stall = reply.stall;
+}
+
+std::vector<std::byte> ScriptedServer::Arguments(const Request& request) {
+  std::vector<std::byte> arguments = request.body;
+  for (const std::size_t at : NamesInBody(request.opcode)) {
+    std::fill_n(arguments.begin() + static_cast<std::ptrdiff_t>(at), sizeof(Le64), std::byte{0});
+  }
+  return arguments;
+}
+
+ScriptedServer::Reply ScriptedServer::AnswerOnce(LaneState& lane, const Request& request) {
+  const auto record = records_.find(request.header.sequence);
+  if (record != records_.end()) {
+    // A sequence comes again only as it was, and says so.
+    if ((request.header.flags & kRequestSentBefore) == 0) ++misdeeds_;
+    if (record->second.arguments != Arguments(request)) ++misdeeds_;
+    return record->second.reply;
+  }
+  Reply reply = Answer(lane, request);
+  if (IsMutating(request.opcode)) {
+    records_[request.header.sequence] = {.arguments = Arguments(request), .reply = reply};
+  }
+  return reply;
 }
 
 ScriptedServer::Reply ScriptedServer::Answer(LaneState& lane, const Request& request) {
@@ -283,7 +320,10 @@ ScriptedServer::Reply ScriptedServer::Answer(LaneState& lane, const Request& req
 }
 
 ScriptedServer::Reply ScriptedServer::Attach(LaneState& lane) {
-  lane.staging = MakeRegion(domain_, kSlots * kSlotBytes, transport::Access::kRemoteWrite);
+  lane.slot_bytes = slot_bytes;
+  if (slots > 0) {
+    lane.staging = MakeRegion(domain_, slots * lane.slot_bytes, transport::Access::kRemoteWrite);
+  }
   const auto tell = [&](std::uint32_t number, const transport::MemoryRegion& region) {
     const ArenaMessage arena{
         .arena = number,
@@ -298,10 +338,13 @@ ScriptedServer::Reply ScriptedServer::Attach(LaneState& lane) {
   };
   tell(kArena, *arena_);
   Reply reply;
-  Put(reply.body, AttachLaneReply{.staging = transport::RemoteRegionWire::From(
-                                      *lane.connection->Share(*lane.staging)),
-                                  .slot_bytes = kSlotBytes,
-                                  .slots = kSlots});
+  AttachLaneReply attached{};
+  if (lane.staging != nullptr) {
+    attached.staging = transport::RemoteRegionWire::From(*lane.connection->Share(*lane.staging));
+    attached.slot_bytes = lane.slot_bytes;
+    attached.slots = slots.load();
+  }
+  Put(reply.body, attached);
   tell(kGenerations, *generations_);
   return reply;
 }
@@ -354,12 +397,19 @@ ScriptedServer::Reply ScriptedServer::Write(LaneState& lane, const Request& requ
   } else {
     const auto commit = reader.Read<CommitRequest>();
     offset = commit.offset;
+    if (commit.staging_offset == kNothingStaged) return {.error = WireError::kNotStaged};
+    if (lane.staging == nullptr || commit.length > lane.slot_bytes ||
+        commit.staging_offset > lane.staging->size() - commit.length) {
+      ++misdeeds_;
+      return {.error = WireError::kMalformed};
+    }
     bytes = lane.staging->bytes().subspan(commit.staging_offset, commit.length);
   }
   if (!reader.ok() || offset + bytes.size() > kFileBytes) return {.error = WireError::kInvalid};
   std::copy(bytes.begin(), bytes.end(),
             arena_->bytes().begin() + static_cast<std::ptrdiff_t>(offset));
   ++change_;
+  ++written_;
   Reply reply;
   Put(reply.body, WriteReply{.offset = offset,
                              .written = static_cast<std::uint32_t>(bytes.size()),

@@ -41,6 +41,7 @@ class ScriptedServer {
     std::vector<std::byte> body{};
     bool send = true;
     bool drop = false;                        // the connection, after sending
+    bool stall = false;                       // nothing more of this lane is looked at
     std::optional<std::uint64_t> sequence{};  // instead of the request's
     int times = 1;                            // the same answer again
     std::vector<std::byte> instead{};         // raw bytes instead of an answer
@@ -49,20 +50,29 @@ class ScriptedServer {
   // Looks at each answer before it goes. Runs on the lanes' threads, one at a time.
   using Hook = std::function<void(const Request&, Reply&)>;
   void SetHook(Hook hook);
+  // Looks at each request before it is carried out; false: the connection drops instead.
+  using Gate = std::function<bool(const Request&)>;
+  void SetGate(Gate gate);
+  // What the client gets as its end of each lane to come, made of the real one.
+  using ClientEnd =
+      std::function<std::unique_ptr<transport::Connection>(std::unique_ptr<transport::Connection>)>;
+  void SetClientEnd(ClientEnd end);
 
-  // Everything but its files is forgotten: sessions, open files, records; another epoch.
+  // Another epoch; open files are forgotten unless `resumed`.
   void Restart(bool resumed);
   void DropAll();                                 // connections
   void Refuse(bool refuse) { refuse_ = refuse; }  // dialling fails
 
   std::atomic<std::uint32_t> lease_ms{60'000};
   std::atomic<bool> grants{true};
-  std::atomic<std::uint64_t> generation_lie{0};  // added to what is granted
+  std::atomic<std::uint32_t> slot_bytes{kSlotBytes}, slots{kSlots};  // of lanes to come
+  std::atomic<std::uint64_t> generation_lie{0};                      // added to what is granted
 
   [[nodiscard]] std::vector<std::byte> file();
   [[nodiscard]] std::vector<Request> requests();  // all that came, in order
   [[nodiscard]] std::size_t Count(Opcode opcode);
   [[nodiscard]] std::size_t made() const { return made_; }          // mkdirs carried out
+  [[nodiscard]] std::size_t written() const { return written_; }    // writes carried out
   [[nodiscard]] std::size_t misdeeds() const { return misdeeds_; }  // by the client
 
  private:
@@ -70,13 +80,21 @@ class ScriptedServer {
   struct LaneState {
     std::unique_ptr<transport::Connection> connection;
     std::unique_ptr<transport::MemoryRegion> staging;
+    std::uint32_t slot_bytes = 0;
     std::jthread thread;
     std::atomic<bool> drop{false};
+    bool stall = false;
   };
   Result<std::unique_ptr<transport::Connection>> NewLane(
       const std::shared_ptr<transport::Domain>& client_domain);
   void Serve(LaneState& lane, const std::stop_token& stop);
   void OnMessage(LaneState& lane, ByteSpan message);
+  struct Record {
+    std::vector<std::byte> arguments;  // what must be the same when the request comes again
+    Reply reply;
+  };
+  static std::vector<std::byte> Arguments(const Request& request);
+  Reply AnswerOnce(LaneState& lane, const Request& request);
   Reply Answer(LaneState& lane, const Request& request);
   Reply Attach(LaneState& lane);
   Reply Read(const Request& request);
@@ -88,9 +106,11 @@ class ScriptedServer {
   std::unique_ptr<transport::MemoryRegion> generations_;  // a word for each extent
   std::mutex mutex_;
   Hook hook_;                                      // under mutex_
+  Gate gate_;                                      // under mutex_
+  ClientEnd client_end_;                           // under mutex_
   std::vector<std::unique_ptr<LaneState>> lanes_;  // under mutex_
   std::vector<Request> requests_;                  // under mutex_
-  std::map<std::uint64_t, Reply> records_;         // under mutex_
+  std::map<std::uint64_t, Record> records_;        // under mutex_
   std::set<std::uint64_t> opens_;                  // under mutex_
   std::uint64_t epoch_ = 1;                        // under mutex_
   std::uint64_t next_open_ = 100;                  // under mutex_
@@ -98,6 +118,7 @@ class ScriptedServer {
   bool resumed_ = true;                            // under mutex_
   std::atomic<bool> refuse_{false};
   std::atomic<std::size_t> made_{0};
+  std::atomic<std::size_t> written_{0};
   std::atomic<std::size_t> misdeeds_{0};
 };
 
