@@ -27,9 +27,8 @@ void NotifySystemd() {
   const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   constexpr std::string_view kReady = "READY=1";
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
-  if (!socket.valid() ||
-      ::sendto(socket.get(), kReady.data(), kReady.size(), MSG_NOSIGNAL,
-               reinterpret_cast<const sockaddr*>(&address), size) < 0) {
+  if (!socket.valid() || ::sendto(socket.get(), kReady.data(), kReady.size(), MSG_NOSIGNAL,
+                                  reinterpret_cast<const sockaddr*>(&address), size) < 0) {
     LogWarn("cannot tell systemd that rdfsd is ready: {}",
             Status::FromErrno(errno, "NOTIFY_SOCKET").message());
   }
@@ -42,7 +41,7 @@ void NotifySystemd() {
   do {
     got = ::read(pipe, &ready, 1);
   } while (got < 0 && errno == EINTR);
-  ::_exit(got == 1 ? 0 : 1);  // without: the child has said why on standard error
+  ::_exit(got == 1 ? 0 : 1);  // without: the worker has said why on standard error
 }
 
 }  // namespace
@@ -65,19 +64,26 @@ Result<Readiness> Readiness::Daemonise() {
   return readiness;
 }
 
-void Readiness::Ready(std::string_view line) {
-  const std::string text = std::string(line) + "\n";
-  if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) {
+void Readiness::Ready(std::string_view text) {
+  const std::string lines = std::string(text) + "\n";
+  if (::write(STDOUT_FILENO, lines.data(), lines.size()) < 0) {
     LogDebug("nobody reads our standard output");
   }
   NotifySystemd();
   if (!pipe_.valid()) return;
-  // Whoever started us may wait for the end of our output.
-  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (null.valid()) ::dup2(null.get(), STDOUT_FILENO);
+  Detach();
   const char ready = 'R';
   if (::write(pipe_.get(), &ready, 1) != 1) LogDebug("nobody waits for us");
   pipe_.Reset();
+}
+
+void Readiness::Detach() {
+  if (!pipe_.valid()) return;
+  LogToSyslog();
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.valid()) return;
+  ::dup2(null.get(), STDOUT_FILENO);
+  ::dup2(null.get(), STDERR_FILENO);
 }
 
 }  // namespace rdfs::server

@@ -19,8 +19,13 @@ class Readiness {
   // no standard input. Before any thread.
   static Result<Readiness> Daemonise();
 
-  // Writes `line` to standard output, tells the parent and systemd (NOTIFY_SOCKET, sd_notify(3)).
-  void Ready(std::string_view line);
+  // Writes `text` (lines, without the last newline) to standard output, tells the parent and systemd (NOTIFY_SOCKET, sd_notify(3)).
+  void Ready(std::string_view text);
+
+  // Lets go of what whoever started us may wait for: standard output and error are closed, and the
+  // log goes to syslog. Ready does it; so does the supervisor, once it has a worker to be ready.
+  // Nothing in the foreground.
+  void Detach();
 
  private:
   Fd pipe_;

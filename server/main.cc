@@ -38,6 +38,7 @@ int Supervise(ServingParams params, Readiness readiness) {
     if (!keeper.ok()) return Fail(keeper.status());
     return Serve(params, **keeper, shared, readiness);
   };
+  options.started = [&] { readiness.Detach(); };
   const Result<int> code = RunSupervisor(options);
   return code.ok() ? *code : Fail(code.status());
 }

@@ -44,13 +44,12 @@ transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t
 }
 
 void Announce(const ServingParams& params, std::uint16_t port, Readiness& readiness) {
-  readiness.Ready(fmt::format("rdfsd: ready on port {}", port));
-  if (params.options.verbosity == 0 && !params.options.foreground) return;
+  std::string text = fmt::format("rdfsd: ready on port {}", port);
   for (const ExportSpec& spec : params.options.exports) {
-    const std::string command =
-        MountCommand(params.options, spec.name, port, params.key_path);
-    fmt::print(stderr, "rdfsd: mount with: {}\n", command);
+    text +=
+        "\nrdfsd: mount with: " + MountCommand(params.options, spec.name, port, params.key_path);
   }
+  readiness.Ready(text);
 }
 
 }  // namespace
@@ -83,8 +82,9 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
   shared.port = (*acceptor)->port();
 
   Core& core = (*service)->core();
-  auto signals = SignalThread::Start([&acceptor] { (*acceptor)->Stop(); },
-                                     [&core] { LogLine(LogLevel::kInfo, core.counters.ToString()); });
+  auto signals =
+      SignalThread::Start([&acceptor] { (*acceptor)->Stop(); },
+                          [&core] { LogLine(LogLevel::kInfo, core.counters.ToString()); });
   if (!signals.ok()) return Fail(signals.status());
   if (!shared.announced.exchange(true)) {
     Announce(params, (*acceptor)->port(), readiness);

@@ -50,8 +50,8 @@ Result<bool> MakeKeyFile(const std::string& path) {
   const Fd file(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
   if (!file.valid() && errno == EEXIST) return false;
   if (!file.valid()) {
-    return Status::FromErrno(errno, "cannot make the key file " + path +
-                                        " (give --key-file FILE, or --no-auth)");
+    return Status::FromErrno(
+        errno, "cannot make the key file " + path + " (give --key-file FILE, or --no-auth)");
   }
   const std::string line = std::string(transport::Key::Random().text()) + "\n";
   if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
@@ -110,7 +110,7 @@ void RaiseDescriptorLimit() {
 std::string MountCommand(const Options& options, const std::string& name, std::uint16_t port,
                          const std::string& key_path) {
   std::string host = "localhost";
-  if (options.listen.size() == 1) {
+  if (!options.listen.empty()) {
     host = options.listen.front();
     if (host.find(':') != host.npos) host = "[" + host + "]";
   } else if (!options.no_auth) {

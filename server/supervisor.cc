@@ -59,6 +59,7 @@ class Supervisor {
   Result<int> Run() {
     RDFS_RETURN_IF_ERROR(TakeSignals());
     RDFS_RETURN_IF_ERROR(StartWorker());
+    if (options_.started) options_.started();
     while (!exit_code_) {
       Wait();
       ReadSignals();

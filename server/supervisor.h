@@ -32,6 +32,7 @@ struct SupervisorOptions {
   // Instead of `command`: runs in the forked child with the socket, its result is the exit code.
   // For programs that link the worker in, and for tests.
   std::function<int(int fd)> worker;
+  std::function<void()> started;  // runs in the supervisor when it has its first worker
 
   std::size_t max_descriptors = 65536;     // lowered to what RLIMIT_NOFILE allows
   std::size_t max_state_bytes = 32 << 20;  // keys and states together

@@ -1,6 +1,7 @@
 #include "transport/base/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/syslog_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
@@ -12,9 +13,14 @@ namespace {
 
 constinit std::atomic<LogLevel> g_level{LogLevel::kWarn};
 
+std::string& Name() {
+  static auto* const name = new std::string("rdfs");
+  return *name;
+}
+
 spdlog::logger& Logger() {
   static spdlog::logger* const logger = [] {
-    auto* made = new spdlog::logger("rdfs", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto* made = new spdlog::logger(Name(), std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%n: %l: %v");
     made->set_level(spdlog::level::trace);
     made->flush_on(spdlog::level::trace);
@@ -45,7 +51,15 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
 
 void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
 
-void SetLogName(std::string_view name) { Logger().set_pattern(std::string(name) + ": %l: %v"); }
+void SetLogName(std::string_view name) {
+  Name() = name;
+  Logger().set_pattern(Name() + ": %l: %v");
+}
+
+void LogToSyslog() {
+  Logger().sinks() = {
+      std::make_shared<spdlog::sinks::syslog_sink_mt>(Name(), LOG_PID, LOG_DAEMON, false)};
+}
 
 bool LogEnabled(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
 

@@ -18,6 +18,8 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kOff };
 void SetLogLevel(LogLevel level);
 // The prefix of each line, usually the program's name. Call before the first thread starts.
 void SetLogName(std::string_view name);
+// From now on lines go to syslog(3), under the name set before, and no more to standard error.
+void LogToSyslog();
 [[nodiscard]] bool LogEnabled(LogLevel level);
 void LogLine(LogLevel level, std::string_view line);
 

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Usage: standing_server.sh --bin BUILD_DIR [--as-when-root USER]
+#
+# The standing server as the README tells it: rdfsd goes to the background and holds on to nobody's
+# output, makes its key, and prints a mount command that works as it is; a second one on its port says so;
+# a configuration file does the same; SIGTERM ends it all.
+set -uo pipefail
+
+bin='' as=''
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --bin) bin=$(realpath "$2"); shift 2 ;;
+    --as-when-root) as=$2; shift 2 ;;
+    *) echo "standing_server.sh: what is '$1'?" >&2; exit 2 ;;
+  esac
+done
+[ -n "$bin" ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
+if [ -n "$as" ] && [ "$(id -u)" -eq 0 ]; then
+  exec setpriv --reuid "$as" --regid "$(id -g "$as")" --init-groups \
+    env USER="$as" "$0" --bin "$bin"
+fi
+PATH=$bin/server:$bin/fs/fuse:$PATH
+work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-standing-XXXXXX") || exit 1
+mnt=$work/mnt
+mkdir "$mnt" "$work/export" "$work/home"
+export HOME=$work/home
+unset XDG_CONFIG_HOME
+echo 'on the server' >"$work/export/file"
+
+servers() { pgrep -f "^rdfsd .*$work/"; }
+finish() {
+  trap - EXIT
+  ! mountpoint -q "$mnt" || fusermount3 -uz "$mnt"
+  servers | xargs -r kill 2>/dev/null
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' INT TERM HUP
+fail() { echo "standing_server.sh: $1" >&2; exit 1; }
+gone() {
+  local tenth
+  for tenth in $(seq 100); do
+    "$@" >/dev/null || return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# mounts TEXT: the mount command that rdfsd printed in TEXT, typed as it stands.
+mounts() {
+  local command
+  command=$(sed -n 's/^rdfsd: mount with: //p' <<<"$1" | sed "s#MOUNTPOINT#$mnt#")
+  [ -n "$command" ] || fail "no mount command in: $1"
+  eval "timeout 60 $command" >"$work/said" || fail "this does not mount: $command"
+  [ "$(cat "$mnt/file")" = 'on the server' ] || fail "$command: another directory"
+  fusermount3 -u "$mnt" || fail "cannot unmount"
+  gone pgrep -f "^rdfs .*$mnt" || fail "rdfs is left after the unmount"
+}
+# stops: the supervisor and its worker end.
+stops() {
+  kill "$(servers | head -n 1)"
+  gone servers || fail "rdfsd is left after SIGTERM"
+}
+
+# ---- from the command line; the substitution ends only when nobody holds the output ---------------
+said=$(timeout 30 rdfsd --export "data=$work/export" --listen 127.0.0.1 --port 0 2>&1) ||
+  fail "rdfsd did not go to the background: $said"
+grep -q "^rdfsd: made a key: $HOME/.config/rdfs/key$" <<<"$said" || fail "no word of the key: $said"
+[ "$(stat -c %a "$HOME/.config/rdfs/key")" = 600 ] || fail "others may read the key"
+mounts "$said"
+
+port=$(sed -n 's/^rdfsd: ready on port //p' <<<"$said")
+if again=$(timeout 30 rdfsd --export "data=$work/export" --listen 127.0.0.1 --port "$port" 2>&1); then
+  fail "two servers on one port: $again"
+fi
+grep -q ":$port: another program holds the port" <<<"$again" || fail "a held port: $again"
+mounts "$said"
+stops
+
+# ---- from a file ----------------------------------------------------------------------------------
+cat >"$work/rdfsd.toml" <<END
+listen = ["127.0.0.1"]
+port = 7000
+key_file = "$HOME/.config/rdfs/key"
+pool = "64M"
+[[export]]
+name = "data"
+dir = "$work/export"
+options = "ro"
+END
+said=$(timeout 30 rdfsd --config "$work/rdfsd.toml" --port 0 2>&1) || fail "from a file: $said"
+mounts "$said"
+stops
+echo "a standing server: as the README tells it"
