@@ -1,0 +1,101 @@
+// Seeded schedules of the switch-over in virtual time. What must hold in each: the bytes come out
+// as they went in, nobody sleeps for ever, and a reset happens only where a process died or left
+// with bytes in the ring.
+#include <gtest/gtest.h>
+
+#include "tests/tools/sock/switch_world.h"
+
+namespace rdfs::sock {
+namespace {
+
+struct Sum {
+  unsigned runs = 0, complete = 0, broken = 0;
+  std::size_t through_ring = 0, phases = 0, resent = 0;
+};
+
+Sum RunSeeds(Plan plan, unsigned seeds) {
+  Sum sum;
+  for (unsigned seed = 1; seed <= seeds; ++seed) {
+    plan.seed = seed;
+    const Outcome outcome = World(plan).Run();
+    EXPECT_EQ(outcome.wrong, "") << "seed " << seed;
+    if (!outcome.wrong.empty()) break;
+    ++sum.runs;
+    sum.complete += outcome.complete ? 1 : 0;
+    sum.broken += outcome.broken ? 1 : 0;
+    sum.through_ring += outcome.through_ring;
+    sum.phases += outcome.phases;
+    sum.resent += outcome.resent;
+  }
+  testing::Test::RecordProperty("complete", static_cast<int>(sum.complete));
+  testing::Test::RecordProperty("broken", static_cast<int>(sum.broken));
+  testing::Test::RecordProperty("phases", static_cast<int>(sum.phases));
+  return sum;
+}
+
+TEST(SwitchSchedule, OneWriterAndOneReader) {
+  const Sum sum = RunSeeds({}, 400);
+  EXPECT_EQ(sum.complete, sum.runs);
+  EXPECT_GT(sum.phases, sum.runs * 2);
+  EXPECT_GT(sum.through_ring, sum.runs * 4000U);
+}
+
+TEST(SwitchSchedule, SharedByForkAtBothEnds) {
+  const Sum sum = RunSeeds({.writers = 3, .readers = 2}, 400);
+  EXPECT_EQ(sum.complete, sum.runs);
+  EXPECT_GT(sum.phases, sum.runs * 2);
+}
+
+TEST(SwitchSchedule, BothEndsShutAtOnce) {
+  const Sum sum = RunSeeds({.writers = 2, .readers = 2, .refuses = true}, 400);
+  EXPECT_EQ(sum.complete, sum.runs);
+  EXPECT_GT(sum.phases, sum.runs);
+}
+
+TEST(SwitchSchedule, TheWritersGoOnWithoutTheShim) {
+  const Sum sum = RunSeeds({.writers = 2, .readers = 2, .writer_leaves = true}, 300);
+  EXPECT_EQ(sum.complete, sum.runs);
+}
+
+TEST(SwitchSchedule, TheReadersGoOnWithoutTheShim) {
+  const Sum sum = RunSeeds({.writers = 2, .readers = 2, .reader_leaves = true}, 600);
+  // The rest ended by a reset, because TCP had carried bytes behind those in the ring.
+  EXPECT_EQ(sum.complete + sum.broken, sum.runs);
+  EXPECT_GT(sum.complete, sum.runs / 2);
+  EXPECT_GT(sum.resent, 0U);
+}
+
+TEST(SwitchSchedule, ProcessesDieAtAnyStep) {
+  const Sum sum = RunSeeds({.writers = 4, .readers = 4, .kills = true, .refuses = true}, 1500);
+  EXPECT_GT(sum.complete, sum.runs / 2);
+}
+
+TEST(SwitchSchedule, ProcessesDieWhileOneEndLeaves) {
+  const Sum sum = RunSeeds(
+      {.writers = 3, .readers = 3, .kills = true, .reader_leaves = true, .writer_leaves = true},
+      1000);
+  EXPECT_GT(sum.complete, 0U);
+}
+
+// A driver that breaks a rule must be found out.
+class SwitchPlanted : public testing::TestWithParam<Planted> {};
+
+TEST_P(SwitchPlanted, IsFound) {
+  const Plan shared{.writers = 2, .readers = 2, .planted = GetParam()};
+  const Plan small{.bytes = 2000, .planted = GetParam()};
+  for (unsigned seed = 1; seed <= 8000; ++seed) {
+    Plan plan = seed % 2 == 0 ? shared : small;
+    plan.seed = seed;
+    if (!World(plan).Run().wrong.empty()) return;
+  }
+  FAIL() << "no schedule noticed";
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, SwitchPlanted,
+                         testing::Values(Planted::kEndSeenLast, Planted::kOpensAnywhere,
+                                         Planted::kArmsAfterLooking, Planted::kWrongPosition,
+                                         Planted::kNoLock, Planted::kStaleConsumed,
+                                         Planted::kBellForAll));
+
+}  // namespace
+}  // namespace rdfs::sock

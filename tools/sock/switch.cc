@@ -1,0 +1,386 @@
+#include "tools/sock/switch.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace rdfs::sock {
+
+// --- Sender
+
+Sender::Action Sender::Do(Step step, std::uint64_t at, std::uint64_t count) {
+  doing_ = {.step = step, .at = at, .count = count};
+  return doing_;
+}
+
+Sender::Action Sender::Broken() {
+  state_ = State::kBroken;
+  return Do(Step::kBroken);
+}
+
+bool Sender::Plausible(const SenderView& view) const {
+  return view.gate.cursor() == produced_ && view.consumed >= consumed_seen_ &&
+         view.consumed <= produced_ && view.passed >= passed_seen_ && view.passed <= opens_;
+}
+
+// Whether every kernel read of the peer's from now on sees the last phase's record, and so cannot
+// run past its beginning.
+bool Sender::Quiet(const SenderView& view) {
+  if (view.passed == opens_ || view.tcp_reads % 2 == 0) return true;
+  if (!quiet_marked_) {
+    quiet_marked_ = true;
+    quiet_mark_ = view.tcp_reads;
+  }
+  return view.tcp_reads != quiet_mark_;
+}
+
+Sender::Action Sender::Next(const SenderView& view, const Wish& wish) {
+  if (state_ == State::kBroken) return Do(Step::kBroken);
+  if (state_ == State::kTakeBack) return TakeBack(view);
+  if (!Plausible(view)) return Broken();
+  consumed_seen_ = view.consumed;
+  passed_seen_ = view.passed;
+  gone_ = gone_ || view.gone;
+  leaving_ = leaving_ || wish.leave;
+  if (nudge_due_) return Do(Step::kNudge);
+  if (bell_due_) {
+    if (view.reader_armed) return Do(Step::kRingBell);
+    bell_due_ = false;
+  }
+  switch (state_) {
+    case State::kTcp:
+      return OnTcp(view, wish);
+    case State::kOpening:
+      return Do(Step::kOpenGate, open_at_, ring_bytes_);
+    case State::kAnnouncing:
+      return Do(Step::kAnnounce, opens_);
+    case State::kRing:
+      return OnRing(view, wish);
+    default:
+      return OnShut(view, wish);
+  }
+}
+
+Sender::Action Sender::OnTcp(const SenderView& view, const Wish& wish) {
+  // A phase that is over here, and that the peer will now never read to its end.
+  if (gone_ && !returned_ && view.consumed != produced_) return TakeBack(view);
+  if (wish.bytes == 0) return Do(Step::kIdle);
+  const bool may_open = !gone_ && !leaving_ && view.passed == opens_ && !view.gate.receiver_shut();
+  if (!wish.ring || !may_open) return Do(Step::kSendTcp, 0, wish.bytes);
+  open_at_ = tcp_sent_;
+  ring_bytes_ = RingFor(wish);
+  state_ = State::kOpening;
+  return Do(Step::kOpenGate, open_at_, ring_bytes_);
+}
+
+std::uint64_t Sender::RingFor(const Wish& wish) const {
+  return std::bit_ceil(std::clamp(wish.ring_bytes, kLeastRingBytes, largest_ring_));
+}
+
+Sender::Action Sender::OnRing(const SenderView& view, const Wish& wish) {
+  const bool stay = wish.ring && !gone_ && !leaving_ && RingFor(wish) <= ring_bytes_;
+  if (view.gate.shut() || !stay) return Do(Step::kShutGate);
+  if (wish.bytes == 0) return Do(Step::kIdle);
+  const std::uint64_t room = ring_bytes_ - (produced_ - view.consumed);
+  if (room > 0) {
+    armed_ = false;
+    return Do(Step::kPut, produced_, std::min(room, wish.bytes));
+  }
+  if (!armed_ && wish.sleep) return Do(Step::kArm);
+  armed_ = false;
+  return Do(Step::kSleep);
+}
+
+Sender::Action Sender::OnShut(const SenderView& view, const Wish& wish) {
+  if (gone_ && view.consumed != produced_) return TakeBack(view);
+  // A gone peer makes no more reads that follow the protocol.
+  if (!gone_ && !Quiet(view)) {
+    if (wish.bytes == 0 && !leaving_) return Do(Step::kIdle);
+    // A process of the peer's may have died in there, and the others sleep.
+    if (quiet_waits_++ == kNudgeAfter) return Do(Step::kNudge);
+    return Do(Step::kWaitQuiet);
+  }
+  state_ = State::kTcp;
+  return OnTcp(view, wish);
+}
+
+// `consumed` is final: the peer's last process that could read the ring is gone.
+Sender::Action Sender::TakeBack(const SenderView& view) {
+  if (state_ != State::kTakeBack) {
+    // Bytes behind the phase are in TCP already: those of the ring cannot come before them.
+    if (tcp_sent_ != open_at_) return Broken();
+    state_ = State::kTakeBack;
+    resend_at_ = view.consumed;
+  }
+  if (resend_at_ == produced_) return Do(Step::kReturned);
+  return Do(Step::kResend, resend_at_, produced_ - resend_at_);
+}
+
+void Sender::Done(std::uint64_t outcome) {
+  switch (doing_.step) {
+    case Step::kSendTcp:
+      tcp_sent_ += std::min(outcome, doing_.count);
+      break;
+    case Step::kResend:
+      outcome = std::min(outcome, doing_.count);
+      tcp_sent_ += outcome;
+      resend_at_ += outcome;
+      break;
+    case Step::kPut:
+      if (outcome == 0) break;
+      produced_ = doing_.at + doing_.count;
+      bell_due_ = true;
+      break;
+    case Step::kOpenGate:
+      ++opens_;
+      state_ = State::kAnnouncing;
+      break;
+    case Step::kAnnounce:
+      state_ = State::kRing;
+      break;
+    case Step::kShutGate:
+      state_ = State::kShut;
+      quiet_marked_ = false;
+      quiet_waits_ = 0;
+      armed_ = false;
+      break;
+    case Step::kArm:
+      armed_ = true;
+      break;
+    case Step::kRingBell:
+      bell_due_ = false;
+      break;
+    case Step::kNudge:
+      nudge_due_ = false;
+      break;
+    case Step::kReturned:
+      returned_ = true;
+      state_ = State::kTcp;
+      break;
+    default:
+      break;
+  }
+  doing_ = {};
+}
+
+void Sender::Recover(const SenderView& view, std::uint64_t tcp_sent) {
+  const Action interrupted = doing_;
+  armed_ = false;
+  if (interrupted.step == Step::kPut) {
+    // It happened if the gate says so; any other cursor is found implausible by Next.
+    Done(view.gate.cursor() == interrupted.at + interrupted.count ? interrupted.count : 0);
+  } else if (interrupted.step == Step::kSendTcp || interrupted.step == Step::kResend) {
+    Done(tcp_sent - tcp_sent_);
+  }
+  // The flag may have been cleared without the bell being rung. Every other step is taken again.
+  nudge_due_ = nudge_due_ || interrupted.step == Step::kRingBell;
+  doing_ = {};
+}
+
+// --- Receiver
+
+Receiver::Action Receiver::Do(Step step, std::uint64_t at, std::uint64_t count) {
+  doing_ = {.step = step, .at = at, .count = count};
+  return doing_;
+}
+
+Receiver::Action Receiver::Broken() {
+  state_ = State::kBroken;
+  return Do(Step::kBroken);
+}
+
+Receiver::Pending Receiver::PendingPhase(const ReceiverView& view) const {
+  if (view.opens == passed_) return Pending::kNo;
+  if (view.opens != passed_ + 1 || view.open_at < position_) return Pending::kImpossible;
+  return view.open_at == position_ ? Pending::kHere : Pending::kLater;
+}
+
+Receiver::Action Receiver::Next(const ReceiverView& view, const Wish& wish, TimePoint now) {
+  if (state_ == State::kBroken) return Do(Step::kBroken);
+  if (state_ == State::kPlain) {
+    if (eof_) return Do(Step::kEnd);
+    return wish.bytes == 0 ? Do(Step::kIdle) : Do(Step::kReadTcp, 0, wish.bytes);
+  }
+  if (give_back_due_) return Do(Step::kGiveBack, consumed_);
+  if (nudge_due_) return Do(Step::kNudge);
+  if (bell_due_) {
+    if (view.writer_armed) return Do(Step::kRingBell);
+    bell_due_ = false;
+  }
+  const bool midway =
+      state_ == State::kReading || state_ == State::kReadOver || state_ == State::kPassing;
+  if ((wish.leave && !midway) || state_ == State::kAbandoned) return OnLeave(view, now);
+  // When nobody is left to put anything more, shutting makes what the gate shows the last word.
+  const bool follow = wish.follow && !view.hung_up;
+  if (!midway && following_ && !follow) return Do(Step::kRefuse);
+  // A sender that has not noticed the refusal may still put into a phase that was passed because of
+  // it: the gate is given back only when the sender's own bit says that it knows.
+  if (!midway && !following_ && follow && view.gate.sender_shut()) return Do(Step::kFollow);
+  switch (state_) {
+    case State::kTcp:
+      return wish.bytes == 0 ? Do(Step::kIdle) : Do(Step::kBeginRead, tcp_reads_ + 1);
+    case State::kReading:
+      return OnReading(view, wish);
+    case State::kReadOver:
+      return Do(Step::kEndRead, tcp_reads_ + 1);
+    case State::kLooked:
+      return OnLooked(view, wish);
+    case State::kPassing:
+      return Do(Step::kPass, passed_);
+    default:
+      return OnRing(view, wish);
+  }
+}
+
+Receiver::Action Receiver::OnReading(const ReceiverView& view, const Wish& wish) {
+  std::uint64_t limit = kUnlimited;
+  switch (PendingPhase(view)) {
+    case Pending::kImpossible:
+      return Broken();
+    case Pending::kNo:
+      break;
+    case Pending::kLater:
+      limit = view.open_at - position_;
+      break;
+    case Pending::kHere:
+      limit = 0;
+      break;
+  }
+  limit = std::min(limit, wish.bytes);
+  if (limit > 0 && !eof_) return Do(Step::kReadTcp, 0, limit);
+  state_ = State::kReadOver;
+  return Do(Step::kEndRead, tcp_reads_ + 1);
+}
+
+Receiver::Action Receiver::OnLooked(const ReceiverView& view, const Wish& wish) {
+  switch (PendingPhase(view)) {
+    case Pending::kImpossible:
+      return Broken();
+    case Pending::kNo:
+      // Seen after FIN was: the sender can announce nothing more.
+      return eof_ ? Do(Step::kEnd) : ArmOrSleep(wish);
+    case Pending::kLater:
+      return eof_ ? Broken() : ArmOrSleep(wish);
+    default:
+      break;
+  }
+  if (!std::has_single_bit(view.ring_bytes) || view.ring_bytes < kLeastRingBytes ||
+      view.ring_bytes > largest_ring_) {
+    return Broken();
+  }
+  ring_bytes_ = view.ring_bytes;
+  state_ = State::kRing;
+  return OnRing(view, wish);
+}
+
+Receiver::Action Receiver::OnRing(const ReceiverView& view, const Wish& wish) {
+  const std::uint64_t cursor = view.gate.cursor();
+  if (cursor < cursor_seen_ || cursor - consumed_ > ring_bytes_) return Broken();
+  cursor_seen_ = cursor;
+  if (cursor != consumed_) {
+    armed_ = false;
+    if (wish.bytes == 0) return Do(Step::kIdle);
+    return Do(Step::kTake, consumed_, std::min(cursor - consumed_, wish.bytes));
+  }
+  if (view.gate.shut()) {
+    // Noted before the peer can see it: it may open the next phase at once.
+    ++passed_;
+    state_ = State::kPassing;
+    return Do(Step::kPass, passed_);
+  }
+  if (view.tcp_ended) return Do(Step::kEnd);
+  return wish.bytes == 0 ? Do(Step::kIdle) : ArmOrSleep(wish);
+}
+
+Receiver::Action Receiver::ArmOrSleep(const Wish& wish) {
+  if (!armed_ && wish.sleep) return Do(Step::kArm);
+  armed_ = false;
+  if (state_ == State::kLooked) state_ = State::kTcp;  // the kernel's socket is asked first
+  return Do(Step::kSleep);
+}
+
+// Ends in kPlain, or in kBroken where bytes in the ring could neither be read nor sent again.
+Receiver::Action Receiver::OnLeave(const ReceiverView& view, TimePoint now) {
+  if (following_) return Do(Step::kRefuse);
+  const Pending pending = PendingPhase(view);
+  const std::uint64_t cursor = view.gate.cursor();
+  if (pending == Pending::kImpossible || cursor < cursor_seen_) return Broken();
+  // With an empty ring TCP's bytes are in order as they stand.
+  if (pending == Pending::kNo || cursor == consumed_ ||
+      (state_ == State::kAbandoned && view.returned)) {
+    state_ = State::kPlain;
+    return Do(Step::kIdle);
+  }
+  if (state_ != State::kAbandoned) return Do(Step::kAbandon);
+  if (view.hung_up || now >= deadline_) return Broken();
+  return Do(Step::kWaitReturned);
+}
+
+void Receiver::Done(std::uint64_t outcome, TimePoint now) {
+  switch (doing_.step) {
+    case Step::kReadTcp:
+      eof_ = outcome == kEof;
+      came_ = outcome != 0 && !eof_;
+      if (came_) position_ += std::min(outcome, doing_.count);
+      if (state_ != State::kPlain) state_ = State::kReadOver;
+      break;
+    case Step::kTake:
+      consumed_ = doing_.at + doing_.count;
+      give_back_due_ = true;
+      break;
+    case Step::kGiveBack:
+      give_back_due_ = false;
+      bell_due_ = true;
+      break;
+    case Step::kFollow:
+      following_ = true;
+      break;
+    case Step::kRefuse:
+      following_ = false;
+      bell_due_ = true;
+      break;
+    case Step::kBeginRead:
+      tcp_reads_ = doing_.at;
+      came_ = false;
+      state_ = State::kReading;
+      break;
+    case Step::kEndRead:
+      tcp_reads_ = doing_.at;
+      state_ = came_ ? State::kTcp : State::kLooked;
+      break;
+    case Step::kPass:
+      state_ = State::kTcp;
+      break;
+    case Step::kAbandon:
+      state_ = State::kAbandoned;
+      deadline_ = now + kLeaveTimeout;
+      break;
+    case Step::kArm:
+      armed_ = true;
+      break;
+    case Step::kRingBell:
+      bell_due_ = false;
+      break;
+    case Step::kNudge:
+      nudge_due_ = false;
+      break;
+    default:
+      break;
+  }
+  doing_ = {};
+}
+
+void Receiver::Recover(std::uint64_t position) {
+  position_ = position;
+  armed_ = false;
+  eof_ = false;  // asked again
+  came_ = true;  // as far as we know: look at the kernel's socket once more
+  if (doing_.step == Step::kFollow) following_ = true;
+  nudge_due_ = nudge_due_ || doing_.step == Step::kRingBell;
+  if (doing_.step == Step::kBeginRead) tcp_reads_ = doing_.at;
+  if (doing_.step == Step::kBeginRead || state_ == State::kReading) state_ = State::kReadOver;
+  if (state_ == State::kLooked) state_ = State::kTcp;
+  // A take that was not noted did not happen. Every other step is taken again.
+  doing_ = {};
+}
+
+}  // namespace rdfs::sock

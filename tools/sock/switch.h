@@ -1,0 +1,269 @@
+// The switch-over of one direction of a TCP connection between the kernel's socket and a ring in
+// shared memory: what its two ends do next, and when. PROTOCOL.md is the prose and the diagrams.
+//
+// Pure: no I/O, no clock, no memory but its own. Whoever drives it holds the lock of this half, and
+// repeats: read what the view asks for, Next(), carry out that one step, Done() with its outcome,
+// until the step is one of those that end a call (see below). Each step is one store, one atomic
+// operation or one non-blocking call, and is noted here before it is taken, so that another process
+// of this end can go on with Recover() when the driver died inside it.
+//
+// A Sender or Receiver lives in memory shared by the processes of one end and by nobody else:
+// trivially copyable, no pointers. Everything in a view may be a hostile peer's.
+//
+// Order of the looks behind a view: `gone`, `hung_up` and `tcp_ended` first, because they say that
+// something else is final; then `opens`, because it announces others; the rest in any order; all
+// after the step before.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <type_traits>
+
+#include "transport/base/clock.h"
+
+namespace rdfs::sock {
+
+// Ring sizes are powers of two from here to the channel's largest.
+inline constexpr std::uint64_t kLeastRingBytes = 4096;
+// How often kWaitQuiet is said before the peer's other processes are woken once.
+inline constexpr std::uint32_t kNudgeAfter = 8;
+// How long a program that leaves waits for the peer to take back what it did not read.
+inline constexpr std::chrono::seconds kLeaveTimeout{1};
+
+// The word through which bytes become visible: the sender's cursor and who has shut it.
+struct Gate {
+  static constexpr std::uint64_t kSenderShut = 1;
+  static constexpr std::uint64_t kReceiverShut = 2;
+  static constexpr std::uint64_t kInitial = kSenderShut | kReceiverShut;
+  static constexpr std::uint64_t At(std::uint64_t cursor) { return cursor << 2U; }
+
+  std::uint64_t bits = kInitial;
+  [[nodiscard]] std::uint64_t cursor() const { return bits >> 2U; }
+  [[nodiscard]] bool sender_shut() const { return (bits & kSenderShut) != 0; }
+  [[nodiscard]] bool receiver_shut() const { return (bits & kReceiverShut) != 0; }
+  [[nodiscard]] bool shut() const { return (bits & kInitial) != 0; }
+};
+
+// What the sender's driver reads of the channel before each step.
+struct SenderView {
+  bool gone = false;  // the bell is hung up, or `abandoned` is set
+  Gate gate;
+  std::uint64_t consumed = 0;
+  std::uint64_t passed = 0;
+  std::uint64_t tcp_reads = 0;
+  bool reader_armed = false;
+};
+
+class Sender {
+ public:
+  enum class Step : std::uint8_t {
+    // End a call:
+    kIdle,       // nothing is left to do
+    kSleep,      // the ring is full: wait for a bell or the socket's error, or say EAGAIN
+    kWaitQuiet,  // the peer is inside a kernel read: ask again soon (it never sleeps in there)
+    kBroken,     // reset the connection
+    // Done(how many bytes the kernel took; 0 when it would have blocked: then wait for the socket
+    // to
+    // have room, and for a bell that was not yet known to be hung up, or say EAGAIN):
+    kSendTcp,  // the program's bytes, `count` at most
+    kResend,   // the ring's bytes [at, at + count)
+    // Done(count), or Done(0) when the gate was not what it had to be:
+    kPut,  // copy `count` bytes to cursor `at`, then swap the gate from At(at) to At(at + count)
+    // Done(0):
+    kOpenGate,  // store ring_bytes = `count` and open_at = `at`, then clear kSenderShut
+    kAnnounce,  // store opens = `at`
+    kShutGate,  // set kSenderShut
+    kArm,       // empty the room bell, store writer_armed = 1
+    kRingBell,  // exchange reader_armed with 0; ring the data bell if it was 1
+    kNudge,     // ring the data bell: somebody may have died before doing what others wait for
+    kReturned,  // store returned = 1 (what the peer left is all in TCP); ring the data bell
+  };
+  struct Action {
+    Step step = Step::kIdle;
+    std::uint64_t at = 0;
+    std::uint64_t count = 0;
+  };
+  struct Wish {
+    std::uint64_t bytes = 0;  // that the program wants to write now
+    bool ring = false;        // bytes should go through the ring
+    bool leave = false;       // ... and never again: the program goes on without the shim
+    bool sleep = true;        // the call may sleep: kSleep comes armed
+    std::uint64_t ring_bytes = kLeastRingBytes;
+  };
+  //                  kOpenGate              kAnnounce
+  //   kTcp --------> kOpening ------------> kAnnouncing -------> kRing
+  //    ^  ^                                                        | kShutGate
+  //    |  +------ quiet: no kernel read of the peer's ------ kShut <
+  //    +--------- kTakeBack <---- the peer is gone ------------'
+  enum class State : std::uint8_t { kTcp, kOpening, kAnnouncing, kRing, kShut, kTakeBack, kBroken };
+
+  // `tcp_sent`: bytes of this direction that TCP has been given so far.
+  Sender(std::uint64_t tcp_sent, std::uint64_t largest_ring)
+      : largest_ring_(largest_ring), tcp_sent_(tcp_sent) {}
+
+  Action Next(const SenderView& view, const Wish& wish);
+  void Done(std::uint64_t outcome);
+  // After the death of the process that was driving: `tcp_sent` as measured anew.
+  void Recover(const SenderView& view, std::uint64_t tcp_sent);
+
+  [[nodiscard]] State state() const { return state_; }
+  // Of the phase that is open or was last.
+  [[nodiscard]] std::uint64_t ring_bytes() const { return ring_bytes_; }
+  // Whether the kernel's socket may be shut down or closed without losing what a gone peer left.
+  [[nodiscard]] bool MayEnd() const { return state_ != State::kTakeBack; }
+  // Whether the program may go on without the shim, as far as this half is concerned.
+  [[nodiscard]] bool Left() const { return leaving_ && state_ == State::kTcp; }
+
+ private:
+  Action Do(Step step, std::uint64_t at = 0, std::uint64_t count = 0);
+  Action Broken();
+  [[nodiscard]] bool Plausible(const SenderView& view) const;
+  [[nodiscard]] std::uint64_t RingFor(const Wish& wish) const;
+  Action OnTcp(const SenderView& view, const Wish& wish);
+  Action OnRing(const SenderView& view, const Wish& wish);
+  Action OnShut(const SenderView& view, const Wish& wish);
+  Action TakeBack(const SenderView& view);
+  [[nodiscard]] bool Quiet(const SenderView& view);
+
+  State state_ = State::kTcp;
+  Action doing_;
+  bool gone_ = false;
+  bool leaving_ = false;
+  bool armed_ = false;
+  bool bell_due_ = false;
+  bool nudge_due_ = false;
+  bool returned_ = false;
+  bool quiet_marked_ = false;
+  std::uint32_t quiet_waits_ = 0;
+  std::uint64_t quiet_mark_ = 0;  // tcp_reads, odd, when the gate had just been shut
+  std::uint64_t largest_ring_;
+  std::uint64_t ring_bytes_ = kLeastRingBytes;
+  std::uint64_t tcp_sent_;
+  std::uint64_t opens_ = 0;     // phases announced
+  std::uint64_t open_at_ = 0;   // tcp_sent_ when the last one began
+  std::uint64_t produced_ = 0;  // the gate's cursor
+  std::uint64_t consumed_seen_ = 0;
+  std::uint64_t passed_seen_ = 0;
+  std::uint64_t resend_at_ = 0;
+};
+
+// What the receiver's driver reads before each step.
+struct ReceiverView {
+  bool hung_up = false;    // the bell
+  bool tcp_ended = false;  // FIN or an error stands at the head of the kernel's queue
+  Gate gate;
+  std::uint64_t opens = 0;
+  std::uint64_t open_at = 0;
+  std::uint64_t ring_bytes = 0;
+  bool writer_armed = false;
+  bool returned = false;
+};
+
+class Receiver {
+ public:
+  static constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
+  static constexpr std::uint64_t kEof = ~std::uint64_t{0};  // for Done
+
+  enum class Step : std::uint8_t {
+    // End a call:
+    kIdle,          // nothing is left to do
+    kSleep,         // nothing is there: wait for the data bell or the socket, or say EAGAIN
+    kWaitReturned,  // leaving: wait for the bell, until deadline()
+    kEnd,           // the stream is over: FIN, or the socket's error
+    kBroken,        // reset the connection
+    // Done(how many bytes came, 0 for none now, kEof for FIN or an error):
+    kReadTcp,  // at most `count` bytes of the kernel's socket, non-blocking
+    // Done(count):
+    kTake,  // copy `count` bytes out of the ring from cursor `at`
+    // Done(0):
+    kFollow,     // clear kReceiverShut
+    kRefuse,     // set kReceiverShut
+    kBeginRead,  // store tcp_reads = `at` (odd)
+    kEndRead,    // store tcp_reads = `at` (even)
+    kGiveBack,   // store consumed = `at`
+    kPass,       // store passed = `at`
+    kAbandon,    // store abandoned = 1; ring the room bell
+    kArm,        // empty the data bell, store reader_armed = 1
+    kRingBell,   // exchange writer_armed with 0; ring the room bell if it was 1
+    kNudge,      // ring the room bell: somebody died before doing it
+  };
+  struct Action {
+    Step step = Step::kIdle;
+    std::uint64_t at = 0;
+    std::uint64_t count = 0;
+  };
+  struct Wish {
+    std::uint64_t bytes = 0;  // that the program wants to read now
+    bool follow = false;      // the sender may use the ring
+    bool leave = false;       // never again: the program goes on without the shim
+    bool sleep = true;        // the call may sleep: kSleep comes armed
+  };
+  //             kBeginRead            kReadTcp              kEndRead
+  //    kTcp ---------------> kReading --------> kReadOver ----------> kLooked
+  //     ^  ^                    | limit is 0       ^                    | nothing came, and a phase
+  //     |  |                    +------------------+                    | begins here
+  //     |  +------ kPass ------- kPassing <------------------ kRing <-----+
+  //     +--- something came, or slept (from kLooked)
+  //    leave: kAbandoned (kAbandon; until returned) -> kPlain
+  enum class State : std::uint8_t {
+    kTcp,
+    kReading,
+    kReadOver,
+    kLooked,
+    kRing,
+    kPassing,
+    kAbandoned,
+    kPlain,
+    kBroken
+  };
+
+  // `position`: bytes of this direction that have been read from TCP so far.
+  Receiver(std::uint64_t position, std::uint64_t largest_ring)
+      : largest_ring_(largest_ring), position_(position) {}
+
+  Action Next(const ReceiverView& view, const Wish& wish, TimePoint now);
+  void Done(std::uint64_t outcome, TimePoint now);
+  // After the death of the process that was driving: `position` as measured anew.
+  void Recover(std::uint64_t position);
+
+  [[nodiscard]] State state() const { return state_; }
+  // Of the phase that is being read, checked; 0 before the first.
+  [[nodiscard]] std::uint64_t ring_bytes() const { return ring_bytes_; }
+  // When to give up waiting for kWaitReturned.
+  [[nodiscard]] Deadline deadline() const { return deadline_; }
+  [[nodiscard]] bool Left() const { return state_ == State::kPlain; }
+
+ private:
+  Action Do(Step step, std::uint64_t at = 0, std::uint64_t count = 0);
+  Action Broken();
+  // Whether a phase is announced that has not been passed. Checks the record.
+  enum class Pending : std::uint8_t { kNo, kLater, kHere, kImpossible };
+  [[nodiscard]] Pending PendingPhase(const ReceiverView& view) const;
+  Action OnLeave(const ReceiverView& view, TimePoint now);
+  Action OnReading(const ReceiverView& view, const Wish& wish);
+  Action OnLooked(const ReceiverView& view, const Wish& wish);
+  Action OnRing(const ReceiverView& view, const Wish& wish);
+  Action ArmOrSleep(const Wish& wish);
+
+  State state_ = State::kTcp;
+  Action doing_;
+  bool following_ = false;
+  bool armed_ = false;
+  bool bell_due_ = false;
+  bool nudge_due_ = false;
+  bool give_back_due_ = false;
+  bool eof_ = false;   // TCP said so
+  bool came_ = false;  // the last kernel read brought bytes
+  std::uint64_t largest_ring_;
+  std::uint64_t ring_bytes_ = 0;
+  std::uint64_t position_;
+  std::uint64_t tcp_reads_ = 0;
+  std::uint64_t passed_ = 0;
+  std::uint64_t consumed_ = 0;
+  std::uint64_t cursor_seen_ = 0;
+  Deadline deadline_{};
+};
+
+static_assert(std::is_trivially_copyable_v<Sender> && std::is_trivially_copyable_v<Receiver>);
+
+}  // namespace rdfs::sock
