@@ -87,7 +87,7 @@ void FinishWrite(WriteJob& job, std::int64_t result) {
 void StartWrite(const WriteJobPtr& job) {
   const bool append = (job->flags & fs::kWriteAppend) != 0;
   const int flags = SyncFlags(*job->open) | (append ? RWF_APPEND : 0);
-  job->worker->writer.Write(job->open->fd, job->bytes, job->offset, flags,
+  job->worker->writer.Write(job->open->fd, job->open->file.device, job->bytes, job->offset, flags,
                             [job, append](std::int64_t result) {
                               FinishWrite(*job, result);
                               if (append) job->open->inode->appends.Done();

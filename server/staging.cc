@@ -1,7 +1,6 @@
 #include "server/staging.h"
 
 #include <linux/magic.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 
@@ -100,12 +99,10 @@ struct FileWriter::Pending {
   }
 };
 
-FileWriter::Nowait FileWriter::ModeOf(int fd) {
-  struct stat st {};
-  if (fstat(fd, &st) != 0) return Nowait::kRefused;
-  if (mode_ != Nowait::kUnknown && st.st_dev == mode_device_) return mode_;
+FileWriter::Nowait FileWriter::ModeOf(int fd, std::uint64_t device) {
+  if (mode_ != Nowait::kUnknown && device == mode_device_) return mode_;
   struct statfs fs {};
-  mode_device_ = st.st_dev;
+  mode_device_ = device;
   mode_ = Nowait::kWorks;  // until it says otherwise
   if (fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)) {
     mode_ = Nowait::kMemory;
@@ -113,10 +110,11 @@ FileWriter::Nowait FileWriter::ModeOf(int fd) {
   return mode_;
 }
 
-std::int64_t FileWriter::WriteNow(int fd, ByteSpan from, std::uint64_t offset, int flags) {
+std::int64_t FileWriter::WriteNow(int fd, std::uint64_t device, ByteSpan from,
+                                  std::uint64_t offset, int flags) {
   iovec buffer{.iov_base = const_cast<std::byte*>(from.data()), .iov_len = from.size()};
   const auto at = static_cast<off_t>(offset);
-  Nowait mode = ModeOf(fd);
+  Nowait mode = ModeOf(fd, device);
   if (mode == Nowait::kWorks) {
     const ssize_t count = pwritev2(fd, &buffer, 1, at, flags | RWF_NOWAIT);
     if (count >= 0) return count;
@@ -134,11 +132,11 @@ std::int64_t FileWriter::WriteNow(int fd, ByteSpan from, std::uint64_t offset, i
   return count >= 0 ? count : -error;
 }
 
-void FileWriter::Write(FileIo::SharedFd fd, ByteSpan from, std::uint64_t offset, int flags,
-                       FileIo::Done done) {
+void FileWriter::Write(FileIo::SharedFd fd, std::uint64_t device, ByteSpan from,
+                       std::uint64_t offset, int flags, FileIo::Done done) {
   std::size_t written = 0;
   while ((flags & (RWF_SYNC | RWF_DSYNC)) == 0 && written < from.size()) {
-    const std::int64_t count = WriteNow(fd->get(), from.subspan(written), offset + written, flags);
+    const std::int64_t count = WriteNow(fd->get(), device, from.subspan(written), offset + written, flags);
     if (count == -EINTR) continue;
     if (count == -EAGAIN) break;
     if (count > 0) written += static_cast<std::size_t>(count);

@@ -84,15 +84,17 @@ class FileWriter {
 
   // Writes all of `from` (or up to an error behind the first byte, then the short count) and calls
   // done(bytes or -errno): before it returns, or from io.Poll(). `from` stays valid until then.
+  // `device`: any number that tells the file's file system from others.
   // `flags` as pwritev2(2); RWF_DSYNC and RWF_SYNC always go through FileIo.
-  void Write(FileIo::SharedFd fd, ByteSpan from, std::uint64_t offset, int flags,
-             FileIo::Done done);
+  void Write(FileIo::SharedFd fd, std::uint64_t device, ByteSpan from, std::uint64_t offset,
+             int flags, FileIo::Done done);
 
  private:
   enum class Nowait : std::uint8_t { kUnknown, kWorks, kRefused, kMemory };
   struct Pending;
-  Nowait ModeOf(int fd);
-  std::int64_t WriteNow(int fd, ByteSpan from, std::uint64_t offset, int flags);
+  Nowait ModeOf(int fd, std::uint64_t device);
+  std::int64_t WriteNow(int fd, std::uint64_t device, ByteSpan from, std::uint64_t offset,
+                        int flags);
   void Continue(const std::shared_ptr<Pending>& pending);
 
   FileIo& io_;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "fs/client/client.h"
 #include "fs/fuse/inode_table.h"
@@ -17,7 +18,16 @@ namespace rdfs::fs::fuse {
 struct FilesystemOptions {
   bool writeback = false;  // the kernel's writeback cache: for mounts with a single writer
   bool acls = true;        // offer POSIX ACLs
+  // What is opened for writing only goes past the page cache: see KernelDropsPagesAfterWrites.
+  bool direct_writes = false;
 };
+
+// Whether this kernel drops cached pages behind a write that went past the cache. Before Linux 6.19
+// (and 6.18.10, which has the fix too) a page that somebody read meanwhile could stay as it was.
+// What is written through a descriptor that cannot read then need not be copied into the cache,
+// where the next open would drop it.
+bool KernelDropsPagesAfterWrites();
+bool KernelDropsPagesAfterWrites(std::string_view release);  // as uname(2) says it
 
 struct Filesystem {
   Filesystem(client::Mount& of, FilesystemOptions with)

@@ -1,11 +1,35 @@
 // INIT: which of the kernel's features this mount uses, and why. Logged once, at info.
+#include <sys/utsname.h>
+
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <string_view>
 
 #include "fs/fuse/ops.h"
 #include "transport/base/log.h"
 
-namespace rdfs::fs::fuse::ops {
+namespace rdfs::fs::fuse {
+
+bool KernelDropsPagesAfterWrites(std::string_view release) {
+  std::array<unsigned, 3> version{};
+  const char* at = release.data();
+  const char* const end = at + release.size();
+  for (unsigned& number : version) {
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) break;
+    at = next == end ? end : next + 1;
+  }
+  const bool fixed_6_18 = version[0] == 6 && version[1] == 18 && version[2] >= 10;
+  return fixed_6_18 || version[0] > 6 || (version[0] == 6 && version[1] >= 19);
+}
+
+bool KernelDropsPagesAfterWrites() {
+  utsname name{};
+  return uname(&name) == 0 && KernelDropsPagesAfterWrites(name.release);
+}
+
+namespace ops {
 namespace {
 
 struct Feature {
@@ -62,6 +86,9 @@ void Init(void* userdata, fuse_conn_info* connection) {
   };
   for (const Feature& feature : features) Choose(*connection, feature);
 
+  LogInfo("FUSE: {} direct writes: {}", options.direct_writes ? "with" : "without",
+          options.direct_writes ? "what is only written is not copied into the page cache"
+                                : "the kernel is older than 6.19, or writes back");
   const std::uint32_t transfer = filesystem.transfer_bytes;
   connection->max_write = transfer;
   connection->max_read = transfer;  // as the mount option says; libfuse wants them to agree
@@ -72,4 +99,5 @@ void Init(void* userdata, fuse_conn_info* connection) {
   connection->time_gran = 1;
 }
 
-}  // namespace rdfs::fs::fuse::ops
+}  // namespace ops
+}  // namespace rdfs::fs::fuse

@@ -26,8 +26,9 @@ int FlagsForServer(const Filesystem& filesystem, int flags) {
 // Gives the open file a number, and tells the kernel how it may cache.
 //
 // O_APPEND goes past the page cache: only the server knows where the end is, and the kernel would
-// put the bytes where it believes it to be. Pages are kept from an earlier open only if nothing has
-// changed since then (close-to-open).
+// put the bytes where it believes it to be. So does what can only write, where the kernel sees to
+// it that no page stays untrue: a copy less, into pages that the next open drops. Pages are kept
+// from an earlier open only if nothing has changed since then (close-to-open).
 void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& opened,
                   std::uint64_t change, fuse_file_info& file) {
   auto open = std::make_shared<fuse::Open>();
@@ -37,7 +38,8 @@ void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& op
   if (const auto place = filesystem.inodes.FindPlace(node)) {
     opened->SetHint(place->parent, place->name);
   }
-  file.direct_io = open->append ? 1 : 0;
+  const bool only_writes = (opened->flags() & kOpenRead) == 0;
+  file.direct_io = open->append || (only_writes && filesystem.options.direct_writes) ? 1 : 0;
   file.keep_cache = change == filesystem.inodes.change_at_open(node) ? 1 : 0;
   filesystem.inodes.set_change_at_open(node, change);
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)

@@ -138,8 +138,10 @@ Status Served::Connect() {
   mount.timeout = options_.deadline;
   const Deadline deadline = DeadlineAfter(options_.deadline);
   RDFS_ASSIGN_OR_RETURN(mount_, client::Mount::Create(std::move(mount), deadline));
-  filesystem_ =
-      std::make_unique<Filesystem>(*mount_, FilesystemOptions{.writeback = options_.writeback});
+  filesystem_ = std::make_unique<Filesystem>(
+      *mount_,
+      FilesystemOptions{.writeback = options_.writeback,
+                        .direct_writes = !options_.writeback && KernelDropsPagesAfterWrites()});
   return {};
 }
 

@@ -145,6 +145,33 @@ TEST(Content, AppendGoesToTheEnd) {
   });
 }
 
+// What is written by a descriptor that cannot read is seen at once by those that had read before.
+TEST(Content, ReadersBesideAWriter) {
+  Compare([](Transcript& t) {
+    const std::string old(3 * 4096 + 100, 'o');
+    const int writer = t.Open("f", O_CREAT | O_WRONLY);
+    t.Call("write", write(writer, old.data(), old.size()));
+    const int reader = t.Open("f", O_RDONLY);
+    std::string back(4 * 4096, '\0');
+    t.Call("read", pread(reader, back.data(), back.size(), 0));
+    void* mapped = mmap(nullptr, old.size(), PROT_READ, MAP_SHARED, reader, 0);
+    const char* bytes = static_cast<const char*>(mapped);
+    t.Note("mapped", mapped == MAP_FAILED ? "no" : std::string(bytes + 4090, 10));
+    for (const off_t at :
+         {off_t{4090}, off_t{8192}, off_t{3 * 4096 + 95}, off_t{3 * 4096 + 4000}}) {
+      t.Call("overwrite", pwrite(writer, "new bytes", 9, at));
+      t.Call("read again", pread(reader, back.data(), back.size(), 0));
+      t.Note("bytes", back.substr(static_cast<std::size_t>(at) - 3, 15));
+      if (mapped != MAP_FAILED && at < 8193) t.Note("mapped", std::string(bytes + at - 3, 15));
+    }
+    t.FStat("size", reader);
+    if (mapped != MAP_FAILED) munmap(mapped, old.size());
+    t.Close(reader);
+    t.Close(writer);
+    t.Content("f");
+  });
+}
+
 TEST(Content, HolesAndSeeks) {
   Compare([](Transcript& t) {
     const int fd = t.Open("f", O_CREAT | O_RDWR);

@@ -92,7 +92,9 @@ TEST_P(FileIoTest, EndsWithOperationsInFlight) {
 TEST_P(FileIoTest, AFullWriteAppearsWhateverTheFileSystem) {
   SystemClock clock;
   FileWriter writer(*io_, clock);
+  std::uint64_t device = 0;
   for (const std::string& base : {directory_.path(), std::string("/dev/shm")}) {
+    ++device;
     std::string path = base + "/rdfs-writer-XXXXXX";
     const int raw = mkstemp(path.data());
     if (raw < 0) continue;  // no /dev/shm here
@@ -101,7 +103,8 @@ TEST_P(FileIoTest, AFullWriteAppearsWhateverTheFileSystem) {
     for (const int flags : {0, RWF_DSYNC}) {
       const Bytes content = SomeBytes(777'777, static_cast<std::uint32_t>(flags));
       std::int64_t written = 0;
-      writer.Write(fd, content, 1234, flags, [&](std::int64_t result) { written = result; });
+      writer.Write(fd, device, content, 1234, flags,
+                   [&](std::int64_t result) { written = result; });
       Drive(*io_, [&] { return written != 0; });
       ASSERT_EQ(written, 777'777);
       Bytes back(777'777);
