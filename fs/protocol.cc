@@ -96,6 +96,7 @@ constexpr std::array kOpcodeNames = {
     std::pair(Opcode::kFsyncDir, "fsyncdir"),
     std::pair(Opcode::kGetLock, "getlk"),
     std::pair(Opcode::kSetLock, "setlk"),
+    std::pair(Opcode::kGraceEnd, "grace_end"),
 };
 
 constexpr std::array kOpenFlags = {

@@ -62,6 +62,7 @@ enum class Opcode : std::uint16_t {
   kArena = 3,       // server to client, unasked: memory that grants on this lane refer to
   kInterrupt = 4,  // gives up a request that waits (a blocking lock): that one answers kInterrupted
   kInvalidateLane = 5,  // reserved
+  kGraceEnd = 86,  // in a grace period: this client has asked for all that it had
 
   // Names.
   kLookup = 10,
@@ -116,7 +117,6 @@ enum class Opcode : std::uint16_t {
   kLeaseReturn = 83,
   kReclaimLease = 84,
   kGraceBegin = 85,
-  kGraceEnd = 86,
   kReclaimLock = 87,
 };
 std::string_view OpcodeName(Opcode opcode);
@@ -316,7 +316,7 @@ inline constexpr std::uint32_t kGrantResumed = 1,  // opens and locks of this cl
 // ---------------------------------------------------------------------------------------------------
 // Session and lane.
 
-// kRenew: no body. Reply: no body.
+// kRenew, kGraceEnd: no body. Reply: no body.
 
 struct AttachLaneRequest {
   Le32 lane;           // counted by the client

@@ -12,6 +12,7 @@
 #include "server/beneath.h"
 #include "server/counters.h"
 #include "server/extent_store.h"
+#include "server/grace.h"
 #include "server/identity.h"
 #include "server/lock_service.h"
 #include "server/open_keep.h"
@@ -48,6 +49,7 @@ struct Core {
   const CoreOptions options;
   GroupCache groups;
   Counters counters;
+  GracePeriod grace;
   ExtentStores stores;
   const std::shared_ptr<StagingBudget> staging;
   LockService locks;

@@ -60,6 +60,7 @@ constexpr std::array kTable = {
     Row{Opcode::kFsyncDir, OpFsync, false},
     Row{Opcode::kGetLock, OpGetLock, false},
     Row{Opcode::kSetLock, OpSetLock, false},
+    Row{Opcode::kGraceEnd, OpGraceEnd, false},
 };
 
 const Row* FindRow(Opcode opcode) {
@@ -124,15 +125,18 @@ Outcome Dispatcher::Run(Call& call) {
     return Outcome::Errno(EPERM);
   }
   IntentRing* record = call.session.record();
-  if (record == nullptr) return row->handler(call);
-  record->Acknowledge(call.header.acknowledged);
-  if (!fs::IsMutating(call.opcode)) return row->handler(call);
+  if (record != nullptr) record->Acknowledge(call.header.acknowledged);
+  if (record == nullptr || !fs::IsMutating(call.opcode)) {
+    return HeldBack(call) ? Outcome::Error(fs::WireError::kGrace) : row->handler(call);
+  }
 
   const std::uint64_t digest = IntentRing::Digest(call.opcode, call.body.rest());
   PriorState before;
   switch (Replay(call, digest, before)) {
     case Next::kAnswered:
       return Outcome::Pending();
+    case Next::kHeldBack:
+      return Outcome::Error(fs::WireError::kGrace);
     case Next::kEnd:
       return Outcome::Malformed();
     case Next::kAsDone:
@@ -147,11 +151,17 @@ Outcome Dispatcher::Run(Call& call) {
   return row->handler(call);
 }
 
+bool Dispatcher::HeldBack(const Call& call) const {
+  const Core& core = worker_.core;
+  return core.grace.active(core.clock.Now()) && MayTakeFromOthers(call.opcode, call.body.rest());
+}
+
 Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState& before) {
   IntentRing& record = *call.session.record();
   const IntentRing::Found found = record.Lookup(call.header.sequence, digest);
   switch (found.verdict) {
     case IntentRing::Verdict::kNew: {
+      if (HeldBack(call)) return Next::kHeldBack;
       before = CapturePrior(call);
       const Status begun = record.Begin(call.header.sequence, call.opcode, digest, before);
       if (begun.ok()) return Next::kRun;
@@ -167,7 +177,10 @@ Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState
       before = found.before;
       const Resolution resolution = Resolve(DescribeIntent(call, before), CapturePrior(call),
                                             ContentMatches(call, before));
-      if (resolution == Resolution::kRepeat) return Next::kRun;
+      // The client asks again under another number: this one's record stays as it is.
+      if (resolution == Resolution::kRepeat) {
+        return HeldBack(call) ? Next::kHeldBack : Next::kRun;
+      }
       if (resolution == Resolution::kDone) return Next::kAsDone;
       LogWarn("a crash left it unknown whether a {} of {} had happened; it answers EIO",
               fs::OpcodeName(call.opcode), call.session.params().client);

@@ -20,13 +20,15 @@ class Dispatcher {
   [[nodiscard]] bool Handle(const LanePtr& lane, ByteSpan message);
 
  private:
-  enum class Next : std::uint8_t { kRun, kAnswered, kAsDone, kOpenAgain, kEnd };
+  enum class Next : std::uint8_t { kRun, kAnswered, kAsDone, kOpenAgain, kHeldBack, kEnd };
 
   // What the record says about a mutating request; answers it where it can.
   Next Replay(Call& call, std::uint64_t digest, PriorState& before);
   Next AnswerDone(Call& call, const IntentRing::Found& found);
   Next Wait(Call& call, std::uint64_t digest);
   Outcome Run(Call& call);
+  // Whether it has to wait until the clients of an earlier epoch are back.
+  [[nodiscard]] bool HeldBack(const Call& call) const;
   bool Finish(Call& call, Outcome outcome);
 
   Worker& worker_;

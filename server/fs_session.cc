@@ -30,6 +30,7 @@ OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool dire
     if (opens_.size() >= kMaxOpenFiles) return nullptr;
     open->number = (open_tag_ << kOpenTagShift) | ++next_open_;
     opens_[open->number] = open;
+    NoteOpensLocked();
   }
   inodes().Opened(open->inode, open);
   return open;
@@ -54,6 +55,7 @@ OpenPtr FsSession::RemoveOpen(std::uint64_t number) {
     if (it == opens_.end()) return nullptr;
     open = it->second;
     opens_.erase(it);
+    NoteOpensLocked();
   }
   inodes().Closed(open->inode, open.get());
   return open;
@@ -65,9 +67,14 @@ std::vector<OpenPtr> FsSession::RemoveAllOpens() {
     const std::lock_guard lock(mutex_);
     for (const auto& [number, open] : opens_) all.push_back(open);
     opens_.clear();
+    NoteOpensLocked();
   }
   for (const OpenPtr& open : all) inodes().Closed(open->inode, open.get());
   return all;
+}
+
+void FsSession::NoteOpensLocked() {
+  if (record_) record_->NoteOpens(opens_.size());
 }
 
 void FsSession::AddDuplicate(std::uint64_t sequence, Responder responder) {

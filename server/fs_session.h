@@ -89,6 +89,8 @@ class FsSession {
   }
 
  private:
+  void NoteOpensLocked();
+
   const FsSessionParams params_;
   const std::unique_ptr<IntentRing> record_;
   std::atomic<bool> ended_{false};

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "transport/base/log.h"
@@ -27,9 +31,12 @@ struct IntentRing::Header {
   Le32 version;
   Le32 records;
   Le64 seed;
+  Le64 exported;
   Le64 sum;               // of the fields above
   Le64 acknowledged;      // written in place,
   Le64 acknowledged_sum;  // hence with a checksum of its own
+  Le64 seen;              // CLOCK_REALTIME, seconds
+  Le32 opens;
 };
 
 struct IntentRing::Record {
@@ -48,7 +55,7 @@ struct IntentRing::Record {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x31676e6972736664;  // "dfsring1"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kRecordBytes = 1024;
 constexpr std::uint32_t kMaxRecords = 1 << 16;
@@ -91,13 +98,15 @@ Result<Fd> OpenFile(const std::string& path, std::size_t size) {
   if (const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(size)); error != 0) {
     return Status::FromErrno(error, fmt::format("cannot reserve {} bytes for {}", size, path));
   }
+  // Says that it is in use, until this process ends; whoever else asks so is not in the way.
+  (void)flock(fd.get(), LOCK_SH | LOCK_NB);
   return fd;
 }
 
 }  // namespace
 
-IntentRing::IntentRing(std::string path, std::byte* base, std::size_t size)
-    : path_(std::move(path)), base_(base), size_(size) {
+IntentRing::IntentRing(std::string path, Fd fd, std::byte* base, std::size_t size)
+    : path_(std::move(path)), fd_(std::move(fd)), base_(base), size_(size) {
   static_assert(sizeof(Record) <= kRecordBytes);
   static_assert(sizeof(Header) <= kHeaderBytes);
 }
@@ -118,39 +127,47 @@ Result<std::string> IntentRing::DefaultDirectory() {
   return OwnDirectory(fmt::format("/tmp/rdfs-{}", geteuid()));
 }
 
-void IntentRing::Format(std::byte* base, std::uint64_t session, std::uint32_t records) {
+void IntentRing::Format(std::byte* base, std::uint64_t session, std::uint32_t records,
+                        std::uint64_t exported) {
   std::memset(base, 0, kHeaderBytes + std::size_t{records} * kRecordBytes);
   auto& header = *reinterpret_cast<Header*>(base);
   header.session = session;
   header.version = kVersion;
   header.records = records;
+  header.exported = exported;
   header.seed = RandomU64();
   header.magic = kMagic;
   header.sum = NeverZero(XXH3_64bits(&header, offsetof(Header, sum)));
 }
 
 Result<std::unique_ptr<IntentRing>> IntentRing::Open(const std::string& path, std::uint64_t session,
-                                                     std::uint32_t records) {
+                                                     std::uint32_t records,
+                                                     std::uint64_t exported) {
   if (records == 0 || records > kMaxRecords) {
     return Status(Code::kInvalidArgument, "an intent ring of no or too many records");
   }
   const std::size_t size = kHeaderBytes + std::size_t{records} * kRecordBytes;
-  RDFS_ASSIGN_OR_RETURN(const Fd fd, OpenFile(path, size));
+  RDFS_ASSIGN_OR_RETURN(Fd fd, OpenFile(path, size));
   void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (base == MAP_FAILED) return Status::FromErrno(errno, fmt::format("cannot map {}", path));
   (void)madvise(base, size, MADV_DONTFORK);
-  std::unique_ptr<IntentRing> ring(new IntentRing(path, static_cast<std::byte*>(base), size));
+  std::unique_ptr<IntentRing> ring(new IntentRing(path, std::move(fd), static_cast<std::byte*>(base), size));
   const Header& header = ring->header();
-  if (header.magic != kMagic || header.version != kVersion || header.session != session ||
-      header.records != records ||
-      header.sum != NeverZero(XXH3_64bits(&header, offsetof(Header, sum)))) {
+  if (!IsWhole(header) || header.session != session || header.records != records ||
+      header.exported != exported) {
     if (header.magic != 0) LogWarn("{} was no intent ring of its session: begun anew", path);
-    Format(ring->base_, session, records);
+    Format(ring->base_, session, records, exported);
   }
   ring->count_ = records;
   ring->seed_ = header.seed;
   ring->Load();
+  ring->NoteSeen();
   return ring;
+}
+
+bool IntentRing::IsWhole(const Header& header) {
+  return header.magic == kMagic && header.version == kVersion &&
+         header.sum == NeverZero(XXH3_64bits(&header, offsetof(Header, sum)));
 }
 
 void IntentRing::Load() {
@@ -325,6 +342,38 @@ void IntentRing::Acknowledge(std::uint64_t sequence) {
     free_.push_back(entry->second.index);
     entry = entries_.erase(entry);
   }
+}
+
+void IntentRing::NoteOpens(std::size_t opens) {
+  header().opens = static_cast<std::uint32_t>(opens);
+}
+
+void IntentRing::NoteSeen() { header().seen = static_cast<std::uint64_t>(time(nullptr)); }
+
+std::vector<IntentRing::Leftover> IntentRing::Leftovers(const std::string& directory) {
+  std::vector<Leftover> found;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(directory, error)) {
+    if (file.path().extension() != ".ring") continue;
+    const Fd fd(open(file.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    Header header{};
+    if (!fd.valid() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (pread(fd.get(), &header, sizeof(header), 0) != sizeof(header) || !IsWhole(header)) continue;
+    const auto now = static_cast<std::uint64_t>(time(nullptr));
+    const std::uint64_t seen = header.seen;
+    found.push_back({.path = file.path(),
+                     .session = header.session,
+                     .exported = header.exported,
+                     .opens = header.opens,
+                     .age = std::chrono::seconds(now > seen ? now - seen : 0)});
+  }
+  return found;
+}
+
+void IntentRing::RemoveLeftover(const std::string& path) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return;
+  if (unlink(path.c_str()) != 0) LogWarn("cannot remove {}: errno {}", path, errno);
 }
 
 void IntentRing::Remove() {

@@ -15,6 +15,7 @@
 // Threads: any; one mutex a ring, no system call under it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -55,8 +56,10 @@ class IntentRing {
 
   // Opens or makes the file `path` (mode 0600, in a directory that only this user can write to).
   // A file that is not this session's ring is replaced. Errors: kErrno.
+  // `exported` says whose it is, for Leftovers.
   static Result<std::unique_ptr<IntentRing>> Open(const std::string& path, std::uint64_t session,
-                                                  std::uint32_t records = kDefaultRecords);
+                                                  std::uint32_t records = kDefaultRecords,
+                                                  std::uint64_t exported = 0);
   IntentRing(const IntentRing&) = delete;
   IntentRing& operator=(const IntentRing&) = delete;
   ~IntentRing();
@@ -81,8 +84,26 @@ class IntentRing {
   // Every answer up to `sequence` has arrived: their records are free.
   void Acknowledge(std::uint64_t sequence);
 
+  // How many files the session has open: for whoever finds the ring after a crash.
+  void NoteOpens(std::size_t opens);
+  // The session is alive.
+  void NoteSeen();
+
   // The session has ended: removes the file.
   void Remove();
+
+  // A ring that no process has open: its server has died, or was stopped.
+  struct Leftover {
+    std::string path;
+    std::uint64_t session = 0;
+    std::uint64_t exported = 0;
+    std::uint32_t opens = 0;
+    std::chrono::seconds age{};  // since NoteSeen
+  };
+  // All of them in a directory; files that are no rings are left out.
+  static std::vector<Leftover> Leftovers(const std::string& directory);
+  // Removes one, unless a process has opened it meanwhile.
+  static void RemoveLeftover(const std::string& path);
 
   // Left by an earlier process, for a server that resolves before it is asked.
   [[nodiscard]] std::vector<std::uint64_t> interrupted() const;
@@ -97,17 +118,20 @@ class IntentRing {
     Phase phase;
   };
 
-  IntentRing(std::string path, std::byte* base, std::size_t size);
+  IntentRing(std::string path, Fd fd, std::byte* base, std::size_t size);
   void Load();
   [[nodiscard]] Record& At(std::uint32_t index) const;
   [[nodiscard]] Header& header() const;
   [[nodiscard]] std::uint64_t IntentSum(const Record& record) const;
   [[nodiscard]] std::uint64_t ResultSum(const Record& record) const;
   [[nodiscard]] std::uint64_t AcknowledgedSum(std::uint64_t sequence) const;
-  static void Format(std::byte* base, std::uint64_t session, std::uint32_t records);
+  static void Format(std::byte* base, std::uint64_t session, std::uint32_t records,
+                     std::uint64_t exported);
+  static bool IsWhole(const Header& header);
   void ReleaseLocked(std::uint64_t sequence);
 
   const std::string path_;
+  const Fd fd_;  // with a shared flock(2): in use
   std::uint64_t seed_ = 0;  // of the checksums: this session, this making of the file
   std::byte* const base_;
   const std::size_t size_;

@@ -12,6 +12,7 @@ namespace rdfs::server {
 Outcome OpRenew(Call& call);
 Outcome OpAttachLane(Call& call);
 Outcome OpInterrupt(Call& call);
+Outcome OpGraceEnd(Call& call);
 // ops_names.cc
 Outcome OpLookup(Call& call);
 Outcome OpReadlink(Call& call);

@@ -21,6 +21,11 @@ namespace rdfs::server {
 namespace {
 
 constexpr std::size_t kMaxHostNameBytes = 255;
+// The grace period as a part of the lease: long enough for a client that lives to notice and dial
+// again, and short enough that who waits meanwhile is answered within its own deadline.
+constexpr int kGracePart = 2;
+// A session that was not heard of for this long before its server ended will not come back.
+constexpr std::chrono::hours kForgotten{1};
 // Descriptors for everything but the inodes' own: open files, rings, sockets.
 constexpr std::size_t kSpareDescriptors = 512;
 constexpr std::size_t kMaxInodeDescriptors = 131072;
@@ -43,6 +48,13 @@ std::uint64_t SessionIdOf(const ClientId& client) {
   std::uint64_t id = 0;
   std::memcpy(&id, digest.data(), sizeof(id));
   return id == 0 ? 1 : id;
+}
+
+// The same for every server of the same directory under the same name.
+std::uint64_t ExportIdOf(const InodeTable& inodes) {
+  const FileId root = FileIdOf(*inodes.root().inode);
+  const std::string& name = inodes.exported().name();
+  return XXH3_64bits_withSeed(name.data(), name.size(), root.inode ^ root.generation);
 }
 
 unsigned Processors() {
@@ -102,6 +114,7 @@ Status Service::Start() {
   const InodeLimits limits = LimitsFor(options_.exports.size());
   for (const ExportSpec& spec : options_.exports) RDFS_RETURN_IF_ERROR(AddExport(spec, limits));
   RDFS_RETURN_IF_ERROR(AdoptKept());
+  BeginGrace();
   for (const auto& loop : loops_) {
     loop->Start(*core_, [this](const SessionPtr& session) { LaneGone(session); });
   }
@@ -144,6 +157,41 @@ Status Service::AdoptKept() {
   return {};
 }
 
+// Who had something open when an earlier server of these exports went, by the records that it left.
+void Service::BeginGrace() {
+  if (options_.record_directory.empty()) return;
+  std::vector<std::uint64_t> sessions;
+  bool any = false;
+  for (const IntentRing::Leftover& left : IntentRing::Leftovers(options_.record_directory)) {
+    if (left.age > kForgotten) IntentRing::RemoveLeftover(left.path);
+    if (left.age > kForgotten || !IsOurs(left)) continue;
+    any = true;
+    if (left.opens > 0) sessions.push_back(left.session);
+  }
+  if (any) loops_.front()->After(options_.session_lease, [this] { DropLeftovers(); });
+  if (sessions.empty()) return;
+  const auto length = options_.session_lease / kGracePart;
+  core_->grace.Begin(sessions, core_->clock.Now() + length);
+  LogInfo("{} clients had files open when the server ended: others wait for them, up to {} ms",
+          sessions.size(), length.count());
+}
+
+// Who has not come back by then has lost its lease, and needs no record any more.
+void Service::DropLeftovers() {
+  if (const std::size_t missing = core_->grace.missing(); missing > 0) {
+    LogInfo("{} clients have not come back after the server's restart", missing);
+  }
+  for (const IntentRing::Leftover& left : IntentRing::Leftovers(options_.record_directory)) {
+    if (IsOurs(left)) IntentRing::RemoveLeftover(left.path);
+  }
+}
+
+bool Service::IsOurs(const IntentRing::Leftover& left) const {
+  return std::any_of(exports_.begin(), exports_.end(), [&](const ExportEntry& entry) {
+    return left.exported == ExportIdOf(*entry.inodes);
+  });
+}
+
 Service::~Service() {
   // Loops first: they use everything else.
   for (const auto& loop : loops_) loop->Stop();
@@ -167,10 +215,12 @@ const AccessClass& Service::ClassFor(const ExportEntry& entry, const std::string
   return *slot;
 }
 
-std::unique_ptr<IntentRing> Service::OpenRecord(std::uint64_t session) const {
+std::unique_ptr<IntentRing> Service::OpenRecord(std::uint64_t session,
+                                                const InodeTable& inodes) const {
   if (options_.record_directory.empty()) return nullptr;
   const std::string path = options_.record_directory + fmt::format("/{:016x}.ring", session);
-  auto ring = IntentRing::Open(path, session);
+  auto ring =
+      IntentRing::Open(path, session, IntentRing::kDefaultRecords, ExportIdOf(inodes));
   if (!ring.ok()) {
     LogWarn("requests that are sent twice may be carried out twice: {}", ring.status().message());
     return nullptr;
@@ -193,7 +243,7 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
   params.read_only =
       entry.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
   params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
-  auto session = std::make_shared<FsSession>(params, OpenRecord(params.id));
+  auto session = std::make_shared<FsSession>(params, OpenRecord(params.id, *entry.inodes));
   core_->counters.sessions_started.fetch_add(1);
   LogInfo("{} mounts \"{}\"{}", session->params().client, entry.exported->name(),
           params.read_only ? " read-only" : "");
@@ -247,6 +297,7 @@ Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resu
   grant.verifier = core_->options.verifier;
   grant.lease_ms = static_cast<std::uint32_t>(options_.session_lease.count());
   grant.attr_lease_ms = static_cast<std::uint32_t>(options_.attr_lease.count());
+  grant.grace_ms = static_cast<std::uint32_t>(core_->grace.left(core_->clock.Now()).count());
   grant.flags = (resumed ? fs::kGrantResumed : 0U) |
                 (session->params().read_only ? fs::kGrantReadOnly : 0U) |
                 (root_server ? fs::kGrantCanChown | fs::kGrantCanMknodDevices : 0U);
@@ -317,6 +368,7 @@ void Service::EndSession(const SessionPtr& session) {
   LogInfo("{} is gone: its lease has run out", session->params().client);
   session->MarkEnded();
   core_->counters.sessions_expired.fetch_add(1);
+  core_->grace.Done(session->id());
   core_->locks.SessionEnded(session->id());
   for (const OpenPtr& open : session->RemoveAllOpens()) CloseOpen(*core_, *open);
   if (session->record() != nullptr) session->record()->Remove();

@@ -67,11 +67,14 @@ class Service final : public transport::SessionHost {
   Status Start();
   Status AddExport(const ExportSpec& spec, const InodeLimits& limits);
   Status AdoptKept();
+  void BeginGrace();
+  void DropLeftovers();
+  [[nodiscard]] bool IsOurs(const IntentRing::Leftover& left) const;
   const AccessClass& ClassFor(const ExportEntry& entry, const std::string& key_name);
   Result<SessionPtr> NewSession(const transport::SessionRequest& request,
                                 const fs::MountRequest& mount, const ExportEntry& entry,
                                 std::string client);
-  std::unique_ptr<IntentRing> OpenRecord(std::uint64_t session) const;
+  std::unique_ptr<IntentRing> OpenRecord(std::uint64_t session, const InodeTable& inodes) const;
   Result<transport::Admission> Grant(const SessionPtr& session, bool resumed);
   void LaneGone(const SessionPtr& session);
   void ScheduleExpiry();

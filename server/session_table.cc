@@ -44,6 +44,7 @@ std::vector<SessionPtr> SessionTable::TakeExpired(TimePoint now) {
       expired.push_back(it->second.session);
       it = entries_.erase(it);
     } else {
+      if (IntentRing* record = it->second.session->record()) record->NoteSeen();
       ++it;
     }
   }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 
 namespace rdfs::fs::client {
 namespace {
@@ -22,7 +24,16 @@ Status Malformed(std::string_view what) {
   return {Code::kProtocolError, fmt::format("the server sent a malformed {}", what)};
 }
 
+Status UnknownSession() {
+  return {Code::kNotFound, "the server does not know this session any more"};
+}
+
 }  // namespace
+
+bool MayPass(int errno_value) {
+  constexpr std::array kPassing = {EIO, EAGAIN, ENOMEM, EMFILE, ENFILE, EBUSY, EINTR, ETIMEDOUT};
+  return std::find(kPassing.begin(), kPassing.end(), errno_value) != kPassing.end();
+}
 
 bool MaySkipExtensions(ByteReader& reader) {
   while (reader.ok() && reader.remaining() > 0) {
@@ -38,7 +49,7 @@ Status Attacher::Attach(std::uint32_t lane, std::uint32_t staging_bytes) {
   RDFS_ASSIGN_OR_RETURN(const Answer answer,
                         Ask(Opcode::kAttachLane, std::as_bytes(std::span(&request, 1))));
   if (answer.error == WireError::kUnknownSession) {
-    return {Code::kNotFound, "the server does not know this session any more"};
+    return UnknownSession();
   }
   if (answer.error != WireError::kOk) {
     return Status::FromErrno(ToErrno(answer.error), "the server refuses a lane");
@@ -76,42 +87,51 @@ Result<Attacher::Answer> Attacher::AskToReclaim(const OpenFile& open) {
   return Ask(opcode, writer.written(), &open);
 }
 
-Result<bool> Attacher::Walk(const OpenFile& open, const std::vector<PathStep>& steps) {
+Result<WireError> Attacher::Walk(const OpenFile& open, const std::vector<PathStep>& steps) {
   for (const PathStep& step : steps) {
     std::array<std::byte, 4 + kMaxHandleBytes + kMaxNameBytes> body;
     ByteWriter writer(body);
     WriteHandle(writer, step.parent);
     writer.WriteSized16(AsBytes(step.name));
     RDFS_ASSIGN_OR_RETURN(const Answer answer, Ask(Opcode::kLookup, writer.written(), &open));
-    if (answer.error != WireError::kOk) return false;
+    if (answer.error != WireError::kOk) return answer.error;
     ByteReader reader(answer.body);
     const Entry entry = ReadEntry(reader);
     if (!reader.ok()) return Malformed("answer to a look-up");
-    if (entry.handle != step.expected) return false;
+    if (entry.handle != step.expected) return WireError::kStale;
   }
-  return true;
+  return WireError::kOk;
 }
 
-Status Attacher::Reclaim(OpenFile& open, const PathFinder& finder) {
+Result<Attacher::Reclaimed> Attacher::Reclaim(OpenFile& open, const PathFinder& finder) {
+  const auto is_gone = [](WireError error) {
+    return error == WireError::kStale || error == WireError::kNotFound;
+  };
   RDFS_ASSIGN_OR_RETURN(Answer answer, AskToReclaim(open));
-  if ((answer.error == WireError::kStale || answer.error == WireError::kNotFound) && finder) {
+  if (is_gone(answer.error) && finder) {
     if (const auto steps = finder(open.handle())) {
-      RDFS_ASSIGN_OR_RETURN(const bool there, Walk(open, *steps));
-      if (there) {
+      RDFS_ASSIGN_OR_RETURN(answer.error, Walk(open, *steps));
+      if (answer.error == WireError::kOk) {
         RDFS_ASSIGN_OR_RETURN(answer, AskToReclaim(open));
       }
     }
   }
-  if (answer.error != WireError::kOk) {
-    open.MarkLost(answer.error == WireError::kNotFound ? ESTALE : ToErrno(answer.error));
-    return Status::Ok();
+  if (answer.error == WireError::kOk) {
+    ByteReader reader(answer.body);
+    const auto reply = reader.Read<OpenReply>();
+    if (!reader.ok()) return Malformed("answer to a reclaimed file");
+    open.set_server_open(reply.open);
+    return Reclaimed::kSettled;
   }
-  ByteReader reader(answer.body);
-  const auto reply = reader.Read<OpenReply>();
-  if (!reader.ok()) return Malformed("answer to a reclaimed file");
-  open.set_server_open(reply.open);
-  return Status::Ok();
+  if (answer.error == WireError::kUnknownSession) return UnknownSession();
+  if (is_gone(answer.error)) {
+    open.MarkLost(ESTALE);
+    return Reclaimed::kSettled;
+  }
+  return MayPass(ToErrno(answer.error)) ? Reclaimed::kNotNow : Reclaimed::kRefused;
 }
+
+Status Attacher::EndGrace() { return Ask(Opcode::kGraceEnd, {}).status(); }
 
 Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body, const OpenFile* owner) {
   const std::uint64_t sequence = sequences_.Take(cell_);

@@ -23,10 +23,16 @@ class Attacher {
   // Asks for staging, fills in the rest of the link. Errors: kDisconnected and others of the
   // connection, kDeadlineExceeded, kProtocolError; kUnknownSession of the server as kNotFound.
   Status Attach(std::uint32_t lane, std::uint32_t staging_bytes);
-  // Makes the server know `open` again under a new number. Ok as well when the server cannot find
-  // the file any more: it is marked as lost.
-  // `finder`, where there is one, tells the way to a file that the server does not know by handle.
-  Status Reclaim(OpenFile& open, const PathFinder& finder);
+  enum class Reclaimed : std::uint8_t {
+    kSettled,  // known under a new number, or gone for good: marked as lost
+    kNotNow,   // the server could not (an I/O error, no descriptors left): worth asking again
+    kRefused,  // it may not (permissions): whoever uses the file asks again, and is told why
+  };
+  // Makes the server know `open` again under a new number. `finder`, where there is one, tells the
+  // way to a file that the server does not know by handle. Errors: as Attach.
+  Result<Reclaimed> Reclaim(OpenFile& open, const PathFinder& finder);
+  // In a grace period: all that there was has been reclaimed, nobody needs to wait for us.
+  Status EndGrace();
 
  private:
   struct Answer {
@@ -36,9 +42,9 @@ class Attacher {
   // `owner`, where there is one, is who asks.
   Result<Answer> Ask(Opcode opcode, ByteSpan body, const OpenFile* owner = nullptr);
   Result<Answer> AskToReclaim(const OpenFile& open);
-  // Looks every name on the way up, which makes the server know the handles; whether they still
-  // lead to the same files.
-  Result<bool> Walk(const OpenFile& open, const std::vector<PathStep>& steps);
+  // Looks every name on the way up, which makes the server know the handles; kStale when they do
+  // not lead to the same files any more.
+  Result<WireError> Walk(const OpenFile& open, const std::vector<PathStep>& steps);
   Result<std::optional<Answer>> OnMessage(ByteSpan message, Opcode opcode, std::uint64_t sequence);
 
   LaneLink& link_;
@@ -47,6 +53,9 @@ class Attacher {
   const Deadline deadline_;
   std::vector<std::byte> answer_;
 };
+
+// Whether the server may answer otherwise when it is asked again a moment later.
+bool MayPass(int errno_value);
 
 // What makes `open` known to the server again: the opcode, and its body into `writer`.
 Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer);

@@ -21,6 +21,8 @@ static_assert(kControlBytes <= 64 * 1024);
 constexpr milliseconds kGracePause{100};
 // Another lane is making an open file known again.
 constexpr milliseconds kReclaimPause{10};
+// The server could not open it, for a reason that may pass.
+constexpr milliseconds kReclaimRetry{100};
 constexpr std::uint8_t kMostReclaims = 4;
 
 Result<std::unique_ptr<transport::MemoryRegion>> MakeRegion(
@@ -429,13 +431,26 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
           open->MarkLost(ESTALE);
         }
         open->EndReclaim();
-        if (table_.Find(ticket) && calls_[slot].reclaiming) Restart(slot);
+        if (table_.Find(ticket) && calls_[slot].reclaiming) OnReclaimed(slot, answer.status);
         return !answer.status.ok() || answer.body.ok();
       },
       &reclaim);
   if (call == nullptr) return;
   call->body.Encode([&](ByteWriter& writer) { call->opcode = EncodeReclaim(*open, writer); });
   table_.Queue(reclaim, call->opcode);
+}
+
+// The call goes on with the file, or asks again a moment later, until its own deadline.
+void LaneImpl::OnReclaimed(Slot slot, const Status& status) {
+  Call& call = calls_[slot];
+  if (status.ok() || call.open->lost_errno() != 0 ||
+      (call.other_open != nullptr && call.other_open->lost_errno() != 0)) {
+    return Restart(slot);
+  }
+  call.reclaiming = false;
+  if (!MayPass(status.errno_value())) return FinishLater(slot, ErrnoStatus(status.errno_value()));
+  --call.reclaims;
+  table_.QueueAt(slot, call.opcode, now_ + kReclaimRetry);
 }
 
 void LaneImpl::Wait(std::deque<Waiting>& list, Slot slot) {

@@ -145,6 +145,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void OnLate(Slot slot, WireError error, ByteSpan body);
   void OnWrongEpoch(Slot slot);
   void ReclaimOpen(Slot slot, const OpenPtr& open);
+  void OnReclaimed(Slot slot, const Status& status);
   // Whether a place in a waiting list still stands for a call.
   [[nodiscard]] bool StillWaits(const Waiting& waiting) const {
     return table_.Find(waiting.ticket).has_value() && calls_[waiting.slot].waiting;

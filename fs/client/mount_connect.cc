@@ -7,6 +7,14 @@
 #include "transport/base/random.h"
 
 namespace rdfs::fs::client {
+namespace {
+
+// For files that the server cannot give back at the moment; all other calls wait meanwhile.
+constexpr std::chrono::seconds kReclaimPatience{2};
+constexpr std::chrono::milliseconds kReclaimPause{50};
+
+}  // namespace
+
 void MountImpl::Run() {
   Backoff backoff(RandomU64());
   std::unique_lock lock(mutex_);
@@ -76,7 +84,9 @@ Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Dea
   Attacher attacher(*link, sequences_, kMountCell, deadline);
   RDFS_RETURN_IF_ERROR(
       attacher.Attach(lane, static_cast<std::uint32_t>(options_.lane_staging_bytes)));
-  RDFS_RETURN_IF_ERROR(ReclaimOpens(*link, deadline));
+  const Status reclaimed = ReclaimOpens(*link, deadline);
+  if (reclaimed.code() == Code::kNotFound) session_stale_.store(true);
+  RDFS_RETURN_IF_ERROR(reclaimed);
   const std::lock_guard lock(mutex_);
   info_.transport = session_->ExplainChoice();
   return link;
@@ -146,11 +156,34 @@ Status MountImpl::ReclaimOpens(LaneLink& link, Deadline deadline) {
     }
   }
   Attacher attacher(link, sequences_, kMountCell, deadline);
-  for (const OpenPtr& open : unknown) {
-    if (open->lost_errno() == 0) RDFS_RETURN_IF_ERROR(attacher.Reclaim(*open, path_finder_));
-    open->set_incarnation(link.incarnation);
+  const Deadline patience = std::min(deadline, DeadlineAfter(kReclaimPatience));
+  while (true) {
+    RDFS_ASSIGN_OR_RETURN(unknown, ReclaimOnce(attacher, unknown, link.incarnation));
+    if (unknown.empty()) break;
+    if (BootClock::now() + kReclaimPause > patience) {
+      LogWarn("{} open files could not be reclaimed yet: each is tried again when it is used",
+              unknown.size());
+      return Status::Ok();
+    }
+    std::this_thread::sleep_for(kReclaimPause);
   }
-  return Status::Ok();
+  return admission_.grant.grace_ms == 0 ? Status::Ok() : attacher.EndGrace();
+}
+
+// Those that are worth asking for again.
+Result<std::vector<OpenPtr>> MountImpl::ReclaimOnce(Attacher& attacher,
+                                                    const std::vector<OpenPtr>& opens,
+                                                    std::uint64_t incarnation) {
+  std::vector<OpenPtr> again;
+  for (const OpenPtr& open : opens) {
+    auto reclaimed = Attacher::Reclaimed::kSettled;
+    if (open->lost_errno() == 0) {
+      RDFS_ASSIGN_OR_RETURN(reclaimed, attacher.Reclaim(*open, path_finder_));
+    }
+    if (reclaimed == Attacher::Reclaimed::kSettled) open->set_incarnation(incarnation);
+    if (reclaimed == Attacher::Reclaimed::kNotNow) again.push_back(open);
+  }
+  return again;
 }
 
 }  // namespace rdfs::fs::client

@@ -17,6 +17,7 @@
 
 namespace rdfs::fs::client {
 
+class Attacher;
 class LaneImpl;
 
 class MountImpl final : public Mount {
@@ -90,6 +91,8 @@ class MountImpl final : public Mount {
                                                                 Deadline deadline);
   Status Redial(Deadline deadline);
   Status ReclaimOpens(LaneLink& link, Deadline deadline);
+  Result<std::vector<OpenPtr>> ReclaimOnce(Attacher& attacher, const std::vector<OpenPtr>& opens,
+                                           std::uint64_t incarnation);
 
   const MountOptions options_;
   PathFinder path_finder_;  // set before the first lane, constant from then on

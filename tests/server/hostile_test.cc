@@ -119,6 +119,7 @@ std::vector<std::pair<Opcode, Body>> EveryRequest(Harness& server, std::uint64_t
       {Opcode::kRelease, Body().Add(release)},
       {Opcode::kGetLock, Body().Add(lock)},
       {Opcode::kSetLock, Body().Add(lock)},
+      {Opcode::kGraceEnd, Body()},
   };
 }
 

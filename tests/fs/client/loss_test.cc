@@ -339,6 +339,64 @@ TEST_F(LossTest, AFileThatIsGoneIsStale) {
   EXPECT_TRUE(client_->Release(open).ok());
 }
 
+// A server that cannot at the moment has not lost the file.
+TEST_F(LossTest, AFileThatCannotBeOpenedAtTheMomentIsAskedForAgain) {
+  for (const WireError error : {WireError::kIo, WireError::kAgain, WireError::kTooManyFiles}) {
+    const OpenPtr open = Open();
+    server_.SetHook([error, times = 3](const Request& request, Reply& reply) mutable {
+      if (request.opcode == Opcode::kReclaimOpen && times-- > 0) reply.error = error;
+    });
+    server_.Restart(false);
+    ExpectFile(client_->Read(open, 0, 1000), 0);
+    EXPECT_EQ(open->lost_errno(), 0);
+  }
+}
+
+// One file for which that goes on and on holds nothing else up, and each call on it ends at its
+// deadline; when the server can again, it goes on.
+TEST_F(LossTest, AFileThatCannotBeOpenedForLongHoldsNothingUp) {
+  Mount(seconds(6));
+  const OpenPtr open = Open();
+  std::atomic<bool> broken{true};
+  server_.SetHook([&broken](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kReclaimOpen && broken) reply.error = WireError::kIo;
+  });
+  server_.Restart(false);
+  EXPECT_TRUE(client_->Mkdir(root_, "dir").ok());
+  client_->context().timeout = milliseconds(500);
+  EXPECT_EQ(client_->Read(open, 0, 1000).status().errno_value(), ETIMEDOUT);
+  EXPECT_EQ(open->lost_errno(), 0);
+  client_->context().timeout.reset();
+  broken = false;
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  server_.SetHook({});
+}
+
+TEST_F(LossTest, AFileThatMayNotBeOpenedSaysSoAndIsNotLost) {
+  const OpenPtr open = Open();
+  std::atomic<bool> forbidden{true};
+  server_.SetHook([&forbidden](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kReclaimOpen && forbidden) reply.error = WireError::kAccess;
+  });
+  server_.Restart(false);
+  EXPECT_EQ(client_->Read(open, 0, 1000).status().errno_value(), EACCES);
+  forbidden = false;
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  server_.SetHook({});
+}
+
+TEST_F(LossTest, AReclaimThatFindsNoSessionDialsAnew) {
+  const OpenPtr open = Open();
+  server_.SetHook([times = 1](const Request& request, Reply& reply) mutable {
+    if (request.opcode == Opcode::kReclaimOpen && times-- > 0) {
+      reply.error = WireError::kUnknownSession;
+    }
+  });
+  server_.Restart(false);
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  EXPECT_EQ(server_.Count(Opcode::kReclaimOpen), 2U);
+}
+
 TEST_F(LossTest, ACrashOfTheHostIsToldOnceByFsync) {
   const OpenPtr open = Open();
   const std::vector<std::byte> bytes(10);

@@ -19,7 +19,7 @@ constexpr std::string_view kReady = "ready on port ";
 
 }  // namespace
 
-Rdfsd::Rdfsd() {
+Rdfsd::Rdfsd(std::vector<std::string> options) : options_(std::move(options)) {
   std::string pattern = std::filesystem::temp_directory_path() / "rdfs-live-XXXXXX";
   directory_ = mkdtemp(pattern.data());
   root_ = directory_ / "root";
@@ -48,8 +48,13 @@ void Rdfsd::Start() {
     setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
     dup2(pipe_ends[1], STDERR_FILENO);
     dup2(pipe_ends[1], STDOUT_FILENO);
-    execl(RDFSD_PATH, "rdfsd", "-f", "--no-auth", "--pool", "64M", "--port", port.c_str(),
-          "--export", exported.c_str(), nullptr);
+    std::vector<std::string> arguments = {"rdfsd", "-f",         "--no-auth", "--pool",   "64M",
+                                          "--port", port, "--export",  exported};
+    arguments.insert(arguments.end(), options_.begin(), options_.end());
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    execv(RDFSD_PATH, argv.data());
     _exit(127);
   }
   setpgid(pid_, pid_);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fs/client/client.h"
 
@@ -15,7 +16,7 @@ namespace rdfs::fs::client {
 
 class Rdfsd {
  public:
-  Rdfsd();
+  explicit Rdfsd(std::vector<std::string> options = {});  // of rdfsd, besides its own
   ~Rdfsd();
   Rdfsd(const Rdfsd&) = delete;
   Rdfsd& operator=(const Rdfsd&) = delete;
@@ -40,6 +41,7 @@ class Rdfsd {
   std::filesystem::path directory_;  // private; holds root_ and the runtime directory
   std::filesystem::path root_;
   std::uint16_t port_ = 0;
+  const std::vector<std::string> options_;
   pid_t pid_ = -1;
 };
 

@@ -1,0 +1,169 @@
+// Several clients of a real rdfsd that is killed: each gets back what it had before another one can
+// take it away.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <fstream>
+
+#include "fs/client/sync_client.h"
+#include "tests/fs/client/rdfsd.h"
+
+namespace rdfs::fs::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A call that is held back ends at this deadline.
+constexpr milliseconds kHeld{700};
+
+// A mount with one lane, which can be cut off from the server.
+class Peer {
+ public:
+  explicit Peer(const Rdfsd& server) {
+    MountOptions options;
+    options.dial = [dial = server.Dialer(transport::Kind::kTcp), this](
+                       std::vector<std::byte> request, std::shared_ptr<transport::Domain> domain,
+                       Deadline deadline) -> Result<std::unique_ptr<transport::Session>> {
+      if (cut_off) return Status(Code::kDisconnected, "cut off");
+      return dial(std::move(request), std::move(domain), deadline);
+    };
+    options.export_name = "live";
+    options.host_name = "test";
+    options.uid = getuid();
+    options.gid = getgid();
+    options.timeout = seconds(20);
+    auto mount = client::Mount::Create(std::move(options), DeadlineAfter(seconds(10)));
+    EXPECT_TRUE(mount.ok()) << mount.status().ToString();
+    mount_ = *std::move(mount);
+    auto lane = mount_->OpenLane(DeadlineAfter(seconds(10)));
+    EXPECT_TRUE(lane.ok()) << lane.status().ToString();
+    fs_ = std::make_unique<SyncClient>(*std::move(lane),
+                                       CallContext{.uid = getuid(), .gid = getgid(), .pid = 1});
+  }
+  SyncClient& operator*() { return *fs_; }
+  SyncClient* operator->() { return fs_.get(); }
+  [[nodiscard]] Handle root() const { return mount_->info().root.handle; }
+  OpenPtr Open(std::string_view name) {
+    const auto file = fs_->Lookup(root(), name);
+    EXPECT_TRUE(file.ok()) << file.status().ToString();
+    const auto open = fs_->Open(file->handle, kOpenRead | kOpenWrite);
+    EXPECT_TRUE(open.ok()) << open.status().ToString();
+    open->open->SetHint(root(), name);
+    return open->open;
+  }
+  // Calls give up after kHeld, or wait again as usual.
+  void Hurry(bool hurry) {
+    fs_->context().timeout = hurry ? std::optional<milliseconds>(kHeld) : std::nullopt;
+  }
+
+  std::atomic<bool> cut_off{false};
+
+ private:
+  std::unique_ptr<client::Mount> mount_;
+  std::unique_ptr<SyncClient> fs_;
+};
+
+std::string Text(const Result<std::vector<std::byte>>& bytes) {
+  return bytes.ok() ? std::string(AsText(*bytes)) : bytes.status().ToString();
+}
+
+class RestartTest : public testing::Test {
+ protected:
+  void Write(const Rdfsd& server, const std::string& name) {
+    std::ofstream(server.root() / name) << "content";
+  }
+  // The first client has "file" open and is away while the second one asks for its end.
+  void WhoHadItComesFirst(Rdfsd& server, const std::function<void()>& restart) {
+    Write(server, "file");
+    Write(server, "target");
+    Peer first(server), second(server);
+    const OpenPtr open = first.Open("file");
+    const OpenPtr replaced = first.Open("target");
+    first.cut_off = true;
+    restart();
+    second.Hurry(true);
+    EXPECT_EQ(second->Unlink(second.root(), "file").errno_value(), ETIMEDOUT);
+    EXPECT_EQ(second->Rename(second.root(), "file", second.root(), "target").errno_value(),
+              ETIMEDOUT);
+    EXPECT_TRUE(second->Lookup(second.root(), "file").ok()) << "other calls go on";
+    EXPECT_TRUE(second->Mkdir(second.root(), "directory").ok());
+    second.Hurry(false);
+    first.cut_off = false;
+    EXPECT_EQ(Text(first->Read(open, 0, 100)), "content");
+    EXPECT_TRUE(second->Rename(second.root(), "file", second.root(), "target").ok());
+    EXPECT_TRUE(second->Unlink(second.root(), "target").ok());
+    EXPECT_EQ(Text(first->Read(open, 0, 100)), "content");
+    EXPECT_EQ(Text(first->Read(replaced, 0, 100)), "content");
+  }
+};
+
+TEST_F(RestartTest, WhoHadAFileOpenComesFirst) {
+  Rdfsd server;
+  WhoHadItComesFirst(server, [&server] { server.KillWorker(); });
+}
+
+TEST_F(RestartTest, AlsoWhenTheWholeServerWasStartedAnew) {
+  Rdfsd server;
+  WhoHadItComesFirst(server, [&server] {
+    server.KillAll();
+    server.Start();
+  });
+}
+
+TEST_F(RestartTest, NobodyWaitsForEverForOneThatDoesNotComeBack) {
+  Rdfsd server({"--lease", "4"});
+  Write(server, "file");
+  Peer first(server), second(server);
+  const OpenPtr open = first.Open("file");
+  first.cut_off = true;
+  server.KillWorker();
+  EXPECT_TRUE(second->Unlink(second.root(), "file").ok());
+}
+
+TEST_F(RestartTest, AloneNobodyWaits) {
+  Rdfsd server;
+  Write(server, "file");
+  Peer first(server);
+  const OpenPtr open = first.Open("file");
+  server.KillWorker();
+  EXPECT_EQ(Text(first->Read(open, 0, 100)), "content");
+  first.Hurry(true);
+  const Status unlinked = first->Unlink(first.root(), "file");
+  EXPECT_TRUE(unlinked.ok()) << unlinked.ToString();
+}
+
+TEST_F(RestartTest, ALockIsNotGivenToAnotherBeforeItsHolderIsBack) {
+  Rdfsd server;
+  Write(server, "file");
+  Peer first(server), second(server);
+  const OpenPtr mine = first.Open("file");
+  const OpenPtr theirs = second.Open("file");
+  Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
+  ASSERT_TRUE(first->SetLock(mine, lock).ok());
+
+  // The second one waits for it when the worker is killed.
+  bool over = false;
+  Status ended;
+  second->lane().SetLock(second->context(), theirs, lock, false, true, [&](Status status) {
+    ended = std::move(status);
+    over = true;
+  });
+  EXPECT_FALSE(second->RunUntil(over, DeadlineAfter(milliseconds(50))));
+  first.cut_off = true;
+  server.KillWorker();
+  EXPECT_FALSE(second->RunUntil(over, DeadlineAfter(kHeld)));
+  first.cut_off = false;
+  EXPECT_EQ(Text(first->Read(mine, 0, 100)), "content");
+  EXPECT_FALSE(second->RunUntil(over, DeadlineAfter(kHeld))) << "it is locked still";
+  lock.type = LockType::kUnlock;
+  EXPECT_TRUE(first->SetLock(mine, lock).ok());
+  EXPECT_TRUE(second->RunUntil(over, DeadlineAfter(seconds(10))));
+  EXPECT_TRUE(ended.ok()) << ended.ToString();
+}
+
+}  // namespace
+}  // namespace rdfs::fs::client

@@ -1,0 +1,136 @@
+// The grace period: in virtual time, and what the dispatcher makes of it.
+#include "server/grace.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "tests/server/server_harness.h"
+
+namespace rdfs::server {
+namespace {
+
+using fs::Opcode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr TimePoint At(std::int64_t second) { return TimePoint(seconds(1000 + second)); }
+
+TEST(GracePeriod, IsNoneWithoutAnybodyToWaitFor) {
+  GracePeriod grace;
+  EXPECT_FALSE(grace.active(At(0)));
+  grace.Begin({}, At(20));
+  EXPECT_FALSE(grace.active(At(0)));
+}
+
+TEST(GracePeriod, EndsWithTheLastOneThatIsBack) {
+  GracePeriod grace;
+  grace.Begin({1, 2}, At(20));
+  EXPECT_EQ(grace.left(At(1)), seconds(19));
+  grace.Done(2);
+  grace.Done(2);
+  grace.Done(77);
+  EXPECT_TRUE(grace.active(At(2)));
+  EXPECT_EQ(grace.missing(), 1U);
+  grace.Done(1);
+  EXPECT_FALSE(grace.active(At(2)));
+  EXPECT_EQ(grace.left(At(2)), seconds(0));
+}
+
+TEST(GracePeriod, EndsByItself) {
+  GracePeriod grace;
+  grace.Begin({1}, At(20));
+  EXPECT_TRUE(grace.active(At(20) - std::chrono::nanoseconds(1)));
+  EXPECT_EQ(grace.left(At(20) - std::chrono::nanoseconds(1)), milliseconds(1));
+  EXPECT_FALSE(grace.active(At(20)));
+}
+
+// Active exactly while somebody is missing and the time has not run out.
+TEST(GracePeriod, SchedulesOfManyClients) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<std::uint64_t> sessions(1 + random() % 50);
+    for (std::size_t i = 0; i < sessions.size(); ++i) sessions[i] = i;
+    std::set<std::uint64_t> missing(sessions.begin(), sessions.end());
+    GracePeriod grace;
+    grace.Begin(sessions, At(20));
+    for (std::int64_t now = 0; now < 30; ++now) {
+      for (auto back = random() % 5; back > 0; --back) {
+        const std::uint64_t session = random() % 60;
+        grace.Done(session);
+        missing.erase(session);
+      }
+      EXPECT_EQ(grace.active(At(now)), now < 20 && !missing.empty()) << "seed " << seed;
+    }
+  }
+}
+
+class GraceTest : public testing::Test {
+ protected:
+  GraceTest() {
+    std::ofstream(server / "file") << "0123456789";
+    open_ = server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+    const TimePoint end = BootClock::now() + std::chrono::hours(1);
+    server.core().grace.Begin({4711}, end);
+  }
+  fs::LockRequest Lock(fs::LockType type) const {
+    fs::LockRequest lock{};
+    lock.open = open_;
+    lock.owner = 1;
+    lock.type = static_cast<std::uint32_t>(type);
+    lock.end = LockTable::kEnd;
+    return lock;
+  }
+  Answer SetAttr(std::uint32_t valid) {
+    fs::SetAttrRequest request{};
+    request.valid = valid;
+    request.mode = 0600;
+    return server.Ask(Opcode::kSetAttr, Body().Add(request).Add(server.Walk("file")));
+  }
+  Harness server{{.record = true}};
+  std::uint64_t open_ = 0;
+};
+
+TEST_F(GraceTest, WhatCouldTakeFromOthersIsHeldBack) {
+  const fs::WireError held = fs::WireError::kGrace;
+  const Body file = Body().Add(server.root()).Name("file");
+  EXPECT_EQ(server.Ask(Opcode::kUnlink, file).error, held);
+  EXPECT_EQ(server.Ask(Opcode::kRename, Body().Add(fs::RenameRequest{}).Add(server.root())
+                                            .Name("file").Add(server.root()).Name("other")).error,
+            held);
+  EXPECT_EQ(server.Ask(Opcode::kSetLock, Body().Add(Lock(fs::LockType::kRead))).error, held);
+  EXPECT_EQ(SetAttr(fs::kSetMode).error, held);
+  // Nothing is held that harms nobody.
+  EXPECT_TRUE(SetAttr(fs::kSetMtimeNow).ok());
+  EXPECT_TRUE(server.Ask(Opcode::kSetLock, Body().Add(Lock(fs::LockType::kUnlock))).ok());
+  EXPECT_TRUE(server.Open(server.Walk("file"), fs::kOpenRead).ok());
+  EXPECT_TRUE(server.Write(open_, 0, "x").ok());
+
+  server.core().grace.Done(4711);
+  EXPECT_TRUE(server.Ask(Opcode::kSetLock, Body().Add(Lock(fs::LockType::kRead))).ok());
+  EXPECT_TRUE(server.Ask(Opcode::kUnlink, file).ok());
+}
+
+TEST_F(GraceTest, AClientSaysThatItIsBack) {
+  server.core().grace.Begin({server.session()->id()}, BootClock::now() + std::chrono::hours(1));
+  server.core().grace.Done(4711);
+  EXPECT_TRUE(server.core().grace.active(BootClock::now()));
+  EXPECT_TRUE(server.Ask(Opcode::kGraceEnd, Body()).ok());
+  EXPECT_FALSE(server.core().grace.active(BootClock::now()));
+}
+
+// What has its record already was carried out in the epoch before: that answer is not held back.
+TEST_F(GraceTest, ARecordedAnswerIsGivenAtOnce) {
+  server.core().grace.Done(4711);
+  const Body body = Body().Add(server.root()).Name("file");
+  ASSERT_TRUE(server.Deliver(server.lane, Harness::Message(Opcode::kUnlink, body.bytes(), 500)));
+  EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
+  server.core().grace.Begin({4711}, BootClock::now() + std::chrono::hours(1));
+  ASSERT_TRUE(server.Deliver(server.lane, Harness::Message(Opcode::kUnlink, body.bytes(), 500)));
+  EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
+}
+
+}  // namespace
+}  // namespace rdfs::server
