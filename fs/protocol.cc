@@ -96,7 +96,9 @@ constexpr std::array kOpcodeNames = {
     std::pair(Opcode::kFsyncDir, "fsyncdir"),
     std::pair(Opcode::kGetLock, "getlk"),
     std::pair(Opcode::kSetLock, "setlk"),
+    std::pair(Opcode::kEndSession, "end_session"),
     std::pair(Opcode::kGraceEnd, "grace_end"),
+    std::pair(Opcode::kReclaimLock, "reclaim_lock"),
 };
 
 constexpr std::array kOpenFlags = {

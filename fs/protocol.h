@@ -62,7 +62,8 @@ enum class Opcode : std::uint16_t {
   kArena = 3,       // server to client, unasked: memory that grants on this lane refer to
   kInterrupt = 4,  // gives up a request that waits (a blocking lock): that one answers kInterrupted
   kInvalidateLane = 5,  // reserved
-  kGraceEnd = 86,  // in a grace period: this client has asked for all that it had
+  kEndSession = 6,  // the mount is over: opens and locks go at once; nothing is asked behind it
+  kGraceEnd = 86,   // in a grace period: this client has asked for all that it had
 
   // Names.
   kLookup = 10,
@@ -109,6 +110,7 @@ enum class Opcode : std::uint16_t {
   // Locks.
   kGetLock = 60,
   kSetLock = 61,
+  kReclaimLock = 87,  // one that this client had in an earlier epoch; as kSetLock, does not wait
 
   // Reserved for coherence between clients: sent by no version 1.0 peer.
   kRecall = 80,
@@ -117,7 +119,6 @@ enum class Opcode : std::uint16_t {
   kLeaseReturn = 83,
   kReclaimLease = 84,
   kGraceBegin = 85,
-  kReclaimLock = 87,
 };
 std::string_view OpcodeName(Opcode opcode);
 bool IsKnown(Opcode opcode);
@@ -316,7 +317,7 @@ inline constexpr std::uint32_t kGrantResumed = 1,  // opens and locks of this cl
 // ---------------------------------------------------------------------------------------------------
 // Session and lane.
 
-// kRenew, kGraceEnd: no body. Reply: no body.
+// kRenew, kEndSession, kGraceEnd: no body. Reply: no body.
 
 struct AttachLaneRequest {
   Le32 lane;           // counted by the client
@@ -538,7 +539,7 @@ struct DirEntryWire {
 // Locks. flock(2) and fcntl(2) locks are apart, as on one host. Only whole-file ranges for flock.
 
 enum class LockType : std::uint32_t { kRead = 0, kWrite = 1, kUnlock = 2 };
-struct LockRequest {  // kGetLock, kSetLock
+struct LockRequest {  // kGetLock, kSetLock, kReclaimLock
   Le64 open;
   Le64 owner;       // the kernel's lock owner, as FUSE tells it
   Le64 start, end;  // inclusive; end 2^63-1: to the end of the file, wherever that is
@@ -546,6 +547,9 @@ struct LockRequest {  // kGetLock, kSetLock
   Le32 pid;
   Le32 flags;
 };
+// kLockWait: answered when the lock is there, however late, or when it is interrupted. Asking again
+// for a lock that one has changes nothing, so such a request has no record, takes none of
+// kMaxRequestsInFlight, and `acknowledged` may pass it.
 inline constexpr std::uint32_t kLockWait = 1, kLockFlock = 2;
 struct LockReply {  // of kGetLock: the first lock in the way, or kUnlock
   Le64 start, end;

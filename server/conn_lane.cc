@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace rdfs::server {
+namespace {
+
+constexpr std::size_t kKeptHeldBytes = 256 * 1024;
+
+}  // namespace
 
 std::shared_ptr<ConnLane> ConnLane::Create(SessionPtr session,
                                            std::unique_ptr<transport::Connection> connection,
@@ -62,6 +67,8 @@ void ConnLane::Release() {
     SendNow(std::span<const ByteSpan>(&message, 1));
     at += size;
   }
+  // One burst of long answers is no reason to have that much memory for ever.
+  if (held_.capacity() > kKeptHeldBytes) held_ = {};
   held_.clear();
   held_sizes_.clear();
 }

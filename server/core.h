@@ -12,6 +12,7 @@
 #include "server/beneath.h"
 #include "server/counters.h"
 #include "server/extent_store.h"
+#include "server/fs_session.h"
 #include "server/grace.h"
 #include "server/identity.h"
 #include "server/lock_service.h"
@@ -28,6 +29,8 @@ struct CoreOptions {
   std::uint64_t epoch = 0;
   std::uint64_t verifier = 0;    // the same as long as the host's page cache is
   bool can_switch_ids = false;   // the server is root
+  std::size_t max_open_files = 1 << 20;  // of all sessions together
+  std::size_t max_lock_files = 16384;    // descriptions that locks need besides
 };
 
 struct Core {
@@ -39,7 +42,8 @@ struct Core {
         options(options_in),
         groups(clock_in),
         staging(std::make_shared<StagingBudget>(staging_bytes)),
-        locks(proc, keeper_in, scheduler_in) {}
+        open_budget(options_in.max_open_files),
+        locks(proc, keeper_in, scheduler_in, options_in.max_lock_files) {}
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -52,8 +56,12 @@ struct Core {
   GracePeriod grace;
   ExtentStores stores;
   const std::shared_ptr<StagingBudget> staging;
+  OpenBudget open_budget;
   LockService locks;
   OrphanedOpens orphans;
+  // Ends a session whose client has said goodbye: any thread; the lanes go a little later. Set before
+  // the first request.
+  std::function<void(const SessionPtr&)> end_session = [](const SessionPtr&) {};
 };
 
 }  // namespace rdfs::server

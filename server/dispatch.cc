@@ -24,6 +24,7 @@ constexpr std::array kTable = {
     Row{Opcode::kRenew, OpRenew, false},
     Row{Opcode::kAttachLane, OpAttachLane, false},
     Row{Opcode::kInterrupt, OpInterrupt, false},
+    Row{Opcode::kEndSession, OpEndSession, false},
     Row{Opcode::kLookup, OpLookup, false},
     Row{Opcode::kReadlink, OpReadlink, false},
     Row{Opcode::kSymlink, OpSymlink, true},
@@ -60,6 +61,7 @@ constexpr std::array kTable = {
     Row{Opcode::kFsyncDir, OpFsync, false},
     Row{Opcode::kGetLock, OpGetLock, false},
     Row{Opcode::kSetLock, OpSetLock, false},
+    Row{Opcode::kReclaimLock, OpReclaimLock, false},
     Row{Opcode::kGraceEnd, OpGraceEnd, false},
 };
 
@@ -79,6 +81,12 @@ fs::WireError CheckExtensions(ByteReader& reader) {
     if ((header.type & fs::kExtensionMustUnderstand) != 0) return fs::WireError::kNotSupported;
   }
   return fs::WireError::kOk;
+}
+
+// What must not be done twice. A lock that is waited for may be: see fs::kLockWait.
+bool IsRecorded(const Call& call) {
+  if (call.opcode != Opcode::kSetLock) return fs::IsMutating(call.opcode);
+  return (ByteReader(call.body.rest()).Read<fs::LockRequest>().flags & fs::kLockWait) == 0;
 }
 
 }  // namespace
@@ -126,7 +134,7 @@ Outcome Dispatcher::Run(Call& call) {
   }
   IntentRing* record = call.session.record();
   if (record != nullptr) record->Acknowledge(call.header.acknowledged);
-  if (record == nullptr || !fs::IsMutating(call.opcode)) {
+  if (record == nullptr || !IsRecorded(call)) {
     return HeldBack(call) ? Outcome::Error(fs::WireError::kGrace) : row->handler(call);
   }
 

@@ -1,5 +1,7 @@
 #include "server/fs_session.h"
 
+#include <utility>
+
 #include "server/responder.h"
 #include "transport/base/random.h"
 
@@ -15,19 +17,26 @@ FsSession::FsSession(FsSessionParams params, std::unique_ptr<IntentRing> record)
       record_(std::move(record)),
       open_tag_((RandomU64() >> kOpenTagShift) | 1U) {}
 
-FsSession::~FsSession() = default;
+FsSession::~FsSession() { ReturnBudget(opens_.size()); }
 
-OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool directory) {
+void FsSession::ReturnBudget(std::size_t count) {
+  if (params_.budget != nullptr) params_.budget->Return(count);
+}
+
+OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool directory,
+                           uid_t opener) {
   auto open = std::make_shared<OpenFile>();
   open->session = id();
   open->file = FileIdOf(*inode);
   open->inode = std::move(inode);
   open->fd = std::make_shared<const Fd>(std::move(fd));
   open->flags = flags;
+  open->opener = opener;
   if (directory) open->directory = std::make_unique<DirectoryCursor>();
   {
     const std::lock_guard lock(mutex_);
     if (opens_.size() >= kMaxOpenFiles) return nullptr;
+    if (params_.budget != nullptr && !params_.budget->Take(opens_.size())) return nullptr;
     open->number = (open_tag_ << kOpenTagShift) | ++next_open_;
     opens_[open->number] = open;
     NoteOpensLocked();
@@ -40,6 +49,11 @@ OpenPtr FsSession::FindOpen(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto it = opens_.find(number);
   return it == opens_.end() ? nullptr : it->second;
+}
+
+std::size_t FsSession::open_files() const {
+  const std::lock_guard lock(mutex_);
+  return opens_.size();
 }
 
 fs::WireError FsSession::WhyNotOpen(std::uint64_t number) const {
@@ -55,6 +69,7 @@ OpenPtr FsSession::RemoveOpen(std::uint64_t number) {
     if (it == opens_.end()) return nullptr;
     open = it->second;
     opens_.erase(it);
+    ReturnBudget(1);
     NoteOpensLocked();
   }
   inodes().Closed(open->inode, open.get());
@@ -66,11 +81,27 @@ std::vector<OpenPtr> FsSession::RemoveAllOpens() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [number, open] : opens_) all.push_back(open);
+    ReturnBudget(opens_.size());
     opens_.clear();
     NoteOpensLocked();
   }
   for (const OpenPtr& open : all) inodes().Closed(open->inode, open.get());
   return all;
+}
+
+std::vector<OpenPtr> FsSession::OpensToKeep(std::size_t most) {
+  std::vector<OpenPtr> found;
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t until = std::exchange(swept_, next_open_);
+  if (until == all_kept_) return found;
+  constexpr std::uint64_t kCount = (1ULL << kOpenTagShift) - 1;
+  for (const auto& [number, open] : opens_) {
+    if ((number & kCount) > until || open->directory || open->kept.load()) continue;
+    if (found.size() == most) return found;
+    found.push_back(open);
+  }
+  all_kept_ = until;
+  return found;
 }
 
 void FsSession::NoteOpensLocked() {

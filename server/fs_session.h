@@ -20,6 +20,7 @@
 #include "server/idmap.h"
 #include "server/inode_table.h"
 #include "server/intent_ring.h"
+#include "server/open_budget.h"
 #include "server/open_file.h"
 #include "server/session_state.h"
 #include "transport/domain.h"
@@ -44,6 +45,7 @@ struct FsSessionParams {
   IdMap ids;
   bool read_only = false;
   bool no_grants = false;
+  OpenBudget* budget = nullptr;  // of all sessions, which outlives them; null: none
 };
 
 class Responder;
@@ -66,14 +68,18 @@ class FsSession {
   [[nodiscard]] const IdMap& ids() const { return params_.ids; }
   [[nodiscard]] IntentRing* record() const { return record_.get(); }
 
-  // Null when the session has too many open files.
-  OpenPtr AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool directory);
+  // Null when the session has too many open files, or all sessions together.
+  OpenPtr AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool directory, uid_t opener = 0);
   [[nodiscard]] OpenPtr FindOpen(std::uint64_t number) const;
+  [[nodiscard]] std::size_t open_files() const;
   // Why there is no such open file: closed, or never one of this session's (to be reclaimed).
   [[nodiscard]] fs::WireError WhyNotOpen(std::uint64_t number) const;
   // The file, which is in the table no more; null when there is no such number.
   OpenPtr RemoveOpen(std::uint64_t number);
   std::vector<OpenPtr> RemoveAllOpens();
+  // Called every so often: at most `most` of the files that were open at the last call already and
+  // are not kept by the supervisor yet.
+  std::vector<OpenPtr> OpensToKeep(std::size_t most);
 
   // Requests that came again while the first is in progress: answered together with it.
   void AddDuplicate(std::uint64_t sequence, Responder responder);
@@ -90,6 +96,7 @@ class FsSession {
 
  private:
   void NoteOpensLocked();
+  void ReturnBudget(std::size_t count);
 
   const FsSessionParams params_;
   const std::unique_ptr<IntentRing> record_;
@@ -101,6 +108,8 @@ class FsSession {
   // earlier session, is told from one that was closed.
   const std::uint64_t open_tag_;
   std::uint64_t next_open_ = 0;
+  std::uint64_t swept_ = 0;     // next_open_ at the last OpensToKeep,
+  std::uint64_t all_kept_ = 0;  // and what it had at the last one that left nothing
   std::atomic<bool> has_duplicates_{false};
   std::unordered_multimap<std::uint64_t, std::unique_ptr<Responder>> duplicates_;
 };

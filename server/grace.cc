@@ -20,6 +20,11 @@ void GracePeriod::Done(std::uint64_t session) {
 
 bool GracePeriod::active(TimePoint now) const { return left(now).count() > 0; }
 
+bool GracePeriod::Awaits(std::uint64_t session) const {
+  const std::lock_guard lock(mutex_);
+  return missing_.contains(session);
+}
+
 std::chrono::milliseconds GracePeriod::left(TimePoint now) const {
   if (!on_.load(std::memory_order_relaxed)) return {};
   const std::lock_guard lock(mutex_);

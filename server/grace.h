@@ -30,6 +30,8 @@ class GracePeriod {
   void Done(std::uint64_t session);
 
   [[nodiscard]] bool active(TimePoint now) const;
+  // Whether this session may still ask for what it had.
+  [[nodiscard]] bool Awaits(std::uint64_t session) const;
   // 0 when it is over, else at least 1 ms.
   [[nodiscard]] std::chrono::milliseconds left(TimePoint now) const;
   // Who has not come back.

@@ -203,9 +203,7 @@ UnlinkedInode InodeTable::Unlinked(const struct statx& before) {
   if (it == by_key_.end()) return gone;
   gone.inode = it->second;
   gone.inode->unlinked_ = true;
-  for (const auto& open : gone.inode->opens_) {
-    if (auto user = open.lock()) gone.users.push_back(std::move(user));
-  }
+  gone.users = UsersOfLocked(*gone.inode);
   if (gone.inode->opens_.empty()) EraseLocked(gone.inode);
   return gone;
 }
@@ -234,6 +232,37 @@ void InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
   if (inode->opens_.empty() && inode->unlinked_) EraseLocked(inode);
 }
 
+std::vector<std::shared_ptr<OpenFile>> InodeTable::UsersOfLocked(const Inode& inode) {
+  std::vector<std::shared_ptr<OpenFile>> users;
+  for (const auto& open : inode.opens_) {
+    if (auto user = open.lock()) users.push_back(std::move(user));
+  }
+  return users;
+}
+
+std::vector<std::shared_ptr<OpenFile>> InodeTable::UsersOf(const InodePtr& inode) const {
+  const std::lock_guard lock(mutex_);
+  return UsersOfLocked(*inode);
+}
+
+std::size_t InodeTable::Age() {
+  const std::lock_guard lock(mutex_);
+  ++age_;
+  std::size_t pinned = 0;
+  // The least recently used are at the end.
+  for (auto it = open_.end(); it != open_.begin();) {
+    const InodePtr inode = *--it;
+    if (inode->used_ + 2 > age_) break;
+    if (inode->pinned_ || !inode->opens_.empty()) {
+      ++pinned;
+      continue;
+    }
+    ++it;
+    DropDescriptorLocked(inode);
+  }
+  return open_.size() - pinned;
+}
+
 std::size_t InodeTable::descriptors() const {
   const std::lock_guard lock(mutex_);
   return open_.size();
@@ -245,6 +274,7 @@ std::size_t InodeTable::entries() const {
 }
 
 InodeRef InodeTable::TouchLocked(const InodePtr& inode) {
+  inode->used_ = age_;
   if (inode->listed_) open_.splice(open_.begin(), open_, inode->place_);
   return {.inode = inode, .descriptor = inode->fd_, .error = 0};
 }

@@ -52,6 +52,7 @@ class Inode {
   bool unlinked_ = false;  // has no name any more; gone with its last open file
   bool pinned_ = false;    // the root
   std::vector<std::weak_ptr<OpenFile>> opens_;
+  std::uint64_t used_ = 0;  // the table's age then
 };
 using InodePtr = std::shared_ptr<Inode>;
 
@@ -105,6 +106,14 @@ class InodeTable {
   void Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open);
   void Closed(const InodePtr& inode, const OpenFile* open);
 
+  // The open files of an inode, of all sessions.
+  [[nodiscard]] std::vector<std::shared_ptr<OpenFile>> UsersOf(const InodePtr& inode) const;
+
+  // Called every so often: closes descriptors that nobody has used since the call before the last:
+  // they keep the space of files that are deleted behind the server's back. Returns how many may
+  // still be closed later.
+  std::size_t Age();
+
   [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t entries() const;
 
@@ -120,6 +129,7 @@ class InodeTable {
   InodeRef OpenByName(const InodePtr& inode);
   void RememberMount(std::uint64_t device, int fd, const struct statx& stat);
 
+  static std::vector<std::shared_ptr<OpenFile>> UsersOfLocked(const Inode& inode);
   InodeRef TouchLocked(const InodePtr& inode);
   void InstallLocked(const InodePtr& inode, std::shared_ptr<const Fd> fd);
   void EvictLocked();
@@ -138,6 +148,7 @@ class InodeTable {
   std::unordered_map<InodeKey, InodePtr, InodeKeyHash> by_key_;
   std::list<InodePtr> open_;    // with a descriptor, most recently used first
   std::list<InodePtr> closed_;  // without
+  std::uint64_t age_ = 0;       // calls of Age
   std::unordered_map<std::uint64_t, std::shared_ptr<const Fd>> mounts_;  // a descriptor by device
 };
 

@@ -75,10 +75,12 @@ int LockFiles::NewFile(const OpenFile& open, const LockOwner& owner, File& out) 
     out.fd = open.fd;
     return 0;
   }
+  if (reopened_ >= max_reopened_) return ENOLCK;
   const int flags = out.readable ? (out.writable ? O_RDWR : O_RDONLY) : O_WRONLY;
   OpenResult opened = proc_.Reopen(open.fd->get(), flags);
   if (!opened.fd.valid()) return ENOLCK;
   out.fd = std::make_shared<const Fd>(std::move(opened.fd));
+  out.reopened = true;
   return 0;
 }
 
@@ -202,6 +204,7 @@ std::vector<LockFiles::Adopted> LockFiles::Adopt(DescriptorKeeper::Kept& kept) {
 
 void LockFiles::Lend(const Name& name, File file) {
   lent_[file.fd.get()] = name.owner;
+  if (file.reopened) ++reopened_;
   files_[name] = std::move(file);
 }
 
@@ -210,6 +213,7 @@ void LockFiles::Forget(const Name& name) {
   if (it == files_.end()) return;
   const auto lent = lent_.find(it->second.fd.get());
   if (lent != lent_.end() && lent->second == name.owner) lent_.erase(lent);
+  if (it->second.reopened) --reopened_;
   files_.erase(it);
 }
 

@@ -21,7 +21,9 @@ namespace rdfs::server {
 
 class LockFiles {
  public:
-  LockFiles(const ProcFd& proc, DescriptorKeeper& keeper) : proc_(proc), keeper_(keeper) {}
+  // At most `max_reopened` descriptions that are not an open file's own; more are ENOLCK.
+  LockFiles(const ProcFd& proc, DescriptorKeeper& keeper, std::size_t max_reopened)
+      : proc_(proc), keeper_(keeper), max_reopened_(max_reopened) {}
 
   // Sets `wanted` for its owner; `held` is what the owner has on this inode so far. Returns 0,
   // EAGAIN (a local process has it), EBADF (not open for this), ENOLCK.
@@ -55,6 +57,7 @@ class LockFiles {
   struct File {
     std::shared_ptr<const Fd> fd;
     bool readable = false, writable = false;
+    bool reopened = false;
   };
   using Files = std::unordered_map<Name, File, NameHash>;
 
@@ -67,6 +70,8 @@ class LockFiles {
 
   const ProcFd& proc_;
   DescriptorKeeper& keeper_;
+  const std::size_t max_reopened_;
+  std::size_t reopened_ = 0;  // of files_
   Files files_;
   std::unordered_map<const Fd*, LockOwner> lent_;  // descriptions in use, by whom
 };

@@ -59,29 +59,52 @@ int LockService::Set(const OpenPtr& open, const Lock& wanted, Responder* waiter)
   int error = 0;
   {
     const std::lock_guard lock(mutex_);
+    if (waiter != nullptr) GiveUpLocked(wanted.owner.session, waiter->sequence(), answers);
     if (wanted.type == fs::LockType::kUnlock) {
       UnlockLocked(inode, wanted);
     } else {
       error = TryLocked(*open, wanted);
     }
-    if (error == EAGAIN && waiter != nullptr) {
-      const LockTable::WaiterId id = ++next_waiter_;
-      if (table_.Enqueue(inode, wanted, id)) {
-        Parked& parked = parked_[id];
-        parked.responder = std::move(*waiter);
-        parked.open = open;
-        parked.wanted = wanted;
-        WatchLocked(id, parked);
-        error = kParked;
-      } else {
-        error = EDEADLK;
-      }
-    }
+    if (error == EAGAIN && waiter != nullptr) error = ParkLocked(open, wanted, *waiter);
     // Locks that went away, or became weaker, may let others in.
     WakeLocked(inode, answers);
   }
   Send(std::move(answers));
   return error;
+}
+
+int LockService::ParkLocked(const OpenPtr& open, const Lock& wanted, Responder& waiter) {
+  const auto of_session = by_session_.find(wanted.owner.session);
+  const std::size_t waiting = of_session == by_session_.end() ? 0 : of_session->second.size();
+  if (parked_.size() >= kMaxWaiters || waiting >= kMaxWaitersOfSession) return ENOLCK;
+  const LockTable::WaiterId id = ++next_waiter_;
+  if (!table_.Enqueue(open->inode->key, wanted, id)) return EDEADLK;
+  by_session_[wanted.owner.session][waiter.sequence()] = id;
+  waiter.LeaveQueue();
+  Parked& parked = parked_[id];
+  parked.responder = std::move(waiter);
+  parked.open = open;
+  parked.wanted = wanted;
+  WatchLocked(id, parked);
+  return kParked;
+}
+
+void LockService::GiveUpLocked(LockTable::WaiterId id, int error, Answers& answers) {
+  const auto it = parked_.find(id);
+  Parked& parked = it->second;
+  table_.Dequeue(parked.open->inode->key, id);
+  const auto session = by_session_.find(parked.wanted.owner.session);
+  session->second.erase(parked.responder.sequence());
+  if (session->second.empty()) by_session_.erase(session);
+  answers.push_back({std::move(parked.responder), error});
+  parked_.erase(it);
+}
+
+void LockService::GiveUpLocked(std::uint64_t session, std::uint64_t sequence, Answers& answers) {
+  const auto of_session = by_session_.find(session);
+  if (of_session == by_session_.end()) return;
+  const auto waiter = of_session->second.find(sequence);
+  if (waiter != of_session->second.end()) GiveUpLocked(waiter->second, EINTR, answers);
 }
 
 void LockService::WatchLocked(LockTable::WaiterId id, Parked& parked) {
@@ -111,14 +134,14 @@ void LockService::WakeLocked(const InodeKey& inode, Answers& answers) {
     progress = false;
     for (const LockTable::WaiterId id : table_.Runnable(inode)) {
       Parked& parked = parked_.at(id);
-      const int error = TryLocked(*parked.open, parked.wanted);
+      // Its lane is lost: the client asks again when it is back, if it still wants the lock.
+      const bool gone = parked.responder.lane().expired();
+      const int error = gone ? EINTR : TryLocked(*parked.open, parked.wanted);
       if (error == EAGAIN) {
         WatchLocked(id, parked);
         continue;
       }
-      table_.Dequeue(inode, id);
-      answers.push_back({std::move(parked.responder), error});
-      parked_.erase(id);
+      GiveUpLocked(id, error, answers);
       progress = true;
     }
   }
@@ -128,14 +151,7 @@ void LockService::Interrupt(std::uint64_t session, std::uint64_t sequence) {
   Answers answers;
   {
     const std::lock_guard lock(mutex_);
-    const auto it = std::find_if(parked_.begin(), parked_.end(), [&](const auto& entry) {
-      return entry.second.wanted.owner.session == session &&
-             entry.second.responder.sequence() == sequence;
-    });
-    if (it == parked_.end()) return;
-    table_.Dequeue(it->second.open->inode->key, it->first);
-    answers.push_back({std::move(it->second.responder), EINTR});
-    parked_.erase(it);
+    GiveUpLocked(session, sequence, answers);
   }
   Send(std::move(answers));
 }
@@ -170,14 +186,8 @@ void LockService::SessionEnded(std::uint64_t session) {
   Answers answers;
   {
     const std::lock_guard lock(mutex_);
-    for (auto it = parked_.begin(); it != parked_.end();) {
-      if (it->second.wanted.owner.session != session) {
-        ++it;
-        continue;
-      }
-      table_.Dequeue(it->second.open->inode->key, it->first);
-      answers.push_back({std::move(it->second.responder), EINTR});
-      it = parked_.erase(it);
+    while (by_session_.contains(session)) {
+      GiveUpLocked(by_session_.at(session).begin()->second, EINTR, answers);
     }
   }
   Send(std::move(answers));

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -35,14 +36,20 @@ class LockService {
   // Locks on one inode, and all together; more are ENOLCK.
   static constexpr std::size_t kMaxPerInode = 16384;
   static constexpr std::size_t kMaxLocks = 262144;
+  // Requests of one session that wait, and all together; more are ENOLCK.
+  static constexpr std::size_t kMaxWaitersOfSession = 4096;
+  static constexpr std::size_t kMaxWaiters = 65536;
 
-  LockService(const ProcFd& proc, DescriptorKeeper& keeper, Scheduler& scheduler)
-      : scheduler_(scheduler), files_(proc, keeper) {}
+  // `max_files` as LockFiles has it.
+  LockService(const ProcFd& proc, DescriptorKeeper& keeper, Scheduler& scheduler,
+              std::size_t max_files)
+      : scheduler_(scheduler), files_(proc, keeper, max_files) {}
 
   // The first lock in the way of `wanted`, or `found` of type kUnlock. Returns an errno.
   int Test(const OpenFile& open, const Lock& wanted, Lock& found);
   // Sets or removes. Returns an errno (EAGAIN, EDEADLK, EBADF, ENOLCK), or with `waiter` kParked:
-  // the Responder was taken and answers later.
+  // the Responder was taken and answers later. A request that comes again (its lane was lost) takes
+  // the place of the first. On the lane's thread.
   int Set(const OpenPtr& open, const Lock& wanted, Responder* waiter);
   // Gives a parked request up: it answers EINTR.
   void Interrupt(std::uint64_t session, std::uint64_t sequence);
@@ -83,6 +90,11 @@ class LockService {
   };
 
   int TryLocked(const OpenFile& open, const Lock& wanted);
+  int ParkLocked(const OpenPtr& open, const Lock& wanted, Responder& waiter);
+  // The request waits no more: its Responder, to be answered with `error`.
+  void GiveUpLocked(LockTable::WaiterId id, int error, Answers& answers);
+  // The same by the request's name, with EINTR, if there is such a one.
+  void GiveUpLocked(std::uint64_t session, std::uint64_t sequence, Answers& answers);
   void UnlockLocked(const InodeKey& inode, const Lock& range);
   void WakeLocked(const InodeKey& inode, Answers& answers);
   void WatchLocked(LockTable::WaiterId id, Parked& parked);
@@ -94,6 +106,8 @@ class LockService {
   LockTable table_;
   LockFiles files_;
   std::unordered_map<LockTable::WaiterId, Parked> parked_;
+  std::unordered_map<std::uint64_t, std::map<std::uint64_t, LockTable::WaiterId>>
+      by_session_;  // parked_, by session and sequence
   LockTable::WaiterId next_waiter_ = 0;
   std::vector<Unclaimed> unclaimed_;
 };

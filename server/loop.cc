@@ -44,6 +44,10 @@ Loop::Loop(std::unique_ptr<FileIo> io, Fd epoll, unsigned index, bool may_spin)
 
 Loop::~Loop() {
   Stop();
+  Join();
+}
+
+void Loop::Join() {
   if (thread_.joinable()) thread_.join();
 }
 

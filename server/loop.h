@@ -44,6 +44,8 @@ class Loop final : public Scheduler {
   // Begins to serve; once, before the first lane.
   void Start(Core& core, LaneGone lane_gone);
   void Stop();
+  // Waits for the thread's end; after Stop.
+  void Join();
 
   void AddLane(SessionPtr session, std::unique_ptr<transport::Connection> connection);
   // Ends every lane of a session that is over.

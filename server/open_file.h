@@ -6,6 +6,7 @@
 // that one descriptor serves all of them. Any thread; directories have a lock for their position.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,7 +36,9 @@ struct OpenFile {
   std::shared_ptr<const Fd> fd;
   std::uint32_t flags = 0;  // kOpen... bits as asked for
   FileId file;
+  uid_t opener = 0;  // as whom it was opened here
   std::unique_ptr<DirectoryCursor> directory;  // of directories only
+  mutable std::atomic<bool> kept{false};       // by the supervisor
 
   [[nodiscard]] bool writable() const { return (flags & fs::kOpenWrite) != 0; }
   // As the kernel takes it: neither bit is reading.

@@ -23,10 +23,31 @@ ByteSpan Bytes(const OpenKey& key) { return std::as_bytes(std::span<const OpenKe
 
 }  // namespace
 
+bool CannotBeReopened(const OpenFile& open, const struct statx& stat) {
+  if (open.opener == 0) return false;
+  mode_t needed = 0;
+  if (open.readable()) needed |= S_IRUSR;
+  if (open.writable()) needed |= S_IWUSR;
+  // Others have it by their group or an ACL, perhaps: what nobody can be sure of counts as lost.
+  if (stat.stx_uid != open.opener) needed |= needed >> 3U | needed >> 6U;
+  return (stat.stx_mode & needed) != needed;
+}
+
 void KeepOpen(DescriptorKeeper& keeper, const OpenFile& open) {
+  if (open.directory || open.kept.exchange(true)) return;
   const OpenKey key = KeyOf(open.session, open.number);
   if (const Status kept = keeper.Keep(Bytes(key), open.fd->get()); !kept.ok()) {
-    LogWarn("an open file that cannot be opened again would not survive a crash of the server: {}", kept.message());
+    open.kept.store(false);
+    LogWarn("an open file that cannot be opened again would not survive a crash of the server: {}",
+            kept.message());
+  }
+}
+
+void KeepWhatWouldBeLost(DescriptorKeeper& keeper, InodeTable& table, const InodePtr& inode,
+                         const struct statx& stat) {
+  if (!keeper.supervised() || !S_ISREG(stat.stx_mode)) return;
+  for (const OpenPtr& open : table.UsersOf(inode)) {
+    if (CannotBeReopened(*open, stat)) KeepOpen(keeper, *open);
   }
 }
 

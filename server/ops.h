@@ -13,6 +13,7 @@ Outcome OpRenew(Call& call);
 Outcome OpAttachLane(Call& call);
 Outcome OpInterrupt(Call& call);
 Outcome OpGraceEnd(Call& call);
+Outcome OpEndSession(Call& call);
 // ops_names.cc
 Outcome OpLookup(Call& call);
 Outcome OpReadlink(Call& call);
@@ -55,6 +56,7 @@ Outcome OpReadDir(Call& call);
 Outcome OpFlush(Call& call);
 Outcome OpGetLock(Call& call);
 Outcome OpSetLock(Call& call);
+Outcome OpReclaimLock(Call& call);
 
 // Content of the file behind `open` changed in [offset, offset + length): for every reader, before
 // the answer.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <limits>
 
+#include "server/open_keep.h"
 #include "server/ops.h"
 
 namespace rdfs::server {
@@ -153,6 +154,9 @@ Outcome OpSetAttr(Call& call) {
   if (failed != 0) return Outcome::Errno(failed);
   struct statx stat {};
   if (const int error = StatFd(target.fd(), stat); error != 0) return Outcome::Errno(error);
+  if ((request.valid & (fs::kSetMode | fs::kSetUid | fs::kSetGid)) != 0) {
+    KeepWhatWouldBeLost(call.core().keeper, call.session.inodes(), target.inode, stat);
+  }
   call.out.Write(call.Attr(*target.inode, stat));
   return Outcome::Ok();
 }

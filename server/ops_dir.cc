@@ -105,6 +105,17 @@ void WriteEntries(Call& call, ByteWriter& out, const OpenFile& open, const Inode
   }
 }
 
+// What is left over of a page is kept for the next one, unless the client has many directories open:
+// then the next page finds its place by the cookie.
+void DropBuffer(const FsSession& session, DirectoryCursor& cursor) {
+  constexpr std::size_t kBufferedDirectories = 256;
+  const bool empty = cursor.next == cursor.end;
+  if (!empty && session.open_files() <= kBufferedDirectories) return;
+  cursor.buffer = {};
+  cursor.next = cursor.end = 0;
+  cursor.positioned = empty;
+}
+
 }  // namespace
 
 Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
@@ -156,6 +167,7 @@ Outcome OpReadDir(Call& call) {
   const bool more = cursor.next < cursor.end;
   WriteEntries(call, out, *open, directory, plus);
   call.out.TruncateTo(out.size());
+  DropBuffer(call.session, cursor);
   // Not even one entry fits: an empty reply would mean the end.
   if (more && out.size() == 0) return Outcome::Errno(EINVAL);
   return Outcome::Ok();

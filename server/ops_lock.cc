@@ -1,4 +1,4 @@
-// Locks: getlk, setlk, and flush, which drops its owner's.
+// Locks: getlk, setlk, reclaiming one, and flush, which drops its owner's.
 #include <cerrno>
 
 #include "server/ops.h"
@@ -53,6 +53,21 @@ Outcome OpSetLock(Call& call) {
   const int error = call.core().locks.Set(open, wanted, wait ? &call.responder : nullptr);
   if (error == LockService::kParked) return Outcome::Pending();
   return Outcome::Errno(error);
+}
+
+Outcome OpReclaimLock(Call& call) {
+  const auto request = call.body.Read<fs::LockRequest>();
+  if (!call.Decoded() || !IsValid(request) || (request.flags & fs::kLockWait) != 0) {
+    return Outcome::Malformed();
+  }
+  const Core& core = call.core();
+  if (core.grace.active(core.clock.Now()) && !core.grace.Awaits(call.session.id())) {
+    return Outcome::Error(fs::WireError::kGrace);
+  }
+  const OpenPtr open = call.session.FindOpen(request.open);
+  if (!open) return Outcome::Error(call.session.WhyNotOpen(request.open));
+  if (open->directory && (request.flags & fs::kLockFlock) == 0) return Outcome::Errno(EBADF);
+  return Outcome::Errno(call.core().locks.Set(open, ToLock(call, request), nullptr));
 }
 
 Outcome OpFlush(Call& call) {

@@ -1,6 +1,7 @@
 // Open files: open, create, tmpfile, reclaim, release.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -23,23 +24,17 @@ int RefuseType(std::uint32_t type) {
   return S_ISLNK(type) ? ELOOP : ENXIO;
 }
 
-// Whether the owner could not open the file again as it is open now: created with mode 000, as git
-// and tar do it in small. Such a descriptor would be lost with the worker.
-bool CannotBeReopened(std::uint32_t flags, const struct statx& stat) {
-  return ((flags & fs::kOpenRead) != 0 && (stat.stx_mode & S_IRUSR) == 0) ||
-         ((flags & fs::kOpenWrite) != 0 && (stat.stx_mode & S_IWUSR) == 0);
-}
-
 // `old_number`: what the client calls the file so far, when it reclaims it.
 Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags,
                    const struct statx& stat, const fs::Entry* entry, std::uint64_t old_number = 0) {
   call.core().stores.NoteVersion(FileIdOf(*inode), FileVersion::From(stat));
-  const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, false);
+  const uid_t opener = call.Caller().value_or(Ids{::geteuid(), 0}).uid;
+  const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, false, opener);
   if (!open) return Outcome::Errno(EMFILE);
   if (old_number != 0) {
     call.core().locks.Reclaimed(*open, old_number);
     MoveKeptOpen(call.core().keeper, *open, old_number);
-  } else if (CannotBeReopened(flags, stat)) {
+  } else if (stat.stx_uid == opener && CannotBeReopened(*open, stat)) {
     KeepOpen(call.core().keeper, *open);
   }
   fs::OpenReply reply;
@@ -211,7 +206,7 @@ Outcome OpRelease(Call& call) {
 
 void CloseOpen(Core& core, const OpenFile& open) {
   core.locks.Released(open);
-  DropKeptOpen(core.keeper, open);
+  if (open.kept.load()) DropKeptOpen(core.keeper, open);
 }
 
 }  // namespace rdfs::server

@@ -1,4 +1,4 @@
-// The session and its lanes: renew, attach, interrupt, the end of the grace period.
+// The session and its lanes: renew, attach, interrupt, the ends of grace and session.
 #include "server/ops.h"
 
 namespace rdfs::server {
@@ -27,6 +27,12 @@ Outcome OpInterrupt(Call& call) {
   if (!call.Decoded()) return Outcome::Malformed();
   // What is not waiting any more has been answered or will be: nothing to do.
   call.core().locks.Interrupt(call.session.id(), request.sequence);
+  return Outcome::Ok();
+}
+
+Outcome OpEndSession(Call& call) {
+  if (!call.Decoded()) return Outcome::Malformed();
+  call.core().end_session(call.lane->session());
   return Outcome::Ok();
 }
 

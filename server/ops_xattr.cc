@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/acl_ids.h"
+#include "server/open_keep.h"
 #include "server/ops.h"
 
 namespace rdfs::server {
@@ -64,6 +65,13 @@ Outcome AnswerSized(Call& call, ByteSpan value, std::uint32_t asked) {
   return Outcome::Ok();
 }
 
+void AfterChange(Call& call, const Named& named) {
+  named.ref.inode->Changed();
+  struct statx stat {};
+  if (!IsPosixAcl(named.name) || StatFd(named.ref.fd(), stat) != 0) return;
+  KeepWhatWouldBeLost(call.core().keeper, call.session.inodes(), named.ref.inode, stat);
+}
+
 }  // namespace
 
 Outcome OpSetXattr(Call& call) {
@@ -87,7 +95,7 @@ Outcome OpSetXattr(Call& call) {
                  static_cast<int>(std::uint32_t{request.flags})) != 0) {
     return Outcome::Errno(errno);
   }
-  named.ref.inode->Changed();
+  AfterChange(call, named);
   return Outcome::Ok();
 }
 
@@ -130,7 +138,7 @@ Outcome OpRemoveXattr(Call& call) {
   if (!named.ref.ok()) return Outcome::Errno(named.ref.error);
   if (MayNotChange(call, named.name)) return Outcome::Errno(EPERM);
   if (::removexattr(named.path.c_str(), named.name.c_str()) != 0) return Outcome::Errno(errno);
-  named.ref.inode->Changed();
+  AfterChange(call, named);
   return Outcome::Ok();
 }
 

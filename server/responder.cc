@@ -42,6 +42,7 @@ Responder& Responder::operator=(Responder&& other) noexcept {
   sequence_ = other.sequence_;
   epoch_ = other.epoch_;
   recorded_ = other.recorded_;
+  counted_ = other.counted_;
   return *this;
 }
 
@@ -70,10 +71,15 @@ void Responder::Send(fs::WireError error, std::span<const ByteSpan> body) {
   const std::size_t count = std::min(body.size(), kMaxParts - 1);
   std::copy_n(body.begin(), count, parts.begin() + 1);
   if (const LanePtr lane = lane_.lock()) {
-    lane->RequestAnswered();
+    if (counted_) lane->RequestAnswered();
     lane->Send(std::span(parts).first(count + 1));
   }
   if (recorded_) Repeat(error, body);
+}
+
+void Responder::LeaveQueue() {
+  const LanePtr lane = lane_.lock();
+  if (lane && std::exchange(counted_, false)) lane->RequestAnswered();
 }
 
 void Responder::Record(fs::WireError error, std::span<const ByteSpan> body) {

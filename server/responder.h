@@ -27,6 +27,9 @@ class Responder {
 
   // From here on the answer is recorded.
   void SetRecorded() { recorded_ = true; }
+  // It may take for ever: it does not count among the lane's requests in flight any more. On the
+  // lane's thread.
+  void LeaveQueue();
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
   [[nodiscard]] bool pending() const { return counters_ != nullptr; }
   [[nodiscard]] const std::weak_ptr<Lane>& lane() const { return lane_; }
@@ -49,6 +52,7 @@ class Responder {
   std::uint64_t sequence_ = 0;
   std::uint64_t epoch_ = 0;
   bool recorded_ = false;
+  bool counted_ = true;  // in Lane::in_flight
 };
 
 }  // namespace rdfs::server

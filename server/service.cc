@@ -16,6 +16,7 @@
 #include "server/attr.h"
 #include "server/ops.h"
 #include "transport/base/log.h"
+#include "transport/verbs/devices.h"
 
 namespace rdfs::server {
 namespace {
@@ -26,6 +27,11 @@ constexpr std::size_t kMaxHostNameBytes = 255;
 constexpr int kGracePart = 2;
 // A session that was not heard of for this long before its server ended will not come back.
 constexpr std::chrono::hours kForgotten{1};
+constexpr std::chrono::seconds kHouseTurn{1};
+// Descriptors that were not used for one to two of these turns' rows are closed.
+constexpr unsigned kTurnsOfAnAge = 15;
+// Open files of a session that one turn hands to the supervisor: some milliseconds.
+constexpr std::size_t kKeptATurn = 512;
 // Descriptors for everything but the inodes' own: open files, rings, sockets.
 constexpr std::size_t kSpareDescriptors = 512;
 constexpr std::size_t kMaxInodeDescriptors = 131072;
@@ -63,18 +69,25 @@ unsigned Processors() {
   return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
 }
 
-InodeLimits LimitsFor(std::size_t exports) {
+// How the descriptors that this process may have are shared out.
+struct Shares {
+  InodeLimits inodes;  // of each export
+  std::size_t open_files = 0, lock_files = 0;
+};
+
+Shares SharesFor(std::size_t exports) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const std::size_t descriptors = std::min<std::size_t>(limit.rlim_cur, 4 * kMaxInodeDescriptors);
-  InodeLimits limits;
-  // Half of them: the rest is for open files.
-  const std::size_t half =
-      descriptors > 2 * kSpareDescriptors ? (descriptors - kSpareDescriptors) / 2 : 64;
-  limits.descriptors = std::max<std::size_t>(
-      16, std::min(half, kMaxInodeDescriptors) / std::max<std::size_t>(1, exports));
-  limits.entries = limits.descriptors * 8;
-  return limits;
+  const std::size_t spare = std::min(kSpareDescriptors, descriptors / 2);
+  // Half of the others for inodes, of the rest one in four for locks.
+  const std::size_t inodes = std::min((descriptors - spare) / 2, kMaxInodeDescriptors);
+  const std::size_t rest = descriptors - spare - inodes;
+  Shares shares{.inodes = {}, .open_files = rest - rest / 4, .lock_files = rest / 4};
+  shares.inodes.descriptors =
+      std::max<std::size_t>(16, inodes / std::max<std::size_t>(1, exports));
+  shares.inodes.entries = shares.inodes.descriptors * 8;
+  return shares;
 }
 
 }  // namespace
@@ -82,6 +95,15 @@ InodeLimits LimitsFor(std::size_t exports) {
 std::string NoSuchExport(std::string_view name) {
   return "the server has no export \"" + std::string(name) +
          "\"; see --export of its rdfsd or its configuration file";
+}
+
+std::string MemlockNote(std::size_t pinnable_bytes) {
+  const std::size_t arena = PoolOptionsFor(DefaultPoolBytes(), pinnable_bytes).first_arena_bytes;
+  if (arena == 0) return {};
+  return fmt::format(
+      "RDMA clients can read only {} MiB of the server's cache by themselves, and the rest is copied "
+      "into messages: {}",
+      arena >> 20U, transport::verbs::MemlockRemedy());
 }
 
 Service::Service(ServiceOptions options, DescriptorKeeper& keeper)
@@ -109,12 +131,23 @@ Status Service::Start() {
   core.epoch = keeper_.epoch();
   core.verifier = BootVerifier();
   core.can_switch_ids = ::geteuid() == 0;
+  const Shares shares = SharesFor(options_.exports.size());
+  core.max_open_files = shares.open_files;
+  core.max_lock_files = shares.lock_files;
   core_ = std::make_unique<Core>(clock, std::move(proc), keeper_, *loops_.front(),
                                  DefaultStagingBytes(PinnableBytes()), core);
-  const InodeLimits limits = LimitsFor(options_.exports.size());
-  for (const ExportSpec& spec : options_.exports) RDFS_RETURN_IF_ERROR(AddExport(spec, limits));
+  core_->end_session = [this](const SessionPtr& session) {
+    // Later, so that the answer goes first.
+    loops_.front()->Post([this, session] {
+      if (sessions_.Take(*session)) EndSession(session, "has unmounted");
+    });
+  };
+  for (const ExportSpec& spec : options_.exports) {
+    RDFS_RETURN_IF_ERROR(AddExport(spec, shares.inodes));
+  }
   RDFS_RETURN_IF_ERROR(AdoptKept());
   BeginGrace();
+  if (!keeper_.restarted()) TellMemlock();
   for (const auto& loop : loops_) {
     loop->Start(*core_, [this](const SessionPtr& session) { LaneGone(session); });
   }
@@ -157,6 +190,11 @@ Status Service::AdoptKept() {
   return {};
 }
 
+void Service::TellMemlock() {
+  const std::string note = MemlockNote(PinnableBytes());
+  if (!note.empty() && transport::verbs::ProbeDevices().viable) LogLine(LogLevel::kInfo, note);
+}
+
 // Who had something open when an earlier server of these exports went, by the records that it left.
 void Service::BeginGrace() {
   if (options_.record_directory.empty()) return;
@@ -196,7 +234,8 @@ Service::~Service() {
   // Loops first: they use everything else.
   for (const auto& loop : loops_) loop->Stop();
   for (const SessionPtr& session : sessions_.TakeAll()) session->MarkEnded();
-  if (core_) loops_.clear();
+  for (const auto& loop : loops_) loop->Join();
+  loops_.clear();
 }
 
 const AccessClass& Service::ClassFor(const ExportEntry& entry, const std::string& key_name) {
@@ -242,6 +281,7 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
                    : IdMap::Daemon(entry.id_mode, entry.exported->spec().anonymous);
   params.read_only =
       entry.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
+  params.budget = &core_->open_budget;
   params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
   auto session = std::make_shared<FsSession>(params, OpenRecord(params.id, *entry.inodes));
   core_->counters.sessions_started.fetch_add(1);
@@ -272,6 +312,10 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
   if (entry == exports_.end()) return Status(Code::kNotFound, NoSuchExport(name));
   SessionPtr session = sessions_.Resume(mount.client_id, core_->clock.Now());
   const bool resumed = session != nullptr;
+  if (!resumed && sessions_.size() >= kMaxSessions) {
+    return Status(Code::kResourceExhausted,
+                  "the server has as many mounts as it can: unmount one, or try again later");
+  }
   if (!resumed) {
     RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *entry, host + " " + request.peer));
   }
@@ -325,10 +369,36 @@ void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& 
                      std::unique_ptr<transport::Connection> lane) {
   auto session = std::static_pointer_cast<FsSession>(context);
   if (!sessions_.LaneOpened(*session, core_->clock.Now())) return;  // over: the lane ends here
+  if (!keeping_house_.exchange(true)) loops_.front()->After(kHouseTurn, [this] { KeepHouse(); });
   const auto loop = std::min_element(
       loops_.begin(), loops_.end(),
       [](const auto& a, const auto& b) { return a->lanes() < b->lanes(); });
   (*loop)->AddLane(std::move(session), std::move(lane));
+}
+
+void Service::KeepHouse() {
+  KeepLongOpens();
+  bool more = true;
+  if (++house_turns_ % kTurnsOfAnAge == 0) {
+    std::size_t left = sessions_.size();
+    for (const ExportEntry& entry : exports_) left += entry.inodes->Age();
+    more = left > 0;
+  }
+  keeping_house_.store(more);
+  if (more) loops_.front()->After(kHouseTurn, [this] { KeepHouse(); });
+}
+
+// What stays open outlives a crash, whatever is done to its name and mode meanwhile.
+void Service::KeepLongOpens() {
+  if (!keeper_.supervised()) return;
+  for (const SessionPtr& session : sessions_.All()) {
+    if (!keeper_.HasPlenty()) return;
+    for (const OpenPtr& open : session->OpensToKeep(kKeptATurn)) {
+      KeepOpen(keeper_, *open);
+      // Closed meanwhile: whoever did that may not have seen that it was kept.
+      if (session->FindOpen(open->number) != open) DropKeptOpen(keeper_, *open);
+    }
+  }
 }
 
 void Service::OnSessionEnd(std::uint64_t /*session_id*/, const std::shared_ptr<void>& context) {
@@ -359,15 +429,15 @@ void Service::ScheduleExpiry() {
 void Service::Expire() {
   expiry_scheduled_.store(false);
   for (const SessionPtr& session : sessions_.TakeExpired(core_->clock.Now())) {
-    EndSession(session);
+    core_->counters.sessions_expired.fetch_add(1);
+    EndSession(session, "is gone: its lease has run out");
   }
   ScheduleExpiry();
 }
 
-void Service::EndSession(const SessionPtr& session) {
-  LogInfo("{} is gone: its lease has run out", session->params().client);
+void Service::EndSession(const SessionPtr& session, std::string_view why) {
+  LogInfo("{} {}", session->params().client, why);
   session->MarkEnded();
-  core_->counters.sessions_expired.fetch_add(1);
   core_->grace.Done(session->id());
   core_->locks.SessionEnded(session->id());
   for (const OpenPtr& open : session->RemoveAllOpens()) CloseOpen(*core_, *open);

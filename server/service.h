@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,9 @@ class Service final : public transport::SessionHost {
               std::unique_ptr<transport::Connection> lane) override;
   void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
 
+  // A client that knows the key could else make records without end.
+  static constexpr std::size_t kMaxSessions = 1024;
+
   // Calls on_idle when no session has come by then.
   void EndIfUnusedAfter(std::chrono::nanoseconds patience);
 
@@ -67,6 +71,7 @@ class Service final : public transport::SessionHost {
   Status Start();
   Status AddExport(const ExportSpec& spec, const InodeLimits& limits);
   Status AdoptKept();
+  void TellMemlock();
   void BeginGrace();
   void DropLeftovers();
   [[nodiscard]] bool IsOurs(const IntentRing::Leftover& left) const;
@@ -77,9 +82,12 @@ class Service final : public transport::SessionHost {
   std::unique_ptr<IntentRing> OpenRecord(std::uint64_t session, const InodeTable& inodes) const;
   Result<transport::Admission> Grant(const SessionPtr& session, bool resumed);
   void LaneGone(const SessionPtr& session);
+  // Every second while there is a session: what need not be done at once.
+  void KeepHouse();
+  void KeepLongOpens();
   void ScheduleExpiry();
   void Expire();
-  void EndSession(const SessionPtr& session);
+  void EndSession(const SessionPtr& session, std::string_view why);
 
   const ServiceOptions options_;
   DescriptorKeeper& keeper_;
@@ -90,9 +98,14 @@ class Service final : public transport::SessionHost {
   std::mutex classes_mutex_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<AccessClass>> classes_;
   std::atomic<bool> expiry_scheduled_{false};
+  std::atomic<bool> keeping_house_{false};
+  unsigned house_turns_ = 0;  // the first loop's
 };
 
 // The words for a person when a mount fails: which exports there are is told to nobody.
 std::string NoSuchExport(std::string_view name);
+// What it costs that no more than `pinnable_bytes` may be pinned for RDMA, and what to do about it;
+// empty when it costs nothing.
+std::string MemlockNote(std::size_t pinnable_bytes);
 
 }  // namespace rdfs::server

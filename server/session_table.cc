@@ -27,12 +27,22 @@ SessionTable::Entry* SessionTable::FindLocked(const FsSession& session) {
 bool SessionTable::LaneOpened(const FsSession& session, TimePoint now) {
   const std::lock_guard lock(mutex_);
   Entry* entry = FindLocked(session);
-  return entry != nullptr && entry->state.LaneOpened(now);
+  return entry != nullptr && entry->state.lanes() < kMaxLanesOfSession &&
+         entry->state.LaneOpened(now);
 }
 
 void SessionTable::LaneClosed(const FsSession& session, TimePoint now) {
   const std::lock_guard lock(mutex_);
   if (Entry* entry = FindLocked(session)) entry->state.LaneClosed(now);
+}
+
+bool SessionTable::Take(const FsSession& session) {
+  const std::lock_guard lock(mutex_);
+  Entry* entry = FindLocked(session);
+  if (entry == nullptr) return false;
+  entry->state.End();
+  entries_.erase(session.params().client_id);
+  return true;
 }
 
 std::vector<SessionPtr> SessionTable::TakeExpired(TimePoint now) {
@@ -69,6 +79,13 @@ std::vector<SessionPtr> SessionTable::TakeAll() {
     all.push_back(entry.session);
   }
   entries_.clear();
+  return all;
+}
+
+std::vector<SessionPtr> SessionTable::All() const {
+  std::vector<SessionPtr> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [client, entry] : entries_) all.push_back(entry.session);
   return all;
 }
 

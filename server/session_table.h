@@ -25,15 +25,20 @@ class SessionTable {
   // A new session, or the one that the same client made meanwhile.
   SessionPtr Add(SessionPtr session, TimePoint now);
 
-  // False: the session is over.
+  // A client has at most 32 lanes, and for a while those that it has lost.
+  static constexpr std::uint32_t kMaxLanesOfSession = 64;
+  // False: the session is over, or has too many.
   bool LaneOpened(const FsSession& session, TimePoint now);
   void LaneClosed(const FsSession& session, TimePoint now);
 
+  // Ends it now; false when it is not in the table any more.
+  bool Take(const FsSession& session);
   // Sessions whose lease has run out, which are in the table no more.
   std::vector<SessionPtr> TakeExpired(TimePoint now);
   // When TakeExpired may have something next.
   [[nodiscard]] std::optional<TimePoint> NextDeadline() const;
   std::vector<SessionPtr> TakeAll();
+  [[nodiscard]] std::vector<SessionPtr> All() const;
   [[nodiscard]] std::size_t size() const;
 
  private:

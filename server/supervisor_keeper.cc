@@ -141,6 +141,11 @@ Result<std::vector<DescriptorKeeper::Kept>> DescriptorKeeper::FetchAll() {
   }
 }
 
+bool DescriptorKeeper::HasPlenty() const {
+  const std::lock_guard lock(mutex_);
+  return kept_.size() < max_descriptors_ / 2 && state_bytes_ < max_state_bytes_ / 2;
+}
+
 std::size_t DescriptorKeeper::kept() const {
   const std::lock_guard lock(mutex_);
   return kept_.size();

@@ -61,6 +61,8 @@ class DescriptorKeeper {
   // Whether there is a supervisor.
   [[nodiscard]] bool supervised() const { return socket_.valid(); }
   [[nodiscard]] std::size_t kept() const;
+  // Whether less than half of its room is taken: for what need not be kept at any price.
+  [[nodiscard]] bool HasPlenty() const;
 
  private:
   struct Count {

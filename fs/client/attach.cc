@@ -6,6 +6,8 @@
 #include <array>
 #include <cerrno>
 
+#include "transport/base/log.h"
+
 namespace rdfs::fs::client {
 namespace {
 
@@ -121,6 +123,7 @@ Result<Attacher::Reclaimed> Attacher::Reclaim(OpenFile& open, const PathFinder& 
     const auto reply = reader.Read<OpenReply>();
     if (!reader.ok()) return Malformed("answer to a reclaimed file");
     open.set_server_open(reply.open);
+    RDFS_RETURN_IF_ERROR(ReclaimLocks(open));
     return Reclaimed::kSettled;
   }
   if (answer.error == WireError::kUnknownSession) return UnknownSession();
@@ -131,7 +134,37 @@ Result<Attacher::Reclaimed> Attacher::Reclaim(OpenFile& open, const PathFinder& 
   return MayPass(ToErrno(answer.error)) ? Reclaimed::kNotNow : Reclaimed::kRefused;
 }
 
+LockRequest EncodeReclaimLock(const OpenFile& open, const HeldLocks::Held& held) {
+  return {.open = open.server_open(),
+          .owner = held.lock.owner,
+          .start = held.lock.start,
+          .end = held.lock.end,
+          .type = static_cast<std::uint32_t>(held.lock.type),
+          .pid = held.lock.pid,
+          .flags = held.flock ? kLockFlock : 0};
+}
+
+// Those that the server has kept are asked for all the same: that changes nothing.
+Status Attacher::ReclaimLocks(OpenFile& open) {
+  for (const HeldLocks::Held& held : open.inode().locks.Of(&open)) {
+    const LockRequest request = EncodeReclaimLock(open, held);
+    RDFS_ASSIGN_OR_RETURN(const Answer answer,
+                          Ask(Opcode::kReclaimLock, std::as_bytes(std::span(&request, 1)), &open));
+    if (answer.error == WireError::kUnknownSession) return UnknownSession();
+    if (answer.error == WireError::kOk) continue;
+    LogWarn("a lock was lost while the server was away: its file answers EIO until it is closed");
+    open.MarkLost(EIO);
+    break;
+  }
+  return Status::Ok();
+}
+
 Status Attacher::EndGrace() { return Ask(Opcode::kGraceEnd, {}).status(); }
+
+Status Attacher::EndSession() {
+  ending_ = true;
+  return Ask(Opcode::kEndSession, {}).status();
+}
 
 Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body, const OpenFile* owner) {
   const std::uint64_t sequence = sequences_.Take(cell_);
@@ -192,6 +225,7 @@ Result<std::optional<Attacher::Answer>> Attacher::OnMessage(ByteSpan message, Op
     if (!arena.ok()) return Malformed("arena");
     return std::optional<Answer>();
   }
+  if (ending_ && header.sequence != sequence) return std::optional<Answer>();
   if (header.sequence != sequence || got != opcode) return Malformed("answer to a new lane");
   if (header.epoch != link_.epoch) {
     return Status(Code::kNotFound, "the server has restarted since the session was made");

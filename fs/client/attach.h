@@ -24,15 +24,17 @@ class Attacher {
   // connection, kDeadlineExceeded, kProtocolError; kUnknownSession of the server as kNotFound.
   Status Attach(std::uint32_t lane, std::uint32_t staging_bytes);
   enum class Reclaimed : std::uint8_t {
-    kSettled,  // known under a new number, or gone for good: marked as lost
+    kSettled,  // known under a new number, or gone for good (it, or a lock): marked as lost
     kNotNow,   // the server could not (an I/O error, no descriptors left): worth asking again
     kRefused,  // it may not (permissions): whoever uses the file asks again, and is told why
   };
-  // Makes the server know `open` again under a new number. `finder`, where there is one, tells the
+  // Makes the server know `open` and its locks again, under a new number. `finder`, where there is one, tells the
   // way to a file that the server does not know by handle. Errors: as Attach.
   Result<Reclaimed> Reclaim(OpenFile& open, const PathFinder& finder);
   // In a grace period: all that there was has been reclaimed, nobody needs to wait for us.
   Status EndGrace();
+  // Says goodbye, over a connection that other answers may still come on.
+  Status EndSession();
 
  private:
   struct Answer {
@@ -42,6 +44,7 @@ class Attacher {
   // `owner`, where there is one, is who asks.
   Result<Answer> Ask(Opcode opcode, ByteSpan body, const OpenFile* owner = nullptr);
   Result<Answer> AskToReclaim(const OpenFile& open);
+  Status ReclaimLocks(OpenFile& open);
   // Looks every name on the way up, which makes the server know the handles; kStale when they do
   // not lead to the same files any more.
   Result<WireError> Walk(const OpenFile& open, const std::vector<PathStep>& steps);
@@ -52,6 +55,7 @@ class Attacher {
   const std::size_t cell_;
   const Deadline deadline_;
   std::vector<std::byte> answer_;
+  bool ending_ = false;
 };
 
 // Whether the server may answer otherwise when it is asked again a moment later.
@@ -61,6 +65,9 @@ bool MayPass(int errno_value);
 Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer);
 inline constexpr std::size_t kMaxReclaimBytes =
     sizeof(ReclaimOpenRequest) + 2 * (2 + kMaxHandleBytes) + 2 + kMaxNameBytes;
+
+// The body of kReclaimLock.
+LockRequest EncodeReclaimLock(const OpenFile& open, const HeldLocks::Held& held);
 
 // Whether what follows the body of a message may be skipped: well-formed extensions, none of which
 // must be understood.

@@ -137,7 +137,8 @@ using CallTicket = std::uint64_t;
 class Lane {
  public:
   // Calls without an answer fail with EIO: their callbacks run inside the destructor. Buffers must
-  // be gone. Blocks for the bounded, short time in which the connection ends.
+  // be gone. Blocks for the bounded, short time in which the connection ends. The last lane ends the
+  // session: open files and locks go.
   virtual ~Lane() = default;
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;

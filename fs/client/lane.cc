@@ -19,6 +19,8 @@ static_assert(kControlBytes <= 64 * 1024);
 
 // A server in its grace period is asked again after this.
 constexpr milliseconds kGracePause{100};
+// For the answer to our last words.
+constexpr milliseconds kGoodbyePatience{1000};
 // Another lane is making an open file known again.
 constexpr milliseconds kReclaimPause{10};
 // The server could not open it, for a reason that may pass.
@@ -81,12 +83,26 @@ LaneImpl::LaneImpl(MountImpl& mount, std::uint32_t number, std::shared_ptr<Mailb
 
 LaneImpl::~LaneImpl() {
   closing_ = true;
+  SayGoodbye();
   wire_.Disconnect();  // destroys the connection: no device touches our memory from here on
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
     if (table_.IsOpen(slot)) Finish(slot, ErrnoStatus(EIO));
   }
   while (!ready_.empty()) RunReady();
   mount_.Closed(number_);
+}
+
+// The last lane ends the session: nobody else waits for our locks then, nor does an rdfsd that ssh
+// has started for us live on.
+void LaneImpl::SayGoodbye() {
+  if (!wire_.connected() || !mount_.IsLast(number_)) return;
+  LaneLink link;
+  link.connection = wire_.Disconnect();
+  link.session = session_;
+  link.epoch = epoch_;
+  const Status said =
+      Attacher(link, mount_.sequences(), number_, DeadlineAfter(kGoodbyePatience)).EndSession();
+  if (!said.ok()) LogDebug("the session could not be ended: {}", said.message());
 }
 
 // ---- The event loop
@@ -271,6 +287,8 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
   for (const OpenPtr& open : {call.open, call.other_open}) {
     if (open == nullptr || open->lost_errno() == 0) continue;
     const bool released = call.opcode == Opcode::kRelease || call.opcode == Opcode::kReleaseDir;
+    // One that has lost a lock only is open at the server.
+    if (released && open->lost_errno() != ESTALE) continue;
     FinishLater(slot, released ? Status::Ok() : ErrnoStatus(open->lost_errno()));
     return;
   }
@@ -427,6 +445,10 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
         const auto reply = answer.body.Read<OpenReply>();
         if (answer.status.ok() && answer.body.ok()) {
           open->set_server_open(reply.open);
+          for (const HeldLocks::Held& held : open->inode().locks.Of(open.get())) {
+            const LockRequest lock = EncodeReclaimLock(*open, held);
+            IssueUrgent(Opcode::kReclaimLock, std::as_bytes(std::span(&lock, 1)));
+          }
         } else if (answer.status.errno_value() == ENOENT || answer.status.errno_value() == ESTALE) {
           open->MarkLost(ESTALE);
         }

@@ -381,14 +381,21 @@ CallTicket LaneImpl::Tmpfile(const CallContext& context, const Handle& parent, s
 
 CallTicket LaneImpl::FlushFile(const CallContext& context, const OpenPtr& open,
                                std::uint64_t lock_owner, DoneCallback done) {
+  Completion completion = [open, done = std::move(done)](Answer& answer) mutable {
+    const std::uint64_t owner = ByteReader(answer.request).Read<FlushRequest>().lock_owner;
+    if (answer.status.ok()) open->inode().locks.DropOwner(owner);
+    done(std::move(answer.status));
+    return true;
+  };
   return Issue(
-      context, Opcode::kFlush, Nothing(std::move(done)),
+      context, Opcode::kFlush, std::move(completion),
       [&](ByteWriter& writer) { writer.Write(FlushRequest{.open = 0, .lock_owner = lock_owner}); },
       open);
 }
 
 CallTicket LaneImpl::Release(const CallContext& context, OpenPtr open, DoneCallback done) {
   const Opcode opcode = open->directory() ? Opcode::kReleaseDir : Opcode::kRelease;
+  open->inode().locks.DropOpen(open.get());
   return Issue(
       context, opcode, Nothing(std::move(done)),
       [&](ByteWriter& writer) { writer.Write(ReleaseRequest{.open = 0}); }, std::move(open));
@@ -558,9 +565,26 @@ CallTicket LaneImpl::GetLock(const CallContext& context, const OpenPtr& open, co
 CallTicket LaneImpl::SetLock(const CallContext& context, const OpenPtr& open, const Lock& lock,
                              bool flock, bool wait, DoneCallback done) {
   CallContext with_timeout = context;
+  wait = wait && lock.type != LockType::kUnlock;
   if (wait && !context.timeout) with_timeout.timeout = std::chrono::milliseconds(0);
-  return LockCall(with_timeout, Opcode::kSetLock, open, lock,
-                  (flock ? kLockFlock : 0) | (wait ? kLockWait : 0), Nothing(std::move(done)));
+  Completion completion = [open, done = std::move(done)](Answer& answer) mutable {
+    const auto set = ByteReader(answer.request).Read<LockRequest>();
+    if (answer.status.ok()) {
+      const Lock now{.owner = set.owner,
+                     .start = set.start,
+                     .end = set.end,
+                     .type = static_cast<LockType>(std::uint32_t{set.type}),
+                     .pid = set.pid};
+      open->inode().locks.Apply({open.get(), (set.flags & kLockFlock) != 0, now});
+    }
+    done(std::move(answer.status));
+    return true;
+  };
+  const CallTicket ticket =
+      LockCall(with_timeout, Opcode::kSetLock, open, lock,
+               (flock ? kLockFlock : 0) | (wait ? kLockWait : 0), std::move(completion));
+  if (const std::optional<Slot> slot = table_.Find(ticket); wait && slot) table_.MayWait(*slot);
+  return ticket;
 }
 
 }  // namespace rdfs::fs::client

@@ -146,6 +146,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void OnWrongEpoch(Slot slot);
   void ReclaimOpen(Slot slot, const OpenPtr& open);
   void OnReclaimed(Slot slot, const Status& status);
+  void SayGoodbye();
   // Whether a place in a waiting list still stands for a call.
   [[nodiscard]] bool StillWaits(const Waiting& waiting) const {
     return table_.Find(waiting.ticket).has_value() && calls_[waiting.slot].waiting;

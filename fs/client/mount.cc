@@ -127,6 +127,14 @@ void MountImpl::Lost(std::uint32_t lane, std::unique_ptr<transport::Connection> 
   changed_.notify_all();
 }
 
+bool MountImpl::IsLast(std::uint32_t lane) const {
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t i = 0; i < seats_.size(); ++i) {
+    if (seats_[i].taken && i != lane) return false;
+  }
+  return true;
+}
+
 void MountImpl::Closed(std::uint32_t lane) {
   const std::lock_guard lock(mutex_);
   std::erase_if(waiting_, [lane](const LostLane& l) { return l.lane == lane; });

@@ -43,6 +43,8 @@ class MountImpl final : public Mount {
   // `stale`: the session itself must be made anew.
   void Lost(std::uint32_t lane, std::unique_ptr<transport::Connection> connection,
             std::uint64_t incarnation, bool stale);
+  // Whether no other lane is open.
+  [[nodiscard]] bool IsLast(std::uint32_t lane) const;
   // The lane is gone.
   void Closed(std::uint32_t lane);
   // Moves when connections of an earlier count are of no use any more.

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 
+#include "fs/client/held_locks.h"
 #include "fs/protocol.h"
 
 namespace rdfs::fs::client {
@@ -25,6 +26,7 @@ struct InodeState {
   std::atomic<std::uint64_t> own_changes{0};
   // The change cookie at the last open: another one drops cached grants (close-to-open).
   std::atomic<std::uint64_t> change{0};
+  HeldLocks locks;
 };
 
 class OpenFile {
@@ -66,7 +68,8 @@ class OpenFile {
   void set_incarnation(std::uint64_t count) {
     incarnation_.store(count, std::memory_order_release);
   }
-  // Not 0: the file could not be found again after a restart, and every call on it fails so.
+  // Not 0: the file, or a lock on it, could not be had again after a restart, and every call on it
+  // fails so.
   [[nodiscard]] int lost_errno() const { return lost_errno_.load(std::memory_order_acquire); }
   void MarkLost(int errno_value) { lost_errno_.store(errno_value, std::memory_order_release); }
 

@@ -80,11 +80,11 @@ RequestTable::Sent RequestTable::MarkSent(Slot slot) {
   entry.phase = Phase::kSent;
   if (entry.sequence == 0) {
     entry.sequence = sequences_.Take(cell_);
-    Append(sequenced_, &Entry::sequence_order, slot);
-    if (sequenced_.first == slot) sequences_.SetOldest(cell_, entry.sequence);
+    if (!entry.waits) Append(sequenced_, &Entry::sequence_order, slot);
+    TellOldest();
   }
   by_sequence_.Insert(entry.sequence, slot);
-  ++on_wire_;
+  ++(entry.waits ? waiting_ : on_wire_);
   const Sent sent{entry.sequence, entry.sent_before};
   entry.sent_before = true;
   return sent;
@@ -95,7 +95,7 @@ RequestTable::Arrival RequestTable::OnReply(std::uint64_t sequence, Opcode opcod
   if (found == nullptr || entries_[*found].opcode != opcode) return {Verdict::kUnknown};
   const Slot slot = *found;
   by_sequence_.Take(sequence);
-  --on_wire_;
+  --(entries_[slot].waits ? waiting_ : on_wire_);
   entries_[slot].phase = Phase::kIdle;
   EndSequence(slot);
   if (entries_[slot].open) return {Verdict::kDeliver, slot};
@@ -122,6 +122,7 @@ void RequestTable::Finish(Slot slot) {
 RequestTable::Lost RequestTable::ConnectionLost() {
   by_sequence_.Clear();
   on_wire_ = 0;
+  waiting_ = 0;
   Lost lost;
   std::vector<std::pair<std::uint64_t, Slot>> sent;
   for (Slot slot = 0; slot < entries_.size(); ++slot) {
@@ -182,9 +183,13 @@ std::vector<Slot> RequestTable::Expire(TimePoint now) {
 void RequestTable::EndSequence(Slot slot) {
   entries_[slot].sequence = 0;
   entries_[slot].sent_before = false;
+  if (entries_[slot].waits) return;
   const bool oldest = sequenced_.first == slot;
   Remove(sequenced_, &Entry::sequence_order, slot);
-  if (!oldest) return;
+  if (oldest) TellOldest();
+}
+
+void RequestTable::TellOldest() {
   sequences_.SetOldest(cell_, sequenced_.first == kNoSlot ? SequenceCounter::kIdle
                                                           : entries_[sequenced_.first].sequence);
 }

@@ -56,6 +56,10 @@ class RequestTable {
   // itself going (a heartbeat, an interrupt). Not sent again after a loss: Lost names it.
   void QueueUrgent(Slot slot, Opcode opcode);
   void QueueAt(Slot slot, Opcode opcode, TimePoint time);  // idle -> delayed
+  // Its answer may take for ever (kLockWait) and the server keeps no record of it: it takes no room
+  // on the wire and holds no acknowledgement back. Before it is first sent.
+  void MayWait(Slot slot) { entries_[slot].waits = true; }
+  [[nodiscard]] bool Waits(Slot slot) const { return entries_[slot].waits; }
   // The first queued call, if the wire has room for one more.
   [[nodiscard]] std::optional<Slot> Next() const;
   // queued or delayed -> idle, so that the caller can do something else first; the sequence stays.
@@ -70,7 +74,8 @@ class RequestTable {
   // Whether its request may have reached the server already, on this connection or an earlier one.
   [[nodiscard]] bool MayHaveArrived(Slot slot) const { return entries_[slot].sequence != 0; }
   [[nodiscard]] std::uint64_t SequenceOf(Slot slot) const { return entries_[slot].sequence; }
-  [[nodiscard]] std::size_t on_wire() const { return on_wire_; }
+  // Requests without an answer, those that may wait among them.
+  [[nodiscard]] std::size_t on_wire() const { return on_wire_ + waiting_; }
 
   // ---- Answers ----------------------------------------------------------------------------------
   enum class Verdict {
@@ -127,6 +132,7 @@ class RequestTable {
     bool open = false;
     bool sent_before = false;
     bool urgent = false;
+    bool waits = false;
     Opcode opcode{};
     std::uint32_t local = 0;
     std::uint64_t ticket = 0;
@@ -144,6 +150,7 @@ class RequestTable {
   List& QueueOf(const Entry& entry) { return entry.urgent ? urgent_ : queue_; }
 
   void EndSequence(Slot slot);
+  void TellOldest();
   void FreeIfOver(Slot slot);
 
   SequenceCounter& sequences_;
@@ -154,8 +161,9 @@ class RequestTable {
   IdMap<Slot> by_sequence_;  // those sent on this connection
   List queue_;
   List urgent_;     // by the same link as queue_
-  List sequenced_;  // every entry with a sequence, oldest first
-  std::size_t on_wire_ = 0;
+  List sequenced_;  // every entry with a sequence that the server may have a record of, oldest first
+  std::size_t on_wire_ = 0;  // sent on this connection,
+  std::size_t waiting_ = 0;  // and those of them that may wait, which are not in on_wire_
   std::size_t open_calls_ = 0;
   std::uint64_t next_ticket_ = 1;
   TimePoint next_timer_ = TimePoint::max();

@@ -30,6 +30,9 @@ os.write(unlinked, b"unlinked")
 os.unlink(f"{mount}/unlinked")
 secret = os.open(f"{mount}/secret", os.O_CREAT | os.O_RDWR, 0)
 os.write(secret, b"mode 000")
+closed = os.open(f"{mount}/closed", os.O_CREAT | os.O_RDWR)
+os.write(closed, b"chmod 000")
+os.fchmod(closed, 0)
 locked = os.open(f"{mount}/locked", os.O_CREAT | os.O_RDWR)
 fcntl.flock(locked, fcntl.LOCK_EX)
 directory = os.open(f"{mount}/dir", os.O_RDONLY | os.O_DIRECTORY)
@@ -41,6 +44,7 @@ for round in range(3):
     assert os.pread(plain, 100, 0).startswith(b"before"), "an open file"
     assert os.pread(unlinked, 100, 0) == b"unlinked", "an unlinked open file"
     assert os.pread(secret, 100, 0) == b"mode 000", "an open file of mode 000"
+    assert os.pread(closed, 100, 0) == b"chmod 000", "an open file that was closed to its owner"
     os.pwrite(plain, b"after", 6 + 5 * round)
     assert "sub" in os.listdir(f"{mount}/dir"), "a directory by name"
     assert os.listdir(directory) == ["sub"], "an open directory"

@@ -113,6 +113,17 @@ TEST_F(GraceTest, WhatCouldTakeFromOthersIsHeldBack) {
   EXPECT_TRUE(server.Ask(Opcode::kUnlink, file).ok());
 }
 
+TEST_F(GraceTest, LocksAreReclaimedByWhoIsWaitedForOnly) {
+  const Body lock = Body().Add(Lock(fs::LockType::kWrite));
+  EXPECT_EQ(server.Ask(Opcode::kReclaimLock, lock).error, fs::WireError::kGrace);
+  server.core().grace.Begin({server.session()->id()}, BootClock::now() + std::chrono::hours(1));
+  EXPECT_TRUE(server.Ask(Opcode::kReclaimLock, lock).ok());
+  EXPECT_TRUE(server.Ask(Opcode::kReclaimLock, lock).ok()) << "twice is as good as once";
+  EXPECT_EQ(server.core().locks.held(), 1U);
+  EXPECT_TRUE(server.Ask(Opcode::kGraceEnd, Body()).ok());
+  EXPECT_EQ(server.Ask(Opcode::kReclaimLock, lock).error, fs::WireError::kGrace);
+}
+
 TEST_F(GraceTest, AClientSaysThatItIsBack) {
   server.core().grace.Begin({server.session()->id()}, BootClock::now() + std::chrono::hours(1));
   server.core().grace.Done(4711);

@@ -115,6 +115,20 @@ TEST_P(InodeTableTest, AnUnlinkedFileHoldsNoDescriptor) {
   EXPECT_EQ(table_->descriptors(), 1U);
 }
 
+TEST_P(InodeTableTest, DescriptorsThatNobodyUsesAreClosed) {
+  Touch("a");
+  Touch("b");
+  const fs::Handle handle = Look(table_->root(), "a").inode->handle;
+  (void)Look(table_->root(), "b");
+  EXPECT_EQ(table_->Age(), 3U);
+  EXPECT_TRUE(table_->Find(handle, identity_).ok());
+  (void)table_->Age();
+  EXPECT_EQ(table_->descriptors(), 2U) << "the root and the one that was used";
+  EXPECT_EQ(table_->Age(), 0U);
+  EXPECT_EQ(table_->descriptors(), 1U);
+  EXPECT_TRUE(table_->Find(handle, identity_).ok());
+}
+
 TEST_P(InodeTableTest, HandlesSurviveANewTableOnlyWithOpenByHandle) {
   Touch("a");
   const fs::Handle handle = Look(table_->root(), "a").inode->handle;

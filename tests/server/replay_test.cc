@@ -84,11 +84,62 @@ TEST_F(ReplayTest, WhoAsksAgainWhileItIsInProgressIsAnsweredToo) {
   const auto again = server.NewLane(server.session());
   ASSERT_TRUE(server.Deliver(again, Harness::Message(Opcode::kSetLock, body.bytes(), 500)));
   EXPECT_FALSE(server.WaitForAnswer(again, 20));
+  EXPECT_EQ(server.TakeAnswer(server.lane).errno_value(), EINTR) << "only one of them waits";
+  EXPECT_EQ(server.core().locks.waiting(), 1U);
   lock.type = static_cast<std::uint32_t>(fs::LockType::kUnlock);
   server.Send(Opcode::kSetLock, Body().Add(lock));
   const Answer answer = server.TakeAnswer(again);
   EXPECT_TRUE(answer.ok());
   EXPECT_EQ(answer.sequence, 500U);
+}
+
+// Waiting has no record, whatever is acknowledged meanwhile, and takes no room among the requests in
+// flight: the lane goes on.
+TEST_F(ReplayTest, LocksThatAreWaitedForHoldNothingUp) {
+  std::ofstream(server / "file") << "x";
+  const std::uint64_t open =
+      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+  fs::LockRequest lock{};
+  lock.open = open;
+  lock.type = static_cast<std::uint32_t>(fs::LockType::kWrite);
+  lock.end = LockTable::kEnd;
+  ASSERT_TRUE(server.Ask(Opcode::kSetLock, Body().Add(lock)).ok());
+  lock.flags = fs::kLockWait;
+  const std::size_t records = server.session()->record()->records_in_use();
+  for (std::size_t i = 1; i <= LockService::kMaxWaitersOfSession; ++i) {
+    lock.owner = i;
+    server.Send(Opcode::kSetLock, Body().Add(lock));
+  }
+  EXPECT_FALSE(server.WaitForAnswer(server.lane, 20));
+  EXPECT_EQ(server.lane->in_flight(), 0U);
+  EXPECT_EQ(server.session()->record()->records_in_use(), records);
+  lock.owner = LockService::kMaxWaitersOfSession + 1;
+  EXPECT_EQ(server.Ask(Opcode::kSetLock, Body().Add(lock)).errno_value(), ENOLCK);
+  server.core().locks.SessionEnded(server.session()->id());
+  EXPECT_EQ(server.core().locks.waiting(), 0U);
+}
+
+TEST_F(ReplayTest, AWaiterWhoseLaneIsLostGetsNoLock) {
+  std::ofstream(server / "file") << "x";
+  const std::uint64_t open =
+      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+  fs::LockRequest lock{};
+  lock.open = open;
+  lock.owner = 1;
+  lock.type = static_cast<std::uint32_t>(fs::LockType::kWrite);
+  lock.end = LockTable::kEnd;
+  ASSERT_TRUE(server.Ask(Opcode::kSetLock, Body().Add(lock)).ok());
+  fs::LockRequest wait = lock;
+  wait.owner = 2;
+  wait.flags = fs::kLockWait;
+  auto lost = server.NewLane(server.session());
+  ASSERT_TRUE(server.Deliver(
+      lost, Harness::Message(Opcode::kSetLock, Body().Add(wait).bytes(), 500)));
+  lost.reset();
+  lock.type = static_cast<std::uint32_t>(fs::LockType::kUnlock);
+  EXPECT_TRUE(server.Ask(Opcode::kSetLock, Body().Add(lock)).ok());
+  EXPECT_EQ(server.core().locks.held(), 0U);
+  EXPECT_EQ(server.core().locks.waiting(), 0U);
 }
 
 // The worker is killed between the deed and its answer, and another one finds the intent.

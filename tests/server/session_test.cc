@@ -96,6 +96,43 @@ TEST(SessionTable, ResumesByClientIdUntilItExpires) {
   EXPECT_EQ(table.size(), 0U);
 }
 
+TEST(SessionTable, OneThatIsEndedIsThereNoMoreAndItsNamesakeIsAnother) {
+  SessionTable table(seconds(40));
+  const SessionPtr one = table.Add(MakeSession(1), At(0));
+  EXPECT_TRUE(table.Take(*one));
+  EXPECT_FALSE(table.Take(*one));
+  EXPECT_FALSE(table.LaneOpened(*one, At(1)));
+  const SessionPtr again = table.Add(MakeSession(1), At(1));
+  EXPECT_FALSE(table.Take(*one)) << "a goodbye that comes late ends nobody else";
+  EXPECT_EQ(table.Resume(again->params().client_id, At(2)), again);
+}
+
+TEST(SessionTable, ASessionHasABoundedNumberOfLanes) {
+  SessionTable table(seconds(40));
+  const SessionPtr one = table.Add(MakeSession(1), At(0));
+  for (std::uint32_t i = 0; i < SessionTable::kMaxLanesOfSession; ++i) {
+    EXPECT_TRUE(table.LaneOpened(*one, At(0)));
+  }
+  EXPECT_FALSE(table.LaneOpened(*one, At(0)));
+  table.LaneClosed(*one, At(0));
+  EXPECT_TRUE(table.LaneOpened(*one, At(0)));
+}
+
+TEST(OpenBudget, LeavesSomethingForTheNext) {
+  OpenBudget budget(300);
+  std::vector<std::size_t> mine;
+  for (int session = 0; session < 4; ++session) {
+    std::size_t count = 0;
+    while (budget.Take(count)) ++count;
+    EXPECT_GT(count, 0U);
+    mine.push_back(count);
+  }
+  EXPECT_EQ(mine.front(), 200U);
+  EXPECT_GT(budget.left(), 0U);
+  for (const std::size_t count : mine) budget.Return(count);
+  EXPECT_EQ(budget.left(), 300U);
+}
+
 TEST(SessionTable, TwoAtOnceGetTheSameSession) {
   SessionTable table(seconds(40));
   const SessionPtr first = table.Add(MakeSession(1), At(0));

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,9 +18,16 @@ namespace {
 
 constexpr std::string_view kReady = "ready on port ";
 
+std::size_t DescriptorsOf(pid_t pid) {
+  const std::filesystem::path fds = "/proc/" + std::to_string(pid) + "/fd";
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator(fds), std::filesystem::directory_iterator()));
+}
+
 }  // namespace
 
-Rdfsd::Rdfsd(std::vector<std::string> options) : options_(std::move(options)) {
+Rdfsd::Rdfsd(std::vector<std::string> options, std::size_t descriptors)
+    : options_(std::move(options)), descriptors_(descriptors) {
   std::string pattern = std::filesystem::temp_directory_path() / "rdfs-live-XXXXXX";
   directory_ = mkdtemp(pattern.data());
   root_ = directory_ / "root";
@@ -45,6 +53,10 @@ void Rdfsd::Start() {
   ASSERT_GE(pid_, 0);
   if (pid_ == 0) {
     setpgid(0, 0);
+    if (descriptors_ != 0) {
+      const rlimit limit{.rlim_cur = descriptors_, .rlim_max = descriptors_};
+      setrlimit(RLIMIT_NOFILE, &limit);
+    }
     setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
     dup2(pipe_ends[1], STDERR_FILENO);
     dup2(pipe_ends[1], STDOUT_FILENO);
@@ -83,6 +95,9 @@ void Rdfsd::Start() {
     close(fd);
   }).detach();
 }
+
+std::size_t Rdfsd::WorkerDescriptors() const { return DescriptorsOf(Worker()); }
+std::size_t Rdfsd::SupervisorDescriptors() const { return DescriptorsOf(pid_); }
 
 pid_t Rdfsd::Worker() const {
   const std::string list =

@@ -16,7 +16,8 @@ namespace rdfs::fs::client {
 
 class Rdfsd {
  public:
-  explicit Rdfsd(std::vector<std::string> options = {});  // of rdfsd, besides its own
+  // `options` of rdfsd, besides its own; `descriptors`: its limit, if not this process's.
+  explicit Rdfsd(std::vector<std::string> options = {}, std::size_t descriptors = 0);
   ~Rdfsd();
   Rdfsd(const Rdfsd&) = delete;
   Rdfsd& operator=(const Rdfsd&) = delete;
@@ -32,6 +33,9 @@ class Rdfsd {
   void Continue();
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
+  // Descriptors that are open in the process that serves, and in its supervisor.
+  [[nodiscard]] std::size_t WorkerDescriptors() const;
+  [[nodiscard]] std::size_t SupervisorDescriptors() const;
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] DialFunction Dialer(transport::Kind kind) const;
 
@@ -42,6 +46,7 @@ class Rdfsd {
   std::filesystem::path root_;
   std::uint16_t port_ = 0;
   const std::vector<std::string> options_;
+  const std::size_t descriptors_;
   pid_t pid_ = -1;
 };
 

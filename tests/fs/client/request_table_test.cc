@@ -61,6 +61,26 @@ TEST_F(RequestTableTest, TheWireHasABoundThatUrgentOnesPass) {
   EXPECT_EQ(table_.Next(), std::nullopt);
 }
 
+TEST_F(RequestTableTest, WhatMayWaitForEverHoldsNothingUp) {
+  std::vector<Slot> waiting;
+  for (int i = 0; i < 100; ++i) {
+    waiting.push_back(*table_.Open(kNever));
+    table_.MayWait(waiting.back());
+    table_.Queue(waiting.back(), Opcode::kSetLock);
+    ASSERT_EQ(table_.Next(), waiting.back());
+    table_.MarkSent(waiting.back());
+  }
+  const Slot other = Sent(Opcode::kMkdir);
+  EXPECT_EQ(table_.on_wire(), 101U);
+  EXPECT_EQ(sequences_.Acknowledged(), table_.SequenceOf(other) - 1);
+  EXPECT_EQ(table_.OnReply(table_.SequenceOf(other), Opcode::kMkdir).slot, other);
+  EXPECT_EQ(sequences_.Acknowledged(), 101U);
+  const std::uint64_t sequence = table_.SequenceOf(waiting[7]);
+  EXPECT_EQ(table_.OnReply(sequence, Opcode::kSetLock).slot, waiting[7]);
+  EXPECT_EQ(table_.ConnectionLost().again, 99U);
+  EXPECT_EQ(table_.on_wire(), 0U);
+}
+
 TEST_F(RequestTableTest, ALostConnectionSendsAgainInTheOrderOfSequences) {
   const Slot first = Sent(Opcode::kMkdir);
   const Slot second = Sent(Opcode::kRename);

@@ -165,5 +165,154 @@ TEST_F(RestartTest, ALockIsNotGivenToAnotherBeforeItsHolderIsBack) {
   EXPECT_TRUE(ended.ok()) << ended.ToString();
 }
 
+TEST_F(RestartTest, LocksComeBackAfterTheWholeServerWasStartedAnew) {
+  Rdfsd server;
+  Write(server, "file");
+  Peer first(server), second(server);
+  const OpenPtr mine = first.Open("file");
+  const OpenPtr theirs = second.Open("file");
+  Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
+  Lock whole{.owner = 3, .start = 0, .end = INT64_MAX, .type = LockType::kRead, .pid = 11};
+  ASSERT_TRUE(first->SetLock(mine, lock).ok());
+  ASSERT_TRUE(first->SetLock(mine, whole, true).ok());
+  first.cut_off = true;
+  server.KillAll();
+  server.Start();
+  second.Hurry(true);
+  EXPECT_EQ(second->SetLock(theirs, lock).errno_value(), ETIMEDOUT) << "held back";
+  second.Hurry(false);
+  first.cut_off = false;
+  EXPECT_EQ(Text(first->Read(mine, 0, 100)), "content");
+  EXPECT_EQ(second->SetLock(theirs, lock).errno_value(), EAGAIN) << "its holder is back";
+  whole.type = LockType::kWrite;
+  EXPECT_EQ(second->SetLock(theirs, whole, true).errno_value(), EAGAIN);
+  lock.type = LockType::kUnlock;
+  EXPECT_TRUE(first->SetLock(mine, lock).ok());
+  lock.type = LockType::kWrite;
+  EXPECT_TRUE(second->SetLock(theirs, lock).ok());
+}
+
+// A lock that is waited for stays unanswered while far more requests than the record has room for
+// come and go; as many of them as a lane has requests in flight are no reason not to unlock.
+TEST_F(RestartTest, ManyRequestsPassLocksThatAreWaitedFor) {
+  Rdfsd server;
+  Write(server, "file");
+  Peer first(server);
+  const OpenPtr open = first.Open("file");
+  Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
+  ASSERT_TRUE(first->SetLock(open, lock).ok());
+  int ended = 0;
+  bool over = false;
+  constexpr int kWaiters = 600;
+  Lock read = lock;
+  read.type = LockType::kRead;
+  for (int i = 0; i < kWaiters; ++i) {
+    read.owner = static_cast<std::uint64_t>(i) + 2;
+    first->lane().SetLock(first->context(), open, read, false, true, [&](Status status) {
+      EXPECT_TRUE(status.ok()) << status.ToString();
+      over = ++ended == kWaiters;
+    });
+  }
+  const Handle file = open->handle();
+  for (int i = 0; i < 20'000; ++i) {
+    const auto set = first->SetAttr(file, {.valid = kSetMtimeNow});
+    ASSERT_TRUE(set.ok()) << i << ": " << set.status().ToString();
+  }
+  EXPECT_EQ(ended, 0);
+  lock.type = LockType::kUnlock;
+  EXPECT_TRUE(first->SetLock(open, lock).ok());
+  EXPECT_TRUE(first->RunUntil(over, DeadlineAfter(seconds(20)))) << ended;
+}
+
+TEST_F(RestartTest, AccessThatWasTakenAwayIsNoLoss) {
+  Rdfsd server;
+  Write(server, "file");
+  Peer first(server);
+  const OpenPtr open = first.Open("file");
+  ASSERT_TRUE(first->SetAttr(open->handle(), {.valid = kSetMode, .mode = 0}, open).ok());
+  server.KillWorker();
+  EXPECT_EQ(Text(first->Read(open, 0, 100)), "content");
+  const std::string more = "more content";
+  EXPECT_TRUE(first->Write(open, 0, AsBytes(more)).ok());
+  server.KillWorker();
+  EXPECT_EQ(Text(first->Read(open, 0, 100)), more) << "kept again after the first time";
+}
+
+// Behind the server's back a file is moved and its directory closed to everybody.
+TEST_F(RestartTest, WhatStaysOpenIsKeptWhateverHappensToItsName) {
+  Rdfsd server;
+  std::filesystem::create_directory(server.root() / "directory");
+  Write(server, "directory/file");
+  Peer first(server);
+  const auto directory = first->Lookup(first.root(), "directory");
+  ASSERT_TRUE(directory.ok());
+  const std::size_t before = server.SupervisorDescriptors();
+  const auto file = first->Lookup(directory->handle, "file");
+  const OpenPtr open = first->Open(file->handle, kOpenRead)->open;
+  const TimePoint patience = BootClock::now() + seconds(20);
+  while (server.SupervisorDescriptors() == before && BootClock::now() < patience) {
+    ASSERT_TRUE(first->GetAttr(first.root()).ok());
+  }
+  std::filesystem::rename(server.root() / "directory/file", server.root() / "directory/moved");
+  std::filesystem::permissions(server.root() / "directory", std::filesystem::perms::none);
+  server.KillWorker();
+  EXPECT_EQ(Text(first->Read(open, 0, 100)), "content");
+  std::filesystem::permissions(server.root() / "directory", std::filesystem::perms::owner_all);
+  EXPECT_TRUE(first->Release(open).ok());
+  while (server.SupervisorDescriptors() > before && BootClock::now() < patience) {
+    ASSERT_TRUE(first->GetAttr(first.root()).ok());
+  }
+  EXPECT_EQ(server.SupervisorDescriptors(), before) << "nothing is kept that is closed";
+}
+
+TEST_F(RestartTest, AnUnmountEndsTheSessionAtOnce) {
+  Rdfsd server;
+  Write(server, "file");
+  Peer second(server);
+  const OpenPtr theirs = second.Open("file");
+  Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
+  {
+    Peer first(server);
+    ASSERT_TRUE(first->SetLock(first.Open("file"), lock).ok());
+    EXPECT_EQ(second->SetLock(theirs, lock).errno_value(), EAGAIN);
+  }
+  second.Hurry(true);
+  EXPECT_TRUE(second->SetLock(theirs, lock, false, true).ok());
+}
+
+// Far more files than descriptors: all are found, and there is room to open one.
+TEST_F(RestartTest, ManyFilesNeedFewDescriptors) {
+  constexpr std::size_t kDescriptors = 600;
+  Rdfsd server({}, kDescriptors);
+  constexpr int kFiles = 20'000;
+  for (int i = 0; i < kFiles; ++i) {
+    std::ofstream(server.root() / ("file-" + std::to_string(i))) << i;
+  }
+  Peer first(server);
+  std::size_t most = 0;
+  for (int i = 0; i < kFiles; ++i) {
+    const auto file = first->Lookup(first.root(), "file-" + std::to_string(i));
+    ASSERT_TRUE(file.ok()) << i << ": " << file.status().ToString();
+    if (i % 1000 == 0) most = std::max(most, server.WorkerDescriptors());
+  }
+  EXPECT_LT(most, kDescriptors / 2);
+  // One that opens all that it can leaves something for the next.
+  std::vector<OpenPtr> opens;
+  Status refused;
+  for (int i = 0; i < kFiles && refused.ok(); ++i) {
+    const auto file = first->Lookup(first.root(), "file-" + std::to_string(i));
+    ASSERT_TRUE(file.ok()) << i << ": " << file.status().ToString();
+    auto open = first->Open(file->handle, kOpenRead);
+    refused = open.status();
+    if (open.ok()) opens.push_back(open->open);
+  }
+  EXPECT_EQ(refused.errno_value(), EMFILE);
+  EXPECT_GT(opens.size(), 50U);
+  Peer second(server);
+  const OpenPtr open = second.Open("file-7");
+  EXPECT_EQ(Text(second->Read(open, 0, 100)), "7");
+  for (const OpenPtr& mine : opens) EXPECT_TRUE(first->Release(mine).ok());
+}
+
 }  // namespace
 }  // namespace rdfs::fs::client

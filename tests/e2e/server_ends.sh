@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Usage: server_ends.sh --bin BUILD_DIR [--as-when-root USER]
+#
+# An rdfsd that ssh has started ends with its mount: at once at the unmount, also when its ssh was killed
+# before, and within its lease when the client and its ssh are killed.
+set -uo pipefail
+
+bin='' as=''
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --bin) bin=$(realpath "$2"); shift 2 ;;
+    --as-when-root) [ "$(id -u)" -eq 0 ] && as=$2; shift 2 ;;
+    *) echo "server_ends.sh: what is '$1'?" >&2; exit 2 ;;
+  esac
+done
+[ -n "$bin" ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
+if [ -n "$as" ] && [ "$(id -un)" != "$as" ]; then
+  exec setpriv --reuid "$as" --regid "$(id -g "$as")" --init-groups \
+    env HOME="$(getent passwd "$as" | cut -d: -f6)" USER="$as" "$0" --bin "$bin"
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-ends-XXXXXX") || exit 1
+mkdir "$work/export" "$work/mnt"
+echo content >"$work/export/file"
+. "$(dirname "$0")/private-sshd"
+client=''
+finish() {
+  fusermount3 -uz "$work/mnt" 2>/dev/null
+  [ -n "$client" ] && kill -KILL "$client" 2>/dev/null
+  [ -s "$work/rdfsd.pid" ] && kill -TERM "$(cat "$work/rdfsd.pid")" 2>/dev/null
+  private_sshd_stop "$work"
+  rm -rf "$work"
+}
+trap finish EXIT
+fail() {
+  echo "server_ends.sh: $1" >&2
+  tail -n 20 "$work/rdfs.log" >&2
+  exit 1
+}
+private_sshd_start "$work" || fail "no private sshd"
+
+lease=4
+cat >"$work/rdfsd" <<SCRIPT
+#!/bin/sh
+echo \$\$ >$work/rdfsd.pid
+exec $bin/server/rdfsd "\$@" --lease $lease
+SCRIPT
+chmod +x "$work/rdfsd"
+
+mounted() { grep -q " $work/mnt .* - fuse" /proc/self/mountinfo; }
+# Waits up to $1 seconds until process $2 has ended.
+ends_within() { timeout "$1" tail -s 0.05 --pid="$2" -f /dev/null; }
+start() {
+  rm -f "$work/rdfsd.pid"
+  "$bin/fs/fuse/rdfs" "$(id -un)@localhost:$work/export" "$work/mnt" -f "$@" \
+    -o "ssh_command=ssh -F $work/ssh_config" -o "rdfsd_path=$work/rdfsd" \
+    >"$work/rdfs.log" 2>&1 </dev/null &
+  client=$!
+  for _ in $(seq 300); do
+    mounted && break
+    kill -0 "$client" 2>/dev/null || break
+    sleep 0.1
+  done
+  mounted || fail "rdfs did not mount"
+  server=$(cat "$work/rdfsd.pid")
+  ssh=$(pgrep -P "$client" -x ssh) || fail "rdfs has no ssh"
+  [ "$(cat "$work/mnt/file")" = content ] || fail "the mount is not the export"
+}
+
+for over in shm tcp ''; do
+  options=()
+  [ -n "$over" ] && options=(-o "require=$over")
+  start "${options[@]}"
+  fusermount3 -u "$work/mnt" || fail "cannot unmount"
+  ends_within 3 "$server" || fail "rdfsd lives on after its unmount (over '$over')"
+  ends_within 3 "$client" || fail "rdfs lives on after its unmount"
+
+  start "${options[@]}"
+  kill -KILL "$ssh"
+  [ "$(cat "$work/mnt/file")" = content ] || fail "the mount ended with its ssh"
+  fusermount3 -u "$work/mnt" || fail "cannot unmount"
+  ends_within 3 "$server" || fail "rdfsd lives on after its unmount without ssh (over '$over')"
+  ends_within 3 "$client" || fail "rdfs lives on after its unmount"
+
+  start "${options[@]}"
+  kill -KILL "$client" "$ssh"
+  wait "$client" 2>/dev/null
+  ends_within $((2 * lease)) "$server" || fail "rdfsd outlives its lease (over '$over')"
+  fusermount3 -uz "$work/mnt"
+done
+client=''
+echo "server_ends.sh: all ended in time"

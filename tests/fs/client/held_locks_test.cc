@@ -1,0 +1,71 @@
+// Which locks a client has, against a table of bytes.
+#include "fs/client/held_locks.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace rdfs::fs::client {
+namespace {
+
+constexpr std::uint64_t kBytes = 40;
+
+struct Key {
+  bool flock;
+  std::uint64_t owner;
+  std::uint64_t byte;
+  auto operator<=>(const Key&) const = default;
+};
+using Bytes = std::map<Key, std::pair<LockType, const OpenFile*>>;
+
+TEST(HeldLocks, AreAsATableOfBytesSays) {
+  // Never looked into.
+  const std::array<const OpenFile*, 2> opens = {reinterpret_cast<const OpenFile*>(8),
+                                                reinterpret_cast<const OpenFile*>(16)};
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    HeldLocks locks;
+    Bytes bytes;
+    for (int step = 0; step < 60; ++step) {
+      const std::uint64_t owner = random() % 3;
+      const OpenFile* open = opens[random() % 2];
+      if (random() % 10 == 0) {
+        locks.DropOwner(owner);
+        std::erase_if(bytes, [&](const auto& b) { return !b.first.flock && b.first.owner == owner; });
+        continue;
+      }
+      if (random() % 20 == 0) {
+        locks.DropOpen(open);
+        std::erase_if(bytes, [&](const auto& b) { return b.second.second == open; });
+        continue;
+      }
+      const std::uint64_t start = random() % kBytes;
+      const Lock lock{.owner = owner,
+                      .start = start,
+                      .end = start + random() % (kBytes - start),
+                      .type = static_cast<LockType>(random() % 3),
+                      .pid = 1};
+      const bool flock = random() % 4 == 0;
+      locks.Apply({open, flock, lock});
+      for (std::uint64_t at = lock.start; at <= lock.end; ++at) {
+        bytes.erase({flock, owner, at});
+        if (lock.type != LockType::kUnlock) bytes[{flock, owner, at}] = {lock.type, open};
+      }
+    }
+    Bytes found;
+    for (const OpenFile* open : opens) {
+      for (const HeldLocks::Held& held : locks.Of(open)) {
+        for (std::uint64_t at = held.lock.start; at <= held.lock.end; ++at) {
+          const auto [place, added] = found.try_emplace(
+              Key{held.flock, held.lock.owner, at}, std::pair(held.lock.type, open));
+          EXPECT_TRUE(added) << "seed " << seed << ": a byte twice";
+        }
+      }
+    }
+    EXPECT_TRUE(found == bytes) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace rdfs::fs::client
