@@ -1,21 +1,31 @@
 #!/usr/bin/env bash
 # A real tree, copied onto the mount with cp -a and with rsync -aHAX, must be found without a difference by
-# rsync -aHAXnc --delete; then a directory of many entries is listed while it changes.
+# rsync -aHAXnc --delete; then a directory of many entries is listed while it changes, and a file is larger
+# than 32 bits count. What both programs hold at the end must not have grown with all that.
 # RDFS_CHECK_FULL=1: /usr/share and a kernel source tree whole; else some thousand files of /usr/share.
 # RDFS_E2E_FILES: how many of them (default 4000); RDFS_E2E_ENTRIES, RDFS_E2E_SPARSE_MIB: the sizes of a large
 # directory and of a sparse file, for machines that are slow.
 set -euo pipefail
 mount=$RDFS_E2E_MOUNT
 fail() { echo "FAILED: $1" >&2; exit 1; }
+full=${RDFS_CHECK_FULL:-0}
+# The worker is the one that serves; its supervisor only waits. Over ssh it is not ours to look at.
+server=''
+[ -z "${RDFS_E2E_SERVER_PID:-}" ] || server=$(cat "/proc/$RDFS_E2E_SERVER_PID/task/$RDFS_E2E_SERVER_PID/children")
+# holdings PID: its memory in MiB, and its descriptors.
+holdings() { echo "$(($(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status") / 1024)) MiB, $(ls "/proc/$1/fd" | wc -l) descriptors"; }
+report() { echo "$1: rdfs holds $(holdings "$RDFS_E2E_CLIENT_PID")${server:+; rdfsd $(holdings ${server% })}"; }
 
 work=$RDFS_E2E_LOCAL/tree
 mkdir "$work"
-if [ "${RDFS_CHECK_FULL:-0}" = 1 ]; then
-  # What this user may not read is left out of the source, not of the comparison.
-  rsync -aHAX --no-devices --no-specials /usr/share "$work/" 2>/dev/null || true
-  kernel=$(ls -d /usr/src/linux-source-*.tar.xz "${XDG_CACHE_HOME:-$HOME/.cache}"/rdfs/linux-source*.tar.xz \
-    2>/dev/null | head -n 1 || true)
-  if [ -n "$kernel" ]; then mkdir "$work/kernel" && tar -C "$work/kernel" -xf "$kernel"; fi
+if [ "$full" = 1 ]; then
+  # What this user may not read is left out, by name; all else must be there.
+  { find /usr/share ! -readable -prune -print 2>/dev/null || true; } | sed 's|^/usr||; s|[][*?\\]|\\&|g' >"$work.unreadable"
+  rsync -aHAX --no-devices --no-specials --exclude-from="$work.unreadable" /usr/share "$work/" || fail "/usr/share cannot be copied"
+  kernel=$(find /usr/src -maxdepth 2 -name 'linux-source-*.tar.*' -print -quit)
+  [ -n "$kernel" ] || fail "no kernel source in /usr/src; install the package linux-source"
+  mkdir "$work/kernel"
+  tar -C "$work/kernel" -xf "$kernel"
 else
   # sed reads on to the end, so that find is not cut off.
   (cd /usr/share && { find . -readable \( -type f -o -type l \) -size -256k 2>/dev/null || true; } |
@@ -40,6 +50,7 @@ compare() {
   difference=$(rsync -aHAXnc --delete --itemize-changes "$work/" "$1/") || fail "rsync could not compare $1"
   [ -z "$difference" ] || { echo "$difference" | head -n 20; fail "$1 differs"; }
 }
+report "before"
 started=$SECONDS
 cp -a "$work" "$mount/cp"
 compare "$mount/cp"
@@ -48,12 +59,13 @@ started=$SECONDS
 rsync -aHAX "$work/" "$mount/rsync/"
 compare "$mount/rsync"
 echo "rsync -aHAX of the same: $((SECONDS - started)) s"
+report "with $((2 * files)) names looked up"
 # And as the server sees it.
 compare "$RDFS_E2E_BACKING/cp"
 
 # Entries that are there all the time must be listed exactly once, whatever comes and goes meanwhile.
 entries=${RDFS_E2E_ENTRIES:-10000}
-[ "${RDFS_CHECK_FULL:-0}" = 1 ] && entries=100000
+[ "$full" = 1 ] && entries=100000
 mkdir "$mount/many"
 python3 - "$mount/many" "$entries" <<'PYTHON'
 import os, sys, threading
@@ -78,5 +90,38 @@ finally:
     thread.join()
 PYTHON
 echo "a directory of $entries entries, listed while it changes: right"
-rm -rf "$mount/cp" "$mount/rsync" "$mount/many"
+
+# Where 32 bits end: a hole below, and with --full every byte of the file.
+python3 - "$mount/large" "$RDFS_E2E_BACKING/large" "$full" <<'PYTHON'
+import hashlib, os, random, sys
+mounted, backing, full = sys.argv[1], sys.argv[2], sys.argv[3] == "1"
+edge, block = 1 << 32, random.Random(1).randbytes(1 << 20)
+written = hashlib.sha256()
+with open(mounted, "wb") as file:
+    start = 0 if full else edge - (3 << 20) - 1
+    file.seek(start)
+    while file.tell() < edge + (5 << 20):
+        piece = file.tell().to_bytes(8, "little") + block
+        written.update(piece)
+        file.write(piece)
+    size = file.tell()
+assert os.stat(mounted).st_size == os.stat(backing).st_size == size
+for path in (mounted, backing):
+    with open(path, "rb") as file:
+        file.seek(start)
+        read = hashlib.sha256()
+        while piece := file.read(1 << 20):
+            read.update(piece)
+        assert read.digest() == written.digest(), path
+    if not full:
+        fd = os.open(path, os.O_RDONLY)
+        assert os.lseek(fd, 0, os.SEEK_DATA) > edge - (4 << 20)
+        os.close(fd)
+os.truncate(mounted, edge + 1)
+assert os.stat(backing).st_size == edge + 1
+PYTHON
+echo "a file beyond 4 GiB: right"
+
+rm -rf "$mount/cp" "$mount/rsync" "$mount/many" "$mount/large"
 [ -z "$(ls -A "$RDFS_E2E_BACKING")" ] || fail "something is left after rm -rf"
+report "after rm -rf"
