@@ -3,14 +3,8 @@
 # rdinfo must say what works towards a real server, and name the first leg that does not, with the remedy.
 set -euo pipefail
 rdinfo=$1 rdping=$2
-work=$(mktemp -d)
-server=''
-finish() {
-  [ -n "$server" ] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
-  rm -rf "$work"
-}
-trap finish EXIT
-fail() { echo "FAILED: $1" >&2; cat "$work"/* >&2; exit 1; }
+# shellcheck source=tests/tools/rdping_server.sh
+. "$(dirname "$0")/../rdping_server.sh"
 # expect STATUS REGEX WHAT ARGUMENT...: rdinfo's exit code and a line of its output.
 expect() {
   local wanted=$1 pattern=$2 what=$3 status=0
@@ -28,10 +22,7 @@ python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$work/json" || fail 
 printf '0123456789abcdef' >"$work/key"
 printf 'another key' >"$work/wrong"
 chmod 600 "$work/key" "$work/wrong"
-"$rdping" server 0 --listen 127.0.0.1 --key-file "$work/key" >"$work/server" 2>&1 &
-server=$!
-for _ in $(seq 100); do grep -q 'rdping client' "$work/server" && break; sleep 0.1; done
-port=$(grep -o '127.0.0.1 [0-9]*' "$work/server" | cut -d' ' -f2)
+start_server "$rdping" --listen 127.0.0.1 --key-file "$work/key"
 
 expect 0 'tcp +works' 'a server and its key' 127.0.0.1 "$port" --key-file "$work/key"
 expect 0 'tcp +works' 'HOST:PORT in one word' "127.0.0.1:$port" --key-file "$work/key"
@@ -42,7 +33,6 @@ expect 1 '-> .*key' 'no key' 127.0.0.1 "$port"
 expect 1 '! name' 'an unknown host' no-such-host.invalid
 chmod 644 "$work/key"
 expect 1 'chmod 600' 'a key that others may read' 127.0.0.1 "$port" --key-file "$work/key"
-kill "$server" && wait "$server" || true
-server=''
+stop_server
 expect 1 "! TCP port $port" 'a port where nobody listens' 127.0.0.1 "$port"
 expect 2 '' 'a wrong option' --no-such-option

@@ -9,20 +9,10 @@ shift
 transports=("$@")
 [ $# -gt 0 ] || transports=(shm tcp)
 address=${RDFS_RDMA_ADDRESS:-127.0.0.1}
-work=$(mktemp -d)
-server=''
-finish() {
-  [ -n "$server" ] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
-  rm -rf "$work"
-}
-trap finish EXIT
-fail() { echo "FAILED: $1" >&2; cat "$work"/* >&2; exit 1; }
+# shellcheck source=tests/tools/rdping_server.sh
+. "$(dirname "$0")/../rdping_server.sh"
 
-"$rdping" server 0 --listen "$address" >"$work/server" 2>&1 &
-server=$!
-for _ in $(seq 100); do grep -q 'rdping client' "$work/server" && break; sleep 0.1; done
-read -r _ _ host port _ < <(grep 'rdping client' "$work/server") || fail "the server printed no command"
-
+start_server "$rdping" --listen "$address"
 "$rdping" client "$host" "$port" --seconds 0.05 --json >"$work/json" 2>"$work/errors" ||
   fail "the client failed"
 python3 - "$work/json" "${transports[@]}" <<'PYTHON' || fail "figures are missing"
@@ -39,8 +29,7 @@ PYTHON
 "$rdping" client "$host" "$port" --seconds 0.02 --require "${transports[0]}" >"$work/table" ||
   fail "--require ${transports[0]} failed"
 grep -q "^${transports[0]} .*READ" "$work/table" || fail "no table"
-kill "$server" && wait "$server" || fail "the server did not end cleanly"
-server=''
+stop_server
 
 # What goes wrong is told in one sentence, with exit code 1.
 status=0
