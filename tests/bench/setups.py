@@ -75,6 +75,18 @@ def set_read_ahead(path: pathlib.Path, kib: int) -> None:
 
 
 @contextlib.contextmanager
+def mounted(command: list[str], mount: pathlib.Path, output, read_ahead_kib: int):
+    """The program that `command` starts in the foreground, which mounts on `mount`."""
+    with process(command, stdout=output, stderr=output) as fuse:
+        wait_for(lambda: is_mounted(mount), 20, command[0])
+        set_read_ahead(mount, read_ahead_kib)
+        try:
+            yield fuse
+        finally:
+            unmount(mount)
+
+
+@contextlib.contextmanager
 def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int):
     with scratch() as work, open(work / "log", "w") as output:
         backing, mount = work / "export", work / "mnt"
@@ -89,13 +101,8 @@ def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int):
             port = (work / "log").read_text().split("ready on port ")[1].split()[0]
             client = [str(bin_dir / "fs/fuse/rdfs"), f"rdfs://127.0.0.1:{port}/bench", str(mount), "-o",
                       f"require={transport}", "-f"]
-            with process(client, stdout=output, stderr=output) as fuse:
-                wait_for(lambda: is_mounted(mount), 20, "rdfs")
-                set_read_ahead(mount, read_ahead_kib)
-                try:
-                    yield {"mount": mount, "pids": [daemon.pid, fuse.pid]}
-                finally:
-                    unmount(mount)
+            with mounted(client, mount, output, read_ahead_kib) as fuse:
+                yield {"mount": mount, "pids": [daemon.pid, fuse.pid]}
 
 
 def build_passthrough_hp() -> pathlib.Path:
@@ -124,13 +131,8 @@ def passthrough_mount(read_ahead_kib: int):
         backing.mkdir()
         mount.mkdir()
         command = [str(program), "--foreground", str(backing), str(mount)]
-        with process(command, stdout=output, stderr=output) as fuse:
-            wait_for(lambda: is_mounted(mount), 20, "passthrough_hp")
-            set_read_ahead(mount, read_ahead_kib)
-            try:
-                yield {"mount": mount, "pids": [fuse.pid]}
-            finally:
-                unmount(mount)
+        with mounted(command, mount, output, read_ahead_kib) as fuse:
+            yield {"mount": mount, "pids": [fuse.pid]}
 
 
 @contextlib.contextmanager
@@ -145,13 +147,8 @@ def sshfs_mount(read_ahead_kib: int):
         try:
             user = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
             command = ["sshfs", "-f", "-F", str(keys / "ssh_config"), f"{user}@localhost:{backing}", str(mount)]
-            with process(command, stdout=output, stderr=output) as fuse:
-                wait_for(lambda: is_mounted(mount), 20, "sshfs")
-                set_read_ahead(mount, read_ahead_kib)
-                try:
-                    yield {"mount": mount, "pids": [fuse.pid]}
-                finally:
-                    unmount(mount)
+            with mounted(command, mount, output, read_ahead_kib) as fuse:
+                yield {"mount": mount, "pids": [fuse.pid]}
         finally:
             os.kill(pid, signal.SIGTERM)
 
