@@ -178,6 +178,9 @@ class Connection {
   // Poll until there is something or `deadline`; returns 0 at the deadline. Spins for about as long
   // as a wake-up costs while that keeps paying off, then sleeps: an idle caller burns no CPU.
   virtual Result<std::size_t> Wait(std::span<Completion> out, Deadline deadline);
+  // How long Wait may spin while that pays off: 100 us unless told otherwise. For a program that
+  // measures the wire and has nothing else to do.
+  void SpinAtMost(std::chrono::nanoseconds most) { spin_ = most_spin_ = most; }
 
  protected:
   Connection() = default;
@@ -185,11 +188,15 @@ class Connection {
   [[nodiscard]] virtual bool SpinningPays() const { return true; }
 
  private:
-  Result<std::size_t> Spin(std::span<Completion> out, Deadline deadline);
-  Result<std::size_t> Sleep(std::span<Completion> out, Deadline deadline);
+  Result<std::size_t> Look(std::span<Completion> out, std::int64_t times);
+  // Both set `now` when they find nothing; Sleep always.
+  Result<std::size_t> Spin(std::span<Completion> out, Deadline deadline, TimePoint& now);
+  Result<std::size_t> Sleep(std::span<Completion> out, Deadline deadline, TimePoint& now);
   // How long Wait spins: doubled when that found something and after a short sleep, which a longer
   // spin would have saved; halved after a long one.
   std::chrono::nanoseconds spin_{20'000};
+  std::chrono::nanoseconds most_spin_{100'000};
+  std::chrono::nanoseconds look_cost_{1'000};  // of one Poll that finds nothing, as last measured
 };
 
 // A peer that wants to connect and has sent its token, which nobody has verified yet.

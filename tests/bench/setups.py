@@ -87,19 +87,19 @@ def mounted(command: list[str], mount: pathlib.Path, output, read_ahead_kib: int
 
 
 @contextlib.contextmanager
-def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int):
+def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int, address: str = "127.0.0.1"):
     with scratch() as work, open(work / "log", "w") as output:
         backing, mount = work / "export", work / "mnt"
         backing.mkdir()
         mount.mkdir()
         trusted = ",trusted" if os.geteuid() == 0 else ""
         server = [str(bin_dir / "server/rdfsd"), "--export", f"bench={backing}{trusted}", "--listen",
-                  "127.0.0.1", "--port", "0", "--no-auth", "-f"]
+                  address, "--port", "0", "--no-auth", "-f"]
         with process(server, stdout=output, stderr=output) as daemon:
             ready = lambda: "ready on port" in (work / "log").read_text()
             wait_for(ready, 20, "rdfsd")
             port = (work / "log").read_text().split("ready on port ")[1].split()[0]
-            client = [str(bin_dir / "fs/fuse/rdfs"), f"rdfs://127.0.0.1:{port}/bench", str(mount), "-o",
+            client = [str(bin_dir / "fs/fuse/rdfs"), f"rdfs://{address}:{port}/bench", str(mount), "-o",
                       f"require={transport}", "-f"]
             with mounted(client, mount, output, read_ahead_kib) as fuse:
                 yield {"mount": mount, "pids": [daemon.pid, fuse.pid]}
@@ -107,6 +107,8 @@ def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int):
 
 def build_passthrough_hp() -> pathlib.Path:
     """libfuse's own example, from the distribution's source package, as it is."""
+    if "RDFS_BENCH_PASSTHROUGH" in os.environ:
+        return pathlib.Path(os.environ["RDFS_BENCH_PASSTHROUGH"])
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "rdfs"
     program = cache / "passthrough_hp"
     if program.exists():
@@ -154,18 +156,18 @@ def sshfs_mount(read_ahead_kib: int):
 
 
 @contextlib.contextmanager
-def rdping_server(bin_dir: pathlib.Path, cpu: int):
+def rdping_server(bin_dir: pathlib.Path, cpu: int, address: str = "127.0.0.1"):
     with scratch() as work, open(work / "log", "w") as output:
         command = ["taskset", "-c", str(cpu), str(bin_dir / "tools/rdping/rdping"), "server", "0", "--listen",
-                   "127.0.0.1"]
+                   address]
         with process(command, stdout=output, stderr=output):
             wait_for(lambda: "rdping client" in (work / "log").read_text(), 20, "rdping server")
-            yield int((work / "log").read_text().split("rdping client 127.0.0.1 ")[1].split()[0])
+            yield int((work / "log").read_text().split(f"rdping client {address} ")[1].split()[0])
 
 
-def rdping_rows(bin_dir: pathlib.Path, port: int, cpu: int, transport: str) -> dict:
+def rdping_rows(bin_dir: pathlib.Path, port: int, cpu: int, transport: str, address: str = "127.0.0.1") -> dict:
     """One run of the client: kernel TCP first, then the transport. (transport, operation) -> row."""
-    command = ["taskset", "-c", str(cpu), str(bin_dir / "tools/rdping/rdping"), "client", "127.0.0.1", str(port),
+    command = ["taskset", "-c", str(cpu), str(bin_dir / "tools/rdping/rdping"), "client", address, str(port),
                "--json", "--seconds", "0.2", "--sizes", "1048576", "--require", transport]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {(row["transport"], row["operation"]): row for row in report["rows"]}

@@ -54,6 +54,7 @@ Status MeasureTcp(const ClientOptions& options, std::uint16_t port, Report& repo
 
 Status MeasureLane(const ClientOptions& options, transport::Connection& lane,
                    const MemoryRegion& local, Report& report) {
+  if (SpinningMeasures()) lane.SpinAtMost(kSpin);
   LaneMeasure measure(lane, local);
   RDFS_RETURN_IF_ERROR(measure.FetchRegions());
   std::string name(transport::Name(lane.capabilities().kind));

@@ -39,6 +39,8 @@ class LaneMeasure {
                                          std::chrono::nanoseconds duration);
   Result<double> OneSidedBandwidth(Post post, bool confirm, std::size_t size,
                                    std::chrono::nanoseconds duration);
+  // Of every measurement: sets when the server counts as gone.
+  void Begin(std::chrono::nanoseconds duration);
   Status SendMessage(std::uint32_t op, std::size_t size);
   // Waits for one message; completions of one-sided operations before it are counted off.
   Status AwaitMessage();
@@ -49,6 +51,7 @@ class LaneMeasure {
   const transport::MemoryRegion& local_;
   transport::RemoteRegion readable_, writable_;
   std::size_t in_flight_ = 0;
+  Deadline deadline_;
   std::array<transport::Completion, 64> completions_;
   std::vector<std::byte> message_ = std::vector<std::byte>(transport::kMaxMessageBytes);
   std::vector<std::byte> answer_;

@@ -5,6 +5,9 @@
 // asks.
 #pragma once
 
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 
@@ -23,6 +26,12 @@ enum class Op : std::uint32_t {
   kStreamEnd = 3,  // the server answers it when all before it has arrived
   kRegions = 4,    // the server answers RegionsReply
 };
+
+// How long either end spins for the other, as programs that measure do (perftest for ever): the
+// figures are the wire's, not the scheduler's. rdfs itself goes to sleep after 100 us.
+inline constexpr std::chrono::milliseconds kSpin{20};
+// On a machine of one processor whoever spins may keep the other end from answering.
+inline bool SpinningMeasures() { return sysconf(_SC_NPROCESSORS_ONLN) > 1; }
 
 struct PingMessage {
   Le32 op;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "tools/rdping/laps.h"
 #include "tools/rdping/protocol.h"
 #include "transport/tcp/transport.h"
 
@@ -90,16 +91,11 @@ Result<LatencySummary> MeasureTcpLatency(const std::string& host, std::uint16_t 
                                          std::size_t size, std::chrono::nanoseconds duration) {
   RDFS_ASSIGN_OR_RETURN(const Fd socket, Connect(host, port, Op::kEcho, size));
   Bytes buffer(size);
-  Latencies latencies;
-  const TimePoint start = BootClock::now();
-  TimePoint before = start;
-  while (before - start < duration) {
+  Laps laps(duration);
+  do {
     if (!SendAll(socket.get(), buffer) || !ReceiveAll(socket.get(), buffer)) return Gone();
-    const TimePoint after = BootClock::now();
-    latencies.Add(after - before);
-    before = after;
-  }
-  return latencies.Summarise(before - start);
+  } while (laps.More());
+  return laps.Summarise();
 }
 
 Result<double> MeasureTcpBandwidth(const std::string& host, std::uint16_t port, std::size_t size,

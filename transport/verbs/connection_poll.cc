@@ -83,7 +83,10 @@ Result<std::size_t> VerbsConnection::Poll(std::span<Completion> out) {
     // What arrived before the event is in the queue by now.
     count = HandleCompletions(out);
   }
-  if (count == 0) {
+  if (count > 0) {
+    // The peer is there. Only an event that waits to be read is looked for all the same.
+    if (!armed_) polls_until_look_ = kPollsBetweenLooks;
+  } else {
     if (ending()) {
       over_ = ending_;
       queue_pair_->End();

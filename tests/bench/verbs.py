@@ -1,0 +1,100 @@
+"""The rows over verbs. They run where the RDMA device is: on this machine, or in the test bed's guest on
+soft-iWARP (tests/rdma). The host's part boots it; the inside's part measures."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+import perftest
+import setups
+import workloads
+from setups import ROOT
+
+MIB = 1 << 20
+# Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
+PARTS = {"rdping": 2, "mount": 1}
+NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU"}
+
+
+def run(bench) -> None:
+    for part, cpus in PARTS.items():
+        if bench.wanted(NAMES[part]):
+            bench.rows += boot(bench.arguments, bench.bin, part, cpus)
+
+
+def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
+    """The rows of one part, measured inside."""
+    with tempfile.TemporaryDirectory(prefix="rdfs-bench-") as work:
+        command = [str(ROOT / "tests/rdma/run"), "--driver", "siw", "--ncpus", str(cpus), "--mem", "3072M",
+                   "--timeout", "1500", "--ro", str(bin_dir), "--rw", work, "--",
+                   str(ROOT / "tests/bench/run"), "--bin", str(bin_dir), "--pairs", str(arguments.pairs),
+                   "--only", arguments.only, "--inside", part, "--json", f"{work}/rows"]
+        if arguments.quick:
+            command.append("--quick")
+        environment = {**os.environ, "RDFS_RDMA_REQUIRED": "1"}
+        if part == "mount":
+            environment["RDFS_BENCH_PASSTHROUGH"] = str(setups.build_passthrough_hp())
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+        return json.loads(pathlib.Path(work, "rows").read_text())
+
+
+def inside(bench, part: str) -> None:
+    {"rdping": rdping, "mount": mount}[part](bench)
+
+
+def rdping(bench) -> None:
+    name = NAMES["rdping"]
+    count = 100 if bench.arguments.quick else 300
+    peers = {
+        "READ": lambda: perftest.bandwidth("ib_read_bw", count, 0, 1),
+        "WRITE": lambda: perftest.bandwidth("ib_write_bw", 2 * count, 0, 1),
+        "message": lambda: perftest.round_trips(64, 10 * count, 0, 1),
+    }
+    pairs = {operation: [] for operation in peers}
+    address = os.environ["RDFS_RDMA_ADDRESS"]
+    with setups.rdping_server(bench.bin, 0, address) as port:
+        def ours():
+            rows = setups.rdping_rows(bench.bin, port, 1, "verbs", address)
+            rates = {what: rows[("verbs", what)]["bandwidth"][0]["bytes_per_second"] for what in ("READ", "WRITE")}
+            return {**rates, "message": 1e6 / rows[("verbs", "message")]["p50_us"]}
+        def theirs():
+            return {what: measure() for what, measure in peers.items()}
+        ours()
+        for i in range(bench.arguments.pairs):
+            first, second = (ours, theirs) if i % 2 else (theirs, ours)
+            a, b = first(), second()
+            mine, peer = (a, b) if i % 2 else (b, a)
+            for what in peers:
+                pairs[what].append((mine[what], peer[what]))
+    cached = "nothing to cache"
+    bench.row(f"{name}: READ, 1 MiB", "B/s", "ib_read_bw", 0.95, cached, pairs["READ"])
+    bench.row(f"{name}: WRITE, 1 MiB", "B/s", "ib_write_bw", 0.95, cached, pairs["WRITE"])
+    # At most 1.15 times the time.
+    bench.row(f"{name}: round trips, 64 bytes", "1/s", "ib_send_lat", round(1 / 1.15, 3), cached, pairs["message"])
+
+
+def mount(bench) -> None:
+    """Against whichever is slower, pair by pair: the wire (perftest) or FUSE alone (passthrough_hp)."""
+    name = NAMES["mount"]
+    size = (64 if bench.arguments.quick else 256) * MIB
+    address = os.environ["RDFS_RDMA_ADDRESS"]
+    jobs = {
+        "sequential read": (workloads.sequential_read, "ib_read_bw"),
+        "sequential write, fsync": (workloads.sequential_write, "ib_write_bw"),
+    }
+    with setups.rdfs_mount(bench.bin, "verbs", bench.READ_AHEAD_KIB, address) as ours, \
+            setups.passthrough_mount(bench.READ_AHEAD_KIB) as peer:
+        for what, (job, program) in jobs.items():
+            # Events (-e): two that poll on one CPU would wait for each other's time slices.
+            wire, fuse = [], []
+            def limit():
+                wire.append(perftest.bandwidth(program, size // MIB, 0, 0, ("-e",)))
+                fuse.append(job(peer["mount"], size))
+                return min(wire[-1], fuse[-1])
+            pairs = bench.alternate(lambda: job(ours["mount"], size), limit)
+            bench.row(f"{name}: {what}", "B/s", f"the slower of {program} and passthrough_hp", 0.6,
+                      "client cold, server warm (tmpfs)", pairs)
+            setups.log(f"  medians: {program} {sorted(wire)[len(wire) // 2] / 1e6:.0f} MB/s, passthrough_hp "
+                       f"{sorted(fuse)[len(fuse) // 2] / 1e6:.0f} MB/s")
