@@ -131,6 +131,12 @@ bool VerbsConnection::Handle(const ibv_wc& completion, Completion& out) {
   }
   switch (id.kind()) {
     case WorkKind::kReceive:
+      // A WRITE with immediate takes a receive too, leaves its buffer as it was, and tells the
+      // length of what it wrote elsewhere.
+      if (completion.opcode != IBV_WC_RECV || (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ||
+          completion.byte_len > kFrameBytes) {
+        return EndByFrame({Code::kProtocolError, "the peer sent something that is no frame"});
+      }
       return HandleFrame(static_cast<std::uint32_t>(id.value()), completion.byte_len, out);
     case WorkKind::kSend:
       outbox_->OnSent(id.value());
