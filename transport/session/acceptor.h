@@ -30,6 +30,7 @@ struct SessionRequest {
   std::string key_name;      // which of the server's keys was proved; empty without one
   std::optional<uid_t> uid;  // of a peer on this host, as the kernel reports it
   bool same_host = false;
+  session::Secret32 exporter;  // as Session::exporter at the client
 };
 
 // What the upper layer grants.

@@ -41,8 +41,13 @@ struct Agreement {
   Encryption encryption = Encryption::kNone;
   std::string key_name;     // at the server: the key that was proved
   Secret32 tls_key;         // of the vestibule's own TLS
-  Secret32 session_secret;  // lane tokens and the lanes' TLS keys come from it
+  Secret32 session_secret;  // lane tokens, the lanes' TLS keys and the exporter come from it
 };
+
+// What upper layers derive keys of their own from.
+[[nodiscard]] inline Secret32 ExporterOf(const Agreement& agreement) {
+  return Expand(agreement.session_secret.bytes(), "rdfs 1 exporter");
+}
 
 class ClientHandshake {
  public:

@@ -24,6 +24,7 @@ class SessionImpl final : public Session {
   [[nodiscard]] std::uint64_t id() const override { return grant_.session_id; }
   [[nodiscard]] ByteSpan grant() const override { return grant_.grant; }
   [[nodiscard]] const std::shared_ptr<Domain>& domain() const override { return domain_; }
+  [[nodiscard]] Secret32 exporter() const override { return ExporterOf(agreement_); }
   Result<std::unique_ptr<Connection>> OpenLane(Deadline deadline) override;
   Result<std::unique_ptr<Connection>> OpenLaneOver(Kind kind, Deadline deadline) override;
   [[nodiscard]] const std::vector<LegReport>& legs() const override { return legs_; }

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/session/derive.h"
 #include "transport/session/key.h"
 #include "transport/tcp/stream.h"
 #include "transport/transport.h"
@@ -62,6 +63,9 @@ class Session {
   // What the server's upper layer answered to `request`.
   [[nodiscard]] virtual ByteSpan grant() const = 0;
   [[nodiscard]] virtual const std::shared_ptr<Domain>& domain() const = 0;
+  // A secret of this session alone, the same as SessionRequest::exporter at the server: upper
+  // layers derive keys of their own from it.
+  [[nodiscard]] virtual session::Secret32 exporter() const = 0;
   // Blocks at most until `deadline`; a leg that does not answer costs at most 3 s once a session.
   // The first lane decides the transport; later lanes use the same and fall back alike.
   virtual Result<std::unique_ptr<Connection>> OpenLane(Deadline deadline) = 0;

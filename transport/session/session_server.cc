@@ -62,7 +62,8 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
                                .peer = peer.name,
                                .key_name = agreement.key_name,
                                .uid = peer.user,
-                               .same_host = same_host};
+                               .same_host = same_host,
+                               .exporter = ExporterOf(agreement)};
   RDFS_ASSIGN_OR_RETURN(Admission admission, host_.Admit(request));
   if (admission.grant.size() > kMaxOpening || admission.domain == nullptr) {
     return Status(Code::kInternal, "the service '" + open.service + "' granted what cannot travel");

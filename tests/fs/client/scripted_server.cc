@@ -50,6 +50,7 @@ class ScriptedSession final : public transport::Session {
   [[nodiscard]] const std::shared_ptr<transport::Domain>& domain() const override {
     return domain_;
   }
+  [[nodiscard]] transport::session::Secret32 exporter() const override { return {}; }
   Result<std::unique_ptr<transport::Connection>> OpenLane(Deadline) override {
     return server_.NewLane(domain_);
   }

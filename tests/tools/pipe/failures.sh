@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Usage: failures.sh BIN_DIR shm|tcp|verbs
+# Whatever goes wrong: one sentence and exit status 1 at both ends, and nothing half-made under a final name.
+# shellcheck source=tests/tools/pipe/both_ends.bash
+. "$(dirname "$0")/both_ends.bash" "$1" "$2"
+mkdir "$work/dir"
+head -c 3000000 /dev/urandom >"$work/noise"
+# For ever, as fast as it goes.
+endless() { cat /dev/zero; }
+
+# ---- what cannot be read or written ----------------------------------------------------------------
+receive
+send <"$work/dir"; sent=$?
+received; neither "a folder as standard input" $sent $? 'cannot read standard input: Is a directory' \
+  'the sender gave up: .*Is a directory'
+receive "$work/dir/x"
+send "$work/none"; sent=$?
+received; neither "no such file" $sent $? 'cannot open .*none' 'the sender gave up: cannot open .*none'
+clean "no such file" "$work/dir"
+receive /dev/full
+send "$work/noise"; sent=$?
+received; neither "a full device" $sent $? 'the receiver gave up: .*No space left' 'cannot write /dev/full: No space left'
+"$rdrecv" --require "$over" --listen "$address" 0 "$key" 2>"$work/recv.err" </dev/null > >(head -c 10 >/dev/null) &
+await_port $!
+endless | send; sent=$?
+received; neither "a closed pipe" $sent $? 'the receiver gave up: .*Broken pipe' 'standard output: Broken pipe'
+if [ "$(id -u)" -eq 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=1m tmpfs "$work/small" 2>/dev/null; then
+  receive "$work/small/file"
+  send "$work/noise"; sent=$?
+  received; neither "a full disk" $sent $? 'the receiver gave up: .*No space left' 'No space left'
+  [ -z "$(ls -A "$work/small")" ] || problem "a full disk: something is left"
+  umount "$work/small"
+fi
+
+# ---- a side that dies ------------------------------------------------------------------------------
+# A receiver of a FIFO that nobody reads yet has taken what fits; the sender waits in the middle.
+for after in 0 0.05 0.3; do
+  receive "$work/dir/file"
+  (endless | send; echo $? >"$work/sent") &
+  waiting=$!
+  sleep "$after"
+  kill -KILL "$receiver"
+  wait "$receiver" 2>/dev/null
+  wait "$waiting"
+  cases=$((cases + 1))
+  [ "$(cat "$work/sent")" -eq 1 ] || problem "rdrecv killed after $after s: rdsend ended with $(cat "$work/sent")"
+  [ ! -e "$work/dir/file" ] || problem "rdrecv killed after $after s: the file is there"
+  rm -f "$work"/dir/.rdrecv-*
+done
+for after in 0.05 0.3; do
+  receive "$work/dir/file"
+  "$rdsend" --require "$over" "$address" "$port" "$key" /dev/zero 2>"$work/send.err" &
+  sender=$!
+  children+=("$sender")
+  sleep "$after"
+  # It has been let in when its part is there.
+  for _ in $(seq 500); do compgen -G "$work/dir/.rdrecv-*" >/dev/null && break; sleep 0.02; done
+  kill -KILL "$sender"
+  wait "$sender" 2>/dev/null
+  received; ended=$?
+  cases=$((cases + 1))
+  [ "$ended" -eq 1 ] || problem "rdsend killed: rdrecv ended with $ended"
+  says "rdsend killed" recv 'the sender is gone before the end of the stream'
+  [ ! -e "$work/dir/file" ] || problem "rdsend killed: the file is there"
+  clean "rdsend killed" "$work/dir"
+done
+receive --keep-partial "$work/dir/file"
+"$rdsend" --require "$over" "$address" "$port" "$key" /dev/zero 2>"$work/send.err" &
+sender=$!
+children+=("$sender")
+for _ in $(seq 500); do [ -s "$work/dir/file.rdpart" ] && break; sleep 0.02; done
+kill -TERM "$sender"
+wait "$sender"; sent=$?
+received; neither "rdsend interrupted, --keep-partial" $sent $? 'interrupted by SIGTERM' \
+  'the sender gave up: interrupted by SIGTERM; what had come is kept in .*/dir/file.rdpart'
+[ -s "$work/dir/file.rdpart" ] || problem "--keep-partial: nothing is kept"
+rm -f "$work/dir/file.rdpart"
+receive "$work/dir/file"
+(endless | send; echo $? >"$work/sent") &
+waiting=$!
+for _ in $(seq 500); do compgen -G "$work/dir/.rdrecv-*" >/dev/null && break; sleep 0.02; done
+kill -INT "$receiver"
+received; ended=$?
+wait "$waiting"
+neither "rdrecv interrupted" "$(cat "$work/sent")" $ended 'the receiver gave up: interrupted by SIGINT' \
+  'interrupted by SIGINT'
+clean "rdrecv interrupted" "$work/dir"
+
+# ---- keys, ports, versions, hosts ------------------------------------------------------------------
+receive
+for wrong in 1 2 3; do
+  key="wrong $wrong" send <"$work/noise"; sent=$?
+  cases=$((cases + 1))
+  [ "$sent" -eq 1 ] || problem "a wrong key: rdsend ended with $sent"
+  says "a wrong key" send 'wrong key'
+done
+send <"$work/noise"; sent=$?
+received; both "the right key behind wrong ones" $sent $?
+same "the right key behind wrong ones" "$work/noise" "$work/out"
+receive
+: >"$work/second.err"
+"$rdrecv" --listen "$address" "$port" "$key" 2>"$work/second.err" </dev/null; sent=$?
+[ "$sent" -eq 1 ] && grep -q 'another program holds the port' "$work/second.err" || problem "a port in use"
+kill "$receiver"
+received; ended=$?
+cases=$((cases + 1))
+[ "$ended" -eq 1 ] || problem "an rdrecv that is ended while it waits: $ended"
+says "ended while it waits" recv 'interrupted by SIGTERM'
+: >"$work/recv.err"
+send --wait 0.2 <"$work/noise"; sent=$?
+cases=$((cases + 1))
+[ "$sent" -eq 1 ] || problem "nobody there: rdsend ended with $sent"
+says "nobody there" send 'rdrecv does not answer: nothing listens on'
+receive --wait 0.2
+received; ended=$?
+cases=$((cases + 1))
+[ "$ended" -eq 1 ] || problem "no sender: rdrecv ended with $ended"
+says "no sender" recv 'no sender came'
+receive --encrypt
+send <"$work/noise"; sent=$?
+cases=$((cases + 1))
+[ "$sent" -eq 1 ] || problem "an unencrypted sender: rdsend ended with $sent"
+says "an unencrypted sender" send 'give it to rdsend as well'
+kill "$receiver"
+received
+for arguments in "" "host" "host port key" "host 1" "host 1 key file more" "--compress=77 host 1 key"; do
+  # shellcheck disable=SC2086 # words
+  timeout 20 "$rdsend" $arguments 2>"$work/send.err" </dev/null; sent=$?
+  cases=$((cases + 1))
+  [ "$sent" -eq 2 ] && [ "$(wc -l <"$work/send.err")" -eq 1 ] || problem "wrong usage '$arguments': $sent"
+done
+conclude

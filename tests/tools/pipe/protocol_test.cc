@@ -1,0 +1,239 @@
+// The bytes of every message as PROTOCOL.md says, and what no correct peer sends.
+#include "tools/pipe/protocol.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/tools/pipe/hex.h"
+#include "tools/pipe/digest.h"
+
+namespace rdfs::pipe {
+namespace {
+
+Digest Pattern(std::uint8_t first) {
+  Digest out{};
+  for (std::byte& byte : out) byte = static_cast<std::byte>(first++);
+  return out;
+}
+
+RecordWire SomeRecord() {
+  RecordWire record{};
+  record.type = 3;
+  record.kind = 1;
+  record.flags = 1;
+  record.wire_bytes = 0x11223344;
+  record.sequence = 7;
+  record.offset = 0x0102030405060708;
+  record.length = 0x11223345;
+  record.digest = Pattern(0x10);
+  record.tag = Pattern(0x80);
+  return record;
+}
+
+TEST(PipeProtocol, GoldenHello) {
+  const Hello hello{.size_known = true, .sealed = true, .seekable = false, .size = 0x1122334455};
+  EXPECT_EQ(Hex(hello.Encode()),
+            "52445053"
+            "0100"
+            "0000"
+            "03000000"
+            "00000000"
+            "5544332211000000");
+  const auto decoded = Hello::Decode(hello.Encode());
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_TRUE(decoded->size_known && decoded->sealed && !decoded->seekable);
+  EXPECT_EQ(decoded->size, 0x1122334455U);
+}
+
+TEST(PipeProtocol, GoldenWelcome) {
+  Welcome welcome;
+  welcome.ring = {.address = 0x1000, .length = 0x800000, .key = 0x99};
+  welcome.slot_bytes = 0x100000;
+  welcome.slots = 8;
+  welcome.block_bytes = 0x100000;
+  welcome.have_bytes = 0x100001;
+  welcome.blocks = {Pattern(0), Pattern(0x20)};
+  EXPECT_EQ(Hex(welcome.Encode()),
+            "01000000"
+            "00001000"
+            "08000000"
+            "02000000"
+            "0000100000000000"
+            "0100100000000000"
+            "0010000000000000"
+            "0000800000000000"
+            "9900000000000000"
+            "000102030405060708090a0b0c0d0e0f"
+            "202122232425262728292a2b2c2d2e2f");
+  const auto decoded = Welcome::Decode(welcome.Encode());
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded->blocks, welcome.blocks);
+  EXPECT_EQ(decoded->have_bytes, welcome.have_bytes);
+  EXPECT_EQ(decoded->ring.key, 0x99U);
+}
+
+TEST(PipeProtocol, GoldenRecordAndEnd) {
+  EXPECT_EQ(Hex(ToBytes(SomeRecord())),
+            "03"
+            "01"
+            "01"
+            "00"
+            "44332211"
+            "0700000000000000"
+            "0807060504030201"
+            "4533221100000000"
+            "101112131415161718191a1b1c1d1e1f"
+            "808182838485868788898a8b8c8d8e8f");
+  EndWire end{};
+  end.type = 4;
+  end.number = 3;
+  end.length = 0x0a0b;
+  end.digest = Pattern(1);
+  end.tag = Pattern(0x40);
+  EXPECT_EQ(Hex(ToBytes(end)),
+            "0400000000000000"
+            "0300000000000000"
+            "0b0a000000000000"
+            "0102030405060708090a0b0c0d0e0f10"
+            "404142434445464748494a4b4c4d4e4f");
+  EXPECT_EQ(BoundPart(end).size(), 40U);
+}
+
+TEST(PipeProtocol, GoldenSmallMessages) {
+  EXPECT_EQ(Hex(EncodeNumber(MessageType::kBegin, 0x1234)),
+            "0200000000000000"
+            "3412000000000000");
+  EXPECT_EQ(Hex(EncodeNumber(MessageType::kCredit, 2)),
+            "0500000000000000"
+            "0200000000000000");
+  EXPECT_EQ(Hex(EncodeAbort(Status(Code::kDisconnected, "gone"))),
+            "07"
+            "00"
+            "1000"
+            "0400"
+            "676f6e65");
+  EXPECT_EQ(Hex(EncodeBare(MessageType::kPing)), "08");
+  EXPECT_EQ(Hex(EncodeBare(MessageType::kFarewell)), "09");
+}
+
+// What is hashed, and how, is part of the protocol.
+TEST(PipeProtocol, GoldenDigests) {
+  EXPECT_EQ(Hex(DigestOf({})), "99aa06d3014798d86001c324468d497f");  // XXH3-128 of nothing
+  StreamDigest stream;
+  EXPECT_EQ(stream.Value(), DigestOf({}));
+  stream.Add(1, 2, Pattern(3));
+  struct {
+    Le64 offset{1}, length{2};
+    Digest digest = Pattern(3);
+  } const piece;
+  EXPECT_EQ(stream.Value(), DigestOf(std::as_bytes(std::span(&piece, 1))));
+}
+
+TEST(PipeProtocol, HelloOfAnotherKind) {
+  Bytes bytes = Hello{}.Encode();
+  EXPECT_FALSE(Hello::Decode(ByteSpan(bytes).first(20)).ok());
+  bytes[4] = std::byte{2};
+  const Status version = Hello::Decode(bytes).status();
+  EXPECT_EQ(version.code(), Code::kVersionMismatch);
+  EXPECT_NE(version.message().find("rdsend speaks pipe protocol 2.0, rdrecv 1.0"),
+            std::string::npos);
+  bytes = Hello{}.Encode();
+  bytes[9] = std::byte{1};
+  EXPECT_EQ(Hello::Decode(bytes).status().code(), Code::kUnsupported);
+  bytes = Hello{}.Encode();
+  bytes[0] = std::byte{'X'};
+  EXPECT_EQ(Hello::Decode(bytes).status().code(), Code::kProtocolError);
+}
+
+TEST(PipeProtocol, WelcomeThatMakesNoSense) {
+  Welcome good;
+  good.ring = {.address = 0, .length = 1 << 20, .key = 1};
+  good.slot_bytes = 1 << 16;
+  good.slots = 16;
+  ASSERT_TRUE(Welcome::Decode(good.Encode()).ok());
+  const auto refused = [&](auto change) {
+    Welcome bad = good;
+    change(bad);
+    return !Welcome::Decode(bad.Encode()).ok();
+  };
+  EXPECT_TRUE(refused([](Welcome& w) { w.slots = 0; }));
+  EXPECT_TRUE(refused([](Welcome& w) { w.slots = 17; }));  // beyond the ring
+  EXPECT_TRUE(refused([](Welcome& w) { w.slots = kMaxSlots + 1; }));
+  EXPECT_TRUE(refused([](Welcome& w) { w.slot_bytes = 1; }));
+  EXPECT_TRUE(refused([](Welcome& w) { w.slot_bytes = ~0U; }));
+  EXPECT_TRUE(refused([](Welcome& w) { w.have_bytes = 5; }));  // without blocks
+  EXPECT_TRUE(refused([](Welcome& w) { w.blocks.resize(1); }));
+  EXPECT_TRUE(refused([](Welcome& w) {
+    w.blocks.resize(1);
+    w.block_bytes = 10;
+    w.have_bytes = 11;
+  }));
+  EXPECT_TRUE(refused([](Welcome& w) {
+    w.blocks.resize(kMaxBlocks + 1);
+    w.block_bytes = 1;
+    w.have_bytes = kMaxBlocks + 1;
+  }));
+  Bytes cut = good.Encode();
+  cut.pop_back();
+  EXPECT_FALSE(Welcome::Decode(cut).ok());
+}
+
+TEST(PipeProtocol, RecordThatMakesNoSense) {
+  constexpr std::uint32_t kSlot = 1 << 16;
+  RecordWire good{};
+  good.type = 3;
+  good.kind = 1;
+  good.wire_bytes = 100;
+  good.length = 100;
+  ASSERT_TRUE(DecodeRecord(ToBytes(good), kSlot).ok());
+  const auto refused = [&](auto change) {
+    RecordWire bad = good;
+    change(bad);
+    return !DecodeRecord(ToBytes(bad), kSlot).ok();
+  };
+  EXPECT_TRUE(refused([](RecordWire& r) { r.length = 0; }));
+  EXPECT_TRUE(refused([](RecordWire& r) { r.wire_bytes = 99; }));
+  EXPECT_TRUE(refused([](RecordWire& r) { r.wire_bytes = 0; }));
+  EXPECT_TRUE(refused([](RecordWire& r) { r.flags = 1; }));  // not smaller
+  EXPECT_TRUE(refused([](RecordWire& r) { r.flags = 2; }));
+  EXPECT_TRUE(refused([](RecordWire& r) { r.kind = 3; }));
+  EXPECT_TRUE(refused([](RecordWire& r) { r.kind = 2; }));  // a hole with bytes
+  EXPECT_TRUE(refused([](RecordWire& r) {
+    r.wire_bytes = kSlot + 1;
+    r.length = kSlot + 1;
+  }));
+  EXPECT_TRUE(refused([](RecordWire& r) {
+    r.flags = 1;
+    r.length = kSlot + 1;
+  }));
+  EXPECT_TRUE(refused([](RecordWire& r) { r.offset = ~0ULL; }));
+  EXPECT_TRUE(refused([](RecordWire& r) {
+    r.kind = 2;
+    r.wire_bytes = 0;
+    r.length = ~0ULL;
+  }));
+  Bytes longer = ToBytes(good);
+  longer.push_back({});
+  EXPECT_FALSE(DecodeRecord(longer, kSlot).ok());
+}
+
+TEST(PipeProtocol, AbortIsSafeForATerminal) {
+  const Status told = DecodeAbort(EncodeAbort(Status(Code::kBusy, "a\x1b[2J\nb")));
+  EXPECT_EQ(told.code(), Code::kBusy);
+  EXPECT_EQ(told.message(), "a?[2J?b");
+  EXPECT_EQ(DecodeAbort(EncodeAbort(Status(static_cast<Code>(99), "x"))).code(),
+            Code::kProtocolError);
+  EXPECT_EQ(DecodeAbort(EncodeAbort(Status())).code(), Code::kProtocolError);  // never success
+  const Bytes bytes = EncodeAbort(Status(Code::kBusy, std::string(2000, 'x')));
+  EXPECT_EQ(DecodeAbort(bytes).message().size(), kMaxSentence);
+  EXPECT_EQ(DecodeAbort(ByteSpan(bytes).first(100)).code(), Code::kProtocolError);
+}
+
+TEST(PipeProtocol, UnknownTypes) {
+  EXPECT_FALSE(TypeOf({}).has_value());
+  EXPECT_FALSE(TypeOf(Bytes{std::byte{0}}).has_value());
+  EXPECT_FALSE(TypeOf(Bytes{std::byte{10}}).has_value());
+  EXPECT_EQ(TypeOf(Bytes{std::byte{9}}), MessageType::kFarewell);
+}
+
+}  // namespace
+}  // namespace rdfs::pipe

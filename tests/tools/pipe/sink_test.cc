@@ -1,0 +1,142 @@
+// What is written, under which name, and what is left when it is not finished.
+#include "tools/pipe/sink.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "tests/tools/pipe/temp_dir.h"
+#include "tools/pipe/digest.h"
+
+namespace rdfs::pipe {
+namespace {
+
+class SinkTest : public testing::Test {
+ protected:
+  std::unique_ptr<Sink> Open(const SinkOptions& options) {
+    EXPECT_TRUE(Sink::Check(options).ok());
+    auto sink = Sink::Open(options, stop_);
+    EXPECT_TRUE(sink.ok()) << sink.status().message();
+    return sink.ok() ? *std::move(sink) : nullptr;
+  }
+  std::string Path(const std::string& name = "file") { return dir_ / name; }
+
+  TempDir dir_;
+  StopFlag stop_{false};
+};
+
+TEST_F(SinkTest, AppearsWhenItIsWhole) {
+  const auto sink = Open({.path = Path()});
+  ASSERT_TRUE(sink->ranged());
+  ASSERT_TRUE(sink->StartAt(0).ok());
+  ASSERT_TRUE(sink->Write(4, AsBytes("two")).ok());
+  ASSERT_TRUE(sink->Write(0, AsBytes("one ")).ok());
+  EXPECT_NE(access(Path().c_str(), F_OK), 0);
+  ASSERT_TRUE(sink->Finish(7).ok());
+  EXPECT_EQ(dir_.Read("file"), "one two");
+  EXPECT_EQ(dir_.Entries(), 1U);
+}
+
+TEST_F(SinkTest, AnUnfinishedOneLeavesNothingAndHarmsNothing) {
+  dir_.Write("file", "old");
+  {
+    const auto sink = Open({.path = Path()});
+    ASSERT_TRUE(sink->StartAt(0).ok());
+    ASSERT_TRUE(sink->Write(0, AsBytes("new")).ok());
+  }
+  EXPECT_EQ(dir_.Read("file"), "old");
+  EXPECT_EQ(dir_.Entries(), 1U);
+}
+
+TEST_F(SinkTest, ASymlinkStays) {
+  dir_.Write("target", "old");
+  ASSERT_EQ(symlink("target", Path("link").c_str()), 0);
+  const auto sink = Open({.path = Path("link")});
+  ASSERT_TRUE(sink->Write(0, AsBytes("new")).ok());
+  ASSERT_TRUE(sink->Finish(3).ok());
+  EXPECT_EQ(dir_.Read("target"), "new");
+  struct stat info {};
+  ASSERT_EQ(lstat(Path("link").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+}
+
+TEST_F(SinkTest, APartIsKeptUpToItsFirstGap) {
+  const auto sink = Open({.path = Path(), .keep_partial = true});
+  ASSERT_TRUE(sink->StartAt(0).ok());
+  ASSERT_TRUE(sink->Write(0, AsBytes("one")).ok());
+  ASSERT_TRUE(sink->Write(10, AsBytes("behind a gap")).ok());
+  EXPECT_EQ(sink->Abandon(3), Path("file.rdpart"));
+  EXPECT_EQ(dir_.Read("file.rdpart"), "one");
+  EXPECT_NE(access(Path().c_str(), F_OK), 0);
+}
+
+TEST_F(SinkTest, ResumingReadsThePart) {
+  const std::string text((2 << 20) + 5, 'p');
+  dir_.Write("file.rdpart", text);
+  const auto sink = Open({.path = Path(), .resume = true});
+  const auto partial = sink->ReadPartial();
+  ASSERT_TRUE(partial.ok());
+  EXPECT_EQ(partial->bytes, text.size());
+  ASSERT_EQ(partial->blocks.size(), 3U);
+  EXPECT_EQ(partial->blocks[2], DigestOf(AsBytes("ppppp")));
+  // Before it was begun, a failure leaves the part as it was.
+  EXPECT_EQ(sink->Abandon(0), Path("file.rdpart"));
+  EXPECT_EQ(dir_.Read("file.rdpart").size(), text.size());
+}
+
+TEST_F(SinkTest, WhatIsBehindTheBeginningIsDropped) {
+  dir_.Write("file.rdpart", "good and bad");
+  const auto sink = Open({.path = Path(), .resume = true});
+  ASSERT_TRUE(sink->StartAt(5).ok());
+  ASSERT_TRUE(sink->Finish(8).ok());
+  EXPECT_EQ(dir_.Read("file"), std::string("good \0\0\0", 8));
+}
+
+TEST_F(SinkTest, OneReceiverAPart) {
+  const auto first = Open({.path = Path(), .keep_partial = true});
+  const auto second = Sink::Open({.path = Path(), .keep_partial = true}, stop_);
+  EXPECT_EQ(second.status().code(), Code::kBusy);
+}
+
+TEST_F(SinkTest, WhatCanBeKnownBefore) {
+  EXPECT_EQ(Sink::Check({.path = dir_ / "."}).errno_value(), EISDIR);
+  EXPECT_EQ(Sink::Check({.path = Path("none/file")}).errno_value(), ENOENT);
+  EXPECT_FALSE(Sink::Check({.path = "", .resume = true}).ok());
+}
+
+TEST_F(SinkTest, AFifoIsWrittenInPlace) {
+  ASSERT_EQ(mkfifo(Path().c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = dir_.Read("file"); });
+  {
+    const auto sink = Open({.path = Path()});
+    ASSERT_FALSE(sink->ranged());
+    ASSERT_TRUE(sink->Write(0, AsBytes("one")).ok());
+    ASSERT_TRUE(sink->WriteHole(100000).ok());
+    ASSERT_TRUE(sink->Finish(100003).ok());
+  }
+  reader.join();
+  EXPECT_EQ(got, "one" + std::string(100000, '\0'));
+}
+
+TEST_F(SinkTest, AFullDeviceSaysSo) {
+  const auto sink = Open({.path = "/dev/full"});
+  const Status status = sink->Write(0, AsBytes("x"));
+  EXPECT_EQ(status.errno_value(), ENOSPC);
+  EXPECT_EQ(status.message(), "cannot write /dev/full: No space left on device");
+}
+
+// A thread that waits for a FIFO's reader ends when it is asked to.
+TEST_F(SinkTest, ABlockedOpenIsInterrupted) {
+  ASSERT_EQ(mkfifo(Path().c_str(), 0600), 0);
+  Status status;
+  Threads threads(1, [&] { status = Sink::Open({.path = Path()}, stop_).status(); });
+  stop_ = true;
+  threads.Join();
+  EXPECT_EQ(status.errno_value(), EINTR);
+}
+
+}  // namespace
+}  // namespace rdfs::pipe

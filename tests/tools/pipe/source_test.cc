@@ -1,0 +1,143 @@
+// What is read: ranges and holes of files, streams, files that change.
+#include "tools/pipe/source.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+#include <vector>
+
+#include "tests/tools/pipe/temp_dir.h"
+
+namespace rdfs::pipe {
+namespace {
+
+constexpr std::size_t kRoom = 4096;
+
+class SourceTest : public testing::Test {
+ protected:
+  // Everything, pieces filled in; holes as zeros. `holes` counts them.
+  std::string ReadAll(Source& source) {
+    std::string out;
+    std::vector<std::byte> room(kRoom);
+    for (;;) {
+      const auto piece = source.Next(room);
+      if (!piece.ok()) {
+        error_ = piece.status();
+        return out;
+      }
+      if (piece->kind == Piece::Kind::kEnd) return out;
+      EXPECT_EQ(piece->offset, out.size());
+      const MutableByteSpan bytes = MutableByteSpan(room).first(std::min(kRoom, piece->length));
+      if (piece->kind == Piece::Kind::kHole) {
+        ++holes_;
+        out.append(piece->length, '\0');
+        continue;
+      }
+      if (piece->kind == Piece::Kind::kToFill) {
+        if (error_ = source.Fill(piece->offset, bytes); !error_.ok()) return out;
+      }
+      out.append(AsText(bytes));
+    }
+  }
+
+  TempDir dir_;
+  StopFlag stop_{false};
+  Status error_;
+  int holes_ = 0;
+};
+
+TEST_F(SourceTest, AFile) {
+  for (const std::size_t size : {0U, 1U, 4095U, 4096U, 4097U, 100000U}) {
+    std::string text(size, 'x');
+    for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>('a' + i % 23);
+    dir_.Write("file", text);
+    auto source = Source::Open(dir_ / "file", stop_);
+    ASSERT_TRUE(source.ok());
+    EXPECT_EQ((*source)->size(), size);
+    EXPECT_EQ(ReadAll(**source), text);
+    EXPECT_TRUE(error_.ok());
+  }
+}
+
+TEST_F(SourceTest, HolesAreToldNotRead) {
+  dir_.Write("file", "begin");
+  const Fd fd(open((dir_ / "file").c_str(), O_WRONLY));
+  ASSERT_EQ(pwrite(fd.get(), "middle", 6, 1 << 20), 6);
+  ASSERT_EQ(ftruncate(fd.get(), 3 << 20), 0);
+  auto source = Source::Open(dir_ / "file", stop_);
+  ASSERT_TRUE(source.ok());
+  const std::string text = ReadAll(**source);
+  EXPECT_EQ(text.size(), 3U << 20);
+  EXPECT_EQ(text.substr(1 << 20, 6), "middle");
+  EXPECT_GE(holes_, 1);
+}
+
+TEST_F(SourceTest, FromTheMiddle) {
+  dir_.Write("file", std::string(10000, 'a') + "end");
+  auto source = Source::Open(dir_ / "file", stop_);
+  ASSERT_TRUE(source.ok());
+  (*source)->StartAt(10000);
+  std::vector<std::byte> room(kRoom);
+  const auto piece = (*source)->Next(room);
+  ASSERT_TRUE(piece.ok());
+  EXPECT_EQ(piece->offset, 10000U);
+  EXPECT_EQ(piece->length, 3U);
+}
+
+TEST_F(SourceTest, AFileThatGrowsIsReadToItsEnd) {
+  dir_.Write("file", "one");
+  auto source = Source::Open(dir_ / "file", stop_);
+  ASSERT_TRUE(source.ok());
+  dir_.Write("file", "one and two");
+  EXPECT_EQ(ReadAll(**source), "one and two");
+}
+
+TEST_F(SourceTest, AFileThatShrinksIsAnError) {
+  dir_.Write("file", std::string(10000, 'a'));
+  auto source = Source::Open(dir_ / "file", stop_);
+  ASSERT_TRUE(source.ok());
+  ASSERT_EQ(truncate((dir_ / "file").c_str(), 5000), 0);
+  (void)ReadAll(**source);
+  EXPECT_NE(error_.message().find("became shorter"), std::string::npos);
+}
+
+TEST_F(SourceTest, AFileWithoutASize) {
+  auto source = Source::Open("/proc/self/status", stop_);
+  ASSERT_TRUE(source.ok());
+  EXPECT_NE(ReadAll(**source).find("Name:"), std::string::npos);
+}
+
+TEST_F(SourceTest, AFolderCannotBeRead) {
+  auto source = Source::Open(dir_ / ".", stop_);
+  ASSERT_TRUE(source.ok());
+  (void)ReadAll(**source);
+  EXPECT_EQ(error_.errno_value(), EISDIR);
+  EXPECT_EQ(Source::Open(dir_ / "none", stop_).status().errno_value(), ENOENT);
+}
+
+TEST_F(SourceTest, AFifo) {
+  ASSERT_EQ(mkfifo((dir_ / "fifo").c_str(), 0600), 0);
+  std::thread writer([&] { dir_.Write("fifo", std::string(300000, 'f')); });
+  auto source = Source::Open(dir_ / "fifo", stop_);
+  ASSERT_TRUE(source.ok());
+  EXPECT_FALSE((*source)->size());
+  EXPECT_EQ(ReadAll(**source), std::string(300000, 'f'));
+  writer.join();
+}
+
+// A thread that waits for a writer's bytes ends when it is asked to.
+TEST_F(SourceTest, ABlockedReadIsInterrupted) {
+  ASSERT_EQ(mkfifo((dir_ / "fifo").c_str(), 0600), 0);
+  const Fd writer(open((dir_ / "fifo").c_str(), O_RDWR));
+  auto source = Source::Open(dir_ / "fifo", stop_);
+  ASSERT_TRUE(source.ok());
+  Threads threads(1, [&] { (void)ReadAll(**source); });
+  stop_ = true;
+  threads.Join();
+  EXPECT_EQ(error_.errno_value(), EINTR);
+}
+
+}  // namespace
+}  // namespace rdfs::pipe

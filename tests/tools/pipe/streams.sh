@@ -1,0 +1,190 @@
+#!/usr/bin/env bash
+# Usage: streams.sh BIN_DIR shm|tcp|verbs
+# Streams that arrive: sizes at every boundary, from and to pipes, files, FIFOs and devices, compressed,
+# encrypted, chained, resumed.
+# shellcheck source=tests/tools/pipe/both_ends.bash
+. "$(dirname "$0")/both_ends.bash" "$1" "$2"
+mkdir "$work/dir"
+
+# ---- sizes, from standard input to standard output ------------------------------------------------
+head -c 5000001 /dev/urandom >"$work/noise"
+chunk=1048576
+for size in 0 1 $((chunk - 1)) $chunk $((chunk + 1)) 5000001; do
+  head -c "$size" "$work/noise" >"$work/in"
+  receive
+  send <"$work/in"; sent=$?
+  received; both "$size bytes from a file as standard input" $sent $?
+  same "$size bytes" "$work/in" "$work/out"
+  receive
+  cat "$work/in" | send; sent=$?
+  received; both "$size bytes through a pipe" $sent $?
+  same "$size bytes through a pipe" "$work/in" "$work/out"
+  receive "$work/dir/file"
+  send "$work/in"; sent=$?
+  received; both "$size bytes, files at both ends" $sent $?
+  same "$size bytes, files" "$work/in" "$work/dir/file"
+  clean "$size bytes, files" "$work/dir"
+done
+receive
+(echo one; sleep 0.1; echo two) | send; sent=$?
+received; both "a slow writer" $sent $?
+[ "$(cat "$work/out")" = $'one\ntwo' ] || problem "a slow writer: lost something"
+
+# ---- compressed, encrypted -------------------------------------------------------------------------
+for options in --compress --compress=1 --encrypt "--encrypt --compress=3"; do
+  (seq 300000; head -c 1500000 "$work/noise") >"$work/in"
+  receive
+  # shellcheck disable=SC2086 # several options
+  cat "$work/in" | send $options; sent=$?
+  received; both "$options" $sent $?
+  same "$options" "$work/in" "$work/out"
+  receive "$work/dir/file"
+  # shellcheck disable=SC2086
+  send $options "$work/in"; sent=$?
+  received; both "$options, files" $sent $?
+  same "$options, files" "$work/in" "$work/dir/file"
+done
+receive --encrypt
+send --encrypt <"$work/in"; sent=$?
+received; both "--encrypt at both ends" $sent $?
+
+# ---- sparse files, modes, symlinks -----------------------------------------------------------------
+truncate -s 200M "$work/sparse"
+printf middle | dd of="$work/sparse" bs=1 seek=100000000 conv=notrunc status=none
+umask 027
+receive "$work/dir/sparse"
+umask 022
+send "$work/sparse"; sent=$?
+received; both "a sparse file" $sent $?
+same "a sparse file" "$work/sparse" "$work/dir/sparse"
+[ "$(stat -c %b "$work/dir/sparse")" -lt 8192 ] || problem "a sparse file: $(stat -c %b "$work/dir/sparse") blocks"
+[ "$(stat -c %a "$work/dir/sparse")" = 640 ] || problem "the mode is not from umask"
+receive
+truncate -s 3M "$work/hole"
+send "$work/hole"; sent=$?
+received; both "a hole to standard output" $sent $?
+same "a hole to standard output" "$work/hole" "$work/out"
+echo old >"$work/dir/target"
+ln -s target "$work/dir/link"
+receive "$work/dir/link"
+echo new | send; sent=$?
+received; both "a symlink" $sent $?
+[ -L "$work/dir/link" ] && [ "$(cat "$work/dir/target")" = new ] || problem "a symlink: replaced"
+
+# ---- FIFOs and devices -----------------------------------------------------------------------------
+mkfifo "$work/fifo_in" "$work/fifo_out"
+receive "$work/fifo_out"
+cat "$work/fifo_out" >"$work/got" &
+children+=($!)
+cat "$work/noise" >"$work/fifo_in" &
+children+=($!)
+send "$work/fifo_in"; sent=$?
+received; both "FIFOs" $sent $?
+wait "${children[@]: -2}"
+same "FIFOs" "$work/noise" "$work/got"
+[ -p "$work/fifo_out" ] || problem "FIFOs: replaced"
+receive /dev/null
+send "$work/noise"; sent=$?
+received; both "a device" $sent $?
+[ -c /dev/null ] || problem "a device: replaced"
+receive
+send /proc/self/status; sent=$?
+received; both "a file without a size" $sent $?
+[ -s "$work/out" ] || problem "a file without a size: is empty"
+
+# ---- a chain ---------------------------------------------------------------------------------------
+receive "$work/dir/chained"
+last=$receiver last_port=$port
+: >"$work/recv.err"
+("$rdrecv" --require "$over" --listen "$address" 0 "$key" 2>"$work/recv.err" </dev/null |
+  "$rdsend" --require "$over" "$address" "$last_port" "$key") &
+await_port $!
+send <"$work/noise"; sent=$?
+received; both "a chain, the first hop" $sent $?
+receiver=$last
+received; both "a chain, the last hop" 0 $?
+same "a chain" "$work/noise" "$work/dir/chained"
+
+# ---- keys, hosts, the sender first -----------------------------------------------------------------
+(umask 077; echo "$key" >"$work/key")
+receive
+timeout 20 "$rdsend" --require "$over" --key-file "$work/key" "$address" "$port" "$work/key" 2>"$work/send.err"; sent=$?
+received; both "--key-file" $sent $?
+receive
+timeout 20 "$rdsend" --require "$over" --key-fd 3 "$address" "$port" "$work/key" 3<"$work/key" 2>"$work/send.err"; sent=$?
+received; both "--key-fd" $sent $?
+receive
+RDFS_KEY=$key timeout 20 "$rdsend" --require "$over" "$address" "$port" "$work/key" 2>"$work/send.err"; sent=$?
+received; both "RDFS_KEY" $sent $?
+same "RDFS_KEY" "$work/key" "$work/out"
+receive
+tr '\0' ' ' <"/proc/$receiver/cmdline" | grep -q "$key" && problem "the key is in /proc/PID/cmdline"
+send -v <"$work/noise"; sent=$?
+received; both "-v" $sent $?
+grep -qE "B/s\) over $over" "$work/send.err" || problem "-v says no rate or transport"
+# A port that is free now, and the sender first.
+receive
+late=$port
+kill "$receiver"
+received
+: >"$work/recv.err"
+(send <"$work/noise"; echo $? >"$work/sent") &
+waiting=$!
+children+=($waiting)
+sleep 0.3
+"$rdrecv" --require "$over" --listen "$address" "$late" "$key" >"$work/out" 2>"$work/recv.err" </dev/null &
+receiver=$!
+children+=("$receiver")
+received; ended=$?
+wait "$waiting"
+both "the sender first" "$(cat "$work/sent")" $ended
+same "the sender first" "$work/noise" "$work/out"
+
+# ---- IPv6 and host names ---------------------------------------------------------------------------
+if [ "$over" != verbs ] && [ -e /proc/net/if_inet6 ]; then
+  for host in ::1 '[::1]' localhost; do
+    address=::
+    receive
+    address=$host
+    send <"$work/noise"; sent=$?
+    received; both "$host" $sent $?
+  done
+  address=127.0.0.1
+fi
+
+# ---- resumed ---------------------------------------------------------------------------------------
+head -c 3500000 "$work/noise" >"$work/dir/whole.rdpart"
+receive -v --resume "$work/dir/whole"
+send -v "$work/noise"; sent=$?
+received; both "resumed" $sent $?
+same "resumed" "$work/noise" "$work/dir/whole"
+grep -q 'had the first 3500000 bytes' "$work/send.err" || problem "resumed: began at the beginning"
+(head -c 2500000 "$work/noise"; head -c 900000 /dev/zero) >"$work/dir/whole.rdpart"
+receive --resume "$work/dir/whole"
+send -v "$work/noise"; sent=$?
+received; both "resumed with a damaged part" $sent $?
+same "resumed with a damaged part" "$work/noise" "$work/dir/whole"
+grep -q 'had the first 2097152 bytes' "$work/send.err" || problem "resumed with a damaged part: not behind its last good block"
+# A receiver that is killed in the middle, as often as it takes to find it there.
+head -c 64000000 /dev/urandom >"$work/large"
+for _ in $(seq 20); do
+  rm -f "$work"/dir/whole*
+  receive --resume "$work/dir/whole"
+  send "$work/large" &
+  waiting=$!
+  for _ in $(seq 2000); do [ -s "$work/dir/whole.rdpart" ] && break; done
+  kill -KILL "$receiver"
+  wait "$receiver" "$waiting" 2>/dev/null
+  [ -s "$work/dir/whole.rdpart" ] && break
+done
+receive --resume "$work/dir/whole"
+send "$work/large"; sent=$?
+received; both "resumed after kill -9" $sent $?
+same "resumed after kill -9" "$work/large" "$work/dir/whole"
+echo part >"$work/dir/whole.rdpart"
+receive --resume "$work/dir/whole"
+cat "$work/noise" | send --encrypt; sent=$?
+received; both "--resume from a pipe starts over" $sent $?
+same "--resume from a pipe" "$work/noise" "$work/dir/whole"
+clean "resumed" "$work/dir"
+conclude

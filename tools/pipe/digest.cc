@@ -1,0 +1,41 @@
+#include "tools/pipe/digest.h"
+
+#include <xxhash.h>
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+namespace rdfs::pipe {
+namespace {
+
+Digest Canonical(XXH128_hash_t hash) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  return std::bit_cast<Digest>(canonical);
+}
+
+struct PieceWire {
+  Le64 offset, length;
+  Digest digest;
+};
+
+}  // namespace
+
+Digest DigestOf(ByteSpan bytes) { return Canonical(XXH3_128bits(bytes.data(), bytes.size())); }
+
+StreamDigest::StreamDigest() : state_(XXH3_createState()) {
+  if (state_ == nullptr) std::abort();  // half a kilobyte of memory
+  XXH3_128bits_reset(state_);
+}
+
+StreamDigest::~StreamDigest() { XXH3_freeState(state_); }
+
+void StreamDigest::Add(std::uint64_t offset, std::uint64_t length, const Digest& digest) {
+  const PieceWire piece{offset, length, digest};
+  XXH3_128bits_update(state_, &piece, sizeof piece);
+}
+
+Digest StreamDigest::Value() const { return Canonical(XXH3_128bits_digest(state_)); }
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,79 @@
+#include "tools/pipe/door.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "tools/pipe/lane_loop.h"
+#include "transport/base/log.h"
+
+namespace rdfs::pipe {
+
+Result<std::unique_ptr<Door>> Door::Create(bool require_sealed) {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  return std::unique_ptr<Door>(new Door(require_sealed, std::move(wake)));
+}
+
+Result<transport::Admission> Door::Admit(const transport::SessionRequest& request) {
+  if (request.service != kServiceName) {
+    return Status(Code::kNotFound, "this is rdrecv: it takes a stream from rdsend, and is no '" +
+                                       request.service + "' server");
+  }
+  RDFS_ASSIGN_OR_RETURN(const Hello hello, Hello::Decode(request.request));
+  if (require_sealed_ && !hello.sealed) {
+    return Status(Code::kInvalidArgument,
+                  "rdrecv was started with --encrypt: give it to rdsend as well");
+  }
+  const std::lock_guard lock(mutex_);
+  if (session_ || taken_) return Status(Code::kBusy, "rdrecv has another sender already");
+  session_ = request.session_id;
+  guest_.domain = transport::Domain::Create("pipe");
+  guest_.hello = hello;
+  guest_.exporter = request.exporter;
+  return transport::Admission{.domain = guest_.domain, .grant = {}, .context = nullptr};
+}
+
+void Door::OnLane(std::uint64_t session_id, const std::shared_ptr<void>&,
+                  std::unique_ptr<transport::Connection> lane) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (session_ != session_id || taken_ || guest_.lane != nullptr) return;
+    guest_.lane = std::move(lane);
+  }
+  (void)eventfd_write(wake_.get(), 1);
+}
+
+void Door::OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>&) {
+  const std::lock_guard lock(mutex_);
+  if (session_ != session_id || taken_ || guest_.lane != nullptr) return;
+  LogWarn("a sender with the right key came and went without a stream: waiting for the next");
+  session_.reset();
+  guest_ = Guest{};
+}
+
+Result<Guest> Door::Await(int interrupts, std::optional<Deadline> deadline) {
+  for (;;) {
+    std::array<pollfd, 2> entries{pollfd{wake_.get(), POLLIN, 0}, pollfd{interrupts, POLLIN, 0}};
+    const int timeout_ms = deadline ? PollTimeoutMs(*deadline, BootClock::now()) : -1;
+    if (poll(entries.data(), entries.size(), timeout_ms) < 0 && errno != EINTR) {
+      return Status::FromErrno(errno, "poll");
+    }
+    RDFS_RETURN_IF_ERROR(CheckInterrupt(interrupts));
+    {
+      const std::lock_guard lock(mutex_);
+      if (guest_.lane != nullptr) {
+        taken_ = true;
+        return std::move(guest_);
+      }
+    }
+    if (deadline && BootClock::now() >= *deadline) {
+      return Status(Code::kDeadlineExceeded,
+                    "no sender came; check that it uses this host, port and key");
+    }
+  }
+}
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,51 @@
+// Door: the upper layer of rdrecv's acceptor. It lets one sender in, and nobody behind it.
+//
+// Admit, OnLane and OnSessionEnd come on the acceptor's thread; Await on the caller's. A sender
+// that proved the key but brings no lane (it required a transport that does not work) makes room
+// for the next; so does, before that, whoever had a wrong key. The domain is made when a sender is
+// admitted and has no memory in it until the receiver puts it there.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "tools/pipe/protocol.h"
+#include "transport/session/acceptor.h"
+
+namespace rdfs::pipe {
+
+// A sender that has been let in.
+struct Guest {
+  std::unique_ptr<transport::Connection> lane;
+  std::shared_ptr<transport::Domain> domain;
+  transport::session::Secret32 exporter;
+  Hello hello;
+};
+
+class Door final : public transport::SessionHost {
+ public:
+  // `require_sealed`: senders that do not encrypt are refused.
+  static Result<std::unique_ptr<Door>> Create(bool require_sealed);
+
+  Result<transport::Admission> Admit(const transport::SessionRequest& request) override;
+  void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
+              std::unique_ptr<transport::Connection> lane) override;
+  void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
+
+  // Blocks until a sender is in. `interrupts`: a descriptor that is readable when the user wants to
+  // stop, or -1. Errors: kDeadlineExceeded, kErrno EINTR.
+  Result<Guest> Await(int interrupts, std::optional<Deadline> deadline);
+
+ private:
+  Door(bool require_sealed, Fd wake) : require_sealed_(require_sealed), wake_(std::move(wake)) {}
+
+  const bool require_sealed_;
+  const Fd wake_;
+  std::mutex mutex_;
+  std::optional<std::uint64_t> session_;  // under mutex_: whose lane is awaited, or has come
+  Guest guest_;                           // under mutex_
+  bool taken_ = false;                    // under mutex_
+};
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,69 @@
+#include "tools/pipe/lane_loop.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace rdfs::pipe {
+
+using transport::Completion;
+using transport::Connection;
+using transport::Kind;
+using std::chrono_literals::operator""s;
+
+RingSize ChooseRing(Kind kind) {
+  if (kind != Kind::kVerbs) return {1 << 20, 8};
+  rlimit limit{};
+  const bool bounded = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (!bounded || geteuid() == 0 || limit.rlim_cur >= 64U << 20U) return {1 << 20, 16};
+  // Half of it: the connection pins some of its own, and both ends may be one user on one host.
+  std::uint32_t slot_bytes = 1 << 20;
+  while (slot_bytes > 64 << 10 && std::uint64_t{slot_bytes} * 8 > limit.rlim_cur / 2) {
+    slot_bytes /= 2;
+  }
+  return {slot_bytes, 8};
+}
+
+Status SleepUntil(Connection& lane, std::span<const int> others, Deadline deadline) {
+  RDFS_ASSIGN_OR_RETURN(const bool armed, lane.Arm());
+  if (!armed) return {};
+  std::array<pollfd, 4> entries{};
+  std::size_t count = 0;
+  entries[count++] = {.fd = lane.fd(), .events = POLLIN, .revents = 0};
+  for (const int fd : others) entries[count++] = {.fd = fd, .events = POLLIN, .revents = 0};
+  const int timeout_ms = PollTimeoutMs(deadline, BootClock::now());
+  if (poll(entries.data(), count, timeout_ms) < 0 && errno != EINTR) {
+    return Status::FromErrno(errno, "poll");
+  }
+  return {};
+}
+
+void Part(Connection& lane) {
+  const Deadline deadline = DeadlineAfter(2s);
+  std::array<Completion, 16> completions;
+  if (!lane.Flush().ok()) return;
+  while (BootClock::now() < deadline) {
+    const auto count = lane.Wait(completions, deadline);
+    if (!count.ok()) return;
+  }
+}
+
+Status CheckInterrupt(int interrupts) {
+  if (interrupts < 0) return {};
+  pollfd entry{.fd = interrupts, .events = POLLIN, .revents = 0};
+  if (poll(&entry, 1, 0) <= 0) return {};
+  signalfd_siginfo info{};
+  if (read(interrupts, &info, sizeof info) != sizeof info) return {};
+  const char* name = sigabbrev_np(static_cast<int>(info.ssi_signo));
+  return {
+      Code::kErrno, EINTR,
+      std::string("interrupted by ") + (name != nullptr ? "SIG" + std::string(name) : "a signal")};
+}
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,30 @@
+// What both drivers do with their lane: sleep until it or something else has news, and part from it
+// so that the last words arrive. One thread, the lane's.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "transport/transport.h"
+
+namespace rdfs::pipe {
+
+// The ring of a stream: memory that travels one-sided.
+struct RingSize {
+  std::uint32_t slot_bytes;
+  std::uint32_t slots;
+};
+// As large as helps; over verbs within what this process may pin (memlock).
+RingSize ChooseRing(transport::Kind kind);
+
+// Blocks until the lane may have something, one of `others` is readable, or `deadline`.
+Status SleepUntil(transport::Connection& lane, std::span<const int> others, Deadline deadline);
+
+// Gets what was sent out to the peer and waits, for 2 s at most, until it has gone: ending a
+// connection on which something comes in may cost the peer our last words (RFC 1122, 4.2.2.13).
+void Part(transport::Connection& lane);
+
+// "interrupted" if `interrupts` (a signalfd(2), or -1) says so, else ok.
+Status CheckInterrupt(int interrupts);
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,57 @@
+#include "tools/pipe/process.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "transport/base/log.h"
+
+namespace rdfs::pipe {
+namespace {
+
+constexpr unsigned kMostThreads = 16;
+// Reading or writing ranges of one file from the page cache: more do not make it faster.
+constexpr unsigned kRangeThreads = 4;
+
+}  // namespace
+
+void SetUpProcess(const char* name, const CommonOptions& options) {
+  SetLogName(name);
+  SetLogLevel(options.verbosity == 0   ? LogLevel::kWarn
+              : options.verbosity == 1 ? LogLevel::kInfo
+                                       : LogLevel::kDebug);
+  (void)signal(SIGPIPE, SIG_IGN);
+}
+
+Result<Fd> TakeInterrupts() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, number);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  Fd fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd.valid()) return Status::FromErrno(errno, "signalfd");
+  return fd;
+}
+
+bool ShowsProgress(const CommonOptions& options) {
+  return !options.quiet && isatty(STDERR_FILENO) == 1 &&
+         (!options.file.empty() || isatty(STDOUT_FILENO) == 0);
+}
+
+int CrewSize(bool computes, bool ranged) {
+  const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
+  if (computes) return static_cast<int>(std::min(processors, kMostThreads));
+  return ranged ? static_cast<int>(std::clamp(processors, 2U, kRangeThreads)) : 1;
+}
+
+int Report(std::string_view name, const Status& status) {
+  fmt::print(stderr, "{}: {}\n", name, status.message());
+  return 1;
+}
+
+}  // namespace rdfs::pipe

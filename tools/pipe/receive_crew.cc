@@ -1,0 +1,130 @@
+#include "tools/pipe/receive_crew.h"
+
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace rdfs::pipe {
+
+Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(SinkOptions sink, ByteSpan ring,
+                                                         std::uint32_t slot_bytes,
+                                                         std::optional<Seal> seal, int threads) {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  return std::unique_ptr<ReceiveCrew>(new ReceiveCrew(std::move(sink), ring, slot_bytes,
+                                                      std::move(seal), threads, std::move(wake)));
+}
+
+ReceiveCrew::ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes,
+                         std::optional<Seal> seal, int threads, Fd wake)
+    : options_(std::move(sink)),
+      ring_(ring),
+      slot_bytes_(slot_bytes),
+      seal_(std::move(seal)),
+      wake_(std::move(wake)) {
+  threads_.emplace(threads, [this] { Run(); });
+}
+
+void ReceiveCrew::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (threads_) threads_->Join();
+}
+
+void ReceiveCrew::Run() {
+  RecordTaker taker(seal_, slot_bytes_);
+  while (const auto job = AwaitJob()) {
+    if (Status status = Do(*job, taker); !status.ok()) {
+      Report(std::move(status));
+      return;
+    }
+  }
+}
+
+std::optional<ReceiveCrew::Job> ReceiveCrew::AwaitJob() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+  if (stop_) return std::nullopt;
+  const Job job = jobs_.front();
+  jobs_.pop_front();
+  return job;
+}
+
+Status ReceiveCrew::Do(const Job& job, RecordTaker& taker) {
+  switch (job.kind) {
+    case Job::Kind::kOpen:
+      return OpenSink();
+    case Job::Kind::kStore:
+      return StoreRecord(job, taker);
+    case Job::Kind::kFinish:
+      RDFS_RETURN_IF_ERROR(sink_->Finish(job.length));
+      Report(Finished{});
+      return {};
+  }
+  return {};
+}
+
+Status ReceiveCrew::OpenSink() {
+  RDFS_ASSIGN_OR_RETURN(sink_, Sink::Open(options_, stop_));
+  RDFS_ASSIGN_OR_RETURN(Partial partial, sink_->ReadPartial());
+  Report(Opened{std::move(partial)});
+  return {};
+}
+
+Status ReceiveCrew::StoreRecord(const Job& job, RecordTaker& taker) {
+  const RecordWire& record = job.record;
+  const ByteSpan slot = ring_.subspan(std::size_t{job.slot} * slot_bytes_, slot_bytes_);
+  RDFS_ASSIGN_OR_RETURN(const ByteSpan bytes, taker.Take(record, slot));
+  const bool stream = !sink_->ranged();
+  if (stream && !AwaitTurn(record.sequence)) return {};
+  RDFS_RETURN_IF_ERROR(record.kind == static_cast<std::uint8_t>(RecordKind::kHole)
+                           ? sink_->WriteHole(record.length)
+                           : sink_->Write(record.offset, bytes));
+  if (stream) PassTurn();
+  Report(Stored{record.sequence});
+  return {};
+}
+
+bool ReceiveCrew::AwaitTurn(std::uint64_t sequence) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stop_ || turn_ == sequence; });
+  return !stop_;
+}
+
+void ReceiveCrew::PassTurn() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++turn_;
+  }
+  changed_.notify_all();
+}
+
+void ReceiveCrew::Put(Job job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(job);
+  }
+  changed_.notify_one();
+}
+
+void ReceiveCrew::Report(Output output) {
+  {
+    const std::lock_guard lock(mutex_);
+    done_.push_back(std::move(output));
+  }
+  (void)eventfd_write(wake_.get(), 1);
+}
+
+void ReceiveCrew::Take(std::vector<Output>& out) {
+  out.clear();
+  eventfd_t ignored = 0;
+  (void)eventfd_read(wake_.get(), &ignored);
+  const std::lock_guard lock(mutex_);
+  done_.swap(out);
+}
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,95 @@
+// ReceiveCrew: the threads that open, write and finish the output, while the driver receives.
+//
+// Records are checked, opened and unpacked all at once. A ranged sink takes them in any order; a
+// stream takes them in the order of their numbers, each thread waiting for its turn. The driver's
+// thread gives jobs and takes results.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "tools/pipe/codec.h"
+#include "tools/pipe/sink.h"
+#include "tools/pipe/stopping.h"
+
+namespace rdfs::pipe {
+
+class ReceiveCrew {
+ public:
+  struct Opened {
+    Partial partial;
+  };
+  struct Stored {
+    std::uint64_t sequence;
+  };
+  struct Finished {};
+  using Output = std::variant<Opened, Stored, Finished, Status>;
+
+  // `ring` is what the peer WRITEs; it outlives this.
+  static Result<std::unique_ptr<ReceiveCrew>> Create(SinkOptions sink, ByteSpan ring,
+                                                     std::uint32_t slot_bytes,
+                                                     std::optional<Seal> seal, int threads);
+  ReceiveCrew(const ReceiveCrew&) = delete;
+  ReceiveCrew& operator=(const ReceiveCrew&) = delete;
+  ~ReceiveCrew() { Stop(); }
+
+  // First of all; answered by Opened.
+  void Open() { Put(Job{Job::Kind::kOpen, 0, 0, {}}); }
+  // After Opened, before the first Store; on the driver's thread.
+  Status StartAt(std::uint64_t offset) { return sink_->StartAt(offset); }
+  void Store(const RecordWire& record, std::uint32_t slot) {
+    Put(Job{Job::Kind::kStore, slot, 0, record});
+  }
+  void Finish(std::uint64_t length) { Put(Job{Job::Kind::kFinish, 0, length, {}}); }
+  [[nodiscard]] int fd() const { return wake_.get(); }
+  // Replaces `out` by what has been done since the last call. Never blocks.
+  void Take(std::vector<Output>& out);
+  // Ends the threads; idempotent. Then the sink may be abandoned: see Sink::Abandon.
+  void Stop();
+  std::string Abandon(std::uint64_t whole) {
+    return sink_ != nullptr ? sink_->Abandon(whole) : std::string();
+  }
+
+ private:
+  struct Job {
+    enum class Kind : std::uint8_t { kOpen, kStore, kFinish } kind;
+    std::uint32_t slot;
+    std::uint64_t length;
+    RecordWire record;
+  };
+
+  ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes, std::optional<Seal> seal,
+              int threads, Fd wake);
+  void Run();
+  std::optional<Job> AwaitJob();
+  Status Do(const Job& job, RecordTaker& taker);
+  Status OpenSink();
+  Status StoreRecord(const Job& job, RecordTaker& taker);
+  bool AwaitTurn(std::uint64_t sequence);
+  void PassTurn();
+  void Put(Job job);
+  void Report(Output output);
+
+  const SinkOptions options_;
+  const ByteSpan ring_;
+  const std::uint32_t slot_bytes_;
+  const std::optional<Seal> seal_;
+  const Fd wake_;
+  StopFlag stop_{false};
+  std::unique_ptr<Sink> sink_;  // made by the first job, which all others follow
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;      // under mutex_
+  std::uint64_t turn_ = 0;    // under mutex_: the record that a stream takes next
+  std::vector<Output> done_;  // under mutex_
+
+  std::optional<Threads> threads_;  // last: ends first
+};
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,173 @@
+#include "tools/pipe/receiver.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "tools/pipe/lane_loop.h"
+
+namespace rdfs::pipe {
+
+using transport::Access;
+using transport::Completion;
+
+Receiver::Receiver(transport::Connection& lane, std::shared_ptr<transport::Domain> domain,
+                   ReceiverSettings settings, Progress& progress)
+    : lane_(lane),
+      domain_(std::move(domain)),
+      settings_(std::move(settings)),
+      progress_(progress),
+      state_(settings_.from_us, settings_.from_peer, settings_.silence, BootClock::now()) {}
+
+Status Receiver::Run() {
+  if (Status status = Prepare(); !status.ok()) state_.Fail(std::move(status), actions_);
+  do {
+    if (lane_is_over_) {
+      AwaitCrew();
+    } else if (const Status status = Step(); !status.ok()) {
+      lane_is_over_ = true;
+      state_.Lost(status, actions_);
+    }
+  } while (!state_.over());
+  progress_.Clear();
+  if (state_.gave_up() && !lane_is_over_) Part(lane_);
+  Status status = state_.status();
+  if (crew_ == nullptr) return status;
+  crew_->Stop();
+  if (status.ok()) return status;
+  const std::string kept = crew_->Abandon(state_.stored_offset());
+  if (kept.empty()) return status;
+  return {status.code(), status.message() + "; what had come is kept in " + kept};
+}
+
+Status Receiver::Prepare() {
+  RDFS_RETURN_IF_ERROR(MakeRing());
+  RDFS_ASSIGN_OR_RETURN(crew_, ReceiveCrew::Create(settings_.sink, ring_->bytes(), slot_bytes_,
+                                                   settings_.from_peer, settings_.threads));
+  crew_->Open();
+  return {};
+}
+
+// As large as can be pinned: half of it as often as it takes.
+Status Receiver::MakeRing() {
+  RingSize size = ChooseRing(lane_.capabilities().kind);
+  for (;;) {
+    RDFS_ASSIGN_OR_RETURN(auto memory,
+                          SharedMemory::Create("rdrecv", std::size_t{size.slot_bytes} * size.slots,
+                                               SharedMemory::Peers::kMayWrite));
+    RDFS_ASSIGN_OR_RETURN(ring_, domain_->Register(std::move(memory), Access::kRemoteWrite));
+    auto shared = lane_.Share(*ring_);
+    if (shared.ok()) {
+      shared_ = *shared;
+      slot_bytes_ = size.slot_bytes;
+      slots_ = size.slots;
+      return {};
+    }
+    if (shared.status().code() != Code::kResourceExhausted || size.slot_bytes <= kMinSlotBytes) {
+      return shared.status();
+    }
+    size.slot_bytes /= 2;
+  }
+}
+
+void Receiver::Welcome(Partial partial) {
+  if (!settings_.seekable) partial = {};
+  pipe::Welcome welcome;
+  welcome.ring = shared_;
+  welcome.slot_bytes = slot_bytes_;
+  welcome.slots = slots_;
+  welcome.have_bytes = partial.bytes;
+  welcome.block_bytes = partial.block_bytes;
+  welcome.blocks = std::move(partial.blocks);
+  state_.OnOpened(std::move(welcome), BootClock::now(), actions_);
+}
+
+// One turn: what has come in, what has been done, what follows from both. An error is the lane's.
+Status Receiver::Step() {
+  RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
+  const bool done = TakeFromCrew();
+  if (const Status stopped = CheckInterrupt(settings_.interrupts); !stopped.ok()) {
+    state_.Fail(stopped, actions_);
+  }
+  const TimePoint now = BootClock::now();
+  state_.OnTime(now, actions_);
+  progress_.Update(received_bytes(), now);
+  RDFS_RETURN_IF_ERROR(Perform());
+  RDFS_RETURN_IF_ERROR(lane_.Flush());
+  if (state_.over() || heard || done) return {};
+  std::array<int, 2> others{};
+  std::size_t count = 0;
+  if (crew_ != nullptr) others[count++] = crew_->fd();
+  if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
+  const Deadline next = std::min(state_.NextTime(), DeadlineAfter(std::chrono::milliseconds(200)));
+  return SleepUntil(lane_, std::span(others).first(count), next);
+}
+
+// The sender is gone, but the output is being finished, with all that belongs into it.
+void Receiver::AwaitCrew() {
+  pollfd entry{.fd = crew_->fd(), .events = POLLIN, .revents = 0};
+  (void)poll(&entry, 1, 200);
+  (void)TakeFromCrew();
+}
+
+Result<bool> Receiver::TakeFromLane() {
+  std::array<Completion, 32> completions;
+  RDFS_ASSIGN_OR_RETURN(const std::size_t count, lane_.Poll(completions));
+  const TimePoint now = BootClock::now();
+  for (const Completion& completion : std::span(completions).first(count)) {
+    if (completion.kind == Completion::Kind::kMessage) {
+      state_.OnMessage(completion.message, now, actions_);
+    }
+  }
+  return count > 0;
+}
+
+bool Receiver::TakeFromCrew() {
+  if (crew_ == nullptr) return false;
+  crew_->Take(done_);
+  const TimePoint now = BootClock::now();
+  for (ReceiveCrew::Output& output : done_) {
+    if (auto* opened = std::get_if<ReceiveCrew::Opened>(&output)) {
+      Welcome(std::move(opened->partial));
+    } else if (const auto* stored = std::get_if<ReceiveCrew::Stored>(&output)) {
+      state_.OnStored(stored->sequence, now, actions_);
+    } else if (std::holds_alternative<ReceiveCrew::Finished>(output)) {
+      state_.OnFinished(now, actions_);
+    } else {
+      state_.Fail(std::get<Status>(output), actions_);
+    }
+  }
+  return !done_.empty();
+}
+
+// Carries out the actions; what they lead to is appended to them on the way.
+Status Receiver::Perform() {
+  for (std::size_t i = 0; i < actions_.size(); ++i) {
+    const ReceiveAction action = std::move(actions_[i]);
+    switch (action.kind) {
+      case ReceiveAction::Kind::kSend:
+        RDFS_RETURN_IF_ERROR(lane_.Send(ByteSpan(action.message)));
+        break;
+      case ReceiveAction::Kind::kBegin:
+        progress_.SetAlready(action.offset);
+        if (Status status = crew_->StartAt(action.offset); !status.ok()) {
+          state_.Fail(std::move(status), actions_);
+        }
+        break;
+      case ReceiveAction::Kind::kStore:
+        crew_->Store(action.record, action.slot);
+        break;
+      case ReceiveAction::Kind::kFinishFile:
+        crew_->Finish(action.length);
+        break;
+      case ReceiveAction::Kind::kFinish:
+        break;
+    }
+  }
+  actions_.clear();
+  return {};
+}
+
+}  // namespace rdfs::pipe

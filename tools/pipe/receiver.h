@@ -1,0 +1,64 @@
+// Receiver: drives one stream from a lane into a sink, as ReceiveState says.
+//
+// Blocks in Run, on the caller's thread; the output's work is done by threads of its own
+// (ReceiveCrew). Nothing is shared with the peer before Run: it has authenticated by then.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tools/pipe/progress.h"
+#include "tools/pipe/receive_crew.h"
+#include "tools/pipe/receive_state.h"
+#include "transport/transport.h"
+
+namespace rdfs::pipe {
+
+struct ReceiverSettings {
+  SinkOptions sink;
+  bool seekable = true;                                  // the sender can go on with a part
+  std::optional<Seal> from_us, from_peer;                // both or none
+  Liveness::Duration silence = Liveness::kDefaultLimit;  // of the peer, that is put up with
+  int threads = 1;
+  int interrupts = -1;  // a descriptor: readable when the user wants to stop
+};
+
+class Receiver {
+ public:
+  // All outlive this.
+  Receiver(transport::Connection& lane, std::shared_ptr<transport::Domain> domain,
+           ReceiverSettings settings, Progress& progress);
+  // Until the output is whole and the sender knows, or why it is not. A part that was kept is
+  // named.
+  Status Run();
+  [[nodiscard]] std::uint64_t received_bytes() const {
+    return state_.stored_offset() - state_.begin_offset();
+  }
+  [[nodiscard]] std::uint64_t begin_offset() const { return state_.begin_offset(); }
+
+ private:
+  Status Prepare();
+  Status MakeRing();
+  Status Step();
+  void AwaitCrew();
+  Result<bool> TakeFromLane();
+  bool TakeFromCrew();
+  Status Perform();
+  void Welcome(Partial partial);
+
+  transport::Connection& lane_;
+  const std::shared_ptr<transport::Domain> domain_;
+  const ReceiverSettings settings_;
+  Progress& progress_;
+  ReceiveState state_;
+  ReceiveActions actions_;
+  bool lane_is_over_ = false;
+  std::unique_ptr<transport::MemoryRegion> ring_;
+  transport::RemoteRegion shared_{};
+  std::uint32_t slot_bytes_ = 0, slots_ = 0;
+  std::unique_ptr<ReceiveCrew> crew_;
+  std::vector<ReceiveCrew::Output> done_;
+};
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,87 @@
+// SendCrew: the threads that make records out of a source, while the driver sends those made.
+//
+//   thread: wait for a free buffer, take the next piece (one thread at a time), then read, compress
+//           and seal it (all at once) -> output -> fd() readable
+//
+// The driver's thread starts it, takes what is made and gives buffers back. A thread that has a
+// number has a buffer too, so the record that the receiver waits for is always on its way.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "tools/pipe/codec.h"
+#include "tools/pipe/send_state.h"
+#include "tools/pipe/source.h"
+#include "tools/pipe/stopping.h"
+
+namespace rdfs::pipe {
+
+struct CrewSettings {
+  int threads = 1;
+  std::optional<int> level;  // zstd's
+  std::optional<Seal> seal;
+};
+
+class SendCrew {
+ public:
+  struct Ended {
+    std::uint64_t records, length;
+  };
+  using Output = std::variant<ReadyRecord, Ended, Status>;
+
+  // `memory` holds `buffers` slots. What is referred to outlives this, and `stop` is also the
+  // source's.
+  static Result<std::unique_ptr<SendCrew>> Create(Source& source, MutableByteSpan memory,
+                                                  std::uint32_t slot_bytes, std::uint32_t buffers,
+                                                  CrewSettings settings, StopFlag& stop);
+  SendCrew(const SendCrew&) = delete;
+  SendCrew& operator=(const SendCrew&) = delete;
+  ~SendCrew();
+
+  void Start();
+  [[nodiscard]] int fd() const { return wake_.get(); }
+  // Replaces `out` by what has been made since the last call. Never blocks.
+  void Take(std::vector<Output>& out);
+  void Release(std::uint32_t buffer);
+
+ private:
+  SendCrew(Source& source, MutableByteSpan memory, std::uint32_t slot_bytes, std::uint32_t buffers,
+           CrewSettings settings, StopFlag& stop, Fd wake);
+  void Run();
+  // False when there is nothing left to do.
+  bool MakeOne(RecordMaker& maker);
+  // The next piece and its number, and a buffer for it; nullopt at the end.
+  struct Task {
+    Piece piece;
+    std::uint64_t sequence;
+    std::uint32_t buffer;
+  };
+  std::optional<Task> NextTask(RecordMaker& maker);
+  std::optional<std::uint32_t> AwaitBuffer();
+  [[nodiscard]] MutableByteSpan Slot(std::uint32_t buffer) const;
+  void Put(Output output);
+
+  Source& source_;
+  const MutableByteSpan memory_;
+  const std::uint32_t slot_bytes_;
+  const CrewSettings settings_;
+  StopFlag& stop_;
+  const Fd wake_;
+
+  std::mutex source_mutex_;  // taken before mutex_
+  std::uint64_t next_ = 0;   // under source_mutex_, as the source is
+  bool ended_ = false;       // under source_mutex_
+
+  std::mutex mutex_;
+  std::condition_variable buffer_freed_;
+  std::vector<std::uint32_t> free_;  // under mutex_
+  std::vector<Output> made_;         // under mutex_
+
+  std::optional<Threads> threads_;  // last: ends first
+};
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,174 @@
+#include "tools/pipe/sender.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "tools/pipe/lane_loop.h"
+
+namespace rdfs::pipe {
+
+using transport::Access;
+using transport::Completion;
+using transport::MemoryRegion;
+
+Sender::Sender(transport::Connection& lane, std::shared_ptr<transport::Domain> domain,
+               Source& source, StopFlag& stop, SenderSettings settings, Progress& progress)
+    : lane_(lane),
+      domain_(std::move(domain)),
+      source_(source),
+      stop_(stop),
+      settings_(std::move(settings)),
+      progress_(progress),
+      state_(settings_.from_us, settings_.from_peer, settings_.silence, BootClock::now()) {}
+
+Status Sender::Run() {
+  while (!state_.over()) {
+    const Status status = Step();
+    if (!status.ok()) state_.Lost(status, actions_);
+  }
+  // Its threads stop before we part: nothing is read any more.
+  crew_.reset();
+  progress_.Clear();
+  if (state_.gave_up()) Part(lane_);
+  return state_.status();
+}
+
+// One turn: what has come in, what has been made, what follows from both. An error is the lane's.
+Status Sender::Step() {
+  RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
+  const bool made = TakeFromCrew() || checked_;
+  if (checked_) {
+    if (Status status = CheckBlock(); !status.ok()) state_.Fail(std::move(status), actions_);
+  }
+  if (const Status stopped = CheckInterrupt(settings_.interrupts); !stopped.ok()) {
+    state_.Fail(stopped, actions_);
+  }
+  const TimePoint now = BootClock::now();
+  state_.OnTime(now, actions_);
+  progress_.Update(state_.sent_bytes(), now);
+  RDFS_RETURN_IF_ERROR(Perform());
+  RDFS_RETURN_IF_ERROR(lane_.Flush());
+  if (state_.over() || heard || made) return {};
+  std::array<int, 2> others{};
+  std::size_t count = 0;
+  if (crew_ != nullptr) others[count++] = crew_->fd();
+  if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
+  const Deadline next = std::min(state_.NextTime(), DeadlineAfter(std::chrono::milliseconds(200)));
+  return SleepUntil(lane_, std::span(others).first(count), next);
+}
+
+Result<bool> Sender::TakeFromLane() {
+  std::array<Completion, 32> completions;
+  RDFS_ASSIGN_OR_RETURN(const std::size_t count, lane_.Poll(completions));
+  const TimePoint now = BootClock::now();
+  for (const Completion& completion : std::span(completions).first(count)) {
+    if (completion.kind == Completion::Kind::kMessage) {
+      state_.OnMessage(completion.message, now, actions_);
+      continue;
+    }
+    if (!completion.status.ok()) state_.Fail(completion.status, actions_);
+    const auto done = std::ranges::find(in_flight_, completion.ticket, &InFlight::ticket);
+    if (done == in_flight_.end()) continue;
+    if (crew_ != nullptr) crew_->Release(done->buffer);
+    in_flight_.erase(done);
+  }
+  return count > 0;
+}
+
+bool Sender::TakeFromCrew() {
+  if (crew_ == nullptr) return false;
+  crew_->Take(made_);
+  const TimePoint now = BootClock::now();
+  for (SendCrew::Output& output : made_) {
+    if (const auto* record = std::get_if<ReadyRecord>(&output)) {
+      state_.OnRecord(*record, now, actions_);
+    } else if (const auto* ended = std::get_if<SendCrew::Ended>(&output)) {
+      state_.OnSourceEnd(ended->records, ended->length, now, actions_);
+    } else {
+      state_.Fail(std::get<Status>(output), actions_);
+    }
+  }
+  return !made_.empty();
+}
+
+// Carries out the actions; what they lead to is appended to them on the way.
+Status Sender::Perform() {
+  for (std::size_t i = 0; i < actions_.size(); ++i) {
+    const SendAction action = std::move(actions_[i]);
+    switch (action.kind) {
+      case SendAction::Kind::kSend:
+        RDFS_RETURN_IF_ERROR(lane_.Send(ByteSpan(action.message)));
+        break;
+      case SendAction::Kind::kWrite:
+        RDFS_RETURN_IF_ERROR(Write(action));
+        break;
+      case SendAction::Kind::kCheck:
+        checked_ = 0;
+        break;
+      case SendAction::Kind::kStart:
+        if (Status status = Start(action.offset); !status.ok()) {
+          state_.Fail(std::move(status), actions_);
+        }
+        break;
+      case SendAction::Kind::kFinish:
+        break;
+    }
+  }
+  actions_.clear();
+  return {};
+}
+
+Status Sender::Write(const SendAction& action) {
+  const std::uint64_t slot_bytes = state_.welcome().slot_bytes;
+  RDFS_ASSIGN_OR_RETURN(const transport::Ticket ticket,
+                        lane_.Write({memory_.get(), action.buffer * slot_bytes, action.length},
+                                    {state_.welcome().ring, action.slot * slot_bytes}));
+  in_flight_.push_back({ticket, action.buffer});
+  // A copy that the transport made at once may be read by the peer while we go on.
+  return lane_.Flush();
+}
+
+Status Sender::CheckBlock() {
+  const Welcome& welcome = state_.welcome();
+  const bool possible = source_.seekable() && *source_.size() >= welcome.have_bytes;
+  const std::uint64_t at = *checked_;
+  const std::uint64_t length = std::min(welcome.block_bytes, welcome.have_bytes - at);
+  bool same = possible && length > 0;
+  if (same) {
+    block_.resize(length);
+    RDFS_RETURN_IF_ERROR(source_.Fill(at, block_));
+    same = DigestOf(block_) == welcome.blocks[at / welcome.block_bytes];
+    if (same) *checked_ += length;
+  }
+  if (same && *checked_ < welcome.have_bytes) return {};
+  state_.OnChecked(*checked_, BootClock::now(), actions_);
+  checked_.reset();
+  block_ = {};
+  return {};
+}
+
+Status Sender::Start(std::uint64_t offset) {
+  const Welcome& welcome = state_.welcome();
+  const RingSize ours = ChooseRing(lane_.capabilities().kind);
+  const std::uint64_t bytes = std::uint64_t{ours.slot_bytes} * ours.slots;
+  const auto buffers = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(bytes / welcome.slot_bytes, 1, welcome.slots));
+  RDFS_ASSIGN_OR_RETURN(auto memory,
+                        SharedMemory::Create("rdsend", std::size_t{buffers} * welcome.slot_bytes,
+                                             SharedMemory::Peers::kMayWrite));
+  RDFS_ASSIGN_OR_RETURN(memory_, domain_->Register(std::move(memory), Access::kLocal));
+  source_.StartAt(offset);
+  progress_.SetAlready(offset);
+  RDFS_ASSIGN_OR_RETURN(
+      crew_, SendCrew::Create(source_, memory_->bytes(), welcome.slot_bytes, buffers,
+                              {settings_.threads, settings_.level, settings_.from_us}, stop_));
+  crew_->Start();
+  return {};
+}
+
+void SendRefusal(transport::Connection& lane, const Status& why) {
+  if (lane.Send(EncodeAbort(why)).ok()) Part(lane);
+}
+
+}  // namespace rdfs::pipe

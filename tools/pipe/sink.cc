@@ -1,0 +1,238 @@
+#include "tools/pipe/sink.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include "tools/pipe/digest.h"
+#include "transport/base/random.h"
+
+namespace rdfs::pipe {
+namespace {
+
+constexpr int kPipeBytes = 1 << 20;  // as in source.cc
+constexpr std::string_view kPartialSuffix = ".rdpart";
+constexpr std::uint64_t kLeastBlock = 1 << 20;
+// Zeros for a hole in a stream.
+constexpr std::size_t kZeros = 64 << 10;
+
+struct Place {
+  std::string folder, name;
+};
+
+// Where `path` leads: through symlinks, so that what they point to is replaced and not they.
+Place PlaceOf(const std::string& path) {
+  std::string whole = path;
+  if (char* resolved = realpath(path.c_str(), nullptr); resolved != nullptr) {
+    whole = resolved;
+    std::free(resolved);  // NOLINT: as realpath(3) says
+  }
+  const std::size_t slash = whole.rfind('/');
+  if (slash == std::string::npos) return {".", whole};
+  return {slash == 0 ? "/" : whole.substr(0, slash), whole.substr(slash + 1)};
+}
+
+bool IsInPlace(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+}  // namespace
+
+Status Sink::Failure(int error) const {
+  return Status::FromErrno(error, "cannot write " + NameInMessages());
+}
+
+std::string Sink::NameInMessages() const {
+  return options_.path.empty() ? "standard output" : options_.path;
+}
+
+Status Sink::Check(const SinkOptions& options) {
+  if (options.path.empty()) {
+    if (!options.keep_partial && !options.resume) return {};
+    return {Code::kInvalidArgument, "--keep-partial and --resume need a FILE"};
+  }
+  struct stat info {};
+  if (stat(options.path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return Status::FromErrno(EISDIR, "cannot write " + options.path);
+  }
+  if (IsInPlace(options.path)) {
+    if (access(options.path.c_str(), W_OK) == 0) return {};
+    return Status::FromErrno(errno, "cannot write " + options.path);
+  }
+  const Place place = PlaceOf(options.path);
+  if (place.name.empty()) return Status::FromErrno(EISDIR, "cannot write " + options.path);
+  if (access(place.folder.c_str(), W_OK | X_OK) == 0) return {};
+  return Status::FromErrno(errno, "cannot make " + options.path + " in " + place.folder);
+}
+
+Result<std::unique_ptr<Sink>> Sink::Open(const SinkOptions& options, const StopFlag& stop) {
+  std::unique_ptr<Sink> sink(new Sink(options, stop));
+  const bool in_place = options.path.empty() || IsInPlace(options.path);
+  RDFS_RETURN_IF_ERROR(in_place ? sink->OpenInPlace() : sink->OpenBeside());
+  return sink;
+}
+
+Sink::~Sink() {
+  if (!done_) (void)Abandon(0);
+}
+
+Status Sink::OpenInPlace() {
+  fd_ = STDOUT_FILENO;
+  if (!options_.path.empty()) {
+    do {
+      owned_.Reset(open(options_.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+    } while (!owned_.valid() && errno == EINTR && !stop_);
+    if (!owned_.valid()) return Status::FromErrno(errno, "cannot open " + options_.path);
+    fd_ = owned_.get();
+  }
+  struct stat info {};
+  if (fstat(fd_, &info) == 0 && S_ISFIFO(info.st_mode)) (void)fcntl(fd_, F_SETPIPE_SZ, kPipeBytes);
+  return {};
+}
+
+Status Sink::OpenBeside() {
+  const Place place = PlaceOf(options_.path);
+  folder_path_ = place.folder;
+  final_name_ = place.name;
+  folder_.Reset(open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder_.valid()) return Status::FromErrno(errno, "cannot open " + place.folder);
+  RDFS_RETURN_IF_ERROR(options_.keep_partial || options_.resume ? TakePartialName()
+                                                                : TakeRandomName());
+  fd_ = owned_.get();
+  ranged_ = true;
+  return {};
+}
+
+Status Sink::TakeRandomName() {
+  for (int tries = 0; tries < 16; ++tries) {
+    temporary_name_ = fmt::format(".rdrecv-{:016x}", RandomU64());
+    owned_.Reset(openat(folder_.get(), temporary_name_.c_str(),
+                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    if (owned_.valid()) return {};
+    if (errno != EEXIST) break;
+  }
+  const int error = errno;
+  temporary_name_.clear();
+  return Status::FromErrno(error, "cannot make a file in " + folder_path_);
+}
+
+Status Sink::TakePartialName() {
+  const std::string name = final_name_ + std::string(kPartialSuffix);
+  const std::string path = folder_path_ + "/" + name;
+  owned_.Reset(
+      openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (!owned_.valid()) return Status::FromErrno(errno, "cannot make " + path);
+  struct stat info {};
+  if (fstat(owned_.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return {Code::kInvalidArgument, path + " is in the way, and is not a file: remove it"};
+  }
+  if (flock(owned_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return {Code::kBusy, "another rdrecv writes " + path};
+  }
+  temporary_name_ = name;
+  if (options_.resume) return {};
+  return ftruncate(owned_.get(), 0) == 0 ? Status::Ok() : Failure(errno);
+}
+
+Result<Partial> Sink::ReadPartial() const {
+  Partial partial;
+  struct stat info {};
+  if (!ranged_ || !options_.resume || fstat(fd_, &info) != 0 || info.st_size == 0) return partial;
+  partial.bytes = static_cast<std::uint64_t>(info.st_size);
+  partial.block_bytes = kLeastBlock;
+  while ((partial.bytes - 1) / partial.block_bytes >= kMaxBlocks) partial.block_bytes *= 2;
+  std::vector<std::byte> block(std::min(partial.bytes, partial.block_bytes));
+  for (std::uint64_t at = 0; at < partial.bytes;) {
+    const std::size_t length = std::min<std::uint64_t>(block.size(), partial.bytes - at);
+    std::size_t have = 0;
+    while (have < length) {
+      const ssize_t got = pread(fd_, &block[have], length - have, static_cast<off_t>(at + have));
+      if (got < 0 && errno == EINTR && !stop_) continue;
+      if (got < 0) return Status::FromErrno(errno, "cannot read " + temporary_name_);
+      if (got == 0) return Status(Code::kErrno, EIO, temporary_name_ + " became shorter");
+      have += static_cast<std::size_t>(got);
+    }
+    partial.blocks.push_back(DigestOf(ByteSpan(block).first(length)));
+    at += length;
+  }
+  return partial;
+}
+
+Status Sink::StartAt(std::uint64_t offset) {
+  started_ = true;
+  if (!ranged_) return {};
+  return ftruncate(fd_, static_cast<off_t>(offset)) == 0 ? Status::Ok() : Failure(errno);
+}
+
+Status Sink::Write(std::uint64_t offset, ByteSpan bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t put = ranged_
+                            ? pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset))
+                            : write(fd_, bytes.data(), bytes.size());
+    if (put > 0) {
+      offset += static_cast<std::uint64_t>(put);
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+      continue;
+    }
+    if (put < 0 && errno == EAGAIN) {  // somebody else made it non-blocking
+      pollfd entry{.fd = fd_, .events = POLLOUT, .revents = 0};
+      (void)poll(&entry, 1, -1);
+    } else if (put < 0 && errno != EINTR) {
+      return Failure(errno);
+    }
+    if (stop_) return Failure(EINTR);
+  }
+  return {};
+}
+
+Status Sink::WriteHole(std::uint64_t length) const {
+  static constexpr std::array<std::byte, kZeros> kNothing{};
+  while (!ranged_ && length > 0) {
+    const std::size_t size = std::min<std::uint64_t>(length, kNothing.size());
+    RDFS_RETURN_IF_ERROR(Write(0, ByteSpan(kNothing).first(size)));
+    length -= size;
+  }
+  return {};
+}
+
+Status Sink::Finish(std::uint64_t length) {
+  struct stat info {};
+  if (ranged_ && ftruncate(fd_, static_cast<off_t>(length)) != 0) return Failure(errno);
+  if (fstat(fd_, &info) == 0 && (S_ISREG(info.st_mode) || S_ISBLK(info.st_mode)) &&
+      fsync(fd_) != 0) {
+    return Failure(errno);
+  }
+  if (ranged_) {
+    if (renameat(folder_.get(), temporary_name_.c_str(), folder_.get(), final_name_.c_str()) != 0) {
+      return Status::FromErrno(errno, "cannot rename " + temporary_name_ + " to " + options_.path);
+    }
+    temporary_name_.clear();
+    // The name is there; that it lasts through a power failure is a bonus some folders refuse.
+    (void)fsync(folder_.get());
+  }
+  done_ = true;
+  return {};
+}
+
+std::string Sink::Abandon(std::uint64_t whole) {
+  done_ = true;
+  if (!ranged_ || temporary_name_.empty()) return {};
+  struct stat info {};
+  const bool untouched = options_.resume && !started_ && fstat(fd_, &info) == 0 && info.st_size > 0;
+  const bool keep = (options_.keep_partial || options_.resume) && started_ && whole > 0 &&
+                    ftruncate(fd_, static_cast<off_t>(whole)) == 0;
+  if (untouched || keep) return folder_path_ + "/" + temporary_name_;
+  (void)unlinkat(folder_.get(), temporary_name_.c_str(), 0);
+  return {};
+}
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,85 @@
+// Sink: what rdrecv writes: standard output or FILE.
+//
+// A regular FILE is written beside its place, under another name, and renamed at the end: nobody
+// ever sees a part of it under its own. Pieces may come in any order, and holes stay holes. A
+// device or a FIFO, and standard output, are streams: written in order, in place, holes as zeros.
+// Names that are in the way, and what is kept of an interrupted stream:
+//
+//   FILE.rdpart       with keep_partial or resume, and locked (flock(2)) while it is written
+//   .rdrecv-XXXXXXXX  otherwise; random, removed on failure
+//
+// Used by one thread at a time, save Write. Blocks; returns kErrno EINTR soon after `stop` was set.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/pipe/protocol.h"
+#include "tools/pipe/stopping.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::pipe {
+
+struct SinkOptions {
+  std::string path;           // empty: standard output
+  bool keep_partial = false;  // on failure the part is kept, and named in the message
+  bool resume = false;        // go on with such a part
+};
+
+// What of FILE.rdpart there is to go on with: the digests of its blocks.
+struct Partial {
+  std::uint64_t bytes = 0, block_bytes = 0;
+  std::vector<Digest> blocks;
+};
+
+class Sink {
+ public:
+  // What can be known before anybody is listened for: that the folder is there and may be written.
+  static Status Check(const SinkOptions& options);
+  // Blocks while a FIFO has no reader.
+  static Result<std::unique_ptr<Sink>> Open(const SinkOptions& options, const StopFlag& stop);
+  // Not finished: removes or keeps the part; see Abandon.
+  ~Sink();
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+
+  // Pieces may be written in any order, by any thread.
+  [[nodiscard]] bool ranged() const { return ranged_; }
+  // Reads the whole part, when it is to be resumed.
+  Result<Partial> ReadPartial() const;
+  // Forgets what is behind `offset`.
+  Status StartAt(std::uint64_t offset);
+  Status Write(std::uint64_t offset, ByteSpan bytes) const;
+  Status WriteHole(std::uint64_t length) const;  // a ranged sink has nothing to do
+  // All is there: makes it last (fsync(2)) and gives it its name.
+  Status Finish(std::uint64_t length);
+  // It will not be finished. `whole`: what is there without a gap, once StartAt was called; before,
+  // a part that was to be resumed stays as it is. Returns the name of the part that is kept, if
+  // any.
+  std::string Abandon(std::uint64_t whole);
+
+ private:
+  Sink(SinkOptions options, const StopFlag& stop) : options_(std::move(options)), stop_(stop) {}
+  Status OpenInPlace();
+  Status OpenBeside();
+  Status TakeRandomName();
+  Status TakePartialName();
+  [[nodiscard]] Status Failure(int error) const;
+  [[nodiscard]] std::string NameInMessages() const;
+
+  const SinkOptions options_;
+  const StopFlag& stop_;
+  Fd folder_;  // of the file, ranged only
+  Fd owned_;
+  int fd_ = -1;
+  std::string final_name_, temporary_name_;  // in folder_
+  std::string folder_path_;
+  bool ranged_ = false;
+  bool started_ = false;
+  bool done_ = false;
+};
+
+}  // namespace rdfs::pipe

@@ -1,0 +1,155 @@
+#include "tools/pipe/source.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace rdfs::pipe {
+namespace {
+
+// The largest that an ordinary user gets (pipe(7), /proc/sys/fs/pipe-max-size).
+constexpr int kPipeBytes = 1 << 20;
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> Source::Open(const std::string& path, const StopFlag& stop) {
+  Fd fd;
+  int number = STDIN_FILENO;
+  const std::string name = path.empty() ? "standard input" : path;
+  if (!path.empty()) {
+    do {
+      fd.Reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+    } while (!fd.valid() && errno == EINTR && !stop);
+    if (!fd.valid()) return Status::FromErrno(errno, "cannot open " + name);
+    number = fd.get();
+  }
+  std::unique_ptr<Source> source(new Source(std::move(fd), number, name, stop));
+  source->LookAtKind();
+  return source;
+}
+
+void Source::LookAtKind() {
+  struct stat info {};
+  if (fstat(fd_, &info) != 0) return;
+  if (S_ISFIFO(info.st_mode)) (void)fcntl(fd_, F_SETPIPE_SZ, kPipeBytes);
+  if (!S_ISREG(info.st_mode)) return;
+  const off_t position = lseek(fd_, 0, SEEK_CUR);
+  if (position < 0) return;
+  ranged_ = true;
+  base_ = static_cast<std::uint64_t>(position);
+  const auto whole = static_cast<std::uint64_t>(info.st_size);
+  size_ = whole > base_ ? whole - base_ : 0;
+  (void)posix_fadvise(fd_, position, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+Status Source::Failure(int error) const { return Status::FromErrno(error, "cannot read " + name_); }
+
+Status Source::BecameShorter() const {
+  return {Code::kErrno, EIO, name_ + " became shorter while it was being read"};
+}
+
+Status Source::CheckLength() const {
+  struct stat info {};
+  if (fstat(fd_, &info) != 0) return Failure(errno);
+  return static_cast<std::uint64_t>(info.st_size) < base_ + size_ && size_ > 0 ? BecameShorter()
+                                                                               : Status::Ok();
+}
+
+Result<Piece> Source::Next(MutableByteSpan room) {
+  if (!ranged_) return ReadStream(room);
+  if (at_ < size_) return NextRange(room.size());
+  return ReadTail(room);
+}
+
+Result<Piece> Source::NextRange(std::size_t room) {
+  Piece piece{Piece::Kind::kToFill, at_, 0};
+  if (at_ >= data_end_) {
+    const off_t place = static_cast<off_t>(base_ + at_);
+    const off_t data = lseek(fd_, place, SEEK_DATA);
+    // A file system that cannot tell says that all is data.
+    if (data < 0 && errno != ENXIO) {
+      data_end_ = size_;
+    } else {
+      const std::uint64_t next =
+          data < 0 ? size_ : std::min(static_cast<std::uint64_t>(data) - base_, size_);
+      if (next > at_) {
+        RDFS_RETURN_IF_ERROR(CheckLength());
+        piece = {Piece::Kind::kHole, at_, next - at_};
+        at_ = next;
+        return piece;
+      }
+      const off_t hole = lseek(fd_, place, SEEK_HOLE);
+      data_end_ = hole < 0 ? size_ : std::min(static_cast<std::uint64_t>(hole) - base_, size_);
+      data_end_ = std::max(data_end_, at_ + 1);
+    }
+  }
+  piece.length = std::min<std::uint64_t>(room, data_end_ - at_);
+  at_ += piece.length;
+  return piece;
+}
+
+Status Source::Fill(std::uint64_t offset, MutableByteSpan room) const {
+  while (!room.empty()) {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadAt(offset, room));
+    if (got == 0) return BecameShorter();
+    offset += got;
+    room = room.subspan(got);
+  }
+  return {};
+}
+
+Result<Piece> Source::ReadTail(MutableByteSpan room) {
+  RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadAt(at_, room));
+  if (got == 0) RDFS_RETURN_IF_ERROR(CheckLength());
+  const Piece piece{got > 0 ? Piece::Kind::kRead : Piece::Kind::kEnd, at_, got};
+  at_ += got;
+  return piece;
+}
+
+Result<std::size_t> Source::ReadAt(std::uint64_t offset, MutableByteSpan room) const {
+  for (;;) {
+    const ssize_t got = pread(fd_, room.data(), room.size(), static_cast<off_t>(base_ + offset));
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR || stop_) return Failure(errno);
+  }
+}
+
+bool Source::MoreIsThere() const {
+  pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
+  return poll(&entry, 1, 0) > 0 && (entry.revents & POLLIN) != 0;
+}
+
+// As much as is there, so that a slow writer's bytes leave at once and a fast one's in large
+// pieces.
+Result<Piece> Source::ReadStream(MutableByteSpan room) {
+  Piece piece{Piece::Kind::kEnd, at_, 0};
+  while (piece.length < room.size() && !ended_) {
+    if (piece.length > 0 && !MoreIsThere()) break;
+    RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadOnce(room.subspan(piece.length)));
+    ended_ = got == 0;
+    piece.length += got;
+  }
+  if (piece.length > 0) piece.kind = Piece::Kind::kRead;
+  at_ += piece.length;
+  return piece;
+}
+
+Result<std::size_t> Source::ReadOnce(MutableByteSpan room) const {
+  for (;;) {
+    const ssize_t got = read(fd_, room.data(), room.size());
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno == EAGAIN) {  // somebody else made it non-blocking
+      pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
+      (void)poll(&entry, 1, -1);
+    } else if (errno != EINTR) {
+      return Failure(errno);
+    }
+    if (stop_) return Failure(EINTR);
+  }
+}
+
+}  // namespace rdfs::pipe

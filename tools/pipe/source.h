@@ -1,0 +1,74 @@
+// Source: what rdsend reads: standard input or FILE.
+//
+// A regular file is a source of ranges: Next says which piece comes next and Fill reads it, several
+// at a time; holes are told, not read (lseek(2), SEEK_DATA). Everything else is a stream, which
+// Next reads itself. Next by one thread at a time, Fill by any; both block until there are bytes,
+// and return kErrno EINTR soon after `stop` was set (stopping.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tools/pipe/stopping.h"
+#include "transport/base/bytes.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::pipe {
+
+struct Piece {
+  enum class Kind : std::uint8_t { kRead, kToFill, kHole, kEnd };
+  Kind kind = Kind::kEnd;
+  std::uint64_t offset = 0;  // in the stream
+  std::uint64_t length = 0;
+};
+
+class Source {
+ public:
+  // `path` empty: standard input. Blocks while a FIFO has no writer. Errors name the file.
+  static Result<std::unique_ptr<Source>> Open(const std::string& path, const StopFlag& stop);
+
+  // How much will come, where that is known.
+  [[nodiscard]] std::optional<std::uint64_t> size() const {
+    return ranged_ ? std::optional(size_) : std::nullopt;
+  }
+  [[nodiscard]] bool seekable() const { return ranged_; }
+
+  // Of a seekable one, before the first Next.
+  void StartAt(std::uint64_t offset) { at_ = offset; }
+  // The next piece, at most as long as `room`. kRead: it is in `room`. kToFill: see Fill.
+  Result<Piece> Next(MutableByteSpan room);
+  // All of a kToFill piece. Errors: what read(2) says, and kErrno when the file has become shorter.
+  Status Fill(std::uint64_t offset, MutableByteSpan room) const;
+
+ private:
+  Source(Fd fd, int number, std::string name, const StopFlag& stop)
+      : owned_(std::move(fd)), fd_(number), name_(std::move(name)), stop_(stop) {}
+  void LookAtKind();
+  Result<Piece> NextRange(std::size_t room);
+  Result<Piece> ReadStream(MutableByteSpan room);
+  // What is there beyond the size that the file had at first, if anything.
+  Result<Piece> ReadTail(MutableByteSpan room);
+  Result<std::size_t> ReadOnce(MutableByteSpan room) const;
+  Result<std::size_t> ReadAt(std::uint64_t offset, MutableByteSpan room) const;
+  [[nodiscard]] bool MoreIsThere() const;
+  // That the file is still as long as it was: what is missing would look like a hole.
+  [[nodiscard]] Status CheckLength() const;
+  [[nodiscard]] Status BecameShorter() const;
+  [[nodiscard]] Status Failure(int error) const;
+
+  Fd owned_;
+  int fd_;
+  std::string name_;
+  const StopFlag& stop_;
+  bool ranged_ = false;
+  std::uint64_t base_ = 0;  // where the stream begins in the file
+  std::uint64_t size_ = 0;  // of the stream, as the file was at first
+  std::uint64_t at_ = 0;
+  std::uint64_t data_end_ = 0;  // bytes, not a hole, up to here
+  bool ended_ = false;          // of a stream: a terminal would have to say so twice
+};
+
+}  // namespace rdfs::pipe
