@@ -210,6 +210,11 @@ std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out) {
   app.add_flag("--keep-partial", out.keep_partial, "On failure keep what has come as FILE.rdpart");
   app.add_flag("--resume", out.resume,
                "Go on with FILE.rdpart, as far as its checksums are the sender's; keeps it, too");
+  app.add_option("--piece", out.piece_bytes, "Size of what travels at once (default: as suits)")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(kMinSlotBytes, kMaxSlotBytes));
+  app.add_option("--pieces", out.pieces, "How many may be under way (default: as suits)")
+      ->check(CLI::Range(1U, kMaxSlots));
   if (const auto exit = Parse(app, "rdrecv", argc, argv)) return exit;
   return Finish("rdrecv", argc, argv, words, 0, out);
 }

@@ -38,6 +38,8 @@ struct ReceiveOptions : CommonOptions {
   std::uint16_t verbs_port = 0;  // 0: the next
   bool keep_partial = false;
   bool resume = false;
+  std::uint32_t piece_bytes = 0;  // of the ring's slots; 0: what suits the transport
+  std::uint32_t pieces = 0;       // slots; 0: likewise
 };
 
 // What main returns at once: help was printed, or a wrong command line was told (2), or no key (1).

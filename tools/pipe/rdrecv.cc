@@ -37,6 +37,8 @@ ReceiverSettings SettingsFor(const ReceiveOptions& options, const Guest& guest) 
   ReceiverSettings settings;
   settings.sink = {options.file, options.keep_partial, options.resume};
   settings.seekable = guest.hello.seekable;
+  settings.piece_bytes = options.piece_bytes;
+  settings.pieces = options.pieces;
   settings.silence = options.silence;
   settings.threads = CrewSize(guest.hello.sealed, !options.file.empty());
   if (guest.hello.sealed) {

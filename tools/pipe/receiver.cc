@@ -53,6 +53,8 @@ Status Receiver::Prepare() {
 // As large as can be pinned: half of it as often as it takes.
 Status Receiver::MakeRing() {
   RingSize size = ChooseRing(lane_.capabilities().kind);
+  if (settings_.piece_bytes != 0) size.slot_bytes = settings_.piece_bytes;
+  if (settings_.pieces != 0) size.slots = settings_.pieces;
   for (;;) {
     RDFS_ASSIGN_OR_RETURN(auto memory,
                           SharedMemory::Create("rdrecv", std::size_t{size.slot_bytes} * size.slots,

@@ -21,7 +21,8 @@ struct ReceiverSettings {
   std::optional<Seal> from_us, from_peer;                // both or none
   Liveness::Duration silence = Liveness::kDefaultLimit;  // of the peer, that is put up with
   int threads = 1;
-  int interrupts = -1;  // a descriptor: readable when the user wants to stop
+  std::uint32_t piece_bytes = 0, pieces = 0;  // of the ring; 0: as suits the transport
+  int interrupts = -1;                        // a descriptor: readable when the user wants to stop
 };
 
 class Receiver {

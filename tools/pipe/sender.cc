@@ -150,6 +150,7 @@ Status Sender::CheckBlock() {
 
 Status Sender::Start(std::uint64_t offset) {
   const Welcome& welcome = state_.welcome();
+  // As many buffers as the ring has slots, within what we may pin ourselves.
   const RingSize ours = ChooseRing(lane_.capabilities().kind);
   const std::uint64_t bytes = std::uint64_t{ours.slot_bytes} * ours.slots;
   const auto buffers = static_cast<std::uint32_t>(

@@ -30,6 +30,14 @@ receive
 received; both "a slow writer" $sent $?
 [ "$(cat "$work/out")" = $'one\ntwo' ] || problem "a slow writer: lost something"
 
+for ring in "--piece 4096 --pieces 1" "--piece 4K --pieces 64" "--piece 16M --pieces 2"; do
+  # shellcheck disable=SC2086 # several options
+  receive $ring
+  send "$work/noise"; sent=$?
+  received; both "$ring" $sent $?
+  same "$ring" "$work/noise" "$work/out"
+done
+
 # ---- compressed, encrypted -------------------------------------------------------------------------
 for options in --compress --compress=1 --encrypt "--encrypt --compress=3"; do
   (seq 300000; head -c 1500000 "$work/noise") >"$work/in"

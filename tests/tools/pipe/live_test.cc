@@ -1,0 +1,187 @@
+// Both ends in one process, over real sessions and lanes: what the sanitizers can look into.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "tests/tools/pipe/temp_dir.h"
+#include "tools/pipe/door.h"
+#include "tools/pipe/receiver.h"
+#include "tools/pipe/sender.h"
+#include "transport/session/acceptor.h"
+#include "transport/session/session.h"
+
+namespace rdfs::pipe {
+namespace {
+
+using transport::Kind;
+using transport::Session;
+using std::chrono_literals::operator""s;
+
+transport::AcceptorOptions AcceptFor() {
+  transport::AcceptorOptions accept;
+  accept.addresses = {"127.0.0.1"};
+  accept.port = 0;
+  accept.keys = {{"default", transport::Key("sesame")}};
+  return accept;
+}
+
+struct Wishes {
+  std::optional<int> level;
+  bool sealed = false;
+  int threads = 3;
+};
+
+class PipeLive : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    auto door = Door::Create(false);
+    ASSERT_TRUE(door.ok());
+    door_ = *std::move(door);
+    auto acceptor = transport::Acceptor::Create(AcceptFor(), *door_);
+    ASSERT_TRUE(acceptor.ok()) << acceptor.status().message();
+    acceptor_ = *std::move(acceptor);
+    accepting_ = std::thread([this] { (void)acceptor_->Run(); });
+  }
+  void TearDown() override {
+    if (acceptor_ == nullptr) return;
+    acceptor_->Stop();
+    accepting_.join();
+  }
+
+  Result<std::unique_ptr<Session>> Dial(std::string_view key, const Hello& hello,
+                                        const std::shared_ptr<transport::Domain>& domain) {
+    transport::DialOptions dial;
+    dial.host = "127.0.0.1";
+    dial.port = acceptor_->port();
+    dial.key = transport::Key(key);
+    dial.require = GetParam();
+    dial.service = std::string(kServiceName);
+    dial.request = hello.Encode();
+    dial.deadline = DeadlineAfter(20s);
+    return Session::Dial(std::move(dial), domain);
+  }
+
+  Status Receive(SinkOptions sink, const Wishes& wishes) {
+    RDFS_ASSIGN_OR_RETURN(Guest guest, door_->Await(-1, DeadlineAfter(20s)));
+    ReceiverSettings settings;
+    settings.sink = std::move(sink);
+    settings.threads = wishes.threads;
+    settings.seekable = guest.hello.seekable;
+    settings.piece_bytes = 64 << 10;
+    if (guest.hello.sealed) {
+      settings.from_us = Seal(guest.exporter, Direction::kFromReceiver);
+      settings.from_peer = Seal(guest.exporter, Direction::kFromSender);
+    }
+    Progress progress(false, "rdrecv", BootClock::now());
+    return Receiver(*guest.lane, guest.domain, std::move(settings), progress).Run();
+  }
+
+  Status Send(const std::string& path, const Wishes& wishes) {
+    StopFlag stop{false};
+    RDFS_ASSIGN_OR_RETURN(const auto source, Source::Open(path, stop));
+    const auto domain = transport::Domain::Create("test");
+    Hello hello;
+    hello.sealed = wishes.sealed;
+    hello.seekable = source->seekable();
+    RDFS_ASSIGN_OR_RETURN(const auto session, Dial("sesame", hello, domain));
+    RDFS_ASSIGN_OR_RETURN(const auto lane, session->OpenLane(DeadlineAfter(20s)));
+    SenderSettings settings;
+    settings.level = wishes.level;
+    settings.threads = wishes.threads;
+    if (wishes.sealed) {
+      settings.from_us = Seal(session->exporter(), Direction::kFromSender);
+      settings.from_peer = Seal(session->exporter(), Direction::kFromReceiver);
+    }
+    Progress progress(false, "rdsend", BootClock::now());
+    return Sender(*lane, domain, *source, stop, std::move(settings), progress).Run();
+  }
+
+  // Both at once; their ends.
+  std::pair<Status, Status> Both(const std::string& from, const SinkOptions& to,
+                                 const Wishes& wishes) {
+    Status received;
+    std::thread receiver([&] { received = Receive(to, wishes); });
+    Status sent = Send(from, wishes);
+    receiver.join();
+    return {std::move(sent), std::move(received)};
+  }
+
+  std::string Noise(std::size_t size) {
+    std::mt19937 random(7);
+    std::string out(size, '\0');
+    std::ranges::generate(out, [&] { return static_cast<char>(random() % 64); });
+    return out;
+  }
+
+  TempDir dir_;
+  std::unique_ptr<Door> door_;
+  std::unique_ptr<transport::Acceptor> acceptor_;
+  std::thread accepting_;
+};
+
+TEST_P(PipeLive, FileToFile) {
+  const std::string noise = Noise(3'000'001);
+  dir_.Write("in", noise);
+  const auto [sent, received] = Both(dir_ / "in", {.path = dir_ / "out"}, {});
+  EXPECT_TRUE(sent.ok()) << sent.message();
+  EXPECT_TRUE(received.ok()) << received.message();
+  EXPECT_EQ(dir_.Read("out"), noise);
+}
+
+TEST_P(PipeLive, CompressedAndSealed) {
+  const std::string noise = Noise(1'000'001);
+  dir_.Write("in", noise);
+  const auto [sent, received] =
+      Both(dir_ / "in", {.path = dir_ / "out"}, {.level = 1, .sealed = true});
+  EXPECT_TRUE(sent.ok()) << sent.message();
+  EXPECT_TRUE(received.ok()) << received.message();
+  EXPECT_EQ(dir_.Read("out"), noise);
+}
+
+TEST_P(PipeLive, FifoToFifoKeepsTheOrder) {
+  const std::string noise = Noise(2'000'003);
+  ASSERT_EQ(mkfifo((dir_ / "in").c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo((dir_ / "out").c_str(), 0600), 0);
+  std::thread writer([&] { dir_.Write("in", noise); });
+  std::string got;
+  std::thread reader([&] { got = dir_.Read("out"); });
+  const auto [sent, received] = Both(dir_ / "in", {.path = dir_ / "out"}, {.level = 1});
+  EXPECT_TRUE(sent.ok()) << sent.message();
+  EXPECT_TRUE(received.ok()) << received.message();
+  writer.join();
+  reader.join();
+  EXPECT_EQ(got, noise);
+}
+
+TEST_P(PipeLive, AFullDeviceEndsBoth) {
+  dir_.Write("in", Noise(1'000'000));
+  const auto [sent, received] = Both(dir_ / "in", {.path = "/dev/full"}, {});
+  EXPECT_EQ(received.errno_value(), ENOSPC);
+  EXPECT_NE(sent.message().find("the receiver gave up: cannot write /dev/full"), std::string::npos);
+}
+
+TEST_P(PipeLive, OneSenderOnly) {
+  const auto domain = transport::Domain::Create("test");
+  const auto wrong = Dial("simsim", Hello{}, domain);
+  EXPECT_EQ(wrong.status().code(), Code::kAuthenticationFailed);
+  auto first = Dial("sesame", Hello{}, domain);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  EXPECT_EQ(Dial("sesame", Hello{}, domain).status().code(), Code::kBusy);
+  // It goes without a stream: the next one may come, once the end of the session was seen.
+  *first = nullptr;
+  const Deadline deadline = DeadlineAfter(20s);
+  auto next = Dial("sesame", Hello{}, domain);
+  while (next.status().code() == Code::kBusy && BootClock::now() < deadline) {
+    next = Dial("sesame", Hello{}, domain);
+  }
+  EXPECT_TRUE(next.ok()) << next.status().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, PipeLive, testing::Values(Kind::kShm, Kind::kTcp),
+                         [](const auto& over) { return std::string(transport::Name(over.param)); });
+
+}  // namespace
+}  // namespace rdfs::pipe
