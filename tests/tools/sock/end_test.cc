@@ -1,0 +1,328 @@
+// Two ends over a real TCP connection and a real channel: threads, processes, killed processes.
+#include "tools/sock/end.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tests/tools/sock/tcp_pair.h"
+
+namespace rdfs::sock {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+constexpr std::uint32_t kLargest = 64 * 1024;
+
+std::byte Pattern(std::uint64_t index) {
+  return static_cast<std::byte>((static_cast<std::uint32_t>(index) * 2654435761U) >> 24U);
+}
+
+// One end's descriptors and memory, made before it is switched.
+struct Side {
+  Fd tcp, data, room;
+  EndMemory* memory = nullptr;
+  std::unique_ptr<End> end;
+  void Close() { tcp.Reset(), data.Reset(), room.Reset(); }
+};
+
+class EndTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    MakeTcpPair(host_.tcp, guest_.tcp);
+    BellPair(host_.data, guest_.data);
+    BellPair(host_.room, guest_.room);
+  }
+  static void BellPair(Fd& one, Fd& other) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    one.Reset(ends[0]);
+    other.Reset(ends[1]);
+  }
+  // From here on the two ends switch. The host's end opened the TCP connection.
+  void Attach() {
+    Result<Channel> channel = Channel::Create(kLargest);
+    ASSERT_TRUE(channel.ok()) << channel.status().ToString();
+    channel_ = std::make_unique<Channel>(*std::move(channel));
+    Attach(host_, Channel::Role::kHost);
+    Attach(guest_, Channel::Role::kGuest);
+  }
+  void Attach(Side& side, Channel::Role role) {
+    const bool opened = role == Channel::Role::kHost;
+    void* const place =
+        mmap(nullptr, sizeof(EndMemory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(place, MAP_FAILED);
+    const Result<EndMemory*> memory = EndMemory::Create(place, side.tcp.get(), opened, kLargest);
+    ASSERT_TRUE(memory.ok()) << memory.status().ToString();
+    side.memory = *memory;
+    side.end = std::make_unique<End>(
+        *side.memory, channel_->Outgoing(role), channel_->Incoming(role),
+        End::Sockets{side.tcp.get(), {side.data.get(), side.room.get()}, opened});
+    // Follows the other's direction.
+    EXPECT_EQ(side.end->Receive({}, false), 0);
+  }
+  void TearDown() override {
+    for (Side* side : {&host_, &guest_}) {
+      if (side->memory != nullptr) munmap(side->memory, sizeof(EndMemory));
+      side->memory = nullptr;
+    }
+  }
+
+  Side host_, guest_;
+  std::unique_ptr<Channel> channel_;
+};
+
+// Writes `count` bytes of the pattern from `from` on, now and then another way than before.
+void WriteAll(End& end, std::uint64_t from, std::uint64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  Bytes chunk;
+  for (std::uint64_t at = from; at < from + count;) {
+    chunk.resize(std::min<std::uint64_t>(from + count - at, 1 + random() % 20'000));
+    for (std::size_t i = 0; i < chunk.size(); ++i) chunk[i] = Pattern(at + i);
+    if (random() % 8 == 0) end.prefer_ring(random() % 4 != 0, kLeastRingBytes << (random() % 5));
+    const ssize_t sent = end.Send(chunk, true);
+    ASSERT_EQ(sent, static_cast<ssize_t>(chunk.size())) << strerror(errno) << " at " << at;
+    at += chunk.size();
+  }
+}
+
+// Reads up to the end and returns how many bytes there were, each as it must be.
+std::uint64_t ReadToEnd(End& end, std::uint64_t from, unsigned seed) {
+  std::mt19937 random(seed);
+  Bytes chunk(30'000);
+  std::uint64_t at = from;
+  for (;;) {
+    const ssize_t got =
+        end.Receive(MutableByteSpan(chunk).first(1 + random() % chunk.size()), true);
+    if (got <= 0) {
+      EXPECT_EQ(got, 0) << strerror(errno);
+      return at - from;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(got); ++i, ++at) {
+      if (chunk[i] == Pattern(at)) continue;
+      ADD_FAILURE() << "a wrong byte at " << at;
+      return 0;
+    }
+  }
+}
+
+TEST_F(EndTest, PositionsCountNeitherSynNorFin) {
+  const auto sent = [](const Side& side, bool opened) {
+    return *SentPosition(side.tcp.get(), opened);
+  };
+  EXPECT_EQ(sent(host_, true), 0U);
+  EXPECT_EQ(sent(guest_, false), 0U);
+  const Bytes bytes(1000);
+  ASSERT_EQ(send(host_.tcp.get(), bytes.data(), bytes.size(), 0), 1000);
+  EXPECT_EQ(sent(host_, true), 1000U);
+  Bytes some(400);
+  ASSERT_EQ(recv(guest_.tcp.get(), some.data(), some.size(), MSG_WAITALL), 400);
+  EXPECT_EQ(*ReceivedPosition(guest_.tcp.get()), 400U);
+  ASSERT_EQ(shutdown(host_.tcp.get(), SHUT_WR), 0);
+  pollfd ended{guest_.tcp.get(), POLLRDHUP, 0};
+  ASSERT_EQ(poll(&ended, 1, 10'000), 1);
+  EXPECT_EQ(*ReceivedPosition(guest_.tcp.get()), 400U);
+  EXPECT_EQ(sent(host_, true), 1000U);
+  EXPECT_EQ(sent(guest_, false), 0U);
+  EXPECT_EQ(*ReceivedPosition(host_.tcp.get()), 0U);
+}
+
+TEST_F(EndTest, StreamsBothWaysWhileSwitching) {
+  constexpr std::uint64_t kCount = 4 * 1024 * 1024;
+  // Bytes from before the switch are still in TCP.
+  Bytes before(1000);
+  for (std::size_t i = 0; i < before.size(); ++i) before[i] = Pattern(i);
+  ASSERT_EQ(send(host_.tcp.get(), before.data(), before.size(), 0), 1000);
+  Attach();
+  std::thread host_writes([&] {
+    WriteAll(*host_.end, 1000, kCount, 1);
+    EXPECT_EQ(host_.end->ShutdownSend(), 0);
+  });
+  std::thread guest_writes([&] {
+    WriteAll(*guest_.end, 0, kCount, 2);
+    EXPECT_EQ(guest_.end->ShutdownSend(), 0);
+  });
+  std::thread host_reads([&] { EXPECT_EQ(ReadToEnd(*host_.end, 0, 3), kCount); });
+  EXPECT_EQ(ReadToEnd(*guest_.end, 0, 4), kCount + 1000);
+  host_writes.join();
+  guest_writes.join();
+  host_reads.join();
+  EXPECT_GT(channel_->Outgoing(Channel::Role::kHost).words->opens, 10U);
+  EXPECT_GT(channel_->Outgoing(Channel::Role::kGuest).words->opens, 10U);
+}
+
+TEST_F(EndTest, AnswersInLockstep) {
+  Attach();
+  std::thread echo([&] {
+    Bytes chunk(64);
+    ssize_t got = 0;
+    while ((got = guest_.end->Receive(chunk, true)) > 0) {
+      ASSERT_EQ(guest_.end->Send(ByteSpan(chunk).first(static_cast<std::size_t>(got)), true), got);
+    }
+  });
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    const std::byte sent = Pattern(i);
+    std::byte back{};
+    ASSERT_EQ(host_.end->Send(ByteSpan(&sent, 1), true), 1);
+    ASSERT_EQ(host_.end->Receive(MutableByteSpan(&back, 1), true), 1);
+    ASSERT_EQ(back, sent);
+  }
+  host_.end->ShutdownSend();
+  echo.join();
+}
+
+int Wait(pid_t child) {
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+// Runs `body` in a child that holds only the guest's end, and goes on without that here.
+template <typename Body>
+pid_t ForkGuest(Side& host, Side& guest, Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    host.Close();
+    body();
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  guest.Close();
+  return child;
+}
+
+TEST_F(EndTest, StreamsBetweenProcesses) {
+  constexpr std::uint64_t kCount = 4 * 1024 * 1024;
+  Attach();
+  const pid_t child = ForkGuest(host_, guest_, [&] {
+    EXPECT_EQ(ReadToEnd(*guest_.end, 0, 5), kCount);
+    WriteAll(*guest_.end, 0, kCount, 6);
+  });
+  WriteAll(*host_.end, 0, kCount, 7);
+  EXPECT_EQ(host_.end->ShutdownSend(), 0);
+  EXPECT_EQ(ReadToEnd(*host_.end, 0, 8), kCount);
+  EXPECT_EQ(Wait(child), 0);
+}
+
+TEST_F(EndTest, BytesInTheRingOutliveTheirWriter) {
+  Attach();
+  const Bytes bytes(3000, std::byte{7});
+  const pid_t child = ForkGuest(host_, guest_, [&] {
+    if (guest_.end->Send(bytes, true) != 3000) _exit(1);
+    raise(SIGKILL);
+  });
+  EXPECT_TRUE(WIFSIGNALED(Wait(child)));
+  ASSERT_EQ(channel_->Outgoing(Channel::Role::kGuest).words->opens, 1U) << "not in the ring";
+  Bytes got(5000);
+  ASSERT_EQ(host_.end->Receive(got, true), 3000);
+  got.resize(3000);
+  EXPECT_EQ(got, bytes);
+  EXPECT_EQ(host_.end->Receive(got, true), 0);
+}
+
+TEST_F(EndTest, AWriterLearnsThatItsReaderWasKilled) {
+  Attach();
+  const pid_t child = ForkGuest(host_, guest_, [] { raise(SIGKILL); });
+  EXPECT_TRUE(WIFSIGNALED(Wait(child)));
+  const Bytes bytes(10'000);
+  ssize_t sent = 0;
+  int calls = 0;
+  while (sent >= 0 && ++calls < 1000) sent = host_.end->Send(bytes, true);
+  EXPECT_EQ(sent, -1);
+  EXPECT_TRUE(errno == EPIPE || errno == ECONNRESET) << strerror(errno);
+}
+
+TEST_F(EndTest, AnotherProcessOfTheEndGoesOnAfterOneIsKilled) {
+  // Killed at any moment of its writing; what it had not sent whole may be missing, no more.
+  for (unsigned round = 0; round < 20; ++round) {
+    SetUp();
+    Attach();
+    int started[2];
+    ASSERT_EQ(pipe2(started, O_CLOEXEC), 0);
+    const pid_t killed = fork();
+    if (killed == 0) {
+      const Bytes zeros(700);
+      for (int i = 0; guest_.end->Send(zeros, true) > 0; ++i) {
+        if (i == 50 && write(started[1], "x", 1) != 1) _exit(1);
+      }
+      _exit(1);
+    }
+    std::thread reader([&] {
+      Bytes chunk(5000);
+      std::uint64_t marks = 0;
+      bool after = false;
+      ssize_t got = 0;
+      while ((got = host_.end->Receive(chunk, true)) > 0) {
+        for (std::size_t i = 0; i < static_cast<std::size_t>(got); ++i) {
+          if (chunk[i] == std::byte{1}) ++marks;
+          after = after || marks > 0;
+          ASSERT_EQ(after, chunk[i] == std::byte{1});
+        }
+      }
+      EXPECT_EQ(got, 0) << strerror(errno);
+      EXPECT_EQ(marks, 100'000U);
+    });
+    char byte;
+    EXPECT_EQ(read(started[0], &byte, 1), 1);
+    kill(killed, SIGKILL);
+    EXPECT_TRUE(WIFSIGNALED(Wait(killed)));
+    EXPECT_EQ(guest_.end->Send(Bytes(100'000, std::byte{1}), true), 100'000);
+    guest_.end->ShutdownSend();
+    reader.join();
+    close(started[0]);
+    close(started[1]);
+    TearDown();
+  }
+}
+
+TEST_F(EndTest, AProgramWithoutTheShimFindsEverythingInTcp) {
+  Attach();
+  const Bytes bytes(2000, std::byte{9});
+  ASSERT_EQ(host_.end->Send(bytes, true), 2000);
+  ASSERT_EQ(channel_->Outgoing(Channel::Role::kHost).words->opens, 1U) << "not in the ring";
+  Bytes some(500);
+  ASSERT_EQ(guest_.end->Receive(some, true), 500);
+  // The host has to be in a call for its part of this: here it waits for an answer.
+  std::thread host([&] {
+    // The shim's own look at both halves, whatever call the program is in.
+    std::byte answer;
+    pollfd asked{host_.room.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&asked, 1, 10'000), 1);
+    EXPECT_EQ(host_.end->Send({}, true), 0);
+    EXPECT_EQ(host_.end->Receive(MutableByteSpan(&answer, 1), true), 1);
+    EXPECT_EQ(answer, std::byte{3});
+    EXPECT_EQ(host_.end->Send(bytes, true), 2000);
+  });
+  EXPECT_TRUE(guest_.end->Leave());
+  Bytes rest(1500);
+  EXPECT_EQ(recv(guest_.tcp.get(), rest.data(), rest.size(), MSG_WAITALL), 1500);
+  EXPECT_EQ(rest, Bytes(1500, std::byte{9}));
+  const std::byte answer{3};
+  EXPECT_EQ(send(guest_.tcp.get(), &answer, 1, 0), 1);
+  Bytes more(2000);
+  EXPECT_EQ(recv(guest_.tcp.get(), more.data(), more.size(), MSG_WAITALL), 2000);
+  EXPECT_EQ(more, bytes);
+  host.join();
+}
+
+TEST_F(EndTest, LeavingIsAResetWhenNobodyTakesTheBytesBack) {
+  Attach();
+  const Bytes bytes(2000);
+  ASSERT_EQ(host_.end->Send(bytes, true), 2000);
+  EXPECT_FALSE(guest_.end->Leave());
+  Bytes some(10);
+  EXPECT_EQ(recv(guest_.tcp.get(), some.data(), some.size(), 0), -1);
+  EXPECT_EQ(recv(host_.tcp.get(), some.data(), some.size(), 0), -1);
+  EXPECT_EQ(errno, ECONNRESET);
+}
+
+}  // namespace
+}  // namespace rdfs::sock

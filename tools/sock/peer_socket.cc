@@ -1,0 +1,136 @@
+#include "tools/sock/peer_socket.h"
+
+#include <arpa/inet.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "transport/base/fd.h"
+
+namespace rdfs::sock {
+namespace {
+
+// An address as inet_diag has it: IPv4 in the first word. What IPv6 says of an IPv4 address is the
+// IPv4 address, since the two ends of one connection may be of either family.
+struct Place {
+  int family = AF_UNSPEC;
+  std::array<std::uint32_t, 4> address{};
+  std::uint16_t port = 0;  // network order
+  bool operator==(const Place&) const = default;
+};
+
+Place Normal(int family, const void* address, std::uint16_t port) {
+  Place place{.family = family, .port = port};
+  if (family == AF_INET) {
+    std::memcpy(place.address.data(), address, sizeof(in_addr));
+    return place;
+  }
+  in6_addr six;
+  std::memcpy(&six, address, sizeof(six));
+  if (IN6_IS_ADDR_V4MAPPED(&six)) {
+    place.family = AF_INET;
+    std::memcpy(place.address.data(), &six.s6_addr[12], sizeof(in_addr));
+  } else {
+    std::memcpy(place.address.data(), &six, sizeof(six));
+  }
+  return place;
+}
+
+template <typename GetName>
+Result<Place> PlaceOf(int tcp, GetName get_name) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (get_name(tcp, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+    return Status::FromErrno(errno, "the ends of a TCP connection");
+  }
+  if (storage.ss_family == AF_INET) {
+    sockaddr_in four;
+    std::memcpy(&four, &storage, sizeof(four));
+    return Normal(AF_INET, &four.sin_addr, four.sin_port);
+  }
+  if (storage.ss_family == AF_INET6) {
+    sockaddr_in6 six;
+    std::memcpy(&six, &storage, sizeof(six));
+    return Normal(AF_INET6, &six.sin6_addr, six.sin6_port);
+  }
+  return Status::FromErrno(EAFNOSUPPORT, "the ends of a TCP connection");
+}
+
+struct Request {
+  nlmsghdr header{};
+  inet_diag_req_v2 body{};
+};
+
+Request MakeRequest(const Place& theirs, const Place& ours) {
+  Request request;
+  request.header.nlmsg_len = sizeof(request);
+  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.header.nlmsg_flags = NLM_F_REQUEST;
+  request.body.sdiag_family = static_cast<std::uint8_t>(theirs.family);
+  request.body.sdiag_protocol = IPPROTO_TCP;
+  request.body.idiag_states = ~0U;
+  inet_diag_sockid& id = request.body.id;
+  id.idiag_sport = theirs.port;
+  id.idiag_dport = ours.port;
+  std::memcpy(id.idiag_src, theirs.address.data(), sizeof(id.idiag_src));
+  std::memcpy(id.idiag_dst, ours.address.data(), sizeof(id.idiag_dst));
+  id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+  id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  return request;
+}
+
+}  // namespace
+
+Result<std::optional<PeerSocket>> FindPeerSocket(int tcp) {
+  RDFS_ASSIGN_OR_RETURN(const Place ours, PlaceOf(tcp, getsockname));
+  RDFS_ASSIGN_OR_RETURN(const Place theirs, PlaceOf(tcp, getpeername));
+  const Fd netlink(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  const Request request = MakeRequest(theirs, ours);
+  // The kernel answers before send returns.
+  if (!netlink.valid() || send(netlink.get(), &request, sizeof(request), 0) < 0) {
+    return Status(Code::kUnavailable, errno, "this kernel has no sock_diag");
+  }
+  struct {
+    nlmsghdr header;
+    inet_diag_msg body;
+    std::array<std::byte, 4096> attributes;
+  } answer{};
+  const ssize_t got = recv(netlink.get(), &answer, sizeof(answer), MSG_DONTWAIT);
+  if (got < static_cast<ssize_t>(sizeof(nlmsghdr))) {
+    return Status(Code::kUnavailable, "this kernel does not answer sock_diag");
+  }
+  const std::optional<PeerSocket> nobody;
+  if (answer.header.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+      got < static_cast<ssize_t>(sizeof(nlmsghdr) + sizeof(inet_diag_msg))) {
+    return nobody;
+  }
+  // When no connection matches, a listener answers.
+  const inet_diag_sockid& id = answer.body.id;
+  const int family = answer.body.idiag_family;
+  if (answer.body.idiag_state == TCP_LISTEN ||
+      Normal(family, id.idiag_src, id.idiag_sport) != theirs ||
+      Normal(family, id.idiag_dst, id.idiag_dport) != ours) {
+    return nobody;
+  }
+  return std::optional<PeerSocket>(
+      {.cookie = (std::uint64_t{id.idiag_cookie[1]} << 32U) | id.idiag_cookie[0],
+       .uid = answer.body.idiag_uid});
+}
+
+Result<std::uint64_t> CookieOf(int socket) {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  if (getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) {
+    return Status::FromErrno(errno, "SO_COOKIE");
+  }
+  return cookie;
+}
+
+}  // namespace rdfs::sock
