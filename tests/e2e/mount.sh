@@ -28,8 +28,15 @@ start_server() {
 }
 # The server and the worker that it supervises.
 server_pids() { echo "$server" && cat "/proc/$server/task/$server/children"; }
-# shellcheck disable=SC2046 # several pids
-freeze_server() { kill -STOP $(server_pids); }
+# Whether each thread of the process has stopped: one that was running goes on for a moment after kill(1).
+stopped() { ! grep -L '^State:[[:space:]]*T' /proc/"$1"/task/*/status | grep -q .; }
+freeze_server() {
+  local pids pid
+  pids=$(server_pids)
+  # shellcheck disable=SC2086 # several pids
+  kill -STOP $pids
+  for pid in $pids; do wait_until 50 stopped "$pid" || problem "process $pid does not stop"; done
+}
 # shellcheck disable=SC2046
 thaw_server() { kill -CONT $(server_pids); }
 # All of it at once: no worker is started again.
