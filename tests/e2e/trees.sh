@@ -11,10 +11,10 @@ fail() { echo "FAILED: $1" >&2; exit 1; }
 full=${RDFS_CHECK_FULL:-0}
 # The worker is the one that serves; its supervisor only waits. Over ssh it is not ours to look at.
 server=''
-[ -z "${RDFS_E2E_SERVER_PID:-}" ] || server=$(cat "/proc/$RDFS_E2E_SERVER_PID/task/$RDFS_E2E_SERVER_PID/children")
+[ -z "${RDFS_E2E_SERVER_PID:-}" ] || server=$(pgrep -P "$RDFS_E2E_SERVER_PID")
 # holdings PID: its memory in MiB, and its descriptors.
 holdings() { echo "$(($(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status") / 1024)) MiB, $(ls "/proc/$1/fd" | wc -l) descriptors"; }
-report() { echo "$1: rdfs holds $(holdings "$RDFS_E2E_CLIENT_PID")${server:+; rdfsd $(holdings ${server% })}"; }
+report() { echo "$1: rdfs holds $(holdings "$RDFS_E2E_CLIENT_PID")${server:+; rdfsd $(holdings $server)}"; }
 
 work=$RDFS_E2E_LOCAL/tree
 mkdir "$work"
