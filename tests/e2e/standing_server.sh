@@ -6,21 +6,10 @@
 # a configuration file does the same; SIGTERM ends it all.
 set -uo pipefail
 
-bin='' as=''
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --bin) bin=$(realpath "$2"); shift 2 ;;
-    --as-when-root) as=$2; shift 2 ;;
-    *) echo "standing_server.sh: what is '$1'?" >&2; exit 2 ;;
-  esac
-done
-[ -n "$bin" ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
-if [ -n "$as" ] && [ "$(id -u)" -eq 0 ]; then
-  exec setpriv --reuid "$as" --regid "$(id -g "$as")" --init-groups \
-    env USER="$as" "$0" --bin "$bin"
-fi
+# shellcheck source=tests/e2e/setup.sh
+. "$(dirname "$0")/setup.sh"
+begin "$@"
 PATH=$bin/server:$bin/fs/fuse:$PATH
-work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-standing-XXXXXX") || exit 1
 mnt=$work/mnt
 mkdir "$mnt" "$work/export" "$work/home"
 export HOME=$work/home
@@ -28,23 +17,8 @@ unset XDG_CONFIG_HOME
 echo 'on the server' >"$work/export/file"
 
 servers() { pgrep -f "^rdfsd .*$work/"; }
-finish() {
-  trap - EXIT
-  ! mountpoint -q "$mnt" || fusermount3 -uz "$mnt"
-  servers | xargs -r kill 2>/dev/null
-  rm -rf "$work"
-}
-trap finish EXIT
-trap 'exit 1' INT TERM HUP
-fail() { echo "standing_server.sh: $1" >&2; exit 1; }
-gone() {
-  local tenth
-  for tenth in $(seq 100); do
-    "$@" >/dev/null || return 0
-    sleep 0.1
-  done
-  return 1
-}
+none() { ! "$@" >/dev/null; }
+fail() { problem "$1"; exit 1; }
 
 # mounts TEXT: the mount command that rdfsd printed in TEXT, typed as it stands.
 mounts() {
@@ -54,12 +28,12 @@ mounts() {
   eval "timeout 60 $command" >"$work/said" || fail "this does not mount: $command"
   [ "$(cat "$mnt/file")" = 'on the server' ] || fail "$command: another directory"
   fusermount3 -u "$mnt" || fail "cannot unmount"
-  gone pgrep -f "^rdfs .*$mnt" || fail "rdfs is left after the unmount"
+  wait_until 100 none pgrep -f "^rdfs .*$mnt" || fail "rdfs is left after the unmount"
 }
 # stops: the supervisor and its worker end.
 stops() {
   kill "$(servers | head -n 1)"
-  gone servers || fail "rdfsd is left after SIGTERM"
+  wait_until 100 none servers || fail "rdfsd is left after SIGTERM"
 }
 
 # ---- from the command line; the substitution ends only when nobody holds the output ---------------
@@ -91,4 +65,4 @@ END
 said=$(timeout 30 rdfsd --config "$work/rdfsd.toml" --port 0 2>&1) || fail "from a file: $said"
 mounts "$said"
 stops
-echo "a standing server: as the README tells it"
+conclude "a standing server from the command line and from a file"
