@@ -169,6 +169,9 @@ class Lane {
   virtual void Cancel(CallTicket ticket) = 0;
   // As Cancel, from another thread: a FUSE interrupt arrives wherever it likes.
   virtual void CancelFromAnyThread(CallTicket ticket) = 0;
+  // Nobody waits for the call any more: it ends with EINTR, whatever the server still does of it,
+  // as it would at its deadline. One-sided operations under way are waited for.
+  virtual void Abandon(CallTicket ticket) = 0;
 
   // ---- Registered memory ------------------------------------------------------------------------
   [[nodiscard]] virtual BufferPool& buffers() = 0;

@@ -160,6 +160,13 @@ void LaneImpl::Cancel(CallTicket ticket) {
   FinishLater(*slot, ErrnoStatus(EINTR));
 }
 
+void LaneImpl::Abandon(CallTicket ticket) {
+  const std::optional<Slot> slot = table_.Find(ticket);
+  if (!slot || (table_.HasLocal(*slot) && wire_.connected())) return;
+  calls_[*slot].cancelled = true;
+  FinishLater(*slot, ErrnoStatus(EINTR));
+}
+
 // ---- Calls begin and end
 // --------------------------------------------------------------------------
 

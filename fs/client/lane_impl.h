@@ -45,6 +45,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   [[nodiscard]] std::string Describe() const override;
   void Cancel(CallTicket ticket) override;
   void CancelFromAnyThread(CallTicket ticket) override { mailbox_->PutCancel(ticket); }
+  void Abandon(CallTicket ticket) override;
   [[nodiscard]] BufferPool& buffers() override { return buffers_; }
 
   CallTicket Lookup(const CallContext&, const Handle&, std::string_view,

@@ -89,13 +89,14 @@ inline Request Begin(fuse_req_t request) { return {request, Worker::Current()}; 
 
 // Issues the call of a request: `issue(lane, caller, request)` makes exactly one call on the lane,
 // whose callback owns the request, and returns its ticket. An interrupt of the request then reaches
-// it.
+// it; `may_wait`: it waits for somebody else's lock.
 template <typename Issue>
-void Start(Request request, Issue issue) {
+void Start(Request request, Issue issue, bool may_wait = false) {
   Worker& worker = request.worker();
   const std::uint64_t unique = request.unique();
   const client::CallContext caller = request.context();
-  worker.Track(unique, issue(worker.lane(), caller, std::move(request)));
+  const client::CallTicket ticket = issue(worker.lane(), caller, std::move(request));
+  worker.Track(unique, {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid), .may_wait = may_wait});
 }
 
 struct stat ToStat(const AttrWire& attr);

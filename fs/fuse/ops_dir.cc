@@ -106,17 +106,17 @@ void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, 
   const std::uint64_t unique = listing->request.unique();
   const CallContext caller = listing->request.context();
   const client::OpenPtr opened = directory.file;
-  worker.Track(
-      unique, worker.lane().ReadDir(caller, opened, cookie, kMaxReaddirBytes, plus,
-                                    [listing = std::move(listing)](Result<client::DirPage>&& page) {
-                                      if (!page.ok()) {
-                                        return listing->request.ErrorOrRecover(listing->open->node,
-                                                                               page.status());
-                                      }
-                                      const std::lock_guard lock(listing->open->mutex);
-                                      Keep(*listing->open, listing->cookie, *page);
-                                      AnswerLocked(*listing);
-                                    }));
+  const client::CallTicket ticket = worker.lane().ReadDir(
+      caller, opened, cookie, kMaxReaddirBytes, plus,
+      [listing = std::move(listing)](Result<client::DirPage>&& page) {
+        if (!page.ok()) {
+          return listing->request.ErrorOrRecover(listing->open->node, page.status());
+        }
+        const std::lock_guard lock(listing->open->mutex);
+        Keep(*listing->open, listing->cookie, *page);
+        AnswerLocked(*listing);
+      });
+  worker.Track(unique, {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid)});
 }
 
 }  // namespace

@@ -45,12 +45,15 @@ struct flock FromLock(const client::Lock& lock) {
 
 void Set(Request request, NodeId node, const std::shared_ptr<fuse::Open>& open,
          const client::Lock& lock, bool flock, bool wait) {
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.SetLock(caller, open->file, lock, flock, wait,
-                        [pending = std::move(pending), node](Status&& status) mutable {
-                          AnswerDone(pending, node, status);
-                        });
-  });
+  Start(
+      std::move(request),
+      [&](Lane& lane, const CallContext& caller, Request&& pending) {
+        return lane.SetLock(caller, open->file, lock, flock, wait,
+                            [pending = std::move(pending), node](Status&& status) mutable {
+                              AnswerDone(pending, node, status);
+                            });
+      },
+      wait);
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ Status Worker::Run() {
     RDFS_ASSIGN_OR_RETURN(bool busy, TakeRequests());
     busy |= lane_->Poll() > 0;
     busy |= TakeUpAgain();
+    if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
     if (busy) {
       if (spins_ > 0) spin_limit_ = std::min(spin_limit_ * 2, kMostSpins);
       spins_ = 0;
@@ -144,20 +145,33 @@ void Worker::Process(Message message) {
   current_.buffer.Reset();  // nobody took it: a request without an answer, or answered by libfuse
 }
 
-void Worker::Track(std::uint64_t unique, client::CallTicket ticket) {
-  const std::lock_guard lock(tracked_mutex_);
-  tracked_[unique] = ticket;
+void Worker::Track(std::uint64_t unique, const Interrupts::Call& call) {
+  const std::lock_guard lock(interrupts_mutex_);
+  Act(interrupts_.Track(unique, call));
 }
 
 void Worker::Untrack(std::uint64_t unique) {
-  const std::lock_guard lock(tracked_mutex_);
-  tracked_.erase(unique);
+  const std::lock_guard lock(interrupts_mutex_);
+  interrupts_.Untrack(unique);
 }
 
 void Worker::Interrupt(std::uint64_t unique) {
-  const std::lock_guard lock(tracked_mutex_);
-  const auto found = tracked_.find(unique);
-  if (found != tracked_.end()) lane_->CancelFromAnyThread(found->second);
+  const std::lock_guard lock(interrupts_mutex_);
+  Act(interrupts_.Interrupt(unique, BootClock::now()));
+  if (interrupts_.next_look() == TimePoint::max()) return;
+  interrupted_ = true;
+  if (t_current != this) Wake();  // it has to look again in time
+}
+
+void Worker::LookAtInterrupted() {
+  const std::lock_guard lock(interrupts_mutex_);
+  for (const Interrupts::Decision& decision : interrupts_.Look(BootClock::now())) Act(decision);
+  interrupted_ = interrupts_.next_look() != TimePoint::max();
+}
+
+void Worker::Act(const Interrupts::Decision& decision) {
+  if (decision.action == Interrupts::Action::kCancel) lane_->CancelFromAnyThread(decision.ticket);
+  if (decision.action == Interrupts::Action::kAbandon) lane_->Abandon(decision.ticket);
 }
 
 void Worker::Recover(NodeId node, Message message) {
@@ -193,7 +207,11 @@ Status Worker::Sleep() {
        {.fd = fuse_session_fd(session_), .events = POLLIN, .revents = 0}}};
   // Without a buffer to read into, a waiting request would keep us from sleeping.
   if (!ReadyToReceive()) entries[2].fd = -1;
-  const TimePoint timer = lane_->NextTimer();
+  TimePoint timer = lane_->NextTimer();
+  if (interrupted_) {
+    const std::lock_guard lock(interrupts_mutex_);
+    timer = std::min(timer, interrupts_.next_look());
+  }
   const int timeout = timer == TimePoint::max() ? -1 : PollTimeoutMs(timer, BootClock::now());
   if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) {
     return Status::FromErrno(errno, "poll of /dev/fuse");

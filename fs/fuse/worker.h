@@ -15,11 +15,11 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "fs/client/client.h"
 #include "fs/fuse/filesystem.h"
+#include "fs/fuse/interrupts.h"
 #include "fs/fuse/request.h"
 #include "transport/base/fd.h"
 
@@ -53,7 +53,8 @@ class Worker {
   void Postpone(Message message) { postponed_.push_back(std::move(message)); }
   void Recover(NodeId node, Message message);
   void Resume(Message message) { resumed_.push_back(std::move(message)); }
-  void Track(std::uint64_t unique, client::CallTicket ticket);
+  // The request `unique` waits for this call: what an interrupt does to it, interrupts.h says.
+  void Track(std::uint64_t unique, const Interrupts::Call& call);
   void Untrack(std::uint64_t unique);
 
  private:
@@ -75,6 +76,8 @@ class Worker {
   Message TakeReceived(std::size_t size);
   void Process(Message message);
   void Interrupt(std::uint64_t unique);
+  void LookAtInterrupted();
+  void Act(const Interrupts::Decision& decision);
   bool TakeUpAgain();
   Status Sleep();
 
@@ -87,8 +90,9 @@ class Worker {
   client::Buffer receive_;  // of full size, for the next request
   std::deque<Message> postponed_;
   std::deque<Message> resumed_;
-  std::mutex tracked_mutex_;  // another worker may read an interrupt of our request
-  std::unordered_map<std::uint64_t, client::CallTicket> tracked_;
+  std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
+  Interrupts interrupts_{IsDying};
+  std::atomic<bool> interrupted_ = false;  // there is one to look at again
   int spins_ = 0;
   int spin_limit_ = 16;
   std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest

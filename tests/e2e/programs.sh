@@ -64,7 +64,7 @@ postgres() {
   { "$bin/pgbench" -h "$RDFS_E2E_LOCAL" -U test -i -s 2 postgres &&
     "$bin/pgbench" -h "$RDFS_E2E_LOCAL" -U test -c 4 -T 5 postgres &&
     [ "$("$bin/psql" -h "$RDFS_E2E_LOCAL" -U test -Atc 'select sum(abalance)=(select sum(delta) from pgbench_history) from pgbench_accounts' postgres)" = t ]
-  } >"$RDFS_E2E_LOCAL/pgbench.log" 2>&1 || { tail "$RDFS_E2E_LOCAL/pgbench.log"; status=1; }
+  } >"$RDFS_E2E_LOCAL/pgbench.log" 2>&1 || { tail -n 30 "$RDFS_E2E_LOCAL/pgbench.log" "$RDFS_E2E_LOCAL/pg.log"; status=1; }
   "$bin/pg_ctl" -D "$mount/pg" -w -m fast stop >/dev/null || status=1
   return $status
 }

@@ -62,6 +62,25 @@ for round in range(3):
     worker_after(old)
     print(f"killed the worker: everything went on after {time.monotonic() - started:.2f} s")
 
+# They have no file of the mount open: closing it, as dying does, would ask the server too.
+def victim(signals):
+    wait, start = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for number in plain, unlinked, secret, closed, locked, directory:
+            os.close(number)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        os.read(wait, 1)
+        try:
+            os.listdir(f"{mount}/dir")
+        finally:
+            os._exit(3)
+    return signals, child, start
+victims = [victim(signals) for signals in (
+    [signal.SIGKILL], [signal.SIGINT], [signal.SIGUSR1, signal.SIGTERM], [signal.SIGQUIT])]
+time.sleep(0.5)
+
 # Now all of it, for good: frozen first, so that nothing can be answered.
 old = worker()
 os.kill(supervisor, signal.SIGSTOP)
@@ -74,6 +93,19 @@ except OSError as error:
     took = time.monotonic() - started
     print(f"a frozen server: {error.strerror} after {took:.1f} s")
     assert 4 < took < 16, took
+
+# Who hangs on it can be killed at once, also after a signal that he handles; nobody else is disturbed.
+for signals, child, start in victims:
+    os.write(start, b"x")
+    time.sleep(0.5)
+    started = time.monotonic()
+    for number in signals:
+        os.kill(child, number)
+        time.sleep(0.2)
+    killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    took = time.monotonic() - started
+    print(f"{signals[-1].name} while a call hangs: over after {took:.1f} s")
+    assert killed == -signals[-1] and took < 4, (killed, took)
 os.kill(old, signal.SIGCONT)
 os.kill(supervisor, signal.SIGCONT)
 for _ in range(100):

@@ -205,6 +205,27 @@ TEST_F(LaneTest, WaitingLocksAreInterrupted) {
   EXPECT_TRUE(client_->Lookup(root_, "file").ok());
 }
 
+TEST_F(LaneTest, AnAbandonedCallEndsThoughTheServerIsSilent) {
+  ChangeNext(Opcode::kMkdir, [](Reply& reply) { reply.send = false; });
+  bool over = false;
+  Status ended;
+  const CallTicket ticket =
+      client_->lane().Mkdir({}, root_, "dir", 0755, 0, [&](Result<NamedFile>&& made) {
+        ended = made.status();
+        over = true;
+      });
+  EXPECT_FALSE(client_->RunUntil(over, DeadlineAfter(milliseconds(30))));
+  client_->lane().Cancel(ticket);  // the server may still do it: not over
+  EXPECT_FALSE(client_->RunUntil(over, DeadlineAfter(milliseconds(30))));
+  client_->lane().Abandon(ticket);
+  client_->lane().Abandon(ticket);
+  ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(10))));
+  EXPECT_EQ(ended.errno_value(), EINTR);
+  EXPECT_EQ(client_->lane().calls_in_flight(), 0U);
+  client_->lane().Abandon(ticket);  // names nothing any more
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+}
+
 TEST_F(LaneTest, ALaneThatGoesEndsItsCalls) {
   const OpenPtr open = Open();
   std::unique_ptr<SyncClient> other = OpenClient();
