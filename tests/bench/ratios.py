@@ -28,10 +28,12 @@ def median(values: list[float]) -> float:
 
 def summarise(pairs: list[tuple[float, float]]) -> dict:
     """`pairs` of (ours, peer), both such that more is better."""
-    ratios = sorted(ours / peer for ours, peer in pairs)
+    in_turn = [ours / peer for ours, peer in pairs]
+    ratios = sorted(in_turn)
     low, high = interval_ranks(len(ratios))
     return {
         "pairs": len(pairs),
+        "ratios": in_turn,
         "ours": median([ours for ours, _ in pairs]),
         "peer": median([peer for _, peer in pairs]),
         "ratio": median(ratios),

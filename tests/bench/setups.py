@@ -43,6 +43,17 @@ def scratch():
 
 
 @contextlib.contextmanager
+def pinned(cpus: set[int]):
+    """This process and all that it starts meanwhile: programs, servers and what is done on them."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
 def process(command: list[str], **options):
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
     try:
