@@ -527,8 +527,11 @@ struct ReadDirRequest {
   Le32 flags;
 };
 inline constexpr std::uint32_t kReadDirPlus = 1;
+inline constexpr std::uint32_t kReadDirTellEnd = 2;  // the page may end in a kDirectoryEnd
+inline constexpr std::uint32_t kDirectoryEnd = 0xffffffff;
 // Reply: any number of DirEntryWire, name [16], and with kReadDirPlus a Le16 1 and an Entry, or a
-// Le16 0 where it could not be had (also for "." and ".."). No entry: the end.
+// Le16 0 where it could not be had (also for "." and ".."). No entry: the end. It is told sooner,
+// where asked for, by a last DirEntryWire of type kDirectoryEnd with nothing behind it.
 struct DirEntryWire {
   Le64 ino;
   Le64 cookie;  // of the position behind this entry

@@ -26,8 +26,8 @@ constexpr std::size_t kNameOffset = 19;
 constexpr std::size_t kMaxRecordBytes = 280;  // 19 + 255 + NUL, to a multiple of 8
 // What a reply takes for each entry apart from its name.
 constexpr std::size_t kPlainBytes = sizeof(fs::DirEntryWire) + 2;
-constexpr std::size_t kPlusBytes = kPlainBytes + 2 + 2 + fs::kMaxHandleBytes +
-                                   sizeof(fs::AttrWire) + sizeof(Le32);
+constexpr std::size_t kPlusBytes =
+    kPlainBytes + 2 + 2 + fs::kMaxHandleBytes + sizeof(fs::AttrWire) + sizeof(Le32);
 
 struct EntryView {
   KernelEntry entry;
@@ -116,6 +116,16 @@ void DropBuffer(const FsSession& session, DirectoryCursor& cursor) {
   cursor.positioned = empty;
 }
 
+// A page that took everything: whether anything follows is a system call here, and a round trip for
+// the client.
+void TellEnd(DirectoryCursor& cursor, int fd, ByteWriter& out) {
+  if (cursor.next < cursor.end || out.room() < sizeof(fs::DirEntryWire)) return;
+  if (Refill(cursor, fd, cursor.buffer.size()) != 0 || cursor.next < cursor.end) return;
+  fs::DirEntryWire end{};
+  end.type = fs::kDirectoryEnd;
+  out.Write(end);
+}
+
 }  // namespace
 
 Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
@@ -144,7 +154,7 @@ Outcome OpOpenDir(Call& call) {
 Outcome OpReadDir(Call& call) {
   const auto request = call.body.Read<fs::ReadDirRequest>();
   if (!call.Decoded() || request.max_bytes > fs::kMaxReaddirBytes ||
-      (request.flags & ~fs::kReadDirPlus) != 0) {
+      (request.flags & ~(fs::kReadDirPlus | fs::kReadDirTellEnd)) != 0) {
     return Outcome::Malformed();
   }
   const OpenPtr open = call.session.FindOpen(request.open);
@@ -166,10 +176,11 @@ Outcome OpReadDir(Call& call) {
   }
   const bool more = cursor.next < cursor.end;
   WriteEntries(call, out, *open, directory, plus);
-  call.out.TruncateTo(out.size());
-  DropBuffer(call.session, cursor);
   // Not even one entry fits: an empty reply would mean the end.
   if (more && out.size() == 0) return Outcome::Errno(EINVAL);
+  if (more && (request.flags & fs::kReadDirTellEnd) != 0) TellEnd(cursor, open->fd->get(), out);
+  call.out.TruncateTo(out.size());
+  DropBuffer(call.session, cursor);
   return Outcome::Ok();
 }
 

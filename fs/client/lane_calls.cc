@@ -524,7 +524,7 @@ CallTicket LaneImpl::ReadDir(const CallContext& context, const OpenPtr& open, st
             ReadDirRequest{.open = 0,
                            .cookie = cookie,
                            .max_bytes = std::min<std::uint32_t>(max_bytes, kMaxReaddirBytes),
-                           .flags = plus ? kReadDirPlus : 0});
+                           .flags = kReadDirTellEnd | (plus ? kReadDirPlus : 0U)});
       },
       open);
 }

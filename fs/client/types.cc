@@ -28,6 +28,12 @@ DirEntry ReadDirEntry(ByteReader& reader, bool plus, TimePoint asked) {
   return entry;
 }
 
+// Whether that is all that is left of a page: too short for an entry, which has a name.
+bool IsEnd(ByteSpan rest) {
+  if (rest.size() != sizeof(DirEntryWire)) return false;
+  return ByteReader(rest).Read<DirEntryWire>().type == kDirectoryEnd;
+}
+
 }  // namespace
 
 TimePoint LeaseEnd(TimePoint asked, std::uint32_t lease_ms) {
@@ -37,6 +43,10 @@ TimePoint LeaseEnd(TimePoint asked, std::uint32_t lease_ms) {
 }
 
 std::optional<DirEntry> DirPage::Next() {
+  if (IsEnd(rest_)) {
+    ends_directory_ = true;
+    rest_ = {};
+  }
   if (rest_.empty()) return std::nullopt;
   ByteReader reader(rest_);
   DirEntry entry = ReadDirEntry(reader, plus_, asked_);
@@ -47,7 +57,9 @@ std::optional<DirEntry> DirPage::Next() {
 
 bool DirPage::Check() const {
   ByteReader reader(rest_);
-  while (reader.ok() && reader.remaining() > 0) (void)ReadDirEntry(reader, plus_, asked_);
+  while (reader.ok() && reader.remaining() > 0 && !IsEnd(reader.rest())) {
+    (void)ReadDirEntry(reader, plus_, asked_);
+  }
   return reader.ok();
 }
 

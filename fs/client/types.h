@@ -54,6 +54,8 @@ class DirPage {
       : rest_(entries), plus_(plus), asked_(asked) {}
   // The next entry, or none. A page without any entry is the end of the directory.
   std::optional<DirEntry> Next();
+  // Whether nothing follows the entries of this page; known once Next has returned none.
+  [[nodiscard]] bool ends_directory() const { return ends_directory_; }
   // Whether every entry is well-formed.
   [[nodiscard]] bool Check() const;
 
@@ -61,6 +63,7 @@ class DirPage {
   ByteSpan rest_;
   bool plus_;
   TimePoint asked_;
+  bool ends_directory_ = false;
 };
 
 struct ReadDone {
@@ -109,8 +112,8 @@ struct PathStep {
   std::string name;
   Handle expected;
 };
-// Tells the way to a file that a restarted server does not know by its handle any more; none where it is
-// not known. Called on the mount's own thread.
+// Tells the way to a file that a restarted server does not know by its handle any more; none where
+// it is not known. Called on the mount's own thread.
 using PathFinder = std::function<std::optional<std::vector<PathStep>>(const Handle&)>;
 
 // When a lease of `lease_ms` that was asked for at `asked` is over for us.

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "fs/client/client.h"
+#include "fs/fuse/directory_attributes.h"
 #include "fs/fuse/inode_table.h"
 #include "fs/fuse/open_table.h"
 
@@ -38,6 +39,7 @@ struct Filesystem {
   client::Mount& mount;
   const FilesystemOptions options;
   InodeTable inodes;
+  DirectoryAttributes directories;
   OpenTable opens;
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.

@@ -157,6 +157,17 @@ void InodeTable::SetWithoutCapabilityUntil(NodeId id, TimePoint until) {
   if (Node* node = FindLocked(id)) node->no_capability_until = until;
 }
 
+bool InodeTable::may_be_locked(NodeId node) const {
+  const std::lock_guard lock(mutex_);
+  const Node* found = FindLocked(node);
+  return found != nullptr && found->may_be_locked;
+}
+
+void InodeTable::SetMayBeLocked(NodeId node) {
+  const std::lock_guard lock(mutex_);
+  if (Node* found = FindLocked(node)) found->may_be_locked = true;
+}
+
 std::size_t InodeTable::size() const {
   const std::lock_guard lock(mutex_);
   return nodes_.size();

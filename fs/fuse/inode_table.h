@@ -65,6 +65,11 @@ class InodeTable {
   [[nodiscard]] bool KnownWithoutCapability(NodeId node, TimePoint now) const;
   void SetWithoutCapabilityUntil(NodeId node, TimePoint until);
 
+  // Whether a lock has been asked for through this mount since the kernel knows the node: then a
+  // close may have locks to drop.
+  [[nodiscard]] bool may_be_locked(NodeId node) const;
+  void SetMayBeLocked(NodeId node);
+
   [[nodiscard]] std::size_t size() const;
 
  private:
@@ -75,6 +80,7 @@ class InodeTable {
     std::string name;
     std::uint64_t change_at_open = 0;
     TimePoint no_capability_until{};
+    bool may_be_locked = false;
   };
   const Node* FindLocked(NodeId node) const;
   Node* FindLocked(NodeId node);

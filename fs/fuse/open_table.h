@@ -38,6 +38,7 @@ struct Open {
   std::vector<PendingEntry> pending;
   std::size_t next_pending = 0;
   std::uint64_t pending_cookie = 0;
+  bool pending_is_last = false;  // nothing follows them; told to the kernel once
 };
 
 class OpenTable {

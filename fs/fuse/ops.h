@@ -99,6 +99,24 @@ void Start(Request request, Issue issue, bool may_wait = false) {
   worker.Track(unique, {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid), .may_wait = may_wait});
 }
 
+// As Start, for a call that changes what is in `directories` (a node and its handle each): their
+// attributes are asked for behind it (directory_attributes.h).
+struct ChangedDirectory {
+  NodeId node;
+  Handle handle;
+};
+void AskForAttributes(Worker& worker, const client::CallContext& caller, std::uint64_t unique,
+                      std::initializer_list<ChangedDirectory> directories);
+template <typename Issue>
+void StartChange(Request request, std::initializer_list<ChangedDirectory> directories,
+                 Issue issue) {
+  Worker& worker = request.worker();
+  const std::uint64_t unique = request.unique();
+  const client::CallContext caller = request.context();
+  Start(std::move(request), std::move(issue));
+  AskForAttributes(worker, caller, unique, directories);
+}
+
 struct stat ToStat(const AttrWire& attr);
 // Seconds that the kernel may cache what expires then.
 double CacheSeconds(TimePoint expires, TimePoint now);

@@ -83,6 +83,9 @@ void GetAttr(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
+  if (const auto known = request.worker().filesystem().directories.Find(node, BootClock::now())) {
+    return request.Attr(ToStat(known->attr), CacheSeconds(known->expires, BootClock::now()));
+  }
   // With its open file, a file that has been unlinked still has attributes.
   const auto open = file == nullptr ? nullptr : request.worker().filesystem().opens.Find(file->fh);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
@@ -99,6 +102,7 @@ void SetAttr(fuse_req_t raw, fuse_ino_t node, struct stat* attr, int valid, fuse
   if (!handle) return;
   const auto open = file == nullptr ? nullptr : request.worker().filesystem().opens.Find(file->fh);
   const client::SetAttributes set = ToSetAttributes(*attr, valid);
+  request.worker().filesystem().directories.Forget(node);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.SetAttr(caller, *handle, open == nullptr ? nullptr : open->file, set,
                         [pending = std::move(pending), node](Result<Attributes>&& now) mutable {
@@ -147,7 +151,9 @@ void SetXattr(fuse_req_t raw, fuse_ino_t node, const char* name, const char* val
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
-  request.worker().filesystem().inodes.SetWithoutCapabilityUntil(node, {});
+  Filesystem& filesystem = request.worker().filesystem();
+  filesystem.inodes.SetWithoutCapabilityUntil(node, {});
+  filesystem.directories.Forget(node);  // an ACL changes the mode
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.SetXattr(caller, *handle, name, AsBytes({value, size}),
                          static_cast<std::uint32_t>(flags),
@@ -192,6 +198,7 @@ void RemoveXattr(fuse_req_t raw, fuse_ino_t node, const char* name) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
+  request.worker().filesystem().directories.Forget(node);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.RemoveXattr(caller, *handle, name,
                             [pending = std::move(pending), node](Status&& status) mutable {

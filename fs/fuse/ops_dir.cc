@@ -84,6 +84,7 @@ void Keep(fuse::Open& open, std::uint64_t cookie, client::DirPage& page) {
                             .name = std::string(entry->name),
                             .file = std::move(entry->file)});
   }
+  open.pending_is_last = page.ends_directory();
 }
 
 void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, bool plus) {
@@ -97,9 +98,10 @@ void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, 
   {
     const std::lock_guard lock(directory.mutex);
     // What was fetched goes on exactly where the kernel is. A rewind fetches anew, as it must.
-    if (cookie != 0 && cookie == directory.pending_cookie &&
-        directory.next_pending < directory.pending.size()) {
-      return AnswerLocked(*listing);
+    if (cookie != 0 && cookie == directory.pending_cookie) {
+      if (directory.next_pending < directory.pending.size()) return AnswerLocked(*listing);
+      // Who asks once more wants to see what has come meanwhile.
+      if (std::exchange(directory.pending_is_last, false)) return listing->request.Bytes({});
     }
   }
   Worker& worker = listing->request.worker();

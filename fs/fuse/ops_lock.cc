@@ -45,6 +45,7 @@ struct flock FromLock(const client::Lock& lock) {
 
 void Set(Request request, NodeId node, const std::shared_ptr<fuse::Open>& open,
          const client::Lock& lock, bool flock, bool wait) {
+  if (lock.type != LockType::kUnlock) request.worker().filesystem().inodes.SetMayBeLocked(node);
   Start(
       std::move(request),
       [&](Lane& lane, const CallContext& caller, Request&& pending) {

@@ -71,10 +71,11 @@ void Symlink(fuse_req_t raw, const char* target, fuse_ino_t parent, const char* 
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Symlink(caller, *handle, name, target,
-                        AnswerWithEntry(std::move(pending), parent, name));
-  });
+  StartChange(std::move(request), {{parent, *handle}},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                return lane.Symlink(caller, *handle, name, target,
+                                    AnswerWithEntry(std::move(pending), parent, name));
+              });
 }
 
 void Mknod(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
@@ -82,11 +83,12 @@ void Mknod(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, dev
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
   const std::uint32_t umask = request.umask();
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Mknod(caller, *handle, name, mode, umask,
-                      {.major = major(device), .minor = minor(device)},
-                      AnswerWithEntry(std::move(pending), parent, name));
-  });
+  StartChange(std::move(request), {{parent, *handle}},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                return lane.Mknod(caller, *handle, name, mode, umask,
+                                  {.major = major(device), .minor = minor(device)},
+                                  AnswerWithEntry(std::move(pending), parent, name));
+              });
 }
 
 void Mkdir(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode) {
@@ -94,34 +96,40 @@ void Mkdir(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode) {
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
   const std::uint32_t umask = request.umask();
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Mkdir(caller, *handle, name, mode, umask,
-                      AnswerWithEntry(std::move(pending), parent, name));
-  });
+  StartChange(std::move(request), {{parent, *handle}},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                return lane.Mkdir(caller, *handle, name, mode, umask,
+                                  AnswerWithEntry(std::move(pending), parent, name));
+              });
 }
 
 void Unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Unlink(caller, *handle, name,
-                       [pending = std::move(pending), parent, name](Status&& status) mutable {
-                         AnswerRemoved(pending, parent, name, status);
-                       });
-  });
+  StartChange(std::move(request), {{parent, *handle}},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                return lane.Unlink(
+                    caller, *handle, name,
+                    [pending = std::move(pending), parent, name](Status&& status) mutable {
+                      AnswerRemoved(pending, parent, name, status);
+                    });
+              });
 }
 
 void Rmdir(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Rmdir(caller, *handle, name,
-                      [pending = std::move(pending), parent, name](Status&& status) mutable {
-                        AnswerRemoved(pending, parent, name, status);
-                      });
-  });
+  request.worker().filesystem().directories.ForgetAll();
+  StartChange(std::move(request), {{parent, *handle}},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                return lane.Rmdir(
+                    caller, *handle, name,
+                    [pending = std::move(pending), parent, name](Status&& status) mutable {
+                      AnswerRemoved(pending, parent, name, status);
+                    });
+              });
 }
 
 void Rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
@@ -138,6 +146,7 @@ void Rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
   if (!handle) return;
   const auto new_handle = FindHandle(request, new_parent);
   if (!new_handle) return;
+  request.worker().filesystem().directories.ForgetAll();
   struct Places {
     Request request;
     NodeId parent;
@@ -146,18 +155,21 @@ void Rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
     const char* new_name;
     bool exchange;
   };
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    auto places = std::make_unique<Places>(Places{std::move(pending), parent, name, new_parent,
-                                                  new_name, (flags & RENAME_EXCHANGE) != 0});
-    return lane.Rename(caller, *handle, name, *new_handle, new_name, wire,
-                       [at = std::move(places)](Status&& status) {
-                         if (status.ok()) {
-                           at->request.worker().filesystem().inodes.Renamed(
-                               at->parent, at->name, at->new_parent, at->new_name, at->exchange);
-                         }
-                         AnswerDone(at->request, at->parent, status);
-                       });
-  });
+  StartChange(std::move(request), {{parent, *handle}, {new_parent, *new_handle}},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                auto places =
+                    std::make_unique<Places>(Places{std::move(pending), parent, name, new_parent,
+                                                    new_name, (flags & RENAME_EXCHANGE) != 0});
+                return lane.Rename(caller, *handle, name, *new_handle, new_name, wire,
+                                   [at = std::move(places)](Status&& status) {
+                                     if (status.ok()) {
+                                       at->request.worker().filesystem().inodes.Renamed(
+                                           at->parent, at->name, at->new_parent, at->new_name,
+                                           at->exchange);
+                                     }
+                                     AnswerDone(at->request, at->parent, status);
+                                   });
+              });
 }
 
 void Link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name) {
@@ -166,10 +178,11 @@ void Link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* ne
   if (!handle) return;
   const auto parent = FindHandle(request, new_parent);
   if (!parent) return;
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Link(caller, *handle, *parent, new_name,
-                     AnswerWithEntry(std::move(pending), new_parent, new_name));
-  });
+  StartChange(std::move(request), {{new_parent, *parent}},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                return lane.Link(caller, *handle, *parent, new_name,
+                                 AnswerWithEntry(std::move(pending), new_parent, new_name));
+              });
 }
 
 }  // namespace rdfs::fs::fuse::ops

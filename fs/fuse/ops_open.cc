@@ -48,6 +48,11 @@ void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& op
   file.fh = filesystem.opens.Add(std::move(open));
 }
 
+bool IsSet(const TimeWire& time) { return time.seconds != 0; }
+bool SameTime(const TimeWire& a, const TimeWire& b) {
+  return a.seconds == b.seconds && a.nanoseconds == b.nanoseconds;
+}
+
 void AnswerCreate(Request& request, NodeId parent, const char* name,
                   Result<Lane::Created>& created) {
   if (!created.ok()) return request.ErrorOrRecover(parent, created.status());
@@ -55,6 +60,11 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
   const fuse_entry_param entry = ToEntry(filesystem, parent, name, created->file);
   fuse_file_info file{};
   FillFileInfo(filesystem, entry.ino, created->open, created->file.attr.change, file);
+  // Whatever sets an attribute moves ctime, so a file as it was made has no capability.
+  const AttrWire& attr = created->file.attr;
+  if (IsSet(attr.btime) && SameTime(attr.btime, attr.ctime)) {
+    filesystem.inodes.SetWithoutCapabilityUntil(entry.ino, created->file.attr_expires);
+  }
   request.Create(entry, file);
 }
 
@@ -87,13 +97,14 @@ void Create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
   const int exclusive = file->flags & O_EXCL;
   const std::uint32_t flags = OpenFlagsToWire(
       FlagsForServer(request.worker().filesystem(), file->flags) | O_CREAT | exclusive);
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Create(
-        caller, *handle, name, flags, mode, umask,
-        [pending = std::move(pending), parent, name](Result<Lane::Created>&& created) mutable {
-          AnswerCreate(pending, parent, name, created);
-        });
-  });
+  StartChange(std::move(request), {{parent, *handle}},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                return lane.Create(caller, *handle, name, flags, mode, umask,
+                                   [pending = std::move(pending), parent,
+                                    name](Result<Lane::Created>&& created) mutable {
+                                     AnswerCreate(pending, parent, name, created);
+                                   });
+              });
 }
 
 void Tmpfile(fuse_req_t raw, fuse_ino_t parent, mode_t mode, fuse_file_info* file) {
@@ -116,6 +127,8 @@ void Flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
+  // Writes have been answered by the server, with their errors: only locks are left to be dropped.
+  if (!request.worker().filesystem().inodes.may_be_locked(node)) return request.Ok();
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.FlushFile(caller, open->file, file->lock_owner,
                           [pending = std::move(pending), node](Status&& status) mutable {
@@ -124,10 +137,16 @@ void Flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   });
 }
 
-void Release(fuse_req_t raw, fuse_ino_t, fuse_file_info* file) {
+void Release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Request request = Begin(raw);
-  const auto open = request.worker().filesystem().opens.Remove(file->fh);
+  Filesystem& filesystem = request.worker().filesystem();
+  const auto open = filesystem.opens.Remove(file->fh);
   if (open == nullptr) return request.Error(EBADF);
+  if (!filesystem.inodes.may_be_locked(node)) {
+    request.worker().ReleaseLater(request.context(), open->file);
+    return request.Ok();
+  }
+  // The locks that go with it are waited for.
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Release(caller, open->file, [pending = std::move(pending)](Status&&) mutable {
       // close(2) has returned already: nobody hears an error, and the file is given up either way.

@@ -26,6 +26,8 @@ constexpr int kRequestsAtOnce = 16;
 constexpr int kLeastSpins = 2;
 constexpr int kMostSpins = 64;
 
+constexpr std::size_t kMostReleasesHeld = 64;
+
 // libfuse's operations get no argument that could say which worker called them.
 thread_local Worker* t_current = nullptr;
 
@@ -50,6 +52,7 @@ Worker::~Worker() {
   current_.buffer.Reset();
   postponed_.clear();
   resumed_.clear();
+  released_.clear();  // they end with the session
   lane_.reset();
   t_current = nullptr;
 }
@@ -63,6 +66,7 @@ Status Worker::Run() {
   t_current = this;
   while (fuse_session_exited(session_) == 0) {
     RDFS_ASSIGN_OR_RETURN(bool busy, TakeRequests());
+    if (!released_.empty() && lane_->calls_in_flight() > 0) SendReleases();
     busy |= lane_->Poll() > 0;
     busy |= TakeUpAgain();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
@@ -151,8 +155,30 @@ void Worker::Track(std::uint64_t unique, const Interrupts::Call& call) {
 }
 
 void Worker::Untrack(std::uint64_t unique) {
+  if (!changing_.empty()) {
+    const auto [begin, end] = changing_.equal_range(unique);
+    for (auto it = begin; it != end; ++it) filesystem_.directories.Settle(it->second);
+    changing_.erase(begin, end);
+  }
   const std::lock_guard lock(interrupts_mutex_);
   interrupts_.Untrack(unique);
+}
+
+void Worker::SettleWhenAnswered(std::uint64_t unique, NodeId directory) {
+  changing_.emplace(unique, directory);
+}
+
+void Worker::ReleaseLater(const client::CallContext& caller, client::OpenPtr file) {
+  released_.push_back({.caller = caller, .file = std::move(file)});
+  if (released_.size() >= kMostReleasesHeld) SendReleases();
+}
+
+void Worker::SendReleases() {
+  for (Released& released : released_) {
+    // close(2) has returned already: nobody hears an error, and the file is given up either way.
+    lane_->Release(released.caller, std::move(released.file), [](Status&&) {});
+  }
+  released_.clear();
 }
 
 void Worker::Interrupt(std::uint64_t unique) {
@@ -200,6 +226,7 @@ bool Worker::TakeUpAgain() {
 }
 
 Status Worker::Sleep() {
+  SendReleases();
   if (!lane_->Arm()) return {};
   std::array<pollfd, 3> entries{
       {{.fd = lane_->fd(), .events = POLLIN, .revents = 0},

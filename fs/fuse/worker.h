@@ -15,6 +15,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "fs/client/client.h"
@@ -55,7 +56,13 @@ class Worker {
   void Resume(Message message) { resumed_.push_back(std::move(message)); }
   // The request `unique` waits for this call: what an interrupt does to it, interrupts.h says.
   void Track(std::uint64_t unique, const Interrupts::Call& call);
+  // The request has been answered.
   void Untrack(std::uint64_t unique);
+  // This request changes `directory`, once it has been answered.
+  void SettleWhenAnswered(std::uint64_t unique, NodeId directory);
+  // Gives an open file up with the next message that goes out, or before the worker sleeps: nobody
+  // waits for it, and a message of its own would wake the server for nothing else.
+  void ReleaseLater(const client::CallContext& caller, client::OpenPtr file);
 
  private:
   Worker(fuse_session* session, Filesystem& filesystem, std::unique_ptr<client::Lane> lane,
@@ -79,6 +86,7 @@ class Worker {
   void LookAtInterrupted();
   void Act(const Interrupts::Decision& decision);
   bool TakeUpAgain();
+  void SendReleases();
   Status Sleep();
 
   fuse_session* session_;
@@ -90,6 +98,12 @@ class Worker {
   client::Buffer receive_;  // of full size, for the next request
   std::deque<Message> postponed_;
   std::deque<Message> resumed_;
+  struct Released {
+    client::CallContext caller;
+    client::OpenPtr file;
+  };
+  std::vector<Released> released_;
+  std::unordered_multimap<std::uint64_t, NodeId> changing_;  // directories, by request
   std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
   Interrupts interrupts_{IsDying};
   std::atomic<bool> interrupted_ = false;  // there is one to look at again

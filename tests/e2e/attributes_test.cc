@@ -44,6 +44,62 @@ TEST(Attributes, Chmod) {
   });
 }
 
+// "later" when the directory's times have moved since the last look.
+void NoteMoved(Transcript& t, std::string_view what, int fd, struct stat& before) {
+  struct stat st {};
+  t.Call("fstat", fstat(fd, &st));
+  const auto later = [](const timespec& a, const timespec& b) {
+    return a.tv_sec > b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec > b.tv_nsec);
+  };
+  t.Note(std::string(what) + " mtime", later(st.st_mtim, before.st_mtim) ? "later" : "as it was");
+  t.Note(std::string(what) + " ctime", later(st.st_ctim, before.st_ctim) ? "later" : "as it was");
+  t.Note(std::string(what) + " links", static_cast<long long>(st.st_nlink));
+  t.Note(std::string(what) + " mode", static_cast<long long>(st.st_mode));
+  before = st;
+  usleep(20'000);  // more than the clock of any file system's times ticks
+}
+
+TEST(Attributes, OfADirectoryFollowEveryChangeInIt) {
+  Compare([](Transcript& t) {
+    t.Call("mkdir", mkdirat(t.dir(), "d", 0755));
+    t.Call("mkdir", mkdirat(t.dir(), "other", 0755));
+    const int fd = t.Open("d", O_RDONLY | O_DIRECTORY);
+    const int other = t.Open("other", O_RDONLY | O_DIRECTORY);
+    struct stat d {};
+    struct stat o {};
+    NoteMoved(t, "at first", fd, d);
+    Make(t, "d/file");
+    NoteMoved(t, "create", fd, d);
+    t.Call("mkdir", mkdirat(fd, "sub", 0755));
+    NoteMoved(t, "mkdir", fd, d);
+    t.Call("symlink", symlinkat("x", fd, "symlink"));
+    NoteMoved(t, "symlink", fd, d);
+    t.Call("mknod", mknodat(fd, "fifo", S_IFIFO | 0600, 0));
+    NoteMoved(t, "mknod", fd, d);
+    t.Call("link", linkat(fd, "file", other, "link", 0));
+    NoteMoved(t, "link, here", fd, d);
+    NoteMoved(t, "link, there", other, o);
+    t.Call("rename", renameat(fd, "file", other, "file"));
+    NoteMoved(t, "rename, from", fd, d);
+    NoteMoved(t, "rename, to", other, o);
+    t.Call("chmod", fchmod(fd, 0700));
+    NoteMoved(t, "chmod", fd, d);
+    t.Call("unlink", unlinkat(fd, "fifo", 0));
+    NoteMoved(t, "unlink", fd, d);
+    t.Call("rename itself", renameat(t.dir(), "d", other, "moved"));
+    NoteMoved(t, "moved", fd, d);
+    NoteMoved(t, "moved, to", other, o);
+    t.Call("unlink", unlinkat(fd, "symlink", 0));
+    t.Call("rmdir", unlinkat(fd, "sub", AT_REMOVEDIR));
+    NoteMoved(t, "rmdir in it", fd, d);
+    t.Call("rmdir", unlinkat(other, "moved", AT_REMOVEDIR));
+    NoteMoved(t, "removed", fd, d);
+    t.Call("create in what is removed", openat(fd, "late", O_CREAT | O_WRONLY, 0644));
+    t.Close(fd);
+    t.Close(other);
+  });
+}
+
 TEST(Attributes, SetuidIsClearedByAWriteAndATruncate) {
   Compare([](Transcript& t) {
     for (const mode_t mode : {04755U, 02755U, 06755U, 02745U, 06777U}) {

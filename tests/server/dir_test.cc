@@ -70,6 +70,39 @@ class DirTest : public testing::Test {
   Harness server;
 };
 
+TEST_F(DirTest, TellsTheEndWithTheLastEntriesWhereAskedTo) {
+  for (int i = 0; i < 40; ++i) std::ofstream(server / ("entry-" + std::to_string(i)));
+  const std::uint64_t open = OpenDir(server.root());
+  const std::size_t entries = ReadAll(open, 4096, false).size();
+  fs::ReadDirRequest request{};
+  request.open = open;
+  request.flags = fs::kReadDirTellEnd;
+  for (const std::uint32_t bytes : {300U, 64U * 1024}) {
+    request.max_bytes = bytes;
+    request.cookie = 0;
+    std::size_t seen = 0;
+    bool ended = false;
+    while (!ended) {
+      const Answer answer = server.Ask(Opcode::kReadDir, Body().Add(request));
+      ASSERT_TRUE(answer.ok());
+      ASSERT_LE(answer.body.size(), bytes);
+      ByteReader reader(answer.body);
+      ended = reader.remaining() == 0;  // there was no room to tell it
+      while (reader.remaining() > 0) {
+        const auto wire = reader.Read<fs::DirEntryWire>();
+        ended = wire.type == fs::kDirectoryEnd;
+        if (ended) break;
+        (void)reader.ReadSized16(255);
+        ASSERT_TRUE(reader.ok());
+        request.cookie = wire.cookie;
+        ++seen;
+      }
+      EXPECT_EQ(reader.remaining(), 0U);
+    }
+    EXPECT_EQ(seen, entries);
+  }
+}
+
 TEST_F(DirTest, ListsEverythingOnceInEveryPortionSize) {
   std::set<std::string> expected = {".", ".."};
   for (std::size_t i = 0; i < 500; ++i) {

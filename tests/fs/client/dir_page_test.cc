@@ -27,6 +27,10 @@ class PageBuilder {
     writer_.Write(Le16(0));
     return *this;
   }
+  PageBuilder& End(std::uint32_t type = kDirectoryEnd) {
+    writer_.Write(DirEntryWire{.ino = 0, .cookie = 0, .type = type});
+    return *this;
+  }
   [[nodiscard]] ByteSpan bytes() const { return writer_.written(); }
 
  private:
@@ -54,6 +58,22 @@ TEST(DirPage, GivesItsEntriesInOrder) {
   EXPECT_EQ(entry->name, "\xff name");
   EXPECT_EQ(entry->cookie, 30U);
   EXPECT_FALSE(page.Next());
+}
+
+TEST(DirPage, MayTellThatNothingFollows) {
+  for (const bool told : {false, true}) {
+    PageBuilder builder;
+    builder.Add(1, "a");
+    if (told) builder.End();
+    DirPage page(builder.bytes(), false, TimePoint());
+    ASSERT_TRUE(page.Check());
+    EXPECT_EQ(page.Next()->name, "a");
+    EXPECT_FALSE(page.Next());
+    EXPECT_EQ(page.ends_directory(), told);
+  }
+  PageBuilder other, early;
+  EXPECT_FALSE(DirPage(other.Add(1, "a").End(8).bytes(), false, TimePoint()).Check());
+  EXPECT_FALSE(DirPage(early.End().Add(1, "a").bytes(), false, TimePoint()).Check());
 }
 
 TEST(DirPage, CountsLeasesFromWhenItWasAskedFor) {

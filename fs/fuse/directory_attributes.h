@@ -1,0 +1,78 @@
+// DirectoryAttributes: what a directory is like after a change that this mount made in it.
+//
+// The kernel forgets a directory's attributes with every name that it has made or removed there,
+// and asks for them before the next one (default_permissions). So each such change is sent together
+// with the question, and the answer is kept here for the kernel's own question: one round trip less
+// for every file that is made or removed. What is kept is as old as any answer may be (its lease).
+//
+// An answer counts only when it was given behind the change: the change has been answered (Settle)
+// and no other has begun (Begin). The kernel changes one directory once at a time, and a lane's
+// requests are answered in order; whatever breaks that is noticed by one of the two.
+//
+// Any thread; one short lock. Memory: bounded by kMost directories.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "fs/client/types.h"
+#include "fs/fuse/inode_table.h"
+
+namespace rdfs::fs::fuse {
+
+class DirectoryAttributes {
+ public:
+  static constexpr std::size_t kMost = 4096;
+
+  // A change begins: what was known does not count any more. Returns its number, for Keep.
+  std::uint64_t Begin(NodeId directory) {
+    const std::lock_guard lock(mutex_);
+    if (known_.size() >= kMost) known_.clear();
+    known_[directory] = {.change = ++changes_, .settled = false, .attributes = std::nullopt};
+    return changes_;
+  }
+  // The change has been answered.
+  void Settle(NodeId directory) {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(directory);
+    if (found != known_.end()) found->second.settled = true;
+  }
+  // The answer to the question that went out behind `change`.
+  void Keep(NodeId directory, std::uint64_t change, const client::Attributes& attributes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(directory);
+    if (found == known_.end() || found->second.change != change || !found->second.settled) return;
+    found->second.attributes = attributes;
+  }
+  // Something else about it changes.
+  void Forget(NodeId directory) {
+    const std::lock_guard lock(mutex_);
+    known_.erase(directory);
+  }
+  // A directory changes whose node is not at hand: one that is removed or renamed.
+  void ForgetAll() {
+    const std::lock_guard lock(mutex_);
+    known_.clear();
+  }
+  [[nodiscard]] std::optional<client::Attributes> Find(NodeId directory, TimePoint now) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(directory);
+    if (found == known_.end() || !found->second.attributes) return std::nullopt;
+    if (found->second.attributes->expires <= now) return std::nullopt;
+    return found->second.attributes;
+  }
+
+ private:
+  struct Known {
+    std::uint64_t change = 0;
+    bool settled = false;
+    std::optional<client::Attributes> attributes;
+  };
+  mutable std::mutex mutex_;
+  std::unordered_map<NodeId, Known> known_;
+  std::uint64_t changes_ = 0;
+};
+
+}  // namespace rdfs::fs::fuse
