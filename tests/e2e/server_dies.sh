@@ -71,6 +71,7 @@ def victim(signals):
             os.close(number)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGUSR1, lambda *_: None)
+        signal.alarm(120)  # should nobody kill it
         os.read(wait, 1)
         try:
             os.listdir(f"{mount}/dir")
@@ -83,8 +84,14 @@ time.sleep(0.5)
 
 # Now all of it, for good: frozen first, so that nothing can be answered.
 old = worker()
-os.kill(supervisor, signal.SIGSTOP)
-os.kill(old, signal.SIGSTOP)
+def freeze(pid):
+    """Returns when it has stopped: the signal alone leaves it time to answer."""
+    os.kill(pid, signal.SIGSTOP)
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        while open(f"/proc/{pid}/task/{thread}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
+            time.sleep(0.01)
+freeze(supervisor)
+freeze(old)
 started = time.monotonic()
 try:
     os.stat(f"{mount}/not looked at yet")
