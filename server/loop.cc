@@ -16,9 +16,9 @@
 namespace rdfs::server {
 namespace {
 
-// Longer than a wake-up costs, short enough that an idle machine does not notice.
-constexpr std::chrono::nanoseconds kLongestSpin{50'000};
-constexpr std::chrono::nanoseconds kShortestSpin{2'000};
+// What a program with one thread takes between two requests: its own work, and FUSE's. Short enough
+// that an idle machine does not notice.
+constexpr std::chrono::nanoseconds kLongestSpin{200'000};
 // Messages taken from one lane before the next lane's turn.
 constexpr std::size_t kBatch = 32;
 // Rounds of work between two looks at what sleeps in epoll.
@@ -40,7 +40,11 @@ Result<std::unique_ptr<Loop>> Loop::Create(unsigned index, bool may_spin) {
 }
 
 Loop::Loop(std::unique_ptr<FileIo> io, Fd epoll, unsigned index, bool may_spin)
-    : io_(std::move(io)), epoll_(std::move(epoll)), index_(index), may_spin_(may_spin) {}
+    : io_(std::move(io)),
+      epoll_(std::move(epoll)),
+      index_(index),
+      may_spin_(may_spin),
+      spin_(kLongestSpin) {}
 
 Loop::~Loop() {
   Stop();
@@ -128,7 +132,7 @@ void Loop::Run(Core& core) {
       busy = true;
     }
     if (busy) {
-      last_work_ = BootClock::now();
+      spin_.Came();
       // Lanes that sleep must not starve behind a busy one.
       if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
       continue;
@@ -205,8 +209,7 @@ bool Loop::RunTimers() {
 }
 
 bool Loop::Idle() {
-  if (!may_spin_ || active_.empty() || spin_ < kShortestSpin) return true;
-  if (BootClock::now() - last_work_ >= spin_) return true;
+  if (!may_spin_ || active_.empty() || !spin_.GoOn(BootClock::now())) return true;
   Wait(0);
   return false;
 }
@@ -240,12 +243,6 @@ void Loop::Sleep() {
     return;
   }
   Wait(timers_.empty() ? -1 : PollTimeoutMs(timers_.begin()->first, BootClock::now()));
-  // Spinning would have paid if the next work came soon enough.
-  if (BootClock::now() - last_work_ < kLongestSpin) {
-    spin_ = std::clamp(spin_ * 2, kShortestSpin, kLongestSpin);
-  } else {
-    spin_ = spin_ / 2;
-  }
 }
 
 void Loop::Wait(int timeout_ms) {

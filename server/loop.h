@@ -2,8 +2,8 @@
 //
 // Each round polls the lanes that have something, runs their requests to completion (what may block
 // goes through the loop's FileIo), and hands the answers over in one Flush a lane. With nothing to
-// do it spins for as long as that has paid off lately, at most 50 us, then arms its lanes and sleeps
-// in epoll: an idle loop makes no system call. A lane whose peer does not read its answers is left
+// do it spins for as long as that pays off, then arms its lanes and sleeps in epoll: an idle loop
+// makes no system call. A lane whose peer does not read its answers is left
 // alone until it does.
 //
 // Owned by the Service. AddLane, Post, After and Stop are for any thread; the rest is the loop's.
@@ -24,6 +24,7 @@
 #include "server/dispatch.h"
 #include "server/file_io.h"
 #include "server/lock_service.h"
+#include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"
 #include "transport/transport.h"
 
@@ -85,8 +86,7 @@ class Loop final : public Scheduler {
   unsigned rounds_ = 0;
   bool io_ready_ = true;
   std::multimap<TimePoint, std::function<void()>> timers_;
-  std::chrono::nanoseconds spin_{0};
-  TimePoint last_work_{};
+  AdaptiveSpin spin_;
   std::thread thread_;
 };
 

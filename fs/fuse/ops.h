@@ -96,7 +96,8 @@ void Start(Request request, Issue issue, bool may_wait = false) {
   const std::uint64_t unique = request.unique();
   const client::CallContext caller = request.context();
   const client::CallTicket ticket = issue(worker.lane(), caller, std::move(request));
-  worker.Track(unique, {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid), .may_wait = may_wait});
+  worker.Track(unique,
+               {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid), .may_wait = may_wait});
 }
 
 // As Start, for a call that changes what is in `directories` (a node and its handle each): their

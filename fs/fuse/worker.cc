@@ -21,10 +21,8 @@ namespace {
 constexpr std::size_t kHeaderRoom = client::Buffer::kPageBytes;
 // Requests taken before completions are looked at: keeps latency even under a flood.
 constexpr int kRequestsAtOnce = 16;
-// Fruitless rounds before sleeping. Each costs a read(2) of the FUSE descriptor, so the most is
-// about what a wake-up costs.
-constexpr int kLeastSpins = 2;
-constexpr int kMostSpins = 64;
+// Looks at the lane, which cost nothing, between two at the FUSE descriptor, a read(2) each.
+constexpr int kLooksAtLane = 8;
 
 constexpr std::size_t kMostReleasesHeld = 64;
 
@@ -71,16 +69,22 @@ Status Worker::Run() {
     busy |= TakeUpAgain();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
     if (busy) {
-      if (spins_ > 0) spin_limit_ = std::min(spin_limit_ * 2, kMostSpins);
-      spins_ = 0;
-      continue;
+      spin_.Came();
+    } else if (!SpinForAnswer()) {
+      RDFS_RETURN_IF_ERROR(Sleep());
     }
-    if (++spins_ < spin_limit_) continue;
-    spin_limit_ = std::max(spin_limit_ / 2, kLeastSpins);
-    spins_ = 0;
-    RDFS_RETURN_IF_ERROR(Sleep());
   }
   return {};
+}
+
+bool Worker::SpinForAnswer() {
+  if (lane_->calls_in_flight() == 0 || !spin_.GoOn(BootClock::now())) return false;
+  for (int i = 0; i < kLooksAtLane; ++i) {
+    if (lane_->Poll() == 0) continue;
+    spin_.Came();
+    break;
+  }
+  return true;
 }
 
 bool Worker::ReadyToReceive() {

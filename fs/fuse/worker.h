@@ -6,8 +6,10 @@
 // where the kernel put them. When no buffer of full size is free, the kernel keeps the next request
 // until one is.
 //
-// Everything but Wake and Interrupt belongs to the thread that calls Run. Idle, it sleeps in
-// poll(2).
+// It spins for answers, as long as that pays off, but never for the next request: who makes it may
+// be waiting for this very processor. Idle, it sleeps in poll(2).
+//
+// Everything but Wake and Interrupt belongs to the thread that calls Run.
 #pragma once
 
 #include <atomic>
@@ -22,6 +24,7 @@
 #include "fs/fuse/filesystem.h"
 #include "fs/fuse/interrupts.h"
 #include "fs/fuse/request.h"
+#include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::fs::fuse {
@@ -65,6 +68,9 @@ class Worker {
   void ReleaseLater(const client::CallContext& caller, client::OpenPtr file);
 
  private:
+  // About what two wake-ups cost, the server's and ours: an answer that takes longer is slept for.
+  static constexpr std::chrono::nanoseconds kLongestSpin{100'000};
+
   Worker(fuse_session* session, Filesystem& filesystem, std::unique_ptr<client::Lane> lane,
          std::vector<Worker*>& all, Fd wake, std::size_t request_bytes)
       : session_(session),
@@ -72,6 +78,7 @@ class Worker {
         all_(all),
         wake_(std::move(wake)),
         request_bytes_(request_bytes),
+        spin_(kLongestSpin),
         lane_(std::move(lane)) {}
 
   // Takes what the kernel has, at most a few at once; returns whether there was anything.
@@ -86,6 +93,8 @@ class Worker {
   void LookAtInterrupted();
   void Act(const Interrupts::Decision& decision);
   bool TakeUpAgain();
+  // Looks for answers; false when it is time to sleep.
+  bool SpinForAnswer();
   void SendReleases();
   Status Sleep();
 
@@ -107,8 +116,7 @@ class Worker {
   std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
   Interrupts interrupts_{IsDying};
   std::atomic<bool> interrupted_ = false;  // there is one to look at again
-  int spins_ = 0;
-  int spin_limit_ = 16;
+  AdaptiveSpin spin_;  // for answers
   std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest
 };
 
