@@ -182,6 +182,11 @@ class Connection {
   // measures the wire and has nothing else to do.
   void SpinAtMost(std::chrono::nanoseconds most) { spin_ = most_spin_ = most; }
 
+  // Before a thread that changes its credentials (setfsuid(2)) takes the connection over: the
+  // kernel refuses such threads some calls of RDMA. Called on a thread that has the process's own;
+  // verbs starts one of its own there, which makes those calls from then on.
+  virtual void KeepCredentials() {}
+
  protected:
   Connection() = default;
   // False when spinning cannot help, as when the peer needs this very processor to answer.

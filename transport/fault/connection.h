@@ -33,6 +33,9 @@ class FaultyConnection final : public Connection {
   [[nodiscard]] int fd() const override { return fd_; }
   Result<RemoteRegion> Share(const MemoryRegion& region) override;
   void Unshare(const MemoryRegion& region) override;
+  void KeepCredentials() override {
+    if (inner_ != nullptr) inner_->KeepCredentials();
+  }
 
  private:
   struct Held {

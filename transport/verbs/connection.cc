@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sys/epoll.h>
 
+#include <system_error>
 #include <thread>
 
 #include "transport/base/log.h"
@@ -64,6 +65,10 @@ VerbsConnection::~VerbsConnection() {
     if (!ending()) WaitUntilByeHasGone();
   }
   // ~QueuePair puts the queue pair in error and waits until the device has let go of our buffers.
+  AsOwner([this] {
+    queue_pair_.reset();
+    id_.reset();
+  });
 }
 
 // What was sent just before the end should arrive: once the queue pair is in error, the device
@@ -117,7 +122,15 @@ Status VerbsConnection::Flush() {
 // Poll is still to see, and so is what had arrived before.
 void VerbsConnection::PostSends() {
   outbox_->Pump();
-  if (const Status posted = queue_pair_->PostSends(); !posted.ok()) {
+  if (!queue_pair_->has_queued_sends()) return;
+  Status posted;
+  const auto post = [&] { posted = queue_pair_->PostSends(); };
+  if (queue_pair_->posts_by_system_call()) {
+    AsOwner(post);
+  } else {
+    post();
+  }
+  if (!posted.ok()) {
     BeginEnding({Code::kDisconnected, "the RDMA connection has ended: " + posted.message()});
   }
 }
@@ -157,7 +170,8 @@ void VerbsConnection::LookAtEvents() {
       if (*consumed) armed_ = false;
       continue;
     }
-    Result<std::optional<CmEvent>> event = channel_.Next();
+    Result<std::optional<CmEvent>> event = std::optional<CmEvent>();
+    AsOwner([&] { event = channel_.Next(); });
     if (!event.ok()) return BeginEnding({Code::kDisconnected, event.status().message()});
     if (*event) HandleCmEvent(**event);
   }
@@ -193,6 +207,14 @@ Result<RemoteRegion> VerbsConnection::Share(const MemoryRegion& region) {
   return RemoteRegion{.address = reinterpret_cast<std::uintptr_t>(region.bytes().data()),
                       .length = region.size(),
                       .key = registration->remote_key()};
+}
+
+void VerbsConnection::KeepCredentials() {
+  try {
+    clerk_ = std::make_unique<Clerk>();
+  } catch (const std::system_error& error) {
+    BeginEnding({Code::kResourceExhausted, error.code().value(), "cannot start another thread"});
+  }
 }
 
 // The key belongs to the registration, which other connections of the domain use too.

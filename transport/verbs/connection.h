@@ -23,6 +23,7 @@
 
 #include "transport/base/fd.h"
 #include "transport/transport.h"
+#include "transport/verbs/clerk.h"
 #include "transport/verbs/cm.h"
 #include "transport/verbs/credit.h"
 #include "transport/verbs/outbox.h"
@@ -66,6 +67,7 @@ class VerbsConnection final : public Connection {
   [[nodiscard]] int fd() const override { return wake_fd_.get(); }
   Result<RemoteRegion> Share(const MemoryRegion& region) override;
   void Unshare(const MemoryRegion& region) override;
+  void KeepCredentials() override;
 
  private:
   // Empty polls between two looks at the connection manager: some hundred microseconds of
@@ -73,6 +75,13 @@ class VerbsConnection final : public Connection {
   static constexpr std::uint32_t kPollsBetweenLooks = 8192;
   // How long the destructor waits for its last frames to leave.
   static constexpr std::chrono::milliseconds kByeLimit{100};
+
+  // Makes calls of librdmacm's, by the clerk if there is one.
+  template <typename Call>
+  void AsOwner(const Call& call) {
+    if (clerk_ == nullptr) return call();
+    clerk_->Do(call);
+  }
 
   VerbsConnection(CmChannel channel, CmIdPtr id, std::shared_ptr<Domain> domain);
   Status Build();
@@ -109,6 +118,7 @@ class VerbsConnection final : public Connection {
   std::size_t device_index_ = 0;
   std::unique_ptr<QueuePair> queue_pair_;
   Fd wake_fd_;  // epoll over the completion channel and the event channel
+  std::unique_ptr<Clerk> clerk_;  // null: this connection's thread may make every call itself
 
   CreditLedger credits_{kReceiveSlots, kOpeningCredits};
   std::unique_ptr<Outbox> outbox_;

@@ -89,7 +89,7 @@ Result<std::size_t> VerbsConnection::Poll(std::span<Completion> out) {
   } else {
     if (ending()) {
       over_ = ending_;
-      queue_pair_->End();
+      AsOwner([this] { queue_pair_->End(); });
       return over_;
     }
     // Nobody looks at these: the caller got no message. The peer may be waiting for the credits.

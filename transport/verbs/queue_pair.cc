@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <string>
 #include <thread>
 
 #include "transport/base/clock.h"
@@ -19,6 +21,11 @@ constexpr std::uint64_t kMaxTransferBytes = std::uint64_t{1} << 30;
 // How much may travel inside a work request is known only by trying. From what fits a few cache
 // lines down; 80 is all that soft-iWARP grants.
 constexpr std::array<std::uint32_t, 5> kInlineWishes = {256, 128, 80, 64, 0};
+
+// Behind a real one there is a device of a bus.
+bool IsSoftware(const ibv_device& device) {
+  return access((std::string(device.ibdev_path) + "/device").c_str(), F_OK) != 0;
+}
 
 std::uint64_t AddressOf(ByteSpan bytes) { return reinterpret_cast<std::uintptr_t>(bytes.data()); }
 
@@ -48,6 +55,7 @@ Result<QueuePairLimits> QueryLimits(rdma_cm_id* id) {
   const bool iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
   limits.fences_reads = !iwarp;
   limits.splits_at_pages = iwarp;
+  limits.in_software = IsSoftware(*id->verbs->device);
   const std::uint32_t requests = iwarp ? 2 : 1;  // of a transfer, at most
   limits.max_transfers = std::min({kMaxTransfers, (queue_depth - kSendSlots) / requests,
                                    (completion_depth - kReceiveSlots - kSendSlots) / requests});

@@ -48,6 +48,7 @@ struct QueuePairLimits {
   std::uint8_t responder_resources = 0;  // READs of the peer's that the device serves at a time
   std::uint8_t initiator_depth = 0;      // READs of ours that it has under way at a time
   bool fences_reads = false;             // otherwise fenced READs are kept back here
+  bool in_software = false;              // the device is a driver's alone
   bool splits_at_pages = false;          // short transfers are split at pages, see AddTransfer
 };
 
@@ -83,6 +84,9 @@ class QueuePair {
     std::uint32_t remote_key = 0;
   };
   void QueueTransfer(const Transfer& transfer);  // a fenced one may start later by itself
+  [[nodiscard]] bool has_queued_sends() const { return send_count_ > 0; }
+  // Software devices, whose doorbell is a write(2) to the kernel.
+  [[nodiscard]] bool posts_by_system_call() const { return limits_.in_software; }
   // Hands what is queued to the device.
   Status PostReceives();
   Status PostSends();
