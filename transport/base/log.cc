@@ -6,7 +6,10 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
+
+#include "transport/base/log_limit.h"
 
 namespace rdfs {
 namespace {
@@ -27,6 +30,21 @@ spdlog::logger& Logger() {
     return made;
   }();
   return *logger;
+}
+
+// Whether a warning may be written; tells how many could not be.
+bool AdmitWarning() {
+  static std::mutex mutex;
+  static LogLimit limit;
+  LogLimit::Verdict verdict{};
+  {
+    const std::lock_guard lock(mutex);
+    verdict = limit.Admit(BootClock::now());
+  }
+  if (verdict.write && verdict.left_out > 0) {
+    Logger().log(spdlog::level::warn, "{} more warnings were left out", verdict.left_out);
+  }
+  return verdict.write;
 }
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
@@ -64,6 +82,7 @@ void LogToSyslog() {
 bool LogEnabled(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
 
 void LogLine(LogLevel level, std::string_view line) {
+  if (level == LogLevel::kWarn && !AdmitWarning()) return;
   Logger().log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));
 }
 

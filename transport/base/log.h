@@ -2,7 +2,8 @@
 //
 // Levels by volume: error, warn, info (per mount), debug (per object), trace (per request). Log
 // once, where the error is decided; callers add context to the Status instead. The level is the one
-// mutable global that rdfs has. Any thread; a call writes one line with one write(2).
+// mutable global that rdfs has, besides the limit of warnings (log_limit.h). Any thread; a call
+// writes one line with one write(2).
 #pragma once
 
 #include <fmt/core.h>
