@@ -190,7 +190,7 @@ Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState
         return HeldBack(call) ? Next::kHeldBack : Next::kRun;
       }
       if (resolution == Resolution::kDone) return Next::kAsDone;
-      LogWarn("a crash left it unknown whether a {} of {} had happened; it answers EIO",
+      LogWarn("a crash left it unknown whether {} was done for {}: it answers EIO",
               fs::OpcodeName(call.opcode), call.session.params().client);
       call.responder.SetRecorded();
       call.responder.Errno(EIO);

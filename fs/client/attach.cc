@@ -144,6 +144,11 @@ LockRequest EncodeReclaimLock(const OpenFile& open, const HeldLocks::Held& held)
           .flags = held.flock ? kLockFlock : 0};
 }
 
+void LoseLock(OpenFile& open) {
+  LogWarn("a lock was lost while the server was away: its file answers EIO until it is closed");
+  open.MarkLost(EIO);
+}
+
 // Those that the server has kept are asked for all the same: that changes nothing.
 Status Attacher::ReclaimLocks(OpenFile& open) {
   for (const HeldLocks::Held& held : open.inode().locks.Of(&open)) {
@@ -152,8 +157,7 @@ Status Attacher::ReclaimLocks(OpenFile& open) {
                           Ask(Opcode::kReclaimLock, std::as_bytes(std::span(&request, 1)), &open));
     if (answer.error == WireError::kUnknownSession) return UnknownSession();
     if (answer.error == WireError::kOk) continue;
-    LogWarn("a lock was lost while the server was away: its file answers EIO until it is closed");
-    open.MarkLost(EIO);
+    LoseLock(open);
     break;
   }
   return Status::Ok();

@@ -68,6 +68,8 @@ inline constexpr std::size_t kMaxReclaimBytes =
 
 // The body of kReclaimLock.
 LockRequest EncodeReclaimLock(const OpenFile& open, const HeldLocks::Held& held);
+// One of its locks was refused: somebody else may have it by now, so the file answers EIO.
+void LoseLock(OpenFile& open);
 
 // Whether what follows the body of a message may be skipped: well-formed extensions, none of which
 // must be understood.

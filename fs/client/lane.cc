@@ -203,9 +203,9 @@ CallTicket LaneImpl::Refuse(Completion completion, int errno_value) {
   return 0;
 }
 
-void LaneImpl::IssueUrgent(Opcode opcode, ByteSpan body) {
+void LaneImpl::IssueUrgent(Opcode opcode, ByteSpan body, Completion completion) {
   Slot slot = kNoSlot;
-  Call* call = Begin({}, opcode, Ignore, &slot);
+  Call* call = Begin({}, opcode, completion ? std::move(completion) : Ignore, &slot);
   if (call == nullptr) return;
   call->body.Encode([body](ByteWriter& writer) { writer.WriteBytes(body); });
   table_.QueueUrgent(slot, opcode);
@@ -452,10 +452,7 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
         const auto reply = answer.body.Read<OpenReply>();
         if (answer.status.ok() && answer.body.ok()) {
           open->set_server_open(reply.open);
-          for (const HeldLocks::Held& held : open->inode().locks.Of(open.get())) {
-            const LockRequest lock = EncodeReclaimLock(*open, held);
-            IssueUrgent(Opcode::kReclaimLock, std::as_bytes(std::span(&lock, 1)));
-          }
+          ReclaimLocks(open);
         } else if (answer.status.errno_value() == ENOENT || answer.status.errno_value() == ESTALE) {
           open->MarkLost(ESTALE);
         }
@@ -467,6 +464,18 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
   if (call == nullptr) return;
   call->body.Encode([&](ByteWriter& writer) { call->opcode = EncodeReclaim(*open, writer); });
   table_.Queue(reclaim, call->opcode);
+}
+
+// They go out ahead of the call that needed the file. Where the connection is lost before the
+// answer, the server asks for the file again.
+void LaneImpl::ReclaimLocks(const OpenPtr& open) {
+  for (const HeldLocks::Held& held : open->inode().locks.Of(open.get())) {
+    const LockRequest lock = EncodeReclaimLock(*open, held);
+    IssueUrgent(Opcode::kReclaimLock, std::as_bytes(std::span(&lock, 1)), [open](Answer& answer) {
+      if (answer.status.code() == Code::kErrno) LoseLock(*open);
+      return true;
+    });
+  }
 }
 
 // The call goes on with the file, or asks again a moment later, until its own deadline.

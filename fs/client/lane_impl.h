@@ -131,7 +131,9 @@ class LaneImpl final : public Lane, private Wire::Events {
   CallTicket Issue(const CallContext& context, Opcode opcode, Completion completion,
                    Encode&& encode, OpenPtr open = {}, std::size_t most = Body::kInlineBodyBytes);
   // Something of the lane's own, ahead of everything else.
-  void IssueUrgent(Opcode opcode, ByteSpan body);
+  // Without a completion nobody waits for the answer.
+  void IssueUrgent(Opcode opcode, ByteSpan body, Completion completion = {});
+  void ReclaimLocks(const OpenPtr& open);
   void Finish(Slot slot, Status status);
   void Finish(Slot slot, Answer& answer);
   void FinishLater(Slot slot, Status status);

@@ -91,7 +91,10 @@ void LaneImpl::GiveRoundBack(Call& call) {
 
 void LaneImpl::StartRead(Slot slot) {
   if (!TakeRound(slot)) return;
-  if (!calls_[slot].read.no_grants && wire_.connected() && ReadFromCache(slot)) return;
+  Call& call = calls_[slot];
+  // What is lost reads nothing, also where another open file of the inode has grants.
+  const bool may_cache = !call.read.no_grants && call.open->lost_errno() == 0;
+  if (may_cache && wire_.connected() && ReadFromCache(slot)) return;
   AskForRead(slot);
 }
 

@@ -328,6 +328,22 @@ TEST_F(LossTest, AFileOfAnEarlierEpochIsReclaimedWhenItIsUsed) {
   EXPECT_EQ(server_.Count(Opcode::kReclaimOpen), 1U);
 }
 
+// Found out when the file is used: somebody else may have its lock by now.
+TEST_F(LossTest, AFileWhoseLockIsRefusedThenAnswersEIO) {
+  const OpenPtr open = Open();
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+    if (request.opcode == Opcode::kReclaimLock) reply.error = WireError::kAgain;
+  });
+  ASSERT_TRUE(client_->SetLock(open, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
+  open->set_server_open(55);  // as if it had been answered from a record
+  (void)client_->Read(open, 0, 1000);
+  EXPECT_EQ(server_.Count(Opcode::kReclaimLock), 1U);
+  EXPECT_EQ(client_->Read(open, 0, 1000).status().errno_value(), EIO);
+  EXPECT_EQ(open->lost_errno(), EIO);
+  EXPECT_TRUE(client_->Release(open).ok());
+}
+
 TEST_F(LossTest, AFileThatIsGoneIsStale) {
   const OpenPtr open = Open();
   server_.SetHook([](const Request& request, Reply& reply) {
