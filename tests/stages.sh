@@ -86,12 +86,13 @@ stage_asan() {
   sanitized asan-ubsan base_test tcp_test tcp_conformance_test shm_test shm_conformance_test \
     verbs_unit_test session_rules_test session_test fs_protocol_test fs_client_rules_test \
     fuse_test rdfs_command_test server_core_test server_store_test server_survival_test \
-    rdsock_switch_test rdsock_end_test rdsock_meeting_test
+    rdsock_switch_test rdsock_end_test rdsock_meeting_test \
+    pipe_rules_test pipe_files_test pipe_live_test
 }
 # The thread sanitizer goes where threads are; the rest has nothing for it to find.
 stage_tsan() {
   sanitized tsan tcp_conformance_test shm_conformance_test session_test server_store_test \
-    rdsock_end_test
+    rdsock_end_test pipe_files_test pipe_live_test
 }
 
 stage_clang() {
