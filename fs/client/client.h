@@ -160,6 +160,8 @@ class Lane {
   // False while the connection is being made anew: calls wait.
   [[nodiscard]] virtual bool connected() const = 0;
   [[nodiscard]] virtual std::size_t calls_in_flight() const = 0;
+  // How many requests the server has been sent so far.
+  [[nodiscard]] virtual std::uint64_t requests_sent() const = 0;
   // "shm ...": the connection's own description; empty while there is none.
   [[nodiscard]] virtual std::string Describe() const = 0;
 

@@ -41,6 +41,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   [[nodiscard]] TimePoint NextTimer() const override;
   void Wake() override { mailbox_->Wake(); }
   [[nodiscard]] bool connected() const override { return wire_.connected(); }
+  [[nodiscard]] std::uint64_t requests_sent() const override { return table_.sent(); }
   [[nodiscard]] std::size_t calls_in_flight() const override { return table_.open_calls(); }
   [[nodiscard]] std::string Describe() const override;
   void Cancel(CallTicket ticket) override;

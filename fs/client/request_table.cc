@@ -85,6 +85,7 @@ RequestTable::Sent RequestTable::MarkSent(Slot slot) {
   }
   by_sequence_.Insert(entry.sequence, slot);
   ++(entry.waits ? waiting_ : on_wire_);
+  ++sent_;
   const Sent sent{entry.sequence, entry.sent_before};
   entry.sent_before = true;
   return sent;

@@ -74,6 +74,8 @@ class RequestTable {
   // Whether its request may have reached the server already, on this connection or an earlier one.
   [[nodiscard]] bool MayHaveArrived(Slot slot) const { return entries_[slot].sequence != 0; }
   [[nodiscard]] std::uint64_t SequenceOf(Slot slot) const { return entries_[slot].sequence; }
+  // Requests that have been sent so far.
+  [[nodiscard]] std::uint64_t sent() const { return sent_; }
   // Requests without an answer, those that may wait among them.
   [[nodiscard]] std::size_t on_wire() const { return on_wire_ + waiting_; }
 
@@ -165,6 +167,7 @@ class RequestTable {
   std::size_t on_wire_ = 0;  // sent on this connection,
   std::size_t waiting_ = 0;  // and those of them that may wait, which are not in on_wire_
   std::size_t open_calls_ = 0;
+  std::uint64_t sent_ = 0;
   std::uint64_t next_ticket_ = 1;
   TimePoint next_timer_ = TimePoint::max();
 };

@@ -63,25 +63,33 @@ void Worker::Wake() const {
 Status Worker::Run() {
   t_current = this;
   while (fuse_session_exited(session_) == 0) {
-    RDFS_ASSIGN_OR_RETURN(bool busy, TakeRequests());
+    RDFS_ASSIGN_OR_RETURN(const bool asked, TakeRequests());
+    if (asked) request_spin_.Came();
     if (!released_.empty() && lane_->calls_in_flight() > 0) SendReleases();
-    busy |= lane_->Poll() > 0;
-    busy |= TakeUpAgain();
+    const bool answered = lane_->Poll() > 0;
+    if (answered) answer_spin_.Came();
+    const bool resumed = TakeUpAgain();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
-    if (busy) {
-      spin_.Came();
-    } else if (!SpinForAnswer()) {
-      RDFS_RETURN_IF_ERROR(Sleep());
-    }
+    if (!asked && !answered && !resumed && !Spin()) RDFS_RETURN_IF_ERROR(Sleep());
   }
   return {};
 }
 
-bool Worker::SpinForAnswer() {
-  if (lane_->calls_in_flight() == 0 || !spin_.GoOn(BootClock::now())) return false;
+bool Worker::Spin() {
+  const TimePoint now = BootClock::now();
+  if (sent_ != lane_->requests_sent()) {
+    sent_ = lane_->requests_sent();
+    sent_at_ = now;
+  }
+  if (lane_->calls_in_flight() == 0) {
+    // A server on this host spins too, after a message: the program would find no processor.
+    const bool server_spins = !room_for_three_ && now - sent_at_ < kServerSpins;
+    return !server_spins && request_spin_.GoOn(now);
+  }
+  if (!answer_spin_.GoOn(now)) return false;
   for (int i = 0; i < kLooksAtLane; ++i) {
     if (lane_->Poll() == 0) continue;
-    spin_.Came();
+    answer_spin_.Came();
     break;
   }
   return true;

@@ -6,8 +6,8 @@
 // where the kernel put them. When no buffer of full size is free, the kernel keeps the next request
 // until one is.
 //
-// It spins for answers, as long as that pays off, but never for the next request: who makes it may
-// be waiting for this very processor. Idle, it sleeps in poll(2).
+// It spins for answers and for the next request, each as long as that pays off: who makes the next
+// request, and the server, may also be waiting for this very processor. Idle, it sleeps in poll(2).
 //
 // Everything but Wake and Interrupt belongs to the thread that calls Run.
 #pragma once
@@ -17,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -69,7 +70,11 @@ class Worker {
 
  private:
   // About what two wake-ups cost, the server's and ours: an answer that takes longer is slept for.
-  static constexpr std::chrono::nanoseconds kLongestSpin{100'000};
+  static constexpr std::chrono::nanoseconds kLongestForAnswer{100'000};
+  // As long as a server spins for the next message (server/loop.cc).
+  static constexpr std::chrono::nanoseconds kServerSpins{200'000};
+  // About what one costs: a program that does nothing else asks again sooner.
+  static constexpr std::chrono::nanoseconds kLongestForRequest{40'000};
 
   Worker(fuse_session* session, Filesystem& filesystem, std::unique_ptr<client::Lane> lane,
          std::vector<Worker*>& all, Fd wake, std::size_t request_bytes)
@@ -78,7 +83,9 @@ class Worker {
         all_(all),
         wake_(std::move(wake)),
         request_bytes_(request_bytes),
-        spin_(kLongestSpin),
+        answer_spin_(kLongestForAnswer),
+        request_spin_(kLongestForRequest),
+        room_for_three_(std::thread::hardware_concurrency() >= 3),
         lane_(std::move(lane)) {}
 
   // Takes what the kernel has, at most a few at once; returns whether there was anything.
@@ -93,8 +100,8 @@ class Worker {
   void LookAtInterrupted();
   void Act(const Interrupts::Decision& decision);
   bool TakeUpAgain();
-  // Looks for answers; false when it is time to sleep.
-  bool SpinForAnswer();
+  // Looks again for what is to come; false when it is time to sleep.
+  bool Spin();
   void SendReleases();
   Status Sleep();
 
@@ -116,7 +123,11 @@ class Worker {
   std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
   Interrupts interrupts_{IsDying};
   std::atomic<bool> interrupted_ = false;  // there is one to look at again
-  AdaptiveSpin spin_;  // for answers
+  AdaptiveSpin answer_spin_;
+  AdaptiveSpin request_spin_;
+  const bool room_for_three_;           // processors: for the program, this worker and the server
+  std::uint64_t sent_ = 0;              // to the server,
+  TimePoint sent_at_{};                 // and when the last one was noticed
   std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest
 };
 
