@@ -66,7 +66,7 @@ ctest_step() {
 
 stage_unit() {
   step "build (g++, warnings are errors)" 2400 bash -c "$(declare -f build); jobs=$jobs; build dev" || return 1
-  ctest_step "unit tests" 900 dev -LE 'e2e|rdma'
+  ctest_step "unit tests" 900 dev -LE 'e2e|rdma|full'
 }
 
 # sanitized PRESET TARGET...: builds these test programs and runs their cases.
@@ -107,10 +107,15 @@ make_test_user() {
 
 stage_e2e() {
   step "an ordinary user to mount as" 60 bash -c "$(declare -f make_test_user); make_test_user" || return 1
-  ctest_step "real mounts" 1800 dev -L e2e -j 1
+  ctest_step "real mounts" "$([ "$RDFS_CHECK_FULL" = 1 ] && echo 5400 || echo 1800)" dev -L e2e -j 1
 }
 
 stage_rdma() {
   step "kernel with soft-iWARP and soft-RoCE" 1800 tests/rdma/build-kernel || return 1
-  RDFS_RDMA_REQUIRED=1 ctest_step "real RDMA" 1500 dev -L rdma -j 1
+  local status=0
+  RDFS_RDMA_REQUIRED=1 ctest_step "real RDMA" 1500 dev -L rdma -j 1 || status=1
+  if [ "$RDFS_CHECK_FULL" = 1 ]; then
+    RDFS_RDMA_REQUIRED=1 ctest_step "real RDMA, larger trees" 3900 dev -L full -j 1 || status=1
+  fi
+  return $status
 }
