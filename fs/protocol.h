@@ -62,8 +62,8 @@ enum class Opcode : std::uint16_t {
   kArena = 3,       // server to client, unasked: memory that grants on this lane refer to
   kInterrupt = 4,  // gives up a request that waits (a blocking lock): that one answers kInterrupted
   kInvalidateLane = 5,  // reserved
-  kEndSession = 6,  // the mount is over: opens and locks go at once; nothing is asked behind it
-  kGraceEnd = 86,   // in a grace period: this client has asked for all that it had
+  kEndSession = 6,      // the mount is over: opens and locks go at once; nothing is asked behind it
+  kGraceEnd = 86,       // in a grace period: this client has asked for all that it had
 
   // Names.
   kLookup = 10,
@@ -342,9 +342,9 @@ struct InterruptRequest {
 // ---------------------------------------------------------------------------------------------------
 // Names. Replies that make or find a file carry an Entry.
 
-// kLookup: parent handle, name [16]. Reply: Entry. kNotFound may be cached for the parent's attr lease.
-// kReadlink: handle. Reply: target [16].
-// kSymlink: parent handle, name [16], target [16]. Reply: Entry.
+// kLookup: parent handle, name [16]. Reply: Entry. kNotFound may be cached for the parent's attr
+// lease. kReadlink: handle. Reply: target [16]. kSymlink: parent handle, name [16], target [16].
+// Reply: Entry.
 struct MknodRequest {  // + parent handle, name [16]. Reply: Entry. For kMkdir too.
   Le32 mode;           // file type and permissions, the umask not applied
   Le32 umask;
@@ -520,6 +520,12 @@ struct CopyFileRangeRequest {
 // ---------------------------------------------------------------------------------------------------
 // Directories.
 
+// The first page saves a listing a round trip. Reply: OpenReply, then what kReadDir from the start
+// would answer to `max_bytes` and `flags`; or nothing, which says nothing about the directory.
+struct OpenDirRequest {  // + handle
+  Le32 max_bytes;        // of the page: at most kMaxReaddirBytes; 0 for none
+  Le32 flags;            // kReadDir...
+};
 struct ReadDirRequest {
   Le64 open;
   Le64 cookie;     // 0, or one that an entry carried: goes on behind it, also after changes
@@ -563,8 +569,8 @@ struct LockReply {  // of kGetLock: the first lock in the way, or kUnlock
 // What a server that ssh started (`rdfsd --stdio`) and its client say before a transport session
 // takes the pipes over. One line each way:
 //
-//   to the server:  RDFS1 KEY DIRECTORY\n       KEY: 64 hexadecimal digits, good for this server only
-//   back:           \nRDFS1 OK\n, or \nRDFS1 ERROR SENTENCE\n and the end
+//   to the server:  RDFS1 KEY DIRECTORY\n       KEY: 64 hexadecimal digits, good for this server
+//   only back:           \nRDFS1 OK\n, or \nRDFS1 ERROR SENTENCE\n and the end
 //
 // DIRECTORY and SENTENCE are percent-encoded; a relative directory counts from where the server was
 // started (the user's home). Whatever a login shell prints before the answer is skipped; the answer

@@ -105,8 +105,8 @@ void WriteEntries(Call& call, ByteWriter& out, const OpenFile& open, const Inode
   }
 }
 
-// What is left over of a page is kept for the next one, unless the client has many directories open:
-// then the next page finds its place by the cookie.
+// What is left over of a page is kept for the next one, unless the client has many directories
+// open: then the next page finds its place by the cookie.
 void DropBuffer(const FsSession& session, DirectoryCursor& cursor) {
   constexpr std::size_t kBufferedDirectories = 256;
   const bool empty = cursor.next == cursor.end;
@@ -124,6 +124,34 @@ void TellEnd(DirectoryCursor& cursor, int fd, ByteWriter& out) {
   fs::DirEntryWire end{};
   end.type = fs::kDirectoryEnd;
   out.Write(end);
+}
+
+bool IsValidPage(std::uint32_t max_bytes, std::uint32_t flags) {
+  return max_bytes <= fs::kMaxReaddirBytes &&
+         (flags & ~(fs::kReadDirPlus | fs::kReadDirTellEnd)) == 0;
+}
+
+// Appends a page of at most `max_bytes` to the reply. Returns an errno.
+int List(Call& call, const OpenFile& open, std::uint64_t cookie, std::size_t max_bytes,
+         std::uint32_t flags) {
+  const bool plus = (flags & fs::kReadDirPlus) != 0;
+  const InodeRef directory{.inode = open.inode, .descriptor = open.fd, .error = 0};
+  DirectoryCursor& cursor = *open.directory;
+  const std::lock_guard lock(cursor.mutex);
+  if (const int error = Position(cursor, open.fd->get(), cookie); error != 0) return error;
+  const std::size_t before = call.out.size();
+  ByteWriter out(call.out.Reserve(max_bytes));
+  // About as much as the reply can carry; what is left over waits in the cursor.
+  const std::size_t wanted = plus ? max_bytes / 4 : max_bytes;
+  if (const int error = Refill(cursor, open.fd->get(), wanted); error != 0) return error;
+  const bool more = cursor.next < cursor.end;
+  WriteEntries(call, out, open, directory, plus);
+  // Not even one entry fits: an empty reply would mean the end.
+  if (more && out.size() == 0) return EINVAL;
+  if (more && (flags & fs::kReadDirTellEnd) != 0) TellEnd(cursor, open.fd->get(), out);
+  call.out.TruncateTo(before + out.size());
+  DropBuffer(call.session, cursor);
+  return 0;
 }
 
 }  // namespace
@@ -144,44 +172,31 @@ Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
 }
 
 Outcome OpOpenDir(Call& call) {
+  const auto page = call.body.Read<fs::OpenDirRequest>();
   const fs::Handle handle = fs::ReadHandle(call.body);
-  if (!call.Decoded()) return Outcome::Malformed();
+  if (!call.Decoded() || !IsValidPage(page.max_bytes, page.flags)) return Outcome::Malformed();
   const InodeRef ref = call.Find(handle);
   if (!ref.ok()) return Outcome::Errno(ref.error);
-  return OpenDirectory(call, ref, 0);
+  const Outcome outcome = OpenDirectory(call, ref, 0);
+  const std::size_t reply = call.out.size();
+  if (page.max_bytes == 0 || reply == 0) return outcome;
+  const OpenPtr open =
+      call.session.FindOpen(ByteReader(call.out.written()).Read<fs::OpenReply>().open);
+  // It is open all the same: kReadDir will tell what is wrong.
+  if (!open || List(call, *open, 0, page.max_bytes, page.flags) != 0) call.out.TruncateTo(reply);
+  return outcome;
 }
 
 Outcome OpReadDir(Call& call) {
   const auto request = call.body.Read<fs::ReadDirRequest>();
-  if (!call.Decoded() || request.max_bytes > fs::kMaxReaddirBytes ||
-      (request.flags & ~(fs::kReadDirPlus | fs::kReadDirTellEnd)) != 0) {
+  if (!call.Decoded() || !IsValidPage(request.max_bytes, request.flags)) {
     return Outcome::Malformed();
   }
   const OpenPtr open = call.session.FindOpen(request.open);
   if (!open) return Outcome::Error(call.session.WhyNotOpen(request.open));
   if (!open->directory) return Outcome::Errno(ENOTDIR);
-  const bool plus = (request.flags & fs::kReadDirPlus) != 0;
-  const InodeRef directory{.inode = open->inode, .descriptor = open->fd, .error = 0};
-  DirectoryCursor& cursor = *open->directory;
-  const std::lock_guard lock(cursor.mutex);
-  if (const int error = Position(cursor, open->fd->get(), request.cookie); error != 0) {
-    return Outcome::Errno(error);
-  }
-  ByteWriter out(call.out.Reserve(request.max_bytes));
-  // About as much as the reply can carry; what is left over waits in the cursor.
-  const std::size_t limit = request.max_bytes;
-  const std::size_t wanted = plus ? limit / 4 : limit;
-  if (const int error = Refill(cursor, open->fd->get(), wanted); error != 0) {
-    return Outcome::Errno(error);
-  }
-  const bool more = cursor.next < cursor.end;
-  WriteEntries(call, out, *open, directory, plus);
-  // Not even one entry fits: an empty reply would mean the end.
-  if (more && out.size() == 0) return Outcome::Errno(EINVAL);
-  if (more && (request.flags & fs::kReadDirTellEnd) != 0) TellEnd(cursor, open->fd->get(), out);
-  call.out.TruncateTo(out.size());
-  DropBuffer(call.session, cursor);
-  return Outcome::Ok();
+  const int error = List(call, *open, request.cookie, request.max_bytes, request.flags);
+  return error == 0 ? Outcome::Ok() : Outcome::Errno(error);
 }
 
 }  // namespace rdfs::server

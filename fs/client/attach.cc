@@ -69,6 +69,7 @@ Status Attacher::Attach(std::uint32_t lane, std::uint32_t staging_bytes) {
 Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer) {
   // A directory holds nothing but its number: its cookies go on working on a new one.
   if (open.directory()) {
+    writer.Write(OpenDirRequest{.max_bytes = 0, .flags = 0});
     WriteHandle(writer, open.handle());
     return Opcode::kOpenDir;
   }

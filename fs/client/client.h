@@ -134,11 +134,16 @@ using CallTicket = std::uint64_t;
 // values are copied where a call takes a view; slices and their buffers stay the call's until its
 // callback. A name that cannot be one (empty, '/', NUL, "." and "..") fails with EINVAL, one too
 // long with ENAMETOOLONG, without a message.
+struct OpenedDirectory {
+  OpenPtr open;
+  DirPage first_page;  // as long as the callback lasts
+};
+
 class Lane {
  public:
   // Calls without an answer fail with EIO: their callbacks run inside the destructor. Buffers must
-  // be gone. Blocks for the bounded, short time in which the connection ends. The last lane ends the
-  // session: open files and locks go.
+  // be gone. Blocks for the bounded, short time in which the connection ends. The last lane ends
+  // the session: open files and locks go.
   virtual ~Lane() = default;
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -273,7 +278,10 @@ class Lane {
                                    std::uint32_t flags, Callback<WriteDone> done) = 0;
 
   // ---- Directories ------------------------------------------------------------------------------
-  virtual CallTicket OpenDir(const CallContext&, const Handle&, Callback<OpenPtr> done) = 0;
+  // With entries from the start on, as ReadDir brings them with attributes, as many as fit
+  // `first_page_bytes`; none where it is 0, or where the server had rather not.
+  virtual CallTicket OpenDir(const CallContext&, const Handle&, std::uint32_t first_page_bytes,
+                             Callback<OpenedDirectory> done) = 0;
   // The entries behind `cookie` (0: from the start), as many as fit `max_bytes` of reply (at most
   // kMaxReaddirBytes). A page without entries is the end. `plus`: with attributes.
   virtual CallTicket ReadDir(const CallContext&, const OpenPtr&, std::uint64_t cookie,

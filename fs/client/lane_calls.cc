@@ -497,17 +497,28 @@ CallTicket LaneImpl::CopyFileRange(const CallContext& context, const OpenPtr& fr
 // ----------------------------------------------------------------------------------
 
 CallTicket LaneImpl::OpenDir(const CallContext& context, const Handle& handle,
-                             Callback<OpenPtr> done) {
-  Completion completion = Decoded<OpenPtr>(
+                             std::uint32_t first_page_bytes, Callback<OpenedDirectory> done) {
+  Completion completion = Decoded<OpenedDirectory>(
       std::move(done),
-      [this, opener = Opener{context.uid, context.gid}](Answer& answer) -> OpenPtr {
+      [this, opener = Opener{context.uid, context.gid}](Answer& answer) -> OpenedDirectory {
         ByteReader request(answer.request);
+        (void)request.Read<OpenDirRequest>();
         const auto reply = answer.body.Read<OpenReply>();
-        if (!answer.body.ok()) return nullptr;
-        return NewOpen(ReadHandle(request), kOpenRead, true, reply, opener);
+        OpenedDirectory opened{nullptr, {answer.body.rest(), true, answer.asked}};
+        if (!answer.body.ok() || !opened.first_page.Check()) {
+          answer.body.Fail();
+          return opened;
+        }
+        (void)answer.body.ReadBytes(answer.body.remaining());
+        opened.open = NewOpen(ReadHandle(request), kOpenRead, true, reply, opener);
+        return opened;
       });
-  return Issue(context, Opcode::kOpenDir, std::move(completion),
-               [&](ByteWriter& writer) { WriteHandle(writer, handle); });
+  return Issue(context, Opcode::kOpenDir, std::move(completion), [&](ByteWriter& writer) {
+    writer.Write(
+        OpenDirRequest{.max_bytes = std::min<std::uint32_t>(first_page_bytes, kMaxReaddirBytes),
+                       .flags = kReadDirTellEnd | kReadDirPlus});
+    WriteHandle(writer, handle);
+  });
 }
 
 CallTicket LaneImpl::ReadDir(const CallContext& context, const OpenPtr& open, std::uint64_t cookie,

@@ -97,7 +97,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   CallTicket CopyFileRange(const CallContext&, const OpenPtr&, std::uint64_t, const OpenPtr&,
                            std::uint64_t, std::uint64_t, std::uint32_t,
                            Callback<WriteDone>) override;
-  CallTicket OpenDir(const CallContext&, const Handle&, Callback<OpenPtr>) override;
+  CallTicket OpenDir(const CallContext&, const Handle&, std::uint32_t,
+                     Callback<OpenedDirectory>) override;
   CallTicket ReadDir(const CallContext&, const OpenPtr&, std::uint64_t, std::uint32_t, bool,
                      Callback<DirPage>) override;
   CallTicket FsyncDir(const CallContext&, const OpenPtr&, bool, DoneCallback) override;

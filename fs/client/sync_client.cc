@@ -235,7 +235,10 @@ Result<WriteDone> SyncClient::CopyFileRange(const OpenPtr& from, std::uint64_t f
 }
 
 Result<OpenPtr> SyncClient::OpenDir(const Handle& handle) {
-  return Await<OpenPtr>([&](auto done) { lane_->OpenDir(context_, handle, std::move(done)); });
+  RDFS_ASSIGN_OR_RETURN(const OpenedDirectory opened, Await<OpenedDirectory>([&](auto done) {
+                          lane_->OpenDir(context_, handle, 0, std::move(done));
+                        }));
+  return opened.open;
 }
 
 Result<std::vector<SyncClient::ListedEntry>> SyncClient::ReadDir(const OpenPtr& open,

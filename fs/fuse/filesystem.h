@@ -41,6 +41,9 @@ struct Filesystem {
   InodeTable inodes;
   DirectoryAttributes directories;
   OpenTable opens;
+  // Requests answered so far that changed names, attributes or content. What the server said before
+  // one of them may lack it, and must not reach the kernel behind it.
+  std::atomic<std::uint64_t> changes{0};
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.
   std::uint32_t transfer_bytes = 128 << 10;

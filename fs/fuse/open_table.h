@@ -38,7 +38,10 @@ struct Open {
   std::vector<PendingEntry> pending;
   std::size_t next_pending = 0;
   std::uint64_t pending_cookie = 0;
-  bool pending_is_last = false;  // nothing follows them; told to the kernel once
+  bool pending_is_last = false;       // nothing follows them; told to the kernel once
+  std::uint64_t pending_changes = 0;  // Filesystem::changes when they were asked for
+  // When the first entries came with the open, until the first listing: when that was.
+  std::optional<TimePoint> first_page;
 };
 
 class OpenTable {

@@ -11,12 +11,19 @@ namespace {
 
 using client::CallContext;
 using client::Lane;
+using std::chrono_literals::operator""s;
+
+// Of a listing that comes with the open: enough for most directories, and not dear to make where
+// somebody opens one for fsync or fchdir only.
+constexpr std::uint32_t kFirstPageBytes = 16 * 1024;
+constexpr std::chrono::seconds kFirstPageLasts = 1s;
 
 // Appends entries to a reply of at most the size that the kernel gave.
 class DirReply {
  public:
-  DirReply(fuse_req_t request, std::size_t size, bool plus)
-      : request_(request), bytes_(size), plus_(plus) {}
+  // `current`: nothing has changed since the server told their attributes.
+  DirReply(fuse_req_t request, std::size_t size, bool plus, bool current)
+      : request_(request), bytes_(size), plus_(plus), current_(current) {}
 
   // False when it does not fit any more.
   bool Add(Filesystem& filesystem, NodeId directory, const PendingEntry& entry) {
@@ -35,7 +42,7 @@ class DirReply {
       // An entry without a node, such as ".", must not count as looked up.
       needed = fuse_add_direntry_plus(request_, nullptr, 0, entry.name.c_str(), &param, next);
       if (needed > room) return false;
-      if (entry.file) param = ToEntry(filesystem, directory, entry.name, *entry.file);
+      if (entry.file && current_) param = ToEntry(filesystem, directory, entry.name, *entry.file);
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
     }
     if (needed > room) return false;
@@ -49,12 +56,14 @@ class DirReply {
   std::vector<std::byte> bytes_;
   std::size_t used_ = 0;
   bool plus_;
+  bool current_;
 };
 
 struct Listing {
   Request request;
   std::shared_ptr<fuse::Open> open;
   std::uint64_t cookie;
+  std::uint64_t changes;  // before it was asked for
   std::size_t size;
   bool plus;
 };
@@ -63,7 +72,8 @@ struct Listing {
 void AnswerLocked(Listing& listing) {
   fuse::Open& open = *listing.open;
   Filesystem& filesystem = listing.request.worker().filesystem();
-  DirReply reply(listing.request.raw(), listing.size, listing.plus);
+  DirReply reply(listing.request.raw(), listing.size, listing.plus,
+                 open.pending_changes == filesystem.changes.load());
   while (open.next_pending < open.pending.size()) {
     const PendingEntry& entry = open.pending[open.next_pending];
     if (!reply.Add(filesystem, open.node, entry)) break;
@@ -73,8 +83,9 @@ void AnswerLocked(Listing& listing) {
   listing.request.Bytes(reply.bytes());
 }
 
-void Keep(fuse::Open& open, std::uint64_t cookie, client::DirPage& page) {
+void Keep(fuse::Open& open, std::uint64_t cookie, std::uint64_t changes, client::DirPage& page) {
   open.pending.clear();
+  open.pending_changes = changes;
   open.next_pending = 0;
   open.pending_cookie = cookie;
   while (auto entry = page.Next()) {
@@ -87,16 +98,27 @@ void Keep(fuse::Open& open, std::uint64_t cookie, client::DirPage& page) {
   open.pending_is_last = page.ends_directory();
 }
 
+// Whether what came with the open is what the server would say now, as far as anybody may know:
+// this mount has changed nothing since, and others' changes may stay unseen as long as attributes
+// may. The caller holds open->mutex.
+bool TakeFirstPage(fuse::Open& open, const Filesystem& filesystem) {
+  const auto asked = std::exchange(open.first_page, std::nullopt);
+  return asked && open.pending_changes == filesystem.changes.load() &&
+         BootClock::now() - *asked < kFirstPageLasts;
+}
+
 void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, bool plus) {
   Request request = Begin(raw);
   auto open = FindOpen(request, file);
   if (open == nullptr) return;
   const auto cookie = static_cast<std::uint64_t>(offset);
-  auto listing =
-      std::make_unique<Listing>(Listing{std::move(request), std::move(open), cookie, size, plus});
+  const Filesystem& filesystem = request.worker().filesystem();
+  auto listing = std::make_unique<Listing>(
+      Listing{std::move(request), std::move(open), cookie, filesystem.changes.load(), size, plus});
   fuse::Open& directory = *listing->open;
   {
     const std::lock_guard lock(directory.mutex);
+    if (cookie == 0 && TakeFirstPage(directory, filesystem)) return AnswerLocked(*listing);
     // What was fetched goes on exactly where the kernel is. A rewind fetches anew, as it must.
     if (cookie != 0 && cookie == directory.pending_cookie) {
       if (directory.next_pending < directory.pending.size()) return AnswerLocked(*listing);
@@ -115,7 +137,7 @@ void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, 
           return listing->request.ErrorOrRecover(listing->open->node, page.status());
         }
         const std::lock_guard lock(listing->open->mutex);
-        Keep(*listing->open, listing->cookie, *page);
+        Keep(*listing->open, listing->cookie, listing->changes, *page);
         AnswerLocked(*listing);
       });
   worker.Track(unique, {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid)});
@@ -127,22 +149,27 @@ void OpenDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
+  auto open = std::make_shared<fuse::Open>();
+  open->node = node;
+  open->pending_changes = request.worker().filesystem().changes.load();
+  open->first_page = BootClock::now();
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.OpenDir(
-        caller, *handle,
-        [pending = std::move(pending), node](Result<client::OpenPtr>&& opened) mutable {
-          if (!opened.ok()) return pending.ErrorOrRecover(node, opened.status());
-          Filesystem& filesystem = pending.worker().filesystem();
-          auto open = std::make_shared<fuse::Open>();
-          open->file = *opened;
-          open->node = node;
-          if (const auto place = filesystem.inodes.FindPlace(node)) {
-            open->file->SetHint(place->parent, place->name);
-          }
-          fuse_file_info info{};
-          info.fh = filesystem.opens.Add(std::move(open));
-          pending.Open(info);
-        });
+    return lane.OpenDir(caller, *handle, kFirstPageBytes,
+                        [pending = std::move(pending),
+                         open = std::move(open)](Result<client::OpenedDirectory>&& opened) mutable {
+                          if (!opened.ok())
+                            return pending.ErrorOrRecover(open->node, opened.status());
+                          Filesystem& filesystem = pending.worker().filesystem();
+                          open->file = opened->open;
+                          Keep(*open, 0, open->pending_changes, opened->first_page);
+                          if (open->pending.empty()) open->first_page.reset();
+                          if (const auto place = filesystem.inodes.FindPlace(open->node)) {
+                            open->file->SetHint(place->parent, place->name);
+                          }
+                          fuse_file_info info{};
+                          info.fh = filesystem.opens.Add(std::move(open));
+                          pending.Open(info);
+                        });
   });
 }
 

@@ -24,7 +24,8 @@ struct Message {
   client::Buffer buffer;
   std::uint64_t unique = 0;  // the kernel's number of the request
   std::uint32_t size = 0;
-  std::uint32_t attempts = 0;  // how often it was taken up again because of a stale handle
+  std::uint16_t attempts = 0;  // how often it was taken up again because of a stale handle
+  bool changes = false;        // see Filesystem::changes
 };
 
 class Request {

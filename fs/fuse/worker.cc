@@ -1,5 +1,6 @@
 #include "fs/fuse/worker.h"
 
+#include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -23,8 +24,40 @@ constexpr std::size_t kHeaderRoom = client::Buffer::kPageBytes;
 constexpr int kRequestsAtOnce = 16;
 // Looks at the lane, which cost nothing, between two at the FUSE descriptor, a read(2) each.
 constexpr int kLooksAtLane = 8;
+// Turns of the loop that may go by without a look at the FUSE descriptor.
+constexpr int kTurnsBlind = 4;
 
 constexpr std::size_t kMostReleasesHeld = 64;
+
+// Whether a request changes names, attributes or content.
+bool Changes(std::uint32_t opcode, ByteSpan body) {
+  switch (opcode) {
+    case FUSE_SETATTR:
+    case FUSE_SYMLINK:
+    case FUSE_MKNOD:
+    case FUSE_MKDIR:
+    case FUSE_UNLINK:
+    case FUSE_RMDIR:
+    case FUSE_RENAME:
+    case FUSE_RENAME2:
+    case FUSE_LINK:
+    case FUSE_WRITE:
+    case FUSE_SETXATTR:
+    case FUSE_REMOVEXATTR:
+    case FUSE_CREATE:
+    case FUSE_FALLOCATE:
+    case FUSE_COPY_FILE_RANGE:
+      return true;
+    case FUSE_OPEN: {
+      fuse_open_in open{};
+      if (body.size() < sizeof open) return false;
+      std::memcpy(&open, body.data(), sizeof open);
+      return (open.flags & O_TRUNC) != 0;
+    }
+    default:
+      return false;
+  }
+}
 
 // libfuse's operations get no argument that could say which worker called them.
 thread_local Worker* t_current = nullptr;
@@ -63,19 +96,34 @@ void Worker::Wake() const {
 Status Worker::Run() {
   t_current = this;
   while (fuse_session_exited(session_) == 0) {
-    RDFS_ASSIGN_OR_RETURN(const bool asked, TakeRequests());
+    bool asked = false;
+    if (look_) {
+      RDFS_ASSIGN_OR_RETURN(asked, TakeRequests());
+      turns_blind_ = 0;
+    }
     if (asked) request_spin_.Came();
     if (!released_.empty() && lane_->calls_in_flight() > 0) SendReleases();
     const bool answered = lane_->Poll() > 0;
     if (answered) answer_spin_.Came();
     const bool resumed = TakeUpAgain();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
-    if (!asked && !answered && !resumed && !Spin()) RDFS_RETURN_IF_ERROR(Sleep());
+    if (asked || answered || resumed) {
+      look_ = LookAgain();
+    } else if (!Spin()) {
+      RDFS_RETURN_IF_ERROR(Sleep());
+    }
   }
   return {};
 }
 
+bool Worker::LookAgain() {
+  if (++turns_blind_ >= kTurnsBlind || lane_->calls_in_flight() > 1) return true;
+  if (lane_->calls_in_flight() == 1) return answer_spin_.pays();
+  return !server_spins_ && request_spin_.pays();
+}
+
 bool Worker::Spin() {
+  look_ = true;
   const TimePoint now = BootClock::now();
   if (sent_ != lane_->requests_sent()) {
     sent_ = lane_->requests_sent();
@@ -83,8 +131,8 @@ bool Worker::Spin() {
   }
   if (lane_->calls_in_flight() == 0) {
     // A server on this host spins too, after a message: the program would find no processor.
-    const bool server_spins = !room_for_three_ && now - sent_at_ < kServerSpins;
-    return !server_spins && request_spin_.GoOn(now);
+    server_spins_ = !room_for_three_ && now - sent_at_ < kServerSpins;
+    return !server_spins_ && request_spin_.GoOn(now);
   }
   if (!answer_spin_.GoOn(now)) return false;
   for (int i = 0; i < kLooksAtLane; ++i) {
@@ -121,6 +169,8 @@ Result<bool> Worker::TakeRequests() {
     any = true;
     Process(TakeReceived(static_cast<std::size_t>(got)));
     if (fuse_session_exited(session_) != 0) return true;
+    // A program with one thread makes one request at a time.
+    if (lane_->calls_in_flight() <= 1) return true;
   }
   return any;
 }
@@ -153,6 +203,9 @@ void Worker::Process(Message message) {
     return;
   }
   message.unique = header.unique;
+  message.changes = Changes(
+      header.opcode,
+      ByteSpan(message.buffer.bytes()).subspan(sizeof header, message.size - sizeof header));
   fuse_buf raw{};
   raw.size = message.size;
   raw.mem = message.buffer.bytes().data();
@@ -255,11 +308,13 @@ Status Worker::Sleep() {
   if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) {
     return Status::FromErrno(errno, "poll of /dev/fuse");
   }
+  // poll(2) reports an unmounted FUSE descriptor as an error: the read says ENODEV then.
+  look_ = entries[2].revents != 0;
+  turns_blind_ = 0;
   if ((entries[1].revents & POLLIN) != 0) {
     std::uint64_t count = 0;
     (void)!read(wake_.get(), &count, sizeof count);
   }
-  // poll(2) reports an unmounted FUSE descriptor as an error: the read says ENODEV then.
   return {};
 }
 

@@ -100,6 +100,9 @@ class Worker {
   void LookAtInterrupted();
   void Act(const Interrupts::Decision& decision);
   bool TakeUpAgain();
+  // Whether to look for a request right after something was done. The look is a system call; where
+  // we are about to sleep, poll(2) tells the same.
+  bool LookAgain();
   // Looks again for what is to come; false when it is time to sleep.
   bool Spin();
   void SendReleases();
@@ -123,11 +126,14 @@ class Worker {
   std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
   Interrupts interrupts_{IsDying};
   std::atomic<bool> interrupted_ = false;  // there is one to look at again
+  bool look_ = true;                       // for a request, in the next turn
+  int turns_blind_ = 0;                    // since the last look
   AdaptiveSpin answer_spin_;
   AdaptiveSpin request_spin_;
   const bool room_for_three_;           // processors: for the program, this worker and the server
   std::uint64_t sent_ = 0;              // to the server,
   TimePoint sent_at_{};                 // and when the last one was noticed
+  bool server_spins_ = false;           // when we last waited for a request
   std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest
 };
 

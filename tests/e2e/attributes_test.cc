@@ -1,4 +1,5 @@
 // Attributes: chmod, chown, times, truncate, statfs, access, xattrs, ACLs.
+#include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -24,6 +25,38 @@ void NoteTimes(Transcript& t, const char* name) {
   t.Call("stat", fstatat(t.dir(), name, &st, AT_SYMLINK_NOFOLLOW));
   t.Note("atime", std::to_string(st.st_atim.tv_sec) + "." + std::to_string(st.st_atim.tv_nsec));
   t.Note("mtime", std::to_string(st.st_mtim.tv_sec) + "." + std::to_string(st.st_mtim.tv_nsec));
+}
+
+// What a listing has fetched ahead is older than what is done while it goes on.
+TEST(Attributes, FromAListingAreNoOlderThanWhatWasDoneMeanwhile) {
+  constexpr int kFiles = 500;  // with such names, several of the C library's buffers
+  const auto name = [](int i) { return "d/" + std::string(200, 'n') + std::to_string(i); };
+  Compare([&](Transcript& t) {
+    t.Call("mkdir", mkdirat(t.dir(), "d", 0755));
+    for (int i = 0; i < kFiles; ++i)
+      close(openat(t.dir(), name(i).c_str(), O_CREAT | O_RDWR, 0644));
+    const auto sizes = [&] {
+      long long sum = 0;
+      for (int i = 0; i < kFiles; ++i) {
+        struct stat st {};
+        if (fstatat(t.dir(), name(i).c_str(), &st, 0) == 0) sum += st.st_size;
+      }
+      return sum;
+    };
+    DIR* const listing = fdopendir(openat(t.dir(), "d", O_RDONLY | O_DIRECTORY));
+    ASSERT_NE(listing, nullptr);
+    t.Note("an entry", readdir(listing) != nullptr);
+    t.Note("bytes before", sizes());
+    for (int i = 0; i < kFiles; ++i) {
+      const int fd = openat(t.dir(), name(i).c_str(), O_WRONLY);
+      (void)!write(fd, "x", 1);
+      close(fd);
+    }
+    while (readdir(listing) != nullptr) {
+    }
+    t.Note("bytes afterwards", sizes());
+    closedir(listing);
+  });
 }
 
 TEST(Attributes, Chmod) {

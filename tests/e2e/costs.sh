@@ -59,5 +59,5 @@ costs("unlink", each(os.unlink), lookup=1, unlink=1, getattr=1)
 os.mkdir(f"{mount}/d/e")
 for i in range(20):
     make(f"{mount}/d/e/{i}")
-costs("list", listed, opendir=1, readdir=1, releasedir=1)
+costs("list", listed, opendir=1, releasedir=1)
 PYTHON

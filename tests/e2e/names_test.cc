@@ -1,4 +1,5 @@
 // Names: lookup, create, link, rename, unlink, directories, symlinks, special files.
+#include <dirent.h>
 #include <gtest/gtest.h>
 #include <linux/fs.h>
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "tests/e2e/compare.h"
@@ -17,6 +19,25 @@ void Touch(Transcript& t, const char* name, std::string_view content = "", mode_
   const int fd = t.Open(name, O_CREAT | O_WRONLY, mode);
   if (!content.empty()) t.Call("write", write(fd, content.data(), content.size()));
   t.Close(fd);
+}
+
+TEST(Names, AListingHasWhatWasMadeAfterTheDirectoryWasOpened) {
+  Compare([](Transcript& t) {
+    t.Call("mkdir", mkdirat(t.dir(), "d", 0755));
+    const int early = t.Open("d/early", O_CREAT | O_RDWR);
+    const int directory = t.Open("d", O_RDONLY | O_DIRECTORY);
+    const int late = t.Open("d/late", O_CREAT | O_RDWR);
+    t.Call("unlink", unlinkat(directory, "early", 0));
+    std::vector<std::string> names;
+    DIR* const listing = fdopendir(directory);
+    ASSERT_NE(listing, nullptr);
+    while (const dirent* entry = readdir(listing)) names.emplace_back(entry->d_name);
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) t.Note("listed", name);
+    closedir(listing);
+    t.Close(early);
+    t.Close(late);
+  });
 }
 
 TEST(Names, CreateFlags) {

@@ -215,6 +215,7 @@ TEST(Golden, OpenFiles) {
 }
 
 TEST(Golden, Directories) {
+  ExpectGolden(OpenDirRequest{.max_bytes = 1, .flags = 2}, "01000000 02000000 ");
   ExpectGolden(ReadDirRequest{.open = 1, .cookie = 2, .max_bytes = 3, .flags = 4},
                "0100000000000000 0200000000000000 03000000 04000000 ");
   ExpectGolden(DirEntryWire{.ino = 1, .cookie = 2, .type = 3},

@@ -25,7 +25,8 @@ struct Listed {
 class DirTest : public testing::Test {
  protected:
   std::uint64_t OpenDir(const fs::Handle& handle) {
-    const Answer answer = server.Ask(Opcode::kOpenDir, Body().Add(handle));
+    const Answer answer =
+        server.Ask(Opcode::kOpenDir, Body().Add(fs::OpenDirRequest{}).Add(handle));
     EXPECT_TRUE(answer.ok());
     return server.OpenNumber(answer);
   }
@@ -39,8 +40,10 @@ class DirTest : public testing::Test {
     const Answer answer = server.Ask(Opcode::kReadDir, Body().Add(request));
     EXPECT_TRUE(answer.ok());
     EXPECT_LE(answer.body.size(), bytes);
+    return Parse(ByteReader(answer.body), plus);
+  }
+  static std::vector<Listed> Parse(ByteReader reader, bool plus) {
     std::vector<Listed> out;
-    ByteReader reader(answer.body);
     while (reader.remaining() > 0 && reader.ok()) {
       const auto wire = reader.Read<fs::DirEntryWire>();
       Listed listed;
@@ -100,6 +103,50 @@ TEST_F(DirTest, TellsTheEndWithTheLastEntriesWhereAskedTo) {
       EXPECT_EQ(reader.remaining(), 0U);
     }
     EXPECT_EQ(seen, entries);
+  }
+}
+
+TEST_F(DirTest, TheFirstPageComesWithTheOpenWhereAskedFor) {
+  for (int i = 0; i < 100; ++i) std::ofstream(server / ("entry-" + std::to_string(i)));
+  for (const bool plus : {false, true}) {
+    for (const std::uint32_t bytes : {600U, 4096U, 65535U}) {
+      const fs::OpenDirRequest page{.max_bytes = bytes, .flags = plus ? fs::kReadDirPlus : 0};
+      const Answer answer = server.Ask(Opcode::kOpenDir, Body().Add(page).Add(server.root()));
+      ASSERT_TRUE(answer.ok());
+      ByteReader reader(answer.body);
+      const std::uint64_t open = reader.Read<fs::OpenReply>().open;
+      ASSERT_LE(reader.remaining(), bytes);
+      std::vector<Listed> all = Parse(reader, plus);
+      ASSERT_FALSE(all.empty());
+      // What follows is had as ever.
+      while (true) {
+        const auto some = ReadSome(open, all.back().cookie, 4096, plus);
+        if (some.empty()) break;
+        all.insert(all.end(), some.begin(), some.end());
+      }
+      std::set<std::string> names;
+      for (const Listed& entry : all) names.insert(entry.name);
+      EXPECT_EQ(names.size(), 102U);
+      EXPECT_EQ(all.size(), 102U);
+    }
+  }
+}
+
+TEST_F(DirTest, AFirstPageThatHoldsNothingLeavesTheDirectoryOpen) {
+  std::ofstream(server / "file");
+  const fs::OpenDirRequest page{.max_bytes = 8, .flags = 0};
+  const Answer answer = server.Ask(Opcode::kOpenDir, Body().Add(page).Add(server.root()));
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer.body.size(), sizeof(fs::OpenReply));
+  EXPECT_EQ(ReadAll(server.OpenNumber(answer), 4096, true).size(), 3U);
+}
+
+TEST_F(DirTest, AFirstPageThatIsTooLargeOrUnknownIsMalformed) {
+  for (const auto& page : {fs::OpenDirRequest{.max_bytes = fs::kMaxReaddirBytes + 1, .flags = 0},
+                           fs::OpenDirRequest{.max_bytes = 4096, .flags = 4}}) {
+    Harness other;
+    const Body body = Body().Add(page).Add(other.root());
+    EXPECT_FALSE(other.Deliver(other.lane, Harness::Message(Opcode::kOpenDir, body.bytes(), 1)));
   }
 }
 
@@ -178,7 +225,9 @@ TEST_F(DirTest, NamesThatAreNotUtf8) {
 
 TEST_F(DirTest, Refusals) {
   std::ofstream(server / "file");
-  EXPECT_EQ(server.Ask(Opcode::kOpenDir, Body().Add(server.Walk("file"))).errno_value(), ENOTDIR);
+  EXPECT_EQ(server.Ask(Opcode::kOpenDir, Body().Add(fs::OpenDirRequest{}).Add(server.Walk("file")))
+                .errno_value(),
+            ENOTDIR);
   const std::uint64_t open = OpenDir(server.root());
   fs::ReadDirRequest tiny{};
   tiny.open = open;

@@ -112,7 +112,7 @@ std::vector<std::pair<Opcode, Body>> EveryRequest(Harness& server, std::uint64_t
       {Opcode::kFallocate, Body().Add(fallocate)},
       {Opcode::kSeek, Body().Add(seek)},
       {Opcode::kCopyFileRange, Body().Add(copy)},
-      {Opcode::kOpenDir, Body().Add(root)},
+      {Opcode::kOpenDir, Body().Add(fs::OpenDirRequest{}).Add(root)},
       {Opcode::kReadDir, Body().Add(readdir)},
       {Opcode::kFsyncDir, Body().Add(fsync)},
       {Opcode::kReleaseDir, Body().Add(release)},
@@ -130,7 +130,8 @@ class HostileTest : public testing::Test {
   HostileTest() {
     std::ofstream(server / "file") << "0123456789";
     open_ = server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
-    dir_ = server.OpenNumber(server.Ask(Opcode::kOpenDir, Body().Add(server.root())));
+    dir_ = server.OpenNumber(
+        server.Ask(Opcode::kOpenDir, Body().Add(fs::OpenDirRequest{}).Add(server.root())));
   }
   // Everything that is on its way comes to its end; the lane is thrown away.
   void Drain() {
@@ -296,7 +297,9 @@ TEST_P(EscapeTest, NothingIsReachedThroughLinks) {
     EXPECT_EQ(server.Lookup(handle, "secret").errno_value(), ENOTDIR) << link;
     EXPECT_EQ(server.Open(handle, fs::kOpenRead).errno_value(), ELOOP) << link;
     EXPECT_EQ(server.Create(handle, "secret", fs::kOpenRead).errno_value(), ENOTDIR) << link;
-    EXPECT_EQ(server.Ask(Opcode::kOpenDir, Body().Add(handle)).errno_value(), ENOTDIR);
+    EXPECT_EQ(
+        server.Ask(Opcode::kOpenDir, Body().Add(fs::OpenDirRequest{}).Add(handle)).errno_value(),
+        ENOTDIR);
   }
 }
 

@@ -47,6 +47,9 @@ class AdaptiveSpin {
     phase_ = Phase::kIdle;
   }
 
+  // Whether the next wait begins with spinning, but for the tries once in a while.
+  [[nodiscard]] bool pays() const { return spin_.count() > 0; }
+
  private:
   enum class Phase { kIdle, kSpinning, kSleeping };
 
