@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <climits>
 #include <fstream>
 #include <thread>
 
@@ -366,17 +368,23 @@ TEST_P(ServiceTest, AnIdleServerUsesNoProcessorTime) {
   const auto client = Connect();
   ASSERT_TRUE(client);
   EXPECT_EQ(client->Ask(Opcode::kRenew).error, fs::WireError::kOk);
-  rusage before{}, after{};
   ::usleep(50'000);  // what the last request has started comes to rest
-  ::getrusage(RUSAGE_SELF, &before);
-  ::usleep(1'000'000);
-  ::getrusage(RUSAGE_SELF, &after);
-  const auto micros = [](const rusage& usage) {
+  const auto used_so_far = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
     return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
            usage.ru_stime.tv_usec;
   };
+  // The machine may be busy and charge its interrupts to us: what the server does itself, it does
+  // in every second.
+  long least = LONG_MAX;
+  for (int i = 0; i < 3; ++i) {
+    const long before = used_so_far();
+    ::usleep(1'000'000);
+    least = std::min(least, used_so_far() - before);
+  }
   // A sixtieth of 10 ms, and what looking itself costs.
-  EXPECT_LT(micros(after) - micros(before), 1500);
+  EXPECT_LT(least, 1500);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, ServiceTest, testing::Values(Kind::kShm, Kind::kTcp),
