@@ -1,0 +1,149 @@
+// Destination: makes entries beneath one directory, DST's, and nowhere else.
+//
+// Whatever the entries say: names are checked (names.h), every directory on the way was made or
+// opened here without following a symlink (openat2(2), RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS), and
+// what is made is made next to its place under a random name of fixed length, ".rdcp-" and 16
+// digits, and renamed. So a file appears under its name only when it is whole, with owner, mode,
+// ACLs and times; and neither a hostile far end nor a symlink that was there before leads outside.
+//
+//     Enter(a) -> Enter(a/b) -> Begin(a/b/f) ... Write, Finish -> Leave(a/b) -> Leave(a)
+//
+// Directories get their owner, mode and times when they were left and the last file beneath is
+// finished, deepest first. Both forms use it: the local one gives OutputFile a descriptor to copy
+// from, the remote one bytes.
+//
+// All calls from any threads at once, but: Enter before what is in it, Leave after all in it was
+// begun. Block in the file system. A failure belongs to its entry only: the others go on.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/copy/entry.h"
+#include "transport/base/bytes.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::copy {
+
+class Destination;
+class OutputFile;
+
+struct DestinationOptions {
+  Keep keep;
+  std::uint32_t umask = 022;
+  bool in_place = false;  // --inplace: existing files are written, not replaced
+  // The entries' ids are of this machine: a file is not copied onto itself.
+  bool same_machine = false;
+  // What goes wrong behind a call that had succeeded: a directory's times, a hard link whose first
+  // name came later. Any thread.
+  std::function<void(const std::string& path, const Status&)> report;
+};
+
+class Destination {
+ public:
+  // `root`: a directory that is there; symlinks in it are followed, as in any path of the user's.
+  static Result<std::unique_ptr<Destination>> Open(const std::string& root,
+                                                   DestinationOptions options);
+  // All OutputFiles are gone. Hard links that still wait are reported.
+  ~Destination();
+  Destination(const Destination&) = delete;
+  Destination& operator=(const Destination&) = delete;
+
+  // Where SRC number `source` goes: one name in the root, or nothing: the root itself. Once for
+  // each source, before its entries.
+  Status AddTarget(std::uint32_t source, const std::string& name);
+
+  // What is at the entry's place now, if anything; symlinks are not followed.
+  Result<std::optional<struct stat>> Look(const Entry& entry);
+
+  // Makes the directory, or takes the one that is there. It stays open to content until Leave.
+  Status Enter(const Entry& entry);
+  Status Leave(const Entry& entry);
+
+  // For an entry that is `linked`, when links are kept: whether the caller brings it (kFirst), or
+  // it is made as a link to the one that was brought, now or when that is finished (kLink).
+  // `whole`: it is there already (Look, and nothing to do), and later names are linked to it.
+  enum class Turn : std::uint8_t { kFirst, kLink };
+  Result<Turn> TakeTurn(const Entry& entry, bool whole = false);
+
+  // A symlink, FIFO, socket or device.
+  Status Make(const Entry& entry);
+  // A regular file; see OutputFile.
+  Result<std::unique_ptr<OutputFile>> Begin(const Entry& entry);
+  // Owner, mode, times and so on of a file that is there and whose data are right.
+  Status Touch(const Entry& entry);
+
+  // --delete: calls `keeps` with each name in a directory between its Enter and Leave, and removes
+  // what it refuses, with all beneath. Returns how many names went.
+  Result<std::uint64_t> Prune(const Entry& entry,
+                              const std::function<bool(const std::string& name)>& keeps);
+
+ private:
+  friend class OutputFile;
+  struct Node;
+  struct Place;
+  struct LinkGroup;
+  using NodePtr = std::shared_ptr<Node>;
+  using FdPtr = std::shared_ptr<const Fd>;
+
+  Destination(Fd root, DestinationOptions options);
+  Result<Place> PlaceOf(const Entry& entry);
+  Result<std::string> PathOf(const Entry& entry) const;
+  Result<FdPtr> Descriptor(Node& node);
+  void CacheDescriptor(Node& node, FdPtr fd);
+  void FinishNode(Node* node);
+  Status MakeLink(const Place& from, const Entry& entry, const Place& to);
+  void FirstIsDone(const Entry& entry, const Status& status);
+
+  const DestinationOptions options_;
+  const FdPtr root_;
+  std::atomic<bool> clones_{true};  // until FICLONE has failed once
+  std::atomic<bool> ranges_{true};  // the same for copy_file_range(2)
+  std::mutex mutex_;                // guards what follows; never held during a system call
+  std::unordered_map<std::uint32_t, std::string> targets_;
+  std::unordered_map<std::string, NodePtr> nodes_;  // entered and not left
+  std::list<Node*> recent_;                         // that have a descriptor; the latest first
+  std::unordered_map<FileId, LinkGroup> groups_;
+};
+
+// A regular file that is being made. Write, Hole and CopyFrom from any threads at once, in any
+// order and never over each other; the rest by one. Without Finish nothing is left of it; with
+// --inplace what was written stays.
+class OutputFile {
+ public:
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  Status Write(std::uint64_t offset, ByteSpan bytes);
+  // What is never written is a hole anyway; in place it must be told.
+  Status Hole(std::uint64_t offset, std::uint64_t length);
+  // All of `source`, `size` bytes, holes as holes, by whatever is fastest here: a reflink,
+  // copy_file_range(2), reading and writing. `moved` grows by what is done. Stops with EINTR soon
+  // after `stop` is set. kErrno ENODATA: the source is shorter than that.
+  Status CopyFrom(int source, std::uint64_t size, std::atomic<std::uint64_t>& moved,
+                  const std::atomic<bool>& stop);
+  // Sets length, owner, mode, xattrs, times as `entry` says and gives it its name.
+  Status Finish(const Entry& entry);
+
+ private:
+  friend class Destination;
+  struct State;
+  explicit OutputFile(std::unique_ptr<State> state);
+
+  Status CopyPiece(int source, std::uint64_t offset, std::uint64_t length,
+                   std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace rdfs::copy

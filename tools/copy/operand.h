@@ -1,0 +1,52 @@
+// What a word of the command line names, and what DST means for each SRC: the rules of cp and scp.
+//
+// Pure; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/status.h"
+
+namespace rdfs::copy {
+
+// PATH                       here
+// [USER@]HOST:PATH           on another machine; HOST may be an IPv6 address in brackets
+// rdfs://HOST[:PORT]/EXPORT/PATH
+//
+// As scp: a ':' before the first '/' means a host, so "./a:b" is a file here.
+struct Operand {
+  enum class Where : std::uint8_t { kHere, kHost, kExport };
+  Where where = Where::kHere;
+  std::string user, host;  // kHost; the host without brackets
+  std::string path;        // kHere, kHost: may be empty at a host: the home directory
+  std::string url;         // kExport: all of it
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+// Fails for what looks like a host and cannot be one, as "[::1" or "-oProxyCommand=x:".
+Result<Operand> ParseOperand(const std::string& word);
+
+// What must be known of the file systems; of DST with symlinks followed.
+struct DestinationFacts {
+  bool exists = false, is_directory = false;
+};
+struct SourceFacts {
+  std::string path;
+  bool is_directory = false;
+};
+
+// DST as Destination takes it: a directory that is there, and for each SRC the name in it (empty:
+// the directory itself, for "." and "..").
+struct Targets {
+  std::string root;
+  std::vector<std::string> names;
+  friend bool operator==(const Targets&, const Targets&) = default;
+};
+//   DST is a directory        each SRC goes into it under its last name
+//   DST is no directory       one SRC only, which takes that name; never a directory onto a file
+//   DST ends with '/'         it is meant as a directory; only a directory may make it
+Result<Targets> PlaceTargets(const std::vector<SourceFacts>& sources, const std::string& destination,
+                             const DestinationFacts& facts);
+
+}  // namespace rdfs::copy

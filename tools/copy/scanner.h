@@ -1,0 +1,95 @@
+// Scanner: walks one SRC, and tells what it meets.
+//
+// Goes by descriptor from directory to directory (openat(2), O_NOFOLLOW), never by a long path: what
+// lies beyond PATH_MAX is reached, and a directory that is replaced by a symlink during the walk is
+// not followed. A directory comes before its content and its end behind it; the order within one is
+// the file system's. Memory and descriptors are bounded by the depth, not by the number of names:
+// of a directory that is very deep in others the names are held.
+//
+// What cannot be read is told in its place, and the walk goes on. One thread; blocks in the file
+// system; creates and changes nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/copy/entry.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::copy {
+
+// Which paths take part. Called by the scanner's thread.
+class Filter {
+ public:
+  virtual ~Filter() = default;
+  // `path` as in Entry, never empty. False for a directory leaves out all that is beneath it.
+  [[nodiscard]] virtual bool Takes(std::string_view path, bool is_directory) = 0;
+};
+
+struct ScanOptions {
+  bool recurse = false;          // -r; without, a directory is a problem
+  bool follow = false;           // -L: what symlinks lead to takes their place
+  bool follow_source = false;    // the same for SRC itself only
+  bool one_file_system = false;  // -x: what is mounted beneath appears as an empty directory
+  Filter* filter = nullptr;      // outlives the scanner
+};
+
+struct Scanned {
+  enum class What : std::uint8_t {
+    kEnter,    // a directory; its content follows, and then its kLeave
+    kLeave,    // entry.path only
+    kEntry,    // anything else
+    kProblem,  // entry.path, and why; ENOENT: it vanished
+  };
+  What what = What::kEntry;
+  Entry entry;  // without xattrs: see ReadXattrs
+  // How to reach it: openat(directory, name). kEnter: `directory` is itself and `name` is ".".
+  std::shared_ptr<const Fd> directory;
+  std::string name;
+  Status problem;
+};
+
+class Scanner {
+ public:
+  // `source`: see Entry. Fails if there is no such file.
+  static Result<std::unique_ptr<Scanner>> Open(std::uint32_t source, const std::string& path,
+                                               const ScanOptions& options);
+  ~Scanner();
+  Scanner(const Scanner&) = delete;
+  Scanner& operator=(const Scanner&) = delete;
+
+  // False at the end.
+  bool Next(Scanned& out);
+  // The directory that was just entered: nothing of its content, and its kLeave neither.
+  void Skip();
+
+ private:
+  struct Level;
+  Scanner(std::uint32_t source, const ScanOptions& options);
+
+  Result<Entry> Examine(int directory, const std::string& name, std::string path) const;
+  bool Visit(std::string name, Scanned& out);
+  bool Descend(Entry entry, Fd opened, Scanned& out);
+  bool Problem(std::string path, Status why, Scanned& out);
+  bool IsLoop(const FileId& id) const;
+  bool NextName(Level& level, std::string& name, Status& why);
+  void Rise();
+  Status Reopen(Level& level, const Level& child);
+  void HoldNames();
+
+  const std::uint32_t source_;
+  const ScanOptions options_;
+  Scanned first_;  // SRC itself
+  bool begun_ = false;
+  std::vector<std::unique_ptr<Level>> levels_;
+};
+
+// The open file `entry` is read from: the one that was scanned, not what took its name since
+// (kErrno ENOENT then). Never follows a symlink unless `follow`, never blocks on a FIFO.
+Result<Fd> OpenSource(const Scanned& scanned, bool follow);
+// All extended attributes of the file at openat(directory, name), symlinks included.
+Result<std::vector<Xattr>> ReadXattrs(int directory, const std::string& name, const Keep& keep);
+
+}  // namespace rdfs::copy
