@@ -75,6 +75,9 @@ class Destination {
   // `whole`: it is there already (Look, and nothing to do), and later names are linked to it.
   enum class Turn : std::uint8_t { kFirst, kLink };
   Result<Turn> TakeTurn(const Entry& entry, bool whole = false);
+  // The caller was to bring it and cannot: who waits for it is told. OutputFile and Make do this by
+  // themselves.
+  void GiveUp(const Entry& entry) { Settle(entry, false); }
 
   // A symlink, FIFO, socket or device.
   Status Make(const Entry& entry);
@@ -97,22 +100,32 @@ class Destination {
   using FdPtr = std::shared_ptr<const Fd>;
 
   Destination(Fd root, DestinationOptions options);
+  Result<std::string> PathOf(const Entry& entry);
   Result<Place> PlaceOf(const Entry& entry);
-  Result<std::string> PathOf(const Entry& entry) const;
+  // With what is there now; fails if that must not be replaced by `entry`.
+  Result<Place> PlaceFor(const Entry& entry);
+  NodePtr NewNode();
+  Status EnterAt(const Place& place, const Entry& entry, Node& node);
+  Status OpenNode(const Place& place, Node& node);
   Result<FdPtr> Descriptor(Node& node);
-  void CacheDescriptor(Node& node, FdPtr fd);
+  void Hold(Node& node, FdPtr fd);
   void FinishNode(Node* node);
-  Status MakeLink(const Place& from, const Entry& entry, const Place& to);
-  void FirstIsDone(const Entry& entry, const Status& status);
+  Status ApplyToNode(Node& node);
+  Status MakeAt(const Place& place, const Entry& entry, bool& is_there);
+  Status MakeLink(const std::string& first, const Place& place);
+  void Settle(const Entry& entry, bool is_there);
+  std::string TemporaryName();
 
   const DestinationOptions options_;
   const FdPtr root_;
-  std::atomic<bool> clones_{true};  // until FICLONE has failed once
-  std::atomic<bool> ranges_{true};  // the same for copy_file_range(2)
-  std::mutex mutex_;                // guards what follows; never held during a system call
+  const std::string run_;  // in all our temporary names
+  std::atomic<std::uint32_t> temporaries_{0};
+  // Sources' device numbers, plus one, of which FICLONE or copy_file_range(2) has failed.
+  std::atomic<std::uint64_t> clones_not_{0}, ranges_not_{0};
+  std::mutex mutex_;  // guards what follows; never held during a system call
   std::unordered_map<std::uint32_t, std::string> targets_;
   std::unordered_map<std::string, NodePtr> nodes_;  // entered and not left
-  std::list<Node*> recent_;                         // that have a descriptor; the latest first
+  std::list<Node*> recent_;                         // that hold a descriptor; the latest first
   std::unordered_map<FileId, LinkGroup> groups_;
 };
 
@@ -139,10 +152,19 @@ class OutputFile {
  private:
   friend class Destination;
   struct State;
+  struct Piece {
+    int source;
+    std::uint64_t begin, end;
+  };
   explicit OutputFile(std::unique_ptr<State> state);
+  Status Open();
+  bool Clone(int source, std::uint64_t device);
+  static Status FindData(int source, std::uint64_t size, std::uint64_t& begin, std::uint64_t& end);
+  Status CopyPiece(const Piece& piece, std::uint64_t device, std::atomic<std::uint64_t>& moved,
+                   const std::atomic<bool>& stop);
+  void Reached(std::uint64_t end);
+  void AsItWas();
 
-  Status CopyPiece(int source, std::uint64_t offset, std::uint64_t length,
-                   std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop);
   std::unique_ptr<State> state_;
 };
 

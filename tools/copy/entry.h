@@ -50,13 +50,14 @@ struct Entry {
   std::uint32_t mode = 0;  // permissions with setuid, setgid and sticky: 07777
   std::uint32_t uid = 0, gid = 0;
   timespec atime{}, mtime{};
-  std::uint64_t size = 0;                  // of a file, in bytes
-  std::uint32_t major = 0, minor = 0;      // of a device
-  FileId id;                               // of the inode
-  bool linked = false;                     // not a directory, and `id` has other names, too
-  std::string target;                      // of a symlink; bytes
+  std::uint64_t size = 0;              // of a file, in bytes
+  std::uint32_t major = 0, minor = 0;  // of a device
+  FileId id;                           // of the inode
+  std::uint32_t links = 1;             // names of `id`; a directory has one
+  std::string target;                  // of a symlink; bytes
   // In the order of the file system; POSIX ACLs (system.posix_acl_*) and capabilities
-  // (security.capability) are among them, as the kernel encodes them. Empty until ReadXattrs.
+  // (security.capability) are among them, as the kernel encodes them. Empty until read: see
+  // metadata.h.
   std::vector<Xattr> xattrs;
 };
 

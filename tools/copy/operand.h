@@ -46,7 +46,7 @@ struct Targets {
 //   DST is a directory        each SRC goes into it under its last name
 //   DST is no directory       one SRC only, which takes that name; never a directory onto a file
 //   DST ends with '/'         it is meant as a directory; only a directory may make it
-Result<Targets> PlaceTargets(const std::vector<SourceFacts>& sources, const std::string& destination,
-                             const DestinationFacts& facts);
+Result<Targets> PlaceTargets(const std::vector<SourceFacts>& sources,
+                             const std::string& destination, const DestinationFacts& facts);
 
 }  // namespace rdfs::copy

@@ -1,10 +1,10 @@
 // Scanner: walks one SRC, and tells what it meets.
 //
-// Goes by descriptor from directory to directory (openat(2), O_NOFOLLOW), never by a long path: what
-// lies beyond PATH_MAX is reached, and a directory that is replaced by a symlink during the walk is
-// not followed. A directory comes before its content and its end behind it; the order within one is
-// the file system's. Memory and descriptors are bounded by the depth, not by the number of names:
-// of a directory that is very deep in others the names are held.
+// Goes by descriptor from directory to directory (openat(2), O_NOFOLLOW), never by a long path:
+// what lies beyond PATH_MAX is reached, and a directory that is replaced by a symlink during the
+// walk is not followed. A directory comes before its content and its end behind it; the order
+// within one is the file system's. Memory and descriptors are bounded by the depth, not by the
+// number of names: of a directory that is very deep in others the names are held.
 //
 // What cannot be read is told in its place, and the walk goes on. One thread; blocks in the file
 // system; creates and changes nothing.
@@ -44,10 +44,11 @@ struct Scanned {
     kProblem,  // entry.path, and why; ENOENT: it vanished
   };
   What what = What::kEntry;
-  Entry entry;  // without xattrs: see ReadXattrs
+  Entry entry;  // without xattrs: see metadata.h
   // How to reach it: openat(directory, name). kEnter: `directory` is itself and `name` is ".".
   std::shared_ptr<const Fd> directory;
   std::string name;
+  bool follow = false;  // what a symlink of that name leads to is meant
   Status problem;
 };
 
@@ -69,27 +70,30 @@ class Scanner {
   struct Level;
   Scanner(std::uint32_t source, const ScanOptions& options);
 
-  Result<Entry> Examine(int directory, const std::string& name, std::string path) const;
-  bool Visit(std::string name, Scanned& out);
-  bool Descend(Entry entry, Fd opened, Scanned& out);
-  bool Problem(std::string path, Status why, Scanned& out);
-  bool IsLoop(const FileId& id) const;
-  bool NextName(Level& level, std::string& name, Status& why);
-  void Rise();
+  Status Begin(const std::string& path);
+  bool Visit(const std::string& name, Scanned& out);
+  void Descend(Entry entry, Scanned& out);
+  void Rise(Scanned& out);
+  Status Refill(Level& level);
   Status Reopen(Level& level, const Level& child);
   void HoldNames();
+  [[nodiscard]] bool IsLoop(const FileId& id) const;
+  void Fill(Scanned& out, Scanned::What what, Entry entry) const;
 
   const std::uint32_t source_;
   const ScanOptions options_;
   Scanned first_;  // SRC itself
   bool begun_ = false;
+  std::uint64_t device_ = 0;  // of SRC, for one_file_system
   std::vector<std::unique_ptr<Level>> levels_;
 };
 
-// The open file `entry` is read from: the one that was scanned, not what took its name since
-// (kErrno ENOENT then). Never follows a symlink unless `follow`, never blocks on a FIFO.
-Result<Fd> OpenSource(const Scanned& scanned, bool follow);
-// All extended attributes of the file at openat(directory, name), symlinks included.
-Result<std::vector<Xattr>> ReadXattrs(int directory, const std::string& name, const Keep& keep);
+// The regular file that was scanned, opened to be read, and `scanned.entry` as it is now; fails
+// with kErrno ENOENT when something else has taken its name since. Never blocks on a
+// FIFO.
+Result<Fd> OpenSource(Scanned& scanned);
+// The rest of what `keep` wants: a symlink's target, extended attributes. `fd`: of OpenSource, or
+// -1.
+Status ReadRest(Scanned& scanned, int fd, const Keep& keep);
 
 }  // namespace rdfs::copy

@@ -1,0 +1,27 @@
+// Reaching and removing what lies beneath a directory without ever leaving it.
+//
+// Any thread; blocks in the file system.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::copy {
+
+// openat2(2) with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS, and O_CLOEXEC.
+// `path`: as CheckPath wants it; may be longer than PATH_MAX. Empty: the directory again.
+Result<Fd> OpenBeneath(int directory, const std::string& path, int flags);
+
+// The names in a directory, without "." and "..", in no order. Reads them from the beginning.
+Result<std::vector<std::string>> NamesIn(int directory);
+
+// Removes `name` in `directory` and what is beneath; stays in it and follows nothing. Goes on
+// behind what cannot be removed, and says the first of it.
+Status RemoveTree(int directory, const std::string& name);
+
+}  // namespace rdfs::copy

@@ -1,0 +1,384 @@
+#include "tools/copy/destination.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tools/copy/beneath.h"
+#include "tools/copy/destination_impl.h"
+#include "tools/copy/metadata.h"
+#include "tools/copy/names.h"
+#include "transport/base/random.h"
+
+namespace rdfs::copy {
+namespace {
+
+constexpr std::string_view kTemporaryPrefix = ".rdcp-";
+// Directories that stay open; of the others the way to them is walked again.
+constexpr std::size_t kMostDescriptors = 256;
+// When the last file of a chain of directories is finished, they are finished one in the other: on
+// the stack.
+constexpr std::size_t kMostLevels = 8192;
+constexpr const char* kDefaultAcl = "system.posix_acl_default";
+
+bool HasDefaultAcl(int directory) { return fgetxattr(directory, kDefaultAcl, nullptr, 0) > 0; }
+
+mode_t TypeOf(Kind kind) {
+  switch (kind) {
+    case Kind::kFile:
+      return S_IFREG;
+    case Kind::kDirectory:
+      return S_IFDIR;
+    case Kind::kSymlink:
+      return S_IFLNK;
+    case Kind::kFifo:
+      return S_IFIFO;
+    case Kind::kSocket:
+      return S_IFSOCK;
+    case Kind::kCharDevice:
+      return S_IFCHR;
+    case Kind::kBlockDevice:
+      return S_IFBLK;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Destination>> Destination::Open(const std::string& root,
+                                                       DestinationOptions options) {
+  Fd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return Status::FromErrno(errno, "cannot open the directory " + Shown(root));
+  return std::unique_ptr<Destination>(new Destination(std::move(fd), std::move(options)));
+}
+
+Destination::Destination(Fd root, DestinationOptions options)
+    : options_(std::move(options)),
+      root_(std::make_shared<const Fd>(std::move(root))),
+      run_(fmt::format("{:08x}", static_cast<std::uint32_t>(RandomU64()))) {
+  const NodePtr node = NewNode();
+  node->inherits = HasDefaultAcl(root_->get());
+  nodes_[""] = node;
+}
+
+Destination::~Destination() {
+  for (auto& [id, group] : groups_) {
+    for (const LinkGroup::Waiting& each : group.waiting) {
+      options_.report(each.path, {Code::kErrno, ECANCELED, "what it is a link to never came"});
+    }
+  }
+  groups_.clear();
+  const auto last = std::move(nodes_);  // finished when this goes, without the lock
+}
+
+Status Destination::AddTarget(std::uint32_t source, const std::string& name) {
+  if (!name.empty()) RDFS_RETURN_IF_ERROR(CheckName(name));
+  const std::lock_guard lock(mutex_);
+  targets_[source] = name;
+  return {};
+}
+
+std::string Destination::TemporaryName() {
+  return fmt::format("{}{}{:08x}", kTemporaryPrefix, run_, temporaries_.fetch_add(1));
+}
+
+// ---- where an entry goes ----------------------------------------------------------------------
+
+Result<std::string> Destination::PathOf(const Entry& entry) {
+  RDFS_RETURN_IF_ERROR(CheckPath(entry.path));
+  const std::lock_guard lock(mutex_);
+  const auto target = targets_.find(entry.source);
+  if (target == targets_.end()) {
+    return Status(Code::kProtocolError, fmt::format("nobody asked for source {}", entry.source));
+  }
+  return Joined(target->second, entry.path);
+}
+
+Result<Destination::Place> Destination::PlaceOf(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  Place out;
+  out.name = NameOf(path);
+  if (out.name.empty()) return Status(Code::kInvalidArgument, "it would replace DST itself");
+  {
+    const std::lock_guard lock(mutex_);
+    const auto node = nodes_.find(std::string(FolderOf(path)));
+    if (node == nodes_.end()) {
+      return Status(Code::kProtocolError, "the directory that it is in was not announced");
+    }
+    out.folder = node->second;
+  }
+  RDFS_ASSIGN_OR_RETURN(out.fd, Descriptor(*out.folder));
+  return out;
+}
+
+Result<Destination::Place> Destination::PlaceFor(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(Place place, PlaceOf(entry));
+  if (place.folder->fresh) return place;
+  struct stat now {};
+  if (fstatat(place.fd->get(), place.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return place;
+    return Status::FromErrno(errno, "cannot look at the destination");
+  }
+  if (S_ISDIR(now.st_mode)) {
+    return Status(Code::kErrno, EISDIR,
+                  "a directory of that name is in the way at the destination");
+  }
+  if (options_.same_machine && entry.id == FileId{now.st_dev, now.st_ino}) {
+    return Status(Code::kInvalidArgument, "source and destination are the same file");
+  }
+  place.now = now;
+  return place;
+}
+
+Result<std::optional<struct stat>> Destination::Look(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
+  if (place.folder->fresh) return std::optional<struct stat>();
+  struct stat now {};
+  if (fstatat(place.fd->get(), place.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0) {
+    return std::optional<struct stat>(now);
+  }
+  if (errno == ENOENT) return std::optional<struct stat>();
+  return Status::FromErrno(errno, "cannot look at the destination");
+}
+
+// ---- directories ------------------------------------------------------------------------------
+
+Destination::NodePtr Destination::NewNode() {
+  return NodePtr(new Node, [this](Node* node) { FinishNode(node); });
+}
+
+Status Destination::Enter(const Entry& entry) {
+  if (entry.kind != Kind::kDirectory) return {Code::kProtocolError, "this is no directory"};
+  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  const NodePtr node = NewNode();
+  if (path.empty()) {
+    const std::lock_guard lock(mutex_);
+    NodePtr& root = nodes_[""];
+    node->parent = root;
+    node->inherits = root->inherits;
+    node->entry = entry;
+    root = node;
+    return {};
+  }
+  RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
+  node->path = path;
+  node->name = place.name;
+  node->parent = place.folder;
+  node->depth = place.folder->depth + 1;
+  if (node->depth > kMostLevels) {
+    return {Code::kUnsupported, fmt::format("more than {} directories deep", kMostLevels)};
+  }
+  RDFS_RETURN_IF_ERROR(EnterAt(place, entry, *node));
+  node->entry = entry;
+  const std::lock_guard lock(mutex_);
+  if (nodes_.try_emplace(path, node).second) return {};
+  return {Code::kProtocolError, "this directory was announced twice"};
+}
+
+Status Destination::EnterAt(const Place& place, const Entry& entry, Node& node) {
+  const mode_t umask = place.folder->inherits ? 0 : options_.umask;
+  const mode_t mode = options_.keep.mode ? 0700 : (((entry.mode & 0777U) & ~umask) | 0700U);
+  if (mkdirat(place.fd->get(), place.name.c_str(), mode) == 0) {
+    node.fresh = true;
+  } else if (errno != EEXIST) {
+    return Status::FromErrno(errno, "cannot make the directory");
+  }
+  RDFS_RETURN_IF_ERROR(OpenNode(place, node));
+  node.inherits = node.fresh ? place.folder->inherits : HasDefaultAcl(node.fd->get());
+  return {};
+}
+
+Status Destination::OpenNode(const Place& place, Node& node) {
+  const auto open_it = [&] {
+    return Fd(openat(place.fd->get(), node.name.c_str(),
+                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  };
+  struct stat now {};
+  // A directory of ours that was closed to us, as an earlier copy may have left it.
+  const auto open_to_us = [&] {
+    if (fstatat(place.fd->get(), node.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) return;
+    if (!S_ISDIR(now.st_mode) || now.st_uid != geteuid() || (now.st_mode & 0700U) == 0700) return;
+    if (fchmodat(place.fd->get(), node.name.c_str(), (now.st_mode & 07777U) | 0700U, 0) == 0) {
+      node.restore = now.st_mode & 07777U;
+    }
+  };
+  if (!node.fresh && geteuid() != 0) open_to_us();
+  Fd fd = open_it();
+  if (!fd.valid()) {
+    if (errno == ENOTDIR || errno == ELOOP) {
+      return {Code::kErrno, ENOTDIR, "what has its name at the destination is no directory"};
+    }
+    return Status::FromErrno(errno, "cannot open the directory at the destination");
+  }
+  Hold(node, std::make_shared<const Fd>(std::move(fd)));
+  return {};
+}
+
+Status Destination::Leave(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  NodePtr left;  // finished behind the lock, unless something in it is still being made
+  const std::lock_guard lock(mutex_);
+  const auto node = nodes_.find(path);
+  if (node == nodes_.end() || !node->second->parent) {
+    return {Code::kProtocolError, "this directory was not announced"};
+  }
+  left = std::move(node->second);
+  if (path.empty()) {
+    node->second = left->parent;
+  } else {
+    nodes_.erase(node);
+  }
+  return {};
+}
+
+Result<Destination::FdPtr> Destination::Descriptor(Node& node) {
+  std::string way;
+  FdPtr from = root_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (node.path.empty()) return root_;
+    if (node.fd) {
+      if (node.recent != recent_.begin()) recent_.splice(recent_.begin(), recent_, node.recent);
+      return node.fd;
+    }
+    Node* above = node.parent.get();
+    while (!above->path.empty() && !above->fd) above = above->parent.get();
+    if (above->fd) from = above->fd;
+    way = node.path.substr(above->path.empty() ? 0 : above->path.size() + 1);
+  }
+  auto fd = OpenBeneath(from->get(), way, O_RDONLY | O_DIRECTORY);
+  if (!fd.ok()) return fd.status().WithContext("the directory at the destination is gone");
+  auto shared = std::make_shared<const Fd>(*std::move(fd));
+  Hold(node, shared);
+  return FdPtr(shared);
+}
+
+void Destination::Hold(Node& node, FdPtr fd) {
+  FdPtr dropped;  // closed behind the lock
+  const std::lock_guard lock(mutex_);
+  if (node.fd) return;
+  node.fd = std::move(fd);
+  recent_.push_front(&node);
+  node.recent = recent_.begin();
+  if (recent_.size() <= kMostDescriptors) return;
+  dropped = std::move(recent_.back()->fd);
+  recent_.pop_back();
+}
+
+void Destination::FinishNode(Node* node) {
+  const std::unique_ptr<Node> owned(node);
+  if (node->entry) {
+    const Status status = ApplyToNode(*node);
+    if (!status.ok()) options_.report(node->path, status);
+  }
+  FdPtr dropped;
+  const std::lock_guard lock(mutex_);
+  if (!node->fd) return;
+  dropped = std::move(node->fd);
+  recent_.erase(node->recent);
+}
+
+Status Destination::ApplyToNode(Node& node) {
+  const Keep& keep = options_.keep;
+  const bool opened = (node.entry->mode & 0700U) != 0700 && node.fresh && !keep.mode;
+  const bool any = keep.mode || keep.owner || keep.times || keep.acls || keep.xattrs;
+  if (!any && !opened && !node.restore) return {};
+  RDFS_ASSIGN_OR_RETURN(const FdPtr fd, Descriptor(node));
+  if (opened) (void)fchmod(fd->get(), node.entry->mode & 0777U & ~options_.umask);
+  if (node.restore && !keep.mode) (void)fchmod(fd->get(), *node.restore);
+  struct stat now {};
+  if (fstat(fd->get(), &now) != 0) return Status::FromErrno(errno, "cannot look at the directory");
+  return Apply({.fd = fd->get(), .now = &now, .fresh = node.fresh && !node.inherits}, *node.entry,
+               keep);
+}
+
+// ---- everything else --------------------------------------------------------------------------
+
+Status Destination::Make(const Entry& entry) {
+  bool made = false;
+  const Status status = [&]() -> Status {
+    if (entry.kind == Kind::kFile || entry.kind == Kind::kDirectory) {
+      return {Code::kProtocolError, "this has content"};
+    }
+    RDFS_ASSIGN_OR_RETURN(const Place place, PlaceFor(entry));
+    return MakeAt(place, entry, made);
+  }();
+  Settle(entry, made);
+  return status;
+}
+
+Status Destination::MakeAt(const Place& place, const Entry& entry, bool& is_there) {
+  const bool direct = !place.now;
+  const std::string name = direct ? place.name : TemporaryName();
+  const int folder = place.fd->get();
+  int made = -1;
+  if (entry.kind == Kind::kSymlink) {
+    if (entry.target.empty() || entry.target.find('\0') != std::string::npos) {
+      return {Code::kProtocolError, "this symlink leads nowhere"};
+    }
+    made = symlinkat(entry.target.c_str(), folder, name.c_str());
+  } else {
+    const mode_t umask = place.folder->inherits ? 0 : options_.umask;
+    const mode_t mode = options_.keep.mode ? 0600 : entry.mode & 0777U & ~umask;
+    made =
+        mknodat(folder, name.c_str(), TypeOf(entry.kind) | mode, makedev(entry.major, entry.minor));
+  }
+  if (made != 0) return Status::FromErrno(errno, "cannot make it");
+  const Subject subject{
+      .directory = folder, .name = name.c_str(), .fresh = !place.folder->inherits};
+  const Status status = Apply(subject, entry, options_.keep);
+  if (!direct && renameat(folder, name.c_str(), folder, place.name.c_str()) != 0) {
+    const int error = errno;
+    (void)unlinkat(folder, name.c_str(), 0);
+    return Status::FromErrno(error, "cannot give it its name");
+  }
+  is_there = true;
+  return status;
+}
+
+Status Destination::Touch(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
+  struct stat now {};
+  if (fstatat(place.fd->get(), place.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Status::FromErrno(errno, "cannot look at the destination");
+  }
+  if ((now.st_mode & S_IFMT) != TypeOf(entry.kind)) {
+    return {Code::kErrno, EEXIST, "it is of another kind at the destination"};
+  }
+  return Apply(
+      {.directory = place.fd->get(), .name = place.name.c_str(), .now = &now, .fresh = false},
+      entry, options_.keep);
+}
+
+Result<std::uint64_t> Destination::Prune(
+    const Entry& entry, const std::function<bool(const std::string& name)>& keeps) {
+  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  NodePtr node;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = nodes_.find(path);
+    if (found == nodes_.end()) return Status(Code::kProtocolError, "this directory is not open");
+    node = found->second;
+  }
+  if (node->fresh) return std::uint64_t{0};
+  RDFS_ASSIGN_OR_RETURN(const FdPtr fd, Descriptor(*node));
+  RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
+  const std::string ours = std::string(kTemporaryPrefix) + run_;
+  std::uint64_t removed = 0;
+  Status first;
+  for (const std::string& name : names) {
+    if (name.starts_with(ours) || keeps(name)) continue;
+    Status status = RemoveTree(fd->get(), name);
+    if (status.ok()) ++removed;
+    if (!status.ok() && first.ok()) first = status.WithContext("cannot delete");
+  }
+  if (!first.ok()) return first;
+  return removed;
+}
+
+}  // namespace rdfs::copy

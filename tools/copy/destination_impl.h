@@ -1,0 +1,59 @@
+// What Destination and OutputFile share behind destination.h.
+#pragma once
+
+#include <sys/stat.h>
+
+#include "tools/copy/destination.h"
+
+namespace rdfs::copy {
+
+// A directory that was entered. Who makes something in it holds it: when nobody does any more, it
+// gets its owner, mode and times (FinishNode), and lets go of its parent.
+struct Destination::Node {
+  std::string path;  // beneath the root
+  std::string name;  // in the parent
+  NodePtr parent;    // none: it is the root
+  std::size_t depth = 0;
+  std::optional<Entry> entry;
+  bool fresh = false;             // made by us: nothing is in it but what we made
+  bool inherits = false;          // gives what is made in it a default ACL (acl(5))
+  std::optional<mode_t> restore;  // had to be opened to us for the time being
+  FdPtr fd;                       // Destination::mutex_
+  std::list<Node*>::iterator recent;
+};
+
+struct Destination::Place {
+  NodePtr folder;
+  FdPtr fd;  // of the folder
+  std::string name;
+  std::optional<struct stat> now;  // what is there
+};
+
+// The names of one inode.
+struct Destination::LinkGroup {
+  enum class State : std::uint8_t { kPending, kWhole, kFailed };
+  State state = State::kPending;
+  std::uint32_t seen = 1;
+  std::string path;  // of the first, beneath the root
+  struct Waiting {
+    std::string path;
+    Place place;
+  };
+  std::vector<Waiting> waiting;
+};
+
+struct OutputFile::State {
+  State(Destination& destination, Destination::Place where, Entry what)
+      : owner(destination), place(std::move(where)), entry(std::move(what)) {}
+
+  Destination& owner;
+  Destination::Place place;
+  Entry entry;            // as it was begun
+  std::string temporary;  // empty: in place
+  bool open = true;       // neither finished nor given up
+  Fd fd;
+  struct stat made {};                // what it was when it was made or opened
+  std::atomic<std::uint64_t> end{0};  // of what was written
+};
+
+}  // namespace rdfs::copy

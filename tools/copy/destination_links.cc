@@ -1,0 +1,90 @@
+// Hard links: which of an inode's names is brought, and the others as links to it.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tools/copy/beneath.h"
+#include "tools/copy/destination_impl.h"
+#include "tools/copy/names.h"
+
+namespace rdfs::copy {
+
+Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole) {
+  if (!options_.keep.links || entry.links < 2) return Turn::kFirst;
+  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
+  std::string first;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = groups_.try_emplace(entry.id);
+    LinkGroup& group = at->second;
+    if (is_new) {
+      group.state = whole ? LinkGroup::State::kWhole : LinkGroup::State::kPending;
+      group.path = path;
+      return Turn::kFirst;
+    }
+    ++group.seen;
+    if (group.state == LinkGroup::State::kFailed) {
+      return Status(Code::kErrno, ECANCELED, "what it is a link to was not copied");
+    }
+    if (group.state == LinkGroup::State::kPending) {
+      group.waiting.push_back({path, place});
+      return Turn::kLink;
+    }
+    first = group.path;
+    if (group.seen >= entry.links) groups_.erase(at);  // all its names are there
+  }
+  RDFS_RETURN_IF_ERROR(MakeLink(first, place));
+  return Turn::kLink;
+}
+
+void Destination::Settle(const Entry& entry, bool is_there) {
+  if (!options_.keep.links || entry.links < 2) return;
+  std::vector<LinkGroup::Waiting> waiting;
+  std::string first;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = groups_.find(entry.id);
+    if (at == groups_.end() || at->second.state != LinkGroup::State::kPending) return;
+    LinkGroup& group = at->second;
+    group.state = is_there ? LinkGroup::State::kWhole : LinkGroup::State::kFailed;
+    waiting = std::move(group.waiting);
+    first = group.path;
+    if (group.seen >= entry.links) groups_.erase(at);
+  }
+  for (const LinkGroup::Waiting& each : waiting) {
+    const Status status =
+        is_there ? MakeLink(first, each.place)
+                 : Status(Code::kErrno, ECANCELED, "what it is a link to was not copied");
+    if (!status.ok()) options_.report(each.path, status);
+  }
+}
+
+Status Destination::MakeLink(const std::string& first, const Place& place) {
+  const std::string_view name = NameOf(first);
+  RDFS_ASSIGN_OR_RETURN(const Fd folder, OpenBeneath(root_->get(), std::string(FolderOf(first)),
+                                                     O_PATH | O_DIRECTORY));
+  const std::string from(name);
+  const int to = place.fd->get();
+  if (linkat(folder.get(), from.c_str(), to, place.name.c_str(), 0) == 0) return {};
+  if (errno != EEXIST) return Status::FromErrno(errno, "cannot link it to " + Shown(first));
+  struct stat there {};
+  struct stat here {};
+  if (fstatat(folder.get(), from.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0 ||
+      fstatat(to, place.name.c_str(), &here, AT_SYMLINK_NOFOLLOW) != 0) {
+    return Status::FromErrno(errno, "cannot look at the destination");
+  }
+  // rename(2) of two names of one inode would do nothing.
+  if (there.st_dev == here.st_dev && there.st_ino == here.st_ino) return {};
+  const std::string temporary = TemporaryName();
+  if (linkat(folder.get(), from.c_str(), to, temporary.c_str(), 0) != 0) {
+    return Status::FromErrno(errno, "cannot link it to " + Shown(first));
+  }
+  if (renameat(to, temporary.c_str(), to, place.name.c_str()) == 0) return {};
+  const int error = errno;
+  (void)unlinkat(to, temporary.c_str(), 0);
+  return Status::FromErrno(error, "cannot give it its name");
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,41 @@
+// Owner, mode, extended attributes, ACLs and times: read from a file, and set on another.
+//
+// The order in which they are set matters (see Apply): a change of owner clears setuid and
+// capabilities, a mode without write permission forbids user attributes, and an ACL is part of the
+// mode. Any thread; blocks in the file system.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "tools/copy/entry.h"
+#include "transport/base/status.h"
+
+namespace rdfs::copy {
+
+Kind KindOf(mode_t mode);
+// What stat(2) knows; path, source and target are the caller's.
+Entry EntryOf(const struct stat& info);
+
+// Attributes of those classes that `keep` has; none where the file system has none.
+Result<std::vector<Xattr>> ReadXattrs(int fd, const Keep& keep);
+// The same of what cannot be opened, such as a symlink. Needs /proc.
+Result<std::vector<Xattr>> ReadXattrsOf(int directory, const std::string& name, const Keep& keep);
+
+// What is to be changed. `fd`: a file or directory; -1: what `name` in `directory` is, unfollowed.
+struct Subject {
+  int fd = -1;
+  int directory = -1;
+  const char* name = "";
+  const struct stat* now = nullptr;  // as it is; spares calls that would change nothing
+  bool fresh = true;                 // made by us just now: has no attributes to be removed
+};
+
+// Attributes, owner, mode, ACLs and capabilities, times, in that order, as far as `keep` says.
+// All of it is tried; the first failure is returned. What only root may do is no failure for
+// others: the owner, and attributes that are not in user.* or ACLs.
+Status Apply(const Subject& subject, const Entry& entry, const Keep& keep);
+
+}  // namespace rdfs::copy

@@ -1,0 +1,267 @@
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "tools/copy/destination_impl.h"
+#include "tools/copy/metadata.h"
+#include "tools/copy/names.h"
+
+namespace rdfs::copy {
+namespace {
+
+// What one call of copy_file_range(2) is asked for: often enough to be stopped and to be seen.
+constexpr std::uint64_t kStep = 16 << 20;
+// Read and written at once. What fits is copied so from the first: two calls, no questions.
+constexpr std::size_t kBuffer = 64 << 10;
+
+bool CannotAtAll(int error) {
+  return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOTTY ||
+         error == ENOSYS || error == EPERM || error == ETXTBSY;
+}
+
+Status Shorter() { return {Code::kErrno, ENODATA, "it became shorter while it was copied"}; }
+
+// Bytes of one file into another, from where to where.
+struct Span {
+  int from, to;
+  std::uint64_t offset, end;
+};
+
+Status WriteAt(int fd, std::uint64_t offset, ByteSpan bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (put < 0) {
+      if (errno == EINTR) continue;
+      return Status::FromErrno(errno, "cannot write");
+    }
+    offset += static_cast<std::uint64_t>(put);
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+Status ReadAndWrite(Span span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
+  std::array<std::byte, kBuffer> buffer;  // NOLINT: filled before it is read
+  while (span.offset < span.end) {
+    if (stop) return Status::FromErrno(EINTR, "stopped");
+    const std::size_t length = std::min<std::uint64_t>(buffer.size(), span.end - span.offset);
+    const ssize_t got = pread(span.from, buffer.data(), length, static_cast<off_t>(span.offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::FromErrno(errno, "cannot read");
+    if (got == 0) return Shorter();
+    const auto size = static_cast<std::size_t>(got);
+    RDFS_RETURN_IF_ERROR(WriteAt(span.to, span.offset, ByteSpan(buffer).first(size)));
+    span.offset += size;
+    moved += size;
+  }
+  return {};
+}
+
+// As far as copy_file_range(2) gets; `span` then begins where it could not go on.
+Status CopyRange(Span& span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
+  while (span.offset < span.end) {
+    if (stop) return Status::FromErrno(EINTR, "stopped");
+    auto in = static_cast<off64_t>(span.offset);
+    off64_t out = in;
+    const std::size_t length = std::min(kStep, span.end - span.offset);
+    const ssize_t got = copy_file_range(span.from, &in, span.to, &out, length, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && !CannotAtAll(errno)) return Status::FromErrno(errno, "cannot copy");
+    if (got <= 0) return {};  // 0 also of files in /proc, which have no size
+    span.offset += static_cast<std::uint64_t>(got);
+    moved += static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OutputFile>> Destination::Begin(const Entry& entry) {
+  if (entry.kind != Kind::kFile) return Status(Code::kProtocolError, "this is no regular file");
+  auto place = PlaceFor(entry);
+  if (!place.ok()) {
+    Settle(entry, false);
+    return place.status();
+  }
+  auto state = std::make_unique<OutputFile::State>(*this, *std::move(place), entry);
+  // From here on its destructor settles.
+  std::unique_ptr<OutputFile> out(new OutputFile(std::move(state)));
+  RDFS_RETURN_IF_ERROR(out->Open());
+  return out;
+}
+
+OutputFile::OutputFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+OutputFile::~OutputFile() {
+  if (!state_->open) return;
+  if (!state_->temporary.empty()) {
+    (void)unlinkat(state_->place.fd->get(), state_->temporary.c_str(), 0);
+  }
+  state_->owner.Settle(state_->entry, false);
+}
+
+Status OutputFile::Open() {
+  State& state = *state_;
+  const DestinationOptions& options = state.owner.options_;
+  const Destination::Place& place = state.place;
+  if (options.in_place && place.now && S_ISREG(place.now->st_mode)) {
+    state.fd.Reset(openat(place.fd->get(), place.name.c_str(),
+                          O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (!state.fd.valid()) return Status::FromErrno(errno, "cannot open it to write in place");
+  } else {
+    // Nobody may read what may be somebody else's, or have attributes; save those who may anyway.
+    const Entry& entry = state.entry;
+    const bool is_ours = entry.uid == geteuid() && entry.gid == getegid() && entry.xattrs.empty();
+    const mode_t umask = place.folder->inherits ? 0 : options.umask;
+    const mode_t mode = options.keep.mode ? (is_ours ? entry.mode & 0777U : 0600)
+                        : place.now       ? 0600
+                                          : entry.mode & 0777U & ~umask;
+    state.temporary = state.owner.TemporaryName();
+    state.fd.Reset(openat(place.fd->get(), state.temporary.c_str(),
+                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (!state.fd.valid()) {
+      const int error = errno;
+      state.temporary.clear();
+      return Status::FromErrno(error, "cannot make a file at the destination");
+    }
+  }
+  if (fstat(state.fd.get(), &state.made) != 0) return Status::FromErrno(errno, "fstat");
+  if (!S_ISREG(state.made.st_mode)) return {Code::kErrno, EEXIST, "it was replaced just now"};
+  return {};
+}
+
+Status OutputFile::Write(std::uint64_t offset, ByteSpan bytes) {
+  RDFS_RETURN_IF_ERROR(WriteAt(state_->fd.get(), offset, bytes));
+  Reached(offset + bytes.size());
+  return {};
+}
+
+void OutputFile::Reached(std::uint64_t end) {
+  std::uint64_t before = state_->end.load();
+  while (before < end && !state_->end.compare_exchange_weak(before, end)) {
+  }
+}
+
+Status OutputFile::Hole(std::uint64_t offset, std::uint64_t length) {
+  if (!state_->temporary.empty() || length == 0) return {};
+  const auto size = static_cast<std::uint64_t>(state_->made.st_size);
+  if (offset >= size) return {};
+  const std::uint64_t end = std::min(size, offset + length);
+  if (fallocate(state_->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(offset), static_cast<off_t>(end - offset)) == 0) {
+    return {};
+  }
+  static constexpr std::array<std::byte, kBuffer> kZeros{};
+  for (std::uint64_t at = offset; at < end;) {
+    const std::size_t piece = std::min<std::uint64_t>(kZeros.size(), end - at);
+    RDFS_RETURN_IF_ERROR(Write(at, ByteSpan(kZeros).first(piece)));
+    at += piece;
+  }
+  return {};
+}
+
+Status OutputFile::CopyFrom(int source, std::uint64_t size, std::atomic<std::uint64_t>& moved,
+                            const std::atomic<bool>& stop) {
+  struct stat info {};
+  // Whoever is so small has its holes filled; unless it is all hole.
+  if (size <= kBuffer / 16) {
+    RDFS_RETURN_IF_ERROR(ReadAndWrite({source, state_->fd.get(), 0, size}, moved, stop));
+    Reached(size);
+    return {};
+  }
+  if (fstat(source, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
+  if (Clone(source, info.st_dev)) {
+    Reached(size);
+    moved += size;
+    return {};
+  }
+  const bool sparse = static_cast<std::uint64_t>(info.st_blocks) * 512 < size;
+  for (std::uint64_t at = 0; at < size;) {
+    std::uint64_t end = size;
+    std::uint64_t begin = at;
+    if (sparse) RDFS_RETURN_IF_ERROR(FindData(source, size, begin, end));
+    RDFS_RETURN_IF_ERROR(Hole(at, begin - at));
+    moved += begin - at;
+    RDFS_RETURN_IF_ERROR(CopyPiece({source, begin, end}, info.st_dev, moved, stop));
+    at = end;
+  }
+  return {};
+}
+
+bool OutputFile::Clone(int source, std::uint64_t device) {
+  std::atomic<std::uint64_t>& not_from = state_->owner.clones_not_;
+  if (not_from == device + 1) return false;
+  if (ioctl(state_->fd.get(), FICLONE, source) == 0) return true;
+  not_from = device + 1;
+  return false;
+}
+
+// The next data from `begin` on; both at `size` when there are none.
+Status OutputFile::FindData(int source, std::uint64_t size, std::uint64_t& begin,
+                            std::uint64_t& end) {
+  const off_t data = lseek(source, static_cast<off_t>(begin), SEEK_DATA);
+  if (data < 0) {
+    if (errno == EINVAL) return {};  // cannot tell: all of it is data
+    if (errno != ENXIO) return Status::FromErrno(errno, "cannot read");
+    begin = end = size;
+    return {};
+  }
+  const off_t hole = lseek(source, data, SEEK_HOLE);
+  begin = std::min(size, static_cast<std::uint64_t>(data));
+  end = hole < 0 ? size : std::min(size, static_cast<std::uint64_t>(hole));
+  return {};
+}
+
+Status OutputFile::CopyPiece(const Piece& piece, std::uint64_t device,
+                             std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
+  Span span{piece.source, state_->fd.get(), piece.begin, piece.end};
+  std::atomic<std::uint64_t>& not_from = state_->owner.ranges_not_;
+  if (piece.end - piece.begin > kBuffer && not_from != device + 1) {
+    RDFS_RETURN_IF_ERROR(CopyRange(span, moved, stop));
+    if (span.offset == piece.begin) not_from = device + 1;
+  }
+  RDFS_RETURN_IF_ERROR(ReadAndWrite(span, moved, stop));
+  Reached(piece.end);
+  return {};
+}
+
+Status OutputFile::Finish(const Entry& entry) {
+  State& state = *state_;
+  const bool in_place = state.temporary.empty();
+  if ((in_place || state.end != entry.size) &&
+      ftruncate(state.fd.get(), static_cast<off_t>(entry.size)) != 0) {
+    return Status::FromErrno(errno, "cannot set the length");
+  }
+  const Keep& keep = state.owner.options_.keep;
+  const bool fresh = !in_place && !state.place.folder->inherits;
+  Status status = Apply({.fd = state.fd.get(), .now = &state.made, .fresh = fresh}, entry, keep);
+  if (!keep.mode && !in_place && state.place.now && S_ISREG(state.place.now->st_mode)) {
+    AsItWas();
+  }
+  if (!in_place && renameat(state.place.fd->get(), state.temporary.c_str(), state.place.fd->get(),
+                            state.place.name.c_str()) != 0) {
+    return Status::FromErrno(errno, "cannot give it its name");
+  }
+  state.open = false;
+  state.owner.Settle(state.entry, true);
+  return status;
+}
+
+// Without -p an existing file keeps what access it gave: owner where allowed, mode, ACL.
+void OutputFile::AsItWas() {
+  const State& state = *state_;
+  constexpr Keep kAccess{.mode = true, .owner = true, .acls = true};
+  Entry was = EntryOf(*state.place.now);
+  if (auto acls = ReadXattrsOf(state.place.fd->get(), state.place.name, {.acls = true});
+      acls.ok()) {
+    was.xattrs = *std::move(acls);
+  }
+  (void)Apply({.fd = state.fd.get(), .fresh = false}, was, kAccess);
+}
+
+}  // namespace rdfs::copy
