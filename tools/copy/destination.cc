@@ -28,6 +28,20 @@ constexpr const char* kDefaultAcl = "system.posix_acl_default";
 
 bool HasDefaultAcl(int directory) { return fgetxattr(directory, kDefaultAcl, nullptr, 0) > 0; }
 
+FileId IdOf(const struct stat& info) { return {info.st_dev, info.st_ino}; }
+
+Result<std::optional<struct stat>> StatIn(int directory, const std::string& name) {
+  struct stat now {};
+  if (fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0) {
+    return std::optional<struct stat>(now);
+  }
+  if (errno == ENOENT) return std::optional<struct stat>();
+  return Status::FromErrno(errno, "cannot look at the destination");
+}
+
+// The copy of a copy of a copy, as a symlink with -L or a bind mount would make it.
+Status IntoItself() { return {Code::kInvalidArgument, "a directory cannot be copied into itself"}; }
+
 mode_t TypeOf(Kind kind) {
   switch (kind) {
     case Kind::kFile:
@@ -63,6 +77,9 @@ Destination::Destination(Fd root, DestinationOptions options)
       run_(fmt::format("{:08x}", static_cast<std::uint32_t>(RandomU64()))) {
   const NodePtr node = NewNode();
   node->inherits = HasDefaultAcl(root_->get());
+  struct stat info {};
+  if (fstat(root_->get(), &info) == 0) node->id = IdOf(info);
+  ids_.insert(node->id);
   nodes_[""] = node;
 }
 
@@ -119,31 +136,62 @@ Result<Destination::Place> Destination::PlaceOf(const Entry& entry) {
 Result<Destination::Place> Destination::PlaceFor(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(Place place, PlaceOf(entry));
   if (place.folder->fresh) return place;
-  struct stat now {};
-  if (fstatat(place.fd->get(), place.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) {
-    if (errno == ENOENT) return place;
-    return Status::FromErrno(errno, "cannot look at the destination");
+  RDFS_ASSIGN_OR_RETURN(place.now, StatIn(place.fd->get(), place.name));
+  if (!place.now) return place;
+  const Kind there = KindOf(place.now->st_mode);
+  if (there == Kind::kDirectory) {
+    return Status(Code::kErrno, EISDIR, "a directory of that name is in the way");
   }
-  if (S_ISDIR(now.st_mode)) {
-    return Status(Code::kErrno, EISDIR,
-                  "a directory of that name is in the way at the destination");
-  }
-  if (options_.same_machine && entry.id == FileId{now.st_dev, now.st_ino}) {
+  if (options_.same_machine && entry.id == IdOf(*place.now)) {
     return Status(Code::kInvalidArgument, "source and destination are the same file");
   }
-  place.now = now;
+  // Who replaces /dev/null by a file has no machine left.
+  if (there != Kind::kFile && there != Kind::kSymlink && there != entry.kind) {
+    return Status(Code::kErrno, EEXIST, "a device, FIFO or socket of that name is in the way");
+  }
   return place;
 }
 
 Result<std::optional<struct stat>> Destination::Look(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
   if (place.folder->fresh) return std::optional<struct stat>();
-  struct stat now {};
-  if (fstatat(place.fd->get(), place.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0) {
-    return std::optional<struct stat>(now);
+  return StatIn(place.fd->get(), place.name);
+}
+
+Result<std::optional<struct stat>> Destination::Peek(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  if (path.empty()) return StatIn(root_->get(), ".");
+  auto folder = OpenBeneath(root_->get(), std::string(FolderOf(path)), O_PATH | O_DIRECTORY);
+  if (folder.ok()) return StatIn(folder->get(), std::string(NameOf(path)));
+  const int error = folder.status().errno_value();
+  if (error == ENOENT || error == ENOTDIR || error == ELOOP) return std::optional<struct stat>();
+  return folder.status();
+}
+
+Result<Fd> Destination::OpenExisting(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
+  Fd fd(openat(place.fd->get(), place.name.c_str(),
+               O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat info {};
+  if (!fd.valid() || fstat(fd.get(), &info) != 0) {
+    return Status::FromErrno(errno, "cannot read what is at the destination");
   }
-  if (errno == ENOENT) return std::optional<struct stat>();
-  return Status::FromErrno(errno, "cannot look at the destination");
+  if (S_ISREG(info.st_mode)) return fd;
+  return Status(Code::kErrno, EEXIST, "it is of another kind at the destination");
+}
+
+bool Destination::IsIn(const FileId& directory) const {
+  Fd above;
+  int at = root_->get();
+  struct stat info {};
+  for (FileId last; fstat(at, &info) == 0; last = IdOf(info)) {
+    if (IdOf(info) == directory) return true;
+    if (IdOf(info) == last) return false;  // "/.." is "/"
+    above = Fd(openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!above.valid()) return false;
+    at = above.get();
+  }
+  return false;
 }
 
 // ---- directories ------------------------------------------------------------------------------
@@ -155,11 +203,16 @@ Destination::NodePtr Destination::NewNode() {
 Status Destination::Enter(const Entry& entry) {
   if (entry.kind != Kind::kDirectory) return {Code::kProtocolError, "this is no directory"};
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  if (options_.same_machine) {
+    const std::lock_guard lock(mutex_);
+    if (ids_.contains(entry.id)) return IntoItself();
+  }
   const NodePtr node = NewNode();
   if (path.empty()) {
     const std::lock_guard lock(mutex_);
     NodePtr& root = nodes_[""];
     node->parent = root;
+    node->id = root->id;
     node->inherits = root->inherits;
     node->entry = entry;
     root = node;
@@ -174,10 +227,13 @@ Status Destination::Enter(const Entry& entry) {
     return {Code::kUnsupported, fmt::format("more than {} directories deep", kMostLevels)};
   }
   RDFS_RETURN_IF_ERROR(EnterAt(place, entry, *node));
-  node->entry = entry;
   const std::lock_guard lock(mutex_);
-  if (nodes_.try_emplace(path, node).second) return {};
-  return {Code::kProtocolError, "this directory was announced twice"};
+  if (!nodes_.try_emplace(path, node).second) {
+    return {Code::kProtocolError, "this directory was announced twice"};
+  }
+  ids_.insert(node->id);
+  node->entry = entry;
+  return {};
 }
 
 Status Destination::EnterAt(const Place& place, const Entry& entry, Node& node) {
@@ -215,6 +271,8 @@ Status Destination::OpenNode(const Place& place, Node& node) {
     }
     return Status::FromErrno(errno, "cannot open the directory at the destination");
   }
+  if (fstat(fd.get(), &now) != 0) return Status::FromErrno(errno, "cannot look at the directory");
+  node.id = IdOf(now);
   Hold(node, std::make_shared<const Fd>(std::move(fd)));
   return {};
 }
@@ -231,6 +289,7 @@ Status Destination::Leave(const Entry& entry) {
   if (path.empty()) {
     node->second = left->parent;
   } else {
+    ids_.erase(left->id);
     nodes_.erase(node);
   }
   return {};
@@ -355,30 +414,40 @@ Status Destination::Touch(const Entry& entry) {
       entry, options_.keep);
 }
 
-Result<std::uint64_t> Destination::Prune(
-    const Entry& entry, const std::function<bool(const std::string& name)>& keeps) {
+Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   NodePtr node;
   {
     const std::lock_guard lock(mutex_);
     const auto found = nodes_.find(path);
-    if (found == nodes_.end()) return Status(Code::kProtocolError, "this directory is not open");
+    if (found == nodes_.end()) return {Code::kProtocolError, "this directory is not open"};
     node = found->second;
   }
-  if (node->fresh) return std::uint64_t{0};
+  if (node->fresh) return {};
   RDFS_ASSIGN_OR_RETURN(const FdPtr fd, Descriptor(*node));
   RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
   const std::string ours = std::string(kTemporaryPrefix) + run_;
-  std::uint64_t removed = 0;
   Status first;
   for (const std::string& name : names) {
-    if (name.starts_with(ours) || keeps(name)) continue;
+    RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(fd->get(), name));
+    if (!now || name.starts_with(ours) || keeps(name, S_ISDIR(now->st_mode))) continue;
     Status status = RemoveTree(fd->get(), name);
-    if (status.ok()) ++removed;
+    if (status.ok()) gone(name);
     if (!status.ok() && first.ok()) first = status.WithContext("cannot delete");
   }
-  if (!first.ok()) return first;
-  return removed;
+  return first;
+}
+
+Status Destination::PeekPrune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
+  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  const auto fd = OpenBeneath(root_->get(), path, O_RDONLY | O_DIRECTORY);
+  if (!fd.ok()) return {};  // it is not there, or not a directory: said elsewhere
+  RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
+  for (const std::string& name : names) {
+    RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(fd->get(), name));
+    if (now && !keeps(name, S_ISDIR(now->st_mode))) gone(name);
+  }
+  return {};
 }
 
 }  // namespace rdfs::copy

@@ -26,6 +26,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tools/copy/entry.h"
@@ -65,6 +66,12 @@ class Destination {
 
   // What is at the entry's place now, if anything; symlinks are not followed.
   Result<std::optional<struct stat>> Look(const Entry& entry);
+  // The same where nothing was entered, for a dry run.
+  Result<std::optional<struct stat>> Peek(const Entry& entry);
+  // The regular file that is at its place, to be read.
+  Result<Fd> OpenExisting(const Entry& entry);
+  // Whether the root is this directory or lies in it; for ids of this machine.
+  [[nodiscard]] bool IsIn(const FileId& directory) const;
 
   // Makes the directory, or takes the one that is there. It stays open to content until Leave.
   Status Enter(const Entry& entry);
@@ -75,9 +82,9 @@ class Destination {
   // `whole`: it is there already (Look, and nothing to do), and later names are linked to it.
   enum class Turn : std::uint8_t { kFirst, kLink };
   Result<Turn> TakeTurn(const Entry& entry, bool whole = false);
-  // The caller was to bring it and cannot: who waits for it is told. OutputFile and Make do this by
-  // themselves.
-  void GiveUp(const Entry& entry) { Settle(entry, false); }
+  // How that ended, where neither an OutputFile nor Make tells it: the caller could not bring it,
+  // or found that it is there. Links that wait are made, or reported.
+  void Settle(const Entry& entry, bool is_there);
 
   // A symlink, FIFO, socket or device.
   Status Make(const Entry& entry);
@@ -87,9 +94,12 @@ class Destination {
   Status Touch(const Entry& entry);
 
   // --delete: calls `keeps` with each name in a directory between its Enter and Leave, and removes
-  // what it refuses, with all beneath. Returns how many names went.
-  Result<std::uint64_t> Prune(const Entry& entry,
-                              const std::function<bool(const std::string& name)>& keeps);
+  // what it refuses, with all beneath. `gone` is told what went.
+  using Keeps = std::function<bool(const std::string& name, bool is_directory)>;
+  using Gone = std::function<void(const std::string& name)>;
+  Status Prune(const Entry& entry, const Keeps& keeps, const Gone& gone);
+  // The same for a dry run: nothing is entered, and nothing goes.
+  Status PeekPrune(const Entry& entry, const Keeps& keeps, const Gone& gone);
 
  private:
   friend class OutputFile;
@@ -113,7 +123,6 @@ class Destination {
   Status ApplyToNode(Node& node);
   Status MakeAt(const Place& place, const Entry& entry, bool& is_there);
   Status MakeLink(const std::string& first, const Place& place);
-  void Settle(const Entry& entry, bool is_there);
   std::string TemporaryName();
 
   const DestinationOptions options_;
@@ -126,6 +135,7 @@ class Destination {
   std::unordered_map<std::uint32_t, std::string> targets_;
   std::unordered_map<std::string, NodePtr> nodes_;  // entered and not left
   std::list<Node*> recent_;                         // that hold a descriptor; the latest first
+  std::unordered_set<FileId> ids_;                  // of those in nodes_; same_machine only
   std::unordered_map<FileId, LinkGroup> groups_;
 };
 
@@ -146,6 +156,8 @@ class OutputFile {
   // after `stop` is set. kErrno ENODATA: the source is shorter than that.
   Status CopyFrom(int source, std::uint64_t size, std::atomic<std::uint64_t>& moved,
                   const std::atomic<bool>& stop);
+  // For the owner's own reading, as long as this lives: --verify, checksums.
+  [[nodiscard]] int descriptor() const;
   // Sets length, owner, mode, xattrs, times as `entry` says and gives it its name.
   Status Finish(const Entry& entry);
 

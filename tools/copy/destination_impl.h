@@ -14,6 +14,7 @@ struct Destination::Node {
   std::string name;  // in the parent
   NodePtr parent;    // none: it is the root
   std::size_t depth = 0;
+  FileId id;
   std::optional<Entry> entry;
   bool fresh = false;             // made by us: nothing is in it but what we made
   bool inherits = false;          // gives what is made in it a default ACL (acl(5))

@@ -95,6 +95,8 @@ Result<std::unique_ptr<OutputFile>> Destination::Begin(const Entry& entry) {
   return out;
 }
 
+int OutputFile::descriptor() const { return state_->fd.get(); }
+
 OutputFile::OutputFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 OutputFile::~OutputFile() {

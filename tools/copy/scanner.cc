@@ -253,6 +253,9 @@ Result<Fd> OpenSource(Scanned& scanned) {
   Entry now = EntryOf(info);
   now.source = entry.source;
   now.path = std::move(entry.path);
+  // Where another file was renamed onto it: it is still that name that is copied.
+  now.id = entry.id;
+  now.links = entry.links;
   entry = std::move(now);
   return fd;
 }

@@ -1,0 +1,248 @@
+#include "tools/copy/command.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "tools/copy/local_copy.h"
+#include "tools/copy/names.h"
+#include "tools/pipe/process.h"
+
+namespace rdfs::copy {
+namespace {
+
+constexpr const char* kName = "rdcp";
+// Threads that copy. Beyond that they wait for each other in the file system.
+constexpr unsigned kLeastCrew = 2;
+constexpr unsigned kMostCrew = 8;
+constexpr int kDrawEveryMs = 200;
+// Directories, files under way, and room for what libraries open.
+constexpr rlim_t kDescriptors = 65536;
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "{}: {}\n", kName, status.message());
+  return kExitFailed;
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kDescriptors) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kDescriptors);
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+ScanOptions ScanOf(const CopyOptions& options) {
+  ScanOptions out;
+  out.recurse = options.recurse;
+  out.follow = options.follow;
+  // As cp: what is named is followed, unless directories are copied as they are.
+  out.follow_source = !options.recurse;
+  out.one_file_system = options.one_file_system;
+  return out;
+}
+
+SourceFacts FactsOf(const std::string& path, const ScanOptions& scan) {
+  struct stat info {};
+  const bool follow = scan.follow || scan.follow_source || path.back() == '/';
+  const int status = follow ? stat(path.c_str(), &info) : lstat(path.c_str(), &info);
+  return {path, status == 0 && S_ISDIR(info.st_mode)};
+}
+
+// DST with the symlink it may be resolved, so that what that leads to is replaced, and not it.
+Result<Targets> Locate(const CopyOptions& options, const ScanOptions& scan) {
+  std::vector<SourceFacts> sources;
+  for (const Operand& each : options.sources) sources.push_back(FactsOf(each.path, scan));
+  std::string path = options.destination.path;
+  struct stat info {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  const bool is_directory = exists && S_ISDIR(info.st_mode);
+  struct stat link {};
+  if (!is_directory && lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
+    char* resolved = realpath(path.c_str(), nullptr);
+    if (resolved == nullptr) {
+      return Status(Code::kInvalidArgument,
+                    "'" + Shown(path) + "' is a symlink that leads nowhere: remove it first");
+    }
+    path = resolved;
+    std::free(resolved);  // NOLINT: as realpath(3) says
+  }
+  return PlaceTargets(sources, path, {exists, is_directory});
+}
+
+Status ReadList(const CopyOptions& options, Listed& list) {
+  std::ifstream file;
+  if (options.files_from != "-") {
+    file.open(options.files_from, std::ios::binary);
+    if (!file) return Status::FromErrno(errno, "cannot open " + Shown(options.files_from));
+  }
+  std::istream& in = options.files_from == "-" ? std::cin : file;
+  std::string line;
+  while (std::getline(in, line, options.nul ? '\0' : '\n')) {
+    if (!line.empty()) RDFS_RETURN_IF_ERROR(list.Add(line));
+  }
+  if (in.bad()) return {Code::kErrno, EIO, "cannot read " + Shown(options.files_from)};
+  return {};
+}
+
+// A directory that DST is, or lies in, would be copied for ever.
+Status CheckNotInto(const CopyOptions& options, const ScanOptions& scan,
+                    const Destination& destination, int root) {
+  struct stat there {};
+  if (fstat(root, &there) != 0) return Status::FromErrno(errno, "cannot look at DST");
+  for (const Operand& each : options.sources) {
+    struct stat info {};
+    if (!FactsOf(each.path, scan).is_directory || stat(each.path.c_str(), &info) != 0) continue;
+    if (options.one_file_system && info.st_dev != there.st_dev) continue;
+    if (!destination.IsIn({info.st_dev, info.st_ino})) continue;
+    return {Code::kInvalidArgument,
+            "the directory '" + Shown(each.path) + "' cannot be copied into itself"};
+  }
+  return {};
+}
+
+// Watches for signals and draws progress, until it goes.
+class Watch {
+ public:
+  Watch(Fd interrupts, const CopyOptions& options, const ScanOptions& scan, Report& report,
+        std::atomic<bool>& stop)
+      : interrupts_(std::move(interrupts)),
+        end_(eventfd(0, EFD_CLOEXEC)),
+        report_(report),
+        stop_(stop),
+        progress_(ShowsProgress(options)) {
+    thread_ = std::thread([this] { Run(); });
+    // Patterns and lists are the walk's own: how much they leave is not counted.
+    if (progress_ && scan.filter == nullptr) {
+      counter_ = std::thread([this, &options, scan] { Count(options, scan); });
+    }
+  }
+  ~Watch() {
+    done_ = true;
+    (void)eventfd_write(end_.get(), 1);
+    thread_.join();
+    if (counter_.joinable()) counter_.join();
+    report_.Clear();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  static bool ShowsProgress(const CopyOptions& options) {
+    const bool lists = options.verbosity > 0 || options.dry_run;
+    return !options.quiet && !(lists && isatty(STDOUT_FILENO) == 1) && isatty(STDERR_FILENO) == 1;
+  }
+
+ private:
+  void Run() {
+    for (;;) {
+      std::array<pollfd, 2> fds{pollfd{interrupts_.get(), POLLIN, 0},
+                                pollfd{end_.get(), POLLIN, 0}};
+      const int ready = poll(fds.data(), fds.size(), progress_ ? kDrawEveryMs : -1);
+      if (fds[1].revents != 0) return;
+      if (ready > 0 && fds[0].revents != 0) {
+        stop_ = true;
+        return;
+      }
+      const Totals totals = counted_ ? Totals{files_, bytes_} : Totals{};
+      report_.Draw(totals, BootClock::now());
+    }
+  }
+  void Count(const CopyOptions& options, const ScanOptions& scan) {
+    for (const Operand& each : options.sources) {
+      CountTree(each.path, scan, done_, files_, bytes_);
+    }
+    counted_ = true;
+  }
+
+  const Fd interrupts_, end_;
+  Report& report_;
+  std::atomic<bool>& stop_;
+  const bool progress_;
+  std::atomic<bool> done_{false}, counted_{false};
+  std::atomic<std::uint64_t> files_{0}, bytes_{0};
+  std::thread thread_, counter_;
+};
+
+LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan) {
+  LocalOptions out;
+  out.scan = scan;
+  out.keep = options.keep;
+  out.policy = options.policy;
+  out.remove = options.remove;
+  out.verify = options.verify;
+  out.dry_run = options.dry_run;
+  out.threads =
+      static_cast<int>(std::clamp(std::thread::hardware_concurrency(), kLeastCrew, kMostCrew));
+  return out;
+}
+
+Status Copy(const CopyOptions& options, const ScanOptions& scan, Report& report,
+            std::atomic<bool>& stop) {
+  RDFS_ASSIGN_OR_RETURN(const Targets targets, Locate(options, scan));
+  DestinationOptions to;
+  to.keep = options.keep;
+  to.umask = umask(0);
+  to.in_place = options.in_place;
+  to.same_machine = true;
+  to.report = [&](const std::string& path, const Status& status) {
+    if (!stop) report.Failed(Joined(targets.root == "." ? "" : targets.root, path), status);
+  };
+  RDFS_ASSIGN_OR_RETURN(const auto destination, Destination::Open(targets.root, to));
+  for (std::uint32_t i = 0; i < targets.names.size(); ++i) {
+    RDFS_RETURN_IF_ERROR(destination->AddTarget(i, targets.names[i]));
+  }
+  const Fd root(open(targets.root.c_str(), O_PATH | O_CLOEXEC));
+  RDFS_RETURN_IF_ERROR(CheckNotInto(options, scan, *destination, root.get()));
+
+  RDFS_ASSIGN_OR_RETURN(Fd interrupts, pipe::TakeInterrupts());
+  const Watch watch(std::move(interrupts), options, scan, report, stop);
+  std::vector<std::string> sources;
+  for (const Operand& each : options.sources) sources.push_back(each.path);
+  LocalCopy copy(LocalOf(options, scan), std::move(sources), *destination, report, stop);
+  for (std::uint32_t i = 0; i < options.sources.size() && !stop; ++i) copy.Add(i);
+  copy.Finish();
+  return stop ? Status(Code::kErrno, EINTR, "interrupted; what was not finished was removed")
+              : Status::Ok();
+}
+
+}  // namespace
+
+int RunLocal(CopyOptions& options) {
+  (void)signal(SIGPIPE, SIG_IGN);
+  RaiseDescriptorLimit();
+  ScanOptions scan = ScanOf(options);
+  if (!options.rules.empty()) scan.filter = &options.rules;
+  Listed list(scan.filter);
+  if (!options.files_from.empty()) {
+    const Status status = ReadList(options, list);
+    if (!status.ok()) return Fail(status);
+    scan.filter = &list;
+  }
+  std::atomic<bool> stop{false};
+  Report report({.name = kName,
+                 .lists = options.verbosity > 0 || options.dry_run,
+                 .progress = Watch::ShowsProgress(options)},
+                BootClock::now());
+  const Status status = Copy(options, scan, report, stop);
+  if (!status.ok()) return Fail(status);
+  for (const std::string& path : list.Missing()) {
+    report.Failed(path, {Code::kNotFound, "it is listed, and not there"});
+  }
+  if (options.verbosity > 0) report.Note(report.Summary(BootClock::now()));
+  return report.ExitCode();
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,20 @@
+// Whether two files have the same content.
+//
+// Any thread; blocks in the file system.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "transport/base/status.h"
+
+namespace rdfs::copy {
+
+// The first `size` bytes of both; a file that is shorter differs. kErrno EINTR soon after `stop`.
+Result<bool> SameContent(int one, int other, std::uint64_t size, const std::atomic<bool>& stop);
+
+// Makes sure that what is read of the file from now on comes from where it is kept, as far as the
+// kernel allows: writes it out and drops what is cached.
+Status DropCache(int fd);
+
+}  // namespace rdfs::copy

@@ -1,0 +1,77 @@
+#include "tools/copy/filter.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "tools/copy/names.h"
+
+namespace rdfs::copy {
+
+void Rules::Add(bool include, const std::string& pattern) {
+  Rule rule{include, false, false, 0, pattern};
+  if (rule.pattern.size() > 1 && rule.pattern.ends_with('/')) {
+    rule.directories_only = true;
+    rule.pattern.pop_back();
+  }
+  rule.whole_path = rule.pattern.find('/') != std::string::npos;
+  if (rule.pattern.starts_with('/')) rule.pattern.erase(0, 1);
+  rule.flags = rule.pattern.find("**") == std::string::npos ? FNM_PATHNAME : 0;
+  rules_.push_back(std::move(rule));
+}
+
+bool Rules::Takes(std::string_view path, bool is_directory) {
+  const std::string whole(path);
+  const char* name = whole.c_str() + (whole.size() - NameOf(path).size());
+  for (const Rule& rule : rules_) {
+    if (rule.directories_only && !is_directory) continue;
+    const char* subject = rule.whole_path ? whole.c_str() : name;
+    if (fnmatch(rule.pattern.c_str(), subject, rule.flags) == 0) return rule.include;
+  }
+  return true;
+}
+
+Status Listed::Add(std::string_view path) {
+  std::string clean;
+  while (!path.empty()) {
+    const std::size_t slash = std::min(path.find('/'), path.size());
+    const std::string_view name = path.substr(0, slash);
+    path.remove_prefix(std::min(slash + 1, path.size()));
+    if (name.empty() || name == ".") continue;
+    RDFS_RETURN_IF_ERROR(CheckName(name));
+    if (!clean.empty()) on_the_way_.insert(clean);
+    clean = Joined(clean, name);
+  }
+  if (clean.empty()) all_ = true;
+  if (!clean.empty()) listed_.emplace(std::move(clean), false);
+  return {};
+}
+
+bool Listed::IsListed(std::string_view path) {
+  if (all_) return true;
+  for (std::string_view at = path; !at.empty(); at = FolderOf(at)) {
+    const auto found = listed_.find(std::string(at));
+    if (found == listed_.end()) continue;
+    found->second = true;
+    return true;
+  }
+  return false;
+}
+
+bool Listed::Takes(std::string_view path, bool is_directory) {
+  // Asked first, so that what is listed and not there can be told.
+  const bool listed = IsListed(path);
+  if (!listed && !(is_directory && on_the_way_.contains(std::string(path)))) return false;
+  return !listed || next_ == nullptr || next_->Takes(path, is_directory);
+}
+
+std::vector<std::string> Listed::Missing() const {
+  std::vector<std::string> out;
+  for (const auto& [path, met] : listed_) {
+    if (!met) out.push_back(path);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,55 @@
+// --exclude, --include and --files-from: which paths of a SRC take part.
+//
+// Used by one thread; no I/O.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tools/copy/scanner.h"
+
+namespace rdfs::copy {
+
+// Patterns in the order they were given; the first that matches decides, and what none matches
+// takes part. A pattern with a '/' in it (not only at its end) means the path from SRC on, one
+// without any name at any depth; a '/' at its end means directories only. '*' and '?' stop at '/',
+// unless "**" is in the pattern; [a-z] and \ as in the shell.
+class Rules final : public Filter {
+ public:
+  void Add(bool include, const std::string& pattern);
+  [[nodiscard]] bool empty() const { return rules_.empty(); }
+  [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override;
+
+ private:
+  struct Rule {
+    bool include;
+    bool whole_path, directories_only;
+    int flags;  // fnmatch(3)
+    std::string pattern;
+  };
+  std::vector<Rule> rules_;
+};
+
+// The listed paths, what is beneath them, and the directories on the way.
+class Listed final : public Filter {
+ public:
+  // `next`: asked about what is listed; may be null.
+  explicit Listed(Filter* next) : next_(next) {}
+  // One path from SRC on; "./", "//" and a '/' at either end mean nothing. Fails for "..".
+  Status Add(std::string_view path);
+  [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override;
+  // Those that were never asked about: they are not there.
+  [[nodiscard]] std::vector<std::string> Missing() const;
+
+ private:
+  [[nodiscard]] bool IsListed(std::string_view path);
+
+  Filter* const next_;
+  bool all_ = false;
+  std::unordered_map<std::string, bool> listed_;  // and whether it was met
+  std::unordered_set<std::string> on_the_way_;
+};
+
+}  // namespace rdfs::copy

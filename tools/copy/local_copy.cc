@@ -1,0 +1,221 @@
+#include "tools/copy/local_copy.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "tools/copy/metadata.h"
+#include "tools/copy/names.h"
+
+namespace rdfs::copy {
+namespace {
+
+// Names found and not yet copied: enough to keep the crew busy, few enough that their directories'
+// descriptors do not run out.
+constexpr std::size_t kMostQueued = 256;
+
+bool IsSpecial(Kind kind) {
+  return kind != Kind::kFile && kind != Kind::kDirectory && kind != Kind::kSymlink;
+}
+
+Status LeftOut() {
+  return {Code::kUnsupported, "it is no regular file, directory or symlink; -a copies such, too"};
+}
+
+}  // namespace
+
+LocalCopy::LocalCopy(LocalOptions options, std::vector<std::string> sources,
+                     Destination& destination, Report& report, const std::atomic<bool>& stop)
+    : options_(std::move(options)),
+      sources_(std::move(sources)),
+      destination_(destination),
+      report_(report),
+      stop_(stop) {
+  for (int i = 0; i < options_.threads; ++i) crew_.emplace_back([this] { Work(); });
+}
+
+LocalCopy::~LocalCopy() { Finish(); }
+
+void LocalCopy::Finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  more_.notify_all();
+  for (std::thread& thread : crew_) thread.join();
+  crew_.clear();
+}
+
+std::string LocalCopy::Shown(const Entry& entry) const {
+  const std::string& source = sources_[entry.source];
+  if (entry.path.empty()) return source;
+  return source.ends_with('/') ? source + entry.path : Joined(source, entry.path);
+}
+
+// Of the source's side: what is not there any more has vanished.
+void LocalCopy::Problem(const Entry& entry, const Status& status) {
+  if (status.code() == Code::kErrno && status.errno_value() == ENOENT) {
+    report_.Vanished(Shown(entry));
+  } else if (!stop_) {
+    report_.Failed(Shown(entry), status);
+  }
+}
+
+// ---- the scanner's thread -----------------------------------------------------------------------
+
+void LocalCopy::Add(std::uint32_t source) {
+  const std::string& path = sources_[source];
+  auto scanner = Scanner::Open(source, path, options_.scan);
+  if (!scanner.ok()) return report_.Failed(path, scanner.status());
+  Scanned scanned;
+  while (!stop_ && (*scanner)->Next(scanned)) Take(scanned, **scanner);
+  seen_.clear();
+}
+
+void LocalCopy::Take(Scanned& scanned, Scanner& scanner) {
+  Note(scanned);
+  switch (scanned.what) {
+    case Scanned::What::kEnter:
+      return Enter(scanned, scanner);
+    case Scanned::What::kLeave:
+      return Leave(scanned.entry);
+    case Scanned::What::kProblem:
+      return Problem(scanned.entry, scanned.problem);
+    case Scanned::What::kEntry:
+      break;
+  }
+  if (options_.dry_run) return DryRun(scanned);
+  Queue(std::move(scanned));
+}
+
+void LocalCopy::Note(const Scanned& scanned) {
+  if (!options_.remove || seen_.empty() || scanned.what == Scanned::What::kLeave) return;
+  // A directory's own problem comes while it is the innermost, a child's under the child's name.
+  if (scanned.name.empty() && scanned.what == Scanned::What::kProblem) {
+    seen_.back().whole = false;
+  } else {
+    seen_.back().names.emplace(NameOf(scanned.entry.path));
+  }
+}
+
+void LocalCopy::Enter(Scanned& scanned, Scanner& scanner) {
+  const Entry& entry = scanned.entry;
+  Status status = ReadRest(scanned, -1, options_.keep);
+  if (!status.ok()) Problem(entry, status);
+  if (options_.dry_run) {
+    const auto now = destination_.Peek(entry);
+    if (now.ok() && !*now) report_.Done(Shown(entry) + "/");
+  } else if (status = destination_.Enter(entry); !status.ok()) {
+    report_.Failed(Shown(entry), status);
+    scanner.Skip();
+    return;
+  }
+  if (options_.remove) seen_.emplace_back();
+}
+
+void LocalCopy::Leave(const Entry& entry) {
+  if (options_.remove) {
+    Prune(entry, seen_.back());
+    seen_.pop_back();
+  }
+  if (options_.dry_run) return;
+  const Status status = destination_.Leave(entry);
+  if (!status.ok()) report_.Failed(Shown(entry), status);
+}
+
+void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
+  if (!seen.whole || stop_) {
+    return report_.Note("nothing is deleted in " + copy::Shown(Shown(entry)) +
+                        ": it could not be read to its end");
+  }
+  const auto keeps = [&](const std::string& name, bool is_directory) {
+    if (seen.names.contains(name)) return true;
+    // What was excluded is not missing.
+    Filter* filter = options_.scan.filter;
+    return filter != nullptr && !filter->Takes(Joined(entry.path, name), is_directory);
+  };
+  const auto gone = [&](const std::string& name) {
+    report_.Done(Shown(entry) + "/" + name, "deleted ");
+  };
+  const Status status = options_.dry_run ? destination_.PeekPrune(entry, keeps, gone)
+                                         : destination_.Prune(entry, keeps, gone);
+  if (!status.ok()) report_.Failed(Shown(entry), status);
+}
+
+void LocalCopy::DryRun(const Scanned& scanned) {
+  const Entry& entry = scanned.entry;
+  if (IsSpecial(entry.kind) && !options_.keep.specials) return Problem(entry, LeftOut());
+  const auto now = destination_.Peek(entry);
+  if (!now.ok()) return report_.Failed(Shown(entry), now.status());
+  const Verdict verdict = Decide(entry, *now, options_.policy);
+  if (verdict == Verdict::kLeave || verdict == Verdict::kSame) return;
+  report_.Done(Shown(entry), verdict == Verdict::kCompare ? "compare " : "");
+  report_.Copied();
+  report_.bytes() += entry.size;
+}
+
+void LocalCopy::Queue(Scanned scanned) {
+  std::unique_lock lock(mutex_);
+  room_.wait(lock, [&] { return queue_.size() < kMostQueued; });
+  queue_.push_back(std::move(scanned));
+  lock.unlock();
+  more_.notify_one();
+}
+
+// ---- the crew -----------------------------------------------------------------------------------
+
+void LocalCopy::Work() {
+  for (;;) {
+    Scanned scanned;
+    {
+      std::unique_lock lock(mutex_);
+      more_.wait(lock, [&] { return ended_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      scanned = std::move(queue_.front());
+      queue_.pop_front();
+      if (queue_.size() == kMostQueued / 2) room_.notify_one();
+    }
+    if (!stop_) CopyOne(scanned);
+  }
+}
+
+void LocalCopy::CopyOne(Scanned& scanned) {
+  const Entry& entry = scanned.entry;
+  if (IsSpecial(entry.kind) && !options_.keep.specials) return Problem(entry, LeftOut());
+  const auto verdict = Judge(entry);
+  if (!verdict.ok()) return report_.Failed(Shown(entry), verdict.status());
+  const bool whole = *verdict == Verdict::kSame || *verdict == Verdict::kLeave;
+  const auto turn = destination_.TakeTurn(entry, whole);
+  if (!turn.ok()) return report_.Failed(Shown(entry), turn.status());
+  if (*turn == Destination::Turn::kLink) return report_.Done(Shown(entry));
+  if (*verdict == Verdict::kLeave) return;
+
+  // Said there, by whose side it is.
+  if (entry.kind == Kind::kFile ? !CopyFile(scanned, *verdict) : !MakeOther(scanned)) return;
+  report_.Copied();
+  report_.Done(Shown(entry));
+}
+
+bool LocalCopy::MakeOther(Scanned& scanned) {
+  const Entry& entry = scanned.entry;
+  Status status = ReadRest(scanned, -1, options_.keep);
+  if (!status.ok()) {
+    destination_.Settle(entry, false);
+    Problem(entry, status);
+    return false;
+  }
+  status = destination_.Make(entry);
+  if (!status.ok()) report_.Failed(Shown(entry), status);
+  return status.ok();
+}
+
+Result<Verdict> LocalCopy::Judge(const Entry& entry) {
+  const Policy& policy = options_.policy;
+  if (!policy.update && !policy.sync && !policy.checksum) return Verdict::kCopy;
+  RDFS_ASSIGN_OR_RETURN(const auto now, destination_.Look(entry));
+  return Decide(entry, now, policy);
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,97 @@
+// LocalCopy: the local form of rdcp, from directories of this machine to one of this machine.
+//
+//     scanner (the caller's thread) --> queue --> crew: opens, copies, renames
+//                    |
+//                    +-- directories are made at once, before what is in them is queued
+//
+// Used once, by one thread. Failures of single files go to the report, and the rest goes on.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "tools/copy/decide.h"
+#include "tools/copy/destination.h"
+#include "tools/copy/report.h"
+#include "tools/copy/scanner.h"
+
+namespace rdfs::copy {
+
+struct LocalOptions {
+  ScanOptions scan;
+  Keep keep;
+  Policy policy;
+  bool remove = false;   // --delete
+  bool verify = false;   // --verify
+  bool dry_run = false;  // -n
+  int threads = 2;
+};
+
+class LocalCopy {
+ public:
+  // All of them outlive it. `destination` has the targets, and its ids are of this machine.
+  // `sources`: as the user named them.
+  LocalCopy(LocalOptions options, std::vector<std::string> sources, Destination& destination,
+            Report& report, const std::atomic<bool>& stop);
+  // The crew ends.
+  ~LocalCopy();
+  LocalCopy(const LocalCopy&) = delete;
+  LocalCopy& operator=(const LocalCopy&) = delete;
+
+  // Copies SRC number `source`; returns when all of it was handed to the crew.
+  void Add(std::uint32_t source);
+  // Waits for the crew.
+  void Finish();
+
+ private:
+  // What was seen of a directory that is being walked, for --delete.
+  struct Seen {
+    std::unordered_set<std::string> names;
+    bool whole = true;  // the list could be read to its end
+  };
+
+  void Work();
+  void Queue(Scanned scanned);
+  void Take(Scanned& scanned, Scanner& scanner);
+  void Enter(Scanned& scanned, Scanner& scanner);
+  void Leave(const Entry& entry);
+  void Note(const Scanned& scanned);
+  void Prune(const Entry& entry, const Seen& seen);
+  void CopyOne(Scanned& scanned);
+  void DryRun(const Scanned& scanned);
+  // Both: whether it was copied.
+  bool CopyFile(Scanned& scanned, Verdict verdict);
+  bool MakeOther(Scanned& scanned);
+  Status CopyData(Entry& entry, int source);
+  Status Verify(const Entry& entry, int source, const OutputFile& out);
+  Result<Verdict> Judge(const Entry& entry);
+  Result<bool> HasContentOf(const Entry& entry, int source);
+  void Problem(const Entry& entry, const Status& status);
+  [[nodiscard]] std::string Shown(const Entry& entry) const;
+
+  const LocalOptions options_;
+  const std::vector<std::string> sources_;
+  Destination& destination_;
+  Report& report_;
+  const std::atomic<bool>& stop_;
+  std::vector<Seen> seen_;
+
+  std::mutex mutex_;  // guards the queue and ended_
+  std::condition_variable more_, room_;
+  std::deque<Scanned> queue_;
+  bool ended_ = false;
+  std::vector<std::thread> crew_;
+};
+
+// Counts what Add would copy, as far as it gets before `stop`: for progress.
+void CountTree(const std::string& path, const ScanOptions& options, const std::atomic<bool>& stop,
+               std::atomic<std::uint64_t>& files, std::atomic<std::uint64_t>& bytes);
+
+}  // namespace rdfs::copy

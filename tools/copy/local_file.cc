@@ -1,0 +1,90 @@
+// LocalCopy: one regular file.
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "tools/copy/compare.h"
+#include "tools/copy/local_copy.h"
+
+namespace rdfs::copy {
+namespace {
+
+constexpr std::size_t kBuffer = 64 << 10;
+
+// A file that says it is empty and is not: those of /proc.
+Status CopyUntilEnd(int source, OutputFile& out, Entry& entry, std::atomic<std::uint64_t>& moved,
+                    const std::atomic<bool>& stop) {
+  std::array<std::byte, kBuffer> buffer;  // NOLINT: filled before it is read
+  while (!stop) {
+    const ssize_t got = pread(source, buffer.data(), buffer.size(), static_cast<off_t>(entry.size));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::FromErrno(errno, "cannot read");
+    if (got == 0) return {};
+    const auto length = static_cast<std::size_t>(got);
+    RDFS_RETURN_IF_ERROR(out.Write(entry.size, ByteSpan(buffer).first(length)));
+    entry.size += length;
+    moved += length;
+  }
+  return Status::FromErrno(EINTR, "stopped");
+}
+
+}  // namespace
+
+bool LocalCopy::CopyFile(Scanned& scanned, Verdict verdict) {
+  Entry& entry = scanned.entry;
+  const auto source = OpenSource(scanned);
+  if (!source.ok()) {
+    destination_.Settle(entry, verdict == Verdict::kSame);
+    Problem(entry, source.status());
+    return false;
+  }
+  Status status = ReadRest(scanned, source->get(), options_.keep);
+  if (!status.ok()) Problem(entry, status);  // its content is worth having all the same
+  bool skipped = verdict == Verdict::kSame;
+  if (verdict == Verdict::kCompare) {
+    const auto same = HasContentOf(entry, source->get());
+    skipped = same.ok() && *same;
+    if (skipped) destination_.Settle(entry, true);
+  }
+  status = skipped ? destination_.Touch(entry) : CopyData(entry, source->get());
+  if (!status.ok() && !stop_) report_.Failed(Shown(entry), status);
+  return status.ok() && !skipped;
+}
+
+Status LocalCopy::CopyData(Entry& entry, int source) {
+  RDFS_ASSIGN_OR_RETURN(const auto out, destination_.Begin(entry));
+  RDFS_RETURN_IF_ERROR(out->CopyFrom(source, entry.size, report_.bytes(), stop_));
+  if (entry.size == 0) {
+    RDFS_RETURN_IF_ERROR(CopyUntilEnd(source, *out, entry, report_.bytes(), stop_));
+  }
+  if (options_.verify) RDFS_RETURN_IF_ERROR(Verify(entry, source, *out));
+  return out->Finish(entry);
+}
+
+Status LocalCopy::Verify(const Entry& entry, int source, const OutputFile& out) {
+  RDFS_RETURN_IF_ERROR(DropCache(out.descriptor()));
+  RDFS_ASSIGN_OR_RETURN(const bool same, SameContent(source, out.descriptor(), entry.size, stop_));
+  if (same) return {};
+  return {Code::kErrno, EIO,
+          "what was written is not what was read: it changed meanwhile, or a disk is failing"};
+}
+
+Result<bool> LocalCopy::HasContentOf(const Entry& entry, int source) {
+  RDFS_ASSIGN_OR_RETURN(const Fd there, destination_.OpenExisting(entry));
+  return SameContent(source, there.get(), entry.size, stop_);
+}
+
+void CountTree(const std::string& path, const ScanOptions& options, const std::atomic<bool>& stop,
+               std::atomic<std::uint64_t>& files, std::atomic<std::uint64_t>& bytes) {
+  auto scanner = Scanner::Open(0, path, options);
+  if (!scanner.ok()) return;
+  Scanned scanned;
+  while (!stop && (*scanner)->Next(scanned)) {
+    if (scanned.what != Scanned::What::kEntry) continue;
+    ++files;
+    bytes += scanned.entry.size;
+  }
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,149 @@
+#include "tools/copy/options.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace rdfs::copy {
+namespace {
+
+constexpr const char* kAbout =
+    "Copies files and directories. A file appears under its name only when it is whole, with its\n"
+    "attributes; a file that cannot be copied is named, and the rest goes on.";
+
+constexpr const char* kFooter = R"(
+What DST means, as for cp and scp:
+  DST is a directory: each SRC goes into it under its last name ("dir/." and "..": what is in it).
+  DST is no directory: the one SRC gets that name.
+
+Patterns:
+  The first --exclude or --include that matches decides; what none matches is copied. A pattern with a
+  slash in it is matched against the path from SRC on, one without against the name at any depth; a
+  slash at its end means directories only. * and ? stop at a slash, unless the pattern has ** in it.
+
+Exit status:
+  0   all was copied
+  1   some could not be copied; each was named
+  2   the command line is wrong
+  24  all was copied but what vanished between being found and being read)";
+
+class WithUsage final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: rdcp [OPTIONS] SRC... DST\n";
+  }
+};
+
+struct Words {
+  std::vector<std::string> operands, excluded, included;
+  bool preserve = false, archive = false;
+};
+
+int Wrong(const std::string& what) {
+  fmt::print(stderr, "rdcp: {}; see rdcp --help\n", what);
+  return 2;
+}
+
+struct Patterns {
+  const CLI::Option* exclude = nullptr;
+  const CLI::Option* include = nullptr;
+};
+
+Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
+  app.add_option("OPERANDS", words.operands)->group("");
+  app.add_flag("-r,-R,--recursive", out.recurse, "Directories with all that is in them");
+  app.add_flag("-p", words.preserve, "Keep mode, owner (where allowed), times and ACLs");
+  app.add_flag("-a,--archive", words.archive,
+               "-r and -p, and keep hard links, extended attributes, FIFOs, sockets and devices");
+  app.add_flag("-L,--dereference", out.follow, "Copy what symlinks lead to, not them");
+  app.add_flag("-x,--one-file-system", out.one_file_system,
+               "Leave out what is mounted beneath a SRC");
+  app.add_flag("-u,--update", out.policy.update, "Only what is newer than what is there");
+  app.add_flag("--sync", out.policy.sync,
+               "-r, keep times, and skip files that have the same size and time there");
+  app.add_flag("--checksum", out.policy.checksum, "Skip files that have the same content there");
+  app.add_flag("--delete", out.remove, "Delete in copied directories what SRC has not");
+  app.add_flag("--verify", out.verify, "Read again what was written, and compare");
+  app.add_flag(
+      "--inplace", out.in_place,
+      "Write into existing files: they keep hard links and owner, and are seen unfinished");
+  app.add_flag("-n,--dry-run", out.dry_run, "Change nothing; list what would be copied or deleted");
+  Patterns patterns;
+  patterns.exclude = app.add_option("--exclude", words.excluded, "Leave out what matches")
+                         ->allow_extra_args(false);
+  patterns.include = app.add_option("--include", words.included, "Copy what matches after all")
+                         ->allow_extra_args(false);
+  app.add_option("--files-from", out.files_from,
+                 "Only what this file lists, a path from SRC on in each line; - is standard input");
+  app.add_flag("-0,--null", out.nul, "The list's paths end with NUL");
+  app.add_flag("-v,--verbose", out.verbosity, "List what is copied, and say how fast that was");
+  app.add_flag("-q,--quiet", out.quiet, "No progress on the terminal");
+  return patterns;
+}
+
+// CLI11 collects each option by itself; their order among each other is in parse_order.
+Rules RulesOf(const CLI::App& app, const Patterns& patterns, const Words& words) {
+  Rules out;
+  std::size_t excluded = 0;
+  std::size_t included = 0;
+  for (const CLI::Option* option : app.parse_order()) {
+    if (option == patterns.exclude) out.Add(false, words.excluded[excluded++]);
+    if (option == patterns.include) out.Add(true, words.included[included++]);
+  }
+  return out;
+}
+
+std::optional<int> TakeOperands(const std::vector<std::string>& words, CopyOptions& out) {
+  if (words.size() < 2) return Wrong(words.empty() ? "give SRC and DST" : "give a DST, too");
+  for (const std::string& word : words) {
+    if (word.empty()) return Wrong("SRC and DST cannot be empty words");
+    auto operand = ParseOperand(word);
+    if (!operand.ok()) return Wrong(operand.status().message());
+    out.sources.push_back(*std::move(operand));
+  }
+  out.destination = std::move(out.sources.back());
+  out.sources.pop_back();
+  return std::nullopt;
+}
+
+std::optional<int> Combine(const Words& words, CopyOptions& out) {
+  if (words.preserve) out.keep = Keep::Attributes();
+  if (words.archive) out.keep = Keep::All();
+  if (words.archive || out.policy.sync) out.recurse = true;
+  if (out.policy.sync) out.keep.times = true;
+  if (out.remove && !out.recurse) return Wrong("--delete wants -r, -a or --sync");
+  if (!out.files_from.empty() && out.sources.size() != 1) {
+    return Wrong("--files-from wants one SRC, the directory that its paths begin at");
+  }
+  if (out.nul && out.files_from.empty()) return Wrong("-0 belongs to --files-from");
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool CopyOptions::IsLocal() const {
+  const auto is_here = [](const Operand& each) { return each.where == Operand::Where::kHere; };
+  return is_here(destination) && std::all_of(sources.begin(), sources.end(), is_here);
+}
+
+std::optional<int> ParseCopy(int argc, char** argv, CopyOptions& out) {
+  CLI::App app(kAbout);
+  app.formatter(std::make_shared<WithUsage>());
+  app.footer(kFooter);
+  app.set_version_flag("--version", "rdcp " RDFS_VERSION);
+  Words words;
+  const Patterns patterns = Declare(app, words, out);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) {  // --help, --version
+    return app.exit(done);
+  } catch (const CLI::ParseError& error) {
+    return Wrong(error.what());
+  }
+  out.rules = RulesOf(app, patterns, words);
+  if (const auto exit = TakeOperands(words.operands, out)) return exit;
+  return Combine(words, out);
+}
+
+}  // namespace rdfs::copy

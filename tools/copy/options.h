@@ -1,0 +1,42 @@
+// The command line of rdcp.
+//
+// One thread, before any other is made.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/copy/decide.h"
+#include "tools/copy/entry.h"
+#include "tools/copy/filter.h"
+#include "tools/copy/operand.h"
+
+namespace rdfs::copy {
+
+struct CopyOptions {
+  std::vector<Operand> sources;
+  Operand destination;
+  bool recurse = false;
+  bool follow = false;           // -L
+  bool one_file_system = false;  // -x
+  bool in_place = false;
+  bool remove = false;  // --delete
+  bool verify = false;
+  bool dry_run = false;
+  bool quiet = false;
+  int verbosity = 0;
+  Keep keep;
+  Policy policy;
+  Rules rules;
+  std::string files_from;  // a file, or "-"; empty: none
+  bool nul = false;        // -0: its names end with NUL
+
+  [[nodiscard]] bool IsLocal() const;
+};
+
+// What main returns at once: help was printed (0), or a wrong command line was told (2).
+std::optional<int> ParseCopy(int argc, char** argv, CopyOptions& out);
+
+}  // namespace rdfs::copy
