@@ -176,8 +176,12 @@ class Watch {
   std::thread thread_, counter_;
 };
 
-LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan) {
+// As people write it in front of a name.
+std::string Prefix(const std::string& root) { return root == "." ? "" : root; }
+
+LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan, const Targets& targets) {
   LocalOptions out;
+  out.root = Prefix(targets.root);
   out.scan = scan;
   out.keep = options.keep;
   out.policy = options.policy;
@@ -198,7 +202,7 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, Report& report,
   to.in_place = options.in_place;
   to.same_machine = true;
   to.report = [&](const std::string& path, const Status& status) {
-    if (!stop) report.Failed(Joined(targets.root == "." ? "" : targets.root, path), status);
+    if (!stop) report.Failed(Joined(Prefix(targets.root), path), status);
   };
   RDFS_ASSIGN_OR_RETURN(const auto destination, Destination::Open(targets.root, to));
   for (std::uint32_t i = 0; i < targets.names.size(); ++i) {
@@ -211,7 +215,7 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, Report& report,
   const Watch watch(std::move(interrupts), options, scan, report, stop);
   std::vector<std::string> sources;
   for (const Operand& each : options.sources) sources.push_back(each.path);
-  LocalCopy copy(LocalOf(options, scan), std::move(sources), *destination, report, stop);
+  LocalCopy copy(LocalOf(options, scan, targets), std::move(sources), *destination, report, stop);
   for (std::uint32_t i = 0; i < options.sources.size() && !stop; ++i) copy.Add(i);
   copy.Finish();
   return stop ? Status(Code::kErrno, EINTR, "interrupted; what was not finished was removed")

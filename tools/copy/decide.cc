@@ -1,5 +1,9 @@
 #include "tools/copy/decide.h"
 
+#include <sys/sysmacros.h>
+
+#include "tools/copy/metadata.h"
+
 namespace rdfs::copy {
 namespace {
 
@@ -17,10 +21,16 @@ bool Newer(const timespec& a, const timespec& b) {
 Verdict Decide(const Entry& entry, const std::optional<struct stat>& now, const Policy& policy) {
   if (!now) return Verdict::kCopy;
   if (policy.update && !Newer(entry.mtime, now->st_mtim)) return Verdict::kLeave;
-  if (entry.kind != Kind::kFile || !S_ISREG(now->st_mode)) return Verdict::kCopy;
+  if (!policy.sync && !policy.checksum) return Verdict::kCopy;
+  if (entry.kind != KindOf(now->st_mode)) return Verdict::kCopy;
+  if (entry.kind == Kind::kSymlink) return Verdict::kCompare;
+  if (entry.kind != Kind::kFile) {
+    const bool same = makedev(entry.major, entry.minor) == now->st_rdev;
+    return same ? Verdict::kSame : Verdict::kCopy;
+  }
   if (static_cast<std::uint64_t>(now->st_size) != entry.size) return Verdict::kCopy;
   if (policy.checksum) return Verdict::kCompare;
-  return policy.sync && SameTime(entry.mtime, now->st_mtim) ? Verdict::kSame : Verdict::kCopy;
+  return SameTime(entry.mtime, now->st_mtim) ? Verdict::kSame : Verdict::kCopy;
 }
 
 }  // namespace rdfs::copy

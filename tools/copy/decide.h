@@ -21,7 +21,7 @@ enum class Verdict : std::uint8_t {
   kCopy,
   kLeave,    // what is there stays as it is
   kSame,     // the data are right; owner, mode and so on are to be set
-  kCompare,  // kSame if the content is equal, else kCopy
+  kCompare,  // kSame if the content, or the symlink's target, is equal; else kCopy
 };
 
 Verdict Decide(const Entry& entry, const std::optional<struct stat>& now, const Policy& policy);

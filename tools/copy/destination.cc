@@ -80,7 +80,7 @@ Destination::Destination(Fd root, DestinationOptions options)
   struct stat info {};
   if (fstat(root_->get(), &info) == 0) node->id = IdOf(info);
   ids_.insert(node->id);
-  nodes_[""] = node;
+  nodes_[""] = {node, node};
 }
 
 Destination::~Destination() {
@@ -116,19 +116,28 @@ Result<std::string> Destination::PathOf(const Entry& entry) {
   return Joined(target->second, entry.path);
 }
 
+Result<Destination::NodePtr> Destination::FolderFor(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  const auto known = nodes_.find(std::string(FolderOf(path)));
+  if (known != nodes_.end()) {
+    NodePtr node = known->second.entered ? known->second.entered : known->second.node.lock();
+    if (node) return node;
+  }
+  return Status(Code::kProtocolError, "the directory that it is in was not announced");
+}
+
+Result<Destination::Pin> Destination::Hold(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  RDFS_ASSIGN_OR_RETURN(const NodePtr node, FolderFor(path));
+  return Pin(node);
+}
+
 Result<Destination::Place> Destination::PlaceOf(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   Place out;
   out.name = NameOf(path);
   if (out.name.empty()) return Status(Code::kInvalidArgument, "it would replace DST itself");
-  {
-    const std::lock_guard lock(mutex_);
-    const auto node = nodes_.find(std::string(FolderOf(path)));
-    if (node == nodes_.end()) {
-      return Status(Code::kProtocolError, "the directory that it is in was not announced");
-    }
-    out.folder = node->second;
-  }
+  RDFS_ASSIGN_OR_RETURN(out.folder, FolderFor(path));
   RDFS_ASSIGN_OR_RETURN(out.fd, Descriptor(*out.folder));
   return out;
 }
@@ -180,6 +189,11 @@ Result<Fd> Destination::OpenExisting(const Entry& entry) {
   return Status(Code::kErrno, EEXIST, "it is of another kind at the destination");
 }
 
+Result<std::string> Destination::ReadExistingLink(const Entry& entry) {
+  RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
+  return ReadLinkAt(place.fd->get(), place.name);
+}
+
 bool Destination::IsIn(const FileId& directory) const {
   Fd above;
   int at = root_->get();
@@ -210,7 +224,8 @@ Status Destination::Enter(const Entry& entry) {
   const NodePtr node = NewNode();
   if (path.empty()) {
     const std::lock_guard lock(mutex_);
-    NodePtr& root = nodes_[""];
+    NodePtr& root = nodes_[""].entered;
+    if (root->parent) return {Code::kProtocolError, "this directory was announced twice"};
     node->parent = root;
     node->id = root->id;
     node->inherits = root->inherits;
@@ -228,9 +243,9 @@ Status Destination::Enter(const Entry& entry) {
   }
   RDFS_RETURN_IF_ERROR(EnterAt(place, entry, *node));
   const std::lock_guard lock(mutex_);
-  if (!nodes_.try_emplace(path, node).second) {
-    return {Code::kProtocolError, "this directory was announced twice"};
-  }
+  Known& known = nodes_[path];
+  if (known.entered) return {Code::kProtocolError, "this directory was announced twice"};
+  known = {node, node};
   ids_.insert(node->id);
   node->entry = entry;
   return {};
@@ -273,7 +288,7 @@ Status Destination::OpenNode(const Place& place, Node& node) {
   }
   if (fstat(fd.get(), &now) != 0) return Status::FromErrno(errno, "cannot look at the directory");
   node.id = IdOf(now);
-  Hold(node, std::make_shared<const Fd>(std::move(fd)));
+  KeepOpen(node, std::make_shared<const Fd>(std::move(fd)));
   return {};
 }
 
@@ -281,17 +296,12 @@ Status Destination::Leave(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   NodePtr left;  // finished behind the lock, unless something in it is still being made
   const std::lock_guard lock(mutex_);
-  const auto node = nodes_.find(path);
-  if (node == nodes_.end() || !node->second->parent) {
+  const auto known = nodes_.find(path);
+  if (known == nodes_.end() || !known->second.entered || !known->second.entered->parent) {
     return {Code::kProtocolError, "this directory was not announced"};
   }
-  left = std::move(node->second);
-  if (path.empty()) {
-    node->second = left->parent;
-  } else {
-    ids_.erase(left->id);
-    nodes_.erase(node);
-  }
+  left = std::move(known->second.entered);
+  if (path.empty()) known->second = {left->parent, left->parent};
   return {};
 }
 
@@ -313,11 +323,11 @@ Result<Destination::FdPtr> Destination::Descriptor(Node& node) {
   auto fd = OpenBeneath(from->get(), way, O_RDONLY | O_DIRECTORY);
   if (!fd.ok()) return fd.status().WithContext("the directory at the destination is gone");
   auto shared = std::make_shared<const Fd>(*std::move(fd));
-  Hold(node, shared);
+  KeepOpen(node, shared);
   return FdPtr(shared);
 }
 
-void Destination::Hold(Node& node, FdPtr fd) {
+void Destination::KeepOpen(Node& node, FdPtr fd) {
   FdPtr dropped;  // closed behind the lock
   const std::lock_guard lock(mutex_);
   if (node.fd) return;
@@ -337,6 +347,11 @@ void Destination::FinishNode(Node* node) {
   }
   FdPtr dropped;
   const std::lock_guard lock(mutex_);
+  const auto known = nodes_.find(node->path);
+  if (known != nodes_.end() && !known->second.entered && known->second.node.expired()) {
+    nodes_.erase(known);
+    ids_.erase(node->id);
+  }
   if (!node->fd) return;
   dropped = std::move(node->fd);
   recent_.erase(node->recent);
@@ -419,10 +434,10 @@ Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& go
   NodePtr node;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = nodes_.find(path);
-    if (found == nodes_.end()) return {Code::kProtocolError, "this directory is not open"};
-    node = found->second;
+    const auto known = nodes_.find(path);
+    if (known != nodes_.end()) node = known->second.entered;
   }
+  if (!node) return {Code::kProtocolError, "this directory is not open"};
   if (node->fresh) return {};
   RDFS_ASSIGN_OR_RETURN(const FdPtr fd, Descriptor(*node));
   RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
@@ -432,7 +447,7 @@ Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& go
     RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(fd->get(), name));
     if (!now || name.starts_with(ours) || keeps(name, S_ISDIR(now->st_mode))) continue;
     Status status = RemoveTree(fd->get(), name);
-    if (status.ok()) gone(name);
+    if (status.ok()) gone(Joined(path, name));
     if (!status.ok() && first.ok()) first = status.WithContext("cannot delete");
   }
   return first;
@@ -445,7 +460,7 @@ Status Destination::PeekPrune(const Entry& entry, const Keeps& keeps, const Gone
   RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
   for (const std::string& name : names) {
     RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(fd->get(), name));
-    if (now && !keeps(name, S_ISDIR(now->st_mode))) gone(name);
+    if (now && !keeps(name, S_ISDIR(now->st_mode))) gone(Joined(path, name));
   }
   return {};
 }

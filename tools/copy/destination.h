@@ -13,7 +13,8 @@
 // from, the remote one bytes.
 //
 // All calls from any threads at once, but: Enter before what is in it, Leave after all in it was
-// begun. Block in the file system. A failure belongs to its entry only: the others go on.
+// begun or is held (Hold). Block in the file system. A failure belongs to its entry only: the
+// others go on.
 #pragma once
 
 #include <sys/stat.h>
@@ -70,6 +71,8 @@ class Destination {
   Result<std::optional<struct stat>> Peek(const Entry& entry);
   // The regular file that is at its place, to be read.
   Result<Fd> OpenExisting(const Entry& entry);
+  // Where the symlink that is at its place leads.
+  Result<std::string> ReadExistingLink(const Entry& entry);
   // Whether the root is this directory or lies in it; for ids of this machine.
   [[nodiscard]] bool IsIn(const FileId& directory) const;
 
@@ -77,8 +80,13 @@ class Destination {
   Status Enter(const Entry& entry);
   Status Leave(const Entry& entry);
 
-  // For an entry that is `linked`, when links are kept: whether the caller brings it (kFirst), or
-  // it is made as a link to the one that was brought, now or when that is finished (kLink).
+  // The directory that the entry goes to stays open to it, though it is left meanwhile, until this
+  // is dropped: for who hands the entry to another thread.
+  using Pin = std::shared_ptr<const void>;
+  Result<Pin> Hold(const Entry& entry);
+
+  // For an entry with several `links`, when links are kept: whether the caller brings it (kFirst),
+  // or it is made as a link to the one that was brought, now or when that is finished (kLink).
   // `whole`: it is there already (Look, and nothing to do), and later names are linked to it.
   enum class Turn : std::uint8_t { kFirst, kLink };
   Result<Turn> TakeTurn(const Entry& entry, bool whole = false);
@@ -94,9 +102,9 @@ class Destination {
   Status Touch(const Entry& entry);
 
   // --delete: calls `keeps` with each name in a directory between its Enter and Leave, and removes
-  // what it refuses, with all beneath. `gone` is told what went.
+  // what it refuses, with all beneath. `gone` is told what went, from the root on.
   using Keeps = std::function<bool(const std::string& name, bool is_directory)>;
-  using Gone = std::function<void(const std::string& name)>;
+  using Gone = std::function<void(const std::string& path)>;
   Status Prune(const Entry& entry, const Keeps& keeps, const Gone& gone);
   // The same for a dry run: nothing is entered, and nothing goes.
   Status PeekPrune(const Entry& entry, const Keeps& keeps, const Gone& gone);
@@ -106,11 +114,13 @@ class Destination {
   struct Node;
   struct Place;
   struct LinkGroup;
+  struct Known;
   using NodePtr = std::shared_ptr<Node>;
   using FdPtr = std::shared_ptr<const Fd>;
 
   Destination(Fd root, DestinationOptions options);
   Result<std::string> PathOf(const Entry& entry);
+  Result<NodePtr> FolderFor(const std::string& path);
   Result<Place> PlaceOf(const Entry& entry);
   // With what is there now; fails if that must not be replaced by `entry`.
   Result<Place> PlaceFor(const Entry& entry);
@@ -118,7 +128,7 @@ class Destination {
   Status EnterAt(const Place& place, const Entry& entry, Node& node);
   Status OpenNode(const Place& place, Node& node);
   Result<FdPtr> Descriptor(Node& node);
-  void Hold(Node& node, FdPtr fd);
+  void KeepOpen(Node& node, FdPtr fd);
   void FinishNode(Node* node);
   Status ApplyToNode(Node& node);
   Status MakeAt(const Place& place, const Entry& entry, bool& is_there);
@@ -133,9 +143,9 @@ class Destination {
   std::atomic<std::uint64_t> clones_not_{0}, ranges_not_{0};
   std::mutex mutex_;  // guards what follows; never held during a system call
   std::unordered_map<std::uint32_t, std::string> targets_;
-  std::unordered_map<std::string, NodePtr> nodes_;  // entered and not left
-  std::list<Node*> recent_;                         // that hold a descriptor; the latest first
-  std::unordered_set<FileId> ids_;                  // of those in nodes_; same_machine only
+  std::unordered_map<std::string, Known> nodes_;
+  std::list<Node*> recent_;         // that hold a descriptor; the latest first
+  std::unordered_set<FileId> ids_;  // of those in nodes_; same_machine only
   std::unordered_map<FileId, LinkGroup> groups_;
 };
 

@@ -23,6 +23,12 @@ struct Destination::Node {
   std::list<Node*>::iterator recent;
 };
 
+// A directory by its path: as long as it is entered, or somebody holds it.
+struct Destination::Known {
+  std::weak_ptr<Node> node;
+  NodePtr entered;
+};
+
 struct Destination::Place {
   NodePtr folder;
   FdPtr fd;  // of the folder

@@ -87,7 +87,9 @@ void LocalCopy::Take(Scanned& scanned, Scanner& scanner) {
       break;
   }
   if (options_.dry_run) return DryRun(scanned);
-  Queue(std::move(scanned));
+  auto pin = destination_.Hold(scanned.entry);
+  if (!pin.ok()) return report_.Failed(Shown(scanned.entry), pin.status());
+  Queue({std::move(scanned), *std::move(pin)});
 }
 
 void LocalCopy::Note(const Scanned& scanned) {
@@ -136,8 +138,8 @@ void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
     Filter* filter = options_.scan.filter;
     return filter != nullptr && !filter->Takes(Joined(entry.path, name), is_directory);
   };
-  const auto gone = [&](const std::string& name) {
-    report_.Done(Shown(entry) + "/" + name, "deleted ");
+  const auto gone = [&](const std::string& path) {
+    report_.Done(Joined(options_.root, path), "deleted ");
   };
   const Status status = options_.dry_run ? destination_.PeekPrune(entry, keeps, gone)
                                          : destination_.Prune(entry, keeps, gone);
@@ -156,10 +158,10 @@ void LocalCopy::DryRun(const Scanned& scanned) {
   report_.bytes() += entry.size;
 }
 
-void LocalCopy::Queue(Scanned scanned) {
+void LocalCopy::Queue(Item item) {
   std::unique_lock lock(mutex_);
   room_.wait(lock, [&] { return queue_.size() < kMostQueued; });
-  queue_.push_back(std::move(scanned));
+  queue_.push_back(std::move(item));
   lock.unlock();
   more_.notify_one();
 }
@@ -168,16 +170,16 @@ void LocalCopy::Queue(Scanned scanned) {
 
 void LocalCopy::Work() {
   for (;;) {
-    Scanned scanned;
+    Item item;
     {
       std::unique_lock lock(mutex_);
       more_.wait(lock, [&] { return ended_ || !queue_.empty(); });
       if (queue_.empty()) return;
-      scanned = std::move(queue_.front());
+      item = std::move(queue_.front());
       queue_.pop_front();
       if (queue_.size() == kMostQueued / 2) room_.notify_one();
     }
-    if (!stop_) CopyOne(scanned);
+    if (!stop_) CopyOne(item.scanned);
   }
 }
 
@@ -193,12 +195,13 @@ void LocalCopy::CopyOne(Scanned& scanned) {
   if (*verdict == Verdict::kLeave) return;
 
   // Said there, by whose side it is.
-  if (entry.kind == Kind::kFile ? !CopyFile(scanned, *verdict) : !MakeOther(scanned)) return;
+  if (entry.kind == Kind::kFile ? !CopyFile(scanned, *verdict) : !MakeOther(scanned, *verdict))
+    return;
   report_.Copied();
   report_.Done(Shown(entry));
 }
 
-bool LocalCopy::MakeOther(Scanned& scanned) {
+bool LocalCopy::MakeOther(Scanned& scanned, Verdict verdict) {
   const Entry& entry = scanned.entry;
   Status status = ReadRest(scanned, -1, options_.keep);
   if (!status.ok()) {
@@ -206,9 +209,15 @@ bool LocalCopy::MakeOther(Scanned& scanned) {
     Problem(entry, status);
     return false;
   }
-  status = destination_.Make(entry);
+  bool same = verdict == Verdict::kSame;
+  if (verdict == Verdict::kCompare) {
+    const auto target = destination_.ReadExistingLink(entry);
+    same = target.ok() && *target == entry.target;
+    if (same) destination_.Settle(entry, true);
+  }
+  status = same ? destination_.Touch(entry) : destination_.Make(entry);
   if (!status.ok()) report_.Failed(Shown(entry), status);
-  return status.ok();
+  return status.ok() && !same;
 }
 
 Result<Verdict> LocalCopy::Judge(const Entry& entry) {

@@ -32,6 +32,7 @@ struct LocalOptions {
   bool verify = false;   // --verify
   bool dry_run = false;  // -n
   int threads = 2;
+  std::string root;  // of the destination, for what is said
 };
 
 class LocalCopy {
@@ -58,7 +59,11 @@ class LocalCopy {
   };
 
   void Work();
-  void Queue(Scanned scanned);
+  struct Item {
+    Scanned scanned;
+    Destination::Pin pin;
+  };
+  void Queue(Item item);
   void Take(Scanned& scanned, Scanner& scanner);
   void Enter(Scanned& scanned, Scanner& scanner);
   void Leave(const Entry& entry);
@@ -68,7 +73,7 @@ class LocalCopy {
   void DryRun(const Scanned& scanned);
   // Both: whether it was copied.
   bool CopyFile(Scanned& scanned, Verdict verdict);
-  bool MakeOther(Scanned& scanned);
+  bool MakeOther(Scanned& scanned, Verdict verdict);
   Status CopyData(Entry& entry, int source);
   Status Verify(const Entry& entry, int source, const OutputFile& out);
   Result<Verdict> Judge(const Entry& entry);
@@ -85,7 +90,7 @@ class LocalCopy {
 
   std::mutex mutex_;  // guards the queue and ended_
   std::condition_variable more_, room_;
-  std::deque<Scanned> queue_;
+  std::deque<Item> queue_;
   bool ended_ = false;
   std::vector<std::thread> crew_;
 };

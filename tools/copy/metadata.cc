@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "tools/copy/names.h"
@@ -205,6 +206,14 @@ Entry EntryOf(const struct stat& info) {
   out.id = {info.st_dev, info.st_ino};
   out.links = out.kind == Kind::kDirectory ? 1 : static_cast<std::uint32_t>(info.st_nlink);
   return out;
+}
+
+Result<std::string> ReadLinkAt(int directory, const std::string& name) {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t got = readlinkat(directory, name.c_str(), target.data(), target.size());
+  if (got < 0) return Status::FromErrno(errno, "cannot read the symlink");
+  target.resize(static_cast<std::size_t>(got));
+  return target;
 }
 
 Result<std::vector<Xattr>> ReadXattrs(int fd, const Keep& keep) {

@@ -19,6 +19,9 @@ Kind KindOf(mode_t mode);
 // What stat(2) knows; path, source and target are the caller's.
 Entry EntryOf(const struct stat& info);
 
+// Where a symlink leads.
+Result<std::string> ReadLinkAt(int directory, const std::string& name);
+
 // Attributes of those classes that `keep` has; none where the file system has none.
 Result<std::vector<Xattr>> ReadXattrs(int fd, const Keep& keep);
 // The same of what cannot be opened, such as a symlink. Needs /proc.

@@ -228,7 +228,7 @@ Status OutputFile::CopyPiece(const Piece& piece, std::uint64_t device,
     if (span.offset == piece.begin) not_from = device + 1;
   }
   RDFS_RETURN_IF_ERROR(ReadAndWrite(span, moved, stop));
-  Reached(piece.end);
+  if (piece.begin < piece.end) Reached(piece.end);
   return {};
 }
 

@@ -33,14 +33,6 @@ Result<struct stat> StatAt(int directory, const std::string& name, bool follow) 
   return Status::FromErrno(errno, "cannot look at it");
 }
 
-Result<std::string> ReadLink(int directory, const std::string& name) {
-  std::string target(PATH_MAX, '\0');
-  const ssize_t got = readlinkat(directory, name.c_str(), target.data(), target.size());
-  if (got < 0) return Status::FromErrno(errno, "cannot read the symlink");
-  target.resize(static_cast<std::size_t>(got));
-  return target;
-}
-
 int Flags(bool follow) { return O_RDONLY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW); }
 
 }  // namespace
@@ -264,7 +256,7 @@ Status ReadRest(Scanned& scanned, int fd, const Keep& keep) {
   Entry& entry = scanned.entry;
   const int directory = scanned.directory->get();
   if (entry.kind == Kind::kSymlink) {
-    RDFS_ASSIGN_OR_RETURN(entry.target, ReadLink(directory, scanned.name));
+    RDFS_ASSIGN_OR_RETURN(entry.target, ReadLinkAt(directory, scanned.name));
   }
   if (!keep.acls && !keep.xattrs) return {};
   auto xattrs = [&]() -> Result<std::vector<Xattr>> {
