@@ -41,14 +41,14 @@ class Destination;
 class OutputFile;
 
 struct DestinationOptions {
-  Keep keep;
+  Keep keep{};
   std::uint32_t umask = 022;
   bool in_place = false;  // --inplace: existing files are written, not replaced
   // The entries' ids are of this machine: a file is not copied onto itself.
   bool same_machine = false;
   // What goes wrong behind a call that had succeeded: a directory's times, a hard link whose first
   // name came later. Any thread.
-  std::function<void(const std::string& path, const Status&)> report;
+  std::function<void(const std::string& path, const Status&)> report{};
 };
 
 class Destination {
@@ -88,7 +88,7 @@ class Destination {
   // For an entry with several `links`, when links are kept: whether the caller brings it (kFirst),
   // or it is made as a link to the one that was brought, now or when that is finished (kLink).
   // `whole`: it is there already (Look, and nothing to do), and later names are linked to it.
-  enum class Turn : std::uint8_t { kFirst, kLink };
+  enum class Turn : std::uint8_t { kFirst, kLink, kThere };
   Result<Turn> TakeTurn(const Entry& entry, bool whole = false);
   // How that ended, where neither an OutputFile nor Make tells it: the caller could not bring it,
   // or found that it is there. Links that wait are made, or reported.
@@ -132,7 +132,7 @@ class Destination {
   void FinishNode(Node* node);
   Status ApplyToNode(Node& node);
   Status MakeAt(const Place& place, const Entry& entry, bool& is_there);
-  Status MakeLink(const std::string& first, const Place& place);
+  Result<Turn> MakeLink(const std::string& first, const Place& place);
   std::string TemporaryName();
 
   const DestinationOptions options_;

@@ -35,8 +35,7 @@ Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole) 
     first = group.path;
     if (group.seen >= entry.links) groups_.erase(at);  // all its names are there
   }
-  RDFS_RETURN_IF_ERROR(MakeLink(first, place));
-  return Turn::kLink;
+  return MakeLink(first, place);
 }
 
 void Destination::Settle(const Entry& entry, bool is_there) {
@@ -54,20 +53,20 @@ void Destination::Settle(const Entry& entry, bool is_there) {
     if (group.seen >= entry.links) groups_.erase(at);
   }
   for (const LinkGroup::Waiting& each : waiting) {
-    const Status status =
+    const Result<Turn> turn =
         is_there ? MakeLink(first, each.place)
                  : Status(Code::kErrno, ECANCELED, "what it is a link to was not copied");
-    if (!status.ok()) options_.report(each.path, status);
+    if (!turn.ok()) options_.report(each.path, turn.status());
   }
 }
 
-Status Destination::MakeLink(const std::string& first, const Place& place) {
+Result<Destination::Turn> Destination::MakeLink(const std::string& first, const Place& place) {
   const std::string_view name = NameOf(first);
   RDFS_ASSIGN_OR_RETURN(const Fd folder, OpenBeneath(root_->get(), std::string(FolderOf(first)),
                                                      O_PATH | O_DIRECTORY));
   const std::string from(name);
   const int to = place.fd->get();
-  if (linkat(folder.get(), from.c_str(), to, place.name.c_str(), 0) == 0) return {};
+  if (linkat(folder.get(), from.c_str(), to, place.name.c_str(), 0) == 0) return Turn::kLink;
   if (errno != EEXIST) return Status::FromErrno(errno, "cannot link it to " + Shown(first));
   struct stat there {};
   struct stat here {};
@@ -76,12 +75,12 @@ Status Destination::MakeLink(const std::string& first, const Place& place) {
     return Status::FromErrno(errno, "cannot look at the destination");
   }
   // rename(2) of two names of one inode would do nothing.
-  if (there.st_dev == here.st_dev && there.st_ino == here.st_ino) return {};
+  if (there.st_dev == here.st_dev && there.st_ino == here.st_ino) return Turn::kThere;
   const std::string temporary = TemporaryName();
   if (linkat(folder.get(), from.c_str(), to, temporary.c_str(), 0) != 0) {
     return Status::FromErrno(errno, "cannot link it to " + Shown(first));
   }
-  if (renameat(to, temporary.c_str(), to, place.name.c_str()) == 0) return {};
+  if (renameat(to, temporary.c_str(), to, place.name.c_str()) == 0) return Turn::kLink;
   const int error = errno;
   (void)unlinkat(to, temporary.c_str(), 0);
   return Status::FromErrno(error, "cannot give it its name");

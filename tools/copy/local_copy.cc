@@ -191,6 +191,7 @@ void LocalCopy::CopyOne(Scanned& scanned) {
   const bool whole = *verdict == Verdict::kSame || *verdict == Verdict::kLeave;
   const auto turn = destination_.TakeTurn(entry, whole);
   if (!turn.ok()) return report_.Failed(Shown(entry), turn.status());
+  if (*turn == Destination::Turn::kThere) return;
   if (*turn == Destination::Turn::kLink) return report_.Done(Shown(entry));
   if (*verdict == Verdict::kLeave) return;
 

@@ -25,14 +25,14 @@
 namespace rdfs::copy {
 
 struct LocalOptions {
-  ScanOptions scan;
-  Keep keep;
-  Policy policy;
+  ScanOptions scan{};
+  Keep keep{};
+  Policy policy{};
   bool remove = false;   // --delete
   bool verify = false;   // --verify
   bool dry_run = false;  // -n
   int threads = 2;
-  std::string root;  // of the destination, for what is said
+  std::string root{};  // of the destination, for what is said
 };
 
 class LocalCopy {

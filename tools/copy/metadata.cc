@@ -128,11 +128,34 @@ Class ClassOf(std::string_view name) {
   return IsAcl(name) || name == kCapability ? Class::kSecured : Class::kPlain;
 }
 
-void SetXattrs(const Attributes& file, const Entry& entry, const Keep& keep, Class which,
-               First& first) {
+bool Has(const Attributes& file, const Xattr& attribute) {
+  std::string value(attribute.value.size() + 1, '\0');
+  const ssize_t got = file.Get(attribute.name.c_str(), value.data(), value.size());
+  if (got < 0) return false;
+  value.resize(static_cast<std::size_t>(got));
+  return value == attribute.value;
+}
+
+int Chmod(const Subject& subject, mode_t mode) {
+  return subject.fd >= 0 ? fchmod(subject.fd, mode)
+                         : fchmodat(subject.directory, subject.name, mode, 0);
+}
+
+// User attributes want write permission: opens the file to us, for Apply to set the mode again.
+bool OpenToUs(const Subject& subject, const Keep& keep) {
+  if (subject.fresh || !keep.mode || subject.now == nullptr) return false;
+  const mode_t mode = subject.now->st_mode & 07777U;
+  return !S_ISLNK(subject.now->st_mode) && (mode & 0200U) == 0 && Chmod(subject, mode | 0200U) == 0;
+}
+
+void SetXattrs(const Attributes& file, const Subject& subject, const Entry& entry, const Keep& keep,
+               Class which, First& first) {
   for (const Xattr& attribute : entry.xattrs) {
     if (!Keeps(keep, attribute.name) || ClassOf(attribute.name) != which) continue;
-    if (file.Set(attribute) == 0 || Forgivable(attribute.name, errno)) continue;
+    if (!subject.fresh && Has(file, attribute)) continue;
+    if (file.Set(attribute) == 0) continue;
+    if (errno == EACCES && OpenToUs(subject, keep) && file.Set(attribute) == 0) continue;
+    if (Forgivable(attribute.name, errno)) continue;
     first.Note(errno, "cannot set the extended attribute " + Shown(attribute.name));
   }
 }
@@ -174,10 +197,10 @@ bool SetOwner(const Subject& subject, const Entry& entry, First& first) {
 }
 
 void SetMode(const Subject& subject, mode_t mode, bool changed_owner, First& first) {
-  if (!changed_owner && subject.now != nullptr && (subject.now->st_mode & 07777U) == mode) return;
-  const int status = subject.fd >= 0 ? fchmod(subject.fd, mode)
-                                     : fchmodat(subject.directory, subject.name, mode, 0);
-  if (status != 0) first.Note(errno, "cannot set the mode");
+  // What was there may have been opened to us: see OpenToUs.
+  const bool known = subject.now != nullptr && (subject.fresh || (mode & 0200U) != 0);
+  if (!changed_owner && known && (subject.now->st_mode & 07777U) == mode) return;
+  if (Chmod(subject, mode) != 0) first.Note(errno, "cannot set the mode");
 }
 
 }  // namespace
@@ -228,7 +251,7 @@ Status Apply(const Subject& subject, const Entry& entry, const Keep& keep) {
   First first;
   const Attributes file(subject.fd, subject.directory, subject.name);
   if (!subject.fresh) RemoveXattrs(file, entry, keep, first);
-  SetXattrs(file, entry, keep, Class::kPlain, first);
+  SetXattrs(file, subject, entry, keep, Class::kPlain, first);
   const bool is_ours = subject.now != nullptr && subject.now->st_uid == entry.uid &&
                        subject.now->st_gid == entry.gid;
   const bool owned = !keep.owner || SetOwner(subject, entry, first);
@@ -236,7 +259,7 @@ Status Apply(const Subject& subject, const Entry& entry, const Keep& keep) {
     // What runs as its owner must not run as somebody else instead.
     SetMode(subject, owned ? entry.mode : entry.mode & 01777U, keep.owner && !is_ours, first);
   }
-  SetXattrs(file, entry, keep, Class::kSecured, first);
+  SetXattrs(file, subject, entry, keep, Class::kSecured, first);
   if (keep.times) {
     const std::array<timespec, 2> times{entry.atime, entry.mtime};
     const int status = subject.fd >= 0 ? futimens(subject.fd, times.data())

@@ -1,0 +1,398 @@
+// What is made beneath a directory, under which names, and what is left when it is not finished.
+#include "tools/copy/destination.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "tests/tools/copy/temp_tree.h"
+#include "tools/copy/metadata.h"
+
+namespace rdfs::copy {
+namespace {
+
+class DestinationTest : public testing::Test {
+ protected:
+  DestinationTest() { dst_.MakeDirectory("root"); }
+
+  void Open(DestinationOptions options = {}) {
+    options.report = [this](const std::string& path, const Status& status) {
+      const std::lock_guard lock(mutex_);
+      reported_.push_back(path + ": " + status.message());
+    };
+    auto opened = Destination::Open(dst_ / "root", options);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    to_ = *std::move(opened);
+    ASSERT_TRUE(to_->AddTarget(0, "").ok());
+    ASSERT_TRUE(to_->AddTarget(1, "asked").ok());
+  }
+
+  static Entry Of(Kind kind, const std::string& path, std::uint32_t source = 0) {
+    Entry entry;
+    entry.source = source;
+    entry.path = path;
+    entry.kind = kind;
+    entry.mode = kind == Kind::kDirectory ? 0755 : 0644;
+    entry.uid = geteuid();
+    entry.gid = getegid();
+    return entry;
+  }
+
+  Status MakeFile(Entry entry, const std::string& text) {
+    entry.size = text.size();
+    RDFS_ASSIGN_OR_RETURN(const auto file, to_->Begin(entry));
+    RDFS_RETURN_IF_ERROR(file->Write(0, AsBytes(text)));
+    return file->Finish(entry);
+  }
+  Status MakeFile(const std::string& path, const std::string& text) {
+    return MakeFile(Of(Kind::kFile, path), text);
+  }
+
+  TempTree dst_;
+  std::mutex mutex_;
+  std::vector<std::string> reported_;
+  std::unique_ptr<Destination> to_;
+};
+
+TEST_F(DestinationTest, MakesNothingOutside) {
+  Open();
+  const std::string nul("a\0b", 3);
+  for (const std::string& path :
+       {std::string(".."), std::string("../x"), std::string("/etc/x"), std::string("a/../../x"),
+        std::string("."), std::string("a//b"), std::string("a/"), nul, std::string(256, 'n')}) {
+    EXPECT_FALSE(MakeFile(path, "evil").ok()) << path;
+    EXPECT_FALSE(to_->Enter(Of(Kind::kDirectory, path)).ok()) << path;
+    Entry link = Of(Kind::kSymlink, path);
+    link.target = "x";
+    EXPECT_FALSE(to_->Make(link).ok()) << path;
+    EXPECT_FALSE(to_->Touch(Of(Kind::kFile, path)).ok()) << path;
+    EXPECT_FALSE(to_->Look(Of(Kind::kFile, path)).ok()) << path;
+    EXPECT_FALSE(to_->OpenExisting(Of(Kind::kFile, path)).ok()) << path;
+    EXPECT_FALSE(to_->AddTarget(7, path).ok()) << path;
+  }
+  EXPECT_FALSE(MakeFile("", "the root itself").ok());
+  // A source that nobody asked for, and a directory that nobody announced.
+  EXPECT_FALSE(MakeFile(Of(Kind::kFile, "x", 9), "evil").ok());
+  EXPECT_FALSE(MakeFile("unannounced/x", "evil").ok());
+  to_.reset();
+  EXPECT_EQ(dst_.Entries("root"), 0U);
+  EXPECT_EQ(dst_.Entries(), 1U);
+}
+
+TEST_F(DestinationTest, FollowsNoSymlink) {
+  dst_.MakeDirectory("outside");
+  dst_.Write("outside/file", "mine");
+  ASSERT_EQ(symlink("../outside", (dst_ / "root/way").c_str()), 0);
+  ASSERT_EQ(symlink("../outside/file", (dst_ / "root/file").c_str()), 0);
+  Open();
+  EXPECT_FALSE(to_->Enter(Of(Kind::kDirectory, "way")).ok());
+  EXPECT_FALSE(MakeFile("way/x", "evil").ok());
+  EXPECT_TRUE(MakeFile("file", "new").ok());  // it replaces the symlink
+  EXPECT_EQ(dst_.Read("outside/file"), "mine");
+  EXPECT_EQ(dst_.Read("root/file"), "new");
+  EXPECT_TRUE(S_ISREG(dst_.Stat("root/file").st_mode));
+  // A far end that makes the symlink itself, and then goes through it.
+  Entry link = Of(Kind::kSymlink, "trap");
+  link.target = "../outside";
+  ASSERT_TRUE(to_->Make(link).ok());
+  EXPECT_FALSE(to_->Enter(Of(Kind::kDirectory, "trap")).ok());
+  EXPECT_FALSE(MakeFile("trap/x", "evil").ok());
+  EXPECT_EQ(dst_.Entries("outside"), 1U);
+}
+
+TEST_F(DestinationTest, InPlaceFollowsNoSymlinkEither) {
+  dst_.Write("victim", "mine");
+  ASSERT_EQ(symlink("../victim", (dst_ / "root/file").c_str()), 0);
+  Open({.in_place = true});
+  EXPECT_TRUE(MakeFile("file", "new").ok());
+  EXPECT_EQ(dst_.Read("victim"), "mine");
+  EXPECT_EQ(dst_.Read("root/file"), "new");
+}
+
+TEST_F(DestinationTest, ASwappedDirectoryLeadsNowhereElse) {
+  dst_.MakeDirectory("outside");
+  Open();
+  ASSERT_TRUE(to_->Enter(Of(Kind::kDirectory, "a")).ok());
+  ASSERT_EQ(rename((dst_ / "root/a").c_str(), (dst_ / "root/moved").c_str()), 0);
+  ASSERT_EQ(symlink("../outside", (dst_ / "root/a").c_str()), 0);
+  EXPECT_TRUE(MakeFile("a/file", "x").ok());  // in the one that was opened
+  EXPECT_EQ(dst_.Entries("outside"), 0U);
+  EXPECT_EQ(dst_.Read("root/moved/file"), "x");
+}
+
+TEST_F(DestinationTest, AFileAppearsWhenItIsWhole) {
+  Open();
+  Entry entry = Of(Kind::kFile, std::string(255, 'n'));
+  entry.size = 10;
+  auto file = to_->Begin(entry);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Write(0, AsBytes("12345")).ok());
+  EXPECT_FALSE(dst_.Has("root/" + entry.path));
+  ASSERT_TRUE((*file)->Write(5, AsBytes("67890")).ok());
+  ASSERT_TRUE((*file)->Finish(entry).ok());
+  EXPECT_EQ(dst_.Read("root/" + entry.path), "1234567890");
+  EXPECT_EQ(dst_.Entries("root"), 1U);
+}
+
+TEST_F(DestinationTest, NothingIsLeftOfWhatWasNotFinished) {
+  dst_.Write("root/file", "old");
+  Open();
+  {
+    Entry entry = Of(Kind::kFile, "file");
+    entry.size = 3;
+    auto file = to_->Begin(entry);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE((*file)->Write(0, AsBytes("new")).ok());
+    EXPECT_EQ(dst_.Entries("root"), 2U);
+  }
+  EXPECT_EQ(dst_.Read("root/file"), "old");
+  EXPECT_EQ(dst_.Entries("root"), 1U);
+}
+
+TEST_F(DestinationTest, WhatIsNotWrittenIsAHole) {
+  Open();
+  Entry entry = Of(Kind::kFile, "sparse");
+  entry.size = 10 << 20;
+  auto file = to_->Begin(entry);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Write(1 << 20, AsBytes("x")).ok());
+  ASSERT_TRUE((*file)->Hole(2 << 20, 8 << 20).ok());
+  ASSERT_TRUE((*file)->Finish(entry).ok());
+  EXPECT_EQ(dst_.Stat("root/sparse").st_size, 10 << 20);
+  EXPECT_LT(dst_.Stat("root/sparse").st_blocks, 512);
+}
+
+TEST_F(DestinationTest, InPlaceKeepsInodeAndPunchesHoles) {
+  dst_.Write("root/file", std::string(300000, 'o'));
+  ASSERT_EQ(link((dst_ / "root/file").c_str(), (dst_ / "other").c_str()), 0);
+  const ino_t inode = dst_.Stat("root/file").st_ino;
+  Open({.in_place = true});
+  Entry entry = Of(Kind::kFile, "file");
+  entry.size = 200000;
+  auto file = to_->Begin(entry);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Write(0, AsBytes("new")).ok());
+  ASSERT_TRUE((*file)->Hole(3, 199997).ok());
+  ASSERT_TRUE((*file)->Finish(entry).ok());
+  EXPECT_EQ(dst_.Stat("root/file").st_ino, inode);
+  EXPECT_EQ(dst_.Read("other"), "new" + std::string(199997, '\0'));
+  EXPECT_TRUE(MakeFile("fresh", "x").ok());
+}
+
+TEST_F(DestinationTest, DirectoriesGetTheirTimesLast) {
+  Open({.keep = Keep::Attributes()});
+  Entry outer = Of(Kind::kDirectory, "a");
+  outer.mode = 0500;
+  outer.mtime = outer.atime = {1000, 5};
+  Entry inner = Of(Kind::kDirectory, "a/b");
+  inner.mode = 0555;
+  inner.mtime = inner.atime = {-2000, 7};
+  ASSERT_TRUE(to_->Enter(outer).ok());
+  ASSERT_TRUE(to_->Enter(inner).ok());
+  Entry entry = Of(Kind::kFile, "a/b/file");
+  entry.mode = 0400;
+  entry.size = 1;
+  auto file = to_->Begin(entry);
+  ASSERT_TRUE(file.ok());
+  // Left while a file in it is still coming.
+  ASSERT_TRUE(to_->Leave(inner).ok());
+  ASSERT_TRUE(to_->Leave(outer).ok());
+  EXPECT_NE(dst_.Stat("root/a/b").st_mtim.tv_sec, -2000);
+  ASSERT_TRUE((*file)->Write(0, AsBytes("x")).ok());
+  ASSERT_TRUE((*file)->Finish(entry).ok());
+  *file = nullptr;
+  EXPECT_EQ(dst_.Stat("root/a/b").st_mtim.tv_sec, -2000);
+  EXPECT_EQ(dst_.Stat("root/a/b").st_mtim.tv_nsec, 7);
+  EXPECT_EQ(dst_.Stat("root/a").st_mtim.tv_sec, 1000);
+  EXPECT_EQ(dst_.Stat("root/a").st_mode & 07777U, 0500U);
+  EXPECT_EQ(dst_.Stat("root/a/b/file").st_mode & 07777U, 0400U);
+  EXPECT_TRUE(reported_.empty());
+  EXPECT_FALSE(MakeFile("a/b/late", "x").ok());
+  ASSERT_EQ(chmod((dst_ / "root/a").c_str(), 0700), 0);
+  ASSERT_EQ(chmod((dst_ / "root/a/b").c_str(), 0700), 0);
+}
+
+TEST_F(DestinationTest, AHeldDirectoryIsNotFinished) {
+  Open({.keep = Keep::Attributes()});
+  Entry folder = Of(Kind::kDirectory, "a");
+  folder.mtime = {1000, 5};
+  ASSERT_TRUE(to_->Enter(folder).ok());
+  auto pin = to_->Hold(Of(Kind::kFile, "a/file"));
+  ASSERT_TRUE(pin.ok());
+  ASSERT_TRUE(to_->Leave(folder).ok());
+  EXPECT_TRUE(MakeFile("a/file", "x").ok());
+  EXPECT_NE(dst_.Stat("root/a").st_mtim.tv_sec, 1000);
+  *pin = nullptr;
+  EXPECT_EQ(dst_.Stat("root/a").st_mtim.tv_sec, 1000);
+  EXPECT_FALSE(MakeFile("a/other", "x").ok());
+}
+
+TEST_F(DestinationTest, LinksWaitForTheFirstName) {
+  Open({.keep = Keep::All()});
+  Entry first = Of(Kind::kFile, "first");
+  first.links = 3;
+  first.id = {1, 42};
+  first.size = 1;
+  Entry second = first;
+  second.path = "second";
+  Entry third = first;
+  third.path = "third";
+  using Turn = Destination::Turn;
+  EXPECT_EQ(*to_->TakeTurn(first), Turn::kFirst);
+  auto file = to_->Begin(first);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(*to_->TakeTurn(second), Turn::kLink);
+  EXPECT_FALSE(dst_.Has("root/second"));
+  ASSERT_TRUE((*file)->Write(0, AsBytes("x")).ok());
+  ASSERT_TRUE((*file)->Finish(first).ok());
+  EXPECT_EQ(*to_->TakeTurn(third), Turn::kLink);
+  EXPECT_EQ(dst_.Stat("root/first").st_nlink, 3U);
+  EXPECT_EQ(dst_.Stat("root/third").st_ino, dst_.Stat("root/second").st_ino);
+  EXPECT_TRUE(reported_.empty());
+}
+
+TEST_F(DestinationTest, LinksToWhatFailedAreReported) {
+  Open({.keep = Keep::All()});
+  Entry first = Of(Kind::kFile, "first");
+  first.links = 3;
+  first.id = {1, 42};
+  Entry second = first;
+  second.path = "second";
+  Entry third = first;
+  third.path = "third";
+  EXPECT_EQ(*to_->TakeTurn(first), Destination::Turn::kFirst);
+  EXPECT_EQ(*to_->TakeTurn(second), Destination::Turn::kLink);
+  to_->Settle(first, false);
+  ASSERT_EQ(reported_.size(), 1U);
+  EXPECT_TRUE(reported_[0].starts_with("second: "));
+  EXPECT_FALSE(to_->TakeTurn(third).ok());
+}
+
+TEST_F(DestinationTest, ALinkReplacesWhatIsThere) {
+  dst_.Write("root/second", "old");
+  Open({.keep = Keep::All()});
+  Entry first = Of(Kind::kFile, "first");
+  first.links = 2;
+  first.id = {1, 42};
+  EXPECT_EQ(*to_->TakeTurn(first), Destination::Turn::kFirst);
+  ASSERT_TRUE(MakeFile(first, "new").ok());
+  first.path = "second";
+  EXPECT_EQ(*to_->TakeTurn(first), Destination::Turn::kLink);
+  EXPECT_EQ(dst_.Read("root/second"), "new");
+  EXPECT_EQ(dst_.Entries("root"), 2U);
+}
+
+TEST_F(DestinationTest, WhatIsNoFileIsNotReplacedByOne) {
+  ASSERT_EQ(mkfifo((dst_ / "root/fifo").c_str(), 0600), 0);
+  dst_.MakeDirectory("root/folder");
+  dst_.Write("root/file", "x");
+  Open({.keep = Keep::All()});
+  EXPECT_FALSE(MakeFile("fifo", "x").ok());
+  EXPECT_FALSE(MakeFile("folder", "x").ok());
+  EXPECT_FALSE(to_->Enter(Of(Kind::kDirectory, "file")).ok());
+  EXPECT_TRUE(to_->Make(Of(Kind::kFifo, "fifo")).ok());
+  EXPECT_EQ(dst_.Entries("root"), 3U);
+}
+
+TEST_F(DestinationTest, AFileIsNotCopiedOntoItself) {
+  dst_.Write("root/file", "precious");
+  Open({.same_machine = true});
+  Entry entry = EntryOf(dst_.Stat("root/file"));
+  entry.path = "file";
+  EXPECT_FALSE(to_->Begin(entry).ok());
+  Entry folder = EntryOf(dst_.Stat("root"));
+  folder.path = "again";
+  EXPECT_FALSE(to_->Enter(folder).ok());
+  EXPECT_EQ(dst_.Read("root/file"), "precious");
+  EXPECT_TRUE(to_->IsIn(folder.id));
+  EXPECT_TRUE(to_->IsIn(EntryOf(dst_.Stat(".")).id));
+  EXPECT_FALSE(to_->IsIn(entry.id));
+}
+
+TEST_F(DestinationTest, GoesDeeperThanAnyPathAndWiderThanItsDescriptors) {
+  Open({.keep = Keep::Attributes()});
+  constexpr int kLevels = 400;
+  std::vector<Entry> levels;
+  std::string path;
+  for (int i = 0; i < kLevels; ++i) {
+    path += (i == 0 ? "" : "/") + std::string(100, 'd');
+    levels.push_back(Of(Kind::kDirectory, path));
+    levels.back().mtime = {i, 0};
+    ASSERT_TRUE(to_->Enter(levels.back()).ok()) << i;
+  }
+  ASSERT_TRUE(MakeFile(path + "/bottom", "x").ok());
+  ASSERT_TRUE(MakeFile(levels[0].path + "/top", "x").ok());  // its descriptor was closed meanwhile
+  EXPECT_FALSE(to_->Enter(levels.back()).ok());              // twice
+  for (int i = kLevels; i-- > 0;) ASSERT_TRUE(to_->Leave(levels[static_cast<std::size_t>(i)]).ok());
+  EXPECT_FALSE(to_->Leave(levels[0]).ok());
+  EXPECT_TRUE(reported_.empty());
+  EXPECT_EQ(dst_.Stat("root/" + levels[0].path).st_mtim.tv_sec, 0);
+  EXPECT_EQ(dst_.Stat("root/" + levels[9].path).st_mtim.tv_sec, 9);
+}
+
+TEST_F(DestinationTest, AttributesAreSetAndOthersRemoved) {
+  dst_.Write("root/file", "old");
+  const std::string path = dst_ / "root/file";
+  if (setxattr(path.c_str(), "user.old", "1", 1, 0) != 0) {
+    GTEST_SKIP() << "no extended attributes in " << dst_.path();
+  }
+  Open({.keep = Keep::All(), .in_place = true});
+  Entry entry = Of(Kind::kFile, "file");
+  entry.mode = 0440;
+  entry.xattrs = {{"user.new", "value"}, {"system.posix_acl_nonsense", "x"}};
+  EXPECT_FALSE(MakeFile(entry, "new").ok());  // the nonsense; the rest is done
+  entry.xattrs.pop_back();
+  EXPECT_TRUE(to_->Touch(entry).ok());
+  entry.xattrs[0].value = "other";
+  EXPECT_TRUE(to_->Touch(entry).ok());
+  std::string value(10, '\0');
+  EXPECT_EQ(getxattr(path.c_str(), "user.new", value.data(), value.size()), 5);
+  EXPECT_EQ(value.substr(0, 5), "other");
+  EXPECT_LT(getxattr(path.c_str(), "user.old", nullptr, 0), 0);
+  EXPECT_EQ(dst_.Read("root/file"), "new");
+  EXPECT_EQ(dst_.Stat("root/file").st_mode & 07777U, 0440U);
+}
+
+TEST_F(DestinationTest, WithoutKeepAnExistingFileKeepsItsMode) {
+  dst_.Write("root/file", "old");
+  ASSERT_EQ(chmod((dst_ / "root/file").c_str(), 0604), 0);
+  Open();
+  ASSERT_TRUE(MakeFile("file", "new").ok());
+  EXPECT_EQ(dst_.Stat("root/file").st_mode & 07777U, 0604U);
+  Entry entry = Of(Kind::kFile, "fresh");
+  entry.mode = 04777;
+  ASSERT_TRUE(MakeFile(entry, "new").ok());
+  EXPECT_EQ(dst_.Stat("root/fresh").st_mode & 07777U, 0755U);
+}
+
+TEST_F(DestinationTest, PrunesWhatIsRefusedAndNothingOfItsOwn) {
+  for (const char* name : {"root/a/keep", "root/a/gone", "root/a/tree/inner"}) {
+    dst_.MakeDirectory(std::filesystem::path(name).parent_path());
+    dst_.Write(name, "x");
+  }
+  dst_.MakeDirectory("outside");
+  dst_.Write("outside/file", "mine");
+  ASSERT_EQ(symlink("../../outside", (dst_ / "root/a/link").c_str()), 0);
+  Open();
+  const Entry folder = Of(Kind::kDirectory, "a");
+  ASSERT_TRUE(to_->Enter(folder).ok());
+  Entry entry = Of(Kind::kFile, "a/coming");
+  auto file = to_->Begin(entry);
+  ASSERT_TRUE(file.ok());
+  std::vector<std::string> gone;
+  const auto keeps = [](const std::string& name, bool) { return name == "keep"; };
+  ASSERT_TRUE(to_->PeekPrune(
+                     folder, [](auto&, bool) { return false; }, [](auto&) {})
+                  .ok());
+  ASSERT_TRUE(
+      to_->Prune(folder, keeps, [&](const std::string& path) { gone.push_back(path); }).ok());
+  std::sort(gone.begin(), gone.end());
+  EXPECT_EQ(gone, (std::vector<std::string>{"a/gone", "a/link", "a/tree"}));
+  ASSERT_TRUE((*file)->Finish(entry).ok());
+  EXPECT_EQ(dst_.Entries("root/a"), 2U);
+  EXPECT_EQ(dst_.Read("outside/file"), "mine");
+}
+
+}  // namespace
+}  // namespace rdfs::copy

@@ -1,0 +1,157 @@
+#!/usr/bin/env bash
+# Usage: failures.sh BIN_DIR
+# What goes wrong, what is said of it, and what is left: full disks, no inodes, kill -9, interrupts, files
+# that vanish, the same file, a directory into itself.
+# shellcheck source=tests/tools/copy/program.bash
+. "$(dirname "$0")/program.bash" "$1"
+if [ "${2:-}" != mounted ]; then
+  # A mount namespace of its own, for small file systems.
+  trap - EXIT
+  rm -rf "$work"
+  if [ "$(id -u)" -eq 0 ]; then
+    exec unshare --mount "$0" "$1" mounted
+  fi
+  exec unshare --map-root-user --mount "$0" "$1" mounted
+fi
+cd "$work" || exit 1
+umask 022
+mkdir small from
+mount -t tmpfs -o size=4m,nr_inodes=200 none small || exit 1
+at_exit() {
+  umount -l "$work/small" "$work/from/mounted" 2>/dev/null
+  finish
+}
+trap at_exit EXIT
+
+# ---- the command line ------------------------------------------------------------------------------
+run 2 "nothing" ; says "nothing" 'give SRC and DST'
+run 2 "no DST" from; says "no DST" 'DST'
+run 2 "an unknown option" --nonsense from to
+run 2 "a remote operand" from host:to
+echo x >a:b
+run 0 "a colon in a name" ./a:b plain
+cmp -s a:b plain || problem "a colon in a name: not copied"
+run 1 "no such file" nothing to; says "no such file" "nothing: .*No such file"
+run 1 "no such directory" plain none/; says "no such directory" 'no directory'
+run 1 "a directory without -r" from to; says "a directory without -r" 'give -r'
+[ -e to ] && problem "a directory without -r: made something"
+echo y >"$(printf 'odd\n\033[31m')"
+run 1 "an odd name" odd* none/x/y
+run 1 "an odd name, missing" $'odd\x1bmissing' to
+says "an odd name, missing" 'odd\\x1bmissing'
+run 1 "an empty list" -r --files-from <(printf 'plain\ngone\n') . listed
+says "an empty list" 'gone: it is listed, and not there'
+[ "$(ls listed)" = plain ] || problem "--files-from: $(ls listed)"
+run 0 "patterns" -r --exclude 'odd*' --exclude /small --exclude 'listed/' --exclude out --exclude err . /"$work"/small/patterns
+run 0 "-n" -rn --delete from small
+
+# ---- what must not be replaced ---------------------------------------------------------------------
+run 1 "the same file" plain plain; says "the same file" 'same file'
+ln plain hard; run 1 "a hard link to it" plain hard; says "a hard link to it" 'same file'
+ln -s plain link; run 1 "a symlink to it" plain link; says "a symlink to it" 'same file'
+[ "$(cat plain)" = x ] || problem "the same file: it is gone"
+echo new >new; run 0 "onto a symlink" new link
+[ -L link ] && [ "$(cat plain)" = new ] || problem "onto a symlink: it was replaced"
+ln -s nowhere dangling
+run 1 "onto a dangling symlink" new dangling; says "onto a dangling symlink" 'leads nowhere'
+mkdir -p from/inner
+run 1 "into itself" -r from from; says "into itself" 'into itself'
+run 1 "into itself, deeper" -r from from/inner; says "into itself, deeper" 'into itself'
+run 1 "into itself, by a new name" -r from from/inner/new; says "into itself, by a new name" 'into itself'
+ln -s ../.. from/inner/up
+(cd from && timeout 60 "$rdcp" -rL . ../small/loop) >/dev/null 2>"$work/err"
+[ $? -eq 1 ] || problem "-L around in a circle: no failure"
+rm -rf small/* from/inner/up
+mkfifo fifo
+run 1 "onto a FIFO" new fifo; says "onto a FIFO" 'in the way'
+run 1 "from a FIFO" fifo to; says "from a FIFO" 'no regular file'
+run 1 "onto a directory of that name" -r from/inner/../../new from/inner/..
+mkdir -p clash/new
+run 1 "a file onto a directory" new clash; says "a file onto a directory" 'in the way'
+run 0 "a file without a size" /proc/self/status status
+[ -s status ] || problem "a file without a size: is empty"
+
+# ---- full and out of inodes ------------------------------------------------------------------------
+mkdir full
+for i in 1 2 3 4 5 6; do head -c 900000 /dev/urandom >"full/$i"; done
+run 1 "a full disk" -r full small
+says "a full disk" 'No space left'
+clean "a full disk" small
+for file in small/full/*; do cmp -s "$file" "full/${file##*/}" || problem "a full disk: $file is not whole"; done
+[ "$(find small/full -type f | wc -l)" -ge 3 ] || problem "a full disk: what fits was not copied"
+rm -rf small/*
+mkdir crowd
+for i in $(seq 300); do echo "$i" >"crowd/$i"; done
+run 1 "no inodes" -r crowd small
+says "no inodes" 'No space left'
+clean "no inodes" small
+[ "$(find small/crowd -type f | wc -l)" -ge 100 ] || problem "no inodes: what fits was not copied"
+rm -rf small/*
+
+# ---- other file systems ----------------------------------------------------------------------------
+mkdir from/mounted
+mount -t tmpfs none from/mounted
+echo x >from/mounted/file
+run 0 "-x" -rx from small/x
+[ -d small/x/mounted ] && [ ! -e small/x/mounted/file ] || problem "-x: went into what is mounted"
+run 0 "without -x" -r from small/y
+[ -e small/y/mounted/file ] || problem "without -x: did not"
+umount from/mounted
+
+# ---- killed and interrupted ------------------------------------------------------------------------
+mkdir large
+for i in $(seq 8); do head -c 20000000 /dev/urandom >"large/$i"; done
+for _ in $(seq 10); do
+  rm -rf killed
+  "$rdcp" -a large killed 2>/dev/null &
+  victim=$!
+  children+=("$victim")
+  for _ in $(seq 5000); do
+    [ -n "$(find killed -name '.rdcp-*' -size +0 2>/dev/null | head -n 1)" ] && break
+    kill -0 "$victim" 2>/dev/null || break
+  done
+  kill -KILL "$victim" 2>/dev/null && hit=1
+  wait "$victim" 2>/dev/null
+  for file in killed/[0-9]*; do
+    [ -e "$file" ] || continue
+    cmp -s "$file" "large/${file##*/}" || problem "kill -9: $file is not whole"
+  done
+  cases=$((cases + 1))
+done
+[ "${hit:-0}" -eq 1 ] || problem "kill -9: never in time"
+run 0 "after kill -9" -a --sync --delete large/. killed
+same "after kill -9" large killed
+clean "after kill -9" killed
+for signal in INT TERM; do
+  rm -rf killed
+  "$rdcp" -a large killed 2>"$work/err" &
+  victim=$!
+  children+=("$victim")
+  until [ -n "$(find killed -name '.rdcp-*' 2>/dev/null | head -n 1)" ] || ! kill -0 "$victim" 2>/dev/null; do :; done
+  # Background jobs of a script ignore SIGINT; rdcp takes it by descriptor all the same.
+  kill -"$signal" "$victim" 2>/dev/null && sent=1
+  wait "$victim"
+  status=$?
+  cases=$((cases + 1))
+  [ "$status" -eq 1 ] || [ "$status" -eq 0 ] || problem "SIG$signal: ended with $status"
+  [ "$status" -eq 0 ] || says "SIG$signal" 'interrupted'
+  clean "SIG$signal" killed
+done
+[ "${sent:-0}" -eq 1 ] || problem "signals: never in time"
+
+# ---- vanishing -------------------------------------------------------------------------------------
+mkdir busy
+for i in $(seq 2000); do echo "$i" >"busy/$i"; done
+"$rdcp" -r busy vanished 2>"$work/err" &
+victim=$!
+rm -rf busy
+wait "$victim"
+status=$?
+cases=$((cases + 1))
+case $status in
+  24) says "vanishing" 'vanished' ;;
+  0) ;;
+  1) says "vanishing" 'No such file|vanished' ;;
+  *) problem "vanishing: ended with $status" ;;
+esac
+conclude

@@ -1,0 +1,148 @@
+// Whole copies from here to here, through the parts and without the command.
+#include "tools/copy/local_copy.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <random>
+
+#include "tests/tools/copy/temp_tree.h"
+
+namespace rdfs::copy {
+namespace {
+
+std::string Noise(std::size_t size) {
+  std::mt19937_64 random(size);
+  std::string out(size, '\0');
+  for (char& byte : out) byte = static_cast<char>(random());
+  return out;
+}
+
+class LocalCopyTest : public testing::Test {
+ protected:
+  LocalCopyTest() {
+    tree_.MakeDirectory("from");
+    tree_.MakeDirectory("to");
+  }
+  int Copy(LocalOptions options = {}, bool in_place = false) {
+    options.scan.recurse = true;
+    Report report({.name = "test"}, BootClock::now());
+    {
+      DestinationOptions to{.keep = options.keep, .in_place = in_place, .same_machine = true};
+      to.report = [&](const std::string& path, const Status& status) {
+        report.Failed(path, status);
+      };
+      auto destination = Destination::Open(tree_ / "to", to);
+      EXPECT_TRUE(destination.ok() && (*destination)->AddTarget(0, "").ok());
+      LocalCopy copy(options, {tree_ / "from"}, **destination, report, stop_);
+      copy.Add(0);
+      copy.Finish();
+    }
+    bytes_ = report.bytes();
+    return report.ExitCode();
+  }
+  TempTree tree_;
+  std::atomic<bool> stop_{false};
+  std::uint64_t bytes_ = 0;
+};
+
+TEST_F(LocalCopyTest, CopiesEverySizeAroundItsBuffers) {
+  for (const std::size_t size :
+       {0U, 1U, 4095U, 4096U, 4097U, 65535U, 65536U, 65537U, 131072U, (1U << 20U) - 1,
+        (1U << 20U) + 1, (16U << 20U) - 1, 16U << 20U, (16U << 20U) + 1}) {
+    tree_.Write("from/" + std::to_string(size), Noise(size));
+  }
+  EXPECT_EQ(Copy({.verify = true}), 0);
+  EXPECT_EQ(tree_.Entries("to"), 14U);
+  for (const auto& each : std::filesystem::directory_iterator(tree_ / "from")) {
+    const std::string name = each.path().filename();
+    EXPECT_TRUE(tree_.Read("from/" + name) == tree_.Read("to/" + name)) << name;
+  }
+}
+
+TEST_F(LocalCopyTest, OverwritesInPlace) {
+  tree_.Write("from/shorter", Noise(70000));
+  tree_.Write("to/shorter", Noise(300000));
+  tree_.Write("from/sparse", "");
+  ASSERT_EQ(truncate((tree_ / "from/sparse").c_str(), 1 << 20), 0);
+  tree_.Write("to/sparse", Noise(2 << 20));
+  const ino_t inode = tree_.Stat("to/shorter").st_ino;
+  EXPECT_EQ(Copy({}, true), 0);
+  EXPECT_TRUE(tree_.Read("to/shorter") == Noise(70000));
+  EXPECT_TRUE(tree_.Read("to/sparse") == std::string(1 << 20, '\0'));
+  EXPECT_EQ(tree_.Stat("to/shorter").st_ino, inode);
+}
+
+TEST_F(LocalCopyTest, SparseStaysSparse) {
+  tree_.Write("from/file", "begin");
+  Fd fd(open((tree_ / "from/file").c_str(), O_WRONLY));
+  ASSERT_EQ(pwrite(fd.get(), "middle", 6, 3 << 20), 6);
+  ASSERT_EQ(ftruncate(fd.get(), 10 << 20), 0);
+  EXPECT_EQ(Copy(), 0);
+  EXPECT_TRUE(tree_.Read("to/file") == tree_.Read("from/file"));
+  EXPECT_EQ(tree_.Stat("to/file").st_blocks, tree_.Stat("from/file").st_blocks);
+}
+
+TEST_F(LocalCopyTest, SyncCopiesOnlyWhatDiffers) {
+  tree_.Write("from/same", "same");
+  tree_.Write("from/newer", "newer");
+  tree_.Write("to/old", "old");
+  tree_.MakeDirectory("to/tree/deep");
+  LocalOptions options;
+  options.keep.times = true;
+  options.policy.sync = true;
+  options.remove = true;
+  EXPECT_EQ(Copy(options), 0);
+  EXPECT_EQ(bytes_, 9U);
+  EXPECT_EQ(tree_.Entries("to"), 2U);
+  const ino_t same = tree_.Stat("to/same").st_ino;
+  tree_.Write("from/newer", "other");
+  const timespec later[2] = {{0, UTIME_OMIT}, {4'000'000'000, 5}};
+  ASSERT_EQ(utimensat(AT_FDCWD, (tree_ / "from/newer").c_str(), &later[0], 0), 0);
+  EXPECT_EQ(Copy(options), 0);
+  EXPECT_EQ(bytes_, 5U);
+  EXPECT_EQ(tree_.Stat("to/same").st_ino, same);
+  EXPECT_EQ(tree_.Read("to/newer"), "other");
+  // The same size and time, and other content: only --checksum looks.
+  const timespec before[2] = {{0, UTIME_OMIT}, tree_.Stat("from/same").st_mtim};
+  tree_.Write("to/same", "damn");
+  ASSERT_EQ(utimensat(AT_FDCWD, (tree_ / "to/same").c_str(), &before[0], 0), 0);
+  EXPECT_EQ(Copy(options), 0);
+  EXPECT_EQ(bytes_, 0U);
+  options.policy.checksum = true;
+  EXPECT_EQ(Copy(options), 0);
+  EXPECT_EQ(bytes_, 4U);
+  EXPECT_EQ(tree_.Read("to/same"), "same");
+}
+
+TEST_F(LocalCopyTest, ADryRunChangesNothing) {
+  tree_.MakeDirectory("from/folder");
+  tree_.Write("from/folder/file", "x");
+  tree_.Write("to/other", "x");
+  LocalOptions options;
+  options.dry_run = true;
+  options.remove = true;
+  EXPECT_EQ(Copy(options), 0);
+  EXPECT_EQ(tree_.Entries("to"), 1U);
+}
+
+TEST_F(LocalCopyTest, WhatCannotBeCopiedIsCountedAndTheRestGoesOn) {
+  tree_.Write("from/good", "x");
+  ASSERT_EQ(mkfifo((tree_ / "from/fifo").c_str(), 0600), 0);
+  tree_.Write("from/in_the_way", "x");
+  tree_.MakeDirectory("to/in_the_way");
+  EXPECT_EQ(Copy(), kExitFailed);
+  EXPECT_EQ(tree_.Read("to/good"), "x");
+  EXPECT_EQ(tree_.Entries("to"), 2U);
+}
+
+TEST_F(LocalCopyTest, AStoppedCopyLeavesNothingHalf) {
+  for (int i = 0; i < 50; ++i) tree_.Write("from/" + std::to_string(i), Noise(100000));
+  stop_ = true;
+  (void)Copy();
+  EXPECT_EQ(tree_.Entries("to"), 0U);
+}
+
+}  // namespace
+}  // namespace rdfs::copy

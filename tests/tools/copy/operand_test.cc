@@ -1,0 +1,103 @@
+// What words of the command line mean, as a table.
+#include "tools/copy/operand.h"
+
+#include <gtest/gtest.h>
+
+namespace rdfs::copy {
+namespace {
+
+using Where = Operand::Where;
+
+struct Word {
+  const char* word;
+  Operand means;
+};
+
+TEST(Operand, IsAFileHereOrOnAHost) {
+  const std::vector<Word> words{
+      {"file", {Where::kHere, "", "", "file", ""}},
+      {"./a:b", {Where::kHere, "", "", "./a:b", ""}},
+      {"/x/a:b@c", {Where::kHere, "", "", "/x/a:b@c", ""}},
+      {"a@b", {Where::kHere, "", "", "a@b", ""}},
+      {"[a]", {Where::kHere, "", "", "[a]", ""}},
+      {"host:", {Where::kHost, "", "host", "", ""}},
+      {"host:file", {Where::kHost, "", "host", "file", ""}},
+      {"host:/a/b:c", {Where::kHost, "", "host", "/a/b:c", ""}},
+      {"me@host:a@b", {Where::kHost, "me", "host", "a@b", ""}},
+      {"host:a@b", {Where::kHost, "", "host", "a@b", ""}},
+      {"[::1]:file", {Where::kHost, "", "::1", "file", ""}},
+      {"me@[fe80::1%eth0]:/x", {Where::kHost, "me", "fe80::1%eth0", "/x", ""}},
+      {"192.0.2.1:x", {Where::kHost, "", "192.0.2.1", "x", ""}},
+      {"rdfs://host/e/x", {Where::kExport, "", "", "", "rdfs://host/e/x"}},
+  };
+  for (const Word& each : words) {
+    const auto operand = ParseOperand(each.word);
+    ASSERT_TRUE(operand.ok()) << each.word << ": " << operand.status().message();
+    EXPECT_EQ(operand->where, each.means.where) << each.word;
+    EXPECT_EQ(operand->user, each.means.user) << each.word;
+    EXPECT_EQ(operand->host, each.means.host) << each.word;
+    EXPECT_EQ(operand->url, each.means.url) << each.word;
+    if (operand->where != Where::kExport) EXPECT_EQ(operand->path, each.means.path) << each.word;
+  }
+}
+
+TEST(Operand, IsRefusedWhereSshWouldTakeItForAnOption) {
+  for (const char* word : {":x", "-oProxyCommand=id:x", "me@:x", "@host:x", "-l@host:x", "[::1:x",
+                           "[]:x", "ho st:x", "a\nb:x", "me@-F:x", "[::1]x:y"}) {
+    EXPECT_FALSE(ParseOperand(word).ok()) << word;
+  }
+}
+
+struct Case {
+  std::vector<SourceFacts> sources;
+  const char* destination;
+  DestinationFacts facts;
+  std::optional<Targets> targets;  // none: refused
+};
+
+constexpr DestinationFacts kNothing{false, false};
+constexpr DestinationFacts kFile{true, false};
+constexpr DestinationFacts kDirectory{true, true};
+
+TEST(PlaceTargets, FollowsTheRulesOfCp) {
+  const SourceFacts file{"x/file", false};
+  const SourceFacts folder{"x/folder", true};
+  const std::vector<Case> cases{
+      {{file}, "dst", kDirectory, Targets{"dst", {"file"}}},
+      {{folder}, "dst", kDirectory, Targets{"dst", {"folder"}}},
+      {{{"x/folder/", true}}, "dst", kDirectory, Targets{"dst", {"folder"}}},
+      {{{"x/folder/.", true}}, "dst", kDirectory, Targets{"dst", {""}}},
+      {{{".", true}}, "dst", kDirectory, Targets{"dst", {""}}},
+      {{{"..", true}}, "dst", kDirectory, Targets{"dst", {""}}},
+      {{{"/", true}}, "dst", kDirectory, Targets{"dst", {""}}},
+      {{file, folder}, "dst", kDirectory, Targets{"dst", {"file", "folder"}}},
+      {{file}, "new", kNothing, Targets{".", {"new"}}},
+      {{file}, "some/new", kNothing, Targets{"some", {"new"}}},
+      {{file}, "/new", kNothing, Targets{"/", {"new"}}},
+      {{file}, "new/", kNothing, std::nullopt},
+      {{folder}, "new/", kNothing, Targets{".", {"new"}}},
+      {{folder}, "some/new//", kNothing, Targets{"some", {"new"}}},
+      {{folder}, "new/.", kNothing, std::nullopt},
+      {{file, folder}, "new", kNothing, std::nullopt},
+      {{file}, "old", kFile, Targets{".", {"old"}}},
+      {{file}, "old/", kFile, std::nullopt},
+      {{folder}, "old", kFile, std::nullopt},
+      {{file, file}, "old", kFile, std::nullopt},
+      {{file}, "", kNothing, std::nullopt},
+      // One name for two: files would be lost, directories grow together.
+      {{file, {"y/file", false}}, "dst", kDirectory, std::nullopt},
+      {{{"x/same", true}, {"y/same", true}}, "dst", kDirectory, Targets{"dst", {"same", "same"}}},
+  };
+  for (const Case& each : cases) {
+    const auto targets = PlaceTargets(each.sources, each.destination, each.facts);
+    EXPECT_EQ(targets.ok(), each.targets.has_value())
+        << each.sources[0].path << " to " << each.destination;
+    if (targets.ok() && each.targets) {
+      EXPECT_EQ(targets->root, each.targets->root) << each.destination;
+      EXPECT_EQ(targets->names, each.targets->names) << each.destination;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rdfs::copy

@@ -1,0 +1,76 @@
+// The command line of rdcp.
+#include "tools/copy/options.h"
+
+#include <gtest/gtest.h>
+
+namespace rdfs::copy {
+namespace {
+
+struct Parsed {
+  std::optional<int> exit;
+  CopyOptions options;
+};
+
+Parsed Parse(std::vector<std::string> words) {
+  words.insert(words.begin(), "rdcp");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  Parsed out;
+  out.exit = ParseCopy(static_cast<int>(arguments.size()), arguments.data(), out.options);
+  return out;
+}
+
+TEST(CopyOptions, TakesSourcesAndDestination) {
+  const Parsed parsed = Parse({"-r", "a", "b", "c"});
+  ASSERT_FALSE(parsed.exit);
+  EXPECT_TRUE(parsed.options.recurse);
+  EXPECT_TRUE(parsed.options.IsLocal());
+  ASSERT_EQ(parsed.options.sources.size(), 2U);
+  EXPECT_EQ(parsed.options.sources[1].path, "b");
+  EXPECT_EQ(parsed.options.destination.path, "c");
+  EXPECT_FALSE(Parse({"a", "host:b"}).options.IsLocal());
+  EXPECT_FALSE(Parse({"rdfs://h/e", "b"}).options.IsLocal());
+  EXPECT_EQ(Parse({"--", "-a", "-b"}).options.sources[0].path, "-a");
+}
+
+TEST(CopyOptions, KeepsWhatIsAskedFor) {
+  EXPECT_FALSE(Parse({"a", "b"}).options.keep.times);
+  const Keep some = Parse({"-p", "a", "b"}).options.keep;
+  EXPECT_TRUE(some.times && some.mode && some.owner && some.acls);
+  EXPECT_FALSE(some.links || some.xattrs || some.specials);
+  const Parsed all = Parse({"-a", "a", "b"});
+  EXPECT_TRUE(all.options.recurse && all.options.keep.links && all.options.keep.xattrs);
+  const Parsed sync = Parse({"--sync", "a", "b"});
+  EXPECT_TRUE(sync.options.recurse && sync.options.keep.times);
+  EXPECT_FALSE(sync.options.keep.owner);
+}
+
+TEST(CopyOptions, KeepsTheOrderOfPatterns) {
+  Parsed parsed =
+      Parse({"-r", "--include", "a.o", "--exclude", "*.o", "--include", "*.o", "x", "y"});
+  ASSERT_FALSE(parsed.exit);
+  EXPECT_TRUE(parsed.options.rules.Takes("a.o", false));
+  EXPECT_FALSE(parsed.options.rules.Takes("b.o", false));
+  parsed = Parse({"-r", "--exclude", "*.o", "--include", "a.o", "x", "y"});
+  EXPECT_FALSE(parsed.options.rules.Takes("a.o", false));
+}
+
+TEST(CopyOptions, RefusesWhatMakesNoSense) {
+  const std::vector<std::vector<std::string>> wrong{{},
+                                                    {"a"},
+                                                    {"a", ""},
+                                                    {"", "b"},
+                                                    {"--no-such", "a", "b"},
+                                                    {"--delete", "a", "b"},
+                                                    {"--files-from", "l", "a", "b", "c"},
+                                                    {"-0", "a", "b"},
+                                                    {"-oX:y", "b"}};
+  for (const auto& words : wrong) {
+    const Parsed parsed = Parse(words);
+    EXPECT_EQ(parsed.exit, 2) << (words.empty() ? "" : words[0]);
+  }
+  EXPECT_EQ(Parse({"--help"}).exit, 0);
+}
+
+}  // namespace
+}  // namespace rdfs::copy

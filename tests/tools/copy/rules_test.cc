@@ -1,0 +1,154 @@
+// Names, patterns, lists and decisions: what needs no file system.
+#include <gtest/gtest.h>
+
+#include "tools/copy/decide.h"
+#include "tools/copy/filter.h"
+#include "tools/copy/names.h"
+#include "tools/copy/report.h"
+
+namespace rdfs::copy {
+namespace {
+
+TEST(Names, AreOneComponent) {
+  for (const std::string_view good : {"a", "...", " ", "-rf", "\xff", "a\nb", ".a"}) {
+    EXPECT_TRUE(CheckName(good).ok()) << good;
+  }
+  EXPECT_TRUE(CheckName(std::string(255, 'n')).ok());
+  EXPECT_FALSE(CheckName(std::string(256, 'n')).ok());
+  for (const std::string_view bad : {"", ".", "..", "/", "a/b", "a/", "/a"}) {
+    EXPECT_FALSE(CheckName(bad).ok()) << bad;
+  }
+  EXPECT_FALSE(CheckName(std::string_view("a\0b", 3)).ok());
+}
+
+TEST(Names, MakePathsThatStayBeneath) {
+  for (const std::string_view good : {"", "a", "a/b", "a/b.c/..d"}) {
+    EXPECT_TRUE(CheckPath(good).ok()) << good;
+  }
+  for (const std::string_view bad : {"/", "/a", "a/", "a//b", "../a", "a/..", "a/../../b", "./a"}) {
+    EXPECT_FALSE(CheckPath(bad).ok()) << bad;
+  }
+}
+
+TEST(Names, AreJoinedAndTakenApart) {
+  EXPECT_EQ(Joined("", ""), "");
+  EXPECT_EQ(Joined("a", ""), "a");
+  EXPECT_EQ(Joined("", "b"), "b");
+  EXPECT_EQ(Joined("a/c", "b"), "a/c/b");
+  EXPECT_EQ(FolderOf("a/c/b"), "a/c");
+  EXPECT_EQ(FolderOf("a"), "");
+  EXPECT_EQ(NameOf("a/c/b"), "b");
+  EXPECT_EQ(NameOf("a"), "a");
+}
+
+TEST(Names, DoNothingToATerminal) {
+  EXPECT_EQ(Shown("plain name"), "plain name");
+  EXPECT_EQ(Shown("\u00e4\u20ac\U0001f600"), "\u00e4\u20ac\U0001f600");
+  EXPECT_EQ(Shown("a\nb\tc\r"), "a\\nb\\tc\\r");
+  EXPECT_EQ(Shown("\x1b[31m"), "\\x1b[31m");
+  EXPECT_EQ(Shown("\\"), "\\\\");
+  EXPECT_EQ(Shown("\x7f"), "\\x7f");
+  EXPECT_EQ(Shown("\xff\xc3"), "\\xff\\xc3");
+  EXPECT_EQ(Shown("\xc2\x9b"), "\\xc2\\x9b");           // CSI as one character
+  EXPECT_EQ(Shown("\xe2\x80\xae"), "\\xe2\\x80\\xae");  // right-to-left override
+  EXPECT_EQ(Shown("\xc0\xaf"), "\\xc0\\xaf");           // an overlong slash
+  EXPECT_EQ(Shown("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half of a surrogate pair
+}
+
+TEST(Patterns, TheFirstThatMatchesDecides) {
+  Rules rules;
+  rules.Add(true, "keep.o");
+  rules.Add(false, "*.o");
+  rules.Add(false, "/build");
+  rules.Add(false, "src/*.tmp");
+  rules.Add(false, "cache/");
+  rules.Add(false, "**/deep/*.log");
+  EXPECT_TRUE(rules.Takes("a/keep.o", false));
+  EXPECT_FALSE(rules.Takes("a/b.o", false));
+  EXPECT_FALSE(rules.Takes("build", true));
+  EXPECT_TRUE(rules.Takes("a/build", true));
+  EXPECT_FALSE(rules.Takes("src/x.tmp", false));
+  EXPECT_TRUE(rules.Takes("src/a/x.tmp", false));
+  EXPECT_FALSE(rules.Takes("a/cache", true));
+  EXPECT_TRUE(rules.Takes("a/cache", false));
+  EXPECT_FALSE(rules.Takes("a/deep/b/c.log", false));
+  EXPECT_TRUE(rules.Takes("anything", false));
+}
+
+TEST(Lists, TakeWhatIsListedWhatIsBeneathAndTheWayThere) {
+  Rules rules;
+  rules.Add(false, "*.o");
+  Listed list(&rules);
+  for (const char* path : {"a/b/c", "./d//e/", "gone"}) ASSERT_TRUE(list.Add(path).ok());
+  EXPECT_FALSE(list.Add("a/../../etc").ok());
+  EXPECT_TRUE(list.Takes("a", true));
+  EXPECT_FALSE(list.Takes("a", false));
+  EXPECT_TRUE(list.Takes("a/b", true));
+  EXPECT_FALSE(list.Takes("a/b/x", false));
+  EXPECT_TRUE(list.Takes("a/b/c", false));
+  EXPECT_TRUE(list.Takes("d/e", true));
+  EXPECT_TRUE(list.Takes("d/e/f/g", false));
+  EXPECT_FALSE(list.Takes("d/e/f/g.o", false));
+  EXPECT_EQ(list.Missing(), std::vector<std::string>{"gone"});
+}
+
+struct stat Existing(std::int64_t size, timespec mtime, mode_t mode = S_IFREG) {
+  struct stat info {};
+  info.st_mode = mode;
+  info.st_size = size;
+  info.st_mtim = mtime;
+  return info;
+}
+
+TEST(Decide, IsBySizeTimeAndKind) {
+  Entry entry;
+  entry.size = 5;
+  entry.mtime = {100, 50};
+  constexpr Policy kPlain;
+  constexpr Policy kUpdate{.update = true};
+  constexpr Policy kSync{.sync = true};
+  constexpr Policy kChecksum{.sync = true, .checksum = true};
+  const auto same = Existing(5, {100, 50});
+  for (const Policy& policy : {kPlain, kUpdate, kSync, kChecksum}) {
+    EXPECT_EQ(Decide(entry, std::nullopt, policy), Verdict::kCopy);
+  }
+  EXPECT_EQ(Decide(entry, same, kPlain), Verdict::kCopy);
+  EXPECT_EQ(Decide(entry, same, kUpdate), Verdict::kLeave);
+  EXPECT_EQ(Decide(entry, Existing(9, {100, 51}), kUpdate), Verdict::kLeave);
+  EXPECT_EQ(Decide(entry, Existing(5, {100, 49}), kUpdate), Verdict::kCopy);
+  EXPECT_EQ(Decide(entry, Existing(5, {-1, 49}), kUpdate), Verdict::kCopy);
+  EXPECT_EQ(Decide(entry, same, kSync), Verdict::kSame);
+  EXPECT_EQ(Decide(entry, Existing(5, {100, 0}), kSync), Verdict::kSame);  // coarse times
+  EXPECT_EQ(Decide(entry, Existing(5, {100, 51}), kSync), Verdict::kCopy);
+  EXPECT_EQ(Decide(entry, Existing(6, {100, 50}), kSync), Verdict::kCopy);
+  EXPECT_EQ(Decide(entry, Existing(5, {100, 50}, S_IFLNK), kSync), Verdict::kCopy);
+  EXPECT_EQ(Decide(entry, Existing(5, {7, 7}), kChecksum), Verdict::kCompare);
+  EXPECT_EQ(Decide(entry, Existing(6, {7, 7}), kChecksum), Verdict::kCopy);
+  entry.kind = Kind::kSymlink;
+  EXPECT_EQ(Decide(entry, Existing(5, {7, 7}, S_IFLNK), kSync), Verdict::kCompare);
+  EXPECT_EQ(Decide(entry, Existing(5, {7, 7}), kSync), Verdict::kCopy);
+}
+
+TEST(Report, ExitsAsTheWorstThatHappened) {
+  Report report({.name = "test"}, TimePoint{});
+  EXPECT_EQ(report.ExitCode(), 0);
+  report.Vanished("x");
+  EXPECT_EQ(report.ExitCode(), kExitVanished);
+  report.Failed("y", Status(Code::kErrno, EIO, "broken"));
+  EXPECT_EQ(report.ExitCode(), kExitFailed);
+}
+
+TEST(Report, SaysHowFarItIs) {
+  Report report({.name = "test"}, TimePoint{});
+  for (int i = 0; i < 5; ++i) report.Copied();
+  report.bytes() = 1 << 20;
+  EXPECT_EQ(report.Line({}, 2e9, 10), "test: 5 files, 1.00 MiB  2.00 GB/s  10 files/s");
+  EXPECT_EQ(report.Line({20, 2 << 20}, 1 << 20, 0.1),
+            "test: [############............]  50 %  5 of 20 files, 1.00 MiB of 2.00 MiB  "
+            "1.05 MB/s  0 files/s  2:30 min left");
+  EXPECT_EQ(report.Summary(TimePoint(std::chrono::seconds(2))),
+            "5 files, 1.00 MiB in 2.00 s (524.29 kB/s, 2 files/s)");
+}
+
+}  // namespace
+}  // namespace rdfs::copy
