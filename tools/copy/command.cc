@@ -2,15 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -20,6 +17,7 @@
 
 #include "tools/copy/local_copy.h"
 #include "tools/copy/names.h"
+#include "tools/copy/watch.h"
 #include "tools/pipe/process.h"
 
 namespace rdfs::copy {
@@ -29,7 +27,6 @@ constexpr const char* kName = "rdcp";
 // Threads that copy. Beyond that they wait for each other in the file system.
 constexpr unsigned kLeastCrew = 2;
 constexpr unsigned kMostCrew = 8;
-constexpr int kDrawEveryMs = 200;
 // Directories, files under way, and room for what libraries open.
 constexpr rlim_t kDescriptors = 65536;
 
@@ -114,67 +111,7 @@ Status CheckNotInto(const CopyOptions& options, const ScanOptions& scan,
   return {};
 }
 
-// Watches for signals and draws progress, until it goes.
-class Watch {
- public:
-  Watch(Fd interrupts, const CopyOptions& options, const ScanOptions& scan, Report& report,
-        std::atomic<bool>& stop)
-      : interrupts_(std::move(interrupts)),
-        end_(eventfd(0, EFD_CLOEXEC)),
-        report_(report),
-        stop_(stop),
-        progress_(ShowsProgress(options)) {
-    thread_ = std::thread([this] { Run(); });
-    // Patterns and lists are the walk's own: how much they leave is not counted.
-    if (progress_ && scan.filter == nullptr) {
-      counter_ = std::thread([this, &options, scan] { Count(options, scan); });
-    }
-  }
-  ~Watch() {
-    done_ = true;
-    (void)eventfd_write(end_.get(), 1);
-    thread_.join();
-    if (counter_.joinable()) counter_.join();
-    report_.Clear();
-  }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
-  static bool ShowsProgress(const CopyOptions& options) {
-    const bool lists = options.verbosity > 0 || options.dry_run;
-    return !options.quiet && !(lists && isatty(STDOUT_FILENO) == 1) && isatty(STDERR_FILENO) == 1;
-  }
-
- private:
-  void Run() {
-    for (;;) {
-      std::array<pollfd, 2> fds{pollfd{interrupts_.get(), POLLIN, 0},
-                                pollfd{end_.get(), POLLIN, 0}};
-      const int ready = poll(fds.data(), fds.size(), progress_ ? kDrawEveryMs : -1);
-      if (fds[1].revents != 0) return;
-      if (ready > 0 && fds[0].revents != 0) {
-        stop_ = true;
-        return;
-      }
-      const Totals totals = counted_ ? Totals{files_, bytes_} : Totals{};
-      report_.Draw(totals, BootClock::now());
-    }
-  }
-  void Count(const CopyOptions& options, const ScanOptions& scan) {
-    for (const Operand& each : options.sources) {
-      CountTree(each.path, scan, done_, files_, bytes_);
-    }
-    counted_ = true;
-  }
-
-  const Fd interrupts_, end_;
-  Report& report_;
-  std::atomic<bool>& stop_;
-  const bool progress_;
-  std::atomic<bool> done_{false}, counted_{false};
-  std::atomic<std::uint64_t> files_{0}, bytes_{0};
-  std::thread thread_, counter_;
-};
+bool Lists(const CopyOptions& options) { return options.verbosity > 0 || options.dry_run; }
 
 // As people write it in front of a name.
 std::string Prefix(const std::string& root) { return root == "." ? "" : root; }
@@ -212,10 +149,16 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, Report& report,
   RDFS_RETURN_IF_ERROR(CheckNotInto(options, scan, *destination, root.get()));
 
   RDFS_ASSIGN_OR_RETURN(Fd interrupts, pipe::TakeInterrupts());
-  const Watch watch(std::move(interrupts), options, scan, report, stop);
   std::vector<std::string> sources;
   for (const Operand& each : options.sources) sources.push_back(each.path);
-  LocalCopy copy(LocalOf(options, scan, targets), std::move(sources), *destination, report, stop);
+  Watch::Count count = [&](auto& files, auto& bytes, const auto& done) {
+    for (const std::string& each : sources) CountTree(each, scan, done, files, bytes);
+  };
+  // Patterns and lists are the walk's own: how much they leave is not counted.
+  if (scan.filter != nullptr) count = nullptr;
+  const Watch watch(std::move(interrupts), ShowsProgress(options.quiet, Lists(options)), report,
+                    stop, count);
+  LocalCopy copy(LocalOf(options, scan, targets), sources, *destination, report, stop);
   for (std::uint32_t i = 0; i < options.sources.size() && !stop; ++i) copy.Add(i);
   copy.Finish();
   return stop ? Status(Code::kErrno, EINTR, "interrupted; what was not finished was removed")
@@ -237,8 +180,8 @@ int RunLocal(CopyOptions& options) {
   }
   std::atomic<bool> stop{false};
   Report report({.name = kName,
-                 .lists = options.verbosity > 0 || options.dry_run,
-                 .progress = Watch::ShowsProgress(options)},
+                 .lists = Lists(options),
+                 .progress = ShowsProgress(options.quiet, Lists(options))},
                 BootClock::now());
   const Status status = Copy(options, scan, report, stop);
   if (!status.ok()) return Fail(status);

@@ -124,6 +124,7 @@ class Destination {
   Result<Place> PlaceOf(const Entry& entry);
   // With what is there now; fails if that must not be replaced by `entry`.
   Result<Place> PlaceFor(const Entry& entry);
+  static bool HasDefaultAcl(int directory);
   NodePtr NewNode();
   Status EnterAt(const Place& place, const Entry& entry, Node& node);
   Status OpenNode(const Place& place, Node& node);

@@ -16,6 +16,7 @@
 namespace rdfs::copy {
 
 Kind KindOf(mode_t mode);
+inline FileId IdOf(const struct stat& info) { return {info.st_dev, info.st_ino}; }
 // What stat(2) knows; path, source and target are the caller's.
 Entry EntryOf(const struct stat& info);
 

@@ -25,8 +25,6 @@ constexpr std::size_t kMostOpen = 64;
 // Names are asked for so many bytes at a time: a few hundred.
 constexpr std::size_t kBatch = 32 << 10;
 
-FileId IdOf(const struct stat& info) { return {info.st_dev, info.st_ino}; }
-
 Result<struct stat> StatAt(int directory, const std::string& name, bool follow) {
   struct stat info {};
   if (fstatat(directory, name.c_str(), &info, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0) return info;
