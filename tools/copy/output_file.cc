@@ -177,22 +177,28 @@ Status OutputFile::CopyFrom(int source, std::uint64_t size, std::atomic<std::uin
     return {};
   }
   if (fstat(source, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
-  if (Clone(source, info.st_dev)) {
-    Reached(size);
+  const std::uint64_t device = info.st_dev;
+  const bool sparse = static_cast<std::uint64_t>(info.st_blocks) * 512 < size;
+  if (Clone(source, device)) {
+    if (fstat(state_->fd.get(), &info) != 0) return Status::FromErrno(errno, "cannot look at it");
+    if (static_cast<std::uint64_t>(info.st_size) < size) return Shorter();
+    Reached(static_cast<std::uint64_t>(info.st_size));
     moved += size;
     return {};
   }
-  const bool sparse = static_cast<std::uint64_t>(info.st_blocks) * 512 < size;
   for (std::uint64_t at = 0; at < size;) {
     std::uint64_t end = size;
     std::uint64_t begin = at;
     if (sparse) RDFS_RETURN_IF_ERROR(FindData(source, size, begin, end));
     RDFS_RETURN_IF_ERROR(Hole(at, begin - at));
     moved += begin - at;
-    RDFS_RETURN_IF_ERROR(CopyPiece({source, begin, end}, info.st_dev, moved, stop));
+    RDFS_RETURN_IF_ERROR(CopyPiece({source, begin, end}, device, moved, stop));
     at = end;
   }
-  return {};
+  // What is behind the end looks like a hole.
+  if (!sparse) return {};
+  if (fstat(source, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
+  return static_cast<std::uint64_t>(info.st_size) < size ? Shorter() : Status::Ok();
 }
 
 bool OutputFile::Clone(int source, std::uint64_t device) {

@@ -163,6 +163,31 @@ TEST_F(DestinationTest, WhatIsNotWrittenIsAHole) {
   EXPECT_LT(dst_.Stat("root/sparse").st_blocks, 512);
 }
 
+TEST_F(DestinationTest, ASourceThatBecameShorterIsNoCopy) {
+  dst_.Write("dense", std::string(300000, 'x'));
+  dst_.Write("sparse", "x");
+  ASSERT_EQ(truncate((dst_ / "sparse").c_str(), 300000), 0);
+  dst_.Write("small", "x");
+  Open();
+  const std::atomic<bool> stop{false};
+  for (const char* name : {"dense", "sparse", "small"}) {
+    const Fd source(open((dst_ / name).c_str(), O_RDONLY));
+    Entry entry = Of(Kind::kFile, name);
+    const auto size = static_cast<std::uint64_t>(dst_.Stat(name).st_size);
+    std::atomic<std::uint64_t> moved{0};
+    auto file = to_->Begin(entry);
+    ASSERT_TRUE(file.ok());
+    EXPECT_TRUE((*file)->CopyFrom(source.get(), size, moved, stop).ok()) << name;
+    EXPECT_EQ(moved, size);
+    entry.path += "2";
+    file = to_->Begin(entry);
+    ASSERT_TRUE(file.ok());
+    const Status status = (*file)->CopyFrom(source.get(), size + 1000, moved, stop);
+    EXPECT_EQ(status.errno_value(), ENODATA) << name;
+  }
+  EXPECT_EQ(dst_.Entries("root"), 0U);
+}
+
 TEST_F(DestinationTest, InPlaceKeepsInodeAndPunchesHoles) {
   dst_.Write("root/file", std::string(300000, 'o'));
   ASSERT_EQ(link((dst_ / "root/file").c_str(), (dst_ / "other").c_str()), 0);

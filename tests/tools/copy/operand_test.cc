@@ -37,7 +37,7 @@ TEST(Operand, IsAFileHereOrOnAHost) {
     EXPECT_EQ(operand->user, each.means.user) << each.word;
     EXPECT_EQ(operand->host, each.means.host) << each.word;
     EXPECT_EQ(operand->url, each.means.url) << each.word;
-    if (operand->where != Where::kExport) EXPECT_EQ(operand->path, each.means.path) << each.word;
+    EXPECT_EQ(operand->path, each.means.path) << each.word;
   }
 }
 
