@@ -169,6 +169,8 @@ class OutputFile {
                   const std::atomic<bool>& stop);
   // For the owner's own reading, as long as this lives: --verify, checksums.
   [[nodiscard]] int descriptor() const;
+  // Cuts what is longer, and makes what is shorter end in a hole. Finish does it as well.
+  Status SetLength(std::uint64_t size);
   // Sets length, owner, mode, xattrs, times as `entry` says and gives it its name.
   Status Finish(const Entry& entry);
 

@@ -75,7 +75,7 @@ class LocalCopy {
   bool CopyFile(Scanned& scanned, Verdict verdict);
   bool MakeOther(Scanned& scanned, Verdict verdict);
   Status CopyData(Entry& entry, int source);
-  Status Verify(const Entry& entry, int source, const OutputFile& out);
+  Status Verify(const Entry& entry, int source, OutputFile& out);
   Result<Verdict> Judge(const Entry& entry);
   Result<bool> HasContentOf(const Entry& entry, int source);
   void Problem(const Entry& entry, const Status& status);

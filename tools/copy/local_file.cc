@@ -62,7 +62,8 @@ Status LocalCopy::CopyData(Entry& entry, int source) {
   return out->Finish(entry);
 }
 
-Status LocalCopy::Verify(const Entry& entry, int source, const OutputFile& out) {
+Status LocalCopy::Verify(const Entry& entry, int source, OutputFile& out) {
+  RDFS_RETURN_IF_ERROR(out.SetLength(entry.size));
   RDFS_RETURN_IF_ERROR(DropCache(out.descriptor()));
   RDFS_ASSIGN_OR_RETURN(const bool same, SameContent(source, out.descriptor(), entry.size, stop_));
   if (same) return {};

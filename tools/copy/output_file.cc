@@ -238,13 +238,16 @@ Status OutputFile::CopyPiece(const Piece& piece, std::uint64_t device,
   return {};
 }
 
+Status OutputFile::SetLength(std::uint64_t size) {
+  if (!state_->temporary.empty() && state_->end == size) return {};
+  if (ftruncate(state_->fd.get(), static_cast<off_t>(size)) == 0) return {};
+  return Status::FromErrno(errno, "cannot set the length");
+}
+
 Status OutputFile::Finish(const Entry& entry) {
   State& state = *state_;
+  RDFS_RETURN_IF_ERROR(SetLength(entry.size));
   const bool in_place = state.temporary.empty();
-  if ((in_place || state.end != entry.size) &&
-      ftruncate(state.fd.get(), static_cast<off_t>(entry.size)) != 0) {
-    return Status::FromErrno(errno, "cannot set the length");
-  }
   const Keep& keep = state.owner.options_.keep;
   const bool fresh = !in_place && !state.place.folder->inherits;
   Status status = Apply({.fd = state.fd.get(), .now = &state.made, .fresh = fresh}, entry, keep);

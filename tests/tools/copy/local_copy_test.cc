@@ -79,7 +79,7 @@ TEST_F(LocalCopyTest, SparseStaysSparse) {
   Fd fd(open((tree_ / "from/file").c_str(), O_WRONLY));
   ASSERT_EQ(pwrite(fd.get(), "middle", 6, 3 << 20), 6);
   ASSERT_EQ(ftruncate(fd.get(), 10 << 20), 0);
-  EXPECT_EQ(Copy(), 0);
+  EXPECT_EQ(Copy({.verify = true}), 0);
   EXPECT_TRUE(tree_.Read("to/file") == tree_.Read("from/file"));
   EXPECT_EQ(tree_.Stat("to/file").st_blocks, tree_.Stat("from/file").st_blocks);
 }

@@ -2,7 +2,7 @@
 # For tests with the program as a process, sourced as: . program.bash BIN_DIR
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-rdcp=$1/rdcp
+rdcp=$(realpath "$1")/rdcp
 work=$(mktemp -d)
 failures=0 cases=0
 children=()
