@@ -566,38 +566,11 @@ struct LockReply {  // of kGetLock: the first lock in the way, or kUnlock
 };
 
 // ---------------------------------------------------------------------------------------------------
-// What a server that ssh started (`rdfsd --stdio`) and its client say before a transport session
-// takes the pipes over. One line each way:
-//
-//   to the server:  RDFS1 KEY DIRECTORY\n       KEY: 64 hexadecimal digits, good for this server
-//   only back:           \nRDFS1 OK\n, or \nRDFS1 ERROR SENTENCE\n and the end
-//
-// DIRECTORY and SENTENCE are percent-encoded; a relative directory counts from where the server was
-// started (the user's home). Whatever a login shell prints before the answer is skipped; the answer
-// begins with a line's end in case the shell left a line open. The server exports that directory
-// under the name kBootstrapExport.
+// What a server that ssh started (`rdfsd --stdio`) is told (transport/ssh/bootstrap.h): its line's text
+// is the directory, and a relative one counts from where the server was started (the user's home).
+// The server exports that directory under the name kBootstrapExport.
 
 inline constexpr std::string_view kBootstrapMagic = "RDFS1";
 inline constexpr std::string_view kBootstrapExport = "ssh";
-inline constexpr std::size_t kBootstrapKeyDigits = 64;
-// Of a line with its end: the longest path with each byte encoded.
-inline constexpr std::size_t kMaxBootstrapLineBytes = 128 + 3 * kMaxPathBytes;
-inline constexpr std::size_t kMaxBootstrapNoiseBytes = 64 * 1024;  // before the answer
-
-// Bytes but letters, digits and "/._~-" as %XX.
-std::string PercentEncode(std::string_view text);
-std::optional<std::string> PercentDecode(std::string_view text);
-
-struct BootstrapRequest {
-  std::string_view key;  // of the parsed line: copy it, then wipe that
-  std::string directory;
-};
-std::string EncodeBootstrapRequest(const BootstrapRequest& request);  // with the line's end
-// `line` without its end. Errors: kProtocolError, whose message never shows the key.
-Result<BootstrapRequest> ParseBootstrapRequest(std::string_view line);
-std::string EncodeBootstrapReply(const Status& outcome);  // with the line's end
-// None: this is not the answer but something that a shell printed. Else how it went: the far
-// server's sentence as kUnavailable.
-std::optional<Status> ParseBootstrapReply(std::string_view line);
 
 }  // namespace rdfs::fs

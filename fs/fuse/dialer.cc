@@ -6,17 +6,26 @@
 #include <optional>
 #include <utility>
 
-#include "fs/fuse/bootstrap_ssh.h"
+#include "fs/protocol.h"
 #include "transport/session/key.h"
+#include "transport/ssh/launch.h"
 
 namespace rdfs::fs::fuse {
 namespace {
 
 using transport::DialOptions;
 using transport::Session;
+namespace ssh = transport::ssh;
 
 // How long a person may take over a password, or over whether a host's key is right.
 constexpr std::chrono::minutes kTimeToAnswer{3};
+
+constexpr ssh::Program kRdfsd{.name = "rdfsd",
+                              .arguments = "--stdio",
+                              .magic = kBootstrapMagic,
+                              .path_option = "-o rdfsd_path=PATH",
+                              .ssh_option = "-o ssh_command=CMD",
+                              .deadline_option = "-o deadline"};
 
 DialOptions CommonOptions(const Options& options) {
   DialOptions dial;
@@ -32,7 +41,7 @@ DialOptions CommonOptions(const Options& options) {
 // Mount calls it by one thread at a time.
 class SshDialer {
  public:
-  SshDialer(Options options, SshLaunch launch, std::string host, Bootstrapped first)
+  SshDialer(Options options, ssh::Launch launch, std::string host, ssh::Started first)
       : options_(std::move(options)),
         launch_(std::move(launch)),
         host_(std::move(host)),
@@ -41,9 +50,9 @@ class SshDialer {
   Result<std::unique_ptr<Session>> Dial(std::vector<std::byte> request,
                                         std::shared_ptr<transport::Domain> domain,
                                         Deadline deadline) {
-    std::optional<Bootstrapped> server = std::exchange(first_, std::nullopt);
+    std::optional<ssh::Started> server = std::exchange(first_, std::nullopt);
     if (!server) {
-      RDFS_ASSIGN_OR_RETURN(Bootstrapped again, LaunchOverSsh(launch_, deadline));
+      RDFS_ASSIGN_OR_RETURN(ssh::Started again, ssh::Start(launch_, deadline));
       server = std::move(again);
     }
     DialOptions dial = CommonOptions(options_);
@@ -57,20 +66,21 @@ class SshDialer {
 
  private:
   const Options options_;
-  const SshLaunch launch_;
+  const ssh::Launch launch_;
   const std::string host_;
-  std::optional<Bootstrapped> first_;
+  std::optional<ssh::Started> first_;
 };
 
 Result<Dialer> OverSsh(const Options& options, const SshSource& source) {
-  SshLaunch launch{.ssh_command = options.ssh_command,
-                   .destination = source.destination,
-                   .directory = source.directory,
-                   .rdfsd_path = options.rdfsd_path,
-                   .ask = true};
-  std::string host = ResolveSshHost(launch, DeadlineAfter(std::chrono::seconds(5)));
+  ssh::Launch launch{.program = kRdfsd,
+                     .ssh_command = options.ssh_command,
+                     .destination = source.destination,
+                     .path = options.rdfsd_path,
+                     .text = source.directory,
+                     .ask = true};
+  std::string host = ssh::ResolveHost(launch, DeadlineAfter(std::chrono::seconds(5)));
   const auto patience = std::max<std::chrono::nanoseconds>(options.deadline, kTimeToAnswer);
-  RDFS_ASSIGN_OR_RETURN(Bootstrapped first, LaunchOverSsh(launch, DeadlineAfter(patience)));
+  RDFS_ASSIGN_OR_RETURN(ssh::Started first, ssh::Start(launch, DeadlineAfter(patience)));
   launch.ask = false;
   auto dialer =
       std::make_shared<SshDialer>(options, std::move(launch), std::move(host), std::move(first));

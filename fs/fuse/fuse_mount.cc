@@ -14,9 +14,9 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "fs/fuse/child_process.h"
 #include "fs/fuse/mount_point.h"
 #include "transport/base/log.h"
+#include "transport/ssh/child_process.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -90,6 +90,7 @@ Status UnmountPath(const std::string& path, bool detach) {
   if (detach) command.emplace_back("-z");
   command.emplace_back("--");
   command.push_back(path);
+  using transport::ssh::ChildProcess;
   RDFS_ASSIGN_OR_RETURN(ChildProcess::Started started,
                         ChildProcess::Start(command, /*own_session=*/true));
   const std::optional<int> status = started.process->Wait(TimePoint::max());

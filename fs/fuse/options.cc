@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "fs/protocol.h"
+#include "transport/ssh/launch.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -165,7 +166,7 @@ Status ApplyRdfsdPath(const std::string& value, Options& options) {
 }
 
 Status ApplySshCommand(const std::string& value, Options& options) {
-  RDFS_ASSIGN_OR_RETURN(options.ssh_command, SplitWords(value));
+  RDFS_ASSIGN_OR_RETURN(options.ssh_command, transport::ssh::SplitWords(value));
   if (options.ssh_command.empty() || options.ssh_command.front().empty()) {
     return BadValue("ssh_command", value, "give the program and its options, as in 'ssh -p 2222'");
   }
@@ -359,35 +360,6 @@ Status ApplyMountOptions(std::string_view list, Options& options) {
     word += escapes ? list[++i] : list[i];
   }
   return {};
-}
-
-Result<std::vector<std::string>> SplitWords(std::string_view text) {
-  std::vector<std::string> words;
-  std::optional<std::string> word;  // an empty one in quotes is one too
-  char quote = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {
-      if (word) words.push_back(*std::move(word));
-      word.reset();
-      continue;
-    }
-    if (!word) word.emplace();
-    if (quote == 0 && (c == '\'' || c == '"')) {
-      quote = c;
-    } else if (c == quote) {
-      quote = 0;
-    } else if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
-      *word += text[++i];
-    } else {
-      *word += c;
-    }
-  }
-  if (quote != 0) {
-    return Status(Code::kInvalidArgument, fmt::format("{} has no closing quote: {}", text, quote));
-  }
-  if (word) words.push_back(*std::move(word));
-  return words;
 }
 
 std::variant<Options, Answer> ParseCommandLine(const std::vector<std::string>& arguments) {

@@ -64,9 +64,6 @@ struct Options {
 // Unknown words are refused by name. On an error `options` is as it was, or partly changed.
 Status ApplyMountOptions(std::string_view list, Options& options);
 
-// Splits as a shell would, without any other meaning than that of blanks, quotes and backslashes.
-Result<std::vector<std::string>> SplitWords(std::string_view text);
-
 // What to print instead of mounting, and the exit status.
 struct Answer {
   int exit_code = 0;

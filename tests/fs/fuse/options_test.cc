@@ -155,20 +155,6 @@ TEST(MountOptions, BadValuesAreRefused) {
   }
 }
 
-TEST(SplitWords, AsAShellWould) {
-  const auto split = [](std::string_view text) {
-    Result<std::vector<std::string>> words = SplitWords(text);
-    return words.ok() ? *words : std::vector<std::string>{"<refused>"};
-  };
-  using Words = std::vector<std::string>;
-  EXPECT_EQ(split(""), Words{});
-  EXPECT_EQ(split("  a\tb  "), (Words{"a", "b"}));
-  EXPECT_EQ(split("a'b c'd \"e \\\" f\" '' \\ g"), (Words{"ab cd", "e \" f", "", " g"}));
-  EXPECT_EQ(split("$(x) `y` ; > *"), (Words{"$(x)", "`y`", ";", ">", "*"}));
-  EXPECT_EQ(split("'a"), Words{"<refused>"});
-  EXPECT_EQ(split("a\\"), Words{"a\\"});
-}
-
 Answer AnswerOf(const std::vector<std::string>& arguments) {
   auto parsed = ParseCommandLine(arguments);
   EXPECT_TRUE(std::holds_alternative<Answer>(parsed));

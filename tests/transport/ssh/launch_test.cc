@@ -1,5 +1,7 @@
 // The opening lines between rdfs and a server that ssh starts, and the launch itself with shell
 // scripts in the place of ssh: what they print and how they end is what a far host can do to us.
+#include "transport/ssh/launch.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -11,13 +13,27 @@
 #include <fstream>
 #include <string>
 
-#include "fs/fuse/bootstrap_ssh.h"
-#include "fs/protocol.h"
+#include "transport/ssh/bootstrap.h"
 
-namespace rdfs::fs::fuse {
+namespace rdfs::transport::ssh {
 namespace {
 
+constexpr std::string_view kMagic = "RDFS1";
 const std::string kKey(64, 'a');
+constexpr Program kProgram{.name = "rdfsd",
+                           .arguments = "--stdio",
+                           .magic = kMagic,
+                           .path_option = "-o rdfsd_path=PATH",
+                           .ssh_option = "-o ssh_command=CMD",
+                           .deadline_option = "-o deadline"};
+
+Launch LaunchOf(std::vector<std::string> command, std::string destination) {
+  return {.program = kProgram,
+          .ssh_command = std::move(command),
+          .destination = std::move(destination),
+          .path = "rdfsd",
+          .text = "/d d"};
+}
 
 TEST(BootstrapLines, PercentCodingIsReversible) {
   std::string all;
@@ -31,13 +47,13 @@ TEST(BootstrapLines, PercentCodingIsReversible) {
 }
 
 TEST(BootstrapLines, TheRequest) {
-  const std::string line = EncodeBootstrapRequest({.key = kKey, .directory = "/a b\n"});
+  const std::string line = EncodeBootstrapRequest(kMagic, {.key = kKey, .text = "/a b\n"});
   EXPECT_EQ(line, "RDFS1 " + kKey + " /a%20b%0A\n");
   const Result<BootstrapRequest> parsed =
-      ParseBootstrapRequest(std::string_view(line).substr(0, line.size() - 1));
+      ParseBootstrapRequest(kMagic, std::string_view(line).substr(0, line.size() - 1));
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_EQ(parsed->key, kKey);
-  EXPECT_EQ(parsed->directory, "/a b\n");
+  EXPECT_EQ(parsed->text, "/a b\n");
 }
 
 TEST(BootstrapLines, HostileRequests) {
@@ -48,35 +64,33 @@ TEST(BootstrapLines, HostileRequests) {
         start + std::string(20'000, 'x'), "RDFS1 " + kKey + "a /",
         "RDFS1 " + std::string(63, 'a') + " /", "RDFS1 " + std::string(63, 'a') + "g /",
         "RDFS1  " + kKey + " /", " " + start + "/"}) {
-    const Result<BootstrapRequest> parsed = ParseBootstrapRequest(line);
+    const Result<BootstrapRequest> parsed = ParseBootstrapRequest(kMagic, line);
     EXPECT_FALSE(parsed.ok()) << line;
     EXPECT_EQ(parsed.status().message().find("aaaa"), std::string::npos) << "shows the key";
   }
 }
 
 TEST(BootstrapLines, TheReply) {
-  EXPECT_EQ(EncodeBootstrapReply(Status()), "\nRDFS1 OK\n");
+  EXPECT_EQ(EncodeBootstrapReply(kMagic, Status()), "\nRDFS1 OK\n");
   const std::string error =
-      EncodeBootstrapReply(Status(Code::kNotFound, "there is no /x; make it\x1b[31m"));
+      EncodeBootstrapReply(kMagic, Status(Code::kNotFound, "there is no /x; make it\x1b[31m"));
   ASSERT_EQ(error.front(), '\n');
   const std::optional<Status> parsed =
-      ParseBootstrapReply(std::string_view(error).substr(1, error.size() - 2));
+      ParseBootstrapReply(kMagic, std::string_view(error).substr(1, error.size() - 2));
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->message(), "there is no /x; make it?[31m");
-  ASSERT_TRUE(ParseBootstrapReply("RDFS1 OK\r"));
-  EXPECT_TRUE(ParseBootstrapReply("RDFS1 OK")->ok());
+  ASSERT_TRUE(ParseBootstrapReply(kMagic, "RDFS1 OK\r"));
+  EXPECT_TRUE(ParseBootstrapReply(kMagic, "RDFS1 OK")->ok());
   for (const char* noise : {"", "RDFS1", "RDFS1 ", "RDFS1 OKAY", "RDFS1 ERROR", "RDFS1 ERROR %",
                             "OK", "Welcome to RDFS1 OK", "RDFS2 OK"}) {
-    EXPECT_FALSE(ParseBootstrapReply(noise)) << noise;
+    EXPECT_FALSE(ParseBootstrapReply(kMagic, noise)) << noise;
   }
 }
 
 TEST(SshArguments, NoShellOfOursAndOneOfTheirsThatCannotBeFooled) {
-  const SshLaunch launch{.ssh_command = {"ssh", "-p", "22"},
-                         .destination = "me@node",
-                         .directory = "/d",
-                         .rdfsd_path = "/o p/it's;rm",
-                         .ask = false};
+  Launch launch = LaunchOf({"ssh", "-p", "22"}, "me@node");
+  launch.path = "/o p/it's;rm";
+  launch.ask = false;
   const std::vector<std::string> arguments = SshArguments(launch);
   EXPECT_EQ(arguments.front(), "ssh");
   EXPECT_EQ(arguments[arguments.size() - 2], "me@node");
@@ -85,14 +99,28 @@ TEST(SshArguments, NoShellOfOursAndOneOfTheirsThatCannotBeFooled) {
   for (const std::string& argument : arguments) {
     EXPECT_EQ(argument.find("/d"), std::string::npos) << "the directory travels through stdin";
   }
-  EXPECT_EQ(FarCommand("~/bin/rdfsd"), "exec ~/'bin/rdfsd' --stdio");
+  EXPECT_EQ(FarCommand("~/bin/rdfsd", "--stdio"), "exec ~/'bin/rdfsd' --stdio");
   EXPECT_EQ(ParseSshHostname("user me\nhostname 10.0.0.7\nport 22\n"), "10.0.0.7");
   EXPECT_EQ(ParseSshHostname("hostname x"), "x");
   EXPECT_EQ(ParseSshHostname("nothing\n"), "");
 }
 
+TEST(SplitWords, AsAShellWould) {
+  const auto split = [](std::string_view text) {
+    Result<std::vector<std::string>> words = SplitWords(text);
+    return words.ok() ? *words : std::vector<std::string>{"<refused>"};
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(split(""), Words{});
+  EXPECT_EQ(split("  a\tb  "), (Words{"a", "b"}));
+  EXPECT_EQ(split("a'b c'd \"e \\\" f\" '' \\ g"), (Words{"ab cd", "e \" f", "", " g"}));
+  EXPECT_EQ(split("$(x) `y` ; > *"), (Words{"$(x)", "`y`", ";", ">", "*"}));
+  EXPECT_EQ(split("'a"), Words{"<refused>"});
+  EXPECT_EQ(split("a\\"), Words{"a\\"});
+}
+
 // A script that is run instead of ssh.
-class Launch : public testing::Test {
+class SshLaunch : public testing::Test {
  protected:
   void SetUp() override {
     (void)std::signal(SIGPIPE, SIG_IGN);  // as the command does
@@ -102,17 +130,16 @@ class Launch : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  Result<Bootstrapped> Run(const std::string& script,
-                           std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+  Result<Started> Run(const std::string& script,
+                      std::chrono::milliseconds limit = std::chrono::seconds(20)) {
     const std::string path = directory_ + "/ssh";
     std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
     EXPECT_EQ(chmod(path.c_str(), 0755), 0);
-    return LaunchOverSsh({.ssh_command = {path}, .destination = "node", .directory = "/d d"},
-                         DeadlineAfter(limit));
+    return Start(LaunchOf({path}, "node"), DeadlineAfter(limit));
   }
   void ExpectFailure(const std::string& script, const std::string& words,
                      std::chrono::milliseconds limit = std::chrono::seconds(20)) {
-    const Result<Bootstrapped> launched = Run(script, limit);
+    const Result<Started> launched = Run(script, limit);
     ASSERT_FALSE(launched.ok()) << script;
     EXPECT_NE(launched.status().message().find(words), std::string::npos)
         << launched.status().message();
@@ -121,8 +148,8 @@ class Launch : public testing::Test {
   std::string directory_;
 };
 
-TEST_F(Launch, TheKeyTravelsInStdinAndTheRestIsTheSessions) {
-  Result<Bootstrapped> launched =
+TEST_F(SshLaunch, TheKeyTravelsInStdinAndTheRestIsTheSessions) {
+  Result<Started> launched =
       Run("read magic key dir; printf 'motd\\nprompt> '; "
           "printf '\\nRDFS1 OK\\n%s %s %s' \"$magic\" \"$key\" \"$dir\"; "
           "printf ' %s' \"$*\"; exec cat");
@@ -141,7 +168,7 @@ TEST_F(Launch, TheKeyTravelsInStdinAndTheRestIsTheSessions) {
   EXPECT_EQ(got.find(key, 70), std::string::npos) << "the key must not be an argument";
 }
 
-TEST_F(Launch, EachEndOfSshHasItsSentence) {
+TEST_F(SshLaunch, EachEndOfSshHasItsSentence) {
   ExpectFailure("exit 255", "ssh could not reach 'node'");
   ExpectFailure("read x; exit 127", "-o rdfsd_path=PATH");
   ExpectFailure("read x; echo hello; exit 126", "-o rdfsd_path=PATH");
@@ -151,30 +178,28 @@ TEST_F(Launch, EachEndOfSshHasItsSentence) {
                 "node: no such directory");
 }
 
-TEST_F(Launch, NoiseAndSilenceAreBounded) {
+TEST_F(SshLaunch, NoiseAndSilenceAreBounded) {
   ExpectFailure("read x; yes", "prints a lot");
   ExpectFailure("read x; exec sleep 60", "no answer from rdfsd", std::chrono::milliseconds(300));
 }
 
-TEST_F(Launch, AMissingSshSaysWhatToInstall) {
-  const Result<Bootstrapped> launched =
-      LaunchOverSsh({.ssh_command = {directory_ + "/none"}, .destination = "n", .directory = "/"},
-                    DeadlineAfter(std::chrono::seconds(20)));
+TEST_F(SshLaunch, AMissingSshSaysWhatToInstall) {
+  const Result<Started> launched =
+      Start(LaunchOf({directory_ + "/none"}, "n"), DeadlineAfter(std::chrono::seconds(20)));
   ASSERT_FALSE(launched.ok());
   EXPECT_NE(launched.status().message().find("openssh-client"), std::string::npos)
       << launched.status().message();
 }
 
-TEST_F(Launch, TheHostIsWhatSshResolves) {
+TEST_F(SshLaunch, TheHostIsWhatSshResolves) {
   std::ofstream(directory_ + "/ssh")
       << "#!/bin/sh\n[ \"$*\" = '-T -G me@node' ] && echo hostname far\n";
   ASSERT_EQ(chmod((directory_ + "/ssh").c_str(), 0755), 0);
-  SshLaunch launch{
-      .ssh_command = {directory_ + "/ssh"}, .destination = "me@node", .directory = "/"};
-  EXPECT_EQ(ResolveSshHost(launch, DeadlineAfter(std::chrono::seconds(20))), "far");
+  Launch launch = LaunchOf({directory_ + "/ssh"}, "me@node");
+  EXPECT_EQ(ResolveHost(launch, DeadlineAfter(std::chrono::seconds(20))), "far");
   launch.ssh_command = {"/bin/false"};
-  EXPECT_EQ(ResolveSshHost(launch, DeadlineAfter(std::chrono::seconds(20))), "node");
+  EXPECT_EQ(ResolveHost(launch, DeadlineAfter(std::chrono::seconds(20))), "node");
 }
 
 }  // namespace
-}  // namespace rdfs::fs::fuse
+}  // namespace rdfs::transport::ssh

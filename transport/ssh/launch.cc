@@ -1,4 +1,4 @@
-#include "fs/fuse/bootstrap_ssh.h"
+#include "transport/ssh/launch.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,13 +12,13 @@
 #include <cstring>
 #include <utility>
 
-#include "fs/fuse/child_process.h"
-#include "fs/protocol.h"
+#include "transport/ssh/bootstrap.h"
+#include "transport/ssh/child_process.h"
 
-namespace rdfs::fs::fuse {
+namespace rdfs::transport::ssh {
 namespace {
 
-using transport::tcp::ByteStream;
+using tcp::ByteStream;
 
 // How long ssh may take to end once its pipes have ended.
 constexpr std::chrono::seconds kEndingTime{5};
@@ -72,12 +72,15 @@ Status WriteAll(int fd, std::string_view text, Deadline deadline) {
   return {};
 }
 
-// The far rdfsd's answer; kDisconnected when the output ended before it. Byte by byte, because what
-// follows belongs to the session.
-Status ReadAnswer(int fd, const SshLaunch& launch, Deadline deadline) {
-  const std::string late = fmt::format(
-      "no answer from rdfsd on '{0}' in time; try `ssh {0} true`, or a longer -o deadline",
-      launch.destination);
+// The far program's answer; kDisconnected when the output ended before it. Byte by byte, because
+// what follows belongs to the session.
+Status ReadAnswer(int fd, const Launch& launch, Deadline deadline) {
+  const std::string late =
+      fmt::format("no answer from {1} on '{0}' in time; try `ssh {0} true`{2}", launch.destination,
+                  launch.program.name,
+                  launch.program.deadline_option.empty()
+                      ? ""
+                      : fmt::format(", or a longer {}", launch.program.deadline_option));
   std::string line;
   for (std::size_t total = 0; total < kMaxBootstrapNoiseBytes; ++total) {
     RDFS_RETURN_IF_ERROR(WaitFor(fd, POLLIN, deadline, late));
@@ -89,16 +92,15 @@ Status ReadAnswer(int fd, const SshLaunch& launch, Deadline deadline) {
       if (line.size() < kMaxBootstrapLineBytes) line += c;
       continue;
     }
-    if (std::optional<Status> answer = ParseBootstrapReply(line)) {
+    if (std::optional<Status> answer = ParseBootstrapReply(launch.program.magic, line)) {
       return answer->WithContext(launch.destination);
     }
     line.clear();
   }
-  return {
-      Code::kProtocolError,
-      fmt::format("'{0}' prints a lot before rdfsd answers; let its shell's start-up files print "
-                  "nothing when there is no terminal (`ssh {0} true` shows it)",
-                  launch.destination)};
+  return {Code::kProtocolError,
+          fmt::format("'{0}' prints a lot before {1} answers; let its shell's start-up files print "
+                      "nothing when there is no terminal (`ssh {0} true` shows it)",
+                      launch.destination, launch.program.name)};
 }
 
 std::string ReadUntilEnd(int fd, std::size_t most, Deadline deadline) {
@@ -118,8 +120,9 @@ std::string HostOf(const std::string& destination) {
   return at == std::string::npos ? destination : destination.substr(at + 1);
 }
 
-Status SendPreamble(int fd, const SshLaunch& launch, const transport::Key& key, Deadline deadline) {
-  std::string line = EncodeBootstrapRequest({.key = key.text(), .directory = launch.directory});
+Status SendPreamble(int fd, const Launch& launch, const Key& key, Deadline deadline) {
+  std::string line =
+      EncodeBootstrapRequest(launch.program.magic, {.key = key.text(), .text = launch.text});
   Status sent = WriteAll(fd, line, deadline);
   explicit_bzero(line.data(), line.size());
   return sent;
@@ -127,24 +130,53 @@ Status SendPreamble(int fd, const SshLaunch& launch, const transport::Key& key, 
 
 }  // namespace
 
-std::string FarCommand(std::string_view rdfsd_path) {
+Result<std::vector<std::string>> SplitWords(std::string_view text) {
+  std::vector<std::string> words;
+  std::optional<std::string> word;  // an empty one in quotes is one too
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {
+      if (word) words.push_back(*std::move(word));
+      word.reset();
+      continue;
+    }
+    if (!word) word.emplace();
+    if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    } else if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+      *word += text[++i];
+    } else {
+      *word += c;
+    }
+  }
+  if (quote != 0) {
+    return Status(Code::kInvalidArgument, fmt::format("{} has no closing quote: {}", text, quote));
+  }
+  if (word) words.push_back(*std::move(word));
+  return words;
+}
+
+std::string FarCommand(std::string_view path, std::string_view arguments) {
   std::string out = "exec ";
-  if (rdfsd_path.starts_with("~/")) {  // the shell's to expand
+  if (path.starts_with("~/")) {  // the shell's to expand
     out += "~/";
-    rdfsd_path.remove_prefix(2);
+    path.remove_prefix(2);
   }
   out += '\'';
-  for (const char c : rdfsd_path) {
+  for (const char c : path) {
     if (c == '\'') {
       out += "'\\''";
     } else {
       out += c;
     }
   }
-  return out + "' --stdio";
+  return out.append("' ").append(arguments);
 }
 
-std::vector<std::string> SshArguments(const SshLaunch& launch) {
+std::vector<std::string> SshArguments(const Launch& launch) {
   std::vector<std::string> arguments = launch.ssh_command;
   // No terminal, no agent, no X11, no forwardings: none of them is for us.
   for (const char* word : {"-T", "-a", "-x", "-oClearAllForwardings=yes"}) {
@@ -152,11 +184,11 @@ std::vector<std::string> SshArguments(const SshLaunch& launch) {
   }
   if (!launch.ask) arguments.emplace_back("-oBatchMode=yes");
   arguments.push_back(launch.destination);
-  arguments.push_back(FarCommand(launch.rdfsd_path));
+  arguments.push_back(FarCommand(launch.path, launch.program.arguments));
   return arguments;
 }
 
-std::vector<std::string> SshQueryArguments(const SshLaunch& launch) {
+std::vector<std::string> SshQueryArguments(const Launch& launch) {
   std::vector<std::string> arguments = launch.ssh_command;
   arguments.emplace_back("-T");
   arguments.emplace_back("-G");
@@ -176,7 +208,7 @@ std::string ParseSshHostname(std::string_view output) {
   return {};
 }
 
-Status ExplainSshExit(const SshLaunch& launch, int wait_status) {
+Status ExplainSshExit(const Launch& launch, int wait_status) {
   const auto because = [](std::string sentence) {
     return Status(Code::kUnavailable, std::move(sentence));
   };
@@ -192,28 +224,28 @@ Status ExplainSshExit(const SshLaunch& launch, int wait_status) {
           launch.destination));
     case 126:
     case 127:
-      return because(fmt::format(
-          "'{0}' could not be run on '{1}'; install rdfs there, or say where its rdfsd is: "
-          "-o rdfsd_path=PATH",
-          launch.rdfsd_path, launch.destination));
+      return {Code::kUnavailable, ENOENT,
+              fmt::format("'{}' could not be run on '{}'; install rdfs there, or say where its {} "
+                          "is: {}",
+                          launch.path, launch.destination, launch.program.name,
+                          launch.program.path_option)};
     default:
       return because(fmt::format(
-          "'{}' on '{}' ended with status {} before it answered; is it an rdfsd of this "
-          "version?",
-          launch.rdfsd_path, launch.destination, code));
+          "'{}' on '{}' ended with status {} before it answered; is it an {} of this version?",
+          launch.path, launch.destination, code, launch.program.name));
   }
 }
 
-Result<Bootstrapped> LaunchOverSsh(const SshLaunch& launch, Deadline deadline) {
+Result<Started> Start(const Launch& launch, Deadline deadline) {
   Result<ChildProcess::Started> started =
       ChildProcess::Start(SshArguments(launch), /*own_session=*/!launch.ask);
   if (!started.ok()) {
-    return Status(
-        Code::kUnavailable,
-        started.status().message() +
-            "; install the package openssh-client, or name the program: -o ssh_command=CMD");
+    return Status(Code::kUnavailable,
+                  started.status().message() +
+                      fmt::format("; install the package openssh-client, or name the program: {}",
+                                  launch.program.ssh_option));
   }
-  Bootstrapped out{.stream = nullptr, .key = transport::Key::Random()};
+  Started out{.stream = nullptr, .key = Key::Random()};
   Status answer = SendPreamble(started->input.get(), launch, out.key, deadline);
   // An ssh that ends at once takes no input; its exit status says more than EPIPE.
   if (answer.ok() || answer.errno_value() == EPIPE) {
@@ -221,8 +253,8 @@ Result<Bootstrapped> LaunchOverSsh(const SshLaunch& launch, Deadline deadline) {
   }
   if (answer.ok()) {
     out.stream = std::make_unique<SshStream>(
-        transport::tcp::MakePipeStream(std::move(started->output), std::move(started->input),
-                                       "ssh " + launch.destination),
+        tcp::MakePipeStream(std::move(started->output), std::move(started->input),
+                            "ssh " + launch.destination),
         std::move(started->process));
     return out;
   }
@@ -231,14 +263,13 @@ Result<Bootstrapped> LaunchOverSsh(const SshLaunch& launch, Deadline deadline) {
   if (answer.code() != Code::kDisconnected) return answer;
   const std::optional<int> status = started->process->Wait(DeadlineAfter(kEndingTime));
   if (status) return ExplainSshExit(launch, *status);
-  return Status(
-      Code::kUnavailable,
-      fmt::format("ssh to '{0}' closed its output before rdfsd answered; see that `ssh {0} "
-                  "true` works and prints nothing",
-                  launch.destination));
+  return Status(Code::kUnavailable,
+                fmt::format("ssh to '{0}' closed its output before {1} answered; see that `ssh {0} "
+                            "true` works and prints nothing",
+                            launch.destination, launch.program.name));
 }
 
-std::string ResolveSshHost(const SshLaunch& launch, Deadline deadline) {
+std::string ResolveHost(const Launch& launch, Deadline deadline) {
   const std::string fallback = HostOf(launch.destination);
   Result<ChildProcess::Started> asked =
       ChildProcess::Start(SshQueryArguments(launch), /*own_session=*/true);
@@ -249,4 +280,4 @@ std::string ResolveSshHost(const SshLaunch& launch, Deadline deadline) {
   return name.empty() ? fallback : name;
 }
 
-}  // namespace rdfs::fs::fuse
+}  // namespace rdfs::transport::ssh

@@ -1,4 +1,4 @@
-#include "fs/fuse/child_process.h"
+#include "transport/ssh/child_process.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -13,7 +13,7 @@
 
 extern "C" char** environ;
 
-namespace rdfs::fs::fuse {
+namespace rdfs::transport::ssh {
 namespace {
 
 struct Pipe {
@@ -42,7 +42,7 @@ class SpawnPlan {
   }
 
   void Connect(int fd, int as) { posix_spawn_file_actions_adddup2(&actions_, fd, as); }
-  // The command ignores INT, QUIT and HUP (see main.cc), and so does what it starts; the rest is as
+  // A command that ignores INT, QUIT and HUP hands that on; the rest is as
   // a program expects it.
   void SetSignals(bool own_session) {
     sigset_t none;
@@ -129,4 +129,4 @@ ChildProcess::~ChildProcess() {
   if (!status_) kill(pid_, SIGKILL);
 }
 
-}  // namespace rdfs::fs::fuse
+}  // namespace rdfs::transport::ssh

@@ -19,7 +19,7 @@
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
-namespace rdfs::fs::fuse {
+namespace rdfs::transport::ssh {
 
 class ChildProcess {
  public:
@@ -52,4 +52,4 @@ class ChildProcess {
   std::jthread reaper_;        // last: it uses the rest
 };
 
-}  // namespace rdfs::fs::fuse
+}  // namespace rdfs::transport::ssh
