@@ -3,20 +3,18 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <thread>
 
 #include "tools/copy/local_copy.h"
 #include "tools/copy/names.h"
+#include "tools/copy/setup.h"
 #include "tools/copy/watch.h"
 #include "tools/pipe/process.h"
 
@@ -27,19 +25,10 @@ constexpr const char* kName = "rdcp";
 // Threads that copy. Beyond that they wait for each other in the file system.
 constexpr unsigned kLeastCrew = 2;
 constexpr unsigned kMostCrew = 8;
-// Directories, files under way, and room for what libraries open.
-constexpr rlim_t kDescriptors = 65536;
 
 int Fail(const Status& status) {
   fmt::print(stderr, "{}: {}\n", kName, status.message());
   return kExitFailed;
-}
-
-void RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kDescriptors) return;
-  limit.rlim_cur = std::min(limit.rlim_max, kDescriptors);
-  (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 ScanOptions ScanOf(const CopyOptions& options) {
@@ -59,25 +48,10 @@ SourceFacts FactsOf(const std::string& path, const ScanOptions& scan) {
   return {path, status == 0 && S_ISDIR(info.st_mode)};
 }
 
-// DST with the symlink it may be resolved, so that what that leads to is replaced, and not it.
 Result<Targets> Locate(const CopyOptions& options, const ScanOptions& scan) {
   std::vector<SourceFacts> sources;
   for (const Operand& each : options.sources) sources.push_back(FactsOf(each.path, scan));
-  std::string path = options.destination.path;
-  struct stat info {};
-  const bool exists = stat(path.c_str(), &info) == 0;
-  const bool is_directory = exists && S_ISDIR(info.st_mode);
-  struct stat link {};
-  if (!is_directory && lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
-    char* resolved = realpath(path.c_str(), nullptr);
-    if (resolved == nullptr) {
-      return Status(Code::kInvalidArgument,
-                    "'" + Shown(path) + "' is a symlink that leads nowhere: remove it first");
-    }
-    path = resolved;
-    std::free(resolved);  // NOLINT: as realpath(3) says
-  }
-  return PlaceTargets(sources, path, {exists, is_directory});
+  return PlaceHere(sources, options.destination.path);
 }
 
 Status ReadList(const CopyOptions& options, Listed& list) {
@@ -130,12 +104,12 @@ LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan, const 
   return out;
 }
 
-Status Copy(const CopyOptions& options, const ScanOptions& scan, Report& report,
+Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Report& report,
             std::atomic<bool>& stop) {
   RDFS_ASSIGN_OR_RETURN(const Targets targets, Locate(options, scan));
   DestinationOptions to;
   to.keep = options.keep;
-  to.umask = umask(0);
+  to.umask = mask;
   to.in_place = options.in_place;
   to.same_machine = true;
   to.report = [&](const std::string& path, const Status& status) {
@@ -168,8 +142,7 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, Report& report,
 }  // namespace
 
 int RunLocal(CopyOptions& options) {
-  (void)signal(SIGPIPE, SIG_IGN);
-  RaiseDescriptorLimit();
+  const mode_t mask = SetUpProcess();
   ScanOptions scan = ScanOf(options);
   if (!options.rules.empty()) scan.filter = &options.rules;
   Listed list(scan.filter);
@@ -183,7 +156,7 @@ int RunLocal(CopyOptions& options) {
                  .lists = Lists(options),
                  .progress = ShowsProgress(options.quiet, Lists(options))},
                 BootClock::now());
-  const Status status = Copy(options, scan, report, stop);
+  const Status status = Copy(options, scan, mask, report, stop);
   if (!status.ok()) return Fail(status);
   for (const std::string& path : list.Missing()) {
     report.Failed(path, {Code::kNotFound, "it is listed, and not there"});

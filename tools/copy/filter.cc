@@ -9,6 +9,7 @@
 namespace rdfs::copy {
 
 void Rules::Add(bool include, const std::string& pattern) {
+  given_.push_back((include ? '+' : '-') + pattern);
   Rule rule{include, false, false, 0, pattern};
   if (rule.pattern.size() > 1 && rule.pattern.ends_with('/')) {
     rule.directories_only = true;

@@ -19,6 +19,8 @@ namespace rdfs::copy {
 class Rules final : public Filter {
  public:
   void Add(bool include, const std::string& pattern);
+  // As they were added, each behind a '+' (include) or '-': for an rdcp on another machine.
+  [[nodiscard]] const std::vector<std::string>& given() const { return given_; }
   [[nodiscard]] bool empty() const { return rules_.empty(); }
   [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override;
 
@@ -30,6 +32,7 @@ class Rules final : public Filter {
     std::string pattern;
   };
   std::vector<Rule> rules_;
+  std::vector<std::string> given_;
 };
 
 // The listed paths, what is beneath them, and the directories on the way.

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "transport/ssh/launch.h"
+
 namespace rdfs::copy {
 namespace {
 
@@ -13,6 +15,12 @@ constexpr const char* kAbout =
     "attributes; a file that cannot be copied is named, and the rest goes on.";
 
 constexpr const char* kFooter = R"(
+SRC and DST:
+  PATH               here; one with a ':' in its first name is written ./NAME
+  [USER@]HOST:PATH   on another machine, where ssh starts rdcp; IPv6 addresses in brackets. A SRC that
+                     is not there as it stands is a pattern. Data go over RDMA, shared memory or TCP,
+                     whichever is the best that works, and through ssh if nothing else does.
+
 What DST means, as for cp and scp:
   DST is a directory: each SRC goes into it under its last name ("dir/." and "..": what is in it).
   DST is no directory: the one SRC gets that name.
@@ -26,7 +34,8 @@ Exit status:
   0   all was copied
   1   some could not be copied; each was named
   2   the command line is wrong
-  24  all was copied but what vanished between being found and being read)";
+  24  all was copied but what vanished between being found and being read
+  127 there is no rdcp on the other machine, or not where --rdcp-path says)";
 
 class WithUsage final : public CLI::Formatter {
  public:
@@ -38,6 +47,7 @@ class WithUsage final : public CLI::Formatter {
 struct Words {
   std::vector<std::string> operands, excluded, included;
   bool preserve = false, archive = false;
+  std::string shell, ports, require;
 };
 
 int Wrong(const std::string& what) {
@@ -79,7 +89,42 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
   app.add_flag("-0,--null", out.nul, "The list's paths end with NUL");
   app.add_flag("-v,--verbose", out.verbosity, "List what is copied, and say how fast that was");
   app.add_flag("-q,--quiet", out.quiet, "No progress on the terminal");
+  app.add_option("-e,--rsh", words.shell, "What starts ssh, as 'ssh -p 2222'")
+      ->type_name("CMD")
+      ->take_last();
+  app.add_option("--rdcp-path", out.rdcp_path, "Where rdcp is on the other machine")
+      ->type_name("PATH")
+      ->take_last();
+  app.add_option("--port", words.ports, "Ports that the other machine may listen on")
+      ->type_name("A-B")
+      ->take_last();
+  app.add_option("--require", words.require, "Only this transport; else fail and say why")
+      ->check(CLI::IsMember({"verbs", "shm", "tcp"}));
+  app.add_flag("--plaintext", out.plaintext, "No TLS over TCP to another host");
+  app.add_flag("--require-encryption", out.require_encryption,
+               "Nothing leaves this host that is not encrypted: no verbs");
   return patterns;
+}
+
+// What concerns other machines.
+std::optional<int> TakeRemote(const Words& words, CopyOptions& out) {
+  if (!words.shell.empty()) {
+    auto command = transport::ssh::SplitWords(words.shell);
+    if (!command.ok()) return Wrong("-e: " + command.status().message());
+    if (command->empty()) return Wrong("-e wants a command");
+    out.ssh_command = *std::move(command);
+  }
+  if (!words.ports.empty()) {
+    const auto ports = PortRange::Parse(words.ports);
+    if (!ports.ok()) return Wrong(ports.status().message());
+    out.ports = *ports;
+  }
+  if (out.rdcp_path.empty()) return Wrong("--rdcp-path wants a path");
+  if (out.plaintext && out.require_encryption) {
+    return Wrong("--plaintext and --require-encryption exclude each other");
+  }
+  if (!words.require.empty()) out.require = transport::KindFromName(words.require);
+  return std::nullopt;
 }
 
 // CLI11 collects each option by itself; their order among each other is in parse_order.
@@ -143,6 +188,7 @@ std::optional<int> ParseCopy(int argc, char** argv, CopyOptions& out) {
   }
   out.rules = RulesOf(app, patterns, words);
   if (const auto exit = TakeOperands(words.operands, out)) return exit;
+  if (const auto exit = TakeRemote(words, out)) return exit;
   return Combine(words, out);
 }
 

@@ -12,6 +12,8 @@
 #include "tools/copy/entry.h"
 #include "tools/copy/filter.h"
 #include "tools/copy/operand.h"
+#include "tools/copy/remote/ports.h"
+#include "transport/transport.h"
 
 namespace rdfs::copy {
 
@@ -32,6 +34,14 @@ struct CopyOptions {
   Rules rules;
   std::string files_from;  // a file, or "-"; empty: none
   bool nul = false;        // -0: its names end with NUL
+
+  // For other machines.
+  std::vector<std::string> ssh_command{"ssh"};  // -e
+  std::string rdcp_path = "rdcp";
+  PortRange ports;
+  std::optional<transport::Kind> require;
+  bool plaintext = false;
+  bool require_encryption = false;
 
   [[nodiscard]] bool IsLocal() const;
 };

@@ -1,17 +1,14 @@
-// rdcp: files and directories, from here to here.
-#include <fmt/core.h>
+// rdcp: files and directories, between here and here, or here and other machines.
+#include <string_view>
 
 #include "tools/copy/command.h"
-#include "tools/copy/report.h"
+#include "tools/copy/remote/far.h"
+#include "tools/copy/remote_command.h"
 
 int main(int argc, char** argv) {
+  // How an rdcp on another machine starts this one.
+  if (argc == 2 && std::string_view(argv[1]) == "--far") return rdfs::copy::RunFar();
   rdfs::copy::CopyOptions options;
   if (const auto exit = rdfs::copy::ParseCopy(argc, argv, options)) return *exit;
-  if (!options.IsLocal()) {
-    fmt::print(stderr,
-               "rdcp: this version copies on one machine only: use rdsend and rdrecv, or a mount "
-               "with rdfs, for other hosts; a local file with ':' in its name is written ./NAME\n");
-    return rdfs::copy::kExitUsage;
-  }
-  return rdfs::copy::RunLocal(options);
+  return options.IsLocal() ? rdfs::copy::RunLocal(options) : rdfs::copy::RunRemote(options);
 }

@@ -1,0 +1,273 @@
+#!/usr/bin/env bash
+# Usage: copy.sh --bin BUILD_DIR [--as-when-root USER]
+#
+# rdcp to and from another machine, through a real sshd: a nasty tree both ways and over each transport,
+# found without a difference by rsync; names, patterns and what DST means; and what goes wrong: no rdcp
+# there, a shell that talks, a host that is not there, files that fail, either end killed.
+set -uo pipefail
+export LC_ALL=C
+
+bin='' as=''
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --bin) bin=$(realpath "$2"); shift 2 ;;
+    --as-when-root) [ "$(id -u)" -eq 0 ] && as=$2; shift 2 ;;
+    *) echo "copy.sh: what is '$1'?" >&2; exit 2 ;;
+  esac
+done
+[ -n "$bin" ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
+if [ -n "$as" ] && [ "$(id -un)" != "$as" ]; then
+  exec setpriv --reuid "$as" --regid "$(id -g "$as")" --init-groups \
+    env HOME="$(getent passwd "$as" | cut -d: -f6)" USER="$as" "$0" --bin "$bin"
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-copy-XXXXXX") || exit 1
+# shellcheck source=tests/e2e/private-sshd
+. "$(dirname "$0")/private-sshd"
+children=()
+finish() {
+  trap - EXIT
+  for child in "${children[@]}"; do kill -KILL "$child" 2>/dev/null; done
+  [ -s "$work/far.pid" ] && kill -KILL "$(cat "$work/far.pid")" 2>/dev/null
+  private_sshd_stop "$work"
+  chmod -R u+rwX "$work" 2>/dev/null
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' INT TERM HUP
+failures=0 cases=0
+problem() {
+  failures=$((failures + 1))
+  echo "FAILED: $1" >&2
+  head -n 20 "$work/err" 2>/dev/null | sed 's/^/  /' >&2
+}
+private_sshd_start "$work" || { echo "copy.sh: no private sshd" >&2; exit 1; }
+
+# The far end is started by way of a script, which leaves its pid.
+cat >"$work/far-rdcp" <<SCRIPT
+#!/bin/sh
+echo \$\$ >$work/far.pid
+exec $bin/tools/copy/rdcp "\$@"
+SCRIPT
+chmod +x "$work/far-rdcp"
+far=$(id -un)@localhost
+rdcp() {
+  timeout 120 "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" \
+    >"$work/out" 2>"$work/err" </dev/null
+}
+# copies NAME ARGUMENT...: exit status 0 and not a word.
+copies() {
+  local name=$1
+  shift
+  cases=$((cases + 1))
+  rdcp "$@" || problem "$name: exit status $?"
+  [ ! -s "$work/err" ] || problem "$name: it says something"
+}
+# fails NAME STATUS REGEX ARGUMENT...: REGEX for a line of rdcp's own.
+fails() {
+  local name=$1 status=$2 regex=$3 got
+  shift 3
+  cases=$((cases + 1))
+  rdcp "$@"
+  got=$?
+  [ "$got" -eq "$status" ] || problem "$name: exit status $got instead of $status"
+  grep -qE "^rdcp: .*($regex)" "$work/err" || problem "$name: says something else"
+  [ "$(grep -c '^rdcp: ' "$work/err")" -eq 1 ] || problem "$name: not one sentence"
+}
+same() {
+  local difference
+  difference=$(rsync -aHAXnc --delete --itemize-changes "$2" "$3" 2>&1)
+  [ -z "$difference" ] || { echo "$difference" | head -n 20 >&2; problem "$1: rsync finds a difference"; }
+}
+
+# ---- a tree ------------------------------------------------------------------------------------------
+tree=$work/tree
+mkdir -p "$tree/a/b/c" "$tree/empty" "$tree/many"
+for size in 0 1 4095 4096 4097 262143 262144 262145 1048575 1048576 1048577 5000000; do
+  head -c "$size" /dev/urandom >"$tree/a/size-$size"
+done
+for i in $(seq 600); do echo "file $i" >"$tree/many/$i"; done
+ln "$tree/a/size-4097" "$tree/a/b/linked"
+ln "$tree/a/size-5000000" "$tree/many/linked too"
+ln -s ../nowhere "$tree/a/dangling"
+ln -s /etc "$tree/a/absolute"
+ln -s . "$tree/a/loop"
+mkfifo "$tree/fifo"
+truncate -s 300M "$tree/sparse" && printf end | dd of="$tree/sparse" bs=1 seek=30000000 conv=notrunc status=none
+odd=$(printf 'a new\nline, \033[31m \377 "$(touch oops)" '"'"'\\ ')
+echo odd >"$tree/$odd"
+echo -n >"$tree/$(printf 'n%.0s' $(seq 255))"
+echo dash >"$tree/-rf"
+echo star >"$tree/*"
+touch -d '1965-01-02 03:04:05.678901234' "$tree/a/size-1" "$tree/empty"
+touch -d '2150-01-02 03:04:05' "$tree/a/size-4096"
+chmod 04711 "$tree/many/1"
+chmod 0400 "$tree/many/2"
+chmod 02750 "$tree/a/b"
+chmod 0555 "$tree/a/b/c"
+setfattr -n user.note -v "$(printf 'an\001attribute')" "$tree/many/3" 2>/dev/null
+setfacl -m u:65534:r "$tree/many/4" 2>/dev/null
+setfacl -d -m u:65534:rx "$tree/empty" 2>/dev/null
+if [ "$(id -u)" -eq 0 ]; then
+  mknod "$tree/null" c 1 3
+  chown 12:34 "$tree/many/5"
+  setcap cap_net_raw+ep "$tree/many/6" 2>/dev/null
+fi
+deep=$tree
+for _ in $(seq 25); do
+  deep="$deep/$(printf 'd%.0s' $(seq 200))"
+  # Beyond PATH_MAX there is only a way step by step.
+  [ "${#deep}" -lt 3900 ] && mkdir "$deep"
+done
+
+# To a port that is taken, so that the far end cannot listen and ssh's own stream remains.
+sshd_port=$(sed -n 's/^ *Port //p' "$work/ssh_config")
+for over in '' '--require shm' '--require tcp' "--require tcp --port $sshd_port"; do
+  # shellcheck disable=SC2086 # words
+  copies "there${over:+ ($over)}" -a $over "$tree" "$far:$work/there"
+  same "there${over:+ ($over)}" "$tree/" "$work/there/"
+  # shellcheck disable=SC2086 # words
+  copies "back${over:+ ($over)}" -a $over "$far:$work/there" "$work/back"
+  same "back${over:+ ($over)}" "$tree/" "$work/back/"
+  chmod -R u+rwX "$work/there" "$work/back" && rm -rf "$work/there" "$work/back"
+done
+cases=$((cases + 2))
+rdcp -v -a "$tree" "$far:$work/there" || problem "-v: exit status $?"
+grep -qE "^rdcp: $far: over shm" "$work/err" || problem "-v does not name the transport"
+grep -qE '^rdcp: [0-9]+ files, .* in .*/s' "$work/err" || problem "-v does not say how fast"
+rdcp -v --require tcp --port "$sshd_port" "$tree/a/size-1" "$far:$work/elsewhere" || problem "-v: $?"
+grep -qE "own stream.*not tcp" "$work/err" || problem "-v does not say why it stays on ssh's stream"
+# Again, onto what is there.
+copies "there again" -a "$tree/." "$far:$work/there"
+same "there again" "$tree/" "$work/there/"
+
+# ---- what SRC and DST mean -----------------------------------------------------------------------------
+# inside DIR: its names in a row.
+inside() { (cd "$1" && find . -mindepth 1 | sort | tr '\n' ' '); }
+# holds NAME DIR NAMES
+holds() { [ "$(inside "$2")" = "$3" ] || problem "$1: $2 holds $(inside "$2")"; }
+src=$work/src
+mkdir "$src" && echo one >"$src/one.c" && echo two >"$src/two.c" && echo "a b" >"$src/a b.h" && echo hidden >"$src/.hidden"
+fresh() { rm -rf "$work/dst" && mkdir "$work/dst"; }
+fresh; copies "a file into a directory" "$src/one.c" "$far:$work/dst"; holds into "$work/dst" "./one.c "
+copies "a file under a new name" "$src/two.c" "$far:$work/dst/new"; holds new "$work/dst" "./new ./one.c "
+cmp -s "$src/two.c" "$work/dst/new" || problem "a new name: another content"
+fresh; copies "a pattern" "$far:$src/*.c" "$work/dst"; holds pattern "$work/dst" "./one.c ./two.c "
+fresh; copies "a name with a blank" "$far:$src/a b.h" "$work/dst"; holds blank "$work/dst" "./a b.h "
+fresh; copies "a name that is a pattern, too" "$far:$tree/*" "$work/dst"; holds star "$work/dst" "./* "
+fresh; copies "two there" "$src/one.c" "$src/a b.h" "$far:$work/dst"; holds two "$work/dst" "./a b.h ./one.c "
+fresh; copies "a directory's content" -r "$far:$src/." "$work/dst"; holds dot "$work/dst" "./.hidden ./a b.h ./one.c ./two.c "
+fresh; copies "a directory" -r "$far:$src" "$work/dst"; holds dir "$work/dst" "./src ./src/.hidden ./src/a b.h ./src/one.c ./src/two.c "
+fresh; copies "without some" -r --include one.c --exclude '*.c' "$far:$src" "$work/dst"; holds exclude "$work/dst" "./src ./src/.hidden ./src/a b.h ./src/one.c "
+fresh; copies "without some, there" -r --exclude '/a*' "$src" "$far:$work/dst"; holds exclude "$work/dst" "./src ./src/.hidden ./src/one.c ./src/two.c "
+fresh; copies "IPv6 in brackets" "$(id -un)@[::1]:$src/one.c" "$work/dst"; holds IPv6 "$work/dst" "./one.c "
+fresh; copies "two machines" "$far:$src/one.c" "localhost:$src/two.c" "$work/dst"; holds machines "$work/dst" "./one.c ./two.c "
+fresh; copies "across" -a "$far:$tree" "localhost:$work/dst"; same "across" "$tree/" "$work/dst/tree/"
+chmod -R u+rwX "$work/dst"
+fresh; fails "across, and one is not there" 1 'none' -a "$far:$src/none" "$far:$src/one.c" "localhost:$work/dst"; holds across "$work/dst" "./one.c "
+fails "across, to no directory" 1 'there is no directory' "$far:$src/one.c" "localhost:$work/none/"
+fresh; fails "a directory without -r" 1 'give -r' "$far:$src" "$work/dst"; holds no-r "$work/dst" ""
+fresh; fails "more than one into nothing" 1 'there is no directory' "$src/one.c" "$src/two.c" "$far:$work/dst/none"
+fails "a far source that is not there" 1 'none' "$far:$src/none" "$far:$src/one.c" "$work/dst" 2>/dev/null
+fails "a pattern without a match" 1 'none' "$far:$src/none*" "$work/dst"
+fails "a directory there that is not there" 1 "there is no directory" "$src/one.c" "$far:$work/none/"
+
+# ---- what is there already --------------------------------------------------------------------------------
+for to in "$far:$work/dst" "$work/dst"; do
+  if [ "$to" = "$work/dst" ]; then from=$far:$work/changing; else from=$work/changing; fi
+  rm -rf "$work/changing" && cp -a "$src" "$work/changing" && head -c 3000000 /dev/urandom >"$work/changing/large"
+  ln "$work/changing/large" "$work/changing/large too"
+  fresh; copies "--sync" -a --sync "$from/." "$to"; same "--sync" "$work/changing/" "$work/dst/"
+  cases=$((cases + 1))
+  rdcp -v -a --sync "$from/." "$to" || problem "--sync again: exit status $?"
+  grep -q '^rdcp: 0 files, 0 B' "$work/err" || problem "--sync again copies something"
+  echo changed >"$work/changing/one.c"; rm "$work/changing/two.c"; mkdir "$work/dst/extra"; touch "$work/dst/extra/file"
+  copies "--sync --delete" -a --sync --delete "$from/." "$to"; same "--sync --delete" "$work/changing/" "$work/dst/"
+  touch -d '2001-01-01' "$work/changing/one.c"; echo old >"$work/changing/one.c.new"; mv "$work/changing/one.c.new" "$work/changing/one.c"
+  touch -d '2001-01-01' "$work/changing/one.c"
+  copies "-u" -r -u "$from/." "$to"
+  [ "$(cat "$work/dst/one.c")" = changed ] || problem "-u: replaced by what is older"
+done
+fresh; chmod 000 "$src/two.c"
+if [ "$(id -u)" -ne 0 ]; then
+  fails "a file that cannot be read" 1 'two.c.*ermission' -r "$far:$src/." "$work/dst"
+  holds unreadable "$work/dst" "./.hidden ./a b.h ./one.c "
+fi
+chmod 644 "$src/two.c"
+cp -r "$src" "$work/onto"
+fails "a file onto itself" 1 'same file' "$far:$work/onto/one.c" "$work/onto"
+[ "$(cat "$work/onto/one.c")" = one ] || problem "a file onto itself: it is gone"
+
+# ---- what goes wrong ------------------------------------------------------------------------------------
+: >"$work/err"
+cases=$((cases + 1))
+timeout 60 "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/no/rdcp" "$src/one.c" "$far:$work/dst" \
+  2>"$work/err" </dev/null
+[ $? -eq 127 ] || problem "no rdcp there: not exit status 127"
+grep -qE "^rdcp: .*no/rdcp.*$far.*--rdcp-path" "$work/err" || problem "no rdcp there: says something else"
+cases=$((cases + 1))
+timeout 60 "$bin/tools/copy/rdcp" -e "ssh -o BatchMode=yes" "$src/one.c" nosuchhost.invalid:/ 2>"$work/err" </dev/null
+[ $? -eq 1 ] || problem "a host that is not there: not exit status 1"
+[ "$(grep -c '^rdcp: ' "$work/err")" -eq 1 ] || problem "a host that is not there: not one sentence"
+fails "no such ssh" 1 'openssh-client' -e "$work/no/ssh" "$src/one.c" "$far:$work/dst"
+fails "ports that are none" 2 'no range of ports' --port x "$src/one.c" "$far:$work/dst"
+fails "what only works here" 2 '--verify works on one machine only' -r --verify "$src" "$far:$work/dst"
+fails "a transport that is not there" 1 'verbs is required' --require verbs "$src/one.c" "$far:$work/dst"
+
+# A login shell that talks.
+sed -i 's/^ssh-/command="echo Welcome; echo RDCP; printf prompt; eval \\"$SSH_ORIGINAL_COMMAND\\"" ssh-/' "$work/authorized_keys"
+fresh; copies "a shell that talks" -a "$far:$src/." "$work/dst"; same "a shell that talks" "$src/" "$work/dst/"
+sed -i 's/^command="[^"]*\\"[^"]*\\"" //' "$work/authorized_keys"
+
+# Either end killed: the other says so, and nothing is there under its final name.
+head -c 400000000 /dev/zero >"$work/large"
+# begun: a copy in the background whose large file is half made; its far end is stopped.
+begun() {
+  fresh
+  rm -f "$work/far.pid"
+  timeout 120 "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" 2>"$work/err" </dev/null &
+  copy=$!
+  children+=("$copy")
+  for _ in $(seq 3000); do
+    if [ -s "$work/far.pid" ] && compgen -G "$work/dst/.rdcp-*" >/dev/null; then
+      kill -STOP "$(cat "$work/far.pid")" && return 0
+    fi
+    sleep 0.002
+  done
+  problem "it did not begin"
+  return 1
+}
+killed() {
+  local name=$1 ended
+  shift
+  cases=$((cases + 1))
+  begun "$@" || return
+  [ ! -e "$work/dst/large" ] || { echo "copy.sh: $name: too fast, left out" >&2; kill -CONT "$(cat "$work/far.pid")"; wait "$copy"; return; }
+  kill -KILL "$(cat "$work/far.pid")"
+  wait "$copy"
+  ended=$?
+  [ "$ended" -eq 1 ] || problem "$name: exit status $ended"
+  grep -qE "^rdcp: $far: the connection to the other rdcp broke" "$work/err" || problem "$name: says something else"
+  [ ! -e "$work/dst/large" ] || problem "$name: a part has the final name"
+}
+for over in shm tcp; do
+  killed "the receiving end killed ($over)" --require "$over" "$work/large" "$far:$work/dst"
+  killed "the sending end killed ($over)" --require "$over" "$far:$work/large" "$work/dst"
+  [ -z "$(ls -A "$work/dst")" ] || problem "the sending end killed ($over): something is left: $(ls -A "$work/dst")"
+done
+# The caller interrupted: it and the far end leave nothing.
+for direction in there back; do
+  cases=$((cases + 1))
+  if [ "$direction" = there ]; then begun "$work/large" "$far:$work/dst"; else begun "$far:$work/large" "$work/dst"; fi || continue
+  pkill -INT -P "$copy" -x rdcp
+  kill -CONT "$(cat "$work/far.pid")"
+  wait "$copy"
+  ended=$?
+  [ "$ended" -eq 1 ] || [ -e "$work/dst/large" ] || problem "interrupted ($direction): exit status $ended"
+  for _ in $(seq 500); do kill -0 "$(cat "$work/far.pid")" 2>/dev/null || break; sleep 0.02; done
+  kill -0 "$(cat "$work/far.pid")" 2>/dev/null && problem "interrupted ($direction): the far end is still there"
+  compgen -G "$work/dst/.rdcp-*" >/dev/null && problem "interrupted ($direction): something is left"
+done
+
+[ "$failures" -eq 0 ] || { echo "copy.sh: $failures failures in $cases cases" >&2; exit 1; }
+echo "$cases cases"

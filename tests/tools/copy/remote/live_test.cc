@@ -1,0 +1,444 @@
+// Both ends of a copy in one process, over real lanes: what the sanitizers can look into.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/tools/copy/remote/pair.h"
+#include "tests/tools/pipe/temp_dir.h"
+#include "tools/copy/remote/receiver.h"
+#include "tools/copy/remote/sender.h"
+#include "tools/copy/remote/sources.h"
+#include "transport/base/fd.h"
+
+namespace rdfs::copy {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Each name with kind, mode, mtime, size, links and content.
+std::map<std::string, std::string> Describe(const std::string& root) {
+  std::map<std::string, std::string> out;
+  std::map<std::pair<dev_t, ino_t>, std::string> first;
+  std::set<fs::path> sorted;
+  for (const auto& each : fs::recursive_directory_iterator(root)) sorted.insert(each.path());
+  for (const fs::path& path : sorted) {
+    struct stat info {};
+    if (lstat(path.c_str(), &info) != 0) continue;
+    const std::string name = path.string().substr(root.size());
+    std::string& text = out[name];
+    text = std::to_string(info.st_mode) + " " + std::to_string(info.st_mtim.tv_sec) + "." +
+           std::to_string(info.st_mtim.tv_nsec);
+    if (S_ISLNK(info.st_mode)) text += " -> " + fs::read_symlink(path).string();
+    if (!S_ISREG(info.st_mode)) continue;
+    std::ifstream in(path, std::ios::binary);
+    text += " " + std::to_string(info.st_size) + " " +
+            std::to_string(std::hash<std::string>()({std::istreambuf_iterator<char>(in), {}}));
+    if (info.st_nlink > 1)
+      text += " = " + first.try_emplace({info.st_dev, info.st_ino}, name).first->second;
+  }
+  return out;
+}
+
+struct Ends {
+  Status sent, received;
+  Tally done;
+  std::vector<std::string> notices;  // "path: sentence", at the caller
+};
+
+class CopyLive : public testing::TestWithParam<transport::Kind> {
+ protected:
+  void SetUp() override {
+    fs::create_directory(dir_ / "src");
+    fs::create_directory(dir_ / "dst");
+  }
+
+  static std::string Noise(std::size_t size) {
+    std::mt19937 random(static_cast<unsigned>(size));
+    std::string out(size, '\0');
+    std::ranges::generate(out, [&] { return static_cast<char>(random()); });
+    return out;
+  }
+
+  // The far end sends `asked`, the caller receives into `destination`.
+  Ends Copy(const std::vector<std::string>& asked, const std::string& destination,
+            const Keep& keep = Keep::All(), bool in_place = false, bool sync = false) {
+    Ends out;
+    Pair pair(GetParam());
+    EXPECT_EQ(pair.problem(), "");
+    if (!pair.problem().empty()) return out;
+    std::thread far([&] {
+      Talk talk(*pair.far.lane, {});
+      const Found found =
+          FindSources(asked, false, true, [&](const std::string& path, const Status& why) {
+            (void)talk.Tell({Notice::What::kFailed, path, why.message()});
+          });
+      WalkOptions walk;
+      walk.scan.recurse = true;
+      walk.keep = keep;
+      walk.paths = found.paths;
+      walk.holes = !in_place;
+      walk.offers = sync;
+      Sender sender(talk, pair.far.domain, found.begin, std::move(walk), 3);
+      out.sent = sender.Run();
+      pair.far.lane.reset();
+    });
+    TalkSettings told;
+    told.tell = [&](const Notice& notice) {
+      out.notices.push_back(notice.path + ": " + notice.sentence);
+    };
+    Talk talk(*pair.caller_lane, std::move(told));
+    ReceiverSettings settings;
+    settings.destination = destination;
+    settings.options.keep = keep;
+    settings.options.in_place = in_place;
+    settings.allow = [&](const Begin& begin) { return CheckSources(asked, begin); };
+    settings.threads = 3;
+    settings.policy.sync = sync;
+    settings.remove = sync;
+    settings.copied = [&](const Entry& entry, const std::string&) {
+      if (entry.kind != Kind::kDirectory) ++copied_;
+    };
+    settings.gone = [&](const std::string& path) { gone_.push_back(path); };
+    Receiver receiver(talk, pair.caller_domain, std::move(settings));
+    out.received = receiver.Run();
+    out.done = receiver.done();
+    pair.caller_lane.reset();
+    far.join();
+    return out;
+  }
+  void ExpectCopied(const Ends& ends) {
+    EXPECT_TRUE(ends.sent.ok()) << ends.sent.message();
+    EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+    EXPECT_EQ(ends.notices, std::vector<std::string>{});
+    EXPECT_EQ(Describe(dir_ / "dst/src"), Describe(dir_ / "src"));
+  }
+
+  pipe::TempDir dir_;
+  std::atomic<int> copied_{0};     // but directories
+  std::vector<std::string> gone_;  // deleted
+};
+
+TEST_P(CopyLive, SizesAtEveryBoundary) {
+  for (const std::size_t size : {0UL, 1UL, 4095UL, 4096UL, 4097UL, (256UL << 10) - 1, 256UL << 10,
+                                 (256UL << 10) + 1, (1UL << 20) - 24, (1UL << 20) - 4096,
+                                 (1UL << 20) - 1, 1UL << 20, (1UL << 20) + 1, (5UL << 20) + 7}) {
+    dir_.Write("src/size-" + std::to_string(size), Noise(size));
+  }
+  const Ends ends = Copy({dir_ / "src"}, dir_ / "dst");
+  ExpectCopied(ends);
+  EXPECT_EQ(ends.done.entries, 15U);
+}
+
+TEST_P(CopyLive, ManySmallFilesInManyDirectories) {
+  for (int folder = 0; folder < 40; ++folder) {
+    const std::string name = "src/d" + std::to_string(folder % 8) + "/d" + std::to_string(folder);
+    fs::create_directories(dir_ / name);
+    for (int file = 0; file < 60; ++file) {
+      dir_.Write(name + "/f" + std::to_string(file), Noise(static_cast<std::size_t>(file * 37)));
+    }
+  }
+  ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+}
+
+TEST_P(CopyLive, LinksModesTimesAndSpecials) {
+  dir_.Write("src/a", "linked");
+  fs::create_directory(dir_ / "src/d");
+  ASSERT_EQ(link((dir_ / "src/a").c_str(), (dir_ / "src/d/b").c_str()), 0);
+  ASSERT_EQ(symlink("../nowhere", (dir_ / "src/d/dangling").c_str()), 0);
+  ASSERT_EQ(mkfifo((dir_ / "src/fifo").c_str(), 0640), 0);
+  dir_.Write("src/\xff\n \x1b[31m", "an odd name");
+  dir_.Write("src/" + std::string(255, 'n'), "a long name");
+  ASSERT_EQ(chmod((dir_ / "src/a").c_str(), 04751), 0);
+  const timespec times[2] = {{-5, 1}, {-86400, 123456789}};
+  ASSERT_EQ(utimensat(AT_FDCWD, (dir_ / "src/a").c_str(), times, 0), 0);
+  ASSERT_EQ(utimensat(AT_FDCWD, (dir_ / "src/d").c_str(), times, 0), 0);
+  ASSERT_EQ(chmod((dir_ / "src/d").c_str(), 0500), 0);
+  ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+  ASSERT_EQ(chmod((dir_ / "src/d").c_str(), 0700), 0);
+  ASSERT_EQ(chmod((dir_ / "dst/src/d").c_str(), 0700), 0);
+}
+
+TEST_P(CopyLive, HolesStayHoles) {
+  const Fd fd(open((dir_ / "src/sparse").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+  ASSERT_EQ(ftruncate(fd.get(), 1L << 33), 0);
+  ASSERT_EQ(pwrite(fd.get(), "x", 1, 5 << 20), 1);
+  ASSERT_EQ(pwrite(fd.get(), "y", 1, (1L << 33) - 1), 1);
+  const Ends ends = Copy({dir_ / "src"}, dir_ / "dst");
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  struct stat info {};
+  ASSERT_EQ(stat((dir_ / "dst/src/sparse").c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 1L << 33);
+  EXPECT_LT(info.st_blocks, 1000);
+  const Fd copy(open((dir_ / "dst/src/sparse").c_str(), O_RDONLY | O_CLOEXEC));
+  char byte = 0;
+  EXPECT_EQ(pread(copy.get(), &byte, 1, 5 << 20), 1);
+  EXPECT_EQ(byte, 'x');
+  EXPECT_EQ(pread(copy.get(), &byte, 1, (1L << 33) - 1), 1);
+  EXPECT_EQ(byte, 'y');
+}
+
+TEST_P(CopyLive, WrittenInPlaceHolesBecomeZeros) {
+  fs::create_directory(dir_ / "dst/src");
+  dir_.Write("dst/src/f", std::string(2 << 20, 'o'));
+  const Fd fd(open((dir_ / "src/f").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+  ASSERT_EQ(ftruncate(fd.get(), 1 << 20), 0);
+  ASSERT_EQ(pwrite(fd.get(), "x", 1, 600'000), 1);
+  ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), true));
+}
+
+TEST_P(CopyLive, WhatFailsIsNamedAndTheRestGoesOn) {
+  dir_.Write("src/good", "good");
+  fs::create_directories(dir_ / "dst/src/in-the-way");
+  dir_.Write("src/in-the-way", "a file");
+  fs::create_directory(dir_ / "src/folder");
+  dir_.Write("src/folder/beneath", "x");
+  dir_.Write("dst/src/folder", "a file where a directory should be");
+  const Ends ends = Copy({dir_ / "src", dir_ / "none"}, dir_ / "dst");
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  EXPECT_EQ(dir_.Read("dst/src/good"), "good");
+  ASSERT_EQ(ends.notices.size(), 3U);
+  const auto says = [&](const std::string& words) {
+    return std::ranges::any_of(ends.notices, [&](const std::string& notice) {
+      return notice.find(words) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(says("none")) << "there is no such file at the far end";
+  EXPECT_TRUE(says("in-the-way"));
+  EXPECT_TRUE(says("folder")) << "once, and not for all that is in it";
+}
+
+// --sync --delete: only what differs is sent, and what is gone there goes.
+TEST_P(CopyLive, WhatIsThereIsNotSentAgain) {
+  for (int folder = 0; folder < 30; ++folder) {
+    const std::string name = "src/d" + std::to_string(folder);
+    fs::create_directories(dir_ / name);
+    for (int file = 0; file < 50; ++file) dir_.Write(name + "/f" + std::to_string(file), "content");
+  }
+  dir_.Write("src/large", Noise(3 << 20));
+  ASSERT_EQ(link((dir_ / "src/large").c_str(), (dir_ / "src/d3/large too").c_str()), 0);
+  ASSERT_EQ(symlink("f1", (dir_ / "src/d3/link").c_str()), 0);
+  ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), false, true));
+  EXPECT_EQ(copied_, 30 * 50 + 3);
+  copied_ = 0;
+  const Ends again = Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), false, true);
+  ExpectCopied(again);
+  EXPECT_EQ(copied_, 0);
+  EXPECT_EQ(again.done.bytes, 0U);
+
+  dir_.Write("src/d7/f7", "another content");
+  dir_.Write("src/large", Noise(2 << 20));
+  fs::remove_all(dir_ / "src/d8");
+  dir_.Write("dst/src/d9/extra", "what the source does not have");
+  const Ends changed = Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), false, true);
+  ExpectCopied(changed);
+  EXPECT_EQ(changed.done.bytes, (2U << 20) + 15);
+  std::ranges::sort(gone_);
+  EXPECT_EQ(gone_, (std::vector<std::string>{"src/d8", "src/d9/extra"}));
+}
+
+TEST_P(CopyLive, OneFileUnderANewName) {
+  dir_.Write("src/f", "content");
+  const Ends ends = Copy({dir_ / "src/f"}, dir_ / "dst/g");
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  EXPECT_EQ(dir_.Read("dst/g"), "content");
+}
+
+TEST_P(CopyLive, WhatDstCannotBeEndsBothEnds) {
+  dir_.Write("src/f", "content");
+  const Ends ends = Copy({dir_ / "src", dir_ / "src/f"}, dir_ / "dst/none");
+  EXPECT_FALSE(ends.received.ok());
+  EXPECT_FALSE(ends.sent.ok());
+  EXPECT_EQ(ends.sent.message(), ends.received.message()) << "the peer is told the same";
+}
+
+TEST_P(CopyLive, NothingAtAll) {
+  const Ends ends = Copy({dir_ / "none"}, dir_ / "dst");
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  EXPECT_EQ(ends.notices.size(), 1U);
+  EXPECT_TRUE(fs::is_empty(dir_ / "dst"));
+}
+
+// --- a far end that is not ours ---
+
+// Says Begin and then, in one batch, whatever a test likes; the receiver's end of it.
+class CopyHostile : public CopyLive {
+ protected:
+  Status Receive(const Begin& begin, const std::function<void(BatchWriter&)>& fill,
+                 const std::function<void(Bytes&)>& spoil = nullptr) {
+    Pair pair(GetParam());
+    EXPECT_EQ(pair.problem(), "");
+    std::thread far([&] {
+      Attack(*pair.far.lane, pair.far.domain, begin, fill, spoil);
+      pair.far.lane.reset();
+    });
+    TalkSettings told;
+    told.tell = [](const Notice&) {};
+    Talk talk(*pair.caller_lane, std::move(told));
+    ReceiverSettings settings;
+    settings.destination = dir_ / "dst";
+    settings.options.keep = Keep::All();
+    settings.allow = [](const Begin& got) { return CheckSources({"asked"}, got); };
+    settings.threads = 2;
+    Receiver receiver(talk, pair.caller_domain, std::move(settings));
+    Status status = receiver.Run();
+    pair.caller_lane.reset();
+    far.join();
+    return status;
+  }
+
+  static Begin Asked() {
+    Begin out;
+    out.sources = {{.asked = 0, .is_directory = true, .name = "asked"}};
+    return out;
+  }
+  static Entry At(const std::string& path, Kind kind) {
+    Entry entry;
+    entry.path = path;
+    entry.kind = kind;
+    entry.mode = 0700;
+    return entry;
+  }
+
+ private:
+  static void Attack(transport::Connection& lane, const std::shared_ptr<transport::Domain>& domain,
+                     const Begin& begin, const std::function<void(BatchWriter&)>& fill,
+                     const std::function<void(Bytes&)>& spoil) {
+    using std::chrono_literals::operator""s;
+    if (!lane.Send(ByteSpan(*begin.Encode())).ok()) return;
+    std::optional<Welcome> welcome;
+    std::array<transport::Completion, 4> got;
+    // Until it is told that the batch is done, or that this is the end.
+    const auto hear = [&] {
+      const auto count = lane.Wait(got, DeadlineAfter(20s));
+      if (!count.ok() || *count == 0) return false;
+      for (const auto& each : std::span(got).first(*count)) {
+        const auto type = TypeOf(each.message);
+        if (type == MessageType::kAbort || type == MessageType::kCredit) return false;
+        if (type == MessageType::kWelcome) welcome = *Welcome::Decode(each.message);
+      }
+      return true;
+    };
+    while (!welcome) {
+      if (!hear()) return;
+    }
+    auto memory =
+        SharedMemory::Create("attack", welcome->slot_bytes, SharedMemory::Peers::kMayWrite);
+    auto region = domain->Register(*std::move(memory), transport::Access::kLocal);
+    BatchWriter batch((*region)->bytes());
+    fill(batch);
+    (void)lane.Write({region->get(), 0, batch.size()}, {welcome->ring, 0});
+    Bytes message =
+        EncodeBatch(0, static_cast<std::uint32_t>(batch.size()), pipe::DigestOf(batch.written()));
+    if (spoil) spoil(message);
+    (void)lane.Send(ByteSpan(message));
+    (void)lane.Flush();
+    while (hear()) {
+    }
+  }
+};
+
+TEST_P(CopyHostile, NamesThatNobodyAskedFor) {
+  Begin begin = Asked();
+  begin.sources[0].name = ".ssh";
+  const Status status = Receive(begin, [](BatchWriter&) {});
+  EXPECT_EQ(status.code(), Code::kProtocolError) << status.message();
+  EXPECT_TRUE(fs::is_empty(dir_ / "dst"));
+}
+
+TEST_P(CopyHostile, PathsThatLeadElsewhere) {
+  for (const std::string path : {"../x", "/x", "a/../../x"}) {
+    const Status status = Receive(Asked(), [&](BatchWriter& batch) {
+      ASSERT_TRUE(batch.Add(At("", Kind::kDirectory), 0, 0));
+      ASSERT_TRUE(batch.Add(At(path, Kind::kDirectory), 1, 0));
+    });
+    EXPECT_EQ(status.code(), Code::kProtocolError) << path << ": " << status.message();
+  }
+  EXPECT_FALSE(fs::exists(dir_ / "x"));
+}
+
+// A symlink, and then something through it.
+TEST_P(CopyHostile, ThroughALinkOfItsOwn) {
+  fs::create_directory(dir_ / "outside");
+  (void)Receive(Asked(), [&](BatchWriter& batch) {
+    Entry link = At("l", Kind::kSymlink);
+    link.target = dir_ / "outside";
+    ASSERT_TRUE(batch.Add(At("", Kind::kDirectory), 0, 0));
+    ASSERT_TRUE(batch.Add(link, 1, 0));
+    ASSERT_TRUE(batch.Add(At("l", Kind::kDirectory), 2, 0));
+    ASSERT_TRUE(batch
+                    .AddWhole(At("l/f", Kind::kFile), 3, 0,
+                              [](MutableByteSpan) { return Result<std::size_t>(0); })
+                    .ok());
+    ASSERT_TRUE(batch.AddLeave(0, "l"));
+    ASSERT_TRUE(batch.AddLeave(0, ""));
+  });
+  EXPECT_TRUE(fs::is_empty(dir_ / "outside"));
+}
+
+TEST_P(CopyHostile, DamagedBatchesAndWrongNumbers) {
+  const auto fill = [](BatchWriter& batch) { (void)batch.Add(At("", Kind::kDirectory), 0, 0); };
+  EXPECT_EQ(Receive(Asked(), fill, [](Bytes& message) { message.back() ^= std::byte{1}; }).code(),
+            Code::kProtocolError)
+      << "another checksum";
+  EXPECT_EQ(Receive(Asked(), fill, [](Bytes& message) { message[8] = std::byte{1}; }).code(),
+            Code::kProtocolError)
+      << "out of turn";
+  EXPECT_EQ(Receive(Asked(), fill, [](Bytes& message) { message[7] = std::byte{0x7f}; }).code(),
+            Code::kProtocolError)
+      << "longer than a slot";
+  EXPECT_EQ(
+      Receive(Asked(), fill, [](Bytes& message) { message = Tally{}.Encode(MessageType::kEnd); })
+          .code(),
+      Code::kProtocolError)
+      << "an end that names another checksum";
+  EXPECT_TRUE(fs::is_empty(dir_ / "dst"));
+}
+
+TEST_P(CopyHostile, AnAnswerThatNobodyAskedFor) {
+  const Status status = Receive(Asked(), [](BatchWriter& batch) {
+    ASSERT_TRUE(batch.Add(At("", Kind::kDirectory), 0, 0));
+    ASSERT_TRUE(batch.Add(At("f", Kind::kFile), 1, EntryWire::kAnswer));
+  });
+  EXPECT_EQ(status.code(), Code::kProtocolError) << status.message();
+}
+
+TEST_P(CopyHostile, AFileThatNeverEnds) {
+  const Status status = Receive(
+      Asked(),
+      [](BatchWriter& batch) {
+        ASSERT_TRUE(batch.Add(At("", Kind::kDirectory), 0, 0));
+        ASSERT_TRUE(batch.Add(At("f", Kind::kFile), 1, 0));
+        ASSERT_EQ(batch.AddPiece(1, 0, 10).size(), 10U);
+      },
+      [](Bytes&) {});
+  EXPECT_FALSE(status.ok());
+  EXPECT_FALSE(fs::exists(dir_ / "dst/asked/f")) << "a part under its final name";
+  for (const auto& left : fs::recursive_directory_iterator(dir_ / "dst")) {
+    EXPECT_TRUE(left.is_directory()) << left.path();
+  }
+}
+
+// Verbs where tests/rdma/run has named a device, and else what every machine has.
+std::vector<transport::Kind> Kinds() {
+  if (std::getenv("RDFS_RDMA_ADDRESS") != nullptr) return {transport::Kind::kVerbs};
+  return {transport::Kind::kShm, transport::Kind::kTcp};
+}
+std::string KindName(const testing::TestParamInfo<transport::Kind>& info) {
+  return std::string(Name(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, CopyLive, testing::ValuesIn(Kinds()), KindName);
+INSTANTIATE_TEST_SUITE_P(Kinds, CopyHostile, testing::ValuesIn(Kinds()), KindName);
+
+}  // namespace
+}  // namespace rdfs::copy

@@ -1,0 +1,162 @@
+// What was asked for and what a far end may call it; and where names of the command line lead.
+#include "tools/copy/remote/sources.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "tests/tools/pipe/temp_dir.h"
+#include "tools/copy/remote/errand.h"
+
+namespace rdfs::copy {
+namespace {
+
+Begin BeginOf(const std::vector<std::pair<std::uint32_t, std::string>>& sources) {
+  Begin out;
+  for (const auto& [asked, name] : sources) {
+    out.sources.push_back({.asked = asked, .is_directory = false, .name = name});
+  }
+  return out;
+}
+
+TEST(CopySources, NamesAtTheDestination) {
+  for (const auto& [path, name] : std::map<std::string, std::string>{{"a/b", "b"},
+                                                                     {"a/b///", "b"},
+                                                                     {"b", "b"},
+                                                                     {"", ""},
+                                                                     {"/", ""},
+                                                                     {"~", ""},
+                                                                     {".", ""},
+                                                                     {"a/.", ""},
+                                                                     {"a/../", ""},
+                                                                     {"~/x", "x"},
+                                                                     {"...", "..."}}) {
+    EXPECT_EQ(NameAtDestination(path), name) << path;
+  }
+}
+
+TEST(CopySources, WhatWasAskedForIsTaken) {
+  EXPECT_TRUE(CheckSources({"dir/file"}, BeginOf({{0, "file"}})).ok());
+  EXPECT_TRUE(CheckSources({"dir/"}, BeginOf({{0, "dir"}})).ok());
+  EXPECT_TRUE(CheckSources({""}, BeginOf({{0, ""}})).ok());
+  EXPECT_TRUE(CheckSources({"a", "b"}, BeginOf({{1, "b"}})).ok()) << "a may be missing there";
+  EXPECT_TRUE(CheckSources({"*.c"}, BeginOf({{0, "x.c"}, {0, "y.c"}})).ok());
+  EXPECT_TRUE(CheckSources({"*.c"}, BeginOf({{0, "*.c"}})).ok()) << "a file of that very name";
+  EXPECT_TRUE(CheckSources({"d*/f"}, BeginOf({{0, "f"}, {0, "f"}})).ok());
+  EXPECT_TRUE(CheckSources({"[ab]"}, BeginOf({{0, "a"}, {0, "b"}})).ok());
+}
+
+// CVE-2019-6111: a server that answers with names of its own choosing.
+TEST(CopySources, WhatWasNotAskedForIsRefused) {
+  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{0, ".ssh"}})).ok());
+  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{0, ""}})).ok());
+  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{1, "file"}})).ok());
+  EXPECT_FALSE(CheckSources({"file"}, BeginOf({{0, "file"}, {0, "file"}})).ok());
+  EXPECT_FALSE(CheckSources({"*.c"}, BeginOf({{0, ".bashrc"}})).ok());
+  EXPECT_FALSE(CheckSources({"*"}, BeginOf({{0, ".bashrc"}})).ok()) << "as a shell has it";
+  EXPECT_FALSE(CheckSources({"*"}, BeginOf({{0, ""}})).ok());
+  EXPECT_FALSE(CheckSources({"d*/f"}, BeginOf({{0, "g"}})).ok());
+  EXPECT_FALSE(CheckSources({}, BeginOf({{0, "f"}})).ok());
+}
+
+class CopyFindSources : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_.Write("a.c", "a");
+    dir_.Write("b.c", "b");
+    dir_.Write("*.c", "a name like a pattern");
+    std::filesystem::create_directory(dir_ / "folder");
+    std::filesystem::create_symlink("folder", dir_ / "link");
+  }
+  Found Find(const std::vector<std::string>& asked, bool expand = true, bool follow = false) {
+    problems_.clear();
+    return FindSources(asked, follow, expand, [this](const std::string& path, const Status&) {
+      problems_.push_back(path);
+    });
+  }
+  std::vector<std::string> problems_;
+  pipe::TempDir dir_;
+};
+
+TEST_F(CopyFindSources, PatternsAreExpandedWithoutAShell) {
+  const Found found = Find({dir_ / "?.c"});
+  ASSERT_EQ(found.paths.size(), 3U) << "also the file that is called *.c";
+  EXPECT_TRUE(CheckSources({dir_ / "?.c"}, found.begin).ok());
+  const Found injected = Find({dir_ / "a.c; touch x", dir_ / "$(id)"});
+  EXPECT_TRUE(injected.paths.empty());
+  EXPECT_EQ(problems_.size(), 2U);
+  EXPECT_EQ(injected.begin.problems, 2U);
+}
+
+TEST_F(CopyFindSources, ANameThatIsThereIsTakenAsItStands) {
+  const Found found = Find({dir_ / "*.c"});
+  ASSERT_EQ(found.paths.size(), 1U);
+  EXPECT_EQ(found.begin.sources[0].name, "*.c");
+}
+
+TEST_F(CopyFindSources, OfHereNothingIsExpanded) {
+  EXPECT_TRUE(Find({dir_ / "?.c"}, false).paths.empty());
+  EXPECT_EQ(problems_.size(), 1U);
+  EXPECT_EQ(Find({dir_ / "a.c"}, false).paths.size(), 1U);
+}
+
+TEST_F(CopyFindSources, KindsAndLinks) {
+  const auto is_directory = [&](const std::string& name, bool follow) {
+    return Find({dir_ / name}, true, follow).begin.sources.at(0).is_directory;
+  };
+  EXPECT_TRUE(is_directory("folder", false));
+  EXPECT_FALSE(is_directory("link", false));
+  EXPECT_TRUE(is_directory("link", true));
+  EXPECT_FALSE(is_directory("a.c", true));
+}
+
+TEST_F(CopyFindSources, TheHomeDirectory) {
+  const std::string home = dir_ / "folder";
+  const char* before = getenv("HOME");
+  const std::string saved = before == nullptr ? "" : before;
+  setenv("HOME", home.c_str(), 1);
+  EXPECT_EQ(ExpandHome("~"), home);
+  EXPECT_EQ(ExpandHome("~/x"), home + "/x");
+  EXPECT_EQ(ExpandHome(""), ".");
+  EXPECT_EQ(ExpandHome("~other/x"), "~other/x");
+  EXPECT_EQ(Find({"~"}).paths, std::vector<std::string>{home});
+  setenv("HOME", saved.c_str(), 1);
+}
+
+TEST(CopyPorts, Ranges) {
+  const auto parse = [](std::string_view text) { return PortRange::Parse(text); };
+  EXPECT_EQ(*parse("any"), PortRange{});
+  EXPECT_EQ(*parse("7000-7010"), (PortRange{7000, 7010}));
+  EXPECT_EQ(*parse("7000"), (PortRange{7000, 7000}));
+  for (const PortRange range : {PortRange{}, PortRange{1, 65535}}) {
+    EXPECT_EQ(*parse(range.ToString()), range);
+  }
+  for (const std::string_view bad :
+       {"", "-", "0", "0-5", "7-5", "70000", "5-70000", "a", "5-", "-5", "5-6-7", "5 6", "any "}) {
+    EXPECT_FALSE(parse(bad).ok()) << bad;
+  }
+}
+
+TEST(CopyErrand, FirstLines) {
+  EXPECT_FALSE(FirstLine::Parse("any")->meeting);
+  FirstLine line;
+  line.ports = {7000, 7010};
+  line.meeting = Meeting{"fe80::1%eth0", 7001, transport::Key::Random()};
+  const auto parsed = FirstLine::Parse(line.ToString());
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->ports, line.ports);
+  EXPECT_EQ(parsed->meeting->host, line.meeting->host);
+  EXPECT_EQ(parsed->meeting->port, 7001);
+  EXPECT_EQ(parsed->meeting->key.text(), line.meeting->key.text());
+  for (const std::string_view bad :
+       {"", "any host", "any host 1", "any host x key", "x", "any host 1 key more"}) {
+    EXPECT_FALSE(FirstLine::Parse(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace rdfs::copy

@@ -1,0 +1,265 @@
+#include "tools/copy/remote/caller.h"
+
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "tools/copy/names.h"
+#include "tools/copy/remote/receiver.h"
+#include "tools/copy/remote/sender.h"
+#include "tools/copy/remote/sources.h"
+#include "tools/copy/remote/threads.h"
+#include "tools/copy/remote/wire.h"
+
+namespace rdfs::copy {
+namespace {
+
+namespace ssh = transport::ssh;
+using std::chrono_literals::operator""s;
+
+// How long a person may take over a password, or over whether a host's key is right.
+constexpr std::chrono::minutes kTimeToAnswer{3};
+// For ssh -G, which asks nobody.
+constexpr auto kTimeToResolve = 5s;
+// The key exchange, and legs that do not answer, 3 s each.
+constexpr auto kTimeToMeet = 30s;
+
+constexpr ssh::Program kFarRdcp{.name = "rdcp",
+                                .arguments = "--far",
+                                .magic = kBootstrapMagic,
+                                .path_option = "--rdcp-path PATH",
+                                .ssh_option = "-e CMD",
+                                .deadline_option = ""};
+
+// What concerns single files, from either end, told here. Theirs is named with the host.
+TalkSettings SettingsFor(Report& report, int interrupts) {
+  TalkSettings settings;
+  settings.interrupts = interrupts;
+  settings.tell = [&report](const Notice& notice) {
+    switch (notice.what) {
+      case Notice::What::kVanished:
+        report.Vanished(notice.path);
+        break;
+      case Notice::What::kFailed:
+        report.Failed(notice.path, {Code::kErrno, Shown(notice.sentence)});
+        break;
+    }
+  };
+  return settings;
+}
+
+// Bytes of one machine's errand, behind those of the ones before.
+class Meter {
+ public:
+  explicit Meter(Report& report) : report_(report), before_(report.bytes()) {}
+  void Show(std::uint64_t bytes) {
+    report_.bytes() = before_ + bytes;
+    const TimePoint now = BootClock::now();
+    if (now < next_) return;
+    next_ = now + kDrawEvery;
+    report_.Draw({}, now);
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kDrawEvery{200};
+  Report& report_;
+  const std::uint64_t before_;
+  TimePoint next_{};
+};
+
+Copied CopiedTo(Report& report) {
+  return [&report](const Entry& entry, const std::string& path) {
+    if (entry.kind == Kind::kDirectory) return;
+    report.Copied();
+    report.Done(path);
+  };
+}
+
+}  // namespace
+
+int ExitCodeOf(const Status& status) {
+  return status.code() == Code::kUnavailable && status.errno_value() == ENOENT ? 127 : kExitFailed;
+}
+
+Result<std::unique_ptr<FarEnd>> FarEnd::Start(const std::string& destination,
+                                              const RemoteOptions& options) {
+  std::unique_ptr<FarEnd> out(new FarEnd(destination, options));
+  RDFS_RETURN_IF_ERROR(
+      out->Dial(out->LaunchWith({options.ports, std::nullopt}), kServiceName, nullptr));
+  RDFS_RETURN_IF_ERROR(out->OpenLane());
+  return out;
+}
+
+Result<std::unique_ptr<FarEnd>> FarEnd::StartWaiting(const std::string& destination,
+                                                     const RemoteOptions& options, Meeting& to) {
+  std::unique_ptr<FarEnd> out(new FarEnd(destination, options));
+  RDFS_RETURN_IF_ERROR(
+      out->Dial(out->LaunchWith({options.ports, std::nullopt}), kMeetService, &to));
+  RDFS_ASSIGN_OR_RETURN(to.port, DecodePort(out->session_->grant()));
+  if (to.port == 0) {
+    return Status(Code::kUnavailable, destination + " cannot listen on any port");
+  }
+  return out;
+}
+
+Result<std::unique_ptr<FarEnd>> FarEnd::StartTo(const std::string& destination,
+                                                const RemoteOptions& options, const Meeting& to) {
+  std::unique_ptr<FarEnd> out(new FarEnd(destination, options));
+  RDFS_RETURN_IF_ERROR(out->Dial(out->LaunchWith({options.ports, to}), kServiceName, nullptr));
+  RDFS_RETURN_IF_ERROR(out->OpenLane());
+  return out;
+}
+
+ssh::Launch FarEnd::LaunchWith(const FirstLine& line) const {
+  return {.program = kFarRdcp,
+          .ssh_command = options_.ssh_command,
+          .destination = name_,
+          .path = options_.rdcp_path,
+          .text = line.ToString(),
+          .ask = true};
+}
+
+Status FarEnd::Dial(const ssh::Launch& launch, std::string_view service, Meeting* told) {
+  RDFS_ASSIGN_OR_RETURN(ssh::Started started, ssh::Start(launch, DeadlineAfter(kTimeToAnswer)));
+  transport::DialOptions dial;
+  dial.host = ssh::ResolveHost(launch, DeadlineAfter(kTimeToResolve));
+  if (told != nullptr) *told = {dial.host, 0, started.key};
+  dial.stream = std::move(started.stream);
+  dial.key = std::move(started.key);
+  dial.require = options_.require;
+  dial.plaintext = options_.plaintext;
+  dial.require_encryption = options_.require_encryption;
+  dial.service = std::string(service);
+  dial.request = EncodeHello();
+  dial.deadline = DeadlineAfter(kTimeToMeet);
+  domain_ = transport::Domain::Create("rdcp");
+  auto session = transport::Session::Dial(std::move(dial), domain_);
+  if (!session.ok()) return session.status().WithContext(name_);
+  session_ = *std::move(session);
+  return {};
+}
+
+Status FarEnd::OpenLane() {
+  auto lane = session_->OpenLane(DeadlineAfter(kTimeToMeet));
+  if (!lane.ok()) return lane.status().WithContext(name_);
+  lane_ = *std::move(lane);
+  return {};
+}
+
+Task FarEnd::NewTask() const {
+  Task task;
+  task.recurse = options_.scan.recurse;
+  task.follow = options_.scan.follow;
+  task.follow_source = options_.scan.follow_source;
+  task.one_file_system = options_.scan.one_file_system;
+  task.in_place = options_.in_place;
+  task.keep = options_.keep;
+  task.update = options_.policy.update;
+  task.sync = options_.policy.sync;
+  task.remove = options_.remove;
+  task.rules = options_.rules;
+  return task;
+}
+
+Status FarEnd::SendTask(const Task& task) {
+  RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> messages, EncodeTask(task));
+  for (const Bytes& message : messages) RDFS_RETURN_IF_ERROR(lane_->Send(ByteSpan(message)));
+  return lane_->Flush();
+}
+
+Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string& destination,
+                        bool directory_wanted, Report& report) {
+  Task task = NewTask();
+  task.role = Task::Role::kSends;
+  task.names = paths;
+  RDFS_RETURN_IF_ERROR(SendTask(task));
+  ReceiverSettings settings;
+  settings.destination = destination;
+  settings.directory_wanted = directory_wanted;
+  settings.options.keep = options_.keep;
+  settings.options.umask = options_.umask;
+  settings.options.in_place = options_.in_place;
+  settings.allow = [&paths](const Begin& begin) { return CheckSources(paths, begin); };
+  settings.threads = CrewThreads();
+  settings.copied = CopiedTo(report);
+  settings.policy = options_.policy;
+  settings.remove = options_.remove;
+  settings.filter = options_.scan.filter;
+  settings.gone = [&report](const std::string& path) { report.Done(path, "deleted "); };
+  Talk talk(*lane_, SettingsFor(report, options_.interrupts));
+  Receiver receiver(talk, domain_, std::move(settings));
+  Meter meter(report);
+  receiver.on_turn = [&] {
+    meter.Show(receiver.bytes());
+    return Status();
+  };
+  const Status status = receiver.Run();
+  meter.Show(receiver.bytes());
+  report.Clear();
+  if (!status.ok()) return status.WithContext(name_);
+  return {};
+}
+
+Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& destination,
+                      bool directory_wanted, Report& report) {
+  Task task = NewTask();
+  task.role = Task::Role::kReceives;
+  task.names = {destination};
+  task.directory_wanted = directory_wanted;
+  RDFS_RETURN_IF_ERROR(SendTask(task));
+  Talk talk(*lane_, SettingsFor(report, options_.interrupts));
+  const Found found =
+      FindSources(paths, options_.scan.follow || options_.scan.follow_source, false,
+                  [&](const std::string& path, const Status& why) { report.Failed(path, why); });
+  WalkOptions walk;
+  walk.scan = options_.scan;
+  walk.keep = options_.keep;
+  walk.paths = found.paths;
+  walk.copied = CopiedTo(report);
+  walk.holes = !options_.in_place;
+  walk.offers = options_.policy.sync || options_.policy.update || options_.remove;
+  Sender sender(talk, domain_, found.begin, std::move(walk), CrewThreads());
+  Meter meter(report);
+  sender.on_turn = [&] {
+    meter.Show(sender.bytes());
+    return Status();
+  };
+  const Status status = sender.Run();
+  meter.Show(sender.bytes());
+  report.Clear();
+  if (!status.ok()) return status.WithContext(name_);
+  return {};
+}
+
+Status FarEnd::CopyAcross(const std::vector<std::string>& paths, const std::string& destination,
+                          bool directory_wanted, Report& report) {
+  Task task = NewTask();
+  task.role = Task::Role::kForwards;
+  task.names = paths;
+  task.names.insert(task.names.begin(), destination);
+  task.directory_wanted = directory_wanted;
+  RDFS_RETURN_IF_ERROR(SendTask(task));
+  Talk talk(*lane_, SettingsFor(report, options_.interrupts));
+  std::optional<Tally> done;
+  const Talk::OnMessage on_message = [&](MessageType type, ByteSpan message) -> Status {
+    if (type != MessageType::kDone) {
+      return {Code::kProtocolError, "the other rdcp sent a message out of turn"};
+    }
+    RDFS_ASSIGN_OR_RETURN(done, Tally::Decode(message));
+    return talk.Say(EncodeBare(MessageType::kFarewell));
+  };
+  const Status status = [&]() -> Status {
+    while (!done) {
+      RDFS_ASSIGN_OR_RETURN(const bool heard, talk.Hear(on_message, nullptr));
+      if (!heard && !done) RDFS_RETURN_IF_ERROR(talk.Sleep(-1));
+    }
+    return {};
+  }();
+  if (Status parted = talk.Part(status); !parted.ok()) return parted.WithContext(name_);
+  report.bytes() += done->bytes;
+  for (std::uint64_t i = 0; i < done->entries; ++i) report.Copied();
+  return {};
+}
+
+}  // namespace rdfs::copy

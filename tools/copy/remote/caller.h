@@ -1,0 +1,93 @@
+// The caller's end: starts rdcp on another machine over ssh, and copies to or from it.
+//
+// One thread, the command's; blocks until the copy has ended. What becomes of single files goes to
+// the report.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/copy/decide.h"
+#include "tools/copy/entry.h"
+#include "tools/copy/remote/errand.h"
+#include "tools/copy/remote/ports.h"
+#include "tools/copy/report.h"
+#include "tools/copy/scanner.h"
+#include "transport/base/status.h"
+#include "transport/session/session.h"
+#include "transport/ssh/launch.h"
+
+namespace rdfs::copy {
+
+struct RemoteOptions {
+  std::vector<std::string> ssh_command{"ssh"};  // -e
+  std::string rdcp_path = "rdcp";               // --rdcp-path
+  PortRange ports;                              // --port
+  std::optional<transport::Kind> require;       // this transport only
+  bool plaintext = false;                       // no TLS over TCP to another host
+  bool require_encryption = false;              // --require-encryption
+
+  ScanOptions scan;                // at either end; a filter only here
+  std::vector<std::string> rules;  // the same filter for there: see Rules::given
+  Keep keep;
+  bool in_place = false;
+  Policy policy;              // without checksum
+  bool remove = false;        // --delete
+  std::uint32_t umask = 022;  // of this process, before SetUpProcess
+  int interrupts = -1;        // a descriptor: readable when the user wants to stop
+};
+
+struct Task;
+
+// A machine on which rdcp runs for us: its ssh, and the session over it.
+class FarEnd {
+ public:
+  // `destination`: [user@]host, as ssh takes it. Blocks for as long as ssh may have questions.
+  // Errors: as ssh::Start's; see ExitCodeOf.
+  static Result<std::unique_ptr<FarEnd>> Start(const std::string& destination,
+                                               const RemoteOptions& options);
+  // One that waits for another far end; `to` is set to what reaches it.
+  static Result<std::unique_ptr<FarEnd>> StartWaiting(const std::string& destination,
+                                                      const RemoteOptions& options, Meeting& to);
+  // One that sends there: CopyAcross.
+  static Result<std::unique_ptr<FarEnd>> StartTo(const std::string& destination,
+                                                 const RemoteOptions& options, const Meeting& to);
+  FarEnd(const FarEnd&) = delete;
+  FarEnd& operator=(const FarEnd&) = delete;
+
+  // Copies `paths` there (patterns too) to DST here. `directory_wanted`: there are more sources
+  // than these. One of the two, once. Errors: what ended all of it, named with the host.
+  Status CopyFrom(const std::vector<std::string>& paths, const std::string& destination,
+                  bool directory_wanted, Report& report);
+  // Copies `paths` here to DST there.
+  Status CopyTo(const std::vector<std::string>& paths, const std::string& destination,
+                bool directory_wanted, Report& report);
+  // Copies `paths` there to DST at the far end that was named to it.
+  Status CopyAcross(const std::vector<std::string>& paths, const std::string& destination,
+                    bool directory_wanted, Report& report);
+  // "shm; not verbs: ...", for -v.
+  [[nodiscard]] std::string ExplainChoice() const { return session_->ExplainChoice(); }
+
+ private:
+  FarEnd(std::string name, RemoteOptions options)
+      : name_(std::move(name)), options_(std::move(options)) {}
+  [[nodiscard]] transport::ssh::Launch LaunchWith(const FirstLine& line) const;
+  Status Dial(const transport::ssh::Launch& launch, std::string_view service, Meeting* told);
+  Status OpenLane();
+  Status SendTask(const Task& task);
+  [[nodiscard]] Task NewTask() const;
+
+  const std::string name_;
+  const RemoteOptions options_;
+  std::shared_ptr<transport::Domain> domain_;
+  std::unique_ptr<transport::Session> session_;
+  std::unique_ptr<transport::Connection> lane_;
+};
+
+// 127 when rdcp is not there, as a shell says it; else 1.
+int ExitCodeOf(const Status& status);
+
+}  // namespace rdfs::copy

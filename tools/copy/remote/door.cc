@@ -1,0 +1,80 @@
+#include "tools/copy/remote/door.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "tools/copy/remote/wire.h"
+
+namespace rdfs::copy {
+
+Result<std::unique_ptr<Door>> Door::Create() {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  return std::unique_ptr<Door>(new Door(std::move(wake)));
+}
+
+void Door::Wake() const { (void)eventfd_write(wake_.get(), 1); }
+
+void Door::set_port(std::uint16_t port) {
+  const std::lock_guard lock(mutex_);
+  port_ = port;
+}
+
+Result<transport::Admission> Door::Admit(const transport::SessionRequest& request) {
+  if (request.service == kMeetService) {
+    RDFS_RETURN_IF_ERROR(CheckHello(request.request));
+    const std::lock_guard lock(mutex_);
+    return transport::Admission{.domain = transport::Domain::Create("meet"),
+                                .grant = EncodePort(port_),
+                                .context = nullptr};
+  }
+  if (request.service != kServiceName) {
+    return Status(Code::kNotFound,
+                  "this is the far end of an rdcp, and no '" + request.service + "' server");
+  }
+  RDFS_RETURN_IF_ERROR(CheckHello(request.request));
+  const std::lock_guard lock(mutex_);
+  if (admitted_) return Status(Code::kBusy, "this rdcp has its caller already");
+  admitted_ = true;
+  guest_.domain = transport::Domain::Create("copy");
+  return transport::Admission{.domain = guest_.domain, .grant = {}, .context = nullptr};
+}
+
+void Door::OnLane(std::uint64_t, const std::shared_ptr<void>&,
+                  std::unique_ptr<transport::Connection> lane) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (guest_.lane != nullptr || guest_.domain == nullptr) return;
+    guest_.lane = std::move(lane);
+  }
+  Wake();
+}
+
+void Door::OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) {
+  {
+    const std::lock_guard lock(mutex_);
+    gone_ = true;
+  }
+  Wake();
+}
+
+Result<Guest> Door::Await(Deadline deadline) {
+  for (;;) {
+    pollfd entry{wake_.get(), POLLIN, 0};
+    const int timeout_ms = PollTimeoutMs(deadline, BootClock::now());
+    if (poll(&entry, 1, timeout_ms) < 0 && errno != EINTR) return Status::FromErrno(errno, "poll");
+    {
+      const std::lock_guard lock(mutex_);
+      if (guest_.lane != nullptr) return std::move(guest_);
+      if (gone_) return Status(Code::kDisconnected, "the calling rdcp is gone");
+    }
+    if (BootClock::now() >= deadline) {
+      return Status(Code::kDeadlineExceeded, "the calling rdcp opened no lane in time");
+    }
+  }
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,48 @@
+// Door: the upper layer of the far end's acceptor. It lets the one caller in that started it.
+//
+// Admit, OnLane and OnSessionEnd come on the acceptor's thread; Await on another one. The domain is
+// made when the caller is admitted and has no memory in it until a sender or receiver puts it
+// there.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "transport/base/fd.h"
+#include "transport/session/acceptor.h"
+
+namespace rdfs::copy {
+
+struct Guest {
+  std::unique_ptr<transport::Connection> lane;
+  std::shared_ptr<transport::Domain> domain;
+};
+
+class Door final : public transport::SessionHost {
+ public:
+  static Result<std::unique_ptr<Door>> Create();
+  // What a caller is told that sends another far end here.
+  void set_port(std::uint16_t port);
+
+  Result<transport::Admission> Admit(const transport::SessionRequest& request) override;
+  void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
+              std::unique_ptr<transport::Connection> lane) override;
+  void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
+
+  // Blocks until the caller's lane is there. Errors: kDeadlineExceeded; kDisconnected when the
+  // caller went without a lane.
+  Result<Guest> Await(Deadline deadline);
+
+ private:
+  explicit Door(Fd wake) : wake_(std::move(wake)) {}
+  void Wake() const;
+
+  const Fd wake_;
+  std::mutex mutex_;
+  std::uint16_t port_ = 0;  // under mutex_, as what follows
+  bool admitted_ = false;
+  bool gone_ = false;
+  Guest guest_;
+};
+
+}  // namespace rdfs::copy

@@ -1,0 +1,241 @@
+#include "tools/copy/remote/far.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "tools/copy/filter.h"
+#include "tools/copy/remote/door.h"
+#include "tools/copy/remote/errand.h"
+#include "tools/copy/remote/receiver.h"
+#include "tools/copy/remote/sender.h"
+#include "tools/copy/remote/sources.h"
+#include "tools/copy/remote/threads.h"
+#include "tools/copy/setup.h"
+#include "tools/pipe/process.h"
+#include "transport/base/log.h"
+#include "transport/session/acceptor.h"
+#include "transport/session/session.h"
+#include "transport/ssh/stdio.h"
+
+namespace rdfs::copy {
+namespace {
+
+namespace ssh = transport::ssh;
+using transport::Acceptor;
+using transport::AcceptorOptions;
+using transport::Completion;
+using std::chrono_literals::operator""s;
+
+// ssh has asked for its passwords before it starts us: the line comes at once or not at all.
+constexpr auto kBootstrapPatience = 30s;
+// For the caller's lane, or another far end, whose user may be asked for a password first. A caller
+// that is gone is not waited for.
+constexpr auto kLanePatience = 300s;
+constexpr auto kTaskPatience = 60s;
+// For another far end, which is there already.
+constexpr auto kMeetingPatience = 20s;
+constexpr std::string_view kTypedByHand =
+    "--far is for rdcp, which starts it over ssh on the other machine; give SRC and DST instead";
+
+AcceptorOptions OptionsFor(const transport::Key& key) {
+  AcceptorOptions options;
+  options.port = 0;
+  options.keys.push_back({"ssh", key});
+  options.same_user_only = true;
+  return options;
+}
+
+// On the first port of the range that is free; without any, on ssh's stream alone.
+Result<std::unique_ptr<Acceptor>> Listen(const transport::Key& key, const PortRange& ports,
+                                         Door& door) {
+  AcceptorOptions options = OptionsFor(key);
+  Status why;
+  for (std::uint32_t port = ports.first; port <= ports.last; ++port) {
+    options.port = static_cast<std::uint16_t>(port);
+    // The next in the range, too.
+    options.verbs_port = port < ports.last ? static_cast<std::uint16_t>(port + 1) : options.port;
+    if (port == 0) options.verbs_port = 0;
+    auto acceptor = Acceptor::Create(options, door);
+    if (acceptor.ok()) return acceptor;
+    why = acceptor.status();
+  }
+  LogInfo("cannot listen: {}", why.message());
+  options.listen_tcp = false;
+  return Acceptor::Create(options, door);
+}
+
+// Message by message, and nothing behind the task: that is for whoever does it.
+Result<Task> ReadTask(transport::Connection& lane) {
+  TaskReader reader;
+  const Deadline deadline = DeadlineAfter(kTaskPatience);
+  for (;;) {
+    Completion completion;
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count,
+                          lane.Wait(std::span<Completion>(&completion, 1), deadline));
+    if (count == 0) return Status(Code::kDeadlineExceeded, "the calling rdcp gave no task in time");
+    if (completion.kind != Completion::Kind::kMessage) continue;
+    RDFS_ASSIGN_OR_RETURN(const bool complete, reader.Take(completion.message));
+    if (complete) return std::move(reader.task());
+  }
+}
+
+Rules RulesOf(const Task& task) {
+  Rules out;
+  for (const std::string& rule : task.rules) out.Add(rule[0] == '+', rule.substr(1));
+  return out;
+}
+
+WalkOptions WalkFor(const Task& task, const Found& found, Rules& rules) {
+  WalkOptions walk;
+  walk.scan.recurse = task.recurse;
+  walk.scan.follow = task.follow;
+  walk.scan.follow_source = task.follow_source;
+  walk.scan.one_file_system = task.one_file_system;
+  if (!rules.empty()) walk.scan.filter = &rules;
+  walk.keep = task.keep;
+  walk.paths = found.paths;
+  walk.holes = !task.in_place;
+  walk.offers = task.sync || task.update || task.remove;
+  return walk;
+}
+
+Status SendFiles(Talk& talk, const Guest& guest, const Task& task) {
+  Status told;
+  const Found found =
+      FindSources(task.names, task.follow || task.follow_source, true,
+                  [&](const std::string& path, const Status& why) {
+                    if (told.ok()) told = talk.Tell({Notice::What::kFailed, path, why.message()});
+                  });
+  RDFS_RETURN_IF_ERROR(told);
+  Rules rules = RulesOf(task);
+  return Sender(talk, guest.domain, found.begin, WalkFor(task, found, rules), CrewThreads()).Run();
+}
+
+Status ReceiveFiles(Talk& talk, const Guest& guest, const Task& task, mode_t mask) {
+  ReceiverSettings settings;
+  settings.destination = ExpandHome(task.names.front());
+  settings.directory_wanted = task.directory_wanted;
+  settings.options.keep = task.keep;
+  settings.options.umask = mask;
+  settings.options.in_place = task.in_place;
+  settings.threads = CrewThreads();
+  settings.policy = {.update = task.update, .sync = task.sync, .checksum = false};
+  settings.remove = task.remove;
+  Rules rules = RulesOf(task);
+  if (!rules.empty()) settings.filter = &rules;
+  return Receiver(talk, guest.domain, std::move(settings)).Run();
+}
+
+// Waits for the caller's last word, so that ours has arrived.
+Status AwaitFarewell(Talk& talk) {
+  bool over = false;
+  const Talk::OnMessage on_message = [&](MessageType type, ByteSpan) {
+    over = type == MessageType::kFarewell;
+    return Status();
+  };
+  while (!over) {
+    RDFS_ASSIGN_OR_RETURN(const bool heard, talk.Hear(on_message, nullptr));
+    if (!heard && !over) RDFS_RETURN_IF_ERROR(talk.Sleep(-1));
+  }
+  return {};
+}
+
+// Sends the files to the far end that the caller has started on another machine, and tells the
+// caller how that went.
+Status ForwardFiles(Talk& caller, const Task& task, const Meeting& meeting, int interrupts) {
+  transport::DialOptions dial;
+  dial.host = meeting.host;
+  dial.port = meeting.port;
+  dial.key = meeting.key;
+  dial.service = std::string(kServiceName);
+  dial.request = EncodeHello();
+  dial.deadline = DeadlineAfter(kMeetingPatience);
+  const auto domain = transport::Domain::Create("copy");
+  RDFS_ASSIGN_OR_RETURN(const auto session, transport::Session::Dial(std::move(dial), domain));
+  RDFS_ASSIGN_OR_RETURN(const auto lane, session->OpenLane(DeadlineAfter(kMeetingPatience)));
+  Task there = task;
+  there.role = Task::Role::kReceives;
+  there.names = {task.names.front()};
+  RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> messages, EncodeTask(there));
+  for (const Bytes& message : messages) RDFS_RETURN_IF_ERROR(lane->Send(ByteSpan(message)));
+  TalkSettings settings;
+  settings.interrupts = interrupts;
+  settings.tell = [&](const Notice& notice) { (void)caller.Tell(notice); };
+  Talk talk(*lane, std::move(settings));
+  const Found found =
+      FindSources({task.names.begin() + 1, task.names.end()}, task.follow || task.follow_source,
+                  true, [&](const std::string& path, const Status& why) {
+                    (void)caller.Tell({Notice::What::kFailed, path, why.message()});
+                  });
+  Rules rules = RulesOf(task);
+  Sender sender(talk, domain, found.begin, WalkFor(task, found, rules), CrewThreads());
+  sender.on_turn = [&] {
+    return caller.Hear([](MessageType, ByteSpan) { return Status(); }, nullptr).status();
+  };
+  RDFS_RETURN_IF_ERROR(sender.Run());
+  RDFS_RETURN_IF_ERROR(caller.Say(sender.done().Encode(MessageType::kDone)));
+  return AwaitFarewell(caller);
+}
+
+Status Forward(Talk& caller, const Task& task, const std::optional<Meeting>& meeting,
+               int interrupts) {
+  if (!meeting) {
+    return caller.Part({Code::kProtocolError, "nobody was named that the files should go to"});
+  }
+  return caller.Part(ForwardFiles(caller, task, *meeting, interrupts));
+}
+
+Status ServeCaller(Door& door, const std::optional<Meeting>& meeting, int interrupts, mode_t mask) {
+  RDFS_ASSIGN_OR_RETURN(const Guest guest, door.Await(DeadlineAfter(kLanePatience)));
+  TalkSettings settings;
+  settings.interrupts = interrupts;
+  Talk talk(*guest.lane, std::move(settings));
+  auto task = ReadTask(*guest.lane);
+  if (!task.ok()) return talk.Part(task.status());
+  if (task->role == Task::Role::kForwards) return Forward(talk, *task, meeting, interrupts);
+  return task->role == Task::Role::kSends ? SendFiles(talk, guest, *task)
+                                          : ReceiveFiles(talk, guest, *task, mask);
+}
+
+int Refuse(const Status& status) {
+  ssh::Answer(kBootstrapMagic, status);
+  // The other end tells its user; a person who typed this sees no answer worth reading.
+  if (isatty(STDIN_FILENO) != 0) LogError("{}", status.message());
+  return 1;
+}
+
+}  // namespace
+
+int RunFar() {
+  SetLogName("rdcp");
+  SetLogLevel(LogLevel::kError);
+  const mode_t mask = SetUpProcess();
+  const auto bootstrap =
+      ssh::ReadBootstrap(kBootstrapMagic, kTypedByHand, DeadlineAfter(kBootstrapPatience));
+  if (!bootstrap.ok()) return Refuse(bootstrap.status());
+  const auto line = FirstLine::Parse(bootstrap->text);
+  if (!line.ok()) return Refuse(line.status());
+  // Before the acceptor's thread is there, which is not to take them.
+  const auto interrupts = pipe::TakeInterrupts();
+  if (!interrupts.ok()) return Refuse(interrupts.status());
+  const auto door = Door::Create();
+  if (!door.ok()) return Refuse(door.status());
+  const auto acceptor = Listen(bootstrap->key, line->ports, **door);
+  if (!acceptor.ok()) return Refuse(acceptor.status());
+  (*door)->set_port((*acceptor)->port());
+  ssh::Answer(kBootstrapMagic, Status::Ok());
+  (*acceptor)->Serve(ssh::TakeStdio());
+  std::thread accepting([&] { (void)(*acceptor)->Run(); });
+  const Status status = ServeCaller(**door, line->meeting, interrupts->get(), mask);
+  (*acceptor)->Stop();
+  accepting.join();
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,448 @@
+#include "tools/copy/remote/receive_crew.h"
+
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "tools/copy/names.h"
+#include "tools/pipe/digest.h"
+
+namespace rdfs::copy {
+
+struct ReceiveCrew::Batch {
+  BatchWire wire{};
+  std::size_t jobs = 0;  // that are not done
+  bool planned = false;
+  std::vector<Entry> left;  // directories
+};
+
+// A file that comes in pieces. `file` is null once it has failed, which is told once.
+struct ReceiveCrew::Incoming {
+  Entry entry;
+  std::mutex mutex;
+  std::shared_ptr<OutputFile> file;  // under mutex, as what follows
+  std::size_t writing = 0;           // pieces
+  bool ended = false;
+};
+
+struct ReceiveCrew::Job {
+  Batch* batch = nullptr;
+  Entry entry;                         // without `file`: whole, or made without content
+  Destination::Pin pin;                // of an answer: its directory has been left
+  std::shared_ptr<Incoming> incoming;  // a piece of it, or its end when there is no content
+  std::uint64_t offset = 0;
+  ByteSpan content;
+};
+
+Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(Destination& destination, ByteSpan ring,
+                                                         ReceiveCrewSettings settings) {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  std::unique_ptr<ReceiveCrew> crew(
+      new ReceiveCrew(destination, ring, std::move(settings), std::move(wake)));
+  crew->threads_.emplace(crew->settings_.threads, [raw = crew.get()] { raw->Run(); });
+  return crew;
+}
+
+ReceiveCrew::ReceiveCrew(Destination& destination, ByteSpan ring, ReceiveCrewSettings settings,
+                         Fd wake)
+    : destination_(destination),
+      ring_(ring),
+      settings_(std::move(settings)),
+      wake_(std::move(wake)),
+      rules_(static_cast<std::uint32_t>(settings_.names.size())) {}
+
+ReceiveCrew::~ReceiveCrew() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (threads_) threads_->Join();
+}
+
+void ReceiveCrew::Take(const BatchWire& batch) {
+  {
+    const std::lock_guard lock(mutex_);
+    batches_.emplace_back();
+    batches_.back().wire = batch;
+    ++unplanned_;
+  }
+  changed_.notify_all();
+}
+
+// Jobs first: they empty the slots that the sender waits for.
+void ReceiveCrew::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_ || !jobs_.empty() || (unplanned_ > 0 && !planning_); });
+    if (stop_) return;
+    if (!jobs_.empty()) {
+      Job job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      Batch* const batch = job.batch;
+      Do(job);
+      job = Job();  // what it held open is closed without the lock
+      lock.lock();
+      --batch->jobs;
+    } else {
+      Batch& batch = batches_[batches_.size() - unplanned_];
+      planning_ = true;
+      lock.unlock();
+      Plan(batch);
+      lock.lock();
+      --unplanned_;
+      planning_ = false;
+      batch.planned = true;
+      changed_.notify_all();
+    }
+    LeaveDone(lock);
+  }
+}
+
+// In the order of the batches; their slots are free then.
+void ReceiveCrew::LeaveDone(std::unique_lock<std::mutex>& lock) {
+  if (leaving_) return;
+  leaving_ = true;
+  bool any = false;
+  while (!stop_ && !batches_.empty() && batches_.front().planned && batches_.front().jobs == 0) {
+    const std::vector<Entry> left = std::move(batches_.front().left);
+    lock.unlock();
+    for (const Entry& entry : left) {
+      if (const Status status = destination_.Leave(entry); !status.ok()) TellOf(entry, status);
+    }
+    lock.lock();
+    batches_.pop_front();
+    ++done_;
+    any = true;
+  }
+  leaving_ = false;
+  if (!any) return;
+  outputs_.emplace_back(Done{done_});
+  (void)eventfd_write(wake_.get(), 1);
+}
+
+void ReceiveCrew::Plan(Batch& batch) {
+  if (Status status = PlanRecords(batch); !status.ok()) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    Put(std::move(status));
+  }
+}
+
+Status ReceiveCrew::PlanRecords(Batch& batch) {
+  const std::size_t slot = batch.wire.number % settings_.slots;
+  const ByteSpan bytes = ring_.subspan(slot * settings_.slot_bytes, batch.wire.length);
+  if (pipe::DigestOf(bytes) != batch.wire.digest) {
+    return {Code::kProtocolError, "a batch was damaged on its way: its checksum is another"};
+  }
+  BatchReader reader(bytes);
+  want_ = {};
+  for (;;) {
+    RDFS_ASSIGN_OR_RETURN(std::optional<Record> record, reader.Next());
+    if (!record) break;
+    RDFS_RETURN_IF_ERROR(PlanRecord(batch, *std::move(record)));
+  }
+  // Answers what was offered in it.
+  if (want_.up_to > 0) Put(std::move(want_));
+  return {};
+}
+
+Status ReceiveCrew::PlanRecord(Batch& batch, Record record) {
+  RDFS_RETURN_IF_ERROR(rules_.Check(record));
+  if (auto* entry = std::get_if<EntryRecord>(&record)) {
+    if (entry->answer) return PlanAnswer(batch, std::move(*entry));
+    if (!IsSkipped(entry->entry)) PlanEntry(batch, std::move(*entry));
+  } else if (auto* leave = std::get_if<LeaveRecord>(&record)) {
+    PlanLeave(batch, std::move(*leave));
+  } else if (const auto* piece = std::get_if<PieceRecord>(&record)) {
+    PlanPiece(batch, *piece);
+  } else {
+    PlanFileEnd(batch, std::get<FileEndRecord>(record));
+  }
+  return {};
+}
+
+bool ReceiveCrew::IsSkipped(const Entry& entry) const {
+  if (!skipped_ || skipped_->source != entry.source) return false;
+  const std::string& folder = skipped_->path;
+  return folder.empty() || entry.path == folder ||
+         (entry.path.starts_with(folder) && entry.path[folder.size()] == '/');
+}
+
+void ReceiveCrew::PlanEntry(Batch& batch, EntryRecord record) {
+  const Entry& entry = record.entry;
+  if (!seen_.empty()) seen_.back().emplace(NameOf(entry.path));
+  if (entry.kind == Kind::kDirectory) return PlanDirectory(entry);
+  if (record.offer) return PlanOffer(record);
+  const Verdict verdict = record.no_data ? Verdict::kCopy : Judge(entry);
+  const bool is_there = verdict == Verdict::kLeave || verdict == Verdict::kSame;
+  if (!PlanLink(record, is_there) || IsThere(entry, verdict)) return;
+  PlanContent(batch, std::move(record), nullptr);
+}
+
+void ReceiveCrew::PlanDirectory(const Entry& entry) {
+  if (const Status entered = destination_.Enter(entry); !entered.ok()) {
+    TellOf(entry, entered);
+    skipped_ = entry;
+    return;
+  }
+  if (settings_.remove) seen_.emplace_back();
+  Made(entry);
+}
+
+void ReceiveCrew::PlanLeave(Batch& batch, LeaveRecord record) {
+  if (IsSkipped(record.entry)) {
+    if (record.entry.path == skipped_->path) skipped_.reset();
+    return;
+  }
+  if (!seen_.empty()) {
+    if (!record.partial) Prune(record);
+    seen_.pop_back();
+  }
+  batch.left.push_back(std::move(record.entry));
+}
+
+// Deletes what the source does not have, now that all of its names have been heard.
+void ReceiveCrew::Prune(const LeaveRecord& record) {
+  const Entry& entry = record.entry;
+  const auto keeps = [&](const std::string& name, bool is_directory) {
+    if (seen_.back().contains(name)) return true;
+    Filter* filter = settings_.filter;
+    return filter != nullptr && !filter->Takes(Joined(entry.path, name), is_directory);
+  };
+  const auto gone = [&](const std::string& path) {
+    if (settings_.gone) settings_.gone(path);
+  };
+  if (const Status status = destination_.Prune(entry, keeps, gone); !status.ok()) {
+    TellOf(entry, status);
+  }
+}
+
+Verdict ReceiveCrew::Judge(const Entry& entry) {
+  if (!settings_.policy.update && !settings_.policy.sync) return Verdict::kCopy;
+  const auto now = destination_.Look(entry);
+  // Whoever makes it will say what is wrong.
+  return now.ok() ? Decide(entry, *now, settings_.policy) : Verdict::kCopy;
+}
+
+// Whether what is at its place will do; it gets the attributes that are missing.
+bool ReceiveCrew::IsThere(const Entry& entry, Verdict verdict) {
+  if (verdict == Verdict::kLeave) return true;
+  bool same = verdict == Verdict::kSame;
+  if (verdict == Verdict::kCompare && entry.kind == Kind::kSymlink) {
+    const auto target = destination_.ReadExistingLink(entry);
+    same = target.ok() && *target == entry.target;
+    if (same) destination_.Settle(entry, true);
+  }
+  if (!same) return false;
+  if (const Status touched = destination_.Touch(entry); !touched.ok()) TellOf(entry, touched);
+  return true;
+}
+
+void ReceiveCrew::PlanOffer(const EntryRecord& record) {
+  const Entry& entry = record.entry;
+  want_.up_to = record.number + 1;
+  const Verdict verdict = Judge(entry);
+  const bool is_there = verdict == Verdict::kLeave || verdict == Verdict::kSame;
+  if (!PlanLink(record, is_there) || IsThere(entry, verdict)) return;
+  auto pin = destination_.Hold(entry);
+  if (!pin.ok()) {
+    destination_.Settle(entry, false);
+    TellOf(entry, pin.status());
+    return;
+  }
+  pins_[Named(entry)] = *std::move(pin);
+  want_.numbers.push_back(record.number);
+}
+
+Status ReceiveCrew::PlanAnswer(Batch& batch, EntryRecord record) {
+  auto pin = pins_.extract(Named(record.entry));
+  if (pin.empty()) return {Code::kProtocolError, "the other rdcp sent a file that nobody wanted"};
+  PlanContent(batch, std::move(record), std::move(pin.mapped()));
+  return {};
+}
+
+void ReceiveCrew::PlanContent(Batch& batch, EntryRecord record, Destination::Pin pin) {
+  if (record.entry.kind == Kind::kFile && !record.whole) {
+    BeginFile(std::move(record));  // which keeps the directory open by itself
+    return;
+  }
+  AddJob(batch, {.batch = &batch,
+                 .entry = std::move(record.entry),
+                 .pin = std::move(pin),
+                 .incoming = nullptr,
+                 .offset = 0,
+                 .content = record.content});
+}
+
+// False when there is nothing more to be done: it is, or becomes, a link to a name before it.
+bool ReceiveCrew::PlanLink(const EntryRecord& record, bool is_there) {
+  const Entry& entry = record.entry;
+  if (settings_.keep.links && entry.links > 1) {
+    const auto turn = destination_.TakeTurn(entry, is_there);
+    if (!turn.ok()) {
+      TellOf(entry, turn.status());
+      return false;
+    }
+    if (*turn == Destination::Turn::kLink) Made(entry);
+    if (*turn != Destination::Turn::kFirst) return false;
+    if (record.no_data) destination_.Settle(entry, false);
+  }
+  if (!record.no_data) return true;
+  TellOf(entry, {Code::kErrno, ENOENT, "the name that it is a link to could not be copied"});
+  return false;
+}
+
+void ReceiveCrew::BeginFile(EntryRecord record) {
+  auto incoming = std::make_shared<Incoming>();
+  auto begun = destination_.Begin(record.entry);
+  if (begun.ok()) {
+    incoming->file = *std::move(begun);
+  } else {
+    TellOf(record.entry, begun.status());
+  }
+  incoming->entry = std::move(record.entry);
+  incoming_.emplace(record.number, std::move(incoming));
+}
+
+void ReceiveCrew::PlanPiece(Batch& batch, const PieceRecord& record) {
+  const auto found = incoming_.find(record.number);
+  if (found == incoming_.end()) return;  // beneath a directory that could not be made
+  {
+    const std::lock_guard lock(found->second->mutex);
+    ++found->second->writing;
+  }
+  AddJob(batch, {.batch = &batch,
+                 .entry = {},
+                 .pin = nullptr,
+                 .incoming = found->second,
+                 .offset = record.offset,
+                 .content = record.content});
+}
+
+void ReceiveCrew::PlanFileEnd(Batch& batch, const FileEndRecord& record) {
+  const auto found = incoming_.find(record.number);
+  if (found == incoming_.end()) return;
+  const std::shared_ptr<Incoming> incoming = std::move(found->second);
+  incoming_.erase(found);
+  {
+    const std::lock_guard lock(incoming->mutex);
+    incoming->entry.size = record.size;
+    incoming->ended = true;
+    // The sender has told why.
+    if (record.given_up) incoming->file.reset();
+    if (incoming->writing > 0) return;
+  }
+  AddJob(batch, {.batch = &batch,
+                 .entry = {},
+                 .pin = nullptr,
+                 .incoming = incoming,
+                 .offset = 0,
+                 .content = {}});
+}
+
+void ReceiveCrew::AddJob(Batch& batch, Job job) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++batch.jobs;
+    jobs_.push_back(std::move(job));
+  }
+  changed_.notify_one();
+}
+
+void ReceiveCrew::Do(Job& job) {
+  if (job.incoming == nullptr) {
+    DoWhole(job.entry, job.content);
+  } else if (job.content.empty()) {
+    FinishFile(*job.incoming);
+  } else {
+    DoPiece(*job.incoming, job.offset, job.content);
+  }
+}
+
+void ReceiveCrew::DoWhole(const Entry& entry, ByteSpan content) {
+  const Status made = [&]() -> Status {
+    if (entry.kind != Kind::kFile) return destination_.Make(entry);
+    RDFS_ASSIGN_OR_RETURN(const auto file, destination_.Begin(entry));
+    if (!content.empty()) RDFS_RETURN_IF_ERROR(file->Write(0, content));
+    return file->Finish(entry);
+  }();
+  if (!made.ok()) {
+    TellOf(entry, made);
+    return;
+  }
+  bytes_ += content.size();
+  Made(entry);
+}
+
+void ReceiveCrew::DoPiece(Incoming& incoming, std::uint64_t offset, ByteSpan content) {
+  std::shared_ptr<OutputFile> file;
+  {
+    const std::lock_guard lock(incoming.mutex);
+    file = incoming.file;
+  }
+  const Status written = file == nullptr ? Status() : file->Write(offset, content);
+  file.reset();
+  bool last = false;
+  bool first_failure = false;
+  {
+    const std::lock_guard lock(incoming.mutex);
+    if (!written.ok()) first_failure = std::exchange(incoming.file, nullptr) != nullptr;
+    last = --incoming.writing == 0 && incoming.ended;
+  }
+  if (first_failure) TellOf(incoming.entry, written);
+  if (written.ok()) bytes_ += content.size();
+  if (last) FinishFile(incoming);
+}
+
+void ReceiveCrew::FinishFile(Incoming& incoming) {
+  const std::shared_ptr<OutputFile> file = std::exchange(incoming.file, nullptr);
+  if (file == nullptr) return;
+  if (const Status finished = file->Finish(incoming.entry); !finished.ok()) {
+    TellOf(incoming.entry, finished);
+    return;
+  }
+  Made(incoming.entry);
+}
+
+std::string ReceiveCrew::Named(const Entry& entry) const {
+  return Joined(settings_.names[entry.source], entry.path);
+}
+
+void ReceiveCrew::TellOf(const Entry& entry, const Status& why) {
+  Put(Notice{Notice::What::kFailed, Named(entry), why.message()});
+}
+
+void ReceiveCrew::Made(const Entry& entry) {
+  ++made_;
+  if (settings_.copied) settings_.copied(entry, Named(entry));
+}
+
+void ReceiveCrew::Put(Output output) {
+  {
+    std::unique_lock lock(mutex_);
+    const bool notice = std::holds_alternative<Notice>(output);
+    changed_.wait(lock, [&] { return stop_ || !notice || outputs_.size() < kMostUntaken; });
+    outputs_.push_back(std::move(output));
+  }
+  (void)eventfd_write(wake_.get(), 1);
+}
+
+void ReceiveCrew::Collect(std::vector<Output>& out) {
+  out.clear();
+  eventfd_t ignored = 0;
+  (void)eventfd_read(wake_.get(), &ignored);
+  {
+    const std::lock_guard lock(mutex_);
+    outputs_.swap(out);
+  }
+  changed_.notify_all();
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,214 @@
+#include "tools/copy/remote/receiver.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "tools/copy/names.h"
+#include "tools/copy/setup.h"
+#include "tools/pipe/lane_loop.h"
+#include "transport/session/peer.h"
+
+namespace rdfs::copy {
+
+using transport::Access;
+
+namespace {
+
+// For messages: "/" needs no slash behind it.
+std::string Beneath(const std::string& root, const std::string& name) {
+  return root.ends_with('/') ? root + name : Joined(root, name);
+}
+
+}  // namespace
+
+Receiver::Receiver(Talk& talk, std::shared_ptr<transport::Domain> domain, ReceiverSettings settings)
+    : talk_(talk), domain_(std::move(domain)), settings_(std::move(settings)) {}
+
+Status Receiver::Run() {
+  Status status = Drive();
+  // Whoever has everything confirmed, and went without a word, has what he wanted.
+  if (confirmed_ && talk_.lost()) status = Status();
+  if (!status.ok()) {
+    // Nothing is written any more, and nothing half-made is left, when the peer hears of it.
+    crew_.reset();
+    destination_.reset();
+  }
+  return talk_.Part(std::move(status));
+}
+
+Status Receiver::Drive() {
+  const Talk::OnMessage on_message = [this](MessageType type, ByteSpan message) {
+    return OnMessage(type, message);
+  };
+  while (!over_) {
+    RDFS_ASSIGN_OR_RETURN(const bool heard, talk_.Hear(on_message, nullptr));
+    RDFS_ASSIGN_OR_RETURN(const bool done, CollectFromCrew());
+    if (end_ && !confirmed_ && finished_ == end_->batches) RDFS_RETURN_IF_ERROR(Finish());
+    if (on_turn) RDFS_RETURN_IF_ERROR(on_turn());
+    if (heard || done || over_) continue;
+    const bool listens = crew_ != nullptr && !talk_.congested();
+    RDFS_RETURN_IF_ERROR(talk_.Sleep(listens ? crew_->fd() : -1));
+  }
+  return {};
+}
+
+Status Receiver::OnMessage(MessageType type, ByteSpan message) {
+  if (type == MessageType::kBegin && !begun_) {
+    begun_ = true;
+    RDFS_ASSIGN_OR_RETURN(const Begin begin, Begin::Decode(message));
+    return OnBegin(begin);
+  }
+  if (type == MessageType::kBatch && crew_ != nullptr && !end_) return OnBatch(message);
+  if (type == MessageType::kEnd && crew_ != nullptr && !end_) return OnEnd(message);
+  if (type == MessageType::kFarewell && confirmed_) {
+    over_ = true;
+    return {};
+  }
+  return {Code::kProtocolError, "the other rdcp sent a message out of turn"};
+}
+
+Status Receiver::OnBegin(const Begin& begin) {
+  if (settings_.allow) RDFS_RETURN_IF_ERROR(settings_.allow(begin));
+  RDFS_RETURN_IF_ERROR(OpenDestination(begin));
+  RDFS_RETURN_IF_ERROR(MakeRing());
+  RDFS_ASSIGN_OR_RETURN(crew_, ReceiveCrew::Create(*destination_, ring_->bytes(),
+                                                   {.keep = settings_.options.keep,
+                                                    .names = names_,
+                                                    .slot_bytes = slot_bytes_,
+                                                    .slots = slots_,
+                                                    .threads = settings_.threads,
+                                                    .copied = settings_.copied,
+                                                    .policy = settings_.policy,
+                                                    .remove = settings_.remove,
+                                                    .filter = settings_.filter,
+                                                    .gone = settings_.gone}));
+  return talk_.Say(Welcome{shared_, slot_bytes_, slots_}.Encode());
+}
+
+Status Receiver::OpenDestination(const Begin& begin) {
+  const std::string path = settings_.destination.empty() ? "." : settings_.destination;
+  struct stat info {};
+  const bool is_directory = stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  if (settings_.directory_wanted && begin.sources.size() == 1 && !is_directory) {
+    return {Code::kInvalidArgument,
+            "there is no directory '" + Shown(path) + "', and there is more than one SRC"};
+  }
+  Targets targets{".", {}};
+  if (!begin.sources.empty()) {
+    std::vector<SourceFacts> sources;
+    for (const Begin::Source& source : begin.sources) {
+      sources.push_back({source.name.empty() ? "." : source.name, source.is_directory});
+    }
+    RDFS_ASSIGN_OR_RETURN(targets, PlaceHere(sources, path));
+  }
+  DestinationOptions options = settings_.options;
+  const auto here = transport::session::ReadHostIdentity().boot_id;
+  options.same_machine = begin.boot == here && begin.boot != decltype(here){};
+  const std::string root = targets.root == "." ? std::string() : targets.root;
+  options.report = [this, root](const std::string& name, const Status& why) {
+    const std::lock_guard lock(late_mutex_);
+    late_.push_back({Notice::What::kFailed, Beneath(root, name), why.message()});
+  };
+  RDFS_ASSIGN_OR_RETURN(destination_, Destination::Open(targets.root, std::move(options)));
+  for (std::uint32_t i = 0; i < targets.names.size(); ++i) {
+    RDFS_RETURN_IF_ERROR(destination_->AddTarget(i, targets.names[i]));
+    names_.push_back(Beneath(root, targets.names[i]));
+  }
+  return {};
+}
+
+// As large as can be pinned: half of it as often as it takes.
+Status Receiver::MakeRing() {
+  pipe::RingSize size = pipe::ChooseRing(talk_.lane().capabilities().kind);
+  for (;;) {
+    RDFS_ASSIGN_OR_RETURN(auto memory,
+                          SharedMemory::Create("rdcp", std::size_t{size.slot_bytes} * size.slots,
+                                               SharedMemory::Peers::kMayWrite));
+    RDFS_ASSIGN_OR_RETURN(ring_, domain_->Register(std::move(memory), Access::kRemoteWrite));
+    auto shared = talk_.lane().Share(*ring_);
+    if (shared.ok()) {
+      shared_ = *shared;
+      slot_bytes_ = size.slot_bytes;
+      slots_ = size.slots;
+      return {};
+    }
+    if (shared.status().code() != Code::kResourceExhausted || size.slot_bytes <= kMinSlotBytes) {
+      return shared.status();
+    }
+    size.slot_bytes /= 2;
+  }
+}
+
+Status Receiver::OnBatch(ByteSpan message) {
+  RDFS_ASSIGN_OR_RETURN(const BatchWire batch, DecodeBatch(message, slot_bytes_));
+  if (batch.number != next_ || next_ >= finished_ + slots_) {
+    return {Code::kProtocolError, "the other rdcp sent a batch out of turn"};
+  }
+  ++next_;
+  digest_.Add(batch.number, batch.length, batch.digest);
+  crew_->Take(batch);
+  return {};
+}
+
+Status Receiver::OnEnd(ByteSpan message) {
+  RDFS_ASSIGN_OR_RETURN(const Tally end, Tally::Decode(message));
+  if (end.batches != next_ || end.digest != digest_.Value()) {
+    return {Code::kProtocolError, "something is missing of what the other rdcp has sent"};
+  }
+  end_ = end;
+  return {};
+}
+
+Status Receiver::Tell(const Notice& notice) {
+  ++done_.failed;
+  return talk_.Tell(notice);
+}
+
+Status Receiver::TellLate() {
+  std::vector<Notice> late;
+  {
+    const std::lock_guard lock(late_mutex_);
+    late.swap(late_);
+  }
+  for (const Notice& notice : late) RDFS_RETURN_IF_ERROR(Tell(notice));
+  return {};
+}
+
+Result<bool> Receiver::CollectFromCrew() {
+  if (crew_ == nullptr || talk_.congested()) return false;
+  crew_->Collect(outputs_);
+  const std::uint64_t before = finished_;
+  for (const ReceiveCrew::Output& output : outputs_) {
+    if (const auto* done = std::get_if<ReceiveCrew::Done>(&output)) {
+      finished_ = done->batches;
+    } else if (const auto* notice = std::get_if<Notice>(&output)) {
+      RDFS_RETURN_IF_ERROR(Tell(*notice));
+    } else if (const auto* want = std::get_if<Want>(&output)) {
+      RDFS_RETURN_IF_ERROR(talk_.Say(want->Encode()));
+    } else {
+      return std::get<Status>(output);
+    }
+  }
+  RDFS_RETURN_IF_ERROR(TellLate());
+  if (finished_ != before) {
+    RDFS_RETURN_IF_ERROR(talk_.Say(EncodeCredit(finished_)));
+    RDFS_RETURN_IF_ERROR(talk_.Checked(talk_.lane().Flush()));
+  }
+  return !outputs_.empty();
+}
+
+Status Receiver::Finish() {
+  RDFS_RETURN_IF_ERROR(crew_->CheckEnd(end_->entries));
+  done_.entries = crew_->entries();
+  done_.bytes = crew_->bytes();
+  crew_.reset();
+  destination_.reset();  // tells of links that still waited
+  RDFS_RETURN_IF_ERROR(TellLate());
+  done_.batches = end_->batches;
+  done_.digest = end_->digest;
+  confirmed_ = true;
+  return talk_.Say(done_.Encode(MessageType::kDone));
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,87 @@
+// Receiver: drives one copy from a lane into a destination, at either end.
+//
+//   Begin --> DST looked at --> Welcome --> batches --> credits --> End --> Done --> Farewell
+//
+// Blocks in Run, on the caller's thread; making files is done by threads of its own (ReceiveCrew).
+// No memory is shared with the peer before it has said what it will send.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/copy/remote/receive_crew.h"
+#include "tools/copy/remote/talk.h"
+
+namespace rdfs::copy {
+
+struct ReceiverSettings {
+  std::string destination;        // DST
+  bool directory_wanted = false;  // it must be one that is there
+  DestinationOptions options;     // report is the receiver's own
+  // Whether that is what was asked for.
+  std::function<Status(const Begin&)> allow;
+  int threads = 1;
+  Copied copied;  // may be empty
+  Policy policy;
+  bool remove = false;       // --delete
+  Filter* filter = nullptr;  // see ReceiveCrewSettings, as for `gone`
+  std::function<void(const std::string& path)> gone;
+};
+
+class Receiver {
+ public:
+  // All outlive this.
+  Receiver(Talk& talk, std::shared_ptr<transport::Domain> domain, ReceiverSettings settings);
+  // Until everything is made and the sender knows, or why it is not.
+  Status Run();
+  // What has been made.
+  [[nodiscard]] const Tally& done() const { return done_; }
+  // So far.
+  [[nodiscard]] std::uint64_t bytes() const {
+    return crew_ == nullptr ? done_.bytes : crew_->bytes();
+  }
+  // Called now and then while it runs; an error ends it.
+  std::function<Status()> on_turn;
+
+ private:
+  Status Drive();
+  Status OnMessage(MessageType type, ByteSpan message);
+  Status OnBegin(const Begin& begin);
+  Status OpenDestination(const Begin& begin);
+  Status MakeRing();
+  Status OnBatch(ByteSpan message);
+  Status OnEnd(ByteSpan message);
+  Result<bool> CollectFromCrew();
+  Status TellLate();
+  Status Tell(const Notice& notice);
+  // Everything has been made: finishes directories and says so.
+  Status Finish();
+
+  Talk& talk_;
+  const std::shared_ptr<transport::Domain> domain_;
+  const ReceiverSettings settings_;
+  std::uint32_t slot_bytes_ = 0, slots_ = 0;
+  std::unique_ptr<transport::MemoryRegion> ring_;
+  transport::RemoteRegion shared_{};
+  std::vector<std::string> names_;  // of the sources, for messages
+
+  std::mutex late_mutex_;
+  std::vector<Notice> late_;  // under late_mutex_: what Destination reports
+  std::unique_ptr<Destination> destination_;
+  std::unique_ptr<ReceiveCrew> crew_;
+
+  bool begun_ = false, over_ = false;
+  std::uint64_t next_ = 0;      // the number that the next batch must have
+  std::uint64_t finished_ = 0;  // batches
+  std::optional<Tally> end_;
+  bool confirmed_ = false;
+  pipe::StreamDigest digest_;
+  Tally done_;
+  std::vector<ReceiveCrew::Output> outputs_;
+};
+
+}  // namespace rdfs::copy

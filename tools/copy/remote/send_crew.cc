@@ -1,0 +1,184 @@
+#include "tools/copy/remote/send_crew.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace rdfs::copy {
+namespace {
+
+// Reads all of `place` but what the file does not have.
+Result<std::size_t> ReadAt(int fd, MutableByteSpan place, std::uint64_t offset,
+                           const pipe::StopFlag& stop) {
+  std::size_t done = 0;
+  while (done < place.size()) {
+    const ssize_t got =
+        pread(fd, place.data() + done, place.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR && !stop) continue;
+    if (got < 0) return Status::FromErrno(errno, "cannot read it");
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SendCrew>> SendCrew::Create(WalkOptions walk, MutableByteSpan memory,
+                                                   std::uint32_t buffers, int threads) {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  std::unique_ptr<SendCrew> crew(new SendCrew(std::move(walk), memory, buffers, std::move(wake)));
+  crew->threads_.emplace(threads, [raw = crew.get()] { raw->Run(); });
+  return crew;
+}
+
+SendCrew::SendCrew(WalkOptions walk, MutableByteSpan memory, std::uint32_t buffers, Fd wake)
+    : slot_bytes_(walk.slot_bytes),
+      memory_(memory),
+      wake_(std::move(wake)),
+      walk_(std::move(walk), [this](Notice notice) { Put(std::move(notice)); }) {
+  for (std::uint32_t buffer = buffers; buffer-- > 0;) free_.push_back(buffer);
+}
+
+SendCrew::~SendCrew() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  walk_.Stop();
+}
+
+void SendCrew::Run() {
+  while (MakeOne()) {
+  }
+}
+
+std::optional<std::uint32_t> SendCrew::AwaitBuffer() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stop_ || !free_.empty(); });
+  if (stop_) return std::nullopt;
+  const std::uint32_t buffer = free_.back();
+  free_.pop_back();
+  return buffer;
+}
+
+std::optional<SendCrew::Task> SendCrew::NextTask() {
+  const std::lock_guard lock(walk_mutex_);
+  if (ended_) return std::nullopt;
+  const auto buffer = AwaitBuffer();
+  if (!buffer) return std::nullopt;
+  if (auto work = walk_.Next()) return Task{*std::move(work), next_++, *buffer};
+  ended_ = true;
+  if (!stop_) Put(Ended{next_});
+  return std::nullopt;
+}
+
+bool SendCrew::MakeOne() {
+  auto task = NextTask();
+  if (!task) return false;
+  BatchWriter batch(memory_.subspan(std::size_t{task->buffer} * slot_bytes_, slot_bytes_));
+  for (WalkItem& item : task->work.items) PackItem(item, batch);
+  std::vector<Status> read;
+  for (const WalkPiece& piece : task->work.pieces) read.push_back(PackPiece(piece, batch));
+  if (stop_) return false;
+  Put(Batch{task->number, task->buffer, static_cast<std::uint32_t>(batch.size()),
+            pipe::DigestOf(batch.written())});
+  // Behind the batch: a file's end comes in a later one than its last piece.
+  for (std::size_t i = 0; i < read.size(); ++i) walk_.PieceRead(task->work.pieces[i], read[i]);
+  return true;
+}
+
+void SendCrew::PackItem(WalkItem& item, BatchWriter& batch) {
+  const Entry& entry = item.scanned.entry;
+  bool packed = true;
+  switch (item.what) {
+    case WalkItem::What::kEntry:
+      packed = batch.Add(entry, item.number, item.flags);
+      ++entries_;
+      walk_.Packed(entry, item.flags);
+      break;
+    case WalkItem::What::kOffer:
+      packed = batch.Add(entry, item.number, item.flags);
+      ++entries_;
+      break;
+    case WalkItem::What::kWhole:
+      if (const Status status = PackWhole(item, batch); !status.ok() && !stop_) {
+        walk_.TellOf(entry, status);
+      }
+      break;
+    case WalkItem::What::kLeave:
+      packed = batch.AddLeave(entry.source, entry.path, item.partial);
+      break;
+    case WalkItem::What::kFileEnd:
+      packed = batch.AddFileEnd(item.end);
+      break;
+  }
+  if (!packed) Put(Status(Code::kInternal, "a batch was planned larger than it can be"));
+}
+
+Status SendCrew::PackWhole(WalkItem& item, BatchWriter& batch) {
+  RDFS_ASSIGN_OR_RETURN(const Fd fd, Walk::Open(item.scanned));
+  RDFS_RETURN_IF_ERROR(
+      batch.AddWhole(item.scanned.entry, item.number, item.flags, [&](MutableByteSpan place) {
+        auto got = ReadAt(fd.get(), place, 0, stop_);
+        if (got.ok()) bytes_ += *got;
+        return got;
+      }));
+  ++entries_;
+  walk_.Packed(item.scanned.entry, item.flags);
+  return {};
+}
+
+Status SendCrew::PackPiece(const WalkPiece& piece, BatchWriter& batch) {
+  const std::size_t before = batch.size();
+  const MutableByteSpan place = batch.AddPiece(piece.file->number, piece.offset, piece.length);
+  Status status;
+  if (place.size() != piece.length) {
+    status = Status(Code::kInternal, "a batch was planned larger than it can be");
+  } else if (auto got = ReadAt(piece.file->fd.get(), place, piece.offset, stop_); !got.ok()) {
+    status = got.status();
+  } else if (*got < piece.length) {
+    status = Status(Code::kErrno, ENODATA, "it became shorter while it was copied");
+  }
+  if (status.ok()) {
+    bytes_ += piece.length;
+  } else {
+    batch.TruncateTo(before);
+  }
+  return status;
+}
+
+void SendCrew::Put(Output output) {
+  {
+    std::unique_lock lock(mutex_);
+    const bool notice = std::holds_alternative<Notice>(output);
+    changed_.wait(lock, [&] { return stop_ || !notice || made_.size() < kMostUntaken; });
+    made_.push_back(std::move(output));
+  }
+  (void)eventfd_write(wake_.get(), 1);
+}
+
+void SendCrew::Take(std::vector<Output>& out) {
+  out.clear();
+  eventfd_t ignored = 0;
+  (void)eventfd_read(wake_.get(), &ignored);
+  {
+    const std::lock_guard lock(mutex_);
+    made_.swap(out);
+  }
+  changed_.notify_all();
+}
+
+void SendCrew::Release(std::uint32_t buffer) {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(buffer);
+  }
+  changed_.notify_all();
+}
+
+}  // namespace rdfs::copy

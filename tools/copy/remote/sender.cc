@@ -1,0 +1,154 @@
+#include "tools/copy/remote/sender.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/pipe/lane_loop.h"
+
+namespace rdfs::copy {
+
+using transport::Access;
+using transport::Completion;
+
+Sender::Sender(Talk& talk, std::shared_ptr<transport::Domain> domain, Begin begin, WalkOptions walk,
+               int threads)
+    : talk_(talk),
+      domain_(std::move(domain)),
+      begin_(std::move(begin)),
+      walk_(std::move(walk)),
+      threads_(threads) {}
+
+Status Sender::Run() {
+  Status status = Drive();
+  // Its threads stop before we part: nothing is read any more.
+  if (!status.ok()) crew_.reset();
+  return talk_.Part(std::move(status));
+}
+
+Status Sender::Drive() {
+  RDFS_ASSIGN_OR_RETURN(const Bytes begin, begin_.Encode());
+  RDFS_RETURN_IF_ERROR(talk_.Say(begin));
+  const Talk::OnMessage on_message = [this](MessageType type, ByteSpan message) {
+    return OnMessage(type, message);
+  };
+  const Talk::OnCompletion on_completion = [this](const Completion& completion) {
+    const auto done = std::ranges::find(in_flight_, completion.ticket, &InFlight::ticket);
+    if (done == in_flight_.end()) return;
+    crew_->Release(done->buffer);
+    in_flight_.erase(done);
+  };
+  while (!over_) {
+    RDFS_ASSIGN_OR_RETURN(const bool heard, talk_.Hear(on_message, on_completion));
+    RDFS_ASSIGN_OR_RETURN(const bool made, TakeFromCrew());
+    RDFS_RETURN_IF_ERROR(SendReady());
+    if (on_turn) RDFS_RETURN_IF_ERROR(on_turn());
+    if (heard || made || over_) continue;
+    const bool listens = crew_ != nullptr && !talk_.congested();
+    RDFS_RETURN_IF_ERROR(talk_.Sleep(listens ? crew_->fd() : -1));
+  }
+  return {};
+}
+
+Status Sender::OnMessage(MessageType type, ByteSpan message) {
+  if (type == MessageType::kWelcome && crew_ == nullptr) {
+    RDFS_ASSIGN_OR_RETURN(const Welcome welcome, Welcome::Decode(message));
+    return Start(welcome);
+  }
+  if (type == MessageType::kCredit && crew_ != nullptr) {
+    RDFS_ASSIGN_OR_RETURN(const std::uint64_t done, DecodeCredit(message));
+    return OnCredit(done);
+  }
+  if (type == MessageType::kWant && crew_ != nullptr) {
+    RDFS_ASSIGN_OR_RETURN(const Want want, Want::Decode(message));
+    return crew_->Answered(want);
+  }
+  if (type == MessageType::kDone && ended_) {
+    RDFS_ASSIGN_OR_RETURN(done_, Tally::Decode(message));
+    if (done_.digest != end_.digest || done_.batches != end_.batches) {
+      return {Code::kProtocolError, "what the other end has received is not what was sent"};
+    }
+    over_ = true;
+    return talk_.Say(EncodeBare(MessageType::kFarewell));
+  }
+  return {Code::kProtocolError, "the other rdcp sent a message out of turn"};
+}
+
+Status Sender::OnCredit(std::uint64_t done) {
+  if (done < credit_ || done > next_) {
+    return {Code::kProtocolError, "the other rdcp has taken more than was sent"};
+  }
+  credit_ = done;
+  return {};
+}
+
+Status Sender::Start(const Welcome& welcome) {
+  welcome_ = welcome;
+  // As many buffers as the ring has slots, within what we may pin ourselves.
+  const pipe::RingSize ours = pipe::ChooseRing(talk_.lane().capabilities().kind);
+  const std::uint64_t bytes = std::uint64_t{ours.slot_bytes} * ours.slots;
+  const auto buffers = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(bytes / welcome.slot_bytes, 1, welcome.slots));
+  RDFS_ASSIGN_OR_RETURN(auto memory,
+                        SharedMemory::Create("rdcp", std::size_t{buffers} * welcome.slot_bytes,
+                                             SharedMemory::Peers::kMayWrite));
+  RDFS_ASSIGN_OR_RETURN(memory_, domain_->Register(std::move(memory), Access::kLocal));
+  walk_.slot_bytes = welcome.slot_bytes;
+  RDFS_ASSIGN_OR_RETURN(crew_,
+                        SendCrew::Create(std::move(walk_), memory_->bytes(), buffers, threads_));
+  return {};
+}
+
+Result<bool> Sender::TakeFromCrew() {
+  if (crew_ == nullptr || talk_.congested()) return false;
+  crew_->Take(made_);
+  for (SendCrew::Output& output : made_) {
+    if (const auto* batch = std::get_if<SendCrew::Batch>(&output)) {
+      ready_.emplace(batch->number, *batch);
+    } else if (const auto* notice = std::get_if<Notice>(&output)) {
+      ++end_.failed;
+      RDFS_RETURN_IF_ERROR(talk_.Tell(*notice));
+    } else if (const auto* ended = std::get_if<SendCrew::Ended>(&output)) {
+      batches_ = ended->batches;
+    } else {
+      return std::get<Status>(output);
+    }
+  }
+  return !made_.empty();
+}
+
+Status Sender::SendReady() {
+  while (!ready_.empty() && ready_.begin()->first == next_ && next_ < credit_ + welcome_.slots) {
+    RDFS_RETURN_IF_ERROR(SendBatch(ready_.begin()->second));
+    ready_.erase(ready_.begin());
+  }
+  if (batches_ == next_ && !ended_) return SendEnd();
+  return {};
+}
+
+Status Sender::SendBatch(const SendCrew::Batch& batch) {
+  const std::uint64_t slot_bytes = welcome_.slot_bytes;
+  if (batch.length == 0) {
+    crew_->Release(batch.buffer);
+  } else {
+    const auto ticket =
+        talk_.lane().Write({memory_.get(), batch.buffer * slot_bytes, batch.length},
+                           {welcome_.ring, (batch.number % welcome_.slots) * slot_bytes});
+    if (!ticket.ok()) return talk_.Checked(ticket.status());
+    in_flight_.push_back({*ticket, batch.buffer});
+  }
+  digest_.Add(batch.number, batch.length, batch.digest);
+  ++next_;
+  RDFS_RETURN_IF_ERROR(talk_.Say(EncodeBatch(batch.number, batch.length, batch.digest)));
+  return talk_.Checked(talk_.lane().Flush());
+}
+
+Status Sender::SendEnd() {
+  ended_ = true;
+  end_.batches = next_;
+  end_.entries = crew_->entries();
+  end_.bytes = crew_->bytes();
+  end_.digest = digest_.Value();
+  return talk_.Say(end_.Encode(MessageType::kEnd));
+}
+
+}  // namespace rdfs::copy

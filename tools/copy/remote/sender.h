@@ -1,0 +1,66 @@
+// Sender: drives one copy from a walk over a lane, at either end.
+//
+//   Begin --> Welcome --> batches <-- credits --> End --> Done --> Farewell
+//
+// Blocks in Run, on the caller's thread; reading is done by threads of its own (SendCrew).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tools/copy/remote/send_crew.h"
+#include "tools/copy/remote/talk.h"
+
+namespace rdfs::copy {
+
+class Sender {
+ public:
+  // `walk` without slot_bytes. All outlive this.
+  Sender(Talk& talk, std::shared_ptr<transport::Domain> domain, Begin begin, WalkOptions walk,
+         int threads);
+  // Until the receiver has confirmed the end, or why it will not.
+  Status Run();
+  // As the receiver counts; of a copy that has ended well.
+  [[nodiscard]] const Tally& done() const { return done_; }
+  // So far.
+  [[nodiscard]] std::uint64_t bytes() const { return crew_ == nullptr ? 0 : crew_->bytes(); }
+  // Called now and then while it runs; an error ends it.
+  std::function<Status()> on_turn;
+
+ private:
+  Status Drive();
+  Status OnMessage(MessageType type, ByteSpan message);
+  Status Start(const Welcome& welcome);
+  Status OnCredit(std::uint64_t done);
+  Result<bool> TakeFromCrew();
+  // Those whose turn it is and for which there is a slot.
+  Status SendReady();
+  Status SendBatch(const SendCrew::Batch& batch);
+  Status SendEnd();
+
+  Talk& talk_;
+  const std::shared_ptr<transport::Domain> domain_;
+  const Begin begin_;
+  WalkOptions walk_;
+  const int threads_;
+  Welcome welcome_;
+  std::uint64_t next_ = 0;  // the batch that is sent next
+  std::uint64_t credit_ = 0;
+  std::optional<std::uint64_t> batches_;  // once the walk has ended
+  bool ended_ = false, over_ = false;
+  pipe::StreamDigest digest_;
+  Tally end_, done_;
+  std::map<std::uint64_t, SendCrew::Batch> ready_;
+  std::unique_ptr<transport::MemoryRegion> memory_;
+  std::unique_ptr<SendCrew> crew_;
+  std::vector<SendCrew::Output> made_;
+  struct InFlight {
+    transport::Ticket ticket;
+    std::uint32_t buffer;
+  };
+  std::vector<InFlight> in_flight_;
+};
+
+}  // namespace rdfs::copy

@@ -1,0 +1,112 @@
+#include "tools/copy/remote/talk.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "tools/pipe/lane_loop.h"
+
+namespace rdfs::copy {
+
+using transport::Completion;
+
+Status Talk::Lost(const Status& why) {
+  lost_ = true;
+  return {Code::kDisconnected,
+          "the connection to the other rdcp broke before the end: " + why.message()};
+}
+
+Status Talk::Say(const Bytes& message) {
+  if (hearing_) {
+    later_.push_back(message);
+    return {};
+  }
+  RDFS_RETURN_IF_ERROR(Checked(lane_.Send(ByteSpan(message))));
+  liveness_.Sent(BootClock::now());
+  return {};
+}
+
+Status Talk::Tell(const Notice& notice) {
+  if (!settings_.tell) return Say(notice.Encode());
+  settings_.tell(notice);
+  return {};
+}
+
+Result<bool> Talk::Hear(const OnMessage& on_message, const OnCompletion& on_completion) {
+  std::array<Completion, 32> completions;
+  const auto count = lane_.Poll(completions);
+  if (!count.ok()) return Lost(count.status());
+  const TimePoint now = BootClock::now();
+  if (*count > 0) liveness_.Heard(now);
+  hearing_ = true;
+  const Status handled = HandleAll(std::span(completions).first(*count), on_message, on_completion);
+  hearing_ = false;
+  RDFS_RETURN_IF_ERROR(handled);
+  for (const Bytes& message : std::exchange(later_, {})) RDFS_RETURN_IF_ERROR(Say(message));
+  RDFS_RETURN_IF_ERROR(pipe::CheckInterrupt(settings_.interrupts));
+  if (liveness_.Dead(now)) {
+    lost_ = true;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(liveness_.limit());
+    return Status(Code::kDeadlineExceeded, "nothing was heard of the other rdcp for " +
+                                               std::to_string(seconds.count()) + " s");
+  }
+  if (liveness_.PingDue(now)) RDFS_RETURN_IF_ERROR(Say(EncodeBare(MessageType::kPing)));
+  return *count > 0;
+}
+
+Status Talk::HandleAll(std::span<const Completion> completions, const OnMessage& on_message,
+                       const OnCompletion& on_completion) {
+  for (const Completion& completion : completions) {
+    if (completion.kind == Completion::Kind::kMessage) {
+      RDFS_RETURN_IF_ERROR(Handle(completion.message, on_message));
+      continue;
+    }
+    RDFS_RETURN_IF_ERROR(completion.status);
+    if (on_completion) on_completion(completion);
+  }
+  return {};
+}
+
+Status Talk::Handle(ByteSpan message, const OnMessage& on_message) {
+  const auto type = TypeOf(message);
+  if (!type) return {Code::kProtocolError, "the other rdcp sent an unknown message"};
+  switch (*type) {
+    case MessageType::kPing:
+      return {};
+    case MessageType::kAbort:
+      aborted_ = true;
+      return DecodeAbort(message);
+    case MessageType::kNotice: {
+      RDFS_ASSIGN_OR_RETURN(const Notice notice, Notice::Decode(message));
+      if (settings_.tell) settings_.tell(notice);
+      return {};
+    }
+    default:
+      return on_message(*type, message);
+  }
+}
+
+Status Talk::Sleep(int crew) {
+  RDFS_RETURN_IF_ERROR(Checked(lane_.Flush()));
+  std::array<int, 2> others{};
+  std::size_t count = 0;
+  if (crew >= 0) others[count++] = crew;
+  if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
+  const Deadline next = std::min(liveness_.Next(), DeadlineAfter(std::chrono::milliseconds(200)));
+  const Status slept = pipe::SleepUntil(lane_, std::span(others).first(count), next);
+  return slept.ok() ? slept : Lost(slept);
+}
+
+Status Talk::Part(Status status) {
+  if (lost_ || aborted_) return status;
+  if (status.ok()) {
+    // The peer closes as well, or takes our going for what it is.
+    (void)lane_.Flush();
+  } else if (Say(EncodeAbort(status)).ok()) {
+    pipe::Part(lane_);
+  }
+  return status;
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,333 @@
+#include "tools/copy/remote/walk.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "tools/copy/names.h"
+
+namespace rdfs::copy {
+namespace {
+
+// Up to here a file travels in one record: opening one for its pieces costs a batch of its own.
+constexpr std::uint64_t kMostWhole = 256 << 10;
+// Enough for a batch that the other end has something to do meanwhile.
+constexpr std::size_t kMostItems = 1024;
+// That wait for an answer; each holds its directory open.
+constexpr std::size_t kMostOffers = 4096;
+// Pieces begin at multiples of a page, if their data do.
+constexpr std::uint64_t kPage = 4096;
+
+Notice::What Kinded(const Status& why) {
+  const bool vanished = why.code() == Code::kErrno && why.errno_value() == ENOENT;
+  return vanished ? Notice::What::kVanished : Notice::What::kFailed;
+}
+
+}  // namespace
+
+std::string Walk::Named(const Entry& entry) const {
+  const std::string& path = options_.paths[entry.source];
+  if (entry.path.empty()) return path;
+  return path.ends_with('/') ? path + entry.path : Joined(path, entry.path);
+}
+
+void Walk::TellOf(const Entry& entry, const Status& why) {
+  tell_({Kinded(why), Named(entry), why.message()});
+}
+
+void Walk::Stop() {
+  const std::lock_guard lock(files_mutex_);
+  stopped_ = true;
+  news_.notify_all();
+}
+
+std::optional<WalkTask> Walk::Next() {
+  WalkTask task;
+  if (TakePieces(task) || TakeItems(task)) return task;
+  return std::nullopt;
+}
+
+// Pieces of the file that is being handed out, as many as fit.
+bool Walk::TakePieces(WalkTask& task) {
+  std::uint64_t room = options_.slot_bytes;
+  while (file_ != nullptr && room > kPieceOverhead + kPage) {
+    WalkPiece piece{file_, 0, room - kPieceOverhead};
+    const bool found = NextPiece(*file_, piece);
+    const std::lock_guard lock(files_mutex_);
+    if (found) {
+      ++file_->reading;
+      room -= kPieceOverhead + piece.length;
+      task.pieces.push_back(std::move(piece));
+      continue;
+    }
+    file_->handed_out = true;
+    if (file_->reading == 0) {
+      ends_.push_back({file_->number, file_->size, file_->brought, file_->failed});
+      --open_files_;
+    }
+    file_.reset();
+  }
+  return !task.pieces.empty();
+}
+
+// The next data of the file, at most `out.length` of them; false when only a hole is left.
+bool Walk::NextPiece(LargeFile& file, WalkPiece& out) const {
+  if (file.next >= file.size || file.failed) return false;
+  const auto at = static_cast<off_t>(file.next);
+  const off_t data = options_.holes ? lseek(file.fd.get(), at, SEEK_DATA) : at;
+  if (data < 0 && errno == ENXIO) return false;
+  out.offset = data < 0 ? file.next : static_cast<std::uint64_t>(data);
+  if (out.offset >= file.size) return false;
+  const off_t hole = data < 0 || !options_.holes ? -1 : lseek(file.fd.get(), data, SEEK_HOLE);
+  const std::uint64_t end =
+      hole <= data ? file.size : std::min(file.size, static_cast<std::uint64_t>(hole));
+  const std::uint64_t most = end - out.offset;
+  if (out.length < most) out.length -= (out.offset + out.length) % kPage;
+  out.length = std::min(out.length, most);
+  file.next = out.offset + out.length;
+  return true;
+}
+
+void Walk::PieceRead(const WalkPiece& piece, const Status& status) {
+  LargeFile& file = *piece.file;
+  if (status.ok()) {
+    file.brought += piece.length;
+  } else if (!file.failed.exchange(true)) {
+    tell_({Kinded(status), file.path, status.message()});
+  }
+  const std::lock_guard lock(files_mutex_);
+  if (--file.reading > 0 || !file.handed_out) return;
+  ends_.push_back({file.number, file.size, file.brought, file.failed});
+  --open_files_;
+  news_.notify_all();
+}
+
+// Waits for ends of files and for answers; false when none will come any more.
+bool Walk::AwaitNews(bool scanned_all) {
+  std::unique_lock lock(files_mutex_);
+  news_.wait(lock, [&] {
+    return stopped_ || !ends_.empty() || !wanted_.empty() ||
+           (scanned_all ? open_files_ == 0 && offers_.empty() : offers_.size() < kMostOffers);
+  });
+  return !stopped_ && (!scanned_all || !ends_.empty() || !wanted_.empty());
+}
+
+bool Walk::TooManyOffers() {
+  const std::lock_guard lock(files_mutex_);
+  return offers_.size() >= kMostOffers;
+}
+
+Status Walk::Answered(const Want& want) {
+  {
+    const std::lock_guard lock(files_mutex_);
+    for (const std::uint64_t number : want.numbers) {
+      const auto offer = offers_.find(number);
+      if (offer == offers_.end() || number >= want.up_to) {
+        return {Code::kProtocolError, "the other rdcp wants what it was not offered"};
+      }
+      wanted_.push_back(std::move(offer->second));
+      offers_.erase(offer);
+    }
+    offers_.erase(offers_.begin(), offers_.lower_bound(want.up_to));
+  }
+  news_.notify_all();
+  return {};
+}
+
+std::optional<WalkItem> Walk::TakeWanted() {
+  for (;;) {
+    WalkItem item;
+    {
+      const std::lock_guard lock(files_mutex_);
+      if (wanted_.empty()) return std::nullopt;
+      item.scanned = std::move(wanted_.front());
+      wanted_.pop_front();
+    }
+    item.flags = EntryWire::kAnswer;
+    if (!ClassifyFile(item)) continue;
+    item.number = next_number_++;
+    return item;
+  }
+}
+
+void Walk::TakeEnds(WalkTask& task, std::size_t& room) {
+  const std::lock_guard lock(files_mutex_);
+  constexpr std::size_t kSize = sizeof(RecordHeader) + sizeof(FileEndWire);
+  while (!ends_.empty() && room >= kSize) {
+    room -= kSize;
+    WalkItem item;
+    item.what = WalkItem::What::kFileEnd;
+    item.end = ends_.front();
+    task.items.push_back(std::move(item));
+    ends_.pop_front();
+  }
+}
+
+bool Walk::TakeItems(WalkTask& task) {
+  std::size_t room = options_.slot_bytes;
+  TakeEnds(task, room);
+  const std::size_t most = options_.offers ? kMostOffers / 8 : kMostItems;
+  while (task.items.size() < most && file_ == nullptr) {
+    std::optional<WalkItem> item = std::exchange(held_, std::nullopt);
+    if (!item) item = TakeWanted();
+    bool scanned_all = false;
+    if (!item && !TooManyOffers()) item = ScanOne(scanned_all);
+    if (!item) {
+      if (!task.items.empty() || !AwaitNews(scanned_all)) break;
+      TakeEnds(task, room);
+      continue;
+    }
+    const std::size_t needed = RoomFor(*item);
+    if (needed > room) {
+      held_ = std::move(item);
+      break;
+    }
+    room -= needed;
+    file_ = item->large;
+    task.items.push_back(*std::move(item));
+  }
+  return !task.items.empty();
+}
+
+// The next thing that there is to send; none at the end.
+std::optional<WalkItem> Walk::ScanOne(bool& end) {
+  Scanned scanned;
+  while (Scan(scanned)) {
+    if (auto item = Classify(std::move(scanned))) return item;
+    scanned = Scanned();
+  }
+  end = true;
+  return std::nullopt;
+}
+
+std::size_t Walk::RoomFor(const WalkItem& item) const {
+  const Entry& entry = item.scanned.entry;
+  if (item.what == WalkItem::What::kLeave) {
+    return sizeof(RecordHeader) + sizeof(Le32) + sizeof(Le16) + entry.path.size();
+  }
+  const bool whole = item.what == WalkItem::What::kWhole;
+  return BatchWriter::SizeOf(entry) + (whole ? entry.size : 0);
+}
+
+bool Walk::Scan(Scanned& out) {
+  for (;;) {
+    {
+      const std::lock_guard lock(files_mutex_);
+      if (stopped_) return false;
+    }
+    if (scanner_ != nullptr && scanner_->Next(out)) return true;
+    scanner_.reset();
+    if (source_ == options_.paths.size()) return false;
+    const auto source = static_cast<std::uint32_t>(source_++);
+    auto scanner = Scanner::Open(source, options_.paths[source], options_.scan);
+    if (scanner.ok()) {
+      scanner_ = *std::move(scanner);
+    } else {
+      tell_({Kinded(scanner.status()), options_.paths[source], scanner.status().message()});
+    }
+  }
+}
+
+// What becomes of it; nullopt when it is only told of.
+std::optional<WalkItem> Walk::Classify(Scanned scanned) {
+  const Scanned::What what = scanned.what;
+  const Kind kind = scanned.entry.kind;
+  if (what == Scanned::What::kProblem) {
+    TellOf(scanned.entry, scanned.problem);
+    return LeaveOut();
+  }
+  WalkItem item;
+  if (what == Scanned::What::kLeave) {
+    item.what = WalkItem::What::kLeave;
+    item.partial = partial_.back();
+    partial_.pop_back();
+    item.scanned = std::move(scanned);
+    return item;
+  }
+  const bool special = kind != Kind::kFile && kind != Kind::kDirectory && kind != Kind::kSymlink;
+  if (special && !options_.keep.specials) {
+    TellOf(scanned.entry, {Code::kUnsupported,
+                           "it is no regular file, directory or symlink; -a copies such, too"});
+    return LeaveOut();
+  }
+  if (!ReadRestOf(scanned)) return LeaveOut();
+  if (BatchWriter::SizeOf(scanned.entry) > options_.slot_bytes) {
+    TellOf(scanned.entry,
+           {Code::kErrno, ENAMETOOLONG, "its path and attributes are too long to be sent"});
+    if (what == Scanned::What::kEnter) scanner_->Skip();
+    return LeaveOut();
+  }
+  if (what == Scanned::What::kEnter) partial_.push_back(false);
+  item.scanned = std::move(scanned);
+  if (!Number(item)) return LeaveOut();
+  return item;
+}
+
+bool Walk::Number(WalkItem& item) {
+  const Entry& entry = item.scanned.entry;
+  const bool later = options_.keep.links && entry.links > 1 && entry.kind != Kind::kDirectory &&
+                     !seen_.insert(entry.id).second;
+  if (later) item.flags = EntryWire::kNoData;
+  const bool has_data = entry.kind == Kind::kFile && !later;
+  if (has_data && !options_.offers && !ClassifyFile(item)) return false;
+  item.number = next_number_++;
+  if (!has_data || !options_.offers) return true;
+  item.what = WalkItem::What::kOffer;
+  item.flags = EntryWire::kOffer;
+  const std::lock_guard lock(files_mutex_);
+  offers_.emplace(item.number, item.scanned);
+  return true;
+}
+
+// It was told of, and is not sent: so its directory is not all there is.
+std::optional<WalkItem> Walk::LeaveOut() {
+  if (!partial_.empty()) partial_.back() = true;
+  return std::nullopt;
+}
+
+bool Walk::ClassifyFile(WalkItem& item) {
+  const Entry& entry = item.scanned.entry;
+  if (entry.size <= kMostWhole && BatchWriter::SizeOf(entry) + entry.size <= options_.slot_bytes) {
+    item.what = WalkItem::What::kWhole;
+    return true;
+  }
+  auto opened = Open(item.scanned);
+  if (!opened.ok()) {
+    TellOf(entry, opened.status());
+    return false;
+  }
+  auto file = std::make_shared<LargeFile>();
+  file->number = next_number_;
+  file->path = Named(entry);
+  file->size = entry.size;
+  file->fd = *std::move(opened);
+  {
+    // Never many: behind this one the next is opened only when a batch holds its last pieces.
+    const std::lock_guard lock(files_mutex_);
+    ++open_files_;
+  }
+  item.large = std::move(file);
+  return true;
+}
+
+// What cannot be read is told of, and the entry goes without; a symlink only with its target.
+bool Walk::ReadRestOf(Scanned& scanned) {
+  const Status status = ReadRest(scanned, -1, options_.keep);
+  if (!status.ok()) TellOf(scanned.entry, status);
+  return scanned.entry.kind != Kind::kSymlink || !scanned.entry.target.empty();
+}
+
+Result<Fd> Walk::Open(Scanned& scanned) {
+  const Entry planned = scanned.entry;
+  RDFS_ASSIGN_OR_RETURN(Fd fd, OpenSource(scanned));
+  // One that has grown is copied as far as it was then, and so are its times: whoever compares
+  // them later sees that there is more.
+  if (scanned.entry.size > planned.size) scanned.entry = planned;
+  scanned.entry.xattrs = planned.xattrs;
+  return fd;
+}
+
+}  // namespace rdfs::copy

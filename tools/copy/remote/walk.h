@@ -1,0 +1,139 @@
+// Walk: what the sender puts into its batches, decided in the order of the tree: directories before
+// what is in them, small files whole, large ones as an entry, pieces and an end.
+//
+//   scanner --> Classify --> items of a batch, until it is full
+//   a large file --> its entry; then batches of its pieces; then its end, when all were read
+//
+// Next by one thread at a time; PieceRead by any. Blocks in the file system. Numbers what it hands
+// out, so that the order of batches is the order of the tree.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <variant>
+#include <vector>
+
+#include "tools/copy/remote/records.h"
+#include "tools/copy/remote/wire.h"
+#include "tools/copy/scanner.h"
+
+namespace rdfs::copy {
+
+// A file that is sent in pieces.
+struct LargeFile {
+  std::uint64_t number = 0;
+  std::string path;  // for messages
+  std::uint64_t size = 0;
+  Fd fd;
+  std::uint64_t next = 0;                 // where the next piece is looked for
+  std::atomic<std::uint64_t> brought{0};  // bytes of its pieces
+  std::atomic<bool> failed{false};
+  std::size_t reading = 0;  // pieces; under Walk::files_mutex_
+  bool handed_out = false;  // all of them; likewise
+};
+
+struct WalkItem {
+  enum class What : std::uint8_t { kEntry, kWhole, kOffer, kLeave, kFileEnd };
+  What what = What::kEntry;
+  std::uint64_t number = 0;
+  std::uint16_t flags = 0;           // EntryWire's, but kWhole
+  bool partial = false;              // kLeave
+  Scanned scanned;                   // but for kFileEnd
+  FileEndRecord end{};               // kFileEnd
+  std::shared_ptr<LargeFile> large;  // kEntry: its pieces come next
+};
+struct WalkPiece {
+  std::shared_ptr<LargeFile> file;
+  std::uint64_t offset = 0, length = 0;
+};
+// What one batch is to hold: items, or pieces.
+struct WalkTask {
+  std::vector<WalkItem> items;
+  std::vector<WalkPiece> pieces;
+};
+
+struct WalkOptions {
+  ScanOptions scan;
+  Keep keep;
+  std::vector<std::string> paths;  // Entry::source counts these
+  bool holes = true;  // are left out; else they are sent as zeros, for a file written in place
+  // Files are offered first, and their data come only if they are wanted.
+  bool offers = false;
+  std::uint32_t slot_bytes = 0;
+  Copied copied;  // may be empty
+};
+
+class Walk {
+ public:
+  using Tell = std::function<void(Notice)>;
+  // `tell` is called in Next and PieceRead, with what concerns one file.
+  Walk(WalkOptions options, Tell tell) : options_(std::move(options)), tell_(std::move(tell)) {}
+  Walk(const Walk&) = delete;
+  Walk& operator=(const Walk&) = delete;
+
+  // What the next batch holds; nullopt when there is nothing left, or after Stop. May wait for
+  // PieceRead of pieces that were handed out.
+  std::optional<WalkTask> Next();
+  // The piece is in its batch, or could not be read.
+  void PieceRead(const WalkPiece& piece, const Status& status);
+  // What the receiver answers to offers. Any thread. Errors: kProtocolError.
+  Status Answered(const Want& want);
+  void Stop();
+
+  // The file of a kWhole item, and what of it is as it is now; never longer than planned.
+  static Result<Fd> Open(Scanned& scanned);
+
+  // It is in a batch, with these flags of EntryWire. Whether a link, or what goes without an offer,
+  // was there already only the receiver knows.
+  void Packed(const Entry& entry, std::uint16_t flags) const {
+    const bool sure = options_.offers ? (flags & EntryWire::kAnswer) != 0 : flags == 0;
+    if (options_.copied && sure) options_.copied(entry, Named(entry));
+  }
+  [[nodiscard]] std::string Named(const Entry& entry) const;
+  void TellOf(const Entry& entry, const Status& why);
+
+ private:
+  bool TakePieces(WalkTask& task);
+  bool NextPiece(LargeFile& file, WalkPiece& out) const;
+  bool TakeItems(WalkTask& task);
+  void TakeEnds(WalkTask& task, std::size_t& room);
+  bool AwaitNews(bool scanned_all);
+  bool TooManyOffers();
+  std::optional<WalkItem> TakeWanted();
+  std::optional<WalkItem> ScanOne(bool& end);
+  bool Scan(Scanned& out);
+  std::optional<WalkItem> Classify(Scanned scanned);
+  bool Number(WalkItem& item);
+  std::optional<WalkItem> LeaveOut();
+  bool ClassifyFile(WalkItem& item);
+  bool ReadRestOf(Scanned& scanned);
+  [[nodiscard]] std::size_t RoomFor(const WalkItem& item) const;
+
+  const WalkOptions options_;
+  const Tell tell_;
+  std::size_t source_ = 0;
+  std::unique_ptr<Scanner> scanner_;
+  std::optional<WalkItem> held_;  // did not fit into the last batch
+  std::uint64_t next_number_ = 0;
+  std::unordered_set<FileId> seen_;  // files of several names that were handed out
+  std::shared_ptr<LargeFile> file_;  // whose pieces are handed out
+  std::vector<bool> partial_;        // of the directories that are open: something is left out
+
+  std::mutex files_mutex_;
+  std::condition_variable news_;
+  std::size_t open_files_ = 0;               // under files_mutex_, as what follows
+  std::deque<FileEndRecord> ends_;           // of files whose pieces are all read
+  std::map<std::uint64_t, Scanned> offers_;  // that are not answered
+  std::deque<Scanned> wanted_;
+  bool stopped_ = false;
+};
+
+}  // namespace rdfs::copy

@@ -1,0 +1,367 @@
+#include "tools/copy/remote/wire.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/copy/names.h"
+
+namespace rdfs::copy {
+namespace {
+
+constexpr std::array<char, 4> kMagic = {'R', 'D', 'C', 'P'};
+
+Status Malformed(const char* what) {
+  return {Code::kProtocolError, std::string("the other rdcp sent a malformed ") + what};
+}
+
+Le8 TypeByte(MessageType type) { return static_cast<std::uint8_t>(type); }
+
+template <WireStruct Wire>
+Bytes ToBytes(const Wire& wire) {
+  const auto bytes = std::as_bytes(std::span<const Wire, 1>(&wire, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+// All of a message of fixed size.
+template <WireStruct Wire>
+bool ReadWhole(ByteSpan message, Wire& out) {
+  ByteReader reader(message);
+  out = reader.Read<Wire>();
+  return reader.ok() && reader.remaining() == 0;
+}
+
+std::string VersionText(unsigned major, unsigned minor) {
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+// The bits of a set of switches, in the order of their numbers on the wire. Never reordered.
+template <typename T, std::size_t kCount>
+using Switches = std::array<bool T::*, kCount>;
+constexpr Switches<Task, 9> kOptions = {
+    &Task::recurse,         &Task::follow,   &Task::follow_source,
+    &Task::one_file_system, &Task::in_place, &Task::directory_wanted,
+    &Task::update,          &Task::sync,     &Task::remove};
+constexpr Switches<Keep, 7> kKeeps = {&Keep::mode,   &Keep::owner, &Keep::times,   &Keep::acls,
+                                      &Keep::xattrs, &Keep::links, &Keep::specials};
+
+template <typename T, std::size_t kCount>
+std::uint32_t Pack(const T& value, const Switches<T, kCount>& switches) {
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (value.*switches[i]) bits |= 1U << i;
+  }
+  return bits;
+}
+
+template <typename T, std::size_t kCount>
+bool Unpack(std::uint32_t bits, const Switches<T, kCount>& switches, T& value) {
+  if ((bits >> kCount) != 0) return false;
+  for (std::size_t i = 0; i < kCount; ++i) value.*switches[i] = (bits >> i & 1U) != 0;
+  return true;
+}
+
+std::string TextOf(ByteSpan bytes) { return std::string(AsText(bytes)); }
+
+// The names of one message: as many of `names` from `at` on as fit.
+Bytes EncodeNames(const std::vector<std::string>& names, std::size_t& at) {
+  Bytes out(transport::kMaxMessageBytes);
+  ByteWriter writer(out);
+  writer.Write(TypeByte(MessageType::kNames));
+  writer.Write(Le8(0));
+  std::uint16_t count = 0;
+  const MutableByteSpan count_field = writer.Reserve(sizeof(Le16));
+  for (; at < names.size() && count < 0xffff; ++at, ++count) {
+    if (writer.room() < names[at].size() + sizeof(Le16)) break;
+    writer.WriteSized16(AsBytes(names[at]));
+  }
+  ByteWriter(count_field).Write(Le16(count));
+  out.resize(writer.size());
+  return out;
+}
+
+}  // namespace
+
+std::optional<MessageType> TypeOf(ByteSpan message) {
+  if (message.empty()) return std::nullopt;
+  const auto type = std::to_integer<std::uint8_t>(message.front());
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kWant)) return std::nullopt;
+  return static_cast<MessageType>(type);
+}
+
+Bytes EncodeHello() { return ToBytes(HelloWire{kMagic, kMajor, kMinor, 0, 0}); }
+
+Status CheckHello(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  const auto wire = reader.Read<HelloWire>();
+  if (!reader.ok() || wire.magic != kMagic) return Malformed("hello: it is no rdcp");
+  if (wire.major != kMajor) {
+    return {Code::kVersionMismatch, "the calling rdcp speaks copy protocol " +
+                                        VersionText(wire.major, wire.minor) + ", this one " +
+                                        VersionText(kMajor, kMinor) +
+                                        ": install the same release at both ends"};
+  }
+  if (wire.flags != 0) {
+    return {Code::kUnsupported,
+            "the calling rdcp uses a feature that this one does not have: install the same release "
+            "at both ends"};
+  }
+  return {};
+}
+
+Bytes EncodePort(std::uint16_t port) { return ToBytes(Le16(port)); }
+
+Result<std::uint16_t> DecodePort(ByteSpan grant) {
+  Le16 wire{};
+  if (!ReadWhole(grant, wire)) return Malformed("port");
+  return std::uint16_t{wire};
+}
+
+Result<std::vector<Bytes>> EncodeTask(const Task& task) {
+  std::size_t bytes = 0;
+  std::vector<std::string> names = task.names;
+  names.insert(names.end(), task.rules.begin(), task.rules.end());
+  for (const std::string& name : names) {
+    if (name.size() > kMaxPathInMessage || name.find('\0') != std::string::npos) {
+      return Status(Code::kInvalidArgument,
+                    "a path or pattern for another machine has at most 4096 bytes");
+    }
+    bytes += name.size() + sizeof(Le16);
+  }
+  if (bytes > kMaxTaskBytes || names.size() > kMaxTaskNames) {
+    return Status(Code::kInvalidArgument,
+                  "too many paths for one copy from another machine: name their directory with -r, "
+                  "or copy in parts");
+  }
+  std::vector<Bytes> out;
+  out.push_back(ToBytes(TaskWire{TypeByte(MessageType::kTask), static_cast<std::uint8_t>(task.role),
+                                 0, Pack(task, kOptions), Pack(task.keep, kKeeps),
+                                 static_cast<std::uint32_t>(task.names.size()),
+                                 static_cast<std::uint32_t>(task.rules.size())}));
+  for (std::size_t at = 0; at < names.size();) out.push_back(EncodeNames(names, at));
+  return out;
+}
+
+Result<bool> TaskReader::Take(ByteSpan message) {
+  RDFS_RETURN_IF_ERROR(begun_ ? TakeNames(message) : TakeHead(message));
+  return task_.names.size() == names_ && task_.rules.size() == rules_;
+}
+
+Status TaskReader::TakeHead(ByteSpan message) {
+  TaskWire wire{};
+  if (TypeOf(message) != MessageType::kTask || !ReadWhole(message, wire)) return Malformed("task");
+  const std::uint32_t names = wire.names;
+  const std::uint32_t rules = wire.rules;
+  if (names > kMaxTaskNames || names == 0 || rules > kMaxTaskNames - names) {
+    return Malformed("task: its number of names");
+  }
+  const std::uint8_t role = wire.role;
+  const bool known = role >= 1 && role <= 3 && Unpack(wire.options, kOptions, task_) &&
+                     Unpack(wire.keep, kKeeps, task_.keep);
+  if (!known) {
+    return {Code::kUnsupported,
+            "the calling rdcp asks for something that this one does not know: install the same "
+            "release at both ends"};
+  }
+  task_.role = static_cast<Task::Role>(role);
+  if (task_.role == Task::Role::kReceives && names != 1) {
+    return Malformed("task: one DST");
+  }
+  if (task_.role == Task::Role::kForwards && names < 2) return Malformed("task: no sources");
+  names_ = names;
+  rules_ = rules;
+  begun_ = true;
+  return {};
+}
+
+Status TaskReader::TakeNames(ByteSpan message) {
+  ByteReader reader(message);
+  (void)reader.Read<Le16>();
+  const std::uint16_t count = reader.Read<Le16>();
+  if (TypeOf(message) != MessageType::kNames || count == 0 || bytes_ > kMaxTaskBytes ||
+      count > names_ + rules_ - task_.names.size() - task_.rules.size()) {
+    return Malformed("list of names");
+  }
+  for (std::uint16_t i = 0; i < count; ++i) {
+    std::string name = TextOf(reader.ReadSized16(kMaxPathInMessage));
+    if (!reader.ok() || name.find('\0') != std::string::npos) return Malformed("name");
+    bytes_ += name.size() + sizeof(Le16);
+    const bool is_rule = task_.names.size() == names_;
+    if (is_rule && !name.starts_with('+') && !name.starts_with('-')) return Malformed("pattern");
+    (is_rule ? task_.rules : task_.names).push_back(std::move(name));
+  }
+  return reader.remaining() == 0 ? Status() : Malformed("list of names");
+}
+
+Result<Bytes> Begin::Encode() const {
+  Bytes out(transport::kMaxMessageBytes);
+  ByteWriter writer(out);
+  writer.Write(TypeByte(MessageType::kBegin));
+  writer.Write(Le8(0));
+  writer.Write(Le16(0));
+  writer.Write(Le32(static_cast<std::uint32_t>(sources.size())));
+  writer.Write(Le64(problems));
+  writer.WriteBytes(boot);
+  for (const Source& source : sources) {
+    writer.Write(Le32(source.asked));
+    writer.Write(Le8(source.is_directory ? 1 : 0));
+    writer.WriteSized16(AsBytes(source.name));
+  }
+  if (!writer.ok()) {
+    return Status(Code::kInvalidArgument,
+                  "too many sources for one copy to or from another machine: name their directory "
+                  "with -r, or copy in parts");
+  }
+  out.resize(writer.size());
+  return out;
+}
+
+Result<Begin> Begin::Decode(ByteSpan message) {
+  ByteReader reader(message);
+  (void)reader.Read<Le32>();
+  const std::uint32_t count = reader.Read<Le32>();
+  Begin out;
+  out.problems = reader.Read<Le64>();
+  const ByteSpan boot = reader.ReadBytes(out.boot.size());
+  std::ranges::copy(boot, out.boot.begin());
+  // Each takes seven bytes at least.
+  if (!reader.ok() || count > reader.remaining() / 7) return Malformed("beginning");
+  out.sources.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Source source;
+    source.asked = reader.Read<Le32>();
+    const std::uint8_t directory = reader.Read<Le8>();
+    source.is_directory = directory == 1;
+    source.name = TextOf(reader.ReadSized16(kMaxNameBytes));
+    if (!reader.ok() || directory > 1) return Malformed("source");
+    if (!source.name.empty() && !CheckName(source.name).ok()) return Malformed("source's name");
+    out.sources.push_back(std::move(source));
+  }
+  if (reader.remaining() != 0) return Malformed("beginning");
+  return out;
+}
+
+Bytes Welcome::Encode() const {
+  return ToBytes(WelcomeWire{TypeByte(MessageType::kWelcome),
+                             {},
+                             slot_bytes,
+                             slots,
+                             0,
+                             transport::RemoteRegionWire::From(ring)});
+}
+
+Result<Welcome> Welcome::Decode(ByteSpan message) {
+  WelcomeWire wire{};
+  if (!ReadWhole(message, wire)) return Malformed("welcome");
+  const Welcome out{wire.ring.ToRegion(), wire.slot_bytes, wire.slots};
+  const bool fits = out.slot_bytes >= kMinSlotBytes && out.slot_bytes <= kMaxSlotBytes &&
+                    out.slots >= 1 && out.slots <= kMaxSlots &&
+                    out.ring.length / out.slot_bytes >= out.slots;
+  if (!fits) return Malformed("welcome");
+  return out;
+}
+
+Bytes EncodeBatch(std::uint64_t number, std::uint32_t length, const Digest& digest) {
+  return ToBytes(BatchWire{TypeByte(MessageType::kBatch), {}, length, number, digest});
+}
+
+Result<BatchWire> DecodeBatch(ByteSpan message, std::uint32_t slot_bytes) {
+  BatchWire wire{};
+  if (!ReadWhole(message, wire) || wire.length > slot_bytes) {
+    return Malformed("batch");
+  }
+  return wire;
+}
+
+Bytes EncodeCredit(std::uint64_t done) {
+  return ToBytes(CreditWire{TypeByte(MessageType::kCredit), {}, done});
+}
+
+Result<std::uint64_t> DecodeCredit(ByteSpan message) {
+  CreditWire wire{};
+  if (!ReadWhole(message, wire)) return Malformed("credit");
+  return std::uint64_t{wire.done};
+}
+
+Bytes Want::Encode() const {
+  Bytes out(12 + numbers.size() * sizeof(Le64));
+  ByteWriter writer(out);
+  writer.Write(TypeByte(MessageType::kWant));
+  writer.Write(Le8(0));
+  writer.Write(Le16(static_cast<std::uint16_t>(numbers.size())));
+  writer.Write(Le64(up_to));
+  for (const std::uint64_t number : numbers) writer.Write(Le64(number));
+  return out;
+}
+
+Result<Want> Want::Decode(ByteSpan message) {
+  ByteReader reader(message);
+  (void)reader.Read<Le16>();
+  const std::uint16_t count = reader.Read<Le16>();
+  Want out;
+  out.up_to = reader.Read<Le64>();
+  if (!reader.ok() || reader.remaining() != count * sizeof(Le64)) return Malformed("want");
+  for (std::uint16_t i = 0; i < count; ++i) out.numbers.push_back(reader.Read<Le64>());
+  return out;
+}
+
+Bytes Notice::Encode() const {
+  Bytes out(8 + kMaxPathInMessage + kMaxSentence);
+  ByteWriter writer(out);
+  writer.Write(TypeByte(MessageType::kNotice));
+  writer.Write(Le8(static_cast<std::uint8_t>(what)));
+  writer.Write(Le16(0));
+  writer.WriteSized16(AsBytes(std::string_view(path).substr(0, kMaxPathInMessage)));
+  writer.WriteSized16(AsBytes(std::string_view(sentence).substr(0, kMaxSentence)));
+  out.resize(writer.size());
+  return out;
+}
+
+Result<Notice> Notice::Decode(ByteSpan message) {
+  ByteReader reader(message);
+  (void)reader.Read<Le8>();
+  const std::uint8_t what = reader.Read<Le8>();
+  (void)reader.Read<Le16>();
+  Notice out;
+  out.path = TextOf(reader.ReadSized16(kMaxPathInMessage));
+  out.sentence = TextOf(reader.ReadSized16(kMaxSentence));
+  const bool known = what >= 1 && what <= static_cast<std::uint8_t>(What::kVanished);
+  if (!reader.ok() || reader.remaining() != 0 || !known) return Malformed("notice");
+  out.what = static_cast<What>(what);
+  return out;
+}
+
+Bytes Tally::Encode(MessageType type) const {
+  return ToBytes(TallyWire{TypeByte(type), {}, batches, entries, bytes, failed, digest});
+}
+
+Result<Tally> Tally::Decode(ByteSpan message) {
+  TallyWire wire{};
+  if (!ReadWhole(message, wire)) return Malformed("end");
+  return Tally{wire.batches, wire.entries, wire.bytes, wire.failed, wire.digest};
+}
+
+Bytes EncodeAbort(const Status& why) {
+  Bytes out(6 + kMaxSentence);
+  ByteWriter writer(out);
+  writer.Write(TypeByte(MessageType::kAbort));
+  writer.Write(Le8(0));
+  writer.Write(Le16(static_cast<std::uint16_t>(why.code())));
+  writer.WriteSized16(AsBytes(std::string_view(why.message()).substr(0, kMaxSentence)));
+  out.resize(writer.size());
+  return out;
+}
+
+Status DecodeAbort(ByteSpan message) {
+  ByteReader reader(message);
+  (void)reader.Read<Le16>();
+  const std::uint16_t code = reader.Read<Le16>();
+  const ByteSpan sentence = reader.ReadSized16(kMaxSentence);
+  if (!reader.ok() || reader.remaining() != 0) return Malformed("abort");
+  const auto number = static_cast<Code>(static_cast<std::uint8_t>(code));
+  const bool known = code <= 0xff && number != Code::kOk && CodeName(number) != "unknown";
+  return {known ? number : Code::kProtocolError, Shown(AsText(sentence))};
+}
+
+Bytes EncodeBare(MessageType type) { return Bytes{static_cast<std::byte>(type)}; }
+
+}  // namespace rdfs::copy

@@ -1,0 +1,162 @@
+#include "tools/copy/remote_command.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/copy/remote/caller.h"
+#include "tools/copy/report.h"
+#include "tools/copy/setup.h"
+#include "tools/copy/watch.h"
+#include "tools/pipe/process.h"
+#include "transport/base/log.h"
+
+namespace rdfs::copy {
+namespace {
+
+constexpr const char* kName = "rdcp";
+using Where = Operand::Where;
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "{}: {}\n", kName, status.message());
+  return ExitCodeOf(status);
+}
+
+bool IsAt(const Operand& operand, Where where) { return operand.where == where; }
+
+// As ssh takes it.
+std::string MachineOf(const Operand& operand) {
+  return operand.user.empty() ? operand.host : operand.user + "@" + operand.host;
+}
+
+// Options that only the local form carries out: refused rather than left undone.
+Status CheckOptions(const CopyOptions& options) {
+  const std::pair<bool, const char*> only_here[] = {{options.verify, "--verify"},
+                                                    {options.dry_run, "--dry-run"},
+                                                    {options.policy.checksum, "--checksum"},
+                                                    {!options.files_from.empty(), "--files-from"}};
+  for (const auto& [given, name] : only_here) {
+    if (!given) continue;
+    return {Code::kInvalidArgument,
+            fmt::format("{} works on one machine only: leave it out, or mount the other directory "
+                        "with rdfs and copy there",
+                        name)};
+  }
+  return {};
+}
+
+Status CheckOperands(const CopyOptions& options) {
+  const auto count = [&](Where where) {
+    return std::ranges::count_if(options.sources,
+                                 [where](const Operand& each) { return IsAt(each, where); });
+  };
+  if (IsAt(options.destination, Where::kExport) || count(Where::kExport) > 0) {
+    return {Code::kInvalidArgument, "to copy to or from rdfs://..., mount it with rdfs first"};
+  }
+  const bool across = IsAt(options.destination, Where::kHost) && count(Where::kHost) > 0;
+  if (across && (options.require || options.plaintext || options.require_encryption)) {
+    return {Code::kInvalidArgument,
+            "--require, --plaintext and --require-encryption are for copies to or from here"};
+  }
+  if (count(Where::kHost) > 0 && count(Where::kHere) > 0) {
+    return {Code::kInvalidArgument,
+            "sources of this machine and of others want two commands: nothing was copied"};
+  }
+  return {};
+}
+
+RemoteOptions OptionsOf(CopyOptions& options, mode_t mask, int interrupts) {
+  RemoteOptions out;
+  out.ssh_command = options.ssh_command;
+  out.rdcp_path = options.rdcp_path;
+  out.ports = options.ports;
+  out.require = options.require;
+  out.plaintext = options.plaintext;
+  out.require_encryption = options.require_encryption;
+  out.scan.recurse = options.recurse;
+  out.scan.follow = options.follow;
+  out.scan.follow_source = !options.recurse;
+  out.scan.one_file_system = options.one_file_system;
+  if (!options.rules.empty()) out.scan.filter = &options.rules;
+  out.rules = options.rules.given();
+  out.keep = options.keep;
+  out.in_place = options.in_place;
+  out.policy = options.policy;
+  out.remove = options.remove;
+  out.umask = mask;
+  out.interrupts = interrupts;
+  return out;
+}
+
+// What one run of ssh has to bring: sources in a row of one machine.
+struct Errand {
+  std::string machine;
+  std::vector<std::string> paths;
+};
+std::vector<Errand> ErrandsOf(const CopyOptions& options) {
+  std::vector<Errand> out;
+  for (const Operand& source : options.sources) {
+    const std::string machine =
+        MachineOf(IsAt(source, Where::kHost) ? source : options.destination);
+    if (out.empty() || out.back().machine != machine) out.push_back({machine, {}});
+    out.back().paths.push_back(source.path);
+  }
+  return out;
+}
+
+bool IsAcross(const CopyOptions& options) {
+  return IsAt(options.destination, Where::kHost) && IsAt(options.sources[0], Where::kHost);
+}
+
+// From one machine to another, between the two.
+Status RunAcross(const CopyOptions& options, const Errand& errand, const RemoteOptions& remote,
+                 Report& report) {
+  Meeting meeting;
+  RDFS_ASSIGN_OR_RETURN(const auto to,
+                        FarEnd::StartWaiting(MachineOf(options.destination), remote, meeting));
+  RDFS_ASSIGN_OR_RETURN(const auto from, FarEnd::StartTo(errand.machine, remote, meeting));
+  return from->CopyAcross(errand.paths, options.destination.path, options.sources.size() > 1,
+                          report);
+}
+
+Status Run(const CopyOptions& options, const Errand& errand, const RemoteOptions& remote,
+           Report& report) {
+  if (IsAcross(options)) return RunAcross(options, errand, remote, report);
+  RDFS_ASSIGN_OR_RETURN(const auto far, FarEnd::Start(errand.machine, remote));
+  if (options.verbosity > 0) report.Note(errand.machine + ": over " + far->ExplainChoice());
+  const std::string& destination = options.destination.path;
+  const bool directory_wanted = options.sources.size() > 1;
+  return IsAt(options.destination, Where::kHost)
+             ? far->CopyTo(errand.paths, destination, directory_wanted, report)
+             : far->CopyFrom(errand.paths, destination, directory_wanted, report);
+}
+
+}  // namespace
+
+int RunRemote(CopyOptions& options) {
+  for (const Status& wrong : {CheckOptions(options), CheckOperands(options)}) {
+    if (wrong.ok()) continue;
+    fmt::print(stderr, "{}: {}\n", kName, wrong.message());
+    return kExitUsage;
+  }
+  SetLogName(kName);
+  SetLogLevel(options.verbosity > 1 ? LogLevel::kDebug : LogLevel::kError);
+  const mode_t mask = SetUpProcess();
+  const auto interrupts = pipe::TakeInterrupts();
+  if (!interrupts.ok()) return Fail(interrupts.status());
+  const RemoteOptions remote = OptionsOf(options, mask, interrupts->get());
+  const bool lists = options.verbosity > 0;
+  Report report({.name = kName, .lists = lists, .progress = ShowsProgress(options.quiet, lists)},
+                BootClock::now());
+  for (const Errand& errand : ErrandsOf(options)) {
+    const Status status = Run(options, errand, remote, report);
+    if (!status.ok()) return Fail(status);
+  }
+  if (options.verbosity > 0) report.Note(report.Summary(BootClock::now()));
+  return report.ExitCode();
+}
+
+}  // namespace rdfs::copy
