@@ -37,7 +37,9 @@ class Attributes {
  public:
   Attributes(int fd, int directory, const char* name)
       : fd_(fd),
-        path_(fd >= 0 ? std::string() : fmt::format("/proc/self/fd/{}/{}", directory, name)) {}
+        path_(fd >= 0                 ? std::string()
+              : directory == AT_FDCWD ? std::string(name)
+                                      : fmt::format("/proc/self/fd/{}/{}", directory, name)) {}
 
   ssize_t List(char* out, std::size_t size) const {
     return fd_ >= 0 ? flistxattr(fd_, out, size) : llistxattr(path_.c_str(), out, size);
