@@ -11,12 +11,15 @@
 
 #include <pthread.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "tools/sock/ring.h"
 #include "tools/sock/switch.h"
+#include "transport/base/adaptive_spin.h"
 #include "transport/base/bytes.h"
 #include "transport/base/status.h"
 
@@ -32,59 +35,120 @@ struct EndMemory {
   Sender sender{0, kLeastRingBytes};
   Receiver receiver{0, kLeastRingBytes};
   bool repair_send = false, repair_receive = false;  // under its lock: a holder died
-  std::atomic<int> receive_error{0};  // what the kernel's socket said, not yet told to the program
+  std::atomic<int> receive_error{0};   // what the kernel's socket said, not yet told to the program
+  std::atomic<bool> send_over{false};  // the program has shut its sending half down
 
   // In place, once, before the memory is shared.
   static Result<EndMemory*> Create(void* place, int tcp, bool opened, std::uint32_t largest_ring);
 };
 
+// About what a sleep and the wake-up out of it cost together, both processors idle.
+inline constexpr std::chrono::microseconds kLongestSpin{50};
+
+// A call's pieces of memory, as readv(2) and writev(2) have them.
+using Buffers = std::span<const iovec>;
+
+// How long a call may take.
+struct Patience {
+  bool wait = true;                     // else as with MSG_DONTWAIT
+  bool all = false;                     // as with MSG_WAITALL
+  Deadline deadline = Deadline::max();  // EAGAIN then, as with SO_RCVTIMEO
+  // Asked when a signal has ended a sleep: whether the call fails with EINTR. None: it goes on.
+  bool (*interrupts)() = nullptr;
+};
+
 class End {
  public:
   struct Sockets {
-    int tcp = -1;
     Bells bells;
     bool opened = false;  // this end called connect
   };
+  // What a sender has to wait for.
+  enum class Outlet : std::uint8_t { kRoom, kFull, kTcp };
+
   End(EndMemory& memory, const Direction& outgoing, const Direction& incoming,
       const Sockets& sockets)
       : memory_(memory), outgoing_(outgoing), incoming_(incoming), sockets_(sockets) {}
 
-  // How many bytes went, or -1 with errno, as send(2) and recv(2) have it for a blocking socket, or
-  // with `wait` false for a non-blocking one. ECONNRESET too when the ends could not be kept in
-  // step; the kernel's connection is then reset. Sends no signal.
-  ssize_t Send(ByteSpan bytes, bool wait);
-  ssize_t Receive(MutableByteSpan bytes, bool wait);
+  // `tcp`, here and below: any descriptor of the kernel's socket that stays open meanwhile. How
+  // many bytes went, or -1 with errno, as send(2) and recv(2) have it. ECONNRESET too when the ends
+  // could not be kept in step; the kernel's connection is then reset. EAGAIN without waiting also
+  // for a signal handler that has interrupted a call of its own thread on this half. Sends no
+  // signal. With `peek` what is received stays; then not all that has come need be seen.
+  ssize_t Send(int tcp, Buffers buffers, const Patience& patience);
+  ssize_t Receive(int tcp, Buffers buffers, const Patience& patience, bool peek = false);
   // shutdown(2) of the sending half.
-  int ShutdownSend();
+  int ShutdownSend(int tcp);
   // Makes both directions plain TCP for good, for a program that goes on without the shim: blocks
   // for at most kLeaveTimeout. False when the connection had to be reset.
-  bool Leave();
+  bool Leave(int tcp);
 
-  // Whether to send through the ring, and through how large a one.
+  // Whether Receive would return at once. With `arm` a no is followed by the data bell when bytes
+  // come by the ring; FIN and errors are the kernel's to announce.
+  bool Readable(int tcp, bool arm);
+  // kRoom: Send would return at once. kFull: when there is room; with `arm` the room bell tells.
+  // kTcp: when the kernel's socket takes bytes.
+  Outlet Writable(int tcp, bool arm);
+  // Looks for bytes that are about to come, as long as that has paid lately. Worth it only where
+  // Readable said no. True: look again.
+  bool SpinForBytes();
+  // poll(2) found a bell hung up.
+  void HungUp() { hung_up_ = true; }
+  [[nodiscard]] bool hung_up() const { return hung_up_; }
+  // What the ring holds for this end, as far as the peer can be believed.
+  std::uint64_t UnreadInRing();
+  // What the ring still holds for the other end, or what has to go back to TCP, before close(2).
+  void BeforeClose(int tcp);
+
+  // Whether to send through the ring, and through how large a one at first. It grows when it is
+  // found full again and again.
   void prefer_ring(bool ring, std::uint64_t ring_bytes = kLeastRingBytes) {
     ring_ = ring;
     ring_bytes_ = ring_bytes;
   }
+  [[nodiscard]] const Bells& bells() const { return sockets_.bells; }
+  EndMemory& memory() { return memory_; }
 
  private:
   // Where a call stands when the lock is given back.
-  enum class Stand : std::uint8_t { kDone, kWantsRoom, kWantsBytes, kWantsTcp, kSoon, kError };
+  enum class Stand : std::uint8_t {
+    kDone,
+    kWantsRoom,
+    kWantsBytes,
+    kRingEmpty,
+    kWantsTcp,
+    kSoon,
+    kError
+  };
+  class Cursor;
 
-  Stand SendSome(ByteSpan bytes, const Sender::Wish& wish, std::size_t& sent);
-  std::size_t SendTcp(const Sender::Action& action, ByteSpan bytes, int& error);
-  Stand ReceiveSome(MutableByteSpan bytes, const Receiver::Wish& wish, std::size_t& got);
-  std::uint64_t ReceiveTcp(MutableByteSpan bytes);
-  void WaitToSend(Stand stand);
-  void WaitToReceive(bool leaving);
-  void LookForEnd();
-  Stand Reset();
+  [[nodiscard]] Sender::Wish SendWish(std::size_t bytes, bool sleep) const;
+  Stand RepairSend(int tcp);
+  Stand RepairReceive(int tcp);
+  Stand SendSome(int tcp, Cursor& cursor, const Sender::Wish& wish);
+  std::size_t SendTcp(int tcp, const Sender::Action& action, const Cursor& cursor, int& error);
+  Stand SendStep(int tcp, const Sender::Action& action, Cursor& cursor, bool& over);
+  Stand ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish, bool peek);
+  Stand ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cursor, bool peek, bool& over);
+  std::uint64_t ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek);
+  bool WaitToSend(int tcp, Stand stand, const Patience& patience);
+  bool WaitToReceive(int tcp, bool leaving, const Patience& patience);
+  void LookForEnd(int tcp);
+  void NoteFull();
+  void PublishCpu();
+  Stand Reset(int tcp);
 
   EndMemory& memory_;
   const Direction outgoing_;
   const Direction incoming_;
   const Sockets sockets_;
-  bool ring_ = true;
-  std::uint64_t ring_bytes_ = kLeastRingBytes;
+  std::atomic<bool> ring_{true};
+  std::atomic<std::uint64_t> ring_bytes_{kLeastRingBytes};
+  std::atomic<std::uint32_t> full_{0};
+  std::atomic<std::uint32_t> cpu_{0};
+  // One thread at a time spins.
+  std::atomic_flag spinning_ = ATOMIC_FLAG_INIT;
+  AdaptiveSpin spin_{kLongestSpin};
   // What poll told; never untrue again.
   std::atomic<bool> hung_up_{false};
   std::atomic<bool> tcp_ended_{false};

@@ -206,6 +206,7 @@ bool Carry(const Direction& direction, Receiver& receiver, const Receiver::Actio
     case Step::kAbandon:
       words.abandoned.store(1);
       Ring(bells.room);
+      Ring(bells.data);  // the sender may sleep as a reader
       break;
     case Step::kArm:
       Empty(bells.data);

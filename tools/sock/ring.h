@@ -45,6 +45,7 @@ struct DirectionWords {
   std::atomic<std::uint64_t> ring_bytes;
   std::atomic<std::uint32_t> writer_armed;
   std::atomic<std::uint32_t> returned;
+  std::atomic<std::uint32_t> sender_cpu;
 
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;
   std::atomic<std::uint64_t> passed;

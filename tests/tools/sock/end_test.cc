@@ -35,6 +35,15 @@ struct Side {
   EndMemory* memory = nullptr;
   std::unique_ptr<End> end;
   void Close() { tcp.Reset(), data.Reset(), room.Reset(); }
+  [[nodiscard]] ssize_t Send(ByteSpan bytes) const {
+    const iovec buffer{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    return end->Send(tcp.get(), {&buffer, 1}, {});
+  }
+  [[nodiscard]] ssize_t Receive(MutableByteSpan bytes, bool wait = true) const {
+    const iovec buffer{bytes.data(), bytes.size()};
+    return end->Receive(tcp.get(), {&buffer, 1}, {.wait = wait});
+  }
+  int ShutdownSend() const { return end->ShutdownSend(tcp.get()); }
 };
 
 class EndTest : public testing::Test {
@@ -66,11 +75,11 @@ class EndTest : public testing::Test {
     const Result<EndMemory*> memory = EndMemory::Create(place, side.tcp.get(), opened, kLargest);
     ASSERT_TRUE(memory.ok()) << memory.status().ToString();
     side.memory = *memory;
-    side.end = std::make_unique<End>(
-        *side.memory, channel_->Outgoing(role), channel_->Incoming(role),
-        End::Sockets{side.tcp.get(), {side.data.get(), side.room.get()}, opened});
+    side.end =
+        std::make_unique<End>(*side.memory, channel_->Outgoing(role), channel_->Incoming(role),
+                              End::Sockets{{side.data.get(), side.room.get()}, opened});
     // Follows the other's direction.
-    EXPECT_EQ(side.end->Receive({}, false), 0);
+    EXPECT_EQ(side.Receive({}, false), 0);
   }
   void TearDown() override {
     for (Side* side : {&host_, &guest_}) {
@@ -86,7 +95,7 @@ class EndTest : public testing::Test {
 // Writes `count` bytes of the pattern from `from` on, now and then another way than before; with
 // `words`, on until more than ten phases have gone through the ring, however fast the bytes go.
 // Returns how many bytes there were.
-std::uint64_t WriteAll(End& end, std::uint64_t from, std::uint64_t count, unsigned seed,
+std::uint64_t WriteAll(const Side& end, std::uint64_t from, std::uint64_t count, unsigned seed,
                        const DirectionWords* words = nullptr) {
   const Deadline deadline = DeadlineAfter(std::chrono::seconds(60));
   const auto more = [&](std::uint64_t at) {
@@ -100,8 +109,9 @@ std::uint64_t WriteAll(End& end, std::uint64_t from, std::uint64_t count, unsign
   while (const std::uint64_t left = more(at)) {
     chunk.resize(std::min<std::uint64_t>(left, 1 + random() % 20'000));
     for (std::size_t i = 0; i < chunk.size(); ++i) chunk[i] = Pattern(at + i);
-    if (random() % 8 == 0) end.prefer_ring(random() % 4 != 0, kLeastRingBytes << (random() % 5));
-    const ssize_t sent = end.Send(chunk, true);
+    if (random() % 8 == 0)
+      end.end->prefer_ring(random() % 4 != 0, kLeastRingBytes << (random() % 5));
+    const ssize_t sent = end.Send(chunk);
     EXPECT_EQ(sent, static_cast<ssize_t>(chunk.size())) << strerror(errno) << " at " << at;
     if (sent != static_cast<ssize_t>(chunk.size())) break;
     at += chunk.size();
@@ -110,13 +120,12 @@ std::uint64_t WriteAll(End& end, std::uint64_t from, std::uint64_t count, unsign
 }
 
 // Reads up to the end and returns how many bytes there were, each as it must be.
-std::uint64_t ReadToEnd(End& end, std::uint64_t from, unsigned seed) {
+std::uint64_t ReadToEnd(const Side& end, std::uint64_t from, unsigned seed) {
   std::mt19937 random(seed);
   Bytes chunk(30'000);
   std::uint64_t at = from;
   for (;;) {
-    const ssize_t got =
-        end.Receive(MutableByteSpan(chunk).first(1 + random() % chunk.size()), true);
+    const ssize_t got = end.Receive(MutableByteSpan(chunk).first(1 + random() % chunk.size()));
     if (got <= 0) {
       EXPECT_EQ(got, 0) << strerror(errno);
       return at - from;
@@ -163,15 +172,15 @@ TEST_F(EndTest, StreamsBothWaysWhileSwitching) {
   std::uint64_t guest_wrote = 0;
   std::uint64_t host_read = 0;
   std::thread host_writes([&] {
-    host_wrote = WriteAll(*host_.end, 1000, kCount, 1, &from_host);
-    EXPECT_EQ(host_.end->ShutdownSend(), 0);
+    host_wrote = WriteAll(host_, 1000, kCount, 1, &from_host);
+    EXPECT_EQ(host_.ShutdownSend(), 0);
   });
   std::thread guest_writes([&] {
-    guest_wrote = WriteAll(*guest_.end, 0, kCount, 2, &from_guest);
-    EXPECT_EQ(guest_.end->ShutdownSend(), 0);
+    guest_wrote = WriteAll(guest_, 0, kCount, 2, &from_guest);
+    EXPECT_EQ(guest_.ShutdownSend(), 0);
   });
-  std::thread host_reads([&] { host_read = ReadToEnd(*host_.end, 0, 3); });
-  const std::uint64_t guest_read = ReadToEnd(*guest_.end, 0, 4);
+  std::thread host_reads([&] { host_read = ReadToEnd(host_, 0, 3); });
+  const std::uint64_t guest_read = ReadToEnd(guest_, 0, 4);
   host_writes.join();
   guest_writes.join();
   host_reads.join();
@@ -186,18 +195,18 @@ TEST_F(EndTest, AnswersInLockstep) {
   std::thread echo([&] {
     Bytes chunk(64);
     ssize_t got = 0;
-    while ((got = guest_.end->Receive(chunk, true)) > 0) {
-      ASSERT_EQ(guest_.end->Send(ByteSpan(chunk).first(static_cast<std::size_t>(got)), true), got);
+    while ((got = guest_.Receive(chunk)) > 0) {
+      ASSERT_EQ(guest_.Send(ByteSpan(chunk).first(static_cast<std::size_t>(got))), got);
     }
   });
   for (std::uint64_t i = 0; i < 20'000; ++i) {
     const std::byte sent = Pattern(i);
     std::byte back{};
-    ASSERT_EQ(host_.end->Send(ByteSpan(&sent, 1), true), 1);
-    ASSERT_EQ(host_.end->Receive(MutableByteSpan(&back, 1), true), 1);
+    ASSERT_EQ(host_.Send(ByteSpan(&sent, 1)), 1);
+    ASSERT_EQ(host_.Receive(MutableByteSpan(&back, 1)), 1);
     ASSERT_EQ(back, sent);
   }
-  host_.end->ShutdownSend();
+  host_.ShutdownSend();
   echo.join();
 }
 
@@ -224,12 +233,12 @@ TEST_F(EndTest, StreamsBetweenProcesses) {
   constexpr std::uint64_t kCount = 4 * 1024 * 1024;
   Attach();
   const pid_t child = ForkGuest(host_, guest_, [&] {
-    EXPECT_EQ(ReadToEnd(*guest_.end, 0, 5), kCount);
-    WriteAll(*guest_.end, 0, kCount, 6);
+    EXPECT_EQ(ReadToEnd(guest_, 0, 5), kCount);
+    WriteAll(guest_, 0, kCount, 6);
   });
-  WriteAll(*host_.end, 0, kCount, 7);
-  EXPECT_EQ(host_.end->ShutdownSend(), 0);
-  EXPECT_EQ(ReadToEnd(*host_.end, 0, 8), kCount);
+  WriteAll(host_, 0, kCount, 7);
+  EXPECT_EQ(host_.ShutdownSend(), 0);
+  EXPECT_EQ(ReadToEnd(host_, 0, 8), kCount);
   EXPECT_EQ(Wait(child), 0);
 }
 
@@ -237,16 +246,16 @@ TEST_F(EndTest, BytesInTheRingOutliveTheirWriter) {
   Attach();
   const Bytes bytes(3000, std::byte{7});
   const pid_t child = ForkGuest(host_, guest_, [&] {
-    if (guest_.end->Send(bytes, true) != 3000) _exit(1);
+    if (guest_.Send(bytes) != 3000) _exit(1);
     raise(SIGKILL);
   });
   EXPECT_TRUE(WIFSIGNALED(Wait(child)));
   ASSERT_EQ(channel_->Outgoing(Channel::Role::kGuest).words->opens, 1U) << "not in the ring";
   Bytes got(5000);
-  ASSERT_EQ(host_.end->Receive(got, true), 3000);
+  ASSERT_EQ(host_.Receive(got), 3000);
   got.resize(3000);
   EXPECT_EQ(got, bytes);
-  EXPECT_EQ(host_.end->Receive(got, true), 0);
+  EXPECT_EQ(host_.Receive(got), 0);
 }
 
 TEST_F(EndTest, AWriterLearnsThatItsReaderWasKilled) {
@@ -256,7 +265,7 @@ TEST_F(EndTest, AWriterLearnsThatItsReaderWasKilled) {
   const Bytes bytes(10'000);
   ssize_t sent = 0;
   int calls = 0;
-  while (sent >= 0 && ++calls < 1000) sent = host_.end->Send(bytes, true);
+  while (sent >= 0 && ++calls < 1000) sent = host_.Send(bytes);
   EXPECT_EQ(sent, -1);
   EXPECT_TRUE(errno == EPIPE || errno == ECONNRESET) << strerror(errno);
 }
@@ -271,7 +280,7 @@ TEST_F(EndTest, AnotherProcessOfTheEndGoesOnAfterOneIsKilled) {
     const pid_t killed = fork();
     if (killed == 0) {
       const Bytes zeros(700);
-      for (int i = 0; guest_.end->Send(zeros, true) > 0; ++i) {
+      for (int i = 0; guest_.Send(zeros) > 0; ++i) {
         if (i == 50 && write(started[1], "x", 1) != 1) _exit(1);
       }
       _exit(1);
@@ -281,7 +290,7 @@ TEST_F(EndTest, AnotherProcessOfTheEndGoesOnAfterOneIsKilled) {
       std::uint64_t marks = 0;
       bool after = false;
       ssize_t got = 0;
-      while ((got = host_.end->Receive(chunk, true)) > 0) {
+      while ((got = host_.Receive(chunk)) > 0) {
         for (std::size_t i = 0; i < static_cast<std::size_t>(got); ++i) {
           if (chunk[i] == std::byte{1}) ++marks;
           after = after || marks > 0;
@@ -295,8 +304,8 @@ TEST_F(EndTest, AnotherProcessOfTheEndGoesOnAfterOneIsKilled) {
     EXPECT_EQ(read(started[0], &byte, 1), 1);
     kill(killed, SIGKILL);
     EXPECT_TRUE(WIFSIGNALED(Wait(killed)));
-    EXPECT_EQ(guest_.end->Send(Bytes(100'000, std::byte{1}), true), 100'000);
-    guest_.end->ShutdownSend();
+    EXPECT_EQ(guest_.Send(Bytes(100'000, std::byte{1})), 100'000);
+    guest_.ShutdownSend();
     reader.join();
     close(started[0]);
     close(started[1]);
@@ -307,22 +316,22 @@ TEST_F(EndTest, AnotherProcessOfTheEndGoesOnAfterOneIsKilled) {
 TEST_F(EndTest, AProgramWithoutTheShimFindsEverythingInTcp) {
   Attach();
   const Bytes bytes(2000, std::byte{9});
-  ASSERT_EQ(host_.end->Send(bytes, true), 2000);
+  ASSERT_EQ(host_.Send(bytes), 2000);
   ASSERT_EQ(channel_->Outgoing(Channel::Role::kHost).words->opens, 1U) << "not in the ring";
   Bytes some(500);
-  ASSERT_EQ(guest_.end->Receive(some, true), 500);
+  ASSERT_EQ(guest_.Receive(some), 500);
   // The host has to be in a call for its part of this: here it waits for an answer.
   std::thread host([&] {
     // The shim's own look at both halves, whatever call the program is in.
     std::byte answer;
     pollfd asked{host_.room.get(), POLLIN, 0};
     EXPECT_EQ(poll(&asked, 1, 10'000), 1);
-    EXPECT_EQ(host_.end->Send({}, true), 0);
-    EXPECT_EQ(host_.end->Receive(MutableByteSpan(&answer, 1), true), 1);
+    EXPECT_EQ(host_.Send({}), 0);
+    EXPECT_EQ(host_.Receive(MutableByteSpan(&answer, 1)), 1);
     EXPECT_EQ(answer, std::byte{3});
-    EXPECT_EQ(host_.end->Send(bytes, true), 2000);
+    EXPECT_EQ(host_.Send(bytes), 2000);
   });
-  EXPECT_TRUE(guest_.end->Leave());
+  EXPECT_TRUE(guest_.end->Leave(guest_.tcp.get()));
   Bytes rest(1500);
   EXPECT_EQ(recv(guest_.tcp.get(), rest.data(), rest.size(), MSG_WAITALL), 1500);
   EXPECT_EQ(rest, Bytes(1500, std::byte{9}));
@@ -337,8 +346,8 @@ TEST_F(EndTest, AProgramWithoutTheShimFindsEverythingInTcp) {
 TEST_F(EndTest, LeavingIsAResetWhenNobodyTakesTheBytesBack) {
   Attach();
   const Bytes bytes(2000);
-  ASSERT_EQ(host_.end->Send(bytes, true), 2000);
-  EXPECT_FALSE(guest_.end->Leave());
+  ASSERT_EQ(host_.Send(bytes), 2000);
+  EXPECT_FALSE(guest_.end->Leave(guest_.tcp.get()));
   Bytes some(10);
   EXPECT_EQ(recv(guest_.tcp.get(), some.data(), some.size(), 0), -1);
   EXPECT_EQ(recv(host_.tcp.get(), some.data(), some.size(), 0), -1);

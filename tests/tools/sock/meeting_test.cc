@@ -241,22 +241,24 @@ bool MeetAndTalk(int tcp, Opened opened, unsigned char say, unsigned char hear) 
   const Result<EndMemory*> memory = EndMemory::Create(place, tcp, met.opened, kLargest);
   if (!memory.ok()) return false;
   End end(**memory, met.channel.Outgoing(met.role), met.channel.Incoming(met.role),
-          {tcp, {met.data.get(), met.room.get()}, met.opened});
-  if (end.Receive({}, false) != 0) return false;
+          {{met.data.get(), met.room.get()}, met.opened});
+  if (end.Receive(tcp, {}, {.wait = false}) != 0) return false;
   const std::atomic<std::uint64_t>& opens = met.channel.Outgoing(met.role).words->opens;
   std::thread writer([&] {
-    const std::vector<std::byte> bytes(1000, std::byte{say});
+    std::vector<std::byte> bytes(1000, std::byte{say});
+    const iovec buffer{bytes.data(), bytes.size()};
     // On until the ring carries some, however long the other end takes to follow.
     for (std::size_t i = 0;
          i < kCount / bytes.size() || (opens == 0 && BootClock::now() < deadline); ++i) {
-      if (end.Send(bytes, true) != 1000) return;
+      if (end.Send(tcp, {&buffer, 1}, {}) != 1000) return;
     }
-    end.ShutdownSend();
+    end.ShutdownSend(tcp);
   });
   std::vector<std::byte> bytes(7000);
+  const iovec buffer{bytes.data(), bytes.size()};
   std::size_t heard = 0;
   std::size_t wrong = 0;
-  for (ssize_t got = 0; (got = end.Receive(bytes, true)) > 0;) {
+  for (ssize_t got = 0; (got = end.Receive(tcp, {&buffer, 1}, {})) > 0;) {
     for (ssize_t i = 0; i < got; ++i) {
       ++(bytes[static_cast<std::size_t>(i)] == std::byte{hear} ? heard : wrong);
     }
