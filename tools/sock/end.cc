@@ -205,6 +205,7 @@ ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
     if (stand == Stand::kError) return sent() > 0 ? sent() : -1;
     if (stand == Stand::kDone) return sent();
     if (stand == Stand::kWantsRoom) NoteFull();
+    if (stand == Stand::kSoon && !patience.wait) LookForHangUp();
     if (!patience.wait) errno = EAGAIN;
     if (!patience.wait || !WaitToSend(tcp, stand, patience)) return sent() > 0 ? sent() : -1;
   }
@@ -327,8 +328,15 @@ bool Sleep(std::span<pollfd> fds, const Patience& patience) {
 
 }  // namespace
 
+// The peer is inside a system call, or was killed there.
+void End::LookForHangUp() {
+  pollfd bell{sockets_.bells.room, 0, 0};
+  if (poll(&bell, 1, 0) > 0 && (bell.revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
+}
+
 bool End::WaitToSend(int tcp, Stand stand, const Patience& patience) {
   if (stand == Stand::kSoon) {  // the peer's one system call
+    LookForHangUp();
     sched_yield();
     return true;
   }
@@ -344,10 +352,10 @@ bool End::WaitToSend(int tcp, Stand stand, const Patience& patience) {
   return true;
 }
 
-int End::ShutdownSend(int tcp) {
+int End::ShutdownSend(int tcp, int how) {
   BeforeClose(tcp);
   memory_.send_over = true;
-  return shutdown(tcp, SHUT_WR);
+  return shutdown(tcp, how);
 }
 
 void End::BeforeClose(int tcp) {
@@ -498,12 +506,18 @@ std::uint64_t End::ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek) {
     if (came > 0) return static_cast<std::uint64_t>(came);
     if (came < 0 && errno == EINTR) continue;
     if (came < 0 && errno == EAGAIN) return 0;
-    if (came < 0) memory_.receive_error = errno;
+    if (came < 0) NoteError(errno);
     return Receiver::kEof;
   }
 }
 
 bool End::Readable(int tcp, bool arm) {
+  const bool readable = LookForBytes(tcp, arm);
+  TakeBackIfGone(tcp);  // after arming, which may have taken the ring that told of it
+  return readable;
+}
+
+bool End::LookForBytes(int tcp, bool arm) {
   using Step = Receiver::Step;
   const Hold hold(memory_.receive_lock, memory_.repair_receive);
   if (!hold.held() || RepairReceive(tcp) != Stand::kDone) return true;
@@ -528,6 +542,13 @@ bool End::Readable(int tcp, bool arm) {
     if (Carry(incoming_, receiver, action, {}, sockets_.bells, TimePoint(), moved)) continue;
     return found || action.step == Step::kEnd || action.step == Step::kBroken;
   }
+}
+
+bool End::ArmForMore(std::uint64_t gate) {
+  const Hold hold(memory_.receive_lock, memory_.repair_receive);
+  Empty(sockets_.bells.data);
+  incoming_.words->reader_armed.store(1);
+  return IncomingGate() != gate;
 }
 
 bool End::SpinForBytes() {
@@ -569,14 +590,21 @@ std::uint64_t End::UnreadInRing() {
 
 // A program that leaves waits for the peer's answer only, and not for ever.
 bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
+  if (!leaving) TakeBackIfGone(tcp);  // arming may have taken the ring that told of it
   std::array<pollfd, 2> fds = {pollfd{leaving ? -1 : tcp, POLLIN, 0},
                                pollfd{hung_up_ ? -1 : sockets_.bells.data, POLLIN, 0}};
   if (!Sleep(fds, patience)) return false;
   if ((fds[1].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
   if (fds[0].revents != 0) LookForEnd(tcp);
-  // What our ring holds for a receiver that is gone has to go over TCP, or it waits in vain.
-  if (!leaving && (hung_up_ || outgoing_.words->abandoned != 0)) BeforeClose(tcp);
+  if (!leaving) TakeBackIfGone(tcp);
   return true;
+}
+
+// What our ring holds for a receiver that is gone has to go over TCP, or it waits in vain.
+void End::TakeBackIfGone(int tcp) {
+  if (!hung_up_ && outgoing_.words->abandoned == 0) return;
+  Cursor none{Buffers()};
+  (void)SendSome(tcp, none, SendWish(0, false));
 }
 
 // The kernel's socket is readable: with bytes, or because the stream is over. Looking takes an
@@ -585,8 +613,14 @@ void End::LookForEnd(int tcp) {
   std::byte byte;
   const ssize_t came = recv(tcp, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (came > 0 || (came < 0 && (errno == EAGAIN || errno == EINTR))) return;
-  if (came < 0) memory_.receive_error = errno;
+  if (came < 0) NoteError(errno);
   tcp_ended_ = true;
+}
+
+// A connection that has failed takes nothing any more: nobody will read the ring.
+void End::NoteError(int error) {
+  memory_.receive_error = error;
+  hung_up_ = true;
 }
 
 // --- both

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -77,8 +78,8 @@ class End {
   // signal. With `peek` what is received stays; then not all that has come need be seen.
   ssize_t Send(int tcp, Buffers buffers, const Patience& patience);
   ssize_t Receive(int tcp, Buffers buffers, const Patience& patience, bool peek = false);
-  // shutdown(2) of the sending half.
-  int ShutdownSend(int tcp);
+  // shutdown(2) of the sending half, or with SHUT_RDWR of both.
+  int ShutdownSend(int tcp, int how = SHUT_WR);
   // Makes both directions plain TCP for good, for a program that goes on without the shim: blocks
   // for at most kLeaveTimeout. False when the connection had to be reset.
   bool Leave(int tcp);
@@ -89,6 +90,14 @@ class End {
   // kRoom: Send would return at once. kFull: when there is room; with `arm` the room bell tells.
   // kTcp: when the kernel's socket takes bytes.
   Outlet Writable(int tcp, bool arm);
+  // The word in which bytes become visible, to see whether more have come; and the data bell for
+  // when they do, though some may be unread. True: `gate` is old already.
+  [[nodiscard]] std::uint64_t IncomingGate() const { return incoming_.words->gate.load(); }
+  bool ArmForMore(std::uint64_t gate);
+  // Whether the ring has bytes for this end; a glance, of what the peer may change.
+  [[nodiscard]] bool RingHasBytes() const {
+    return Gate{IncomingGate()}.cursor() != incoming_.words->consumed.load();
+  }
   // Looks for bytes that are about to come, as long as that has paid lately. Worth it only where
   // Readable said no. True: look again.
   bool SpinForBytes();
@@ -133,7 +142,11 @@ class End {
   std::uint64_t ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek);
   bool WaitToSend(int tcp, Stand stand, const Patience& patience);
   bool WaitToReceive(int tcp, bool leaving, const Patience& patience);
+  bool LookForBytes(int tcp, bool arm);
+  void TakeBackIfGone(int tcp);
+  void LookForHangUp();
   void LookForEnd(int tcp);
+  void NoteError(int error);
   void NoteFull();
   void PublishCpu();
   Stand Reset(int tcp);

@@ -1,6 +1,5 @@
 #include "tools/sock/meeting.h"
 
-#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -8,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -35,7 +35,11 @@ constexpr std::uint32_t kFlagUnknown = 2;
 Status Nonsense() { return {Code::kProtocolError, "the partner does not speak this protocol"}; }
 
 std::string NameOf(std::uint64_t one, std::uint64_t other) {
-  return fmt::format("rdsock1-{:016x}-{:016x}", std::min(one, other), std::max(one, other));
+  std::array<char, 48> name;
+  const int length = snprintf(name.data(), name.size(), "rdsock1-%016llx-%016llx",
+                              static_cast<unsigned long long>(std::min(one, other)),
+                              static_cast<unsigned long long>(std::max(one, other)));
+  return {name.data(), static_cast<std::size_t>(length)};
 }
 
 socklen_t MakeAddress(const std::string& name, sockaddr_un& address) {
