@@ -1,0 +1,52 @@
+// The calls that programs make on a TCP connection, as scenarios of two ends: each says what every
+// call returned, so that what an end says with librdsock.so can be compared with what it says
+// without. Nothing that differs between two runs over TCP is said.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace rdfs::sock {
+
+// One end of a connection in one scenario, in its own process.
+class Party {
+ public:
+  // `beside`: a UNIX socket to the other end's process, which no library concerns itself with.
+  Party(int tcp, int beside) : fd(tcp), beside_(beside) {}
+
+  int fd;  // the connection; a scenario may close it and says so with -1
+
+  // Both ends have come here: whatever one did before has arrived at the other.
+  void Meet();
+  // A number for the other end, and its.
+  void Tell(long number);
+  long Hear();
+  // A line of the transcript: a call's result, and errno when it is -1.
+  void Say(const std::string& what, long result);
+  // The same for received bytes, which have to be what Bytes() made.
+  void SayBytes(const std::string& what, ssize_t got, const std::vector<char>& bytes);
+  [[nodiscard]] const std::string& transcript() const { return transcript_; }
+
+ private:
+  int beside_;
+  std::string transcript_;
+};
+
+// Bytes [from, from + count) of the one stream that all scenarios send.
+std::vector<char> Bytes(std::size_t from, std::size_t count);
+
+struct Scenario {
+  const char* name;
+  void (*client)(Party&);
+  void (*server)(Party&);
+};
+extern const std::vector<Scenario> kDataScenarios;
+extern const std::vector<Scenario> kWaitScenarios;
+extern const std::vector<Scenario> kProcessScenarios;
+
+}  // namespace rdfs::sock

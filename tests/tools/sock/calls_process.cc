@@ -1,0 +1,218 @@
+// Scenarios of descriptors and processes: copies, fork, exec, stdio, passing a socket on.
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+#include "tests/tools/sock/calls.h"
+
+namespace rdfs::sock {
+namespace {
+
+void Send(Party& party, int fd, std::size_t from, std::size_t count) {
+  const std::vector<char> bytes = Bytes(from, count);
+  party.Say("send", send(fd, bytes.data(), count, MSG_NOSIGNAL));
+}
+void Recv(Party& party, int fd, std::size_t size) {
+  std::vector<char> bytes(size);
+  const ssize_t got = recv(fd, bytes.data(), size, MSG_WAITALL);
+  party.SayBytes("recv", got, bytes);
+}
+void SayEnd(Party& party, pid_t child) {
+  int status = -1;
+  waitpid(child, &status, 0);
+  party.Say("the child's status", status);
+}
+
+// The other end of what follows: 1000 bytes of the stream, then the end, and an answer.
+void Hears(Party& party) {
+  Recv(party, party.fd, 1000);
+  Recv(party, party.fd, 10);
+  Send(party, party.fd, 0, 500);
+  party.Meet();
+}
+void Ends(Party& party, int fd) {
+  party.Say("shutdown", shutdown(fd, SHUT_WR));
+  Recv(party, fd, 500);
+  party.Meet();
+}
+
+void Copies(Party& party) {
+  Send(party, party.fd, 0, 100);
+  const int copy = dup(party.fd);
+  Send(party, copy, 100, 100);
+  const int high = fcntl(copy, F_DUPFD_CLOEXEC, 100);
+  party.Say("close", close(party.fd));
+  party.Say("close again", close(party.fd));
+  Send(party, high, 200, 100);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  party.Say("over it", dup2(null, copy) == copy);
+  party.Say("into nothing", write(copy, "x", 1));
+  party.Say("back", dup3(high, copy, O_CLOEXEC) == copy);
+  Send(party, copy, 300, 700);
+  close(null);
+  close(high);
+  party.fd = copy;
+  Ends(party, copy);
+}
+
+// Both write, one after the other, and then the child reads.
+void Forks(Party& party) {
+  Send(party, party.fd, 0, 200);
+  for (std::size_t at = 200; at < 1000; at += 400) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const std::vector<char> bytes = Bytes(at, 200);
+      _exit(send(party.fd, bytes.data(), 200, 0) == 200 ? 0 : 1);
+    }
+    SayEnd(party, child);
+    Send(party, party.fd, at + 200, 200);
+  }
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  const pid_t child = fork();
+  if (child == 0) {
+    std::vector<char> bytes(300);
+    const bool good = recv(party.fd, bytes.data(), 300, MSG_WAITALL) == 300;
+    _exit(good && bytes == Bytes(0, 300) ? 0 : 1);
+  }
+  SayEnd(party, child);
+  Recv(party, party.fd, 200);
+  Recv(party, party.fd, 10);
+  party.Meet();
+}
+void HearsForks(Party& party) {
+  Recv(party, party.fd, 1000);
+  Recv(party, party.fd, 10);
+  Send(party, party.fd, 0, 500);
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+}
+
+// The parent only forks, as a server does.
+void Serves(Party& party) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::vector<char> bytes = Bytes(0, 1000);
+    const bool sent = send(party.fd, bytes.data(), 1000, 0) == 1000;
+    shutdown(party.fd, SHUT_WR);
+    std::vector<char> answer(500);
+    const bool heard = recv(party.fd, answer.data(), 500, MSG_WAITALL) == 500;
+    _exit(sent && heard && answer == Bytes(0, 500) ? 0 : 1);
+  }
+  party.Say("close", close(party.fd));
+  party.fd = -1;
+  SayEnd(party, child);
+  party.Meet();
+}
+
+constexpr const char* kWrite500 = "head -c 500 /dev/zero";
+
+// A program that knows nothing of the library, nor of sockets, writes into it.
+void Executes(Party& party) {
+  Send(party, party.fd, 0, 500);
+  const pid_t child = fork();
+  if (child == 0) {
+    unsetenv("LD_PRELOAD");
+    dup2(party.fd, STDOUT_FILENO);
+    execl("/bin/sh", "sh", "-c", kWrite500, nullptr);
+    _exit(127);
+  }
+  SayEnd(party, child);
+  Ends(party, party.fd);
+}
+
+void Spawns(Party& party) {
+  Send(party, party.fd, 0, 500);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // posix_spawn copies what the child is to have; the socket itself closes on exec.
+  const int copy = dup(party.fd);
+  posix_spawn_file_actions_adddup2(&actions, copy, STDOUT_FILENO);
+  char shell[] = "sh";
+  char option[] = "-c";
+  char* const arguments[] = {shell, option, const_cast<char*>(kWrite500), nullptr};
+  pid_t child = -1;
+  party.Say("posix_spawn", posix_spawn(&child, "/bin/sh", &actions, nullptr, arguments, environ));
+  posix_spawn_file_actions_destroy(&actions);
+  SayEnd(party, child);
+  close(copy);
+  Ends(party, party.fd);
+}
+
+void Streams(Party& party) {
+  Send(party, party.fd, 0, 500);
+  FILE* const stream = fdopen(dup(party.fd), "r+");
+  const std::vector<char> bytes = Bytes(500, 400);
+  party.Say("fwrite", static_cast<long>(fwrite(bytes.data(), 1, 400, stream)));
+  party.Say("fflush", fflush(stream));
+  party.Say("fclose", fclose(stream));
+  party.Say("dprintf", dprintf(party.fd, "%0100d", 7));
+  Ends(party, party.fd);
+}
+
+// To another process, through a UNIX socket, which answers with it.
+void Passes(Party& party) {
+  Send(party, party.fd, 0, 500);
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) _exit(3);
+  const pid_t child = fork();
+  char byte = 'x';
+  iovec buffer{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &buffer;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  if (child == 0) {
+    close(party.fd);
+    if (recvmsg(ends[1], &message, 0) != 1) _exit(1);
+    int fd = -1;
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    const std::vector<char> bytes = Bytes(500, 500);
+    _exit(send(fd, bytes.data(), 500, 0) == 500 ? 0 : 1);
+  }
+  cmsghdr* const c = CMSG_FIRSTHDR(&message);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(c), &party.fd, sizeof(int));
+  party.Say("sendmsg", sendmsg(ends[0], &message, 0));
+  SayEnd(party, child);
+  close(ends[0]);
+  close(ends[1]);
+  Ends(party, party.fd);
+}
+
+// Everything above the standard ones is closed, as daemons do; the library's own are not there.
+void ClosesAll(Party& party) {
+  Send(party, party.fd, 0, 1000);
+  const pid_t child = fork();
+  if (child == 0) {
+    close_range(3, ~0U, 0);
+    const int fd = open("/dev/null", O_RDONLY);
+    _exit(fd == 3 ? 0 : 1);
+  }
+  SayEnd(party, child);
+  Ends(party, party.fd);
+}
+
+}  // namespace
+
+const std::vector<Scenario> kProcessScenarios = {
+    {"copies", Copies, Hears},
+    {"fork", Forks, HearsForks},
+    {"fork, the other way", HearsForks, Forks},
+    {"a child that serves", Hears, Serves},
+    {"exec", Executes, Hears},
+    {"posix_spawn", Spawns, Hears},
+    {"stdio", Streams, Hears},
+    {"passed on", Passes, Hears},
+    {"everything closed", ClosesAll, Hears},
+};
+
+}  // namespace rdfs::sock

@@ -1,0 +1,355 @@
+// Scenarios of waiting: poll, select and epoll in all their modes, timeouts, signals.
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <thread>
+
+#include "tests/tools/sock/calls.h"
+
+namespace rdfs::sock {
+namespace {
+
+constexpr int kLong = 10'000;  // milliseconds; only a failure takes so long
+
+void Send(Party& party, std::size_t count) {
+  const std::vector<char> bytes = Bytes(0, count);
+  party.Say("send", send(party.fd, bytes.data(), count, MSG_NOSIGNAL));
+}
+void Recv(Party& party, std::size_t size, int flags = 0) {
+  std::vector<char> bytes(size);
+  const ssize_t got = recv(party.fd, bytes.data(), size, flags);
+  party.SayBytes("recv", got, bytes);
+}
+
+// The other end of all that follows: sends when it is met, and closes in the end.
+void Feeds(Party& party) {
+  for (int i = 0; i < 3; ++i) {
+    party.Meet();
+    Send(party, 100);
+    party.Meet();
+  }
+  party.Meet();
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+  party.Meet();
+}
+
+void SayPoll(Party& party, const char* what, short events, int timeout) {
+  pollfd fd{party.fd, events, 0};
+  party.Say(what, poll(&fd, 1, timeout));
+  party.Say("revents", fd.revents);
+}
+
+void Polls(Party& party) {
+  SayPoll(party, "nothing", POLLIN, 0);
+  SayPoll(party, "a short wait", POLLIN, 20);
+  SayPoll(party, "room", POLLIN | POLLOUT, kLong);
+  party.Meet();
+  SayPoll(party, "wait for bytes", POLLIN, kLong);
+  party.Meet();
+  SayPoll(party, "bytes", POLLIN | POLLOUT | POLLRDHUP, kLong);
+  Recv(party, 40);
+  SayPoll(party, "some of them", POLLIN | POLLRDNORM, kLong);
+  Recv(party, 100);
+  SayPoll(party, "none", POLLIN, 0);
+  party.Meet();
+  party.Meet();
+  const timespec wait{kLong / 1000, 0};
+  std::array<pollfd, 2> fds = {pollfd{-1, POLLIN, 0}, pollfd{party.fd, POLLIN, 0}};
+  party.Say("ppoll", ppoll(fds.data(), 2, &wait, nullptr));
+  party.Say("revents", fds[1].revents);
+  Recv(party, 100);
+  party.Meet();
+  party.Meet();
+  Recv(party, 100);
+  party.Meet();
+  party.Meet();
+  SayPoll(party, "the end", POLLIN | POLLRDHUP, kLong);
+  Recv(party, 100);
+  SayPoll(party, "the end stays", POLLIN, kLong);
+  party.Meet();
+}
+
+void SaySelect(Party& party, const char* what, bool write, long timeout_ms) {
+  fd_set in;
+  fd_set out;
+  FD_ZERO(&in);
+  FD_ZERO(&out);
+  FD_SET(party.fd, &in);
+  if (write) FD_SET(party.fd, &out);
+  timeval wait{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  party.Say(what, select(party.fd + 1, &in, &out, nullptr, &wait));
+  party.Say("in", FD_ISSET(party.fd, &in) ? 1 : 0);
+  party.Say("out", FD_ISSET(party.fd, &out) ? 1 : 0);
+}
+
+void Selects(Party& party) {
+  SaySelect(party, "nothing", false, 0);
+  SaySelect(party, "a short wait", false, 20);
+  SaySelect(party, "room", true, kLong);
+  party.Meet();
+  SaySelect(party, "wait for bytes", false, kLong);
+  party.Meet();
+  SaySelect(party, "bytes", true, kLong);
+  Recv(party, 100);
+  party.Meet();
+  party.Meet();
+  fd_set in;
+  FD_ZERO(&in);
+  FD_SET(party.fd, &in);
+  const timespec wait{kLong / 1000, 0};
+  party.Say("pselect", pselect(party.fd + 1, &in, nullptr, nullptr, &wait, nullptr));
+  Recv(party, 100);
+  party.Meet();
+  party.Meet();
+  Recv(party, 100);
+  party.Meet();
+  party.Meet();
+  SaySelect(party, "the end", false, kLong);
+  Recv(party, 100);
+  party.Meet();
+}
+
+// One epoll instance with one connection in it.
+class Set {
+ public:
+  explicit Set(Party& party) : party_(party), fd_(epoll_create1(EPOLL_CLOEXEC)) {}
+  ~Set() { close(fd_); }
+  Set(const Set&) = delete;
+  Set& operator=(const Set&) = delete;
+  void Control(const char* what, int operation, std::uint32_t events) {
+    epoll_event event{.events = events, .data = {.u64 = 0x1234567890abcdef}};
+    party_.Say(what, epoll_ctl(fd_, operation, party_.fd, &event));
+  }
+  void Wait(const char* what, int timeout) {
+    std::array<epoll_event, 8> events{};
+    const int count = epoll_wait(fd_, events.data(), 8, timeout);
+    party_.Say(what, count);
+    for (int i = 0; i < count; ++i) {
+      const epoll_event event = events[static_cast<std::size_t>(i)];
+      party_.Say("events", event.events);
+      party_.Say("data", event.data.u64 == 0x1234567890abcdef);
+    }
+  }
+
+ private:
+  Party& party_;
+  int fd_;
+};
+
+void Levels(Party& party) {
+  Set set(party);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN | EPOLLRDHUP);
+  set.Control("add again", EPOLL_CTL_ADD, EPOLLIN);
+  set.Wait("nothing", 0);
+  set.Wait("a short wait", 20);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  party.Meet();
+  Recv(party, 40);
+  set.Wait("some of them", kLong);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+  set.Wait("with room", kLong);
+  Recv(party, 100);
+  set.Wait("only room", kLong);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLRDHUP);
+  set.Wait("none", 0);
+  party.Meet();
+  party.Meet();
+  set.Wait("more", kLong);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  set.Wait("not in it", 0);
+  set.Control("delete again", EPOLL_CTL_DEL, 0);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN | EPOLLRDHUP);
+  set.Wait("back in it", kLong);
+  Recv(party, 200);
+  party.Meet();
+  party.Meet();
+  Recv(party, 200);
+  party.Meet();
+  party.Meet();
+  set.Wait("the end", kLong);
+  Recv(party, 200);
+  set.Wait("the end stays", kLong);
+  party.Meet();
+}
+
+void Edges(Party& party) {
+  fcntl(party.fd, F_SETFL, O_NONBLOCK);
+  Set set(party);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN | EPOLLRDHUP | EPOLLET);
+  set.Wait("nothing", 0);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  party.Meet();
+  Recv(party, 40);
+  set.Wait("said already", 0);
+  set.Wait("said already", 20);
+  party.Meet();
+  party.Meet();
+  set.Wait("more", kLong);
+  Recv(party, 500);
+  Recv(party, 500);
+  set.Wait("none", 20);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  party.Meet();
+  Recv(party, 500);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  set.Wait("room, once", kLong);
+  set.Wait("said already", 0);
+  party.Meet();
+  party.Meet();
+  set.Wait("the end", kLong);
+  party.Meet();
+}
+
+void Shots(Party& party) {
+  Set set(party);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN | EPOLLONESHOT);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  set.Wait("spent", 20);
+  party.Meet();
+  party.Meet();
+  party.Meet();
+  set.Wait("still spent", 0);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+  set.Wait("again", kLong);
+  set.Wait("spent", 0);
+  Recv(party, 500);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+  set.Wait("none", 20);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  Recv(party, 500);
+  party.Meet();
+  party.Meet();
+  party.Meet();
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+  set.Wait("the end", kLong);
+  party.Meet();
+}
+
+// A set inside another.
+void Nests(Party& party) {
+  Set set(party);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  const int inner = epoll_create1(EPOLL_CLOEXEC);
+  const int outer = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = 1}};
+  party.Say("add", epoll_ctl(inner, EPOLL_CTL_ADD, party.fd, &event));
+  party.Say("add", epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event));
+  const auto wait = [&](const char* what, int epoll, int timeout) {
+    epoll_event got{};
+    party.Say(what, epoll_wait(epoll, &got, 1, timeout));
+  };
+  for (int i = 0; i < 3; ++i) {
+    wait("nothing", inner, 0);
+    party.Meet();
+    wait("outer", outer, kLong);
+    wait("inner", inner, kLong);
+    party.Meet();
+    Recv(party, 500);
+  }
+  close(inner);
+  close(outer);
+  party.Meet();
+  party.Meet();
+  party.Meet();
+}
+
+void TimesOut(Party& party) {
+  const timeval wait{0, 50'000};
+  party.Say("SO_RCVTIMEO", setsockopt(party.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)));
+  Recv(party, 100);
+  party.Meet();
+  Recv(party, 100);
+  party.Meet();
+  party.Say("SO_SNDTIMEO", setsockopt(party.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)));
+  const std::vector<char> bytes = Bytes(0, 50'000);
+  ssize_t sent = 0;
+  while (sent >= 0) sent = send(party.fd, bytes.data(), bytes.size(), 0);
+  party.Say("a full socket", sent);
+  party.Meet();
+}
+void LetsTimeOut(Party& party) {
+  Send(party, 100);
+  party.Meet();
+  party.Meet();
+  party.Meet();
+}
+
+void Nothing(int) {}
+void OnAlarm(int flags) {
+  struct sigaction action {};
+  action.sa_handler = Nothing;
+  action.sa_flags = flags;
+  sigaction(SIGVTALRM, &action, nullptr);
+}
+
+// A signal to the thread that sleeps, again and again until the call is over.
+template <typename Call>
+void Disturbed(Call call) {
+  std::atomic<bool> over{false};
+  const pthread_t sleeper = pthread_self();
+  std::thread disturber([&] {
+    while (!over) {
+      pthread_kill(sleeper, SIGVTALRM);
+      usleep(5'000);
+    }
+  });
+  call();
+  over = true;
+  disturber.join();
+}
+
+void IsDisturbed(Party& party) {
+  OnAlarm(0);
+  Disturbed([&] {
+    std::vector<char> bytes(100);
+    // The signal may come before the call sleeps, but comes again.
+    party.Say("recv", recv(party.fd, bytes.data(), bytes.size(), 0));
+  });
+  OnAlarm(SA_RESTART);
+  Disturbed([&] {
+    party.Meet();
+    Recv(party, 100);
+  });
+  Disturbed([&] {
+    pollfd fd{party.fd, POLLIN, 0};
+    party.Say("poll", poll(&fd, 1, kLong));
+  });
+  party.Meet();
+}
+void LetsDisturb(Party& party) {
+  party.Meet();
+  usleep(30'000);  // so that the other end sleeps and is disturbed; nothing depends on it
+  Send(party, 100);
+  party.Meet();
+}
+
+}  // namespace
+
+const std::vector<Scenario> kWaitScenarios = {
+    {"poll", Polls, Feeds},
+    {"poll, the other way", Feeds, Polls},
+    {"select", Selects, Feeds},
+    {"epoll, level", Levels, Feeds},
+    {"epoll, edge", Edges, Feeds},
+    {"epoll, one shot", Shots, Feeds},
+    {"epoll, nested", Nests, Feeds},
+    {"timeouts", TimesOut, LetsTimeOut},
+    {"signals", IsDisturbed, LetsDisturb},
+};
+
+}  // namespace rdfs::sock

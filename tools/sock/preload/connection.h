@@ -1,0 +1,141 @@
+// Connection: a TCP connection as this process holds it, from connect or accept to the close of its
+// last descriptor here: first plain, then perhaps with an End that moves its bytes through memory.
+// PROTOCOL.md, "Meeting, on one host", says when it tries.
+//
+// Reached only through Use, which keeps it while a call lasts, even when another thread closes the
+// descriptor meanwhile. Any thread; none of its locks is held asleep. A child of fork has its own.
+//
+//                 met, no call in flight              the program needs TCP
+//   kUndecided ----------> kAttaching ----> kAttached ----------------------> kTcp
+//        |                     | a call is in flight: later                    ^
+//        |<--------------------+                                               |
+//        +---------------------------------------------------------------------+
+//          no partner in three attempts, or none that may be
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "tools/sock/end.h"
+#include "tools/sock/meeting.h"
+#include "tools/sock/preload/registry.h"
+#include "tools/sock/preload/settings.h"
+#include "tools/sock/preload/slot.h"
+
+namespace rdfs::sock {
+
+class Connection {
+ public:
+  enum class Mode : std::uint8_t { kUndecided, kAttaching, kAttached, kTcp };
+  // How a call on it goes: by the kernel, with Leave afterwards; by the kernel alone; by the end.
+  enum class Road : std::uint8_t { kCounted, kTcp, kEnd };
+
+  // Takes the road for one call that moves bytes, or waits for them; a waiting one does not count.
+  Road Enter(int fd, bool counts);
+  void Leave(ssize_t moved);
+
+  [[nodiscard]] Mode mode() const { return mode_; }
+  [[nodiscard]] bool attached() const { return mode_ == Mode::kAttached; }
+  // Only when attached.
+  End& end() { return *end_; }
+  [[nodiscard]] Slot& slot() const { return Slots()[index_]; }
+  // How often a program was told that it may not send now.
+  std::atomic<std::uint32_t> refusals{0};
+  // Whether it ever was in an epoll set.
+  std::atomic<bool> in_epoll{false};
+
+  // TCP for good, losing nothing.
+  void NeedTcp(int fd, Reason reason);
+  // Before a descriptor of it is closed.
+  void BeforeClose(int fd);
+
+  bool AddUser();
+  void DropUser();
+  void AddDescriptor();
+  void DropDescriptor();
+  [[nodiscard]] std::uint32_t descriptors() const {
+    return static_cast<std::uint32_t>(references_ >> 32U);
+  }
+
+  void Open(std::uint32_t index, bool opened);
+  [[nodiscard]] std::uint32_t index() const { return index_; }
+  // Around fork; a connection with two descriptors is asked twice.
+  void BeforeFork();
+  void AfterForkInParent();
+  void AfterForkInChild();
+
+ private:
+  [[nodiscard]] bool Due(std::uint32_t calls) const;
+  void Work(int fd);
+  void Attempt(int fd);
+  bool Begin(int fd);
+  void Attach(int fd);
+  void ReadOptions(int fd);
+  void Stay(int fd, Reason reason);
+  void TearDown();
+
+  // Descriptors in the upper half, calls in the lower.
+  std::atomic<std::uint64_t> references_{0};
+  std::uint32_t index_ = 0;
+  std::atomic<Mode> mode_{Mode::kUndecided};
+  std::atomic<std::uint32_t> in_kernel_{0};  // calls
+  std::atomic<std::uint32_t> calls_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic_flag working_ = ATOMIC_FLAG_INIT;
+  // Of who has set working_.
+  std::atomic<bool> pending_{false};
+  std::uint32_t attempts_ = 0;
+  std::uint32_t retries_ = 0;
+  std::unique_ptr<Meeting> meeting_;
+  std::optional<Meeting::Result> met_;  // and then the channel and the bells
+  std::optional<End> end_;
+  bool forking_ = false;
+};
+
+// The connection behind a descriptor, for as long as this lives; empty when there is none.
+class Use {
+ public:
+  explicit Use(int fd);
+  ~Use() {
+    if (connection_ != nullptr) connection_->DropUser();
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  explicit operator bool() const { return connection_ != nullptr; }
+  Connection& operator*() const { return *connection_; }
+  Connection* operator->() const { return connection_; }
+  // The caller ends it with DropUser.
+  Connection* Release() { return std::exchange(connection_, nullptr); }
+
+ private:
+  Connection* connection_ = nullptr;
+};
+
+// Which process this is, as far as this library was told: not a child of vfork, which runs in its
+// parent's memory and must not change it.
+bool IsThisProcess();
+
+// `fd` is now a connection that this process alone holds.
+void NoteConnection(int fd, bool opened);
+// `copy` is now another descriptor for what `fd` is.
+void NoteDuplicate(int fd, int copy);
+// `fd` is about to be closed; what has to follow the close is done by Closed.
+class Closing {
+ public:
+  explicit Closing(int fd);
+  ~Closing();
+  Closing(const Closing&) = delete;
+  Closing& operator=(const Closing&) = delete;
+
+ private:
+  Word was_;
+};
+// Everything that exec hands over: no program without this library may find it half in memory.
+void BeforeExec();
+// TCP for good, if it is a connection.
+void NeedTcp(int fd, Reason reason = Reason::kNeedsTcp);
+
+}  // namespace rdfs::sock

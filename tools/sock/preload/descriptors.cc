@@ -1,0 +1,251 @@
+// The calls that make, copy and close descriptors, and those that change what a socket is.
+#include "tools/sock/preload/descriptors.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "tools/sock/preload/connection.h"
+#include "tools/sock/preload/epoll.h"
+#include "tools/sock/preload/libc.h"
+
+namespace rdfs::sock {
+namespace {
+
+bool IsTcp(int domain, int type, int protocol) {
+  constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+  return (domain == AF_INET || domain == AF_INET6) && (type & ~kFlags) == SOCK_STREAM &&
+         (protocol == 0 || protocol == IPPROTO_TCP);
+}
+
+bool IsTcp(int fd) {
+  const int saved = errno;
+  int protocol = 0;
+  socklen_t size = sizeof(protocol);
+  const bool tcp = libc().getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+                   protocol == IPPROTO_TCP;
+  errno = saved;
+  return tcp;
+}
+
+int Accept(int listener, sockaddr* address, socklen_t* length, int flags) {
+  const int fd = libc().accept4(listener, address, length, flags);
+  if (fd < 0 || !IsThisProcess()) return fd;
+  const bool known = Registry().Get(listener).kind() == Word::Kind::kSocket;
+  if (known || IsTcp(fd)) {
+    NoteConnection(fd, false);
+  } else {
+    Registry().Forget(fd);
+  }
+  return fd;
+}
+
+}  // namespace
+
+int CloseForProgram(int fd) {
+  if (Registry().IsHidden(fd)) {
+    errno = EBADF;
+    return -1;
+  }
+  if (Registry().Get(fd).kind() == Word::Kind::kNone || !IsThisProcess()) return libc().close(fd);
+  const Closing closing(fd);
+  return libc().close(fd);
+}
+
+namespace {
+
+// `copy` is what the C library has just made of `fd`.
+int Duplicated(int fd, int copy) {
+  if (copy >= 0 && IsThisProcess()) NoteDuplicate(fd, copy);
+  return copy;
+}
+
+// Our own descriptors are nobody else's.
+bool Taken(int fd) {
+  if (!Registry().IsHidden(fd)) return false;
+  errno = EBUSY;
+  return true;
+}
+
+int DupTo(int fd, int to, int flags, bool two) {
+  const auto call = [&] { return two ? libc().dup2(fd, to) : libc().dup3(fd, to, flags); };
+  if (Taken(to)) return -1;
+  if (fd == to || !IsThisProcess() || libc().fcntl64(fd, F_GETFD, nullptr) < 0) return call();
+  const Closing closing(to);
+  return Duplicated(fd, call());
+}
+
+// Closes a range around our own descriptors.
+int CloseRange(unsigned first, unsigned last, int flags) {
+  if ((static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) != 0 || first > last) {
+    return libc().close_range(first, last, flags);
+  }
+  const bool ours = IsThisProcess();
+  const auto end = static_cast<unsigned>(Registry().end());
+  for (unsigned fd = first; fd < end && fd <= last; ++fd) {
+    const auto number = static_cast<int>(fd);
+    const Word::Kind kind = Registry().Get(number).kind();
+    if (kind == Word::Kind::kHidden) {
+      if (fd > first && libc().close_range(first, fd - 1, flags) != 0) return -1;
+      first = fd + 1;
+    } else if (ours && kind != Word::Kind::kNone) {
+      const Closing closing(number);
+      libc().close(number);
+    }
+  }
+  return first > last ? 0 : libc().close_range(first, last, flags);
+}
+
+int Fcntl(int fd, int command, void* argument) {
+  const auto number = static_cast<int>(reinterpret_cast<std::intptr_t>(argument));
+  if (Registry().Get(fd) == Word()) return libc().fcntl64(fd, command, argument);
+  const int result = libc().fcntl64(fd, command, argument);
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return Duplicated(fd, result);
+  if (command == F_SETFL && result == 0) {
+    const Use use(fd);
+    if (use) use->slot().nonblocking = (number & O_NONBLOCK) != 0;
+    if (use && (number & O_ASYNC) != 0) use->NeedTcp(fd, Reason::kNeedsTcp);
+  }
+  return result;
+}
+
+int Ioctl(int fd, unsigned long request, void* argument) {
+  if (Registry().Get(fd).kind() != Word::Kind::kConnection) {
+    return libc().ioctl(fd, request, argument);
+  }
+  if (request == SIOCATMARK) NeedTcp(fd);
+  const int result = libc().ioctl(fd, request, argument);
+  const Use use(fd);
+  if (!use || result != 0 || argument == nullptr) return result;
+  if (request == FIONBIO) use->slot().nonblocking = *static_cast<int*>(argument) != 0;
+  if (request == FIONREAD && use->attached()) {
+    *static_cast<int*>(argument) += static_cast<int>(use->end().UnreadInRing());
+  }
+  return result;
+}
+
+// What an option means for a connection.
+void OptionSet(int fd, int level, int name, const void* value, socklen_t size) {
+  const Use use(fd);
+  if (!use) return;
+  timeval timeout{};
+  if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) &&
+      size >= sizeof(timeout)) {
+    std::memcpy(&timeout, value, sizeof(timeout));
+    const std::int64_t ns =
+        std::int64_t{timeout.tv_sec} * 1'000'000'000 + std::int64_t{timeout.tv_usec} * 1000;
+    (name == SO_RCVTIMEO ? use->slot().receive_timeout_ns : use->slot().send_timeout_ns) = ns;
+    return;
+  }
+  const bool socket_only =
+      level == SOL_SOCKET &&
+      (name == SO_RCVLOWAT || name == SO_ZEROCOPY || name == SO_TIMESTAMP ||
+       name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING || name == SO_PEEK_OFF ||
+       name == SO_OOBINLINE || name == SO_BINDTODEVICE || name == SO_ATTACH_FILTER);
+  const bool tcp_only = level == IPPROTO_TCP && (name == TCP_ULP || name == TCP_REPAIR ||
+                                                 name == TCP_MD5SIG || name == TCP_INQ);
+  if (socket_only || tcp_only) use->NeedTcp(fd, Reason::kNeedsTcp);
+}
+
+}  // namespace
+
+RDSOCK_EXPORT(int, socket, (int domain, int type, int protocol)) {
+  const int fd = libc().socket(domain, type, protocol);
+  if (fd < 0 || !IsThisProcess()) return fd;
+  Registry().Set(fd, IsTcp(domain, type, protocol) ? Word(Word::Kind::kSocket, 0) : Word());
+  return fd;
+}
+
+RDSOCK_EXPORT(int, connect, (int fd, const sockaddr* address, socklen_t length)) {
+  const Word::Kind kind = Registry().Get(fd).kind();
+  if (kind != Word::Kind::kSocket) {
+    // AF_UNSPEC: an end, or a new beginning.
+    if (kind == Word::Kind::kConnection && address != nullptr && address->sa_family == AF_UNSPEC) {
+      NeedTcp(fd);
+    }
+    return libc().connect(fd, address, length);
+  }
+  const int result = libc().connect(fd, address, length);
+  if ((result == 0 || errno == EINPROGRESS || errno == EINTR) && IsThisProcess()) {
+    const int saved = errno;
+    NoteConnection(fd, true);
+    errno = saved;
+  }
+  return result;
+}
+
+RDSOCK_EXPORT(int, accept, (int listener, sockaddr* address, socklen_t* length)) {
+  return Accept(listener, address, length, 0);
+}
+RDSOCK_EXPORT(int, accept4, (int listener, sockaddr* address, socklen_t* length, int flags)) {
+  return Accept(listener, address, length, flags);
+}
+
+RDSOCK_EXPORT(int, shutdown, (int fd, int how)) {
+  {
+    const Use use(fd);
+    if (use && !use->attached()) use->NeedTcp(fd, Reason::kNeedsTcp);
+    if (use && use->attached() && how != SHUT_RD) return use->end().ShutdownSend(fd, how);
+  }
+  return libc().shutdown(fd, how);
+}
+
+RDSOCK_EXPORT(int, getsockopt, (int fd, int level, int name, void* value, socklen_t* size)) {
+  const int result = libc().getsockopt(fd, level, name, value, size);
+  if (result != 0 || level != SOL_SOCKET || name != SO_ERROR || *size < sizeof(int)) return result;
+  const Use use(fd);
+  if (use && use->attached() && *static_cast<int*>(value) == 0) {
+    *static_cast<int*>(value) = use->end().memory().receive_error.exchange(0);
+  }
+  return result;
+}
+RDSOCK_EXPORT(int, setsockopt, (int fd, int level, int name, const void* value, socklen_t size)) {
+  const int result = libc().setsockopt(fd, level, name, value, size);
+  if (result == 0) OptionSet(fd, level, name, value, size);
+  return result;
+}
+
+RDSOCK_EXPORT(int, ioctl, (int fd, unsigned long request, ...)) {
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return Ioctl(fd, request, argument);
+}
+RDSOCK_EXPORT(int, fcntl, (int fd, int command, ...)) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return Fcntl(fd, command, argument);
+}
+RDSOCK_EXPORT(int, fcntl64, (int fd, int command, ...)) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return Fcntl(fd, command, argument);
+}
+
+RDSOCK_EXPORT(int, close, (int fd)) { return CloseForProgram(fd); }
+RDSOCK_EXPORT(int, close_range, (unsigned first, unsigned last, int flags)) {
+  return CloseRange(first, last, flags);
+}
+RDSOCK_EXPORT(void, closefrom, (int first)) {
+  (void)CloseRange(static_cast<unsigned>(std::max(first, 0)), UINT_MAX, 0);
+}
+RDSOCK_EXPORT(int, dup, (int fd)) { return Duplicated(fd, libc().dup(fd)); }
+RDSOCK_EXPORT(int, dup2, (int fd, int to)) { return DupTo(fd, to, 0, true); }
+RDSOCK_EXPORT(int, dup3, (int fd, int to, int flags)) { return DupTo(fd, to, flags, false); }
+
+}  // namespace rdfs::sock

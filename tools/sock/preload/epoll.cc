@@ -1,0 +1,142 @@
+#include "tools/sock/preload/epoll.h"
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <new>
+
+#include "tools/sock/preload/epoll_set.h"
+#include "tools/sock/preload/libc.h"
+
+namespace rdfs::sock {
+namespace {
+
+// Programs have one, or one for each thread. Sets are never freed, only used again, so that a wait
+// in one that another thread closes ends well.
+constexpr std::size_t kMostSets = 1024;
+constinit std::array<std::atomic<EpollSet*>, kMostSets> g_sets{};
+
+EpollSet* SetOf(int epoll) {
+  const Word word = Registry().Get(epoll);
+  return word.kind() == Word::Kind::kEpoll ? g_sets[word.index()].load() : nullptr;
+}
+
+template <typename Do>
+void ForEachSet(Do act) {
+  for (std::atomic<EpollSet*>& place : g_sets) {
+    EpollSet* const set = place.load();
+    if (set == nullptr) return;  // they are made in order
+    if (set->descriptors != 0) act(*set);
+  }
+}
+
+template <typename Do>
+void ForEachDescriptor(const Connection& connection, Do act) {
+  const int end = Registry().end();
+  for (int fd = 0; fd < end; ++fd) {
+    const Word word = Registry().Get(fd);
+    if (word.kind() == Word::Kind::kConnection && word.index() == connection.index()) act(fd);
+  }
+}
+
+// Without a place for it an instance goes unnoticed, and what is put into it stays on TCP.
+int NoteEpoll(int fd) {
+  if (fd < 0 || !IsThisProcess()) return fd;
+  Registry().Forget(fd);
+  for (std::uint32_t i = 0; i < kMostSets; ++i) {
+    EpollSet* set = g_sets[i].load();
+    if (set == nullptr) {
+      auto* const made = new (std::nothrow) EpollSet;
+      if (made == nullptr) return fd;
+      if (g_sets[i].compare_exchange_strong(set, made)) set = made;
+      if (set != made) delete made;
+    }
+    std::uint32_t closed = 0;
+    if (!set->descriptors.compare_exchange_strong(closed, 1)) continue;
+    set->Renew();
+    Registry().Set(fd, Word(Word::Kind::kEpoll, i));
+    return fd;
+  }
+  return fd;
+}
+
+int Control(int epoll, int operation, int fd, epoll_event* event) {
+  EpollSet* const set = SetOf(epoll);
+  if (set != nullptr && IsThisProcess()) return set->Control(epoll, operation, fd, event);
+  if (operation != EPOLL_CTL_DEL) NeedTcp(fd);
+  return libc().epoll_ctl(epoll, operation, fd, event);
+}
+
+int Wait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask) {
+  EpollSet* const set = SetOf(epoll);
+  if (set == nullptr || events == nullptr || most <= 0) {
+    return libc().epoll_pwait(epoll, events, most, timeout, mask);
+  }
+  return set->Wait(epoll, {events, static_cast<std::size_t>(most)}, timeout, mask);
+}
+
+}  // namespace
+
+void EpollAttached(Connection& connection) {
+  ForEachDescriptor(connection, [&](int fd) {
+    ForEachSet([&](EpollSet& set) { set.Attached(connection, fd); });
+  });
+}
+
+void EpollDetached(Connection& connection) {
+  ForEachDescriptor(connection, [&](int fd) {
+    ForEachSet([&](EpollSet& set) { set.Detached(connection.end(), fd); });
+  });
+}
+
+void EpollForget(int fd) {
+  ForEachSet([&](EpollSet& set) { set.Forget(fd); });
+}
+void EpollRefused(int fd) {
+  ForEachSet([&](EpollSet& set) { set.Refused(fd); });
+}
+
+void EpollDuplicated(std::uint32_t index) { ++g_sets[index].load()->descriptors; }
+void EpollClosed(std::uint32_t index) {
+  EpollSet& set = *g_sets[index].load();
+  if (set.descriptors == 1) set.Renew();
+  --set.descriptors;
+}
+
+void EpollAfterForkInChild() {
+  ForEachSet([](EpollSet& set) { set.AfterForkInChild(); });
+}
+
+RDSOCK_EXPORT(int, epoll_create, (int size)) {
+  if (size > 0) return NoteEpoll(libc().epoll_create1(0));
+  errno = EINVAL;
+  return -1;
+}
+RDSOCK_EXPORT(int, epoll_create1, (int flags)) { return NoteEpoll(libc().epoll_create1(flags)); }
+RDSOCK_EXPORT(int, epoll_ctl, (int epoll, int operation, int fd, epoll_event* event)) {
+  return Control(epoll, operation, fd, event);
+}
+RDSOCK_EXPORT(int, epoll_wait, (int epoll, epoll_event* events, int most, int timeout)) {
+  return Wait(epoll, events, most, timeout, nullptr);
+}
+RDSOCK_EXPORT(int, epoll_pwait,
+              (int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask)) {
+  return Wait(epoll, events, most, timeout, mask);
+}
+RDSOCK_EXPORT(int, epoll_pwait2,
+              (int epoll, epoll_event* events, int most, const timespec* timeout,
+               const sigset_t* mask)) {
+  int milliseconds = -1;
+  if (timeout != nullptr) {
+    const auto time =
+        std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
+    milliseconds = PollTimeoutMs(
+        TimePoint(std::chrono::duration_cast<std::chrono::nanoseconds>(time)), TimePoint());
+  }
+  return Wait(epoll, events, most, milliseconds, mask);
+}
+
+}  // namespace rdfs::sock

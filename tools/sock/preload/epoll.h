@@ -1,0 +1,28 @@
+// epoll as programs see it. What the kernel knows of a descriptor is what the program has said,
+// save for connections that are attached: their entry carries a mark of ours in place of the
+// program's data, and their bells lie in a second set, which lies in the first. So the kernel wakes
+// the program's wait for both, and what it says is translated: PROTOCOL.md, "Wake-ups".
+//
+// An instance belongs to this process (a child of fork has a copy of what is known here, and shares
+// the kernel's part, as the kernel has it). Any thread; its lock is never held asleep.
+#pragma once
+
+#include <cstdint>
+
+namespace rdfs::sock {
+
+class Connection;
+
+// A connection was attached, or went back to TCP: sets that have it are told.
+void EpollAttached(Connection& connection);
+void EpollDetached(Connection& connection);
+// A program was told that it may not send now.
+void EpollRefused(int fd);
+// A descriptor is about to be closed.
+void EpollForget(int fd);
+// Descriptors of the instance itself.
+void EpollDuplicated(std::uint32_t index);
+void EpollClosed(std::uint32_t index);
+void EpollAfterForkInChild();
+
+}  // namespace rdfs::sock

@@ -1,0 +1,90 @@
+// EpollSet: one epoll instance of the program's, as far as TCP sockets are in it. See epoll.h.
+//
+// An entry is *quiet* when nothing of it is ready and its End will ring a bell when that changes;
+// the others are in a list and are looked at by every wait. So a wait costs what is busy, not what
+// is registered.
+#pragma once
+
+#include <pthread.h>
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "tools/sock/preload/connection.h"
+#include "transport/base/fd.h"
+
+namespace rdfs::sock {
+
+class EpollSet {
+ public:
+  EpollSet() = default;
+  EpollSet(const EpollSet&) = delete;
+  EpollSet& operator=(const EpollSet&) = delete;
+
+  // epoll_ctl(2), of a TCP socket of the program's, or of another descriptor.
+  int Control(int epoll, int operation, int fd, epoll_event* event);
+  // epoll_pwait(2). `mask`: null to leave the signal mask alone.
+  int Wait(int epoll, std::span<epoll_event> events, int timeout_ms, const sigset_t* mask);
+
+  void Attached(Connection& connection, int fd);
+  void Detached(const End& end, int fd);
+  void Forget(int fd);
+  // The connection's program was refused room: it will want to know when there is some.
+  void Refused(int fd);
+  void AfterForkInChild();
+  // For a new instance of the program's, where an old one has been closed.
+  void Renew();
+
+  // Of the program's; 0: it is closed.
+  std::atomic<std::uint32_t> descriptors{0};
+
+ private:
+  struct Entry {
+    std::uint64_t data;
+    std::uint64_t reported_gate;  // edge: what the ring was when it was last reported
+    std::uint32_t reported_refusals;
+    std::uint32_t events;         // the program's; 0 when it is not in the set
+    std::uint32_t kernel_events;  // what the kernel was asked
+    std::uint32_t came;           // what the kernel said and nobody was told yet
+    int next;                     // of the busy ones, one more than the descriptor; 0: the last
+    bool present, attached, busy, spent;
+    bool bells;  // they lie in the inner set; they stay when a program takes it out and in again
+  };
+
+  bool HasEntries();
+  int Remove(int fd, epoll_event* event);
+  int Put(int operation, int fd, const epoll_event& event);
+  Entry* Find(int fd);
+  void Busy(int fd, Entry& entry);
+  void Ask(int fd, Entry& entry, std::uint32_t events);
+  std::uint32_t Look(int fd, Entry& entry, bool arm);
+  std::size_t Harvest(std::span<epoll_event> events, bool arm);
+  std::size_t Translate(std::span<epoll_event> told, std::span<epoll_event> events,
+                        std::size_t count);
+  void Rung();
+  bool Spin();
+  void AddInner(int fd, std::uint32_t what);
+  void AddBells(const End& end, int fd, Entry& entry);
+  void WakeWaiters();
+  int WaitInKernel(int epoll, std::span<epoll_event> events, int mine, int timeout,
+                   const sigset_t* mask, int& told);
+  void RemoveBells(const End& end, Entry& entry);
+
+  pthread_mutex_t lock_ = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+  std::atomic<int> fd_{-1};  // of the program's, the last that was used
+  Fd bells_;
+  Fd waker_;  // an eventfd among the bells, for waits that others have overtaken
+  Entry* entries_ = nullptr;
+  int busy_ = 0;  // as Entry::next
+  std::atomic<std::uint32_t> attached_{0};
+  std::atomic<bool> mixed_{false};  // what the kernel says may be ours
+  std::atomic<std::uint32_t> waiters_{0};
+  // What only the kernel knows has its turn now and then, also when there is always something.
+  std::uint32_t unasked_ = 0;
+  bool ask_ = false;        // the kernel has to be asked, beside what was found
+  bool inherited_ = false;  // the kernel's part is another process's, too
+};
+
+}  // namespace rdfs::sock

@@ -1,0 +1,329 @@
+// The calls that move bytes, as programs see them. Each is the C library's for what is no
+// connection of ours, or one that stays on TCP.
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+
+#include "tools/sock/preload/connection.h"
+#include "tools/sock/preload/epoll.h"
+#include "tools/sock/preload/libc.h"
+#include "tools/sock/preload/signals.h"
+
+namespace rdfs::sock {
+namespace {
+
+constexpr int kOnlyTcpSends = MSG_OOB | MSG_FASTOPEN | MSG_ZEROCOPY;
+// Not of the stream: the kernel's own matter.
+constexpr int kBesideTheStream = MSG_OOB | MSG_ERRQUEUE;
+
+std::size_t Total(Buffers buffers) {
+  std::size_t total = 0;
+  for (const iovec& buffer : buffers) total += buffer.iov_len;
+  return total;
+}
+
+Patience PatienceFor(const Connection& connection, int flags, std::int64_t timeout_ns) {
+  Patience patience;
+  patience.wait = (flags & MSG_DONTWAIT) == 0 && !connection.slot().nonblocking;
+  patience.all = (flags & MSG_WAITALL) != 0;
+  patience.interrupts = SignalsInterrupt;
+  if (patience.wait && timeout_ns > 0) {
+    patience.deadline = DeadlineAfter(std::chrono::nanoseconds(timeout_ns));
+    // signal(7): with a timeout set no call is restarted.
+    patience.interrupts = [] { return true; };
+  }
+  return patience;
+}
+
+ssize_t SendOnEnd(Connection& connection, int fd, Buffers buffers, int flags) {
+  const ssize_t sent = connection.end().Send(
+      fd, buffers, PatienceFor(connection, flags, connection.slot().send_timeout_ns));
+  Counts& counts = TheCounts();
+  ++counts.sends;
+  if (sent > 0) counts.bytes_sent += static_cast<std::uint64_t>(sent);
+  if (sent < 0 || static_cast<std::size_t>(sent) < Total(buffers)) {
+    ++connection.refusals;
+    if (connection.in_epoll) EpollRefused(fd);
+  }
+  if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
+    raise(SIGPIPE);
+    errno = EPIPE;
+  }
+  return sent;
+}
+
+// MSG_TRUNC on a stream: bytes are taken and nobody sees them (tcp(7)).
+ssize_t DiscardOnEnd(Connection& connection, int fd, std::size_t count, Patience patience) {
+  std::array<std::byte, 4096> nobody;
+  std::size_t gone = 0;
+  while (gone < count) {
+    const iovec buffer{nobody.data(), std::min(nobody.size(), count - gone)};
+    const ssize_t got = connection.end().Receive(fd, {&buffer, 1}, patience);
+    if (got <= 0) return gone > 0 ? static_cast<ssize_t>(gone) : got;
+    gone += static_cast<std::size_t>(got);
+    if (!patience.all) patience.wait = false;
+  }
+  return static_cast<ssize_t>(gone);
+}
+
+ssize_t ReceiveOnEnd(Connection& connection, int fd, Buffers buffers, int flags) {
+  const Patience patience = PatienceFor(connection, flags, connection.slot().receive_timeout_ns);
+  if (Total(buffers) == 0) {
+    // Says whether something is there, as tcp(7) sockets do for recv.
+    char byte = 0;
+    const iovec one{&byte, 1};
+    return connection.end().Receive(fd, {&one, 1}, patience, true) < 0 ? -1 : 0;
+  }
+  const bool peek = (flags & MSG_PEEK) != 0;
+  const ssize_t got = (flags & MSG_TRUNC) != 0 && !peek
+                          ? DiscardOnEnd(connection, fd, Total(buffers), patience)
+                          : connection.end().Receive(fd, buffers, patience, peek);
+  Counts& counts = TheCounts();
+  ++counts.receives;
+  if (got > 0 && !peek) counts.bytes_received += static_cast<std::uint64_t>(got);
+  return got;
+}
+
+// `kernel` is the C library's call.
+template <typename Kernel>
+ssize_t Sending(int fd, Buffers buffers, int flags, Kernel kernel) {
+  const Use use(fd);
+  if (!use) return kernel();
+  if ((flags & kOnlyTcpSends) != 0) use->NeedTcp(fd, Reason::kNeedsTcp);
+  switch (use->Enter(fd, true)) {
+    case Connection::Road::kEnd:
+      return SendOnEnd(*use, fd, buffers, flags);
+    case Connection::Road::kTcp:
+      return kernel();
+    case Connection::Road::kCounted:
+      break;
+  }
+  const ssize_t sent = kernel();
+  use->Leave(sent);
+  return sent;
+}
+
+template <typename Kernel>
+ssize_t Receiving(int fd, Buffers buffers, int flags, Kernel kernel) {
+  const Use use(fd);
+  if (!use) return kernel();
+  const Connection::Road road = use->Enter(fd, true);
+  if (road == Connection::Road::kEnd && (flags & kBesideTheStream) == 0) {
+    return ReceiveOnEnd(*use, fd, buffers, flags);
+  }
+  const ssize_t got = kernel();
+  if (road == Connection::Road::kCounted) use->Leave(got);
+  return got;
+}
+
+// Pieces as the kernel counts them; more than that are its to refuse.
+Buffers Vectors(const iovec* vectors, std::size_t count) {
+  return {vectors, std::min<std::size_t>(count, IOV_MAX)};
+}
+bool Plausible(const iovec* vectors, long count) {
+  return count >= 0 && count <= IOV_MAX && (vectors != nullptr || count == 0);
+}
+
+ssize_t Read(int fd, void* to, std::size_t size) {
+  if (size == 0) return libc().read(fd, to, size);  // nothing, whatever there is
+  const iovec buffer{to, size};
+  return Receiving(fd, {&buffer, 1}, 0, [&] { return libc().read(fd, to, size); });
+}
+ssize_t Recv(int fd, void* to, std::size_t size, int flags) {
+  const iovec buffer{to, size};
+  return Receiving(fd, {&buffer, 1}, flags, [&] { return libc().recv(fd, to, size, flags); });
+}
+ssize_t RecvFrom(int fd, void* to, std::size_t size, int flags, sockaddr* address,
+                 socklen_t* length) {
+  const iovec buffer{to, size};
+  bool kernel = false;
+  const ssize_t got = Receiving(fd, {&buffer, 1}, flags, [&] {
+    kernel = true;
+    return libc().recvfrom(fd, to, size, flags, address, length);
+  });
+  // A stream says nothing of where bytes come from.
+  if (!kernel && got >= 0 && address != nullptr && length != nullptr) *length = 0;
+  return got;
+}
+ssize_t RecvMessage(int fd, msghdr* message, int flags) {
+  if (message == nullptr || !Plausible(message->msg_iov, static_cast<long>(message->msg_iovlen))) {
+    return libc().recvmsg(fd, message, flags);
+  }
+  bool kernel = false;
+  const ssize_t got = Receiving(fd, Vectors(message->msg_iov, message->msg_iovlen), flags, [&] {
+    kernel = true;
+    return libc().recvmsg(fd, message, flags);
+  });
+  if (!kernel && got >= 0) {
+    message->msg_namelen = 0;
+    message->msg_controllen = 0;
+    message->msg_flags = flags & MSG_CMSG_CLOEXEC;
+  }
+  return got;
+}
+
+// Sockets that another program is given have to be TCP's alone.
+void LetGo(const msghdr& message) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr;
+       c = CMSG_NXTHDR(const_cast<msghdr*>(&message), c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      __builtin_memcpy(&fd, reinterpret_cast<const std::byte*>(c) + at, sizeof(fd));
+      NeedTcp(fd, Reason::kShared);
+    }
+  }
+}
+
+ssize_t SendMessage(int fd, const msghdr* message, int flags) {
+  if (message == nullptr || !Plausible(message->msg_iov, static_cast<long>(message->msg_iovlen))) {
+    return libc().sendmsg(fd, message, flags);
+  }
+  if (message->msg_control != nullptr && message->msg_controllen > 0) LetGo(*message);
+  return Sending(fd, Vectors(message->msg_iov, message->msg_iovlen), flags,
+                 [&] { return libc().sendmsg(fd, message, flags); });
+}
+
+// sendfile(2) into a connection: by way of a buffer. `offset`: null to read from where the file is.
+ssize_t SendFile(Connection& connection, int to, int from, off64_t* offset, std::size_t count) {
+  std::array<std::byte, 16 * 1024> bytes;
+  std::size_t gone = 0;
+  while (gone < count) {
+    const std::size_t wanted = std::min(bytes.size(), count - gone);
+    const off64_t at = offset != nullptr ? *offset : lseek64(from, 0, SEEK_CUR);
+    const ssize_t got = at < 0 ? -1 : pread64(from, bytes.data(), wanted, at);
+    if (got <= 0) return gone > 0 ? static_cast<ssize_t>(gone) : got;
+    const iovec buffer{bytes.data(), static_cast<std::size_t>(got)};
+    const ssize_t sent = SendOnEnd(connection, to, {&buffer, 1}, 0);
+    if (sent < 0) return gone > 0 ? static_cast<ssize_t>(gone) : sent;
+    gone += static_cast<std::size_t>(sent);
+    if (offset != nullptr) *offset = at + sent;
+    if (offset == nullptr) (void)lseek64(from, at + sent, SEEK_SET);
+    if (sent < got) break;
+  }
+  return static_cast<ssize_t>(gone);
+}
+
+ssize_t AnySendFile(int to, int from, off64_t* offset, std::size_t count) {
+  const Use use(to);
+  const Connection::Road road = use ? use->Enter(to, true) : Connection::Road::kTcp;
+  if (road == Connection::Road::kEnd) return SendFile(*use, to, from, offset, count);
+  const ssize_t sent = libc().sendfile64(to, from, offset, count);
+  if (road == Connection::Road::kCounted) use->Leave(sent);
+  return sent;
+}
+
+}  // namespace
+
+RDSOCK_EXPORT(ssize_t, read, (int fd, void* to, size_t size)) { return Read(fd, to, size); }
+RDSOCK_EXPORT(ssize_t, __read_chk, (int fd, void* to, size_t size, size_t space)) {
+  if (size > space) abort();
+  return Read(fd, to, size);
+}
+RDSOCK_EXPORT(ssize_t, recv, (int fd, void* to, size_t size, int flags)) {
+  return Recv(fd, to, size, flags);
+}
+RDSOCK_EXPORT(ssize_t, __recv_chk, (int fd, void* to, size_t size, size_t space, int flags)) {
+  if (size > space) abort();
+  return Recv(fd, to, size, flags);
+}
+RDSOCK_EXPORT(ssize_t, recvfrom,
+              (int fd, void* to, size_t size, int flags, sockaddr* address, socklen_t* length)) {
+  return RecvFrom(fd, to, size, flags, address, length);
+}
+RDSOCK_EXPORT(ssize_t, __recvfrom_chk,
+              (int fd, void* to, size_t size, size_t space, int flags, sockaddr* address,
+               socklen_t* length)) {
+  if (size > space) abort();
+  return RecvFrom(fd, to, size, flags, address, length);
+}
+RDSOCK_EXPORT(ssize_t, readv, (int fd, const iovec* vectors, int count)) {
+  if (!Plausible(vectors, count)) return libc().readv(fd, vectors, count);
+  return Receiving(fd, Vectors(vectors, static_cast<std::size_t>(count)), 0,
+                   [&] { return libc().readv(fd, vectors, count); });
+}
+RDSOCK_EXPORT(ssize_t, recvmsg, (int fd, msghdr* message, int flags)) {
+  return RecvMessage(fd, message, flags);
+}
+RDSOCK_EXPORT(int, recvmmsg,
+              (int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout)) {
+  NeedTcp(fd);
+  return libc().recvmmsg(fd, messages, count, flags, timeout);
+}
+RDSOCK_EXPORT(ssize_t, preadv2, (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
+  NeedTcp(fd);
+  return libc().preadv2(fd, vectors, count, at, flags);
+}
+RDSOCK_EXPORT(ssize_t, preadv64v2,
+              (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
+  NeedTcp(fd);
+  return libc().preadv2(fd, vectors, count, at, flags);
+}
+
+RDSOCK_EXPORT(ssize_t, write, (int fd, const void* from, size_t size)) {
+  const iovec buffer{const_cast<void*>(from), size};
+  return Sending(fd, {&buffer, 1}, 0, [&] { return libc().write(fd, from, size); });
+}
+RDSOCK_EXPORT(ssize_t, send, (int fd, const void* from, size_t size, int flags)) {
+  const iovec buffer{const_cast<void*>(from), size};
+  return Sending(fd, {&buffer, 1}, flags, [&] { return libc().send(fd, from, size, flags); });
+}
+RDSOCK_EXPORT(ssize_t, sendto,
+              (int fd, const void* from, size_t size, int flags, const sockaddr* address,
+               socklen_t length)) {
+  const iovec buffer{const_cast<void*>(from), size};
+  return Sending(fd, {&buffer, 1}, flags,
+                 [&] { return libc().sendto(fd, from, size, flags, address, length); });
+}
+RDSOCK_EXPORT(ssize_t, writev, (int fd, const iovec* vectors, int count)) {
+  if (!Plausible(vectors, count)) return libc().writev(fd, vectors, count);
+  return Sending(fd, Vectors(vectors, static_cast<std::size_t>(count)), 0,
+                 [&] { return libc().writev(fd, vectors, count); });
+}
+RDSOCK_EXPORT(ssize_t, sendmsg, (int fd, const msghdr* message, int flags)) {
+  return SendMessage(fd, message, flags);
+}
+RDSOCK_EXPORT(int, sendmmsg, (int fd, mmsghdr* messages, unsigned count, int flags)) {
+  {
+    const Use use(fd);
+    if (!use) return libc().sendmmsg(fd, messages, count, flags);
+  }
+  unsigned done = 0;
+  for (; done < count; ++done) {
+    const ssize_t sent = SendMessage(fd, &messages[done].msg_hdr, flags);
+    if (sent < 0) return done > 0 ? static_cast<int>(done) : -1;
+    messages[done].msg_len = static_cast<unsigned>(sent);
+  }
+  return static_cast<int>(done);
+}
+RDSOCK_EXPORT(ssize_t, pwritev2, (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
+  NeedTcp(fd);
+  return libc().pwritev2(fd, vectors, count, at, flags);
+}
+RDSOCK_EXPORT(ssize_t, pwritev64v2,
+              (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
+  NeedTcp(fd);
+  return libc().pwritev2(fd, vectors, count, at, flags);
+}
+RDSOCK_EXPORT(ssize_t, sendfile, (int to, int from, off64_t* offset, size_t count)) {
+  return AnySendFile(to, from, offset, count);
+}
+RDSOCK_EXPORT(ssize_t, sendfile64, (int to, int from, off64_t* offset, size_t count)) {
+  return AnySendFile(to, from, offset, count);
+}
+RDSOCK_EXPORT(ssize_t, splice,
+              (int from, off64_t* from_at, int to, off64_t* to_at, size_t count, unsigned flags)) {
+  NeedTcp(from);
+  NeedTcp(to);
+  return libc().splice(from, from_at, to, to_at, count, flags);
+}
+
+}  // namespace rdfs::sock

@@ -1,0 +1,173 @@
+// The calls after which another program, or code that this library does not see, has the
+// descriptors: what they would find half in memory goes back to TCP before.
+#include <alloca.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+
+#include "tools/sock/preload/connection.h"
+#include "tools/sock/preload/descriptors.h"
+#include "tools/sock/preload/libc.h"
+
+extern char** environ;
+
+namespace rdfs::sock {
+namespace {
+
+// The arguments of execl and its kin, up to the null pointer, as an array of the caller's.
+#define RDSOCK_COLLECT(vector, first, arguments)                                  \
+  va_list counting;                                                               \
+  va_copy(counting, arguments);                                                   \
+  std::size_t count = 1;                                                          \
+  while (va_arg(counting, char*) != nullptr) ++count;                             \
+  va_end(counting);                                                               \
+  char** const vector = static_cast<char**>(alloca((count + 1) * sizeof(char*))); \
+  vector[0] = const_cast<char*>(first);                                           \
+  for (std::size_t i = 1; i <= count; ++i) vector[i] = va_arg(arguments, char*)
+
+bool MovesBytes(long number) {
+  switch (number) {
+    case SYS_read:
+    case SYS_write:
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_preadv2:
+    case SYS_pwritev2:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_sendmmsg:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_recvmmsg:
+    case SYS_sendfile:
+    case SYS_splice:
+    case SYS_shutdown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+RDSOCK_EXPORT(int, execve, (const char* path, char* const* arguments, char* const* variables)) {
+  BeforeExec();
+  return libc().execve(path, arguments, variables);
+}
+RDSOCK_EXPORT(int, execv, (const char* path, char* const* arguments)) {
+  BeforeExec();
+  return libc().execve(path, arguments, environ);
+}
+RDSOCK_EXPORT(int, execvp, (const char* file, char* const* arguments)) {
+  BeforeExec();
+  return libc().execvpe(file, arguments, environ);
+}
+RDSOCK_EXPORT(int, execvpe, (const char* file, char* const* arguments, char* const* variables)) {
+  BeforeExec();
+  return libc().execvpe(file, arguments, variables);
+}
+RDSOCK_EXPORT(int, fexecve, (int fd, char* const* arguments, char* const* variables)) {
+  BeforeExec();
+  return libc().fexecve(fd, arguments, variables);
+}
+RDSOCK_EXPORT(int, execveat,
+              (int folder, const char* path, char* const* arguments, char* const* variables,
+               int flags)) {
+  BeforeExec();
+  return libc().execveat(folder, path, arguments, variables, flags);
+}
+RDSOCK_EXPORT(int, execl, (const char* path, const char* first, ...)) {
+  va_list arguments;
+  va_start(arguments, first);
+  RDSOCK_COLLECT(vector, first, arguments);
+  va_end(arguments);
+  BeforeExec();
+  return libc().execve(path, vector, environ);
+}
+RDSOCK_EXPORT(int, execlp, (const char* file, const char* first, ...)) {
+  va_list arguments;
+  va_start(arguments, first);
+  RDSOCK_COLLECT(vector, first, arguments);
+  va_end(arguments);
+  BeforeExec();
+  return libc().execvpe(file, vector, environ);
+}
+RDSOCK_EXPORT(int, execle, (const char* path, const char* first, ...)) {
+  va_list arguments;
+  va_start(arguments, first);
+  RDSOCK_COLLECT(vector, first, arguments);
+  char* const* const variables = va_arg(arguments, char* const*);
+  va_end(arguments);
+  BeforeExec();
+  return libc().execve(path, vector, variables);
+}
+RDSOCK_EXPORT(int, posix_spawn,
+              (pid_t * pid, const char* path, const posix_spawn_file_actions_t* actions,
+               const posix_spawnattr_t* attributes, char* const* arguments,
+               char* const* variables)) {
+  BeforeExec();
+  return libc().posix_spawn(pid, path, actions, attributes, arguments, variables);
+}
+RDSOCK_EXPORT(int, posix_spawnp,
+              (pid_t * pid, const char* file, const posix_spawn_file_actions_t* actions,
+               const posix_spawnattr_t* attributes, char* const* arguments,
+               char* const* variables)) {
+  BeforeExec();
+  return libc().posix_spawnp(pid, file, actions, attributes, arguments, variables);
+}
+RDSOCK_EXPORT(int, system, (const char* command)) {
+  BeforeExec();
+  return libc().system(command);
+}
+RDSOCK_EXPORT(FILE*, popen, (const char* command, const char* mode)) {
+  BeforeExec();
+  return libc().popen(command, mode);
+}
+
+// Streams and formatted output make their system calls themselves.
+RDSOCK_EXPORT(FILE*, fdopen, (int fd, const char* mode)) {
+  NeedTcp(fd);
+  return libc().fdopen(fd, mode);
+}
+RDSOCK_EXPORT(int, vdprintf, (int fd, const char* format, va_list arguments)) {
+  NeedTcp(fd);
+  return libc().vdprintf(fd, format, arguments);
+}
+RDSOCK_EXPORT(int, dprintf, (int fd, const char* format, ...)) {
+  NeedTcp(fd);
+  va_list arguments;
+  va_start(arguments, format);
+  const int result = libc().vdprintf(fd, format, arguments);
+  va_end(arguments);
+  return result;
+}
+// Puts another file behind 0, 1 and 2.
+RDSOCK_EXPORT(int, daemon, (int stay, int keep)) {
+  if (keep == 0) {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) NeedTcp(fd);
+  }
+  return libc().daemon(stay, keep);
+}
+
+RDSOCK_EXPORT(long, syscall, (long number, ...)) {
+  va_list arguments;
+  va_start(arguments, number);
+  long a[6];
+  for (long& argument : a) argument = va_arg(arguments, long);
+  va_end(arguments);
+  if (MovesBytes(number)) NeedTcp(static_cast<int>(a[0]));
+  if (number == SYS_splice) NeedTcp(static_cast<int>(a[2]));
+  if (number == SYS_close) return CloseForProgram(static_cast<int>(a[0]));
+  // What goes through it would not be seen.
+  if (number == SYS_io_uring_setup) {
+    errno = ENOSYS;
+    return -1;
+  }
+  return libc().syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+}  // namespace rdfs::sock

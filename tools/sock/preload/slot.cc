@@ -1,0 +1,123 @@
+#include "tools/sock/preload/slot.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <new>
+
+#include "tools/sock/preload/registry.h"
+
+namespace rdfs::sock {
+namespace {
+
+constinit SlotArena g_arena;
+
+bool IsDead(pid_t pid) {
+  const int saved = errno;
+  const bool dead = kill(pid, 0) != 0 && errno == ESRCH;
+  errno = saved;
+  return dead;
+}
+
+}  // namespace
+
+SlotArena& Slots() { return g_arena; }
+
+bool Slot::Join(pid_t pid) {
+  for (std::atomic<pid_t>& holder : holders) {
+    pid_t none = 0;
+    if (holder.compare_exchange_strong(none, pid)) return true;
+  }
+  crowded = true;
+  return false;
+}
+
+bool Slot::Leave(pid_t pid) {
+  bool last = !crowded && forks == 0;
+  for (std::atomic<pid_t>& holder : holders) {
+    pid_t self = pid;
+    holder.compare_exchange_strong(self, 0);
+    const pid_t other = holder;
+    if (other != 0 && !IsDead(other)) last = false;
+  }
+  return last;
+}
+
+bool Slot::OnlyHolderIs(pid_t pid) {
+  if (crowded || forks != 0) return false;
+  for (std::atomic<pid_t>& holder : holders) {
+    const pid_t other = holder;
+    if (other != 0 && other != pid && !IsDead(other)) return false;
+  }
+  return true;
+}
+
+// Before the slots: how many have ever been used, and the free ones among them. The upper half of
+// the head counts takes and gives, so that a head seen twice is the same one.
+struct SlotArena::Heads {
+  alignas(kCacheLine) std::atomic<std::uint64_t> free;
+  std::atomic<std::uint32_t> used;
+};
+
+Slot* SlotArena::Slots() {
+  Slot* slots = slots_.load(std::memory_order_acquire);
+  if (slots != nullptr) return slots;
+  constexpr std::size_t kBytes = (kMost + 1) * sizeof(Slot);
+  auto* const made = static_cast<Slot*>(MapZeros(kBytes, true));
+  if (made == nullptr) return nullptr;
+  static_assert(sizeof(Heads) <= sizeof(Slot));
+  if (slots_.compare_exchange_strong(slots, made)) return made;
+  munmap(made, kBytes);
+  return slots;
+}
+
+// The heads stand in the place of slot kMost.
+std::uint32_t SlotArena::Take() {
+  Slot* const slots = Slots();
+  if (slots == nullptr) return kMost;
+  Heads& heads = *std::launder(reinterpret_cast<Heads*>(slots + kMost));
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    std::uint64_t head = heads.free;
+    while ((head & 0xffffffffU) != 0) {
+      const auto index = static_cast<std::uint32_t>(head & 0xffffffffU) - 1;
+      const std::uint64_t after =
+          ((head >> 32U) + 1) << 32U | slots[index].next.load(std::memory_order_relaxed);
+      if (!heads.free.compare_exchange_weak(head, after)) continue;
+      new (slots + index) Slot;
+      slots[index].live = true;
+      return index;
+    }
+    const std::uint32_t fresh = heads.used < kMost ? heads.used++ : kMost;
+    if (fresh < kMost) {
+      new (slots + fresh) Slot;
+      slots[fresh].live = true;
+      return fresh;
+    }
+    Reclaim();
+  }
+  return kMost;
+}
+
+void SlotArena::Give(std::uint32_t index) {
+  Slot* const slots = slots_.load(std::memory_order_acquire);
+  // Two processes may both have seen the other go.
+  if (!slots[index].live.exchange(false)) return;
+  Heads& heads = *std::launder(reinterpret_cast<Heads*>(slots + kMost));
+  std::uint64_t head = heads.free;
+  std::uint64_t after = 0;
+  do {
+    slots[index].next = static_cast<std::uint32_t>(head & 0xffffffffU);
+    after = ((head >> 32U) + 1) << 32U | (index + 1);
+  } while (!heads.free.compare_exchange_weak(head, after));
+}
+
+// Takes back what processes held that are gone without a close.
+void SlotArena::Reclaim() {
+  Slot* const slots = slots_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < kMost; ++i) {
+    if (slots[i].live && slots[i].OnlyHolderIs(0)) Give(i);
+  }
+}
+
+}  // namespace rdfs::sock

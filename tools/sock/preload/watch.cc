@@ -1,0 +1,143 @@
+#include "tools/sock/preload/watch.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "tools/sock/preload/libc.h"
+
+namespace rdfs::sock {
+namespace {
+
+constexpr short kIn = POLLIN | POLLRDNORM;
+constexpr short kOut = POLLOUT | POLLWRNORM;
+
+timespec Left(Deadline deadline) {
+  const auto left =
+      std::max<std::chrono::nanoseconds>(deadline - BootClock::now(), std::chrono::nanoseconds(0));
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+  return {static_cast<time_t>(seconds.count()), static_cast<long>((left - seconds).count())};
+}
+
+}  // namespace
+
+Watch::Watch(std::span<pollfd> fds) : fds_(fds), watched_(fds.size()), asked_(3 * fds.size()) {
+  if (watched_.data() == nullptr || asked_.data() == nullptr) {
+    fds_ = {};
+    return;
+  }
+  for (std::size_t i = 0; i < fds_.size(); ++i) {
+    Use use(fds_[i].fd);
+    if (!use) continue;
+    watched_[i].road = use->Enter(fds_[i].fd, false);
+    watched_[i].connection = use.Release();
+    if (watched_[i].road == Connection::Road::kEnd) ++attached_;
+  }
+}
+
+Watch::~Watch() {
+  const int saved = errno;
+  for (std::size_t i = 0; i < fds_.size(); ++i) {
+    Connection* const connection = watched_[i].connection;
+    if (connection == nullptr) continue;
+    if (watched_[i].road == Connection::Road::kCounted) connection->Leave(0);
+    connection->DropUser();
+  }
+  errno = saved;
+}
+
+// What the ends say, and what to ask the kernel. Whether any end is ready.
+bool Watch::Look(bool arm) {
+  bool any = false;
+  for (std::size_t i = 0; i < fds_.size(); ++i) {
+    const pollfd& fd = fds_[i];
+    asked_[i] = {fd.fd, fd.events, 0};
+    watched_[i].ready = 0;
+    if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd) continue;
+    End& end = watched_[i].connection->end();
+    int ready = 0;
+    if ((fd.events & kIn) != 0 && end.Readable(fd.fd, arm)) ready |= fd.events & kIn;
+    if ((fd.events & kOut) != 0) {
+      const End::Outlet outlet = end.Writable(fd.fd, arm);
+      if (outlet == End::Outlet::kRoom) ready |= fd.events & kOut;
+      // What the kernel's socket has room for is of no use now.
+      if (outlet != End::Outlet::kTcp) asked_[i].events = static_cast<short>(fd.events & ~kOut);
+    }
+    watched_[i].ready = static_cast<short>(ready);
+    any = any || ready != 0;
+  }
+  return any;
+}
+
+std::size_t Watch::AddBells() {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < fds_.size(); ++i) {
+    if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd) continue;
+    const End& end = watched_[i].connection->end();
+    if (end.hung_up()) continue;
+    pollfd* const bells = asked_.data() + fds_.size();
+    if ((fds_[i].events & kIn) != 0) bells[count++] = {end.bells().data, POLLIN, 0};
+    if ((fds_[i].events & kOut) != 0) bells[count++] = {end.bells().room, POLLIN, 0};
+  }
+  return count;
+}
+
+// Both answers in one. How many descriptors have one.
+int Watch::Collect(std::size_t bells) {
+  const std::span<const pollfd> rung(asked_.data() + fds_.size(), bells);
+  const auto hung_up = [&](int bell) {
+    return std::any_of(rung.begin(), rung.end(), [&](const pollfd& fd) {
+      return fd.fd == bell && (fd.revents & (POLLHUP | POLLERR)) != 0;
+    });
+  };
+  int count = 0;
+  for (std::size_t i = 0; i < fds_.size(); ++i) {
+    fds_[i].revents = static_cast<short>(watched_[i].ready | asked_[i].revents);
+    if (fds_[i].revents != 0) ++count;
+    if (bells == 0 || watched_[i].connection == nullptr ||
+        watched_[i].road != Connection::Road::kEnd) {
+      continue;
+    }
+    End& end = watched_[i].connection->end();
+    if (hung_up(end.bells().data) || hung_up(end.bells().room)) end.HungUp();
+  }
+  return count;
+}
+
+// One look at everything and, when nothing is there and `sleep`, a wait.
+int Watch::Once(bool sleep, Deadline deadline, const sigset_t* mask) {
+  const bool any = Look(sleep);
+  const bool wait = sleep && !any;
+  const std::size_t bells = wait ? AddBells() : 0;
+  const timespec left = wait ? Left(deadline) : timespec{};
+  const bool for_ever = wait && deadline == Deadline::max();
+  const int woken =
+      libc().ppoll(asked_.data(), fds_.size() + bells, for_ever ? nullptr : &left, mask);
+  if (woken < 0 && !any) return -1;
+  if (wait) ++TheCounts().sleeps;
+  return Collect(bells);
+}
+
+// Whether the only connection that is waited for has become readable meanwhile.
+bool Watch::Spin() {
+  End* only = nullptr;
+  for (std::size_t i = 0; i < fds_.size(); ++i) {
+    if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd ||
+        (fds_[i].events & kIn) == 0) {
+      continue;
+    }
+    if (only != nullptr) return false;
+    only = &watched_[i].connection->end();
+  }
+  return only != nullptr && only->SpinForBytes();
+}
+
+int Watch::Poll(Deadline deadline, const sigset_t* mask) {
+  int count = Once(false, deadline, mask);
+  while (count == 0 && BootClock::now() < deadline) {
+    count = Once(!Spin(), deadline, mask);
+  }
+  return count;
+}
+
+}  // namespace rdfs::sock

@@ -1,0 +1,53 @@
+// Watch: the connections among the descriptors of one call of poll, kept while it lasts. For those
+// that are attached, what their End says stands beside what the kernel says of the socket, and
+// their bells are waited for, too; the others cannot be attached while somebody waits in the kernel
+// for them alone.
+//
+// On the stack of the call; one thread.
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+
+#include <cstddef>
+#include <span>
+
+#include "tools/sock/preload/connection.h"
+#include "tools/sock/preload/room.h"
+#include "transport/base/clock.h"
+
+namespace rdfs::sock {
+
+class Watch {
+ public:
+  explicit Watch(std::span<pollfd> fds);
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  // Whether none is attached: then the call is the kernel's.
+  [[nodiscard]] bool plain() const { return attached_ == 0; }
+  // ppoll(2). `mask`: null to leave the signal mask alone.
+  int Poll(Deadline deadline, const sigset_t* mask);
+
+ private:
+  struct Watched {
+    Connection* connection;  // null when it is none of ours
+    Connection::Road road;
+    short ready;
+  };
+
+  bool Look(bool arm);
+  std::size_t AddBells();
+  int Collect(std::size_t bells);
+  int Once(bool sleep, Deadline deadline, const sigset_t* mask);
+  bool Spin();
+
+  std::span<pollfd> fds_;
+  Room<Watched, 32> watched_;
+  // What the kernel is asked: as many as fds_, then bells.
+  Room<pollfd, 96> asked_;
+  std::size_t attached_ = 0;
+};
+
+}  // namespace rdfs::sock

@@ -1,0 +1,250 @@
+// rdsock: runs a command with librdsock.so in it, so that its TCP connections to programs on this
+// host that run so, too, move their bytes through shared memory.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/sock/preload/settings.h"
+#include "transport/base/fd.h"
+
+namespace rdfs::sock {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kNotExecutable = 126;
+constexpr int kNotFound = 127;
+
+constexpr const char* kDescription =
+    "rdsock [OPTIONS] COMMAND [ARGUMENT...]\n\n"
+    "Runs COMMAND with its TCP connections moved to shared memory wherever the other end is a "
+    "program on this host that runs under rdsock, too. Nothing has to be set: a connection begins "
+    "as TCP, and both ends find each other after a few calls. Everything else stays what it was: "
+    "connections to other hosts or to programs without rdsock, and what cannot be moved.";
+constexpr const char* kFooter = R"(
+LISTs are ports and addresses with commas between, such as 5432,127.0.0.1,10.0.0.0/8,::1. A
+connection is among them when one of its two ports or the other end's address is.
+
+Examples:
+  rdsock redis-server & rdsock redis-benchmark -q
+  rdsock --only 5432 postgres -D data
+  rdsock --stats psql -h localhost
+
+Exit status: COMMAND's own; 126 when it cannot be run, 127 when there is none of that name, 2 for
+wrong usage. With --stats, 128 and the signal's number when a signal has ended it.
+
+Programs that are linked statically, that are setuid, or that make their system calls without the C
+library (Go) keep their TCP connections. So does what goes through io_uring, kTLS or splice(2).)";
+
+int Fail(int status, const std::string& message) {
+  fmt::print(stderr, "rdsock: {}\n", message);
+  return status;
+}
+
+struct Options {
+  std::string only, except, require;
+  bool stats = false;
+  std::vector<std::string> command;
+};
+
+// Beside this program, or where it is installed.
+std::optional<std::string> FindLibrary() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return std::nullopt;
+  for (const char* const place : {"librdsock.so", "../" RDSOCK_LIBRARY_FOLDER "/librdsock.so"}) {
+    const std::filesystem::path path = (self.parent_path() / place).lexically_normal();
+    if (access(path.c_str(), R_OK) == 0) return path.string();
+  }
+  return std::nullopt;
+}
+
+void SetOrUnset(const char* variable, const std::string& value) {
+  if (value.empty()) {
+    unsetenv(variable);
+  } else {
+    setenv(variable, value.c_str(), 1);
+  }
+}
+
+// What the command and its children find in their environment.
+void Prepare(const Options& options, const std::string& library, const std::string& stats) {
+  std::string preload = library;
+  const char* const before = getenv("LD_PRELOAD");
+  if (before != nullptr && *before != '\0' && std::string(before).find(library) != 0) {
+    preload += std::string(":") + before;
+  }
+  setenv("LD_PRELOAD", preload.c_str(), 1);
+  SetOrUnset(kOnlyVariable, options.only);
+  SetOrUnset(kExceptVariable, options.except);
+  SetOrUnset(kRequireVariable, options.require);
+  SetOrUnset(kStatsVariable, stats);
+}
+
+int Run(const Options& options) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int error = errno;
+  return Fail(error == ENOENT ? kNotFound : kNotExecutable,
+              fmt::format("cannot run '{}': {}", options.command[0], strerror(error)));
+}
+
+const char* Explain(Reason reason) {
+  switch (reason) {
+    case Reason::kFiltered:
+      return "are not among those asked for (--only, --except)";
+    case Reason::kElsewhere:
+      return "lead to another host or network namespace";
+    case Reason::kAlone:
+      return "had nobody at the other end who came to meet (is it under rdsock?)";
+    case Reason::kShared:
+      return "were held by several processes, or handed to another program";
+    case Reason::kStranger:
+      return "had another user at the other end than its socket's";
+    case Reason::kNeedsTcp:
+      return "were used as only TCP can be";
+    default:
+      return "found no descriptors or memory (ulimit -n)";
+  }
+}
+
+void Show(const Counts& counts) {
+  fmt::print(stderr, "rdsock: {} connections, {} upgraded, {} of these went back to TCP\n",
+             counts.connections.load(), counts.upgraded.load(), counts.left.load());
+  for (std::size_t i = 0; i < counts.stayed.size(); ++i) {
+    const std::uint64_t count = counts.stayed[i];
+    if (count > 0) {
+      fmt::print(stderr, "rdsock:   {} stayed on TCP: they {}\n", count,
+                 Explain(static_cast<Reason>(i)));
+    }
+  }
+  fmt::print(stderr,
+             "rdsock: on upgraded ones {} bytes sent in {} calls, {} received in {}; {} wake-ups "
+             "sent, {} sleeps\n",
+             counts.bytes_sent.load(), counts.sends.load(), counts.bytes_received.load(),
+             counts.receives.load(), counts.bells.load(), counts.sleeps.load());
+}
+
+// Waits for the command to end and passes signals on to it that are sent to us alone.
+int WaitFor(pid_t child, const sigset_t& signals) {
+  for (;;) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) {
+      return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    const int number = sigwaitinfo(&signals, nullptr);
+    if (number == SIGTERM || number == SIGHUP) kill(child, number);
+  }
+}
+
+// As a parent that stays until the command has ended, to show what it has counted.
+int RunCounting(const Options& options, const std::string& library) {
+  const Fd memory(memfd_create("rdsock-stats", MFD_CLOEXEC));
+  if (!memory.valid() || ftruncate(memory.get(), sizeof(Counts)) != 0) {
+    return Fail(1, fmt::format("no memory for --stats: {}", strerror(errno)));
+  }
+  void* const place =
+      mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (place == MAP_FAILED) return Fail(1, "no memory for --stats");
+  const auto* const counts = new (place) Counts;
+  Prepare(options, library, fmt::format("/proc/{}/fd/{}", getpid(), memory.get()));
+  // The terminal's own, SIGINT and SIGQUIT, reach the command without us.
+  sigset_t signals;
+  sigset_t before;
+  sigemptyset(&signals);
+  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT}) sigaddset(&signals, number);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t child = fork();
+  if (child < 0) return Fail(1, fmt::format("cannot start a process: {}", strerror(errno)));
+  if (child == 0) {
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    return Run(options);
+  }
+  const int status = WaitFor(child, signals);
+  Show(*counts);
+  return status;
+}
+
+std::optional<std::string> Wrong(const Options& options) {
+  for (const auto& [name, list] :
+       {std::pair("--only", &options.only), std::pair("--except", &options.except)}) {
+    Filter filter;
+    std::string_view wrong;
+    if (filter.Parse(*list, wrong)) continue;
+    return fmt::format("{}: '{}' is neither a port nor an address, or more than {} are given", name,
+                       wrong, Filter::kMostRules);
+  }
+  if (!options.require.empty() && options.require != "shm") {
+    return fmt::format("--require={}: give shm", options.require);
+  }
+  if (options.command.empty()) return "COMMAND is required; see rdsock --help";
+  if (options.command[0].starts_with("-")) {
+    return fmt::format("{}: there is no such option; see rdsock --help", options.command[0]);
+  }
+  return std::nullopt;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app(kDescription, "rdsock");
+  app.footer(kFooter);
+  app.set_version_flag("--version", "rdsock " RDFS_VERSION);
+  Options options;
+  app.add_option("--only", options.only, "Move only these connections")->type_name("LIST");
+  app.add_option("--except", options.except, "Never move these")->type_name("LIST");
+  app.add_option("--require", options.require,
+                 "'shm': reset a connection that would stay on TCP for good, and say why on "
+                 "standard error")
+      ->type_name("shm");
+  app.add_flag("--stats", options.stats,
+               "When COMMAND has ended, say on standard error what was moved, what was not and "
+               "why, and how many bytes and wake-ups there were");
+  app.prefix_command();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return Fail(kUsage, error.what());
+  }
+  options.command = app.remaining();
+  if (!options.command.empty() && options.command[0] == "--") {
+    options.command.erase(options.command.begin());
+  }
+  if (const auto wrong = Wrong(options)) return Fail(kUsage, *wrong);
+  const std::optional<std::string> library = FindLibrary();
+  if (!library) {
+    return Fail(1, "librdsock.so is neither beside this program nor in ../" RDSOCK_LIBRARY_FOLDER
+                   "; install it again");
+  }
+  if (library->find_first_of(": ") != std::string::npos) {
+    return Fail(1, fmt::format("the path {} has a colon or a space, which LD_PRELOAD cannot hold; "
+                               "install rdsock elsewhere",
+                               *library));
+  }
+  if (options.stats) return RunCounting(options, *library);
+  Prepare(options, *library, "");
+  return Run(options);
+}
+
+}  // namespace
+}  // namespace rdfs::sock
+
+int main(int argc, char** argv) { return rdfs::sock::Main(argc, argv); }
