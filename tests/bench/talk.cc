@@ -1,0 +1,95 @@
+// The two ends of a TCP connection that is measured, with blocking calls as simple programs make
+// them. `talk serve` prints its port and serves one connection: it echoes messages of 64 bytes, or
+// takes what comes. `talk echo PORT SECONDS` prints round trips a second, `talk stream PORT
+// SECONDS` bytes a second, in writes of 1 MiB.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t kMessage = 64;
+using Clock = std::chrono::steady_clock;
+
+sockaddr_in Address(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+void Must(bool good, const char* what) {
+  if (good) return;
+  perror(what);
+  exit(1);
+}
+
+// The first byte says what the client wants: 'e' in each message, or 's' once and then anything.
+int Serve() {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = Address(0);
+  socklen_t size = sizeof(address);
+  Must(bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0, "bind");
+  Must(listen(listener, 1) == 0, "listen");
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  printf("%d\n", ntohs(address.sin_port));
+  fflush(stdout);
+  const int fd = accept(listener, nullptr, nullptr);
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  std::vector<char> bytes(1 << 20);
+  ssize_t got = recv(fd, bytes.data(), kMessage, MSG_WAITALL);
+  if (got <= 0) return 1;
+  if (bytes[0] == 'e') {
+    while (got == kMessage && send(fd, bytes.data(), kMessage, 0) == kMessage) {
+      got = recv(fd, bytes.data(), kMessage, MSG_WAITALL);
+    }
+    return 0;
+  }
+  while (recv(fd, bytes.data(), bytes.size(), 0) > 0) {
+  }
+  return 0;
+}
+
+int Talk(bool echo, int port, double seconds) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const sockaddr_in address = Address(port);
+  Must(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "connect");
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  std::vector<char> bytes(echo ? kMessage : 1 << 20, echo ? 'e' : 's');
+  const auto step = [&] {
+    ssize_t went = send(fd, bytes.data(), bytes.size(), 0);
+    if (echo && went > 0) went = recv(fd, bytes.data(), kMessage, MSG_WAITALL);
+    Must(went > 0, "the connection");
+    return static_cast<double>(echo ? 1 : went);
+  };
+  for (int i = 0; i < 200; ++i) step();  // both ends have met
+  const auto start = Clock::now();
+  double done = 0;
+  std::chrono::duration<double> passed{};
+  while (passed.count() < seconds) {
+    for (int i = 0; i < (echo ? 200 : 1); ++i) done += step();
+    passed = Clock::now() - start;
+  }
+  printf("%f\n", done / passed.count());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "serve") return Serve();
+  if (argc != 4 || (what != "echo" && what != "stream")) return 2;
+  return Talk(what == "echo", atoi(argv[2]), atof(argv[3]));
+}
