@@ -73,18 +73,27 @@ bool Walk::TakePieces(WalkTask& task) {
   return !task.pieces.empty();
 }
 
+// Where data begin at `offset` or behind, and end: asked once for each stretch of them, since a
+// file system may look at every page on the way. False when there is only a hole.
+bool Walk::FindData(LargeFile& file, std::uint64_t& offset) const {
+  file.data_end = file.size;
+  if (!options_.holes) return true;
+  const off_t data = lseek(file.fd.get(), static_cast<off_t>(offset), SEEK_DATA);
+  // A file system that knows no holes has none.
+  if (data < 0) return errno != ENXIO;
+  offset = static_cast<std::uint64_t>(data);
+  if (offset >= file.size) return false;
+  const off_t hole = lseek(file.fd.get(), data, SEEK_HOLE);
+  if (hole > data) file.data_end = std::min(file.size, static_cast<std::uint64_t>(hole));
+  return true;
+}
+
 // The next data of the file, at most `out.length` of them; false when only a hole is left.
 bool Walk::NextPiece(LargeFile& file, WalkPiece& out) const {
   if (file.next >= file.size || file.failed) return false;
-  const auto at = static_cast<off_t>(file.next);
-  const off_t data = options_.holes ? lseek(file.fd.get(), at, SEEK_DATA) : at;
-  if (data < 0 && errno == ENXIO) return false;
-  out.offset = data < 0 ? file.next : static_cast<std::uint64_t>(data);
-  if (out.offset >= file.size) return false;
-  const off_t hole = data < 0 || !options_.holes ? -1 : lseek(file.fd.get(), data, SEEK_HOLE);
-  const std::uint64_t end =
-      hole <= data ? file.size : std::min(file.size, static_cast<std::uint64_t>(hole));
-  const std::uint64_t most = end - out.offset;
+  out.offset = file.next;
+  if (file.next >= file.data_end && !FindData(file, out.offset)) return false;
+  const std::uint64_t most = file.data_end - out.offset;
   if (out.length < most) out.length -= (out.offset + out.length) % kPage;
   out.length = std::min(out.length, most);
   file.next = out.offset + out.length;

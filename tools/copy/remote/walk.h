@@ -34,6 +34,7 @@ struct LargeFile {
   std::uint64_t size = 0;
   Fd fd;
   std::uint64_t next = 0;                 // where the next piece is looked for
+  std::uint64_t data_end = 0;             // there are no holes between there and here
   std::atomic<std::uint64_t> brought{0};  // bytes of its pieces
   std::atomic<bool> failed{false};
   std::size_t reading = 0;  // pieces; under Walk::files_mutex_
@@ -102,6 +103,7 @@ class Walk {
 
  private:
   bool TakePieces(WalkTask& task);
+  bool FindData(LargeFile& file, std::uint64_t& offset) const;
   bool NextPiece(LargeFile& file, WalkPiece& out) const;
   bool TakeItems(WalkTask& task);
   void TakeEnds(WalkTask& task, std::size_t& room);
