@@ -45,6 +45,7 @@ struct Destination::LinkGroup {
   struct Waiting {
     std::string path;
     Place place;
+    std::function<void()> made;
   };
   std::vector<Waiting> waiting;
 };

@@ -10,7 +10,8 @@
 
 namespace rdfs::copy {
 
-Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole) {
+Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole,
+                                                std::function<void()> made) {
   if (!options_.keep.links || entry.links < 2) return Turn::kFirst;
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
@@ -29,8 +30,8 @@ Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole) 
       return Status(Code::kErrno, ECANCELED, "what it is a link to was not copied");
     }
     if (group.state == LinkGroup::State::kPending) {
-      group.waiting.push_back({path, place});
-      return Turn::kLink;
+      group.waiting.push_back({path, place, std::move(made)});
+      return Turn::kWaits;
     }
     first = group.path;
     if (group.seen >= entry.links) groups_.erase(at);  // all its names are there
@@ -57,6 +58,7 @@ void Destination::Settle(const Entry& entry, bool is_there) {
         is_there ? MakeLink(first, each.place)
                  : Status(Code::kErrno, ECANCELED, "what it is a link to was not copied");
     if (!turn.ok()) options_.report(each.path, turn.status());
+    if (turn.ok() && *turn == Turn::kLink && each.made) each.made();
   }
 }
 

@@ -189,10 +189,13 @@ void LocalCopy::CopyOne(Scanned& scanned) {
   const auto verdict = Judge(entry);
   if (!verdict.ok()) return report_.Failed(Shown(entry), verdict.status());
   const bool whole = *verdict == Verdict::kSame || *verdict == Verdict::kLeave;
-  const auto turn = destination_.TakeTurn(entry, whole);
+  using Turn = Destination::Turn;
+  std::function<void()> made;
+  if (entry.links > 1) made = [this, shown = Shown(entry)] { report_.Done(shown); };
+  const auto turn = destination_.TakeTurn(entry, whole, std::move(made));
   if (!turn.ok()) return report_.Failed(Shown(entry), turn.status());
-  if (*turn == Destination::Turn::kThere) return;
-  if (*turn == Destination::Turn::kLink) return report_.Done(Shown(entry));
+  if (*turn == Turn::kThere || *turn == Turn::kWaits) return;
+  if (*turn == Turn::kLink) return report_.Done(Shown(entry));
   if (*verdict == Verdict::kLeave) return;
 
   // Said there, by whose side it is.

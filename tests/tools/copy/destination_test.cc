@@ -267,10 +267,13 @@ TEST_F(DestinationTest, LinksWaitForTheFirstName) {
   EXPECT_EQ(*to_->TakeTurn(first), Turn::kFirst);
   auto file = to_->Begin(first);
   ASSERT_TRUE(file.ok());
-  EXPECT_EQ(*to_->TakeTurn(second), Turn::kLink);
+  int made = 0;
+  EXPECT_EQ(*to_->TakeTurn(second, false, [&] { ++made; }), Turn::kWaits);
   EXPECT_FALSE(dst_.Has("root/second"));
   ASSERT_TRUE((*file)->Write(0, AsBytes("x")).ok());
+  EXPECT_EQ(made, 0);
   ASSERT_TRUE((*file)->Finish(first).ok());
+  EXPECT_EQ(made, 1);
   EXPECT_EQ(*to_->TakeTurn(third), Turn::kLink);
   EXPECT_EQ(dst_.Stat("root/first").st_nlink, 3U);
   EXPECT_EQ(dst_.Stat("root/third").st_ino, dst_.Stat("root/second").st_ino);
@@ -287,11 +290,28 @@ TEST_F(DestinationTest, LinksToWhatFailedAreReported) {
   Entry third = first;
   third.path = "third";
   EXPECT_EQ(*to_->TakeTurn(first), Destination::Turn::kFirst);
-  EXPECT_EQ(*to_->TakeTurn(second), Destination::Turn::kLink);
+  EXPECT_EQ(*to_->TakeTurn(second), Destination::Turn::kWaits);
   to_->Settle(first, false);
   ASSERT_EQ(reported_.size(), 1U);
   EXPECT_TRUE(reported_[0].starts_with("second: "));
   EXPECT_FALSE(to_->TakeTurn(third).ok());
+}
+
+TEST_F(DestinationTest, ALinkThatWaitedAndIsThereAlreadyIsNotMade) {
+  dst_.Write("root/first", "x");
+  ASSERT_EQ(link((dst_.path() + "/root/first").c_str(), (dst_.path() + "/root/second").c_str()), 0);
+  Open({.keep = Keep::All()});
+  Entry first = Of(Kind::kFile, "first");
+  first.links = 2;
+  first.id = {1, 42};
+  Entry second = first;
+  second.path = "second";
+  EXPECT_EQ(*to_->TakeTurn(first), Destination::Turn::kFirst);
+  int made = 0;
+  EXPECT_EQ(*to_->TakeTurn(second, false, [&] { ++made; }), Destination::Turn::kWaits);
+  to_->Settle(first, true);  // its content was compared, and is the same
+  EXPECT_EQ(made, 0);
+  EXPECT_EQ(dst_.Stat("root/first").st_nlink, 2U);
 }
 
 TEST_F(DestinationTest, ALinkReplacesWhatIsThere) {

@@ -27,7 +27,6 @@ trap at_exit EXIT
 run 2 "nothing" ; says "nothing" 'give SRC and DST'
 run 2 "no DST" from; says "no DST" 'DST'
 run 2 "an unknown option" --nonsense from to
-run 2 "a remote operand" from host:to
 echo x >a:b
 run 0 "a colon in a name" ./a:b plain
 cmp -s a:b plain || problem "a colon in a name: not copied"

@@ -290,7 +290,8 @@ bool ReceiveCrew::PlanLink(const EntryRecord& record, bool is_there) {
       TellOf(entry, turn.status());
       return false;
     }
-    if (*turn == Destination::Turn::kLink) Made(entry);
+    using Turn = Destination::Turn;
+    if (*turn == Turn::kLink || *turn == Turn::kWaits) Made(entry);
     if (*turn != Destination::Turn::kFirst) return false;
     if (record.no_data) destination_.Settle(entry, false);
   }
