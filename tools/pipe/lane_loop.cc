@@ -1,7 +1,6 @@
 #include "tools/pipe/lane_loop.h"
 
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -14,21 +13,7 @@ namespace rdfs::pipe {
 
 using transport::Completion;
 using transport::Connection;
-using transport::Kind;
 using std::chrono_literals::operator""s;
-
-RingSize ChooseRing(Kind kind) {
-  if (kind != Kind::kVerbs) return {1 << 20, 8};
-  rlimit limit{};
-  const bool bounded = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  if (!bounded || geteuid() == 0 || limit.rlim_cur >= 64U << 20U) return {1 << 20, 16};
-  // Half of it: the connection pins some of its own, and both ends may be one user on one host.
-  std::uint32_t slot_bytes = 1 << 20;
-  while (slot_bytes > 64 << 10 && std::uint64_t{slot_bytes} * 8 > limit.rlim_cur / 2) {
-    slot_bytes /= 2;
-  }
-  return {slot_bytes, 8};
-}
 
 Status SleepUntil(Connection& lane, std::span<const int> others, Deadline deadline) {
   RDFS_ASSIGN_OR_RETURN(const bool armed, lane.Arm());

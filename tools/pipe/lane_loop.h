@@ -9,14 +9,6 @@
 
 namespace rdfs::pipe {
 
-// The ring of a stream: memory that travels one-sided.
-struct RingSize {
-  std::uint32_t slot_bytes;
-  std::uint32_t slots;
-};
-// As large as helps; over verbs within what this process may pin (memlock).
-RingSize ChooseRing(transport::Kind kind);
-
 // Blocks until the lane may have something, one of `others` is readable, or `deadline`.
 Status SleepUntil(transport::Connection& lane, std::span<const int> others, Deadline deadline);
 

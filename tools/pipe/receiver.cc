@@ -10,7 +10,6 @@
 
 namespace rdfs::pipe {
 
-using transport::Access;
 using transport::Completion;
 
 Receiver::Receiver(transport::Connection& lane, std::shared_ptr<transport::Domain> domain,
@@ -44,42 +43,27 @@ Status Receiver::Run() {
 
 Status Receiver::Prepare() {
   RDFS_RETURN_IF_ERROR(MakeRing());
-  RDFS_ASSIGN_OR_RETURN(crew_, ReceiveCrew::Create(settings_.sink, ring_->bytes(), slot_bytes_,
-                                                   settings_.from_peer, settings_.threads));
+  RDFS_ASSIGN_OR_RETURN(
+      crew_, ReceiveCrew::Create(settings_.sink, ring_.memory->bytes(), ring_.size.slot_bytes,
+                                 settings_.from_peer, settings_.threads));
   crew_->Open();
   return {};
 }
 
-// As large as can be pinned: half of it as often as it takes.
 Status Receiver::MakeRing() {
   RingSize size = ChooseRing(lane_.capabilities().kind);
   if (settings_.piece_bytes != 0) size.slot_bytes = settings_.piece_bytes;
   if (settings_.pieces != 0) size.slots = settings_.pieces;
-  for (;;) {
-    RDFS_ASSIGN_OR_RETURN(auto memory,
-                          SharedMemory::Create("rdrecv", std::size_t{size.slot_bytes} * size.slots,
-                                               SharedMemory::Peers::kMayWrite));
-    RDFS_ASSIGN_OR_RETURN(ring_, domain_->Register(std::move(memory), Access::kRemoteWrite));
-    auto shared = lane_.Share(*ring_);
-    if (shared.ok()) {
-      shared_ = *shared;
-      slot_bytes_ = size.slot_bytes;
-      slots_ = size.slots;
-      return {};
-    }
-    if (shared.status().code() != Code::kResourceExhausted || size.slot_bytes <= kMinSlotBytes) {
-      return shared.status();
-    }
-    size.slot_bytes /= 2;
-  }
+  RDFS_ASSIGN_OR_RETURN(ring_, ShareRing(lane_, *domain_, "rdrecv", size, kMinSlotBytes));
+  return {};
 }
 
 void Receiver::Welcome(Partial partial) {
   if (!settings_.seekable) partial = {};
   pipe::Welcome welcome;
-  welcome.ring = shared_;
-  welcome.slot_bytes = slot_bytes_;
-  welcome.slots = slots_;
+  welcome.ring = ring_.shared;
+  welcome.slot_bytes = ring_.size.slot_bytes;
+  welcome.slots = ring_.size.slots;
   welcome.have_bytes = partial.bytes;
   welcome.block_bytes = partial.block_bytes;
   welcome.blocks = std::move(partial.blocks);

@@ -11,6 +11,7 @@
 #include "tools/pipe/progress.h"
 #include "tools/pipe/receive_crew.h"
 #include "tools/pipe/receive_state.h"
+#include "tools/pipe/ring.h"
 #include "transport/transport.h"
 
 namespace rdfs::pipe {
@@ -55,9 +56,7 @@ class Receiver {
   ReceiveState state_;
   ReceiveActions actions_;
   bool lane_is_over_ = false;
-  std::unique_ptr<transport::MemoryRegion> ring_;
-  transport::RemoteRegion shared_{};
-  std::uint32_t slot_bytes_ = 0, slots_ = 0;
+  Ring ring_;
   std::unique_ptr<ReceiveCrew> crew_;
   std::vector<ReceiveCrew::Output> done_;
 };

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "tools/pipe/lane_loop.h"
+#include "tools/pipe/ring.h"
 
 namespace rdfs::pipe {
 
-using transport::Access;
 using transport::Completion;
 using transport::MemoryRegion;
 
@@ -150,19 +150,13 @@ Status Sender::CheckBlock() {
 
 Status Sender::Start(std::uint64_t offset) {
   const Welcome& welcome = state_.welcome();
-  // As many buffers as the ring has slots, within what we may pin ourselves.
-  const RingSize ours = ChooseRing(lane_.capabilities().kind);
-  const std::uint64_t bytes = std::uint64_t{ours.slot_bytes} * ours.slots;
-  const auto buffers = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(bytes / welcome.slot_bytes, 1, welcome.slots));
-  RDFS_ASSIGN_OR_RETURN(auto memory,
-                        SharedMemory::Create("rdsend", std::size_t{buffers} * welcome.slot_bytes,
-                                             SharedMemory::Peers::kMayWrite));
-  RDFS_ASSIGN_OR_RETURN(memory_, domain_->Register(std::move(memory), Access::kLocal));
+  RDFS_ASSIGN_OR_RETURN(SendBuffers buffers, MakeSendBuffers(lane_, *domain_, "rdsend",
+                                                             {welcome.slot_bytes, welcome.slots}));
+  memory_ = std::move(buffers.memory);
   source_.StartAt(offset);
   progress_.SetAlready(offset);
   RDFS_ASSIGN_OR_RETURN(
-      crew_, SendCrew::Create(source_, memory_->bytes(), welcome.slot_bytes, buffers,
+      crew_, SendCrew::Create(source_, memory_->bytes(), welcome.slot_bytes, buffers.count,
                               {settings_.threads, settings_.level, settings_.from_us}, stop_));
   crew_->Start();
   return {};

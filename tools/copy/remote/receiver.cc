@@ -11,7 +11,6 @@
 
 namespace rdfs::copy {
 
-using transport::Access;
 
 namespace {
 
@@ -71,19 +70,21 @@ Status Receiver::OnMessage(MessageType type, ByteSpan message) {
 Status Receiver::OnBegin(const Begin& begin) {
   if (settings_.allow) RDFS_RETURN_IF_ERROR(settings_.allow(begin));
   RDFS_RETURN_IF_ERROR(OpenDestination(begin));
-  RDFS_RETURN_IF_ERROR(MakeRing());
-  RDFS_ASSIGN_OR_RETURN(crew_, ReceiveCrew::Create(*destination_, ring_->bytes(),
+  RDFS_ASSIGN_OR_RETURN(
+      ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp",
+                             pipe::ChooseRing(talk_.lane().capabilities().kind), kMinSlotBytes));
+  RDFS_ASSIGN_OR_RETURN(crew_, ReceiveCrew::Create(*destination_, ring_.memory->bytes(),
                                                    {.keep = settings_.options.keep,
                                                     .names = names_,
-                                                    .slot_bytes = slot_bytes_,
-                                                    .slots = slots_,
+                                                    .slot_bytes = ring_.size.slot_bytes,
+                                                    .slots = ring_.size.slots,
                                                     .threads = settings_.threads,
                                                     .copied = settings_.copied,
                                                     .policy = settings_.policy,
                                                     .remove = settings_.remove,
                                                     .filter = settings_.filter,
                                                     .gone = settings_.gone}));
-  return talk_.Say(Welcome{shared_, slot_bytes_, slots_}.Encode());
+  return talk_.Say(Welcome{ring_.shared, ring_.size.slot_bytes, ring_.size.slots}.Encode());
 }
 
 Status Receiver::OpenDestination(const Begin& begin) {
@@ -118,31 +119,9 @@ Status Receiver::OpenDestination(const Begin& begin) {
   return {};
 }
 
-// As large as can be pinned: half of it as often as it takes.
-Status Receiver::MakeRing() {
-  pipe::RingSize size = pipe::ChooseRing(talk_.lane().capabilities().kind);
-  for (;;) {
-    RDFS_ASSIGN_OR_RETURN(auto memory,
-                          SharedMemory::Create("rdcp", std::size_t{size.slot_bytes} * size.slots,
-                                               SharedMemory::Peers::kMayWrite));
-    RDFS_ASSIGN_OR_RETURN(ring_, domain_->Register(std::move(memory), Access::kRemoteWrite));
-    auto shared = talk_.lane().Share(*ring_);
-    if (shared.ok()) {
-      shared_ = *shared;
-      slot_bytes_ = size.slot_bytes;
-      slots_ = size.slots;
-      return {};
-    }
-    if (shared.status().code() != Code::kResourceExhausted || size.slot_bytes <= kMinSlotBytes) {
-      return shared.status();
-    }
-    size.slot_bytes /= 2;
-  }
-}
-
 Status Receiver::OnBatch(ByteSpan message) {
-  RDFS_ASSIGN_OR_RETURN(const BatchWire batch, DecodeBatch(message, slot_bytes_));
-  if (batch.number != next_ || next_ >= finished_ + slots_) {
+  RDFS_ASSIGN_OR_RETURN(const BatchWire batch, DecodeBatch(message, ring_.size.slot_bytes));
+  if (batch.number != next_ || next_ >= finished_ + ring_.size.slots) {
     return {Code::kProtocolError, "the other rdcp sent a batch out of turn"};
   }
   ++next_;

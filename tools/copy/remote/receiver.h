@@ -15,6 +15,7 @@
 
 #include "tools/copy/remote/receive_crew.h"
 #include "tools/copy/remote/talk.h"
+#include "tools/pipe/ring.h"
 
 namespace rdfs::copy {
 
@@ -52,7 +53,6 @@ class Receiver {
   Status OnMessage(MessageType type, ByteSpan message);
   Status OnBegin(const Begin& begin);
   Status OpenDestination(const Begin& begin);
-  Status MakeRing();
   Status OnBatch(ByteSpan message);
   Status OnEnd(ByteSpan message);
   Result<bool> CollectFromCrew();
@@ -64,9 +64,7 @@ class Receiver {
   Talk& talk_;
   const std::shared_ptr<transport::Domain> domain_;
   const ReceiverSettings settings_;
-  std::uint32_t slot_bytes_ = 0, slots_ = 0;
-  std::unique_ptr<transport::MemoryRegion> ring_;
-  transport::RemoteRegion shared_{};
+  pipe::Ring ring_;
   std::vector<std::string> names_;  // of the sources, for messages
 
   std::mutex late_mutex_;

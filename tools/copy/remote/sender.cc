@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "tools/pipe/lane_loop.h"
+#include "tools/pipe/ring.h"
 
 namespace rdfs::copy {
 
-using transport::Access;
 using transport::Completion;
 
 Sender::Sender(Talk& talk, std::shared_ptr<transport::Domain> domain, Begin begin, WalkOptions walk,
@@ -83,18 +83,13 @@ Status Sender::OnCredit(std::uint64_t done) {
 
 Status Sender::Start(const Welcome& welcome) {
   welcome_ = welcome;
-  // As many buffers as the ring has slots, within what we may pin ourselves.
-  const pipe::RingSize ours = pipe::ChooseRing(talk_.lane().capabilities().kind);
-  const std::uint64_t bytes = std::uint64_t{ours.slot_bytes} * ours.slots;
-  const auto buffers = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(bytes / welcome.slot_bytes, 1, welcome.slots));
-  RDFS_ASSIGN_OR_RETURN(auto memory,
-                        SharedMemory::Create("rdcp", std::size_t{buffers} * welcome.slot_bytes,
-                                             SharedMemory::Peers::kMayWrite));
-  RDFS_ASSIGN_OR_RETURN(memory_, domain_->Register(std::move(memory), Access::kLocal));
+  RDFS_ASSIGN_OR_RETURN(
+      pipe::SendBuffers buffers,
+      pipe::MakeSendBuffers(talk_.lane(), *domain_, "rdcp", {welcome.slot_bytes, welcome.slots}));
+  memory_ = std::move(buffers.memory);
   walk_.slot_bytes = welcome.slot_bytes;
-  RDFS_ASSIGN_OR_RETURN(crew_,
-                        SendCrew::Create(std::move(walk_), memory_->bytes(), buffers, threads_));
+  RDFS_ASSIGN_OR_RETURN(
+      crew_, SendCrew::Create(std::move(walk_), memory_->bytes(), buffers.count, threads_));
   return {};
 }
 

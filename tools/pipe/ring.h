@@ -1,0 +1,41 @@
+// The memory of a stream that travels one-sided: the receiver's ring, and the buffers that a sender
+// WRITEs into it from. Of rdsend and rdrecv, and of rdcp between machines.
+//
+// Blocks for as long as registering memory takes. Errors: kResourceExhausted where memory may not
+// be pinned (memlock).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "transport/domain.h"
+#include "transport/transport.h"
+
+namespace rdfs::pipe {
+
+struct RingSize {
+  std::uint32_t slot_bytes = 0;
+  std::uint32_t slots = 0;
+};
+// As large as helps; over verbs within what this process may pin (memlock).
+RingSize ChooseRing(transport::Kind kind);
+
+struct Ring {
+  std::unique_ptr<transport::MemoryRegion> memory;
+  transport::RemoteRegion shared{};
+  RingSize size{};
+};
+// As large as can be pinned: slots of half of `size` as often as it takes, but for `least`.
+// `name`: what the memory is called in /proc.
+Result<Ring> ShareRing(transport::Connection& lane, transport::Domain& domain, const char* name,
+                       RingSize size, std::uint32_t least_slot_bytes);
+
+struct SendBuffers {
+  std::unique_ptr<transport::MemoryRegion> memory;
+  std::uint32_t count = 0;
+};
+// As many buffers as the peer's ring has slots, and as large, within what we may pin ourselves.
+Result<SendBuffers> MakeSendBuffers(const transport::Connection& lane, transport::Domain& domain,
+                                    const char* name, RingSize ring);
+
+}  // namespace rdfs::pipe
