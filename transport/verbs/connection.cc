@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <system_error>
 #include <thread>
@@ -12,7 +14,7 @@
 namespace rdfs::transport::verbs {
 namespace {
 
-enum class WakeSource : std::uint32_t { kCompletions, kConnectionManager };
+enum class WakeSource : std::uint32_t { kCompletions, kConnectionManager, kNudgeTimer };
 
 Status AddToEpoll(int epoll, int fd, WakeSource source) {
   epoll_event event{};
@@ -91,7 +93,30 @@ void VerbsConnection::WaitUntilByeHasGone() {
 
 Status VerbsConnection::Open() {
   outbox_->Open();
+  if (limits().misses_first_frame) RDFS_RETURN_IF_ERROR(StartNudging());
   return Flush();
+}
+
+Status VerbsConnection::StartNudging() {
+  nudge_timer_.Reset(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!nudge_timer_.valid()) return Status::FromErrno(errno, "timerfd_create");
+  const timespec interval{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kNudgeInterval).count()};
+  const itimerspec every{.it_interval = interval, .it_value = interval};
+  if (timerfd_settime(nudge_timer_.get(), 0, &every, nullptr) != 0) {
+    return Status::FromErrno(errno, "timerfd_settime");
+  }
+  return AddToEpoll(wake_fd_.get(), nudge_timer_.get(), WakeSource::kNudgeTimer);
+}
+
+// Poll posts it. Another frame makes the peer's driver look at the one before it, too.
+void VerbsConnection::Nudge() {
+  std::uint64_t ticks = 0;
+  if (read(nudge_timer_.get(), &ticks, sizeof(ticks)) < 0) return;
+  if (nudges_left_-- > 0) {
+    outbox_->Nudge();
+  } else {
+    nudge_timer_.Reset();
+  }
 }
 
 std::string VerbsConnection::Describe() const {
@@ -161,13 +186,18 @@ Result<bool> VerbsConnection::Arm() {
 
 void VerbsConnection::LookAtEvents() {
   polls_until_look_ = kPollsBetweenLooks;
-  std::array<epoll_event, 2> ready{};
+  std::array<epoll_event, 3> ready{};
   const int count = epoll_wait(wake_fd_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (int i = 0; i < count; ++i) {
-    if (WakeSource{ready[static_cast<std::size_t>(i)].data.u32} == WakeSource::kCompletions) {
+    const WakeSource source{ready[static_cast<std::size_t>(i)].data.u32};
+    if (source == WakeSource::kCompletions) {
       const Result<bool> consumed = queue_pair_->ConsumeEvents();
       if (!consumed.ok()) return BeginEnding({Code::kDisconnected, consumed.status().message()});
       if (*consumed) armed_ = false;
+      continue;
+    }
+    if (source == WakeSource::kNudgeTimer) {
+      Nudge();
       continue;
     }
     Result<std::optional<CmEvent>> event = std::optional<CmEvent>();

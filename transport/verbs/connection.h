@@ -73,6 +73,11 @@ class VerbsConnection final : public Connection {
   // Empty polls between two looks at the connection manager: some hundred microseconds of
   // spinning, for a system call of one to twenty.
   static constexpr std::uint32_t kPollsBetweenLooks = 8192;
+  // Between frames that the asking side sends until it hears from the peer, and how many (they are
+  // paid for with the opening credits). The driver that needs them misses its moment by
+  // microseconds, or by a few milliseconds when its processor was taken away.
+  static constexpr std::chrono::milliseconds kNudgeInterval{50};
+  static constexpr std::uint32_t kNudges = 3;
   // How long the destructor waits for its last frames to leave.
   static constexpr std::chrono::milliseconds kByeLimit{100};
 
@@ -100,6 +105,8 @@ class VerbsConnection final : public Connection {
   void Repost();
   void PostSends();
   void LookAtEvents();
+  Status StartNudging();
+  void Nudge();
   void HandleCmEvent(const CmEvent& event);
 
   [[nodiscard]] bool ending() const { return !ending_.ok(); }
@@ -117,7 +124,9 @@ class VerbsConnection final : public Connection {
   std::shared_ptr<Domain> domain_;
   std::size_t device_index_ = 0;
   std::unique_ptr<QueuePair> queue_pair_;
-  Fd wake_fd_;  // epoll over the completion channel and the event channel
+  Fd wake_fd_;      // epoll over the completion channel, the event channel and the timer
+  Fd nudge_timer_;  // timerfd(2); none where frames are not missed, and once the peer was heard
+  std::uint32_t nudges_left_ = kNudges;
   std::unique_ptr<Clerk> clerk_;  // null: this connection's thread may make every call itself
 
   CreditLedger credits_{kReceiveSlots, kOpeningCredits};

@@ -200,6 +200,7 @@ Status VerbsConnection::HandleOpening(ByteSpan payload) {
     return {Code::kProtocolError, "the peer has too few receive buffers"};
   }
   peer_opened_ = true;
+  nudge_timer_.Reset();
   return Status::Ok();
 }
 

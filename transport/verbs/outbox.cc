@@ -91,6 +91,10 @@ void Outbox::Pump() {
   }
 }
 
+void Outbox::Nudge() {
+  if (open_ && !bye_ && credits_.can_send() && free_slots() > 0) Commit(FrameType::kCredits, 0, 0);
+}
+
 void Outbox::SayBye() {
   if (!open_ || bye_ || !credits_.can_send() || free_slots() == 0) return;
   Commit(FrameType::kBye, 0, 0, true);

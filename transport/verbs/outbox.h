@@ -34,6 +34,8 @@ class Outbox {
   [[nodiscard]] bool open() const { return open_; }
   // `size` is the sum of the parts, at most kMaxMessageBytes.
   void Send(std::span<const ByteSpan> parts, std::size_t size);
+  // A frame of credits although none is due, if there is room for one: see VerbsConnection::Nudge.
+  void Nudge();
   // Moves what credits and slots allow from the backlog to the queue pair, then a frame of credits
   // if one is due.
   void Pump();

@@ -56,6 +56,7 @@ Result<QueuePairLimits> QueryLimits(rdma_cm_id* id) {
   limits.fences_reads = !iwarp;
   limits.splits_at_pages = iwarp;
   limits.in_software = IsSoftware(*id->verbs->device);
+  limits.misses_first_frame = iwarp && limits.in_software;
   const std::uint32_t requests = iwarp ? 2 : 1;  // of a transfer, at most
   limits.max_transfers = std::min({kMaxTransfers, (queue_depth - kSendSlots) / requests,
                                    (completion_depth - kReceiveSlots - kSendSlots) / requests});

@@ -50,6 +50,9 @@ struct QueuePairLimits {
   bool fences_reads = false;             // otherwise fenced READs are kept back here
   bool in_software = false;              // the device is a driver's alone
   bool splits_at_pages = false;          // short transfers are split at pages, see AddTransfer
+  // The accepting side may leave what comes first where it is until something else comes:
+  // soft-iWARP answers the asker before it looks at what arrives (siw_accept, Linux 5.3 to 7.2).
+  bool misses_first_frame = false;
 };
 
 class QueuePair {

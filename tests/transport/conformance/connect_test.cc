@@ -162,5 +162,21 @@ TEST_P(Connecting, AHundredConnectionsLiveSideBySide) {
   }
 }
 
+// One at a time, at the pace of the machine: what may get lost is what arrives while the accepting
+// side is still being set up. Its own message waits for it.
+TEST_P(Connecting, TheFirstMessageOfTheAcceptingSideArrives) {
+  constexpr int kCount = 20;
+  Pair pair = Connected();
+  for (int i = 0; i < kCount; ++i) {
+    End client;
+    End server;
+    ConnectAgain(pair, client, server);
+    ASSERT_TRUE(client.alive() && server.alive());
+    server.Send(AsBytes("first"));
+    ASSERT_TRUE(DriveUntil({&client, &server}, [&] { return !client.messages.empty(); }))
+        << "connection " << i;
+  }
+}
+
 }  // namespace
 }  // namespace rdfs::transport::conformance

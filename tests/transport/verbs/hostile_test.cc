@@ -228,7 +228,8 @@ class Hostile : public testing::Test {
     EXPECT_TRUE(peer.ended()) << what;
   }
   void ExpectUntouched() const {
-    EXPECT_TRUE(std::ranges::all_of(server_.offered().bytes(), [](auto b) { return b == kOffered; }));
+    EXPECT_TRUE(
+        std::ranges::all_of(server_.offered().bytes(), [](auto b) { return b == kOffered; }));
   }
 
   Server server_;
@@ -426,10 +427,44 @@ TEST_F(Hostile, PeersThatVanish) {
       auto peer = round % 2 == 0 ? Enter() : EnterAndOpen();
       ASSERT_NE(peer, nullptr);
       // In the middle of a message, with answers and an access under way.
-      (void)peer->SendMany(Frame(FrameType::kMessage, kMaxMessageBytes, Bytes(kMaxPayloadBytes)), 1);
+      (void)peer->SendMany(Frame(FrameType::kMessage, kMaxMessageBytes, Bytes(kMaxPayloadBytes)),
+                           1);
     }
     EXPECT_FALSE(server_.AwaitEnd().ok());
   }
+}
+
+// What soft-iWARP's accepting side leaves lying it finds when something else comes. (A peer that
+// answers is sent nothing more: every other test would see frames that it did not expect.)
+TEST(QuietPeer, OverSoftIwarpIsSentFramesUntilItAnswers) {
+  if (!OnSoftIwarp()) return;
+  const auto listener = RawListener::Create(std::getenv("RDFS_RDMA_ADDRESS"));
+  ASSERT_NE(listener, nullptr);
+  std::unique_ptr<RawPeer> peer;
+  std::jthread acceptor([&] { peer = listener->Accept(8); });
+  const std::unique_ptr<Transport> transport = MakeTransport();
+  auto connected =
+      transport->Connect({Kind::kVerbs, std::getenv("RDFS_RDMA_ADDRESS"), listener->port()},
+                         Domain::Create("quiet"), AsBytes(kToken), DeadlineAfter(20s));
+  acceptor.join();
+  ASSERT_TRUE(connected.ok()) << connected.status().ToString();
+  ASSERT_NE(peer, nullptr);
+  std::jthread sleeper([&](const std::stop_token& stop) {
+    std::array<Completion, 4> completions;
+    while (!stop.stop_requested()) {
+      ASSERT_TRUE(
+          (*connected)->Wait(completions, DeadlineAfter(std::chrono::milliseconds(100))).ok());
+    }
+  });
+  const auto opening = peer->Receive();
+  ASSERT_TRUE(opening);
+  EXPECT_EQ(FrameType{std::to_integer<std::uint8_t>((*opening)[0])}, FrameType::kOpening);
+  int nudges = 0;
+  while (const auto frame = peer->Receive()) {
+    EXPECT_EQ(FrameType{std::to_integer<std::uint8_t>((*frame)[0])}, FrameType::kCredits);
+    ++nudges;
+  }
+  EXPECT_EQ(nudges, 3);
 }
 
 }  // namespace

@@ -15,16 +15,23 @@ constexpr std::chrono::seconds kLimit{3};
 // RFC 5040, 5.2: on iWARP the sink of a READ is open to remote writing.
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
-}  // namespace
+using AddressPtr = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-std::unique_ptr<RawPeer> RawPeer::Create(const Endpoint& to, std::uint32_t receives) {
+AddressPtr NumericAddress(const std::string& host, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* address = nullptr;
-  if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &address) != 0) {
-    return nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &address) != 0) {
+    address = nullptr;
   }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(address, freeaddrinfo);
+  return {address, freeaddrinfo};
+}
+
+}  // namespace
+
+std::unique_ptr<RawPeer> RawPeer::Create(const Endpoint& to, std::uint32_t receives) {
+  const AddressPtr address = NumericAddress(to.host, to.port);
+  if (address == nullptr) return nullptr;
   std::unique_ptr<RawPeer> peer(new RawPeer);
   rdma_cm_id* id = nullptr;
   // Without an event channel librdmacm's calls block until they are done.
@@ -165,6 +172,29 @@ std::optional<std::vector<std::byte>> RawPeer::Receive() {
   std::vector<std::byte> message = std::move(received_.front());
   received_.erase(received_.begin());
   return message;
+}
+
+std::unique_ptr<RawListener> RawListener::Create(const std::string& host) {
+  const AddressPtr address = NumericAddress(host, 0);
+  std::unique_ptr<RawListener> listener(new RawListener);
+  rdma_cm_id* id = nullptr;
+  if (address == nullptr || rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP) != 0) return nullptr;
+  listener->id_.reset(id);
+  if (rdma_bind_addr(id, address->ai_addr) != 0 || rdma_listen(id, 1) != 0) return nullptr;
+  return listener;
+}
+
+std::uint16_t RawListener::port() const { return ntohs(rdma_get_src_port(id_.get())); }
+
+std::unique_ptr<RawPeer> RawListener::Accept(std::uint32_t receives) {
+  rdma_cm_id* id = nullptr;
+  if (rdma_get_request(id_.get(), &id) != 0) return nullptr;
+  std::unique_ptr<RawPeer> peer(new RawPeer);
+  peer->id_.reset(id);
+  rdma_conn_param param{};
+  param.responder_resources = param.initiator_depth = 4;
+  if (!peer->MakeQueuePair(receives) || rdma_accept(id, &param) != 0) return nullptr;
+  return peer;
 }
 
 }  // namespace rdfs::transport::verbs

@@ -43,6 +43,7 @@ class RawPeer {
   [[nodiscard]] bool ended() const { return ended_; }
 
  private:
+  friend class RawListener;
   RawPeer() = default;
   bool MakeQueuePair(std::uint32_t receives);
   bool PostReceive(std::uint32_t slot);
@@ -65,6 +66,19 @@ class RawPeer {
   MemoryRegionPtr region_, receive_region_;
   CompletionQueuePtr completions_;
   QueuePairPtr queue_pair_;
+};
+
+// Where a RawPeer is the accepting side.
+class RawListener {
+ public:
+  // At a free port; null when it cannot.
+  static std::unique_ptr<RawListener> Create(const std::string& host);
+  [[nodiscard]] std::uint16_t port() const;
+  // The next who asks, accepted with `receives` receives posted; null when it cannot. Blocks.
+  std::unique_ptr<RawPeer> Accept(std::uint32_t receives);
+
+ private:
+  CmIdPtr id_;
 };
 
 }  // namespace rdfs::transport::verbs
