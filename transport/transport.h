@@ -109,7 +109,8 @@ struct Completion {
   ByteSpan message;   // of kMessage: valid until the next Poll, Wait or Send of this connection
 };
 
-// Whether a READ may start before the READs posted ahead of it have completed.
+// Whether a READ may start before the kFree READs posted ahead of it have completed. Nothing orders
+// two READs of kAfterEarlierReads.
 enum class Order : std::uint8_t { kFree, kAfterEarlierReads };
 
 // A connection between two processes. Created established; see Transport::Connect and Listener.

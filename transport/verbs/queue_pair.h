@@ -79,7 +79,7 @@ class QueuePair {
   struct Transfer {
     WorkId id;
     ibv_wr_opcode opcode = IBV_WR_RDMA_READ;
-    bool fenced = false;  // starts when every READ before it has completed
+    bool fenced = false;  // starts when every free READ before it has completed
     std::uint64_t local_address = 0;
     std::uint32_t local_key = 0;
     std::uint32_t length = 0;

@@ -3,8 +3,11 @@
 // InfiniBand starts a READ with a fence when all READs before it have completed. iWARP devices need
 // not: soft-iWARP refuses a fenced READ, and without one it may send a small response from a copy
 // made before the bytes of a large one ahead of it were fetched. So there a READ that is to come
-// after others waits here until these have completed. As in a device's queue, READs behind a
-// waiting one wait with it; WRITEs and SENDs pass.
+// after others waits here until the free ones posted ahead of it have completed. Free READs pass
+// those that wait, and so do WRITEs and SENDs: the wire stays busy while one round of a reader's
+// waits for its bytes.
+//
+// READs of one queue pair complete in the order in which they started, so counting is enough.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +22,35 @@ class ReadGate {
  public:
   // Returns the READ when it may start at once, else keeps it.
   std::optional<Read> Enter(Read read, bool after_earlier) {
-    if (!waiting_.empty() || (after_earlier && under_way_ > 0)) {
-      waiting_.push_back({std::move(read), after_earlier});
+    if (after_earlier && completed_ < last_free_) {
+      waiting_.push_back({std::move(read), last_free_});
       return std::nullopt;
     }
-    ++under_way_;
+    ++started_;
+    if (!after_earlier) last_free_ = started_;
     return read;
   }
-  // A READ that had started has completed: call Next until it returns nothing.
-  void OnCompleted() { --under_way_; }
+  // The READ that started first of those under way has completed: call Next until it returns
+  // nothing.
+  void OnCompleted() { ++completed_; }
   std::optional<Read> Next() {
-    if (waiting_.empty() || (waiting_.front().after_earlier && under_way_ > 0)) return std::nullopt;
+    if (waiting_.empty() || completed_ < waiting_.front().until) return std::nullopt;
     std::optional<Read> next(std::move(waiting_.front().read));
     waiting_.pop_front();
-    ++under_way_;
+    ++started_;
     return next;
   }
 
  private:
   struct Waiting {
     Read read;
-    bool after_earlier;
+    std::uint64_t until;  // so many have completed
   };
-  std::deque<Waiting> waiting_;
-  std::uint32_t under_way_ = 0;
+  std::deque<Waiting> waiting_;  // their `until` never falls
+  // Since the beginning.
+  std::uint64_t started_ = 0;
+  std::uint64_t completed_ = 0;
+  std::uint64_t last_free_ = 0;  // started_ when the last free one had started
 };
 
 }  // namespace rdfs::transport::verbs
