@@ -121,6 +121,8 @@ const char* Explain(Reason reason) {
       return "had another user at the other end than its socket's";
     case Reason::kNeedsTcp:
       return "were used as only TCP can be";
+    case Reason::kEnded:
+      return "were over before both ends could meet";
     default:
       return "found no descriptors or memory (ulimit -n)";
   }

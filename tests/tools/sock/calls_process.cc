@@ -1,12 +1,17 @@
 // Scenarios of descriptors and processes: copies, fork, exec, stdio, passing a socket on.
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cstddef>
 
 #include "tests/tools/sock/calls.h"
 
@@ -201,6 +206,45 @@ void ClosesAll(Party& party) {
   Ends(party, party.fd);
 }
 
+// Whoever makes another system call than the program itself is killed.
+void Filters(Party& party) {
+  Send(party, party.fd, 0, 500);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto allow = [](unsigned number, unsigned char after) {
+      return sock_filter{BPF_JMP | BPF_JEQ | BPF_K, after, 0, number};
+    };
+    sock_filter code[] = {{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+                          allow(SYS_sendto, 6),
+                          allow(SYS_recvfrom, 5),
+                          allow(SYS_read, 4),
+                          allow(SYS_write, 3),
+                          allow(SYS_close, 2),
+                          allow(SYS_exit_group, 1),
+                          {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS},
+                          {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+    const sock_fprog program{sizeof(code) / sizeof(*code), code};
+    const std::vector<char> bytes = Bytes(500, 500);
+    std::vector<char> answer(500);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) _exit(1);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0) _exit(2);
+    if (write(party.fd, bytes.data(), 200) != 200) _exit(3);
+    if (send(party.fd, bytes.data() + 200, 300, 0) != 300) _exit(4);
+    if (recv(party.fd, answer.data(), 500, MSG_WAITALL) != 500) _exit(5);
+    if (close(party.fd) != 0) _exit(6);
+    _exit(answer == Bytes(0, 500) ? 0 : 7);
+  }
+  SayEnd(party, child);
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+}
+void HearsAndAnswers(Party& party) {
+  Recv(party, party.fd, 1000);
+  Send(party, party.fd, 0, 500);
+  Recv(party, party.fd, 10);
+  party.Meet();
+}
+
 }  // namespace
 
 const std::vector<Scenario> kProcessScenarios = {
@@ -213,6 +257,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"stdio", Streams, Hears},
     {"passed on", Passes, Hears},
     {"everything closed", ClosesAll, Hears},
+    {"a filter of system calls", Filters, HearsAndAnswers},
 };
 
 }  // namespace rdfs::sock

@@ -27,6 +27,7 @@ constexpr std::uint64_t kFirstRing = 16 * 1024;
 
 constinit std::atomic<Connection*> g_connections{nullptr};
 constinit std::atomic<pid_t> g_pid{0};
+constinit std::atomic<bool> g_aside{false};
 
 Connection* Connections() {
   Connection* connections = g_connections.load(std::memory_order_acquire);
@@ -133,7 +134,8 @@ __attribute__((constructor)) void FollowForks() {
 
 }  // namespace
 
-bool IsThisProcess() { return getpid() == g_pid; }
+bool IsThisProcess() { return g_aside || getpid() == g_pid; }
+bool StandsAside() { return g_aside; }
 
 // --- references
 
@@ -165,7 +167,9 @@ void Connection::TearDown() {
   end_.reset();
   met_.reset();
   meeting_.reset();
-  if (slot().Leave(g_pid)) Slots().Give(index_);
+  if (!slot().Leave(g_pid)) return;
+  if (mode_ == Mode::kUndecided) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kEnded)];
+  Slots().Give(index_);
 }
 
 Use::Use(int fd) {
@@ -184,8 +188,12 @@ Use::Use(int fd) {
 
 void NoteConnection(int fd, bool opened) {
   Connection* const connections = Connections();
-  const std::uint32_t index = connections == nullptr ? SlotArena::kMost : Slots().Take();
   ++TheCounts().connections;
+  if (StandsAside()) {
+    ++TheCounts().stayed[static_cast<std::size_t>(Reason::kNeedsTcp)];
+    return Registry().Forget(fd);
+  }
+  const std::uint32_t index = connections == nullptr ? SlotArena::kMost : Slots().Take();
   if (index == SlotArena::kMost) {
     ++TheCounts().stayed[static_cast<std::size_t>(Reason::kNoRoom)];
     Registry().Forget(fd);
@@ -218,6 +226,18 @@ void BeforeExec() {
   ForEachConnection([](int fd, Connection& connection) {
     const int flags = fcntl(fd, F_GETFD);
     if (flags >= 0 && (flags & FD_CLOEXEC) == 0) connection.NeedTcp(fd, Reason::kShared);
+  });
+  errno = saved;
+}
+
+void StandAside() {
+  const int saved = errno;
+  g_aside = true;
+  // Nothing is left to be done at close, either.
+  ForEachConnection([](int fd, Connection& connection) {
+    connection.NeedTcp(fd, Reason::kNeedsTcp);
+    Registry().Forget(fd);
+    connection.DropDescriptor();
   });
   errno = saved;
 }
@@ -388,7 +408,8 @@ void Connection::Stay(int fd, Reason reason) {
   meeting_.reset();
   met_.reset();
   ++TheCounts().stayed[static_cast<std::size_t>(reason)];
-  if (TheSettings().require && reason != Reason::kFiltered) Refuse(fd, reason);
+  const bool mine = reason != Reason::kFiltered && reason != Reason::kEnded;
+  if (TheSettings().require && mine) Refuse(fd, reason);
 }
 
 void Connection::NeedTcp(int fd, Reason reason) {

@@ -115,7 +115,7 @@ class Use {
 };
 
 // Which process this is, as far as this library was told: not a child of vfork, which runs in its
-// parent's memory and must not change it.
+// parent's memory and must not change it. Not asked any more by one that stands aside (below).
 bool IsThisProcess();
 
 // `fd` is now a connection that this process alone holds.
@@ -135,6 +135,9 @@ class Closing {
 };
 // Everything that exec hands over: no program without this library may find it half in memory.
 void BeforeExec();
+// TCP for everything, now and later: the program is about to forbid itself system calls.
+void StandAside();
+bool StandsAside();
 // TCP for good, if it is a connection.
 void NeedTcp(int fd, Reason reason = Reason::kNeedsTcp);
 

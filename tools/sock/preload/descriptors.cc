@@ -38,11 +38,11 @@ bool IsTcp(int fd) {
   return tcp;
 }
 
-int Accept(int listener, sockaddr* address, socklen_t* length, int flags) {
-  const int fd = libc().accept4(listener, address, length, flags);
+// `fd` is what the C library's call returned.
+int Accepted(int listener, int fd) {
   if (fd < 0 || !IsThisProcess()) return fd;
   const bool known = Registry().Get(listener).kind() == Word::Kind::kSocket;
-  if (known || IsTcp(fd)) {
+  if (!StandsAside() && (known || IsTcp(fd))) {
     NoteConnection(fd, false);
   } else {
     Registry().Forget(fd);
@@ -162,7 +162,8 @@ void OptionSet(int fd, int level, int name, const void* value, socklen_t size) {
 RDSOCK_EXPORT(int, socket, (int domain, int type, int protocol)) {
   const int fd = libc().socket(domain, type, protocol);
   if (fd < 0 || !IsThisProcess()) return fd;
-  Registry().Set(fd, IsTcp(domain, type, protocol) ? Word(Word::Kind::kSocket, 0) : Word());
+  const bool ours = IsTcp(domain, type, protocol) && !StandsAside();
+  Registry().Set(fd, ours ? Word(Word::Kind::kSocket, 0) : Word());
   return fd;
 }
 
@@ -185,16 +186,16 @@ RDSOCK_EXPORT(int, connect, (int fd, const sockaddr* address, socklen_t length))
 }
 
 RDSOCK_EXPORT(int, accept, (int listener, sockaddr* address, socklen_t* length)) {
-  return Accept(listener, address, length, 0);
+  return Accepted(listener, libc().accept(listener, address, length));
 }
 RDSOCK_EXPORT(int, accept4, (int listener, sockaddr* address, socklen_t* length, int flags)) {
-  return Accept(listener, address, length, flags);
+  return Accepted(listener, libc().accept4(listener, address, length, flags));
 }
 
 RDSOCK_EXPORT(int, shutdown, (int fd, int how)) {
   {
     const Use use(fd);
-    if (use && !use->attached()) use->NeedTcp(fd, Reason::kNeedsTcp);
+    if (use && !use->attached()) use->NeedTcp(fd, Reason::kEnded);
     if (use && use->attached() && how != SHUT_RD) return use->end().ShutdownSend(fd, how);
   }
   return libc().shutdown(fd, how);

@@ -73,7 +73,8 @@ int Control(int epoll, int operation, int fd, epoll_event* event) {
 int Wait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask) {
   EpollSet* const set = SetOf(epoll);
   if (set == nullptr || events == nullptr || most <= 0) {
-    return libc().epoll_pwait(epoll, events, most, timeout, mask);
+    return mask == nullptr ? libc().epoll_wait(epoll, events, most, timeout)
+                           : libc().epoll_pwait(epoll, events, most, timeout, mask);
   }
   return set->Wait(epoll, {events, static_cast<std::size_t>(most)}, timeout, mask);
 }

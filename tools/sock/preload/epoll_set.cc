@@ -384,7 +384,9 @@ int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine, i
   const std::span<epoll_event> before = events.first(static_cast<std::size_t>(mine));
   events = events.subspan(before.size());
   if (events.empty()) return told = 0;
-  told = libc().epoll_pwait(epoll, events.data(), static_cast<int>(events.size()), timeout, mask);
+  const auto most = static_cast<int>(events.size());
+  told = mask == nullptr ? libc().epoll_wait(epoll, events.data(), most, timeout)
+                         : libc().epoll_pwait(epoll, events.data(), most, timeout, mask);
   if (told <= 0 || !mixed_) return told;
   if (timeout != 0) ++TheCounts().sleeps;
   const Locked locked(lock_);

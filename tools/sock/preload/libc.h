@@ -38,6 +38,7 @@ namespace rdfs::sock {
   X(ssize_t, splice, (int, off64_t*, int, off64_t*, size_t, unsigned))                 \
   X(int, socket, (int, int, int))                                                      \
   X(int, socketpair, (int, int, int, int*))                                            \
+  X(int, accept, (int, sockaddr*, socklen_t*))                                         \
   X(int, accept4, (int, sockaddr*, socklen_t*, int))                                   \
   X(int, connect, (int, const sockaddr*, socklen_t))                                   \
   X(int, shutdown, (int, int))                                                         \
@@ -57,6 +58,7 @@ namespace rdfs::sock {
   X(int, epoll_create1, (int))                                                         \
   X(int, eventfd, (unsigned, int))                                                     \
   X(int, epoll_ctl, (int, int, int, epoll_event*))                                     \
+  X(int, epoll_wait, (int, epoll_event*, int, int))                                    \
   X(int, epoll_pwait, (int, epoll_event*, int, int, const sigset_t*))                  \
   X(int, memfd_create, (const char*, unsigned))                                        \
   X(int, execve, (const char*, char* const*, char* const*))                            \
@@ -71,6 +73,7 @@ namespace rdfs::sock {
      char* const*, char* const*))                                                      \
   X(int, system, (const char*))                                                        \
   X(FILE*, popen, (const char*, const char*))                                          \
+  X(int, prctl, (int, unsigned long, unsigned long, unsigned long, unsigned long))     \
   X(int, daemon, (int, int))                                                           \
   X(FILE*, fdopen, (int, const char*))                                                 \
   X(int, vdprintf, (int, const char*, va_list))                                        \

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -153,6 +154,17 @@ RDSOCK_EXPORT(int, daemon, (int stay, int keep)) {
   return libc().daemon(stay, keep);
 }
 
+// seccomp(2): a filter may kill the process for a system call that the program itself never makes.
+RDSOCK_EXPORT(int, prctl, (int option, ...)) {
+  va_list arguments;
+  va_start(arguments, option);
+  unsigned long a[4];
+  for (unsigned long& argument : a) argument = va_arg(arguments, unsigned long);
+  va_end(arguments);
+  if (option == PR_SET_SECCOMP) StandAside();
+  return libc().prctl(option, a[0], a[1], a[2], a[3]);
+}
+
 RDSOCK_EXPORT(long, syscall, (long number, ...)) {
   va_list arguments;
   va_start(arguments, number);
@@ -161,6 +173,7 @@ RDSOCK_EXPORT(long, syscall, (long number, ...)) {
   va_end(arguments);
   if (MovesBytes(number)) NeedTcp(static_cast<int>(a[0]));
   if (number == SYS_splice) NeedTcp(static_cast<int>(a[2]));
+  if (number == SYS_seccomp) StandAside();
   if (number == SYS_close) return CloseForProgram(static_cast<int>(a[0]));
   // What goes through it would not be seen.
   if (number == SYS_io_uring_setup) {

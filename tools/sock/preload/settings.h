@@ -51,6 +51,7 @@ enum class Reason : std::uint8_t {
   kStranger,   // the other end is another user's than it says
   kNeedsTcp,   // the program does with it what only TCP can
   kNoRoom,     // no descriptors or no memory
+  kEnded,      // over before both ends could meet
   kCount
 };
 

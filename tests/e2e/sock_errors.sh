@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Usage: sock_errors.sh --bin BUILD_DIR [--as-when-root USER]
+#
+# What a person can get wrong with rdsock: one line that says what, and the exit status of the manual. And
+# --only, --except and --require with a real connection.
+set -uo pipefail
+# shellcheck source=tests/e2e/setup.sh
+. "$(dirname "$0")/setup.sh"
+begin "$@"
+# shellcheck source=tests/e2e/sock_setup.sh
+. "$(dirname "$0")/sock_setup.sh"
+
+# refused STATUS REGEX ARGUMENT...
+refused() {
+  local status=$1 regex=$2 got
+  shift 2
+  timeout 20 "$rdsock" "$@" >"$work/out" 2>"$work/err" </dev/null
+  got=$?
+  [ "$got" -eq "$status" ] || problem "rdsock $*: status $got instead of $status"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || problem "rdsock $*: $(cat "$work/err")"
+  grep -qE "^rdsock: .*$regex" "$work/err" || problem "rdsock $*: says $(cat "$work/err")"
+}
+refused 2 'COMMAND is required; see rdsock --help'
+refused 2 '--nonsense: there is no such option' --nonsense true
+refused 2 "--only: 'eighty' is neither a port nor an address" --only 80,eighty true
+refused 2 "--except: '10.0.0.0/33' is neither" --except 10.0.0.0/33 true
+refused 2 'require=verbs: give shm' --require=verbs true
+# A folder in PATH that this user may not enter would be told instead.
+PATH=/usr/bin:/bin refused 127 "cannot run 'no-such-program': No such file" no-such-program
+refused 126 "cannot run '/': Permission denied" /
+"$rdsock" true || problem "true has failed"
+"$rdsock" sh -c 'exit 7'
+[ $? -eq 7 ] || problem "another exit status than the command's"
+"$rdsock" --stats sh -c 'kill -TERM $$' 2>/dev/null
+[ $? -eq 143 ] || problem "--stats: another exit status than the signal's"
+
+# talk SERVER_OPTION... -- CLIENT_OPTION...: bytes through nc, with these options of rdsock.
+talk() {
+  local options=()
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  shift
+  port=$(free_port)
+  "$rdsock" "${options[@]/PORT/$port}" nc -l 127.0.0.1 "$port" >"$work/got" 2>"$work/server.err" </dev/null &
+  local pid=$!
+  ends_with_us "$pid"
+  listening "$pid" nc || return
+  head -c 5000000 /dev/zero | timeout 20 "$rdsock" --stats "${@/PORT/$port}" nc -N 127.0.0.1 "$port" \
+    2>"$work/client.err"
+  wait "$pid"
+}
+mode=both
+talk --except PORT -- --only PORT
+[ "$(upgraded "$work/client.err")" = 0 ] || problem "--except: $(cat "$work/client.err")"
+[ "$(stat -c %s "$work/got")" -eq 5000000 ] || problem "--except: not all bytes have arrived"
+talk --stats -- --except 127.0.0.2,1
+expect_upgraded "--except of others" 1 "$work/client.err"
+talk --stats -- --except 127.0.0.0/8
+[ "$(upgraded "$work/client.err")" = 0 ] || problem "--except of an address: $(cat "$work/client.err")"
+grep -q 'not among those asked for' "$work/client.err" || problem "--stats does not say why: $(cat "$work/client.err")"
+talk --stats -- --require=shm --only PORT
+expect_upgraded "--require" 1 "$work/client.err"
+[ "$(stat -c %s "$work/got")" -eq 5000000 ] || problem "--require: not all bytes have arrived"
+conclude "errors and options of rdsock"
