@@ -36,6 +36,20 @@ socats() {
   transfer socat socat -u "TCP-LISTEN:$port,bind=127.0.0.1" STDOUT -- \
     socat -u STDIN "TCP:127.0.0.1:$port"
 }
+# As inetd does it: the program that serves is another than the one that has accepted.
+inetd() {
+  local pid
+  "${server[@]}" socat "TCP-LISTEN:$port,bind=127.0.0.1" EXEC:cat,nofork >/dev/null \
+    2>"$work/server.err" </dev/null &
+  pid=$!
+  ends_with_us "$pid"
+  listening "$pid" inetd || return
+  timeout 30 "${client[@]}" nc -N 127.0.0.1 "$port" <"$work/www/big" >"$work/got" 2>"$work/client.err" ||
+    problem "inetd ($mode): the client failed: $(cat "$work/client.err")"
+  wait "$pid"
+  cmp -s "$work/www/big" "$work/got" || problem "inetd ($mode): something else has come back"
+  expect_upgraded inetd 1 "$work/server.err" "$work/client.err"
+}
 web() {
   local pid
   "${server[@]}" python3 -m http.server --bind 127.0.0.1 -d "$work/www" "$port" \
@@ -55,5 +69,6 @@ web() {
 
 each_mode netcat
 each_mode socats
+each_mode inetd
 each_mode web
 conclude "netcat, socat, http.server and curl"

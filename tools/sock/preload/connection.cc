@@ -9,11 +9,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <new>
 
 #include "tools/sock/preload/epoll.h"
+#include "tools/sock/preload/handover.h"
 
 namespace rdfs::sock {
 namespace {
@@ -115,6 +117,12 @@ void ForEachConnection(Do act) {
   }
 }
 
+// Whether exec leaves it open.
+bool StaysOpen(int fd) {
+  const int flags = fcntl(fd, F_GETFD);
+  return flags >= 0 && (flags & FD_CLOEXEC) == 0;
+}
+
 void BeforeFork() {
   ForEachConnection([](int, Connection& connection) { connection.BeforeFork(); });
 }
@@ -130,6 +138,7 @@ void AfterForkInChild() {
 __attribute__((constructor)) void FollowForks() {
   g_pid = getpid();
   pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  TakeHeld();
 }
 
 }  // namespace
@@ -221,11 +230,31 @@ Closing::~Closing() {
   if (was_.kind() == Word::Kind::kEpoll) EpollClosed(was_.index());
 }
 
-void BeforeExec() {
+void NoteInherited(int fd, std::uint32_t index, bool first) {
+  Connection* const connections = Connections();
+  if (connections == nullptr) return;
+  if (first) (new (connections + index) Connection)->Inherit(index);
+  if (first) {
+    ++TheCounts().connections;
+    --Slots()[index].handed;
+  }
+  connections[index].AddDescriptor();
+  Registry().Set(fd, Word(Word::Kind::kConnection, index));
+}
+
+void ForEachHeld(void (*act)(void* argument, int fd, std::uint32_t index), void* argument) {
+  ForEachConnection([&](int fd, Connection& connection) {
+    if (connection.mode() == Connection::Mode::kUndecided && StaysOpen(fd)) {
+      act(argument, fd, connection.index());
+    }
+  });
+}
+
+void BeforeExec(std::span<const std::uint32_t> taken) {
   const int saved = errno;
-  ForEachConnection([](int fd, Connection& connection) {
-    const int flags = fcntl(fd, F_GETFD);
-    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) connection.NeedTcp(fd, Reason::kShared);
+  ForEachConnection([&](int fd, Connection& connection) {
+    const bool known = std::find(taken.begin(), taken.end(), connection.index()) != taken.end();
+    if (StaysOpen(fd) && !known) connection.NeedTcp(fd, Reason::kShared);
   });
   errno = saved;
 }
@@ -233,11 +262,14 @@ void BeforeExec() {
 void StandAside() {
   const int saved = errno;
   g_aside = true;
-  // Nothing is left to be done at close, either.
+  // Nothing is left to be done at close, either. What is plain goes on so; this process remains one
+  // of its holders, so that no other can move it.
   ForEachConnection([](int fd, Connection& connection) {
-    connection.NeedTcp(fd, Reason::kNeedsTcp);
+    const bool plain = connection.mode() == Connection::Mode::kUndecided;
+    if (!plain) connection.NeedTcp(fd, Reason::kNeedsTcp);
+    if (plain) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kNeedsTcp)];
     Registry().Forget(fd);
-    connection.DropDescriptor();
+    if (!plain) connection.DropDescriptor();
   });
   errno = saved;
 }
@@ -344,7 +376,7 @@ bool Connection::Begin(int fd) {
     return false;
   };
   if (Filtered(fd)) return stay(Reason::kFiltered);
-  if (!slot().OnlyHolderIs(g_pid)) return last && stay(Reason::kShared);
+  if (slot().handed != 0 || !slot().OnlyHolderIs(g_pid)) return last && stay(Reason::kShared);
   const auto mine = CookieOf(fd);
   const auto peer = FindPeerSocket(fd);
   if (!mine.ok() || !peer.ok()) return last && stay(Reason::kElsewhere);
@@ -373,7 +405,7 @@ void Connection::Attach(int fd) {
     mode_ = Mode::kUndecided;
     return;
   }
-  if (!slot().OnlyHolderIs(g_pid)) {
+  if (slot().handed != 0 || !slot().OnlyHolderIs(g_pid)) {
     met_.reset();
     pending_ = false;
     mode_ = Mode::kUndecided;

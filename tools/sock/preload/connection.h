@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "tools/sock/end.h"
@@ -61,6 +62,8 @@ class Connection {
   }
 
   void Open(std::uint32_t index, bool opened);
+  // Of a slot that this process holds since before exec.
+  void Inherit(std::uint32_t index) { index_ = index; }
   [[nodiscard]] std::uint32_t index() const { return index_; }
   // Around fork; a connection with two descriptors is asked twice.
   void BeforeFork();
@@ -133,8 +136,13 @@ class Closing {
  private:
   Word was_;
 };
+// `fd` is a connection that exec has brought, with its slot; the `first` of its descriptors.
+void NoteInherited(int fd, std::uint32_t index, bool first);
+// Calls act(argument, fd, index) for each plain connection that exec leaves open.
+void ForEachHeld(void (*act)(void* argument, int fd, std::uint32_t index), void* argument);
 // Everything that exec hands over: no program without this library may find it half in memory.
-void BeforeExec();
+// `taken`: what the next program may take (handover.h).
+void BeforeExec(std::span<const std::uint32_t> taken = {});
 // TCP for everything, now and later: the program is about to forbid itself system calls.
 void StandAside();
 bool StandsAside();

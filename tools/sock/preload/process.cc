@@ -12,6 +12,7 @@
 
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/descriptors.h"
+#include "tools/sock/preload/handover.h"
 #include "tools/sock/preload/libc.h"
 
 extern char** environ;
@@ -53,49 +54,60 @@ bool MovesBytes(long number) {
   }
 }
 
+// exec, with what the next program can take; `path` is null where the C library looks for it.
+// Comes back only when it has failed.
+template <typename Exec>
+int Execute(const char* path, char* const* variables, Exec exec) {
+  const Handover handover(path);
+  BeforeExec(handover.taken());
+  auto** const all = static_cast<char**>(alloca(Handover::Count(variables) * sizeof(char*)));
+  handover.Fill(variables, all);
+  return exec(all);
+}
+
 }  // namespace
 
 RDSOCK_EXPORT(int, execve, (const char* path, char* const* arguments, char* const* variables)) {
-  BeforeExec();
-  return libc().execve(path, arguments, variables);
+  return Execute(path, variables,
+                 [&](char* const* all) { return libc().execve(path, arguments, all); });
 }
 RDSOCK_EXPORT(int, execv, (const char* path, char* const* arguments)) {
-  BeforeExec();
-  return libc().execve(path, arguments, environ);
+  return Execute(path, environ,
+                 [&](char* const* all) { return libc().execve(path, arguments, all); });
 }
 RDSOCK_EXPORT(int, execvp, (const char* file, char* const* arguments)) {
-  BeforeExec();
-  return libc().execvpe(file, arguments, environ);
+  return Execute(nullptr, environ,
+                 [&](char* const* all) { return libc().execvpe(file, arguments, all); });
 }
 RDSOCK_EXPORT(int, execvpe, (const char* file, char* const* arguments, char* const* variables)) {
-  BeforeExec();
-  return libc().execvpe(file, arguments, variables);
+  return Execute(nullptr, variables,
+                 [&](char* const* all) { return libc().execvpe(file, arguments, all); });
 }
 RDSOCK_EXPORT(int, fexecve, (int fd, char* const* arguments, char* const* variables)) {
-  BeforeExec();
-  return libc().fexecve(fd, arguments, variables);
+  return Execute(nullptr, variables,
+                 [&](char* const* all) { return libc().fexecve(fd, arguments, all); });
 }
 RDSOCK_EXPORT(int, execveat,
               (int folder, const char* path, char* const* arguments, char* const* variables,
                int flags)) {
-  BeforeExec();
-  return libc().execveat(folder, path, arguments, variables, flags);
+  return Execute(nullptr, variables, [&](char* const* all) {
+    return libc().execveat(folder, path, arguments, all, flags);
+  });
 }
 RDSOCK_EXPORT(int, execl, (const char* path, const char* first, ...)) {
   va_list arguments;
   va_start(arguments, first);
   RDSOCK_COLLECT(vector, first, arguments);
   va_end(arguments);
-  BeforeExec();
-  return libc().execve(path, vector, environ);
+  return Execute(path, environ, [&](char* const* all) { return libc().execve(path, vector, all); });
 }
 RDSOCK_EXPORT(int, execlp, (const char* file, const char* first, ...)) {
   va_list arguments;
   va_start(arguments, first);
   RDSOCK_COLLECT(vector, first, arguments);
   va_end(arguments);
-  BeforeExec();
-  return libc().execvpe(file, vector, environ);
+  return Execute(nullptr, environ,
+                 [&](char* const* all) { return libc().execvpe(file, vector, all); });
 }
 RDSOCK_EXPORT(int, execle, (const char* path, const char* first, ...)) {
   va_list arguments;
@@ -103,8 +115,8 @@ RDSOCK_EXPORT(int, execle, (const char* path, const char* first, ...)) {
   RDSOCK_COLLECT(vector, first, arguments);
   char* const* const variables = va_arg(arguments, char* const*);
   va_end(arguments);
-  BeforeExec();
-  return libc().execve(path, vector, variables);
+  return Execute(path, variables,
+                 [&](char* const* all) { return libc().execve(path, vector, all); });
 }
 RDSOCK_EXPORT(int, posix_spawn,
               (pid_t * pid, const char* path, const posix_spawn_file_actions_t* actions,

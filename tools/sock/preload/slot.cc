@@ -1,12 +1,15 @@
 #include "tools/sock/preload/slot.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <new>
 
-#include "tools/sock/preload/registry.h"
+#include "transport/base/fd.h"
 
 namespace rdfs::sock {
 namespace {
@@ -60,16 +63,48 @@ struct SlotArena::Heads {
   std::atomic<std::uint32_t> used;
 };
 
+namespace {
+
+// One more for the heads.
+constexpr std::size_t kArenaBytes = (SlotArena::kMost + 1) * sizeof(Slot);
+
+Slot* MapSlots(int fd) {
+  void* const memory =
+      mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<Slot*>(memory);
+}
+
+}  // namespace
+
 Slot* SlotArena::Slots() {
   Slot* slots = slots_.load(std::memory_order_acquire);
   if (slots != nullptr) return slots;
-  constexpr std::size_t kBytes = (kMost + 1) * sizeof(Slot);
-  auto* const made = static_cast<Slot*>(MapZeros(kBytes, true));
+  const int saved = errno;
+  Fd fd(memfd_create("rdsock-slots", MFD_CLOEXEC));
+  Slot* made = nullptr;
+  if (fd.valid() && ftruncate(fd.get(), kArenaBytes) == 0) made = MapSlots(fd.get());
+  errno = saved;
   if (made == nullptr) return nullptr;
   static_assert(sizeof(Heads) <= sizeof(Slot));
-  if (slots_.compare_exchange_strong(slots, made)) return made;
-  munmap(made, kBytes);
+  if (slots_.compare_exchange_strong(slots, made)) {
+    fd_ = fd.Release();
+    return made;
+  }
+  munmap(made, kArenaBytes);
   return slots;
+}
+
+bool SlotArena::Adopt(int fd) {
+  struct stat status {};
+  if (fcntl(fd, F_GET_SEALS) < 0 || fstat(fd, &status) != 0 || status.st_uid != geteuid() ||
+      status.st_size != static_cast<off_t>(kArenaBytes)) {
+    return false;  // nobody's slots, or another version's
+  }
+  Slot* const slots = MapSlots(fd);
+  if (slots == nullptr) return false;
+  slots_ = slots;
+  fd_ = fd;
+  return true;
 }
 
 // The heads stand in the place of slot kMost.

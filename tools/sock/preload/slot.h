@@ -23,10 +23,11 @@ struct Slot {
   std::atomic<std::uint32_t> next{0};  // of the free ones
   std::atomic<bool> live{false};
   std::array<std::atomic<pid_t>, kMostHolders> holders{};
-  std::atomic<std::uint32_t> forks{0};  // children that have not joined yet
-  std::atomic<bool> crowded{false};     // more processes hold it than there is room for
-  std::atomic<bool> stays{false};       // on TCP for good
-  bool opened = false;                  // this end called connect
+  std::atomic<std::uint32_t> forks{0};   // children that have not joined yet
+  std::atomic<std::uint32_t> handed{0};  // programs that were given it by exec, and have not come
+  std::atomic<bool> crowded{false};      // more processes hold it than there is room for
+  std::atomic<bool> stays{false};        // on TCP for good
+  bool opened = false;                   // this end called connect
   // Of the open file description, once upgraded.
   std::atomic<bool> nonblocking{false};
   std::atomic<std::int64_t> receive_timeout_ns{0}, send_timeout_ns{0};
@@ -47,6 +48,10 @@ class SlotArena {
   // An index; kMost when there is none left.
   std::uint32_t Take();
   void Give(std::uint32_t index);
+  // Of the slots' memory, to be handed to the next program of this process; -1 when there is none.
+  [[nodiscard]] int fd() const { return fd_; }
+  // Makes what a former program of this process used its own; once, before any other call.
+  bool Adopt(int fd);
   Slot& operator[](std::uint32_t index) { return slots_.load(std::memory_order_acquire)[index]; }
 
  private:
@@ -55,6 +60,7 @@ class SlotArena {
 
   struct Heads;
   std::atomic<Slot*> slots_{nullptr};
+  std::atomic<int> fd_{-1};
 };
 
 SlotArena& Slots();

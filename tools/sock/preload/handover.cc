@@ -1,0 +1,152 @@
+#include "tools/sock/preload/handover.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "tools/sock/peer_socket.h"
+#include "tools/sock/preload/connection.h"
+#include "transport/base/fd.h"
+
+namespace rdfs::sock {
+namespace {
+
+// Descriptors above are not looked at: what a program inherits is low.
+constexpr int kMostInherited = 1024;
+
+// Whether the file is a program that the dynamic linker loads, and so with this library, if it may
+// (ld.so(8), "Secure-execution mode").
+bool LoadsLibraries(const char* path) {
+  const Fd fd(path == nullptr ? -1 : open(path, O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  Elf64_Ehdr header;
+  if (!fd.valid() || fstat(fd.get(), &status) != 0 || (status.st_mode & (S_ISUID | S_ISGID)) != 0 ||
+      pread(fd.get(), &header, sizeof(header), 0) != sizeof(header) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_phentsize != sizeof(Elf64_Phdr)) {
+    return false;
+  }
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr part;
+    const auto at = static_cast<off_t>(header.e_phoff + i * sizeof(part));
+    if (pread(fd.get(), &part, sizeof(part), at) != sizeof(part)) return false;
+    if (part.p_type == PT_INTERP) return true;
+  }
+  return false;
+}
+
+// The slots are this user's secrets: nobody else may find them open. Root's programs start other
+// users' by way of some that this library may not be in, and that would let them through.
+bool MayPass(int slots, const char* path) {
+  struct stat status {};
+  return slots >= 0 && fstat(slots, &status) == 0 && status.st_uid == geteuid() &&
+         getuid() == geteuid() && (geteuid() != 0 || LoadsLibraries(path));
+}
+
+bool IsHeldVariable(const char* variable) {
+  const std::size_t length = std::strlen(kHeldVariable);
+  return std::strncmp(variable, kHeldVariable, length) == 0 && variable[length] == '=';
+}
+
+void ClosesOnExec(int fd, bool closes) { (void)fcntl(fd, F_SETFD, closes ? FD_CLOEXEC : 0); }
+
+// A number that ends with `end`; false when there is none.
+bool Number(const char*& text, int base, char end, std::uint64_t& number) {
+  char* behind = nullptr;
+  number = strtoull(text, &behind, base);
+  if (behind == text || *behind != end) return false;
+  text = behind + 1;
+  return true;
+}
+
+void TakeConnection(std::uint64_t cookie, std::uint32_t index) {
+  bool first = true;
+  for (int fd = 0; fd < kMostInherited; ++fd) {
+    const auto mine = CookieOf(fd);
+    if (!mine.ok() || *mine != cookie) continue;
+    NoteInherited(fd, index, first);
+    first = false;
+  }
+}
+
+}  // namespace
+
+Handover::Handover(const char* path) {
+  const int saved = errno;
+  const int slots = Slots().fd();
+  if (IsThisProcess() && !StandsAside() && MayPass(slots, path)) {
+    const auto add = [](void* self, int fd, std::uint32_t index) {
+      static_cast<Handover*>(self)->Add(fd, index);
+    };
+    ForEachHeld(add, this);
+  }
+  if (!empty()) ClosesOnExec(slots, false);
+  errno = saved;
+}
+
+Handover::~Handover() {
+  const int saved = errno;
+  for (std::size_t i = 0; i < count_; ++i) --Slots()[indexes_[i]].handed;
+  if (!empty()) ClosesOnExec(Slots().fd(), true);
+  errno = saved;
+}
+
+void Handover::Add(int fd, std::uint32_t index) {
+  const auto end = indexes_.begin() + static_cast<std::ptrdiff_t>(count_);
+  const auto cookie = CookieOf(fd);
+  // Of a connection with two descriptors, the first.
+  if (!cookie.ok() || count_ == kMost || std::find(indexes_.begin(), end, index) != end) return;
+  const auto print = [&](const char* format, auto... values) {
+    length_ += static_cast<std::size_t>(
+        snprintf(text_.data() + length_, text_.size() - length_, format, values...));
+  };
+  if (empty()) print("%s=%d;%d;", kHeldVariable, getpid(), Slots().fd());
+  print("%llx:%u;", static_cast<unsigned long long>(*cookie), static_cast<unsigned>(index));
+  indexes_[count_++] = index;
+  ++Slots()[index].handed;
+}
+
+std::size_t Handover::Count(char* const* variables) {
+  std::size_t count = 2;  // ours, and the null at the end
+  while (variables != nullptr && variables[count - 2] != nullptr) ++count;
+  return count;
+}
+
+void Handover::Fill(char* const* variables, char** out) const {
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    if (!IsHeldVariable(*variables)) *out++ = *variables;
+  }
+  if (!empty()) *out++ = const_cast<char*>(text_.data());
+  *out = nullptr;
+}
+
+void TakeHeld() {
+  const char* text = getenv(kHeldVariable);
+  if (text == nullptr) return;
+  const int saved = errno;
+  std::uint64_t pid = 0;
+  std::uint64_t slots = 0;
+  // Somebody else's has come through a program that knows nothing of it.
+  if (Number(text, 10, ';', pid) && Number(text, 10, ';', slots) &&
+      pid == static_cast<std::uint64_t>(getpid()) && slots < DescriptorTable::kMost &&
+      Slots().Adopt(static_cast<int>(slots))) {
+    ClosesOnExec(static_cast<int>(slots), true);
+    Registry().Hide(static_cast<int>(slots));
+    std::uint64_t cookie = 0;
+    std::uint64_t index = 0;
+    while (Number(text, 16, ':', cookie) && Number(text, 10, ';', index)) {
+      if (index < SlotArena::kMost) TakeConnection(cookie, static_cast<std::uint32_t>(index));
+    }
+  }
+  (void)unsetenv(kHeldVariable);
+  errno = saved;
+}
+
+}  // namespace rdfs::sock
