@@ -229,7 +229,7 @@ void End::NoteFull() {
 End::Stand End::RepairSend(int tcp) {
   if (!memory_.repair_send) return Stand::kDone;
   const Result<std::uint64_t> position = SentPosition(tcp, sockets_.opened);
-  if (!position.ok()) return Reset(tcp);
+  if (!position.ok()) return Broken(tcp);
   memory_.sender.Recover(LookAsSender(outgoing_, hung_up_), *position);
   memory_.repair_send = false;
   return Stand::kDone;
@@ -284,7 +284,7 @@ End::Stand End::SendStep(int tcp, const Sender::Action& action, Cursor& cursor, 
     case Step::kWaitQuiet:
       return Stand::kSoon;
     case Step::kBroken:
-      return Reset(tcp);
+      return Broken(tcp);
     default:
       return Stand::kDone;
   }
@@ -362,7 +362,7 @@ void End::BeforeClose(int tcp) {
   Cursor none{Buffers()};
   while (SendSome(tcp, none, SendWish(0, false)) == Stand::kWantsTcp) {
     if (WaitToSend(tcp, Stand::kWantsTcp, {.deadline = DeadlineAfter(kLeaveTimeout)})) continue;
-    (void)Reset(tcp);
+    Reset(tcp);
     return;
   }
 }
@@ -418,7 +418,7 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
 End::Stand End::RepairReceive(int tcp) {
   if (!memory_.repair_receive) return Stand::kDone;
   const Result<std::uint64_t> position = ReceivedPosition(tcp);
-  if (!position.ok()) return Reset(tcp);
+  if (!position.ok()) return Broken(tcp);
   memory_.receiver.Recover(*position);
   memory_.repair_receive = false;
   return Stand::kDone;
@@ -432,8 +432,7 @@ End::Stand End::ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish,
   }
   if (RepairReceive(tcp) != Stand::kDone) return Stand::kError;
   Receiver& receiver = memory_.receiver;
-  // Only who leaves has a deadline.
-  const TimePoint time = wish.leave ? BootClock::now() : TimePoint();
+  constexpr TimePoint time{};  // how long to wait when leaving is the caller's matter
   const std::size_t before = cursor.gone();
   bool peeked = false;
   for (;;) {
@@ -486,7 +485,7 @@ End::Stand End::ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cur
     case Step::kWaitReturned:
       return Stand::kWantsBytes;
     case Step::kBroken:
-      return Reset(tcp);
+      return Broken(tcp);
     case Step::kEnd: {
       const int error = cursor.gone() > 0 ? 0 : memory_.receive_error.exchange(0);
       if (error == 0) return Stand::kDone;
@@ -625,28 +624,37 @@ void End::NoteError(int error) {
 
 // --- both
 
-bool End::Leave(int tcp) {
+End::Departure End::Leave(int tcp) {
   Cursor none{Buffers()};
   Sender::Wish last = SendWish(0, true);
   last.leave = true;
   for (Stand stand; (stand = SendSome(tcp, none, last)) != Stand::kDone;) {
-    if (stand == Stand::kError) return false;
-    if (!WaitToSend(tcp, stand, {})) return false;
+    if (stand == Stand::kError || !WaitToSend(tcp, stand, {})) return Departure::kReset;
   }
-  for (Stand stand; (stand = ReceiveSome(tcp, none, {.leave = true}, false)) != Stand::kDone;) {
-    if (stand == Stand::kError) return false;
-    (void)WaitToReceive(tcp, true, {.deadline = DeadlineAfter(kLeaveTimeout)});
-    Empty(sockets_.bells.data);
-  }
-  return true;
+  return ReceiveLast(tcp, DeadlineAfter(kLeaveTimeout));
 }
 
-// Both ends get ECONNRESET: the one way to say that bytes cannot be kept in order (RFC 9293,
-// ABORT).
-End::Stand End::Reset(int tcp) {
+bool End::AwaitReturn(int tcp) { return ReceiveLast(tcp, Deadline::max()) == Departure::kDone; }
+
+End::Departure End::ReceiveLast(int tcp, Deadline deadline) {
+  Cursor none{Buffers()};
+  for (Stand stand; (stand = ReceiveSome(tcp, none, {.leave = true}, false)) != Stand::kDone;) {
+    if (stand == Stand::kError) return Departure::kReset;
+    if (BootClock::now() >= deadline) return Departure::kOwed;
+    (void)WaitToReceive(tcp, true, {.deadline = deadline});
+    Empty(sockets_.bells.data);
+  }
+  return Departure::kDone;
+}
+
+void End::Reset(int tcp) {
   sockaddr none{};
   none.sa_family = AF_UNSPEC;
   (void)connect(tcp, &none, sizeof(none));
+}
+
+End::Stand End::Broken(int tcp) {
+  Reset(tcp);
   errno = ECONNRESET;
   return Stand::kError;
 }

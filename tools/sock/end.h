@@ -81,8 +81,16 @@ class End {
   // shutdown(2) of the sending half, or with SHUT_RDWR of both.
   int ShutdownSend(int tcp, int how = SHUT_WR);
   // Makes both directions plain TCP for good, for a program that goes on without the shim: blocks
-  // for at most kLeaveTimeout. False when the connection had to be reset.
-  bool Leave(int tcp);
+  // for at most kLeaveTimeout. kOwed: what the ring held for this end is not in TCP yet, because
+  // the other end's program makes no call; somebody has to AwaitReturn(), or Reset(). kReset: the
+  // connection had to be reset.
+  enum class Departure : std::uint8_t { kDone, kOwed, kReset };
+  Departure Leave(int tcp);
+  // After kOwed, for as long as it takes. False: the other end died, and the connection was reset.
+  bool AwaitReturn(int tcp);
+  // Both ends get ECONNRESET: the one way to say that bytes cannot be kept in order (RFC 9293,
+  // ABORT).
+  static void Reset(int tcp);
 
   // Whether Receive would return at once. With `arm` a no is followed by the data bell when bytes
   // come by the ring; FIN and errors are the kernel's to announce.
@@ -142,6 +150,7 @@ class End {
   std::uint64_t ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek);
   bool WaitToSend(int tcp, Stand stand, const Patience& patience);
   bool WaitToReceive(int tcp, bool leaving, const Patience& patience);
+  Departure ReceiveLast(int tcp, Deadline deadline);
   bool LookForBytes(int tcp, bool arm);
   void TakeBackIfGone(int tcp);
   void LookForHangUp();
@@ -149,7 +158,7 @@ class End {
   void NoteError(int error);
   void NoteFull();
   void PublishCpu();
-  Stand Reset(int tcp);
+  static Stand Broken(int tcp);
 
   EndMemory& memory_;
   const Direction outgoing_;

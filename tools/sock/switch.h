@@ -168,7 +168,7 @@ class Receiver {
     // End a call:
     kIdle,          // nothing is left to do
     kSleep,         // nothing is there: wait for the data bell or the socket, or say EAGAIN
-    kWaitReturned,  // leaving: wait for the bell, until deadline()
+    kWaitReturned,  // leaving: wait for the bell, until deadline() if Next is told the time
     kEnd,           // the stream is over: FIN, or the socket's error
     kBroken,        // reset the connection
     // Done(how many bytes came, 0 for none now, kEof for FIN or an error):

@@ -238,6 +238,47 @@ void Filters(Party& party) {
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
   party.Meet();
 }
+// Makes no call on the connection until the other end has handed it on.
+void IsBusy(Party& party) {
+  Send(party, party.fd, 0, 500);
+  party.Meet();
+  (void)party.Hear();
+  Send(party, party.fd, 500, 500);
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+}
+void HandsOn(Party& party) {
+  int out[2];
+  int gone[2];
+  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(gone, O_CLOEXEC) != 0) _exit(3);
+  Recv(party, party.fd, 100);
+  party.Meet();
+  const pid_t child = fork();
+  if (child == 0) {
+    unsetenv("LD_PRELOAD");
+    dup2(party.fd, STDIN_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    execl("/bin/sh", "sh", "-c", "exec cat", nullptr);
+    _exit(127);
+  }
+  close(out[1]);
+  close(gone[1]);
+  char byte = 0;
+  party.Say("until exec", read(gone[0], &byte, 1));
+  party.Say("wait", waitpid(-1, nullptr, WNOHANG));
+  party.Tell(0);
+  std::vector<char> bytes(1000);
+  std::size_t all = 0;
+  for (ssize_t got = 0; (got = read(out[0], bytes.data() + all, bytes.size() - all)) > 0;) {
+    all += static_cast<std::size_t>(got);
+  }
+  party.SayBytes("the program's output", static_cast<ssize_t>(all), bytes);
+  close(out[0]);
+  close(gone[0]);
+  SayEnd(party, child);
+  party.Meet();
+}
+
 void HearsAndAnswers(Party& party) {
   Recv(party, party.fd, 1000);
   Send(party, party.fd, 0, 500);
@@ -257,6 +298,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"stdio", Streams, Hears},
     {"passed on", Passes, Hears},
     {"everything closed", ClosesAll, Hears},
+    {"handed on while the writer is busy", IsBusy, HandsOn},
     {"a filter of system calls", Filters, HearsAndAnswers},
 };
 

@@ -331,7 +331,7 @@ TEST_F(EndTest, AProgramWithoutTheShimFindsEverythingInTcp) {
     EXPECT_EQ(answer, std::byte{3});
     EXPECT_EQ(host_.Send(bytes), 2000);
   });
-  EXPECT_TRUE(guest_.end->Leave(guest_.tcp.get()));
+  EXPECT_EQ(guest_.end->Leave(guest_.tcp.get()), End::Departure::kDone);
   Bytes rest(1500);
   EXPECT_EQ(recv(guest_.tcp.get(), rest.data(), rest.size(), MSG_WAITALL), 1500);
   EXPECT_EQ(rest, Bytes(1500, std::byte{9}));
@@ -343,11 +343,27 @@ TEST_F(EndTest, AProgramWithoutTheShimFindsEverythingInTcp) {
   host.join();
 }
 
-TEST_F(EndTest, LeavingIsAResetWhenNobodyTakesTheBytesBack) {
+TEST_F(EndTest, WhoLeavesIsOwedBytesUntilTheOtherEndMakesACall) {
+  Attach();
+  const Bytes bytes(2000, std::byte{7});
+  ASSERT_EQ(host_.Send(bytes), 2000);
+  EXPECT_EQ(guest_.end->Leave(guest_.tcp.get()), End::Departure::kOwed);
+  std::thread host([&] { EXPECT_EQ(host_.Send(bytes), 2000); });
+  EXPECT_TRUE(guest_.end->AwaitReturn(guest_.tcp.get()));
+  Bytes all(4000);
+  EXPECT_EQ(recv(guest_.tcp.get(), all.data(), all.size(), MSG_WAITALL), 4000);
+  EXPECT_EQ(all, Bytes(4000, std::byte{7}));
+  host.join();
+}
+
+TEST_F(EndTest, BytesThatNobodyCanSendAgainAreAReset) {
   Attach();
   const Bytes bytes(2000);
   ASSERT_EQ(host_.Send(bytes), 2000);
-  EXPECT_FALSE(guest_.end->Leave(guest_.tcp.get()));
+  EXPECT_EQ(guest_.end->Leave(guest_.tcp.get()), End::Departure::kOwed);
+  host_.data.Reset();
+  host_.room.Reset();
+  EXPECT_FALSE(guest_.end->AwaitReturn(guest_.tcp.get()));
   Bytes some(10);
   EXPECT_EQ(recv(guest_.tcp.get(), some.data(), some.size(), 0), -1);
   EXPECT_EQ(recv(host_.tcp.get(), some.data(), some.size(), 0), -1);

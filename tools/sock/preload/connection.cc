@@ -16,6 +16,7 @@
 
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/handover.h"
+#include "tools/sock/preload/keeper.h"
 
 namespace rdfs::sock {
 namespace {
@@ -139,6 +140,13 @@ __attribute__((constructor)) void FollowForks() {
   g_pid = getpid();
   pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
   TakeHeld();
+}
+
+// exit(3) closes without a call of close.
+__attribute__((destructor)) void CloseAll() {
+  if (!StandsAside()) {
+    ForEachConnection([](int fd, Connection& connection) { connection.BeforeClose(fd); });
+  }
 }
 
 }  // namespace
@@ -452,7 +460,7 @@ void Connection::NeedTcp(int fd, Reason reason) {
         return;
       case Mode::kAttached:
         slot().stays = true;
-        (void)end_->Leave(fd);
+        if (end_->Leave(fd) == End::Departure::kOwed && !StartKeeper(fd, *end_)) End::Reset(fd);
         mode_ = Mode::kTcp;
         ++TheCounts().left;
         EpollDetached(*this);

@@ -1,0 +1,19 @@
+// A keeper: a process of our own that stays with a connection which a program had to leave while
+// bytes for it were in the ring, and the other end's program makes no call in which it could send
+// them again. It waits, however long that takes, so that the program need not, and resets the
+// connection when the other end dies first. Meanwhile the kernel's socket drops FIN, which the
+// other end's kernel repeats: no reader may find an end where bytes are missing.
+//
+// It holds the connection's descriptors and no other, belongs to no session, and is nobody's child:
+// the program sees no SIGCHLD and nothing to wait for.
+#pragma once
+
+#include "tools/sock/end.h"
+
+namespace rdfs::sock {
+
+// After End::Leave has said kOwed. False when there can be none: then the connection has to be
+// reset. All signals are blocked meanwhile.
+bool StartKeeper(int tcp, End& end);
+
+}  // namespace rdfs::sock
