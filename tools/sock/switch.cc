@@ -83,7 +83,7 @@ Sender::Action Sender::OnRing(const SenderView& view, const Wish& wish) {
   const std::uint64_t room = ring_bytes_ - (produced_ - view.consumed);
   if (room > 0) {
     armed_ = false;
-    return Do(Step::kPut, produced_, std::min(room, wish.bytes));
+    return Do(Step::kPut, produced_, std::min({room, wish.bytes, kMostAtOnce}));
   }
   if (!armed_ && wish.sleep) return Do(Step::kArm);
   armed_ = false;
@@ -279,7 +279,7 @@ Receiver::Action Receiver::OnRing(const ReceiverView& view, const Wish& wish) {
   if (cursor != consumed_) {
     armed_ = false;
     if (wish.bytes == 0) return Do(Step::kIdle);
-    return Do(Step::kTake, consumed_, std::min(cursor - consumed_, wish.bytes));
+    return Do(Step::kTake, consumed_, std::min({cursor - consumed_, wish.bytes, kMostAtOnce}));
   }
   if (view.gate.shut()) {
     // Noted before the peer can see it: it may open the next phase at once.
