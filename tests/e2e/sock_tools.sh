@@ -37,18 +37,29 @@ socats() {
     socat -u STDIN "TCP:127.0.0.1:$port"
 }
 # As inetd does it: the program that serves is another than the one that has accepted.
-inetd() {
+# handed_on WHAT COMMAND: what has come is in $work/got when it has ended.
+handed_on() {
   local pid
-  "${server[@]}" socat "TCP-LISTEN:$port,bind=127.0.0.1" EXEC:cat,nofork >/dev/null \
-    2>"$work/server.err" </dev/null &
+  rm -f "$work/got"
+  "${server[@]}" socat "TCP-LISTEN:$port,bind=127.0.0.1" "EXEC:$2" >/dev/null 2>"$work/server.err" \
+    </dev/null &
   pid=$!
   ends_with_us "$pid"
-  listening "$pid" inetd || return
-  timeout 30 "${client[@]}" nc -N 127.0.0.1 "$port" <"$work/www/big" >"$work/got" 2>"$work/client.err" ||
-    problem "inetd ($mode): the client failed: $(cat "$work/client.err")"
+  listening "$pid" "$1" || return
+  timeout 20 "${client[@]}" nc -N 127.0.0.1 "$port" <"$work/www/big" >"$work/client.out" \
+    2>"$work/client.err" || problem "$1 ($mode): the client failed: $(cat "$work/client.err")"
   wait "$pid"
-  cmp -s "$work/www/big" "$work/got" || problem "inetd ($mode): something else has come back"
+}
+inetd() {
+  handed_on inetd "socat -u FD\\:5 CREATE\\:$work/got,nofork,fdin=5,fdout=5"
+  cmp -s "$work/www/big" "$work/got" || problem "inetd ($mode): something else has arrived"
   expect_upgraded inetd 1 "$work/server.err" "$work/client.err"
+}
+# Standard streams may use the connection, which nobody would see.
+standard_streams() {
+  handed_on "tee of inetd" "tee $work/got,nofork"
+  cmp -s "$work/www/big" "$work/got" && cmp -s "$work/www/big" "$work/client.out" ||
+    problem "tee of inetd ($mode): something else has arrived"
 }
 web() {
   local pid
@@ -70,5 +81,6 @@ web() {
 each_mode netcat
 each_mode socats
 each_mode inetd
+each_mode standard_streams
 each_mode web
 conclude "netcat, socat, http.server and curl"

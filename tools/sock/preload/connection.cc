@@ -118,6 +118,14 @@ void ForEachConnection(Do act) {
   }
 }
 
+// Whether standard input, output or error is this connection: streams read and write those without
+// a call that this library sees.
+bool IsStandard(std::uint32_t index) {
+  const Word word(Word::Kind::kConnection, index);
+  return Registry().Get(STDIN_FILENO) == word || Registry().Get(STDOUT_FILENO) == word ||
+         Registry().Get(STDERR_FILENO) == word;
+}
+
 // Whether exec leaves it open.
 bool StaysOpen(int fd) {
   const int flags = fcntl(fd, F_GETFD);
@@ -225,6 +233,10 @@ void NoteDuplicate(int fd, int copy) {
   if (word.kind() == Word::Kind::kConnection) Connections()[word.index()].AddDescriptor();
   if (word.kind() == Word::Kind::kEpoll) EpollDuplicated(word.index());
   Registry().Set(copy, word);
+  if (copy > STDERR_FILENO || word.kind() != Word::Kind::kConnection) return;
+  // Nothing but a fork tells whether the next is exec; what is plain still may wait for that.
+  const Use use(copy);
+  if (use && use->attached()) use->NeedTcp(copy, Reason::kNeedsTcp);
 }
 
 Closing::Closing(int fd) : was_(Registry().Get(fd)) {
@@ -384,6 +396,7 @@ bool Connection::Begin(int fd) {
     return false;
   };
   if (Filtered(fd)) return stay(Reason::kFiltered);
+  if (IsStandard(index_)) return last && stay(Reason::kNeedsTcp);
   if (slot().handed != 0 || !slot().OnlyHolderIs(g_pid)) return last && stay(Reason::kShared);
   const auto mine = CookieOf(fd);
   const auto peer = FindPeerSocket(fd);
@@ -413,7 +426,7 @@ void Connection::Attach(int fd) {
     mode_ = Mode::kUndecided;
     return;
   }
-  if (slot().handed != 0 || !slot().OnlyHolderIs(g_pid)) {
+  if (IsStandard(index_) || slot().handed != 0 || !slot().OnlyHolderIs(g_pid)) {
     met_.reset();
     pending_ = false;
     mode_ = Mode::kUndecided;
