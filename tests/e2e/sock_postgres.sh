@@ -39,6 +39,8 @@ postgres() {
   expect_upgraded "pgbench -i" 1 "$work/client.err"
   run "$pg/pgbench" -n -S -c 8 -T 2 -M prepared
   expect_upgraded "pgbench -S" 8 "$work/client.err"
+  run "$pg/pgbench" -n -S -c 90 -t 30
+  expect_upgraded "pgbench of 90 connections" 90 "$work/client.err"
   run "$pg/pgbench" -n -c 8 -t 50
   expect_upgraded "pgbench" 8 "$work/client.err"
   [ "$(sums)" = t ] || problem "pgbench ($mode): the accounts do not add up"
@@ -55,7 +57,7 @@ postgres() {
   grep -q 'canceling statement' "$work/client.err" || problem "cancel ($mode): $(cat "$work/client.err")"
   kill -INT "$(head -n 1 "$work/data/postmaster.pid")"
   wait "$pid" 2>/dev/null
-  expect_upgraded postgres 17 "$work/server.err"
+  expect_upgraded postgres 107 "$work/server.err"
 }
 
 each_mode postgres
