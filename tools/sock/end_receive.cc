@@ -1,0 +1,285 @@
+// The receiving half of an End, and leaving with both.
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "tools/sock/end_parts.h"
+
+namespace rdfs::sock {
+namespace {
+
+// Looks at the ring between two looks at the clock.
+constexpr int kLooksPerClock = 16;
+
+void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool peek) {
+  Cursor cursor(buffers);
+  const auto result = [&] { return cursor.gone() > 0 ? static_cast<ssize_t>(cursor.gone()) : -1; };
+  bool arm = false;
+  for (;;) {
+    const std::size_t before = cursor.gone();
+    const Stand stand =
+        ReceiveSome(tcp, cursor, {.bytes = cursor.left(), .follow = true, .sleep = arm}, peek);
+    const bool came = cursor.gone() > before;
+    if (came && (!patience.all || peek || cursor.left() == 0)) return result();
+    if (stand == Stand::kDone && !came) return static_cast<ssize_t>(cursor.gone());
+    if (stand == Stand::kError) return result();
+    if (came) {
+      arm = false;
+      continue;
+    }
+    if (!patience.wait) {
+      // The kernel has announced it, maybe: a ring that stays empty has to be told why.
+      const bool look = stand == Stand::kRingEmpty && !tcp_ended_;
+      if (look) LookForEnd(tcp);
+      if (look && tcp_ended_) continue;
+      errno = EAGAIN;
+      return result();
+    }
+    if (!arm && stand == Stand::kRingEmpty && SpinForBytes()) continue;
+    if (arm && !WaitToReceive(tcp, false, patience)) return result();
+    arm = !arm;
+  }
+}
+
+End::Stand End::RepairReceive(int tcp) {
+  if (!memory_.repair_receive) return Stand::kDone;
+  const Result<std::uint64_t> position = ReceivedPosition(tcp);
+  if (!position.ok()) return Broken(tcp);
+  memory_.receiver.Recover(*position);
+  memory_.repair_receive = false;
+  return Stand::kDone;
+}
+
+End::Stand End::ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish, bool peek) {
+  const Hold hold(memory_.receive_lock, memory_.repair_receive);
+  if (!hold.held()) {
+    errno = EAGAIN;
+    return Stand::kError;
+  }
+  if (RepairReceive(tcp) != Stand::kDone) return Stand::kError;
+  Receiver& receiver = memory_.receiver;
+  constexpr TimePoint time{};  // how long to wait when leaving is the caller's matter
+  const std::size_t before = cursor.gone();
+  bool peeked = false;
+  for (;;) {
+    const bool came = cursor.gone() > before;
+    const bool more = !peeked && (!came || receiver.state() == Receiver::State::kRing);
+    Receiver::Wish now = wish;
+    // With something in hand duties only: recv returns what is there.
+    now.bytes = more ? cursor.piece().size() : 0;
+    if (came) now.sleep = false;
+    const Receiver::Action action =
+        receiver.Next(LookAsReceiver(incoming_, hung_up_, tcp_ended_), now, time);
+    std::size_t moved = 0;
+    const bool look = peek && action.step == Receiver::Step::kTake;
+    if (!look && Carry(incoming_, receiver, action, cursor.piece(), sockets_.bells, time, moved)) {
+      cursor.Advance(moved);
+      continue;
+    }
+    bool over = false;
+    const Stand stand = ReceiveStep(tcp, action, cursor, peek, over);
+    peeked = peek && cursor.gone() > before;
+    if (over || look) return stand;
+  }
+}
+
+// A step that is the kernel's, or the last of a call (then `over`), or a look into the ring.
+End::Stand End::ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cursor, bool peek,
+                            bool& over) {
+  using Step = Receiver::Step;
+  Receiver& receiver = memory_.receiver;
+  const MutableByteSpan piece = cursor.piece();
+  over = true;
+  switch (action.step) {
+    case Step::kTake:
+      for (const ByteSpan part :
+           Pieces(incoming_, receiver.ring_bytes(), action.at, action.count)) {
+        std::copy(part.begin(), part.end(), cursor.piece().begin());
+        cursor.Advance(part.size());
+      }
+      return Stand::kDone;
+    case Step::kReadTcp: {
+      const std::uint64_t came =
+          ReceiveTcp(tcp, piece.first(std::min<std::size_t>(piece.size(), action.count)), peek);
+      receiver.Done(peek && came != Receiver::kEof ? 0 : came, TimePoint());
+      if (came != Receiver::kEof) cursor.Advance(came);
+      over = receiver.Left() && came != Receiver::kEof;
+      return came == 0 ? Stand::kWantsBytes : Stand::kDone;
+    }
+    case Step::kSleep:
+      return receiver.state() == Receiver::State::kRing ? Stand::kRingEmpty : Stand::kWantsBytes;
+    case Step::kWaitReturned:
+      return Stand::kWantsBytes;
+    case Step::kBroken:
+      return Broken(tcp);
+    case Step::kEnd: {
+      const int error = cursor.gone() > 0 ? 0 : memory_.receive_error.exchange(0);
+      if (error == 0) return Stand::kDone;
+      errno = error;
+      return Stand::kError;
+    }
+    default:
+      return Stand::kDone;
+  }
+}
+
+// One non-blocking call of the kernel's: how many bytes came, 0 for none now, kEof.
+std::uint64_t End::ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek) {
+  for (;;) {
+    const ssize_t came =
+        recv(tcp, bytes.data(), bytes.size(), MSG_DONTWAIT | (peek ? MSG_PEEK : 0));
+    if (came > 0) return static_cast<std::uint64_t>(came);
+    if (came < 0 && errno == EINTR) continue;
+    if (came < 0 && errno == EAGAIN) return 0;
+    if (came < 0) NoteError(errno);
+    return Receiver::kEof;
+  }
+}
+
+bool End::Readable(int tcp, bool arm) {
+  const bool readable = LookForBytes(tcp, arm);
+  TakeBackIfGone(tcp);  // after arming, which may have taken the ring that told of it
+  return readable;
+}
+
+bool End::LookForBytes(int tcp, bool arm) {
+  using Step = Receiver::Step;
+  const Hold hold(memory_.receive_lock, memory_.repair_receive);
+  if (!hold.held() || RepairReceive(tcp) != Stand::kDone) return true;
+  Receiver& receiver = memory_.receiver;
+  Receiver::Wish wish{.bytes = 1, .follow = true, .leave = false, .sleep = arm};
+  bool found = false;
+  for (;;) {
+    const Receiver::Action action =
+        receiver.Next(LookAsReceiver(incoming_, hung_up_, tcp_ended_), wish, TimePoint());
+    std::size_t moved = 0;
+    if (action.step == Step::kTake) return true;
+    if (action.step == Step::kReadTcp) {
+      std::byte byte;
+      const std::uint64_t came = ReceiveTcp(tcp, MutableByteSpan(&byte, 1), true);
+      receiver.Done(came == Receiver::kEof ? came : 0, TimePoint());
+      found = found || came != 0;
+      if (receiver.Left()) return found;
+      if (found) wish.sleep = false;
+      if (found) wish.bytes = 0;
+      continue;
+    }
+    if (Carry(incoming_, receiver, action, {}, sockets_.bells, TimePoint(), moved)) continue;
+    return found || action.step == Step::kEnd || action.step == Step::kBroken;
+  }
+}
+
+bool End::ArmForMore(std::uint64_t gate) {
+  const Hold hold(memory_.receive_lock, memory_.repair_receive);
+  Empty(sockets_.bells.data);
+  incoming_.words->reader_armed.store(1);
+  return IncomingGate() != gate;
+}
+
+bool End::SpinForBytes() {
+  const std::uint32_t cpu = static_cast<std::uint32_t>(sched_getcpu()) + 1;
+  const DirectionWords& words = *incoming_.words;
+  const std::uint32_t theirs = words.sender_cpu.load(std::memory_order_relaxed);
+  // Who shares this processor cannot run while we spin.
+  if (theirs == 0 || theirs == cpu || spinning_.test_and_set()) return false;
+  const std::uint64_t before = words.consumed.load();
+  if (Gate{words.gate.load()}.shut()) {
+    spinning_.clear();
+    return false;
+  }
+  const auto changed = [&] {
+    const Gate gate{words.gate.load()};
+    return gate.cursor() != before || gate.shut();
+  };
+  spin_.Came();  // whatever was waited for before
+  bool came = false;
+  do {
+    for (int i = 0; i < kLooksPerClock && !came; ++i) {
+      came = changed();
+      Pause();
+    }
+  } while (!came && spin_.GoOn(BootClock::now()));
+  if (came) spin_.Came();
+  spinning_.clear();
+  return came;
+}
+
+std::uint64_t End::UnreadInRing() {
+  const Hold hold(memory_.receive_lock, memory_.repair_receive);
+  const Gate gate{incoming_.words->gate.load()};
+  const std::uint64_t consumed = memory_.receiver.consumed();
+  return gate.cursor() > consumed
+             ? std::min<std::uint64_t>(gate.cursor() - consumed, incoming_.ring.size())
+             : 0;
+}
+
+// A program that leaves waits for the peer's answer only, and not for ever.
+bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
+  if (!leaving) TakeBackIfGone(tcp);  // arming may have taken the ring that told of it
+  std::array<pollfd, 2> fds = {pollfd{leaving ? -1 : tcp, POLLIN, 0},
+                               pollfd{hung_up_ ? -1 : sockets_.bells.data, POLLIN, 0}};
+  if (!Sleep(fds, patience)) return false;
+  if ((fds[1].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
+  if (fds[0].revents != 0) LookForEnd(tcp);
+  if (!leaving) TakeBackIfGone(tcp);
+  return true;
+}
+
+// What our ring holds for a receiver that is gone has to go over TCP, or it waits in vain.
+void End::TakeBackIfGone(int tcp) {
+  if (!hung_up_ && outgoing_.words->abandoned == 0) return;
+  Cursor none{Buffers()};
+  (void)SendSome(tcp, none, SendWish(0, false));
+}
+
+// The kernel's socket is readable: with bytes, or because the stream is over. Looking takes an
+// error away, so it is kept for the call that tells it.
+void End::LookForEnd(int tcp) {
+  std::byte byte;
+  const ssize_t came = recv(tcp, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (came > 0 || (came < 0 && (errno == EAGAIN || errno == EINTR))) return;
+  if (came < 0) NoteError(errno);
+  tcp_ended_ = true;
+}
+
+// A connection that has failed takes nothing any more: nobody will read the ring.
+void End::NoteError(int error) {
+  memory_.receive_error = error;
+  hung_up_ = true;
+}
+
+End::Departure End::Leave(int tcp) {
+  Cursor none{Buffers()};
+  Sender::Wish last = SendWish(0, true);
+  last.leave = true;
+  for (Stand stand; (stand = SendSome(tcp, none, last)) != Stand::kDone;) {
+    if (stand == Stand::kError || !WaitToSend(tcp, stand, {})) return Departure::kReset;
+  }
+  return ReceiveLast(tcp, DeadlineAfter(kLeaveTimeout));
+}
+
+bool End::AwaitReturn(int tcp) { return ReceiveLast(tcp, Deadline::max()) == Departure::kDone; }
+
+End::Departure End::ReceiveLast(int tcp, Deadline deadline) {
+  Cursor none{Buffers()};
+  for (Stand stand; (stand = ReceiveSome(tcp, none, {.leave = true}, false)) != Stand::kDone;) {
+    if (stand == Stand::kError) return Departure::kReset;
+    if (BootClock::now() >= deadline) return Departure::kOwed;
+    (void)WaitToReceive(tcp, true, {.deadline = deadline});
+    Empty(sockets_.bells.data);
+  }
+  return Departure::kDone;
+}
+
+}  // namespace rdfs::sock

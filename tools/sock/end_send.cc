@@ -1,0 +1,198 @@
+// The sending half of an End.
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "tools/sock/end_parts.h"
+
+namespace rdfs::sock {
+namespace {
+
+// Rings that are found full so often are exchanged for larger ones.
+constexpr std::uint32_t kFullToGrow = 4;
+
+}  // namespace
+
+Sender::Wish End::SendWish(std::size_t bytes, bool sleep) const {
+  return {.bytes = bytes, .ring = ring_, .leave = false, .sleep = sleep, .ring_bytes = ring_bytes_};
+}
+
+ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
+  if (memory_.send_over) {
+    errno = EPIPE;
+    return -1;
+  }
+  PublishCpu();
+  Cursor cursor(buffers);
+  const auto sent = [&] { return static_cast<ssize_t>(cursor.gone()); };
+  for (;;) {
+    const Stand stand = SendSome(tcp, cursor, SendWish(cursor.left(), patience.wait));
+    if (stand == Stand::kError) return sent() > 0 ? sent() : -1;
+    if (stand == Stand::kDone) return sent();
+    if (stand == Stand::kWantsRoom) NoteFull();
+    if (stand == Stand::kSoon && !patience.wait) LookForHangUp();
+    if (!patience.wait) errno = EAGAIN;
+    if (!patience.wait || !WaitToSend(tcp, stand, patience)) return sent() > 0 ? sent() : -1;
+  }
+}
+
+// For the receiver, which does not spin where that keeps us from running.
+void End::PublishCpu() {
+  const auto cpu = static_cast<std::uint32_t>(sched_getcpu()) + 1;
+  if (cpu_.load(std::memory_order_relaxed) == cpu) return;
+  cpu_.store(cpu, std::memory_order_relaxed);
+  outgoing_.words->sender_cpu.store(cpu, std::memory_order_relaxed);
+}
+
+// A ring that is full again and again is too small.
+void End::NoteFull() {
+  if (++full_ % kFullToGrow == 0 && ring_bytes_ * 2 <= outgoing_.ring.size()) {
+    ring_bytes_ = std::min<std::uint64_t>(ring_bytes_ * 4, outgoing_.ring.size());
+  }
+}
+
+End::Stand End::RepairSend(int tcp) {
+  if (!memory_.repair_send) return Stand::kDone;
+  const Result<std::uint64_t> position = SentPosition(tcp, sockets_.opened);
+  if (!position.ok()) return Broken(tcp);
+  memory_.sender.Recover(LookAsSender(outgoing_, hung_up_), *position);
+  memory_.repair_send = false;
+  return Stand::kDone;
+}
+
+// Under the lock until nothing more can be done at once.
+End::Stand End::SendSome(int tcp, Cursor& cursor, const Sender::Wish& wish) {
+  const Hold hold(memory_.send_lock, memory_.repair_send);
+  if (!hold.held()) {
+    errno = EAGAIN;
+    return Stand::kError;
+  }
+  if (RepairSend(tcp) != Stand::kDone) return Stand::kError;
+  Sender& sender = memory_.sender;
+  for (;;) {
+    Sender::Wish now = wish;
+    // Into a ring piece by piece; the kernel takes them all at once.
+    const bool ring = sender.state() == Sender::State::kRing;
+    now.bytes = ring ? cursor.piece().size() : cursor.left();
+    const Sender::Action action = sender.Next(LookAsSender(outgoing_, hung_up_), now);
+    std::size_t moved = 0;
+    if (Carry(outgoing_, sender, action, cursor.piece(), sockets_.bells, moved)) {
+      cursor.Advance(moved);
+      continue;
+    }
+    bool over = false;
+    const Stand stand = SendStep(tcp, action, cursor, over);
+    if (over) return stand;
+  }
+}
+
+// A step that is the kernel's, or the last of a call: then `over`.
+End::Stand End::SendStep(int tcp, const Sender::Action& action, Cursor& cursor, bool& over) {
+  using Step = Sender::Step;
+  over = true;
+  switch (action.step) {
+    case Step::kSendTcp:
+    case Step::kResend: {
+      int error = 0;
+      const std::size_t went = SendTcp(tcp, action, cursor, error);
+      if (action.step == Step::kSendTcp) cursor.Advance(went);
+      memory_.sender.Done(went);
+      if (error != 0 && error != EAGAIN) {
+        errno = error;
+        return Stand::kError;
+      }
+      over = went == 0;
+      return Stand::kWantsTcp;
+    }
+    case Step::kSleep:
+      return Stand::kWantsRoom;
+    case Step::kWaitQuiet:
+      return Stand::kSoon;
+    case Step::kBroken:
+      return Broken(tcp);
+    default:
+      return Stand::kDone;
+  }
+}
+
+// One non-blocking call of the kernel's. How many bytes it took, and errno in `error`.
+std::size_t End::SendTcp(int tcp, const Sender::Action& action, const Cursor& cursor, int& error) {
+  std::array<iovec, 16> vectors{};
+  msghdr message{};
+  message.msg_iov = vectors.data();
+  if (action.step == Sender::Step::kResend) {
+    for (const ByteSpan piece :
+         Pieces(outgoing_, memory_.sender.ring_bytes(), action.at, action.count)) {
+      vectors[message.msg_iovlen++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+    }
+  } else {
+    message.msg_iovlen = cursor.Pieces(vectors, action.count);
+  }
+  for (;;) {
+    const ssize_t went = sendmsg(tcp, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (went >= 0) return static_cast<std::size_t>(went);
+    if (errno == EINTR) continue;
+    error = errno;
+    return 0;
+  }
+}
+
+// The peer is inside a system call, or was killed there.
+void End::LookForHangUp() {
+  pollfd bell{sockets_.bells.room, 0, 0};
+  if (poll(&bell, 1, 0) > 0 && (bell.revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
+}
+
+bool End::WaitToSend(int tcp, Stand stand, const Patience& patience) {
+  if (stand == Stand::kSoon) {  // the peer's one system call
+    LookForHangUp();
+    sched_yield();
+    return true;
+  }
+  const bool hung_up = hung_up_;
+  const bool for_room = stand == Stand::kWantsRoom;
+  std::array<pollfd, 2> fds = {
+      pollfd{tcp, static_cast<short>(for_room ? 0 : POLLOUT), 0},
+      pollfd{hung_up ? -1 : sockets_.bells.room, static_cast<short>(for_room ? POLLIN : 0), 0}};
+  if (!Sleep(fds, patience)) return false;
+  if ((fds[1].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
+  // A dead connection needs no room to be found out.
+  if ((fds[0].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
+  return true;
+}
+
+int End::ShutdownSend(int tcp, int how) {
+  BeforeClose(tcp);
+  memory_.send_over = true;
+  return shutdown(tcp, how);
+}
+
+void End::BeforeClose(int tcp) {
+  Cursor none{Buffers()};
+  while (SendSome(tcp, none, SendWish(0, false)) == Stand::kWantsTcp) {
+    if (WaitToSend(tcp, Stand::kWantsTcp, {.deadline = DeadlineAfter(kLeaveTimeout)})) continue;
+    Reset(tcp);
+    return;
+  }
+}
+
+End::Outlet End::Writable(int tcp, bool arm) {
+  using Step = Sender::Step;
+  if (memory_.send_over) return Outlet::kTcp;
+  const Hold hold(memory_.send_lock, memory_.repair_send);
+  if (!hold.held() || RepairSend(tcp) != Stand::kDone) return Outlet::kRoom;
+  Sender& sender = memory_.sender;
+  for (;;) {
+    const Sender::Action action = sender.Next(LookAsSender(outgoing_, hung_up_), SendWish(1, arm));
+    std::size_t moved = 0;
+    if (action.step == Step::kPut) return Outlet::kRoom;
+    if (action.step == Step::kSleep) return Outlet::kFull;
+    if (action.step == Step::kSendTcp || action.step == Step::kResend) return Outlet::kTcp;
+    if (!Carry(outgoing_, sender, action, {}, sockets_.bells, moved)) return Outlet::kRoom;
+  }
+}
+
+}  // namespace rdfs::sock
