@@ -142,8 +142,8 @@ class Destination {
   const FdPtr root_;
   const std::string run_;  // in all our temporary names
   std::atomic<std::uint32_t> temporaries_{0};
-  // Sources' device numbers, plus one, of which FICLONE or copy_file_range(2) has failed.
-  std::atomic<std::uint64_t> clones_not_{0}, ranges_not_{0};
+  // The source's device number, plus one, of which FICLONE has failed.
+  std::atomic<std::uint64_t> clones_not_{0};
   std::mutex mutex_;  // guards what follows; never held during a system call
   std::unordered_map<std::uint32_t, std::string> targets_;
   std::unordered_map<std::string, Known> nodes_;
@@ -165,7 +165,7 @@ class OutputFile {
   // What is never written is a hole anyway; in place it must be told.
   Status Hole(std::uint64_t offset, std::uint64_t length);
   // All of `source`, `size` bytes, holes as holes, by whatever is fastest here: a reflink,
-  // copy_file_range(2), reading and writing. `moved` grows by what is done. Stops with EINTR soon
+  // or see data.h. `moved` grows by what is done. Stops with EINTR soon
   // after `stop` is set. kErrno ENODATA: the source is shorter than that.
   Status CopyFrom(int source, std::uint64_t size, std::atomic<std::uint64_t>& moved,
                   const std::atomic<bool>& stop);
@@ -179,16 +179,10 @@ class OutputFile {
  private:
   friend class Destination;
   struct State;
-  struct Piece {
-    int source;
-    std::uint64_t begin, end;
-  };
   explicit OutputFile(std::unique_ptr<State> state);
   Status Open();
   bool Clone(int source, std::uint64_t device);
   static Status FindData(int source, std::uint64_t size, std::uint64_t& begin, std::uint64_t& end);
-  Status CopyPiece(const Piece& piece, std::uint64_t device, std::atomic<std::uint64_t>& moved,
-                   const std::atomic<bool>& stop);
   void Reached(std::uint64_t end);
   void AsItWas();
 

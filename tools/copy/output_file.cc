@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "tools/copy/data.h"
 #include "tools/copy/destination_impl.h"
 #include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
@@ -14,70 +15,9 @@
 namespace rdfs::copy {
 namespace {
 
-// What one call of copy_file_range(2) is asked for: often enough to be stopped and to be seen.
-constexpr std::uint64_t kStep = 16 << 20;
-// Read and written at once. What fits is copied so from the first: two calls, no questions.
+// Zeros are written so many at once; and what fits has its holes filled.
 constexpr std::size_t kBuffer = 64 << 10;
-
-bool CannotAtAll(int error) {
-  return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOTTY ||
-         error == ENOSYS || error == EPERM || error == ETXTBSY;
-}
-
-Status Shorter() { return {Code::kErrno, ENODATA, "it became shorter while it was copied"}; }
-
-// Bytes of one file into another, from where to where.
-struct Span {
-  int from, to;
-  std::uint64_t offset, end;
-};
-
-Status WriteAt(int fd, std::uint64_t offset, ByteSpan bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (put < 0) {
-      if (errno == EINTR) continue;
-      return Status::FromErrno(errno, "cannot write");
-    }
-    offset += static_cast<std::uint64_t>(put);
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
-  }
-  return {};
-}
-
-Status ReadAndWrite(Span span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
-  std::array<std::byte, kBuffer> buffer;  // NOLINT: filled before it is read
-  while (span.offset < span.end) {
-    if (stop) return Status::FromErrno(EINTR, "stopped");
-    const std::size_t length = std::min<std::uint64_t>(buffer.size(), span.end - span.offset);
-    const ssize_t got = pread(span.from, buffer.data(), length, static_cast<off_t>(span.offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::FromErrno(errno, "cannot read");
-    if (got == 0) return Shorter();
-    const auto size = static_cast<std::size_t>(got);
-    RDFS_RETURN_IF_ERROR(WriteAt(span.to, span.offset, ByteSpan(buffer).first(size)));
-    span.offset += size;
-    moved += size;
-  }
-  return {};
-}
-
-// As far as copy_file_range(2) gets; `span` then begins where it could not go on.
-Status CopyRange(Span& span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
-  while (span.offset < span.end) {
-    if (stop) return Status::FromErrno(EINTR, "stopped");
-    auto in = static_cast<off64_t>(span.offset);
-    off64_t out = in;
-    const std::size_t length = std::min(kStep, span.end - span.offset);
-    const ssize_t got = copy_file_range(span.from, &in, span.to, &out, length, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && !CannotAtAll(errno)) return Status::FromErrno(errno, "cannot copy");
-    if (got <= 0) return {};  // 0 also of files in /proc, which have no size
-    span.offset += static_cast<std::uint64_t>(got);
-    moved += static_cast<std::uint64_t>(got);
-  }
-  return {};
-}
+constexpr std::uint64_t kFilledBytes = 4096;
 
 }  // namespace
 
@@ -138,7 +78,7 @@ Status OutputFile::Open() {
 }
 
 Status OutputFile::Write(std::uint64_t offset, ByteSpan bytes) {
-  RDFS_RETURN_IF_ERROR(WriteAt(state_->fd.get(), offset, bytes));
+  RDFS_RETURN_IF_ERROR(WriteFully(state_->fd.get(), offset, bytes));
   Reached(offset + bytes.size());
   return {};
 }
@@ -170,18 +110,16 @@ Status OutputFile::Hole(std::uint64_t offset, std::uint64_t length) {
 Status OutputFile::CopyFrom(int source, std::uint64_t size, std::atomic<std::uint64_t>& moved,
                             const std::atomic<bool>& stop) {
   struct stat info {};
-  // Whoever is so small has its holes filled; unless it is all hole.
-  if (size <= kBuffer / 16) {
-    RDFS_RETURN_IF_ERROR(ReadAndWrite({source, state_->fd.get(), 0, size}, moved, stop));
+  if (size <= kFilledBytes) {
+    RDFS_RETURN_IF_ERROR(CopyData({source, state_->fd.get(), 0, size}, moved, stop));
     Reached(size);
     return {};
   }
   if (fstat(source, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
-  const std::uint64_t device = info.st_dev;
   const bool sparse = static_cast<std::uint64_t>(info.st_blocks) * 512 < size;
-  if (Clone(source, device)) {
+  if (Clone(source, info.st_dev)) {
     if (fstat(state_->fd.get(), &info) != 0) return Status::FromErrno(errno, "cannot look at it");
-    if (static_cast<std::uint64_t>(info.st_size) < size) return Shorter();
+    if (static_cast<std::uint64_t>(info.st_size) < size) return BecameShorter();
     Reached(static_cast<std::uint64_t>(info.st_size));
     moved += size;
     return {};
@@ -192,13 +130,14 @@ Status OutputFile::CopyFrom(int source, std::uint64_t size, std::atomic<std::uin
     if (sparse) RDFS_RETURN_IF_ERROR(FindData(source, size, begin, end));
     RDFS_RETURN_IF_ERROR(Hole(at, begin - at));
     moved += begin - at;
-    RDFS_RETURN_IF_ERROR(CopyPiece({source, begin, end}, device, moved, stop));
+    RDFS_RETURN_IF_ERROR(CopyData({source, state_->fd.get(), begin, end}, moved, stop));
+    if (begin < end) Reached(end);
     at = end;
   }
   // What is behind the end looks like a hole.
   if (!sparse) return {};
   if (fstat(source, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
-  return static_cast<std::uint64_t>(info.st_size) < size ? Shorter() : Status::Ok();
+  return static_cast<std::uint64_t>(info.st_size) < size ? BecameShorter() : Status::Ok();
 }
 
 bool OutputFile::Clone(int source, std::uint64_t device) {
@@ -222,19 +161,6 @@ Status OutputFile::FindData(int source, std::uint64_t size, std::uint64_t& begin
   const off_t hole = lseek(source, data, SEEK_HOLE);
   begin = std::min(size, static_cast<std::uint64_t>(data));
   end = hole < 0 ? size : std::min(size, static_cast<std::uint64_t>(hole));
-  return {};
-}
-
-Status OutputFile::CopyPiece(const Piece& piece, std::uint64_t device,
-                             std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
-  Span span{piece.source, state_->fd.get(), piece.begin, piece.end};
-  std::atomic<std::uint64_t>& not_from = state_->owner.ranges_not_;
-  if (piece.end - piece.begin > kBuffer && not_from != device + 1) {
-    RDFS_RETURN_IF_ERROR(CopyRange(span, moved, stop));
-    if (span.offset == piece.begin) not_from = device + 1;
-  }
-  RDFS_RETURN_IF_ERROR(ReadAndWrite(span, moved, stop));
-  if (piece.begin < piece.end) Reached(piece.end);
   return {};
 }
 

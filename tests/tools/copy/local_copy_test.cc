@@ -84,6 +84,19 @@ TEST_F(LocalCopyTest, SparseStaysSparse) {
   EXPECT_EQ(tree_.Stat("to/file").st_blocks, tree_.Stat("from/file").st_blocks);
 }
 
+TEST_F(LocalCopyTest, LargeStretchesOfDataAndHolesStayWhatTheyAre) {
+  tree_.Write("from/file", Noise(9 << 20));
+  Fd fd(open((tree_ / "from/file").c_str(), O_WRONLY));
+  const std::string more = Noise(10 << 20);
+  ASSERT_EQ(pwrite(fd.get(), more.data(), more.size(), 40 << 20), ssize_t{10 << 20});
+  ASSERT_EQ(ftruncate(fd.get(), 100 << 20), 0);
+  EXPECT_EQ(Copy(), 0);
+  EXPECT_TRUE(tree_.Read("to/file") == tree_.Read("from/file"));
+  EXPECT_EQ(bytes_, 100U << 20U);
+  // Half of a megabyte for what the file system itself needs.
+  EXPECT_LE(tree_.Stat("to/file").st_blocks, tree_.Stat("from/file").st_blocks + 1024);
+}
+
 TEST_F(LocalCopyTest, SyncCopiesOnlyWhatDiffers) {
   tree_.Write("from/same", "same");
   tree_.Write("from/newer", "newer");

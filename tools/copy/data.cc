@@ -1,0 +1,147 @@
+#include "tools/copy/data.h"
+
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace rdfs::copy {
+namespace {
+
+// What one call of copy_file_range(2) is asked for: often enough to be stopped and to be seen.
+constexpr std::uint64_t kStep = 16 << 20;
+// Read and written at once: on the stack, and of what is worth an allocation.
+constexpr std::size_t kSmall = 64 << 10;
+constexpr std::size_t kLarge = 256 << 10;
+constexpr std::uint64_t kWorthAllocating = 1 << 20;
+constexpr std::uint64_t kWorthAThread = 8 << 20;
+// linux/magic.h has it only in newer versions.
+constexpr long kCifs = 0xFF534D42;
+constexpr long kSmb2 = 0xFE534D42;
+constexpr long kCeph = 0x00C36400;
+constexpr long kFuse = 0x65735546;
+
+bool CopiesByItself(int fd) {
+  struct statfs info {};
+  if (fstatfs(fd, &info) != 0) return false;
+  const long type = info.f_type;
+  return type == NFS_SUPER_MAGIC || type == kCifs || type == kSmb2 || type == kCeph ||
+         type == kFuse;
+}
+
+bool CannotAtAll(int error) {
+  return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOSYS ||
+         error == EPERM || error == ETXTBSY;
+}
+
+// As far as copy_file_range(2) gets; `span` then begins where it could not go on.
+Status CopyRange(Span& span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
+  while (span.offset < span.end) {
+    if (stop) return Status::FromErrno(EINTR, "stopped");
+    auto in = static_cast<off64_t>(span.offset);
+    off64_t out = in;
+    const std::size_t length = std::min(kStep, span.end - span.offset);
+    const ssize_t got = copy_file_range(span.from, &in, span.to, &out, length, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && !CannotAtAll(errno)) return Status::FromErrno(errno, "cannot copy");
+    if (got <= 0) return {};
+    span.offset += static_cast<std::uint64_t>(got);
+    moved += static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+Status ReadAndWrite(Span span, MutableByteSpan buffer, std::atomic<std::uint64_t>& moved,
+                    const std::atomic<bool>& stop) {
+  while (span.offset < span.end) {
+    if (stop) return Status::FromErrno(EINTR, "stopped");
+    const std::size_t length = std::min<std::uint64_t>(buffer.size(), span.end - span.offset);
+    const ssize_t got = pread(span.from, buffer.data(), length, static_cast<off_t>(span.offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::FromErrno(errno, "cannot read");
+    if (got == 0) return BecameShorter();
+    const auto size = static_cast<std::size_t>(got);
+    RDFS_RETURN_IF_ERROR(WriteFully(span.to, span.offset, buffer.first(size)));
+    span.offset += size;
+    moved += size;
+  }
+  return {};
+}
+
+// A buffer that nobody fills with zeros first.
+class Buffer {
+ public:
+  Buffer() : bytes_(new std::byte[kLarge]) {}  // NOLINT: not make_unique, which would
+  MutableByteSpan span() { return {bytes_.get(), kLarge}; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;  // NOLINT
+};
+
+// Two threads take pieces in turn: one reads while the other, who holds the file, writes.
+Status ReadAndWriteByTwo(const Span& span, std::atomic<std::uint64_t>& moved,
+                         const std::atomic<bool>& stop) {
+  std::atomic<std::uint64_t> next{span.offset};
+  std::mutex mutex;
+  Status first;
+  const auto work = [&] {
+    Buffer buffer;
+    for (;;) {
+      const std::uint64_t at = next.fetch_add(kLarge);
+      if (at >= span.end) return;
+      const Span piece{span.from, span.to, at, std::min(span.end, at + kLarge)};
+      Status status = ReadAndWrite(piece, buffer.span(), moved, stop);
+      if (status.ok()) continue;
+      next = span.end;
+      const std::lock_guard lock(mutex);
+      if (first.ok()) first = std::move(status);
+      return;
+    }
+  };
+  std::thread other;
+  try {
+    other = std::thread(work);
+  } catch (const std::system_error&) {
+    // No more threads here: one will do.
+  }
+  work();
+  if (other.joinable()) other.join();
+  return first;
+}
+
+}  // namespace
+
+Status BecameShorter() { return {Code::kErrno, ENODATA, "it became shorter while it was copied"}; }
+
+Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (put < 0) {
+      if (errno == EINTR) continue;
+      return Status::FromErrno(errno, "cannot write");
+    }
+    offset += static_cast<std::uint64_t>(put);
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+Status CopyData(Span span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
+  if (span.end - span.offset < kWorthAllocating) {
+    std::array<std::byte, kSmall> buffer;  // NOLINT: filled before it is read
+    return ReadAndWrite(span, buffer, moved, stop);
+  }
+  if (CopiesByItself(span.to)) RDFS_RETURN_IF_ERROR(CopyRange(span, moved, stop));
+  if (span.end - span.offset >= kWorthAThread) return ReadAndWriteByTwo(span, moved, stop);
+  Buffer buffer;
+  return ReadAndWrite(span, buffer.span(), moved, stop);
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,34 @@
+// The bytes of one file into another on this machine, the fastest way.
+//
+// Where the file system copies by itself (a network file system between two files of its server),
+// copy_file_range(2). Elsewhere that is no more than reading and writing by the kernel in one
+// thread, and two threads that read and write are faster: of 2 GiB that the page cache had, on
+// ext4, copy_file_range(2) took 0.73 s, one thread with 256 KiB at a time 0.87 s, two 0.52 s.
+//
+// Any thread; blocks in the file system. Starts a thread of its own for large spans.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "transport/base/bytes.h"
+#include "transport/base/status.h"
+
+namespace rdfs::copy {
+
+struct Span {
+  int from, to;
+  std::uint64_t offset, end;
+};
+
+// `moved` grows by what is done. kErrno EINTR soon after `stop` was set, ENODATA when `from` ends
+// before the span does.
+Status CopyData(Span span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop);
+
+// All of `bytes`, though write(2) may take fewer at a time.
+Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes);
+
+// ENODATA, in a sentence.
+Status BecameShorter();
+
+}  // namespace rdfs::copy
