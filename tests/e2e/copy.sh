@@ -43,6 +43,14 @@ problem() {
 }
 private_sshd_start "$work" || { echo "copy.sh: no private sshd" >&2; exit 1; }
 
+# Machines that ssh reaches, and nobody else: to their address there is no way.
+cat - "$work/ssh_config" >"$work/ssh_config.new" <<CONFIG
+Host hidden1 hidden2
+  HostName 0.0.0.1
+  ProxyCommand ssh -F $work/ssh_config -W 127.0.0.1:$(sed -n 's/^ *Port //p' "$work/ssh_config") localhost
+CONFIG
+mv "$work/ssh_config.new" "$work/ssh_config"
+
 # The far end is started by way of a script, which leaves its pid.
 cat >"$work/far-rdcp" <<SCRIPT
 #!/bin/sh
@@ -162,8 +170,23 @@ fresh; copies "without some" -r --include one.c --exclude '*.c' "$far:$src" "$wo
 fresh; copies "without some, there" -r --exclude '/a*' "$src" "$far:$work/dst"; holds exclude "$work/dst" "./src ./src/.hidden ./src/one.c ./src/two.c "
 fresh; copies "IPv6 in brackets" "$(id -un)@[::1]:$src/one.c" "$work/dst"; holds IPv6 "$work/dst" "./one.c "
 fresh; copies "two machines" "$far:$src/one.c" "localhost:$src/two.c" "$work/dst"; holds machines "$work/dst" "./one.c ./two.c "
-fresh; copies "across" -a "$far:$tree" "localhost:$work/dst"; same "across" "$tree/" "$work/dst/tree/"
+# across NAME REGEX FROM TO: REGEX for what -v says of the way.
+across() {
+  cases=$((cases + 1))
+  fresh
+  rdcp -v -a "$3:$tree" "$4:$work/dst" || problem "$1: exit status $?"
+  grep -qE "^rdcp: $3 to $4: $2" "$work/err" || problem "$1: says something else"
+  same "$1" "$tree/" "$work/dst/tree/"
+  chmod -R u+rwX "$work/dst"
+}
+across "across" 'directly, sent over (shm|tcp)' "$far" localhost
+across "across, to one that cannot be reached" "directly, fetched over .*; $far cannot reach hidden1: " "$far" hidden1
+across "across, where neither can be reached" 'through here, over .*; hidden1 cannot reach hidden2: .*; hidden2 cannot reach hidden1: ' hidden1 hidden2
+touch "$work/dst/tree/extra"
+copies "through here, --sync --delete" -a --sync --delete "hidden1:$tree" "hidden2:$work/dst"; same "through here, --sync --delete" "$tree/" "$work/dst/tree/"
 chmod -R u+rwX "$work/dst"
+fails "through here, to no directory" 1 'there is no directory' "hidden1:$src/one.c" "hidden2:$work/none/"
+fresh; fails "through here, and one is not there" 1 'none' -a "hidden1:$src/none" "hidden1:$src/one.c" "hidden2:$work/dst"; holds "through here" "$work/dst" "./one.c "
 fresh; fails "across, and one is not there" 1 'none' -a "$far:$src/none" "$far:$src/one.c" "localhost:$work/dst"; holds across "$work/dst" "./one.c "
 fails "across, to no directory" 1 'there is no directory' "$far:$src/one.c" "localhost:$work/none/"
 fresh; fails "a directory without -r" 1 'give -r' "$far:$src" "$work/dst"; holds no-r "$work/dst" ""

@@ -111,20 +111,15 @@ bool IsAcross(const CopyOptions& options) {
   return IsAt(options.destination, Where::kHost) && IsAt(options.sources[0], Where::kHost);
 }
 
-// From one machine to another, between the two.
-Status RunAcross(const CopyOptions& options, const Errand& errand, const RemoteOptions& remote,
-                 Report& report) {
-  Meeting meeting;
-  RDFS_ASSIGN_OR_RETURN(const auto to,
-                        FarEnd::StartWaiting(MachineOf(options.destination), remote, meeting));
-  RDFS_ASSIGN_OR_RETURN(const auto from, FarEnd::StartTo(errand.machine, remote, meeting));
-  return from->CopyAcross(errand.paths, options.destination.path, options.sources.size() > 1,
-                          report);
-}
-
 Status Run(const CopyOptions& options, const Errand& errand, const RemoteOptions& remote,
            Report& report) {
-  if (IsAcross(options)) return RunAcross(options, errand, remote, report);
+  if (IsAcross(options)) {
+    const Across job{errand.machine, MachineOf(options.destination), errand.paths,
+                     options.destination.path, options.sources.size() > 1};
+    return CopyAcross(job, remote, report, [&](const std::string& how) {
+      if (options.verbosity > 0) report.Note(how);
+    });
+  }
   RDFS_ASSIGN_OR_RETURN(const auto far, FarEnd::Start(errand.machine, remote));
   if (options.verbosity > 0) report.Note(errand.machine + ": over " + far->ExplainChoice());
   const std::string& destination = options.destination.path;

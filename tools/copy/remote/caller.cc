@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "tools/copy/names.h"
+#include "tools/copy/remote/caller_impl.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
@@ -31,42 +31,6 @@ constexpr ssh::Program kFarRdcp{.name = "rdcp",
                                 .path_option = "--rdcp-path PATH",
                                 .ssh_option = "-e CMD",
                                 .deadline_option = ""};
-
-// What concerns single files, from either end, told here. Theirs is named with the host.
-TalkSettings SettingsFor(Report& report, int interrupts) {
-  TalkSettings settings;
-  settings.interrupts = interrupts;
-  settings.tell = [&report](const Notice& notice) {
-    switch (notice.what) {
-      case Notice::What::kVanished:
-        report.Vanished(notice.path);
-        break;
-      case Notice::What::kFailed:
-        report.Failed(notice.path, {Code::kErrno, Shown(notice.sentence)});
-        break;
-    }
-  };
-  return settings;
-}
-
-// Bytes of one machine's errand, behind those of the ones before.
-class Meter {
- public:
-  explicit Meter(Report& report) : report_(report), before_(report.bytes()) {}
-  void Show(std::uint64_t bytes) {
-    report_.bytes() = before_ + bytes;
-    const TimePoint now = BootClock::now();
-    if (now < next_) return;
-    next_ = now + kDrawEvery;
-    report_.Draw({}, now);
-  }
-
- private:
-  static constexpr std::chrono::milliseconds kDrawEvery{200};
-  Report& report_;
-  const std::uint64_t before_;
-  TimePoint next_{};
-};
 
 Copied CopiedTo(Report& report) {
   return [&report](const Entry& entry, const std::string& path) {
@@ -97,9 +61,6 @@ Result<std::unique_ptr<FarEnd>> FarEnd::StartWaiting(const std::string& destinat
   RDFS_RETURN_IF_ERROR(
       out->Dial(out->LaunchWith({options.ports, std::nullopt}), kMeetService, &to));
   RDFS_ASSIGN_OR_RETURN(to.port, DecodePort(out->session_->grant()));
-  if (to.port == 0) {
-    return Status(Code::kUnavailable, destination + " cannot listen on any port");
-  }
   return out;
 }
 
@@ -229,36 +190,6 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   meter.Show(sender.bytes());
   report.Clear();
   if (!status.ok()) return status.WithContext(name_);
-  return {};
-}
-
-Status FarEnd::CopyAcross(const std::vector<std::string>& paths, const std::string& destination,
-                          bool directory_wanted, Report& report) {
-  Task task = NewTask();
-  task.role = Task::Role::kForwards;
-  task.names = paths;
-  task.names.insert(task.names.begin(), destination);
-  task.directory_wanted = directory_wanted;
-  RDFS_RETURN_IF_ERROR(SendTask(task));
-  Talk talk(*lane_, SettingsFor(report, options_.interrupts));
-  std::optional<Tally> done;
-  const Talk::OnMessage on_message = [&](MessageType type, ByteSpan message) -> Status {
-    if (type != MessageType::kDone) {
-      return {Code::kProtocolError, "the other rdcp sent a message out of turn"};
-    }
-    RDFS_ASSIGN_OR_RETURN(done, Tally::Decode(message));
-    return talk.Say(EncodeBare(MessageType::kFarewell));
-  };
-  const Status status = [&]() -> Status {
-    while (!done) {
-      RDFS_ASSIGN_OR_RETURN(const bool heard, talk.Hear(on_message, nullptr));
-      if (!heard && !done) RDFS_RETURN_IF_ERROR(talk.Sleep(-1));
-    }
-    return {};
-  }();
-  if (Status parted = talk.Part(status); !parted.ok()) return parted.WithContext(name_);
-  report.bytes() += done->bytes;
-  for (std::uint64_t i = 0; i < done->entries; ++i) report.Copied();
   return {};
 }
 

@@ -4,6 +4,7 @@
 // the report.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,17 @@ struct RemoteOptions {
 
 struct Task;
 
+// A copy from one other machine to another.
+struct Across {
+  std::string from, to;  // as ssh takes them
+  std::vector<std::string> paths;
+  std::string destination;
+  bool directory_wanted = false;
+};
+// Directly if either can reach the other, else through here; blocks. `note` is told which and why.
+Status CopyAcross(const Across& job, const RemoteOptions& options, Report& report,
+                  const std::function<void(const std::string&)>& note);
+
 // A machine on which rdcp runs for us: its ssh, and the session over it.
 class FarEnd {
  public:
@@ -49,10 +61,11 @@ class FarEnd {
   // Errors: as ssh::Start's; see ExitCodeOf.
   static Result<std::unique_ptr<FarEnd>> Start(const std::string& destination,
                                                const RemoteOptions& options);
-  // One that waits for another far end; `to` is set to what reaches it.
+  // One that waits for another far end; `to` is set to what reaches it, with port zero if it cannot
+  // listen.
   static Result<std::unique_ptr<FarEnd>> StartWaiting(const std::string& destination,
                                                       const RemoteOptions& options, Meeting& to);
-  // One that sends there: CopyAcross.
+  // One that reaches that one: CopyAcross.
   static Result<std::unique_ptr<FarEnd>> StartTo(const std::string& destination,
                                                  const RemoteOptions& options, const Meeting& to);
   FarEnd(const FarEnd&) = delete;
@@ -65,9 +78,12 @@ class FarEnd {
   // Copies `paths` here to DST there.
   Status CopyTo(const std::vector<std::string>& paths, const std::string& destination,
                 bool directory_wanted, Report& report);
-  // Copies `paths` there to DST at the far end that was named to it.
-  Status CopyAcross(const std::vector<std::string>& paths, const std::string& destination,
-                    bool directory_wanted, Report& report);
+  // Copies between this far end, of StartTo, and the one that was named to it: sends if it has the
+  // sources, else fetches. False if it could not reach the other, and nothing was copied. `how` is
+  // over which transport, or why not.
+  Result<bool> CopyAcross(const Across& job, bool sends, Report& report, std::string& how);
+  // The same through here: `from` has the sources. Both of Start.
+  static Status Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report);
   // "shm; not verbs: ...", for -v.
   [[nodiscard]] std::string ExplainChoice() const { return session_->ExplainChoice(); }
 

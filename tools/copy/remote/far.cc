@@ -9,10 +9,11 @@
 #include <thread>
 #include <utility>
 
-#include "tools/copy/filter.h"
+#include "tools/copy/remote/across.h"
 #include "tools/copy/remote/door.h"
 #include "tools/copy/remote/errand.h"
 #include "tools/copy/remote/receiver.h"
+#include "tools/copy/remote/roles.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
 #include "tools/copy/remote/threads.h"
@@ -20,7 +21,6 @@
 #include "tools/pipe/process.h"
 #include "transport/base/log.h"
 #include "transport/session/acceptor.h"
-#include "transport/session/session.h"
 #include "transport/ssh/stdio.h"
 
 namespace rdfs::copy {
@@ -38,8 +38,6 @@ constexpr auto kBootstrapPatience = 30s;
 // that is gone is not waited for.
 constexpr auto kLanePatience = 300s;
 constexpr auto kTaskPatience = 60s;
-// For another far end, which is there already.
-constexpr auto kMeetingPatience = 20s;
 constexpr std::string_view kTypedByHand =
     "--far is for rdcp, which starts it over ssh on the other machine; give SRC and DST instead";
 
@@ -85,26 +83,6 @@ Result<Task> ReadTask(transport::Connection& lane) {
   }
 }
 
-Rules RulesOf(const Task& task) {
-  Rules out;
-  for (const std::string& rule : task.rules) out.Add(rule[0] == '+', rule.substr(1));
-  return out;
-}
-
-WalkOptions WalkFor(const Task& task, const Found& found, Rules& rules) {
-  WalkOptions walk;
-  walk.scan.recurse = task.recurse;
-  walk.scan.follow = task.follow;
-  walk.scan.follow_source = task.follow_source;
-  walk.scan.one_file_system = task.one_file_system;
-  if (!rules.empty()) walk.scan.filter = &rules;
-  walk.keep = task.keep;
-  walk.paths = found.paths;
-  walk.holes = !task.in_place;
-  walk.offers = task.sync || task.update || task.remove;
-  return walk;
-}
-
 Status SendFiles(Talk& talk, const Guest& guest, const Task& task) {
   Status told;
   const Found found =
@@ -118,77 +96,17 @@ Status SendFiles(Talk& talk, const Guest& guest, const Task& task) {
 }
 
 Status ReceiveFiles(Talk& talk, const Guest& guest, const Task& task, mode_t mask) {
-  ReceiverSettings settings;
-  settings.destination = ExpandHome(task.names.front());
-  settings.directory_wanted = task.directory_wanted;
-  settings.options.keep = task.keep;
-  settings.options.umask = mask;
-  settings.options.in_place = task.in_place;
-  settings.threads = CrewThreads();
-  settings.policy = {.update = task.update, .sync = task.sync, .checksum = false};
-  settings.remove = task.remove;
   Rules rules = RulesOf(task);
-  if (!rules.empty()) settings.filter = &rules;
+  ReceiverSettings settings = ReceiverFor(task, task.names.front(), rules, mask);
   return Receiver(talk, guest.domain, std::move(settings)).Run();
 }
 
-// Waits for the caller's last word, so that ours has arrived.
-Status AwaitFarewell(Talk& talk) {
-  bool over = false;
-  const Talk::OnMessage on_message = [&](MessageType type, ByteSpan) {
-    over = type == MessageType::kFarewell;
-    return Status();
-  };
-  while (!over) {
-    RDFS_ASSIGN_OR_RETURN(const bool heard, talk.Hear(on_message, nullptr));
-    if (!heard && !over) RDFS_RETURN_IF_ERROR(talk.Sleep(-1));
-  }
-  return {};
-}
-
-// Sends the files to the far end that the caller has started on another machine, and tells the
-// caller how that went.
-Status ForwardFiles(Talk& caller, const Task& task, const Meeting& meeting, int interrupts) {
-  transport::DialOptions dial;
-  dial.host = meeting.host;
-  dial.port = meeting.port;
-  dial.key = meeting.key;
-  dial.service = std::string(kServiceName);
-  dial.request = EncodeHello();
-  dial.deadline = DeadlineAfter(kMeetingPatience);
-  const auto domain = transport::Domain::Create("copy");
-  RDFS_ASSIGN_OR_RETURN(const auto session, transport::Session::Dial(std::move(dial), domain));
-  RDFS_ASSIGN_OR_RETURN(const auto lane, session->OpenLane(DeadlineAfter(kMeetingPatience)));
-  Task there = task;
-  there.role = Task::Role::kReceives;
-  there.names = {task.names.front()};
-  RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> messages, EncodeTask(there));
-  for (const Bytes& message : messages) RDFS_RETURN_IF_ERROR(lane->Send(ByteSpan(message)));
-  TalkSettings settings;
-  settings.interrupts = interrupts;
-  settings.tell = [&](const Notice& notice) { (void)caller.Tell(notice); };
-  Talk talk(*lane, std::move(settings));
-  const Found found =
-      FindSources({task.names.begin() + 1, task.names.end()}, task.follow || task.follow_source,
-                  true, [&](const std::string& path, const Status& why) {
-                    (void)caller.Tell({Notice::What::kFailed, path, why.message()});
-                  });
-  Rules rules = RulesOf(task);
-  Sender sender(talk, domain, found.begin, WalkFor(task, found, rules), CrewThreads());
-  sender.on_turn = [&] {
-    return caller.Hear([](MessageType, ByteSpan) { return Status(); }, nullptr).status();
-  };
-  RDFS_RETURN_IF_ERROR(sender.Run());
-  RDFS_RETURN_IF_ERROR(caller.Say(sender.done().Encode(MessageType::kDone)));
-  return AwaitFarewell(caller);
-}
-
-Status Forward(Talk& caller, const Task& task, const std::optional<Meeting>& meeting,
-               int interrupts) {
+Status Across(Talk& caller, const Task& task, const std::optional<Meeting>& meeting, int interrupts,
+              mode_t mask) {
   if (!meeting) {
-    return caller.Part({Code::kProtocolError, "nobody was named that the files should go to"});
+    return caller.Part({Code::kProtocolError, "nobody was named to copy to or from"});
   }
-  return caller.Part(ForwardFiles(caller, task, *meeting, interrupts));
+  return caller.Part(RunAcross(caller, task, *meeting, interrupts, mask));
 }
 
 Status ServeCaller(Door& door, const std::optional<Meeting>& meeting, int interrupts, mode_t mask) {
@@ -198,9 +116,16 @@ Status ServeCaller(Door& door, const std::optional<Meeting>& meeting, int interr
   Talk talk(*guest.lane, std::move(settings));
   auto task = ReadTask(*guest.lane);
   if (!task.ok()) return talk.Part(task.status());
-  if (task->role == Task::Role::kForwards) return Forward(talk, *task, meeting, interrupts);
-  return task->role == Task::Role::kSends ? SendFiles(talk, guest, *task)
-                                          : ReceiveFiles(talk, guest, *task, mask);
+  switch (task->role) {
+    case Task::Role::kSends:
+      return SendFiles(talk, guest, *task);
+    case Task::Role::kReceives:
+      return ReceiveFiles(talk, guest, *task, mask);
+    case Task::Role::kForwards:
+    case Task::Role::kFetches:
+      break;
+  }
+  return Across(talk, *task, meeting, interrupts, mask);
 }
 
 int Refuse(const Status& status) {

@@ -11,7 +11,6 @@
 
 namespace rdfs::copy {
 
-
 namespace {
 
 // For messages: "/" needs no slash behind it.

@@ -84,7 +84,7 @@ Bytes EncodeNames(const std::vector<std::string>& names, std::size_t& at) {
 std::optional<MessageType> TypeOf(ByteSpan message) {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message.front());
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kWant)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kMet)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -155,7 +155,7 @@ Status TaskReader::TakeHead(ByteSpan message) {
     return Malformed("task: its number of names");
   }
   const std::uint8_t role = wire.role;
-  const bool known = role >= 1 && role <= 3 && Unpack(wire.options, kOptions, task_) &&
+  const bool known = role >= 1 && role <= 4 && Unpack(wire.options, kOptions, task_) &&
                      Unpack(wire.keep, kKeeps, task_.keep);
   if (!known) {
     return {Code::kUnsupported,
@@ -166,7 +166,8 @@ Status TaskReader::TakeHead(ByteSpan message) {
   if (task_.role == Task::Role::kReceives && names != 1) {
     return Malformed("task: one DST");
   }
-  if (task_.role == Task::Role::kForwards && names < 2) return Malformed("task: no sources");
+  const bool across = task_.role == Task::Role::kForwards || task_.role == Task::Role::kFetches;
+  if (across && names < 2) return Malformed("task: no sources");
   names_ = names;
   rules_ = rules;
   begun_ = true;
@@ -338,6 +339,24 @@ Result<Tally> Tally::Decode(ByteSpan message) {
   TallyWire wire{};
   if (!ReadWhole(message, wire)) return Malformed("end");
   return Tally{wire.batches, wire.entries, wire.bytes, wire.failed, wire.digest};
+}
+
+Bytes EncodeMet(std::string_view how) {
+  Bytes out(4 + kMaxSentence);
+  ByteWriter writer(out);
+  writer.Write(TypeByte(MessageType::kMet));
+  writer.Write(Le8(0));
+  writer.WriteSized16(AsBytes(how.substr(0, kMaxSentence)));
+  out.resize(writer.size());
+  return out;
+}
+
+Result<std::string> DecodeMet(ByteSpan message) {
+  ByteReader reader(message);
+  (void)reader.Read<Le16>();
+  const ByteSpan how = reader.ReadSized16(kMaxSentence);
+  if (!reader.ok() || reader.remaining() != 0) return Malformed("meeting");
+  return Shown(AsText(how));
 }
 
 Bytes EncodeAbort(const Status& why) {

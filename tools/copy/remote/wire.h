@@ -61,6 +61,7 @@ enum class MessageType : std::uint8_t {  // never reused
   kPing = 11,
   kFarewell = 12,
   kWant = 13,
+  kMet = 14,
 };
 // The first byte; nullopt for an empty message or an unknown type.
 std::optional<MessageType> TypeOf(ByteSpan message);
@@ -83,13 +84,13 @@ Result<std::uint16_t> DecodePort(ByteSpan grant);
 
 // What the far end is to do.
 struct Task {
-  enum class Role : std::uint8_t { kSends = 1, kReceives = 2, kForwards = 3 };
+  enum class Role : std::uint8_t { kSends = 1, kReceives = 2, kForwards = 3, kFetches = 4 };
   Role role = Role::kSends;
   bool recurse = false, follow = false, follow_source = false, one_file_system = false;
   bool in_place = false, directory_wanted = false;
   bool update = false, sync = false, remove = false;
   Keep keep;
-  std::vector<std::string> names;  // sources; DST alone; DST and then sources
+  std::vector<std::string> names;  // sources; DST alone; DST and then sources (twice)
   // Patterns, each behind a '+' (include) or '-' (exclude).
   std::vector<std::string> rules;
 };
@@ -210,6 +211,11 @@ struct TallyWire {
   Digest digest;
 };
 static_assert(sizeof(TallyWire) == 56 && alignof(TallyWire) == 1);
+
+// The far end has reached the other one that it was told of, over what `how` names.
+Bytes EncodeMet(std::string_view how);
+// `how`, made safe for a terminal.
+Result<std::string> DecodeMet(ByteSpan message);
 
 // One of our numbered codes and a sentence; never a host's errno.
 Bytes EncodeAbort(const Status& why);

@@ -128,7 +128,7 @@ TEST(CopyWire, TasksThatAreNone) {
     return TaskReader().Take(message).status().code();
   };
   EXPECT_EQ(head(1, 0), Code::kUnsupported) << "no role";
-  EXPECT_EQ(head(1, 4), Code::kUnsupported);
+  EXPECT_EQ(head(1, 5), Code::kUnsupported);
   EXPECT_EQ(head(5, 0xff), Code::kUnsupported) << "unknown options";
   EXPECT_EQ(head(9, 1), Code::kUnsupported) << "unknown things to keep";
   EXPECT_EQ(head(12, 0), Code::kProtocolError) << "no names";
@@ -271,6 +271,18 @@ TEST(CopyWire, GoldenWant) {
             "0500000000000000");
   ExpectExactLength(want.Encode(), [](ByteSpan bytes) { return Want::Decode(bytes).ok(); });
   EXPECT_EQ(Want::Decode(want.Encode())->numbers, want.numbers);
+}
+
+TEST(CopyWire, GoldenMet) {
+  EXPECT_EQ(Hex(EncodeMet("tcp")),
+            "0e"
+            "00"
+            "0300"
+            "746370");
+  EXPECT_EQ(*DecodeMet(EncodeMet("tcp")), "tcp");
+  ExpectExactLength(EncodeMet("tcp"), [](ByteSpan bytes) { return DecodeMet(bytes).ok(); });
+  EXPECT_EQ(DecodeMet(EncodeMet(std::string(100'000, 'x')))->size(), kMaxSentence);
+  EXPECT_EQ(DecodeMet(EncodeMet("\x1b[31m"))->find('\x1b'), std::string::npos);
 }
 
 TEST(CopyWire, AbortIsShownSafely) {

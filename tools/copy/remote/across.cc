@@ -1,0 +1,118 @@
+#include "tools/copy/remote/across.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "tools/copy/remote/roles.h"
+#include "tools/copy/remote/sender.h"
+#include "tools/copy/remote/threads.h"
+#include "transport/session/session.h"
+
+namespace rdfs::copy {
+namespace {
+
+using std::chrono_literals::operator""s;
+
+// The other is there and waits: it answers at once, or there is no way to it. Firewalls say
+// nothing.
+constexpr auto kReachPatience = 5s;
+// Legs that do not answer, 3 s each.
+constexpr auto kLanePatience = 20s;
+
+struct Other {
+  std::shared_ptr<transport::Domain> domain;
+  std::unique_ptr<transport::Session> session;
+  std::unique_ptr<transport::Connection> lane;
+};
+
+Result<Other> Reach(const Meeting& meeting) {
+  transport::DialOptions dial;
+  dial.host = meeting.host;
+  dial.port = meeting.port;
+  dial.key = meeting.key;
+  dial.service = std::string(kServiceName);
+  dial.request = EncodeHello();
+  dial.deadline = DeadlineAfter(kReachPatience);
+  Other out;
+  out.domain = transport::Domain::Create("copy");
+  RDFS_ASSIGN_OR_RETURN(out.session, transport::Session::Dial(std::move(dial), out.domain));
+  RDFS_ASSIGN_OR_RETURN(out.lane, out.session->OpenLane(DeadlineAfter(kLanePatience)));
+  return out;
+}
+
+Status GiveTask(transport::Connection& lane, const Task& task) {
+  RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> messages, EncodeTask(task));
+  for (const Bytes& message : messages) RDFS_RETURN_IF_ERROR(lane.Send(ByteSpan(message)));
+  return lane.Flush();
+}
+
+// Keeps the caller convinced that we live, and hears when it does not.
+std::function<Status()> Attend(Talk& caller) {
+  return [&caller] {
+    return caller.Hear([](MessageType, ByteSpan) { return Status(); }, nullptr).status();
+  };
+}
+
+Status Send(Talk& caller, Talk& talk, const Other& other, const Task& task) {
+  Task there = task;
+  there.role = Task::Role::kReceives;
+  there.names = {task.names.front()};
+  RDFS_RETURN_IF_ERROR(GiveTask(*other.lane, there));
+  const Found found =
+      FindSources({task.names.begin() + 1, task.names.end()}, task.follow || task.follow_source,
+                  true, [&](const std::string& path, const Status& why) {
+                    (void)caller.Tell({Notice::What::kFailed, path, why.message()});
+                  });
+  Rules rules = RulesOf(task);
+  Sender sender(talk, other.domain, found.begin, WalkFor(task, found, rules), CrewThreads());
+  sender.on_turn = Attend(caller);
+  RDFS_RETURN_IF_ERROR(sender.Run());
+  return caller.Say(sender.done().Encode(MessageType::kDone));
+}
+
+Status Fetch(Talk& caller, Talk& talk, const Other& other, const Task& task, mode_t mask) {
+  Task there = task;
+  there.role = Task::Role::kSends;
+  there.names.erase(there.names.begin());
+  RDFS_RETURN_IF_ERROR(GiveTask(*other.lane, there));
+  Rules rules = RulesOf(task);
+  ReceiverSettings settings = ReceiverFor(task, task.names.front(), rules, mask);
+  settings.allow = [&there](const Begin& begin) { return CheckSources(there.names, begin); };
+  Receiver receiver(talk, other.domain, std::move(settings));
+  receiver.on_turn = Attend(caller);
+  RDFS_RETURN_IF_ERROR(receiver.Run());
+  return caller.Say(receiver.done().Encode(MessageType::kDone));
+}
+
+// Waits for the caller's last word, so that ours has arrived.
+Status AwaitFarewell(Talk& caller) {
+  bool over = false;
+  const Talk::OnMessage on_message = [&](MessageType type, ByteSpan) {
+    over = type == MessageType::kFarewell;
+    return Status();
+  };
+  while (!over) {
+    RDFS_ASSIGN_OR_RETURN(const bool heard, caller.Hear(on_message, nullptr));
+    if (!heard && !over) RDFS_RETURN_IF_ERROR(caller.Sleep(-1));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status RunAcross(Talk& caller, const Task& task, const Meeting& meeting, int interrupts,
+                 mode_t mask) {
+  RDFS_ASSIGN_OR_RETURN(const Other other, Reach(meeting));
+  RDFS_RETURN_IF_ERROR(caller.Say(EncodeMet(other.session->ExplainChoice())));
+  RDFS_RETURN_IF_ERROR(caller.lane().Flush());
+  TalkSettings settings;
+  settings.interrupts = interrupts;
+  settings.tell = [&](const Notice& notice) { (void)caller.Tell(notice); };
+  Talk talk(*other.lane, std::move(settings));
+  RDFS_RETURN_IF_ERROR(task.role == Task::Role::kForwards ? Send(caller, talk, other, task)
+                                                          : Fetch(caller, talk, other, task, mask));
+  return AwaitFarewell(caller);
+}
+
+}  // namespace rdfs::copy

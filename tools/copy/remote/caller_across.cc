@@ -1,0 +1,130 @@
+// The caller's end of a copy between two other machines.
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "tools/copy/remote/caller.h"
+#include "tools/copy/remote/caller_impl.h"
+#include "tools/copy/remote/relay.h"
+#include "tools/copy/remote/sources.h"
+#include "tools/copy/remote/wire.h"
+
+namespace rdfs::copy {
+namespace {
+
+bool IsInterrupt(const Status& status) {
+  return status.code() == Code::kErrno && status.errno_value() == EINTR;
+}
+
+void Count(const Tally& done, std::uint64_t before, Report& report) {
+  report.Clear();
+  report.bytes() = before + done.bytes;
+  for (std::uint64_t i = 0; i < done.entries; ++i) report.Copied();
+}
+
+struct Way {
+  const std::string& waits;
+  const std::string& reaches;
+  bool sends;  // the one that reaches
+};
+
+// False if there is no such way; `how` as FarEnd::CopyAcross.
+Result<bool> TryWay(const Way& way, const Across& job, const RemoteOptions& options, Report& report,
+                    std::string& how) {
+  Meeting meeting;
+  RDFS_ASSIGN_OR_RETURN(const auto waiting, FarEnd::StartWaiting(way.waits, options, meeting));
+  if (meeting.port == 0) {
+    how = "it cannot listen";
+    return false;
+  }
+  RDFS_ASSIGN_OR_RETURN(const auto far, FarEnd::StartTo(way.reaches, options, meeting));
+  return far->CopyAcross(job, way.sends, report, how);
+}
+
+}  // namespace
+
+Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, std::string& how) {
+  Task task = NewTask();
+  task.role = sends ? Task::Role::kForwards : Task::Role::kFetches;
+  task.names = job.paths;
+  task.names.insert(task.names.begin(), job.destination);
+  task.directory_wanted = job.directory_wanted;
+  RDFS_RETURN_IF_ERROR(SendTask(task));
+  Talk talk(*lane_, SettingsFor(report, options_.interrupts));
+  bool met = false;
+  std::optional<Tally> done;
+  const Talk::OnMessage on_message = [&](MessageType type, ByteSpan message) -> Status {
+    if (type == MessageType::kMet && !met) {
+      met = true;
+      RDFS_ASSIGN_OR_RETURN(how, DecodeMet(message));
+      return {};
+    }
+    if (type != MessageType::kDone || !met) {
+      return {Code::kProtocolError, "the other rdcp sent a message out of turn"};
+    }
+    RDFS_ASSIGN_OR_RETURN(done, Tally::Decode(message));
+    return talk.Say(EncodeBare(MessageType::kFarewell));
+  };
+  Status status = [&]() -> Status {
+    while (!done) {
+      RDFS_ASSIGN_OR_RETURN(const bool heard, talk.Hear(on_message, nullptr));
+      if (!heard && !done) RDFS_RETURN_IF_ERROR(talk.Sleep(-1));
+    }
+    return {};
+  }();
+  status = talk.Part(std::move(status));
+  if (!status.ok() && !met && !talk.lost() && !IsInterrupt(status)) {
+    how = status.message();
+    return false;
+  }
+  if (!status.ok()) return status.WithContext(name_);
+  Count(*done, report.bytes(), report);
+  return true;
+}
+
+Status FarEnd::Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report) {
+  Task sends = from.NewTask();
+  sends.role = Task::Role::kSends;
+  sends.names = job.paths;
+  RDFS_RETURN_IF_ERROR(from.SendTask(sends));
+  Task receives = to.NewTask();
+  receives.role = Task::Role::kReceives;
+  receives.names = {job.destination};
+  receives.directory_wanted = job.directory_wanted;
+  RDFS_RETURN_IF_ERROR(to.SendTask(receives));
+  Talk sender(*from.lane_, SettingsFor(report, from.options_.interrupts));
+  Talk receiver(*to.lane_, SettingsFor(report, -1));
+  const std::uint64_t before = report.bytes();
+  copy::Relay relay({sender, *from.domain_}, {receiver, *to.domain_},
+                    [&job](const Begin& begin) { return CheckSources(job.paths, begin); });
+  Meter meter(report);
+  relay.on_turn = [&] {
+    meter.Show(relay.bytes());
+    return Status();
+  };
+  RDFS_RETURN_IF_ERROR(relay.Run());
+  Count(relay.done(), before, report);
+  return {};
+}
+
+Status CopyAcross(const Across& job, const RemoteOptions& options, Report& report,
+                  const std::function<void(const std::string&)>& note) {
+  const std::string name = job.from + " to " + job.to + ": ";
+  std::string why;
+  for (const Way& way : {Way{job.to, job.from, true}, Way{job.from, job.to, false}}) {
+    std::string how;
+    RDFS_ASSIGN_OR_RETURN(const bool copied, TryWay(way, job, options, report, how));
+    if (copied) {
+      note(name + "directly, " + (way.sends ? "sent" : "fetched") + " over " + how + why);
+      return {};
+    }
+    why += "; " + way.reaches + " cannot reach " + way.waits + ": " + how;
+  }
+  RDFS_ASSIGN_OR_RETURN(const auto from, FarEnd::Start(job.from, options));
+  RDFS_ASSIGN_OR_RETURN(const auto to, FarEnd::Start(job.to, options));
+  note(name + "through here, over " + from->ExplainChoice() + " and over " + to->ExplainChoice() +
+       why);
+  return FarEnd::Relay(*from, *to, job, report);
+}
+
+}  // namespace rdfs::copy

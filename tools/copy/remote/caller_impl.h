@@ -1,0 +1,48 @@
+// What the caller's ways to copy have in common. Internal to caller.cc and caller_across.cc.
+#pragma once
+
+#include <chrono>
+
+#include "tools/copy/names.h"
+#include "tools/copy/remote/talk.h"
+#include "tools/copy/report.h"
+
+namespace rdfs::copy {
+
+// What concerns single files, from either end, told here. Theirs is named with the host.
+inline TalkSettings SettingsFor(Report& report, int interrupts) {
+  TalkSettings settings;
+  settings.interrupts = interrupts;
+  settings.tell = [&report](const Notice& notice) {
+    switch (notice.what) {
+      case Notice::What::kVanished:
+        report.Vanished(notice.path);
+        break;
+      case Notice::What::kFailed:
+        report.Failed(notice.path, {Code::kErrno, Shown(notice.sentence)});
+        break;
+    }
+  };
+  return settings;
+}
+
+// Bytes of one machine's errand, behind those of the ones before.
+class Meter {
+ public:
+  explicit Meter(Report& report) : report_(report), before_(report.bytes()) {}
+  void Show(std::uint64_t bytes) {
+    report_.bytes() = before_ + bytes;
+    const TimePoint now = BootClock::now();
+    if (now < next_) return;
+    next_ = now + kDrawEvery;
+    report_.Draw({}, now);
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kDrawEvery{200};
+  Report& report_;
+  const std::uint64_t before_;
+  TimePoint next_{};
+};
+
+}  // namespace rdfs::copy
