@@ -211,6 +211,30 @@ for to in "$far:$work/dst" "$work/dst"; do
   copies "-u" -r -u "$from/." "$to"
   [ "$(cat "$work/dst/one.c")" = changed ] || problem "-u: replaced by what is older"
 done
+for to in "$far:$work/dst" "$work/dst"; do
+  if [ "$to" = "$work/dst" ]; then from=$far:$work/changing; else from=$work/changing; fi
+  rm -rf "$work/changing" && cp -a "$src" "$work/changing" && head -c 3000000 /dev/urandom >"$work/changing/large"
+  fresh; copies "--verify" -a --verify "$from/." "$to"; same "--verify" "$work/changing/" "$work/dst/"
+  touch "$work/changing/one.c" && sed -i 's/two/owt/' "$work/dst/two.c" && touch -r "$work/changing/two.c" "$work/dst/two.c"
+  rm "$work/dst/large" && mkdir "$work/changing/new" && touch "$work/dst/extra"
+  cases=$((cases + 1))
+  rdcp -n -a --checksum --delete "$from/." "$to" || problem "-n: exit status $?"
+  # Only names of the same size have to be compared.
+  [ "$(sed "s|$work/dst/||" "$work/out" | sort | tr '\n' ' ')" = "compare .hidden compare a b.h compare one.c compare two.c deleted extra large new/ " ] ||
+    problem "-n lists $(tr '\n' ' ' <"$work/out")"
+  holds "-n" "$work/dst" "./.hidden ./a b.h ./extra ./one.c ./two.c "
+  cases=$((cases + 1))
+  rdcp -v -a --checksum --delete "$from/." "$to" || problem "--checksum: exit status $?"
+  same "--checksum" "$work/changing/" "$work/dst/"
+  grep -q '^rdcp: 2 files, ' "$work/err" || problem "--checksum copies more or less than two files: $(cat "$work/err")"
+  printf 'two.c\nnew/\nnone\n' >"$work/list"
+  fresh; fails "--files-from" 1 'none.*listed' -r --files-from "$work/list" "$from" "$to"
+  holds "--files-from" "$work/dst" "./changing ./changing/new ./changing/two.c "
+done
+cases=$((cases + 1))
+rdcp -n -a "hidden1:$src" "hidden2:$work/dst" || problem "-n through here: exit status $?"
+grep -q 'src/one.c' "$work/out" || problem "-n through here lists nothing"
+[ ! -e "$work/dst/src" ] || problem "-n through here copies"
 fresh; chmod 000 "$src/two.c"
 if [ "$(id -u)" -ne 0 ]; then
   fails "a file that cannot be read" 1 'two.c.*ermission' -r "$far:$src/." "$work/dst"
@@ -234,7 +258,6 @@ timeout 60 "$bin/tools/copy/rdcp" -e "ssh -o BatchMode=yes" "$src/one.c" nosuchh
 [ "$(grep -c '^rdcp: ' "$work/err")" -eq 1 ] || problem "a host that is not there: not one sentence"
 fails "no such ssh" 1 'openssh-client' -e "$work/no/ssh" "$src/one.c" "$far:$work/dst"
 fails "ports that are none" 2 'no range of ports' --port x "$src/one.c" "$far:$work/dst"
-fails "what only works here" 2 '--verify works on one machine only' -r --verify "$src" "$far:$work/dst"
 fails "a transport that is not there" 1 'verbs is required' --require verbs "$src/one.c" "$far:$work/dst"
 
 # A login shell that talks.

@@ -8,10 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <iostream>
 #include <thread>
 
+#include "tools/copy/list.h"
 #include "tools/copy/local_copy.h"
 #include "tools/copy/names.h"
 #include "tools/copy/setup.h"
@@ -52,21 +51,6 @@ Result<Targets> Locate(const CopyOptions& options, const ScanOptions& scan) {
   std::vector<SourceFacts> sources;
   for (const Operand& each : options.sources) sources.push_back(FactsOf(each.path, scan));
   return PlaceHere(sources, options.destination.path);
-}
-
-Status ReadList(const CopyOptions& options, Listed& list) {
-  std::ifstream file;
-  if (options.files_from != "-") {
-    file.open(options.files_from, std::ios::binary);
-    if (!file) return Status::FromErrno(errno, "cannot open " + Shown(options.files_from));
-  }
-  std::istream& in = options.files_from == "-" ? std::cin : file;
-  std::string line;
-  while (std::getline(in, line, options.nul ? '\0' : '\n')) {
-    if (!line.empty()) RDFS_RETURN_IF_ERROR(list.Add(line));
-  }
-  if (in.bad()) return {Code::kErrno, EIO, "cannot read " + Shown(options.files_from)};
-  return {};
 }
 
 // A directory that DST is, or lies in, would be copied for ever.
@@ -147,7 +131,7 @@ int RunLocal(CopyOptions& options) {
   if (!options.rules.empty()) scan.filter = &options.rules;
   Listed list(scan.filter);
   if (!options.files_from.empty()) {
-    const Status status = ReadList(options, list);
+    const Status status = ReadList(options.files_from, options.nul, list);
     if (!status.ok()) return Fail(status);
     scan.filter = &list;
   }
@@ -159,7 +143,7 @@ int RunLocal(CopyOptions& options) {
   const Status status = Copy(options, scan, mask, report, stop);
   if (!status.ok()) return Fail(status);
   for (const std::string& path : list.Missing()) {
-    report.Failed(path, {Code::kNotFound, "it is listed, and not there"});
+    report.Failed(path, Listed::IsMissing());
   }
   if (options.verbosity > 0) report.Note(report.Summary(BootClock::now()));
   return report.ExitCode();

@@ -103,7 +103,8 @@ Result<Destination::NodePtr> Destination::FolderFor(const std::string& path) {
   const std::lock_guard lock(mutex_);
   const auto known = nodes_.find(std::string(FolderOf(path)));
   if (known != nodes_.end()) {
-    NodePtr node = known->second.entered ? known->second.entered : known->second.node.lock();
+    NodePtr node = known->second.node.lock();
+    if (!node) node = known->second.entered;
     if (node) return node;
   }
   return Status(Code::kProtocolError, "the directory that it is in was not announced");

@@ -44,12 +44,14 @@ Status Destination::Enter(const Entry& entry) {
   const NodePtr node = NewNode();
   if (path.empty()) {
     const std::lock_guard lock(mutex_);
-    NodePtr& root = nodes_[""].entered;
+    Known& known = nodes_[""];
+    NodePtr& root = known.entered;
     if (root->parent) return {Code::kProtocolError, "this directory was announced twice"};
     node->parent = root;
     node->id = root->id;
     node->inherits = root->inherits;
     node->entry = entry;
+    known.node = node;
     root = node;
     return {};
   }
@@ -121,7 +123,7 @@ Status Destination::Leave(const Entry& entry) {
     return {Code::kProtocolError, "this directory was not announced"};
   }
   left = std::move(known->second.entered);
-  if (path.empty()) known->second = {left->parent, left->parent};
+  if (path.empty()) known->second.entered = left->parent;
   return {};
 }
 

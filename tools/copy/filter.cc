@@ -66,6 +66,14 @@ bool Listed::Takes(std::string_view path, bool is_directory) {
   return !listed || next_ == nullptr || next_->Takes(path, is_directory);
 }
 
+std::vector<std::string> Listed::paths() const {
+  std::vector<std::string> out;
+  for (const auto& [path, met] : listed_) out.push_back(path);
+  if (all_) out.emplace_back(".");
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 std::vector<std::string> Listed::Missing() const {
   std::vector<std::string> out;
   for (const auto& [path, met] : listed_) {

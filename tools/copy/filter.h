@@ -45,6 +45,10 @@ class Listed final : public Filter {
   [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override;
   // Those that were never asked about: they are not there.
   [[nodiscard]] std::vector<std::string> Missing() const;
+  // What is said of those.
+  static Status IsMissing() { return {Code::kNotFound, "it is listed, and not there"}; }
+  // As they were added, but for what means nothing: for an rdcp on another machine.
+  [[nodiscard]] std::vector<std::string> paths() const;
 
  private:
   [[nodiscard]] bool IsListed(std::string_view path);

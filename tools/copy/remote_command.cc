@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/copy/list.h"
 #include "tools/copy/remote/caller.h"
 #include "tools/copy/report.h"
 #include "tools/copy/setup.h"
@@ -30,22 +31,6 @@ bool IsAt(const Operand& operand, Where where) { return operand.where == where; 
 // As ssh takes it.
 std::string MachineOf(const Operand& operand) {
   return operand.user.empty() ? operand.host : operand.user + "@" + operand.host;
-}
-
-// Options that only the local form carries out: refused rather than left undone.
-Status CheckOptions(const CopyOptions& options) {
-  const std::pair<bool, const char*> only_here[] = {{options.verify, "--verify"},
-                                                    {options.dry_run, "--dry-run"},
-                                                    {options.policy.checksum, "--checksum"},
-                                                    {!options.files_from.empty(), "--files-from"}};
-  for (const auto& [given, name] : only_here) {
-    if (!given) continue;
-    return {Code::kInvalidArgument,
-            fmt::format("{} works on one machine only: leave it out, or mount the other directory "
-                        "with rdfs and copy there",
-                        name)};
-  }
-  return {};
 }
 
 Status CheckOperands(const CopyOptions& options) {
@@ -86,6 +71,8 @@ RemoteOptions OptionsOf(CopyOptions& options, mode_t mask, int interrupts) {
   out.in_place = options.in_place;
   out.policy = options.policy;
   out.remove = options.remove;
+  out.verify = options.verify;
+  out.dry_run = options.dry_run;
   out.umask = mask;
   out.interrupts = interrupts;
   return out;
@@ -132,8 +119,7 @@ Status Run(const CopyOptions& options, const Errand& errand, const RemoteOptions
 }  // namespace
 
 int RunRemote(CopyOptions& options) {
-  for (const Status& wrong : {CheckOptions(options), CheckOperands(options)}) {
-    if (wrong.ok()) continue;
+  if (const Status wrong = CheckOperands(options); !wrong.ok()) {
     fmt::print(stderr, "{}: {}\n", kName, wrong.message());
     return kExitUsage;
   }
@@ -142,8 +128,15 @@ int RunRemote(CopyOptions& options) {
   const mode_t mask = SetUpProcess();
   const auto interrupts = pipe::TakeInterrupts();
   if (!interrupts.ok()) return Fail(interrupts.status());
-  const RemoteOptions remote = OptionsOf(options, mask, interrupts->get());
-  const bool lists = options.verbosity > 0;
+  RemoteOptions remote = OptionsOf(options, mask, interrupts->get());
+  Listed list(remote.scan.filter);
+  if (!options.files_from.empty()) {
+    const Status status = ReadList(options.files_from, options.nul, list);
+    if (!status.ok()) return Fail(status);
+    remote.scan.filter = &list;
+    remote.list = &list;
+  }
+  const bool lists = options.verbosity > 0 || options.dry_run;
   Report report({.name = kName, .lists = lists, .progress = ShowsProgress(options.quiet, lists)},
                 BootClock::now());
   for (const Errand& errand : ErrandsOf(options)) {

@@ -253,6 +253,26 @@ TEST_F(DestinationTest, AHeldDirectoryIsNotFinished) {
   EXPECT_FALSE(MakeFile("a/other", "x").ok());
 }
 
+TEST_F(DestinationTest, TheRootWaitsForWhatIsHeldAsWell) {
+  Open({.keep = Keep::All()});
+  Entry root = Of(Kind::kDirectory, "");
+  root.mtime = {1000, 5};
+  ASSERT_TRUE(to_->Enter(root).ok());
+  auto pin = to_->Hold(Of(Kind::kFile, "file"));
+  ASSERT_TRUE(pin.ok());
+  ASSERT_TRUE(to_->Leave(root).ok());
+  {
+    Entry entry = Of(Kind::kFile, "file");
+    auto file = to_->Begin(entry);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    *pin = nullptr;
+    EXPECT_NE(dst_.Stat("root").st_mtim.tv_sec, 1000);
+    ASSERT_TRUE((*file)->Finish(entry).ok());
+  }
+  EXPECT_EQ(dst_.Stat("root").st_mtim.tv_sec, 1000);
+  EXPECT_TRUE(MakeFile("other", "x").ok()) << "of the next SRC";
+}
+
 TEST_F(DestinationTest, LinksWaitForTheFirstName) {
   Open({.keep = Keep::All()});
   Entry first = Of(Kind::kFile, "first");

@@ -64,8 +64,9 @@ Status Send(Talk& caller, Talk& talk, const Other& other, const Task& task) {
                   true, [&](const std::string& path, const Status& why) {
                     (void)caller.Tell({Notice::What::kFailed, path, why.message()});
                   });
-  Rules rules = RulesOf(task);
-  Sender sender(talk, other.domain, found.begin, WalkFor(task, found, rules), CrewThreads());
+  Selection selection(task);
+  RDFS_RETURN_IF_ERROR(selection.status());
+  Sender sender(talk, other.domain, found.begin, WalkFor(task, found, selection), CrewThreads());
   sender.on_turn = Attend(caller);
   RDFS_RETURN_IF_ERROR(sender.Run());
   return caller.Say(sender.done().Encode(MessageType::kDone));
@@ -76,8 +77,9 @@ Status Fetch(Talk& caller, Talk& talk, const Other& other, const Task& task, mod
   there.role = Task::Role::kSends;
   there.names.erase(there.names.begin());
   RDFS_RETURN_IF_ERROR(GiveTask(*other.lane, there));
-  Rules rules = RulesOf(task);
-  ReceiverSettings settings = ReceiverFor(task, task.names.front(), rules, mask);
+  Selection selection(task);
+  RDFS_RETURN_IF_ERROR(selection.status());
+  ReceiverSettings settings = ReceiverFor(task, task.names.front(), selection, mask);
   settings.allow = [&there](const Begin& begin) { return CheckSources(there.names, begin); };
   Receiver receiver(talk, other.domain, std::move(settings));
   receiver.on_turn = Attend(caller);

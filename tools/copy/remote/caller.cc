@@ -119,6 +119,11 @@ Task FarEnd::NewTask() const {
   task.update = options_.policy.update;
   task.sync = options_.policy.sync;
   task.remove = options_.remove;
+  task.checksum = options_.policy.checksum;
+  task.verify = options_.verify;
+  task.dry_run = options_.dry_run;
+  task.has_list = options_.list != nullptr;
+  if (task.has_list) task.listed = options_.list->paths();
   task.rules = options_.rules;
   return task;
 }
@@ -146,6 +151,8 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.copied = CopiedTo(report);
   settings.policy = options_.policy;
   settings.remove = options_.remove;
+  settings.verify = options_.verify;
+  settings.dry_run = options_.dry_run;
   settings.filter = options_.scan.filter;
   settings.gone = [&report](const std::string& path) { report.Done(path, "deleted "); };
   Talk talk(*lane_, SettingsFor(report, options_.interrupts));
@@ -179,7 +186,9 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   walk.paths = found.paths;
   walk.copied = CopiedTo(report);
   walk.holes = !options_.in_place;
-  walk.offers = options_.policy.sync || options_.policy.update || options_.remove;
+  walk.offers = task.sync || task.update || task.remove || task.checksum || task.dry_run;
+  walk.digests = task.checksum && !task.dry_run;
+  walk.list = options_.list;
   Sender sender(talk, domain_, found.begin, std::move(walk), CrewThreads());
   Meter meter(report);
   sender.on_turn = [&] {

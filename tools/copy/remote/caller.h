@@ -13,6 +13,7 @@
 
 #include "tools/copy/decide.h"
 #include "tools/copy/entry.h"
+#include "tools/copy/filter.h"
 #include "tools/copy/remote/errand.h"
 #include "tools/copy/remote/ports.h"
 #include "tools/copy/report.h"
@@ -35,10 +36,13 @@ struct RemoteOptions {
   std::vector<std::string> rules;  // the same filter for there: see Rules::given
   Keep keep;
   bool in_place = false;
-  Policy policy;              // without checksum
-  bool remove = false;        // --delete
-  std::uint32_t umask = 022;  // of this process, before SetUpProcess
-  int interrupts = -1;        // a descriptor: readable when the user wants to stop
+  Policy policy;
+  bool remove = false;  // --delete
+  bool verify = false;
+  bool dry_run = false;
+  const Listed* list = nullptr;  // that `scan` has as its filter
+  std::uint32_t umask = 022;     // of this process, before SetUpProcess
+  int interrupts = -1;           // a descriptor: readable when the user wants to stop
 };
 
 struct Task;

@@ -102,7 +102,10 @@ Status FarEnd::Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report
     meter.Show(relay.bytes());
     return Status();
   };
-  RDFS_RETURN_IF_ERROR(relay.Run());
+  if (const Status status = relay.Run(); !status.ok()) {
+    if (sender.lost()) return status.WithContext(from.name_);
+    return receiver.lost() ? status.WithContext(to.name_) : status;
+  }
   Count(relay.done(), before, report);
   return {};
 }

@@ -21,6 +21,13 @@ inline TalkSettings SettingsFor(Report& report, int interrupts) {
       case Notice::What::kFailed:
         report.Failed(notice.path, {Code::kErrno, Shown(notice.sentence)});
         break;
+      case Notice::What::kWould:
+        if (!notice.path.ends_with('/')) report.Copied();
+        report.Done(notice.path, notice.sentence == "compare" ? "compare " : "");
+        break;
+      case Notice::What::kGone:
+        report.Done(notice.path, "deleted ");
+        break;
     }
   };
   return settings;

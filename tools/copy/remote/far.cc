@@ -91,13 +91,16 @@ Status SendFiles(Talk& talk, const Guest& guest, const Task& task) {
                     if (told.ok()) told = talk.Tell({Notice::What::kFailed, path, why.message()});
                   });
   RDFS_RETURN_IF_ERROR(told);
-  Rules rules = RulesOf(task);
-  return Sender(talk, guest.domain, found.begin, WalkFor(task, found, rules), CrewThreads()).Run();
+  Selection selection(task);
+  if (!selection.status().ok()) return talk.Part(selection.status());
+  return Sender(talk, guest.domain, found.begin, WalkFor(task, found, selection), CrewThreads())
+      .Run();
 }
 
 Status ReceiveFiles(Talk& talk, const Guest& guest, const Task& task, mode_t mask) {
-  Rules rules = RulesOf(task);
-  ReceiverSettings settings = ReceiverFor(task, task.names.front(), rules, mask);
+  Selection selection(task);
+  if (!selection.status().ok()) return talk.Part(selection.status());
+  ReceiverSettings settings = ReceiverFor(task, task.names.front(), selection, mask);
   return Receiver(talk, guest.domain, std::move(settings)).Run();
 }
 

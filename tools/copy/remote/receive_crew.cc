@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tools/copy/names.h"
+#include "tools/copy/remote/content.h"
 #include "tools/pipe/digest.h"
 
 namespace rdfs::copy {
@@ -24,6 +25,7 @@ struct ReceiveCrew::Incoming {
   std::shared_ptr<OutputFile> file;  // under mutex, as what follows
   std::size_t writing = 0;           // pieces
   bool ended = false;
+  std::vector<Written> written;  // with --verify
 };
 
 struct ReceiveCrew::Job {
@@ -157,9 +159,17 @@ Status ReceiveCrew::PlanRecord(Batch& batch, Record record) {
   RDFS_RETURN_IF_ERROR(rules_.Check(record));
   if (auto* entry = std::get_if<EntryRecord>(&record)) {
     if (entry->answer) return PlanAnswer(batch, std::move(*entry));
-    if (!IsSkipped(entry->entry)) PlanEntry(batch, std::move(*entry));
+    if (settings_.dry_run) {
+      Rehearse(*entry);
+    } else if (!IsSkipped(entry->entry)) {
+      PlanEntry(batch, std::move(*entry));
+    }
   } else if (auto* leave = std::get_if<LeaveRecord>(&record)) {
-    PlanLeave(batch, std::move(*leave));
+    if (settings_.dry_run) {
+      RehearseLeave(*leave);
+    } else {
+      PlanLeave(batch, std::move(*leave));
+    }
   } else if (const auto* piece = std::get_if<PieceRecord>(&record)) {
     PlanPiece(batch, *piece);
   } else {
@@ -182,7 +192,7 @@ void ReceiveCrew::PlanEntry(Batch& batch, EntryRecord record) {
   if (record.offer) return PlanOffer(record);
   const Verdict verdict = record.no_data ? Verdict::kCopy : Judge(entry);
   const bool is_there = verdict == Verdict::kLeave || verdict == Verdict::kSame;
-  if (!PlanLink(record, is_there) || IsThere(entry, verdict)) return;
+  if (!PlanLink(record, is_there) || IsThere(entry, verdict, std::nullopt)) return;
   PlanContent(batch, std::move(record), nullptr);
 }
 
@@ -208,49 +218,12 @@ void ReceiveCrew::PlanLeave(Batch& batch, LeaveRecord record) {
   batch.left.push_back(std::move(record.entry));
 }
 
-// Deletes what the source does not have, now that all of its names have been heard.
-void ReceiveCrew::Prune(const LeaveRecord& record) {
-  const Entry& entry = record.entry;
-  const auto keeps = [&](const std::string& name, bool is_directory) {
-    if (seen_.back().contains(name)) return true;
-    Filter* filter = settings_.filter;
-    return filter != nullptr && !filter->Takes(Joined(entry.path, name), is_directory);
-  };
-  const auto gone = [&](const std::string& path) {
-    if (settings_.gone) settings_.gone(path);
-  };
-  if (const Status status = destination_.Prune(entry, keeps, gone); !status.ok()) {
-    TellOf(entry, status);
-  }
-}
-
-Verdict ReceiveCrew::Judge(const Entry& entry) {
-  if (!settings_.policy.update && !settings_.policy.sync) return Verdict::kCopy;
-  const auto now = destination_.Look(entry);
-  // Whoever makes it will say what is wrong.
-  return now.ok() ? Decide(entry, *now, settings_.policy) : Verdict::kCopy;
-}
-
-// Whether what is at its place will do; it gets the attributes that are missing.
-bool ReceiveCrew::IsThere(const Entry& entry, Verdict verdict) {
-  if (verdict == Verdict::kLeave) return true;
-  bool same = verdict == Verdict::kSame;
-  if (verdict == Verdict::kCompare && entry.kind == Kind::kSymlink) {
-    const auto target = destination_.ReadExistingLink(entry);
-    same = target.ok() && *target == entry.target;
-    if (same) destination_.Settle(entry, true);
-  }
-  if (!same) return false;
-  if (const Status touched = destination_.Touch(entry); !touched.ok()) TellOf(entry, touched);
-  return true;
-}
-
 void ReceiveCrew::PlanOffer(const EntryRecord& record) {
   const Entry& entry = record.entry;
   want_.up_to = record.number + 1;
   const Verdict verdict = Judge(entry);
   const bool is_there = verdict == Verdict::kLeave || verdict == Verdict::kSame;
-  if (!PlanLink(record, is_there) || IsThere(entry, verdict)) return;
+  if (!PlanLink(record, is_there) || IsThere(entry, verdict, record.digest)) return;
   auto pin = destination_.Hold(entry);
   if (!pin.ok()) {
     destination_.Settle(entry, false);
@@ -372,6 +345,10 @@ void ReceiveCrew::DoWhole(const Entry& entry, ByteSpan content) {
     if (entry.kind != Kind::kFile) return destination_.Make(entry);
     RDFS_ASSIGN_OR_RETURN(const auto file, destination_.Begin(entry));
     if (!content.empty()) RDFS_RETURN_IF_ERROR(file->Write(0, content));
+    if (settings_.verify) {
+      const Written all{0, content.size(), pipe::DigestOf(content)};
+      RDFS_RETURN_IF_ERROR(CheckWritten(*file, entry.size, {&all, 1}, stop_));
+    }
     return file->Finish(entry);
   }();
   if (!made.ok()) {
@@ -390,10 +367,12 @@ void ReceiveCrew::DoPiece(Incoming& incoming, std::uint64_t offset, ByteSpan con
   }
   const Status written = file == nullptr ? Status() : file->Write(offset, content);
   file.reset();
+  const Digest digest = settings_.verify ? pipe::DigestOf(content) : Digest{};
   bool last = false;
   bool first_failure = false;
   {
     const std::lock_guard lock(incoming.mutex);
+    if (settings_.verify) incoming.written.push_back({offset, content.size(), digest});
     if (!written.ok()) first_failure = std::exchange(incoming.file, nullptr) != nullptr;
     last = --incoming.writing == 0 && incoming.ended;
   }
@@ -405,7 +384,11 @@ void ReceiveCrew::DoPiece(Incoming& incoming, std::uint64_t offset, ByteSpan con
 void ReceiveCrew::FinishFile(Incoming& incoming) {
   const std::shared_ptr<OutputFile> file = std::exchange(incoming.file, nullptr);
   if (file == nullptr) return;
-  if (const Status finished = file->Finish(incoming.entry); !finished.ok()) {
+  Status finished;
+  if (settings_.verify)
+    finished = CheckWritten(*file, incoming.entry.size, incoming.written, stop_);
+  if (finished.ok()) finished = file->Finish(incoming.entry);
+  if (!finished.ok()) {
     TellOf(incoming.entry, finished);
     return;
   }

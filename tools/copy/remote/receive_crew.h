@@ -38,7 +38,9 @@ struct ReceiveCrewSettings {
   int threads = 1;
   Copied copied;  // may be empty
   Policy policy;
-  bool remove = false;       // --delete
+  bool remove = false;  // --delete
+  bool verify = false;
+  bool dry_run = false;
   Filter* filter = nullptr;  // what was left out there is not missing; outlives the crew
   std::function<void(const std::string& path)> gone;  // told of what was deleted; may be empty
 };
@@ -79,12 +81,17 @@ class ReceiveCrew {
   Status PlanRecords(Batch& batch);
   Status PlanRecord(Batch& batch, Record record);
   void PlanEntry(Batch& batch, EntryRecord record);
+  // Of a dry run: what would be done is told, and all that is offered is answered.
+  void Rehearse(const EntryRecord& record);
+  void RehearseDirectory(const Entry& entry);
+  void RehearseLeave(const LeaveRecord& record);
   void PlanDirectory(const Entry& entry);
   void PlanLeave(Batch& batch, LeaveRecord record);
   void PlanOffer(const EntryRecord& record);
   Status PlanAnswer(Batch& batch, EntryRecord record);
   Verdict Judge(const Entry& entry);
-  bool IsThere(const Entry& entry, Verdict verdict);
+  bool IsThere(const Entry& entry, Verdict verdict, const std::optional<Digest>& digest);
+  bool HasContent(const Entry& entry, const Digest& digest);
   void Prune(const LeaveRecord& record);
   bool PlanLink(const EntryRecord& record, bool is_there);
   void PlanContent(Batch& batch, EntryRecord record, Destination::Pin pin);

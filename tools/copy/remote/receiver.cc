@@ -81,6 +81,8 @@ Status Receiver::OnBegin(const Begin& begin) {
                                                     .copied = settings_.copied,
                                                     .policy = settings_.policy,
                                                     .remove = settings_.remove,
+                                                    .verify = settings_.verify,
+                                                    .dry_run = settings_.dry_run,
                                                     .filter = settings_.filter,
                                                     .gone = settings_.gone}));
   return talk_.Say(Welcome{ring_.shared, ring_.size.slot_bytes, ring_.size.slots}.Encode());
@@ -139,7 +141,8 @@ Status Receiver::OnEnd(ByteSpan message) {
 }
 
 Status Receiver::Tell(const Notice& notice) {
-  ++done_.failed;
+  const bool bad = notice.what == Notice::What::kFailed || notice.what == Notice::What::kVanished;
+  if (bad) ++done_.failed;
   return talk_.Tell(notice);
 }
 

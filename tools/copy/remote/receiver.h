@@ -28,7 +28,9 @@ struct ReceiverSettings {
   int threads = 1;
   Copied copied;  // may be empty
   Policy policy;
-  bool remove = false;       // --delete
+  bool remove = false;  // --delete
+  bool verify = false;
+  bool dry_run = false;      // nothing is changed; what would be is told by notices
   Filter* filter = nullptr;  // see ReceiveCrewSettings, as for `gone`
   std::function<void(const std::string& path)> gone;
 };

@@ -74,8 +74,8 @@ Result<std::optional<Record>> ReadEntry(ByteSpan body, std::uint16_t flags) {
   ByteReader reader(body);
   const auto wire = reader.Read<EntryWire>();
   EntryRecord out;
-  constexpr std::uint16_t kKnown =
-      EntryWire::kWhole | EntryWire::kNoData | EntryWire::kOffer | EntryWire::kAnswer;
+  constexpr std::uint16_t kKnown = EntryWire::kWhole | EntryWire::kNoData | EntryWire::kOffer |
+                                   EntryWire::kAnswer | EntryWire::kDigest;
   if ((flags & ~kKnown) != 0 || !reader.ok() || !FillEntry(wire, out.entry)) {
     return Malformed("entry");
   }
@@ -98,6 +98,11 @@ Result<std::optional<Record>> ReadEntry(ByteSpan body, std::uint16_t flags) {
     return Malformed("offer");
   }
   if (out.answer && (out.entry.kind != Kind::kFile || out.no_data)) return Malformed("answer");
+  if ((flags & EntryWire::kDigest) != 0) {
+    if (!out.offer) return Malformed("offer");
+    out.digest = reader.Read<Digest>();
+    if (!reader.ok()) return Malformed("offer");
+  }
   out.content = reader.rest();
   if (out.content.size() != (out.whole ? out.entry.size : 0)) return Malformed("whole file");
   return std::optional<Record>(std::move(out));
@@ -157,7 +162,8 @@ bool BatchWriter::Write(const Entry& entry, std::uint64_t number, std::uint16_t 
     return false;
   }
   const bool whole = (flags & EntryWire::kWhole) != 0;
-  const std::size_t length = BodyOf(entry) + (whole ? entry.size : 0);
+  const std::size_t digest = (flags & EntryWire::kDigest) != 0 ? sizeof(Digest) : 0;
+  const std::size_t length = BodyOf(entry) + digest + (whole ? entry.size : 0);
   if (length > kMaxSlotBytes) return false;
   writer_.Write(HeaderOf(RecordType::kEntry, flags, length));
   writer_.Write(EntryWire{static_cast<std::uint8_t>(entry.kind),
@@ -187,6 +193,15 @@ bool BatchWriter::Write(const Entry& entry, std::uint64_t number, std::uint16_t 
 
 bool BatchWriter::Add(const Entry& entry, std::uint64_t number, std::uint16_t flags) {
   return Write(entry, number, flags);
+}
+
+bool BatchWriter::AddOffer(const Entry& entry, std::uint64_t number,
+                           const std::optional<Digest>& digest) {
+  if (!digest) return Write(entry, number, EntryWire::kOffer);
+  const std::size_t before = writer_.size();
+  if (!Write(entry, number, EntryWire::kOffer | EntryWire::kDigest)) return false;
+  writer_.WriteBytes(*digest);
+  return Keep(before);
 }
 
 bool BatchWriter::AddLeave(std::uint32_t source, const std::string& path, bool partial) {

@@ -44,7 +44,7 @@ struct TimeWire {
 };
 
 struct EntryWire {
-  static constexpr std::uint16_t kWhole = 1, kNoData = 2, kOffer = 4, kAnswer = 8;
+  static constexpr std::uint16_t kWhole = 1, kNoData = 2, kOffer = 4, kAnswer = 8, kDigest = 16;
   Le8 kind;
   std::array<Le8, 3> zero;
   Le32 mode, uid, gid, source, major, minor, links;
@@ -69,10 +69,11 @@ static_assert(sizeof(FileEndWire) == 24 && alignof(FileEndWire) == 1);
 struct EntryRecord {
   Entry entry;
   std::uint64_t number = 0;
-  bool whole = false;    // `content` is all of it
-  bool no_data = false;  // a later name of a file that came before
-  bool offer = false;    // a file whose data come only if they are wanted
-  bool answer = false;   // one that was offered and wanted
+  bool whole = false;              // `content` is all of it
+  bool no_data = false;            // a later name of a file that came before
+  bool offer = false;              // a file whose data come only if they are wanted
+  bool answer = false;             // one that was offered and wanted
+  std::optional<Digest> digest{};  // of an offer: see ContentDigest
   ByteSpan content;
 };
 struct LeaveRecord {
@@ -100,6 +101,7 @@ class BatchWriter {
 
   // `flags`: EntryWire's.
   bool Add(const Entry& entry, std::uint64_t number, std::uint16_t flags);
+  bool AddOffer(const Entry& entry, std::uint64_t number, const std::optional<Digest>& digest);
   // A whole file. `fill` puts at most so many bytes there and returns how many they are: that is
   // the file's size then. Its failure is returned, and nothing of the entry stays. kBusy: it does
   // not fit.

@@ -13,8 +13,8 @@ Status OutOfTurn() { return {Code::kProtocolError, "the other rdcp sent a messag
 
 Status Relay::Run() {
   Status status = Drive();
-  // Whoever was told that all is there, and went without a word, has what he wanted.
-  if (confirmed_ && sender_.talk.lost()) status = Status();
+  // All is there, and both go when they have heard of it: one that went early has what he wanted.
+  if (confirmed_ && (sender_.talk.lost() || receiver_.talk.lost())) status = Status();
   (void)receiver_.talk.Part(status);
   return sender_.talk.Part(std::move(status));
 }

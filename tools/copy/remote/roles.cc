@@ -4,27 +4,33 @@
 
 namespace rdfs::copy {
 
-Rules RulesOf(const Task& task) {
-  Rules out;
-  for (const std::string& rule : task.rules) out.Add(rule[0] == '+', rule.substr(1));
-  return out;
+Selection::Selection(const Task& task) {
+  for (const std::string& rule : task.rules) rules_.Add(rule[0] == '+', rule.substr(1));
+  if (!task.has_list) return;
+  list_.emplace(rules_.empty() ? nullptr : &rules_);
+  for (const std::string& path : task.listed) {
+    status_ = list_->Add(path);
+    if (!status_.ok()) return;
+  }
 }
 
-WalkOptions WalkFor(const Task& task, const Found& found, Rules& rules) {
+WalkOptions WalkFor(const Task& task, const Found& found, Selection& selection) {
   WalkOptions walk;
   walk.scan.recurse = task.recurse;
   walk.scan.follow = task.follow;
   walk.scan.follow_source = task.follow_source;
   walk.scan.one_file_system = task.one_file_system;
-  if (!rules.empty()) walk.scan.filter = &rules;
+  walk.scan.filter = selection.filter();
+  walk.list = selection.list();
   walk.keep = task.keep;
   walk.paths = found.paths;
   walk.holes = !task.in_place;
-  walk.offers = task.sync || task.update || task.remove;
+  walk.offers = task.sync || task.update || task.remove || task.checksum || task.dry_run;
+  walk.digests = task.checksum && !task.dry_run;
   return walk;
 }
 
-ReceiverSettings ReceiverFor(const Task& task, const std::string& destination, Rules& rules,
+ReceiverSettings ReceiverFor(const Task& task, const std::string& destination, Selection& selection,
                              mode_t mask) {
   ReceiverSettings settings;
   settings.destination = ExpandHome(destination);
@@ -33,9 +39,11 @@ ReceiverSettings ReceiverFor(const Task& task, const std::string& destination, R
   settings.options.umask = mask;
   settings.options.in_place = task.in_place;
   settings.threads = CrewThreads();
-  settings.policy = {.update = task.update, .sync = task.sync, .checksum = false};
+  settings.policy = {.update = task.update, .sync = task.sync, .checksum = task.checksum};
   settings.remove = task.remove;
-  if (!rules.empty()) settings.filter = &rules;
+  settings.verify = task.verify;
+  settings.dry_run = task.dry_run;
+  settings.filter = selection.filter();
   return settings;
 }
 

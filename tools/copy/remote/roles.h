@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "tools/copy/filter.h"
@@ -16,11 +17,30 @@
 
 namespace rdfs::copy {
 
-Rules RulesOf(const Task& task);
-// `rules` outlives the walk.
-WalkOptions WalkFor(const Task& task, const Found& found, Rules& rules);
-// `destination`: DST as the task names it. `rules` outlives the receiver.
-ReceiverSettings ReceiverFor(const Task& task, const std::string& destination, Rules& rules,
+// What takes part: the task's patterns and list.
+class Selection {
+ public:
+  explicit Selection(const Task& task);
+  Selection(const Selection&) = delete;
+  Selection& operator=(const Selection&) = delete;
+  // Errors: a list that is none.
+  Status status() const { return status_; }
+  // Null: everything.
+  Filter* filter() {
+    return list_ ? &*list_ : rules_.empty() ? nullptr : static_cast<Filter*>(&rules_);
+  }
+  const Listed* list() const { return list_ ? &*list_ : nullptr; }
+
+ private:
+  Rules rules_;
+  std::optional<Listed> list_;
+  Status status_;
+};
+
+// `selection` outlives the walk.
+WalkOptions WalkFor(const Task& task, const Found& found, Selection& selection);
+// `destination`: DST as the task names it. `selection` outlives the receiver.
+ReceiverSettings ReceiverFor(const Task& task, const std::string& destination, Selection& selection,
                              mode_t mask);
 
 }  // namespace rdfs::copy

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "tools/copy/remote/content.h"
+
 namespace rdfs::copy {
 namespace {
 
@@ -102,7 +104,7 @@ void SendCrew::PackItem(WalkItem& item, BatchWriter& batch) {
       walk_.Packed(entry, item.flags);
       break;
     case WalkItem::What::kOffer:
-      packed = batch.Add(entry, item.number, item.flags);
+      packed = batch.AddOffer(entry, item.number, DigestFor(item));
       ++entries_;
       break;
     case WalkItem::What::kWhole:
@@ -118,6 +120,16 @@ void SendCrew::PackItem(WalkItem& item, BatchWriter& batch) {
       break;
   }
   if (!packed) Put(Status(Code::kInternal, "a batch was planned larger than it can be"));
+}
+
+// One that cannot be read goes without: it will be wanted, and then what is wrong is told.
+std::optional<Digest> SendCrew::DigestFor(const WalkItem& item) const {
+  if (!walk_.digests()) return std::nullopt;
+  Scanned scanned = item.scanned;
+  const auto fd = Walk::Open(scanned);
+  if (!fd.ok()) return std::nullopt;
+  const auto digest = ContentDigest(fd->get(), item.scanned.entry.size, stop_);
+  return digest.ok() ? std::optional<Digest>(*digest) : std::nullopt;
 }
 
 Status SendCrew::PackWhole(WalkItem& item, BatchWriter& batch) {

@@ -64,6 +64,7 @@ class SendCrew {
   std::optional<Task> NextTask();
   std::optional<std::uint32_t> AwaitBuffer();
   void PackItem(WalkItem& item, BatchWriter& batch);
+  [[nodiscard]] std::optional<Digest> DigestFor(const WalkItem& item) const;
   Status PackWhole(WalkItem& item, BatchWriter& batch);
   Status PackPiece(const WalkPiece& piece, BatchWriter& batch);
   void Put(Output output);

@@ -217,8 +217,10 @@ std::size_t Walk::RoomFor(const WalkItem& item) const {
   if (item.what == WalkItem::What::kLeave) {
     return sizeof(RecordHeader) + sizeof(Le32) + sizeof(Le16) + entry.path.size();
   }
-  const bool whole = item.what == WalkItem::What::kWhole;
-  return BatchWriter::SizeOf(entry) + (whole ? entry.size : 0);
+  std::size_t size = BatchWriter::SizeOf(entry);
+  if (item.what == WalkItem::What::kWhole) size += entry.size;
+  if (item.what == WalkItem::What::kOffer && options_.digests) size += sizeof(Digest);
+  return size;
 }
 
 bool Walk::Scan(Scanned& out) {
@@ -229,7 +231,10 @@ bool Walk::Scan(Scanned& out) {
     }
     if (scanner_ != nullptr && scanner_->Next(out)) return true;
     scanner_.reset();
-    if (source_ == options_.paths.size()) return false;
+    if (source_ == options_.paths.size()) {
+      TellMissing();
+      return false;
+    }
     const auto source = static_cast<std::uint32_t>(source_++);
     auto scanner = Scanner::Open(source, options_.paths[source], options_.scan);
     if (scanner.ok()) {
@@ -237,6 +242,14 @@ bool Walk::Scan(Scanned& out) {
     } else {
       tell_({Kinded(scanner.status()), options_.paths[source], scanner.status().message()});
     }
+  }
+}
+
+// Once: the scan has ended.
+void Walk::TellMissing() {
+  if (std::exchange(missing_told_, true) || options_.list == nullptr) return;
+  for (const std::string& path : options_.list->Missing()) {
+    tell_({Notice::What::kFailed, path, Listed::IsMissing().message()});
   }
 }
 
@@ -263,7 +276,7 @@ std::optional<WalkItem> Walk::Classify(Scanned scanned) {
     return LeaveOut();
   }
   if (!ReadRestOf(scanned)) return LeaveOut();
-  if (BatchWriter::SizeOf(scanned.entry) > options_.slot_bytes) {
+  if (BatchWriter::SizeOf(scanned.entry) + sizeof(Digest) > options_.slot_bytes) {
     TellOf(scanned.entry,
            {Code::kErrno, ENAMETOOLONG, "its path and attributes are too long to be sent"});
     if (what == Scanned::What::kEnter) scanner_->Skip();

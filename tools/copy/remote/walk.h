@@ -21,6 +21,7 @@
 #include <variant>
 #include <vector>
 
+#include "tools/copy/filter.h"
 #include "tools/copy/remote/records.h"
 #include "tools/copy/remote/wire.h"
 #include "tools/copy/scanner.h"
@@ -68,8 +69,10 @@ struct WalkOptions {
   bool holes = true;  // are left out; else they are sent as zeros, for a file written in place
   // Files are offered first, and their data come only if they are wanted.
   bool offers = false;
+  bool digests = false;  // of their content go with the offers
   std::uint32_t slot_bytes = 0;
-  Copied copied;  // may be empty
+  Copied copied;                 // may be empty
+  const Listed* list = nullptr;  // that `scan` has as its filter: what is missing is told
 };
 
 class Walk {
@@ -98,6 +101,7 @@ class Walk {
     const bool sure = options_.offers ? (flags & EntryWire::kAnswer) != 0 : flags == 0;
     if (options_.copied && sure) options_.copied(entry, Named(entry));
   }
+  [[nodiscard]] bool digests() const { return options_.digests; }
   [[nodiscard]] std::string Named(const Entry& entry) const;
   void TellOf(const Entry& entry, const Status& why);
 
@@ -112,6 +116,7 @@ class Walk {
   std::optional<WalkItem> TakeWanted();
   std::optional<WalkItem> ScanOne(bool& end);
   bool Scan(Scanned& out);
+  void TellMissing();
   std::optional<WalkItem> Classify(Scanned scanned);
   bool Number(WalkItem& item);
   std::optional<WalkItem> LeaveOut();
@@ -123,6 +128,7 @@ class Walk {
   const Tell tell_;
   std::size_t source_ = 0;
   std::unique_ptr<Scanner> scanner_;
+  bool missing_told_ = false;
   std::optional<WalkItem> held_;  // did not fit into the last batch
   std::uint64_t next_number_ = 0;
   std::unordered_set<FileId> seen_;  // files of several names that were handed out

@@ -37,10 +37,11 @@ std::string VersionText(unsigned major, unsigned minor) {
 // The bits of a set of switches, in the order of their numbers on the wire. Never reordered.
 template <typename T, std::size_t kCount>
 using Switches = std::array<bool T::*, kCount>;
-constexpr Switches<Task, 9> kOptions = {
-    &Task::recurse,         &Task::follow,   &Task::follow_source,
-    &Task::one_file_system, &Task::in_place, &Task::directory_wanted,
-    &Task::update,          &Task::sync,     &Task::remove};
+constexpr Switches<Task, 13> kOptions = {
+    &Task::recurse,  &Task::follow,           &Task::follow_source, &Task::one_file_system,
+    &Task::in_place, &Task::directory_wanted, &Task::update,        &Task::sync,
+    &Task::remove,   &Task::checksum,         &Task::verify,        &Task::dry_run,
+    &Task::has_list};
 constexpr Switches<Keep, 7> kKeeps = {&Keep::mode,   &Keep::owner, &Keep::times,   &Keep::acls,
                                       &Keep::xattrs, &Keep::links, &Keep::specials};
 
@@ -120,10 +121,12 @@ Result<std::vector<Bytes>> EncodeTask(const Task& task) {
   std::size_t bytes = 0;
   std::vector<std::string> names = task.names;
   names.insert(names.end(), task.rules.begin(), task.rules.end());
+  names.insert(names.end(), task.listed.begin(), task.listed.end());
   for (const std::string& name : names) {
     if (name.size() > kMaxPathInMessage || name.find('\0') != std::string::npos) {
-      return Status(Code::kInvalidArgument,
-                    "a path or pattern for another machine has at most 4096 bytes");
+      return Status(
+          Code::kInvalidArgument,
+          "a path or pattern for another machine has at most 4096 bytes, and no NUL in it");
     }
     bytes += name.size() + sizeof(Le16);
   }
@@ -136,14 +139,16 @@ Result<std::vector<Bytes>> EncodeTask(const Task& task) {
   out.push_back(ToBytes(TaskWire{TypeByte(MessageType::kTask), static_cast<std::uint8_t>(task.role),
                                  0, Pack(task, kOptions), Pack(task.keep, kKeeps),
                                  static_cast<std::uint32_t>(task.names.size()),
-                                 static_cast<std::uint32_t>(task.rules.size())}));
+                                 static_cast<std::uint32_t>(task.rules.size()),
+                                 static_cast<std::uint32_t>(task.listed.size())}));
   for (std::size_t at = 0; at < names.size();) out.push_back(EncodeNames(names, at));
   return out;
 }
 
 Result<bool> TaskReader::Take(ByteSpan message) {
   RDFS_RETURN_IF_ERROR(begun_ ? TakeNames(message) : TakeHead(message));
-  return task_.names.size() == names_ && task_.rules.size() == rules_;
+  return task_.names.size() == names_ && task_.rules.size() == rules_ &&
+         task_.listed.size() == listed_;
 }
 
 Status TaskReader::TakeHead(ByteSpan message) {
@@ -151,7 +156,9 @@ Status TaskReader::TakeHead(ByteSpan message) {
   if (TypeOf(message) != MessageType::kTask || !ReadWhole(message, wire)) return Malformed("task");
   const std::uint32_t names = wire.names;
   const std::uint32_t rules = wire.rules;
-  if (names > kMaxTaskNames || names == 0 || rules > kMaxTaskNames - names) {
+  const std::uint32_t listed = wire.listed;
+  if (names > kMaxTaskNames || names == 0 || rules > kMaxTaskNames - names ||
+      listed > kMaxTaskNames - names - rules) {
     return Malformed("task: its number of names");
   }
   const std::uint8_t role = wire.role;
@@ -170,6 +177,7 @@ Status TaskReader::TakeHead(ByteSpan message) {
   if (across && names < 2) return Malformed("task: no sources");
   names_ = names;
   rules_ = rules;
+  listed_ = listed;
   begun_ = true;
   return {};
 }
@@ -179,16 +187,22 @@ Status TaskReader::TakeNames(ByteSpan message) {
   (void)reader.Read<Le16>();
   const std::uint16_t count = reader.Read<Le16>();
   if (TypeOf(message) != MessageType::kNames || count == 0 || bytes_ > kMaxTaskBytes ||
-      count > names_ + rules_ - task_.names.size() - task_.rules.size()) {
+      count > names_ + rules_ + listed_ - task_.names.size() - task_.rules.size() -
+                  task_.listed.size()) {
     return Malformed("list of names");
   }
   for (std::uint16_t i = 0; i < count; ++i) {
     std::string name = TextOf(reader.ReadSized16(kMaxPathInMessage));
     if (!reader.ok() || name.find('\0') != std::string::npos) return Malformed("name");
     bytes_ += name.size() + sizeof(Le16);
-    const bool is_rule = task_.names.size() == names_;
-    if (is_rule && !name.starts_with('+') && !name.starts_with('-')) return Malformed("pattern");
-    (is_rule ? task_.rules : task_.names).push_back(std::move(name));
+    if (task_.names.size() < names_) {
+      task_.names.push_back(std::move(name));
+    } else if (task_.rules.size() < rules_) {
+      if (!name.starts_with('+') && !name.starts_with('-')) return Malformed("pattern");
+      task_.rules.push_back(std::move(name));
+    } else {
+      task_.listed.push_back(std::move(name));
+    }
   }
   return reader.remaining() == 0 ? Status() : Malformed("list of names");
 }
@@ -325,7 +339,7 @@ Result<Notice> Notice::Decode(ByteSpan message) {
   Notice out;
   out.path = TextOf(reader.ReadSized16(kMaxPathInMessage));
   out.sentence = TextOf(reader.ReadSized16(kMaxSentence));
-  const bool known = what >= 1 && what <= static_cast<std::uint8_t>(What::kVanished);
+  const bool known = what >= 1 && what <= static_cast<std::uint8_t>(What::kGone);
   if (!reader.ok() || reader.remaining() != 0 || !known) return Malformed("notice");
   out.what = static_cast<What>(what);
   return out;

@@ -88,18 +88,21 @@ struct Task {
   Role role = Role::kSends;
   bool recurse = false, follow = false, follow_source = false, one_file_system = false;
   bool in_place = false, directory_wanted = false;
-  bool update = false, sync = false, remove = false;
+  bool update = false, sync = false, remove = false, checksum = false;
+  bool verify = false, dry_run = false;
+  bool has_list = false;  // only what is in `listed`
   Keep keep;
   std::vector<std::string> names;  // sources; DST alone; DST and then sources (twice)
   // Patterns, each behind a '+' (include) or '-' (exclude).
   std::vector<std::string> rules;
+  std::vector<std::string> listed;  // paths from SRC on; see Listed
 };
 struct TaskWire {
   Le8 type, role;
   Le16 zero;
-  Le32 options, keep, names, rules;
+  Le32 options, keep, names, rules, listed;
 };
-static_assert(sizeof(TaskWire) == 20 && alignof(TaskWire) == 1);
+static_assert(sizeof(TaskWire) == 24 && alignof(TaskWire) == 1);
 // As many messages as it takes. Errors: kInvalidArgument for what no task can hold.
 Result<std::vector<Bytes>> EncodeTask(const Task& task);
 // Puts a task together from its messages.
@@ -114,7 +117,7 @@ class TaskReader {
   Status TakeNames(ByteSpan message);
   Task task_;
   bool begun_ = false;
-  std::uint32_t names_ = 0, rules_ = 0;  // that are to come, all in all
+  std::uint32_t names_ = 0, rules_ = 0, listed_ = 0;  // that are to come, all in all
   std::size_t bytes_ = 0;
 };
 
@@ -180,9 +183,11 @@ struct Want {
   static Result<Want> Decode(ByteSpan message);
 };
 
-// Something that happened to one file, at one of the ends, for the person at the caller.
+// Something that happened to one file, at one of the ends, for the person at the caller; or, in a
+// dry run, that would.
 struct Notice {
-  enum class What : std::uint8_t { kFailed = 1, kVanished = 2 };
+  // kWould: be copied; `sentence`: what else would be done to it. kGone: be deleted.
+  enum class What : std::uint8_t { kFailed = 1, kVanished = 2, kWould = 3, kGone = 4 };
   What what = What::kFailed;
   std::string path;  // bytes
   std::string sentence;

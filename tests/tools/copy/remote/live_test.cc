@@ -89,6 +89,7 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
       walk.paths = found.paths;
       walk.holes = !in_place;
       walk.offers = sync;
+      if (set_walk_) set_walk_(walk);
       Sender sender(talk, pair.far.domain, found.begin, std::move(walk), 3);
       out.sent = sender.Run();
       pair.far.lane.reset();
@@ -106,6 +107,7 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     settings.threads = 3;
     settings.policy.sync = sync;
     settings.remove = sync;
+    if (set_receiver_) set_receiver_(settings);
     settings.copied = [&](const Entry& entry, const std::string&) {
       if (entry.kind != Kind::kDirectory) ++copied_;
     };
@@ -125,6 +127,8 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
   }
 
   pipe::TempDir dir_;
+  std::function<void(WalkOptions&)> set_walk_;
+  std::function<void(ReceiverSettings&)> set_receiver_;
   std::atomic<int> copied_{0};     // but directories
   std::vector<std::string> gone_;  // deleted
 };
@@ -245,6 +249,68 @@ TEST_P(CopyLive, WhatIsThereIsNotSentAgain) {
   EXPECT_EQ(changed.done.bytes, (2U << 20) + 15);
   std::ranges::sort(gone_);
   EXPECT_EQ(gone_, (std::vector<std::string>{"src/d8", "src/d9/extra"}));
+}
+
+// --checksum: times do not matter, and content does.
+TEST_P(CopyLive, OnlyWhatHasAnotherContentIsSent) {
+  dir_.Write("src/same", "same");
+  dir_.Write("src/other", "abcd");
+  dir_.Write("src/large", Noise(3 << 20));
+  dir_.Write("src/longer", "longer");
+  ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+  dir_.Write("dst/src/other", "damn");
+  dir_.Write("dst/src/longer", "long");
+  const timespec times[2] = {{0, 0}, {86400, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, (dir_ / "dst/src/same").c_str(), times, 0), 0);
+  set_walk_ = [](WalkOptions& walk) { walk.offers = walk.digests = true; };
+  set_receiver_ = [](ReceiverSettings& settings) {
+    settings.policy.checksum = true;
+    settings.verify = true;
+  };
+  copied_ = 0;
+  const Ends ends = Copy({dir_ / "src"}, dir_ / "dst");
+  ExpectCopied(ends);
+  EXPECT_EQ(copied_, 2);
+  EXPECT_EQ(ends.done.bytes, 10U);
+}
+
+TEST_P(CopyLive, ADryRunChangesNothingAndTellsAll) {
+  dir_.Write("src/a", "1");
+  fs::create_directory(dir_ / "src/d");
+  dir_.Write("src/d/b", "2");
+  ASSERT_EQ(symlink("a", (dir_ / "src/link").c_str()), 0);
+  fs::create_directory(dir_ / "dst/src");
+  dir_.Write("dst/src/extra", "goes");
+  set_walk_ = [](WalkOptions& walk) { walk.offers = true; };
+  set_receiver_ = [](ReceiverSettings& settings) { settings.dry_run = settings.remove = true; };
+  Ends ends = Copy({dir_ / "src"}, dir_ / "dst");
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  EXPECT_TRUE(ends.sent.ok()) << ends.sent.message();
+  std::ranges::sort(ends.notices);
+  const std::string dst = dir_ / "dst";
+  EXPECT_EQ(ends.notices,
+            (std::vector<std::string>{dst + "/src/a: ", dst + "/src/d/: ", dst + "/src/d/b: ",
+                                      dst + "/src/link: ", "src/extra: "}));
+  EXPECT_EQ(ends.done.failed, 0U);
+  EXPECT_EQ(Describe(dir_ / "dst").size(), 2U);
+}
+
+TEST_P(CopyLive, WhatIsListedAndMissingIsTold) {
+  dir_.Write("src/a", "1");
+  fs::create_directory(dir_ / "src/d");
+  dir_.Write("src/d/b", "2");
+  dir_.Write("src/d/c", "3");
+  Listed list(nullptr);
+  for (const char* path : {"d/b", "none"}) ASSERT_TRUE(list.Add(path).ok());
+  set_walk_ = [&](WalkOptions& walk) {
+    walk.scan.filter = &list;
+    walk.list = &list;
+  };
+  const Ends ends = Copy({dir_ / "src"}, dir_ / "dst");
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  ASSERT_EQ(ends.notices.size(), 1U);
+  EXPECT_TRUE(ends.notices[0].starts_with("none: ")) << ends.notices[0];
+  EXPECT_EQ(Describe(dir_ / "dst").size(), 3U) << "src, src/d, src/d/b";
 }
 
 TEST_P(CopyLive, OneFileUnderANewName) {

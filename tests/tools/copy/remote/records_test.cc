@@ -185,6 +185,19 @@ TEST_F(CopyRecords, OffersAndAnswers) {
   EXPECT_FALSE(rules.CheckEnd(2).ok()) << "its answer does";
 }
 
+TEST_F(CopyRecords, OffersWithDigests) {
+  Digest digest{};
+  digest[0] = std::byte{7};
+  ASSERT_TRUE(writer_.AddOffer(SomeFile("f", 9), 0, digest));
+  EXPECT_EQ(writer_.size(), BatchWriter::SizeOf(SomeFile("f", 9)) + sizeof(Digest));
+  ASSERT_TRUE(writer_.AddOffer(SomeFile("g", 9), 1, std::nullopt));
+  const auto records = ReadAll(writer_.written());
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_TRUE(std::get<EntryRecord>(records[0]).offer);
+  EXPECT_EQ(std::get<EntryRecord>(records[0]).digest, digest);
+  EXPECT_EQ(std::get<EntryRecord>(records[1]).digest, std::nullopt);
+}
+
 TEST_F(CopyRecords, SizeOfIsWhatItTakes) {
   Entry entry = SomeFile("some/path", 0);
   entry.xattrs = {{"user.a", "value"}, {"user.b", ""}};
@@ -211,7 +224,8 @@ TEST_F(CopyRecords, HostileEntries) {
   EXPECT_TRUE(refused(0, 0));
   EXPECT_TRUE(refused(0, 5)) << "an unknown record";
   EXPECT_TRUE(refused(1, 1)) << "not zero";
-  EXPECT_TRUE(refused(2, 16)) << "unknown flags";
+  EXPECT_TRUE(refused(2, 32)) << "unknown flags";
+  EXPECT_TRUE(refused(2, 16)) << "a digest without an offer";
   EXPECT_TRUE(refused(2, 1)) << "a symlink with content";
   EXPECT_TRUE(refused(2, 2)) << "a later name of nothing";
   EXPECT_TRUE(refused(2, 4)) << "a symlink is offered";

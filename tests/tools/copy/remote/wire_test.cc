@@ -57,6 +57,8 @@ Task SomeTask() {
   task.keep = Keep::Attributes();
   task.names = {"a b", "", "\xff*"};
   task.rules = {"-*.o"};
+  task.has_list = true;
+  task.listed = {"a/b"};
   return task;
 }
 
@@ -68,21 +70,24 @@ TEST(CopyWire, GoldenTask) {
             "01"
             "01"
             "0000"
-            "09000000"
+            "09100000"
             "0f000000"
             "03000000"
+            "01000000"
             "01000000");
   EXPECT_EQ(Hex((*messages)[1]),
             "02"
             "00"
-            "0400"
+            "0500"
             "0300"
             "612062"
             "0000"
             "0200"
             "ff2a"
             "0400"
-            "2d2a2e6f");
+            "2d2a2e6f"
+            "0300"
+            "612f62");
   TaskReader reader;
   auto complete = reader.Take((*messages)[0]);
   ASSERT_TRUE(complete.ok());
@@ -92,6 +97,7 @@ TEST(CopyWire, GoldenTask) {
   EXPECT_TRUE(*complete);
   EXPECT_EQ(reader.task().names, SomeTask().names);
   EXPECT_EQ(reader.task().rules, SomeTask().rules);
+  EXPECT_EQ(reader.task().listed, SomeTask().listed);
   EXPECT_TRUE(reader.task().recurse && reader.task().one_file_system && !reader.task().follow);
   EXPECT_TRUE(reader.task().keep.acls && !reader.task().keep.links);
 }
@@ -134,6 +140,7 @@ TEST(CopyWire, TasksThatAreNone) {
   EXPECT_EQ(head(12, 0), Code::kProtocolError) << "no names";
   EXPECT_EQ(head(14, 0xff), Code::kProtocolError) << "millions of names";
   EXPECT_EQ(head(18, 0xff), Code::kProtocolError) << "millions of patterns";
+  EXPECT_EQ(head(22, 0xff), Code::kProtocolError) << "millions of listed paths";
   EXPECT_EQ(head(1, 2), Code::kProtocolError) << "a receiver has one";
   EXPECT_FALSE(TaskReader().Take((*good)[1]).ok()) << "names first";
 

@@ -1,0 +1,91 @@
+// ReceiveCrew: what is there already, what goes, and dry runs.
+#include <utility>
+
+#include "tools/copy/names.h"
+#include "tools/copy/remote/content.h"
+#include "tools/copy/remote/receive_crew.h"
+
+namespace rdfs::copy {
+
+Verdict ReceiveCrew::Judge(const Entry& entry) {
+  const Policy& policy = settings_.policy;
+  if (!policy.update && !policy.sync && !policy.checksum) return Verdict::kCopy;
+  const auto now = destination_.Look(entry);
+  // Whoever makes it will say what is wrong.
+  return now.ok() ? Decide(entry, *now, settings_.policy) : Verdict::kCopy;
+}
+
+// Whether what is at its place will do; it gets the attributes that are missing.
+bool ReceiveCrew::IsThere(const Entry& entry, Verdict verdict,
+                          const std::optional<Digest>& digest) {
+  if (verdict == Verdict::kLeave) return true;
+  bool same = verdict == Verdict::kSame;
+  if (verdict == Verdict::kCompare && entry.kind == Kind::kSymlink) {
+    const auto target = destination_.ReadExistingLink(entry);
+    same = target.ok() && *target == entry.target;
+    if (same) destination_.Settle(entry, true);
+  }
+  if (verdict == Verdict::kCompare && digest && HasContent(entry, *digest)) {
+    same = true;
+    destination_.Settle(entry, true);
+  }
+  if (!same) return false;
+  if (const Status touched = destination_.Touch(entry); !touched.ok()) TellOf(entry, touched);
+  return true;
+}
+
+bool ReceiveCrew::HasContent(const Entry& entry, const Digest& digest) {
+  const auto there = destination_.OpenExisting(entry);
+  if (!there.ok()) return false;
+  const auto its = ContentDigest(there->get(), entry.size, stop_);
+  return its.ok() && *its == digest;
+}
+
+// Deletes what the source does not have, now that all of its names have been heard.
+void ReceiveCrew::Prune(const LeaveRecord& record) {
+  const Entry& entry = record.entry;
+  const auto keeps = [&](const std::string& name, bool is_directory) {
+    if (seen_.back().contains(name)) return true;
+    Filter* filter = settings_.filter;
+    return filter != nullptr && !filter->Takes(Joined(entry.path, name), is_directory);
+  };
+  const auto gone = [&](const std::string& path) {
+    if (settings_.gone) settings_.gone(path);
+  };
+  const auto would_go = [&](const std::string& path) {
+    Put(Notice{Notice::What::kGone, path, ""});
+  };
+  const Status status = settings_.dry_run ? destination_.PeekPrune(entry, keeps, would_go)
+                                          : destination_.Prune(entry, keeps, gone);
+  if (!status.ok()) TellOf(entry, status);
+}
+
+// ---- dry runs -----------------------------------------------------------------------------------
+
+void ReceiveCrew::Rehearse(const EntryRecord& record) {
+  const Entry& entry = record.entry;
+  if (!seen_.empty()) seen_.back().emplace(NameOf(entry.path));
+  if (entry.kind == Kind::kDirectory) return RehearseDirectory(entry);
+  if (record.offer) want_.up_to = record.number + 1;
+  const auto now = destination_.Peek(entry);
+  if (!now.ok()) return TellOf(entry, now.status());
+  const Verdict verdict = Decide(entry, *now, settings_.policy);
+  if (verdict == Verdict::kLeave || verdict == Verdict::kSame) return;
+  const char* what = verdict == Verdict::kCompare ? "compare" : "";
+  Put(Notice{Notice::What::kWould, Named(entry), what});
+}
+
+void ReceiveCrew::RehearseDirectory(const Entry& entry) {
+  if (settings_.remove) seen_.emplace_back();
+  const auto now = destination_.Peek(entry);
+  if (!now.ok()) return TellOf(entry, now.status());
+  if (!*now) Put(Notice{Notice::What::kWould, Named(entry) + "/", ""});
+}
+
+void ReceiveCrew::RehearseLeave(const LeaveRecord& record) {
+  if (seen_.empty()) return;
+  if (!record.partial) Prune(record);
+  seen_.pop_back();
+}
+
+}  // namespace rdfs::copy
