@@ -257,6 +257,8 @@ timeout 60 "$bin/tools/copy/rdcp" -e "ssh -o BatchMode=yes" "$src/one.c" nosuchh
 [ $? -eq 1 ] || problem "a host that is not there: not exit status 1"
 [ "$(grep -c '^rdcp: ' "$work/err")" -eq 1 ] || problem "a host that is not there: not one sentence"
 fails "no such ssh" 1 'openssh-client' -e "$work/no/ssh" "$src/one.c" "$far:$work/dst"
+fails "a rate that is none" 2 'is no rate' --bwlimit fast "$src/one.c" "$far:$work/dst"
+fresh; copies "--bwlimit" -a --bwlimit 200M "$tree/a/size-5000000" "$far:$work/dst"; cmp -s "$tree/a/size-5000000" "$work/dst/size-5000000" || problem "--bwlimit: another content"
 fails "ports that are none" 2 'no range of ports' --port x "$src/one.c" "$far:$work/dst"
 fails "a transport that is not there" 1 'verbs is required' --require verbs "$src/one.c" "$far:$work/dst"
 

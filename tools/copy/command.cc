@@ -83,6 +83,7 @@ LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan, const 
   out.remove = options.remove;
   out.verify = options.verify;
   out.dry_run = options.dry_run;
+  out.limit = options.limit;
   out.threads =
       static_cast<int>(std::clamp(std::thread::hardware_concurrency(), kLeastCrew, kMostCrew));
   return out;

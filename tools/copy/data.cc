@@ -42,9 +42,9 @@ bool CannotAtAll(int error) {
 }
 
 // As far as copy_file_range(2) gets; `span` then begins where it could not go on.
-Status CopyRange(Span& span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
+Status CopyRange(Span& span, const Conduct& conduct) {
   while (span.offset < span.end) {
-    if (stop) return Status::FromErrno(EINTR, "stopped");
+    if (conduct.stop) return Status::FromErrno(EINTR, "stopped");
     auto in = static_cast<off64_t>(span.offset);
     off64_t out = in;
     const std::size_t length = std::min(kStep, span.end - span.offset);
@@ -53,16 +53,16 @@ Status CopyRange(Span& span, std::atomic<std::uint64_t>& moved, const std::atomi
     if (got < 0 && !CannotAtAll(errno)) return Status::FromErrno(errno, "cannot copy");
     if (got <= 0) return {};
     span.offset += static_cast<std::uint64_t>(got);
-    moved += static_cast<std::uint64_t>(got);
+    conduct.moved += static_cast<std::uint64_t>(got);
   }
   return {};
 }
 
-Status ReadAndWrite(Span span, MutableByteSpan buffer, std::atomic<std::uint64_t>& moved,
-                    const std::atomic<bool>& stop) {
+Status ReadAndWrite(Span span, MutableByteSpan buffer, const Conduct& conduct) {
   while (span.offset < span.end) {
-    if (stop) return Status::FromErrno(EINTR, "stopped");
+    if (conduct.stop) return Status::FromErrno(EINTR, "stopped");
     const std::size_t length = std::min<std::uint64_t>(buffer.size(), span.end - span.offset);
+    if (conduct.pace != nullptr) conduct.pace->Await(length, conduct.stop);
     const ssize_t got = pread(span.from, buffer.data(), length, static_cast<off_t>(span.offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Status::FromErrno(errno, "cannot read");
@@ -70,7 +70,7 @@ Status ReadAndWrite(Span span, MutableByteSpan buffer, std::atomic<std::uint64_t
     const auto size = static_cast<std::size_t>(got);
     RDFS_RETURN_IF_ERROR(WriteFully(span.to, span.offset, buffer.first(size)));
     span.offset += size;
-    moved += size;
+    conduct.moved += size;
   }
   return {};
 }
@@ -86,8 +86,7 @@ class Buffer {
 };
 
 // Two threads take pieces in turn: one reads while the other, who holds the file, writes.
-Status ReadAndWriteByTwo(const Span& span, std::atomic<std::uint64_t>& moved,
-                         const std::atomic<bool>& stop) {
+Status ReadAndWriteByTwo(const Span& span, const Conduct& conduct) {
   std::atomic<std::uint64_t> next{span.offset};
   std::mutex mutex;
   Status first;
@@ -97,7 +96,7 @@ Status ReadAndWriteByTwo(const Span& span, std::atomic<std::uint64_t>& moved,
       const std::uint64_t at = next.fetch_add(kLarge);
       if (at >= span.end) return;
       const Span piece{span.from, span.to, at, std::min(span.end, at + kLarge)};
-      Status status = ReadAndWrite(piece, buffer.span(), moved, stop);
+      Status status = ReadAndWrite(piece, buffer.span(), conduct);
       if (status.ok()) continue;
       next = span.end;
       const std::lock_guard lock(mutex);
@@ -133,15 +132,16 @@ Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes) {
   return {};
 }
 
-Status CopyData(Span span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop) {
+Status CopyData(Span span, const Conduct& conduct) {
   if (span.end - span.offset < kWorthAllocating) {
     std::array<std::byte, kSmall> buffer;  // NOLINT: filled before it is read
-    return ReadAndWrite(span, buffer, moved, stop);
+    return ReadAndWrite(span, buffer, conduct);
   }
-  if (CopiesByItself(span.to)) RDFS_RETURN_IF_ERROR(CopyRange(span, moved, stop));
-  if (span.end - span.offset >= kWorthAThread) return ReadAndWriteByTwo(span, moved, stop);
+  const bool limited = conduct.pace != nullptr && conduct.pace->limited();
+  if (!limited && CopiesByItself(span.to)) RDFS_RETURN_IF_ERROR(CopyRange(span, conduct));
+  if (span.end - span.offset >= kWorthAThread) return ReadAndWriteByTwo(span, conduct);
   Buffer buffer;
-  return ReadAndWrite(span, buffer.span(), moved, stop);
+  return ReadAndWrite(span, buffer.span(), conduct);
 }
 
 }  // namespace rdfs::copy

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "tools/copy/pace.h"
 #include "transport/base/bytes.h"
 #include "transport/base/status.h"
 
@@ -21,9 +22,15 @@ struct Span {
   std::uint64_t offset, end;
 };
 
-// `moved` grows by what is done. kErrno EINTR soon after `stop` was set, ENODATA when `from` ends
-// before the span does.
-Status CopyData(Span span, std::atomic<std::uint64_t>& moved, const std::atomic<bool>& stop);
+// What a copy of data does besides.
+struct Conduct {
+  std::atomic<std::uint64_t>& moved;  // grows by what is done
+  const std::atomic<bool>& stop;
+  Pace* pace = nullptr;  // may be none
+};
+
+// kErrno EINTR soon after `stop` was set, ENODATA when `from` ends before the span does.
+Status CopyData(Span span, const Conduct& conduct);
 
 // All of `bytes`, though write(2) may take fewer at a time.
 Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes);

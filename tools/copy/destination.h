@@ -39,6 +39,7 @@ namespace rdfs::copy {
 
 class Destination;
 class OutputFile;
+struct Conduct;
 
 struct DestinationOptions {
   Keep keep{};
@@ -165,10 +166,8 @@ class OutputFile {
   // What is never written is a hole anyway; in place it must be told.
   Status Hole(std::uint64_t offset, std::uint64_t length);
   // All of `source`, `size` bytes, holes as holes, by whatever is fastest here: a reflink,
-  // or see data.h. `moved` grows by what is done. Stops with EINTR soon
-  // after `stop` is set. kErrno ENODATA: the source is shorter than that.
-  Status CopyFrom(int source, std::uint64_t size, std::atomic<std::uint64_t>& moved,
-                  const std::atomic<bool>& stop);
+  // or see data.h. Errors: as CopyData's.
+  Status CopyFrom(int source, std::uint64_t size, const Conduct& conduct);
   // For the owner's own reading, as long as this lives: --verify, checksums.
   [[nodiscard]] int descriptor() const;
   // Cuts what is longer, and makes what is shorter end in a hole. Finish does it as well.

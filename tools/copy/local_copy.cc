@@ -32,7 +32,8 @@ LocalCopy::LocalCopy(LocalOptions options, std::vector<std::string> sources,
       sources_(std::move(sources)),
       destination_(destination),
       report_(report),
-      stop_(stop) {
+      stop_(stop),
+      pace_(options_.limit) {
   for (int i = 0; i < options_.threads; ++i) crew_.emplace_back([this] { Work(); });
 }
 

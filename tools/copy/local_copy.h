@@ -19,6 +19,7 @@
 
 #include "tools/copy/decide.h"
 #include "tools/copy/destination.h"
+#include "tools/copy/pace.h"
 #include "tools/copy/report.h"
 #include "tools/copy/scanner.h"
 
@@ -32,7 +33,8 @@ struct LocalOptions {
   bool verify = false;   // --verify
   bool dry_run = false;  // -n
   int threads = 2;
-  std::string root{};  // of the destination, for what is said
+  std::uint64_t limit = 0;  // --bwlimit, bytes a second
+  std::string root{};       // of the destination, for what is said
 };
 
 class LocalCopy {
@@ -87,6 +89,7 @@ class LocalCopy {
   Report& report_;
   const std::atomic<bool>& stop_;
   std::vector<Seen> seen_;
+  Pace pace_;
 
   std::mutex mutex_;  // guards the queue and ended_
   std::condition_variable more_, room_;

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "tools/copy/compare.h"
+#include "tools/copy/data.h"
 #include "tools/copy/local_copy.h"
 
 namespace rdfs::copy {
@@ -54,7 +55,7 @@ bool LocalCopy::CopyFile(Scanned& scanned, Verdict verdict) {
 
 Status LocalCopy::CopyData(Entry& entry, int source) {
   RDFS_ASSIGN_OR_RETURN(const auto out, destination_.Begin(entry));
-  RDFS_RETURN_IF_ERROR(out->CopyFrom(source, entry.size, report_.bytes(), stop_));
+  RDFS_RETURN_IF_ERROR(out->CopyFrom(source, entry.size, {report_.bytes(), stop_, &pace_}));
   if (entry.size == 0) {
     RDFS_RETURN_IF_ERROR(CopyUntilEnd(source, *out, entry, report_.bytes(), stop_));
   }

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "tools/copy/pace.h"
 #include "transport/ssh/launch.h"
 
 namespace rdfs::copy {
@@ -47,7 +48,7 @@ class WithUsage final : public CLI::Formatter {
 struct Words {
   std::vector<std::string> operands, excluded, included;
   bool preserve = false, archive = false;
-  std::string shell, ports, require;
+  std::string shell, ports, require, limit;
 };
 
 int Wrong(const std::string& what) {
@@ -87,6 +88,9 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
   app.add_option("--files-from", out.files_from,
                  "Only what this file lists, a path from SRC on in each line; - is standard input");
   app.add_flag("-0,--null", out.nul, "The list's paths end with NUL");
+  app.add_option("-l,--bwlimit", words.limit, "At most so many bytes a second: 500K, 20M, 1G")
+      ->type_name("RATE")
+      ->take_last();
   app.add_flag("-v,--verbose", out.verbosity, "List what is copied, and say how fast that was");
   app.add_flag("-q,--quiet", out.quiet, "No progress on the terminal");
   app.add_option("-e,--rsh", words.shell, "What starts ssh, as 'ssh -p 2222'")
@@ -153,6 +157,11 @@ std::optional<int> TakeOperands(const std::vector<std::string>& words, CopyOptio
 }
 
 std::optional<int> Combine(const Words& words, CopyOptions& out) {
+  if (!words.limit.empty()) {
+    const auto limit = Pace::Parse(words.limit);
+    if (!limit.ok()) return Wrong(limit.status().message());
+    out.limit = *limit;
+  }
   if (words.preserve) out.keep = Keep::Attributes();
   if (words.archive) out.keep = Keep::All();
   if (words.archive || out.policy.sync) out.recurse = true;

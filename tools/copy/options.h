@@ -29,6 +29,7 @@ struct CopyOptions {
   bool dry_run = false;
   bool quiet = false;
   int verbosity = 0;
+  std::uint64_t limit = 0;  // --bwlimit, bytes a second; zero: none
   Keep keep;
   Policy policy;
   Rules rules;

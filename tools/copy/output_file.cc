@@ -107,11 +107,10 @@ Status OutputFile::Hole(std::uint64_t offset, std::uint64_t length) {
   return {};
 }
 
-Status OutputFile::CopyFrom(int source, std::uint64_t size, std::atomic<std::uint64_t>& moved,
-                            const std::atomic<bool>& stop) {
+Status OutputFile::CopyFrom(int source, std::uint64_t size, const Conduct& conduct) {
   struct stat info {};
   if (size <= kFilledBytes) {
-    RDFS_RETURN_IF_ERROR(CopyData({source, state_->fd.get(), 0, size}, moved, stop));
+    RDFS_RETURN_IF_ERROR(CopyData({source, state_->fd.get(), 0, size}, conduct));
     Reached(size);
     return {};
   }
@@ -121,7 +120,7 @@ Status OutputFile::CopyFrom(int source, std::uint64_t size, std::atomic<std::uin
     if (fstat(state_->fd.get(), &info) != 0) return Status::FromErrno(errno, "cannot look at it");
     if (static_cast<std::uint64_t>(info.st_size) < size) return BecameShorter();
     Reached(static_cast<std::uint64_t>(info.st_size));
-    moved += size;
+    conduct.moved += size;
     return {};
   }
   for (std::uint64_t at = 0; at < size;) {
@@ -129,8 +128,8 @@ Status OutputFile::CopyFrom(int source, std::uint64_t size, std::atomic<std::uin
     std::uint64_t begin = at;
     if (sparse) RDFS_RETURN_IF_ERROR(FindData(source, size, begin, end));
     RDFS_RETURN_IF_ERROR(Hole(at, begin - at));
-    moved += begin - at;
-    RDFS_RETURN_IF_ERROR(CopyData({source, state_->fd.get(), begin, end}, moved, stop));
+    conduct.moved += begin - at;
+    RDFS_RETURN_IF_ERROR(CopyData({source, state_->fd.get(), begin, end}, conduct));
     if (begin < end) Reached(end);
     at = end;
   }

@@ -73,6 +73,7 @@ RemoteOptions OptionsOf(CopyOptions& options, mode_t mask, int interrupts) {
   out.remove = options.remove;
   out.verify = options.verify;
   out.dry_run = options.dry_run;
+  out.limit = options.limit;
   out.umask = mask;
   out.interrupts = interrupts;
   return out;

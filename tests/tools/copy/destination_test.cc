@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tests/tools/copy/temp_tree.h"
+#include "tools/copy/data.h"
 #include "tools/copy/metadata.h"
 
 namespace rdfs::copy {
@@ -177,12 +178,12 @@ TEST_F(DestinationTest, ASourceThatBecameShorterIsNoCopy) {
     std::atomic<std::uint64_t> moved{0};
     auto file = to_->Begin(entry);
     ASSERT_TRUE(file.ok());
-    EXPECT_TRUE((*file)->CopyFrom(source.get(), size, moved, stop).ok()) << name;
+    EXPECT_TRUE((*file)->CopyFrom(source.get(), size, {moved, stop}).ok()) << name;
     EXPECT_EQ(moved, size);
     entry.path += "2";
     file = to_->Begin(entry);
     ASSERT_TRUE(file.ok());
-    const Status status = (*file)->CopyFrom(source.get(), size + 1000, moved, stop);
+    const Status status = (*file)->CopyFrom(source.get(), size + 1000, {moved, stop});
     EXPECT_EQ(status.errno_value(), ENODATA) << name;
   }
   EXPECT_EQ(dst_.Entries("root"), 0U);

@@ -122,6 +122,7 @@ Task FarEnd::NewTask() const {
   task.checksum = options_.policy.checksum;
   task.verify = options_.verify;
   task.dry_run = options_.dry_run;
+  task.limit = options_.limit;
   task.has_list = options_.list != nullptr;
   if (task.has_list) task.listed = options_.list->paths();
   task.rules = options_.rules;
@@ -187,6 +188,7 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   walk.copied = CopiedTo(report);
   walk.holes = !options_.in_place;
   walk.offers = task.sync || task.update || task.remove || task.checksum || task.dry_run;
+  walk.limit = task.limit;
   walk.digests = task.checksum && !task.dry_run;
   walk.list = options_.list;
   Sender sender(talk, domain_, found.begin, std::move(walk), CrewThreads());

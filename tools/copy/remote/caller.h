@@ -40,6 +40,7 @@ struct RemoteOptions {
   bool remove = false;  // --delete
   bool verify = false;
   bool dry_run = false;
+  std::uint64_t limit = 0;       // --bwlimit, bytes a second
   const Listed* list = nullptr;  // that `scan` has as its filter
   std::uint32_t umask = 022;     // of this process, before SetUpProcess
   int interrupts = -1;           // a descriptor: readable when the user wants to stop

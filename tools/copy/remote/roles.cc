@@ -26,6 +26,7 @@ WalkOptions WalkFor(const Task& task, const Found& found, Selection& selection) 
   walk.paths = found.paths;
   walk.holes = !task.in_place;
   walk.offers = task.sync || task.update || task.remove || task.checksum || task.dry_run;
+  walk.limit = task.limit;
   walk.digests = task.checksum && !task.dry_run;
   return walk;
 }

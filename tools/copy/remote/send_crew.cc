@@ -41,6 +41,7 @@ SendCrew::SendCrew(WalkOptions walk, MutableByteSpan memory, std::uint32_t buffe
     : slot_bytes_(walk.slot_bytes),
       memory_(memory),
       wake_(std::move(wake)),
+      pace_(walk.limit),
       walk_(std::move(walk), [this](Notice notice) { Put(std::move(notice)); }) {
   for (std::uint32_t buffer = buffers; buffer-- > 0;) free_.push_back(buffer);
 }
@@ -86,6 +87,8 @@ bool SendCrew::MakeOne() {
   for (WalkItem& item : task->work.items) PackItem(item, batch);
   std::vector<Status> read;
   for (const WalkPiece& piece : task->work.pieces) read.push_back(PackPiece(piece, batch));
+  // The driver goes on meanwhile, and keeps the peer convinced that we live.
+  pace_.Await(batch.size(), stop_);
   if (stop_) return false;
   Put(Batch{task->number, task->buffer, static_cast<std::uint32_t>(batch.size()),
             pipe::DigestOf(batch.written())});

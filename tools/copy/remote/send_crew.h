@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "tools/copy/pace.h"
 #include "tools/copy/remote/walk.h"
 #include "tools/pipe/stopping.h"
 
@@ -73,6 +74,7 @@ class SendCrew {
   const MutableByteSpan memory_;
   const Fd wake_;
   pipe::StopFlag stop_{false};
+  Pace pace_;
   Walk walk_;
   std::atomic<std::uint64_t> entries_{0}, bytes_{0};
 

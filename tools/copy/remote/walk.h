@@ -69,7 +69,8 @@ struct WalkOptions {
   bool holes = true;  // are left out; else they are sent as zeros, for a file written in place
   // Files are offered first, and their data come only if they are wanted.
   bool offers = false;
-  bool digests = false;  // of their content go with the offers
+  std::uint64_t limit = 0;  // bytes a second
+  bool digests = false;     // of their content go with the offers
   std::uint32_t slot_bytes = 0;
   Copied copied;                 // may be empty
   const Listed* list = nullptr;  // that `scan` has as its filter: what is missing is told

@@ -140,7 +140,7 @@ Result<std::vector<Bytes>> EncodeTask(const Task& task) {
                                  0, Pack(task, kOptions), Pack(task.keep, kKeeps),
                                  static_cast<std::uint32_t>(task.names.size()),
                                  static_cast<std::uint32_t>(task.rules.size()),
-                                 static_cast<std::uint32_t>(task.listed.size())}));
+                                 static_cast<std::uint32_t>(task.listed.size()), task.limit}));
   for (std::size_t at = 0; at < names.size();) out.push_back(EncodeNames(names, at));
   return out;
 }
@@ -170,6 +170,7 @@ Status TaskReader::TakeHead(ByteSpan message) {
             "release at both ends"};
   }
   task_.role = static_cast<Task::Role>(role);
+  task_.limit = wire.limit;
   if (task_.role == Task::Role::kReceives && names != 1) {
     return Malformed("task: one DST");
   }

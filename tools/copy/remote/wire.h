@@ -90,7 +90,8 @@ struct Task {
   bool in_place = false, directory_wanted = false;
   bool update = false, sync = false, remove = false, checksum = false;
   bool verify = false, dry_run = false;
-  bool has_list = false;  // only what is in `listed`
+  bool has_list = false;    // only what is in `listed`
+  std::uint64_t limit = 0;  // of the one that sends, bytes a second; zero: none
   Keep keep;
   std::vector<std::string> names;  // sources; DST alone; DST and then sources (twice)
   // Patterns, each behind a '+' (include) or '-' (exclude).
@@ -101,8 +102,9 @@ struct TaskWire {
   Le8 type, role;
   Le16 zero;
   Le32 options, keep, names, rules, listed;
+  Le64 limit;
 };
-static_assert(sizeof(TaskWire) == 24 && alignof(TaskWire) == 1);
+static_assert(sizeof(TaskWire) == 32 && alignof(TaskWire) == 1);
 // As many messages as it takes. Errors: kInvalidArgument for what no task can hold.
 Result<std::vector<Bytes>> EncodeTask(const Task& task);
 // Puts a task together from its messages.

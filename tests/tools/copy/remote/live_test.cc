@@ -313,6 +313,15 @@ TEST_P(CopyLive, WhatIsListedAndMissingIsTold) {
   EXPECT_EQ(Describe(dir_ / "dst").size(), 3U) << "src, src/d, src/d/b";
 }
 
+TEST_P(CopyLive, ALimitTakesItsTime) {
+  dir_.Write("src/large", Noise(5 << 20));
+  set_walk_ = [](WalkOptions& walk) { walk.limit = 16 << 20; };
+  const TimePoint start = BootClock::now();
+  ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+  // All but the last batch, whose time is behind it.
+  EXPECT_GE(BootClock::now() - start, std::chrono::milliseconds(240));
+}
+
 TEST_P(CopyLive, OneFileUnderANewName) {
   dir_.Write("src/f", "content");
   const Ends ends = Copy({dir_ / "src/f"}, dir_ / "dst/g");

@@ -58,6 +58,7 @@ Task SomeTask() {
   task.names = {"a b", "", "\xff*"};
   task.rules = {"-*.o"};
   task.has_list = true;
+  task.limit = 1 << 20;
   task.listed = {"a/b"};
   return task;
 }
@@ -74,7 +75,8 @@ TEST(CopyWire, GoldenTask) {
             "0f000000"
             "03000000"
             "01000000"
-            "01000000");
+            "01000000"
+            "0000100000000000");
   EXPECT_EQ(Hex((*messages)[1]),
             "02"
             "00"
@@ -98,6 +100,7 @@ TEST(CopyWire, GoldenTask) {
   EXPECT_EQ(reader.task().names, SomeTask().names);
   EXPECT_EQ(reader.task().rules, SomeTask().rules);
   EXPECT_EQ(reader.task().listed, SomeTask().listed);
+  EXPECT_EQ(reader.task().limit, SomeTask().limit);
   EXPECT_TRUE(reader.task().recurse && reader.task().one_file_system && !reader.task().follow);
   EXPECT_TRUE(reader.task().keep.acls && !reader.task().keep.links);
 }
