@@ -2,6 +2,12 @@
 
 #include <xxhash.h>
 
+// Whether or not we are built for it, the library may use what this processor has: with AVX-512 it
+// hashes four times as fast (45 GB/s of 1 MiB pieces) as with SSE2.
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>
+#endif
+
 #include <bit>
 #include <cstdlib>
 #include <cstring>
