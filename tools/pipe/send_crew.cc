@@ -9,22 +9,25 @@ namespace rdfs::pipe {
 
 Result<std::unique_ptr<SendCrew>> SendCrew::Create(Source& source, MutableByteSpan memory,
                                                    std::uint32_t slot_bytes, std::uint32_t buffers,
-                                                   CrewSettings settings, StopFlag& stop) {
+                                                   Buffers kind, CrewSettings settings,
+                                                   StopFlag& stop) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
-  return std::unique_ptr<SendCrew>(new SendCrew(source, memory, slot_bytes, buffers,
+  return std::unique_ptr<SendCrew>(new SendCrew(source, memory, slot_bytes, buffers, kind,
                                                 std::move(settings), stop, std::move(wake)));
 }
 
 SendCrew::SendCrew(Source& source, MutableByteSpan memory, std::uint32_t slot_bytes,
-                   std::uint32_t buffers, CrewSettings settings, StopFlag& stop, Fd wake)
+                   std::uint32_t buffers, Buffers kind, CrewSettings settings, StopFlag& stop,
+                   Fd wake)
     : source_(source),
       memory_(memory),
       slot_bytes_(slot_bytes),
+      kind_(kind),
       settings_(std::move(settings)),
       stop_(stop),
       wake_(std::move(wake)) {
-  for (std::uint32_t buffer = buffers; buffer-- > 0;) free_.push_back(buffer);
+  for (std::uint32_t buffer = 0; buffer < buffers; ++buffer) free_.push_back(buffer);
 }
 
 SendCrew::~SendCrew() {
@@ -53,8 +56,9 @@ std::optional<std::uint32_t> SendCrew::AwaitBuffer() {
   std::unique_lock lock(mutex_);
   buffer_freed_.wait(lock, [this] { return stop_ || !free_.empty(); });
   if (stop_) return std::nullopt;
-  const std::uint32_t buffer = free_.back();
-  free_.pop_back();
+  const bool ring = kind_ == Buffers::kRing;
+  const std::uint32_t buffer = ring ? free_.front() : free_.back();
+  ring ? free_.pop_front() : free_.pop_back();
   return buffer;
 }
 
@@ -79,7 +83,7 @@ bool SendCrew::MakeOne(RecordMaker& maker) {
   if (!task) return false;
   const auto& [piece, sequence, buffer] = *task;
   if (piece.kind == Piece::Kind::kHole) {
-    Release(buffer);
+    if (kind_ == Buffers::kOurs) Release(buffer);
     auto record = maker.MakeHole(sequence, piece.offset, piece.length);
     if (!record.ok()) return Put(record.status()), false;
     Put(ReadyRecord{*record, std::nullopt});

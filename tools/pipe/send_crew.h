@@ -5,9 +5,15 @@
 //
 // The driver's thread starts it, takes what is made and gives buffers back. A thread that has a
 // number has a buffer too, so the record that the receiver waits for is always on its way.
+//
+// The buffers are our own, and used again as soon as they have been sent, the last one first: it is
+// still in the processor's cache. Or they are the slots of the receiver's ring itself, where the
+// transport reaches it: then record n is made in slot n modulo slots, holes keep theirs, and the
+// driver gives slots back in their order, when their records are stored.
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <variant>
@@ -33,11 +39,13 @@ class SendCrew {
   };
   using Output = std::variant<ReadyRecord, Ended, Status>;
 
+  enum class Buffers : std::uint8_t { kOurs, kRing };
   // `memory` holds `buffers` slots. What is referred to outlives this, and `stop` is also the
   // source's.
   static Result<std::unique_ptr<SendCrew>> Create(Source& source, MutableByteSpan memory,
                                                   std::uint32_t slot_bytes, std::uint32_t buffers,
-                                                  CrewSettings settings, StopFlag& stop);
+                                                  Buffers kind, CrewSettings settings,
+                                                  StopFlag& stop);
   SendCrew(const SendCrew&) = delete;
   SendCrew& operator=(const SendCrew&) = delete;
   ~SendCrew();
@@ -50,7 +58,7 @@ class SendCrew {
 
  private:
   SendCrew(Source& source, MutableByteSpan memory, std::uint32_t slot_bytes, std::uint32_t buffers,
-           CrewSettings settings, StopFlag& stop, Fd wake);
+           Buffers kind, CrewSettings settings, StopFlag& stop, Fd wake);
   void Run();
   // False when there is nothing left to do.
   bool MakeOne(RecordMaker& maker);
@@ -68,6 +76,7 @@ class SendCrew {
   Source& source_;
   const MutableByteSpan memory_;
   const std::uint32_t slot_bytes_;
+  const Buffers kind_;
   const CrewSettings settings_;
   StopFlag& stop_;
   const Fd wake_;
@@ -78,8 +87,8 @@ class SendCrew {
 
   std::mutex mutex_;
   std::condition_variable buffer_freed_;
-  std::vector<std::uint32_t> free_;  // under mutex_
-  std::vector<Output> made_;         // under mutex_
+  std::deque<std::uint32_t> free_;  // under mutex_; kOurs: the back is next; kRing: the front
+  std::vector<Output> made_;        // under mutex_
 
   std::optional<Threads> threads_;  // last: ends first
 };

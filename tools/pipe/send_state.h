@@ -67,6 +67,8 @@ class SendState {
   [[nodiscard]] const Status& status() const { return status_; }
   // It ended with words of ours that the receiver has to hear: wait until it has gone.
   [[nodiscard]] bool gave_up() const { return gave_up_; }
+  // So many records the receiver has stored, from the first on.
+  [[nodiscard]] std::uint64_t stored_records() const { return stored_; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
   [[nodiscard]] std::uint64_t begin_offset() const { return begin_; }
 

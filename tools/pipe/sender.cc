@@ -65,6 +65,7 @@ Result<bool> Sender::TakeFromLane() {
   for (const Completion& completion : std::span(completions).first(count)) {
     if (completion.kind == Completion::Kind::kMessage) {
       state_.OnMessage(completion.message, now, actions_);
+      ReleaseStored();
       continue;
     }
     if (!completion.status.ok()) state_.Fail(completion.status, actions_);
@@ -119,7 +120,15 @@ Status Sender::Perform() {
   return {};
 }
 
+void Sender::ReleaseStored() {
+  if (crew_ == nullptr || ring_.keep == nullptr) return;
+  for (; released_ < state_.stored_records(); ++released_) {
+    crew_->Release(static_cast<std::uint32_t>(released_ % state_.welcome().slots));
+  }
+}
+
 Status Sender::Write(const SendAction& action) {
+  if (ring_.keep != nullptr) return {};  // it was made there
   const std::uint64_t slot_bytes = state_.welcome().slot_bytes;
   RDFS_ASSIGN_OR_RETURN(const transport::Ticket ticket,
                         lane_.Write({memory_.get(), action.buffer * slot_bytes, action.length},
@@ -150,13 +159,21 @@ Status Sender::CheckBlock() {
 
 Status Sender::Start(std::uint64_t offset) {
   const Welcome& welcome = state_.welcome();
-  RDFS_ASSIGN_OR_RETURN(SendBuffers buffers, MakeSendBuffers(lane_, *domain_, "rdsend",
-                                                             {welcome.slot_bytes, welcome.slots}));
-  memory_ = std::move(buffers.memory);
+  ring_ = lane_.Reach(welcome.ring);
+  const bool in_ring = ring_.keep != nullptr;
+  std::uint32_t count = welcome.slots;
+  if (!in_ring) {
+    RDFS_ASSIGN_OR_RETURN(
+        SendBuffers buffers,
+        MakeSendBuffers(lane_, *domain_, "rdsend", {welcome.slot_bytes, welcome.slots}));
+    memory_ = std::move(buffers.memory);
+    count = buffers.count;
+  }
   source_.StartAt(offset);
   progress_.SetAlready(offset);
   RDFS_ASSIGN_OR_RETURN(
-      crew_, SendCrew::Create(source_, memory_->bytes(), welcome.slot_bytes, buffers.count,
+      crew_, SendCrew::Create(source_, in_ring ? ring_.bytes : memory_->bytes(), welcome.slot_bytes,
+                              count, in_ring ? SendCrew::Buffers::kRing : SendCrew::Buffers::kOurs,
                               {settings_.threads, settings_.level, settings_.from_us}, stop_));
   crew_->Start();
   return {};

@@ -39,6 +39,8 @@ class Sender {
   bool TakeFromCrew();
   Status Perform();
   Status Write(const SendAction& action);
+  // Gives back what the receiver has stored, where records are made in its ring.
+  void ReleaseStored();
   // How much of what the receiver has from an earlier run is also what we would send: a block each
   // turn, so that the receiver hears of us meanwhile.
   Status CheckBlock();
@@ -54,7 +56,9 @@ class Sender {
   SendActions actions_;
   std::optional<std::uint64_t> checked_;  // while checking: so many bytes are the same
   std::vector<std::byte> block_;
-  std::unique_ptr<transport::MemoryRegion> memory_;
+  std::unique_ptr<transport::MemoryRegion> memory_;  // null where records are made in the ring
+  transport::Connection::PeerMemory ring_;           // which this is
+  std::uint64_t released_ = 0;                       // records whose slots were given back
   std::unique_ptr<SendCrew> crew_;
   std::vector<SendCrew::Output> made_;
   struct InFlight {

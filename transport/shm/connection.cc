@@ -43,6 +43,7 @@ ShmConnection::ShmConnection(Role role, std::shared_ptr<Domain> domain, std::siz
     : capabilities_{.kind = Kind::kShm,
                     .passive_progress = false,
                     .encrypted = false,
+                    .same_host = true,
                     .max_outstanding = kMaxOutstanding,
                     .max_transfer_bytes = std::uint64_t{1} << 30},
       domain_(std::move(domain)),

@@ -46,6 +46,7 @@ class ShmConnection final : public Connection {
   Result<std::size_t> Poll(std::span<Completion> out) override;
   Result<bool> Arm() override;
   [[nodiscard]] int fd() const override { return socket_.fd(); }
+  PeerMemory Reach(const RemoteRegion& region) override { return peer_regions_.Reach(region); }
   Result<RemoteRegion> Share(const MemoryRegion& region) override;
   void Unshare(const MemoryRegion& region) override;
 

@@ -161,4 +161,10 @@ Result<MutableByteSpan> PeerRegions::Find(const RemoteSlice& slice, std::uint64_
   return bytes.subspan(begin, length);
 }
 
+Connection::PeerMemory PeerRegions::Reach(const RemoteRegion& region) {
+  const auto bytes = Find({.region = region}, region.length, Access::kRemoteWrite);
+  if (!bytes.ok()) return {};
+  return {.keep = entries_.find(region.key)->second.memory, .bytes = *bytes};
+}
+
 }  // namespace rdfs::transport::shm

@@ -106,6 +106,8 @@ class PeerRegions {
   bool Remove(std::uint64_t key);
   // The bytes of a remote slice for this access, or why not: EACCES.
   Result<MutableByteSpan> Find(const RemoteSlice& slice, std::uint64_t length, Access access);
+  // All of a region that is open for WRITEs, and what keeps it mapped; empty for any other.
+  Connection::PeerMemory Reach(const RemoteRegion& region);
 
  private:
   struct Entry {

@@ -57,6 +57,7 @@ TcpConnection::TcpConnection(std::unique_ptr<ByteStream> stream, std::shared_ptr
       capabilities_{.kind = Kind::kTcp,
                     .passive_progress = true,
                     .encrypted = stream_->encrypted(),
+                    .same_host = stream_->same_host(),
                     .max_outstanding = kMaxOutstanding,
                     .max_transfer_bytes = kMaxTransferBytes},
       shares_(attachment) {}

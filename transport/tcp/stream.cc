@@ -85,6 +85,7 @@ class SocketStream final : public ByteStream {
   [[nodiscard]] int read_fd() const override { return socket_.get(); }
   [[nodiscard]] int write_fd() const override { return socket_.get(); }
   [[nodiscard]] bool encrypted() const override { return false; }
+  [[nodiscard]] bool same_host() const override { return !remote_; }
   [[nodiscard]] std::string peer() const override { return peer_; }
   // Over loopback a segment is received on the processor that sent it (socket(7), SO_INCOMING_CPU).
   [[nodiscard]] bool PeerNeedsThisProcessor() const override {

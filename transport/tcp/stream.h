@@ -43,6 +43,7 @@ class ByteStream {
   [[nodiscard]] virtual int read_fd() const = 0;
   [[nodiscard]] virtual int write_fd() const = 0;  // the same for sockets
   [[nodiscard]] virtual bool encrypted() const = 0;
+  [[nodiscard]] virtual bool same_host() const { return false; }  // false where it cannot be told
   // False while a handshake (StartTls) goes on under Read and Write, be it of nothing.
   [[nodiscard]] virtual bool established() const { return true; }
   [[nodiscard]] virtual std::string peer() const = 0;  // "10.0.0.2:7337", "uid 1000", "ssh"

@@ -144,6 +144,7 @@ class TlsStream final : public ByteStream {
   [[nodiscard]] int read_fd() const override { return wire_->inner->read_fd(); }
   [[nodiscard]] int write_fd() const override { return wire_->inner->write_fd(); }
   [[nodiscard]] bool encrypted() const override { return true; }
+  [[nodiscard]] bool same_host() const override { return wire_->inner->same_host(); }
   [[nodiscard]] bool established() const override { return proved_; }
   [[nodiscard]] std::string peer() const override { return wire_->inner->peer(); }
   [[nodiscard]] bool PeerNeedsThisProcessor() const override {

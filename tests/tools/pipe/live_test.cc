@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -129,6 +130,22 @@ TEST_P(PipeLive, FileToFile) {
   EXPECT_TRUE(sent.ok()) << sent.message();
   EXPECT_TRUE(received.ok()) << received.message();
   EXPECT_EQ(dir_.Read("out"), noise);
+}
+
+// Holes take a number as records do, and so their place in the ring.
+TEST_P(PipeLive, AFileThatIsHalfHoles) {
+  const std::string noise = Noise(128 << 10);
+  dir_.Write("in", noise);
+  std::fstream file(dir_ / "in", std::ios::in | std::ios::out | std::ios::binary);
+  for (int i = 1; i < 40; ++i) {
+    file.seekp(std::streamoff{i} << 19);
+    file << noise << i;
+  }
+  file.close();
+  const auto [sent, received] = Both(dir_ / "in", {.path = dir_ / "out"}, {});
+  EXPECT_TRUE(sent.ok()) << sent.message();
+  EXPECT_TRUE(received.ok()) << received.message();
+  EXPECT_EQ(dir_.Read("out"), dir_.Read("in"));
 }
 
 TEST_P(PipeLive, CompressedAndSealed) {

@@ -34,6 +34,7 @@ TEST_P(Connecting, TheTokenArrivesAndBothEndsKnowWhatTheyCanDo) {
     EXPECT_EQ(end->capabilities().kind, transport->kind());
     EXPECT_GE(end->capabilities().max_outstanding, 2U);
     EXPECT_GE(end->capabilities().max_transfer_bytes, 1U << 20U);
+    EXPECT_EQ(end->capabilities().same_host, transport->kind() != Kind::kVerbs);
     EXPECT_TRUE(end->Describe().starts_with(Name(transport->kind()))) << end->Describe();
     EXPECT_EQ(end->backlog_bytes(), 0U);
     EXPECT_GE(end->fd(), 0);

@@ -130,6 +130,36 @@ TEST(Shm, ARegionThatHasEndedIsOutOfReachAtOnce) {
   EXPECT_EQ(mappings(), 0U);
 }
 
+TEST(Shm, MemoryOpenForWritesIsReachedItselfAndStaysMapped) {
+  Pair pair;
+  pair.Connect();
+  auto open = MakeRegion(pair.server_domain, 4096, Access::kRemoteWrite);
+  const auto readable = MakeRegion(pair.server_domain, 4096, Access::kRemoteRead);
+  std::vector<RemoteRegion> remote;
+  for (const MemoryRegion* region : {open.get(), readable.get()}) {
+    const auto shared = pair.server->Share(*region);
+    ASSERT_TRUE(shared.ok());
+    ASSERT_TRUE(pair.server->Send(WireOf(*shared)).ok());
+    ASSERT_TRUE(pair.server->Flush().ok());
+    remote.push_back(RegionIn(WaitForMessage(*pair.client).message));
+  }
+  const Connection::PeerMemory reached = pair.client->Reach(remote[0]);
+  ASSERT_EQ(reached.bytes.size(), 4096U);
+  reached.bytes[4095] = std::byte{7};
+  EXPECT_EQ(open->bytes()[4095], std::byte{7});
+  EXPECT_TRUE(pair.client->Reach(remote[1]).bytes.empty());
+  RemoteRegion longer = remote[0];
+  longer.length = 4097;
+  EXPECT_TRUE(pair.client->Reach(longer).bytes.empty());
+  open.reset();
+  EXPECT_TRUE(pair.client->Reach(remote[0]).bytes.empty());
+  // The peer has taken it back and let go of it; what is written now is nobody's.
+  ASSERT_TRUE(pair.server->Send(AsBytes("gone")).ok());
+  ASSERT_TRUE(pair.server->Flush().ok());
+  EXPECT_EQ(AsText(WaitForMessage(*pair.client).message), "gone");
+  reached.bytes[0] = std::byte{8};
+}
+
 TEST(Shm, ASlotThatIsUsedAgainShowsTheNewRegionOnly) {
   Pair pair;
   pair.Connect();
