@@ -1,6 +1,7 @@
 #include "tools/pipe/lane_loop.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -44,7 +45,9 @@ Status CheckInterrupt(int interrupts) {
   pollfd entry{.fd = interrupts, .events = POLLIN, .revents = 0};
   if (poll(&entry, 1, 0) <= 0) return {};
   signalfd_siginfo info{};
-  if (read(interrupts, &info, sizeof info) != sizeof info) return {};
+  const ssize_t got = read(interrupts, &info, sizeof info);
+  if (got == sizeof(eventfd_t)) return {Code::kErrno, EINTR, "interrupted"};
+  if (got != sizeof info) return {};
   const char* name = sigabbrev_np(static_cast<int>(info.ssi_signo));
   return {
       Code::kErrno, EINTR,

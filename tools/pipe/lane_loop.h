@@ -16,7 +16,8 @@ Status SleepUntil(transport::Connection& lane, std::span<const int> others, Dead
 // connection on which something comes in may cost the peer our last words (RFC 1122, 4.2.2.13).
 void Part(transport::Connection& lane);
 
-// "interrupted" if `interrupts` (a signalfd(2), or -1) says so, else ok.
+// "interrupted" if `interrupts` says so (a signalfd(2), or an eventfd(2) of a thread that wants an
+// end; or -1), else ok.
 Status CheckInterrupt(int interrupts);
 
 }  // namespace rdfs::pipe

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -156,6 +157,32 @@ std::optional<Exit> Parse(CLI::App& app, std::string_view name, int argc, char**
 
 }  // namespace
 
+Result<std::vector<transport::HostAndPort>> ParseHosts(const std::string& text,
+                                                       std::uint16_t port) {
+  std::vector<transport::HostAndPort> out;
+  std::size_t bytes = 0;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    RDFS_ASSIGN_OR_RETURN(auto hop, transport::HostAndPort::Parse(text.substr(at, end - at), port));
+    out.push_back(std::move(hop));
+    const std::size_t size = HopName(out.back()).size();
+    bytes += size + 2;
+    if (size > kMaxHopName || out.size() > kMaxHops || bytes > kMaxHopsBytes) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("one stream goes to {} hosts at most, whose names have {} bytes "
+                                "together; send it once more to the others",
+                                kMaxHops, kMaxHopsBytes));
+    }
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string HopName(const transport::HostAndPort& hop) {
+  const bool bare = hop.host.find(':') == std::string::npos;
+  return fmt::format("{}{}{}:{}", bare ? "" : "[", hop.host, bare ? "" : "]", hop.port);
+}
+
 void ScrubArguments(int argc, char** argv, const std::string& secret) {
   for (int i = 1; i < argc; ++i) {
     if (secret == argv[i]) sodium_memzero(argv[i], std::strlen(argv[i]));
@@ -166,8 +193,10 @@ std::optional<Exit> ParseSend(int argc, char** argv, SendOptions& out) {
   CLI::App app(
       "Sends standard input, or FILE, to rdrecv at HOST: over RDMA, shared memory or TCP, "
       "whichever\n"
-      "is the best that works. Exit status 0 only if the receiver has confirmed all of it.");
-  app.formatter(std::make_shared<WithUsage>("rdsend [OPTIONS] HOST PORT KEY [FILE]"));
+      "is the best that works. Exit status 0 only if the receiver has confirmed all of it. "
+      "Several\n"
+      "HOSTs (or HOST:PORTs) get it each from the one before, and keep a copy each.");
+  app.formatter(std::make_shared<WithUsage>("rdsend [OPTIONS] HOST[,HOST...] PORT KEY [FILE]"));
   app.footer(std::string(kAboutKeys));
   app.set_version_flag("--version", "rdsend " RDFS_VERSION);
   Words words;
@@ -185,10 +214,9 @@ std::optional<Exit> ParseSend(int argc, char** argv, SendOptions& out) {
   if (const auto exit = Parse(app, "rdsend", argc, argv)) return exit;
   if (compress->count() > 0) out.level = level;
   if (const auto exit = Finish("rdsend", argc, argv, words, 1, out)) return exit;
-  out.host = words.words[0];
-  if (out.host.size() > 2 && out.host.front() == '[' && out.host.back() == ']') {
-    out.host = out.host.substr(1, out.host.size() - 2);
-  }
+  auto hosts = ParseHosts(words.words[0], out.port);
+  if (!hosts.ok()) return Exit{Wrong("rdsend", hosts.status().message())};
+  out.hosts = *std::move(hosts);
   return std::nullopt;
 }
 
@@ -210,13 +238,21 @@ std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out) {
   app.add_flag("--keep-partial", out.keep_partial, "On failure keep what has come as FILE.rdpart");
   app.add_flag("--resume", out.resume,
                "Go on with FILE.rdpart, as far as its checksums are the sender's; keeps it, too");
+  std::string forward;
+  app.add_option("--forward", forward,
+                 "Pass the stream on to an rdrecv with the same key there, too: HOST:PORT,...");
   app.add_option("--piece", out.piece_bytes, "Size of what travels at once (default: as suits)")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(kMinSlotBytes, kMaxSlotBytes));
   app.add_option("--pieces", out.pieces, "How many may be under way (default: as suits)")
       ->check(CLI::Range(1U, kMaxSlots));
   if (const auto exit = Parse(app, "rdrecv", argc, argv)) return exit;
-  return Finish("rdrecv", argc, argv, words, 0, out);
+  if (const auto exit = Finish("rdrecv", argc, argv, words, 0, out)) return exit;
+  if (forward.empty()) return std::nullopt;
+  auto hosts = ParseHosts(forward, out.port);
+  if (!hosts.ok()) return Exit{Wrong("rdrecv", hosts.status().message())};
+  out.forward = *std::move(hosts);
+  return std::nullopt;
 }
 
 }  // namespace rdfs::pipe

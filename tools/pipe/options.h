@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/pipe/sink.h"
 #include "transport/session/key.h"
@@ -28,7 +29,10 @@ struct CommonOptions {
 };
 
 struct SendOptions : CommonOptions {
-  std::string host;
+  // Where it goes, each from the one before.
+  std::vector<transport::HostAndPort> hosts;
+  // The receivers know the key as one of a chain: see RelayKey.
+  bool relayed = false;
   bool plaintext = false;
   std::optional<int> level;  // zstd's
 };
@@ -38,8 +42,9 @@ struct ReceiveOptions : CommonOptions {
   std::uint16_t verbs_port = 0;  // 0: the next
   bool keep_partial = false;
   bool resume = false;
-  std::uint32_t piece_bytes = 0;  // of the ring's slots; 0: what suits the transport
-  std::uint32_t pieces = 0;       // slots; 0: likewise
+  std::vector<transport::HostAndPort> forward;  // when the sender names nobody itself
+  std::uint32_t piece_bytes = 0;                // of the ring's slots; 0: what suits the transport
+  std::uint32_t pieces = 0;                     // slots; 0: likewise
 };
 
 // What main returns at once: help was printed, or a wrong command line was told (2), or no key (1).
@@ -50,6 +55,12 @@ struct Exit {
 // Both print what is wrong, one sentence, on standard error.
 std::optional<Exit> ParseSend(int argc, char** argv, SendOptions& out);
 std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out);
+
+// "HOST,HOST:PORT,[ADDRESS]:PORT ..."; a HOST alone has `port`. Errors: kInvalidArgument, also for
+// more than a hello has room for.
+Result<std::vector<transport::HostAndPort>> ParseHosts(const std::string& text, std::uint16_t port);
+// The reverse, of one.
+std::string HopName(const transport::HostAndPort& hop);
 
 // Overwrites every argument that is `secret`: /proc/PID/cmdline shows nothing of it from then on.
 void ScrubArguments(int argc, char** argv, const std::string& secret);

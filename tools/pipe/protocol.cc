@@ -32,8 +32,46 @@ Bytes Hello::Encode() const {
   if (size_known) flags |= kSizeKnown;
   if (sealed) flags |= kSealed;
   if (seekable) flags |= kSeekable;
-  return ToBytes(HelloWire{kMagic, kMajor, kMinor, flags, 0, size});
+  if (!forward.empty()) flags |= kForward;
+  Bytes out = ToBytes(HelloWire{kMagic, kMajor, kMinor, flags, 0, size});
+  if (forward.empty()) return out;
+  const std::size_t head = out.size();
+  out.resize(head + 2 + forward.size() * (2 + kMaxHopName));
+  ByteWriter writer(MutableByteSpan(out).subspan(head));
+  writer.Write(Le16(static_cast<std::uint16_t>(forward.size())));
+  for (const std::string& name : forward) writer.WriteSized16(AsBytes(name));
+  out.resize(head + writer.size());
+  return out;
 }
+
+namespace {
+
+// What follows a hello's struct.
+bool ReadForward(ByteReader& reader, bool any, std::vector<std::string>& out) {
+  const std::size_t count = any ? std::size_t{reader.Read<Le16>()} : 0;
+  if (!reader.ok() || count > kMaxHops || (any && count == 0)) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    out.emplace_back(AsText(reader.ReadSized16(kMaxHopName)));
+    if (!reader.ok() || !transport::HostAndPort::Parse(out.back(), 1).ok()) return false;
+  }
+  return reader.remaining() == 0;
+}
+
+// What goes to a terminal has no control bytes of the peer's choosing.
+std::string Harmless(ByteSpan bytes) {
+  std::string text(AsText(bytes));
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+Code KnownCode(std::uint16_t code) {
+  const auto number = static_cast<Code>(static_cast<std::uint8_t>(code));
+  const bool known = code <= 0xff && number != Code::kOk && CodeName(number) != "unknown";
+  return known ? number : Code::kProtocolError;
+}
+
+}  // namespace
 
 Result<Hello> Hello::Decode(ByteSpan bytes) {
   ByteReader reader(bytes);
@@ -46,7 +84,7 @@ Result<Hello> Hello::Decode(ByteSpan bytes) {
                                               ": install the same release at both ends");
   }
   const std::uint32_t flags = wire.flags;
-  if ((flags & ~(kSizeKnown | kSealed | kSeekable)) != 0) {
+  if ((flags & ~(kSizeKnown | kSealed | kSeekable | kForward)) != 0) {
     return Status(Code::kUnsupported,
                   "rdsend uses a feature that this rdrecv does not have: install the same release "
                   "at both ends");
@@ -56,6 +94,7 @@ Result<Hello> Hello::Decode(ByteSpan bytes) {
   hello.sealed = (flags & kSealed) != 0;
   hello.seekable = (flags & kSeekable) != 0;
   hello.size = wire.size;
+  if (!ReadForward(reader, (flags & kForward) != 0, hello.forward)) return Malformed("hello");
   return hello;
 }
 
@@ -106,7 +145,7 @@ Result<Welcome> Welcome::Decode(ByteSpan message) {
 std::optional<MessageType> TypeOf(ByteSpan message) {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message.front());
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kFarewell)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kReport)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -166,13 +205,29 @@ Status DecodeAbort(ByteSpan message) {
   const std::uint16_t code = reader.Read<Le16>();
   const ByteSpan sentence = reader.ReadSized16(kMaxSentence);
   if (!reader.ok() || reader.remaining() != 0) return Malformed("abort");
-  std::string text(AsText(sentence));
-  // It goes to a terminal: no control bytes of the peer's choosing.
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  const auto number = static_cast<Code>(static_cast<std::uint8_t>(code));
-  const bool known = code <= 0xff && number != Code::kOk && CodeName(number) != "unknown";
-  return {known ? number : Code::kProtocolError, std::move(text)};
+  return {KnownCode(code), Harmless(sentence)};
+}
+
+Bytes EncodeReport(const FailedHop& hop) {
+  Bytes out(4 + 2 + kMaxHopName + 2 + kMaxSentence);
+  ByteWriter writer(out);
+  writer.Write(TypeByte(MessageType::kReport));
+  writer.Write(Le8(0));
+  writer.Write(Le16(static_cast<std::uint16_t>(hop.why.code())));
+  writer.WriteSized16(AsBytes(std::string_view(hop.name).substr(0, kMaxHopName)));
+  writer.WriteSized16(AsBytes(std::string_view(hop.why.message()).substr(0, kMaxSentence)));
+  out.resize(writer.size());
+  return out;
+}
+
+Result<FailedHop> DecodeReport(ByteSpan message) {
+  ByteReader reader(message);
+  (void)reader.Read<Le16>();
+  const std::uint16_t code = reader.Read<Le16>();
+  const ByteSpan name = reader.ReadSized16(kMaxHopName);
+  const ByteSpan sentence = reader.ReadSized16(kMaxSentence);
+  if (!reader.ok() || reader.remaining() != 0) return Malformed("report");
+  return FailedHop{Harmless(name), Status(KnownCode(code), Harmless(sentence))};
 }
 
 Bytes EncodeBare(MessageType type) { return Bytes{static_cast<std::byte>(type)}; }

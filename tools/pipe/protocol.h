@@ -39,6 +39,10 @@ inline constexpr std::uint32_t kMaxSlots = 64;
 // Digests of what a receiver has already: they fit into one message.
 inline constexpr std::uint32_t kMaxBlocks = 4096;
 inline constexpr std::size_t kMaxSentence = 512;
+// Receivers that one behind the other get the same stream; their names fit into a hello.
+inline constexpr std::size_t kMaxHops = 32;
+inline constexpr std::size_t kMaxHopName = 300;
+inline constexpr std::size_t kMaxHopsBytes = 3800;
 
 enum class MessageType : std::uint8_t {  // never reused
   kWelcome = 1,
@@ -50,6 +54,7 @@ enum class MessageType : std::uint8_t {  // never reused
   kAbort = 7,
   kPing = 8,
   kFarewell = 9,
+  kReport = 10,
 };
 
 struct HelloWire {
@@ -63,11 +68,13 @@ static_assert(sizeof(HelloWire) == 24 && alignof(HelloWire) == 1);
 
 // The sender's opening words.
 struct Hello {
-  static constexpr std::uint32_t kSizeKnown = 1, kSealed = 2, kSeekable = 4;
+  static constexpr std::uint32_t kSizeKnown = 1, kSealed = 2, kSeekable = 4, kForward = 8;
   bool size_known = false;  // `size` is what will come, unless the source changes
   bool sealed = false;      // every record is encrypted and bound to its place
   bool seekable = false;    // the sender can begin anywhere: a receiver may resume
   std::uint64_t size = 0;
+  // Who is to get the stream from the receiver, each from the one before: HOST:PORT.
+  std::vector<std::string> forward{};
 
   [[nodiscard]] Bytes Encode() const;
   // Errors: kVersionMismatch, kProtocolError. Unknown flags are refused: each changes what comes.
@@ -125,7 +132,7 @@ struct RecordWire {
 };
 static_assert(sizeof(RecordWire) == 64 && alignof(RecordWire) == 1);
 
-// kEnd (from the sender, number = records) and kStored (from the receiver, number = 0).
+// kEnd (from the sender, number = records) and kStored (from the receiver, number = reports).
 struct EndWire {
   Le8 type;
   std::array<Le8, 7> zero;
@@ -161,5 +168,14 @@ Bytes EncodeAbort(const Status& why);
 // What the peer says went wrong, made safe for a terminal; kProtocolError for a malformed one.
 Status DecodeAbort(ByteSpan message);
 Bytes EncodeBare(MessageType type);  // kPing, kFarewell
+
+// A receiver that has not got the stream whole, and why. From the receiver, before kStored, which
+// counts them.
+struct FailedHop {
+  std::string name;  // as in Hello::forward; empty: the receiver that says so
+  Status why;
+};
+Bytes EncodeReport(const FailedHop& hop);
+Result<FailedHop> DecodeReport(ByteSpan message);
 
 }  // namespace rdfs::pipe

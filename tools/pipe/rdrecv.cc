@@ -7,6 +7,7 @@
 #include "tools/pipe/options.h"
 #include "tools/pipe/process.h"
 #include "tools/pipe/receiver.h"
+#include "tools/pipe/relay.h"
 #include "transport/session/acceptor.h"
 
 namespace {
@@ -15,6 +16,7 @@ using rdfs::BootClock;
 using rdfs::Deadline;
 using rdfs::DeadlineAfter;
 using rdfs::Fd;
+using rdfs::Result;
 using rdfs::Status;
 using rdfs::transport::Acceptor;
 using rdfs::transport::AcceptorOptions;
@@ -27,7 +29,7 @@ AcceptorOptions AcceptFor(const ReceiveOptions& options) {
   if (!options.listen.empty()) accept.addresses = {options.listen};
   accept.port = options.port;
   accept.verbs_port = options.verbs_port;
-  accept.keys = {{"default", options.key}};
+  accept.keys = {{"default", options.key}, {std::string(kRelayKeyName), RelayKey(options.key)}};
   accept.same_user_only = true;
   if (options.require) accept.offer = {*options.require};
   return accept;
@@ -48,12 +50,31 @@ ReceiverSettings SettingsFor(const ReceiveOptions& options, const Guest& guest) 
   return settings;
 }
 
+// Who gets it from us: whom the sender names, or else whom our user does. Null for nobody.
+Result<std::shared_ptr<Relay>> RelayFor(const ReceiveOptions& options, const Hello& hello) {
+  SendOptions onwards;
+  static_cast<CommonOptions&>(onwards) = options;
+  onwards.wait.reset();  // ours was for the sender
+  onwards.encrypt = hello.sealed;
+  onwards.hosts = options.forward;
+  if (!hello.forward.empty()) onwards.hosts.clear();
+  for (const std::string& name : hello.forward) {
+    RDFS_ASSIGN_OR_RETURN(auto hop, rdfs::transport::HostAndPort::Parse(name, options.port));
+    onwards.hosts.push_back(std::move(hop));
+  }
+  if (onwards.hosts.empty()) return std::shared_ptr<Relay>();
+  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<Relay> relay, Relay::Create(std::move(onwards)));
+  return relay;
+}
+
 Status TakeStream(const ReceiveOptions& options, Door& door, int interrupts) {
   std::optional<Deadline> deadline;
   if (options.wait) deadline = DeadlineAfter(*options.wait);
   RDFS_ASSIGN_OR_RETURN(Guest guest, door.Await(interrupts, deadline));
   ReceiverSettings settings = SettingsFor(options, guest);
   settings.interrupts = interrupts;
+  RDFS_ASSIGN_OR_RETURN(settings.relay, RelayFor(options, guest.hello));
+  if (settings.relay != nullptr) settings.seekable = false;  // those behind us need all of it
   Progress progress(ShowsProgress(options), kName, BootClock::now());
   if (guest.hello.size_known) progress.SetSize(guest.hello.size);
   Receiver receiver(*guest.lane, guest.domain, std::move(settings), progress);

@@ -9,20 +9,24 @@ namespace rdfs::pipe {
 
 Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(SinkOptions sink, ByteSpan ring,
                                                          std::uint32_t slot_bytes,
-                                                         std::optional<Seal> seal, int threads) {
+                                                         std::optional<Seal> seal, int threads,
+                                                         std::shared_ptr<Relay> relay) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
   return std::unique_ptr<ReceiveCrew>(new ReceiveCrew(std::move(sink), ring, slot_bytes,
-                                                      std::move(seal), threads, std::move(wake)));
+                                                      std::move(seal), threads, std::move(relay),
+                                                      std::move(wake)));
 }
 
 ReceiveCrew::ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes,
-                         std::optional<Seal> seal, int threads, Fd wake)
+                         std::optional<Seal> seal, int threads, std::shared_ptr<Relay> relay,
+                         Fd wake)
     : options_(std::move(sink)),
       ring_(ring),
       slot_bytes_(slot_bytes),
       seal_(std::move(seal)),
-      wake_(std::move(wake)) {
+      wake_(std::move(wake)),
+      relay_(std::move(relay)) {
   threads_.emplace(threads, [this] { Run(); });
 }
 
@@ -61,17 +65,28 @@ Status ReceiveCrew::Do(const Job& job, RecordTaker& taker) {
     case Job::Kind::kStore:
       return StoreRecord(job, taker);
     case Job::Kind::kFinish:
-      RDFS_RETURN_IF_ERROR(sink_->Finish(job.length));
-      Report(Finished{});
-      return {};
+      return FinishAll(job.length);
   }
   return {};
 }
 
 Status ReceiveCrew::OpenSink() {
-  RDFS_ASSIGN_OR_RETURN(sink_, Sink::Open(options_, stop_));
+  auto sink = Sink::Open(options_, stop_);
+  if (!sink.ok()) {
+    RDFS_RETURN_IF_ERROR(OwnFailure(sink.status()));
+    Report(Opened{});
+    return {};
+  }
+  sink_ = *std::move(sink);
   RDFS_ASSIGN_OR_RETURN(Partial partial, sink_->ReadPartial());
   Report(Opened{std::move(partial)});
+  return {};
+}
+
+Status ReceiveCrew::OwnFailure(Status why) {
+  if (relay_ == nullptr || relay_->over() || stop_) return why;
+  if (sink_ != nullptr) (void)sink_->Abandon(0);
+  own_ = std::move(why);
   return {};
 }
 
@@ -79,13 +94,35 @@ Status ReceiveCrew::StoreRecord(const Job& job, RecordTaker& taker) {
   const RecordWire& record = job.record;
   const ByteSpan slot = ring_.subspan(std::size_t{job.slot} * slot_bytes_, slot_bytes_);
   RDFS_ASSIGN_OR_RETURN(const ByteSpan bytes, taker.Take(record, slot));
-  const bool stream = !sink_->ranged();
-  if (stream && !AwaitTurn(record.sequence)) return {};
-  RDFS_RETURN_IF_ERROR(record.kind == static_cast<std::uint8_t>(RecordKind::kHole)
-                           ? sink_->WriteHole(record.length)
-                           : sink_->Write(record.offset, bytes));
-  if (stream) PassTurn();
+  const bool in_turn = relay_ != nullptr || !sink_->ranged();
+  if (in_turn && !AwaitTurn(record.sequence)) return {};
+  RDFS_RETURN_IF_ERROR(WriteRecord(record, bytes));
+  if (in_turn) PassTurn();
   Report(Stored{record.sequence});
+  return {};
+}
+
+Status ReceiveCrew::WriteRecord(const RecordWire& record, ByteSpan bytes) {
+  const bool hole = record.kind == static_cast<std::uint8_t>(RecordKind::kHole);
+  if (own_.ok()) {
+    Status status = hole ? sink_->WriteHole(record.length) : sink_->Write(record.offset, bytes);
+    if (!status.ok()) RDFS_RETURN_IF_ERROR(OwnFailure(std::move(status)));
+  }
+  if (relay_ == nullptr) return {};
+  hole ? relay_->WriteHole(record.length, stop_) : relay_->Write(bytes, stop_);
+  // Nobody is left who could take it.
+  return relay_->over() ? own_ : Status::Ok();
+}
+
+Status ReceiveCrew::FinishAll(std::uint64_t length) {
+  if (own_.ok()) {
+    Status status = sink_->Finish(length);
+    if (!status.ok()) RDFS_RETURN_IF_ERROR(OwnFailure(std::move(status)));
+  }
+  Finished finished;
+  if (relay_ != nullptr) finished.failed = relay_->Finish(stop_);
+  if (!own_.ok()) finished.failed.insert(finished.failed.begin(), FailedHop{"", own_});
+  Report(std::move(finished));
   return {};
 }
 

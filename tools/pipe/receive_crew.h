@@ -1,8 +1,8 @@
 // ReceiveCrew: the threads that open, write and finish the output, while the driver receives.
 //
 // Records are checked, opened and unpacked all at once. A ranged sink takes them in any order; a
-// stream takes them in the order of their numbers, each thread waiting for its turn. The driver's
-// thread gives jobs and takes results.
+// stream takes them in the order of their numbers, each thread waiting for its turn; so does a
+// relay, which goes on when our own output fails. The driver's thread gives jobs and takes results.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tools/pipe/codec.h"
+#include "tools/pipe/relay.h"
 #include "tools/pipe/sink.h"
 #include "tools/pipe/stopping.h"
 
@@ -27,13 +28,16 @@ class ReceiveCrew {
   struct Stored {
     std::uint64_t sequence;
   };
-  struct Finished {};
+  struct Finished {
+    std::vector<FailedHop> failed;  // of us and those behind us, where there is a relay
+  };
   using Output = std::variant<Opened, Stored, Finished, Status>;
 
-  // `ring` is what the peer WRITEs; it outlives this.
+  // `ring` is what the peer WRITEs; it outlives this. `relay`: null for none.
   static Result<std::unique_ptr<ReceiveCrew>> Create(SinkOptions sink, ByteSpan ring,
                                                      std::uint32_t slot_bytes,
-                                                     std::optional<Seal> seal, int threads);
+                                                     std::optional<Seal> seal, int threads,
+                                                     std::shared_ptr<Relay> relay);
   ReceiveCrew(const ReceiveCrew&) = delete;
   ReceiveCrew& operator=(const ReceiveCrew&) = delete;
   ~ReceiveCrew() { Stop(); }
@@ -41,7 +45,7 @@ class ReceiveCrew {
   // First of all; answered by Opened.
   void Open() { Put(Job{Job::Kind::kOpen, 0, 0, {}}); }
   // After Opened, before the first Store; on the driver's thread.
-  Status StartAt(std::uint64_t offset) { return sink_->StartAt(offset); }
+  Status StartAt(std::uint64_t offset) { return own_.ok() ? sink_->StartAt(offset) : Status::Ok(); }
   void Store(const RecordWire& record, std::uint32_t slot) {
     Put(Job{Job::Kind::kStore, slot, 0, record});
   }
@@ -64,12 +68,16 @@ class ReceiveCrew {
   };
 
   ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes, std::optional<Seal> seal,
-              int threads, Fd wake);
+              int threads, std::shared_ptr<Relay> relay, Fd wake);
   void Run();
   std::optional<Job> AwaitJob();
   Status Do(const Job& job, RecordTaker& taker);
   Status OpenSink();
   Status StoreRecord(const Job& job, RecordTaker& taker);
+  Status WriteRecord(const RecordWire& record, ByteSpan bytes);
+  // Remembers that our own output has failed; what the stream does then.
+  Status OwnFailure(Status why);
+  Status FinishAll(std::uint64_t length);
   bool AwaitTurn(std::uint64_t sequence);
   void PassTurn();
   void Put(Job job);
@@ -82,6 +90,8 @@ class ReceiveCrew {
   const Fd wake_;
   StopFlag stop_{false};
   std::unique_ptr<Sink> sink_;  // made by the first job, which all others follow
+  const std::shared_ptr<Relay> relay_;
+  Status own_;  // of our own output; with a relay by turns, without one never changed
 
   std::mutex mutex_;
   std::condition_variable changed_;

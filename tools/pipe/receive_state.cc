@@ -157,12 +157,14 @@ void ReceiveState::FinishWhenStored(ReceiveActions& out) {
   out.push_back({.kind = Kind::kFinishFile, .length = offset_});
 }
 
-void ReceiveState::OnFinished(TimePoint now, ReceiveActions& out) {
+void ReceiveState::OnFinished(const std::vector<FailedHop>& failed, TimePoint now,
+                              ReceiveActions& out) {
   if (state_ != State::kFinishing) return;
   if (lost_) return Finish(Status::Ok(), out);
   EndWire stored = end_;
   stored.type = static_cast<std::uint8_t>(MessageType::kStored);
-  stored.number = 0;
+  stored.number = failed.size();
+  for (const FailedHop& hop : failed) Say(EncodeReport(hop), now, out);
   stored.tag = {};
   // It is stored and cannot be taken back; what follows only tells the sender so.
   state_ = State::kConfirmed;

@@ -50,7 +50,8 @@ class ReceiveState {
   void OnMessage(ByteSpan message, TimePoint now, ReceiveActions& out);
   // In any order.
   void OnStored(std::uint64_t sequence, TimePoint now, ReceiveActions& out);
-  void OnFinished(TimePoint now, ReceiveActions& out);
+  // `failed`: who has not got it whole, of us and those behind us.
+  void OnFinished(const std::vector<FailedHop>& failed, TimePoint now, ReceiveActions& out);
   // Something of ours went wrong: the sender is told.
   void Fail(Status why, ReceiveActions& out);
   // The connection is over.

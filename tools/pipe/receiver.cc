@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tools/pipe/lane_loop.h"
+#include "transport/base/log.h"
 
 namespace rdfs::pipe {
 
@@ -35,7 +36,7 @@ Status Receiver::Run() {
   Status status = state_.status();
   if (crew_ == nullptr) return status;
   crew_->Stop();
-  if (status.ok()) return status;
+  if (status.ok()) return own_;
   const std::string kept = crew_->Abandon(state_.stored_offset());
   if (kept.empty()) return status;
   return {status.code(), status.message() + "; what had come is kept in " + kept};
@@ -45,7 +46,7 @@ Status Receiver::Prepare() {
   RDFS_RETURN_IF_ERROR(MakeRing());
   RDFS_ASSIGN_OR_RETURN(
       crew_, ReceiveCrew::Create(settings_.sink, ring_.memory->bytes(), ring_.size.slot_bytes,
-                                 settings_.from_peer, settings_.threads));
+                                 settings_.from_peer, settings_.threads, settings_.relay));
   crew_->Open();
   return {};
 }
@@ -119,13 +120,24 @@ bool Receiver::TakeFromCrew() {
       Welcome(std::move(opened->partial));
     } else if (const auto* stored = std::get_if<ReceiveCrew::Stored>(&output)) {
       state_.OnStored(stored->sequence, now, actions_);
-    } else if (std::holds_alternative<ReceiveCrew::Finished>(output)) {
-      state_.OnFinished(now, actions_);
+    } else if (const auto* finished = std::get_if<ReceiveCrew::Finished>(&output)) {
+      Account(finished->failed);
+      state_.OnFinished(finished->failed, now, actions_);
     } else {
       state_.Fail(std::get<Status>(output), actions_);
     }
   }
   return !done_.empty();
+}
+
+void Receiver::Account(const std::vector<FailedHop>& failed) {
+  for (const FailedHop& hop : failed) {
+    if (hop.name.empty()) {
+      own_ = hop.why;
+    } else {
+      LogWarn("{} has not got it: {}", hop.name, hop.why.message());
+    }
+  }
 }
 
 // Carries out the actions; what they lead to is appended to them on the way.

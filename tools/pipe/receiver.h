@@ -24,6 +24,7 @@ struct ReceiverSettings {
   int threads = 1;
   std::uint32_t piece_bytes = 0, pieces = 0;  // of the ring; 0: as suits the transport
   int interrupts = -1;                        // a descriptor: readable when the user wants to stop
+  std::shared_ptr<Relay> relay;               // null: nobody gets it from us
 };
 
 class Receiver {
@@ -48,6 +49,7 @@ class Receiver {
   bool TakeFromCrew();
   Status Perform();
   void Welcome(Partial partial);
+  void Account(const std::vector<FailedHop>& failed);
 
   transport::Connection& lane_;
   const std::shared_ptr<transport::Domain> domain_;
@@ -59,6 +61,7 @@ class Receiver {
   Ring ring_;
   std::unique_ptr<ReceiveCrew> crew_;
   std::vector<ReceiveCrew::Output> done_;
+  Status own_;  // of our output, when the stream itself went well
 };
 
 }  // namespace rdfs::pipe

@@ -49,6 +49,8 @@ Status SendState::Handle(ByteSpan message, TimePoint now, SendActions& out) {
       RDFS_RETURN_IF_ERROR(OnCredit(message));
       SendWhatFits(now, out);
       return {};
+    case MessageType::kReport:
+      return OnReport(message);
     case MessageType::kStored:
       return OnStored(message, out);
     case MessageType::kAbort:
@@ -153,6 +155,15 @@ Status SendState::OnCredit(ByteSpan message) {
   return {};
 }
 
+Status SendState::OnReport(ByteSpan message) {
+  if (state_ != State::kEnding || failed_.size() > kMaxHops) {
+    return {Code::kProtocolError, "the receiver sent a message out of turn"};
+  }
+  RDFS_ASSIGN_OR_RETURN(FailedHop hop, DecodeReport(message));
+  failed_.push_back(std::move(hop));
+  return {};
+}
+
 Status SendState::OnStored(ByteSpan message, SendActions& out) {
   RDFS_ASSIGN_OR_RETURN(const EndWire stored, DecodeEnd(message));
   if (state_ != State::kEnding) {
@@ -161,7 +172,8 @@ Status SendState::OnStored(ByteSpan message, SendActions& out) {
   if (from_peer_) {
     RDFS_RETURN_IF_ERROR(from_peer_->Open(0, BoundPart(stored), {}, stored.tag, {}));
   }
-  if (stored.length != end_wire_.length || stored.digest != end_wire_.digest) {
+  if (stored.length != end_wire_.length || stored.digest != end_wire_.digest ||
+      stored.number != failed_.size()) {
     return {Code::kProtocolError, "the receiver confirmed something else than what was sent"};
   }
   out.push_back({.kind = Kind::kSend, .message = EncodeBare(MessageType::kFarewell)});

@@ -71,6 +71,8 @@ class SendState {
   [[nodiscard]] std::uint64_t stored_records() const { return stored_; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
   [[nodiscard]] std::uint64_t begin_offset() const { return begin_; }
+  // Receivers that have not got it whole, though the stream itself went well.
+  [[nodiscard]] const std::vector<FailedHop>& failed() const { return failed_; }
 
  private:
   enum class State : std::uint8_t { kGreeting, kChecking, kStreaming, kEnding, kOver };
@@ -78,6 +80,7 @@ class SendState {
   Status Handle(ByteSpan message, TimePoint now, SendActions& out);
   Status OnWelcome(ByteSpan message, TimePoint now, SendActions& out);
   Status OnCredit(ByteSpan message);
+  Status OnReport(ByteSpan message);
   Status OnStored(ByteSpan message, SendActions& out);
   void SendWhatFits(TimePoint now, SendActions& out);
   void SendRecord(const ReadyRecord& record, SendActions& out);
@@ -102,6 +105,7 @@ class SendState {
   };
   std::optional<End> end_;
   EndWire end_wire_{};
+  std::vector<FailedHop> failed_;
 };
 
 }  // namespace rdfs::pipe

@@ -32,6 +32,8 @@ class Sender {
   Status Run();
   [[nodiscard]] std::uint64_t sent_bytes() const { return state_.sent_bytes(); }
   [[nodiscard]] std::uint64_t begin_offset() const { return state_.begin_offset(); }
+  // As SendState says.
+  [[nodiscard]] const std::vector<FailedHop>& failed() const { return state_.failed(); }
 
  private:
   Status Step();

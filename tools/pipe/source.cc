@@ -32,6 +32,14 @@ Result<std::unique_ptr<Source>> Source::Open(const std::string& path, const Stop
   return source;
 }
 
+std::unique_ptr<Source> Source::OfPipe(Fd fd, const std::atomic<bool>& whole,
+                                       const StopFlag& stop) {
+  const int number = fd.get();
+  std::unique_ptr<Source> source(new Source(std::move(fd), number, "what the sender sends", stop));
+  source->whole_ = &whole;
+  return source;
+}
+
 void Source::LookAtKind() {
   struct stat info {};
   if (fstat(fd_, &info) != 0) return;
@@ -131,6 +139,9 @@ Result<Piece> Source::ReadStream(MutableByteSpan room) {
     if (piece.length > 0 && !MoreIsThere()) break;
     RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadOnce(room.subspan(piece.length)));
     ended_ = got == 0;
+    if (ended_ && whole_ != nullptr && !*whole_) {
+      return Status(Code::kDisconnected, "the stream has broken off before it got here");
+    }
     piece.length += got;
   }
   if (piece.length > 0) piece.kind = Piece::Kind::kRead;

@@ -6,6 +6,7 @@
 // and return kErrno EINTR soon after `stop` was set (stopping.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,6 +30,10 @@ class Source {
  public:
   // `path` empty: standard input. Blocks while a FIFO has no writer. Errors name the file.
   static Result<std::unique_ptr<Source>> Open(const std::string& path, const StopFlag& stop);
+
+  // What comes out of a pipe of our own; where it ends before `whole` is set, it has broken off.
+  static std::unique_ptr<Source> OfPipe(Fd fd, const std::atomic<bool>& whole,
+                                        const StopFlag& stop);
 
   // How much will come, where that is known.
   [[nodiscard]] std::optional<std::uint64_t> size() const {
@@ -63,6 +68,7 @@ class Source {
   int fd_;
   std::string name_;
   const StopFlag& stop_;
+  const std::atomic<bool>* whole_ = nullptr;  // of a pipe of our own
   bool ranged_ = false;
   std::uint64_t base_ = 0;  // where the stream begins in the file
   std::uint64_t size_ = 0;  // of the stream, as the file was at first

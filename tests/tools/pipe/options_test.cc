@@ -47,7 +47,7 @@ std::optional<Exit> Parse(std::vector<std::string> words, Options& out) {
 TEST(PipeOptions, ThePlainCommandLines) {
   SendOptions send;
   ASSERT_FALSE(Parse({"rdsend", "-v", "host", "12345", "key"}, send));
-  EXPECT_EQ(send.host, "host");
+  EXPECT_EQ(send.hosts.at(0).host, "host");
   EXPECT_EQ(send.port, 12345);
   EXPECT_EQ(send.key.text(), "key");
   EXPECT_EQ(send.file, "");
@@ -60,6 +60,23 @@ TEST(PipeOptions, ThePlainCommandLines) {
   EXPECT_FALSE(receive.wait);
 }
 
+TEST(PipeOptions, SeveralHosts) {
+  SendOptions send;
+  ASSERT_FALSE(Parse({"rdsend", "a,b:2,[::1]:3,fe80::1", "12345", "key"}, send));
+  std::vector<std::string> names;
+  for (const auto& hop : send.hosts) names.push_back(HopName(hop));
+  EXPECT_EQ(names, (std::vector<std::string>{"a:12345", "b:2", "[::1]:3", "[fe80::1]:12345"}));
+  ReceiveOptions receive;
+  ASSERT_FALSE(Parse({"rdrecv", "--forward", "a,b:2", "12345", "key"}, receive));
+  EXPECT_EQ(receive.forward.size(), 2U);
+  for (const std::string wrong : {"a,", ",a", "a,,b", "a:0", "a:x"}) {
+    EXPECT_EQ(Parse({"rdsend", wrong, "1", "k"}, send)->code, 2) << wrong;
+  }
+  std::string many = "a";
+  for (std::size_t i = 0; i < kMaxHops; ++i) many += ",a";
+  EXPECT_EQ(Parse({"rdsend", many, "1", "k"}, send)->code, 2);
+}
+
 TEST(PipeOptions, Options) {
   SendOptions send;
   ASSERT_FALSE(
@@ -67,7 +84,7 @@ TEST(PipeOptions, Options) {
   EXPECT_EQ(send.level, 3);
   EXPECT_EQ(send.require, transport::Kind::kShm);
   EXPECT_TRUE(send.encrypt);
-  EXPECT_EQ(send.host, "::1");
+  EXPECT_EQ(send.hosts.at(0).host, "::1");
   EXPECT_EQ(send.file, "f");
   SendOptions level;
   ASSERT_FALSE(Parse({"rdsend", "--compress=19", "h", "1", "k"}, level));

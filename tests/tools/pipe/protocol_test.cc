@@ -44,6 +44,55 @@ TEST(PipeProtocol, GoldenHello) {
   EXPECT_EQ(decoded->size, 0x1122334455U);
 }
 
+TEST(PipeProtocol, GoldenHelloOfAChain) {
+  const Hello hello{.forward = {"b:2", "[::1]:3"}};
+  EXPECT_EQ(Hex(hello.Encode()),
+            "52445053"
+            "0100"
+            "0000"
+            "08000000"
+            "00000000"
+            "0000000000000000"
+            "0200"
+            "0300"
+            "623a32"
+            "0700"
+            "5b3a3a315d3a33");
+  const auto decoded = Hello::Decode(hello.Encode());
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded->forward, hello.forward);
+}
+
+TEST(PipeProtocol, AChainThatMakesNoSense) {
+  const auto refused = [](const std::vector<std::string>& names) {
+    return !Hello::Decode(Hello{.forward = names}.Encode()).ok();
+  };
+  EXPECT_FALSE(refused(std::vector<std::string>(kMaxHops, "host:1")));
+  EXPECT_TRUE(refused(std::vector<std::string>(kMaxHops + 1, "host:1")));
+  EXPECT_TRUE(refused({""}));
+  EXPECT_TRUE(refused({"host:"}));
+  EXPECT_TRUE(refused({"host:99999"}));
+  Bytes bytes = Hello{.forward = {"host:1"}}.Encode();
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(Hello::Decode(bytes).ok());
+  bytes.resize(bytes.size() - 2);
+  EXPECT_FALSE(Hello::Decode(bytes).ok());
+  bytes = Hello{}.Encode();
+  bytes[8] = std::byte{Hello::kForward};  // and nothing behind it
+  EXPECT_FALSE(Hello::Decode(bytes).ok());
+}
+
+TEST(PipeProtocol, ReportsAreSafeForATerminal) {
+  const auto report = DecodeReport(EncodeReport({"a\nb", Status(Code::kBusy, "x\x1b[1m")}));
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->name, "a?b");
+  EXPECT_EQ(report->why.message(), "x?[1m");
+  EXPECT_FALSE(DecodeReport(EncodeReport({"a", Status()}))->why.ok());  // never success
+  const Bytes bytes = EncodeReport({std::string(900, 'n'), Status(Code::kBusy, "x")});
+  EXPECT_EQ(DecodeReport(bytes)->name.size(), kMaxHopName);
+  EXPECT_FALSE(DecodeReport(ByteSpan(bytes).first(100)).ok());
+}
+
 TEST(PipeProtocol, GoldenWelcome) {
   Welcome welcome;
   welcome.ring = {.address = 0x1000, .length = 0x800000, .key = 0x99};
@@ -109,6 +158,14 @@ TEST(PipeProtocol, GoldenSmallMessages) {
             "07"
             "00"
             "1000"
+            "0400"
+            "676f6e65");
+  EXPECT_EQ(Hex(EncodeReport({"h:1", Status(Code::kDisconnected, "gone")})),
+            "0a"
+            "00"
+            "1000"
+            "0300"
+            "683a31"
             "0400"
             "676f6e65");
   EXPECT_EQ(Hex(EncodeBare(MessageType::kPing)), "08");
@@ -231,7 +288,7 @@ TEST(PipeProtocol, AbortIsSafeForATerminal) {
 TEST(PipeProtocol, UnknownTypes) {
   EXPECT_FALSE(TypeOf({}).has_value());
   EXPECT_FALSE(TypeOf(Bytes{std::byte{0}}).has_value());
-  EXPECT_FALSE(TypeOf(Bytes{std::byte{10}}).has_value());
+  EXPECT_FALSE(TypeOf(Bytes{std::byte{11}}).has_value());
   EXPECT_EQ(TypeOf(Bytes{std::byte{9}}), MessageType::kFarewell);
 }
 

@@ -90,12 +90,22 @@ TEST_F(ReceiveStateTest, AStreamThatArrives) {
   EXPECT_EQ(Took(), std::vector{Kind::kFinishFile});
   EXPECT_EQ(last_[0].length, 30U);
   EXPECT_FALSE(state_.confirmed());
-  state_.OnFinished(now_, actions_);
+  state_.OnFinished({}, now_, actions_);
   EXPECT_EQ(Took(), std::vector{Kind::kSend});
   EXPECT_EQ(TypeOf(last_[0].message), MessageType::kStored);
   Hear(EncodeBare(MessageType::kFarewell));
   EXPECT_EQ(Took(), std::vector{Kind::kFinish});
   EXPECT_TRUE(state_.status().ok());
+}
+
+TEST_F(ReceiveStateTest, WhoHasNotGotItIsToldBeforeTheConfirmation) {
+  Begun();
+  End(0);
+  (void)Took();
+  state_.OnFinished({{"b:2", Status(Code::kDisconnected, "gone")}}, now_, actions_);
+  EXPECT_EQ(Took(), (std::vector{Kind::kSend, Kind::kSend}));
+  EXPECT_EQ(TypeOf(last_[0].message), MessageType::kReport);
+  EXPECT_EQ(DecodeEnd(last_[1].message)->number, 1U);
 }
 
 TEST_F(ReceiveStateTest, AConnectionThatEndsIsNoEnd) {
@@ -114,7 +124,7 @@ TEST_F(ReceiveStateTest, OnceFinishingNothingTakesItBack) {
   EXPECT_FALSE(state_.over());
   state_.OnTime(now_ + 1000s, actions_);
   EXPECT_TRUE(Took().empty());
-  state_.OnFinished(now_, actions_);
+  state_.OnFinished({}, now_, actions_);
   EXPECT_EQ(Took(), std::vector{Kind::kFinish});
   EXPECT_TRUE(state_.status().ok());
 }

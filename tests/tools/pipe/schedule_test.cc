@@ -143,7 +143,7 @@ class Schedule {
       finishing_ = false;
       EXPECT_EQ(stored_, records_);
       finished_ = true;
-      receiver_.OnFinished(now_, from_receiver_);
+      receiver_.OnFinished({}, now_, from_receiver_);
     }
   }
 

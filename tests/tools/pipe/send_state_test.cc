@@ -82,10 +82,42 @@ TEST_F(SendStateTest, TheEndIsWhatTheReceiverConfirms) {
   EXPECT_EQ(stored.number, 2U);
   EXPECT_EQ(stored.length, 20U);
   stored.type = 6;
+  stored.number = 0;
   Hear(ToBytes(stored));
   EXPECT_EQ(Took(), (std::vector{Kind::kSend, Kind::kFinish}));
   EXPECT_TRUE(state_.over());
   EXPECT_TRUE(state_.status().ok());
+}
+
+TEST_F(SendStateTest, ReceiversThatFailedAreToldAndCounted) {
+  Welcomed(4);
+  state_.OnSourceEnd(0, 0, now_, actions_);
+  (void)Took();
+  EndWire stored = TheEnd();
+  stored.type = 6;
+  stored.number = 1;
+  Hear(EncodeReport({"b:2", Status(Code::kDisconnected, "gone")}));
+  Hear(ToBytes(stored));
+  EXPECT_TRUE(state_.status().ok());
+  ASSERT_EQ(state_.failed().size(), 1U);
+  EXPECT_EQ(state_.failed()[0].name, "b:2");
+}
+
+TEST_F(SendStateTest, AReportThatIsMissingIsNoConfirmation) {
+  Welcomed(4);
+  state_.OnSourceEnd(0, 0, now_, actions_);
+  (void)Took();
+  EndWire stored = TheEnd();
+  stored.type = 6;
+  stored.number = 1;
+  Hear(ToBytes(stored));
+  EXPECT_FALSE(state_.status().ok());
+}
+
+TEST_F(SendStateTest, AReportBeforeTheEndIsOutOfTurn) {
+  Welcomed(4);
+  Hear(EncodeReport({"b:2", Status(Code::kDisconnected, "gone")}));
+  EXPECT_FALSE(state_.status().ok());
 }
 
 TEST_F(SendStateTest, AnotherLengthOrDigestIsNoConfirmation) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <thread>
 #include <vector>
 
@@ -137,6 +138,20 @@ TEST_F(SourceTest, ABlockedReadIsInterrupted) {
   stop_ = true;
   threads.Join();
   EXPECT_EQ(error_.errno_value(), EINTR);
+}
+
+TEST_F(SourceTest, APipeOfOurOwnHasToBeWhole) {
+  for (const bool whole : {true, false}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    ASSERT_EQ(write(ends[1], "abc", 3), 3);
+    close(ends[1]);
+    const std::atomic<bool> flag(whole);
+    const auto source = Source::OfPipe(Fd(ends[0]), flag, stop_);
+    error_ = Status();
+    EXPECT_EQ(ReadAll(*source), "abc");
+    EXPECT_EQ(error_.ok(), whole);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,93 @@
+#include "tools/pipe/relay.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace rdfs::pipe {
+namespace {
+
+constexpr int kPipeBytes = 1 << 20;  // as in source.cc
+// How often a Finish that waits looks whether it is still wanted.
+constexpr std::chrono::milliseconds kLook{100};
+
+}  // namespace
+
+Result<std::unique_ptr<Relay>> Relay::Create(SendOptions options) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return Status::FromErrno(errno, "cannot make a pipe");
+  Fd from(ends[0]);
+  Fd into(ends[1]);
+  (void)fcntl(into.get(), F_SETPIPE_SZ, kPipeBytes);
+  Fd interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!interrupt.valid()) return Status::FromErrno(errno, "eventfd");
+  options.relayed = true;
+  std::unique_ptr<Relay> relay(
+      new Relay(std::move(options), std::move(into), std::move(interrupt)));
+  relay->thread_ = std::thread([raw = relay.get(), fd = std::make_shared<Fd>(std::move(from))] {
+    raw->Run(std::move(*fd));
+  });
+  return relay;
+}
+
+void Relay::Run(Fd from) {
+  Progress unseen(false, "rdrecv", BootClock::now());
+  // The source goes with Deliver, and the pipe's reading end with it: who writes gets EPIPE.
+  Delivery delivery = Deliver(options_, Source::OfPipe(std::move(from), whole_, stop_), stop_,
+                              interrupt_.get(), unseen);
+  const std::lock_guard lock(mutex_);
+  delivery_ = std::move(delivery);
+  done_ = true;
+  changed_.notify_all();
+}
+
+Relay::~Relay() { End(); }
+
+void Relay::End() {
+  if (!thread_.joinable()) return;
+  into_.Reset();
+  stop_ = true;
+  (void)eventfd_write(interrupt_.get(), 1);
+  thread_.join();
+}
+
+void Relay::Write(ByteSpan bytes, const StopFlag& stop) {
+  while (!bytes.empty() && !over_ && !stop) {
+    const ssize_t put = write(into_.get(), bytes.data(), bytes.size());
+    if (put > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+    } else if (put < 0 && errno != EINTR) {
+      over_ = true;
+    }
+  }
+}
+
+void Relay::WriteHole(std::uint64_t length, const StopFlag& stop) {
+  static constexpr std::array<std::byte, 64 << 10> kNothing{};
+  while (length > 0 && !over_ && !stop) {
+    const std::size_t size = std::min<std::uint64_t>(length, kNothing.size());
+    Write(ByteSpan(kNothing).first(size), stop);
+    length -= size;
+  }
+}
+
+std::vector<FailedHop> Relay::Finish(const StopFlag& stop) {
+  whole_ = true;
+  into_.Reset();
+  {
+    std::unique_lock lock(mutex_);
+    while (!done_ && !stop) changed_.wait_for(lock, kLook);
+  }
+  End();
+  if (!delivery_.status.ok() && delivery_.failed.empty()) {
+    return {{HopName(options_.hosts.front()), delivery_.status}};
+  }
+  return delivery_.failed;
+}
+
+}  // namespace rdfs::pipe

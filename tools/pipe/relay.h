@@ -1,0 +1,58 @@
+// Relay: passes on, to the receivers behind this one, what this one receives: a thread that sends
+// from a pipe in which the records are put in their order.
+//
+//   ReceiveCrew --Write--> pipe --> thread: Deliver --> the next receiver
+//
+// What fails behind us ends the relay and nothing else: further bytes are dropped, and Finish says
+// who has not got it. Used by one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tools/pipe/delivery.h"
+#include "transport/base/fd.h"
+
+namespace rdfs::pipe {
+
+class Relay {
+ public:
+  // `options` say where to, as of Deliver. Starts at once: the next receiver is awaited meanwhile.
+  static Result<std::unique_ptr<Relay>> Create(SendOptions options);
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+  // Not finished: the receivers behind us are told that the stream has broken off.
+  ~Relay();
+
+  // Block while the pipe is full; drop the bytes once the relay is over, or `stop` is set.
+  void Write(ByteSpan bytes, const StopFlag& stop);
+  void WriteHole(std::uint64_t length, const StopFlag& stop);
+  // The stream is whole. Blocks until those behind us have it, or have failed, or `stop` is set.
+  std::vector<FailedHop> Finish(const StopFlag& stop);
+  // Nobody behind us takes anything any more.
+  [[nodiscard]] bool over() const { return over_; }
+
+ private:
+  Relay(SendOptions options, Fd into, Fd interrupt)
+      : options_(std::move(options)), into_(std::move(into)), interrupt_(std::move(interrupt)) {}
+  void Run(Fd from);
+  void End();
+
+  const SendOptions options_;
+  Fd into_;
+  const Fd interrupt_;              // ends a Deliver that nobody wants any more
+  StopFlag stop_{false};            // of the thread's source
+  std::atomic<bool> whole_{false};  // set before `into_` is closed
+  std::atomic<bool> over_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;  // under mutex_
+  Delivery delivery_;  // the thread's until done_
+  std::thread thread_;
+};
+
+}  // namespace rdfs::pipe
