@@ -103,7 +103,7 @@ hops 3
 (cat "$work/noise"; for _ in $(seq 400); do [ -e "$work/killed" ] && break; sleep 0.02; done; cat "$work/noise") |
   (send_all; echo $? >"$work/sent") &
 waiting=$!
-children+=($waiting)
+children+=("$waiting")
 exec 5<"$work/got.2"
 head -c 1000 <&5 >/dev/null
 kill -KILL "${pids[1]}"

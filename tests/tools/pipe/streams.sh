@@ -79,6 +79,47 @@ echo new | send; sent=$?
 received; both "a symlink" $sent $?
 [ -L "$work/dir/link" ] && [ "$(cat "$work/dir/target")" = new ] || problem "a symlink: replaced"
 
+# Beyond 32 bits: data on both sides of 4 GiB, and one byte behind.
+truncate -s 4294967297 "$work/vast"
+for place in 4294967294 4294967295 4294967296; do
+  printf %s "${place: -1}" | dd of="$work/vast" bs=1 seek="$place" conv=notrunc status=none
+done
+receive "$work/dir/vast"
+send "$work/vast"; sent=$?
+received; both "4 GiB + 1" $sent $?
+[ "$(stat -c %s "$work/dir/vast")" -eq 4294967297 ] || problem "4 GiB + 1: its size is wrong"
+[ "$(tail -c 3 "$work/dir/vast")" = 456 ] || problem "4 GiB + 1: its end is wrong"
+[ "$(stat -c %b "$work/dir/vast")" -lt 8192 ] || problem "4 GiB + 1: $(stat -c %b "$work/dir/vast") blocks"
+rm -f "$work/vast" "$work/dir/vast"
+
+# ---- slow and stopped --------------------------------------------------------------------------------
+# An output that nobody reads for a while, and each end stopped in the middle of it.
+# stop PID: until it stands still.
+stop() {
+  kill -STOP "$1"
+  for _ in $(seq 500); do grep -q '^State:.*T' "/proc/$1/status" && return 0; sleep 0.01; done
+  problem "slow and stopped: process $1 does not stop"
+}
+mkfifo "$work/slow"
+receive "$work/slow"
+send "$work/noise" &
+waiting=$!
+children+=("$waiting")
+exec 5<"$work/slow"
+head -c 100000 <&5 >"$work/got"
+stop "$receiver"
+kill -CONT "$receiver"
+sender=$(pgrep -P "$(pgrep -P "$waiting" timeout)" rdsend)
+stop "$sender"
+cat <&5 >>"$work/got" &
+reader=$!
+kill -CONT "$sender"
+wait "$waiting"; sent=$?
+received; both "slow and stopped" $sent $?
+exec 5<&-
+wait "$reader"
+same "slow and stopped" "$work/noise" "$work/got"
+
 # ---- FIFOs and devices -----------------------------------------------------------------------------
 mkfifo "$work/fifo_in" "$work/fifo_out"
 receive "$work/fifo_out"
@@ -189,6 +230,26 @@ receive --resume "$work/dir/whole"
 send "$work/large"; sent=$?
 received; both "resumed after kill -9" $sent $?
 same "resumed after kill -9" "$work/large" "$work/dir/whole"
+# The same of a sender: the receiver keeps what has come, says so, and goes on with it.
+rm -f "$work"/dir/whole*
+receive --resume "$work/dir/whole"
+{ head -c 9000000 "$work/large"; exec tail -f /dev/null; } >"$work/fifo_in" &
+feeder=$!
+children+=("$feeder")
+"$rdsend" --require "$over" "$address" "$port" "$key" "$work/fifo_in" 2>"$work/send.err" &
+sender=$!
+children+=("$sender")
+for _ in $(seq 500); do [ "$(stat -c %s "$work/dir/whole.rdpart" 2>/dev/null || echo 0)" -ge 9000000 ] && break; sleep 0.02; done
+kill -KILL "$sender" "$feeder"
+wait "$sender" "$feeder" 2>/dev/null
+received; status=$?
+[ "$status" -eq 1 ] || problem "rdsend killed, --resume: rdrecv ended with $status"
+says "rdsend killed, --resume" recv 'the sender is gone .*; what had come is kept in .*/dir/whole.rdpart'
+receive --resume "$work/dir/whole"
+send -v "$work/large"; sent=$?
+received; both "resumed after kill -9 of rdsend" $sent $?
+same "resumed after kill -9 of rdsend" "$work/large" "$work/dir/whole"
+grep -q 'had the first [1-9]' "$work/send.err" || problem "resumed after kill -9 of rdsend: began at the beginning"
 echo part >"$work/dir/whole.rdpart"
 receive --resume "$work/dir/whole"
 cat "$work/noise" | send --encrypt; sent=$?
