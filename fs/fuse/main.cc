@@ -1,12 +1,14 @@
 // rdfs: mounts a directory of another machine. See options.cc for the command line, serve.h for
-// what a mount is made of.
+// what a mount is made of, mount_helper.h for its other name.
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "fs/fuse/daemon.h"
+#include "fs/fuse/mount_helper.h"
 #include "fs/fuse/options.h"
 #include "fs/fuse/serve.h"
 #include "transport/base/log.h"
@@ -29,6 +31,7 @@ rdfs::LogLevel LevelFor(int verbosity) {
 }
 
 int Print(const Answer& answer) {
+  if (answer.text.empty()) return answer.exit_code;
   std::string text = answer.text;
   if (!text.ends_with('\n')) text += '\n';
   const int fd = answer.exit_code == 0 ? STDOUT_FILENO : STDERR_FILENO;
@@ -39,8 +42,10 @@ int Print(const Answer& answer) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bool helper = argc > 0 && IsMountHelper(argv[0]);
+  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   const std::variant<Options, Answer> parsed =
-      ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
+      helper ? ParseHelperCommandLine(arguments) : ParseCommandLine(arguments);
   if (const auto* answer = std::get_if<Answer>(&parsed)) return Print(*answer);
   const auto& options = std::get<Options>(parsed);
   rdfs::SetLogName("rdfs");
@@ -49,5 +54,7 @@ int main(int argc, char** argv) {
     StartReport report;
     return Serve(options, report);
   }
-  return RunDetached([&options](StartReport& report) { return Serve(options, report); });
+  const int status =
+      RunDetached([&options](StartReport& report) { return Serve(options, report); });
+  return helper ? HelperExitCode(status) : status;
 }

@@ -222,8 +222,10 @@ constexpr auto kWords = std::to_array<Word>({
 
 // Words for mount(8) and fstab(5) that mean nothing to us.
 constexpr auto kIgnored = std::to_array<std::string_view>(
-    {"relatime", "norelatime", "_netdev", "auto", "noauto", "user", "nouser", "users", "defaults",
-     "nofail", "async", "default_permissions"});
+    {"relatime",   "norelatime", "_netdev",  "auto",    "noauto",  "user",
+     "nouser",     "users",      "defaults", "nofail",  "async",   "default_permissions",
+     "owner",      "noowner",    "group",    "nogroup", "nousers", "diratime",
+     "nodiratime", "silent",     "loud"});
 
 std::string KnownWords() {
   std::string out;
@@ -315,7 +317,7 @@ SIGNALS
 EXIT STATUS
   0 mounted (with -f: and unmounted again)   1 failed, with the reason   2 wrong usage
 
-In /etc/fstab:   rdfs://node/data  /mnt  fuse.rdfs  key_file=/etc/rdfs/key,_netdev,allow_other  0 0
+In /etc/fstab:   rdfs://node/data  /mnt  rdfs  key_file=/etc/rdfs/key,_netdev,allow_other  0 0
 Unmount with:    fusermount3 -u MNT)";
 }
 
@@ -345,6 +347,12 @@ std::optional<Answer> RunParser(CLI::App& app, std::vector<std::string> argument
 Result<Source> ParseSource(std::string_view text) {
   if (text.starts_with(kScheme)) return ParseExportSource(text);
   return ParseSshSource(text);
+}
+
+bool KnowsMountOption(std::string_view name) {
+  return name.starts_with("x-") ||
+         std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end() ||
+         std::any_of(kWords.begin(), kWords.end(), [&](const Word& w) { return w.name == name; });
 }
 
 Status ApplyMountOptions(std::string_view list, Options& options) {

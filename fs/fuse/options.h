@@ -64,6 +64,9 @@ struct Options {
 // Unknown words are refused by name. On an error `options` is as it was, or partly changed.
 Status ApplyMountOptions(std::string_view list, Options& options);
 
+// Whether ApplyMountOptions takes a word of this name (the part before '='), to use or to ignore it.
+bool KnowsMountOption(std::string_view name);
+
 // What to print instead of mounting, and the exit status.
 struct Answer {
   int exit_code = 0;

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Usage: mount_helper.sh --bin BUILD_DIR
+#
+# mount -t rdfs, lines of fstab, and what mount(8) hears when something is wrong. As root, for mount(8) runs
+# helpers from /sbin only: in a mount namespace of its own, where /sbin is a directory of this test.
+set -uo pipefail
+
+if [ -z "${RDFS_MOUNT_HELPER_INSIDE:-}" ]; then
+  as_root=()
+  [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+  exec "${as_root[@]}" env RDFS_MOUNT_HELPER_INSIDE=1 unshare --mount --propagation private "$0" "$@"
+fi
+
+# shellcheck source=tests/e2e/setup.sh
+. "$(dirname "$0")/setup.sh"
+begin "$@"
+
+mnt=$work/mnt
+mkdir "$mnt" "$work/export" "$work/sbin"
+echo content >"$work/export/file"
+printf '#!/bin/sh\necho ran\n' >"$work/export/program"
+chmod 755 "$work/export/program"
+ln -s "$rdfs" "$work/sbin/mount.rdfs"
+mount --bind "$work/sbin" "$(realpath /sbin)" || { echo "$this: cannot replace /sbin" >&2; exit 1; }
+new_key "$work/key"
+serve server --export "data=$work/export,trusted" --key-file "$work/key"
+source=rdfs://127.0.0.1:$port/data
+
+# ends NAME: unmounts as a system does.
+ends() {
+  umount "$mnt" || problem "$1: umount failed"
+  wait_until 50 not_mounted "$mnt" || problem "$1: it is still mounted"
+}
+
+# ---- by hand ------------------------------------------------------------------------------------
+mount -t rdfs "$source" "$mnt" -o "key_file=$work/key" >"$work/out" 2>&1 || problem "mount: $(cat "$work/out")"
+grep -qE "^rdfs: $mnt is $source over" "$work/out" || problem "mount says: $(cat "$work/out")"
+[ "$(cat "$mnt/file")" = content ] || problem "the file has another content"
+echo more >"$mnt/made" && [ "$(cat "$work/export/made")" = more ] || problem "the mount cannot be written"
+findmnt -rn -o SOURCE,FSTYPE "$mnt" | grep -qx "$source fuse.rdfs" || problem "findmnt: $(findmnt -rn "$mnt")"
+ends "by hand"
+
+# ---- by fstab -----------------------------------------------------------------------------------
+line="$source $mnt rdfs noauto,_netdev,nofail,x-systemd.automount,x-systemd.mount-timeout=30,comment=ours"
+echo "$line,ro,nosuid,nodev,noexec,deadline=9,key_file=$work/key 0 0" >"$work/fstab"
+mount -T "$work/fstab" "$mnt" >"$work/out" 2>&1 || problem "fstab: $(cat "$work/out")"
+options=,$(findmnt -rn -o OPTIONS "$mnt"),
+for word in ro nosuid nodev noexec; do
+  [[ $options == *,$word,* ]] || problem "fstab: $word is missing in $options"
+done
+touch "$mnt/new" 2>/dev/null && problem "fstab: a file was made in a read-only mount"
+"$mnt/program" >/dev/null 2>&1 && problem "fstab: a program ran in a noexec mount"
+# mount -a finds that it is there.
+sed 's/noauto,//' "$work/fstab" >"$work/fstab.auto"
+mount -a -T "$work/fstab.auto" >"$work/out" 2>&1 || problem "mount -a: $(cat "$work/out")"
+[ "$(findmnt -rn "$mnt" | wc -l)" -eq 1 ] || problem "mount -a mounted it twice"
+mount -o remount,rw -T "$work/fstab" "$mnt" >"$work/out" 2>&1 && problem "a remount went well"
+grep -q 'remount: .*unmount it, and mount it again' "$work/out" || problem "remount: $(cat "$work/out")"
+ends "by fstab"
+
+# ---- what is wrong ------------------------------------------------------------------------------
+# refused NAME STATUS REGEX OPTIONS
+refused() {
+  local got
+  mount -t rdfs "$source" "$mnt" -o "$4" >"$work/out" 2>&1
+  got=$?
+  [ "$got" -eq "$2" ] || problem "$1: exit status $got instead of $2"
+  grep -qE "$3" "$work/out" || problem "$1: says: $(cat "$work/out")"
+  [ "$(wc -l <"$work/out")" -eq 1 ] || problem "$1: more than one sentence: $(cat "$work/out")"
+  is_mounted "$mnt" && { problem "$1: it is mounted"; umount "$mnt"; }
+}
+refused "an unknown option" 1 '^mount.rdfs: -o nonsense: there is no such option' "nonsense,key_file=$work/key"
+refused "no key" 32 'asks for a key: pass' "ro"
+mount -f -t rdfs "$source" "$mnt" -o ro || problem "mount -f failed"
+is_mounted "$mnt" && problem "mount -f mounted"
+
+kill "$server"
+wait_until 50 gone "$server" || problem "rdfsd does not end"
+conclude "mount.rdfs"
