@@ -1,0 +1,102 @@
+# bash completion for rdfs, rdfsd, rdcp, rdsend, rdrecv, rdsock, rdping and rdinfo. A test compares the
+# options with each command's --help.
+
+_rdfs_options() {
+  case "$1" in
+    rdfs) echo "-h --help -V --version -o -f --foreground -v --verbose" ;;
+    rdfsd) echo "-h --help --version --export --read-only --listen --port --rdma-port --key-file
+      --no-auth --config --pool --lease --stdio -f --foreground -v --verbose" ;;
+    rdcp) echo "-h --help --version -r -R --recursive -p -a --archive -L --dereference -x
+      --one-file-system -u --update --sync --checksum --delete --verify --inplace -n --dry-run
+      --exclude --include --files-from -0 --null -v --verbose -q --quiet -e --rsh --rdcp-path --port
+      --require --plaintext --require-encryption" ;;
+    rdsend) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout
+      --wait --plaintext --compress" ;;
+    rdrecv) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout
+      --wait --listen --verbs-port --keep-partial --resume --piece --pieces" ;;
+    rdsock) echo "-h --help --version --only --except --require --stats" ;;
+    rdinfo) echo "-h --help --version --key-file --json -v" ;;
+    rdping) echo "-h --help --version -v" ;;
+    "rdping server") echo "-h --help --listen --key-file" ;;
+    "rdping client") echo "-h --help --key-file --require --seconds --size --sizes --plaintext --json" ;;
+  esac
+}
+
+# The words of rdfs -o.
+_rdfs_mount_options() {
+  echo "key_file= require= deadline= workers= read_ahead= allow_other ro rw plaintext
+    require_encryption idmap= writeback ssh_command= rdfsd_path= log= suid nosuid dev nodev exec noexec
+    atime noatime"
+}
+
+# Sets COMPREPLY to those of the words in $1 that $2 begins.
+_rdfs_offer() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2"); }
+_rdfs_files() {
+  mapfile -t COMPREPLY < <(compgen -f -- "$1")
+  compopt -o filenames 2>/dev/null
+}
+
+# Behind the last comma of an -o list.
+_rdfs_complete_mount_option() {
+  local before='' word=$1
+  [[ $word == *,* ]] && before=${word%,*}, word=${word##*,}
+  _rdfs_offer "$(_rdfs_mount_options)" "$word"
+  COMPREPLY=("${COMPREPLY[@]/#/$before}")
+  compopt -o nospace 2>/dev/null
+}
+
+# The value of the option, or of the last word of the list, $1.
+_rdfs_complete_value() {
+  case "${1##*,}" in
+    require | --require) _rdfs_offer "verbs shm tcp" "$2" ;;
+    idmap) _rdfs_offer "user none" "$2" ;;
+    key_file | log | rdfsd_path | --key-file | --config | --files-from) _rdfs_files "$2" ;;
+  esac
+}
+
+_rdfs() {
+  local command=${1##*/} word=${COMP_WORDS[COMP_CWORD]} previous='' i
+  [ "$COMP_CWORD" -eq 0 ] || previous=${COMP_WORDS[COMP_CWORD - 1]}
+  COMPREPLY=()
+  if [ "$command" = rdsock ]; then
+    # Behind the command that rdsock runs, that one's own completion.
+    for ((i = 1; i < COMP_CWORD; i++)); do
+      case "${COMP_WORDS[i]}" in
+        --only | --except | --require) i=$((i + 1)) ;;
+        -*) ;;
+        *) declare -F _command_offset >/dev/null && _command_offset "$i"; return ;;
+      esac
+    done
+  fi
+  if [ "$command" = rdping ]; then
+    for ((i = 1; i < COMP_CWORD; i++)); do
+      case "${COMP_WORDS[i]}" in server | client) command="rdping ${COMP_WORDS[i]}" ;; esac
+    done
+  fi
+  # A '=' is a word of its own to bash: what stands before it names what comes.
+  if [ "$word" = = ]; then
+    _rdfs_complete_value "$previous" ''
+    return
+  elif [ "$previous" = = ] && [ "$COMP_CWORD" -ge 3 ]; then
+    _rdfs_complete_value "${COMP_WORDS[COMP_CWORD - 2]}" "$word"
+    return
+  fi
+  case "$command $previous" in
+    "rdsock --require") _rdfs_offer shm "$word"; return ;;
+    *" --require") _rdfs_offer "verbs shm tcp" "$word"; return ;;
+    "rdfs -o") _rdfs_complete_mount_option "$word"; return ;;
+    *" --key-file" | *" --config" | *" --files-from" | *" --rdcp-path") _rdfs_files "$word"; return ;;
+  esac
+  if [[ $word == -* ]]; then
+    _rdfs_offer "$(_rdfs_options "$command")" "$word"
+    return
+  fi
+  case "$command" in
+    rdping) _rdfs_offer "server client" "$word" ;;
+    rdinfo | "rdping client") mapfile -t COMPREPLY < <(compgen -A hostname -- "$word") ;;
+    rdsock) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
+    *) _rdfs_files "$word" ;;
+  esac
+}
+
+complete -F _rdfs rdfs rdfsd rdcp rdsend rdrecv rdsock rdping rdinfo
