@@ -159,6 +159,21 @@ void Streams(Party& party) {
   Ends(party, party.fd);
 }
 
+// Standard output, written by calls and by its stream.
+void IsOutput(Party& party) {
+  Send(party, party.fd, 0, 200);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::vector<char> bytes = Bytes(200, 800);
+    if (dup2(party.fd, STDOUT_FILENO) != STDOUT_FILENO) _exit(1);
+    if (write(STDOUT_FILENO, bytes.data(), 300) != 300) _exit(2);
+    if (fwrite(bytes.data() + 300, 1, 200, stdout) != 200 || fflush(stdout) != 0) _exit(3);
+    _exit(write(STDOUT_FILENO, bytes.data() + 500, 300) == 300 ? 0 : 4);
+  }
+  SayEnd(party, child);
+  Ends(party, party.fd);
+}
+
 // To another process, through a UNIX socket, which answers with it.
 void Passes(Party& party) {
   Send(party, party.fd, 0, 500);
@@ -296,6 +311,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"exec", Executes, Hears},
     {"posix_spawn", Spawns, Hears},
     {"stdio", Streams, Hears},
+    {"a standard stream", IsOutput, Hears},
     {"passed on", Passes, Hears},
     {"everything closed", ClosesAll, Hears},
     {"handed on while the writer is busy", IsBusy, HandsOn},
