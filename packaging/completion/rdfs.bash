@@ -8,12 +8,12 @@ _rdfs_options() {
       --no-auth --config --pool --lease --stdio -f --foreground -v --verbose" ;;
     rdcp) echo "-h --help --version -r -R --recursive -p -a --archive -L --dereference -x
       --one-file-system -u --update --sync --checksum --delete --verify --inplace -n --dry-run
-      --exclude --include --files-from -0 --null -v --verbose -q --quiet -e --rsh --rdcp-path --port
+      --exclude --include --files-from -0 --null -l --bwlimit -v --verbose -q --quiet -e --rsh --rdcp-path --port
       --require --plaintext --require-encryption" ;;
     rdsend) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout
       --wait --plaintext --compress" ;;
     rdrecv) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout
-      --wait --listen --verbs-port --keep-partial --resume --piece --pieces" ;;
+      --wait --listen --verbs-port --keep-partial --resume --forward --piece --pieces" ;;
     rdsock) echo "-h --help --version --only --except --require --stats" ;;
     rdinfo) echo "-h --help --version --key-file --json -v" ;;
     rdping) echo "-h --help --version -v" ;;
