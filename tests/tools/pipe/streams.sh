@@ -214,18 +214,26 @@ send -v "$work/noise"; sent=$?
 received; both "resumed with a damaged part" $sent $?
 same "resumed with a damaged part" "$work/noise" "$work/dir/whole"
 grep -q 'had the first 2097152 bytes' "$work/send.err" || problem "resumed with a damaged part: not behind its last good block"
-# A receiver that is killed in the middle, as often as it takes to find it there.
+# A receiver that is killed in the middle, where a source that says no more keeps both.
 head -c 64000000 /dev/urandom >"$work/large"
-for _ in $(seq 20); do
-  rm -f "$work"/dir/whole*
-  receive --resume "$work/dir/whole"
-  send "$work/large" &
-  waiting=$!
-  for _ in $(seq 2000); do [ -s "$work/dir/whole.rdpart" ] && break; done
-  kill -KILL "$receiver"
-  wait "$receiver" "$waiting" 2>/dev/null
-  [ -s "$work/dir/whole.rdpart" ] && break
-done
+# Feeds the first 9000000 bytes to a FIFO, and a sender from there to whoever listens; waits until what has
+# come is in the file.
+half_way() {
+  { head -c 9000000 "$work/large"; exec tail -f /dev/null; } >"$work/fifo_in" &
+  feeder=$!
+  "$rdsend" --require "$over" "$address" "$port" "$key" "$work/fifo_in" 2>"$work/send.err" &
+  sender=$!
+  children+=("$feeder" "$sender")
+  for _ in $(seq 500); do [ "$(stat -c %s "$work/dir/whole.rdpart" 2>/dev/null || echo 0)" -ge 9000000 ] && break; sleep 0.02; done
+}
+rm -f "$work"/dir/whole*
+receive --resume "$work/dir/whole"
+half_way
+kill -KILL "$receiver"
+wait "$receiver" "$sender" 2>/dev/null
+kill -KILL "$feeder"
+wait "$feeder" 2>/dev/null
+says "rdrecv killed, --resume" send 'the receiver is gone'
 receive --resume "$work/dir/whole"
 send "$work/large"; sent=$?
 received; both "resumed after kill -9" $sent $?
@@ -233,13 +241,7 @@ same "resumed after kill -9" "$work/large" "$work/dir/whole"
 # The same of a sender: the receiver keeps what has come, says so, and goes on with it.
 rm -f "$work"/dir/whole*
 receive --resume "$work/dir/whole"
-{ head -c 9000000 "$work/large"; exec tail -f /dev/null; } >"$work/fifo_in" &
-feeder=$!
-children+=("$feeder")
-"$rdsend" --require "$over" "$address" "$port" "$key" "$work/fifo_in" 2>"$work/send.err" &
-sender=$!
-children+=("$sender")
-for _ in $(seq 500); do [ "$(stat -c %s "$work/dir/whole.rdpart" 2>/dev/null || echo 0)" -ge 9000000 ] && break; sleep 0.02; done
+half_way
 kill -KILL "$sender" "$feeder"
 wait "$sender" "$feeder" 2>/dev/null
 received; status=$?
