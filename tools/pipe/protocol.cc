@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/session/messages.h"
+
 namespace rdfs::pipe {
 namespace {
 
@@ -12,14 +14,6 @@ Status Malformed(const char* what) {
 }
 
 Le8 TypeByte(MessageType type) { return static_cast<std::uint8_t>(type); }
-
-// All of a message of fixed size.
-template <WireStruct Wire>
-bool ReadWhole(ByteSpan message, Wire& out) {
-  ByteReader reader(message);
-  out = reader.Read<Wire>();
-  return reader.ok() && reader.remaining() == 0;
-}
 
 std::string VersionText(unsigned major, unsigned minor) {
   return std::to_string(major) + "." + std::to_string(minor);
@@ -55,20 +49,6 @@ bool ReadForward(ByteReader& reader, bool any, std::vector<std::string>& out) {
     if (!reader.ok() || !transport::HostAndPort::Parse(out.back(), 1).ok()) return false;
   }
   return reader.remaining() == 0;
-}
-
-// What goes to a terminal has no control bytes of the peer's choosing.
-std::string Harmless(ByteSpan bytes) {
-  std::string text(AsText(bytes));
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return text;
-}
-
-Code KnownCode(std::uint16_t code) {
-  const auto number = static_cast<Code>(static_cast<std::uint8_t>(code));
-  const bool known = code <= 0xff && number != Code::kOk && CodeName(number) != "unknown";
-  return known ? number : Code::kProtocolError;
 }
 
 }  // namespace
@@ -205,7 +185,7 @@ Status DecodeAbort(ByteSpan message) {
   const std::uint16_t code = reader.Read<Le16>();
   const ByteSpan sentence = reader.ReadSized16(kMaxSentence);
   if (!reader.ok() || reader.remaining() != 0) return Malformed("abort");
-  return {KnownCode(code), Harmless(sentence)};
+  return {transport::session::CodeOfPeer(code), transport::session::Printable(sentence)};
 }
 
 Bytes EncodeReport(const FailedHop& hop) {
@@ -227,7 +207,9 @@ Result<FailedHop> DecodeReport(ByteSpan message) {
   const ByteSpan name = reader.ReadSized16(kMaxHopName);
   const ByteSpan sentence = reader.ReadSized16(kMaxSentence);
   if (!reader.ok() || reader.remaining() != 0) return Malformed("report");
-  return FailedHop{Harmless(name), Status(KnownCode(code), Harmless(sentence))};
+  return FailedHop{
+      transport::session::Printable(name),
+      Status(transport::session::CodeOfPeer(code), transport::session::Printable(sentence))};
 }
 
 Bytes EncodeBare(MessageType type) { return Bytes{static_cast<std::byte>(type)}; }

@@ -154,6 +154,14 @@ Bytes ToBytes(const Wire& wire) {
   return {bytes.begin(), bytes.end()};
 }
 
+// All of a message of fixed size.
+template <WireStruct Wire>
+bool ReadWhole(ByteSpan message, Wire& out) {
+  ByteReader reader(message);
+  out = reader.Read<Wire>();
+  return reader.ok() && reader.remaining() == 0;
+}
+
 // The first byte; nullopt for an empty message or an unknown type.
 std::optional<MessageType> TypeOf(ByteSpan message);
 

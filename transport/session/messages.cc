@@ -43,19 +43,6 @@ bool ValidKind(std::uint8_t value) {
          value <= static_cast<std::uint8_t>(Kind::kVerbs);
 }
 
-bool KnownCode(std::uint16_t value) {
-  return value != 0 && value <= static_cast<std::uint16_t>(Code::kInternal) &&
-         CodeName(static_cast<Code>(value)) != "unknown";
-}
-
-// What a peer wrote and a terminal shows: nothing in it may steer the terminal.
-std::string Printable(ByteSpan text) {
-  std::string out(AsText(text));
-  std::ranges::replace_if(
-      out, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return out;
-}
-
 struct OfferWire {
   std::uint8_t kind, available;
   Le16 port;
@@ -77,6 +64,20 @@ Status ReadOffer(ByteReader& reader, std::vector<Offer>& offers) {
 }
 
 }  // namespace
+
+std::string Printable(ByteSpan text) {
+  std::string out(AsText(text));
+  std::ranges::replace_if(
+      out, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return out;
+}
+
+Code CodeOfPeer(std::uint16_t number) {
+  const auto code = static_cast<Code>(number);
+  const bool known = number != 0 && number <= static_cast<std::uint16_t>(Code::kInternal) &&
+                     CodeName(code) != "unknown";
+  return known ? code : Code::kProtocolError;
+}
 
 std::string ToString(Version version) {
   return std::to_string(version.major) + "." + std::to_string(version.minor);
@@ -162,7 +163,7 @@ Status Refusal::Decode(ByteSpan body, Refusal& out) {
   const std::string sentence = Printable(reader.ReadSized16(kMaxSentence));
   if (!reader.ok() || prefix.magic != kMagic) return Malformed("refusal");
   out.version = {prefix.major, prefix.minor};
-  out.why = {KnownCode(code) ? static_cast<Code>(code) : Code::kProtocolError, sentence};
+  out.why = {CodeOfPeer(code), sentence};
   return Status::Ok();
 }
 

@@ -60,7 +60,7 @@ Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, s
       return {};
     }
     if (type != MessageType::kDone || !met) {
-      return {Code::kProtocolError, "the other rdcp sent a message out of turn"};
+      return OutOfTurn();
     }
     RDFS_ASSIGN_OR_RETURN(done, Tally::Decode(message));
     return talk.Say(EncodeBare(MessageType::kFarewell));

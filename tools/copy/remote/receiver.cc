@@ -63,7 +63,7 @@ Status Receiver::OnMessage(MessageType type, ByteSpan message) {
     over_ = true;
     return {};
   }
-  return {Code::kProtocolError, "the other rdcp sent a message out of turn"};
+  return OutOfTurn();
 }
 
 Status Receiver::OnBegin(const Begin& begin) {

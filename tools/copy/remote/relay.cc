@@ -5,11 +5,6 @@
 #include <utility>
 
 namespace rdfs::copy {
-namespace {
-
-Status OutOfTurn() { return {Code::kProtocolError, "the other rdcp sent a message out of turn"}; }
-
-}  // namespace
 
 Status Relay::Run() {
   Status status = Drive();

@@ -70,7 +70,7 @@ Status Sender::OnMessage(MessageType type, ByteSpan message) {
     over_ = true;
     return talk_.Say(EncodeBare(MessageType::kFarewell));
   }
-  return {Code::kProtocolError, "the other rdcp sent a message out of turn"};
+  return OutOfTurn();
 }
 
 Status Sender::OnCredit(std::uint64_t done) {

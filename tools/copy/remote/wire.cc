@@ -4,8 +4,14 @@
 #include <utility>
 
 #include "tools/copy/names.h"
+#include "tools/pipe/protocol.h"
+#include "transport/session/messages.h"
 
 namespace rdfs::copy {
+
+using pipe::ReadWhole;
+using pipe::ToBytes;
+
 namespace {
 
 constexpr std::array<char, 4> kMagic = {'R', 'D', 'C', 'P'};
@@ -15,20 +21,6 @@ Status Malformed(const char* what) {
 }
 
 Le8 TypeByte(MessageType type) { return static_cast<std::uint8_t>(type); }
-
-template <WireStruct Wire>
-Bytes ToBytes(const Wire& wire) {
-  const auto bytes = std::as_bytes(std::span<const Wire, 1>(&wire, 1));
-  return {bytes.begin(), bytes.end()};
-}
-
-// All of a message of fixed size.
-template <WireStruct Wire>
-bool ReadWhole(ByteSpan message, Wire& out) {
-  ByteReader reader(message);
-  out = reader.Read<Wire>();
-  return reader.ok() && reader.remaining() == 0;
-}
 
 std::string VersionText(unsigned major, unsigned minor) {
   return std::to_string(major) + "." + std::to_string(minor);
@@ -374,6 +366,8 @@ Result<std::string> DecodeMet(ByteSpan message) {
   return Shown(AsText(how));
 }
 
+Status OutOfTurn() { return {Code::kProtocolError, "the other rdcp sent a message out of turn"}; }
+
 Bytes EncodeAbort(const Status& why) {
   Bytes out(6 + kMaxSentence);
   ByteWriter writer(out);
@@ -391,9 +385,7 @@ Status DecodeAbort(ByteSpan message) {
   const std::uint16_t code = reader.Read<Le16>();
   const ByteSpan sentence = reader.ReadSized16(kMaxSentence);
   if (!reader.ok() || reader.remaining() != 0) return Malformed("abort");
-  const auto number = static_cast<Code>(static_cast<std::uint8_t>(code));
-  const bool known = code <= 0xff && number != Code::kOk && CodeName(number) != "unknown";
-  return {known ? number : Code::kProtocolError, Shown(AsText(sentence))};
+  return {transport::session::CodeOfPeer(code), Shown(AsText(sentence))};
 }
 
 Bytes EncodeBare(MessageType type) { return Bytes{static_cast<std::byte>(type)}; }

@@ -224,6 +224,8 @@ Bytes EncodeMet(std::string_view how);
 // `how`, made safe for a terminal.
 Result<std::string> DecodeMet(ByteSpan message);
 
+// Why a message that makes no sense now ends the connection.
+Status OutOfTurn();
 // One of our numbered codes and a sentence; never a host's errno.
 Bytes EncodeAbort(const Status& why);
 // What the peer says went wrong, made safe for a terminal; kProtocolError for a malformed one.
