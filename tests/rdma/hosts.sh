@@ -36,6 +36,7 @@ free_port() { echo $((20000 + RANDOM % 20000)); }
 
 measure() { # NAME LISTEN HOST
   local log=$work/rdping.log port
+  rm -f "$log"  # what the last server wrote must not be taken for this one's
   port=$(free_port)
   on a "$bin/tools/rdping/rdping" server "$port" --listen "$2" >"$log" 2>&1 &
   servers+=($!)
@@ -55,6 +56,7 @@ measure() { # NAME LISTEN HOST
 mount_and_compare() { # LISTEN URL-HOST TRANSPORT
   local log=$work/rdfsd.log port export=$work/export mnt=$work/mnt client status=0
   port=$(free_port)
+  rm -f "$log" "$work/rdfs.log"
   mkdir -p "$export" "$mnt"
   on a "$bin/server/rdfsd" --export "e=$export,trusted" --listen "$1" --port "$port" --no-auth -f >"$log" 2>&1 &
   servers+=($!)

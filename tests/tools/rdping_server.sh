@@ -12,6 +12,7 @@ trap finish EXIT
 fail() { echo "FAILED: $1" >&2; cat "$work"/* >&2; exit 1; }
 # start_server RDPING OPTION...: on a free port; it can be reached at $host $port.
 start_server() {
+  rm -f "$work/server"
   "$1" server 0 "${@:2}" >"$work/server" 2>&1 &
   server=$!
   for _ in $(seq 100); do grep -q 'rdping client' "$work/server" && break; sleep 0.1; done

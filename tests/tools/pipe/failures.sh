@@ -20,6 +20,7 @@ clean "no such file" "$work/dir"
 receive /dev/full
 send "$work/noise"; sent=$?
 received; neither "a full device" $sent $? 'the receiver gave up: .*No space left' 'cannot write /dev/full: No space left'
+: >"$work/recv.err"
 "$rdrecv" --require "$over" --listen "$address" 0 "$key" 2>"$work/recv.err" </dev/null > >(head -c 10 >/dev/null) &
 await_port $!
 endless | send; sent=$?
