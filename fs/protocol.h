@@ -112,9 +112,10 @@ enum class Opcode : std::uint16_t {
   kSetLock = 61,
   kReclaimLock = 87,  // one that this client had in an earlier epoch; as kSetLock, does not wait
 
-  // Reserved for coherence between clients: sent by no version 1.0 peer.
-  kRecall = 80,
-  kRecallAck = 81,
+  // Coherence between clients.
+  kRecall = 80,     // server to client, unasked
+  kRecallAck = 81,  // nothing of what was recalled is believed any more
+  // Reserved: sent by no version 1.0 peer.
   kLeaseRequest = 82,
   kLeaseReturn = 83,
   kReclaimLease = 84,
@@ -337,6 +338,20 @@ struct ArenaMessage {
 
 struct InterruptRequest {
   Le64 sequence;  // of the request to give up
+};
+
+// kRecall, unasked: somebody else is about to change this. + handle, name [16]: with kRecallName the
+// name in that directory, empty for all of them; else empty. Sent again on a new lane until it is acknowledged, in any
+// order with the answers on other lanes: what was asked for before it came is not to be believed.
+struct RecallMessage {
+  Le64 number;
+  Le32 parts;
+};
+inline constexpr std::uint32_t kRecallAttributes = 1,  // of the inode; xattrs too
+    kRecallName = 2,                                   // what the name stands for, or that it is free
+    kRecallContent = 4;
+struct RecallAckRequest {  // kRecallAck. Reply: no body.
+  Le64 number;
 };
 
 // ---------------------------------------------------------------------------------------------------

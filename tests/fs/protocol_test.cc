@@ -129,6 +129,8 @@ TEST(Golden, Lane) {
   ExpectGolden(ArenaMessage{.arena = 1, .region = {2, 3, 4}},
                "01000000 0200000000000000 0300000000000000 0400000000000000 ");
   ExpectGolden(InterruptRequest{.sequence = 1}, "0100000000000000 ");
+  ExpectGolden(RecallMessage{.number = 1, .parts = 2}, "0100000000000000 02000000 ");
+  ExpectGolden(RecallAckRequest{.number = 1}, "0100000000000000 ");
 }
 
 TEST(Golden, Names) {

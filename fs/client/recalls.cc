@@ -1,0 +1,51 @@
+#include "fs/client/recalls.h"
+
+#include "fs/protocol.h"
+
+namespace rdfs::fs::client {
+
+// The kernel may wait for us there: another way.
+void Recalls::GiveWay(Pending& pending, Actions& actions) const {
+  if (!epochs_ || pending.acknowledged || (pending.recall.parts & kRecallName) == 0) return;
+  pending.acknowledged = true;
+  actions.push_back({Act::kNewEpoch, pending.recall.number});
+  actions.push_back({Act::kAcknowledge, pending.recall.number});
+}
+
+Recalls::Actions Recalls::Arrived(const Recall& recall) {
+  ++stamp_;
+  const auto [at, fresh] = pending_.try_emplace(recall.number, Pending{.recall = recall});
+  if (!fresh) return {};
+  Actions actions{{Act::kInvalidate, recall.number}};
+  if (changing_.contains(recall.node)) GiveWay(at->second, actions);
+  return actions;
+}
+
+Recalls::Actions Recalls::Invalidated(std::uint64_t number) {
+  const auto found = pending_.find(number);
+  if (found == pending_.end()) return {};
+  const bool acknowledged = found->second.acknowledged;
+  pending_.erase(found);
+  return acknowledged ? Actions{} : Actions{{Act::kAcknowledge, number}};
+}
+
+Recalls::Actions Recalls::ChangeBegins(Node directory) {
+  ++changing_[directory];
+  Actions actions;
+  for (auto& [number, pending] : pending_) {
+    if (pending.recall.node == directory) GiveWay(pending, actions);
+  }
+  return actions;
+}
+
+void Recalls::ChangeEnds(Node directory) {
+  const auto found = changing_.find(directory);
+  if (found != changing_.end() && --found->second == 0) changing_.erase(found);
+}
+
+const Recalls::Recall* Recalls::Find(std::uint64_t number) const {
+  const auto found = pending_.find(number);
+  return found == pending_.end() ? nullptr : &found->second.recall;
+}
+
+}  // namespace rdfs::fs::client

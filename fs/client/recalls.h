@@ -1,0 +1,77 @@
+// Recalls: what a client does when the server takes back what it may believe. Pure: events go in,
+// actions come out.
+//
+//   Arrived --> kInvalidate --Invalidated--> kAcknowledge
+//         \--a change of our own is under way in that directory--> kNewEpoch, kAcknowledge
+//
+// The rules:
+// - A reply that was asked for before a recall arrived is not believed (MayBelieve): it may have
+//   overtaken the recall, or been overtaken by it.
+// - Invalidating a name waits, in the kernel, for every change of ours in its directory, and such a
+//   change may wait at the server for the acknowledgement of another client that is in the same
+//   place. So where one is under way, or begins while the kernel is at it, the epoch of all names
+//   goes up instead, which never waits, and the recall is acknowledged at once. A kernel without
+//   epochs (before Linux 6.16) has no such way out: its lease runs out then.
+// - What is recalled again before it was acknowledged is acknowledged once.
+//
+// What invalidates must not be what receives: a page is only let go of when reads under way have
+// been answered. One user at a time; whoever owns it has the lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace rdfs::fs::client {
+
+class Recalls {
+ public:
+  using Stamp = std::uint64_t;
+  using Node = std::uint64_t;
+  struct Recall {
+    std::uint64_t number = 0;
+    Node node = 0;
+    std::uint32_t parts = 0;  // kRecall... of the protocol
+    std::string name{};       // with kRecallName
+  };
+  enum class Act : std::uint8_t { kInvalidate, kNewEpoch, kAcknowledge };
+  struct Action {
+    Act act;
+    std::uint64_t number;  // of the recall
+  };
+  using Actions = std::vector<Action>;
+
+  // `epochs`: the kernel has them.
+  explicit Recalls(bool epochs) : epochs_(epochs) {}
+
+  // Taken before a question is sent.
+  [[nodiscard]] Stamp stamp() const { return stamp_; }
+  [[nodiscard]] bool MayBelieve(Stamp asked) const { return asked == stamp_; }
+
+  [[nodiscard]] Actions Arrived(const Recall& recall);
+  // The kernel has let go of it. `number` may have been acknowledged already.
+  [[nodiscard]] Actions Invalidated(std::uint64_t number);
+  // A change of our own to the names in `directory`, from before it is sent until it is answered.
+  [[nodiscard]] Actions ChangeBegins(Node directory);
+  void ChangeEnds(Node directory);
+
+  // What is to be invalidated for this number; null when that is over.
+  [[nodiscard]] const Recall* Find(std::uint64_t number) const;
+  [[nodiscard]] std::size_t pending() const { return pending_.size(); }
+
+ private:
+  const bool epochs_;
+  Stamp stamp_ = 0;
+  struct Pending {
+    Recall recall;
+    bool acknowledged = false;
+  };
+  void GiveWay(Pending& pending, Actions& actions) const;
+
+  std::unordered_map<std::uint64_t, Pending> pending_;
+  std::unordered_map<Node, std::size_t> changing_;
+};
+
+}  // namespace rdfs::fs::client

@@ -1,0 +1,234 @@
+#include "server/lease_table.h"
+
+#include <algorithm>
+
+namespace rdfs::server {
+namespace {
+
+// How long the memory of a lease lasts here that the client counts as `lease`: 1 % of drift, and a
+// millisecond for what the client is told in whole ones.
+std::chrono::nanoseconds ServerLength(std::chrono::nanoseconds lease) {
+  return lease + lease / 100 + std::chrono::milliseconds(1);
+}
+
+}  // namespace
+
+void LeaseTable::Changed::Note(Session session, Stamp stamp) {
+  if (by != session) before = last;
+  by = session;
+  last = stamp;
+}
+
+void LeaseTable::Changed::Merge(const Changed& other) {
+  if (other.last == 0) return;
+  if (by == other.by) {
+    last = std::max(last, other.last);
+    before = std::max(before, other.before);
+    return;
+  }
+  const bool newer = other.last > last;
+  const Changed& top = newer ? other : *this;
+  const Changed& rest = newer ? *this : other;
+  const Changed merged{.by = top.by, .last = top.last, .before = std::max(top.before, rest.last)};
+  *this = merged;
+}
+
+void LeaseTable::Count(Session session, std::ptrdiff_t difference) {
+  leases_ = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(leases_) + difference);
+  const auto counted = counts_.try_emplace(session, 0).first;
+  counted->second =
+      static_cast<std::size_t>(static_cast<std::ptrdiff_t>(counted->second) + difference);
+  if (counted->second == 0) counts_.erase(counted);
+}
+
+// One that is new here may be one that was forgotten.
+LeaseTable::Inode& LeaseTable::Entry(const InodeKey& key) {
+  return inodes_.try_emplace(key, Inode{.holders = {}, .changing = {}, .changed = forgotten_})
+      .first->second;
+}
+
+bool LeaseTable::HasRoom(Session session) const {
+  const auto count = counts_.find(session);
+  return count == counts_.end() || count->second < options_.session_leases;
+}
+
+bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePoint now,
+                       std::chrono::nanoseconds lease) {
+  const auto found = inodes_.find(key);
+  const Changed& changed = found == inodes_.end() ? forgotten_ : found->second.changed;
+  if (changed.ByOthers(session) > since) return false;
+  if (found != inodes_.end()) {
+    const std::vector<Session>& changing = found->second.changing;
+    const auto others = [session](Session by) { return by != session; };
+    if (std::any_of(changing.begin(), changing.end(), others)) return false;
+  }
+  const TimePoint until = now + ServerLength(lease);
+  if (found != inodes_.end()) {
+    for (Holder& holder : found->second.holders) {
+      if (holder.session != session) continue;
+      holder.until = std::max(holder.until, until);
+      return true;
+    }
+  }
+  if (leases_ >= sweep_at_ || (!HasRoom(session) && now >= sweep_after_)) Sweep(now);
+  if (!HasRoom(session)) return false;
+  Entry(key).holders.push_back({.session = session, .until = until});
+  Count(session, 1);
+  return true;
+}
+
+void LeaseTable::AddRecall(Begun& begun, Change& change, const Outgoing& recall,
+                           std::size_t target) {
+  const RecallNumber number = next_++;
+  recalls_.emplace(number, recall);
+  due_.emplace(recall.until, number);
+  ++change.waits_for;
+  if (recall.session != 0) {
+    begun.recalls.push_back({.number = number, .session = recall.session, .target = target});
+  }
+}
+
+LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets, TimePoint now) {
+  Begun begun{.change = next_++};
+  Change& change = changes_[begun.change];
+  change.by = by;
+  ++stamp_;
+  if (now < options_.quiet_until) {
+    AddRecall(begun, change,
+              {.session = 0,
+               .target = {},
+               .change = begun.change,
+               .asked = now,
+               .until = options_.quiet_until},
+              0);
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Inode& inode = Entry(targets[i].inode);
+    inode.changing.push_back(by);
+    inode.changed.Note(by, stamp_);
+    change.inodes.push_back(targets[i].inode);
+    for (const Holder& holder : inode.holders) {
+      if (holder.session == by || holder.until <= now) continue;
+      AddRecall(begun, change,
+                {.session = holder.session,
+                 .target = targets[i],
+                 .change = begun.change,
+                 .asked = now,
+                 .until = holder.until},
+                i);
+    }
+  }
+  begun.ready = change.waits_for == 0;
+  return begun;
+}
+
+void LeaseTable::DropHolder(const InodeKey& key, Session session) {
+  const auto found = inodes_.find(key);
+  if (found == inodes_.end()) return;
+  const auto gone = std::erase_if(
+      found->second.holders, [session](const Holder& holder) { return holder.session == session; });
+  if (gone != 0) Count(session, -1);
+  EraseIfIdle(found);
+}
+
+LeaseTable::ChangeNumber LeaseTable::Settle(Outstandings::iterator recall) {
+  const Outgoing settled = recall->second;
+  due_.erase({settled.until, recall->first});
+  recalls_.erase(recall);
+  if (settled.target.whole) DropHolder(settled.target.inode, settled.session);
+  const auto change = changes_.find(settled.change);
+  if (change == changes_.end()) return 0;  // given up
+  return --change->second.waits_for == 0 ? settled.change : 0;
+}
+
+std::vector<LeaseTable::ChangeNumber> LeaseTable::Acknowledge(Session session,
+                                                              RecallNumber number) {
+  const auto found = recalls_.find(number);
+  if (found == recalls_.end() || found->second.session != session) return {};
+  const ChangeNumber ready = Settle(found);
+  return ready == 0 ? std::vector<ChangeNumber>{} : std::vector{ready};
+}
+
+std::vector<LeaseTable::ChangeNumber> LeaseTable::Expire(TimePoint now) {
+  std::vector<ChangeNumber> ready;
+  while (!due_.empty() && due_.begin()->first <= now) {
+    const auto recall = recalls_.find(due_.begin()->second);
+    const Outgoing& out = recall->second;
+    if (out.session != 0 && out.until - out.asked >= kSoon) ++expired_waits_;
+    if (const ChangeNumber change = Settle(recall); change != 0) ready.push_back(change);
+  }
+  return ready;
+}
+
+std::vector<LeaseTable::ChangeNumber> LeaseTable::SessionEnded(Session session) {
+  std::vector<ChangeNumber> ready;
+  for (const RecallNumber number : Outstanding(session)) {
+    if (const ChangeNumber change = Settle(recalls_.find(number)); change != 0) {
+      ready.push_back(change);
+    }
+  }
+  for (auto inode = inodes_.begin(); inode != inodes_.end();) {
+    const auto at = inode++;
+    DropHolder(at->first, session);
+  }
+  return ready;
+}
+
+std::optional<TimePoint> LeaseTable::NextExpiry() const {
+  if (due_.empty()) return std::nullopt;
+  return due_.begin()->first;
+}
+
+void LeaseTable::End(ChangeNumber number) {
+  const auto change = changes_.find(number);
+  if (change == changes_.end()) return;
+  ++stamp_;
+  for (const InodeKey& key : change->second.inodes) {
+    const auto found = inodes_.find(key);
+    if (found == inodes_.end()) continue;
+    std::vector<Session>& changing = found->second.changing;
+    if (const auto one = std::find(changing.begin(), changing.end(), change->second.by);
+        one != changing.end()) {
+      changing.erase(one);
+    }
+    found->second.changed.Note(change->second.by, stamp_);
+    EraseIfIdle(found);
+  }
+  changes_.erase(change);
+}
+
+void LeaseTable::EraseIfIdle(std::unordered_map<InodeKey, Inode, InodeKeyHash>::iterator inode) {
+  if (!inode->second.holders.empty() || !inode->second.changing.empty()) return;
+  forgotten_.Merge(inode->second.changed);
+  inodes_.erase(inode);
+}
+
+void LeaseTable::Sweep(TimePoint now) {
+  for (auto inode = inodes_.begin(); inode != inodes_.end();) {
+    const auto at = inode++;
+    std::erase_if(at->second.holders, [&](const Holder& holder) {
+      if (holder.until > now) return false;
+      Count(holder.session, -1);
+      return true;
+    });
+    EraseIfIdle(at);
+  }
+  sweep_at_ = std::max<std::size_t>(1024, 2 * leases_);
+  sweep_after_ = now + std::chrono::seconds(1);
+}
+
+std::vector<LeaseTable::RecallNumber> LeaseTable::Outstanding(Session session) const {
+  std::vector<RecallNumber> numbers;
+  for (const auto& [number, recall] : recalls_) {
+    if (recall.session == session) numbers.push_back(number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+bool LeaseTable::IsWaiting(ChangeNumber change) const {
+  const auto found = changes_.find(change);
+  return found != changes_.end() && found->second.waits_for > 0;
+}
+
+}  // namespace rdfs::server

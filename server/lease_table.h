@@ -1,0 +1,152 @@
+// LeaseTable: which client may believe what it was told of which inode, and whom a change has to
+// ask first. Pure: events and the time go in, recalls and what may go on come out.
+//
+// A lease is on an inode (attributes, xattrs, names in it, content) and belongs to a session. The
+// client counts it from before it asked and takes 1 % off; here it counts from the answer, with 1 %
+// on top, so the client's always ends first. A change happens in this order:
+//
+//   Begin --nobody else has a lease--------------------------> applied --> End
+//     \--recalls sent--> waiting --acknowledged or run out--/
+//
+// From Begin to End the inode is *changing*: answers about it to other sessions carry no lease, so
+// that who is recalled is answered at once and nobody gets a lease on what is about to change. What
+// is in an answer was gathered some time before the lease is asked for; Grant refuses when another
+// session's change has begun since (`since`). The session that changes is not recalled: its own
+// kernel knows what it did.
+//
+// A recall takes what changes; the rest of the lease stays, unless it says `whole`. A table that
+// follows another one (the server has restarted) does not know who has leases: until the last of
+// those has run out, every change waits (Options::quiet_until).
+//
+// One user at a time; LeaseService has the lock. Times are CLOCK_BOOTTIME.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "server/handle.h"
+#include "transport/base/clock.h"
+
+namespace rdfs::server {
+
+class LeaseTable {
+ public:
+  using Session = std::uint64_t;       // never 0
+  using Stamp = std::uint64_t;         // counts beginnings and ends of changes
+  using ChangeNumber = std::uint64_t;  // never 0
+  using RecallNumber = std::uint64_t;
+
+  struct Options {
+    std::size_t session_leases = 65536;  // of one session; what goes beyond gets no lease
+    std::uint64_t first_number = 1;  // of changes and recalls: tells one server's from another's
+    TimePoint quiet_until{};
+  };
+  struct Recall {
+    RecallNumber number = 0;
+    Session session = 0;
+    std::size_t target = 0;  // which of the change's inodes
+  };
+  struct Target {
+    InodeKey inode;
+    bool whole = false;  // the holder keeps nothing of its lease
+  };
+  struct Begun {
+    ChangeNumber change = 0;
+    bool ready = false;  // nothing to wait for
+    std::vector<Recall> recalls{};
+  };
+
+  explicit LeaseTable(const Options& options) : options_(options), next_(options.first_number) {}
+
+  // What is gathered from now on is as new as this.
+  [[nodiscard]] Stamp stamp() const { return stamp_; }
+  // Facts about `inode`, gathered behind `since`, go to `session`: true when it may believe them
+  // for `lease` (as the client counts it).
+  bool Grant(const InodeKey& inode, Session session, Stamp since, TimePoint now,
+             std::chrono::nanoseconds lease);
+
+  // `by` is about to change these. Applied once ready: see Begun, and what the next three return.
+  Begun Begin(Session by, std::span<const Target> targets, TimePoint now);
+  // An unknown number, or another session's, is ignored: it has run out, or is a repetition.
+  std::vector<ChangeNumber> Acknowledge(Session session, RecallNumber number);
+  std::vector<ChangeNumber> Expire(TimePoint now);
+  // It believes nothing any more.
+  std::vector<ChangeNumber> SessionEnded(Session session);
+  // When Expire may have something next.
+  [[nodiscard]] std::optional<TimePoint> NextExpiry() const;
+  // Applied, or given up, ready or not.
+  void End(ChangeNumber change);
+
+  // Recalls of this session that are not acknowledged.
+  [[nodiscard]] std::vector<RecallNumber> Outstanding(Session session) const;
+  [[nodiscard]] bool IsWaiting(ChangeNumber change) const;
+  [[nodiscard]] std::size_t leases() const { return leases_; }
+  [[nodiscard]] std::size_t inodes() const { return inodes_.size(); }
+  // Waits that ended because a lease ran out, and not just before an acknowledgement came.
+  static constexpr std::chrono::milliseconds kSoon{10};
+  [[nodiscard]] std::uint64_t expired_waits() const { return expired_waits_; }
+
+ private:
+  struct Holder {
+    Session session = 0;
+    TimePoint until{};
+  };
+  // The last change, and the last one by anybody else.
+  struct Changed {
+    Session by = 0;
+    Stamp last = 0, before = 0;
+    void Note(Session session, Stamp stamp);
+    [[nodiscard]] Stamp ByOthers(Session than) const { return by == than ? before : last; }
+    void Merge(const Changed& other);
+  };
+  struct Inode {
+    std::vector<Holder> holders;
+    std::vector<Session> changing;  // once for each change
+    Changed changed;
+  };
+  struct Change {
+    Session by = 0;
+    std::vector<InodeKey> inodes;
+    std::size_t waits_for = 0;  // recalls
+  };
+  struct Outgoing {
+    Session session = 0;  // 0: the leases of an earlier server
+    Target target;
+    ChangeNumber change = 0;
+    TimePoint asked{};
+    TimePoint until{};
+  };
+  using Outstandings = std::unordered_map<RecallNumber, Outgoing>;
+
+  void AddRecall(Begun& begun, Change& change, const Outgoing& recall, std::size_t target);
+  // Returns the change that is ready by it, or 0.
+  ChangeNumber Settle(Outstandings::iterator recall);
+  void DropHolder(const InodeKey& key, Session session);
+  Inode& Entry(const InodeKey& key);
+  [[nodiscard]] bool HasRoom(Session session) const;
+  void Sweep(TimePoint now);
+  void EraseIfIdle(std::unordered_map<InodeKey, Inode, InodeKeyHash>::iterator inode);
+  void Count(Session session, std::ptrdiff_t difference);
+
+  const Options options_;
+  std::uint64_t next_;
+  Stamp stamp_ = 1;
+  std::unordered_map<InodeKey, Inode, InodeKeyHash> inodes_;
+  Changed forgotten_;  // changes of inodes that have no entry any more
+  std::unordered_map<Session, std::size_t> counts_;
+  std::unordered_map<ChangeNumber, Change> changes_;
+  Outstandings recalls_;
+  std::set<std::pair<TimePoint, RecallNumber>> due_;
+  std::size_t leases_ = 0;
+  std::size_t sweep_at_ = 1024;  // leases
+  TimePoint sweep_after_{};      // for the sake of one session that has too many
+  std::uint64_t expired_waits_ = 0;
+};
+
+}  // namespace rdfs::server
