@@ -98,6 +98,8 @@ constexpr std::array kOpcodeNames = {
     std::pair(Opcode::kSetLock, "setlk"),
     std::pair(Opcode::kEndSession, "end_session"),
     std::pair(Opcode::kGraceEnd, "grace_end"),
+    std::pair(Opcode::kRecall, "recall"),
+    std::pair(Opcode::kRecallAck, "recall_ack"),
     std::pair(Opcode::kReclaimLock, "reclaim_lock"),
 };
 

@@ -53,6 +53,8 @@ struct Call {
   const LanePtr& lane;
   FsSession& session;
   Responder responder;
+  // What is looked at from now on is as new as this: for its lease.
+  LeaseTable::Stamp since;
 
   // Whether the body was read to its end and nothing was missing: the last thing a decoder asks.
   [[nodiscard]] bool Decoded() const { return body.ok() && body.remaining() == 0; }
@@ -65,28 +67,34 @@ struct Call {
   [[nodiscard]] std::optional<Ids> Caller() const {
     return session.ids().Caller({header.uid, header.gid});
   }
+  // Without a lease.
   [[nodiscard]] AttrContext attr_context() const {
     return {.ids = session.ids(),
             .root_device = session.inodes().exported().root_device(),
-            .lease_ms = static_cast<std::uint32_t>(core().options.attr_lease.count())};
+            .lease_ms = 0};
+  }
+  // For how long the session may believe what this request has found out about the inode.
+  [[nodiscard]] std::uint32_t Lease(const Inode& inode) const {
+    return core().leases.Grant(inode.key, session.id(), since);
   }
   [[nodiscard]] fs::AttrWire Attr(const Inode& inode, const struct statx& stat) const {
-    return ToAttr(stat, inode.version.load(std::memory_order_relaxed), attr_context());
+    AttrContext context = attr_context();
+    context.lease_ms = Lease(inode);
+    return ToAttr(stat, inode.version.load(std::memory_order_relaxed), context);
   }
-  [[nodiscard]] fs::Entry EntryOf(const Inode& inode, const struct statx& stat) const {
-    return {.handle = inode.handle,
-            .attr = Attr(inode, stat),
-            .entry_lease_ms = static_cast<std::uint32_t>(core().options.attr_lease.count())};
+  [[nodiscard]] fs::Entry EntryOf(const Inode& parent, const Inode& inode,
+                                  const struct statx& stat) const {
+    return {.handle = inode.handle, .attr = Attr(inode, stat), .entry_lease_ms = Lease(parent)};
   }
-  Outcome AnswerEntry(const InodeRef& ref, const struct statx& stat) {
-    fs::WriteEntry(out, EntryOf(*ref.inode, stat));
+  Outcome AnswerEntry(const Inode& parent, const InodeRef& ref, const struct statx& stat) {
+    fs::WriteEntry(out, EntryOf(parent, *ref.inode, stat));
     return Outcome::Ok();
   }
   // Looks up what the request has just made and answers its entry.
   Outcome AnswerLookup(const InodeRef& parent, const std::string& name) {
     struct statx stat {};
     const InodeRef made = session.inodes().Lookup(parent, name, stat);
-    return made.ok() ? AnswerEntry(made, stat) : Outcome::Errno(made.error);
+    return made.ok() ? AnswerEntry(*parent.inode, made, stat) : Outcome::Errno(made.error);
   }
 };
 

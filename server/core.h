@@ -15,6 +15,7 @@
 #include "server/fs_session.h"
 #include "server/grace.h"
 #include "server/identity.h"
+#include "server/lease_service.h"
 #include "server/lock_service.h"
 #include "server/open_keep.h"
 #include "server/staging.h"
@@ -43,7 +44,8 @@ struct Core {
         groups(clock_in),
         staging(std::make_shared<StagingBudget>(staging_bytes)),
         open_budget(options_in.max_open_files),
-        locks(proc, keeper_in, scheduler_in, options_in.max_lock_files) {}
+        locks(proc, keeper_in, scheduler_in, options_in.max_lock_files),
+        leases(clock_in, scheduler_in, options_in.attr_lease, options_in.epoch) {}
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -62,6 +64,7 @@ struct Core {
   // Ends a session whose client has said goodbye: any thread; the lanes go a little later. Set before
   // the first request.
   std::function<void(const SessionPtr&)> end_session = [](const SessionPtr&) {};
+  LeaseService leases;  // last: requests that wait in it use the rest
 };
 
 }  // namespace rdfs::server

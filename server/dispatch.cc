@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 
+#include "server/change_targets.h"
 #include "server/ops.h"
 #include "server/prior_state.h"
 #include "transport/base/log.h"
@@ -19,12 +20,13 @@ struct Row {
   bool changes_files;  // refused on a read-only export
 };
 
-// What a client may ask. kArena and the reserved opcodes are not in it.
+// What a client may ask. What only servers say and the reserved opcodes are not in it.
 constexpr std::array kTable = {
     Row{Opcode::kRenew, OpRenew, false},
     Row{Opcode::kAttachLane, OpAttachLane, false},
     Row{Opcode::kInterrupt, OpInterrupt, false},
     Row{Opcode::kEndSession, OpEndSession, false},
+    Row{Opcode::kRecallAck, OpRecallAck, false},
     Row{Opcode::kLookup, OpLookup, false},
     Row{Opcode::kReadlink, OpReadlink, false},
     Row{Opcode::kSymlink, OpSymlink, true},
@@ -93,17 +95,28 @@ bool IsRecorded(const Call& call) {
 
 bool Dispatcher::Handle(const LanePtr& lane, ByteSpan message) {
   Core& core = worker_.core;
-  FsSession& session = *lane->session();
   ByteReader reader(message);
   const auto header = reader.Read<fs::RequestHeader>();
   const auto opcode = static_cast<Opcode>(std::uint16_t{header.opcode});
-  const ByteSpan body = reader.ReadBytes(header.body_bytes);
+  reader.ReadBytes(header.body_bytes);
   if (!reader.ok() || lane->in_flight() >= fs::kMaxRequestsInFlight) {
     core.counters.malformed.fetch_add(1);
     LogDebug("a request of {} bytes is malformed or one too many", message.size());
     return false;
   }
   core.counters.Of(opcode).requests.fetch_add(1, std::memory_order_relaxed);
+  return Serve(lane, message,
+               Responder(lane, opcode, header.sequence, core.options.epoch, core.counters));
+}
+
+bool Dispatcher::Serve(const LanePtr& lane, ByteSpan message, Responder responder) {
+  Core& core = worker_.core;
+  FsSession& session = *lane->session();
+  ByteReader reader(message);
+  const auto header = reader.Read<fs::RequestHeader>();
+  const auto opcode = static_cast<Opcode>(std::uint16_t{header.opcode});
+  const ByteSpan body = reader.ReadBytes(header.body_bytes);
+  message_ = message;
   Call call{.header = header,
             .opcode = opcode,
             .body = ByteReader(body),
@@ -111,8 +124,8 @@ bool Dispatcher::Handle(const LanePtr& lane, ByteSpan message) {
             .worker = worker_,
             .lane = lane,
             .session = session,
-            .responder = Responder(lane, opcode, header.sequence, core.options.epoch,
-                                   core.counters)};
+            .responder = std::move(responder),
+            .since = core.leases.stamp()};
   if (const fs::WireError error = CheckExtensions(reader); error != fs::WireError::kOk) {
     return Finish(call, error == fs::WireError::kMalformed ? Outcome::Malformed()
                                                            : Outcome::Error(error));
@@ -134,6 +147,7 @@ Outcome Dispatcher::Run(Call& call) {
   }
   IntentRing* record = call.session.record();
   if (record != nullptr) record->Acknowledge(call.header.acknowledged);
+  if (!MayChangeNow(call)) return Outcome::Pending();
   if (record == nullptr || !IsRecorded(call)) {
     return HeldBack(call) ? Outcome::Error(fs::WireError::kGrace) : row->handler(call);
   }
@@ -157,6 +171,38 @@ Outcome Dispatcher::Run(Call& call) {
   }
   call.responder.SetRecorded();
   return row->handler(call);
+}
+
+bool Dispatcher::MayChangeNow(Call& call) {
+  if (!ChangesSomething(call)) return true;
+  LeaseService& leases = worker_.core.leases;
+  LeaseChange& change = call.responder.change();
+  std::vector<LeaseService::Target> targets;
+  if (!leases.IsAlone()) {
+    // While it waited a name may have come to mean something else.
+    targets = TargetsOf(call);
+    std::erase_if(targets, [&](const auto& target) { return change.Covers(target.inode); });
+  }
+  if (targets.empty() && change.begun()) return true;
+  struct Parked {
+    LanePtr lane;
+    std::vector<std::byte> message;
+    Responder responder;
+  };
+  auto parked = std::make_shared<Parked>();
+  parked->lane = call.lane;
+  const bool now =
+      leases.Begin(call.session.id(), targets, change, [this, parked] {
+        parked->lane->Post([this, parked] {
+          const bool fine = Serve(parked->lane, parked->message, std::move(parked->responder));
+          if (!fine) LogDebug("a request that had waited turned out malformed");
+        });
+      });
+  if (now) return true;
+  // The lane runs what is posted on this thread, and so behind this.
+  parked->message.assign(message_.begin(), message_.end());
+  parked->responder = std::move(call.responder);
+  return false;
 }
 
 bool Dispatcher::HeldBack(const Call& call) const {

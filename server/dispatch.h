@@ -26,12 +26,17 @@ class Dispatcher {
   Next Replay(Call& call, std::uint64_t digest, PriorState& before);
   Next AnswerDone(Call& call, const IntentRing::Found& found);
   Next Wait(Call& call, std::uint64_t digest);
+  // Of a request that was counted; again when it has waited.
+  bool Serve(const LanePtr& lane, ByteSpan message, Responder responder);
   Outcome Run(Call& call);
+  // False: the request is parked until others believe nothing of what it changes.
+  bool MayChangeNow(Call& call);
   // Whether it has to wait until the clients of an earlier epoch are back.
   [[nodiscard]] bool HeldBack(const Call& call) const;
   bool Finish(Call& call, Outcome outcome);
 
   Worker& worker_;
+  ByteSpan message_;  // that is being served
 };
 
 }  // namespace rdfs::server

@@ -47,6 +47,12 @@ LeaseTable::Inode& LeaseTable::Entry(const InodeKey& key) {
       .first->second;
 }
 
+bool LeaseTable::MayGrant(const Inode& inode, Session session, Stamp since) {
+  if (inode.changed.ByOthers(session) > since) return false;
+  return std::all_of(inode.changing.begin(), inode.changing.end(),
+                     [session](Session by) { return by == session; });
+}
+
 bool LeaseTable::HasRoom(Session session) const {
   const auto count = counts_.find(session);
   return count == counts_.end() || count->second < options_.session_leases;
@@ -55,12 +61,10 @@ bool LeaseTable::HasRoom(Session session) const {
 bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePoint now,
                        std::chrono::nanoseconds lease) {
   const auto found = inodes_.find(key);
-  const Changed& changed = found == inodes_.end() ? forgotten_ : found->second.changed;
-  if (changed.ByOthers(session) > since) return false;
-  if (found != inodes_.end()) {
-    const std::vector<Session>& changing = found->second.changing;
-    const auto others = [session](Session by) { return by != session; };
-    if (std::any_of(changing.begin(), changing.end(), others)) return false;
+  if (!MayGrant(anything_, session, since)) return false;
+  if (found == inodes_.end() ? forgotten_.ByOthers(session) > since
+                             : !MayGrant(found->second, session, since)) {
+    return false;
   }
   const TimePoint until = now + ServerLength(lease);
   if (found != inodes_.end()) {
@@ -101,6 +105,10 @@ LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets,
                .asked = now,
                .until = options_.quiet_until},
               0);
+  }
+  if (targets.empty()) {
+    anything_.changing.push_back(by);
+    anything_.changed.Note(by, stamp_);
   }
   for (std::size_t i = 0; i < targets.size(); ++i) {
     Inode& inode = Entry(targets[i].inode);
@@ -179,19 +187,21 @@ std::optional<TimePoint> LeaseTable::NextExpiry() const {
   return due_.begin()->first;
 }
 
+void LeaseTable::EndOf(Inode& inode, Session by) {
+  const auto one = std::find(inode.changing.begin(), inode.changing.end(), by);
+  if (one != inode.changing.end()) inode.changing.erase(one);
+  inode.changed.Note(by, stamp_);
+}
+
 void LeaseTable::End(ChangeNumber number) {
   const auto change = changes_.find(number);
   if (change == changes_.end()) return;
   ++stamp_;
+  if (change->second.inodes.empty()) EndOf(anything_, change->second.by);
   for (const InodeKey& key : change->second.inodes) {
     const auto found = inodes_.find(key);
     if (found == inodes_.end()) continue;
-    std::vector<Session>& changing = found->second.changing;
-    if (const auto one = std::find(changing.begin(), changing.end(), change->second.by);
-        one != changing.end()) {
-      changing.erase(one);
-    }
-    found->second.changed.Note(change->second.by, stamp_);
+    EndOf(found->second, change->second.by);
     EraseIfIdle(found);
   }
   changes_.erase(change);

@@ -71,7 +71,10 @@ class LeaseTable {
   bool Grant(const InodeKey& inode, Session session, Stamp since, TimePoint now,
              std::chrono::nanoseconds lease);
 
-  // `by` is about to change these. Applied once ready: see Begun, and what the next three return.
+  // See above; at the start, before the first change.
+  void BeQuietUntil(TimePoint until) { options_.quiet_until = until; }
+  // `by` is about to change these; none: anything, where nobody else can have a lease yet. Applied
+  // once ready: see Begun, and what the next three return.
   Begun Begin(Session by, std::span<const Target> targets, TimePoint now);
   // An unknown number, or another session's, is ignored: it has run out, or is a repetition.
   std::vector<ChangeNumber> Acknowledge(Session session, RecallNumber number);
@@ -85,6 +88,7 @@ class LeaseTable {
 
   // Recalls of this session that are not acknowledged.
   [[nodiscard]] std::vector<RecallNumber> Outstanding(Session session) const;
+  [[nodiscard]] bool IsOutstanding(RecallNumber recall) const { return recalls_.contains(recall); }
   [[nodiscard]] bool IsWaiting(ChangeNumber change) const;
   [[nodiscard]] std::size_t leases() const { return leases_; }
   [[nodiscard]] std::size_t inodes() const { return inodes_.size(); }
@@ -110,6 +114,7 @@ class LeaseTable {
     std::vector<Session> changing;  // once for each change
     Changed changed;
   };
+  static bool MayGrant(const Inode& inode, Session session, Stamp since);
   struct Change {
     Session by = 0;
     std::vector<InodeKey> inodes;
@@ -130,15 +135,17 @@ class LeaseTable {
   void DropHolder(const InodeKey& key, Session session);
   Inode& Entry(const InodeKey& key);
   [[nodiscard]] bool HasRoom(Session session) const;
+  void EndOf(Inode& inode, Session by);
   void Sweep(TimePoint now);
   void EraseIfIdle(std::unordered_map<InodeKey, Inode, InodeKeyHash>::iterator inode);
   void Count(Session session, std::ptrdiff_t difference);
 
-  const Options options_;
+  Options options_;
   std::uint64_t next_;
   Stamp stamp_ = 1;
   std::unordered_map<InodeKey, Inode, InodeKeyHash> inodes_;
-  Changed forgotten_;  // changes of inodes that have no entry any more
+  Changed forgotten_;   // changes of inodes that have no entry any more
+  Inode anything_;      // changes that name no inode
   std::unordered_map<Session, std::size_t> counts_;
   std::unordered_map<ChangeNumber, Change> changes_;
   Outstandings recalls_;

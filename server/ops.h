@@ -14,6 +14,7 @@ Outcome OpAttachLane(Call& call);
 Outcome OpInterrupt(Call& call);
 Outcome OpGraceEnd(Call& call);
 Outcome OpEndSession(Call& call);
+Outcome OpRecallAck(Call& call);
 // ops_names.cc
 Outcome OpLookup(Call& call);
 Outcome OpReadlink(Call& call);

@@ -79,7 +79,7 @@ void WritePlus(Call& call, ByteWriter& out, const InodeRef& directory, std::stri
     const InodeRef ref = call.session.inodes().Lookup(directory, std::string(name), stat);
     if (ref.ok()) {
       out.Write(Le16(1));
-      fs::WriteEntry(out, call.EntryOf(*ref.inode, stat));
+      fs::WriteEntry(out, call.EntryOf(*directory.inode, *ref.inode, stat));
       return;
     }
   }
@@ -180,6 +180,8 @@ Outcome OpOpenDir(Call& call) {
   const Outcome outcome = OpenDirectory(call, ref, 0);
   const std::size_t reply = call.out.size();
   if (page.max_bytes == 0 || reply == 0) return outcome;
+  // The client believes the page until it lists the directory.
+  if (call.Lease(*ref.inode) == 0) return outcome;
   const OpenPtr open =
       call.session.FindOpen(ByteReader(call.out.written()).Read<fs::OpenReply>().open);
   // It is open all the same: kReadDir will tell what is wrong.

@@ -161,7 +161,7 @@ Outcome OpLink(Call& call) {
   struct statx stat {};
   if (const int error = StatFd(ref.fd(), stat); error != 0) return Outcome::Errno(error);
   call.session.inodes().Renamed(stat, where.parent.inode, where.name);
-  return call.AnswerEntry(ref, stat);
+  return call.AnswerEntry(*where.parent.inode, ref, stat);
 }
 
 void NameGone(Call& call, const struct statx& before) {

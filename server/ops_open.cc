@@ -45,8 +45,8 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   return Outcome::Ok();
 }
 
-// Opens an inode that exists; `entry` asks for the longer reply of Create.
-Outcome OpenInode(Call& call, const InodeRef& ref, std::uint32_t flags, bool entry,
+// Opens an inode that exists; `parent` asks for the longer reply of Create.
+Outcome OpenInode(Call& call, const InodeRef& ref, std::uint32_t flags, const Inode* parent,
                   std::uint64_t old_number = 0) {
   if (const int error = RefuseType(ref.inode->type); error != 0) return Outcome::Errno(error);
   OpenResult opened = call.core().proc.Reopen(ref.fd(), DescriptorFlags(flags));
@@ -57,9 +57,11 @@ Outcome OpenInode(Call& call, const InodeRef& ref, std::uint32_t flags, bool ent
   }
   struct statx stat {};
   if (const int error = StatFd(opened.fd.get(), stat); error != 0) return Outcome::Errno(error);
-  const fs::Entry made = call.EntryOf(*ref.inode, stat);
-  return AnswerOpen(call, ref.inode, std::move(opened.fd), flags, stat, entry ? &made : nullptr,
-                    old_number);
+  if (parent == nullptr) {
+    return AnswerOpen(call, ref.inode, std::move(opened.fd), flags, stat, nullptr, old_number);
+  }
+  const fs::Entry made = call.EntryOf(*parent, *ref.inode, stat);
+  return AnswerOpen(call, ref.inode, std::move(opened.fd), flags, stat, &made, old_number);
 }
 
 // A descriptor of a file that was just made becomes an inode and an open file. The descriptor is
@@ -71,7 +73,12 @@ Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, 
   OpenResult path = call.core().proc.Reopen(fd.get(), O_PATH);
   if (!path.fd.valid()) return Outcome::Errno(path.error);
   const InodeRef made = call.session.inodes().Adopt(parent.inode, name, std::move(path.fd), stat);
-  const fs::Entry entry = call.EntryOf(*made.inode, stat);
+  // Without a name it has no parent.
+  const fs::Entry entry =
+      parent.inode ? call.EntryOf(*parent.inode, *made.inode, stat)
+                   : fs::Entry{.handle = made.inode->handle,
+                               .attr = call.Attr(*made.inode, stat),
+                               .entry_lease_ms = 0};
   return AnswerOpen(call, made.inode, std::move(fd), flags, stat, &entry);
 }
 
@@ -88,7 +95,7 @@ Outcome OpOpen(Call& call) {
   if (call.session.params().read_only && WantsToWrite(request.flags)) return Outcome::Errno(EROFS);
   const InodeRef ref = call.Find(handle);
   if (!ref.ok()) return Outcome::Errno(ref.error);
-  return OpenInode(call, ref, request.flags, false);
+  return OpenInode(call, ref, request.flags, nullptr);
 }
 
 Outcome OpCreate(Call& call) {
@@ -115,7 +122,7 @@ Outcome OpCreate(Call& call) {
   // A symlink that has just appeared is for the client to follow: ESTALE makes its kernel look
   // again.
   if (S_ISLNK(found.inode->type)) return Outcome::Errno(ESTALE);
-  return OpenInode(call, found, request.flags, true);
+  return OpenInode(call, found, request.flags, parent.inode.get());
 }
 
 Outcome OpOpenMade(Call& call) {
@@ -126,7 +133,7 @@ Outcome OpOpenMade(Call& call) {
     if (!call.Decoded()) return Outcome::Malformed();
     const InodeRef ref = call.Find(handle);
     if (!ref.ok()) return Outcome::Errno(ref.error);
-    return OpenInode(call, ref, request.flags & ~kMaking, false);
+    return OpenInode(call, ref, request.flags & ~kMaking, nullptr);
   }
   const auto request = call.body.Read<fs::CreateRequest>();
   const fs::Handle handle = fs::ReadHandle(call.body);
@@ -137,7 +144,7 @@ Outcome OpOpenMade(Call& call) {
   struct statx stat {};
   const InodeRef found = call.session.inodes().Lookup(parent, name, stat);
   if (!found.ok()) return Outcome::Errno(found.error);
-  return OpenInode(call, found, request.flags & ~kMaking, true);
+  return OpenInode(call, found, request.flags & ~kMaking, parent.inode.get());
 }
 
 Outcome OpTmpfile(Call& call) {
@@ -192,7 +199,7 @@ Outcome OpReclaimOpen(Call& call) {
   }
   if (!ref.ok()) return Outcome::Errno(ref.error);
   return S_ISDIR(ref.inode->type) ? OpenDirectory(call, ref, flags)
-                                  : OpenInode(call, ref, flags, false, request.open);
+                                  : OpenInode(call, ref, flags, nullptr, request.open);
 }
 
 Outcome OpRelease(Call& call) {

@@ -19,6 +19,7 @@ Outcome OpAttachLane(Call& call) {
     }
   }
   call.out.Write(reply);
+  call.core().leases.LaneOpened(call.lane);
   return Outcome::Ok();
 }
 
@@ -27,6 +28,13 @@ Outcome OpInterrupt(Call& call) {
   if (!call.Decoded()) return Outcome::Malformed();
   // What is not waiting any more has been answered or will be: nothing to do.
   call.core().locks.Interrupt(call.session.id(), request.sequence);
+  return Outcome::Ok();
+}
+
+Outcome OpRecallAck(Call& call) {
+  const auto request = call.body.Read<fs::RecallAckRequest>();
+  if (!call.Decoded()) return Outcome::Malformed();
+  call.core().leases.Acknowledge(call.session.id(), request.number);
   return Outcome::Ok();
 }
 

@@ -43,6 +43,7 @@ Responder& Responder::operator=(Responder&& other) noexcept {
   epoch_ = other.epoch_;
   recorded_ = other.recorded_;
   counted_ = other.counted_;
+  change_ = std::move(other.change_);
   return *this;
 }
 
@@ -52,6 +53,7 @@ Responder::~Responder() {
 
 void Responder::Send(fs::WireError error, std::span<const ByteSpan> body) {
   if (!pending()) return;
+  change_.End();
   if (error != fs::WireError::kOk) body = {};
   Counters::PerOpcode& counter = counters_->Of(opcode_);
   if (error != fs::WireError::kOk) counter.errors.fetch_add(1, std::memory_order_relaxed);

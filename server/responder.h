@@ -12,6 +12,7 @@
 #include "fs/protocol.h"
 #include "server/counters.h"
 #include "server/lane.h"
+#include "server/lease_change.h"
 #include "transport/base/bytes.h"
 
 namespace rdfs::server {
@@ -27,6 +28,8 @@ class Responder {
 
   // From here on the answer is recorded.
   void SetRecorded() { recorded_ = true; }
+  // What this request changes, until it is answered.
+  [[nodiscard]] LeaseChange& change() { return change_; }
   // It may take for ever: it does not count among the lane's requests in flight any more. On the
   // lane's thread.
   void LeaveQueue();
@@ -53,6 +56,7 @@ class Responder {
   std::uint64_t epoch_ = 0;
   bool recorded_ = false;
   bool counted_ = true;  // in Lane::in_flight
+  LeaseChange change_;
 };
 
 }  // namespace rdfs::server

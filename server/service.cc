@@ -197,6 +197,7 @@ void Service::TellMemlock() {
 
 // Who had something open when an earlier server of these exports went, by the records that it left.
 void Service::BeginGrace() {
+  if (keeper_.restarted()) core_->leases.FollowAnother();
   if (options_.record_directory.empty()) return;
   std::vector<std::uint64_t> sessions;
   bool any = false;
@@ -206,6 +207,7 @@ void Service::BeginGrace() {
     any = true;
     if (left.opens > 0) sessions.push_back(left.session);
   }
+  if (any) core_->leases.FollowAnother();
   if (any) loops_.front()->After(options_.session_lease, [this] { DropLeftovers(); });
   if (sessions.empty()) return;
   const auto length = options_.session_lease / kGracePart;
@@ -348,10 +350,10 @@ Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resu
   grant.max_transfer_bytes = static_cast<std::uint32_t>(fs::kMaxTransferBytes);
   const AttrContext context{.ids = session->ids(),
                             .root_device = session->inodes().exported().root_device(),
-                            .lease_ms = grant.attr_lease_ms};
+                            .lease_ms = 0};
   const fs::Entry entry{.handle = root.inode->handle,
                         .attr = ToAttr(stat, root.inode->version.load(), context),
-                        .entry_lease_ms = grant.attr_lease_ms};
+                        .entry_lease_ms = 0};
   transport::Admission admission;
   admission.domain = session->access().domain;
   admission.grant.resize(sizeof(grant) + sizeof(Le16) + fs::kMaxHandleBytes +
@@ -442,6 +444,7 @@ void Service::EndSession(const SessionPtr& session, std::string_view why) {
   session->MarkEnded();
   core_->grace.Done(session->id());
   core_->locks.SessionEnded(session->id());
+  core_->leases.SessionEnded(session->id());
   for (const OpenPtr& open : session->RemoveAllOpens()) CloseOpen(*core_, *open);
   if (session->record() != nullptr) session->record()->Remove();
   for (const auto& loop : loops_) loop->DropLanes(session->id());

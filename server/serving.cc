@@ -84,7 +84,10 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
   Core& core = (*service)->core();
   auto signals =
       SignalThread::Start([&acceptor] { (*acceptor)->Stop(); },
-                          [&core] { LogLine(LogLevel::kInfo, core.counters.ToString()); });
+                          [&core] {
+                            LogLine(LogLevel::kInfo,
+                                    core.counters.ToString() + core.leases.Describe());
+                          });
   if (!signals.ok()) return Fail(signals.status());
   if (!shared.announced.exchange(true)) {
     Announce(params, (*acceptor)->port(), readiness);
@@ -92,7 +95,7 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
     LogWarn("the worker was started again on port {}", (*acceptor)->port());
   }
   const Status ended = (*acceptor)->Run();
-  LogInfo("{}", core.counters.ToString());
+  LogInfo("{}{}", core.counters.ToString(), core.leases.Describe());
   return ended.ok() ? 0 : Fail(ended);
 }
 

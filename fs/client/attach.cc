@@ -230,6 +230,13 @@ Result<std::optional<Attacher::Answer>> Attacher::OnMessage(ByteSpan message, Op
     if (!arena.ok()) return Malformed("arena");
     return std::optional<Answer>();
   }
+  if (header.sequence == 0) {
+    // Taken up when the lane is: nobody waits for it here.
+    if (got != Opcode::kRecall) return std::optional<Answer>();
+    if (link_.recalls.size() >= kMaxRecalls) return Malformed("number of recalls");
+    link_.recalls.emplace_back(body.begin(), body.end());
+    return std::optional<Answer>();
+  }
   if (ending_ && header.sequence != sequence) return std::optional<Answer>();
   if (header.sequence != sequence || got != opcode) return Malformed("answer to a new lane");
   if (header.epoch != link_.epoch) {

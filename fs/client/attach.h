@@ -77,5 +77,7 @@ bool MaySkipExtensions(ByteReader& reader);
 
 // Arenas that a server may have announced on one lane at a time.
 inline constexpr std::size_t kMaxArenas = 16384;
+// Recalls that may come before a lane is attached.
+inline constexpr std::size_t kMaxRecalls = 16384;
 
 }  // namespace rdfs::fs::client

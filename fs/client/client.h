@@ -101,6 +101,17 @@ struct MountInfo {
 
 class Lane;
 
+// Somebody else is about to change something that this mount may believe something about.
+struct RecallNotice {
+  std::uint64_t number = 0;
+  Handle handle;
+  std::uint32_t parts = 0;  // kRecall... of the protocol
+  std::string name{};       // with kRecallName; empty: every name in the directory
+};
+// Called inside Poll. Lane::AcknowledgeRecall, on this or another lane, says that it is believed no
+// more.
+using RecallHandler = std::function<void(Lane&, const RecallNotice&)>;
+
 class Mount {
  public:
   virtual ~Mount() = default;  // after all lanes; may block while a dial attempt ends
@@ -116,6 +127,10 @@ class Mount {
   // How open files are found again by name after a restart; without it only OpenFile::SetHint
   // tells. Before the first lane.
   virtual void SetPathFinder(PathFinder finder) = 0;
+
+  // Without one every recall is acknowledged at once: for who believes nothing. Before the first
+  // lane.
+  virtual void SetRecallHandler(RecallHandler handler) = 0;
 
   [[nodiscard]] virtual MountInfo info() const = 0;     // any thread
   [[nodiscard]] virtual Counters counters() const = 0;  // any thread
@@ -179,6 +194,9 @@ class Lane {
   // Nobody waits for the call any more: it ends with EINTR, whatever the server still does of it,
   // as it would at its deadline. One-sided operations under way are waited for.
   virtual void Abandon(CallTicket ticket) = 0;
+
+  // What was recalled under this number is believed no more.
+  virtual void AcknowledgeRecall(std::uint64_t number) = 0;
 
   // ---- Registered memory ------------------------------------------------------------------------
   [[nodiscard]] virtual BufferPool& buffers() = 0;

@@ -371,12 +371,30 @@ void LaneImpl::OnMessage(ByteSpan message) {
 }
 
 void LaneImpl::OnUnasked(const ReplyHeader& header, ByteSpan body) {
+  if (header.opcode == static_cast<std::uint16_t>(Opcode::kRecall)) return OnRecall(body);
   // Later versions may tell more without being asked; what is not known is theirs to do without.
   if (header.opcode != static_cast<std::uint16_t>(Opcode::kArena)) return;
   ByteReader reader(body);
   const auto arena = reader.Read<ArenaMessage>();
   if (!reader.ok()) return Hostile("arena");
   OnArena(arena);
+}
+
+void LaneImpl::OnRecall(ByteSpan body) {
+  ByteReader reader(body);
+  const auto recall = reader.Read<RecallMessage>();
+  RecallNotice notice{.number = recall.number, .handle = ReadHandle(reader), .parts = recall.parts};
+  notice.name = AsText(reader.ReadSized16(kMaxNameBytes));
+  const bool is_name = notice.name.find('/') == notice.name.npos &&
+                       notice.name.find('\0') == notice.name.npos;
+  if (!reader.ok() || !is_name) return Hostile("recall");
+  if (!mount_.on_recall()) return AcknowledgeRecall(notice.number);
+  mount_.on_recall()(*this, notice);
+}
+
+void LaneImpl::AcknowledgeRecall(std::uint64_t number) {
+  const RecallAckRequest request{.number = number};
+  IssueUrgent(Opcode::kRecallAck, std::as_bytes(std::span(&request, 1)));
 }
 
 void LaneImpl::OnArena(const ArenaMessage& arena) {

@@ -47,6 +47,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void Cancel(CallTicket ticket) override;
   void CancelFromAnyThread(CallTicket ticket) override { mailbox_->PutCancel(ticket); }
   void Abandon(CallTicket ticket) override;
+  void AcknowledgeRecall(std::uint64_t number) override;
   [[nodiscard]] BufferPool& buffers() override { return buffers_; }
 
   CallTicket Lookup(const CallContext&, const Handle&, std::string_view,
@@ -146,6 +147,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void OnMessage(ByteSpan message) override;
   void OnUnasked(const ReplyHeader& header, ByteSpan body);
   void OnArena(const ArenaMessage& arena);
+  void OnRecall(ByteSpan body);
   void Deliver(Slot slot, WireError error, ByteSpan body);
   void OnLate(Slot slot, WireError error, ByteSpan body);
   void OnWrongEpoch(Slot slot);

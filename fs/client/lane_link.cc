@@ -41,6 +41,7 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   heartbeat_.Start(clock_.Now());
   wire_.Connect(std::move(link->connection));
   for (const ArenaMessage& arena : link->arenas) OnArena(arena);
+  for (const std::vector<std::byte>& recall : link->recalls) OnRecall(recall);
   if (was_connected_) counters_->reconnects.Add();
   was_connected_ = true;
 

@@ -28,6 +28,7 @@ struct LaneLink {
   std::uint32_t slot_bytes = 0;
   std::uint32_t slots = 0;
   std::vector<ArenaMessage> arenas;  // those that came while it was attached
+  std::vector<std::vector<std::byte>> recalls;  // the same
 };
 
 class Mailbox {

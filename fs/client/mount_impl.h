@@ -29,6 +29,7 @@ class MountImpl final : public Mount {
 
   Result<std::unique_ptr<Lane>> OpenLane(Deadline deadline) override;
   void SetPathFinder(PathFinder finder) override { path_finder_ = std::move(finder); }
+  void SetRecallHandler(RecallHandler handler) override { on_recall_ = std::move(handler); }
   [[nodiscard]] MountInfo info() const override;
   [[nodiscard]] Counters counters() const override;
   [[nodiscard]] Status health() const override;
@@ -38,6 +39,7 @@ class MountImpl final : public Mount {
   [[nodiscard]] const Clock& clock() const { return *options_.clock; }
   [[nodiscard]] const std::shared_ptr<transport::Domain>& domain() const { return domain_; }
   SequenceCounter& sequences() { return sequences_; }
+  [[nodiscard]] const RecallHandler& on_recall() const { return on_recall_; }
 
   // The lane gives its connection up: it is destroyed, the lane told so, and connected anew.
   // `stale`: the session itself must be made anew.
@@ -97,6 +99,7 @@ class MountImpl final : public Mount {
                                            std::uint64_t incarnation);
 
   const MountOptions options_;
+  RecallHandler on_recall_;  // as the next
   PathFinder path_finder_;  // set before the first lane, constant from then on
   const std::shared_ptr<transport::Domain> domain_;
   SequenceCounter sequences_;

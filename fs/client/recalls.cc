@@ -21,6 +21,13 @@ Recalls::Actions Recalls::Arrived(const Recall& recall) {
   return actions;
 }
 
+Recalls::Actions Recalls::GiveWay(std::uint64_t number) {
+  Actions actions;
+  const auto found = pending_.find(number);
+  if (found != pending_.end()) GiveWay(found->second, actions);
+  return actions;
+}
+
 Recalls::Actions Recalls::Invalidated(std::uint64_t number) {
   const auto found = pending_.find(number);
   if (found == pending_.end()) return {};

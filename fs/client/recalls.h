@@ -51,6 +51,8 @@ class Recalls {
   [[nodiscard]] bool MayBelieve(Stamp asked) const { return asked == stamp_; }
 
   [[nodiscard]] Actions Arrived(const Recall& recall);
+  // Nobody is free to make the kernel let go of the name: another way, where there is one.
+  [[nodiscard]] Actions GiveWay(std::uint64_t number);
   // The kernel has let go of it. `number` may have been acknowledged already.
   [[nodiscard]] Actions Invalidated(std::uint64_t number);
   // A change of our own to the names in `directory`, from before it is sent until it is answered.

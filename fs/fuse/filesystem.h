@@ -12,6 +12,7 @@
 #include "fs/client/client.h"
 #include "fs/fuse/directory_attributes.h"
 #include "fs/fuse/inode_table.h"
+#include "fs/fuse/kernel_cache.h"
 #include "fs/fuse/open_table.h"
 
 namespace rdfs::fs::fuse {
@@ -34,6 +35,9 @@ struct Filesystem {
   Filesystem(client::Mount& of, FilesystemOptions with)
       : mount(of), options(with), inodes(of.info().root.handle) {
     mount.SetPathFinder([this](const Handle& handle) { return inodes.PathTo(handle); });
+    mount.SetRecallHandler([this](client::Lane& lane, const client::RecallNotice& notice) {
+      kernel.OnRecall(lane, notice);
+    });
   }
 
   client::Mount& mount;
@@ -44,6 +48,7 @@ struct Filesystem {
   // Requests answered so far that changed names, attributes or content. What the server said before
   // one of them may lack it, and must not reach the kernel behind it.
   std::atomic<std::uint64_t> changes{0};
+  KernelCache kernel{inodes, directories, changes};
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.
   std::uint32_t transfer_bytes = 128 << 10;

@@ -11,7 +11,9 @@
 
 namespace rdfs::fs::fuse {
 
-bool KernelDropsPagesAfterWrites(std::string_view release) {
+namespace {
+
+std::array<unsigned, 3> ParseRelease(std::string_view release) {
   std::array<unsigned, 3> version{};
   const char* at = release.data();
   const char* const end = at + release.size();
@@ -20,6 +22,18 @@ bool KernelDropsPagesAfterWrites(std::string_view release) {
     if (error != std::errc()) break;
     at = next == end ? end : next + 1;
   }
+  return version;
+}
+
+}  // namespace
+
+bool KernelHasEpochs() {
+  utsname name{};
+  return uname(&name) == 0 && ParseRelease(name.release) >= std::array{6U, 16U, 0U};
+}
+
+bool KernelDropsPagesAfterWrites(std::string_view release) {
+  const std::array<unsigned, 3> version = ParseRelease(release);
   const bool fixed_6_18 = version[0] == 6 && version[1] == 18 && version[2] >= 10;
   return fixed_6_18 || version[0] > 6 || (version[0] == 6 && version[1] >= 19);
 }

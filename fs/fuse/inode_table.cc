@@ -47,6 +47,13 @@ void InodeTable::SetPlaceLocked(NodeId id, NodeId parent, std::string_view name)
   by_place_[std::move(key)] = id;
 }
 
+std::optional<NodeId> InodeTable::FindNode(const Handle& handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_handle_.find(handle);
+  if (found == by_handle_.end()) return std::nullopt;
+  return found->second;
+}
+
 NodeId InodeTable::Remember(const Handle& handle, NodeId parent, std::string_view name) {
   const std::lock_guard lock(mutex_);
   const auto [entry, added] = by_handle_.try_emplace(handle, next_);

@@ -36,6 +36,8 @@ class InodeTable {
   void Forget(NodeId node, std::uint64_t lookups);
 
   [[nodiscard]] std::optional<Handle> Find(NodeId node) const;
+  // None when the kernel does not know it.
+  [[nodiscard]] std::optional<NodeId> FindNode(const Handle& handle) const;
 
   struct Place {
     Handle parent;

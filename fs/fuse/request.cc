@@ -8,7 +8,11 @@
 namespace rdfs::fs::fuse {
 
 Request::Request(fuse_req_t request, Worker& worker)
-    : request_(request), worker_(&worker), message_(worker.TakeCurrentMessage()) {}
+    : request_(request), worker_(&worker), message_(worker.TakeCurrentMessage()) {
+  message_.recalls = worker.filesystem().kernel.stamp();
+}
+
+bool Request::Outdated() const { return worker_->filesystem().kernel.stamp() != message_.recalls; }
 
 Request::~Request() {
   if (request_ == nullptr) return;
@@ -53,12 +57,19 @@ void Request::ErrorOrRecover(NodeId node, const Status& status) {
 
 void Request::WaitForBuffer() { worker_->Postpone(TakeMessage()); }
 
-void Request::Entry(const fuse_entry_param& entry) { fuse_reply_entry(Take(), &entry); }
-void Request::Create(const fuse_entry_param& entry, const fuse_file_info& file) {
+void Request::Entry(fuse_entry_param entry) {
+  const auto hold = worker_->filesystem().kernel.HoldReplies();
+  if (Outdated()) entry.attr_timeout = entry.entry_timeout = 0;
+  fuse_reply_entry(Take(), &entry);
+}
+void Request::Create(fuse_entry_param entry, const fuse_file_info& file) {
+  const auto hold = worker_->filesystem().kernel.HoldReplies();
+  if (Outdated()) entry.attr_timeout = entry.entry_timeout = 0;
   fuse_reply_create(Take(), &entry, &file);
 }
 void Request::Attr(const struct stat& attr, double timeout) {
-  fuse_reply_attr(Take(), &attr, timeout);
+  const auto hold = worker_->filesystem().kernel.HoldReplies();
+  fuse_reply_attr(Take(), &attr, Outdated() ? 0 : timeout);
 }
 void Request::Readlink(const char* target) { fuse_reply_readlink(Take(), target); }
 void Request::Open(const fuse_file_info& file) { fuse_reply_open(Take(), &file); }

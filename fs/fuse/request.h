@@ -24,7 +24,9 @@ struct Message {
   client::Buffer buffer;
   std::uint64_t unique = 0;  // the kernel's number of the request
   std::uint32_t size = 0;
-  std::uint16_t attempts = 0;  // how often it was taken up again because of a stale handle
+  // How many recalls had come when it was taken, counted round: no request sees 65,536 of them.
+  std::uint16_t recalls = 0;
+  std::uint8_t attempts = 0;  // how often it was taken up again because of a stale handle
   bool changes = false;        // see Filesystem::changes
 };
 
@@ -59,8 +61,9 @@ class Request {
   void WaitForBuffer();
 
   void Ok() { Error(0); }
-  void Entry(const fuse_entry_param& entry);
-  void Create(const fuse_entry_param& entry, const fuse_file_info& file);
+  // With no time to live where a recall came since the request was taken.
+  void Entry(fuse_entry_param entry);
+  void Create(fuse_entry_param entry, const fuse_file_info& file);
   void Attr(const struct stat& attr, double timeout);
   void Readlink(const char* target);
   void Open(const fuse_file_info& file);
@@ -74,6 +77,9 @@ class Request {
  private:
   fuse_req_t Take();
   Message TakeMessage();
+
+  // Whether what was asked for may have been recalled meanwhile.
+  [[nodiscard]] bool Outdated() const;
 
   fuse_req_t request_;
   Worker* worker_;

@@ -163,6 +163,8 @@ Status Served::MountAndWork() {
   }
   RDFS_ASSIGN_OR_RETURN(watch_, MountWatch::Create());
   for (const auto& worker : workers_) all_workers_.push_back(worker.get());
+  filesystem_->kernel.Start(fuse_mount_->session(), options_.workers > 1,
+                            [first = all_workers_.front()] { first->Wake(); });
   working_ = options_.workers;
   for (const auto& worker : workers_) {
     threads_.emplace_back([this, running = worker.get()] {
@@ -237,8 +239,11 @@ void Served::ShowCounters() {
 Served::~Served() {
   if (fuse_mount_) EndNow();
   threads_.clear();
+  if (filesystem_) filesystem_->kernel.Silence();
   // Answers what is still asked for, while the kernel listens.
   workers_.clear();
+  // Nothing that the kernel asked for is unanswered: these wait for nothing any more.
+  if (filesystem_) filesystem_->kernel.Stop();
   // Closing the descriptor also frees an unmount that waits in the kernel.
   if (unmounter_.joinable() && fuse_mount_) {
     fuse_mount_->End();

@@ -103,6 +103,7 @@ Status Worker::Run() {
     }
     if (asked) request_spin_.Came();
     if (!released_.empty() && lane_->calls_in_flight() > 0) SendReleases();
+    if (filesystem_.kernel.has_acknowledgements()) filesystem_.kernel.SendAcknowledgements(*lane_);
     const bool answered = lane_->Poll() > 0;
     if (answered) answer_spin_.Came();
     const bool resumed = TakeUpAgain();
@@ -222,7 +223,10 @@ void Worker::Track(std::uint64_t unique, const Interrupts::Call& call) {
 void Worker::Untrack(std::uint64_t unique) {
   if (!changing_.empty()) {
     const auto [begin, end] = changing_.equal_range(unique);
-    for (auto it = begin; it != end; ++it) filesystem_.directories.Settle(it->second);
+    for (auto it = begin; it != end; ++it) {
+      filesystem_.directories.Settle(it->second);
+      filesystem_.kernel.ChangeEnds(it->second);
+    }
     changing_.erase(begin, end);
   }
   const std::lock_guard lock(interrupts_mutex_);
@@ -231,6 +235,7 @@ void Worker::Untrack(std::uint64_t unique) {
 
 void Worker::SettleWhenAnswered(std::uint64_t unique, NodeId directory) {
   changing_.emplace(unique, directory);
+  filesystem_.kernel.ChangeBegins(*lane_, directory);
 }
 
 void Worker::ReleaseLater(const client::CallContext& caller, client::OpenPtr file) {

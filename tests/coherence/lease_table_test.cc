@@ -51,6 +51,17 @@ TEST_F(LeaseTableTest, NobodyElseMeansNoWaiting) {
   EXPECT_TRUE(Begin(kAnn).ready);
 }
 
+TEST_F(LeaseTableTest, AChangeOfAnythingGivesNobodyElseALease) {
+  const LeaseTable::Stamp before = table_.stamp();
+  const LeaseTable::Begun begun = table_.Begin(kAnn, {}, now_);
+  EXPECT_TRUE(begun.ready);
+  EXPECT_FALSE(Grant(kBob));
+  EXPECT_TRUE(Grant(kAnn));
+  table_.End(begun.change);
+  EXPECT_FALSE(table_.Grant(kFile, kBob, before, now_, kLease));
+  EXPECT_TRUE(Grant(kBob));
+}
+
 TEST_F(LeaseTableTest, ALeaseLastsLongerHereThanAtTheClient) {
   EXPECT_TRUE(Grant(kAnn));
   now_ += kLease;

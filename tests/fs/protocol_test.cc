@@ -271,13 +271,14 @@ TEST(Golden, OpcodesKeepTheirNumbers) {
       std::pair(Opcode::kReleaseDir, 52),  std::pair(Opcode::kFsyncDir, 53),
       std::pair(Opcode::kGetLock, 60),     std::pair(Opcode::kSetLock, 61),
       std::pair(Opcode::kEndSession, 6),   std::pair(Opcode::kGraceEnd, 86),
-      std::pair(Opcode::kReclaimLock, 87)};
+      std::pair(Opcode::kReclaimLock, 87), std::pair(Opcode::kRecall, 80),
+      std::pair(Opcode::kRecallAck, 81)};
   for (const auto& [opcode, number] : kNumbers) {
     EXPECT_EQ(static_cast<int>(opcode), number);
     EXPECT_TRUE(IsKnown(opcode)) << number;
   }
   // Reserved, and so refused by version 1.0.
-  for (int number = 80; number <= 85; ++number) EXPECT_FALSE(IsKnown(Opcode(number))) << number;
+  for (int number = 82; number <= 85; ++number) EXPECT_FALSE(IsKnown(Opcode(number))) << number;
   EXPECT_FALSE(IsKnown(Opcode(0)));
   EXPECT_FALSE(IsKnown(Opcode(0xffff)));
 }

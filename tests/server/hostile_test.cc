@@ -83,6 +83,7 @@ std::vector<std::pair<Opcode, Body>> EveryRequest(Harness& server, std::uint64_t
       {Opcode::kRenew, Body()},
       {Opcode::kAttachLane, Body().Add(attach)},
       {Opcode::kInterrupt, Body().Add(interrupt)},
+      {Opcode::kRecallAck, Body().Add(fs::RecallAckRequest{.number = 1})},
       {Opcode::kLookup, Body().Add(root).Name("file")},
       {Opcode::kReadlink, Body().Add(file)},
       {Opcode::kSymlink, Body().Add(root).Name("s").Name("target")},
@@ -165,7 +166,7 @@ class FileSizeLimit {
 };
 
 TEST_F(HostileTest, EveryRequestOfTheProtocolHasAHandler) {
-  std::set<Opcode> covered = {Opcode::kArena};
+  std::set<Opcode> covered = {Opcode::kArena, Opcode::kRecall};
   for (const auto& [opcode, body] : EveryRequest(server, open_, dir_)) {
     covered.insert(opcode);
     if (opcode == Opcode::kCommit) continue;  // no staging on this lane

@@ -1,0 +1,158 @@
+#include "fs/fuse/kernel_cache.h"
+
+#include <linux/fuse.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "fs/protocol.h"
+
+namespace rdfs::fs::fuse {
+namespace {
+
+using client::Recalls;
+
+// FUSE_NOTIFY_INC_EPOCH of Linux 6.16; older headers lack it, and so does libfuse 3.14.
+constexpr std::int32_t kNotifyNewEpoch = 8;
+
+}  // namespace
+
+void KernelCache::Start(fuse_session* session, bool several_workers, std::function<void()> wake) {
+  session_ = session;
+  several_ = several_workers;
+  wake_ = std::move(wake);
+  for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+void KernelCache::Silence() {
+  const std::lock_guard lock(mutex_);
+  wake_ = {};
+}
+
+void KernelCache::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  came_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+// What this process itself remembers about it.
+void KernelCache::ForgetOurs(NodeId node) {
+  changes_.fetch_add(1);
+  directories_.Forget(node);
+  inodes_.SetWithoutCapabilityUntil(node, {});
+}
+
+void KernelCache::DropAttributes(NodeId node) {
+  fuse_lowlevel_notify_inval_inode(session_, node, -1, 0);
+}
+
+void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notice) {
+  {
+    std::unique_lock<std::shared_mutex> alone(replies_, std::defer_lock);
+    if (several_) alone.lock();
+    stamp_.fetch_add(1);
+  }
+  const std::optional<NodeId> node = inodes_.FindNode(notice.handle);
+  if (!node || session_ == nullptr) {  // the kernel knows nothing of it
+    changes_.fetch_add(1);
+    return lane.AcknowledgeRecall(notice.number);
+  }
+  ForgetOurs(*node);
+  if ((notice.parts & kRecallAttributes) != 0) DropAttributes(*node);
+  const bool pages = (notice.parts & kRecallContent) != 0;
+  Recalls::Actions actions;
+  {
+    const std::lock_guard lock(mutex_);
+    actions = recalls_.Arrived(
+        {.number = notice.number, .node = *node, .parts = notice.parts, .name = notice.name});
+    if ((notice.parts & kRecallName) == 0) {
+      actions = recalls_.Invalidated(notice.number);
+      if (pages) jobs_.push_back({.number = 0, .node = *node, .pages = true, .name = {}});
+    } else if (!actions.empty()) {
+      // More to do than who could do it: each may wait for long.
+      const bool crowded = busy_ + jobs_.size() >= kThreads || notice.name.empty();
+      jobs_.push_back(
+          {.number = notice.number, .node = *node, .pages = pages, .name = notice.name});
+      if (crowded) {
+        for (const Recalls::Action& more : recalls_.GiveWay(notice.number)) actions.push_back(more);
+      }
+    }
+  }
+  came_.notify_one();
+  Act(lane, actions);
+}
+
+void KernelCache::Act(client::Lane& lane, const Recalls::Actions& actions) {
+  for (const Recalls::Action& action : actions) {
+    if (action.act == Recalls::Act::kNewEpoch) NewEpoch();
+    if (action.act == Recalls::Act::kAcknowledge) lane.AcknowledgeRecall(action.number);
+  }
+}
+
+void KernelCache::NewEpoch() {
+  fuse_out_header header{};
+  header.len = sizeof header;
+  header.error = kNotifyNewEpoch;
+  (void)!write(fuse_session_fd(session_), &header, sizeof header);
+  new_epochs_.fetch_add(1);
+}
+
+void KernelCache::ChangeBegins(client::Lane& lane, NodeId directory) {
+  Recalls::Actions actions;
+  {
+    const std::lock_guard lock(mutex_);
+    actions = recalls_.ChangeBegins(directory);
+  }
+  Act(lane, actions);
+}
+
+void KernelCache::ChangeEnds(NodeId directory) {
+  const std::lock_guard lock(mutex_);
+  recalls_.ChangeEnds(directory);
+}
+
+void KernelCache::SendAcknowledgements(client::Lane& lane) {
+  std::vector<std::uint64_t> numbers;
+  {
+    const std::lock_guard lock(mutex_);
+    numbers = std::exchange(acknowledgements_, {});
+    some_.store(false);
+  }
+  for (const std::uint64_t number : numbers) lane.AcknowledgeRecall(number);
+}
+
+void KernelCache::Run() {
+  prctl(PR_SET_NAME, "rdfs-recalls");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    came_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (stopping_) return;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    ++busy_;
+    lock.unlock();
+    Do(job);
+    lock.lock();
+    --busy_;
+  }
+}
+
+void KernelCache::Do(const Job& job) {
+  if (job.number != 0) {
+    fuse_lowlevel_notify_inval_entry(session_, job.node, job.name.data(), job.name.size());
+    const std::lock_guard lock(mutex_);
+    for (const Recalls::Action& action : recalls_.Invalidated(job.number)) {
+      acknowledgements_.push_back(action.number);
+      some_.store(true, std::memory_order_release);
+      if (wake_) wake_();
+    }
+  }
+  if (job.pages) fuse_lowlevel_notify_inval_inode(session_, job.node, 0, 0);
+}
+
+}  // namespace rdfs::fs::fuse

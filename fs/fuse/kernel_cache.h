@@ -1,0 +1,114 @@
+// KernelCache: makes the kernel let go of what the server recalls, and acknowledges.
+//
+// Attributes are dropped by the worker that got the recall, since that never waits. A name waits in
+// the kernel for look-ups and changes in its directory, pages for reads of them: a few threads of
+// its own do that, and where all of them wait, the epoch of all names goes up instead
+// (fs/client/recalls.h decides). Pages are dropped behind the acknowledgement: content is as old as
+// the last open, as without leases.
+//
+// An answer that was asked for before a recall came reaches the kernel with no time to live
+// (Request). With several workers HoldReplies keeps a recall from passing between that look and the
+// answer.
+//
+// Any thread. Its lock is never held over a system call that may wait.
+#pragma once
+
+#include <fuse3/fuse_lowlevel.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <shared_mutex>
+#include <thread>
+#include <vector>
+
+#include "fs/client/client.h"
+#include "fs/client/recalls.h"
+#include "fs/fuse/directory_attributes.h"
+#include "fs/fuse/inode_table.h"
+
+namespace rdfs::fs::fuse {
+
+// Whether this kernel can make all names stale at once (Linux 6.16).
+bool KernelHasEpochs();
+
+class KernelCache {
+ public:
+  // `changes`: Filesystem's.
+  KernelCache(InodeTable& inodes, DirectoryAttributes& directories,
+              std::atomic<std::uint64_t>& changes)
+      : inodes_(inodes),
+        directories_(directories),
+        changes_(changes),
+        recalls_(KernelHasEpochs()) {}
+  ~KernelCache() { Stop(); }
+
+  // Before the workers run. `wake` makes one of them look at has_acknowledgements.
+  void Start(fuse_session* session, bool several_workers, std::function<void()> wake);
+  // Wakes nobody any more; before the workers go.
+  void Silence();
+  // After the last worker, before the session ends.
+  void Stop();
+
+  // The lane's thread, in its Poll.
+  void OnRecall(client::Lane& lane, const client::RecallNotice& notice);
+  [[nodiscard]] bool has_acknowledgements() const {
+    return some_.load(std::memory_order_acquire);
+  }
+  void SendAcknowledgements(client::Lane& lane);
+
+  // A change of this mount's to the names in a directory: before it is sent, until it is answered.
+  void ChangeBegins(client::Lane& lane, NodeId directory);
+  void ChangeEnds(NodeId directory);
+
+  // Counts recalls: what was asked for at another count must not be believed.
+  [[nodiscard]] std::uint16_t stamp() const {
+    return static_cast<std::uint16_t>(stamp_.load(std::memory_order_acquire));
+  }
+  [[nodiscard]] std::shared_lock<std::shared_mutex> HoldReplies() {
+    return several_ ? std::shared_lock(replies_) : std::shared_lock<std::shared_mutex>();
+  }
+  [[nodiscard]] std::uint64_t recalls() const { return stamp_.load(); }
+  [[nodiscard]] std::uint64_t new_epochs() const { return new_epochs_.load(); }
+
+ private:
+  static constexpr std::size_t kThreads = 3;
+  struct Job {
+    std::uint64_t number = 0;  // 0: pages only
+    NodeId node = 0;
+    bool pages = false;
+    std::string name;
+  };
+  void Run();
+  void Do(const Job& job);
+  void NewEpoch();
+  void Act(client::Lane& lane, const client::Recalls::Actions& actions);
+  void DropAttributes(NodeId node);
+  void ForgetOurs(NodeId node);
+
+  InodeTable& inodes_;
+  DirectoryAttributes& directories_;
+  std::atomic<std::uint64_t>& changes_;
+  fuse_session* session_ = nullptr;
+  bool several_ = false;
+  std::atomic<std::uint64_t> stamp_{0};
+  std::atomic<std::uint64_t> new_epochs_{0};
+  std::atomic<bool> some_{false};
+  std::shared_mutex replies_;
+
+  std::mutex mutex_;  // guards the rest
+  std::condition_variable came_;
+  client::Recalls recalls_;
+  std::deque<Job> jobs_;
+  std::vector<std::uint64_t> acknowledgements_;
+  std::function<void()> wake_;
+  std::size_t busy_ = 0;  // threads
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace rdfs::fs::fuse

@@ -1,0 +1,38 @@
+// LeaseChange: the changes that one request has begun (lease_table.h); they end with it.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "server/handle.h"
+
+namespace rdfs::server {
+
+class LeaseService;
+
+class LeaseChange {
+ public:
+  LeaseChange() = default;
+  LeaseChange(LeaseChange&& other) noexcept { *this = std::move(other); }
+  LeaseChange& operator=(LeaseChange&& other) noexcept {
+    End();
+    service_ = std::exchange(other.service_, nullptr);
+    numbers_ = std::exchange(other.numbers_, {});
+    inodes_ = std::exchange(other.inodes_, {});
+    return *this;
+  }
+  ~LeaseChange() { End(); }
+
+  [[nodiscard]] bool begun() const { return service_ != nullptr; }
+  [[nodiscard]] bool Covers(const InodeKey& inode) const;
+  void End();
+
+ private:
+  friend class LeaseService;
+  LeaseService* service_ = nullptr;
+  std::vector<std::uint64_t> numbers_;
+  std::vector<InodeKey> inodes_;
+};
+
+}  // namespace rdfs::server

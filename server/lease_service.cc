@@ -1,0 +1,221 @@
+#include "server/lease_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "server/lane.h"
+
+namespace rdfs::server {
+namespace {
+
+// Behind the moment at which a lease runs out, so that it is out for sure.
+constexpr std::chrono::milliseconds kBehind{1};
+
+}  // namespace
+
+bool LeaseChange::Covers(const InodeKey& inode) const {
+  return std::find(inodes_.begin(), inodes_.end(), inode) != inodes_.end();
+}
+
+void LeaseChange::End() {
+  if (service_ == nullptr) return;
+  std::exchange(service_, nullptr)->End(numbers_);
+  numbers_.clear();
+  inodes_.clear();
+}
+
+void LeaseService::FollowAnother() {
+  const std::lock_guard lock(mutex_);
+  table_.BeQuietUntil(clock_.Now() + lease_ + lease_ / 50 + kBehind);
+}
+
+LeaseTable::Stamp LeaseService::stamp() {
+  const std::lock_guard lock(mutex_);
+  return table_.stamp();
+}
+
+std::uint32_t LeaseService::Grant(const InodeKey& inode, std::uint64_t session,
+                                  LeaseTable::Stamp since) {
+  const TimePoint now = clock_.Now();
+  const std::lock_guard lock(mutex_);
+  const bool granted = table_.Grant(inode, session, since, now, lease_);
+  return granted ? static_cast<std::uint32_t>(lease_.count()) : 0;
+}
+
+bool LeaseService::IsAlone() {
+  const std::lock_guard lock(mutex_);
+  return lanes_.size() <= 1;
+}
+
+bool LeaseService::Begin(std::uint64_t session, std::span<const Target> targets,
+                         LeaseChange& change, std::function<void()> ready) {
+  Later later;
+  bool at_once = true;
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<LeaseTable::Target> inodes;
+    for (const Target& target : targets) {
+      inodes.push_back({.inode = target.inode, .whole = !target.directory});
+    }
+    const LeaseTable::Begun begun = table_.Begin(session, inodes, clock_.Now());
+    at_once = begun.ready;
+    change.service_ = this;
+    change.numbers_.push_back(begun.change);
+    for (const Target& target : targets) change.inodes_.push_back(target.inode);
+    for (const LeaseTable::Recall& recall : begun.recalls) {
+      messages_[recall.number] = Encode(recall.number, targets[recall.target]);
+      SendLocked(recall.number, recall.session, later);
+    }
+    if (!at_once) {
+      waiting_[begun.change] = std::move(ready);
+      WatchLocked(later);
+    }
+  }
+  Carry(later);
+  return at_once;
+}
+
+void LeaseService::End(std::span<const LeaseTable::ChangeNumber> changes) {
+  const std::lock_guard lock(mutex_);
+  for (const LeaseTable::ChangeNumber change : changes) {
+    waiting_.erase(change);
+    table_.End(change);
+  }
+}
+
+void LeaseService::Acknowledge(std::uint64_t session, std::uint64_t recall) {
+  Later later;
+  {
+    const std::lock_guard lock(mutex_);
+    CollectReadyLocked(table_.Acknowledge(session, recall), later);
+    if (!table_.IsOutstanding(recall)) messages_.erase(recall);
+  }
+  Carry(later);
+}
+
+void LeaseService::LaneOpened(const std::shared_ptr<Lane>& lane) {
+  Later later;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t session = lane->session()->id();
+    auto& lanes = lanes_[session];
+    std::erase_if(lanes, [](const std::weak_ptr<Lane>& known) { return known.expired(); });
+    lanes.push_back(lane);
+    for (const LeaseTable::RecallNumber number : table_.Outstanding(session)) {
+      SendLocked(number, session, later);
+    }
+  }
+  Carry(later);
+}
+
+void LeaseService::SessionEnded(std::uint64_t session) {
+  Later later;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const LeaseTable::RecallNumber number : table_.Outstanding(session)) {
+      messages_.erase(number);
+    }
+    lanes_.erase(session);
+    CollectReadyLocked(table_.SessionEnded(session), later);
+  }
+  Carry(later);
+}
+
+LeaseService::Stats LeaseService::stats() {
+  const std::lock_guard lock(mutex_);
+  return {.recalls = recalls_,
+          .expired_waits = table_.expired_waits(),
+          .leases = table_.leases()};
+}
+
+std::string LeaseService::Describe() {
+  const Stats now = stats();
+  return fmt::format("\n  leases {}, recalls {}, expired waits {}", now.leases, now.recalls,
+                     now.expired_waits);
+}
+
+void LeaseService::CollectReadyLocked(const std::vector<LeaseTable::ChangeNumber>& changes,
+                                      Later& later) {
+  for (const LeaseTable::ChangeNumber change : changes) {
+    const auto found = waiting_.find(change);
+    if (found == waiting_.end()) continue;
+    later.ready.push_back(std::move(found->second));
+    waiting_.erase(found);
+  }
+}
+
+// On the lane that came last: the others may be lost without anybody knowing yet.
+void LeaseService::SendLocked(LeaseTable::RecallNumber number, std::uint64_t session,
+                              Later& later) {
+  const auto lanes = lanes_.find(session);
+  const auto message = messages_.find(number);
+  if (lanes == lanes_.end() || message == messages_.end()) return;
+  for (auto lane = lanes->second.rbegin(); lane != lanes->second.rend(); ++lane) {
+    if (const std::shared_ptr<Lane> live = lane->lock()) {
+      ++recalls_;
+      later.messages.emplace_back(live, message->second);
+      return;
+    }
+  }
+}
+
+void LeaseService::WatchLocked(Later& later) {
+  const auto next = table_.NextExpiry();
+  if (!next || *next >= watched_) return;
+  watched_ = *next;
+  later.look_after =
+      std::max<std::chrono::nanoseconds>(*next - clock_.Now(), std::chrono::nanoseconds(0)) +
+      kBehind;
+}
+
+void LeaseService::Expire() {
+  Later later;
+  {
+    const std::lock_guard lock(mutex_);
+    watched_ = TimePoint::max();
+    CollectReadyLocked(table_.Expire(clock_.Now()), later);
+    std::erase_if(messages_, [&](const auto& entry) { return !table_.IsOutstanding(entry.first); });
+    WatchLocked(later);
+  }
+  Carry(later);
+}
+
+void LeaseService::Carry(Later& later) {
+  for (const auto& [lane, message] : later.messages) {
+    lane->Post([to = lane, message = message] {
+      const ByteSpan bytes(*message);
+      to->Send(std::span<const ByteSpan>(&bytes, 1));
+    });
+  }
+  for (const std::function<void()>& ready : later.ready) ready();
+  if (later.look_after >= std::chrono::nanoseconds(0)) {
+    scheduler_.After(later.look_after, [this] { Expire(); });
+  }
+}
+
+std::shared_ptr<const LeaseService::Message> LeaseService::Encode(LeaseTable::RecallNumber number,
+                                                                  const Target& target) const {
+  std::array<std::byte, sizeof(fs::ReplyHeader) + sizeof(fs::RecallMessage) + fs::kMaxHandleBytes +
+                            fs::kMaxNameBytes + 4>
+      room;
+  ByteWriter body(MutableByteSpan(room).subspan(sizeof(fs::ReplyHeader)));
+  fs::RecallMessage recall{};
+  recall.number = number;
+  recall.parts = target.parts;
+  body.Write(recall);
+  fs::WriteHandle(body, target.handle);
+  body.WriteSized16(AsBytes(target.name));
+  fs::ReplyHeader header{};
+  header.opcode = static_cast<std::uint16_t>(fs::Opcode::kRecall);
+  header.body_bytes = static_cast<std::uint32_t>(body.size());
+  header.epoch = epoch_;
+  ByteWriter start{MutableByteSpan(room)};
+  start.Write(header);
+  return std::make_shared<const Message>(room.begin(),
+                                         room.begin() + static_cast<std::ptrdiff_t>(
+                                                            sizeof(header) + body.size()));
+}
+
+}  // namespace rdfs::server

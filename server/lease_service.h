@@ -1,0 +1,115 @@
+// LeaseService: leases and recalls of all sessions: the LeaseTable with a lock, the lanes that
+// recalls travel on, and the timer of leases that run out.
+//
+// A handler's answer asks for its lease (Grant); the dispatcher begins a change before the handler
+// runs, and parks the request where somebody must be asked first. The change ends with the answer:
+// its Responder holds it.
+//
+// Any thread; one mutex, never held over a message or a system call.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "fs/protocol.h"
+#include "server/lease_change.h"
+#include "server/lease_table.h"
+#include "server/lock_service.h"
+#include "transport/base/clock.h"
+
+namespace rdfs::server {
+
+class Lane;
+
+class LeaseService {
+ public:
+  // What is about to change, and how the clients that know of it are told.
+  struct Target {
+    InodeKey inode;
+    fs::Handle handle;
+    std::uint32_t parts = 0;  // kRecall...
+    std::string name{};       // with kRecallName
+    bool directory = false;
+  };
+
+  LeaseService(const Clock& clock, Scheduler& scheduler, std::chrono::milliseconds lease,
+               std::uint64_t epoch)
+      : clock_(clock),
+        scheduler_(scheduler),
+        lease_(lease),
+        epoch_(epoch),
+        table_({.first_number = (epoch << 32U) | 1U}) {}
+  // Requests that still wait are given up.
+  ~LeaseService() { const auto waiting = std::move(waiting_); }
+  LeaseService(const LeaseService&) = delete;
+  LeaseService& operator=(const LeaseService&) = delete;
+
+  // An earlier server may have granted leases until now: changes wait as long as those last.
+  void FollowAnother();
+
+  // Before an answer's facts are gathered.
+  [[nodiscard]] LeaseTable::Stamp stamp();
+  // How many milliseconds the session may believe what was gathered about the inode since then; 0
+  // where that is about to change.
+  std::uint32_t Grant(const InodeKey& inode, std::uint64_t session, LeaseTable::Stamp since);
+
+  // Whether no other session than this one is there.
+  [[nodiscard]] bool IsAlone();
+  // `change` says what it is about already (empty at first), and holds what is begun. False: it has
+  // to wait; `ready` runs once, on any thread, when it need not any more.
+  bool Begin(std::uint64_t session, std::span<const Target> targets, LeaseChange& change,
+             std::function<void()> ready);
+  void End(std::span<const LeaseTable::ChangeNumber> changes);
+
+  void Acknowledge(std::uint64_t session, std::uint64_t recall);
+  // What the session has not acknowledged is sent again on this lane.
+  void LaneOpened(const std::shared_ptr<Lane>& lane);
+  void SessionEnded(std::uint64_t session);
+
+  struct Stats {
+    std::uint64_t recalls = 0;        // sent, repetitions too
+    std::uint64_t expired_waits = 0;  // ended because a lease ran out
+    std::size_t leases = 0;
+  };
+  [[nodiscard]] Stats stats();
+  // The same as a line of the server's counters.
+  [[nodiscard]] std::string Describe();
+
+ private:
+  using Message = std::vector<std::byte>;
+  // What is to be done when the lock is given back.
+  struct Later {
+    std::vector<std::pair<std::shared_ptr<Lane>, std::shared_ptr<const Message>>> messages;
+    std::vector<std::function<void()>> ready;
+    std::chrono::nanoseconds look_after{-1};
+  };
+  void Carry(Later& later);
+  void CollectReadyLocked(const std::vector<LeaseTable::ChangeNumber>& changes, Later& later);
+  void SendLocked(LeaseTable::RecallNumber number, std::uint64_t session, Later& later);
+  void WatchLocked(Later& later);
+  void Expire();
+  [[nodiscard]] std::shared_ptr<const Message> Encode(LeaseTable::RecallNumber number,
+                                                      const Target& target) const;
+
+  const Clock& clock_;
+  Scheduler& scheduler_;
+  const std::chrono::milliseconds lease_;
+  const std::uint64_t epoch_;
+  std::mutex mutex_;  // guards the rest
+  LeaseTable table_;
+  std::unordered_map<std::uint64_t, std::vector<std::weak_ptr<Lane>>> lanes_;  // by session
+  std::unordered_map<LeaseTable::ChangeNumber, std::function<void()>> waiting_;
+  std::unordered_map<LeaseTable::RecallNumber, std::shared_ptr<const Message>> messages_;
+  TimePoint watched_ = TimePoint::max();
+  std::uint64_t recalls_ = 0;
+};
+
+}  // namespace rdfs::server
