@@ -74,11 +74,10 @@ Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, 
   if (!path.fd.valid()) return Outcome::Errno(path.error);
   const InodeRef made = call.session.inodes().Adopt(parent.inode, name, std::move(path.fd), stat);
   // Without a name it has no parent.
-  const fs::Entry entry =
-      parent.inode ? call.EntryOf(*parent.inode, *made.inode, stat)
-                   : fs::Entry{.handle = made.inode->handle,
-                               .attr = call.Attr(*made.inode, stat),
-                               .entry_lease_ms = 0};
+  const fs::Entry entry = parent.inode ? call.EntryOf(*parent.inode, *made.inode, stat)
+                                       : fs::Entry{.handle = made.inode->handle,
+                                                   .attr = call.Attr(*made.inode, stat),
+                                                   .entry_lease_ms = 0};
   return AnswerOpen(call, made.inode, std::move(fd), flags, stat, &entry);
 }
 

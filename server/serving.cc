@@ -82,12 +82,9 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
   shared.port = (*acceptor)->port();
 
   Core& core = (*service)->core();
-  auto signals =
-      SignalThread::Start([&acceptor] { (*acceptor)->Stop(); },
-                          [&core] {
-                            LogLine(LogLevel::kInfo,
-                                    core.counters.ToString() + core.leases.Describe());
-                          });
+  auto signals = SignalThread::Start(
+      [&acceptor] { (*acceptor)->Stop(); },
+      [&core] { LogLine(LogLevel::kInfo, core.counters.ToString() + core.leases.Describe()); });
   if (!signals.ok()) return Fail(signals.status());
   if (!shared.announced.exchange(true)) {
     Announce(params, (*acceptor)->port(), readiness);

@@ -385,8 +385,8 @@ void LaneImpl::OnRecall(ByteSpan body) {
   const auto recall = reader.Read<RecallMessage>();
   RecallNotice notice{.number = recall.number, .handle = ReadHandle(reader), .parts = recall.parts};
   notice.name = AsText(reader.ReadSized16(kMaxNameBytes));
-  const bool is_name = notice.name.find('/') == notice.name.npos &&
-                       notice.name.find('\0') == notice.name.npos;
+  const bool is_name =
+      notice.name.find('/') == notice.name.npos && notice.name.find('\0') == notice.name.npos;
   if (!reader.ok() || !is_name) return Hostile("recall");
   if (!mount_.on_recall()) return AcknowledgeRecall(notice.number);
   mount_.on_recall()(*this, notice);

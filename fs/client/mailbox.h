@@ -27,7 +27,7 @@ struct LaneLink {
   transport::RemoteRegion staging;
   std::uint32_t slot_bytes = 0;
   std::uint32_t slots = 0;
-  std::vector<ArenaMessage> arenas;  // those that came while it was attached
+  std::vector<ArenaMessage> arenas;             // those that came while it was attached
   std::vector<std::vector<std::byte>> recalls;  // the same
 };
 

@@ -100,7 +100,7 @@ class MountImpl final : public Mount {
 
   const MountOptions options_;
   RecallHandler on_recall_;  // as the next
-  PathFinder path_finder_;  // set before the first lane, constant from then on
+  PathFinder path_finder_;   // set before the first lane, constant from then on
   const std::shared_ptr<transport::Domain> domain_;
   SequenceCounter sequences_;
   std::atomic<std::uint64_t> incarnation_{0};

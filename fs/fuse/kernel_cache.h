@@ -56,9 +56,7 @@ class KernelCache {
 
   // The lane's thread, in its Poll.
   void OnRecall(client::Lane& lane, const client::RecallNotice& notice);
-  [[nodiscard]] bool has_acknowledgements() const {
-    return some_.load(std::memory_order_acquire);
-  }
+  [[nodiscard]] bool has_acknowledgements() const { return some_.load(std::memory_order_acquire); }
   void SendAcknowledgements(client::Lane& lane);
 
   // A change of this mount's to the names in a directory: before it is sent, until it is answered.

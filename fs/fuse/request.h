@@ -27,7 +27,7 @@ struct Message {
   // How many recalls had come when it was taken, counted round: no request sees 65,536 of them.
   std::uint16_t recalls = 0;
   std::uint8_t attempts = 0;  // how often it was taken up again because of a stale handle
-  bool changes = false;        // see Filesystem::changes
+  bool changes = false;       // see Filesystem::changes
 };
 
 class Request {
