@@ -26,9 +26,9 @@ void LeaseChange::End() {
   inodes_.clear();
 }
 
-void LeaseService::FollowAnother() {
+void LeaseService::FollowAnother(std::uint64_t only_session) {
   const std::lock_guard lock(mutex_);
-  table_.BeQuietUntil(clock_.Now() + lease_ + lease_ / 50 + kBehind);
+  table_.BeQuietUntil(clock_.Now() + lease_ + lease_ / 50 + kBehind, only_session);
 }
 
 LeaseTable::Stamp LeaseService::stamp() {
@@ -125,9 +125,7 @@ void LeaseService::SessionEnded(std::uint64_t session) {
 
 LeaseService::Stats LeaseService::stats() {
   const std::lock_guard lock(mutex_);
-  return {.recalls = recalls_,
-          .expired_waits = table_.expired_waits(),
-          .leases = table_.leases()};
+  return {.recalls = recalls_, .expired_waits = table_.expired_waits(), .leases = table_.leases()};
 }
 
 std::string LeaseService::Describe() {
@@ -213,9 +211,8 @@ std::shared_ptr<const LeaseService::Message> LeaseService::Encode(LeaseTable::Re
   header.epoch = epoch_;
   ByteWriter start{MutableByteSpan(room)};
   start.Write(header);
-  return std::make_shared<const Message>(room.begin(),
-                                         room.begin() + static_cast<std::ptrdiff_t>(
-                                                            sizeof(header) + body.size()));
+  return std::make_shared<const Message>(
+      room.begin(), room.begin() + static_cast<std::ptrdiff_t>(sizeof(header) + body.size()));
 }
 
 }  // namespace rdfs::server

@@ -52,8 +52,9 @@ class LeaseService {
   LeaseService(const LeaseService&) = delete;
   LeaseService& operator=(const LeaseService&) = delete;
 
-  // An earlier server may have granted leases until now: changes wait as long as those last.
-  void FollowAnother();
+  // An earlier server may have granted leases until now: changes wait as long as those last. If it
+  // had but one session, that one's do not (0: it may have had several).
+  void FollowAnother(std::uint64_t only_session);
 
   // Before an answer's facts are gathered.
   [[nodiscard]] LeaseTable::Stamp stamp();

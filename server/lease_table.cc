@@ -97,7 +97,8 @@ LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets,
   Change& change = changes_[begun.change];
   change.by = by;
   ++stamp_;
-  if (now < options_.quiet_until) {
+  const bool knows = options_.only_before != 0 && options_.only_before == by;
+  if (now < options_.quiet_until && !knows) {
     AddRecall(begun, change,
               {.session = 0,
                .target = {},

@@ -16,7 +16,8 @@
 //
 // A recall takes what changes; the rest of the lease stays, unless it says `whole`. A table that
 // follows another one (the server has restarted) does not know who has leases: until the last of
-// those has run out, every change waits (Options::quiet_until).
+// those has run out, every change waits (Options::quiet_until), but for those of a client that had
+// been alone.
 //
 // One user at a time; LeaseService has the lock. Times are CLOCK_BOOTTIME.
 #pragma once
@@ -46,6 +47,7 @@ class LeaseTable {
     std::size_t session_leases = 65536;  // of one session; what goes beyond gets no lease
     std::uint64_t first_number = 1;  // of changes and recalls: tells one server's from another's
     TimePoint quiet_until{};
+    Session only_before = 0;  // the only one that an earlier server knew; 0: there may be several
   };
   struct Recall {
     RecallNumber number = 0;
@@ -72,7 +74,10 @@ class LeaseTable {
              std::chrono::nanoseconds lease);
 
   // See above; at the start, before the first change.
-  void BeQuietUntil(TimePoint until) { options_.quiet_until = until; }
+  void BeQuietUntil(TimePoint until, Session only_before) {
+    options_.quiet_until = until;
+    options_.only_before = only_before;
+  }
   // `by` is about to change these; none: anything, where nobody else can have a lease yet. Applied
   // once ready: see Begun, and what the next three return.
   Begun Begin(Session by, std::span<const Target> targets, TimePoint now);
@@ -144,8 +149,8 @@ class LeaseTable {
   std::uint64_t next_;
   Stamp stamp_ = 1;
   std::unordered_map<InodeKey, Inode, InodeKeyHash> inodes_;
-  Changed forgotten_;   // changes of inodes that have no entry any more
-  Inode anything_;      // changes that name no inode
+  Changed forgotten_;  // changes of inodes that have no entry any more
+  Inode anything_;     // changes that name no inode
   std::unordered_map<Session, std::size_t> counts_;
   std::unordered_map<ChangeNumber, Change> changes_;
   Outstandings recalls_;

@@ -197,18 +197,22 @@ void Service::TellMemlock() {
 
 // Who had something open when an earlier server of these exports went, by the records that it left.
 void Service::BeginGrace() {
-  if (keeper_.restarted()) core_->leases.FollowAnother();
-  if (options_.record_directory.empty()) return;
+  if (options_.record_directory.empty()) {
+    if (keeper_.restarted()) core_->leases.FollowAnother(0);
+    return;
+  }
   std::vector<std::uint64_t> sessions;
-  bool any = false;
+  std::size_t clients = 0;
+  std::uint64_t one = 0;
   for (const IntentRing::Leftover& left : IntentRing::Leftovers(options_.record_directory)) {
     if (left.age > kForgotten) IntentRing::RemoveLeftover(left.path);
     if (left.age > kForgotten || !IsOurs(left)) continue;
-    any = true;
+    ++clients;
+    one = left.session;
     if (left.opens > 0) sessions.push_back(left.session);
   }
-  if (any) core_->leases.FollowAnother();
-  if (any) loops_.front()->After(options_.session_lease, [this] { DropLeftovers(); });
+  if (clients > 0) core_->leases.FollowAnother(clients == 1 ? one : 0);
+  if (clients > 0) loops_.front()->After(options_.session_lease, [this] { DropLeftovers(); });
   if (sessions.empty()) return;
   const auto length = options_.session_lease / kGracePart;
   core_->grace.Begin(sessions, core_->clock.Now() + length);

@@ -160,6 +160,12 @@ TEST_F(LeaseTableTest, AfterARestartEveryChangeWaitsForTheLeasesOfBefore) {
   EXPECT_EQ(table_.expired_waits(), 0U);
 }
 
+TEST_F(LeaseTableTest, WhoWasAloneBeforeARestartNeedNotWait) {
+  table_.BeQuietUntil(now_ + kLease, kAnn);
+  EXPECT_TRUE(Begin(kAnn).ready);
+  EXPECT_FALSE(Begin(kBob).ready);
+}
+
 TEST_F(LeaseTableTest, TheNumberOfLeasesIsBounded) {
   LeaseTable table({.session_leases = 10});
   for (std::uint64_t inode = 1; inode <= 10; ++inode) {
