@@ -298,7 +298,8 @@ struct MountRequest {
   Le32 uid, gid;                        // who mounts
   Le32 flags;
 };
-inline constexpr std::uint32_t kMountReadOnly = 1, kMountNoGrants = 2, kMountRawIds = 4;
+inline constexpr std::uint32_t kMountReadOnly = 1, kMountNoGrants = 2, kMountRawIds = 4,
+    kMountDropsNames = 8;  // can let go of all names at once, whatever waits for what
 
 // + root Entry
 struct MountGrant {

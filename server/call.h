@@ -55,14 +55,20 @@ struct Call {
   Responder responder;
   // What is looked at from now on is as new as this: for its lease.
   LeaseTable::Stamp since;
+  // What Watch came to: for some directory, and for some other.
+  mutable bool watched = false, unwatched = false;
 
   // Whether the body was read to its end and nothing was missing: the last thing a decoder asks.
   [[nodiscard]] bool Decoded() const { return body.ok() && body.remaining() == 0; }
 
   [[nodiscard]] Core& core() const { return worker.core; }
   InodeRef Find(const fs::Handle& handle) const {
-    return session.inodes().Find(handle, worker.identity);
+    InodeRef ref = session.inodes().Find(handle, worker.identity);
+    if (ref.ok()) Watch(ref);
+    return ref;
   }
+  // Before the inode is looked at: who changes it on this host will be noticed, if that can be.
+  void Watch(const InodeRef& ref) const;
   // As whom the request acts; nothing: as the server.
   [[nodiscard]] std::optional<Ids> Caller() const {
     return session.ids().Caller({header.uid, header.gid});
@@ -73,21 +79,20 @@ struct Call {
             .root_device = session.inodes().exported().root_device(),
             .lease_ms = 0};
   }
-  // For how long the session may believe what this request has found out about the inode.
-  [[nodiscard]] std::uint32_t Lease(const Inode& inode) const {
-    return core().leases.Grant(inode.key, session.id(), since);
+  // For how long the session may believe what this request has found out about a directory; of
+  // anything else, what is in its attributes.
+  [[nodiscard]] std::uint32_t Lease(const Inode& directory) const {
+    return core().leases.Grant(directory.key, session.id(), since, IsWatched(directory));
   }
-  [[nodiscard]] fs::AttrWire Attr(const Inode& inode, const struct statx& stat) const {
-    AttrContext context = attr_context();
-    context.lease_ms = Lease(inode);
-    return ToAttr(stat, inode.version.load(std::memory_order_relaxed), context);
-  }
-  [[nodiscard]] fs::Entry EntryOf(const Inode& parent, const Inode& inode,
+  [[nodiscard]] fs::AttrWire Attr(const Inode& inode, const struct statx& stat) const;
+  [[nodiscard]] fs::Entry EntryOf(const Inode& parent, const InodeRef& ref,
                                   const struct statx& stat) const {
-    return {.handle = inode.handle, .attr = Attr(inode, stat), .entry_lease_ms = Lease(parent)};
+    return {.handle = ref.inode->handle,
+            .attr = S_ISDIR(ref.inode->type) ? DirectoryAttr(ref, stat) : Attr(*ref.inode, stat),
+            .entry_lease_ms = Lease(parent)};
   }
   Outcome AnswerEntry(const Inode& parent, const InodeRef& ref, const struct statx& stat) {
-    fs::WriteEntry(out, EntryOf(parent, *ref.inode, stat));
+    fs::WriteEntry(out, EntryOf(parent, ref, stat));
     return Outcome::Ok();
   }
   // Looks up what the request has just made and answers its entry.
@@ -96,6 +101,11 @@ struct Call {
     const InodeRef made = session.inodes().Lookup(parent, name, stat);
     return made.ok() ? AnswerEntry(*parent.inode, made, stat) : Outcome::Errno(made.error);
   }
+
+  // One that was found by its name may not have been watched when it was looked at.
+  [[nodiscard]] fs::AttrWire DirectoryAttr(const InodeRef& ref, const struct statx& seen) const;
+  // Whether it has been watched since before the request looked at it, and stays so.
+  [[nodiscard]] bool IsWatched(const Inode& directory) const;
 };
 
 inline std::string NameFrom(ByteSpan name) { return std::string(AsText(name)); }

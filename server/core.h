@@ -27,6 +27,8 @@ namespace rdfs::server {
 struct CoreOptions {
   std::chrono::milliseconds session_lease{40'000};
   std::chrono::milliseconds attr_lease{1000};  // attributes are no older than this
+  // Where changes behind the server's back are noticed.
+  std::chrono::milliseconds watched_lease{5000};
   std::uint64_t epoch = 0;
   std::uint64_t verifier = 0;    // the same as long as the host's page cache is
   bool can_switch_ids = false;   // the server is root
@@ -45,7 +47,8 @@ struct Core {
         staging(std::make_shared<StagingBudget>(staging_bytes)),
         open_budget(options_in.max_open_files),
         locks(proc, keeper_in, scheduler_in, options_in.max_lock_files),
-        leases(clock_in, scheduler_in, options_in.attr_lease, options_in.epoch) {}
+        leases(clock_in, scheduler_in, {options_in.attr_lease, options_in.watched_lease},
+               options_in.epoch) {}
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 

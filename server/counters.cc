@@ -5,9 +5,9 @@
 namespace rdfs::server {
 
 std::string Counters::ToString() {
-  std::string out = fmt::format("sessions {} (expired {}), lanes {}, malformed {}, replayed {}",
+  std::string out = fmt::format("sessions {} (expired {}), lanes {}, malformed {}, replayed {}, changed outside {}",
                                 sessions_started.load(), sessions_expired.load(),
-                                lanes_opened.load(), malformed.load(), replayed.load());
+                                lanes_opened.load(), malformed.load(), replayed.load(), changed_outside.load());
   for (std::size_t i = 0; i < kOpcodes; ++i) {
     const std::uint64_t requests = opcodes_[i].requests.load(std::memory_order_relaxed);
     if (requests == 0) continue;

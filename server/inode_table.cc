@@ -146,6 +146,7 @@ InodeRef InodeTable::Adopt(const InodePtr& parent, const std::string& name, Fd f
       if (parent && it->second != root_.inode) {
         it->second->parent_ = parent;
         it->second->name_ = name;
+        it->second->strayed_ = false;
       }
       return TouchLocked(it->second);
     }
@@ -175,6 +176,7 @@ InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd 
   if (parent && inode != parent) {
     inode->parent_ = parent;
     inode->name_ = name;
+    inode->strayed_ = false;
   }
   if (!inode->fd_) InstallLocked(inode, std::make_shared<const Fd>(std::move(fd)));
   InodeRef ref = TouchLocked(inode);
@@ -216,6 +218,28 @@ void InodeTable::Renamed(const struct statx& stat, const InodePtr& parent,
   it->second->unlinked_ = false;
   it->second->parent_ = parent;
   it->second->name_ = name;
+  it->second->strayed_ = false;
+}
+
+InodePtr InodeTable::ParentOf(const Inode& inode) const {
+  const std::lock_guard lock(mutex_);
+  return inode.strayed_ ? nullptr : inode.parent_;
+}
+
+InodePtr InodeTable::ChangedOutside(const NativeHandle& native, bool moved) {
+  const fs::Handle handle = codec_.Encode(native);
+  const std::lock_guard lock(mutex_);
+  const auto it = by_handle_bytes_.find(handle);
+  if (it == by_handle_bytes_.end()) return nullptr;
+  if (moved) it->second->strayed_ = true;
+  return it->second;
+}
+
+std::vector<InodePtr> InodeTable::All() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<InodePtr> all(open_.begin(), open_.end());
+  all.insert(all.end(), closed_.begin(), closed_.end());
+  return all;
 }
 
 void InodeTable::Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open) {

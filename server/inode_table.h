@@ -28,6 +28,7 @@
 namespace rdfs::server {
 
 struct OpenFile;
+class OutsideWatch;
 
 class Inode {
  public:
@@ -39,6 +40,7 @@ class Inode {
   const std::uint32_t type;               // S_IFMT bits, which never change
   std::atomic<std::uint64_t> version{0};  // counted up by each change through this server
   AppendQueue appends;
+  std::atomic<std::uint32_t> watched{0};  // a directory's; OutsideWatch's
   void Changed() { version.fetch_add(1, std::memory_order_relaxed); }
 
  private:
@@ -50,6 +52,7 @@ class Inode {
   std::list<std::shared_ptr<Inode>>::iterator place_{};
   bool listed_ = false;    // in one of the table's lists
   bool unlinked_ = false;  // has no name any more; gone with its last open file
+  bool strayed_ = false;   // somebody else took the name away: parent_ may be wrong
   bool pinned_ = false;    // the root
   std::vector<std::weak_ptr<OpenFile>> opens_;
   std::uint64_t used_ = 0;  // the table's age then
@@ -106,6 +109,18 @@ class InodeTable {
   void Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open);
   void Closed(const InodePtr& inode, const OpenFile* open);
 
+  // Where the inode was last seen; null where that is not known for sure.
+  [[nodiscard]] InodePtr ParentOf(const Inode& inode) const;
+  // Somebody else on this host has changed what this handle refers to; `moved`: also its name. Null
+  // where nobody knows it.
+  InodePtr ChangedOutside(const NativeHandle& native, bool moved);
+  // All that anybody may know of.
+  [[nodiscard]] std::vector<InodePtr> All() const;
+
+  // Tells of such changes; null: nobody does. Set before the first request.
+  void SetWatch(OutsideWatch* watch) { watch_ = watch; }
+  [[nodiscard]] OutsideWatch* watch() const { return watch_; }
+
   // The open files of an inode, of all sessions.
   [[nodiscard]] std::vector<std::shared_ptr<OpenFile>> UsersOf(const InodePtr& inode) const;
 
@@ -136,6 +151,7 @@ class InodeTable {
   void DropDescriptorLocked(const InodePtr& inode);
   void EraseLocked(const InodePtr& inode);
 
+  OutsideWatch* watch_ = nullptr;
   const std::shared_ptr<const Export> export_;
   const HandleCodec codec_;
   const ProcFd& proc_;

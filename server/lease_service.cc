@@ -27,8 +27,9 @@ void LeaseChange::End() {
 }
 
 void LeaseService::FollowAnother(std::uint64_t only_session) {
+  const std::chrono::milliseconds longest = std::max(lengths_.lease, lengths_.watched_lease);
   const std::lock_guard lock(mutex_);
-  table_.BeQuietUntil(clock_.Now() + lease_ + lease_ / 50 + kBehind, only_session);
+  table_.BeQuietUntil(clock_.Now() + longest + longest / 50 + kBehind, only_session);
 }
 
 LeaseTable::Stamp LeaseService::stamp() {
@@ -37,11 +38,18 @@ LeaseTable::Stamp LeaseService::stamp() {
 }
 
 std::uint32_t LeaseService::Grant(const InodeKey& inode, std::uint64_t session,
-                                  LeaseTable::Stamp since) {
+                                  LeaseTable::Stamp since, bool watched) {
   const TimePoint now = clock_.Now();
   const std::lock_guard lock(mutex_);
-  const bool granted = table_.Grant(inode, session, since, now, lease_);
-  return granted ? static_cast<std::uint32_t>(lease_.count()) : 0;
+  const bool longer = watched && table_.HasPlenty(session);
+  const std::chrono::milliseconds lease = longer ? lengths_.watched_lease : lengths_.lease;
+  const bool granted = table_.Grant(inode, session, since, now, lease);
+  return granted ? static_cast<std::uint32_t>(lease.count()) : 0;
+}
+
+void LeaseService::ChangedOutside(std::span<const Target> targets) {
+  LeaseChange change;  // over at once
+  (void)Begin(kNobody, targets, change, [] {});
 }
 
 bool LeaseService::IsAlone() {

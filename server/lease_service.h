@@ -40,11 +40,14 @@ class LeaseService {
     bool directory = false;
   };
 
-  LeaseService(const Clock& clock, Scheduler& scheduler, std::chrono::milliseconds lease,
-               std::uint64_t epoch)
+  struct Lengths {
+    std::chrono::milliseconds lease;          // what is changed behind the server's back is no older
+    std::chrono::milliseconds watched_lease;  // where such changes are told
+  };
+  LeaseService(const Clock& clock, Scheduler& scheduler, Lengths lengths, std::uint64_t epoch)
       : clock_(clock),
         scheduler_(scheduler),
-        lease_(lease),
+        lengths_(lengths),
         epoch_(epoch),
         table_({.first_number = (epoch << 32U) | 1U}) {}
   // Requests that still wait are given up.
@@ -56,11 +59,15 @@ class LeaseService {
   // had but one session, that one's do not (0: it may have had several).
   void FollowAnother(std::uint64_t only_session);
 
+  // Somebody else on this host has changed these: who believes otherwise is told, and nobody waits.
+  void ChangedOutside(std::span<const Target> targets);
+
   // Before an answer's facts are gathered.
   [[nodiscard]] LeaseTable::Stamp stamp();
   // How many milliseconds the session may believe what was gathered about the inode since then; 0
-  // where that is about to change.
-  std::uint32_t Grant(const InodeKey& inode, std::uint64_t session, LeaseTable::Stamp since);
+  // where that is about to change. `watched`: changes behind the server's back will be told.
+  std::uint32_t Grant(const InodeKey& inode, std::uint64_t session, LeaseTable::Stamp since,
+                      bool watched);
 
   // Whether no other session than this one is there.
   [[nodiscard]] bool IsAlone();
@@ -85,6 +92,7 @@ class LeaseService {
   [[nodiscard]] std::string Describe();
 
  private:
+  static constexpr std::uint64_t kNobody = 0;  // no session's number
   using Message = std::vector<std::byte>;
   // What is to be done when the lock is given back.
   struct Later {
@@ -102,7 +110,7 @@ class LeaseService {
 
   const Clock& clock_;
   Scheduler& scheduler_;
-  const std::chrono::milliseconds lease_;
+  const Lengths lengths_;
   const std::uint64_t epoch_;
   std::mutex mutex_;  // guards the rest
   LeaseTable table_;

@@ -58,6 +58,11 @@ bool LeaseTable::HasRoom(Session session) const {
   return count == counts_.end() || count->second < options_.session_leases;
 }
 
+bool LeaseTable::HasPlenty(Session session) const {
+  const auto count = counts_.find(session);
+  return count == counts_.end() || count->second < options_.session_leases / 2;
+}
+
 bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePoint now,
                        std::chrono::nanoseconds lease) {
   const auto found = inodes_.find(key);

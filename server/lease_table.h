@@ -44,7 +44,7 @@ class LeaseTable {
   using RecallNumber = std::uint64_t;
 
   struct Options {
-    std::size_t session_leases = 65536;  // of one session; what goes beyond gets no lease
+    std::size_t session_leases = 131072;  // of one session; what goes beyond gets no lease
     std::uint64_t first_number = 1;  // of changes and recalls: tells one server's from another's
     TimePoint quiet_until{};
     Session only_before = 0;  // the only one that an earlier server knew; 0: there may be several
@@ -72,6 +72,9 @@ class LeaseTable {
   // for `lease` (as the client counts it).
   bool Grant(const InodeKey& inode, Session session, Stamp since, TimePoint now,
              std::chrono::nanoseconds lease);
+
+  // Whether the session has less than half of what it may have.
+  [[nodiscard]] bool HasPlenty(Session session) const;
 
   // See above; at the start, before the first change.
   void BeQuietUntil(TimePoint until, Session only_before) {

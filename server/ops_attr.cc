@@ -31,6 +31,7 @@ Target FindTarget(Call& call, std::uint64_t open, const fs::Handle& handle) {
   if (open != 0) target.open = call.session.FindOpen(open);
   if (target.open && target.open->inode->handle == handle) {
     target.inode = target.open->inode;
+    call.Watch({.inode = target.inode, .descriptor = target.open->fd, .error = 0});
     return target;
   }
   target.open.reset();

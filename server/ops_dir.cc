@@ -79,7 +79,7 @@ void WritePlus(Call& call, ByteWriter& out, const InodeRef& directory, std::stri
     const InodeRef ref = call.session.inodes().Lookup(directory, std::string(name), stat);
     if (ref.ok()) {
       out.Write(Le16(1));
-      fs::WriteEntry(out, call.EntryOf(*directory.inode, *ref.inode, stat));
+      fs::WriteEntry(out, call.EntryOf(*directory.inode, ref, stat));
       return;
     }
   }

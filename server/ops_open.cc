@@ -60,7 +60,7 @@ Outcome OpenInode(Call& call, const InodeRef& ref, std::uint32_t flags, const In
   if (parent == nullptr) {
     return AnswerOpen(call, ref.inode, std::move(opened.fd), flags, stat, nullptr, old_number);
   }
-  const fs::Entry made = call.EntryOf(*parent, *ref.inode, stat);
+  const fs::Entry made = call.EntryOf(*parent, ref, stat);
   return AnswerOpen(call, ref.inode, std::move(opened.fd), flags, stat, &made, old_number);
 }
 
@@ -74,7 +74,7 @@ Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, 
   if (!path.fd.valid()) return Outcome::Errno(path.error);
   const InodeRef made = call.session.inodes().Adopt(parent.inode, name, std::move(path.fd), stat);
   // Without a name it has no parent.
-  const fs::Entry entry = parent.inode ? call.EntryOf(*parent.inode, *made.inode, stat)
+  const fs::Entry entry = parent.inode ? call.EntryOf(*parent.inode, made, stat)
                                        : fs::Entry{.handle = made.inode->handle,
                                                    .attr = call.Attr(*made.inode, stat),
                                                    .entry_lease_ms = 0};

@@ -15,6 +15,7 @@
 
 #include "server/attr.h"
 #include "server/ops.h"
+#include "server/outside_changes.h"
 #include "transport/base/log.h"
 #include "transport/verbs/devices.h"
 
@@ -25,6 +26,10 @@ constexpr std::size_t kMaxHostNameBytes = 255;
 // The grace period as a part of the lease: long enough for a client that lives to notice and dial
 // again, and short enough that who waits meanwhile is answered within its own deadline.
 constexpr int kGracePart = 2;
+// What may be believed where changes behind the server's back are noticed, as a part of the lease:
+// others may wait that long for a client that is frozen, and all of them after a restart.
+constexpr int kWatchedPart = 8;
+constexpr std::chrono::milliseconds kLongestWatched{5000};
 // A session that was not heard of for this long before its server ended will not come back.
 constexpr std::chrono::hours kForgotten{1};
 constexpr std::chrono::seconds kHouseTurn{1};
@@ -128,6 +133,8 @@ Status Service::Start() {
   CoreOptions core;
   core.session_lease = options_.session_lease;
   core.attr_lease = options_.attr_lease;
+  core.watched_lease = std::clamp(options_.session_lease / kWatchedPart, options_.attr_lease,
+                                  std::max(options_.attr_lease, kLongestWatched));
   core.epoch = keeper_.epoch();
   core.verifier = BootVerifier();
   core.can_switch_ids = ::geteuid() == 0;
@@ -172,8 +179,21 @@ Status Service::AddExport(const ExportSpec& spec, const InodeLimits& limits) {
   RDFS_ASSIGN_OR_RETURN(std::shared_ptr<const Export> exported, Export::Create(spec));
   RDFS_ASSIGN_OR_RETURN(std::unique_ptr<InodeTable> inodes,
                         InodeTable::Create(exported, options_.secret, core_->proc, limits));
-  exports_.push_back({std::move(exported), std::move(inodes), mode});
+  std::unique_ptr<OutsideWatch> watch = WatchOutside(*inodes);
+  exports_.push_back({std::move(exported), std::move(inodes), std::move(watch), mode});
   return {};
+}
+
+std::unique_ptr<OutsideWatch> Service::WatchOutside(InodeTable& inodes) const {
+  OutsideWatch::Options options;
+  options.period = std::max(options.period, 2 * core_->options.watched_lease);
+  auto watch = OutsideWatch::Start(
+      core_->proc, options,
+      {.changed = [&core = *core_,
+                   &inodes](auto changes) { OnChangedOutside(core, inodes, changes); },
+       .lost = [&core = *core_, &inodes] { OnLostOutside(core, inodes); }});
+  inodes.SetWatch(watch.get());
+  return watch;
 }
 
 Status Service::AdoptKept() {
@@ -241,6 +261,7 @@ Service::~Service() {
   for (const auto& loop : loops_) loop->Stop();
   for (const SessionPtr& session : sessions_.TakeAll()) session->MarkEnded();
   for (const auto& loop : loops_) loop->Join();
+  for (ExportEntry& entry : exports_) entry.watch.reset();
   loops_.clear();
 }
 
@@ -289,6 +310,7 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
       entry.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
   params.budget = &core_->open_budget;
   params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
+  params.drops_names = (mount.flags & fs::kMountDropsNames) != 0;
   auto session = std::make_shared<FsSession>(params, OpenRecord(params.id, *entry.inodes));
   core_->counters.sessions_started.fetch_add(1);
   LogInfo("{} mounts \"{}\"{}", session->params().client, entry.exported->name(),

@@ -22,6 +22,7 @@
 #include "server/handle.h"
 #include "server/inode_table.h"
 #include "server/loop.h"
+#include "server/outside_watch.h"
 #include "server/session_table.h"
 #include "server/supervisor_keeper.h"
 #include "transport/session/acceptor.h"
@@ -64,12 +65,14 @@ class Service final : public transport::SessionHost {
   struct ExportEntry {
     std::shared_ptr<const Export> exported;
     std::unique_ptr<InodeTable> inodes;
+    std::unique_ptr<OutsideWatch> watch;  // null: this host cannot tell
     IdMode id_mode = IdMode::kAsMe;
   };
 
   Service(ServiceOptions options, DescriptorKeeper& keeper);
   Status Start();
   Status AddExport(const ExportSpec& spec, const InodeLimits& limits);
+  std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes) const;
   Status AdoptKept();
   void TellMemlock();
   void BeginGrace();

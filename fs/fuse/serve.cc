@@ -134,7 +134,9 @@ Status Served::Connect() {
   mount.host_name = HostName();
   mount.uid = geteuid();
   mount.gid = getegid();
-  mount.flags = (options_.read_only ? kMountReadOnly : 0U) | (options_.raw_ids ? kMountRawIds : 0U);
+  mount.flags = (options_.read_only ? kMountReadOnly : 0U) |
+                (options_.raw_ids ? kMountRawIds : 0U) |
+                (KernelHasEpochs() ? kMountDropsNames : 0U);
   mount.timeout = options_.deadline;
   const Deadline deadline = DeadlineAfter(options_.deadline);
   RDFS_ASSIGN_OR_RETURN(mount_, client::Mount::Create(std::move(mount), deadline));

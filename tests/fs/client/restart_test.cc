@@ -101,13 +101,14 @@ class RestartTest : public testing::Test {
   }
 };
 
+// A short lease: a change by one waits that long for what another one may believe.
 TEST_F(RestartTest, WhoHadAFileOpenComesFirst) {
-  Rdfsd server;
+  Rdfsd server({"--lease", "8"});
   WhoHadItComesFirst(server, [&server] { server.KillWorker(); });
 }
 
 TEST_F(RestartTest, AlsoWhenTheWholeServerWasStartedAnew) {
-  Rdfsd server;
+  Rdfsd server({"--lease", "8"});
   WhoHadItComesFirst(server, [&server] {
     server.KillAll();
     server.Start();

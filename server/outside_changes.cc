@@ -1,0 +1,66 @@
+#include "server/outside_changes.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+#include <vector>
+
+#include "server/open_file.h"
+#include "transport/base/log.h"
+
+namespace rdfs::server {
+namespace {
+
+using Targets = std::vector<LeaseService::Target>;
+
+void Add(Targets& targets, const Inode& inode, std::uint32_t parts, std::string name = {}) {
+  targets.push_back({.inode = inode.key,
+                     .handle = inode.handle,
+                     .parts = parts,
+                     .name = std::move(name),
+                     .directory = S_ISDIR(inode.type)});
+}
+
+void ReadAnew(Core& core, Inode& inode) {
+  inode.Changed();
+  core.stores.Changed(FileIdOf(inode), 0, ExtentStore::kToEnd);
+}
+
+}  // namespace
+
+void OnChangedOutside(Core& core, InodeTable& inodes,
+                      std::span<const OutsideWatch::Change> changes) {
+  for (const OutsideWatch::Change& change : changes) {
+    Targets targets;
+    InodePtr child;
+    if (change.inode) child = inodes.ChangedOutside(*change.inode, change.moved);
+    // What nobody remembers the inode of is looked up again by its name.
+    const bool by_name = !change.name.empty() && (change.entry || !child);
+    if (by_name) {
+      Add(targets, *change.directory, fs::kRecallAttributes | fs::kRecallName, change.name);
+    } else if (change.name.empty()) {
+      Add(targets, *change.directory, fs::kRecallAttributes);
+    }
+    if (child && child != change.directory) {
+      if (change.content) ReadAnew(core, *child);
+      Add(targets, *child, fs::kRecallAttributes | (change.content ? fs::kRecallContent : 0U));
+    }
+    core.leases.ChangedOutside(targets);
+  }
+  core.counters.changed_outside.fetch_add(changes.size(), std::memory_order_relaxed);
+}
+
+void OnLostOutside(Core& core, InodeTable& inodes) {
+  LogWarn("more was changed on this host than the kernel tells: {} is read anew",
+          inodes.exported().name());
+  for (const InodePtr& inode : inodes.All()) {
+    Targets targets;
+    const bool directory = S_ISDIR(inode->type);
+    if (!directory) ReadAnew(core, *inode);
+    Add(targets, *inode,
+        fs::kRecallAttributes | (directory ? fs::kRecallName : fs::kRecallContent));
+    core.leases.ChangedOutside(targets);
+  }
+}
+
+}  // namespace rdfs::server
