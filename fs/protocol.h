@@ -352,8 +352,9 @@ inline constexpr std::uint32_t kRecallAttributes = 1,  // of the inode; xattrs t
     kRecallName = 2,                                   // what the name stands for, or that it is free
     kRecallContent = 4;
 struct RecallAckRequest {  // kRecallAck. Reply: no body.
-  Le64 number;
+  Le64 number;  // or kRecallEarlier: nothing that a server of an earlier epoch told is believed
 };
+inline constexpr std::uint64_t kRecallEarlier = 0;
 
 // ---------------------------------------------------------------------------------------------------
 // Names. Replies that make or find a file carry an Entry.

@@ -26,10 +26,11 @@ void LeaseChange::End() {
   inodes_.clear();
 }
 
-void LeaseService::FollowAnother(std::uint64_t only_session) {
+void LeaseService::FollowAnother(std::optional<std::set<std::uint64_t>> sessions) {
   const std::chrono::milliseconds longest = std::max(lengths_.lease, lengths_.watched_lease);
   const std::lock_guard lock(mutex_);
-  table_.BeQuietUntil(clock_.Now() + longest + longest / 50 + kBehind, only_session);
+  table_.BeQuietUntil(clock_.Now() + longest + longest / 50 + kBehind,
+                      std::move(sessions));
 }
 
 LeaseTable::Stamp LeaseService::stamp() {
@@ -103,6 +104,15 @@ void LeaseService::Acknowledge(std::uint64_t session, std::uint64_t recall) {
   Carry(later);
 }
 
+void LeaseService::ForgetsEarlier(std::uint64_t session) {
+  Later later;
+  {
+    const std::lock_guard lock(mutex_);
+    CollectReadyLocked(table_.ForgetsEarlier(session, clock_.Now()), later);
+  }
+  Carry(later);
+}
+
 void LeaseService::LaneOpened(const std::shared_ptr<Lane>& lane) {
   Later later;
   {
@@ -127,6 +137,7 @@ void LeaseService::SessionEnded(std::uint64_t session) {
     }
     lanes_.erase(session);
     CollectReadyLocked(table_.SessionEnded(session), later);
+    CollectReadyLocked(table_.ForgetsEarlier(session, clock_.Now()), later);
   }
   Carry(later);
 }

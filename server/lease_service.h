@@ -13,6 +13,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -55,9 +57,9 @@ class LeaseService {
   LeaseService(const LeaseService&) = delete;
   LeaseService& operator=(const LeaseService&) = delete;
 
-  // An earlier server may have granted leases until now: changes wait as long as those last. If it
-  // had but one session, that one's do not (0: it may have had several).
-  void FollowAnother(std::uint64_t only_session);
+  // An earlier server may have granted leases until now: changes wait as long as those last, or
+  // until each of its other sessions, where they are known, has said that it has forgotten them.
+  void FollowAnother(std::optional<std::set<std::uint64_t>> sessions);
 
   // Somebody else on this host has changed these: who believes otherwise is told, and nobody waits.
   void ChangedOutside(std::span<const Target> targets);
@@ -78,6 +80,8 @@ class LeaseService {
   void End(std::span<const LeaseTable::ChangeNumber> changes);
 
   void Acknowledge(std::uint64_t session, std::uint64_t recall);
+  // It has forgotten what an earlier server told it.
+  void ForgetsEarlier(std::uint64_t session);
   // What the session has not acknowledged is sent again on this lane.
   void LaneOpened(const std::shared_ptr<Lane>& lane);
   void SessionEnded(std::uint64_t session);

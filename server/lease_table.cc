@@ -97,13 +97,31 @@ void LeaseTable::AddRecall(Begun& begun, Change& change, const Outgoing& recall,
   }
 }
 
+bool LeaseTable::IsQuietFor(Session by, TimePoint now) const {
+  if (now >= options_.quiet_until) return false;
+  if (!options_.earlier) return true;
+  return std::any_of(options_.earlier->begin(), options_.earlier->end(),
+                     [by](Session other) { return other != by; });
+}
+
+std::vector<LeaseTable::ChangeNumber> LeaseTable::ForgetsEarlier(Session session, TimePoint now) {
+  std::vector<ChangeNumber> ready;
+  if (!options_.earlier || options_.earlier->erase(session) == 0) return ready;
+  for (const RecallNumber number : Outstanding(0)) {
+    const auto recall = recalls_.find(number);
+    const auto change = changes_.find(recall->second.change);
+    if (change != changes_.end() && IsQuietFor(change->second.by, now)) continue;
+    if (const ChangeNumber done = Settle(recall); done != 0) ready.push_back(done);
+  }
+  return ready;
+}
+
 LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets, TimePoint now) {
   Begun begun{.change = next_++};
   Change& change = changes_[begun.change];
   change.by = by;
   ++stamp_;
-  const bool knows = options_.only_before != 0 && options_.only_before == by;
-  if (now < options_.quiet_until && !knows) {
+  if (IsQuietFor(by, now)) {
     AddRecall(begun, change,
               {.session = 0,
                .target = {},

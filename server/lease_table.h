@@ -16,8 +16,9 @@
 //
 // A recall takes what changes; the rest of the lease stays, unless it says `whole`. A table that
 // follows another one (the server has restarted) does not know who has leases: until the last of
-// those has run out, every change waits (Options::quiet_until), but for those of a client that had
-// been alone.
+// those has run out, a change waits (Options::quiet_until), unless each of the other clients of
+// that time, where they are known, is gone or has said that it believes nothing any more
+// (ForgetsEarlier).
 //
 // One user at a time; LeaseService has the lock. Times are CLOCK_BOOTTIME.
 #pragma once
@@ -29,6 +30,7 @@
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "server/handle.h"
@@ -47,7 +49,7 @@ class LeaseTable {
     std::size_t session_leases = 131072;  // of one session; what goes beyond gets no lease
     std::uint64_t first_number = 1;  // of changes and recalls: tells one server's from another's
     TimePoint quiet_until{};
-    Session only_before = 0;  // the only one that an earlier server knew; 0: there may be several
+    std::optional<std::set<Session>> earlier{};  // who an earlier server knew; none: nobody knows
   };
   struct Recall {
     RecallNumber number = 0;
@@ -77,10 +79,12 @@ class LeaseTable {
   [[nodiscard]] bool HasPlenty(Session session) const;
 
   // See above; at the start, before the first change.
-  void BeQuietUntil(TimePoint until, Session only_before) {
+  void BeQuietUntil(TimePoint until, std::optional<std::set<Session>> earlier) {
     options_.quiet_until = until;
-    options_.only_before = only_before;
+    options_.earlier = std::move(earlier);
   }
+  // The session believes nothing that an earlier server has told it, or is over.
+  std::vector<ChangeNumber> ForgetsEarlier(Session session, TimePoint now);
   // `by` is about to change these; none: anything, where nobody else can have a lease yet. Applied
   // once ready: see Begun, and what the next three return.
   Begun Begin(Session by, std::span<const Target> targets, TimePoint now);
@@ -123,6 +127,8 @@ class LeaseTable {
     Changed changed;
   };
   static bool MayGrant(const Inode& inode, Session session, Stamp since);
+  // Whether somebody else may have a lease of an earlier server's.
+  [[nodiscard]] bool IsQuietFor(Session by, TimePoint now) const;
   struct Change {
     Session by = 0;
     std::vector<InodeKey> inodes;

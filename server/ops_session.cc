@@ -34,7 +34,11 @@ Outcome OpInterrupt(Call& call) {
 Outcome OpRecallAck(Call& call) {
   const auto request = call.body.Read<fs::RecallAckRequest>();
   if (!call.Decoded()) return Outcome::Malformed();
-  call.core().leases.Acknowledge(call.session.id(), request.number);
+  if (request.number == fs::kRecallEarlier) {
+    call.core().leases.ForgetsEarlier(call.session.id());
+  } else {
+    call.core().leases.Acknowledge(call.session.id(), request.number);
+  }
   return Outcome::Ok();
 }
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "server/attr.h"
@@ -218,21 +219,19 @@ void Service::TellMemlock() {
 // Who had something open when an earlier server of these exports went, by the records that it left.
 void Service::BeginGrace() {
   if (options_.record_directory.empty()) {
-    if (keeper_.restarted()) core_->leases.FollowAnother(0);
+    if (keeper_.restarted()) core_->leases.FollowAnother(std::nullopt);
     return;
   }
   std::vector<std::uint64_t> sessions;
-  std::size_t clients = 0;
-  std::uint64_t one = 0;
+  std::set<std::uint64_t> clients;
   for (const IntentRing::Leftover& left : IntentRing::Leftovers(options_.record_directory)) {
     if (left.age > kForgotten) IntentRing::RemoveLeftover(left.path);
     if (left.age > kForgotten || !IsOurs(left)) continue;
-    ++clients;
-    one = left.session;
+    clients.insert(left.session);
     if (left.opens > 0) sessions.push_back(left.session);
   }
-  if (clients > 0) core_->leases.FollowAnother(clients == 1 ? one : 0);
-  if (clients > 0) loops_.front()->After(options_.session_lease, [this] { DropLeftovers(); });
+  if (!clients.empty()) core_->leases.FollowAnother(clients);
+  if (!clients.empty()) loops_.front()->After(options_.session_lease, [this] { DropLeftovers(); });
   if (sessions.empty()) return;
   const auto length = options_.session_lease / kGracePart;
   core_->grace.Begin(sessions, core_->clock.Now() + length);

@@ -107,6 +107,8 @@ struct RecallNotice {
   Handle handle;
   std::uint32_t parts = 0;  // kRecall... of the protocol
   std::string name{};       // with kRecallName; empty: every name in the directory
+  // The server was started anew: everything, the rest says nothing.
+  [[nodiscard]] bool everything() const { return number == kRecallEarlier; }
 };
 // Called inside Poll. Lane::AcknowledgeRecall, on this or another lane, says that it is believed no
 // more.

@@ -388,6 +388,10 @@ void LaneImpl::OnRecall(ByteSpan body) {
   const bool is_name =
       notice.name.find('/') == notice.name.npos && notice.name.find('\0') == notice.name.npos;
   if (!reader.ok() || !is_name) return Hostile("recall");
+  OnRecall(notice);
+}
+
+void LaneImpl::OnRecall(const RecallNotice& notice) {
   if (!mount_.on_recall()) return AcknowledgeRecall(notice.number);
   mount_.on_recall()(*this, notice);
 }

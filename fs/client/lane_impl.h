@@ -148,6 +148,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void OnUnasked(const ReplyHeader& header, ByteSpan body);
   void OnArena(const ArenaMessage& arena);
   void OnRecall(ByteSpan body);
+  void OnRecall(const RecallNotice& notice);
   void Deliver(Slot slot, WireError error, ByteSpan body);
   void OnLate(Slot slot, WireError error, ByteSpan body);
   void OnWrongEpoch(Slot slot);

@@ -31,6 +31,7 @@ void LaneImpl::OnConnectionDestroyed() {
 }
 
 void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
+  const bool another_server = was_connected_ && link->epoch != epoch_;
   session_ = link->session;
   epoch_ = link->epoch;
   incarnation_ = link->incarnation;
@@ -41,6 +42,7 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   heartbeat_.Start(clock_.Now());
   wire_.Connect(std::move(link->connection));
   for (const ArenaMessage& arena : link->arenas) OnArena(arena);
+  if (another_server) OnRecall(RecallNotice{.number = kRecallEarlier, .handle = {}});
   for (const std::vector<std::byte>& recall : link->recalls) OnRecall(recall);
   if (was_connected_) counters_->reconnects.Add();
   was_connected_ = true;

@@ -175,6 +175,17 @@ void InodeTable::SetMayBeLocked(NodeId node) {
   if (Node* found = FindLocked(node)) found->may_be_locked = true;
 }
 
+std::vector<NodeId> InodeTable::ForgetCapabilities() {
+  std::vector<NodeId> all;
+  const std::lock_guard lock(mutex_);
+  all.reserve(nodes_.size());
+  for (auto& [id, node] : nodes_) {
+    node.no_capability_until = {};
+    all.push_back(id);
+  }
+  return all;
+}
+
 std::size_t InodeTable::size() const {
   const std::lock_guard lock(mutex_);
   return nodes_.size();

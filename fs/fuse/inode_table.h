@@ -72,6 +72,9 @@ class InodeTable {
   [[nodiscard]] bool may_be_locked(NodeId node) const;
   void SetMayBeLocked(NodeId node);
 
+  // All that the kernel knows; what was known to be without security.capability may have one now.
+  [[nodiscard]] std::vector<NodeId> ForgetCapabilities();
+
   [[nodiscard]] std::size_t size() const;
 
  private:

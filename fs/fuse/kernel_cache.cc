@@ -57,6 +57,7 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
     if (several_) alone.lock();
     stamp_.fetch_add(1);
   }
+  if (notice.everything()) return DropEverything(lane);
   const std::optional<NodeId> node = inodes_.FindNode(notice.handle);
   if (!node || session_ == nullptr) {  // the kernel knows nothing of it
     changes_.fetch_add(1);
@@ -85,6 +86,18 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
   }
   came_.notify_one();
   Act(lane, actions);
+}
+
+// Without epochs names stay until their leases run out, and so it is not acknowledged.
+void KernelCache::DropEverything(client::Lane& lane) {
+  changes_.fetch_add(1);
+  directories_.ForgetAll();
+  const std::vector<NodeId> nodes = inodes_.ForgetCapabilities();
+  if (session_ == nullptr) return lane.AcknowledgeRecall(kRecallEarlier);
+  for (const NodeId node : nodes) DropAttributes(node);
+  if (!KernelHasEpochs()) return;
+  NewEpoch();
+  lane.AcknowledgeRecall(kRecallEarlier);
 }
 
 void KernelCache::Act(client::Lane& lane, const Recalls::Actions& actions) {

@@ -86,6 +86,7 @@ class KernelCache {
   void NewEpoch();
   void Act(client::Lane& lane, const client::Recalls::Actions& actions);
   void DropAttributes(NodeId node);
+  void DropEverything(client::Lane& lane);
   void ForgetOurs(NodeId node);
 
   InodeTable& inodes_;

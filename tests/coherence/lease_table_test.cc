@@ -161,9 +161,22 @@ TEST_F(LeaseTableTest, AfterARestartEveryChangeWaitsForTheLeasesOfBefore) {
 }
 
 TEST_F(LeaseTableTest, WhoWasAloneBeforeARestartNeedNotWait) {
-  table_.BeQuietUntil(now_ + kLease, kAnn);
+  table_.BeQuietUntil(now_ + kLease, std::set<LeaseTable::Session>{kAnn});
   EXPECT_TRUE(Begin(kAnn).ready);
   EXPECT_FALSE(Begin(kBob).ready);
+}
+
+TEST_F(LeaseTableTest, NobodyWaitsForWhoHasForgottenWhatWasBefore) {
+  table_.BeQuietUntil(now_ + kLease, std::set<LeaseTable::Session>{kAnn, kBob});
+  const LeaseTable::Begun anns = Begin(kAnn);
+  const LeaseTable::Begun bobs = Begin(kBob);
+  EXPECT_FALSE(anns.ready);
+  EXPECT_FALSE(bobs.ready);
+  EXPECT_EQ(table_.ForgetsEarlier(kCarl, now_), Changes{});
+  EXPECT_EQ(table_.ForgetsEarlier(kBob, now_), Changes{anns.change});
+  EXPECT_FALSE(Begin(kBob).ready) << "nothing is known of what Ann believes";
+  EXPECT_EQ(table_.ForgetsEarlier(kAnn, now_).front(), bobs.change);
+  EXPECT_TRUE(Begin(kBob).ready);
 }
 
 TEST_F(LeaseTableTest, TheNumberOfLeasesIsBounded) {
