@@ -16,13 +16,14 @@ using transport::Completion;
 using transport::Connection;
 using std::chrono_literals::operator""s;
 
-Status SleepUntil(Connection& lane, std::span<const int> others, Deadline deadline) {
+Status SleepUntil(Connection& lane, std::span<const int> others, Deadline deadline, int writable) {
   RDFS_ASSIGN_OR_RETURN(const bool armed, lane.Arm());
   if (!armed) return {};
-  std::array<pollfd, 4> entries{};
+  std::array<pollfd, 5> entries{};
   std::size_t count = 0;
   entries[count++] = {.fd = lane.fd(), .events = POLLIN, .revents = 0};
   for (const int fd : others) entries[count++] = {.fd = fd, .events = POLLIN, .revents = 0};
+  if (writable >= 0) entries[count++] = {.fd = writable, .events = POLLOUT, .revents = 0};
   const int timeout_ms = PollTimeoutMs(deadline, BootClock::now());
   if (poll(entries.data(), count, timeout_ms) < 0 && errno != EINTR) {
     return Status::FromErrno(errno, "poll");

@@ -9,8 +9,10 @@
 
 namespace rdfs::pipe {
 
-// Blocks until the lane may have something, one of `others` is readable, or `deadline`.
-Status SleepUntil(transport::Connection& lane, std::span<const int> others, Deadline deadline);
+// Blocks until the lane may have something, one of `others` is readable, `writable` (-1: none)
+// takes something, or `deadline`.
+Status SleepUntil(transport::Connection& lane, std::span<const int> others, Deadline deadline,
+                  int writable = -1);
 
 // Gets what was sent out to the peer and waits, for 2 s at most, until it has gone: ending a
 // connection on which something comes in may cost the peer our last words (RFC 1122, 4.2.2.13).

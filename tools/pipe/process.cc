@@ -1,6 +1,7 @@
 #include "tools/pipe/process.h"
 
 #include <fmt/core.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -14,9 +15,17 @@
 namespace rdfs::pipe {
 namespace {
 
-constexpr unsigned kMostThreads = 16;
+constexpr int kMostThreads = 16;
 // Reading or writing ranges of one file from the page cache: more do not make it faster.
-constexpr unsigned kRangeThreads = 4;
+constexpr int kRangeThreads = 4;
+
+// That we may run on, which may be fewer than there are.
+int Processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
 
 }  // namespace
 
@@ -44,9 +53,9 @@ bool ShowsProgress(const CommonOptions& options) {
 }
 
 int CrewSize(bool computes, bool ranged) {
-  const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
-  if (computes) return static_cast<int>(std::min(processors, kMostThreads));
-  return ranged ? static_cast<int>(std::clamp(processors, 2U, kRangeThreads)) : 1;
+  const int processors = Processors();
+  if (computes) return std::min(processors, kMostThreads);
+  return ranged ? std::min(processors, kRangeThreads) : 1;
 }
 
 int Report(std::string_view name, const Status& status) {

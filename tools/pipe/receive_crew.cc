@@ -2,10 +2,18 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
 namespace rdfs::pipe {
+namespace {
+
+// Of one record at a time: a hole may be long, and the driver has a peer and a user to hear.
+constexpr int kMostWrites = 64;
+
+}  // namespace
 
 Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(SinkOptions sink, ByteSpan ring,
                                                          std::uint32_t slot_bytes,
@@ -27,6 +35,15 @@ ReceiveCrew::ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_byt
       seal_(std::move(seal)),
       wake_(std::move(wake)),
       relay_(std::move(relay)) {
+  if (threads == 1 && relay_ == nullptr && options_.path.empty()) {
+    taker_.emplace(seal_, slot_bytes_);
+  } else {
+    Start(threads);
+  }
+}
+
+void ReceiveCrew::Start(int threads) {
+  taker_.reset();
   threads_.emplace(threads, [this] { Run(); });
 }
 
@@ -68,6 +85,65 @@ Status ReceiveCrew::Do(const Job& job, RecordTaker& taker) {
       return FinishAll(job.length);
   }
   return {};
+}
+
+bool ReceiveCrew::Work(std::uint32_t most) {
+  std::uint32_t count = 0;
+  while (taker_ && !stop_ && count < most) {
+    if (!half_) {
+      if (jobs_.empty()) break;
+      const Job job = jobs_.front();
+      jobs_.pop_front();
+      if (Status status = DoHere(job); !status.ok()) {
+        stop_ = true;
+        Report(std::move(status));
+      }
+    }
+    if (half_) {
+      const auto written = WriteHalf();
+      if (!written.ok()) {
+        stop_ = true;
+        Report(written.status());
+      } else if (!*written) {
+        break;
+      }
+    }
+    ++count;
+  }
+  return count > 0;
+}
+
+Status ReceiveCrew::DoHere(const Job& job) {
+  if (job.kind == Job::Kind::kStore) {
+    const RecordWire& record = job.record;
+    const ByteSpan slot = ring_.subspan(std::size_t{job.slot} * slot_bytes_, slot_bytes_);
+    RDFS_ASSIGN_OR_RETURN(const ByteSpan bytes, taker_->Take(record, slot));
+    const bool hole = record.kind == static_cast<std::uint8_t>(RecordKind::kHole);
+    half_ = Half{record.sequence, bytes, hole ? std::uint64_t{record.length} : 0};
+    return {};
+  }
+  RDFS_RETURN_IF_ERROR(Do(job, *taker_));
+  if (job.kind == Job::Kind::kOpen && !sink_->Unblock()) Start(1);
+  return {};
+}
+
+Result<bool> ReceiveCrew::WriteHalf() {
+  static constexpr std::array<std::byte, 64 << 10> kNothing{};
+  for (int turns = 0; !half_->bytes.empty() || half_->zeros > 0; ++turns) {
+    if (turns == kMostWrites) return false;
+    const std::size_t zeros = std::min<std::uint64_t>(half_->zeros, kNothing.size());
+    const ByteSpan next = zeros > 0 ? ByteSpan(kNothing).first(zeros) : half_->bytes;
+    RDFS_ASSIGN_OR_RETURN(const std::size_t put, sink_->WriteSome(next));
+    if (put == 0) return false;
+    if (zeros > 0) {
+      half_->zeros -= put;
+    } else {
+      half_->bytes = half_->bytes.subspan(put);
+    }
+  }
+  Report(Stored{half_->sequence});
+  half_.reset();
+  return true;
 }
 
 Status ReceiveCrew::OpenSink() {
@@ -153,13 +229,13 @@ void ReceiveCrew::Report(Output output) {
     const std::lock_guard lock(mutex_);
     done_.push_back(std::move(output));
   }
-  (void)eventfd_write(wake_.get(), 1);
+  if (!taker_) (void)eventfd_write(wake_.get(), 1);
 }
 
 void ReceiveCrew::Take(std::vector<Output>& out) {
   out.clear();
   eventfd_t ignored = 0;
-  (void)eventfd_read(wake_.get(), &ignored);
+  if (!taker_) (void)eventfd_read(wake_.get(), &ignored);
   const std::lock_guard lock(mutex_);
   done_.swap(out);
 }

@@ -3,6 +3,9 @@
 // Records are checked, opened and unpacked all at once. A ranged sink takes them in any order; a
 // stream takes them in the order of their numbers, each thread waiting for its turn; so does a
 // relay, which goes on when our own output fails. The driver's thread gives jobs and takes results.
+//
+// One thread that would write standard output is none at all where that can be written without
+// waiting: the driver does the jobs itself, in Work (why: send_crew.h).
 #pragma once
 
 #include <condition_variable>
@@ -51,6 +54,11 @@ class ReceiveCrew {
   }
   void Finish(std::uint64_t length) { Put(Job{Job::Kind::kFinish, 0, length, {}}); }
   [[nodiscard]] int fd() const { return wake_.get(); }
+  // Without a thread: does up to `most` jobs, as far as the output takes them now; whether it has
+  // done something.
+  bool Work(std::uint32_t most);
+  // Without a thread: what Work waits for to become writable, or -1.
+  [[nodiscard]] int wants() const { return half_ ? sink_->fd() : -1; }
   // Replaces `out` by what has been done since the last call. Never blocks.
   void Take(std::vector<Output>& out);
   // Ends the threads; idempotent. Then the sink may be abandoned: see Sink::Abandon.
@@ -69,8 +77,12 @@ class ReceiveCrew {
 
   ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes, std::optional<Seal> seal,
               int threads, std::shared_ptr<Relay> relay, Fd wake);
+  void Start(int threads);
   void Run();
   std::optional<Job> AwaitJob();
+  Status DoHere(const Job& job);
+  // Goes on with the record that is half written; false when the output takes no more now.
+  Result<bool> WriteHalf();
   Status Do(const Job& job, RecordTaker& taker);
   Status OpenSink();
   Status StoreRecord(const Job& job, RecordTaker& taker);
@@ -98,6 +110,15 @@ class ReceiveCrew {
   std::deque<Job> jobs_;      // under mutex_
   std::uint64_t turn_ = 0;    // under mutex_: the record that a stream takes next
   std::vector<Output> done_;  // under mutex_
+
+  // The driver's, without a thread.
+  struct Half {
+    std::uint64_t sequence;
+    ByteSpan bytes;
+    std::uint64_t zeros;  // to be written of a hole
+  };
+  std::optional<RecordTaker> taker_;
+  std::optional<Half> half_;
 
   std::optional<Threads> threads_;  // last: ends first
 };

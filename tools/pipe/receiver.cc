@@ -75,28 +75,35 @@ void Receiver::Welcome(Partial partial) {
 Status Receiver::Step() {
   RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
   const bool done = TakeFromCrew();
-  if (const Status stopped = CheckInterrupt(settings_.interrupts); !stopped.ok()) {
-    state_.Fail(stopped, actions_);
+  // Not before each piece: a look costs as much as hashing 50 KiB.
+  if (turns_++ % 16 == 0 || slept_) {
+    const Status stopped = CheckInterrupt(settings_.interrupts);
+    if (!stopped.ok()) state_.Fail(stopped, actions_);
   }
   const TimePoint now = BootClock::now();
   state_.OnTime(now, actions_);
   progress_.Update(received_bytes(), now);
   RDFS_RETURN_IF_ERROR(Perform());
   RDFS_RETURN_IF_ERROR(lane_.Flush());
+  slept_ = false;
   if (state_.over() || heard || done) return {};
   std::array<int, 2> others{};
   std::size_t count = 0;
   if (crew_ != nullptr) others[count++] = crew_->fd();
   if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
   const Deadline next = std::min(state_.NextTime(), DeadlineAfter(std::chrono::milliseconds(200)));
-  return SleepUntil(lane_, std::span(others).first(count), next);
+  slept_ = true;
+  return SleepUntil(lane_, std::span(others).first(count), next,
+                    crew_ != nullptr ? crew_->wants() : -1);
 }
 
 // The sender is gone, but the output is being finished, with all that belongs into it.
 void Receiver::AwaitCrew() {
-  pollfd entry{.fd = crew_->fd(), .events = POLLIN, .revents = 0};
-  (void)poll(&entry, 1, 200);
-  (void)TakeFromCrew();
+  if (TakeFromCrew()) return;
+  std::array<pollfd, 2> entries{
+      pollfd{.fd = crew_->fd(), .events = POLLIN, .revents = 0},
+      pollfd{.fd = crew_->wants(), .events = POLLOUT, .revents = 0}};  // -1 is passed over
+  (void)poll(entries.data(), entries.size(), 200);
 }
 
 Result<bool> Receiver::TakeFromLane() {
@@ -113,6 +120,8 @@ Result<bool> Receiver::TakeFromLane() {
 
 bool Receiver::TakeFromCrew() {
   if (crew_ == nullptr) return false;
+  // A credit for half the ring: the sender fills it meanwhile, and is not woken for each record.
+  (void)crew_->Work(std::max(1U, ring_.size.slots / 2));
   crew_->Take(done_);
   const TimePoint now = BootClock::now();
   for (ReceiveCrew::Output& output : done_) {

@@ -57,6 +57,8 @@ class Receiver {
   Progress& progress_;
   ReceiveState state_;
   ReceiveActions actions_;
+  std::uint64_t turns_ = 0;
+  bool slept_ = false;  // at the end of the turn before
   bool lane_is_over_ = false;
   Ring ring_;
   std::unique_ptr<ReceiveCrew> crew_;

@@ -39,7 +39,11 @@ SendCrew::~SendCrew() {
 }
 
 void SendCrew::Start() {
-  threads_.emplace(settings_.threads, [this] { Run(); });
+  if (settings_.threads == 0) {
+    maker_.emplace(settings_.level, settings_.seal, slot_bytes_);
+  } else {
+    threads_.emplace(settings_.threads, [this] { Run(); });
+  }
 }
 
 MutableByteSpan SendCrew::Slot(std::uint32_t buffer) const {
@@ -68,6 +72,11 @@ std::optional<SendCrew::Task> SendCrew::NextTask(RecordMaker& maker) {
   const auto buffer = AwaitBuffer();
   if (!buffer) return std::nullopt;
   const auto piece = source_.Next(maker.Place(Slot(*buffer)));
+  starving_ = piece.ok() && piece->kind == Piece::Kind::kNone;
+  if (starving_) {
+    TakeBack(*buffer);
+    return std::nullopt;
+  }
   if (piece.ok() && piece->kind != Piece::Kind::kEnd) return Task{*piece, next_++, *buffer};
   ended_ = true;
   if (piece.ok()) {
@@ -100,20 +109,31 @@ bool SendCrew::MakeOne(RecordMaker& maker) {
   return true;
 }
 
+bool SendCrew::Work() {
+  if (!maker_ || free_.empty() || ended_) return false;
+  if (!MakeOne(*maker_) && !starving_) ended_ = true;
+  return !made_.empty();
+}
+
 void SendCrew::Put(Output output) {
   {
     const std::lock_guard lock(mutex_);
     made_.push_back(std::move(output));
   }
-  (void)eventfd_write(wake_.get(), 1);
+  if (!maker_) (void)eventfd_write(wake_.get(), 1);
 }
 
 void SendCrew::Take(std::vector<Output>& out) {
   out.clear();
   eventfd_t ignored = 0;
-  (void)eventfd_read(wake_.get(), &ignored);
+  if (!maker_) (void)eventfd_read(wake_.get(), &ignored);
   const std::lock_guard lock(mutex_);
   made_.swap(out);
+}
+
+void SendCrew::TakeBack(std::uint32_t buffer) {
+  const std::lock_guard lock(mutex_);
+  kind_ == Buffers::kRing ? free_.push_front(buffer) : free_.push_back(buffer);
 }
 
 void SendCrew::Release(std::uint32_t buffer) {

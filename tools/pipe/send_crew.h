@@ -3,6 +3,10 @@
 //   thread: wait for a free buffer, take the next piece (one thread at a time), then read, compress
 //           and seal it (all at once) -> output -> fd() readable
 //
+// With no threads at all the driver makes records itself, one with each Work: where there is one
+// processor, or one source that can only be read in order, handing a record over would cost two
+// context switches, which is as much as copying 200 KiB. The source never waits then.
+//
 // The driver's thread starts it, takes what is made and gives buffers back. A thread that has a
 // number has a buffer too, so the record that the receiver waits for is always on its way.
 //
@@ -27,7 +31,7 @@
 namespace rdfs::pipe {
 
 struct CrewSettings {
-  int threads = 1;
+  int threads = 1;           // 0: the driver's, see Work
   std::optional<int> level;  // zstd's
   std::optional<Seal> seal;
 };
@@ -55,6 +59,11 @@ class SendCrew {
   // Replaces `out` by what has been made since the last call. Never blocks.
   void Take(std::vector<Output>& out);
   void Release(std::uint32_t buffer);
+  // Without threads: makes a record, if a buffer is free and something to read is there; whether
+  // there is something to Take now.
+  bool Work();
+  // Without threads: what Work waits for to become readable; -1 where that is a buffer, or nothing.
+  [[nodiscard]] int wants() const { return maker_ && starving_ ? source_.fd() : -1; }
 
  private:
   SendCrew(Source& source, MutableByteSpan memory, std::uint32_t slot_bytes, std::uint32_t buffers,
@@ -71,6 +80,8 @@ class SendCrew {
   std::optional<Task> NextTask(RecordMaker& maker);
   std::optional<std::uint32_t> AwaitBuffer();
   [[nodiscard]] MutableByteSpan Slot(std::uint32_t buffer) const;
+  // A buffer that was not needed after all: it is the next one again.
+  void TakeBack(std::uint32_t buffer);
   void Put(Output output);
 
   Source& source_;
@@ -84,13 +95,15 @@ class SendCrew {
   std::mutex source_mutex_;  // taken before mutex_
   std::uint64_t next_ = 0;   // under source_mutex_, as the source is
   bool ended_ = false;       // under source_mutex_
+  bool starving_ = false;    // the driver's: nothing is there to be read yet
 
   std::mutex mutex_;
   std::condition_variable buffer_freed_;
   std::deque<std::uint32_t> free_;  // under mutex_; kOurs: the back is next; kRing: the front
   std::vector<Output> made_;        // under mutex_
 
-  std::optional<Threads> threads_;  // last: ends first
+  std::optional<RecordMaker> maker_;  // the driver's, without threads
+  std::optional<Threads> threads_;    // last: ends first
 };
 
 }  // namespace rdfs::pipe

@@ -41,20 +41,25 @@ Status Sender::Step() {
   if (checked_) {
     if (Status status = CheckBlock(); !status.ok()) state_.Fail(std::move(status), actions_);
   }
-  if (const Status stopped = CheckInterrupt(settings_.interrupts); !stopped.ok()) {
-    state_.Fail(stopped, actions_);
+  // Not before each piece: a look costs as much as hashing 50 KiB.
+  if (turns_++ % 16 == 0 || slept_) {
+    const Status stopped = CheckInterrupt(settings_.interrupts);
+    if (!stopped.ok()) state_.Fail(stopped, actions_);
   }
   const TimePoint now = BootClock::now();
   state_.OnTime(now, actions_);
   progress_.Update(state_.sent_bytes(), now);
   RDFS_RETURN_IF_ERROR(Perform());
   RDFS_RETURN_IF_ERROR(lane_.Flush());
+  slept_ = false;
   if (state_.over() || heard || made) return {};
-  std::array<int, 2> others{};
+  std::array<int, 3> others{};
   std::size_t count = 0;
   if (crew_ != nullptr) others[count++] = crew_->fd();
+  if (crew_ != nullptr && crew_->wants() >= 0) others[count++] = crew_->wants();
   if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
   const Deadline next = std::min(state_.NextTime(), DeadlineAfter(std::chrono::milliseconds(200)));
+  slept_ = true;
   return SleepUntil(lane_, std::span(others).first(count), next);
 }
 
@@ -79,6 +84,7 @@ Result<bool> Sender::TakeFromLane() {
 
 bool Sender::TakeFromCrew() {
   if (crew_ == nullptr) return false;
+  (void)crew_->Work();
   crew_->Take(made_);
   const TimePoint now = BootClock::now();
   for (SendCrew::Output& output : made_) {
@@ -171,10 +177,11 @@ Status Sender::Start(std::uint64_t offset) {
   }
   source_.StartAt(offset);
   progress_.SetAlready(offset);
+  const int threads = settings_.threads == 1 && source_.Unblock() ? 0 : settings_.threads;
   RDFS_ASSIGN_OR_RETURN(
       crew_, SendCrew::Create(source_, in_ring ? ring_.bytes : memory_->bytes(), welcome.slot_bytes,
                               count, in_ring ? SendCrew::Buffers::kRing : SendCrew::Buffers::kOurs,
-                              {settings_.threads, settings_.level, settings_.from_us}, stop_));
+                              {threads, settings_.level, settings_.from_us}, stop_));
   crew_->Start();
   return {};
 }

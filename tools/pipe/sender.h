@@ -1,7 +1,7 @@
 // Sender: drives one stream from a source over a lane, as SendState says.
 //
 // Blocks in Run, on the caller's thread; the source's work is done by threads of its own
-// (SendCrew).
+// (SendCrew), or there as well where one is enough and never waits.
 #pragma once
 
 #include <memory>
@@ -56,6 +56,8 @@ class Sender {
   Progress& progress_;
   SendState state_;
   SendActions actions_;
+  std::uint64_t turns_ = 0;
+  bool slept_ = false;                    // at the end of the turn before
   std::optional<std::uint64_t> checked_;  // while checking: so many bytes are the same
   std::vector<std::byte> block_;
   std::unique_ptr<transport::MemoryRegion> memory_;  // null where records are made in the ring

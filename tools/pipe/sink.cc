@@ -194,6 +194,26 @@ Status Sink::Write(std::uint64_t offset, ByteSpan bytes) const {
   return {};
 }
 
+bool Sink::Unblock() {
+  if (ranged_) return false;
+  auto own = OpenUnblocked(fd_, O_WRONLY);
+  if (!own) return false;
+  if (own->valid()) {
+    owned_ = *std::move(own);
+    fd_ = owned_.get();
+  }
+  return true;
+}
+
+Result<std::size_t> Sink::WriteSome(ByteSpan bytes) const {
+  for (;;) {
+    const ssize_t put = write(fd_, bytes.data(), bytes.size());
+    if (put >= 0) return static_cast<std::size_t>(put);
+    if (errno == EAGAIN) return std::size_t{0};
+    if (errno != EINTR || stop_) return Failure(errno);
+  }
+}
+
 Status Sink::WriteHole(std::uint64_t length) const {
   static constexpr std::array<std::byte, kZeros> kNothing{};
   while (!ranged_ && length > 0) {

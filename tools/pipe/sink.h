@@ -54,6 +54,12 @@ class Sink {
   Status StartAt(std::uint64_t offset);
   Status Write(std::uint64_t offset, ByteSpan bytes) const;
   Status WriteHole(std::uint64_t length) const;  // a ranged sink has nothing to do
+  // From now on WriteSome may be used, which waits for no other process. False where that cannot be
+  // had; then nothing has changed.
+  bool Unblock();
+  // Of a stream: as much as it takes now. 0: nothing, and fd() becomes writable in time.
+  Result<std::size_t> WriteSome(ByteSpan bytes) const;
+  [[nodiscard]] int fd() const { return fd_; }
   // All is there: makes it last (fsync(2)) and gives it its name.
   Status Finish(std::uint64_t length);
   // It will not be finished. `whole`: what is there without a gap, once StartAt was called; before,

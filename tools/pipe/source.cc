@@ -51,7 +51,22 @@ void Source::LookAtKind() {
   base_ = static_cast<std::uint64_t>(position);
   const auto whole = static_cast<std::uint64_t>(info.st_size);
   size_ = whole > base_ ? whole - base_ : 0;
+  // Where nothing is missing nobody looks for holes: tmpfs looks at page after page.
+  constexpr std::uint64_t kBlock = 512;  // of st_blocks (stat(3type))
+  if (static_cast<std::uint64_t>(info.st_blocks) * kBlock >= whole) data_end_ = size_;
   (void)posix_fadvise(fd_, position, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+bool Source::Unblock() {
+  if (ranged_) return true;
+  auto own = OpenUnblocked(fd_, O_RDONLY);
+  if (!own) return false;
+  if (own->valid()) {
+    owned_ = *std::move(own);
+    fd_ = owned_.get();
+  }
+  waits_ = false;
+  return true;
 }
 
 Status Source::Failure(int error) const { return Status::FromErrno(error, "cannot read " + name_); }
@@ -136,23 +151,29 @@ bool Source::MoreIsThere() const {
 Result<Piece> Source::ReadStream(MutableByteSpan room) {
   Piece piece{Piece::Kind::kEnd, at_, 0};
   while (piece.length < room.size() && !ended_) {
-    if (piece.length > 0 && !MoreIsThere()) break;
-    RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadOnce(room.subspan(piece.length)));
-    ended_ = got == 0;
+    if (waits_ && piece.length > 0 && !MoreIsThere()) break;
+    RDFS_ASSIGN_OR_RETURN(const auto got, ReadOnce(room.subspan(piece.length)));
+    if (!got) break;
+    ended_ = *got == 0;
     if (ended_ && whole_ != nullptr && !*whole_) {
       return Status(Code::kDisconnected, "the stream has broken off before it got here");
     }
-    piece.length += got;
+    piece.length += *got;
   }
-  if (piece.length > 0) piece.kind = Piece::Kind::kRead;
+  if (piece.length > 0) {
+    piece.kind = Piece::Kind::kRead;
+  } else if (!ended_) {
+    piece.kind = Piece::Kind::kNone;
+  }
   at_ += piece.length;
   return piece;
 }
 
-Result<std::size_t> Source::ReadOnce(MutableByteSpan room) const {
+Result<std::optional<std::size_t>> Source::ReadOnce(MutableByteSpan room) const {
   for (;;) {
     const ssize_t got = read(fd_, room.data(), room.size());
-    if (got >= 0) return static_cast<std::size_t>(got);
+    if (got >= 0) return std::optional(static_cast<std::size_t>(got));
+    if (errno == EAGAIN && !waits_) return std::optional<std::size_t>();
     if (errno == EAGAIN) {  // somebody else made it non-blocking
       pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
       (void)poll(&entry, 1, -1);

@@ -20,7 +20,7 @@
 namespace rdfs::pipe {
 
 struct Piece {
-  enum class Kind : std::uint8_t { kRead, kToFill, kHole, kEnd };
+  enum class Kind : std::uint8_t { kRead, kToFill, kHole, kEnd, kNone };
   Kind kind = Kind::kEnd;
   std::uint64_t offset = 0;  // in the stream
   std::uint64_t length = 0;
@@ -43,6 +43,10 @@ class Source {
 
   // Of a seekable one, before the first Next.
   void StartAt(std::uint64_t offset) { at_ = offset; }
+  // From now on Next waits for no other process: where nothing is there it says kNone, and fd()
+  // becomes readable in time. False where that cannot be had; then nothing has changed.
+  bool Unblock();
+  [[nodiscard]] int fd() const { return fd_; }
   // The next piece, at most as long as `room`. kRead: it is in `room`. kToFill: see Fill.
   Result<Piece> Next(MutableByteSpan room);
   // All of a kToFill piece. Errors: what read(2) says, and kErrno when the file has become shorter.
@@ -56,7 +60,8 @@ class Source {
   Result<Piece> ReadStream(MutableByteSpan room);
   // What is there beyond the size that the file had at first, if anything.
   Result<Piece> ReadTail(MutableByteSpan room);
-  Result<std::size_t> ReadOnce(MutableByteSpan room) const;
+  // nullopt: nothing is there yet.
+  Result<std::optional<std::size_t>> ReadOnce(MutableByteSpan room) const;
   Result<std::size_t> ReadAt(std::uint64_t offset, MutableByteSpan room) const;
   [[nodiscard]] bool MoreIsThere() const;
   // That the file is still as long as it was: what is missing would look like a hole.
@@ -74,6 +79,7 @@ class Source {
   std::uint64_t size_ = 0;  // of the stream, as the file was at first
   std::uint64_t at_ = 0;
   std::uint64_t data_end_ = 0;  // bytes, not a hole, up to here
+  bool waits_ = true;           // in Next, for whoever writes
   bool ended_ = false;          // of a stream: a terminal would have to say so twice
 };
 

@@ -1,9 +1,13 @@
 #include "tools/pipe/stopping.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <chrono>
+#include <string>
 
 namespace rdfs::pipe {
 namespace {
@@ -15,6 +19,18 @@ void Nothing(int) {}
 constexpr std::chrono::milliseconds kAgain{5};
 
 }  // namespace
+
+std::optional<Fd> OpenUnblocked(int fd, int flags) {
+  constexpr unsigned kMemoryDevices = 1;  // null, zero, full, random
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return std::nullopt;
+  if (S_ISCHR(info.st_mode) && major(info.st_rdev) == kMemoryDevices) return Fd();
+  if (!S_ISFIFO(info.st_mode)) return std::nullopt;
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  Fd own(open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC));
+  if (!own.valid()) return std::nullopt;
+  return own;
+}
 
 Threads::Threads(int count, const std::function<void()>& body) : running_(count) {
   struct sigaction action {};

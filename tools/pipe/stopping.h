@@ -1,19 +1,29 @@
-// How threads that may be blocked in read(2), write(2) or open(2) are made to return.
+// How nobody is blocked for ever in read(2), write(2) or open(2).
 //
 // Pipes and FIFOs belong to other processes as well, so O_NONBLOCK, which everybody would see, is
-// not for us. A blocked call is interrupted by a signal instead (SIGUSR2, whose handler does
-// nothing), again and again until its thread has seen the flag and ended.
+// only for a description of our own, where we can have one (proc(5), /proc/self/fd). A blocked call
+// is interrupted by a signal instead (SIGUSR2, whose handler does nothing), again and again until
+// its thread has seen the flag and ended.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
+
+#include "transport/base/fd.h"
 
 namespace rdfs::pipe {
 
 // Set once; any thread.
 using StopFlag = std::atomic<bool>;
+
+// A descriptor for what `fd` refers to on which no call waits for another process: not valid for a
+// device that never lets anybody wait (mem(4)), where `fd` is one; of its own for a pipe, opened
+// again with `flags` (O_RDONLY, O_WRONLY). nullopt for anything else, and for a pipe that may not
+// be opened.
+std::optional<Fd> OpenUnblocked(int fd, int flags);
 
 // So many threads that run the same function until it returns. It must return soon after a flag of
 // the owner's is set and its system calls fail with EINTR.

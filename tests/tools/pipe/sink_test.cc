@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <thread>
+#include <vector>
 
 #include "tests/tools/pipe/temp_dir.h"
 #include "tools/pipe/digest.h"
@@ -136,6 +137,22 @@ TEST_F(SinkTest, ABlockedOpenIsInterrupted) {
   stop_ = true;
   threads.Join();
   EXPECT_EQ(status.errno_value(), EINTR);
+}
+
+TEST_F(SinkTest, AnUnblockedFifoTakesWhatFits) {
+  ASSERT_EQ(mkfifo(Path().c_str(), 0600), 0);
+  const Fd reader(open(Path().c_str(), O_RDWR | O_NONBLOCK));
+  const auto sink = Open({.path = Path()});
+  ASSERT_TRUE(sink->Unblock());
+  const std::vector<std::byte> much(4 << 20, std::byte{7});
+  const auto first = sink->WriteSome(much);
+  ASSERT_TRUE(first.ok());
+  EXPECT_GT(*first, 0U);
+  EXPECT_LT(*first, much.size());
+  EXPECT_EQ(*sink->WriteSome(much), 0U);
+  std::vector<std::byte> room(4 << 20);
+  EXPECT_EQ(static_cast<std::size_t>(read(reader.get(), room.data(), room.size())), *first);
+  EXPECT_GT(*sink->WriteSome(much), 0U);
 }
 
 }  // namespace

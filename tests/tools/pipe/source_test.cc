@@ -140,6 +140,27 @@ TEST_F(SourceTest, ABlockedReadIsInterrupted) {
   EXPECT_EQ(error_.errno_value(), EINTR);
 }
 
+// Nobody else who holds the pipe sees anything of it.
+TEST_F(SourceTest, AnUnblockedPipeWaitsForNobody) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const Fd others(dup(ends[0]));
+  const std::atomic<bool> whole(true);
+  const auto source = Source::OfPipe(Fd(ends[0]), whole, stop_);
+  ASSERT_TRUE(source->Unblock());
+  EXPECT_EQ(fcntl(others.get(), F_GETFL) & O_NONBLOCK, 0);
+  std::vector<std::byte> room(kRoom);
+  EXPECT_EQ(source->Next(room)->kind, Piece::Kind::kNone);
+  ASSERT_EQ(write(ends[1], "abc", 3), 3);
+  const auto piece = source->Next(room);
+  ASSERT_TRUE(piece.ok());
+  EXPECT_EQ(piece->kind, Piece::Kind::kRead);
+  EXPECT_EQ(AsText(ByteSpan(room).first(piece->length)), "abc");
+  EXPECT_EQ(source->Next(room)->kind, Piece::Kind::kNone);
+  close(ends[1]);
+  EXPECT_EQ(source->Next(room)->kind, Piece::Kind::kEnd);
+}
+
 TEST_F(SourceTest, APipeOfOurOwnHasToBeWhole) {
   for (const bool whole : {true, false}) {
     std::array<int, 2> ends{};
