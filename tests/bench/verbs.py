@@ -8,14 +8,15 @@ import subprocess
 import tempfile
 
 import perftest
+import pipes
 import setups
 import workloads
 from setups import ROOT
 
 MIB = 1 << 20
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
-PARTS = {"rdping": 2, "mount": 1}
-NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU"}
+PARTS = {"rdping": 2, "mount": 1, "pipe": 2}
+NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs"}
 
 
 def run(bench) -> None:
@@ -41,7 +42,7 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 
 
 def inside(bench, part: str) -> None:
-    {"rdping": rdping, "mount": mount}[part](bench)
+    {"rdping": rdping, "mount": mount, "pipe": pipe}[part](bench)
 
 
 def rdping(bench) -> None:
@@ -99,3 +100,18 @@ def mount(bench) -> None:
                       "client cold, server warm (tmpfs)", pairs)
             setups.log(f"  medians: {program} {sorted(wire)[len(wire) // 2] / 1e6:.0f} MB/s, passthrough_hp "
                        f"{sorted(fuse)[len(fuse) // 2] / 1e6:.0f} MB/s")
+
+
+def pipe(bench) -> None:
+    """Zeros to /dev/null, from the start of the first program to the end of the last; perftest tells its own figure."""
+    quick = bench.arguments.quick
+    size = (128 if quick else 512) * MIB
+    address = os.environ["RDFS_RDMA_ADDRESS"]
+    name = f"{NAMES['pipe']}: zeros to /dev/null, two CPUs"
+    if bench.wanted(name):
+        with setups.scratch() as work:
+            streams = pipes.Streams(bench.bin / "tools/pipe", pipes.zeros(work / "zeros", size), 0, 1, address)
+            pairs = bench.alternate(lambda: streams.ours("verbs"),
+                                    lambda: perftest.bandwidth("ib_write_bw", size // MIB, 1, 0))
+            bench.row(name, "B/s", "ib_write_bw", 0.9, "page cache warm", pairs)
+    pipes.costs(bench, ("verbs",), size, address)
