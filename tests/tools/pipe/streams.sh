@@ -252,6 +252,44 @@ send -v "$work/large"; sent=$?
 received; both "resumed after kill -9 of rdsend" $sent $?
 same "resumed after kill -9 of rdsend" "$work/large" "$work/dir/whole"
 grep -q 'had the first [1-9]' "$work/send.err" || problem "resumed after kill -9 of rdsend: began at the beginning"
+# Killed again and again, one end by turns, wherever they are then; what is there is gone on with each time. Now
+# and then it is whole before, which is as good.
+rm -f "$work"/dir/whole*
+for turn in $(seq 8); do
+  receive --resume "$work/dir/whole"
+  "$rdsend" --wait 0.2 --require "$over" "$address" "$port" "$key" "$work/large" 2>"$work/send.err" &
+  sender=$!
+  children+=("$sender")
+  sleep "0.0$turn"
+  if [ $((turn % 2)) -eq 0 ]; then victim=$sender other=$receiver; else victim=$receiver other=$sender; fi
+  kill -KILL "$victim" 2>/dev/null
+  wait "$victim" 2>/dev/null
+  # A receiver that no sender has come to waits for one.
+  { [ "$other" = "$sender" ] || [ -e "$work/dir/whole.rdpart" ]; } || kill "$other" 2>/dev/null
+  receiver=$other
+  received; status=$?
+  cases=$((cases + 1))
+  [ "$status" -le 1 ] || problem "killed, turn $turn: the other end ended with $status"
+  [ ! -e "$work/dir/whole" ] || same "killed, turn $turn" "$work/large" "$work/dir/whole"
+done
+receive --resume "$work/dir/whole"
+send "$work/large"; sent=$?
+received; both "resumed after many kills" $sent $?
+same "resumed after many kills" "$work/large" "$work/dir/whole"
+# A source that has changed meanwhile, at its beginning, and one that is shorter than the part.
+for change in changed shorter; do
+  head -c 9000000 "$work/large" >"$work/dir/whole.rdpart"
+  if [ $change = changed ]; then
+    (echo changed; tail -c +9 "$work/noise") >"$work/in"
+  else
+    head -c 3000000 "$work/large" >"$work/in"
+  fi
+  receive --resume "$work/dir/whole"
+  send -v "$work/in"; sent=$?
+  received; both "a $change source" $sent $?
+  same "a $change source" "$work/in" "$work/dir/whole"
+  grep -q 'had the first' "$work/send.err" && problem "a $change source: does not start over"
+done
 echo part >"$work/dir/whole.rdpart"
 receive --resume "$work/dir/whole"
 cat "$work/noise" | send --encrypt; sent=$?
