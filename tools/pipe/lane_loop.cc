@@ -19,7 +19,7 @@ using std::chrono_literals::operator""s;
 Status SleepUntil(Connection& lane, std::span<const int> others, Deadline deadline, int writable) {
   RDFS_ASSIGN_OR_RETURN(const bool armed, lane.Arm());
   if (!armed) return {};
-  std::array<pollfd, 5> entries{};
+  std::array<pollfd, 6> entries{};  // poll(2) passes over -1
   std::size_t count = 0;
   entries[count++] = {.fd = lane.fd(), .events = POLLIN, .revents = 0};
   for (const int fd : others) entries[count++] = {.fd = fd, .events = POLLIN, .revents = 0};
@@ -53,6 +53,24 @@ Status CheckInterrupt(int interrupts) {
   return {
       Code::kErrno, EINTR,
       std::string("interrupted by ") + (name != nullptr ? "SIG" + std::string(name) : "a signal")};
+}
+
+Status Turns::CheckInterrupt() {
+  constexpr std::uint64_t kNowAndThen = 16;
+  const bool looks = looks_++ % kNowAndThen == 0 || slept_;
+  slept_ = false;
+  return looks ? pipe::CheckInterrupt(interrupts_) : Status::Ok();
+}
+
+Status Turns::Sleep(Connection& lane, std::initializer_list<int> readable, int writable,
+                    Deadline next) {
+  std::array<int, 4> others{};
+  std::size_t count = 0;
+  others[count++] = interrupts_;
+  for (const int fd : readable) others[count++] = fd;
+  slept_ = true;
+  return SleepUntil(lane, std::span(others).first(count),
+                    std::min(next, DeadlineAfter(std::chrono::milliseconds(200))), writable);
 }
 
 }  // namespace rdfs::pipe

@@ -2,6 +2,8 @@
 // so that the last words arrive. One thread, the lane's.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -21,5 +23,23 @@ void Part(transport::Connection& lane);
 // "interrupted" if `interrupts` says so (a signalfd(2), or an eventfd(2) of a thread that wants an
 // end; or -1), else ok.
 Status CheckInterrupt(int interrupts);
+
+// The turns of a driver: whether its user wants an end, and its sleep between them.
+class Turns {
+ public:
+  explicit Turns(int interrupts) : interrupts_(interrupts) {}
+  // CheckInterrupt, after each sleep and now and then besides: a look costs as much as hashing
+  // 50 KiB.
+  Status CheckInterrupt();
+  // SleepUntil, also until the user wants an end, and 200 ms at most: there is progress to draw.
+  // -1 among `readable` is nothing.
+  Status Sleep(transport::Connection& lane, std::initializer_list<int> readable, int writable,
+               Deadline next);
+
+ private:
+  const int interrupts_;
+  std::uint64_t looks_ = 0;
+  bool slept_ = false;  // since the last look
+};
 
 }  // namespace rdfs::pipe

@@ -19,6 +19,7 @@ Receiver::Receiver(transport::Connection& lane, std::shared_ptr<transport::Domai
       domain_(std::move(domain)),
       settings_(std::move(settings)),
       progress_(progress),
+      turns_(settings_.interrupts),
       state_(settings_.from_us, settings_.from_peer, settings_.silence, BootClock::now()) {}
 
 Status Receiver::Run() {
@@ -75,26 +76,17 @@ void Receiver::Welcome(Partial partial) {
 Status Receiver::Step() {
   RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
   const bool done = TakeFromCrew();
-  // Not before each piece: a look costs as much as hashing 50 KiB.
-  if (turns_++ % 16 == 0 || slept_) {
-    const Status stopped = CheckInterrupt(settings_.interrupts);
-    if (!stopped.ok()) state_.Fail(stopped, actions_);
+  if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
+    state_.Fail(stopped, actions_);
   }
   const TimePoint now = BootClock::now();
   state_.OnTime(now, actions_);
   progress_.Update(received_bytes(), now);
   RDFS_RETURN_IF_ERROR(Perform());
   RDFS_RETURN_IF_ERROR(lane_.Flush());
-  slept_ = false;
   if (state_.over() || heard || done) return {};
-  std::array<int, 2> others{};
-  std::size_t count = 0;
-  if (crew_ != nullptr) others[count++] = crew_->fd();
-  if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
-  const Deadline next = std::min(state_.NextTime(), DeadlineAfter(std::chrono::milliseconds(200)));
-  slept_ = true;
-  return SleepUntil(lane_, std::span(others).first(count), next,
-                    crew_ != nullptr ? crew_->wants() : -1);
+  if (crew_ == nullptr) return turns_.Sleep(lane_, {}, -1, state_.NextTime());
+  return turns_.Sleep(lane_, {crew_->fd()}, crew_->wants(), state_.NextTime());
 }
 
 // The sender is gone, but the output is being finished, with all that belongs into it.

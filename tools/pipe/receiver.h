@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/pipe/lane_loop.h"
 #include "tools/pipe/progress.h"
 #include "tools/pipe/receive_crew.h"
 #include "tools/pipe/receive_state.h"
@@ -55,10 +56,9 @@ class Receiver {
   const std::shared_ptr<transport::Domain> domain_;
   const ReceiverSettings settings_;
   Progress& progress_;
+  Turns turns_;
   ReceiveState state_;
   ReceiveActions actions_;
-  std::uint64_t turns_ = 0;
-  bool slept_ = false;  // at the end of the turn before
   bool lane_is_over_ = false;
   Ring ring_;
   std::unique_ptr<ReceiveCrew> crew_;

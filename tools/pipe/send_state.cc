@@ -7,6 +7,12 @@ namespace rdfs::pipe {
 
 using Kind = SendAction::Kind;
 
+namespace {
+
+Status OutOfTurn() { return {Code::kProtocolError, "the receiver sent a message out of turn"}; }
+
+}  // namespace
+
 void SendState::Say(Bytes message, TimePoint now, SendActions& out) {
   out.push_back({.kind = Kind::kSend, .message = std::move(message)});
   liveness_.Sent(now);
@@ -59,14 +65,12 @@ Status SendState::Handle(ByteSpan message, TimePoint now, SendActions& out) {
     case MessageType::kPing:
       return {};
     default:
-      return {Code::kProtocolError, "the receiver sent a message out of turn"};
+      return OutOfTurn();
   }
 }
 
 Status SendState::OnWelcome(ByteSpan message, TimePoint now, SendActions& out) {
-  if (state_ != State::kGreeting) {
-    return {Code::kProtocolError, "the receiver sent a message out of turn"};
-  }
+  if (state_ != State::kGreeting) return OutOfTurn();
   RDFS_ASSIGN_OR_RETURN(welcome_, Welcome::Decode(message));
   state_ = State::kChecking;
   if (welcome_.blocks.empty()) {
@@ -156,9 +160,7 @@ Status SendState::OnCredit(ByteSpan message) {
 }
 
 Status SendState::OnReport(ByteSpan message) {
-  if (state_ != State::kEnding || failed_.size() > kMaxHops) {
-    return {Code::kProtocolError, "the receiver sent a message out of turn"};
-  }
+  if (state_ != State::kEnding || failed_.size() > kMaxHops) return OutOfTurn();
   RDFS_ASSIGN_OR_RETURN(FailedHop hop, DecodeReport(message));
   failed_.push_back(std::move(hop));
   return {};

@@ -20,6 +20,7 @@ Sender::Sender(transport::Connection& lane, std::shared_ptr<transport::Domain> d
       stop_(stop),
       settings_(std::move(settings)),
       progress_(progress),
+      turns_(settings_.interrupts),
       state_(settings_.from_us, settings_.from_peer, settings_.silence, BootClock::now()) {}
 
 Status Sender::Run() {
@@ -41,26 +42,17 @@ Status Sender::Step() {
   if (checked_) {
     if (Status status = CheckBlock(); !status.ok()) state_.Fail(std::move(status), actions_);
   }
-  // Not before each piece: a look costs as much as hashing 50 KiB.
-  if (turns_++ % 16 == 0 || slept_) {
-    const Status stopped = CheckInterrupt(settings_.interrupts);
-    if (!stopped.ok()) state_.Fail(stopped, actions_);
+  if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
+    state_.Fail(stopped, actions_);
   }
   const TimePoint now = BootClock::now();
   state_.OnTime(now, actions_);
   progress_.Update(state_.sent_bytes(), now);
   RDFS_RETURN_IF_ERROR(Perform());
   RDFS_RETURN_IF_ERROR(lane_.Flush());
-  slept_ = false;
   if (state_.over() || heard || made) return {};
-  std::array<int, 3> others{};
-  std::size_t count = 0;
-  if (crew_ != nullptr) others[count++] = crew_->fd();
-  if (crew_ != nullptr && crew_->wants() >= 0) others[count++] = crew_->wants();
-  if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
-  const Deadline next = std::min(state_.NextTime(), DeadlineAfter(std::chrono::milliseconds(200)));
-  slept_ = true;
-  return SleepUntil(lane_, std::span(others).first(count), next);
+  if (crew_ == nullptr) return turns_.Sleep(lane_, {}, -1, state_.NextTime());
+  return turns_.Sleep(lane_, {crew_->fd(), crew_->wants()}, -1, state_.NextTime());
 }
 
 Result<bool> Sender::TakeFromLane() {

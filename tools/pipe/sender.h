@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "tools/pipe/lane_loop.h"
 #include "tools/pipe/progress.h"
 #include "tools/pipe/send_crew.h"
 #include "tools/pipe/send_state.h"
@@ -54,10 +55,9 @@ class Sender {
   StopFlag& stop_;
   const SenderSettings settings_;
   Progress& progress_;
+  Turns turns_;
   SendState state_;
   SendActions actions_;
-  std::uint64_t turns_ = 0;
-  bool slept_ = false;                    // at the end of the turn before
   std::optional<std::uint64_t> checked_;  // while checking: so many bytes are the same
   std::vector<std::byte> block_;
   std::unique_ptr<transport::MemoryRegion> memory_;  // null where records are made in the ring
