@@ -2,6 +2,10 @@
 // them. `talk serve` prints its port and serves one connection: it echoes messages of 64 bytes, or
 // takes what comes. `talk echo PORT SECONDS` prints round trips a second, `talk stream PORT
 // SECONDS` bytes a second, in writes of 1 MiB.
+// `talk accept` prints its port and closes each connection that it accepts; `talk connect PORT
+// COUNT` makes so many, waits for the end of each, closes it, and prints how many a second.
+// `talk keep COUNT` prints its port and echoes a little on each of so many connections; `talk open
+// PORT COUNT` opens them, and says so. Then both keep them and do nothing until they are killed.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -33,19 +37,39 @@ void Must(bool good, const char* what) {
   exit(1);
 }
 
-// The first byte says what the client wants: 'e' in each message, or 's' once and then anything.
-int Serve() {
+// Prints its port.
+int Listen() {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = Address(0);
   socklen_t size = sizeof(address);
   Must(bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0, "bind");
-  Must(listen(listener, 1) == 0, "listen");
+  Must(listen(listener, 128) == 0, "listen");
   getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
   printf("%d\n", ntohs(address.sin_port));
   fflush(stdout);
+  return listener;
+}
+
+int Accept(int listener) {
   const int fd = accept(listener, nullptr, nullptr);
+  Must(fd >= 0, "accept");
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return fd;
+}
+
+int Connect(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const sockaddr_in address = Address(port);
+  Must(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "connect");
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return fd;
+}
+
+// The first byte says what the client wants: 'e' in each message, or 's' once and then anything.
+int Serve() {
+  const int fd = Accept(Listen());
   std::vector<char> bytes(1 << 20);
   ssize_t got = recv(fd, bytes.data(), kMessage, MSG_WAITALL);
   if (got <= 0) return 1;
@@ -60,12 +84,58 @@ int Serve() {
   return 0;
 }
 
+int AcceptAll() {
+  const int listener = Listen();
+  for (;;) close(Accept(listener));
+}
+
+int ConnectOften(int port, int count) {
+  const auto one = [&] {
+    const int fd = Connect(port);
+    char end = 0;
+    Must(read(fd, &end, 1) == 0, "the end");
+    close(fd);
+  };
+  for (int i = 0; i < 100; ++i) one();
+  const auto start = Clock::now();
+  for (int i = 0; i < count; ++i) one();
+  const std::chrono::duration<double> passed = Clock::now() - start;
+  printf("%f\n", count / passed.count());
+  return 0;
+}
+
+// On each connection enough for both ends to have met.
+constexpr int kEchoes = 100;
+
+int Keep(int count) {
+  const int listener = Listen();
+  char message[kMessage];
+  for (int i = 0; i < count; ++i) {
+    const int fd = Accept(listener);
+    for (int k = 0; k < kEchoes; ++k) {
+      Must(recv(fd, message, kMessage, MSG_WAITALL) == kMessage, "recv");
+      Must(send(fd, message, kMessage, 0) == kMessage, "send");
+    }
+  }
+  return pause();
+}
+
+int Open(int port, int count) {
+  char message[kMessage] = {};
+  for (int i = 0; i < count; ++i) {
+    const int fd = Connect(port);
+    for (int k = 0; k < kEchoes; ++k) {
+      Must(send(fd, message, kMessage, 0) == kMessage, "send");
+      Must(recv(fd, message, kMessage, MSG_WAITALL) == kMessage, "recv");
+    }
+  }
+  printf("open\n");
+  fflush(stdout);
+  return pause();
+}
+
 int Talk(bool echo, int port, double seconds) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  const sockaddr_in address = Address(port);
-  Must(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "connect");
-  const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const int fd = Connect(port);
   std::vector<char> bytes(echo ? kMessage : 1 << 20, echo ? 'e' : 's');
   const auto step = [&] {
     ssize_t went = send(fd, bytes.data(), bytes.size(), 0);
@@ -90,6 +160,10 @@ int Talk(bool echo, int port, double seconds) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "serve") return Serve();
+  if (what == "accept") return AcceptAll();
+  if (what == "keep" && argc == 3) return Keep(atoi(argv[2]));
+  if (what == "connect" && argc == 4) return ConnectOften(atoi(argv[2]), atoi(argv[3]));
+  if (what == "open" && argc == 4) return Open(atoi(argv[2]), atoi(argv[3]));
   if (argc != 4 || (what != "echo" && what != "stream")) return 2;
   return Talk(what == "echo", atoi(argv[2]), atof(argv[3]));
 }
