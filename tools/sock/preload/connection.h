@@ -120,6 +120,8 @@ class Use {
 // Which process this is, as far as this library was told: not a child of vfork, which runs in its
 // parent's memory and must not change it. Not asked any more by one that stands aside (below).
 bool IsThisProcess();
+// Its number, without a system call; for those that IsThisProcess.
+pid_t ThisProcess();
 
 // `fd` is now a connection that this process alone holds.
 void NoteConnection(int fd, bool opened);

@@ -1,0 +1,191 @@
+// How a connection leaves the kernel's road: its attempts to meet the other end, and what comes of
+// them.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "tools/sock/preload/connection.h"
+#include "tools/sock/preload/epoll.h"
+#include "tools/sock/preload/undisturbed.h"
+
+namespace rdfs::sock {
+namespace {
+
+constexpr std::uint32_t kAttempts = 3;
+constexpr std::uint32_t kFirstAttempt = 8;       // calls; each later one at eight times as many
+constexpr std::uint64_t kManyBytes = 64 * 1024;  // do for the first one, too
+constexpr std::uint32_t kRetries = 32;  // calls while the partner binds, but does not listen
+constexpr std::uint32_t kLargestRing = 1024 * 1024;
+constexpr std::uint64_t kFirstRing = 16 * 1024;
+
+const char* Explain(Reason reason) {
+  switch (reason) {
+    case Reason::kElsewhere:
+      return "the other end is not on this host, or in another network namespace";
+    case Reason::kAlone:
+      return "the other end did not come to meet; run it under rdsock, too";
+    case Reason::kShared:
+      return "several processes hold the connection";
+    case Reason::kStranger:
+      return "the process at the other end is another user's than its socket";
+    case Reason::kNoRoom:
+      return "no descriptors or no memory are left; raise `ulimit -n`";
+    default:
+      return "the program does with it what only TCP can";
+  }
+}
+
+// --require: better no connection than one over TCP.
+void Refuse(int fd, Reason reason) {
+  std::array<char, 160> line;
+  const int length = snprintf(line.data(), line.size(), "rdsock: a connection stays on TCP: %s\n",
+                              Explain(reason));
+  (void)!write(STDERR_FILENO, line.data(), static_cast<std::size_t>(length));
+  sockaddr none{};
+  none.sa_family = AF_UNSPEC;
+  (void)connect(fd, &none, sizeof(none));
+}
+
+bool Filtered(int fd) {
+  const Settings& settings = TheSettings();
+  if (settings.only.empty() && settings.except.empty()) return false;
+  sockaddr_storage here{};
+  sockaddr_storage there{};
+  socklen_t size = sizeof(here);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size) != 0) return true;
+  size = sizeof(there);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) != 0) return true;
+  return settings.except.Matches(here, there) ||
+         (!settings.only.empty() && !settings.only.Matches(here, there));
+}
+
+std::int64_t TimeoutOf(int fd, int option) {
+  timeval timeout{};
+  socklen_t size = sizeof(timeout);
+  if (getsockopt(fd, SOL_SOCKET, option, &timeout, &size) != 0) return 0;
+  return std::int64_t{timeout.tv_sec} * 1'000'000'000 + std::int64_t{timeout.tv_usec} * 1000;
+}
+
+// Whether standard input, output or error is this connection: streams read and write those without
+// a call that this library sees.
+bool IsStandard(std::uint32_t index) {
+  const Word word(Word::Kind::kConnection, index);
+  return Registry().Get(STDIN_FILENO) == word || Registry().Get(STDOUT_FILENO) == word ||
+         Registry().Get(STDERR_FILENO) == word;
+}
+
+}  // namespace
+
+bool Connection::Due(std::uint32_t calls) const {
+  std::uint32_t due = kFirstAttempt;
+  for (std::uint32_t i = 0; i < attempts_; ++i) due *= kFirstAttempt;
+  return calls >= due || (attempts_ == 0 && bytes_ >= kManyBytes);
+}
+
+void Connection::Work(int fd) {
+  const Undisturbed undisturbed;
+  if (mode_ == Mode::kUndecided) Attempt(fd);
+}
+
+void Connection::Attempt(int fd) {
+  if (slot().stays) return Stay(fd, Reason::kShared);
+  if (meeting_ == nullptr && !met_ && !Begin(fd)) return;
+  if (meeting_ != nullptr) {
+    const Meeting::State state = meeting_->Go(BootClock::now());
+    if (state == Meeting::State::kWaiting) return;
+    if (state == Meeting::State::kMet) met_ = meeting_->Take();
+    meeting_.reset();
+  }
+  pending_ = met_.has_value();
+  if (met_) Attach(fd);
+  if (!met_ && attempts_ == kAttempts) Stay(fd, Reason::kAlone);
+}
+
+// An attempt, or once more the one where the partner was not yet ready.
+bool Connection::Begin(int fd) {
+  if (!pending_) {
+    ++attempts_;
+    retries_ = 0;
+  }
+  pending_ = false;
+  const bool last = attempts_ == kAttempts;
+  const auto stay = [&](Reason reason) {
+    Stay(fd, reason);
+    return false;
+  };
+  if (Filtered(fd)) return stay(Reason::kFiltered);
+  if (IsStandard(index_)) return last && stay(Reason::kNeedsTcp);
+  if (slot().handed != 0 || !slot().OnlyHolderIs(ThisProcess()))
+    return last && stay(Reason::kShared);
+  const auto mine = CookieOf(fd);
+  const auto peer = FindPeerSocket(fd);
+  if (!mine.ok() || !peer.ok()) return last && stay(Reason::kElsewhere);
+  if (!peer->has_value()) return stay(Reason::kElsewhere);
+  auto begun = Meeting::Begin(*mine, **peer, slot().opened ? Opened::kHere : Opened::kThere,
+                              kLargestRing, BootClock::now());
+  if (begun.ok()) {
+    meeting_ = *std::move(begun);
+    return pending_ = true;
+  }
+  switch (begun.status().code()) {
+    case Code::kNotFound:
+      pending_ = ++retries_ < kRetries;
+      return !pending_ && last && stay(Reason::kAlone);
+    case Code::kAuthenticationFailed:
+      return stay(Reason::kStranger);
+    default:
+      return stay(Reason::kNoRoom);
+  }
+}
+
+void Connection::Attach(int fd) {
+  Mode undecided = Mode::kUndecided;
+  if (!mode_.compare_exchange_strong(undecided, Mode::kAttaching)) return;
+  if (in_kernel_ != 0) {  // later
+    mode_ = Mode::kUndecided;
+    return;
+  }
+  if (IsStandard(index_) || slot().handed != 0 || !slot().OnlyHolderIs(ThisProcess())) {
+    met_.reset();
+    pending_ = false;
+    mode_ = Mode::kUndecided;
+    return;
+  }
+  const auto memory = EndMemory::Create(slot().end.data(), fd, met_->opened, kLargestRing);
+  if (!memory.ok()) {
+    mode_ = Mode::kUndecided;
+    return Stay(fd, Reason::kNeedsTcp);
+  }
+  ReadOptions(fd);
+  end_.emplace(**memory, met_->channel.Outgoing(met_->role), met_->channel.Incoming(met_->role),
+               End::Sockets{{met_->data.get(), met_->room.get()}, met_->opened});
+  end_->prefer_ring(true, kFirstRing);
+  (void)end_->Receive(fd, {}, {.wait = false});  // the other end may use its ring
+  ++TheCounts().upgraded;
+  mode_ = Mode::kAttached;
+  EpollAttached(*this);
+}
+
+void Connection::ReadOptions(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  slot().nonblocking = flags >= 0 && (flags & O_NONBLOCK) != 0;
+  slot().receive_timeout_ns = TimeoutOf(fd, SO_RCVTIMEO);
+  slot().send_timeout_ns = TimeoutOf(fd, SO_SNDTIMEO);
+}
+
+void Connection::Stay(int fd, Reason reason) {
+  slot().stays = true;
+  mode_ = Mode::kTcp;
+  pending_ = false;
+  meeting_.reset();
+  met_.reset();
+  ++TheCounts().stayed[static_cast<std::size_t>(reason)];
+  const bool mine = reason != Reason::kFiltered && reason != Reason::kEnded;
+  if (TheSettings().require && mine) Refuse(fd, reason);
+}
+
+}  // namespace rdfs::sock

@@ -1,0 +1,179 @@
+// The connections of this process, by descriptor, and what happens to all of them at once: fork,
+// exec, exit, and a program that forbids itself system calls.
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "tools/sock/preload/connection.h"
+#include "tools/sock/preload/epoll.h"
+#include "tools/sock/preload/handover.h"
+
+namespace rdfs::sock {
+namespace {
+
+constinit std::atomic<Connection*> g_connections{nullptr};
+constinit std::atomic<pid_t> g_pid{0};
+constinit std::atomic<bool> g_aside{false};
+
+Connection* Connections() {
+  Connection* connections = g_connections.load(std::memory_order_acquire);
+  if (connections != nullptr) return connections;
+  auto* const made =
+      static_cast<Connection*>(MapZeros(SlotArena::kMost * sizeof(Connection), false));
+  if (made == nullptr || g_connections.compare_exchange_strong(connections, made)) return made;
+  return connections;  // another thread's; ours stays mapped and untouched
+}
+
+template <typename Do>
+void ForEachConnection(Do act) {
+  const int end = Registry().end();
+  for (int fd = 0; fd < end; ++fd) {
+    const Word word = Registry().Get(fd);
+    if (word.kind() == Word::Kind::kConnection) act(fd, Connections()[word.index()]);
+  }
+}
+
+// Whether exec leaves it open.
+bool StaysOpen(int fd) {
+  const int flags = fcntl(fd, F_GETFD);
+  return flags >= 0 && (flags & FD_CLOEXEC) == 0;
+}
+
+void BeforeFork() {
+  ForEachConnection([](int, Connection& connection) { connection.BeforeFork(); });
+}
+void AfterForkInParent() {
+  ForEachConnection([](int, Connection& connection) { connection.AfterForkInParent(); });
+}
+void AfterForkInChild() {
+  g_pid = getpid();
+  ForEachConnection([](int, Connection& connection) { connection.AfterForkInChild(); });
+  EpollAfterForkInChild();
+}
+
+__attribute__((constructor)) void FollowForks() {
+  g_pid = getpid();
+  pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  TakeHeld();
+}
+
+// exit(3) closes without a call of close.
+__attribute__((destructor)) void CloseAll() {
+  if (!StandsAside()) {
+    ForEachConnection([](int fd, Connection& connection) { connection.BeforeClose(fd); });
+  }
+}
+
+}  // namespace
+
+bool IsThisProcess() { return g_aside || getpid() == g_pid; }
+pid_t ThisProcess() { return g_pid; }
+bool StandsAside() { return g_aside; }
+
+Use::Use(int fd) {
+  for (;;) {
+    const Word word = Registry().Get(fd);
+    if (word.kind() != Word::Kind::kConnection) return;
+    Connection& connection = Connections()[word.index()];
+    if (connection.mode() == Connection::Mode::kTcp) return;
+    if (!connection.AddUser()) continue;
+    connection_ = &connection;
+    if (Registry().Get(fd) == word) return;
+    connection_ = nullptr;
+    connection.DropUser();
+  }
+}
+
+void NoteConnection(int fd, bool opened) {
+  Connection* const connections = Connections();
+  ++TheCounts().connections;
+  if (StandsAside()) {
+    ++TheCounts().stayed[static_cast<std::size_t>(Reason::kNeedsTcp)];
+    return Registry().Forget(fd);
+  }
+  const std::uint32_t index = connections == nullptr ? SlotArena::kMost : Slots().Take();
+  if (index == SlotArena::kMost) {
+    ++TheCounts().stayed[static_cast<std::size_t>(Reason::kNoRoom)];
+    Registry().Forget(fd);
+    return;
+  }
+  (new (connections + index) Connection)->Open(index, opened);
+  Registry().Set(fd, Word(Word::Kind::kConnection, index));
+}
+
+void NoteDuplicate(int fd, int copy) {
+  const Word word = Registry().Get(fd);
+  if (word.kind() == Word::Kind::kConnection) Connections()[word.index()].AddDescriptor();
+  if (word.kind() == Word::Kind::kEpoll) EpollDuplicated(word.index());
+  Registry().Set(copy, word);
+  if (copy > STDERR_FILENO || word.kind() != Word::Kind::kConnection) return;
+  // Nothing but a fork tells whether the next is exec; what is plain still may wait for that.
+  const Use use(copy);
+  if (use && use->attached()) use->NeedTcp(copy, Reason::kNeedsTcp);
+}
+
+Closing::Closing(int fd) : was_(Registry().Get(fd)) {
+  if (was_.kind() == Word::Kind::kNone) return;
+  if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].BeforeClose(fd);
+  EpollForget(fd);
+  was_ = Registry().Set(fd, Word());
+}
+Closing::~Closing() {
+  if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].DropDescriptor();
+  if (was_.kind() == Word::Kind::kEpoll) EpollClosed(was_.index());
+}
+
+void NoteInherited(int fd, std::uint32_t index, bool first) {
+  Connection* const connections = Connections();
+  if (connections == nullptr) return;
+  if (first) (new (connections + index) Connection)->Inherit(index);
+  if (first) {
+    ++TheCounts().connections;
+    --Slots()[index].handed;
+  }
+  connections[index].AddDescriptor();
+  Registry().Set(fd, Word(Word::Kind::kConnection, index));
+}
+
+void ForEachHeld(void (*act)(void* argument, int fd, std::uint32_t index), void* argument) {
+  ForEachConnection([&](int fd, Connection& connection) {
+    if (connection.mode() == Connection::Mode::kUndecided && StaysOpen(fd)) {
+      act(argument, fd, connection.index());
+    }
+  });
+}
+
+void BeforeExec(std::span<const std::uint32_t> taken) {
+  const int saved = errno;
+  ForEachConnection([&](int fd, Connection& connection) {
+    const bool known = std::find(taken.begin(), taken.end(), connection.index()) != taken.end();
+    if (StaysOpen(fd) && !known) connection.NeedTcp(fd, Reason::kShared);
+  });
+  errno = saved;
+}
+
+void StandAside() {
+  const int saved = errno;
+  g_aside = true;
+  // Nothing is left to be done at close, either. What is plain goes on so; this process remains one
+  // of its holders, so that no other can move it.
+  ForEachConnection([](int fd, Connection& connection) {
+    const bool plain = connection.mode() == Connection::Mode::kUndecided;
+    if (!plain) connection.NeedTcp(fd, Reason::kNeedsTcp);
+    if (plain) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kNeedsTcp)];
+    Registry().Forget(fd);
+    if (!plain) connection.DropDescriptor();
+  });
+  errno = saved;
+}
+
+void NeedTcp(int fd, Reason reason) {
+  const Use use(fd);
+  if (use) use->NeedTcp(fd, reason);
+}
+
+}  // namespace rdfs::sock
