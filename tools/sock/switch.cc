@@ -41,11 +41,8 @@ Sender::Action Sender::Next(const SenderView& view, const Wish& wish) {
   passed_seen_ = view.passed;
   gone_ = gone_ || view.gone;
   leaving_ = leaving_ || wish.leave;
-  if (nudge_due_) return Do(Step::kNudge);
-  if (bell_due_) {
-    if (view.reader_armed) return Do(Step::kRingBell);
-    bell_due_ = false;
-  }
+  const Step owed = wake_ups_.Owed<Step>(view.reader_armed);
+  if (owed != Step::kIdle) return Do(owed);
   switch (state_) {
     case State::kTcp:
       return OnTcp(view, wish);
@@ -82,11 +79,11 @@ Sender::Action Sender::OnRing(const SenderView& view, const Wish& wish) {
   if (wish.bytes == 0) return Do(Step::kIdle);
   const std::uint64_t room = ring_bytes_ - (produced_ - view.consumed);
   if (room > 0) {
-    armed_ = false;
+    wake_ups_.armed = false;
     return Do(Step::kPut, produced_, std::min({room, wish.bytes, kMostAtOnce}));
   }
-  if (!armed_ && wish.sleep) return Do(Step::kArm);
-  armed_ = false;
+  if (!wake_ups_.armed && wish.sleep) return Do(Step::kArm);
+  wake_ups_.armed = false;
   return Do(Step::kSleep);
 }
 
@@ -116,6 +113,7 @@ Sender::Action Sender::TakeBack(const SenderView& view) {
 }
 
 void Sender::Done(std::uint64_t outcome) {
+  wake_ups_.Done(doing_.step);
   switch (doing_.step) {
     case Step::kSendTcp:
       tcp_sent_ += std::min(outcome, doing_.count);
@@ -128,7 +126,7 @@ void Sender::Done(std::uint64_t outcome) {
     case Step::kPut:
       if (outcome == 0) break;
       produced_ = doing_.at + doing_.count;
-      bell_due_ = true;
+      wake_ups_.bell_due = true;
       break;
     case Step::kOpenGate:
       ++opens_;
@@ -141,16 +139,7 @@ void Sender::Done(std::uint64_t outcome) {
       state_ = State::kShut;
       quiet_marked_ = false;
       quiet_waits_ = 0;
-      armed_ = false;
-      break;
-    case Step::kArm:
-      armed_ = true;
-      break;
-    case Step::kRingBell:
-      bell_due_ = false;
-      break;
-    case Step::kNudge:
-      nudge_due_ = false;
+      wake_ups_.armed = false;
       break;
     case Step::kReturned:
       returned_ = true;
@@ -164,15 +153,14 @@ void Sender::Done(std::uint64_t outcome) {
 
 void Sender::Recover(const SenderView& view, std::uint64_t tcp_sent) {
   const Action interrupted = doing_;
-  armed_ = false;
+  wake_ups_.Recover(interrupted.step);
   if (interrupted.step == Step::kPut) {
     // It happened if the gate says so; any other cursor is found implausible by Next.
     Done(view.gate.cursor() == interrupted.at + interrupted.count ? interrupted.count : 0);
   } else if (interrupted.step == Step::kSendTcp || interrupted.step == Step::kResend) {
     Done(tcp_sent - tcp_sent_);
   }
-  // The flag may have been cleared without the bell being rung. Every other step is taken again.
-  nudge_due_ = nudge_due_ || interrupted.step == Step::kRingBell;
+  // Every other step is taken again.
   doing_ = {};
 }
 
@@ -201,11 +189,8 @@ Receiver::Action Receiver::Next(const ReceiverView& view, const Wish& wish, Time
     return wish.bytes == 0 ? Do(Step::kIdle) : Do(Step::kReadTcp, 0, wish.bytes);
   }
   if (give_back_due_) return Do(Step::kGiveBack, consumed_);
-  if (nudge_due_) return Do(Step::kNudge);
-  if (bell_due_) {
-    if (view.writer_armed) return Do(Step::kRingBell);
-    bell_due_ = false;
-  }
+  const Step owed = wake_ups_.Owed<Step>(view.writer_armed);
+  if (owed != Step::kIdle) return Do(owed);
   const bool midway =
       state_ == State::kReading || state_ == State::kReadOver || state_ == State::kPassing;
   if ((wish.leave && !midway) || state_ == State::kAbandoned) return OnLeave(view, now);
@@ -277,7 +262,7 @@ Receiver::Action Receiver::OnRing(const ReceiverView& view, const Wish& wish) {
   if (cursor < cursor_seen_ || cursor - consumed_ > ring_bytes_) return Broken();
   cursor_seen_ = cursor;
   if (cursor != consumed_) {
-    armed_ = false;
+    wake_ups_.armed = false;
     if (wish.bytes == 0) return Do(Step::kIdle);
     return Do(Step::kTake, consumed_, std::min({cursor - consumed_, wish.bytes, kMostAtOnce}));
   }
@@ -292,8 +277,8 @@ Receiver::Action Receiver::OnRing(const ReceiverView& view, const Wish& wish) {
 }
 
 Receiver::Action Receiver::ArmOrSleep(const Wish& wish) {
-  if (!armed_ && wish.sleep) return Do(Step::kArm);
-  armed_ = false;
+  if (!wake_ups_.armed && wish.sleep) return Do(Step::kArm);
+  wake_ups_.armed = false;
   if (state_ == State::kLooked) state_ = State::kTcp;  // the kernel's socket is asked first
   return Do(Step::kSleep);
 }
@@ -316,6 +301,7 @@ Receiver::Action Receiver::OnLeave(const ReceiverView& view, TimePoint now) {
 }
 
 void Receiver::Done(std::uint64_t outcome, TimePoint now) {
+  wake_ups_.Done(doing_.step);
   switch (doing_.step) {
     case Step::kReadTcp:
       eof_ = outcome == kEof;
@@ -329,14 +315,14 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
       break;
     case Step::kGiveBack:
       give_back_due_ = false;
-      bell_due_ = true;
+      wake_ups_.bell_due = true;
       break;
     case Step::kFollow:
       following_ = true;
       break;
     case Step::kRefuse:
       following_ = false;
-      bell_due_ = true;
+      wake_ups_.bell_due = true;
       break;
     case Step::kBeginRead:
       tcp_reads_ = doing_.at;
@@ -354,15 +340,6 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
       state_ = State::kAbandoned;
       deadline_ = now + kLeaveTimeout;
       break;
-    case Step::kArm:
-      armed_ = true;
-      break;
-    case Step::kRingBell:
-      bell_due_ = false;
-      break;
-    case Step::kNudge:
-      nudge_due_ = false;
-      break;
     default:
       break;
   }
@@ -371,11 +348,10 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
 
 void Receiver::Recover(std::uint64_t position) {
   position_ = position;
-  armed_ = false;
+  wake_ups_.Recover(doing_.step);
   eof_ = false;  // asked again
   came_ = true;  // as far as we know: look at the kernel's socket once more
   if (doing_.step == Step::kFollow) following_ = true;
-  nudge_due_ = nudge_due_ || doing_.step == Step::kRingBell;
   if (doing_.step == Step::kBeginRead) tcp_reads_ = doing_.at;
   if (doing_.step == Step::kBeginRead || state_ == State::kReading) state_ = State::kReadOver;
   if (state_ == State::kLooked) state_ = State::kTcp;

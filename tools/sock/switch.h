@@ -47,6 +47,34 @@ struct Gate {
   [[nodiscard]] bool shut() const { return (bits & kInitial) != 0; }
 };
 
+// What a half still owes to those who sleep until it has done something, and whether it has asked
+// to be woken itself. The same for both halves, whose steps have the same names.
+struct WakeUps {
+  bool armed = false;
+  bool bell_due = false;
+  bool nudge_due = false;
+
+  // The step that comes before all others; kIdle when there is none.
+  template <typename Step>
+  Step Owed(bool peer_armed) {
+    if (nudge_due) return Step::kNudge;
+    bell_due = bell_due && peer_armed;
+    return bell_due ? Step::kRingBell : Step::kIdle;
+  }
+  template <typename Step>
+  void Done(Step step) {
+    if (step == Step::kArm) armed = true;
+    if (step == Step::kRingBell) bell_due = false;
+    if (step == Step::kNudge) nudge_due = false;
+  }
+  // The flag may have been cleared without the bell being rung.
+  template <typename Step>
+  void Recover(Step interrupted) {
+    armed = false;
+    nudge_due = nudge_due || interrupted == Step::kRingBell;
+  }
+};
+
 // What the sender's driver reads of the channel before each step.
 struct SenderView {
   bool gone = false;  // the bell is hung up, or `abandoned` is set
@@ -132,9 +160,7 @@ class Sender {
   Action doing_;
   bool gone_ = false;
   bool leaving_ = false;
-  bool armed_ = false;
-  bool bell_due_ = false;
-  bool nudge_due_ = false;
+  WakeUps wake_ups_;
   bool returned_ = false;
   bool quiet_marked_ = false;
   std::uint32_t quiet_waits_ = 0;
@@ -253,9 +279,7 @@ class Receiver {
   State state_ = State::kTcp;
   Action doing_;
   bool following_ = false;
-  bool armed_ = false;
-  bool bell_due_ = false;
-  bool nudge_due_ = false;
+  WakeUps wake_ups_;
   bool give_back_due_ = false;
   bool eof_ = false;   // TCP said so
   bool came_ = false;  // the last kernel read brought bytes
