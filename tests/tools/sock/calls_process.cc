@@ -1,4 +1,5 @@
 // Scenarios of descriptors and processes: copies, fork, exec, stdio, passing a socket on.
+#include <aio.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -14,6 +15,9 @@
 #include <cstddef>
 
 #include "tests/tools/sock/calls.h"
+
+// What <stdio.h> leads dprintf to there.
+extern "C" int __dprintf_chk(int fd, int flag, const char* format, ...);
 
 namespace rdfs::sock {
 namespace {
@@ -157,6 +161,46 @@ void Streams(Party& party) {
   party.Say("fclose", fclose(stream));
   party.Say("dprintf", dprintf(party.fd, "%0100d", 7));
   Ends(party, party.fd);
+}
+
+// As programs call it that are compiled with -D_FORTIFY_SOURCE.
+void Fortified(Party& party) {
+  Send(party, party.fd, 0, 500);
+  party.Say("__dprintf_chk", __dprintf_chk(party.fd, 1, "%0500d", 7));
+  Ends(party, party.fd);
+}
+
+// By a thread of the C library's.
+void Asynchronous(Party& party) {
+  Send(party, party.fd, 0, 500);
+  std::vector<char> bytes = Bytes(500, 500);
+  aiocb one{};
+  one.aio_fildes = party.fd;
+  one.aio_buf = bytes.data();
+  one.aio_nbytes = 200;
+  const aiocb* const first = &one;
+  party.Say("aio_write", aio_write(&one));
+  party.Say("aio_suspend", aio_suspend(&first, 1, nullptr));
+  party.Say("aio_return", aio_return(&one));
+  aiocb rest = one;
+  rest.aio_buf = bytes.data() + 200;
+  rest.aio_nbytes = 300;
+  rest.aio_lio_opcode = LIO_WRITE;
+  aiocb* const list[] = {nullptr, &rest};
+  party.Say("lio_listio", lio_listio(LIO_WAIT, list, 2, nullptr));
+  party.Say("aio_return", aio_return(&rest));
+  party.Say("sockatmark", sockatmark(party.fd));
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  std::vector<char> answer(500);
+  aiocb in{};
+  in.aio_fildes = party.fd;
+  in.aio_buf = answer.data();
+  in.aio_nbytes = 500;
+  const aiocb* const reading = &in;
+  party.Say("aio_read", aio_read(&in));
+  party.Say("aio_suspend", aio_suspend(&reading, 1, nullptr));
+  party.SayBytes("aio_return", aio_return(&in), answer);
+  party.Meet();
 }
 
 // Standard output, written by calls and by its stream.
@@ -311,6 +355,8 @@ const std::vector<Scenario> kProcessScenarios = {
     {"exec", Executes, Hears},
     {"posix_spawn", Spawns, Hears},
     {"stdio", Streams, Hears},
+    {"fortified stdio", Fortified, Hears},
+    {"aio", Asynchronous, Hears},
     {"a standard stream", IsOutput, Hears},
     {"passed on", Passes, Hears},
     {"everything closed", ClosesAll, Hears},

@@ -297,6 +297,14 @@ void OnAlarm(int flags) {
   sigaction(SIGVTALRM, &action, nullptr);
 }
 
+// Old, as are programs.
+void Interrupts(int interrupts) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  siginterrupt(SIGVTALRM, interrupts);
+#pragma GCC diagnostic pop
+}
+
 // A signal to the thread that sleeps, again and again until the call is over.
 template <typename Call>
 void Disturbed(Call call) {
@@ -321,6 +329,13 @@ void IsDisturbed(Party& party) {
     party.Say("recv", recv(party.fd, bytes.data(), bytes.size(), 0));
   });
   OnAlarm(SA_RESTART);
+  Interrupts(1);
+  Disturbed([&] {
+    std::vector<char> bytes(100);
+    party.Say("recv after siginterrupt", recv(party.fd, bytes.data(), bytes.size(), 0));
+  });
+  Interrupts(0);
+  signal(SIGVTALRM, Nothing);
   Disturbed([&] {
     party.Meet();
     Recv(party, 100);

@@ -223,6 +223,10 @@ RDSOCK_EXPORT(int, ioctl, (int fd, unsigned long request, ...)) {
   va_end(arguments);
   return Ioctl(fd, request, argument);
 }
+RDSOCK_EXPORT(int, sockatmark, (int fd)) {
+  int at_mark = 0;
+  return Ioctl(fd, SIOCATMARK, &at_mark) == 0 ? at_mark : -1;
+}
 RDSOCK_EXPORT(int, fcntl, (int fd, int command, ...)) {
   va_list arguments;
   va_start(arguments, command);

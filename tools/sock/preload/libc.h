@@ -5,6 +5,7 @@
 // signal handler; resolved at the first call.
 #pragma once
 
+#include <aio.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -77,6 +78,20 @@ namespace rdfs::sock {
   X(int, daemon, (int, int))                                                           \
   X(FILE*, fdopen, (int, const char*))                                                 \
   X(int, vdprintf, (int, const char*, va_list))                                        \
+  X(int, __vdprintf_chk, (int, int, const char*, va_list))                             \
+  X(int, aio_read, (aiocb*))                                                           \
+  X(int, aio_read64, (aiocb64*))                                                       \
+  X(int, aio_write, (aiocb*))                                                          \
+  X(int, aio_write64, (aiocb64*))                                                      \
+  X(int, lio_listio, (int, aiocb* const*, int, sigevent*))                             \
+  X(int, lio_listio64, (int, aiocb64* const*, int, sigevent*))                         \
+  X(sighandler_t, signal, (int, sighandler_t))                                         \
+  X(sighandler_t, bsd_signal, (int, sighandler_t))                                     \
+  X(sighandler_t, ssignal, (int, sighandler_t))                                        \
+  X(sighandler_t, sysv_signal, (int, sighandler_t))                                    \
+  X(sighandler_t, __sysv_signal, (int, sighandler_t))                                  \
+  X(sighandler_t, sigset, (int, sighandler_t))                                         \
+  X(int, siginterrupt, (int, int))                                                     \
   X(int, sigaction, (int, const struct sigaction*, struct sigaction*))                 \
   X(long, syscall, (long, long, long, long, long, long, long))
 

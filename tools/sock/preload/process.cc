@@ -1,5 +1,6 @@
 // The calls after which another program, or code that this library does not see, has the
 // descriptors: what they would find half in memory goes back to TCP before.
+#include <aio.h>
 #include <alloca.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -158,6 +159,42 @@ RDSOCK_EXPORT(int, dprintf, (int fd, const char* format, ...)) {
   va_end(arguments);
   return result;
 }
+// As programs call them that are compiled with -D_FORTIFY_SOURCE.
+RDSOCK_EXPORT(int, __vdprintf_chk, (int fd, int flag, const char* format, va_list arguments)) {
+  NeedTcp(fd);
+  return libc().__vdprintf_chk(fd, flag, format, arguments);
+}
+RDSOCK_EXPORT(int, __dprintf_chk, (int fd, int flag, const char* format, ...)) {
+  NeedTcp(fd);
+  va_list arguments;
+  va_start(arguments, format);
+  const int result = libc().__vdprintf_chk(fd, flag, format, arguments);
+  va_end(arguments);
+  return result;
+}
+
+// aio(7): threads of the C library make the calls.
+#define RDSOCK_ASYNCHRONOUS(name, Block)      \
+  RDSOCK_EXPORT(int, name, (Block * block)) { \
+    NeedTcp(block->aio_fildes);               \
+    return libc().name(block);                \
+  }
+#define RDSOCK_ASYNCHRONOUS_LIST(name, Block)                                              \
+  RDSOCK_EXPORT(int, name, (int mode, Block* const* blocks, int count, sigevent* event)) { \
+    for (int i = 0; i < count; ++i) {                                                      \
+      if (blocks[i] != nullptr && blocks[i]->aio_lio_opcode != LIO_NOP) {                  \
+        NeedTcp(blocks[i]->aio_fildes);                                                    \
+      }                                                                                    \
+    }                                                                                      \
+    return libc().name(mode, blocks, count, event);                                        \
+  }
+RDSOCK_ASYNCHRONOUS(aio_read, aiocb)
+RDSOCK_ASYNCHRONOUS(aio_read64, aiocb64)
+RDSOCK_ASYNCHRONOUS(aio_write, aiocb)
+RDSOCK_ASYNCHRONOUS(aio_write64, aiocb64)
+RDSOCK_ASYNCHRONOUS_LIST(lio_listio, aiocb)
+RDSOCK_ASYNCHRONOUS_LIST(lio_listio64, aiocb64)
+
 // Puts another file behind 0, 1 and 2.
 RDSOCK_EXPORT(int, daemon, (int stay, int keep)) {
   if (keep == 0) {
