@@ -7,41 +7,17 @@
 set -uo pipefail
 export LC_ALL=C
 
-bin='' as=''
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --bin) bin=$(realpath "$2"); shift 2 ;;
-    --as-when-root) [ "$(id -u)" -eq 0 ] && as=$2; shift 2 ;;
-    *) echo "copy.sh: what is '$1'?" >&2; exit 2 ;;
-  esac
-done
-[ -n "$bin" ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
-if [ -n "$as" ] && [ "$(id -un)" != "$as" ]; then
-  exec setpriv --reuid "$as" --regid "$(id -g "$as")" --init-groups \
-    env HOME="$(getent passwd "$as" | cut -d: -f6)" USER="$as" "$0" --bin "$bin"
-fi
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-copy-XXXXXX") || exit 1
-# shellcheck source=tests/e2e/private-sshd
+. "$(dirname "$0")/setup.sh"
+begin "$@"
 . "$(dirname "$0")/private-sshd"
-children=()
-finish() {
-  trap - EXIT
-  for child in "${children[@]}"; do kill -KILL "$child" 2>/dev/null; done
-  [ -s "$work/far.pid" ] && kill -KILL "$(cat "$work/far.pid")" 2>/dev/null
-  private_sshd_stop "$work"
-  chmod -R u+rwX "$work" 2>/dev/null
-  rm -rf "$work"
-}
-trap finish EXIT
-trap 'exit 1' INT TERM HUP
-failures=0 cases=0
+cases=0
 problem() {
   failures=$((failures + 1))
   echo "FAILED: $1" >&2
   head -n 20 "$work/err" 2>/dev/null | sed 's/^/  /' >&2
 }
 private_sshd_start "$work" || { echo "copy.sh: no private sshd" >&2; exit 1; }
+ends_with_us "$(cat "$work/sshd.pid")"
 
 # Machines that ssh reaches, and nobody else: to their address there is no way.
 cat - "$work/ssh_config" >"$work/ssh_config.new" <<CONFIG
@@ -271,14 +247,17 @@ sed -i 's/^command="[^"]*\\"[^"]*\\"" //' "$work/authorized_keys"
 head -c 400000000 /dev/zero >"$work/large"
 # begun: a copy in the background whose large file is half made; its far end is stopped.
 begun() {
+  local pid
   fresh
   rm -f "$work/far.pid"
-  timeout 120 "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" 2>"$work/err" </dev/null &
+  timeout 120 "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" --bwlimit 500M "$@" 2>"$work/err" </dev/null &
   copy=$!
-  children+=("$copy")
+  ends_with_us "$copy"
   for _ in $(seq 3000); do
     if [ -s "$work/far.pid" ] && compgen -G "$work/dst/.rdcp-*" >/dev/null; then
-      kill -STOP "$(cat "$work/far.pid")" && return 0
+      pid=$(<"$work/far.pid")
+      ends_with_us "$pid"
+      kill -STOP "$pid" && return 0
     fi
     sleep 0.002
   done

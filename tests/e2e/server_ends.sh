@@ -4,40 +4,18 @@
 # An rdfsd that ssh has started ends with its mount: at once at the unmount, also when its ssh was killed
 # before, and within its lease when the client and its ssh are killed.
 set -uo pipefail
-
-bin='' as=''
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --bin) bin=$(realpath "$2"); shift 2 ;;
-    --as-when-root) [ "$(id -u)" -eq 0 ] && as=$2; shift 2 ;;
-    *) echo "server_ends.sh: what is '$1'?" >&2; exit 2 ;;
-  esac
-done
-[ -n "$bin" ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
-if [ -n "$as" ] && [ "$(id -un)" != "$as" ]; then
-  exec setpriv --reuid "$as" --regid "$(id -g "$as")" --init-groups \
-    env HOME="$(getent passwd "$as" | cut -d: -f6)" USER="$as" "$0" --bin "$bin"
-fi
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-ends-XXXXXX") || exit 1
+. "$(dirname "$0")/setup.sh"
+begin "$@"
 mkdir "$work/export" "$work/mnt"
 echo content >"$work/export/file"
 . "$(dirname "$0")/private-sshd"
-client=''
-finish() {
-  fusermount3 -uz "$work/mnt" 2>/dev/null
-  [ -n "$client" ] && kill -KILL "$client" 2>/dev/null
-  [ -s "$work/rdfsd.pid" ] && kill -TERM "$(cat "$work/rdfsd.pid")" 2>/dev/null
-  private_sshd_stop "$work"
-  rm -rf "$work"
-}
-trap finish EXIT
 fail() {
-  echo "server_ends.sh: $1" >&2
   tail -n 20 "$work/rdfs.log" >&2
-  exit 1
+  problem "$1"
+  conclude
 }
 private_sshd_start "$work" || fail "no private sshd"
+ends_with_us "$(cat "$work/sshd.pid")"
 
 lease=4
 cat >"$work/rdfsd" <<SCRIPT
@@ -56,6 +34,7 @@ start() {
     -o "ssh_command=ssh -F $work/ssh_config" -o "rdfsd_path=$work/rdfsd" \
     >"$work/rdfs.log" 2>&1 </dev/null &
   client=$!
+  ends_with_us "$client"
   for _ in $(seq 300); do
     mounted && break
     kill -0 "$client" 2>/dev/null || break
@@ -63,6 +42,7 @@ start() {
   done
   mounted || fail "rdfs did not mount"
   server=$(cat "$work/rdfsd.pid")
+  ends_with_us "$server"
   ssh=$(pgrep -P "$client" -x ssh) || fail "rdfs has no ssh"
   [ "$(cat "$work/mnt/file")" = content ] || fail "the mount is not the export"
 }
@@ -88,5 +68,4 @@ for over in shm tcp ''; do
   ends_within $((2 * lease)) "$server" || fail "rdfsd outlives its lease (over '$over')"
   fusermount3 -uz "$work/mnt"
 done
-client=''
-echo "server_ends.sh: all ended in time"
+conclude "servers that ssh has started"

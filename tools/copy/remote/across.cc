@@ -94,11 +94,7 @@ Status AwaitFarewell(Talk& caller) {
     over = type == MessageType::kFarewell;
     return Status();
   };
-  while (!over) {
-    RDFS_ASSIGN_OR_RETURN(const bool heard, caller.Hear(on_message, nullptr));
-    if (!heard && !over) RDFS_RETURN_IF_ERROR(caller.Sleep(-1));
-  }
-  return {};
+  return caller.HearUntil(over, on_message);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // The caller's end of a copy between two other machines.
 #include <cerrno>
-#include <optional>
 #include <utility>
 
 #include "tools/copy/remote/caller.h"
@@ -52,7 +51,8 @@ Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, s
   RDFS_RETURN_IF_ERROR(SendTask(task));
   Talk talk(*lane_, SettingsFor(report, options_.interrupts));
   bool met = false;
-  std::optional<Tally> done;
+  bool over = false;
+  Tally done;
   const Talk::OnMessage on_message = [&](MessageType type, ByteSpan message) -> Status {
     if (type == MessageType::kMet && !met) {
       met = true;
@@ -63,22 +63,16 @@ Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, s
       return OutOfTurn();
     }
     RDFS_ASSIGN_OR_RETURN(done, Tally::Decode(message));
+    over = true;
     return talk.Say(EncodeBare(MessageType::kFarewell));
   };
-  Status status = [&]() -> Status {
-    while (!done) {
-      RDFS_ASSIGN_OR_RETURN(const bool heard, talk.Hear(on_message, nullptr));
-      if (!heard && !done) RDFS_RETURN_IF_ERROR(talk.Sleep(-1));
-    }
-    return {};
-  }();
-  status = talk.Part(std::move(status));
+  const Status status = talk.Part(talk.HearUntil(over, on_message));
   if (!status.ok() && !met && !talk.lost() && !IsInterrupt(status)) {
     how = status.message();
     return false;
   }
   if (!status.ok()) return status.WithContext(name_);
-  Count(*done, report.bytes(), report);
+  Count(done, report.bytes(), report);
   return true;
 }
 

@@ -98,6 +98,14 @@ Status Talk::Sleep(int crew) {
   return slept.ok() ? slept : Lost(slept);
 }
 
+Status Talk::HearUntil(const bool& done, const OnMessage& on_message) {
+  while (!done) {
+    RDFS_ASSIGN_OR_RETURN(const bool heard, Hear(on_message, nullptr));
+    if (!heard && !done) RDFS_RETURN_IF_ERROR(Sleep(-1));
+  }
+  return {};
+}
+
 Status Talk::Part(Status status) {
   if (lost_ || aborted_) return status;
   if (status.ok()) {

@@ -1,7 +1,8 @@
 // Talk: what both ends do with their lane, whichever way the files go: say and hear messages, tell
 // of single files, keep the peer convinced that we live, and part so that the last words arrive.
 //
-// One thread, the driver's. Nothing blocks but Sleep, for 200 ms at most, and Part, for 2 s.
+// One thread, the driver's. Nothing blocks but Sleep, for 200 ms at most, HearUntil, and Part,
+// for 2 s.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,8 @@ class Talk {
   Result<bool> Hear(const OnMessage& on_message, const OnCompletion& on_completion);
   // Until there may be something to hear, `crew` is readable, or it is time to look around.
   Status Sleep(int crew);
+  // Both, until the handler has set `done`: for who has nothing else to do.
+  Status HearUntil(const bool& done, const OnMessage& on_message);
   // The end: what went wrong here is said to the peer, if that can still hear it.
   Status Part(Status status);
   // The peer is gone; what it may have said before has been heard.
