@@ -7,7 +7,7 @@ _rdfs_options() {
     rdfsd) echo "-h --help --version --export --read-only --listen --port --rdma-port --key-file
       --no-auth --config --pool --lease --stdio -f --foreground -v --verbose" ;;
     rdcp) echo "-h --help --version -r -R --recursive -p -a --archive -L --dereference -x
-      --one-file-system -u --update --sync --checksum --delete --verify --inplace -n --dry-run
+      --one-file-system -u --update --sync --checksum --delete --verify --inplace --resume -P -n --dry-run
       --exclude --include --files-from -0 --null -l --bwlimit -v --verbose -q --quiet -e --rsh --rdcp-path --port
       --require --plaintext --require-encryption" ;;
     rdsend) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout

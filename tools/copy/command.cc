@@ -96,6 +96,7 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Re
   to.keep = options.keep;
   to.umask = mask;
   to.in_place = options.in_place;
+  to.resume = options.resume;
   to.same_machine = true;
   to.report = [&](const std::string& path, const Status& status) {
     if (!stop) report.Failed(Joined(Prefix(targets.root), path), status);
@@ -115,13 +116,16 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Re
   };
   // Patterns and lists are the walk's own: how much they leave is not counted.
   if (scan.filter != nullptr) count = nullptr;
-  const Watch watch(std::move(interrupts), ShowsProgress(options.quiet, Lists(options)), report,
-                    stop, count);
+  const Watch watch(std::move(interrupts),
+                    ShowsProgress(options.quiet, Lists(options) && !options.progress), report, stop,
+                    count);
   LocalCopy copy(LocalOf(options, scan, targets), sources, *destination, report, stop);
   for (std::uint32_t i = 0; i < options.sources.size() && !stop; ++i) copy.Add(i);
   copy.Finish();
-  return stop ? Status(Code::kErrno, EINTR, "interrupted; what was not finished was removed")
-              : Status::Ok();
+  if (!stop) return {};
+  return {Code::kErrno, EINTR,
+          options.resume ? "interrupted; the same command goes on from here"
+                         : "interrupted; what was not finished was removed"};
 }
 
 }  // namespace
@@ -139,7 +143,7 @@ int RunLocal(CopyOptions& options) {
   std::atomic<bool> stop{false};
   Report report({.name = kName,
                  .lists = Lists(options),
-                 .progress = ShowsProgress(options.quiet, Lists(options))},
+                 .progress = ShowsProgress(options.quiet, Lists(options) && !options.progress)},
                 BootClock::now());
   const Status status = Copy(options, scan, mask, report, stop);
   if (!status.ok()) return Fail(status);

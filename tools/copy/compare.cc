@@ -9,25 +9,13 @@
 #include <cstring>
 #include <vector>
 
+#include "tools/copy/data.h"
 #include "transport/base/bytes.h"
 
 namespace rdfs::copy {
 namespace {
 
 constexpr std::size_t kBuffer = 256 << 10;
-
-// As much of [offset, offset + out.size()) as there is.
-Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out) {
-  std::size_t have = 0;
-  while (have < out.size()) {
-    const ssize_t got = pread(fd, &out[have], out.size() - have, static_cast<off_t>(offset + have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::FromErrno(errno, "cannot read");
-    if (got == 0) break;
-    have += static_cast<std::size_t>(got);
-  }
-  return have;
-}
 
 // Where data begin again, from `at` on: what lies between is a hole, and reads as zeros.
 std::uint64_t NextData(int fd, std::uint64_t at, std::uint64_t size) {
@@ -56,9 +44,9 @@ Result<bool> SameContent(int one, int other, std::uint64_t size, const std::atom
     at = one_is ? std::min(NextData(one, at, size), NextData(other, at, size)) : at;
     const std::size_t length = std::min<std::uint64_t>(a.size(), size - at);
     RDFS_ASSIGN_OR_RETURN(const std::size_t in_one,
-                          ReadFully(one, at, MutableByteSpan(a).first(length)));
+                          ReadFully(one, at, MutableByteSpan(a).first(length), stop));
     RDFS_ASSIGN_OR_RETURN(const std::size_t in_other,
-                          ReadFully(other, at, MutableByteSpan(b).first(length)));
+                          ReadFully(other, at, MutableByteSpan(b).first(length), stop));
     if (in_one != length || in_other != length) return false;
     if (std::memcmp(a.data(), b.data(), length) != 0) return false;
     at += length;

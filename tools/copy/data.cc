@@ -69,6 +69,7 @@ Status ReadAndWrite(Span span, MutableByteSpan buffer, const Conduct& conduct) {
     if (got == 0) return BecameShorter();
     const auto size = static_cast<std::size_t>(got);
     RDFS_RETURN_IF_ERROR(WriteFully(span.to, span.offset, buffer.first(size)));
+    if (conduct.written) conduct.written(span.offset, buffer.first(size));
     span.offset += size;
     conduct.moved += size;
   }
@@ -119,6 +120,20 @@ Status ReadAndWriteByTwo(const Span& span, const Conduct& conduct) {
 
 Status BecameShorter() { return {Code::kErrno, ENODATA, "it became shorter while it was copied"}; }
 
+Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out,
+                              const std::atomic<bool>& stop) {
+  std::size_t have = 0;
+  while (have < out.size()) {
+    if (stop) return Status::FromErrno(EINTR, "stopped");
+    const ssize_t got = pread(fd, &out[have], out.size() - have, static_cast<off_t>(offset + have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::FromErrno(errno, "cannot read it");
+    if (got == 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  return have;
+}
+
 Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes) {
   while (!bytes.empty()) {
     const ssize_t put = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -138,7 +153,8 @@ Status CopyData(Span span, const Conduct& conduct) {
     return ReadAndWrite(span, buffer, conduct);
   }
   const bool limited = conduct.pace != nullptr && conduct.pace->limited();
-  if (!limited && CopiesByItself(span.to)) RDFS_RETURN_IF_ERROR(CopyRange(span, conduct));
+  if (!limited && !conduct.written && CopiesByItself(span.to))
+    RDFS_RETURN_IF_ERROR(CopyRange(span, conduct));
   if (span.end - span.offset >= kWorthAThread) return ReadAndWriteByTwo(span, conduct);
   Buffer buffer;
   return ReadAndWrite(span, buffer.span(), conduct);

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "tools/copy/pace.h"
 #include "transport/base/bytes.h"
@@ -27,6 +28,9 @@ struct Conduct {
   std::atomic<std::uint64_t>& moved;  // grows by what is done
   const std::atomic<bool>& stop;
   Pace* pace = nullptr;  // may be none
+  // Told of all that was written, by any thread; may be empty. What a file system would copy by
+  // itself is read and written then.
+  std::function<void(std::uint64_t offset, ByteSpan bytes)> written{};
 };
 
 // kErrno EINTR soon after `stop` was set, ENODATA when `from` ends before the span does.
@@ -34,6 +38,10 @@ Status CopyData(Span span, const Conduct& conduct);
 
 // All of `bytes`, though write(2) may take fewer at a time.
 Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes);
+
+// As much of `out` as the file has from `offset` on. kErrno EINTR soon after `stop` was set.
+Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out,
+                              const std::atomic<bool>& stop);
 
 // ENODATA, in a sentence.
 Status BecameShorter();

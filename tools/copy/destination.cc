@@ -243,9 +243,18 @@ Status Destination::Touch(const Entry& entry) {
   if ((now.st_mode & S_IFMT) != TypeOf(entry.kind)) {
     return {Code::kErrno, EEXIST, "it is of another kind at the destination"};
   }
+  // Of whoever was interrupted behind its last step.
+  if (options_.resume && entry.kind == Kind::kFile && entry.size >= kLeastResumed) {
+    (void)unlinkat(place.fd->get(), JournalName(place.name).c_str(), 0);
+  }
   return Apply(
       {.directory = place.fd->get(), .name = place.name.c_str(), .now = &now, .fresh = false},
       entry, options_.keep);
+}
+
+bool Destination::IsOurs(const std::string& name) const {
+  return name.starts_with(std::string(kTemporaryPrefix) + run_) ||
+         (options_.resume && IsPartialName(name));
 }
 
 Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
@@ -260,11 +269,10 @@ Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& go
   if (node->fresh) return {};
   RDFS_ASSIGN_OR_RETURN(const FdPtr fd, Descriptor(*node));
   RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
-  const std::string ours = std::string(kTemporaryPrefix) + run_;
   Status first;
   for (const std::string& name : names) {
     RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(fd->get(), name));
-    if (!now || name.starts_with(ours) || keeps(name, S_ISDIR(now->st_mode))) continue;
+    if (!now || IsOurs(name) || keeps(name, S_ISDIR(now->st_mode))) continue;
     Status status = RemoveTree(fd->get(), name);
     if (status.ok()) gone(Joined(path, name));
     if (!status.ok() && first.ok()) first = status.WithContext("cannot delete");
@@ -279,7 +287,7 @@ Status Destination::PeekPrune(const Entry& entry, const Keeps& keeps, const Gone
   RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
   for (const std::string& name : names) {
     RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(fd->get(), name));
-    if (now && !keeps(name, S_ISDIR(now->st_mode))) gone(Joined(path, name));
+    if (now && !IsOurs(name) && !keeps(name, S_ISDIR(now->st_mode))) gone(Joined(path, name));
   }
   return {};
 }

@@ -5,6 +5,8 @@
 // what is made is made next to its place under a random name of fixed length, ".rdcp-" and 16
 // digits, and renamed. So a file appears under its name only when it is whole, with owner, mode,
 // ACLs and times; and neither a hostile far end nor a symlink that was there before leads outside.
+// With `resume` a large file's temporary name is always the same, and what was not finished stays,
+// with a journal (journal.h) of what is in it.
 //
 //     Enter(a) -> Enter(a/b) -> Begin(a/b/f) ... Write, Finish -> Leave(a/b) -> Leave(a)
 //
@@ -31,6 +33,7 @@
 #include <vector>
 
 #include "tools/copy/entry.h"
+#include "tools/copy/journal.h"
 #include "transport/base/bytes.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
@@ -45,6 +48,7 @@ struct DestinationOptions {
   Keep keep{};
   std::uint32_t umask = 022;
   bool in_place = false;  // --inplace: existing files are written, not replaced
+  bool resume = false;    // --resume; not with in_place
   // The entries' ids are of this machine: a file is not copied onto itself.
   bool same_machine = false;
   // What goes wrong behind a call that had succeeded: a directory's times, a hard link whose first
@@ -101,11 +105,16 @@ class Destination {
   Status Make(const Entry& entry);
   // A regular file; see OutputFile.
   Result<std::unique_ptr<OutputFile>> Begin(const Entry& entry);
+  // The same file where an earlier copy of the same source was interrupted, with what of it can be
+  // believed (OutputFile::kept); null where there is nothing: then it is for Begin, which removes
+  // what is left. Reads what is there. Errors: kErrno EINTR soon after `stop` was set.
+  Result<std::unique_ptr<OutputFile>> GoOn(const Entry& entry, const std::atomic<bool>& stop);
   // Owner, mode, times and so on of a file that is there and whose data are right.
   Status Touch(const Entry& entry);
 
   // --delete: calls `keeps` with each name in a directory between its Enter and Leave, and removes
-  // what it refuses, with all beneath. `gone` is told what went, from the root on.
+  // what it refuses, with all beneath; but never what somebody may go on with, with `resume`.
+  // `gone` is told what went, from the root on.
   using Keeps = std::function<bool(const std::string& name, bool is_directory)>;
   using Gone = std::function<void(const std::string& path)>;
   Status Prune(const Entry& entry, const Keeps& keeps, const Gone& gone);
@@ -127,6 +136,7 @@ class Destination {
   Result<Place> PlaceOf(const Entry& entry);
   // With what is there now; fails if that must not be replaced by `entry`.
   Result<Place> PlaceFor(const Entry& entry);
+  [[nodiscard]] bool IsOurs(const std::string& name) const;
   static bool HasDefaultAcl(int directory);
   NodePtr NewNode();
   Status EnterAt(const Place& place, const Entry& entry, Node& node);
@@ -155,7 +165,7 @@ class Destination {
 
 // A regular file that is being made. Write, Hole and CopyFrom from any threads at once, in any
 // order and never over each other; the rest by one. Without Finish nothing is left of it; with
-// --inplace what was written stays.
+// --inplace, and of a large file with `resume`, what was written stays.
 class OutputFile {
  public:
   ~OutputFile();
@@ -165,13 +175,20 @@ class OutputFile {
   Status Write(std::uint64_t offset, ByteSpan bytes);
   // What is never written is a hole anyway; in place it must be told.
   Status Hole(std::uint64_t offset, std::uint64_t length);
-  // All of `source`, `size` bytes, holes as holes, by whatever is fastest here: a reflink,
-  // or see data.h. Errors: as CopyData's.
+  // All of `source`, `size` bytes, but what is kept, holes as holes, by whatever is fastest here: a
+  // reflink, or see data.h. Errors: as CopyData's.
   Status CopyFrom(int source, std::uint64_t size, const Conduct& conduct);
   // For the owner's own reading, as long as this lives: --verify, checksums.
   [[nodiscard]] int descriptor() const;
   // Cuts what is longer, and makes what is shorter end in a hole. Finish does it as well.
   Status SetLength(std::uint64_t size);
+  // What need not be written again, in order; of GoOn.
+  [[nodiscard]] const std::vector<Range>& kept() const;
+  [[nodiscard]] std::uint64_t kept_bytes() const;
+  // Nothing is left of it, and whoever has begun it anew settles it.
+  void Forget();
+  // It is not what it should be: nothing is left of it, whatever happens to this.
+  void Distrust();
   // Sets length, owner, mode, xattrs, times as `entry` says and gives it its name.
   Status Finish(const Entry& entry);
 
@@ -180,9 +197,15 @@ class OutputFile {
   struct State;
   explicit OutputFile(std::unique_ptr<State> state);
   Status Open();
+  [[nodiscard]] mode_t FirstMode() const;
+  bool OpenPartial(bool go_on);
+  Status KeepTrusted(const std::atomic<bool>& stop);
+  void Remove();
+  Status CopyMissing(int source, std::uint64_t begin, std::uint64_t end, const Conduct& conduct);
   bool Clone(int source, std::uint64_t device);
   static Status FindData(int source, std::uint64_t size, std::uint64_t& begin, std::uint64_t& end);
   void Reached(std::uint64_t end);
+  void Note(std::uint64_t offset, ByteSpan bytes);
   void AsItWas();
 
   std::unique_ptr<State> state_;

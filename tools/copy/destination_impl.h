@@ -58,7 +58,11 @@ struct OutputFile::State {
   Destination::Place place;
   Entry entry;            // as it was begun
   std::string temporary;  // empty: in place
-  bool open = true;       // neither finished nor given up
+  // With `resume`, of a large file; valid as long as somebody may go on with what is there.
+  Journal journal;
+  std::vector<Range> kept;
+  std::atomic<bool> written{false};  // something that is worth going on with
+  bool open = true;                  // neither finished nor given up
   Fd fd;
   struct stat made {};                // what it was when it was made or opened
   std::atomic<std::uint64_t> end{0};  // of what was written

@@ -50,6 +50,7 @@ struct Entry {
   std::uint32_t mode = 0;  // permissions with setuid, setgid and sticky: 07777
   std::uint32_t uid = 0, gid = 0;
   timespec atime{}, mtime{};
+  timespec ctime{};                    // for SourceMark only (journal.h)
   std::uint64_t size = 0;              // of a file, in bytes
   std::uint32_t major = 0, minor = 0;  // of a device
   FileId id;                           // of the inode

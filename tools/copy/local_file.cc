@@ -54,7 +54,11 @@ bool LocalCopy::CopyFile(Scanned& scanned, Verdict verdict) {
 }
 
 Status LocalCopy::CopyData(Entry& entry, int source) {
-  RDFS_ASSIGN_OR_RETURN(const auto out, destination_.Begin(entry));
+  RDFS_ASSIGN_OR_RETURN(auto out, destination_.GoOn(entry, stop_));
+  if (out == nullptr) {
+    RDFS_ASSIGN_OR_RETURN(out, destination_.Begin(entry));
+  }
+  report_.kept() += out->kept_bytes();
   RDFS_RETURN_IF_ERROR(out->CopyFrom(source, entry.size, {report_.bytes(), stop_, &pace_}));
   if (entry.size == 0) {
     RDFS_RETURN_IF_ERROR(CopyUntilEnd(source, *out, entry, report_.bytes(), stop_));
@@ -68,6 +72,7 @@ Status LocalCopy::Verify(const Entry& entry, int source, OutputFile& out) {
   RDFS_RETURN_IF_ERROR(DropCache(out.descriptor()));
   RDFS_ASSIGN_OR_RETURN(const bool same, SameContent(source, out.descriptor(), entry.size, stop_));
   if (same) return {};
+  out.Distrust();
   return {Code::kErrno, EIO,
           "what was written is not what was read: it changed meanwhile, or a disk is failing"};
 }

@@ -225,6 +225,7 @@ Entry EntryOf(const struct stat& info) {
   out.gid = info.st_gid;
   out.atime = info.st_atim;
   out.mtime = info.st_mtim;
+  out.ctime = info.st_ctim;
   out.size = out.kind == Kind::kFile ? static_cast<std::uint64_t>(info.st_size) : 0;
   out.major = major(info.st_rdev);
   out.minor = minor(info.st_rdev);

@@ -47,7 +47,7 @@ class WithUsage final : public CLI::Formatter {
 
 struct Words {
   std::vector<std::string> operands, excluded, included;
-  bool preserve = false, archive = false;
+  bool preserve = false, archive = false, partial = false;
   std::string shell, ports, require, limit;
 };
 
@@ -79,6 +79,10 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
   app.add_flag(
       "--inplace", out.in_place,
       "Write into existing files: they keep hard links and owner, and are seen unfinished");
+  app.add_flag("--resume", out.resume,
+               "Go on where a copy with --resume was interrupted; keep times, and skip files that "
+               "have the same size and time there");
+  app.add_flag("-P", words.partial, "--resume, and progress though names are listed");
   app.add_flag("-n,--dry-run", out.dry_run, "Change nothing; list what would be copied or deleted");
   Patterns patterns;
   patterns.exclude = app.add_option("--exclude", words.excluded, "Leave out what matches")
@@ -165,6 +169,12 @@ std::optional<int> Combine(const Words& words, CopyOptions& out) {
   if (words.preserve) out.keep = Keep::Attributes();
   if (words.archive) out.keep = Keep::All();
   if (words.archive || out.policy.sync) out.recurse = true;
+  if (words.partial) out.resume = out.progress = true;
+  if (out.resume && out.in_place) {
+    return Wrong("--resume finishes a file of its own first, and --inplace has none: give one");
+  }
+  // What is whole is not copied again.
+  if (out.resume) out.policy.sync = true;
   if (out.policy.sync) out.keep.times = true;
   if (out.remove && !out.recurse) return Wrong("--delete wants -r, -a or --sync");
   if (!out.files_from.empty() && out.sources.size() != 1) {

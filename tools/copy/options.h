@@ -24,10 +24,12 @@ struct CopyOptions {
   bool follow = false;           // -L
   bool one_file_system = false;  // -x
   bool in_place = false;
+  bool resume = false;
   bool remove = false;  // --delete
   bool verify = false;
   bool dry_run = false;
   bool quiet = false;
+  bool progress = false;  // -P: though names are listed
   int verbosity = 0;
   std::uint64_t limit = 0;  // --bwlimit, bytes a second; zero: none
   Keep keep;

@@ -41,10 +41,18 @@ OutputFile::OutputFile(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 OutputFile::~OutputFile() {
   if (!state_->open) return;
-  if (!state_->temporary.empty()) {
-    (void)unlinkat(state_->place.fd->get(), state_->temporary.c_str(), 0);
-  }
+  if (!state_->temporary.empty() && !(state_->journal.valid() && state_->written)) Remove();
   state_->owner.Settle(state_->entry, false);
+}
+
+// Nobody may read what may be somebody else's, or have attributes; save those who may anyway.
+mode_t OutputFile::FirstMode() const {
+  const Entry& entry = state_->entry;
+  const DestinationOptions& options = state_->owner.options_;
+  const bool is_ours = entry.uid == geteuid() && entry.gid == getegid() && entry.xattrs.empty();
+  if (options.keep.mode) return is_ours ? entry.mode & 0777U : 0600;
+  if (state_->place.now) return 0600;
+  return entry.mode & 0777U & ~(state_->place.folder->inherits ? 0 : options.umask);
 }
 
 Status OutputFile::Open() {
@@ -55,17 +63,10 @@ Status OutputFile::Open() {
     state.fd.Reset(openat(place.fd->get(), place.name.c_str(),
                           O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (!state.fd.valid()) return Status::FromErrno(errno, "cannot open it to write in place");
-  } else {
-    // Nobody may read what may be somebody else's, or have attributes; save those who may anyway.
-    const Entry& entry = state.entry;
-    const bool is_ours = entry.uid == geteuid() && entry.gid == getegid() && entry.xattrs.empty();
-    const mode_t umask = place.folder->inherits ? 0 : options.umask;
-    const mode_t mode = options.keep.mode ? (is_ours ? entry.mode & 0777U : 0600)
-                        : place.now       ? 0600
-                                          : entry.mode & 0777U & ~umask;
+  } else if (!OpenPartial(false)) {
     state.temporary = state.owner.TemporaryName();
     state.fd.Reset(openat(place.fd->get(), state.temporary.c_str(),
-                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FirstMode()));
     if (!state.fd.valid()) {
       const int error = errno;
       state.temporary.clear();
@@ -80,6 +81,7 @@ Status OutputFile::Open() {
 Status OutputFile::Write(std::uint64_t offset, ByteSpan bytes) {
   RDFS_RETURN_IF_ERROR(WriteFully(state_->fd.get(), offset, bytes));
   Reached(offset + bytes.size());
+  Note(offset, bytes);
   return {};
 }
 
@@ -116,7 +118,7 @@ Status OutputFile::CopyFrom(int source, std::uint64_t size, const Conduct& condu
   }
   if (fstat(source, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
   const bool sparse = static_cast<std::uint64_t>(info.st_blocks) * 512 < size;
-  if (Clone(source, info.st_dev)) {
+  if (state_->kept.empty() && Clone(source, info.st_dev)) {
     if (fstat(state_->fd.get(), &info) != 0) return Status::FromErrno(errno, "cannot look at it");
     if (static_cast<std::uint64_t>(info.st_size) < size) return BecameShorter();
     Reached(static_cast<std::uint64_t>(info.st_size));
@@ -129,7 +131,7 @@ Status OutputFile::CopyFrom(int source, std::uint64_t size, const Conduct& condu
     if (sparse) RDFS_RETURN_IF_ERROR(FindData(source, size, begin, end));
     RDFS_RETURN_IF_ERROR(Hole(at, begin - at));
     conduct.moved += begin - at;
-    RDFS_RETURN_IF_ERROR(CopyData({source, state_->fd.get(), begin, end}, conduct));
+    RDFS_RETURN_IF_ERROR(CopyMissing(source, begin, end, conduct));
     if (begin < end) Reached(end);
     at = end;
   }
@@ -182,6 +184,9 @@ Status OutputFile::Finish(const Entry& entry) {
   if (!in_place && renameat(state.place.fd->get(), state.temporary.c_str(), state.place.fd->get(),
                             state.place.name.c_str()) != 0) {
     return Status::FromErrno(errno, "cannot give it its name");
+  }
+  if (state.journal.valid()) {
+    (void)unlinkat(state.place.fd->get(), JournalName(state.place.name).c_str(), 0);
   }
   state.open = false;
   state.owner.Settle(state.entry, true);

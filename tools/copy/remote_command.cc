@@ -69,6 +69,7 @@ RemoteOptions OptionsOf(CopyOptions& options, mode_t mask, int interrupts) {
   out.rules = options.rules.given();
   out.keep = options.keep;
   out.in_place = options.in_place;
+  out.resume = options.resume;
   out.policy = options.policy;
   out.remove = options.remove;
   out.verify = options.verify;
@@ -138,7 +139,9 @@ int RunRemote(CopyOptions& options) {
     remote.list = &list;
   }
   const bool lists = options.verbosity > 0 || options.dry_run;
-  Report report({.name = kName, .lists = lists, .progress = ShowsProgress(options.quiet, lists)},
+  Report report({.name = kName,
+                 .lists = lists,
+                 .progress = ShowsProgress(options.quiet, lists && !options.progress)},
                 BootClock::now());
   for (const Errand& errand : ErrandsOf(options)) {
     const Status status = Run(options, errand, remote, report);

@@ -94,7 +94,8 @@ std::string Report::Line(const Totals& totals, double rate, double files_rate) c
                        HumanBytes(static_cast<double>(bytes)), rates);
   }
   // Whichever is slower in coming: bytes of large files, or names of small ones.
-  const std::uint64_t left_bytes = totals.bytes - std::min(bytes, totals.bytes);
+  const std::uint64_t there = bytes + kept_;
+  const std::uint64_t left_bytes = totals.bytes - std::min(there, totals.bytes);
   const std::uint64_t left_files = totals.files - std::min(files, totals.files);
   double left = 0;
   if (rate > 0) left = static_cast<double>(left_bytes) / rate;
@@ -105,7 +106,7 @@ std::string Report::Line(const Totals& totals, double rate, double files_rate) c
   const auto full = static_cast<std::size_t>(part * static_cast<double>(kBarWidth));
   return fmt::format("{}: [{}{}] {:3.0f} %  {} of {} files, {} of {}  {}  {} left", settings_.name,
                      std::string(full, '#'), std::string(kBarWidth - full, '.'), part * 100, files,
-                     totals.files, HumanBytes(static_cast<double>(bytes)),
+                     totals.files, HumanBytes(static_cast<double>(there)),
                      HumanBytes(static_cast<double>(totals.bytes)), rates, Span(left));
 }
 
@@ -113,9 +114,11 @@ std::string Report::Summary(TimePoint now) const {
   const double seconds = Seconds(now - start_);
   const auto bytes = static_cast<double>(bytes_);
   const auto files = static_cast<double>(files_);
-  return fmt::format("{} {}, {} in {:.2f} s ({}, {:.0f} files/s)", files_.load(),
+  const std::string kept =
+      kept_ > 0 ? fmt::format("; {} were there", HumanBytes(static_cast<double>(kept_))) : "";
+  return fmt::format("{} {}, {} in {:.2f} s ({}, {:.0f} files/s){}", files_.load(),
                      files_ == 1 ? "file" : "files", HumanBytes(bytes), seconds,
-                     HumanRate(bytes / seconds), files / seconds);
+                     HumanRate(bytes / seconds), files / seconds, kept);
 }
 
 int Report::ExitCode() const {

@@ -44,6 +44,8 @@ class Report {
   void Done(const std::string& path, const char* what = "");
   void Copied() { ++files_; }
   std::atomic<std::uint64_t>& bytes() { return bytes_; }
+  // What an interrupted copy had brought already.
+  std::atomic<std::uint64_t>& kept() { return kept_; }
 
   // `totals`: all zero while nobody knows. Where there is progress.
   void Draw(const Totals& totals, TimePoint now);
@@ -58,7 +60,7 @@ class Report {
 
   const Settings settings_;
   const TimePoint start_;
-  std::atomic<std::uint64_t> files_{0}, bytes_{0}, failed_{0}, vanished_{0};
+  std::atomic<std::uint64_t> files_{0}, bytes_{0}, kept_{0}, failed_{0}, vanished_{0};
   std::mutex mutex_;  // the terminal
   bool on_screen_ = false;
   TimePoint drawn_{};

@@ -115,6 +115,7 @@ Task FarEnd::NewTask() const {
   task.follow_source = options_.scan.follow_source;
   task.one_file_system = options_.scan.one_file_system;
   task.in_place = options_.in_place;
+  task.resume = options_.resume;
   task.keep = options_.keep;
   task.update = options_.policy.update;
   task.sync = options_.policy.sync;
@@ -147,6 +148,7 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.options.keep = options_.keep;
   settings.options.umask = options_.umask;
   settings.options.in_place = options_.in_place;
+  settings.options.resume = options_.resume;
   settings.allow = [&paths](const Begin& begin) { return CheckSources(paths, begin); };
   settings.threads = CrewThreads();
   settings.copied = CopiedTo(report);
@@ -164,6 +166,7 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
     return Status();
   };
   const Status status = receiver.Run();
+  report.kept() += receiver.kept();
   meter.Show(receiver.bytes());
   report.Clear();
   if (!status.ok()) return status.WithContext(name_);
@@ -190,6 +193,7 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   walk.offers = task.sync || task.update || task.remove || task.checksum || task.dry_run;
   walk.limit = task.limit;
   walk.digests = task.checksum && !task.dry_run;
+  walk.resume = task.resume;
   walk.list = options_.list;
   Sender sender(talk, domain_, found.begin, std::move(walk), CrewThreads());
   Meter meter(report);
@@ -198,6 +202,7 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
     return Status();
   };
   const Status status = sender.Run();
+  report.kept() += sender.kept();
   meter.Show(sender.bytes());
   report.Clear();
   if (!status.ok()) return status.WithContext(name_);

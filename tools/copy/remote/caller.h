@@ -36,6 +36,7 @@ struct RemoteOptions {
   std::vector<std::string> rules;  // the same filter for there: see Rules::given
   Keep keep;
   bool in_place = false;
+  bool resume = false;  // with policy.sync
   Policy policy;
   bool remove = false;  // --delete
   bool verify = false;

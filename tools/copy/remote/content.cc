@@ -1,7 +1,5 @@
 #include "tools/copy/remote/content.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <vector>
@@ -16,19 +14,6 @@ namespace {
 // Part of what both ends agree on: the digest is one of digests of so many bytes.
 constexpr std::size_t kPiece = 1 << 20;
 
-Status ReadAll(int fd, std::uint64_t offset, MutableByteSpan out, const pipe::StopFlag& stop) {
-  while (!out.empty()) {
-    if (stop) return Status::FromErrno(EINTR, "stopped");
-    const ssize_t got = pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::FromErrno(errno, "cannot read");
-    if (got == 0) return BecameShorter();
-    offset += static_cast<std::uint64_t>(got);
-    out = out.subspan(static_cast<std::size_t>(got));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Digest> ContentDigest(int fd, std::uint64_t size, const pipe::StopFlag& stop) {
@@ -37,7 +22,8 @@ Result<Digest> ContentDigest(int fd, std::uint64_t size, const pipe::StopFlag& s
   for (std::uint64_t at = 0; at < size;) {
     const MutableByteSpan piece =
         MutableByteSpan(buffer).first(std::min<std::uint64_t>(buffer.size(), size - at));
-    RDFS_RETURN_IF_ERROR(ReadAll(fd, at, piece, stop));
+    RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadFully(fd, at, piece, stop));
+    if (got < piece.size()) return BecameShorter();
     all.Add(at, piece.size(), pipe::DigestOf(piece));
     at += piece.size();
   }
@@ -51,9 +37,9 @@ Status CheckWritten(OutputFile& file, std::uint64_t size, std::span<const Writte
   std::vector<std::byte> buffer;
   for (const Written& each : written) {
     buffer.resize(each.length);
-    const Status read = ReadAll(file.descriptor(), each.offset, buffer, stop);
-    if (!read.ok() && read.errno_value() != ENODATA) return read;
-    if (read.ok() && pipe::DigestOf(buffer) == each.digest) continue;
+    RDFS_ASSIGN_OR_RETURN(const std::size_t got,
+                          ReadFully(file.descriptor(), each.offset, buffer, stop));
+    if (got == buffer.size() && pipe::DigestOf(buffer) == each.digest) continue;
     return {Code::kErrno, EIO, "what was written is not what was sent: a disk is failing"};
   }
   return {};

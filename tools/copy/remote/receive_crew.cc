@@ -2,6 +2,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -230,20 +231,47 @@ void ReceiveCrew::PlanOffer(const EntryRecord& record) {
     TellOf(entry, pin.status());
     return;
   }
-  pins_[Named(entry)] = *std::move(pin);
+  wanted_[Named(entry)] = {*std::move(pin), GoOn(record)};
   want_.numbers.push_back(record.number);
 }
 
+// What an interrupted copy has left of it, of which the sender is told. As many as are open at a
+// time: no more are left.
+std::unique_ptr<OutputFile> ReceiveCrew::GoOn(const EntryRecord& record) {
+  if (!record.resumable || files_wanted_ == kMaxOpenFiles) return nullptr;
+  auto file = destination_.GoOn(record.entry, stop_);
+  if (!file.ok() || *file == nullptr) return nullptr;
+  ++files_wanted_;
+  const std::vector<Range>& kept = (*file)->kept();
+  const auto told = std::min(kept.size(), Have::kMostRanges);
+  Put(Have{record.number, {kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(told)}});
+  return *std::move(file);
+}
+
 Status ReceiveCrew::PlanAnswer(Batch& batch, EntryRecord record) {
-  auto pin = pins_.extract(Named(record.entry));
-  if (pin.empty()) return {Code::kProtocolError, "the other rdcp sent a file that nobody wanted"};
-  PlanContent(batch, std::move(record), std::move(pin.mapped()));
+  auto wanted = wanted_.extract(Named(record.entry));
+  if (wanted.empty()) {
+    return {Code::kProtocolError, "the other rdcp sent a file that nobody wanted"};
+  }
+  std::unique_ptr<OutputFile> file = std::move(wanted.mapped().file);
+  if (file != nullptr) --files_wanted_;
+  if (record.goes_on && file == nullptr) {
+    return {Code::kProtocolError, "the other rdcp goes on with a file that is not there"};
+  }
+  if (record.goes_on) {
+    kept_ += file->kept_bytes();
+    BeginFile(std::move(record), std::move(file));
+    return {};
+  }
+  // It has changed since it was offered.
+  if (file != nullptr) file->Forget();
+  PlanContent(batch, std::move(record), std::move(wanted.mapped().pin));
   return {};
 }
 
 void ReceiveCrew::PlanContent(Batch& batch, EntryRecord record, Destination::Pin pin) {
   if (record.entry.kind == Kind::kFile && !record.whole) {
-    BeginFile(std::move(record));  // which keeps the directory open by itself
+    BeginFile(std::move(record), nullptr);  // which keeps the directory open by itself
     return;
   }
   AddJob(batch, {.batch = &batch,
@@ -273,9 +301,10 @@ bool ReceiveCrew::PlanLink(const EntryRecord& record, bool is_there) {
   return false;
 }
 
-void ReceiveCrew::BeginFile(EntryRecord record) {
+void ReceiveCrew::BeginFile(EntryRecord record, std::unique_ptr<OutputFile> file) {
   auto incoming = std::make_shared<Incoming>();
-  auto begun = destination_.Begin(record.entry);
+  auto begun = file != nullptr ? Result<std::unique_ptr<OutputFile>>(std::move(file))
+                               : destination_.Begin(record.entry);
   if (begun.ok()) {
     incoming->file = *std::move(begun);
   } else {
@@ -387,6 +416,7 @@ void ReceiveCrew::FinishFile(Incoming& incoming) {
   Status finished;
   if (settings_.verify)
     finished = CheckWritten(*file, incoming.entry.size, incoming.written, stop_);
+  if (!finished.ok()) file->Distrust();
   if (finished.ok()) finished = file->Finish(incoming.entry);
   if (!finished.ok()) {
     TellOf(incoming.entry, finished);

@@ -50,7 +50,7 @@ class ReceiveCrew {
   struct Done {
     std::uint64_t batches;  // from the first
   };
-  using Output = std::variant<Done, Notice, Want, Status>;
+  using Output = std::variant<Done, Notice, Want, Have, Status>;
 
   // `destination` and `ring`, which the peer WRITEs, outlive this.
   static Result<std::unique_ptr<ReceiveCrew>> Create(Destination& destination, ByteSpan ring,
@@ -68,6 +68,7 @@ class ReceiveCrew {
   Status CheckEnd(std::uint64_t entries) const { return rules_.CheckEnd(entries); }
   [[nodiscard]] std::uint64_t entries() const { return made_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  [[nodiscard]] std::uint64_t kept() const { return kept_; }
 
  private:
   struct Batch;
@@ -94,8 +95,9 @@ class ReceiveCrew {
   bool HasContent(const Entry& entry, const Digest& digest);
   void Prune(const LeaveRecord& record);
   bool PlanLink(const EntryRecord& record, bool is_there);
+  std::unique_ptr<OutputFile> GoOn(const EntryRecord& record);
   void PlanContent(Batch& batch, EntryRecord record, Destination::Pin pin);
-  void BeginFile(EntryRecord record);
+  void BeginFile(EntryRecord record, std::unique_ptr<OutputFile> file);
   void PlanPiece(Batch& batch, const PieceRecord& record);
   void PlanFileEnd(Batch& batch, const FileEndRecord& record);
   [[nodiscard]] bool IsSkipped(const Entry& entry) const;
@@ -115,13 +117,18 @@ class ReceiveCrew {
   const ReceiveCrewSettings settings_;
   const Fd wake_;
   pipe::StopFlag stop_{false};
-  std::atomic<std::uint64_t> made_{0}, bytes_{0};
+  std::atomic<std::uint64_t> made_{0}, bytes_{0}, kept_{0};
 
   // Of the planning, which one thread does at a time.
   RecordRules rules_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Incoming>> incoming_;
-  // Of files that were offered and are wanted: their directories stay open to them.
-  std::unordered_map<std::string, Destination::Pin> pins_;
+  // A file that was offered and is wanted: its directory stays open to it.
+  struct Wanted {
+    Destination::Pin pin;
+    std::unique_ptr<OutputFile> file;  // that is gone on with, if the sender does so
+  };
+  std::unordered_map<std::string, Wanted> wanted_;
+  std::size_t files_wanted_ = 0;                       // of wanted_ that have one
   Want want_;                                          // of the batch that is planned
   std::vector<std::unordered_set<std::string>> seen_;  // names in the directories that are open
   // A directory that could not be made: nothing beneath it is tried.

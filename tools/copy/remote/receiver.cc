@@ -167,6 +167,8 @@ Result<bool> Receiver::CollectFromCrew() {
       RDFS_RETURN_IF_ERROR(Tell(*notice));
     } else if (const auto* want = std::get_if<Want>(&output)) {
       RDFS_RETURN_IF_ERROR(talk_.Say(want->Encode()));
+    } else if (const auto* have = std::get_if<Have>(&output)) {
+      RDFS_RETURN_IF_ERROR(talk_.Say(have->Encode()));
     } else {
       return std::get<Status>(output);
     }
@@ -183,6 +185,7 @@ Status Receiver::Finish() {
   RDFS_RETURN_IF_ERROR(crew_->CheckEnd(end_->entries));
   done_.entries = crew_->entries();
   done_.bytes = crew_->bytes();
+  kept_ = crew_->kept();
   crew_.reset();
   destination_.reset();  // tells of links that still waited
   RDFS_RETURN_IF_ERROR(TellLate());

@@ -47,6 +47,8 @@ class Receiver {
   [[nodiscard]] std::uint64_t bytes() const {
     return crew_ == nullptr ? done_.bytes : crew_->bytes();
   }
+  // What an interrupted copy had brought already.
+  [[nodiscard]] std::uint64_t kept() const { return crew_ == nullptr ? kept_ : crew_->kept(); }
   // Called now and then while it runs; an error ends it.
   std::function<Status()> on_turn;
 
@@ -81,6 +83,7 @@ class Receiver {
   bool confirmed_ = false;
   pipe::StreamDigest digest_;
   Tally done_;
+  std::uint64_t kept_ = 0;
   std::vector<ReceiveCrew::Output> outputs_;
 };
 

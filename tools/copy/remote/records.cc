@@ -75,7 +75,8 @@ Result<std::optional<Record>> ReadEntry(ByteSpan body, std::uint16_t flags) {
   const auto wire = reader.Read<EntryWire>();
   EntryRecord out;
   constexpr std::uint16_t kKnown = EntryWire::kWhole | EntryWire::kNoData | EntryWire::kOffer |
-                                   EntryWire::kAnswer | EntryWire::kDigest;
+                                   EntryWire::kAnswer | EntryWire::kDigest | EntryWire::kResumable |
+                                   EntryWire::kGoesOn;
   if ((flags & ~kKnown) != 0 || !reader.ok() || !FillEntry(wire, out.entry)) {
     return Malformed("entry");
   }
@@ -98,6 +99,13 @@ Result<std::optional<Record>> ReadEntry(ByteSpan body, std::uint16_t flags) {
     return Malformed("offer");
   }
   if (out.answer && (out.entry.kind != Kind::kFile || out.no_data)) return Malformed("answer");
+  out.resumable = (flags & EntryWire::kResumable) != 0;
+  out.goes_on = (flags & EntryWire::kGoesOn) != 0;
+  if (out.goes_on && !(out.answer && out.resumable)) return Malformed("answer");
+  if (out.resumable && !((out.offer || out.answer) && !out.whole &&
+                         FromWire(reader.Read<TimeWire>(), out.entry.ctime) && reader.ok())) {
+    return Malformed("large file");
+  }
   if ((flags & EntryWire::kDigest) != 0) {
     if (!out.offer) return Malformed("offer");
     out.digest = reader.Read<Digest>();
@@ -162,8 +170,10 @@ bool BatchWriter::Write(const Entry& entry, std::uint64_t number, std::uint16_t 
     return false;
   }
   const bool whole = (flags & EntryWire::kWhole) != 0;
+  const bool resumable = (flags & EntryWire::kResumable) != 0;
   const std::size_t digest = (flags & EntryWire::kDigest) != 0 ? sizeof(Digest) : 0;
-  const std::size_t length = BodyOf(entry) + digest + (whole ? entry.size : 0);
+  const std::size_t length =
+      BodyOf(entry) + (resumable ? sizeof(TimeWire) : 0) + digest + (whole ? entry.size : 0);
   if (length > kMaxSlotBytes) return false;
   writer_.Write(HeaderOf(RecordType::kEntry, flags, length));
   writer_.Write(EntryWire{static_cast<std::uint8_t>(entry.kind),
@@ -188,6 +198,7 @@ bool BatchWriter::Write(const Entry& entry, std::uint64_t number, std::uint16_t 
     writer_.WriteSized16(AsBytes(xattr.name));
     writer_.WriteSized32(AsBytes(xattr.value));
   }
+  if (resumable) writer_.Write(ToWire(entry.ctime));
   return Keep(before);
 }
 
@@ -195,12 +206,13 @@ bool BatchWriter::Add(const Entry& entry, std::uint64_t number, std::uint16_t fl
   return Write(entry, number, flags);
 }
 
-bool BatchWriter::AddOffer(const Entry& entry, std::uint64_t number,
+bool BatchWriter::AddOffer(const Entry& entry, std::uint64_t number, std::uint16_t flags,
                            const std::optional<Digest>& digest) {
-  if (!digest) return Write(entry, number, EntryWire::kOffer);
+  flags |= EntryWire::kOffer;
+  if (digest) flags |= EntryWire::kDigest;
   const std::size_t before = writer_.size();
-  if (!Write(entry, number, EntryWire::kOffer | EntryWire::kDigest)) return false;
-  writer_.WriteBytes(*digest);
+  if (!Write(entry, number, flags)) return false;
+  if (digest) writer_.WriteBytes(*digest);
   return Keep(before);
 }
 

@@ -44,7 +44,8 @@ struct TimeWire {
 };
 
 struct EntryWire {
-  static constexpr std::uint16_t kWhole = 1, kNoData = 2, kOffer = 4, kAnswer = 8, kDigest = 16;
+  static constexpr std::uint16_t kWhole = 1, kNoData = 2, kOffer = 4, kAnswer = 8, kDigest = 16,
+                                 kResumable = 32, kGoesOn = 64;
   Le8 kind;
   std::array<Le8, 3> zero;
   Le32 mode, uid, gid, source, major, minor, links;
@@ -74,6 +75,8 @@ struct EntryRecord {
   bool offer = false;              // a file whose data come only if they are wanted
   bool answer = false;             // one that was offered and wanted
   std::optional<Digest> digest{};  // of an offer: see ContentDigest
+  bool resumable = false;          // a large file, with all that SourceMark wants
+  bool goes_on = false;            // an answer, without what the receiver said that it has
   ByteSpan content;
 };
 struct LeaveRecord {
@@ -96,12 +99,14 @@ class BatchWriter {
  public:
   explicit BatchWriter(MutableByteSpan slot) : writer_(slot) {}
 
-  // What the entry takes in a batch without its content.
+  // What the entry takes in a batch without its content, digest and change time.
   static std::size_t SizeOf(const Entry& entry);
 
   // `flags`: EntryWire's.
   bool Add(const Entry& entry, std::uint64_t number, std::uint16_t flags);
-  bool AddOffer(const Entry& entry, std::uint64_t number, const std::optional<Digest>& digest);
+  // `flags`: kResumable or nothing.
+  bool AddOffer(const Entry& entry, std::uint64_t number, std::uint16_t flags,
+                const std::optional<Digest>& digest);
   // A whole file. `fill` puts at most so many bytes there and returns how many they are: that is
   // the file's size then. Its failure is returned, and nothing of the entry stays. kBusy: it does
   // not fit.

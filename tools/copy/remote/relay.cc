@@ -86,6 +86,9 @@ Status Relay::OnReceiver(MessageType type, ByteSpan message) {
     case MessageType::kWant:
       RDFS_RETURN_IF_ERROR(Want::Decode(message).status());
       return sender_.talk.Say(CopyOf(message));
+    case MessageType::kHave:
+      RDFS_RETURN_IF_ERROR(Have::Decode(message).status());
+      return sender_.talk.Say(CopyOf(message));
     case MessageType::kDone: {
       if (!end_ || passed_on_ != next_) return OutOfTurn();
       RDFS_ASSIGN_OR_RETURN(done_, Tally::Decode(message));

@@ -28,6 +28,7 @@ WalkOptions WalkFor(const Task& task, const Found& found, Selection& selection) 
   walk.offers = task.sync || task.update || task.remove || task.checksum || task.dry_run;
   walk.limit = task.limit;
   walk.digests = task.checksum && !task.dry_run;
+  walk.resume = task.resume && walk.offers;
   return walk;
 }
 
@@ -39,6 +40,7 @@ ReceiverSettings ReceiverFor(const Task& task, const std::string& destination, S
   settings.options.keep = task.keep;
   settings.options.umask = mask;
   settings.options.in_place = task.in_place;
+  settings.options.resume = task.resume;
   settings.threads = CrewThreads();
   settings.policy = {.update = task.update, .sync = task.sync, .checksum = task.checksum};
   settings.remove = task.remove;

@@ -1,33 +1,14 @@
 #include "tools/copy/remote/send_crew.h"
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
+#include "tools/copy/data.h"
 #include "tools/copy/remote/content.h"
 
 namespace rdfs::copy {
-namespace {
-
-// Reads all of `place` but what the file does not have.
-Result<std::size_t> ReadAt(int fd, MutableByteSpan place, std::uint64_t offset,
-                           const pipe::StopFlag& stop) {
-  std::size_t done = 0;
-  while (done < place.size()) {
-    const ssize_t got =
-        pread(fd, place.data() + done, place.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR && !stop) continue;
-    if (got < 0) return Status::FromErrno(errno, "cannot read it");
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  return done;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<SendCrew>> SendCrew::Create(WalkOptions walk, MutableByteSpan memory,
                                                    std::uint32_t buffers, int threads) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -107,7 +88,9 @@ void SendCrew::PackItem(WalkItem& item, BatchWriter& batch) {
       walk_.Packed(entry, item.flags);
       break;
     case WalkItem::What::kOffer:
-      packed = batch.AddOffer(entry, item.number, DigestFor(item));
+      packed = batch.AddOffer(entry, item.number,
+                              static_cast<std::uint16_t>(item.flags & EntryWire::kResumable),
+                              DigestFor(item));
       ++entries_;
       break;
     case WalkItem::What::kWhole:
@@ -139,7 +122,7 @@ Status SendCrew::PackWhole(WalkItem& item, BatchWriter& batch) {
   RDFS_ASSIGN_OR_RETURN(const Fd fd, Walk::Open(item.scanned));
   RDFS_RETURN_IF_ERROR(
       batch.AddWhole(item.scanned.entry, item.number, item.flags, [&](MutableByteSpan place) {
-        auto got = ReadAt(fd.get(), place, 0, stop_);
+        auto got = ReadFully(fd.get(), 0, place, stop_);
         if (got.ok()) bytes_ += *got;
         return got;
       }));
@@ -154,10 +137,10 @@ Status SendCrew::PackPiece(const WalkPiece& piece, BatchWriter& batch) {
   Status status;
   if (place.size() != piece.length) {
     status = Status(Code::kInternal, "a batch was planned larger than it can be");
-  } else if (auto got = ReadAt(piece.file->fd.get(), place, piece.offset, stop_); !got.ok()) {
+  } else if (auto got = ReadFully(piece.file->fd.get(), piece.offset, place, stop_); !got.ok()) {
     status = got.status();
   } else if (*got < piece.length) {
-    status = Status(Code::kErrno, ENODATA, "it became shorter while it was copied");
+    status = BecameShorter();
   }
   if (status.ok()) {
     bytes_ += piece.length;

@@ -45,9 +45,12 @@ class SendCrew {
   void Take(std::vector<Output>& out);
   void Release(std::uint32_t buffer);
   Status Answered(const Want& want) { return walk_.Answered(want); }
+  Status Has(Have have) { return walk_.Has(std::move(have)); }
   // Of what has been packed.
   [[nodiscard]] std::uint64_t entries() const { return entries_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  // What the receiver has already of files that are being sent.
+  [[nodiscard]] std::uint64_t kept() const { return walk_.kept(); }
 
  private:
   // Those that nobody took: a driver that cannot send holds up who has too much to tell.

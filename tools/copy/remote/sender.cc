@@ -62,6 +62,10 @@ Status Sender::OnMessage(MessageType type, ByteSpan message) {
     RDFS_ASSIGN_OR_RETURN(const Want want, Want::Decode(message));
     return crew_->Answered(want);
   }
+  if (type == MessageType::kHave && crew_ != nullptr) {
+    RDFS_ASSIGN_OR_RETURN(Have have, Have::Decode(message));
+    return crew_->Has(std::move(have));
+  }
   if (type == MessageType::kDone && ended_) {
     RDFS_ASSIGN_OR_RETURN(done_, Tally::Decode(message));
     if (done_.digest != end_.digest || done_.batches != end_.batches) {

@@ -26,6 +26,7 @@ class Sender {
   [[nodiscard]] const Tally& done() const { return done_; }
   // So far.
   [[nodiscard]] std::uint64_t bytes() const { return crew_ == nullptr ? 0 : crew_->bytes(); }
+  [[nodiscard]] std::uint64_t kept() const { return crew_ == nullptr ? 0 : crew_->kept(); }
   // Called now and then while it runs; an error ends it.
   std::function<Status()> on_turn;
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
 
 namespace rdfs::copy {
@@ -20,6 +21,12 @@ constexpr std::size_t kMostItems = 1024;
 constexpr std::size_t kMostOffers = 4096;
 // Pieces begin at multiples of a page, if their data do.
 constexpr std::uint64_t kPage = 4096;
+
+// Nothing has happened to it since.
+bool IsStill(const SourceMark& mark, const Fd& fd) {
+  struct stat info {};
+  return fstat(fd.get(), &info) == 0 && SourceMark::Of(EntryOf(info)) == mark;
+}
 
 Notice::What Kinded(const Status& why) {
   const bool vanished = why.code() == Code::kErrno && why.errno_value() == ENOENT;
@@ -91,9 +98,16 @@ bool Walk::FindData(LargeFile& file, std::uint64_t& offset) const {
 // The next data of the file, at most `out.length` of them; false when only a hole is left.
 bool Walk::NextPiece(LargeFile& file, WalkPiece& out) const {
   if (file.next >= file.size || file.failed) return false;
-  out.offset = file.next;
-  if (file.next >= file.data_end && !FindData(file, out.offset)) return false;
-  const std::uint64_t most = file.data_end - out.offset;
+  Range missing;
+  do {
+    out.offset = file.next;
+    if (file.next >= file.data_end && !FindData(file, out.offset)) return false;
+    missing = NextMissing(file.there, out.offset, file.data_end);
+    file.next = missing.offset;
+    if (missing.length == 0 && file.next >= file.size) return false;
+  } while (missing.length == 0);
+  out.offset = missing.offset;
+  const std::uint64_t most = missing.length;
   if (out.length < most) out.length -= (out.offset + out.length) % kPage;
   out.length = std::min(out.length, most);
   file.next = out.offset + out.length;
@@ -146,17 +160,39 @@ Status Walk::Answered(const Want& want) {
   return {};
 }
 
+Status Walk::Has(Have have) {
+  const std::lock_guard lock(files_mutex_);
+  const auto offer = offers_.find(have.number);
+  if (!options_.resume || offer == offers_.end() ||
+      have.ranges.back().offset + have.ranges.back().length > offer->second.scanned.entry.size) {
+    return {Code::kProtocolError, "the other rdcp has what it was not offered"};
+  }
+  offer->second.there = std::move(have.ranges);
+  return {};
+}
+
 std::optional<WalkItem> Walk::TakeWanted() {
   for (;;) {
     WalkItem item;
+    std::vector<Range> there;
     {
       const std::lock_guard lock(files_mutex_);
       if (wanted_.empty()) return std::nullopt;
-      item.scanned = std::move(wanted_.front());
+      item.scanned = std::move(wanted_.front().scanned);
+      there = std::move(wanted_.front().there);
       wanted_.pop_front();
     }
     item.flags = EntryWire::kAnswer;
+    const SourceMark offered = SourceMark::Of(item.scanned.entry);
     if (!ClassifyFile(item)) continue;
+    if (options_.resume && item.large != nullptr) {
+      item.flags |= EntryWire::kResumable;
+      if (!there.empty() && IsStill(offered, item.large->fd)) {
+        item.flags |= EntryWire::kGoesOn;
+        for (const Range& each : there) kept_ += each.length;
+        item.large->there = std::move(there);
+      }
+    }
     item.number = next_number_++;
     return item;
   }
@@ -220,6 +256,7 @@ std::size_t Walk::RoomFor(const WalkItem& item) const {
   std::size_t size = BatchWriter::SizeOf(entry);
   if (item.what == WalkItem::What::kWhole) size += entry.size;
   if (item.what == WalkItem::What::kOffer && options_.digests) size += sizeof(Digest);
+  if (options_.resume) size += sizeof(TimeWire);
   return size;
 }
 
@@ -276,7 +313,8 @@ std::optional<WalkItem> Walk::Classify(Scanned scanned) {
     return LeaveOut();
   }
   if (!ReadRestOf(scanned)) return LeaveOut();
-  if (BatchWriter::SizeOf(scanned.entry) + sizeof(Digest) > options_.slot_bytes) {
+  if (BatchWriter::SizeOf(scanned.entry) + sizeof(Digest) + sizeof(TimeWire) >
+      options_.slot_bytes) {
     TellOf(scanned.entry,
            {Code::kErrno, ENAMETOOLONG, "its path and attributes are too long to be sent"});
     if (what == Scanned::What::kEnter) scanner_->Skip();
@@ -299,8 +337,9 @@ bool Walk::Number(WalkItem& item) {
   if (!has_data || !options_.offers) return true;
   item.what = WalkItem::What::kOffer;
   item.flags = EntryWire::kOffer;
+  if (options_.resume && entry.size >= kLeastResumed) item.flags |= EntryWire::kResumable;
   const std::lock_guard lock(files_mutex_);
-  offers_.emplace(item.number, item.scanned);
+  offers_.emplace(item.number, Offered{item.scanned, {}});
   return true;
 }
 

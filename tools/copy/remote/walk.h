@@ -36,6 +36,7 @@ struct LargeFile {
   Fd fd;
   std::uint64_t next = 0;                 // where the next piece is looked for
   std::uint64_t data_end = 0;             // there are no holes between there and here
+  std::vector<Range> there;               // at the receiver, and not sent
   std::atomic<std::uint64_t> brought{0};  // bytes of its pieces
   std::atomic<bool> failed{false};
   std::size_t reading = 0;  // pieces; under Walk::files_mutex_
@@ -71,6 +72,7 @@ struct WalkOptions {
   bool offers = false;
   std::uint64_t limit = 0;  // bytes a second
   bool digests = false;     // of their content go with the offers
+  bool resume = false;      // with `offers`: what the receiver has of a file is not sent
   std::uint32_t slot_bytes = 0;
   Copied copied;                 // may be empty
   const Listed* list = nullptr;  // that `scan` has as its filter: what is missing is told
@@ -91,6 +93,7 @@ class Walk {
   void PieceRead(const WalkPiece& piece, const Status& status);
   // What the receiver answers to offers. Any thread. Errors: kProtocolError.
   Status Answered(const Want& want);
+  Status Has(Have have);
   void Stop();
 
   // The file of a kWhole item, and what of it is as it is now; never longer than planned.
@@ -102,6 +105,7 @@ class Walk {
     const bool sure = options_.offers ? (flags & EntryWire::kAnswer) != 0 : flags == 0;
     if (options_.copied && sure) options_.copied(entry, Named(entry));
   }
+  [[nodiscard]] std::uint64_t kept() const { return kept_; }
   [[nodiscard]] bool digests() const { return options_.digests; }
   [[nodiscard]] std::string Named(const Entry& entry) const;
   void TellOf(const Entry& entry, const Status& why);
@@ -127,6 +131,7 @@ class Walk {
 
   const WalkOptions options_;
   const Tell tell_;
+  std::atomic<std::uint64_t> kept_{0};
   std::size_t source_ = 0;
   std::unique_ptr<Scanner> scanner_;
   bool missing_told_ = false;
@@ -138,10 +143,14 @@ class Walk {
 
   std::mutex files_mutex_;
   std::condition_variable news_;
-  std::size_t open_files_ = 0;               // under files_mutex_, as what follows
-  std::deque<FileEndRecord> ends_;           // of files whose pieces are all read
-  std::map<std::uint64_t, Scanned> offers_;  // that are not answered
-  std::deque<Scanned> wanted_;
+  std::size_t open_files_ = 0;      // under files_mutex_, as what follows
+  std::deque<FileEndRecord> ends_;  // of files whose pieces are all read
+  struct Offered {
+    Scanned scanned;
+    std::vector<Range> there;
+  };
+  std::map<std::uint64_t, Offered> offers_;  // that are not answered
+  std::deque<Offered> wanted_;
   bool stopped_ = false;
 };
 

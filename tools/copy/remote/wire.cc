@@ -29,11 +29,12 @@ std::string VersionText(unsigned major, unsigned minor) {
 // The bits of a set of switches, in the order of their numbers on the wire. Never reordered.
 template <typename T, std::size_t kCount>
 using Switches = std::array<bool T::*, kCount>;
-constexpr Switches<Task, 13> kOptions = {
-    &Task::recurse,  &Task::follow,           &Task::follow_source, &Task::one_file_system,
-    &Task::in_place, &Task::directory_wanted, &Task::update,        &Task::sync,
-    &Task::remove,   &Task::checksum,         &Task::verify,        &Task::dry_run,
-    &Task::has_list};
+constexpr Switches<Task, 14> kOptions = {
+    &Task::recurse,         &Task::follow,   &Task::follow_source,
+    &Task::one_file_system, &Task::in_place, &Task::directory_wanted,
+    &Task::update,          &Task::sync,     &Task::remove,
+    &Task::checksum,        &Task::verify,   &Task::dry_run,
+    &Task::has_list,        &Task::resume};
 constexpr Switches<Keep, 7> kKeeps = {&Keep::mode,   &Keep::owner, &Keep::times,   &Keep::acls,
                                       &Keep::xattrs, &Keep::links, &Keep::specials};
 
@@ -77,7 +78,7 @@ Bytes EncodeNames(const std::vector<std::string>& names, std::size_t& at) {
 std::optional<MessageType> TypeOf(ByteSpan message) {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message.front());
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kMet)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kHave)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -309,6 +310,42 @@ Result<Want> Want::Decode(ByteSpan message) {
   out.up_to = reader.Read<Le64>();
   if (!reader.ok() || reader.remaining() != count * sizeof(Le64)) return Malformed("want");
   for (std::uint16_t i = 0; i < count; ++i) out.numbers.push_back(reader.Read<Le64>());
+  return out;
+}
+
+Bytes Have::Encode() const {
+  Bytes out(12 + ranges.size() * 2 * sizeof(Le64));
+  ByteWriter writer(out);
+  writer.Write(TypeByte(MessageType::kHave));
+  writer.Write(Le8(0));
+  writer.Write(Le16(static_cast<std::uint16_t>(ranges.size())));
+  writer.Write(Le64(number));
+  for (const Range& each : ranges) {
+    writer.Write(Le64(each.offset));
+    writer.Write(Le64(each.length));
+  }
+  return out;
+}
+
+Result<Have> Have::Decode(ByteSpan message) {
+  ByteReader reader(message);
+  (void)reader.Read<Le16>();
+  const std::uint16_t count = reader.Read<Le16>();
+  Have out;
+  out.number = reader.Read<Le64>();
+  if (!reader.ok() || count == 0 || count > kMostRanges ||
+      reader.remaining() != count * 2 * sizeof(Le64)) {
+    return Malformed("list of what is there");
+  }
+  std::uint64_t end = 0;
+  for (std::uint16_t i = 0; i < count; ++i) {
+    const Range each{reader.Read<Le64>(), reader.Read<Le64>()};
+    if (each.offset < end || each.length == 0 || each.length > ~each.offset) {
+      return Malformed("list of what is there");
+    }
+    end = each.offset + each.length;
+    out.ranges.push_back(each);
+  }
   return out;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tools/copy/entry.h"
+#include "tools/copy/journal.h"
 #include "tools/pipe/digest.h"
 #include "transport/base/bytes.h"
 #include "transport/base/status.h"
@@ -62,6 +63,7 @@ enum class MessageType : std::uint8_t {  // never reused
   kFarewell = 12,
   kWant = 13,
   kMet = 14,
+  kHave = 15,
 };
 // The first byte; nullopt for an empty message or an unknown type.
 std::optional<MessageType> TypeOf(ByteSpan message);
@@ -89,7 +91,7 @@ struct Task {
   bool recurse = false, follow = false, follow_source = false, one_file_system = false;
   bool in_place = false, directory_wanted = false;
   bool update = false, sync = false, remove = false, checksum = false;
-  bool verify = false, dry_run = false;
+  bool verify = false, dry_run = false, resume = false;
   bool has_list = false;    // only what is in `listed`
   std::uint64_t limit = 0;  // of the one that sends, bytes a second; zero: none
   Keep keep;
@@ -183,6 +185,18 @@ struct Want {
 
   [[nodiscard]] Bytes Encode() const;
   static Result<Want> Decode(ByteSpan message);
+};
+
+// Of a file that was offered, what an interrupted copy has brought already. Comes before the Want
+// that answers the offer.
+struct Have {
+  // Of more only the first are told, and the rest is sent again.
+  static constexpr std::size_t kMostRanges = 4096;
+  std::uint64_t number = 0;
+  std::vector<Range> ranges;  // in order, never over each other, never empty
+
+  [[nodiscard]] Bytes Encode() const;
+  static Result<Have> Decode(ByteSpan message);
 };
 
 // Something that happened to one file, at one of the ends, for the person at the caller; or, in a

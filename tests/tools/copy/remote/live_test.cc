@@ -16,6 +16,7 @@
 
 #include "tests/tools/copy/remote/pair.h"
 #include "tests/tools/pipe/temp_dir.h"
+#include "tools/copy/metadata.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
@@ -171,6 +172,80 @@ TEST_P(CopyLive, LinksModesTimesAndSpecials) {
   ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
   ASSERT_EQ(chmod((dir_ / "src/d").c_str(), 0700), 0);
   ASSERT_EQ(chmod((dir_ / "dst/src/d").c_str(), 0700), 0);
+}
+
+TEST_P(CopyLive, GoesOnWhereItWasInterrupted) {
+  const std::string content = Noise(5 << 20);
+  dir_.Write("src/large", content);
+  struct stat info {};
+  ASSERT_EQ(stat((dir_ / "src/large").c_str(), &info), 0);
+  fs::create_directory(dir_ / "dst/src");
+  // By the rule that every receiver has: the first and the fourth MiB are there.
+  const auto interrupt = [&] {
+    auto before = Destination::Open(dir_ / "dst/src", {.keep = Keep::All(), .resume = true});
+    Entry entry = EntryOf(info);
+    entry.path = "large";
+    ASSERT_TRUE(before.ok() && (*before)->AddTarget(0, "").ok());
+    auto file = (*before)->Begin(entry);
+    ASSERT_TRUE(file.ok());
+    for (const std::size_t at : {0UL, 3UL << 20}) {
+      ASSERT_TRUE((*file)->Write(at, AsBytes(std::string_view(content).substr(at, 1 << 20))).ok());
+    }
+  };
+  set_walk_ = [](WalkOptions& walk) { walk.resume = true; };
+  set_receiver_ = [](ReceiverSettings& settings) {
+    settings.options.resume = true;
+    settings.verify = true;
+  };
+  interrupt();
+  Ends ends = Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), false, true);
+  ExpectCopied(ends);
+  EXPECT_EQ(ends.done.bytes, 3U << 20);
+  EXPECT_EQ(gone_, std::vector<std::string>{});
+  // And over when the source is another.
+  ASSERT_EQ(unlink((dir_ / "dst/src/large").c_str()), 0);
+  interrupt();
+  ASSERT_EQ(chmod((dir_ / "src/large").c_str(), 0600), 0);
+  ends = Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), false, true);
+  ExpectCopied(ends);
+  EXPECT_EQ(ends.done.bytes, 5U << 20);
+}
+
+// Between the offer and its answer: what the receiver has is of the file that was offered.
+TEST(CopyWalk, AFileThatChangesMeanwhileStartsOver) {
+  const pipe::TempDir dir;
+  dir.Write("large", std::string(1 << 20, 'a'));
+  dir.Write("other", std::string(1 << 20, 'a'));
+  WalkOptions options;
+  options.paths = {dir / "large", dir / "other"};
+  options.slot_bytes = 1 << 20;
+  options.offers = options.resume = true;
+  Walk walk(options, [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
+  auto task = walk.Next();
+  ASSERT_TRUE(task && task->items.size() == 2);
+  EXPECT_EQ(task->items[0].flags, EntryWire::kOffer | EntryWire::kResumable);
+  EXPECT_FALSE(walk.Has({0, {{0, (1 << 20) + 1}}}).ok());
+  EXPECT_FALSE(walk.Has({2, {{0, 1}}}).ok());
+  ASSERT_TRUE(walk.Has({0, {{0, 700'000}}}).ok());
+  ASSERT_TRUE(walk.Has({1, {{4096, 1'000'000}}}).ok());
+  ASSERT_TRUE(walk.Answered({2, {0, 1}}).ok());
+  dir.Write("large", std::string(1 << 20, 'b'));
+  std::map<std::string, std::uint64_t> pieces;
+  std::map<std::string, std::uint16_t> flags;
+  while ((task = walk.Next())) {
+    for (const WalkItem& item : task->items) {
+      if (item.large != nullptr) flags[item.large->path] = item.flags;
+    }
+    for (const WalkPiece& piece : task->pieces) {
+      pieces[piece.file->path] += piece.length;
+      walk.PieceRead(piece, {});
+    }
+  }
+  EXPECT_EQ(flags[dir / "large"], EntryWire::kAnswer | EntryWire::kResumable);
+  EXPECT_EQ(pieces[dir / "large"], 1U << 20);
+  EXPECT_EQ(flags[dir / "other"], EntryWire::kAnswer | EntryWire::kResumable | EntryWire::kGoesOn);
+  EXPECT_EQ(pieces[dir / "other"], (1U << 20) - 1'000'000);
+  EXPECT_EQ(walk.kept(), 1'000'000U);
 }
 
 TEST_P(CopyLive, HolesStayHoles) {

@@ -188,14 +188,48 @@ TEST_F(CopyRecords, OffersAndAnswers) {
 TEST_F(CopyRecords, OffersWithDigests) {
   Digest digest{};
   digest[0] = std::byte{7};
-  ASSERT_TRUE(writer_.AddOffer(SomeFile("f", 9), 0, digest));
+  ASSERT_TRUE(writer_.AddOffer(SomeFile("f", 9), 0, 0, digest));
   EXPECT_EQ(writer_.size(), BatchWriter::SizeOf(SomeFile("f", 9)) + sizeof(Digest));
-  ASSERT_TRUE(writer_.AddOffer(SomeFile("g", 9), 1, std::nullopt));
+  ASSERT_TRUE(writer_.AddOffer(SomeFile("g", 9), 1, 0, std::nullopt));
   const auto records = ReadAll(writer_.written());
   ASSERT_EQ(records.size(), 2U);
   EXPECT_TRUE(std::get<EntryRecord>(records[0]).offer);
   EXPECT_EQ(std::get<EntryRecord>(records[0]).digest, digest);
   EXPECT_EQ(std::get<EntryRecord>(records[1]).digest, std::nullopt);
+}
+
+TEST_F(CopyRecords, LargeFilesBringTheirChangeTime) {
+  Entry entry = SomeFile("f", 1 << 20);
+  entry.ctime = {5, 6};
+  Digest digest{};
+  digest[0] = std::byte{7};
+  ASSERT_TRUE(writer_.AddOffer(entry, 0, EntryWire::kResumable, digest));
+  EXPECT_EQ(writer_.size(), BatchWriter::SizeOf(entry) + sizeof(TimeWire) + sizeof(Digest));
+  const std::string bytes = Hex(writer_.written());
+  EXPECT_EQ(bytes.substr(bytes.size() - 56), "050000000000000006000000" + Hex(digest));
+  constexpr std::uint16_t kFlags = EntryWire::kAnswer | EntryWire::kResumable | EntryWire::kGoesOn;
+  ASSERT_TRUE(writer_.Add(entry, 1, kFlags));
+  const auto records = ReadAll(writer_.written());
+  ASSERT_EQ(records.size(), 2U);
+  const auto& offer = std::get<EntryRecord>(records[0]);
+  EXPECT_TRUE(offer.resumable && !offer.goes_on);
+  EXPECT_EQ(offer.entry.ctime.tv_sec, 5);
+  EXPECT_EQ(offer.entry.ctime.tv_nsec, 6);
+  EXPECT_EQ(offer.digest, digest);
+  EXPECT_TRUE(std::get<EntryRecord>(records[1]).goes_on);
+}
+
+TEST_F(CopyRecords, WhatGoesOnIsAnAnswer) {
+  const auto accepts = [&](unsigned flags) {
+    writer_.TruncateTo(0);
+    Status why;
+    EXPECT_TRUE(writer_.Add(SomeFile("f", 9), 0, static_cast<std::uint16_t>(flags)));
+    return ReadAll(writer_.written(), &why).size() == 1;
+  };
+  EXPECT_TRUE(accepts(EntryWire::kAnswer | EntryWire::kResumable));
+  EXPECT_FALSE(accepts(EntryWire::kAnswer | EntryWire::kGoesOn));
+  EXPECT_FALSE(accepts(EntryWire::kOffer | EntryWire::kResumable | EntryWire::kGoesOn));
+  EXPECT_FALSE(accepts(EntryWire::kResumable));
 }
 
 TEST_F(CopyRecords, SizeOfIsWhatItTakes) {

@@ -283,6 +283,30 @@ TEST(CopyWire, GoldenWant) {
   EXPECT_EQ(Want::Decode(want.Encode())->numbers, want.numbers);
 }
 
+TEST(CopyWire, GoldenHave) {
+  const Have have{7, {{1, 2}, {3, 5}}};
+  EXPECT_EQ(Hex(have.Encode()),
+            "0f"
+            "00"
+            "0200"
+            "0700000000000000"
+            "0100000000000000"
+            "0200000000000000"
+            "0300000000000000"
+            "0500000000000000");
+  ExpectExactLength(have.Encode(), [](ByteSpan bytes) { return Have::Decode(bytes).ok(); });
+  EXPECT_EQ(Have::Decode(have.Encode())->ranges, have.ranges);
+  const auto accepts = [](const std::vector<Range>& ranges) {
+    return Have::Decode(Have{0, ranges}.Encode()).ok();
+  };
+  EXPECT_FALSE(accepts({}));
+  EXPECT_FALSE(accepts({{1, 0}}));
+  EXPECT_FALSE(accepts({{1, 2}, {2, 5}}));
+  EXPECT_FALSE(accepts({{5, 1}, {1, 2}}));
+  EXPECT_FALSE(accepts({{~std::uint64_t{0}, 2}}));
+  EXPECT_TRUE(accepts(std::vector<Range>(1, {0, 1})));
+}
+
 TEST(CopyWire, GoldenMet) {
   EXPECT_EQ(Hex(EncodeMet("tcp")),
             "0e"

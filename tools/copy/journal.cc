@@ -1,0 +1,178 @@
+#include "tools/copy/journal.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <iterator>
+
+#include "tools/copy/data.h"
+#include "tools/pipe/digest.h"
+
+namespace rdfs::copy {
+namespace {
+
+using pipe::Digest;
+
+constexpr std::string_view kPartialPrefix = ".rdcp-part-";
+constexpr std::string_view kJournalPrefix = ".rdcp-journal-";
+constexpr std::array<char, 8> kMagic = {'R', 'D', 'C', 'P', 'J', 'N', 'L', '1'};
+// Of one stretch: that of the largest batch.
+constexpr std::uint64_t kMostNoted = 16 << 20;
+// Of all that is read of one: 128 MiB. Behind it the file is copied again.
+constexpr std::size_t kMostRecords = 4 << 20;
+constexpr std::size_t kRecordsAtOnce = 4096;
+
+struct TimeField {
+  LeI64 seconds;
+  Le32 nanoseconds;
+};
+struct Head {
+  std::array<char, 8> magic;
+  Le64 size, inode;
+  TimeField mtime, ctime;
+};
+static_assert(sizeof(Head) == 48 && alignof(Head) == 1);
+struct HeadWithDigest {
+  Head head;
+  Digest digest;
+};
+struct Record {
+  Le64 offset, length;
+  Digest digest;
+};
+static_assert(sizeof(Record) == 32 && alignof(Record) == 1);
+
+TimeField ToField(const timespec& time) {
+  return {std::int64_t{time.tv_sec}, static_cast<std::uint32_t>(time.tv_nsec)};
+}
+
+template <typename T>
+ByteSpan BytesOf(const T& value) {
+  return std::as_bytes(std::span<const T, 1>(&value, 1));
+}
+
+HeadWithDigest HeadOf(const SourceMark& mark) {
+  const Head head{kMagic, mark.size, mark.inode, ToField(mark.mtime), ToField(mark.ctime)};
+  return {head, pipe::DigestOf(BytesOf(head))};
+}
+
+bool SameTime(const timespec& a, const timespec& b) {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+std::string Named(std::string_view prefix, std::string_view name) {
+  const Digest digest = pipe::DigestOf(AsBytes(name));
+  std::string out(prefix);
+  for (std::size_t i = 0; i < 8; ++i) {
+    out += fmt::format("{:02x}", std::to_integer<unsigned>(digest[i]));
+  }
+  return out;
+}
+
+// All that may be worth a look, in the order of the file.
+Result<std::vector<Record>> ReadRecords(int fd, std::uint64_t size, const std::atomic<bool>& stop) {
+  std::vector<Record> out;
+  std::vector<Record> some(kRecordsAtOnce);
+  std::uint64_t at = sizeof(HeadWithDigest);
+  while (out.size() < kMostRecords) {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t got,
+                          ReadFully(fd, at, std::as_writable_bytes(std::span(some)), stop));
+    at += got;
+    const auto whole = std::span(some).first(got / sizeof(Record));
+    std::ranges::copy_if(whole, std::back_inserter(out), [&](const Record& each) {
+      return each.length > 0 && each.length <= kMostNoted && each.offset <= size &&
+             each.length <= size - each.offset;
+    });
+    if (whole.size() < some.size()) break;
+  }
+  std::ranges::stable_sort(out, {}, [](const Record& each) { return std::uint64_t{each.offset}; });
+  return out;
+}
+
+}  // namespace
+
+bool operator==(const SourceMark& a, const SourceMark& b) {
+  return a.size == b.size && a.inode == b.inode && SameTime(a.mtime, b.mtime) &&
+         SameTime(a.ctime, b.ctime);
+}
+
+Range NextMissing(std::span<const Range> kept, std::uint64_t begin, std::uint64_t end) {
+  auto next = std::ranges::upper_bound(kept, begin, {}, &Range::offset);
+  if (next != kept.begin()) {
+    const Range& before = *std::prev(next);
+    begin = std::max(begin, before.offset + before.length);
+  }
+  for (; next != kept.end() && next->offset <= begin; ++next) begin = next->offset + next->length;
+  if (begin >= end) return {end, 0};
+  return {begin, (next == kept.end() ? end : std::min(end, next->offset)) - begin};
+}
+
+std::string PartialName(std::string_view name) { return Named(kPartialPrefix, name); }
+std::string JournalName(std::string_view name) { return Named(kJournalPrefix, name); }
+bool IsPartialName(std::string_view name) {
+  return name.starts_with(kPartialPrefix) || name.starts_with(kJournalPrefix);
+}
+
+Journal Journal::Open(int directory, const std::string& name, bool make) {
+  Journal out;
+  Fd fd(openat(
+      directory, name.c_str(),
+      O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (make ? O_CREAT : 0),
+      0600));
+  struct stat info {};
+  struct stat named {};
+  if (!fd.valid() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || fstat(fd.get(), &info) != 0 ||
+      fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
+    return out;
+  }
+  // Whoever had it before may have removed it since we opened it.
+  const bool ours = S_ISREG(info.st_mode) && info.st_uid == geteuid() && info.st_nlink == 1 &&
+                    (info.st_mode & 077U) == 0 && info.st_ino == named.st_ino;
+  if (ours) out.fd_ = std::move(fd);
+  return out;
+}
+
+Status Journal::Start(const SourceMark& mark) const {
+  if (ftruncate(fd_.get(), 0) != 0) return Status::FromErrno(errno, "cannot empty the journal");
+  return WriteFully(fd_.get(), 0, BytesOf(HeadOf(mark)));
+}
+
+Result<std::vector<Range>> Journal::Trusted(const SourceMark& mark, int file,
+                                            const std::atomic<bool>& stop) const {
+  std::vector<Range> out;
+  HeadWithDigest head{};
+  const MutableByteSpan place = std::as_writable_bytes(std::span<HeadWithDigest, 1>(&head, 1));
+  RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadFully(fd_.get(), 0, place, stop));
+  if (got != place.size() || !std::ranges::equal(place, BytesOf(HeadOf(mark)))) return out;
+  RDFS_ASSIGN_OR_RETURN(const auto records, ReadRecords(fd_.get(), mark.size, stop));
+  std::vector<std::byte> buffer;
+  std::uint64_t end = 0;
+  for (const Record& each : records) {
+    if (each.offset < end) continue;
+    buffer.resize(each.length);
+    const auto read = ReadFully(file, each.offset, buffer, stop);
+    if (!read.ok() && read.status().errno_value() == EINTR) return read.status();
+    if (!read.ok() || *read != buffer.size() || pipe::DigestOf(buffer) != each.digest) continue;
+    if (!out.empty() && each.offset == end) {
+      out.back().length += each.length;
+    } else {
+      out.push_back({each.offset, each.length});
+    }
+    end = each.offset + each.length;
+  }
+  return out;
+}
+
+void Journal::Add(std::uint64_t offset, ByteSpan bytes) const {
+  const Record record{offset, bytes.size(), pipe::DigestOf(bytes)};
+  // In one piece and at the end, whoever else writes.
+  (void)!write(fd_.get(), &record, sizeof(record));
+}
+
+}  // namespace rdfs::copy

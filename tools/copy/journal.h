@@ -1,0 +1,75 @@
+// Journal: what of a file that was not finished can be believed by whoever goes on with it.
+//
+// A file beside the unfinished one. It begins with the source as it was (SourceMark); each stretch
+// that has been written is noted behind that, with its checksum, after its bytes. Whoever goes on
+// compares the source, reads every stretch again and takes only what still has its checksum:
+// nothing here has to be on the disk in any order, and a torn record is one that is not believed.
+// It is locked as long as it is open: two copies never write one file.
+//
+// Add from any threads at once; the rest by one. Blocks in the file system.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/copy/entry.h"
+#include "transport/base/bytes.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::copy {
+
+// A smaller file is quicker copied again than found again.
+inline constexpr std::uint64_t kLeastResumed = (256 << 10) + 1;
+
+// A file of this machine by which it is known again: if any of it is another, so may its bytes be.
+struct SourceMark {
+  std::uint64_t size = 0, inode = 0;
+  timespec mtime{}, ctime{};
+
+  static SourceMark Of(const Entry& entry) {
+    return {entry.size, entry.id.inode, entry.mtime, entry.ctime};
+  }
+  friend bool operator==(const SourceMark& a, const SourceMark& b);
+};
+
+struct Range {
+  std::uint64_t offset = 0, length = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+// Pure. Of [begin, end) the first stretch that is in none of `kept`, which are in order; empty and
+// at `end` when there is none.
+Range NextMissing(std::span<const Range> kept, std::uint64_t begin, std::uint64_t end);
+
+// Pure. What the unfinished file of that name and its journal are called, beside it: of fixed
+// length, and always the same.
+std::string PartialName(std::string_view name);
+std::string JournalName(std::string_view name);
+bool IsPartialName(std::string_view name);
+
+class Journal {
+ public:
+  // `name` in `directory`; `make`: also where there is none. Not valid() where there is none, where
+  // somebody else has it, or where it is not what we made: nothing is changed then.
+  static Journal Open(int directory, const std::string& name, bool make);
+  [[nodiscard]] bool valid() const { return fd_.valid(); }
+
+  // Forgets everything and begins anew. Errors: kErrno.
+  Status Start(const SourceMark& mark) const;
+  // What of `file` is as it was noted, of a source like that; in order, never over each other. None
+  // of another source. kErrno EINTR soon after `stop` was set.
+  [[nodiscard]] Result<std::vector<Range>> Trusted(const SourceMark& mark, int file,
+                                                   const std::atomic<bool>& stop) const;
+  // These bytes are in the file. What cannot be noted will be copied again.
+  void Add(std::uint64_t offset, ByteSpan bytes) const;
+
+ private:
+  Fd fd_;
+};
+
+}  // namespace rdfs::copy
