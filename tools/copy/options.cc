@@ -103,6 +103,8 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
   app.add_option("--rdcp-path", out.rdcp_path, "Where rdcp is on the other machine")
       ->type_name("PATH")
       ->take_last();
+  app.add_flag("--bootstrap", out.bootstrap,
+               "Where there is none, send this rdcp there for this copy");
   app.add_option("--port", words.ports, "Ports that the other machine may listen on")
       ->type_name("A-B")
       ->take_last();

@@ -41,6 +41,7 @@ struct CopyOptions {
   // For other machines.
   std::vector<std::string> ssh_command{"ssh"};  // -e
   std::string rdcp_path = "rdcp";
+  bool bootstrap = false;
   PortRange ports;
   std::optional<transport::Kind> require;
   bool plaintext = false;

@@ -57,6 +57,7 @@ RemoteOptions OptionsOf(CopyOptions& options, mode_t mask, int interrupts) {
   RemoteOptions out;
   out.ssh_command = options.ssh_command;
   out.rdcp_path = options.rdcp_path;
+  out.bootstrap = options.bootstrap;
   out.ports = options.ports;
   out.require = options.require;
   out.plaintext = options.plaintext;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tools/copy/remote/caller_impl.h"
+#include "tools/copy/remote/own_binary.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
@@ -25,6 +26,8 @@ constexpr auto kTimeToResolve = 5s;
 // The key exchange, and legs that do not answer, 3 s each.
 constexpr auto kTimeToMeet = 30s;
 
+constexpr int kExitNotThere = 127;  // as a shell has it
+
 constexpr ssh::Program kFarRdcp{.name = "rdcp",
                                 .arguments = "--far",
                                 .magic = kBootstrapMagic,
@@ -43,7 +46,8 @@ Copied CopiedTo(Report& report) {
 }  // namespace
 
 int ExitCodeOf(const Status& status) {
-  return status.code() == Code::kUnavailable && status.errno_value() == ENOENT ? 127 : kExitFailed;
+  return status.code() == Code::kUnavailable && status.errno_value() == ENOENT ? kExitNotThere
+                                                                               : kExitFailed;
 }
 
 Result<std::unique_ptr<FarEnd>> FarEnd::Start(const std::string& destination,
@@ -81,8 +85,21 @@ ssh::Launch FarEnd::LaunchWith(const FirstLine& line) const {
           .ask = true};
 }
 
+Result<ssh::Started> FarEnd::SendAndStart(const ssh::Launch& launch) {
+  ssh::Launch sent = launch;
+  RDFS_ASSIGN_OR_RETURN(sent.path, SendOwnBinary(launch, DeadlineAfter(kTimeToAnswer)));
+  sent.program.arguments = kFarAndGone;
+  auto started = ssh::Start(sent, DeadlineAfter(kTimeToAnswer));
+  if (!started.ok()) RemoveThere(launch, sent.path, DeadlineAfter(kTimeToResolve));
+  return started;
+}
+
 Status FarEnd::Dial(const ssh::Launch& launch, std::string_view service, Meeting* told) {
-  RDFS_ASSIGN_OR_RETURN(ssh::Started started, ssh::Start(launch, DeadlineAfter(kTimeToAnswer)));
+  auto first = ssh::Start(launch, DeadlineAfter(kTimeToAnswer));
+  if (!first.ok() && options_.bootstrap && ExitCodeOf(first.status()) == kExitNotThere) {
+    first = SendAndStart(launch);
+  }
+  RDFS_ASSIGN_OR_RETURN(ssh::Started started, std::move(first));
   transport::DialOptions dial;
   dial.host = ssh::ResolveHost(launch, DeadlineAfter(kTimeToResolve));
   if (told != nullptr) *told = {dial.host, 0, started.key};

@@ -27,6 +27,7 @@ namespace rdfs::copy {
 struct RemoteOptions {
   std::vector<std::string> ssh_command{"ssh"};  // -e
   std::string rdcp_path = "rdcp";               // --rdcp-path
+  bool bootstrap = false;                       // --bootstrap
   PortRange ports;                              // --port
   std::optional<transport::Kind> require;       // this transport only
   bool plaintext = false;                       // no TLS over TCP to another host
@@ -97,6 +98,7 @@ class FarEnd {
   FarEnd(std::string name, RemoteOptions options)
       : name_(std::move(name)), options_(std::move(options)) {}
   [[nodiscard]] transport::ssh::Launch LaunchWith(const FirstLine& line) const;
+  static Result<transport::ssh::Started> SendAndStart(const transport::ssh::Launch& launch);
   Status Dial(const transport::ssh::Launch& launch, std::string_view service, Meeting* told);
   Status OpenLane();
   Status SendTask(const Task& task);
