@@ -11,7 +11,7 @@ private_sshd_start "$work" || { echo "$this: no private sshd" >&2; exit 1; }
 ends_with_us "$(cat "$work/sshd.pid")"
 cat >"$work/far-rdcp" <<SCRIPT
 #!/bin/sh
-echo \$\$ >$work/far.pid
+echo \$\$ | tee -a $work/far.pids >$work/far.pid
 exec $bin/tools/copy/rdcp "\$@"
 SCRIPT
 chmod +x "$work/far-rdcp"
@@ -77,6 +77,21 @@ killed "there, the caller" caller -r --resume "$work/src/." "$far:$work/dst"
 killed "there, the far end" far -r -P "$work/src/." "$far:$work/dst"
 killed "back, the caller" caller -r -P "$far:$work/src/." "$work/dst"
 killed "back, the far end" far -r --resume --require tcp "$far:$work/src/." "$work/dst"
+
+# From one other machine to another: both far ends end with their caller, and the next ones go on.
+rm -rf "$work/dst" "$work/far.pids" && mkdir "$work/dst"
+run --bwlimit 1M -r --resume "localhost:$work/src/." "$far:$work/dst"
+wait_until 200 noted 96 || problem "across: nothing was noted"
+kill -KILL "$copy"
+wait "$copy" 2>/dev/null
+while read -r pid; do wait_until 60 gone "$pid" || problem "across: a far end lives on"; done <"$work/far.pids"
+[ -n "$(journal)" ] || problem "across: nothing was kept"
+part=$(stat -c %i "$(compgen -G "$work/dst/.rdcp-part-*")")
+run -r --resume "localhost:$work/src/." "$far:$work/dst"
+wait "$copy" || problem "across: then it ends with $?: $(cat "$work/err")"
+[ "$(stat -c %i "$work/dst/large")" = "$part" ] || problem "across: started over"
+same "across"
+clean "across"
 
 # half ARGUMENT...: is killed when something was noted.
 half() {

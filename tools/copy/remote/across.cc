@@ -19,6 +19,7 @@ using std::chrono_literals::operator""s;
 constexpr auto kReachPatience = 5s;
 // Legs that do not answer, 3 s each.
 constexpr auto kLanePatience = 20s;
+constexpr std::chrono::milliseconds kLookEvery{200};
 
 struct Other {
   std::shared_ptr<transport::Domain> domain;
@@ -47,9 +48,15 @@ Status GiveTask(transport::Connection& lane, const Task& task) {
   return lane.Flush();
 }
 
-// Keeps the caller convinced that we live, and hears when it does not.
+// Keeps the caller convinced that we live, and hears when it does not: a connection that is only
+// polled may not tell for long that its peer is gone.
 std::function<Status()> Attend(Talk& caller) {
-  return [&caller] {
+  return [&caller, next = TimePoint{}]() mutable -> Status {
+    const TimePoint now = BootClock::now();
+    if (now >= next) {
+      next = now + kLookEvery;
+      RDFS_RETURN_IF_ERROR(caller.Checked(caller.lane().Arm().status()));
+    }
     return caller.Hear([](MessageType, ByteSpan) { return Status(); }, nullptr).status();
   };
 }
