@@ -45,6 +45,15 @@ TEST(CopyOptions, KeepsWhatIsAskedFor) {
   EXPECT_FALSE(sync.options.keep.owner);
 }
 
+TEST(CopyOptions, WhoGoesOnSkipsWhatIsWhole) {
+  const Parsed resume = Parse({"--resume", "a", "b"});
+  EXPECT_TRUE(resume.options.resume && resume.options.policy.sync && resume.options.keep.times);
+  EXPECT_FALSE(resume.options.recurse || resume.options.progress);
+  const Parsed partial = Parse({"-P", "a", "b"});
+  EXPECT_TRUE(partial.options.resume && partial.options.progress);
+  EXPECT_TRUE(Parse({"--bootstrap", "a", "host:b"}).options.bootstrap);
+}
+
 TEST(CopyOptions, KeepsTheOrderOfPatterns) {
   Parsed parsed =
       Parse({"-r", "--include", "a.o", "--exclude", "*.o", "--include", "*.o", "x", "y"});
@@ -64,6 +73,8 @@ TEST(CopyOptions, RefusesWhatMakesNoSense) {
                                                     {"--delete", "a", "b"},
                                                     {"--files-from", "l", "a", "b", "c"},
                                                     {"-0", "a", "b"},
+                                                    {"-P", "--inplace", "a", "b"},
+                                                    {"--resume", "--inplace", "a", "b"},
                                                     {"-oX:y", "b"}};
   for (const auto& words : wrong) {
     const Parsed parsed = Parse(words);
