@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 #include <openssl/crypto.h>
 #include <sodium.h>
-#include <sys/resource.h>
+#include <sys/timex.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -15,16 +15,9 @@
 #include <sstream>
 
 #include "transport/base/fd.h"
-#include "transport/verbs/devices.h"
 
 namespace rdfs::rdinfo {
 namespace {
-
-using transport::verbs::DeviceInfo;
-using transport::verbs::PortInfo;
-
-// Below this a lane of verbs has to make do with small buffers (server and client alike).
-constexpr std::uint64_t kComfortableMemlock = 256ULL << 20U;
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
@@ -70,73 +63,50 @@ Fact Fusermount() {
   return {"fusermount3", "not there", geteuid() == 0, "install the package fuse3"};
 }
 
+Fact AllowOther() {
+  if (HasLine(ReadFile("/etc/fuse.conf"), "user_allow_other")) {
+    return {"user_allow_other", "set", true, ""};
+  }
+  if (geteuid() == 0) return {"user_allow_other", "not set, which root does not need", true, ""};
+  return {"user_allow_other", "not set", true,
+          "only for -o allow_other as an ordinary user: a line user_allow_other in /etc/fuse.conf",
+          Weight::kNote};
+}
+
 Section Fuse() {
   Section section{"FUSE", {FuseDevice(), Fusermount()}};
   const std::string pages = FirstLine("/proc/sys/fs/fuse/max_pages_limit");
   if (!pages.empty()) {
     section.facts.push_back({"largest request", pages + " pages", true, ""});
   }
-  const bool others = ReadFile("/etc/fuse.conf").find("\nuser_allow_other") != std::string::npos;
-  section.facts.push_back({"user_allow_other", others ? "set" : "not set", true, ""});
+  section.facts.push_back(AllowOther());
   return section;
 }
 
-Fact Memlock() {
-  rlimit limit{};
-  getrlimit(RLIMIT_MEMLOCK, &limit);
-  if (geteuid() == 0) return {"memlock", "no limit for root", true, ""};
-  if (limit.rlim_cur == RLIM_INFINITY) return {"memlock", "unlimited", true, ""};
-  const std::string value = fmt::format("{} KiB", limit.rlim_cur >> 10U);
-  if (limit.rlim_cur >= kComfortableMemlock) return {"memlock", value, true, ""};
-  return {"memlock", value + ": RDMA works, with small buffers", false,
-          transport::verbs::MemlockRemedy()};
+// The rules themselves are root's to read; the two programs that keep them on Debian and its kin
+// tell at least that there are some.
+Fact Firewall() {
+  if (HasLine(ReadFile("/etc/ufw/ufw.conf"), "ENABLED=yes")) {
+    return {"firewall", "ufw is on", true,
+            "where rdfsd serves, as root: ufw allow 7337:7338/tcp (and 4791/udp for RoCE)",
+            Weight::kNote};
+  }
+  if (access("/run/firewalld.pid", F_OK) == 0 || access("/run/firewalld", F_OK) == 0) {
+    return {"firewall", "firewalld is on", true,
+            "where rdfsd serves, as root: firewall-cmd --permanent --add-port=7337-7338/tcp "
+            "--add-port=4791/udp; firewall-cmd --reload",
+            Weight::kNote};
+  }
+  return {"firewall", "neither ufw nor firewalld is on", true, ""};
 }
 
-void DescribePort(const PortInfo& port, const std::string& device, std::vector<Fact>& facts) {
-  const std::string name = fmt::format("{} port {}", device, port.number);
-  facts.push_back({name,
-                   fmt::format("{}, {}, MTU {} of {}", port.state, port.link_layer,
-                               port.active_mtu_bytes, port.max_mtu_bytes),
-                   port.active(),
-                   port.active()
-                       ? ""
-                       : "bring the link up: ip link set INTERFACE up; check the cable and, "
-                         "for InfiniBand, that a subnet manager runs"});
-  for (const auto& gid : port.gids) {
-    std::string value = gid.gid;
-    if (!gid.type.empty()) value += ", " + gid.type;
-    if (!gid.interface.empty()) value += ", " + gid.interface;
-    facts.push_back({fmt::format("{} GID {}", name, gid.index), value, true, ""});
-  }
-}
-
-Section Rdma() {
-  Section section{"RDMA", {}};
-  const auto devices = transport::verbs::ListDevices();
-  if (!devices.ok()) {
-    section.facts.push_back({"devices", "none", false, devices.status().message()});
-  } else if (devices->empty()) {
-    section.facts.push_back(
-        {"devices", "none", false,
-         "there is no RDMA device; on plain Ethernet, as root: rdma link add rxe0 type rxe netdev "
-         "INTERFACE (for trying; TCP is faster there)"});
-  } else {
-    for (const DeviceInfo& device : *devices) {
-      if (!device.error.empty()) {
-        section.facts.push_back({device.name, "cannot be opened", false, device.error});
-        continue;
-      }
-      section.facts.push_back(
-          {device.name,
-           fmt::format("{}, firmware {}, {} queue pairs, {} READs in flight", device.transport,
-                       device.firmware.empty() ? "-" : device.firmware, device.max_queue_pairs,
-                       device.max_reads_as_initiator),
-           true, ""});
-      for (const PortInfo& port : device.ports) DescribePort(port, device.name, section.facts);
-    }
-  }
-  section.facts.push_back(Memlock());
-  return section;
+Fact ClockDiscipline() {
+  timex state{};  // modes 0: only asks
+  const int told = adjtimex(&state);
+  if (told < 0) return {"clock", "cannot be asked about", true, ""};
+  return {"clock",
+          told == TIME_ERROR ? "not kept by NTP, as far as the kernel knows" : "kept by NTP", true,
+          ""};
 }
 
 }  // namespace
@@ -159,13 +129,27 @@ std::string FindField(std::string_view text, std::string_view key) {
   return "";
 }
 
+bool HasLine(std::string_view text, std::string_view word) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
+    if (line == word) return true;
+  }
+  return false;
+}
+
 std::vector<Section> DescribeMachine() {
   const std::string model = FindField(ReadFile("/proc/cpuinfo"), "model name");
   const std::string memory = FindField(ReadFile("/proc/meminfo"), "MemTotal");
   Section system = Kernel();
   if (!model.empty()) system.facts.push_back({"processor", model, true, ""});
   if (!memory.empty()) system.facts.push_back({"memory", memory, true, ""});
-  return {std::move(system), Fuse(), Rdma()};
+  system.facts.push_back(ClockDiscipline());
+  system.facts.push_back(Firewall());
+  return {std::move(system), Fuse(), DescribeRdma()};
 }
 
 }  // namespace rdfs::rdinfo

@@ -1,9 +1,12 @@
-// rdinfo: what this machine can do for rdfs, and, given a peer, which leg to it works.
+// rdinfo: what this machine can do for rdfs, which leg to a peer works, and what to do about the
+// rest.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tools/rdinfo/export.h"
 #include "tools/rdinfo/local.h"
 #include "tools/rdinfo/remote.h"
 #include "transport/base/log.h"
@@ -13,12 +16,32 @@ namespace {
 
 using rdfs::rdinfo::Section;
 
+void PrintAdvice(const Section& advice) {
+  fmt::print("{}\n", advice.title);
+  if (advice.facts.empty()) fmt::print("  nothing\n");
+  for (std::size_t i = 0; i < advice.facts.size(); ++i) {
+    fmt::print("  {}. {}\n     {}\n", i + 1, advice.facts[i].name, advice.facts[i].value);
+  }
+}
+
+// Good enough is one transport that works; authentication and all before it are a must.
+bool IsUsable(const Section& peer) {
+  return std::ranges::any_of(peer.facts, [](const rdfs::rdinfo::Fact& fact) {
+    return fact.good && rdfs::transport::KindFromName(fact.name).has_value() &&
+           fact.value.starts_with("works");
+  });
+}
+
 void PrintText(const std::vector<Section>& sections) {
   for (const Section& section : sections) {
+    if (section.title == rdfs::rdinfo::kAdviceTitle) {
+      PrintAdvice(section);
+      continue;
+    }
     fmt::print("{}\n", section.title);
     for (const auto& fact : section.facts) {
       fmt::print("  {} {:<22} {}\n", fact.good ? " " : "!", fact.name, fact.value);
-      if (!fact.remedy.empty()) fmt::print("      -> {}\n", fact.remedy);
+      if (!fact.good) fmt::print("      -> {}\n", fact.remedy);
     }
   }
 }
@@ -43,16 +66,21 @@ void PrintJson(const std::vector<Section>& sections) {
 int main(int argc, char** argv) {
   rdfs::SetLogName("rdinfo");
   CLI::App app(
-      "Says what this machine can do for rdfs (RDMA devices, FUSE, limits, versions). With HOST, "
-      "tries each leg to a running rdfsd or rdping server there, and says which works, which does "
-      "not, and what to do about it. Exit code 1 when HOST cannot be used at all.");
+      "Says what this machine can do for rdfs (RDMA devices and their ports, FUSE, limits, "
+      "firewall, "
+      "clock, versions). With HOST, tries each step and each leg to a running rdfsd or rdping "
+      "server there, with round trips and bandwidth; with rdfs://HOST/EXPORT also that export. "
+      "Ends "
+      "with what to do, best first. Exit code 1 when HOST or EXPORT cannot be used at all.");
   app.set_version_flag("--version", "rdinfo " RDFS_VERSION);
   rdfs::rdinfo::PeerOptions peer;
   peer.port = rdfs::transport::kDefaultPort;
-  std::string key_file;
+  std::string host, key_file;
   bool json = false;
   int verbosity = 0;
-  app.add_option("HOST", peer.host, "The peer to try (HOST:PORT and [ADDRESS]:PORT do too)");
+  app.add_option(
+      "HOST", host,
+      "The peer to try (HOST:PORT, [ADDRESS]:PORT and rdfs://HOST[:PORT]/EXPORT do too)");
   app.add_option("PORT", peer.port, "Its TCP port")->capture_default_str();
   app.add_option("--key-file", key_file, "The server's key");
   app.add_flag("--json", json, "JSON instead of text");
@@ -63,14 +91,10 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   rdfs::SetLogLevel(verbosity == 0 ? rdfs::LogLevel::kError : rdfs::LogLevel::kDebug);
-  if (!peer.host.empty()) {
-    const auto named = rdfs::transport::HostAndPort::Parse(peer.host, peer.port);
-    if (!named.ok()) {
-      fmt::print(stderr, "rdinfo: {}\n", named.status().message());
-      return 2;
-    }
-    peer.host = named->host;
-    peer.port = named->port;
+  if (const rdfs::Status named = host.empty() ? rdfs::Status() : ParsePeer(host, peer);
+      !named.ok()) {
+    fmt::print(stderr, "rdinfo: {}\n", named.message());
+    return 2;
   }
   if (!key_file.empty()) {
     auto key = rdfs::transport::Key::FromFile(key_file);
@@ -81,16 +105,16 @@ int main(int argc, char** argv) {
     peer.key = *std::move(key);
   }
   std::vector<Section> sections = rdfs::rdinfo::DescribeMachine();
-  bool reached = true;
+  bool usable = true;
   if (!peer.host.empty()) {
     sections.push_back(rdfs::rdinfo::DescribePeer(peer));
-    // Good enough is one transport that works; authentication and all before it are a must.
-    reached = false;
-    for (const auto& fact : sections.back().facts) {
-      reached |= fact.good && rdfs::transport::KindFromName(fact.name).has_value() &&
-                 fact.value.starts_with("works");
+    usable = IsUsable(sections.back());
+    if (usable && !peer.export_name.empty()) {
+      sections.push_back(rdfs::rdinfo::DescribeExport(peer));
+      usable = sections.back().facts.front().good;
     }
   }
+  sections.push_back(rdfs::rdinfo::Advise(sections));
   json ? PrintJson(sections) : PrintText(sections);
-  return reached ? 0 : 1;
+  return usable ? 0 : 1;
 }

@@ -1,17 +1,33 @@
 // The service "probe", which every server has beside its own: whoever is authenticated may open
-// lanes, to learn which legs work. Nothing is exposed on them, and nothing answers; they end with
-// their session.
+// lanes, to learn which legs work and how fast they are (rdinfo). A lane's first message is
+// answered with memory to READ, which holds nothing but zeros; every later one is sent back. The
+// grant tells the server's clock.
 //
-// Stands between the acceptor and the SessionHost, on the acceptor's thread.
+// Stands between the acceptor and the SessionHost, on the acceptor's thread; each lane has a thread
+// of its own, which ends with the session and after kProbeTime at the latest.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <list>
 #include <memory>
-#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "transport/session/acceptor.h"
 
 namespace rdfs::transport::session {
+
+// Admission::grant of the service.
+struct ProbeGrant {
+  Le64 wall_clock_ns;  // CLOCK_REALTIME
+};
+// The answer to a lane's first message.
+struct ProbeAnswer {
+  RemoteRegionWire readable;  // kProbeBytes; length 0: it cannot be shared over this transport
+};
+inline constexpr std::size_t kProbeBytes = 256 << 10;
+inline constexpr std::chrono::seconds kProbeTime{30};
 
 class ProbeService final : public SessionHost {
  public:
@@ -22,12 +38,33 @@ class ProbeService final : public SessionHost {
               std::unique_ptr<Connection> lane) override;
   void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
 
+  // Each may pin memory and keep a thread busy.
+  static constexpr std::size_t kMaxSessions = 8;
+  static constexpr std::size_t kMaxLanes = 4;  // of a session
+
  private:
-  using Lanes = std::vector<std::unique_ptr<Connection>>;
-  [[nodiscard]] Lanes* FindLanes(const std::shared_ptr<void>& context) const;
+  struct Memory {
+    std::shared_ptr<Domain> domain;
+    std::unique_ptr<MemoryRegion> zeros;
+  };
+  struct Worker {
+    std::atomic<bool> done{false};
+    std::jthread thread;
+  };
+  struct Probe {
+    std::shared_ptr<Memory> memory;
+    std::list<Worker> workers;
+  };
+  using Probes = std::vector<std::shared_ptr<Probe>>;
+
+  static Result<std::shared_ptr<Probe>> NewProbe();
+  [[nodiscard]] Probes::iterator Find(const std::shared_ptr<void>& context);
+  // Lets go of the threads that have ended; waits for none.
+  void Reap();
 
   SessionHost& host_;
-  std::vector<std::shared_ptr<Lanes>> probes_;  // the context of each probe's session
+  Probes probes_;             // the context of each probe's session
+  std::list<Worker> ending_;  // of sessions that are over
 };
 
 }  // namespace rdfs::transport::session

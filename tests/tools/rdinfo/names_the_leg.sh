@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Usage: names_the_leg.sh RDINFO RDPING
-# rdinfo must say what works towards a real server, and name the first leg that does not, with the remedy.
+# Usage: names_the_leg.sh RDINFO RDPING RDFSD [SHIFTED_CLOCK]
+# rdinfo must say what works towards a real server, and name the first leg that does not, with the remedy; set-ups
+# are broken on purpose, one way at a time (tests/rdma/doctor.sh breaks those that need a machine of their own).
 set -euo pipefail
-rdinfo=$1 rdping=$2
+rdinfo=$1 rdping=$2 rdfsd=$3 shifted_clock=${4:-}
 # shellcheck source=tests/tools/rdping_server.sh
 . "$(dirname "$0")/../rdping_server.sh"
 # expect STATUS REGEX WHAT ARGUMENT...: rdinfo's exit code and a line of its output.
@@ -24,10 +25,12 @@ printf 'another key' >"$work/wrong"
 chmod 600 "$work/key" "$work/wrong"
 start_server "$rdping" --listen 127.0.0.1 --key-file "$work/key"
 
-expect 0 'tcp +works' 'a server and its key' 127.0.0.1 "$port" --key-file "$work/key"
+expect 0 'tcp +works: .* us a message, .* us a READ, .* GB/s' 'a server and its key' 127.0.0.1 "$port" --key-file "$work/key"
 expect 0 'tcp +works' 'HOST:PORT in one word' "127.0.0.1:$port" --key-file "$work/key"
 expect 2 'with a port from 1 to 65535' 'a port that is none' 127.0.0.1:http
 expect 0 'shm +works' 'a server and its key' 127.0.0.1 "$port" --key-file "$work/key"
+expect 0 'clock +agrees' 'a server and its key' "127.0.0.1:$port" --key-file "$work/key"
+expect 1 '1. authentication: refused' 'a wrong key, in the advice' 127.0.0.1 "$port" --key-file "$work/wrong"
 expect 1 '-> .*key' 'a wrong key' 127.0.0.1 "$port" --key-file "$work/wrong"
 expect 1 '-> .*key' 'no key' 127.0.0.1 "$port"
 expect 1 '! name' 'an unknown host' no-such-host.invalid
@@ -35,4 +38,59 @@ chmod 644 "$work/key"
 expect 1 'chmod 600' 'a key that others may read' 127.0.0.1 "$port" --key-file "$work/key"
 stop_server
 expect 1 "! TCP port $port" 'a port where nobody listens' 127.0.0.1 "$port"
+expect 1 "1. TCP port $port: not reached" 'a port where nobody listens, in the advice' 127.0.0.1 "$port"
+expect 1 'nothing listens on' 'a port where nobody listens, in the advice' 127.0.0.1 "$port"
 expect 2 '' 'a wrong option' --no-such-option
+
+# A peer of another major version: it refuses our hello, in the words that every version has.
+: >"$work/version"
+python3 - "$work/version" <<'END' &
+import socket, struct, sys
+listener = socket.create_server(('127.0.0.1', 0))
+with open(sys.argv[1], 'w') as file:
+    file.write('port %d\n' % listener.getsockname()[1])
+for _ in range(2):  # the first only looks whether the port is open
+    peer, _ = listener.accept()
+    peer.settimeout(10)
+    if peer.recv(65536):
+        body = struct.pack('<4sHHHH', b'RDFS', 9, 0, 1, 0)
+        peer.sendall(struct.pack('<IHH', len(body), 5, 0) + body)
+        peer.recv(1)
+END
+server=$!
+for _ in $(seq 100); do grep -q port "$work/version" && break; sleep 0.1; done
+read -r _ port <"$work/version"
+expect 1 '-> .*the server 9.0: install the same release on both machines' 'another version' 127.0.0.1 "$port"
+wait "$server" || fail 'the peer of another version'
+server=''
+
+# start_rdfsd PRELOAD OPTION...: on a free port, $port.
+start_rdfsd() {
+  : >"$work/rdfsd"
+  env XDG_STATE_HOME="$work/state" ${1:+LD_PRELOAD="$1"} "$rdfsd" -f --no-auth --port 0 "${@:2}" >"$work/rdfsd" 2>&1 &
+  server=$!
+  for _ in $(seq 100); do grep -q 'ready on port' "$work/rdfsd" && break; sleep 0.1; done
+  port=$(sed -n 's/.*ready on port \([0-9]*\).*/\1/p' "$work/rdfsd")
+  [ -n "$port" ] || fail 'rdfsd is not ready'
+}
+mkdir "$work/export"
+start_rdfsd '' --export "e=$work/export"
+expect 0 'space +[0-9.]+ of [0-9.]+ GiB free' 'an export' "rdfs://127.0.0.1:$port/e"
+expect 1 '-> .*the server has no export "other"' 'an export that is not there' "rdfs://127.0.0.1:$port/other"
+expect 1 '1. attach: refused' 'an export that is not there, in the advice' "rdfs://127.0.0.1:$port/other"
+stop_server
+if [ -n "$shifted_clock" ]; then
+  start_rdfsd "$shifted_clock" --export "e=$work/export"
+  expect 0 '! clock +3[56][0-9][0-9] s ahead of ours' 'a clock that is off' "127.0.0.1:$port"
+  expect 0 'run NTP' 'a clock that is off' "127.0.0.1:$port"
+  stop_server
+fi
+
+# memlock: root has no limit, so as somebody else.
+limited=(bash -c 'ulimit -l 64 && exec "$@"' -)
+# Whoever that is must find the program.
+cp "$rdinfo" "$work/program" && chmod 755 "$work" "$work/program"
+[ "$(id -u)" -ne 0 ] || limited=(setpriv --reuid 65534 --regid 65534 --clear-groups "${limited[@]}")
+"${limited[@]}" "$work/program" >"$work/out" || fail 'rdinfo within 64 KiB'
+grep -qE '! memlock +64 KiB: too little for RDMA' "$work/out" || fail 'memlock is not named'
+grep -qE 'memlock: 64 KiB' "$work/out" || fail 'memlock is not in the advice'

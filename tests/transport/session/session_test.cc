@@ -6,11 +6,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <string>
+#include <vector>
 
 #include "tests/transport/session/server_fixture.h"
 #include "transport/session/frame.h"
 #include "transport/session/messages.h"
+#include "transport/session/probe.h"
 #include "transport/tcp/transport.h"
 
 namespace rdfs::transport {
@@ -61,6 +64,31 @@ TEST(Session, EveryTransportThatIsHereMovesBytes) {
     EXPECT_FALSE((*lane)->capabilities().encrypted) << "the same host";
   }
   EXPECT_TRUE(session->legs().empty()) << "OpenLaneOver leaves the choice alone";
+}
+
+TEST(Session, ProbesAreAnsweredAndNotMoreThanAFew) {
+  Server server(ServerOptions());
+  const auto probe = [&server] {
+    DialOptions options = ClientOptions(server);
+    options.service = kProbeService;
+    return Session::Dial(std::move(options), ClientDomain());
+  };
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (std::size_t i = 0; i < session::ProbeService::kMaxSessions; ++i) {
+    auto session = probe();
+    ASSERT_TRUE(session.ok()) << session.status().ToString();
+    sessions.push_back(*std::move(session));
+  }
+  EXPECT_EQ(sessions.front()->grant().size(), sizeof(session::ProbeGrant));
+  EXPECT_EQ(probe().status().code(), Code::kResourceExhausted);
+  auto lane = sessions.front()->OpenLaneOver(Kind::kTcp, DeadlineAfter(seconds(10)));
+  ASSERT_TRUE(lane.ok()) << lane.status().ToString();
+  ASSERT_TRUE((*lane)->Send(AsBytes("first")).ok());
+  std::array<Completion, 1> answer;
+  const auto count = (*lane)->Wait(answer, DeadlineAfter(seconds(10)));
+  ASSERT_TRUE(count.ok() && *count == 1);
+  EXPECT_EQ(answer[0].message.size(), sizeof(session::ProbeAnswer));
+  ExpectEcho(**lane, "second");
 }
 
 TEST(Session, VerbsWorksOrSaysWhyNot) {

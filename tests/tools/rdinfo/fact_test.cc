@@ -1,0 +1,67 @@
+#include "tools/rdinfo/fact.h"
+
+#include <gtest/gtest.h>
+
+#include "tools/rdinfo/local.h"
+#include "tools/rdinfo/path.h"
+#include "tools/rdinfo/remote.h"
+
+namespace rdfs::rdinfo {
+namespace {
+
+TEST(Advice, NamesWhatStopsFirstAndWhatWasAskedForBeforeTheRest) {
+  const std::vector<Section> sections{
+      {"here",
+       {{"kernel", "5.4", true, ""},
+        {"firewall", "on", true, "open the port", Weight::kNote},
+        {"memlock", "64 KiB", false, "raise it", Weight::kHinders},
+        {"/dev/fuse", "not there", false, "modprobe fuse", Weight::kStops}}},
+      {"peer",
+       {{"verbs", "does not work", false, "raise it", Weight::kHinders},
+        {"TCP port 1", "not reached", false, "start it", Weight::kStops}}}};
+  const Section advice = Advise(sections);
+  std::vector<std::string> remedies;
+  for (const Fact& fact : advice.facts) remedies.push_back(fact.value);
+  EXPECT_EQ(remedies,
+            (std::vector<std::string>{"start it", "modprobe fuse", "raise it", "open the port"}));
+  EXPECT_EQ(advice.facts[2].name, "verbs: does not work") << "the peer's, and only once";
+}
+
+TEST(Advice, IsEmptyWhereNothingIsWrong) {
+  EXPECT_TRUE(Advise({{"here", {{"kernel", "5.4", true, ""}}}}).facts.empty());
+}
+
+TEST(Lines, AreWholeWords) {
+  EXPECT_TRUE(HasLine("# a\n  user_allow_other \nb", "user_allow_other"));
+  EXPECT_TRUE(HasLine("user_allow_other", "user_allow_other"));
+  EXPECT_FALSE(HasLine("#user_allow_other\n", "user_allow_other"));
+  EXPECT_FALSE(HasLine("user_allow_others\n", "user_allow_other"));
+}
+
+TEST(Path, NamesAnMtuThatDiffers) {
+  EXPECT_TRUE(DescribePath({.mtu = 9000, .peer_mtu = 9000}).good);
+  EXPECT_TRUE(DescribePath({.mtu = 1500, .peer_mtu = 1500}).good);
+  EXPECT_TRUE(DescribePath({.mtu = 65535, .peer_mtu = 0}).good) << "unknown";
+  const Fact fact = DescribePath({.mtu = 9000, .peer_mtu = 1500});
+  EXPECT_FALSE(fact.good);
+  EXPECT_NE(fact.remedy.find("mtu 1500"), std::string::npos) << fact.remedy;
+}
+
+TEST(Peer, HasItsNameInManyWays) {
+  PeerOptions options;
+  options.port = 7337;
+  ASSERT_TRUE(ParsePeer("rdfs://[fd00::1]:99/a/b", options).ok());
+  EXPECT_EQ(options.host, "fd00::1");
+  EXPECT_EQ(options.port, 99);
+  EXPECT_EQ(options.export_name, "a/b");
+  PeerOptions plain;
+  plain.port = 7337;
+  ASSERT_TRUE(ParsePeer("node", plain).ok());
+  EXPECT_EQ(plain.port, 7337);
+  EXPECT_EQ(plain.export_name, "");
+  EXPECT_FALSE(ParsePeer("rdfs:///e", plain).ok());
+  EXPECT_FALSE(ParsePeer("", plain).ok());
+}
+
+}  // namespace
+}  // namespace rdfs::rdinfo
