@@ -101,12 +101,7 @@ bool OnlyForTheSystem(std::string_view name) { return name == "user" || name == 
 // The list without what is not for rdfs. Words keep their backslashes.
 std::string Filter(std::string_view list, bool sloppy) {
   std::string out;
-  while (!list.empty()) {
-    std::size_t end = 0;
-    while (end < list.size() && list[end] != ',') end += list[end] == '\\' ? 2U : 1U;
-    end = std::min(end, list.size());
-    const std::string_view word = list.substr(0, end);
-    list.remove_prefix(std::min(end + 1, list.size()));
+  for (const std::string_view word : SplitMountOptions(list)) {
     const std::size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
     if (equals != word.npos && OnlyForTheSystem(name)) continue;

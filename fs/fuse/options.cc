@@ -260,6 +260,17 @@ Status ApplyWord(const std::string& text, Options& options) {
   return word->apply(has_value ? text.substr(equals + 1) : std::string(), options);
 }
 
+// '\,' and '\\' stand for the second character; any other backslash stands for itself.
+std::string WithoutEscapes(std::string_view word) {
+  std::string out;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    const bool escapes =
+        word[i] == '\\' && i + 1 < word.size() && (word[i + 1] == ',' || word[i + 1] == '\\');
+    out += escapes ? word[++i] : word[i];
+  }
+  return out;
+}
+
 Status CheckTogether(const Options& options) {
   const auto no = [](std::string_view sentence) {
     return Status(Code::kInvalidArgument, std::string(sentence));
@@ -355,17 +366,23 @@ bool KnowsMountOption(std::string_view name) {
          std::any_of(kWords.begin(), kWords.end(), [&](const Word& w) { return w.name == name; });
 }
 
-Status ApplyMountOptions(std::string_view list, Options& options) {
-  std::string word;
+std::vector<std::string_view> SplitMountOptions(std::string_view list) {
+  std::vector<std::string_view> words;
+  std::size_t begin = 0;
   for (std::size_t i = 0; i <= list.size(); ++i) {
-    if (i == list.size() || list[i] == ',') {
-      if (!word.empty()) RDFS_RETURN_IF_ERROR(ApplyWord(word, options));
-      word.clear();
+    if (i < list.size() && list[i] != ',') {
+      if (list[i] == '\\' && i + 1 < list.size()) ++i;  // whatever follows ends no word
       continue;
     }
-    const bool escapes =
-        list[i] == '\\' && i + 1 < list.size() && (list[i + 1] == ',' || list[i + 1] == '\\');
-    word += escapes ? list[++i] : list[i];
+    if (i > begin) words.push_back(list.substr(begin, i - begin));
+    begin = i + 1;
+  }
+  return words;
+}
+
+Status ApplyMountOptions(std::string_view list, Options& options) {
+  for (const std::string_view word : SplitMountOptions(list)) {
+    RDFS_RETURN_IF_ERROR(ApplyWord(WithoutEscapes(word), options));
   }
   return {};
 }

@@ -64,6 +64,9 @@ struct Options {
 // Unknown words are refused by name. On an error `options` is as it was, or partly changed.
 Status ApplyMountOptions(std::string_view list, Options& options);
 
+// The words of such a list, backslashes and all; empty ones are left out. They point into `list`.
+std::vector<std::string_view> SplitMountOptions(std::string_view list);
+
 // Whether ApplyMountOptions takes a word of this name (the part before '='), to use or to ignore it.
 bool KnowsMountOption(std::string_view name);
 

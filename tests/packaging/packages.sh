@@ -2,14 +2,8 @@
 # Usage: packages.sh BUILD_DIR
 # CPack's .deb and tarball: the files of an installation, and for the .deb what it needs.
 set -uo pipefail
-build=$(realpath "$1")
-here=$(cd "$(dirname "$0")" && pwd)
-arch=$(sed -n 's|^CMAKE_INSTALL_LIBDIR:PATH=lib/*||p' "$build/CMakeCache.txt")
-. "$here/checks"
+. "$(dirname "$0")/checks" "$1"
 
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-umask 022
 (cd "$work" && cpack --config "$build/CPackConfig.cmake" -B "$work/packages") >"$work/log" 2>&1 ||
   { cat "$work/log" >&2; exit 1; }
 

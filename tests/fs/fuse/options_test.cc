@@ -116,6 +116,12 @@ TEST(MountOptions, TheLastWordCountsAndCommasCanBeKept) {
   EXPECT_EQ(options.key_file, "/a,b\\c\\d");
 }
 
+TEST(MountOptions, AreSplitWhereABackslashDoesNotKeepTheComma) {
+  using Words = std::vector<std::string_view>;
+  EXPECT_EQ(SplitMountOptions(R"(,a=b\,c,,d\\,e\)"), (Words{R"(a=b\,c)", R"(d\\)", "e\\"}));
+  EXPECT_EQ(SplitMountOptions(""), Words{});
+}
+
 TEST(MountOptions, UnknownOnesAreRefusedByNameWithTheKnownOnes) {
   Options options;
   const Status status = ApplyMountOptions("ro,requires=verbs", options);
