@@ -4,6 +4,26 @@
 
 namespace rdfs::server {
 
+void Counters::AddTo(Snapshot& out) const {
+  out.Count("malformed", malformed);
+  out.Count("lanes_opened", lanes_opened);
+  out.Count("sessions_started", sessions_started);
+  out.Count("sessions_expired", sessions_expired);
+  out.Count("replayed", replayed);
+  // All of one name together, as the formats want them.
+  using Member = std::atomic<std::uint64_t> PerOpcode::*;
+  const auto add = [&](const char* name, Member member) {
+    for (std::size_t i = 0; i < kOpcodes; ++i) {
+      if (opcodes_[i].requests.load(std::memory_order_relaxed) == 0) continue;
+      out.Count(name, (opcodes_[i].*member).load(std::memory_order_relaxed),
+                std::string(fs::OpcodeName(static_cast<fs::Opcode>(i))));
+    }
+  };
+  add("requests", &PerOpcode::requests);
+  add("request_errors", &PerOpcode::errors);
+  add("request_bytes", &PerOpcode::bytes);
+}
+
 std::string Counters::ToString() {
   std::string out = fmt::format("sessions {} (expired {}), lanes {}, malformed {}, replayed {}, changed outside {}",
                                 sessions_started.load(), sessions_expired.load(),

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fs/protocol.h"
+#include "transport/base/snapshot.h"
 
 namespace rdfs::server {
 
@@ -31,6 +32,7 @@ class Counters {
   std::atomic<std::uint64_t> replayed{0};  // answers given a second time
   std::atomic<std::uint64_t> changed_outside{0};  // noticed changes by others on this host
 
+  void AddTo(Snapshot& out) const;
   // One line for each opcode that was used.
   [[nodiscard]] std::string ToString();
 

@@ -86,6 +86,16 @@ class FsSession {
   void AddDuplicate(std::uint64_t sequence, Responder responder);
   std::vector<Responder> TakeDuplicates(std::uint64_t sequence);
 
+  // What its latest lane goes over, for whoever asks.
+  void NoteLane(std::string description) {
+    const std::lock_guard lock(mutex_);
+    lane_ = std::move(description);
+  }
+  [[nodiscard]] std::string lane() const {
+    const std::lock_guard lock(mutex_);
+    return lane_;
+  }
+
   // Whether the session has ended; its requests are refused then.
   [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
   void MarkEnded() { ended_.store(true, std::memory_order_release); }
@@ -104,6 +114,7 @@ class FsSession {
   std::atomic<bool> ended_{false};
   std::atomic<std::int64_t> last_request_{0};
   mutable std::mutex mutex_;
+  std::string lane_;
   std::unordered_map<std::uint64_t, OpenPtr> opens_;
   // The upper 16 bits of every open file's number: one of an earlier epoch, or of this client's
   // earlier session, is told from one that was closed.

@@ -1,5 +1,8 @@
 // rdfsd: exports directories. This process becomes the supervisor, its child does the serving.
+#include <algorithm>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "server/daemon.h"
 #include "server/options.h"
@@ -8,6 +11,7 @@
 #include "server/supervisor.h"
 #include "server/supervisor_keeper.h"
 #include "transport/base/log.h"
+#include "transport/base/watch_command.h"
 
 namespace rdfs::server {
 namespace {
@@ -44,6 +48,8 @@ int Supervise(ServingParams params, Readiness readiness) {
 }
 
 int Main(int argc, const char* const* argv) {
+  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (const auto watched = RunWatchCommand("rdfsd", arguments, false)) return *watched;
   const CommandLine command = ParseCommandLine(argc, argv);
   if (!command.options) {
     std::fputs(command.output.c_str(), command.exit_code == 0 ? stdout : stderr);

@@ -397,6 +397,7 @@ void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& 
   auto session = std::static_pointer_cast<FsSession>(context);
   if (!sessions_.LaneOpened(*session, core_->clock.Now())) return;  // over: the lane ends here
   if (!keeping_house_.exchange(true)) loops_.front()->After(kHouseTurn, [this] { KeepHouse(); });
+  session->NoteLane(lane->Describe());
   // Loops act as their callers.
   if (core_->options.can_switch_ids) lane->KeepCredentials();
   const auto loop = std::min_element(

@@ -25,6 +25,7 @@
 #include "server/outside_watch.h"
 #include "server/session_table.h"
 #include "server/supervisor_keeper.h"
+#include "transport/base/snapshot.h"
 #include "transport/session/acceptor.h"
 
 namespace rdfs::server {
@@ -60,6 +61,8 @@ class Service final : public transport::SessionHost {
 
   [[nodiscard]] Core& core() { return *core_; }
   [[nodiscard]] std::size_t sessions() const { return sessions_.size(); }
+  // What there is to say to a person who asks. Any thread.
+  [[nodiscard]] Snapshot Describe();
 
  private:
   struct ExportEntry {

@@ -12,7 +12,9 @@
 #include "server/service.h"
 #include "server/setup.h"
 #include "server/signal_thread.h"
+#include "transport/base/control_socket.h"
 #include "transport/base/log.h"
+#include "transport/base/snapshot.h"
 #include "transport/session/acceptor.h"
 
 namespace rdfs::server {
@@ -52,6 +54,18 @@ void Announce(const ServingParams& params, std::uint16_t port, Readiness& readin
   readiness.Ready(text);
 }
 
+// Without it rdfsd serves as well: only nobody can ask.
+std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_t port) {
+  auto control = ControlSocket::Listen("rdfsd", [&service, port](std::string_view request) {
+    Snapshot snapshot = service.Describe();
+    snapshot.words = {{"port", std::to_string(port)}, {"process", std::to_string(::getpid())}};
+    return AnswerRequest(request, snapshot);
+  });
+  if (control.ok()) return *std::move(control);
+  LogInfo("`rdfsd status` cannot ask this server: {}", control.status().message());
+  return nullptr;
+}
+
 }  // namespace
 
 SharedState& MakeSharedState() {
@@ -86,6 +100,7 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
       [&acceptor] { (*acceptor)->Stop(); },
       [&core] { LogLine(LogLevel::kInfo, core.counters.ToString() + core.leases.Describe()); });
   if (!signals.ok()) return Fail(signals.status());
+  const auto control = ListenForQuestions(**service, (*acceptor)->port());
   if (!shared.announced.exchange(true)) {
     Announce(params, (*acceptor)->port(), readiness);
   } else {

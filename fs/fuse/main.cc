@@ -12,6 +12,7 @@
 #include "fs/fuse/options.h"
 #include "fs/fuse/serve.h"
 #include "transport/base/log.h"
+#include "transport/base/watch_command.h"
 
 namespace {
 
@@ -44,6 +45,9 @@ int Print(const Answer& answer) {
 int main(int argc, char** argv) {
   const bool helper = argc > 0 && IsMountHelper(argv[0]);
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (!helper) {
+    if (const auto watched = rdfs::RunWatchCommand("rdfs", arguments, true)) return *watched;
+  }
   const std::variant<Options, Answer> parsed =
       helper ? ParseHelperCommandLine(arguments) : ParseCommandLine(arguments);
   if (const auto* answer = std::get_if<Answer>(&parsed)) return Print(*answer);

@@ -325,6 +325,11 @@ SIGNALS
                            deadline; a second one ends it at once
   USR1                     write the counters to the log
 
+WATCHING
+  rdfs status [MNT]                       what this user's mounts are, over what, and their counters
+  rdfs stats [--json|--prometheus] [MNT]  the same for programs
+  rdfs top [-n TURNS] [MNT]               what happens, by the second
+
 EXIT STATUS
   0 mounted (with -f: and unmounted again)   1 failed, with the reason   2 wrong usage
 

@@ -19,7 +19,9 @@
 #include "fs/fuse/mount_watch.h"
 #include "fs/fuse/signals.h"
 #include "fs/fuse/worker.h"
+#include "transport/base/control_socket.h"
 #include "transport/base/log.h"
+#include "transport/base/snapshot.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -31,6 +33,25 @@ std::string HostName() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
   return name.data();
+}
+
+void AddFigures(const client::Counters& counters, Snapshot& out) {
+  out.Count("read_bytes", counters.read_bytes);
+  out.Count("written_bytes", counters.written_bytes);
+  out.Count("inline_read_bytes", counters.inline_read_bytes);
+  out.Count("inline_written_bytes", counters.inline_written_bytes);
+  out.Count("grant_hits", counters.grant_hits);
+  out.Count("grant_misses", counters.grant_misses);
+  out.Count("grants_discarded", counters.grants_discarded);
+  out.Count("retries", counters.retries);
+  out.Count("connections_lost", counters.connections_lost);
+  out.Count("reconnects", counters.reconnects);
+  out.Count("timeouts", counters.timeouts);
+  for (std::size_t i = 0; i < counters.round_trips.size(); ++i) {
+    if (counters.round_trips[i] == 0) continue;
+    out.Count("round_trips", counters.round_trips[i],
+              std::string(OpcodeName(static_cast<Opcode>(i))));
+  }
 }
 
 // Everything of a mount, in the order in which it is made; it ends in the opposite one.
@@ -60,6 +81,8 @@ class Served {
   void UnmountOrDetach();
   void EndNow();
   void ShowCounters();
+  void StartControl();
+  Snapshot Describe() const;
 
   const Options& options_;
   StartReport& report_;
@@ -79,6 +102,7 @@ class Served {
   std::vector<std::jthread> threads_;
   std::jthread unmounter_;
   std::unique_ptr<SignalThread> signals_;
+  std::unique_ptr<ControlSocket> control_;  // asks the rest: made last, ends first
 };
 
 Status Served::Start() {
@@ -90,6 +114,7 @@ Status Served::Start() {
   report_.Ready(fmt::format("{} is {} over {}", mount_point_, options_.source_text,
                             mount_->info().transport));
   RDFS_RETURN_IF_ERROR(StartLog());
+  StartControl();
   signals_->Enter(Phase::kMounted);
   return {};
 }
@@ -238,7 +263,33 @@ void Served::ShowCounters() {
                                             filesystem_->opens.size()));
 }
 
+// Without it a mount is as good: only nobody can ask.
+void Served::StartControl() {
+  auto control = ControlSocket::Listen(
+      "rdfs", [this](std::string_view request) { return AnswerRequest(request, Describe()); });
+  if (control.ok()) {
+    control_ = *std::move(control);
+  } else {
+    LogInfo("`rdfs status` cannot ask this mount: {}", control.status().message());
+  }
+}
+
+Snapshot Served::Describe() const {
+  Snapshot out;
+  const client::MountInfo info = mount_->info();
+  const Status health = mount_->health();
+  out.words = {{"mount", mount_point_},
+               {"source", options_.source_text},
+               {"transport", info.transport},
+               {"server", health.ok() ? "connected" : "away: " + health.message()}};
+  AddFigures(mount_->counters(), out);
+  out.Gauge("inodes", filesystem_->inodes.size());
+  out.Gauge("open_files", filesystem_->opens.size());
+  return out;
+}
+
 Served::~Served() {
+  control_.reset();
   if (fuse_mount_) EndNow();
   threads_.clear();
   if (filesystem_) filesystem_->kernel.Silence();

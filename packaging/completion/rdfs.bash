@@ -93,6 +93,11 @@ _rdfs() {
   fi
   case "$command" in
     rdping) _rdfs_offer "server client" "$word" ;;
+    rdfs | rdfsd)
+      _rdfs_files "$word"
+      if [ "$COMP_CWORD" -eq 1 ]; then
+        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "status stats top" -- "$word")
+      fi ;;
     rdinfo | "rdping client") mapfile -t COMPREPLY < <(compgen -A hostname -- "$word") ;;
     rdsock) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
     *) _rdfs_files "$word" ;;

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Usage: status.sh --bin BUILD_DIR [--as-when-root USER]
+#
+# A mount and its server say what they are doing to whoever asks as their user: in text, JSON and Prometheus's
+# format, and once a second; and what is said follows what is done.
+set -uo pipefail
+# shellcheck source=tests/e2e/setup.sh
+. "$(dirname "$0")/setup.sh"
+begin "$@"
+
+export XDG_RUNTIME_DIR=$work/run
+mkdir -m 700 "$XDG_RUNTIME_DIR"
+mkdir "$work/export" "$work/mnt" "$work/other"
+head -c 300000 /dev/urandom >"$work/export/file"
+
+"$rdfs" status "$work/mnt" >"$work/out" 2>&1 && problem 'rdfs status succeeds without a mount'
+grep -q "no rdfs of this user answers for $work/mnt" "$work/out" || problem "without a mount: $(cat "$work/out")"
+
+serve server --export "data=$work/export" --no-auth
+"$rdfs" "rdfs://127.0.0.1:$port/data" "$work/mnt" >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
+cmp "$work/mnt/file" "$work/export/file" || problem 'the file differs'
+
+# says FILE REGEX WHAT
+says() { grep -qE -- "$2" "$1" || problem "$3: no line matches $2: $(cat "$1")"; }
+"$rdfs" status "$work/mnt" >"$work/status" || problem 'rdfs status fails'
+says "$work/status" "^mount +$work/mnt\$" 'rdfs status'
+says "$work/status" '^transport +shm' 'rdfs status'
+says "$work/status" '^server +connected' 'rdfs status'
+says "$work/status" '^ +round_trips lookup +[1-9]' 'rdfs status'
+"$rdfs" status "$work/other" >"$work/out" 2>&1 && problem 'another directory is taken for the mount'
+
+# figure NAME: of the JSON.
+figure() { "$rdfs" stats --json "$work/mnt" | python3 -c "import json,sys; print(json.load(sys.stdin)['figures']['$1'])"; }
+[ "$(figure read_bytes)" -ge 300000 ] || problem "read_bytes is $(figure read_bytes)"
+before=$(figure written_bytes)
+dd if=/dev/zero of="$work/mnt/new" bs=1000000 count=1 status=none || problem 'cannot write'
+[ "$(figure written_bytes)" -ge $((before + 1000000)) ] || problem "written_bytes is $(figure written_bytes) after $before"
+"$rdfs" stats --prometheus >"$work/metrics" || problem 'rdfs stats --prometheus fails'
+says "$work/metrics" "^rdfs_read_bytes_total\{mount=\"$work/mnt\"\} [1-9]" 'metrics'
+"$rdfs" top -n 1 "$work/mnt" >"$work/top" || problem 'rdfs top fails'
+says "$work/top" ' rdfs_inodes\{' 'rdfs top'
+
+"$rdfsd" status >"$work/status" || problem 'rdfsd status fails'
+says "$work/status" "^port +$port\$" 'rdfsd status'
+says "$work/status" '^ +session .* of data, over shm' 'rdfsd status'
+says "$work/status" '^ +requests lookup +[1-9]' 'rdfsd status'
+says "$work/status" '^ +pool_cached_bytes +[1-9]' 'rdfsd status'
+"$rdfsd" stats --json | python3 -c 'import json,sys; json.load(sys.stdin)' || problem 'rdfsd stats --json is no JSON'
+"$rdfs" stats --jsn >"$work/out" 2>&1
+[ $? -eq 2 ] || problem 'a wrong option is taken'
+
+# The end of a mount is the end of its socket; the server says that its client is gone.
+fusermount3 -u "$work/mnt" || problem 'no unmount'
+wait_until 100 bash -c "! ls '$XDG_RUNTIME_DIR'/rdfs/rdfs-*.sock 2>/dev/null" || problem 'the socket stays'
+kill "$server" && wait "$server"
+[ -z "$(ls "$XDG_RUNTIME_DIR/rdfs")" ] || problem "left behind: $(ls "$XDG_RUNTIME_DIR/rdfs")"
+conclude 'status, stats and top'

@@ -1,0 +1,130 @@
+#include "transport/base/control_socket.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "transport/base/snapshot.h"
+
+namespace rdfs {
+namespace {
+
+using std::chrono::seconds;
+
+// A runtime directory of its own.
+class ControlSocketTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "rdfs-control-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    runtime_ = name;
+    setenv("XDG_RUNTIME_DIR", runtime_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("XDG_RUNTIME_DIR");
+    std::filesystem::remove_all(runtime_);
+  }
+  // What comes back for these bytes, up to the end of the stream.
+  static std::string Raw(const std::string& path, std::string_view bytes) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_GE(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+    std::string out(4096, '\0');
+    const ssize_t got = recv(socket.get(), out.data(), out.size(), 0);
+    out.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return out;
+  }
+
+  std::string runtime_;
+};
+
+TEST_F(ControlSocketTest, AnswersItsUserAndLeavesNothingBehind) {
+  {
+    auto control = ControlSocket::Listen(
+        "test", [](std::string_view request) { return "you said " + std::string(request); });
+    ASSERT_TRUE(control.ok()) << control.status().ToString();
+    ASSERT_EQ(FindControlSockets("test"), std::vector<std::string>{(*control)->path()});
+    EXPECT_TRUE(FindControlSockets("tes").empty());
+    const auto answer = AskControl((*control)->path(), "hello", DeadlineAfter(seconds(10)));
+    ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+    EXPECT_EQ(*answer, "you said hello");
+    struct stat about {};
+    ASSERT_EQ(stat((runtime_ + "/rdfs").c_str(), &about), 0);
+    EXPECT_EQ(about.st_mode & 07777U, 0700U);
+    ASSERT_EQ(stat((*control)->path().c_str(), &about), 0);
+    EXPECT_EQ(about.st_mode & 07777U, 0600U);
+  }
+  EXPECT_TRUE(FindControlSockets("test").empty());
+}
+
+TEST_F(ControlSocketTest, HostilePeersAreDroppedAndTheNextOneIsServed) {
+  auto control = ControlSocket::Listen("test", [](std::string_view) { return "yes"; });
+  ASSERT_TRUE(control.ok());
+  EXPECT_EQ(Raw((*control)->path(), std::string(100'000, 'x')), "") << "too long";
+  EXPECT_EQ(Raw((*control)->path(), "no end"), "") << "silent: dropped after a second";
+  EXPECT_EQ(Raw((*control)->path(), std::string_view("\0\xff\n", 3)), "yes");
+  const auto answer = AskControl((*control)->path(), "again", DeadlineAfter(seconds(10)));
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(*answer, "yes");
+}
+
+TEST_F(ControlSocketTest, ADirectoryThatOthersMayEnterIsRefused) {
+  ASSERT_EQ(mkdir((runtime_ + "/rdfs").c_str(), 0755), 0);
+  ASSERT_EQ(chmod((runtime_ + "/rdfs").c_str(), 0755), 0);
+  auto control = ControlSocket::Listen("test", [](std::string_view) { return ""; });
+  ASSERT_FALSE(control.ok());
+  EXPECT_NE(control.status().message().find("0700"), std::string::npos);
+  EXPECT_TRUE(FindControlSockets("test").empty());
+}
+
+TEST_F(ControlSocketTest, WhatAKilledProgramLeftIsRemoved) {
+  std::string left;
+  {
+    auto control = ControlSocket::Listen("test", [](std::string_view) { return ""; });
+    ASSERT_TRUE(control.ok());
+    left = (*control)->path() + ".kept";
+    ASSERT_EQ(link((*control)->path().c_str(), left.c_str()), 0);
+  }
+  EXPECT_EQ(AskControl(left, "hello", DeadlineAfter(seconds(10))).status().code(),
+            Code::kDisconnected);
+  EXPECT_NE(access(left.c_str(), F_OK), 0);
+}
+
+Snapshot Example() {
+  Snapshot out;
+  out.words = {{"mount", "/a\"b\n"}, {"server", "connected"}};
+  out.lines = {{"session", "one"}};
+  out.Gauge("open_files", 3);
+  out.Count("trips", 1, "read");
+  out.Count("trips", 2, "write");
+  return out;
+}
+
+TEST(Snapshot, IsTheSameInEveryFormat) {
+  EXPECT_EQ(ToJson(Example()),
+            "{\"mount\": \"/a\\\"b?\", \"server\": \"connected\", \"lines\": [[\"session\", "
+            "\"one\"]], \"figures\": {\"open_files\": 3, \"trips\": {\"read\": 1, \"write\": "
+            "2}}}\n");
+  EXPECT_EQ(ToPrometheus(Example()),
+            "# TYPE rdfs_open_files gauge\n"
+            "rdfs_open_files{mount=\"/a\\\"b?\"} 3\n"
+            "# TYPE rdfs_trips_total counter\n"
+            "rdfs_trips_total{mount=\"/a\\\"b?\",op=\"read\"} 1\n"
+            "rdfs_trips_total{mount=\"/a\\\"b?\",op=\"write\"} 2\n");
+  EXPECT_NE(ToText(Example()).find("trips write"), std::string::npos);
+  EXPECT_EQ(ToText(Example()).find("/a\"b\n"), std::string::npos) << "nothing steers a terminal";
+  EXPECT_EQ(AnswerRequest("name", Example()), "/a\"b\n");
+  EXPECT_NE(AnswerRequest("nonsense", Example()).find("no such request"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rdfs

@@ -1,0 +1,46 @@
+// Snapshot: what a running program says of itself at one moment, as text, JSON and Prometheus's
+// exposition format.
+//
+// Values; pure. Strings may come from peers: whatever a terminal or a parser would take for more
+// than text is escaped.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace rdfs {
+
+struct Figure {
+  std::string name;   // "read_bytes"
+  std::string label;  // of one of several under a name: an operation; else empty
+  std::uint64_t value = 0;
+  bool counter = true;  // grows only
+};
+
+struct Snapshot {
+  // What it is: "mount" "/mnt". The first one tells it from others of its kind.
+  std::vector<std::pair<std::string, std::string>> words;
+  // Things of which there are many: "session" and a line each.
+  std::vector<std::pair<std::string, std::string>> lines;
+  std::vector<Figure> figures;
+
+  void Count(std::string name, std::uint64_t value, std::string label = {}) {
+    figures.push_back({std::move(name), std::move(label), value, true});
+  }
+  void Gauge(std::string name, std::uint64_t value, std::string label = {}) {
+    figures.push_back({std::move(name), std::move(label), value, false});
+  }
+};
+
+std::string ToText(const Snapshot& snapshot);  // without figures that are 0
+std::string ToJson(const Snapshot& snapshot);
+// Names begin with "rdfs_"; every sample has the first word as a label.
+std::string ToPrometheus(const Snapshot& snapshot);
+
+// What a ControlSocket answers: "name" (the first word), "status", "json", "metrics".
+std::string AnswerRequest(std::string_view request, const Snapshot& snapshot);
+
+}  // namespace rdfs

@@ -1,0 +1,152 @@
+#include "transport/base/watch_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "transport/base/control_socket.h"
+
+namespace rdfs {
+namespace {
+
+using std::chrono_literals::operator""s;
+
+struct Wanted {
+  std::string command;
+  std::string format = "status";  // what is asked for
+  std::string name;               // empty: all
+  unsigned turns = 0;             // of top; 0: for ever
+};
+
+int Usage(const std::string& program, bool named) {
+  fmt::print(stderr,
+             "{0}: write {0} status{1}, {0} stats [--json|--prometheus]{1} or {0} top [-n "
+             "TURNS]{1}\n",
+             program, named ? " [MNT]" : "");
+  return 2;
+}
+
+// As the program calls it: absolute, without symlinks.
+std::string RealPath(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
+  return real == nullptr ? path : real.get();
+}
+
+std::optional<Wanted> Parse(const std::vector<std::string>& arguments, bool named) {
+  Wanted wanted;
+  wanted.command = arguments[0];
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--json" && wanted.command == "stats") {
+      wanted.format = "json";
+    } else if (word == "--prometheus" && wanted.command == "stats") {
+      wanted.format = "metrics";
+    } else if (word == "-n" && wanted.command == "top" && i + 1 < arguments.size()) {
+      wanted.turns = static_cast<unsigned>(std::strtoul(arguments[++i].c_str(), nullptr, 10));
+      if (wanted.turns == 0) return std::nullopt;
+    } else if (named && wanted.name.empty() && !word.starts_with('-')) {
+      wanted.name = RealPath(word);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return wanted;
+}
+
+// What those that are meant answer.
+std::vector<std::string> Ask(const std::string& program, const Wanted& wanted,
+                             const std::string& request) {
+  std::vector<std::string> answers;
+  for (const std::string& path : FindControlSockets(program)) {
+    if (!wanted.name.empty()) {
+      const auto name = AskControl(path, "name", DeadlineAfter(2s));
+      if (!name.ok() || *name != wanted.name) continue;
+    }
+    auto answer = AskControl(path, request, DeadlineAfter(2s));
+    if (answer.ok()) answers.push_back(*std::move(answer));
+  }
+  return answers;
+}
+
+using Samples = std::map<std::string, double>;
+
+// "name{labels} value" lines.
+Samples ParseMetrics(const std::vector<std::string>& answers) {
+  Samples samples;
+  for (std::string_view text : answers) {
+    while (!text.empty()) {
+      const std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      const std::size_t blank = line.rfind(' ');
+      if (line.starts_with('#') || blank == line.npos) continue;
+      samples[std::string(line.substr(0, blank))] =
+          std::strtod(std::string(line.substr(blank + 1)).c_str(), nullptr);
+    }
+  }
+  return samples;
+}
+
+// What changes in a second, once a second.
+int Top(const std::string& program, const Wanted& wanted) {
+  Samples before;
+  TimePoint last{};
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  for (unsigned turn = 0; wanted.turns == 0 || turn <= wanted.turns; ++turn) {
+    const auto answers = Ask(program, wanted, "metrics");
+    const TimePoint now = BootClock::now();
+    if (answers.empty()) return 1;
+    const Samples samples = ParseMetrics(answers);
+    if (turn > 0) {
+      const double seconds = std::chrono::duration<double>(now - last).count();
+      std::string out = terminal ? "\033[H\033[J" : "";
+      for (const auto& [name, value] : samples) {
+        const auto earlier = before.find(name);
+        const bool counter = name.find("_total{") != name.npos;
+        const double shown =
+            counter ? (value - (earlier == before.end() ? 0 : earlier->second)) / seconds : value;
+        if (shown != 0) out += fmt::format("{:>14.0f}{} {}\n", shown, counter ? "/s" : "  ", name);
+      }
+      fmt::print("{}\n", out);
+      std::fflush(stdout);
+    }
+    before = samples;
+    last = now;
+    if (wanted.turns == 0 || turn < wanted.turns) std::this_thread::sleep_for(1s);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::optional<int> RunWatchCommand(const std::string& program,
+                                   const std::vector<std::string>& arguments, bool named) {
+  if (arguments.empty() ||
+      (arguments[0] != "status" && arguments[0] != "stats" && arguments[0] != "top")) {
+    return std::nullopt;
+  }
+  const auto wanted = Parse(arguments, named);
+  if (!wanted) return Usage(program, named);
+  int status = 1;
+  if (wanted->command == "top") {
+    status = Top(program, *wanted);
+  } else {
+    const auto answers = Ask(program, *wanted, wanted->format);
+    for (const std::string& answer : answers) fmt::print("{}", answer);
+    status = answers.empty() ? 1 : 0;
+  }
+  if (status != 0) {
+    fmt::print(stderr,
+               "{0}: no {0} of this user answers{1}; its socket is in $XDG_RUNTIME_DIR/rdfs, "
+               "root's in /run/rdfs\n",
+               program, wanted->name.empty() ? "" : " for " + wanted->name);
+  }
+  return status;
+}
+
+}  // namespace rdfs
