@@ -39,8 +39,11 @@ Snapshot Service::Describe() {
   Snapshot out;
   const std::vector<SessionPtr> sessions = sessions_.All();
   const TimePoint now = core_->clock.Now();
-  for (const ExportEntry& entry : exports_) {
-    out.lines.emplace_back("export", entry.exported->name());
+  {
+    const std::lock_guard lock(exports_mutex_);
+    for (const ExportEntry& entry : exports_) {
+      if (entry.offered) out.lines.emplace_back("export", entry.exported->name());
+    }
   }
   for (const SessionPtr& session : sessions) {
     out.lines.emplace_back("session", DescribeSession(*session, now));

@@ -74,6 +74,12 @@ int Main(int argc, const char* const* argv) {
             options.listen.front());
   }
   params.secret = SetUpHandleSecret();
+  params.read_exports = [argc, argv]() -> Result<std::vector<ExportSpec>> {
+    CommandLine again = ParseCommandLine(argc, argv);
+    if (again.options) return std::move(again.options->exports);
+    again.output.erase(again.output.find_last_not_of('\n') + 1);
+    return Status(Code::kInvalidArgument, std::move(again.output));
+  };
   Readiness readiness;
   if (!options.foreground) {
     auto daemon = Readiness::Daemonise();

@@ -14,7 +14,7 @@ constexpr const char* kFooter =
     "An export is NAME=DIR, and after commas: ro, root_squash (a root server's default),\n"
     "all_squash, trusted, anonuid=N, anongid=N.\n"
     "Without --key-file and --no-auth, the key is kept in ~/.config/rdfs/key.\n"
-    "SIGUSR1 writes the counters to the log.\n"
+    "SIGUSR1 writes the counters to the log; SIGHUP reads the exports again.\n"
     "rdfsd status, rdfsd stats [--json|--prometheus] and rdfsd top ask a running one.";
 
 // What CLI11 fills, before it is checked.

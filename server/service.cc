@@ -162,26 +162,76 @@ Status Service::Start() {
   return {};
 }
 
-Status Service::AddExport(const ExportSpec& spec, const InodeLimits& limits) {
-  for (const ExportEntry& other : exports_) {
-    if (other.exported->name() == spec.name) {
-      return {Code::kInvalidArgument, "two exports are called \"" + spec.name + "\""};
-    }
-  }
+Result<IdMode> Service::ModeOf(const ExportSpec& spec) {
   const bool root = ::geteuid() == 0;
   const IdMode mode = spec.id_mode_given ? spec.id_mode
                       : root             ? IdMode::kRootSquash
                                          : IdMode::kAsMe;
   if (mode != IdMode::kAsMe && !root) {
-    return {Code::kInvalidArgument, "export \"" + spec.name +
-                                        "\": only a rdfsd that runs as root can act as other "
-                                        "users; leave the id mapping out"};
+    return Status(Code::kInvalidArgument, "export \"" + spec.name +
+                                              "\": only a rdfsd that runs as root can act as other "
+                                              "users; leave the id mapping out");
   }
+  return mode;
+}
+
+Result<Service::ExportEntry> Service::NewExport(const ExportSpec& spec,
+                                                const InodeLimits& limits) const {
+  RDFS_ASSIGN_OR_RETURN(const IdMode mode, ModeOf(spec));
   RDFS_ASSIGN_OR_RETURN(std::shared_ptr<const Export> exported, Export::Create(spec));
   RDFS_ASSIGN_OR_RETURN(std::unique_ptr<InodeTable> inodes,
                         InodeTable::Create(exported, options_.secret, core_->proc, limits));
   std::unique_ptr<OutsideWatch> watch = WatchOutside(*inodes);
-  exports_.push_back({std::move(exported), std::move(inodes), std::move(watch), mode});
+  return ExportEntry{std::move(exported), std::move(inodes), std::move(watch), mode};
+}
+
+Status Service::AddExport(const ExportSpec& spec, const InodeLimits& limits) {
+  const std::lock_guard lock(exports_mutex_);
+  if (FindExportLocked(spec.name) != nullptr) {
+    return {Code::kInvalidArgument, "two exports are called \"" + spec.name + "\""};
+  }
+  RDFS_ASSIGN_OR_RETURN(ExportEntry entry, NewExport(spec, limits));
+  exports_.push_back(std::move(entry));
+  return {};
+}
+
+Service::ExportEntry* Service::FindExportLocked(std::string_view name) {
+  const auto found = std::find_if(exports_.begin(), exports_.end(), [&](const ExportEntry& entry) {
+    return entry.exported->name() == name;
+  });
+  return found == exports_.end() ? nullptr : &*found;
+}
+
+Status Service::Reload(const std::vector<ExportSpec>& specs) {
+  const std::lock_guard lock(exports_mutex_);
+  const InodeLimits limits = SharesFor(exports_.size() + specs.size()).inodes;
+  // All is made, and may fail, before anything changes.
+  std::vector<ExportEntry> made;
+  for (const ExportSpec& spec : specs) {
+    const auto same = [&spec](const ExportSpec& other) { return other.name == spec.name; };
+    if (std::count_if(specs.begin(), specs.end(), same) > 1) {
+      return {Code::kInvalidArgument, "two exports are called \"" + spec.name + "\""};
+    }
+    const ExportEntry* known = FindExportLocked(spec.name);
+    if (known != nullptr && known->exported->spec().directory != spec.directory) {
+      return {Code::kInvalidArgument,
+              "export \"" + spec.name +
+                  "\" has another directory now: give it another name, or start rdfsd again"};
+    }
+    RDFS_ASSIGN_OR_RETURN(ExportEntry entry, NewExport(spec, limits));
+    made.push_back(std::move(entry));
+  }
+  for (ExportEntry& entry : exports_) entry.offered = false;
+  for (ExportEntry& entry : made) {
+    ExportEntry* known = FindExportLocked(entry.exported->name());
+    if (known == nullptr) {
+      exports_.push_back(std::move(entry));
+      continue;
+    }
+    known->exported = std::move(entry.exported);
+    known->id_mode = entry.id_mode;
+    known->offered = true;
+  }
   return {};
 }
 
@@ -250,6 +300,7 @@ void Service::DropLeftovers() {
 }
 
 bool Service::IsOurs(const IntentRing::Leftover& left) const {
+  const std::lock_guard lock(exports_mutex_);
   return std::any_of(exports_.begin(), exports_.end(), [&](const ExportEntry& entry) {
     return left.exported == ExportIdOf(*entry.inodes);
   });
@@ -333,10 +384,9 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
                               fs::kProtocolMajor, fs::kProtocolMinor, std::uint16_t{mount.major},
                               std::uint16_t{mount.minor}));
   }
-  const auto entry = std::find_if(exports_.begin(), exports_.end(), [&](const ExportEntry& e) {
-    return e.exported->name() == name;
-  });
-  if (entry == exports_.end()) return Status(Code::kNotFound, NoSuchExport(name));
+  const std::lock_guard lock(exports_mutex_);
+  const ExportEntry* entry = FindExportLocked(name);
+  if (entry == nullptr || !entry->offered) return Status(Code::kNotFound, NoSuchExport(name));
   SessionPtr session = sessions_.Resume(mount.client_id, core_->clock.Now());
   const bool resumed = session != nullptr;
   if (!resumed && sessions_.size() >= kMaxSessions) {
@@ -411,6 +461,7 @@ void Service::KeepHouse() {
   bool more = true;
   if (++house_turns_ % kTurnsOfAnAge == 0) {
     std::size_t left = sessions_.size();
+    const std::lock_guard lock(exports_mutex_);
     for (const ExportEntry& entry : exports_) left += entry.inodes->Age();
     more = left > 0;
   }

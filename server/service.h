@@ -61,6 +61,11 @@ class Service final : public transport::SessionHost {
 
   [[nodiscard]] Core& core() { return *core_; }
   [[nodiscard]] std::size_t sessions() const { return sessions_.size(); }
+  // Offers these exports from now on: new ones are added, and what a known one's options say holds
+  // for mounts to come. One that is missing is offered to nobody new; its mounts go on, until they
+  // must connect again. kInvalidArgument, with nothing changed, for another directory under a known
+  // name; else the errors of Create. Any thread.
+  Status Reload(const std::vector<ExportSpec>& specs);
   // What there is to say to a person who asks. Any thread.
   [[nodiscard]] Snapshot Describe();
 
@@ -70,12 +75,17 @@ class Service final : public transport::SessionHost {
     std::unique_ptr<InodeTable> inodes;
     std::unique_ptr<OutsideWatch> watch;  // null: this host cannot tell
     IdMode id_mode = IdMode::kAsMe;
+    bool offered = true;
   };
 
   Service(ServiceOptions options, DescriptorKeeper& keeper);
   Status Start();
+  static Result<IdMode> ModeOf(const ExportSpec& spec);
+  Result<ExportEntry> NewExport(const ExportSpec& spec, const InodeLimits& limits) const;
   Status AddExport(const ExportSpec& spec, const InodeLimits& limits);
   std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes) const;
+  // With exports_mutex_ held.
+  ExportEntry* FindExportLocked(std::string_view name);
   Status AdoptKept();
   void TellMemlock();
   void BeginGrace();
@@ -99,7 +109,8 @@ class Service final : public transport::SessionHost {
   DescriptorKeeper& keeper_;
   std::vector<std::unique_ptr<Loop>> loops_;  // the core's scheduler is the first: made before it
   std::unique_ptr<Core> core_;
-  std::vector<ExportEntry> exports_;
+  mutable std::mutex exports_mutex_;  // before classes_mutex_
+  std::vector<ExportEntry> exports_;  // grows only: sessions may use what is offered no more
   SessionTable sessions_;
   std::mutex classes_mutex_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<AccessClass>> classes_;

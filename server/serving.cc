@@ -54,6 +54,27 @@ void Announce(const ServingParams& params, std::uint16_t port, Readiness& readin
   readiness.Ready(text);
 }
 
+// SIGHUP. What is wrong with the new exports leaves the old ones as they are.
+void Reload(const ServingParams& params, Service& service, SharedState& shared) {
+  auto specs = params.read_exports();
+  const Status status = specs.ok() ? service.Reload(*specs) : specs.status();
+  if (!status.ok()) {
+    LogWarn("the exports stay as they were: {}", status.message());
+    return;
+  }
+  shared.reloaded = true;
+  LogLine(LogLevel::kInfo, fmt::format("read again: {} exports", specs->size()));
+}
+
+// Those of the start, or after a reload those that a worker of before had read.
+std::vector<ExportSpec> CurrentExports(const ServingParams& params, const SharedState& shared) {
+  if (!shared.reloaded) return params.options.exports;
+  auto specs = params.read_exports();
+  if (specs.ok()) return *std::move(specs);
+  LogWarn("the exports are those of the start: {}", specs.status().message());
+  return params.options.exports;
+}
+
 // Without it rdfsd serves as well: only nobody can ask.
 std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_t port) {
   auto control = ControlSocket::Listen("rdfsd", [&service, port](std::string_view request) {
@@ -82,7 +103,7 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
           Readiness& readiness) {
   SignalThread::Block();
   ServiceOptions service_options;
-  service_options.exports = params.options.exports;
+  service_options.exports = CurrentExports(params, shared);
   service_options.secret = params.secret;
   service_options.pool_bytes = params.options.pool_bytes;
   service_options.record_directory = RecordDirectory();
@@ -98,7 +119,8 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
   Core& core = (*service)->core();
   auto signals = SignalThread::Start(
       [&acceptor] { (*acceptor)->Stop(); },
-      [&core] { LogLine(LogLevel::kInfo, core.counters.ToString() + core.leases.Describe()); });
+      [&core] { LogLine(LogLevel::kInfo, core.counters.ToString() + core.leases.Describe()); },
+      [&] { Reload(params, **service, shared); });
   if (!signals.ok()) return Fail(signals.status());
   const auto control = ListenForQuestions(**service, (*acceptor)->port());
   if (!shared.announced.exchange(true)) {

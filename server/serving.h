@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "server/daemon.h"
 #include "server/handle.h"
@@ -18,6 +20,7 @@ namespace rdfs::server {
 struct SharedState {
   std::atomic<std::uint16_t> port{0};
   std::atomic<bool> announced{false};
+  std::atomic<bool> reloaded{false};  // the exports are other ones than at the start
 };
 // Never fails but by ending the process: a page of memory.
 SharedState& MakeSharedState();
@@ -27,6 +30,8 @@ struct ServingParams {
   transport::Key key;
   std::string key_path;
   HandleSecret secret;
+  // What the configuration file and the command line say of the exports now.
+  std::function<Result<std::vector<ExportSpec>>()> read_exports;
 };
 
 // Serves until SIGTERM or SIGINT; the exit code.

@@ -15,7 +15,7 @@ namespace {
 sigset_t OurSignals() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) ::sigaddset(&set, number);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::sigaddset(&set, number);
   return set;
 }
 
@@ -28,7 +28,8 @@ void SignalThread::Block() {
 }
 
 Result<std::unique_ptr<SignalThread>> SignalThread::Start(std::function<void()> on_stop,
-                                                          std::function<void()> on_report) {
+                                                          std::function<void()> on_report,
+                                                          std::function<void()> on_reload) {
   const sigset_t set = OurSignals();
   Fd signals(::signalfd(-1, &set, SFD_CLOEXEC));
   Fd stop(::eventfd(0, EFD_CLOEXEC));
@@ -36,6 +37,7 @@ Result<std::unique_ptr<SignalThread>> SignalThread::Start(std::function<void()> 
   std::unique_ptr<SignalThread> thread(new SignalThread(std::move(signals), std::move(stop)));
   thread->on_stop_ = std::move(on_stop);
   thread->on_report_ = std::move(on_report);
+  thread->on_reload_ = std::move(on_reload);
   thread->thread_ = std::thread([raw = thread.get()] { raw->Run(); });
   return thread;
 }
@@ -57,6 +59,8 @@ void SignalThread::Run() {
     }
     if (info.ssi_signo == SIGUSR1) {
       on_report_();
+    } else if (info.ssi_signo == SIGHUP) {
+      if (on_reload_) on_reload_();
     } else {
       on_stop_();
     }

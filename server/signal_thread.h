@@ -1,5 +1,6 @@
 // SignalThread: waits for signals on a thread of its own. SIGUSR1 calls `on_report`; SIGTERM and
-// SIGINT call `on_stop`. Block() first, before any other thread.
+// SIGINT call `on_stop`; SIGHUP calls `on_reload` where there is one, and is ignored where not.
+// Block() first, before any other thread.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,8 @@ class SignalThread {
   // peer that has gone is an error, not an end), and so are SIGHUP and SIGXFSZ (EFBIG tells).
   static void Block();
   static Result<std::unique_ptr<SignalThread>> Start(std::function<void()> on_stop,
-                                                     std::function<void()> on_report);
+                                                     std::function<void()> on_report,
+                                                     std::function<void()> on_reload = nullptr);
   ~SignalThread();
   SignalThread(const SignalThread&) = delete;
   SignalThread& operator=(const SignalThread&) = delete;
@@ -26,7 +28,7 @@ class SignalThread {
   void Run();
 
   Fd signals_, stop_;
-  std::function<void()> on_stop_, on_report_;
+  std::function<void()> on_stop_, on_report_, on_reload_;
   std::thread thread_;
 };
 
