@@ -157,6 +157,16 @@ Status ApplyIdMap(const std::string& value, Options& options) {
   return {};
 }
 
+Status ApplyId(std::string_view word, const std::string& value, std::optional<std::uint32_t>& out) {
+  const auto id = ParseNumber<std::uint32_t>(value);
+  // The last one means "none" to chown(2).
+  if (!id || *id == std::numeric_limits<std::uint32_t>::max()) {
+    return BadValue(word, value, "give a number; `id NAME` tells it");
+  }
+  out = *id;
+  return {};
+}
+
 Status ApplyRdfsdPath(const std::string& value, Options& options) {
   if (value.empty() || value.starts_with('-') || HasControl(value)) {
     return BadValue("rdfsd_path", value, "give the path of rdfsd on the far host");
@@ -200,6 +210,8 @@ constexpr auto kWords = std::to_array<Word>({
     {"plaintext", "", RDFS_FLAG(plaintext, true)},
     {"require_encryption", "", RDFS_FLAG(require_encryption, true)},
     {"idmap", "user|none", ApplyIdMap},
+    {"uid", "N", [](const std::string& v, Options& o) { return ApplyId("uid", v, o.uid); }},
+    {"gid", "N", [](const std::string& v, Options& o) { return ApplyId("gid", v, o.gid); }},
     {"writeback", "", RDFS_FLAG(writeback, true)},
     {"rdfsd_path", "PATH", ApplyRdfsdPath},
     {"ssh_command", "CMD", ApplySshCommand},
@@ -283,6 +295,9 @@ Status CheckTogether(const Options& options) {
         "-o require_encryption and -o require=verbs exclude each other: RDMA is not encrypted on "
         "the wire; leave one of them out");
   }
+  if (options.raw_ids && (options.uid || options.gid)) {
+    return no("-o idmap=none and -o uid= or gid= exclude each other; leave one of them out");
+  }
   if (std::holds_alternative<SshSource>(options.source) && !options.key_file.empty()) {
     return no(
         "-o key_file is for rdfs://HOST/NAME; with host:DIR a key of its own travels through ssh, "
@@ -314,6 +329,9 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
   require_encryption       no RDMA, whose data is not encrypted, and TLS to every other host
                            (with require=tcp to this one too)
   idmap=user|none          map the far user and the mounting one onto each other, or no ids at all
+  uid=N                    who the far user is here, instead of who mounts; for servers that act as
+                           themselves: by ssh, or the rdfsd of an ordinary user
+  gid=N                    the same of the group
   writeback                the kernel's writeback cache: for a directory with a single writer
   ssh_command=CMD          instead of ssh: a program and its options (no shell; absolute paths)
   rdfsd_path=PATH          where rdfsd is on the far host (rdfsd in its PATH)

@@ -49,6 +49,7 @@ struct Options {
   bool plaintext = false;
   bool require_encryption = false;
   bool raw_ids = false;
+  std::optional<std::uint32_t> uid, gid;  // whom the far user's files belong to; else who mounts
   bool writeback = false;
   bool set_uid = false, devices = false, no_exec = false, no_atime = false;
   std::string rdfsd_path = "rdfsd";

@@ -157,8 +157,8 @@ Status Served::Connect() {
   mount.dial = std::move(dialer.dial);
   mount.export_name = std::move(dialer.export_name);
   mount.host_name = HostName();
-  mount.uid = geteuid();
-  mount.gid = getegid();
+  mount.uid = options_.uid.value_or(geteuid());
+  mount.gid = options_.gid.value_or(getegid());
   mount.flags = (options_.read_only ? kMountReadOnly : 0U) |
                 (options_.raw_ids ? kMountRawIds : 0U) |
                 (KernelHasEpochs() ? kMountDropsNames : 0U);

@@ -2,7 +2,7 @@
 # Usage: status.sh --bin BUILD_DIR [--as-when-root USER]
 #
 # A mount and its server say what they are doing to whoever asks as their user: in text, JSON and Prometheus's
-# format, and once a second; and what is said follows what is done.
+# format, and once a second; and what is said follows what is done. And the ids of a mount are those of -o uid=, gid=.
 set -uo pipefail
 # shellcheck source=tests/e2e/setup.sh
 . "$(dirname "$0")/setup.sh"
@@ -48,6 +48,12 @@ says "$work/status" '^ +pool_cached_bytes +[1-9]' 'rdfsd status'
 "$rdfsd" stats --json | python3 -c 'import json,sys; json.load(sys.stdin)' || problem 'rdfsd stats --json is no JSON'
 "$rdfs" stats --jsn >"$work/out" 2>&1
 [ $? -eq 2 ] || problem 'a wrong option is taken'
+
+# Whoever the options say is the far user here.
+fusermount3 -u "$work/mnt" || problem 'no unmount'
+"$rdfs" "rdfs://127.0.0.1:$port/data" "$work/mnt" -o uid=54321,gid=12345 >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
+owner=$(stat -c %u:%g "$work/mnt/file")
+[ "$owner" = 54321:12345 ] || problem "with uid= and gid= the owner is $owner"
 
 # The end of a mount is the end of its socket; the server says that its client is gone.
 fusermount3 -u "$work/mnt" || problem 'no unmount'

@@ -116,6 +116,16 @@ TEST(MountOptions, TheLastWordCountsAndCommasCanBeKept) {
   EXPECT_EQ(options.key_file, "/a,b\\c\\d");
 }
 
+TEST(MountOptions, SayWhoTheFarUserIs) {
+  Options options;
+  ASSERT_TRUE(ApplyMountOptions("uid=1000,gid=0", options).ok());
+  EXPECT_EQ(options.uid, 1000U);
+  EXPECT_EQ(options.gid, 0U);
+  for (const char* text : {"uid=", "uid=joe", "uid=-1", "gid=4294967295", "gid=4294967296"}) {
+    EXPECT_FALSE(ApplyMountOptions(text, options).ok()) << text;
+  }
+}
+
 TEST(MountOptions, AreSplitWhereABackslashDoesNotKeepTheComma) {
   using Words = std::vector<std::string_view>;
   EXPECT_EQ(SplitMountOptions(R"(,a=b\,c,,d\\,e\)"), (Words{R"(a=b\,c)", R"(d\\)", "e\\"}));
