@@ -388,6 +388,10 @@ void LaneImpl::OnRecall(ByteSpan body) {
   const bool is_name =
       notice.name.find('/') == notice.name.npos && notice.name.find('\0') == notice.name.npos;
   if (!reader.ok() || !is_name) return Hostile("recall");
+  if ((notice.parts & kRecallContent) != 0) {
+    // Extents that are granted, or asked for, have the bytes of before.
+    if (const auto inode = mount_.FindInode(notice.handle)) inode->own_changes.fetch_add(1);
+  }
   OnRecall(notice);
 }
 

@@ -6,9 +6,11 @@ namespace rdfs::fs::client {
 
 // The kernel may wait for us there: another way.
 void Recalls::GiveWay(Pending& pending, Actions& actions) const {
-  if (!epochs_ || pending.acknowledged || (pending.recall.parts & kRecallName) == 0) return;
+  const bool names = (pending.recall.parts & kRecallName) != 0;
+  const bool pages = (pending.recall.parts & kRecallContent) != 0;
+  if (pending.acknowledged || (names ? !epochs_ : !pages)) return;
   pending.acknowledged = true;
-  actions.push_back({Act::kNewEpoch, pending.recall.number});
+  if (names) actions.push_back({Act::kNewEpoch, pending.recall.number});
   actions.push_back({Act::kAcknowledge, pending.recall.number});
 }
 
@@ -36,17 +38,17 @@ Recalls::Actions Recalls::Invalidated(std::uint64_t number) {
   return acknowledged ? Actions{} : Actions{{Act::kAcknowledge, number}};
 }
 
-Recalls::Actions Recalls::ChangeBegins(Node directory) {
-  ++changing_[directory];
+Recalls::Actions Recalls::ChangeBegins(Node node) {
+  ++changing_[node];
   Actions actions;
   for (auto& [number, pending] : pending_) {
-    if (pending.recall.node == directory) GiveWay(pending, actions);
+    if (pending.recall.node == node) GiveWay(pending, actions);
   }
   return actions;
 }
 
-void Recalls::ChangeEnds(Node directory) {
-  const auto found = changing_.find(directory);
+void Recalls::ChangeEnds(Node node) {
+  const auto found = changing_.find(node);
   if (found != changing_.end() && --found->second == 0) changing_.erase(found);
 }
 

@@ -3,6 +3,7 @@
 //
 //   Arrived --> kInvalidate --Invalidated--> kAcknowledge
 //         \--a change of our own is under way in that directory--> kNewEpoch, kAcknowledge
+//         \--a write of our own is under way to that file--> kAcknowledge
 //
 // The rules:
 // - A reply that was asked for before a recall arrived is not believed (MayBelieve): it may have
@@ -12,6 +13,9 @@
 //   place. So where one is under way, or begins while the kernel is at it, the epoch of all names
 //   goes up instead, which never waits, and the recall is acknowledged at once. A kernel without
 //   epochs (before Linux 6.16) has no such way out: its lease runs out then.
+// - Letting go of pages waits likewise for writes of ours to a part of one, and those may wait for
+//   another client's. Where one is under way, or begins, the recall is acknowledged at once: of two
+//   that write to a file at the same time, each may for that long read what it had.
 // - What is recalled again before it was acknowledged is acknowledged once.
 //
 // What invalidates must not be what receives: a page is only let go of when reads under way have
@@ -55,9 +59,10 @@ class Recalls {
   [[nodiscard]] Actions GiveWay(std::uint64_t number);
   // The kernel has let go of it. `number` may have been acknowledged already.
   [[nodiscard]] Actions Invalidated(std::uint64_t number);
-  // A change of our own to the names in `directory`, from before it is sent until it is answered.
-  [[nodiscard]] Actions ChangeBegins(Node directory);
-  void ChangeEnds(Node directory);
+  // A change of our own to the names in a directory, or to a file's bytes, from before it is sent
+  // until it is answered.
+  [[nodiscard]] Actions ChangeBegins(Node node);
+  void ChangeEnds(Node node);
 
   // What is to be invalidated for this number; null when that is over.
   [[nodiscard]] const Recall* Find(std::uint64_t number) const;

@@ -9,6 +9,9 @@
 // and no other has begun (Begin). The kernel changes one directory once at a time, and a lane's
 // requests are answered in order; whatever breaks that is noticed by one of the two.
 //
+// And what a directory is like that has not changed: a listing makes the kernel forget its time of
+// access, and so ask again. That counts only while `changes` (Filesystem's) stays.
+//
 // Any thread; one short lock. Memory: bounded by kMost directories.
 #pragma once
 
@@ -30,7 +33,9 @@ class DirectoryAttributes {
   std::uint64_t Begin(NodeId directory) {
     const std::lock_guard lock(mutex_);
     if (known_.size() >= kMost) known_.clear();
-    known_[directory] = {.change = ++changes_, .settled = false, .attributes = std::nullopt};
+    Known& known = known_[directory];
+    known = {};
+    known.change = ++changes_;
     return changes_;
   }
   // The change has been answered.
@@ -46,6 +51,14 @@ class DirectoryAttributes {
     if (found == known_.end() || found->second.change != change || !found->second.settled) return;
     found->second.attributes = attributes;
   }
+  // An answer that was asked for at this count of changes.
+  void Remember(NodeId directory, std::uint64_t changes, const client::Attributes& attributes) {
+    const std::lock_guard lock(mutex_);
+    if (known_.size() >= kMost) known_.clear();
+    Known& known = known_[directory];
+    if (known.change != 0 && !(known.settled && known.attributes)) return;
+    known = {.settled = true, .asked_at = changes, .attributes = attributes};
+  }
   // Something else about it changes.
   void Forget(NodeId directory) {
     const std::lock_guard lock(mutex_);
@@ -56,18 +69,21 @@ class DirectoryAttributes {
     const std::lock_guard lock(mutex_);
     known_.clear();
   }
-  [[nodiscard]] std::optional<client::Attributes> Find(NodeId directory, TimePoint now) const {
+  [[nodiscard]] std::optional<client::Attributes> Find(NodeId directory, TimePoint now,
+                                                       std::uint64_t changes) const {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(directory);
     if (found == known_.end() || !found->second.attributes) return std::nullopt;
     if (found->second.attributes->expires <= now) return std::nullopt;
+    if (found->second.change == 0 && found->second.asked_at != changes) return std::nullopt;
     return found->second.attributes;
   }
 
  private:
   struct Known {
-    std::uint64_t change = 0;
+    std::uint64_t change = 0;  // 0: remembered
     bool settled = false;
+    std::uint64_t asked_at = 0;  // of what is remembered
     std::optional<client::Attributes> attributes;
   };
   mutable std::mutex mutex_;

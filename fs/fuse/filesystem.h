@@ -12,6 +12,7 @@
 #include "fs/client/client.h"
 #include "fs/fuse/directory_attributes.h"
 #include "fs/fuse/inode_table.h"
+#include "fs/fuse/kept_opens.h"
 #include "fs/fuse/kernel_cache.h"
 #include "fs/fuse/open_table.h"
 
@@ -33,7 +34,7 @@ bool KernelDropsPagesAfterWrites(std::string_view release);  // as uname(2) says
 
 struct Filesystem {
   Filesystem(client::Mount& of, FilesystemOptions with)
-      : mount(of), options(with), inodes(of.info().root.handle) {
+      : mount(of), options(with), lease(of.info().attr_lease), inodes(of.info().root.handle) {
     mount.SetPathFinder([this](const Handle& handle) { return inodes.PathTo(handle); });
     mount.SetRecallHandler([this](client::Lane& lane, const client::RecallNotice& notice) {
       kernel.OnRecall(lane, notice);
@@ -42,13 +43,15 @@ struct Filesystem {
 
   client::Mount& mount;
   const FilesystemOptions options;
+  const std::chrono::milliseconds lease;  // how long an answer is believed, at most
   InodeTable inodes;
   DirectoryAttributes directories;
   OpenTable opens;
+  KeptOpens kept;
   // Requests answered so far that changed names, attributes or content. What the server said before
   // one of them may lack it, and must not reach the kernel behind it.
   std::atomic<std::uint64_t> changes{0};
-  KernelCache kernel{inodes, directories, changes};
+  KernelCache kernel{inodes, directories, kept, changes};
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.
   std::uint32_t transfer_bytes = 128 << 10;

@@ -88,6 +88,8 @@ void Init(void* userdata, fuse_conn_info* connection) {
               "the server clears setuid and setgid on write, truncate and chown"},
       Feature{FUSE_CAP_EXPLICIT_INVAL_DATA, "EXPLICIT_INVAL_DATA", true,
               "pages are dropped when we say so"},
+      Feature{FUSE_CAP_CACHE_SYMLINKS, "CACHE_SYMLINKS", true,
+              "where a symlink points never changes"},
       Feature{FUSE_CAP_AUTO_INVAL_DATA, "AUTO_INVAL_DATA", false,
               "it asks for attributes before cached reads; opens drop changed pages instead"},
       Feature{FUSE_CAP_WRITEBACK_CACHE, "WRITEBACK_CACHE", options.writeback,

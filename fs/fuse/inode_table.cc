@@ -153,6 +153,71 @@ void InodeTable::set_change_at_open(NodeId id, std::uint64_t change) {
   if (Node* node = FindLocked(id)) node->change_at_open = change;
 }
 
+void InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
+                          std::chrono::milliseconds lease) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  if (node == nullptr || until - lease < node->changed_at || until <= node->lease_until) return;
+  node->lease_until = until;
+  node->leased_change = change;
+}
+
+void InodeTable::EndLease(NodeId id) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  if (node == nullptr) return;
+  node->lease_until = {};
+  node->without_xattrs = 0;
+}
+
+void InodeTable::OwnChange(NodeId id, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  if (node == nullptr) return;
+  node->changed_at = now;
+  node->leased_change = 0;
+}
+
+TimePoint InodeTable::lease_until(NodeId id) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node == nullptr ? TimePoint{} : node->lease_until;
+}
+
+bool InodeTable::PagesAreCurrent(NodeId id, TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node != nullptr && now < node->lease_until && node->leased_change != 0 &&
+         node->leased_change == node->change_at_open;
+}
+
+void InodeTable::SetWithoutXattr(NodeId id, std::uint8_t xattrs, TimePoint asked) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  if (node == nullptr || asked < node->changed_at) return;
+  if (asked >= node->without_until) node->without_xattrs = 0;
+  if (node->without_xattrs == 0) node->without_until = node->lease_until;
+  node->without_xattrs |= xattrs;
+}
+
+bool InodeTable::KnownWithoutXattr(NodeId id, std::uint8_t xattrs, TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node != nullptr && (node->without_xattrs & xattrs) != 0 && now < node->without_until;
+}
+
+void InodeTable::ForgetXattrs(NodeId id) {
+  const std::lock_guard lock(mutex_);
+  if (Node* node = FindLocked(id)) node->without_xattrs = 0;
+}
+
+std::optional<NodeId> InodeTable::FindChild(NodeId parent, std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_place_.find({parent, std::string(name)});
+  if (found == by_place_.end()) return std::nullopt;
+  return found->second;
+}
+
 bool InodeTable::KnownWithoutCapability(NodeId id, TimePoint now) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);

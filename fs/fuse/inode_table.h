@@ -9,6 +9,7 @@
 // Any thread; one short lock. Memory: about 250 bytes a node and its name.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -62,6 +63,25 @@ class InodeTable {
   [[nodiscard]] std::uint64_t change_at_open(NodeId node) const;
   void set_change_at_open(NodeId node, std::uint64_t change);
 
+  // What the server says of the node, now with this change cookie, stays true until then: unless it
+  // is recalled (EndLease), or this mount changes it itself. An answer that was asked for less than
+  // `lease` before `until` and before such a change does not count.
+  void SetLease(NodeId node, TimePoint until, std::uint64_t change,
+                std::chrono::milliseconds lease);
+  void EndLease(NodeId node);
+  void OwnChange(NodeId node, TimePoint now);
+  [[nodiscard]] TimePoint lease_until(NodeId node) const;
+  // Whether what the kernel has of the file's bytes, since this client's last open, is what the
+  // server has: the lease holds, with the change cookie of that open.
+  [[nodiscard]] bool PagesAreCurrent(NodeId node, TimePoint now) const;
+  // Xattrs, a bit each, that the file has not: as long as the lease lasts that it has now.
+  void SetWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint asked);
+  [[nodiscard]] bool KnownWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint now) const;
+  // This mount sets or removes one, or what is one in truth.
+  void ForgetXattrs(NodeId node);
+  // What is known under that name.
+  [[nodiscard]] std::optional<NodeId> FindChild(NodeId parent, std::string_view name) const;
+
   // The kernel asks for security.capability before every write; that there is none may be kept for
   // a lease.
   [[nodiscard]] bool KnownWithoutCapability(NodeId node, TimePoint now) const;
@@ -85,6 +105,11 @@ class InodeTable {
     std::string name;
     std::uint64_t change_at_open = 0;
     TimePoint no_capability_until{};
+    TimePoint lease_until{};
+    TimePoint changed_at{};           // by this mount, last
+    std::uint64_t leased_change = 0;  // 0: not known
+    TimePoint without_until{};
+    std::uint8_t without_xattrs = 0;
     bool may_be_locked = false;
   };
   const Node* FindLocked(NodeId node) const;

@@ -42,9 +42,10 @@ void KernelCache::Stop() {
 
 // What this process itself remembers about it.
 void KernelCache::ForgetOurs(NodeId node) {
-  changes_.fetch_add(1);
   directories_.Forget(node);
   inodes_.SetWithoutCapabilityUntil(node, {});
+  inodes_.EndLease(node);
+  kept_.Drop(node);
 }
 
 void KernelCache::DropAttributes(NodeId node) {
@@ -56,29 +57,28 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
     std::unique_lock<std::shared_mutex> alone(replies_, std::defer_lock);
     if (several_) alone.lock();
     stamp_.fetch_add(1);
+    changes_.fetch_add(1);
   }
   if (notice.everything()) return DropEverything(lane);
   const std::optional<NodeId> node = inodes_.FindNode(notice.handle);
-  if (!node || session_ == nullptr) {  // the kernel knows nothing of it
-    changes_.fetch_add(1);
-    return lane.AcknowledgeRecall(notice.number);
-  }
+  // The kernel knows nothing of it?
+  if (!node || session_ == nullptr) return lane.AcknowledgeRecall(notice.number);
   ForgetOurs(*node);
   if ((notice.parts & kRecallAttributes) != 0) DropAttributes(*node);
-  const bool pages = (notice.parts & kRecallContent) != 0;
+  const bool names = (notice.parts & kRecallName) != 0;
   Recalls::Actions actions;
   {
     const std::lock_guard lock(mutex_);
     actions = recalls_.Arrived(
         {.number = notice.number, .node = *node, .parts = notice.parts, .name = notice.name});
-    if ((notice.parts & kRecallName) == 0) {
+    if (!names && (notice.parts & kRecallContent) == 0) {
       actions = recalls_.Invalidated(notice.number);
-      if (pages) jobs_.push_back({.number = 0, .node = *node, .pages = true, .name = {}});
     } else if (!actions.empty()) {
-      // More to do than who could do it: each may wait for long.
-      const bool crowded = busy_ + jobs_.size() >= kThreads || notice.name.empty();
+      // More names than who could let go of them: each may wait for long. What pages wait for is
+      // short.
+      const bool crowded = names && (busy_ + jobs_.size() >= kThreads || notice.name.empty());
       jobs_.push_back(
-          {.number = notice.number, .node = *node, .pages = pages, .name = notice.name});
+          {.number = notice.number, .node = *node, .parts = notice.parts, .name = notice.name});
       if (crowded) {
         for (const Recalls::Action& more : recalls_.GiveWay(notice.number)) actions.push_back(more);
       }
@@ -115,18 +115,18 @@ void KernelCache::NewEpoch() {
   new_epochs_.fetch_add(1);
 }
 
-void KernelCache::ChangeBegins(client::Lane& lane, NodeId directory) {
+void KernelCache::ChangeBegins(client::Lane& lane, NodeId node) {
   Recalls::Actions actions;
   {
     const std::lock_guard lock(mutex_);
-    actions = recalls_.ChangeBegins(directory);
+    actions = recalls_.ChangeBegins(node);
   }
   Act(lane, actions);
 }
 
-void KernelCache::ChangeEnds(NodeId directory) {
+void KernelCache::ChangeEnds(NodeId node) {
   const std::lock_guard lock(mutex_);
-  recalls_.ChangeEnds(directory);
+  recalls_.ChangeEnds(node);
 }
 
 void KernelCache::SendAcknowledgements(client::Lane& lane) {
@@ -156,16 +156,18 @@ void KernelCache::Run() {
 }
 
 void KernelCache::Do(const Job& job) {
-  if (job.number != 0) {
+  if ((job.parts & kRecallName) != 0) {
     fuse_lowlevel_notify_inval_entry(session_, job.node, job.name.data(), job.name.size());
-    const std::lock_guard lock(mutex_);
-    for (const Recalls::Action& action : recalls_.Invalidated(job.number)) {
-      acknowledgements_.push_back(action.number);
-      some_.store(true, std::memory_order_release);
-      if (wake_) wake_();
-    }
   }
-  if (job.pages) fuse_lowlevel_notify_inval_inode(session_, job.node, 0, 0);
+  if ((job.parts & kRecallContent) != 0) {
+    fuse_lowlevel_notify_inval_inode(session_, job.node, 0, 0);
+  }
+  const std::lock_guard lock(mutex_);
+  for (const Recalls::Action& action : recalls_.Invalidated(job.number)) {
+    acknowledgements_.push_back(action.number);
+    some_.store(true, std::memory_order_release);
+    if (wake_) wake_();
+  }
 }
 
 }  // namespace rdfs::fs::fuse

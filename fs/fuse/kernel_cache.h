@@ -3,8 +3,7 @@
 // Attributes are dropped by the worker that got the recall, since that never waits. A name waits in
 // the kernel for look-ups and changes in its directory, pages for reads of them: a few threads of
 // its own do that, and where all of them wait, the epoch of all names goes up instead
-// (fs/client/recalls.h decides). Pages are dropped behind the acknowledgement: content is as old as
-// the last open, as without leases.
+// (fs/client/recalls.h decides).
 //
 // An answer that was asked for before a recall came reaches the kernel with no time to live
 // (Request). With several workers HoldReplies keeps a recall from passing between that look and the
@@ -30,6 +29,7 @@
 #include "fs/client/recalls.h"
 #include "fs/fuse/directory_attributes.h"
 #include "fs/fuse/inode_table.h"
+#include "fs/fuse/kept_opens.h"
 
 namespace rdfs::fs::fuse {
 
@@ -39,10 +39,11 @@ bool KernelHasEpochs();
 class KernelCache {
  public:
   // `changes`: Filesystem's.
-  KernelCache(InodeTable& inodes, DirectoryAttributes& directories,
+  KernelCache(InodeTable& inodes, DirectoryAttributes& directories, KeptOpens& kept,
               std::atomic<std::uint64_t>& changes)
       : inodes_(inodes),
         directories_(directories),
+        kept_(kept),
         changes_(changes),
         recalls_(KernelHasEpochs()) {}
   ~KernelCache() { Stop(); }
@@ -59,13 +60,14 @@ class KernelCache {
   [[nodiscard]] bool has_acknowledgements() const { return some_.load(std::memory_order_acquire); }
   void SendAcknowledgements(client::Lane& lane);
 
-  // A change of this mount's to the names in a directory: before it is sent, until it is answered.
-  void ChangeBegins(client::Lane& lane, NodeId directory);
-  void ChangeEnds(NodeId directory);
+  // A change of this mount's to the names in a directory or the bytes of a file: before it is sent,
+  // until it is answered.
+  void ChangeBegins(client::Lane& lane, NodeId node);
+  void ChangeEnds(NodeId node);
 
   // Counts recalls: what was asked for at another count must not be believed.
-  [[nodiscard]] std::uint16_t stamp() const {
-    return static_cast<std::uint16_t>(stamp_.load(std::memory_order_acquire));
+  [[nodiscard]] std::uint32_t stamp() const {
+    return static_cast<std::uint32_t>(stamp_.load(std::memory_order_acquire));
   }
   [[nodiscard]] std::shared_lock<std::shared_mutex> HoldReplies() {
     return several_ ? std::shared_lock(replies_) : std::shared_lock<std::shared_mutex>();
@@ -76,9 +78,9 @@ class KernelCache {
  private:
   static constexpr std::size_t kThreads = 3;
   struct Job {
-    std::uint64_t number = 0;  // 0: pages only
+    std::uint64_t number = 0;
     NodeId node = 0;
-    bool pages = false;
+    std::uint32_t parts = 0;
     std::string name;
   };
   void Run();
@@ -91,6 +93,7 @@ class KernelCache {
 
   InodeTable& inodes_;
   DirectoryAttributes& directories_;
+  KeptOpens& kept_;
   std::atomic<std::uint64_t>& changes_;
   fuse_session* session_ = nullptr;
   bool several_ = false;

@@ -40,8 +40,14 @@ struct Open {
   std::uint64_t pending_cookie = 0;
   bool pending_is_last = false;       // nothing follows them; told to the kernel once
   std::uint64_t pending_changes = 0;  // Filesystem::changes when they were asked for
-  // When the first entries came with the open, until the first listing: when that was.
+  // When the first entries came with the open, until the first listing: until when they count.
   std::optional<TimePoint> first_page;
+  // They are all there are, and nothing else has been fetched: until when they count.
+  TimePoint whole_until{};
+
+  [[nodiscard]] bool ListedWhole(std::uint64_t changes, TimePoint now) const {
+    return now < whole_until && pending_changes == changes;
+  }
 };
 
 class OpenTable {

@@ -108,11 +108,14 @@ fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file) {
   if (!file.ok()) return request.ErrorOrRecover(parent, file.status());
-  request.Entry(ToEntry(request.worker().filesystem(), parent, name, *file));
+  const fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
+  request.Believe(entry.ino, file->attr_expires, file->attr.change);
+  request.Entry(entry);
 }
 
 void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
   if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
+  request.Believe(node, attributes->expires, attributes->attr.change);
   request.Attr(ToStat(attributes->attr), CacheSeconds(attributes->expires, BootClock::now()));
 }
 

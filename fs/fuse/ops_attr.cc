@@ -19,6 +19,13 @@ using client::XattrReply;
 // there.
 constexpr std::string_view kCapabilityXattr = "security.capability";
 
+// A bit each for what ls(1) asks about every file that it lists; 0: another one.
+std::uint8_t ListedXattr(std::string_view name) {
+  if (name == "security.selinux") return 1;
+  if (name == "system.posix_acl_access") return 2;
+  return name == "system.posix_acl_default" ? 4 : 0;
+}
+
 TimeWire ToWire(const timespec& time) {
   return {time.tv_sec, static_cast<std::uint32_t>(time.tv_nsec)};
 }
@@ -83,16 +90,22 @@ void GetAttr(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
-  if (const auto known = request.worker().filesystem().directories.Find(node, BootClock::now())) {
+  const std::uint64_t changes = request.worker().filesystem().changes.load();
+  if (const auto known =
+          request.worker().filesystem().directories.Find(node, BootClock::now(), changes)) {
     return request.Attr(ToStat(known->attr), CacheSeconds(known->expires, BootClock::now()));
   }
   // With its open file, a file that has been unlinked still has attributes.
   const auto open = file == nullptr ? nullptr : request.worker().filesystem().opens.Find(file->fh);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.GetAttr(caller, *handle, open == nullptr ? nullptr : open->file,
-                        [pending = std::move(pending), node](Result<Attributes>&& attr) mutable {
-                          AnswerAttr(pending, node, attr);
-                        });
+    return lane.GetAttr(
+        caller, *handle, open == nullptr ? nullptr : open->file,
+        [pending = std::move(pending), node, changes](Result<Attributes>&& attr) mutable {
+          if (attr.ok() && S_ISDIR(attr->attr.mode)) {
+            pending.worker().filesystem().directories.Remember(node, changes, *attr);
+          }
+          AnswerAttr(pending, node, attr);
+        });
   });
 }
 
@@ -170,14 +183,27 @@ void GetXattr(fuse_req_t raw, fuse_ino_t node, const char* name, std::size_t siz
     if (inodes.KnownWithoutCapability(node, BootClock::now())) return request.Error(ENODATA);
     return GetCapability(std::move(request), node, size);
   }
+  const TimePoint now = BootClock::now();
+  const std::uint8_t listed = ListedXattr(name);
+  if (inodes.KnownWithoutXattr(node, listed, now)) return request.Error(ENODATA);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
+  struct Asked {
+    Request request;
+    NodeId node;
+    std::size_t size;
+    std::uint8_t listed;
+    TimePoint at;
+  };
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.GetXattr(
-        caller, *handle, name, static_cast<std::uint32_t>(size),
-        [pending = std::move(pending), node, size](Result<XattrReply>&& reply) mutable {
-          AnswerXattr(pending, node, size, reply);
-        });
+    auto asked = std::make_unique<Asked>(Asked{std::move(pending), node, size, listed, now});
+    return lane.GetXattr(caller, *handle, name, static_cast<std::uint32_t>(size),
+                         [asked = std::move(asked)](Result<XattrReply>&& reply) {
+                           if (!reply.ok() && reply.status().errno_value() == ENODATA) {
+                             asked->request.BelieveWithout(asked->node, asked->listed, asked->at);
+                           }
+                           AnswerXattr(asked->request, asked->node, asked->size, reply);
+                         });
   });
 }
 

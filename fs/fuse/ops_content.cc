@@ -50,6 +50,7 @@ void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size,
   if (open == nullptr) return;
   const transport::LocalSlice from = request.Slice(bytes, size);
   const std::uint32_t flags = open->append ? kWriteAppend : 0;
+  request.worker().SettleWhenAnswered(request.unique(), node);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Write(
         caller, open->file, static_cast<std::uint64_t>(offset), from, flags,

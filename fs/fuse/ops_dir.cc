@@ -11,12 +11,10 @@ namespace {
 
 using client::CallContext;
 using client::Lane;
-using std::chrono_literals::operator""s;
 
 // Of a listing that comes with the open: enough for most directories, and not dear to make where
 // somebody opens one for fsync or fchdir only.
 constexpr std::uint32_t kFirstPageBytes = 16 * 1024;
-constexpr std::chrono::seconds kFirstPageLasts = 1s;
 
 // Appends entries to a reply of at most the size that the kernel gave.
 class DirReply {
@@ -42,7 +40,11 @@ class DirReply {
       // An entry without a node, such as ".", must not count as looked up.
       needed = fuse_add_direntry_plus(request_, nullptr, 0, entry.name.c_str(), &param, next);
       if (needed > room) return false;
-      if (entry.file && current_) param = ToEntry(filesystem, directory, entry.name, *entry.file);
+      if (entry.file && current_) {
+        param = ToEntry(filesystem, directory, entry.name, *entry.file);
+        filesystem.inodes.SetLease(param.ino, entry.file->attr_expires, entry.file->attr.change,
+                                   filesystem.lease);
+      }
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
     }
     if (needed > room) return false;
@@ -72,6 +74,7 @@ struct Listing {
 void AnswerLocked(Listing& listing) {
   fuse::Open& open = *listing.open;
   Filesystem& filesystem = listing.request.worker().filesystem();
+  const auto hold = filesystem.kernel.HoldReplies();
   DirReply reply(listing.request.raw(), listing.size, listing.plus,
                  open.pending_changes == filesystem.changes.load());
   while (open.next_pending < open.pending.size()) {
@@ -98,13 +101,35 @@ void Keep(fuse::Open& open, std::uint64_t cookie, std::uint64_t changes, client:
   open.pending_is_last = page.ends_directory();
 }
 
-// Whether what came with the open is what the server would say now, as far as anybody may know:
-// this mount has changed nothing since, and others' changes may stay unseen as long as attributes
-// may. The caller holds open->mutex.
+// Whether what came with the open is what the server would say now: the lease that it came under
+// holds, nothing has been recalled, and this mount has changed nothing since. The caller holds
+// open->mutex.
 bool TakeFirstPage(fuse::Open& open, const Filesystem& filesystem) {
-  const auto asked = std::exchange(open.first_page, std::nullopt);
-  return asked && open.pending_changes == filesystem.changes.load() &&
-         BootClock::now() - *asked < kFirstPageLasts;
+  const auto until = std::exchange(open.first_page, std::nullopt);
+  return until && open.pending_changes == filesystem.changes.load() && BootClock::now() < *until;
+}
+
+// Without a message, where the directory is still open from before and nothing can have changed.
+bool OpenKept(Request& request, NodeId node) {
+  Filesystem& filesystem = request.worker().filesystem();
+  const TimePoint now = BootClock::now();
+  const auto open = filesystem.kept.Take(node, request.context(), kOpenRead, now);
+  if (open == nullptr) return false;
+  {
+    const std::lock_guard lock(open->mutex);
+    if (!open->ListedWhole(filesystem.changes.load(), now)) {
+      request.worker().ReleaseLater(request.context(), open->file);
+      return false;
+    }
+    open->next_pending = 0;
+    open->pending_cookie = 0;
+    open->pending_is_last = true;
+    open->first_page = open->whole_until;
+  }
+  fuse_file_info info{};
+  info.fh = filesystem.opens.Add(open);
+  request.Open(info);
+  return true;
 }
 
 void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, bool plus) {
@@ -137,6 +162,7 @@ void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, 
           return listing->request.ErrorOrRecover(listing->open->node, page.status());
         }
         const std::lock_guard lock(listing->open->mutex);
+        listing->open->whole_until = {};
         Keep(*listing->open, listing->cookie, listing->changes, *page);
         AnswerLocked(*listing);
       });
@@ -149,10 +175,13 @@ void OpenDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
+  if (OpenKept(request, node)) return;
+  const Filesystem& shared = request.worker().filesystem();
   auto open = std::make_shared<fuse::Open>();
   open->node = node;
-  open->pending_changes = request.worker().filesystem().changes.load();
-  open->first_page = BootClock::now();
+  open->pending_changes = shared.changes.load();
+  open->first_page =
+      client::LeaseEnd(BootClock::now(), static_cast<std::uint32_t>(shared.lease.count()));
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.OpenDir(caller, *handle, kFirstPageBytes,
                         [pending = std::move(pending),
@@ -163,6 +192,8 @@ void OpenDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
                           open->file = opened->open;
                           Keep(*open, 0, open->pending_changes, opened->first_page);
                           if (open->pending.empty()) open->first_page.reset();
+                          if (open->first_page && open->pending_is_last)
+                            open->whole_until = *open->first_page;
                           if (const auto place = filesystem.inodes.FindPlace(open->node)) {
                             open->file->SetHint(place->parent, place->name);
                           }

@@ -25,6 +25,25 @@ auto AnswerWithEntry(Request&& request, NodeId parent, const char* name) {
   };
 }
 
+// That there is no such name is as true as the rest of what is known of the directory: who makes
+// one recalls it.
+void AnswerAbsent(Request& request, NodeId parent) {
+  const TimePoint until = request.worker().filesystem().inodes.lease_until(parent);
+  const TimePoint now = BootClock::now();
+  if (until <= now) return request.Error(ENOENT);
+  fuse_entry_param absent{};
+  absent.entry_timeout = CacheSeconds(until, now);
+  request.Entry(absent);
+}
+
+// What is kept open of the file behind a name: it is about to go.
+void GiveUpKept(const Request& request, NodeId parent, const char* name) {
+  Worker& worker = request.worker();
+  if (const auto node = worker.filesystem().inodes.FindChild(parent, name)) {
+    worker.GiveUpKept(*node);
+  }
+}
+
 void AnswerRemoved(Request& request, NodeId parent, const char* name, const Status& status) {
   if (status.ok()) request.worker().filesystem().inodes.Removed(parent, name);
   AnswerDone(request, parent, status);
@@ -38,7 +57,14 @@ void Lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   if (!handle) return;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     // A look-up goes through the parent: if that is stale, it can be found again.
-    return lane.Lookup(caller, *handle, name, AnswerWithEntry(std::move(pending), parent, name));
+    return lane.Lookup(
+        caller, *handle, name,
+        [pending = std::move(pending), parent, name](Result<NamedFile>&& file) mutable {
+          if (!file.ok() && file.status().errno_value() == ENOENT) {
+            return AnswerAbsent(pending, parent);
+          }
+          AnswerEntry(pending, parent, name, file);
+        });
   });
 }
 
@@ -107,6 +133,7 @@ void Unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
+  GiveUpKept(request, parent, name);
   StartChange(std::move(request), {{parent, *handle}},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
                 return lane.Unlink(
@@ -121,6 +148,7 @@ void Rmdir(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
+  GiveUpKept(request, parent, name);
   request.worker().filesystem().directories.ForgetAll();
   StartChange(std::move(request), {{parent, *handle}},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
@@ -146,6 +174,8 @@ void Rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
   if (!handle) return;
   const auto new_handle = FindHandle(request, new_parent);
   if (!new_handle) return;
+  GiveUpKept(request, parent, name);
+  GiveUpKept(request, new_parent, new_name);
   request.worker().filesystem().directories.ForgetAll();
   struct Places {
     Request request;

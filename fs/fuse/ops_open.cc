@@ -10,6 +10,7 @@
 namespace rdfs::fs::fuse::ops {
 namespace {
 
+using client::Attributes;
 using client::CallContext;
 using client::Lane;
 
@@ -48,6 +49,26 @@ void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& op
   file.fh = filesystem.opens.Add(std::move(open));
 }
 
+// Without a message, where the file is still open from before and nothing can have changed.
+bool OpenKept(Request& request, NodeId node, std::uint32_t flags) {
+  Filesystem& filesystem = request.worker().filesystem();
+  const TimePoint now = BootClock::now();
+  if (flags != kOpenRead || !filesystem.inodes.PagesAreCurrent(node, now)) return false;
+  const auto kept = filesystem.kept.Take(node, request.context(), flags, now);
+  if (kept == nullptr) return false;
+  fuse_file_info info{};
+  FillFileInfo(filesystem, node, kept->file, filesystem.inodes.change_at_open(node), info);
+  request.Open(info);
+  return true;
+}
+
+// Whether the next open may have it as it is.
+bool MayKeep(const Filesystem& filesystem, const fuse::Open& open, TimePoint now) {
+  if (open.file->lost_errno() != 0) return false;
+  if (open.file->directory()) return open.ListedWhole(filesystem.changes.load(), now);
+  return open.file->flags() == kOpenRead && filesystem.inodes.PagesAreCurrent(open.node, now);
+}
+
 bool IsSet(const TimeWire& time) { return time.seconds != 0; }
 bool SameTime(const TimeWire& a, const TimeWire& b) {
   return a.seconds == b.seconds && a.nanoseconds == b.nanoseconds;
@@ -58,6 +79,7 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
   if (!created.ok()) return request.ErrorOrRecover(parent, created.status());
   Filesystem& filesystem = request.worker().filesystem();
   const fuse_entry_param entry = ToEntry(filesystem, parent, name, created->file);
+  request.Believe(entry.ino, created->file.attr_expires, created->file.attr.change);
   fuse_file_info file{};
   FillFileInfo(filesystem, entry.ino, created->open, created->file.attr.change, file);
   // Whatever sets an attribute moves ctime, so a file as it was made has no capability.
@@ -76,13 +98,16 @@ void Open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   if (!handle) return;
   const std::uint32_t flags =
       OpenFlagsToWire(FlagsForServer(request.worker().filesystem(), file->flags));
+  if (OpenKept(request, node, flags)) return;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Open(caller, *handle, flags,
                      [pending = std::move(pending), node](Result<Lane::Opened>&& opened) mutable {
                        if (!opened.ok()) return pending.ErrorOrRecover(node, opened.status());
+                       const Attributes& now = opened->attributes;
                        fuse_file_info info{};
                        FillFileInfo(pending.worker().filesystem(), node, opened->open,
-                                    opened->attributes.attr.change, info);
+                                    now.attr.change, info);
+                       pending.Believe(node, now.expires, now.attr.change);
                        pending.Open(info);
                      });
   });
@@ -143,7 +168,12 @@ void Release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   const auto open = filesystem.opens.Remove(file->fh);
   if (open == nullptr) return request.Error(EBADF);
   if (!filesystem.inodes.may_be_locked(node)) {
-    request.worker().ReleaseLater(request.context(), open->file);
+    const TimePoint now = BootClock::now();
+    if (MayKeep(filesystem, *open, now)) {
+      filesystem.kept.Keep(request.context(), open, now);
+    } else {
+      request.worker().ReleaseLater(request.context(), open->file);
+    }
     return request.Ok();
   }
   // The locks that go with it are waited for.

@@ -12,6 +12,19 @@ Request::Request(fuse_req_t request, Worker& worker)
   message_.recalls = worker.filesystem().kernel.stamp();
 }
 
+void Request::Believe(NodeId node, TimePoint until, std::uint64_t change) {
+  Filesystem& filesystem = worker_->filesystem();
+  const auto hold = filesystem.kernel.HoldReplies();
+  if (Outdated()) return;
+  filesystem.inodes.SetLease(node, until, change, filesystem.lease);
+}
+
+void Request::BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked) {
+  Filesystem& filesystem = worker_->filesystem();
+  const auto hold = filesystem.kernel.HoldReplies();
+  if (!Outdated()) filesystem.inodes.SetWithoutXattr(node, xattrs, asked);
+}
+
 bool Request::Outdated() const { return worker_->filesystem().kernel.stamp() != message_.recalls; }
 
 Request::~Request() {
@@ -37,7 +50,10 @@ transport::LocalSlice Request::Slice(const char* bytes, std::size_t size) const 
 
 fuse_req_t Request::Take() {
   worker_->Untrack(message_.unique);
-  if (message_.changes) worker_->filesystem().changes.fetch_add(1);
+  if (message_.changes != 0) {
+    worker_->NoteChange(message_);
+    worker_->filesystem().changes.fetch_add(1);
+  }
   return std::exchange(request_, nullptr);
 }
 

@@ -22,12 +22,12 @@ class Worker;
 // A message as it was read from the kernel, in registered memory.
 struct Message {
   client::Buffer buffer;
-  std::uint64_t unique = 0;  // the kernel's number of the request
-  std::uint32_t size = 0;
-  // How many recalls had come when it was taken, counted round: no request sees 65,536 of them.
-  std::uint16_t recalls = 0;
-  std::uint8_t attempts = 0;  // how often it was taken up again because of a stale handle
-  bool changes = false;       // see Filesystem::changes
+  std::uint64_t unique = 0;        // the kernel's number of the request
+  std::uint32_t size : 24 = 0;     // at most a transfer and a page
+  std::uint32_t attempts : 7 = 0;  // how often it was taken up again because of a stale handle
+  std::uint32_t changes : 1 = 0;   // see Filesystem::changes
+  // How many recalls had come when it was taken, counted round: no request sees 2^32 of them.
+  std::uint32_t recalls = 0;
 };
 
 class Request {
@@ -59,6 +59,11 @@ class Request {
   void ErrorOrRecover(NodeId node, const Status& status);
   // Takes the request up again when a buffer has been given back.
   void WaitForBuffer();
+
+  // What has been answered stays true of the node until then: unless a recall has come meanwhile.
+  void Believe(NodeId node, TimePoint until, std::uint64_t change);
+  // The same for xattrs that are not there (InodeTable).
+  void BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked);
 
   void Ok() { Error(0); }
   // With no time to live where a recall came since the request was taken.

@@ -102,6 +102,7 @@ Status Worker::Run() {
       turns_blind_ = 0;
     }
     if (asked) request_spin_.Came();
+    if (filesystem_.kept.next() == TimePoint{}) TakeDropped(BootClock::now());
     if (!released_.empty() && lane_->calls_in_flight() > 0) SendReleases();
     if (filesystem_.kernel.has_acknowledgements()) filesystem_.kernel.SendAcknowledgements(*lane_);
     const bool answered = lane_->Poll() > 0;
@@ -178,7 +179,7 @@ Result<bool> Worker::TakeRequests() {
 
 Message Worker::TakeReceived(std::size_t size) {
   Message message;
-  message.size = static_cast<std::uint32_t>(size);
+  message.size = static_cast<std::uint32_t>(size) & 0xffffffU;
   if (size <= client::Buffer::kPageBytes) {
     if (auto small = lane_->buffers().Allocate(size)) {
       std::memcpy(small->bytes().data(), receive_.bytes().data(), size);
@@ -204,12 +205,13 @@ void Worker::Process(Message message) {
     return;
   }
   message.unique = header.unique;
-  message.changes = Changes(
-      header.opcode,
-      ByteSpan(message.buffer.bytes()).subspan(sizeof header, message.size - sizeof header));
+  const ByteSpan body =
+      ByteSpan(message.buffer.bytes()).subspan(sizeof header, message.size - sizeof header);
+  message.changes = Changes(header.opcode, body) ? 1U : 0U;
   fuse_buf raw{};
   raw.size = message.size;
   raw.mem = message.buffer.bytes().data();
+  if (message.changes != 0) NoteChange(message);
   current_ = std::move(message);
   fuse_session_process_buf(session_, &raw);
   current_.buffer.Reset();  // nobody took it: a request without an answer, or answered by libfuse
@@ -233,14 +235,38 @@ void Worker::Untrack(std::uint64_t unique) {
   interrupts_.Untrack(unique);
 }
 
-void Worker::SettleWhenAnswered(std::uint64_t unique, NodeId directory) {
-  changing_.emplace(unique, directory);
-  filesystem_.kernel.ChangeBegins(*lane_, directory);
+void Worker::SettleWhenAnswered(std::uint64_t unique, NodeId node) {
+  changing_.emplace(unique, node);
+  filesystem_.kernel.ChangeBegins(*lane_, node);
 }
 
 void Worker::ReleaseLater(const client::CallContext& caller, client::OpenPtr file) {
   released_.push_back({.caller = caller, .file = std::move(file)});
   if (released_.size() >= kMostReleasesHeld) SendReleases();
+}
+
+void Worker::GiveUpKept(NodeId node) {
+  filesystem_.kept.Drop(node);
+  if (filesystem_.kept.next() == TimePoint{}) TakeDropped(BootClock::now());
+  SendReleases();
+}
+
+void Worker::TakeDropped(TimePoint now) {
+  for (KeptOpens::Kept& kept : filesystem_.kept.TakeDropped(now)) {
+    ReleaseLater(kept.closer, std::move(kept.open->file));
+  }
+}
+
+void Worker::NoteChange(const Message& message) {
+  fuse_in_header header{};
+  std::memcpy(&header, message.buffer.bytes().data(), sizeof header);
+  filesystem_.inodes.OwnChange(header.nodeid, BootClock::now());
+  // Permissions may be among it.
+  if (header.opcode == FUSE_SETATTR || header.opcode == FUSE_SETXATTR ||
+      header.opcode == FUSE_REMOVEXATTR) {
+    filesystem_.kept.Drop(header.nodeid);
+    filesystem_.inodes.ForgetXattrs(header.nodeid);
+  }
 }
 
 void Worker::SendReleases() {
@@ -296,6 +322,7 @@ bool Worker::TakeUpAgain() {
 }
 
 Status Worker::Sleep() {
+  if (filesystem_.kept.next() < BootClock::now()) TakeDropped(BootClock::now());
   SendReleases();
   if (!lane_->Arm()) return {};
   std::array<pollfd, 3> entries{
@@ -304,7 +331,7 @@ Status Worker::Sleep() {
        {.fd = fuse_session_fd(session_), .events = POLLIN, .revents = 0}}};
   // Without a buffer to read into, a waiting request would keep us from sleeping.
   if (!ReadyToReceive()) entries[2].fd = -1;
-  TimePoint timer = lane_->NextTimer();
+  TimePoint timer = std::min(lane_->NextTimer(), filesystem_.kept.next());
   if (interrupted_) {
     const std::lock_guard lock(interrupts_mutex_);
     timer = std::min(timer, interrupts_.next_look());

@@ -62,11 +62,16 @@ class Worker {
   void Track(std::uint64_t unique, const Interrupts::Call& call);
   // The request has been answered.
   void Untrack(std::uint64_t unique);
-  // This request changes `directory`, once it has been answered.
-  void SettleWhenAnswered(std::uint64_t unique, NodeId directory);
+  // This request changes a directory's names or a file's bytes, until it has been answered.
+  void SettleWhenAnswered(std::uint64_t unique, NodeId node);
   // Gives an open file up with the next message that goes out, or before the worker sleeps: nobody
   // waits for it, and a message of its own would wake the server for nothing else.
   void ReleaseLater(const client::CallContext& caller, client::OpenPtr file);
+  // As that for what is kept open of a node (kept_opens.h), but at once: before a request that
+  // takes its name or permissions away.
+  void GiveUpKept(NodeId node);
+  // A request that changes something is about to be carried out, or has been answered.
+  void NoteChange(const Message& message);
 
  private:
   // About what two wake-ups cost, the server's and ours: an answer that takes longer is slept for.
@@ -106,6 +111,7 @@ class Worker {
   // Looks again for what is to come; false when it is time to sleep.
   bool Spin();
   void SendReleases();
+  void TakeDropped(TimePoint now);
   Status Sleep();
 
   fuse_session* session_;
@@ -122,7 +128,7 @@ class Worker {
     client::OpenPtr file;
   };
   std::vector<Released> released_;
-  std::unordered_multimap<std::uint64_t, NodeId> changing_;  // directories, by request
+  std::unordered_multimap<std::uint64_t, NodeId> changing_;  // nodes, by request
   std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
   Interrupts interrupts_{IsDying};
   std::atomic<bool> interrupted_ = false;  // there is one to look at again

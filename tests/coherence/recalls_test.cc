@@ -82,5 +82,25 @@ TEST(Recalls, AttributesAloneNeverWait) {
             std::vector{Act::kInvalidate});
 }
 
+TEST(Recalls, PagesAreLetGoOfFirst) {
+  Recalls recalls(false);
+  const Recalls::Recall pages{.number = 1, .node = 5, .parts = kRecallAttributes | kRecallContent};
+  EXPECT_EQ(Acts(recalls.Arrived(pages)), std::vector{Act::kInvalidate});
+  EXPECT_EQ(Acts(recalls.Invalidated(1)), std::vector{Act::kAcknowledge});
+}
+
+TEST(Recalls, PagesUnderWritesOfOurOwnAreNotWaitedFor) {
+  Recalls recalls(false);
+  Recalls::Recall pages{.number = 1, .node = 5, .parts = kRecallAttributes | kRecallContent};
+  (void)recalls.Arrived(pages);
+  EXPECT_EQ(Acts(recalls.ChangeBegins(5)), std::vector{Act::kAcknowledge});
+  EXPECT_TRUE(recalls.Invalidated(1).empty());
+  pages.number = 2;
+  EXPECT_EQ(Acts(recalls.Arrived(pages)), (std::vector{Act::kInvalidate, Act::kAcknowledge}));
+  recalls.ChangeEnds(5);
+  pages.number = 3;
+  EXPECT_EQ(Acts(recalls.Arrived(pages)), std::vector{Act::kInvalidate});
+}
+
 }  // namespace
 }  // namespace rdfs::fs::client

@@ -54,10 +54,10 @@ costs("create", each(make), lookup=1, create=1, getattr=1, release=1)
 costs("stat, known", each(os.stat))
 costs("create and write", each(write_new), lookup=1, create=1, getattr=1, write=1, release=1)
 costs("open and read", each(read), open=1, read=1, getattr=1, release=1)
-costs("lock and close", each(lock), open=1, setlk=1, flush=1, release=1, getattr=1)
-costs("unlink", each(os.unlink), lookup=1, unlink=1, getattr=1)
+costs("lock and close", each(lock), open=1, setlk=1, flush=1, release=2, getattr=1)  # what was read is closed late
+costs("unlink", each(os.unlink), lookup=1, unlink=1, getattr=1, release=1)
 os.mkdir(f"{mount}/d/e")
 for i in range(20):
     make(f"{mount}/d/e/{i}")
-costs("list", listed, opendir=1, releasedir=1)
+costs("list", listed, opendir=1, releasedir=1, release=1)
 PYTHON

@@ -18,15 +18,15 @@ client::Attributes Sized(std::uint64_t size) {
 
 TEST(DirectoryAttributes, AreThoseBehindTheChangeUntilTheyExpire) {
   DirectoryAttributes known;
-  EXPECT_FALSE(known.Find(kDirectory, kNow));
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 0));
   const std::uint64_t change = known.Begin(kDirectory);
   known.Settle(kDirectory);
-  EXPECT_FALSE(known.Find(kDirectory, kNow));
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 0));
   known.Keep(kDirectory, change, Sized(1));
-  ASSERT_TRUE(known.Find(kDirectory, kNow));
-  EXPECT_EQ(known.Find(kDirectory, kNow)->attr.size, 1U);
-  EXPECT_FALSE(known.Find(kDirectory + 1, kNow));
-  EXPECT_FALSE(known.Find(kDirectory, kNow + std::chrono::seconds(1)));
+  ASSERT_TRUE(known.Find(kDirectory, kNow, 0));
+  EXPECT_EQ(known.Find(kDirectory, kNow, 0)->attr.size, 1U);
+  EXPECT_FALSE(known.Find(kDirectory + 1, kNow, 0));
+  EXPECT_FALSE(known.Find(kDirectory, kNow + std::chrono::seconds(1), 0));
 }
 
 TEST(DirectoryAttributes, ToldBeforeTheChangeWasAnsweredDoNotCount) {
@@ -34,7 +34,7 @@ TEST(DirectoryAttributes, ToldBeforeTheChangeWasAnsweredDoNotCount) {
   const std::uint64_t change = known.Begin(kDirectory);
   known.Keep(kDirectory, change, Sized(1));
   known.Settle(kDirectory);
-  EXPECT_FALSE(known.Find(kDirectory, kNow));
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 0));
 }
 
 TEST(DirectoryAttributes, AnotherChangeMakesThemUntrue) {
@@ -43,16 +43,31 @@ TEST(DirectoryAttributes, AnotherChangeMakesThemUntrue) {
   known.Settle(kDirectory);
   known.Keep(kDirectory, first, Sized(1));
   const std::uint64_t second = known.Begin(kDirectory);
-  EXPECT_FALSE(known.Find(kDirectory, kNow));
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 0));
   known.Settle(kDirectory);
   known.Keep(kDirectory, first, Sized(1));
-  EXPECT_FALSE(known.Find(kDirectory, kNow));
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 0));
   known.Keep(kDirectory, second, Sized(2));
-  EXPECT_EQ(known.Find(kDirectory, kNow)->attr.size, 2U);
+  EXPECT_EQ(known.Find(kDirectory, kNow, 0)->attr.size, 2U);
   known.Forget(kDirectory);
-  EXPECT_FALSE(known.Find(kDirectory, kNow));
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 0));
   known.Keep(kDirectory, second, Sized(2));
-  EXPECT_FALSE(known.Find(kDirectory, kNow));
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 0));
+}
+
+TEST(DirectoryAttributes, WhatIsRememberedCountsUntilAnythingChanges) {
+  DirectoryAttributes known;
+  known.Remember(kDirectory, 5, Sized(3));
+  EXPECT_EQ(known.Find(kDirectory, kNow, 5)->attr.size, 3U);
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 6));
+  known.Remember(kDirectory, 6, Sized(4));
+  EXPECT_EQ(known.Find(kDirectory, kNow, 6)->attr.size, 4U);
+  EXPECT_FALSE(known.Find(kDirectory, kNow + std::chrono::seconds(1), 6));
+  known.Forget(kDirectory);
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 6));
+  (void)known.Begin(kDirectory);
+  known.Remember(kDirectory, 6, Sized(4));
+  EXPECT_FALSE(known.Find(kDirectory, kNow, 6)) << "from before a change that is under way";
 }
 
 TEST(DirectoryAttributes, AreBounded) {
@@ -61,9 +76,9 @@ TEST(DirectoryAttributes, AreBounded) {
     const std::uint64_t change = known.Begin(node);
     known.Settle(node);
     known.Keep(node, change, Sized(node));
-    EXPECT_EQ(known.Find(node, kNow)->attr.size, node);
+    EXPECT_EQ(known.Find(node, kNow, 0)->attr.size, node);
   }
-  EXPECT_FALSE(known.Find(1, kNow));
+  EXPECT_FALSE(known.Find(1, kNow, 0));
 }
 
 }  // namespace

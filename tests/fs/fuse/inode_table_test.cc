@@ -37,6 +37,77 @@ TEST(InodeTable, ForgettingTooMuchOrTheRootIsHarmless) {
   EXPECT_EQ(table.size(), 1U);
 }
 
+TEST(InodeTable, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.set_change_at_open(a, 7);
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow)) << "without a lease";
+  table.SetLease(a, kNow + kLease, 7, kLease);
+  EXPECT_TRUE(table.PagesAreCurrent(a, kNow));
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease)) << "it is out";
+  EXPECT_EQ(table.lease_until(a), kNow + kLease);
+  table.EndLease(a);
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow)) << "recalled";
+  table.SetLease(a, kNow + kLease, 8, kLease);
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow)) << "somebody has written since the open";
+  table.set_change_at_open(a, 8);
+  EXPECT_TRUE(table.PagesAreCurrent(a, kNow));
+}
+
+TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.set_change_at_open(a, 7);
+  table.SetLease(a, kNow + kLease, 7, kLease);
+  table.OwnChange(a, kNow + kLease / 2);
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease / 2));
+  table.SetLease(a, kNow + kLease + kLease / 4, 7, kLease);
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease / 2)) << "an answer from before the change";
+  table.SetLease(a, kNow + 2 * kLease, 9, kLease);
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease));
+  table.set_change_at_open(a, 9);
+  EXPECT_TRUE(table.PagesAreCurrent(a, kNow + kLease));
+}
+
+TEST(InodeTable, XattrsThatAreNotThereAreKnownAsLongAsTheLeaseOfThen) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.SetWithoutXattr(a, 1, kNow);
+  EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow)) << "without a lease";
+  table.SetLease(a, kNow + kLease, 7, kLease);
+  table.SetWithoutXattr(a, 1, kNow);
+  EXPECT_TRUE(table.KnownWithoutXattr(a, 1, kNow));
+  EXPECT_FALSE(table.KnownWithoutXattr(a, 2, kNow));
+  EXPECT_FALSE(table.KnownWithoutXattr(a, 0, kNow));
+  table.SetLease(a, kNow + 2 * kLease, 7, kLease);
+  table.SetWithoutXattr(a, 2, kNow);
+  EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow + kLease)) << "the next lease says nothing of it";
+  table.EndLease(a);
+  EXPECT_FALSE(table.KnownWithoutXattr(a, 2, kNow)) << "recalled";
+  table.SetLease(a, kNow + kLease, 7, kLease);
+  table.SetWithoutXattr(a, 3, kNow);
+  table.ForgetXattrs(a);
+  EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow));
+  table.OwnChange(a, kNow + kLease / 2);
+  table.SetWithoutXattr(a, 1, kNow);
+  EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow)) << "an answer from before the change";
+}
+
+TEST(InodeTable, KnowsWhatIsBehindAName) {
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  EXPECT_EQ(table.FindChild(kRootNode, "a"), a);
+  EXPECT_FALSE(table.FindChild(kRootNode, "b"));
+  table.Removed(kRootNode, "a");
+  EXPECT_FALSE(table.FindChild(kRootNode, "a"));
+}
+
 TEST(InodeTable, PathsFollowRenames) {
   InodeTable table(H(0));
   const NodeId dir = table.Remember(H(1), kRootNode, "dir");

@@ -1,0 +1,59 @@
+// KeptOpens: files and directories that programs have closed and this mount has not, for the next
+// open of the same by the same user. Where nothing can have changed meanwhile, because the lease
+// holds (InodeTable::PagesAreCurrent, and for directories Filesystem::changes), that open needs no
+// message. Whoever asks decides that; here they are only kept: at most kMost, for a second each.
+//
+// What is recalled, or is about to lose its name or its permissions, is given up at once: Drop.
+// Given up means that TakeDropped returns it, and its worker tells the server.
+//
+// Any thread; one short lock.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/fuse/open_table.h"
+
+namespace rdfs::fs::fuse {
+
+class KeptOpens {
+ public:
+  static constexpr std::size_t kMost = 512;
+  static constexpr std::chrono::seconds kKeep{1};  // as long as a lease, at most
+
+  struct Kept {
+    client::CallContext closer;
+    std::shared_ptr<Open> open;
+    TimePoint until{};
+  };
+
+  void Keep(const client::CallContext& closer, std::shared_ptr<Open> open, TimePoint now);
+  // One that was opened with `flags` (kOpen...) by this user; null: there is none.
+  std::shared_ptr<Open> Take(NodeId node, const client::CallContext& opener, std::uint32_t flags,
+                             TimePoint now);
+  void Drop(NodeId node);
+
+  // When there may be something to take next.
+  [[nodiscard]] TimePoint next() const { return next_.load(std::memory_order_relaxed); }
+  std::vector<Kept> TakeDropped(TimePoint now);
+
+ private:
+  using Order = std::list<Kept>;  // oldest first
+  void DropLocked(Order::iterator kept);
+  void EraseLocked(Order::iterator kept);
+  void SetNextLocked();
+
+  std::mutex mutex_;
+  Order order_;
+  std::unordered_multimap<NodeId, Order::iterator> by_node_;
+  std::vector<Kept> dropped_;
+  std::atomic<TimePoint> next_{TimePoint::max()};
+};
+
+}  // namespace rdfs::fs::fuse
