@@ -131,6 +131,16 @@ for i in range(200):
     os.chmod(f"{a}/tree/0/1", 0o600)
     content(f"{b}/tree/0/1")
 
+# And those of a file that stays open, within a lease that has just begun: the last one is out when nobody asks.
+with open(f"{b}/tree/0/2", "rb", buffering=0) as held:
+    for i in range(3):
+        time.sleep(1.1)
+        begun = time.monotonic()
+        os.stat(f"{b}/tree/0/2"); os.pread(held.fileno(), 100, 0)
+        with open(f"{a}/tree/0/2", "r+b", buffering=0) as file: file.write(b"held %d" % i)
+        seen = os.pread(held.fileno(), 100, 0)
+        assert seen == b"held %d" % i or time.monotonic() - begun > 0.8, seen
+
 def side_by_side(*actions):
     failed = []
     def guarded(action):
