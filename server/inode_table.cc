@@ -128,6 +128,11 @@ InodeRef InodeTable::OpenByName(const InodePtr& inode) {
 
 InodeRef InodeTable::Lookup(const InodeRef& directory, const std::string& name,
                             struct statx& stat) {
+  if (::statx(directory.fd(), name.c_str(), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, kStatxMask,
+              &stat) != 0) {
+    return {.inode = nullptr, .descriptor = nullptr, .error = errno};
+  }
+  if (InodeRef held = FindHeld(directory.inode, name, stat); held.ok()) return held;
   OpenResult opened = OpenBeneath(directory.fd(), name, O_PATH);
   int error = opened.error;
   if (error == 0) error = StatFd(opened.fd.get(), stat);
@@ -135,22 +140,23 @@ InodeRef InodeTable::Lookup(const InodeRef& directory, const std::string& name,
   return Adopt(directory.inode, name, std::move(opened.fd), stat);
 }
 
+InodeRef InodeTable::FindHeld(const InodePtr& parent, const std::string& name,
+                              const struct statx& stat) {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_key_.find({DeviceOf(stat), stat.stx_ino});
+  if (it == by_key_.end() || !it->second->fd_) return Stale();
+  const InodePtr& inode = it->second;
+  if (parent && inode != root_.inode) {
+    inode->parent_ = parent;
+    inode->name_ = name;
+    inode->strayed_ = false;
+  }
+  return TouchLocked(inode);
+}
+
 InodeRef InodeTable::Adopt(const InodePtr& parent, const std::string& name, Fd fd,
                            const struct statx& stat) {
-  const InodeKey key{DeviceOf(stat), stat.stx_ino};
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = by_key_.find(key);
-    // While a descriptor is open the number cannot have been given to another inode.
-    if (it != by_key_.end() && it->second->fd_) {
-      if (parent && it->second != root_.inode) {
-        it->second->parent_ = parent;
-        it->second->name_ = name;
-        it->second->strayed_ = false;
-      }
-      return TouchLocked(it->second);
-    }
-  }
+  if (InodeRef held = FindHeld(parent, name, stat); held.ok()) return held;
   const NativeHandle native = NativeHandle::Of(fd.get(), stat);
   return Insert(parent, name, std::move(fd), stat, native);
 }

@@ -136,6 +136,9 @@ class InodeTable {
   InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret, const ProcFd& proc,
              InodeLimits limits);
   Status AddRoot();
+  // The inode that `stat` is of, if a descriptor of it is open: while it is, the number cannot have
+  // been given to another inode. Else ESTALE.
+  InodeRef FindHeld(const InodePtr& parent, const std::string& name, const struct statx& stat);
   InodeRef Insert(const InodePtr& parent, const std::string& name, Fd fd, const struct statx& stat,
                   const NativeHandle& native);
   InodeRef Reopen(const InodePtr& inode, ThreadIdentity& identity);

@@ -83,8 +83,10 @@ waits.sort()
 print(f"seen after {waits[len(waits) // 2][0] * 1000:.1f} ms (median), {waits[-1][0] * 1000:.1f} ms at most ({waits[-1][1]}), "
       f"of {len(waits)} changes")
 
-# What nobody changes is not asked for, for longer than an unwatched lease lasts.
+# What nobody changes is not asked for, for longer than an unwatched lease lasts. What was closed is given up within a
+# second.
 for i in range(3): look(); time.sleep(0.1)
+time.sleep(1.2)
 before = messages()
 end = time.monotonic() + 2.5
 while time.monotonic() < end:
