@@ -26,7 +26,9 @@ namespace {
 constexpr unsigned kGroupFlags = FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORT_FID |
                                  FAN_REPORT_DIR_FID | FAN_REPORT_NAME | FAN_REPORT_TARGET_FID;
 constexpr std::uint64_t kEntry = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO;
-constexpr std::uint64_t kContent = FAN_MODIFY | FAN_CLOSE_WRITE;
+// Not FAN_CLOSE_WRITE, though it would tell of stores through mappings: our supervisor closes
+// files, too.
+constexpr std::uint64_t kContent = FAN_MODIFY;
 constexpr std::uint64_t kEvents = kEntry | kContent | FAN_ATTRIB | FAN_ONDIR | FAN_EVENT_ON_CHILD;
 
 Fd NewGroup() { return Fd(::fanotify_init(kGroupFlags, O_RDONLY | O_CLOEXEC)); }

@@ -5,11 +5,10 @@
 // attributes of the files that have a name in it (fanotify(7), unprivileged: Linux 5.17). Changes
 // of this process are left out. Arm first and look afterwards: what was looked at in a directory
 // that had been watched before is told of when it changes. It is told some milliseconds after it
-// happened (kBatch at most, where much happens), and stores through a mapping when the file is
-// closed by its writer.
+// happened (kBatch at most, where much happens).
 //
-// What is not seen: a file with several names that is changed through one outside the watched
-// directories; what a directory's children do behind a mount point.
+// What is not seen: stores through a mapping; a file with several names that is changed through one
+// outside the watched directories; what a directory's children do behind a mount point.
 //
 // Watches are made in generations: one takes what is armed now, the one before is dropped a period
 // later with all that has not been armed again. So what was armed once and then forgotten costs
