@@ -1,6 +1,7 @@
 #include "server/lease_table.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace rdfs::server {
 namespace {
@@ -76,12 +77,13 @@ bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePo
     for (Holder& holder : found->second.holders) {
       if (holder.session != session) continue;
       holder.until = std::max(holder.until, until);
+      holder.granted = stamp_;
       return true;
     }
   }
   if (leases_ >= sweep_at_ || (!HasRoom(session) && now >= sweep_after_)) Sweep(now);
   if (!HasRoom(session)) return false;
-  Entry(key).holders.push_back({.session = session, .until = until});
+  Entry(key).holders.push_back({.session = session, .until = until, .granted = stamp_});
   Count(session, 1);
   return true;
 }
@@ -126,6 +128,7 @@ LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets,
               {.session = 0,
                .target = {},
                .change = begun.change,
+               .begun = stamp_,
                .asked = now,
                .until = options_.quiet_until},
               0);
@@ -145,6 +148,7 @@ LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets,
                 {.session = holder.session,
                  .target = targets[i],
                  .change = begun.change,
+                 .begun = stamp_,
                  .asked = now,
                  .until = holder.until},
                 i);
@@ -154,11 +158,12 @@ LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets,
   return begun;
 }
 
-void LeaseTable::DropHolder(const InodeKey& key, Session session) {
+void LeaseTable::DropHolder(const InodeKey& key, Session session, Stamp before) {
   const auto found = inodes_.find(key);
   if (found == inodes_.end()) return;
-  const auto gone = std::erase_if(
-      found->second.holders, [session](const Holder& holder) { return holder.session == session; });
+  const auto gone = std::erase_if(found->second.holders, [&](const Holder& holder) {
+    return holder.session == session && holder.granted < before;
+  });
   if (gone != 0) Count(session, -1);
   EraseIfIdle(found);
 }
@@ -167,7 +172,11 @@ LeaseTable::ChangeNumber LeaseTable::Settle(Outstandings::iterator recall) {
   const Outgoing settled = recall->second;
   due_.erase({settled.until, recall->first});
   recalls_.erase(recall);
-  if (settled.target.whole) DropHolder(settled.target.inode, settled.session);
+  // Where nobody waits for the recall, what it asks about afterwards it may believe again before it
+  // acknowledges.
+  if (settled.target.whole) {
+    DropHolder(settled.target.inode, settled.session, settled.begun);
+  }
   const auto change = changes_.find(settled.change);
   if (change == changes_.end()) return 0;  // given up
   return --change->second.waits_for == 0 ? settled.change : 0;
@@ -201,7 +210,7 @@ std::vector<LeaseTable::ChangeNumber> LeaseTable::SessionEnded(Session session) 
   }
   for (auto inode = inodes_.begin(); inode != inodes_.end();) {
     const auto at = inode++;
-    DropHolder(at->first, session);
+    DropHolder(at->first, session, std::numeric_limits<Stamp>::max());
   }
   return ready;
 }

@@ -112,6 +112,7 @@ class LeaseTable {
   struct Holder {
     Session session = 0;
     TimePoint until{};
+    Stamp granted = 0;  // the last time
   };
   // The last change, and the last one by anybody else.
   struct Changed {
@@ -138,6 +139,7 @@ class LeaseTable {
     Session session = 0;  // 0: the leases of an earlier server
     Target target;
     ChangeNumber change = 0;
+    Stamp begun = 0;  // the change
     TimePoint asked{};
     TimePoint until{};
   };
@@ -146,7 +148,8 @@ class LeaseTable {
   void AddRecall(Begun& begun, Change& change, const Outgoing& recall, std::size_t target);
   // Returns the change that is ready by it, or 0.
   ChangeNumber Settle(Outstandings::iterator recall);
-  void DropHolder(const InodeKey& key, Session session);
+  // But for what it was granted at `before` or later.
+  void DropHolder(const InodeKey& key, Session session, Stamp before);
   Inode& Entry(const InodeKey& key);
   [[nodiscard]] bool HasRoom(Session session) const;
   void EndOf(Inode& inode, Session by);

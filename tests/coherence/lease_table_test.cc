@@ -148,6 +148,17 @@ TEST_F(LeaseTableTest, AChangeThatIsGivenUpIsWaitedForByNobody) {
   EXPECT_TRUE(Grant(kAnn));
 }
 
+// As a change behind the server's back does: it is over when it is told.
+TEST_F(LeaseTableTest, WhatIsGrantedBehindAChangeOutlivesTheAcknowledgementOfItsRecall) {
+  ASSERT_TRUE(Grant(kAnn));
+  const LeaseTable::Begun outside = Begin(0, true);
+  table_.End(outside.change);
+  ASSERT_EQ(outside.recalls.size(), 1U);
+  ASSERT_TRUE(Grant(kAnn));
+  EXPECT_EQ(table_.Acknowledge(kAnn, outside.recalls[0].number), Changes{});
+  EXPECT_EQ(Begin(kBob).recalls.size(), 1U) << "she believes what she asked for since";
+}
+
 TEST_F(LeaseTableTest, AfterARestartEveryChangeWaitsForTheLeasesOfBefore) {
   table_.~LeaseTable();
   new (&table_) LeaseTable({.quiet_until = now_ + kLease});
