@@ -52,6 +52,11 @@ std::shared_ptr<Open> KeptOpens::Take(NodeId node, const client::CallContext& op
   return nullptr;
 }
 
+bool KeptOpens::Has(NodeId node) {
+  const std::lock_guard lock(mutex_);
+  return by_node_.contains(node);
+}
+
 void KeptOpens::Drop(NodeId node) {
   if (next() == TimePoint::max()) return;  // nothing is kept
   const std::lock_guard lock(mutex_);

@@ -14,6 +14,7 @@
 
 #include "fs/client/client.h"
 #include "fs/fuse/inode_table.h"
+#include "fs/fuse/open_ahead.h"
 #include "fs/fuse/sequential.h"
 
 namespace rdfs::fs::fuse {
@@ -44,7 +45,13 @@ struct Open {
   std::optional<TimePoint> first_page;
   // They are all there are, and nothing else has been fetched: until when they count.
   TimePoint whole_until{};
+  // Of what the kernel has been told.
+  std::shared_ptr<OpenAhead::Listing> listing;
 
+  // Opened ahead of who asks for it, and its first entries count.
+  [[nodiscard]] bool IsFresh(std::uint64_t changes, TimePoint now) const {
+    return first_page && now < *first_page && pending_changes == changes;
+  }
   [[nodiscard]] bool ListedWhole(std::uint64_t changes, TimePoint now) const {
     return now < whole_until && pending_changes == changes;
   }

@@ -1,4 +1,6 @@
 // Directories: large pages from the server, cut to what the kernel asks for.
+#include <dirent.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <memory>
@@ -25,6 +27,7 @@ class DirReply {
 
   // False when it does not fit any more.
   bool Add(Filesystem& filesystem, NodeId directory, const PendingEntry& entry) {
+    node_ = 0;
     char* const at = reinterpret_cast<char*>(bytes_.data() + used_);
     const std::size_t room = bytes_.size() - used_;
     const auto next = static_cast<off_t>(entry.cookie);
@@ -42,6 +45,7 @@ class DirReply {
       if (needed > room) return false;
       if (entry.file && current_) {
         param = ToEntry(filesystem, directory, entry.name, *entry.file);
+        node_ = param.ino;
         filesystem.inodes.SetLease(param.ino, entry.file->attr_expires, entry.file->attr.change,
                                    filesystem.lease);
       }
@@ -51,12 +55,15 @@ class DirReply {
     used_ += needed;
     return true;
   }
+  // Of the last entry, if its attributes were told.
+  [[nodiscard]] NodeId node() const { return node_; }
   [[nodiscard]] std::span<const std::byte> bytes() const { return {bytes_.data(), used_}; }
 
  private:
   fuse_req_t request_;
   std::vector<std::byte> bytes_;
   std::size_t used_ = 0;
+  NodeId node_ = 0;
   bool plus_;
   bool current_;
 };
@@ -70,16 +77,32 @@ struct Listing {
   bool plus;
 };
 
+// A walk may go on there.
+void NoteDirectory(Worker& worker, fuse::Open& open, NodeId directory) {
+  OpenAhead& ahead = worker.open_ahead();
+  const OpenAhead::Listing* listing = open.listing.get();
+  if (listing == nullptr || listing->changes != open.pending_changes || listing->owner != &ahead) {
+    open.listing = std::make_shared<OpenAhead::Listing>();
+    open.listing->owner = &ahead;
+    open.listing->changes = open.pending_changes;
+  }
+  ahead.Listed(open.listing, directory);
+}
+
 // Answers from what is pending. The caller holds open->mutex.
 void AnswerLocked(Listing& listing) {
   fuse::Open& open = *listing.open;
   Filesystem& filesystem = listing.request.worker().filesystem();
+  if (listing.cookie == 0) open.listing.reset();
   const auto hold = filesystem.kernel.HoldReplies();
   DirReply reply(listing.request.raw(), listing.size, listing.plus,
                  open.pending_changes == filesystem.changes.load());
   while (open.next_pending < open.pending.size()) {
     const PendingEntry& entry = open.pending[open.next_pending];
     if (!reply.Add(filesystem, open.node, entry)) break;
+    if (reply.node() != 0 && entry.type == DT_DIR) {
+      NoteDirectory(listing.request.worker(), open, reply.node());
+    }
     open.pending_cookie = entry.cookie;
     ++open.next_pending;
   }
@@ -109,6 +132,69 @@ bool TakeFirstPage(fuse::Open& open, const Filesystem& filesystem) {
   return until && open.pending_changes == filesystem.changes.load() && BootClock::now() < *until;
 }
 
+// What an open directory is like before the server has answered, and then.
+std::shared_ptr<fuse::Open> Unopened(const Filesystem& filesystem, NodeId node) {
+  auto open = std::make_shared<fuse::Open>();
+  open->node = node;
+  open->pending_changes = filesystem.changes.load();
+  open->first_page =
+      client::LeaseEnd(BootClock::now(), static_cast<std::uint32_t>(filesystem.lease.count()));
+  return open;
+}
+
+void Take(const Filesystem& filesystem, fuse::Open& open, client::OpenedDirectory& opened) {
+  open.file = opened.open;
+  Keep(open, 0, open.pending_changes, opened.first_page);
+  if (open.pending.empty()) open.first_page.reset();
+  if (open.first_page && open.pending_is_last) open.whole_until = *open.first_page;
+  if (const auto place = filesystem.inodes.FindPlace(open.node)) {
+    open.file->SetHint(place->parent, place->name);
+  }
+}
+
+void AnswerOpened(Request& request, std::shared_ptr<fuse::Open> open) {
+  fuse_file_info info{};
+  info.fh = request.worker().filesystem().opens.Add(std::move(open));
+  request.Open(info);
+}
+
+void AskAhead(Worker& worker, const CallContext& caller, NodeId node);
+
+// The kernel opens it: what it will open next.
+void GoAhead(Worker& worker, const CallContext& caller, NodeId node) {
+  const std::uint64_t changes = worker.filesystem().changes.load();
+  for (const NodeId next : worker.open_ahead().Opened(node, changes)) {
+    AskAhead(worker, caller, next);
+  }
+}
+
+// For nobody yet: kept for who comes.
+void AskAhead(Worker& worker, const CallContext& caller, NodeId node) {
+  const auto handle = worker.filesystem().inodes.Find(node);
+  if (!handle || worker.filesystem().kept.Has(node)) return;
+  if (!worker.open_ahead().Ask(node, caller.uid, caller.gid)) return;
+  worker.lane().OpenDir(caller, *handle, kFirstPageBytes,
+                        [&worker, caller, open = Unopened(worker.filesystem(), node)](
+                            Result<client::OpenedDirectory>&& opened) {
+                          std::optional<Request> waiting = worker.open_ahead().Came(open->node);
+                          if (!opened.ok()) {
+                            if (waiting) waiting->ErrorOrRecover(open->node, opened.status());
+                            return;
+                          }
+                          Filesystem& filesystem = worker.filesystem();
+                          Take(filesystem, *open, *opened);
+                          const TimePoint now = BootClock::now();
+                          if (waiting) {
+                            AnswerOpened(*waiting, open);
+                            GoAhead(worker, caller, open->node);
+                          } else if (open->IsFresh(filesystem.changes.load(), now)) {
+                            filesystem.kept.Keep(caller, open, now);
+                          } else {
+                            worker.ReleaseLater(caller, open->file);
+                          }
+                        });
+}
+
 // Without a message, where the directory is still open from before and nothing can have changed.
 bool OpenKept(Request& request, NodeId node) {
   Filesystem& filesystem = request.worker().filesystem();
@@ -117,14 +203,16 @@ bool OpenKept(Request& request, NodeId node) {
   if (open == nullptr) return false;
   {
     const std::lock_guard lock(open->mutex);
-    if (!open->ListedWhole(filesystem.changes.load(), now)) {
+    const std::uint64_t changes = filesystem.changes.load();
+    if (open->ListedWhole(changes, now)) {
+      open->next_pending = 0;
+      open->pending_cookie = 0;
+      open->pending_is_last = true;
+      open->first_page = open->whole_until;
+    } else if (!open->IsFresh(changes, now)) {
       request.worker().ReleaseLater(request.context(), open->file);
       return false;
     }
-    open->next_pending = 0;
-    open->pending_cookie = 0;
-    open->pending_is_last = true;
-    open->first_page = open->whole_until;
   }
   fuse_file_info info{};
   info.fh = filesystem.opens.Add(open);
@@ -175,31 +263,21 @@ void OpenDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
-  if (OpenKept(request, node)) return;
-  const Filesystem& shared = request.worker().filesystem();
-  auto open = std::make_shared<fuse::Open>();
-  open->node = node;
-  open->pending_changes = shared.changes.load();
-  open->first_page =
-      client::LeaseEnd(BootClock::now(), static_cast<std::uint32_t>(shared.lease.count()));
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+  Worker& worker = request.worker();
+  const CallContext caller = request.context();
+  if (OpenKept(request, node)) return GoAhead(worker, caller, node);
+  if (worker.open_ahead().Wait(node, request)) return;
+  auto open = Unopened(worker.filesystem(), node);
+  Start(std::move(request), [&](Lane& lane, const CallContext&, Request&& pending) {
     return lane.OpenDir(caller, *handle, kFirstPageBytes,
                         [pending = std::move(pending),
                          open = std::move(open)](Result<client::OpenedDirectory>&& opened) mutable {
                           if (!opened.ok())
                             return pending.ErrorOrRecover(open->node, opened.status());
-                          Filesystem& filesystem = pending.worker().filesystem();
-                          open->file = opened->open;
-                          Keep(*open, 0, open->pending_changes, opened->first_page);
-                          if (open->pending.empty()) open->first_page.reset();
-                          if (open->first_page && open->pending_is_last)
-                            open->whole_until = *open->first_page;
-                          if (const auto place = filesystem.inodes.FindPlace(open->node)) {
-                            open->file->SetHint(place->parent, place->name);
-                          }
-                          fuse_file_info info{};
-                          info.fh = filesystem.opens.Add(std::move(open));
-                          pending.Open(info);
+                          Take(pending.worker().filesystem(), *open, *opened);
+                          const CallContext opener = pending.context();
+                          AnswerOpened(pending, open);
+                          GoAhead(pending.worker(), opener, open->node);
                         });
   });
 }

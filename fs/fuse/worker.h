@@ -53,6 +53,7 @@ class Worker {
   static Worker& Current();
   [[nodiscard]] client::Lane& lane() { return *lane_; }
   [[nodiscard]] Filesystem& filesystem() { return filesystem_; }
+  [[nodiscard]] OpenAhead& open_ahead() { return open_ahead_; }
   Message TakeCurrentMessage() { return std::move(current_); }
   // Messages that wait for a buffer, and those whose file is being looked up again.
   void Postpone(Message message) { postponed_.push_back(std::move(message)); }
@@ -128,6 +129,7 @@ class Worker {
     client::OpenPtr file;
   };
   std::vector<Released> released_;
+  OpenAhead open_ahead_;
   std::unordered_multimap<std::uint64_t, NodeId> changing_;  // nodes, by request
   std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
   Interrupts interrupts_{IsDying};
