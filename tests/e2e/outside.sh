@@ -83,17 +83,19 @@ waits.sort()
 print(f"seen after {waits[len(waits) // 2][0] * 1000:.1f} ms (median), {waits[-1][0] * 1000:.1f} ms at most ({waits[-1][1]}), "
       f"of {len(waits)} changes")
 
-# What nobody changes is not asked for, for longer than an unwatched lease lasts. What was closed is given up within a
-# second.
+# What nobody changes is asked for once in five seconds at most: under an unwatched lease it would be twice or more. What
+# was closed is given up within a second.
 for i in range(3): look(); time.sleep(0.1)
 time.sleep(1.2)
+names = os.listdir(f"{there}/d")
 before = messages()
 end = time.monotonic() + 2.5
 while time.monotonic() < end:
-    for name in os.listdir(f"{there}/d"): os.stat(f"{here}/d/{name}")
+    for name in names: os.stat(f"{here}/d/{name}")
     time.sleep(0.05)
 asked = messages() - before
-assert asked == 0, asked
+print(f"{asked} messages for {len(names)} names that nobody changed")
+assert asked <= len(names) + 2, asked
 PYTHON
 if grep -iE ': (error|warning): ' "$work/server.log" "$work/rdfs.log"; then problem "an unexpected warning"; fi
 conclude "changes behind the server's back"
