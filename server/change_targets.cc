@@ -51,28 +51,10 @@ bool Truncates(const Call& call) {
 }  // namespace
 
 bool ChangesSomething(const Call& call) {
-  switch (call.opcode) {
-    case Opcode::kSymlink:
-    case Opcode::kMknod:
-    case Opcode::kMkdir:
-    case Opcode::kUnlink:
-    case Opcode::kRmdir:
-    case Opcode::kRename:
-    case Opcode::kLink:
-    case Opcode::kSetAttr:
-    case Opcode::kSetXattr:
-    case Opcode::kRemoveXattr:
-    case Opcode::kCreate:
-    case Opcode::kWrite:
-    case Opcode::kCommit:
-    case Opcode::kFallocate:
-    case Opcode::kCopyFileRange:
-      return true;
-    case Opcode::kOpen:
-      return Truncates(call);
-    default:
-      return false;
-  }
+  if (call.opcode == Opcode::kOpen) return Truncates(call);
+  // These two change nothing that anybody has a lease on.
+  return fs::IsMutating(call.opcode) && call.opcode != Opcode::kTmpfile &&
+         call.opcode != Opcode::kSetLock;
 }
 
 std::vector<LeaseService::Target> TargetsOf(const Call& call) {

@@ -181,8 +181,7 @@ Result<Service::ExportEntry> Service::NewExport(const ExportSpec& spec,
   RDFS_ASSIGN_OR_RETURN(std::shared_ptr<const Export> exported, Export::Create(spec));
   RDFS_ASSIGN_OR_RETURN(std::unique_ptr<InodeTable> inodes,
                         InodeTable::Create(exported, options_.secret, core_->proc, limits));
-  std::unique_ptr<OutsideWatch> watch = WatchOutside(*inodes);
-  return ExportEntry{std::move(exported), std::move(inodes), std::move(watch), mode};
+  return ExportEntry{std::move(exported), std::move(inodes), nullptr, mode};
 }
 
 Status Service::AddExport(const ExportSpec& spec, const InodeLimits& limits) {
@@ -191,8 +190,13 @@ Status Service::AddExport(const ExportSpec& spec, const InodeLimits& limits) {
     return {Code::kInvalidArgument, "two exports are called \"" + spec.name + "\""};
   }
   RDFS_ASSIGN_OR_RETURN(ExportEntry entry, NewExport(spec, limits));
-  exports_.push_back(std::move(entry));
+  KeepExportLocked(std::move(entry));
   return {};
+}
+
+void Service::KeepExportLocked(ExportEntry entry) {
+  entry.watch = WatchOutside(*entry.inodes);
+  exports_.push_back(std::move(entry));
 }
 
 Service::ExportEntry* Service::FindExportLocked(std::string_view name) {
@@ -225,7 +229,7 @@ Status Service::Reload(const std::vector<ExportSpec>& specs) {
   for (ExportEntry& entry : made) {
     ExportEntry* known = FindExportLocked(entry.exported->name());
     if (known == nullptr) {
-      exports_.push_back(std::move(entry));
+      KeepExportLocked(std::move(entry));
       continue;
     }
     known->exported = std::move(entry.exported);

@@ -86,6 +86,7 @@ class Service final : public transport::SessionHost {
   std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes) const;
   // With exports_mutex_ held.
   ExportEntry* FindExportLocked(std::string_view name);
+  void KeepExportLocked(ExportEntry entry);
   Status AdoptKept();
   void TellMemlock();
   void BeginGrace();
