@@ -17,22 +17,11 @@ for name in a b; do
   clients[${#clients[@]}]=$!
   wait_until 100 is_mounted "$work/$name" || { cat "$work/$name.log" >&2; problem "$name did not mount"; conclude; }
 done
-timeout 60 python3 - "$work/a" "$work/b" "${clients[@]}" "$work" "$server" <<'PYTHON' || problem "the mounts do not agree"
-import os, re, shutil, signal, subprocess, sys, threading, time
+timeout 60 "${python[@]}" - "$work/a" "$work/b" "${clients[@]}" "$work" "$server" <<'PYTHON' || problem "the mounts do not agree"
+import os, shutil, signal, subprocess, sys, threading, time
+from counters import round_trips
 a, b = sys.argv[1], sys.argv[2]
 pids, work, server = (int(sys.argv[3]), int(sys.argv[4])), sys.argv[5], int(sys.argv[6])
-
-def counters(pid, log):
-    seen = len(re.findall(r"round trips:.*\n", open(log).read()))
-    os.kill(pid, signal.SIGUSR1)
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        lines = re.findall(r"round trips:(.*)\n", open(log).read())
-        if len(lines) > seen:
-            words = lines[-1].split()
-            return dict(zip(words[::2], map(int, words[1::2])))
-        time.sleep(0.01)
-    raise AssertionError("no counters in the log")
 
 def there(path):
     try:
@@ -94,9 +83,9 @@ def silent(what, action):
     spent = None
     for _ in range(30):
         action()
-        before = counters(pids[1], f"{work}/b.log")
+        before = round_trips(pids[1], f"{work}/b.log")
         action()
-        after = counters(pids[1], f"{work}/b.log")
+        after = round_trips(pids[1], f"{work}/b.log")
         spent = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
         spent.pop("statfs", 0)  # how full the export is, find asks of any mount
         if not spent: return

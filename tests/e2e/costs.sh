@@ -1,31 +1,18 @@
 #!/usr/bin/env bash
 # How many messages an operation costs, as ARCHITECTURE.md says, counted by rdfs itself (SIGUSR1).
 set -euo pipefail
-python3 - "$RDFS_E2E_MOUNT" "$RDFS_E2E_CLIENT_PID" "$(dirname "$RDFS_E2E_MOUNT")/rdfs.log" <<'PYTHON'
-import fcntl, os, re, signal, sys, time
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "$0") python3 - "$RDFS_E2E_MOUNT" "$RDFS_E2E_CLIENT_PID" "$(dirname "$RDFS_E2E_MOUNT")/rdfs.log" <<'PYTHON'
+import fcntl, os, sys, time
+from counters import round_trips
 mount, client, log = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-count, told = 50, 0
-
-def counters():
-    """Round trips so far, by operation."""
-    global told
-    os.kill(client, signal.SIGUSR1)
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        lines = re.findall(r"round trips:(.*)\n", open(log).read())
-        if len(lines) > told:
-            told = len(lines)
-            words = lines[-1].split()
-            return dict(zip(words[::2], map(int, words[1::2])))
-        time.sleep(0.01)
-    raise AssertionError("no counters in the log")
+count = 50
 
 def costs(what, action, **most):
     """Runs `action` and compares: each named operation at most that often for one, all others hardly ever."""
-    before = counters()
+    before = round_trips(client, log)
     action()
     time.sleep(0.05)  # a release is not waited for
-    after = counters()
+    after = round_trips(client, log)
     spent = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
     print(f"{what}: " + ", ".join(f"{name} {times / count:g}" for name, times in spent.items()))
     for name, times in spent.items():

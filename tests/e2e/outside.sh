@@ -12,20 +12,13 @@ serve server --export "e2e=$work/export$ids" --key-file "$work/key"
 client=$!
 ends_with_us "$client"
 wait_until 100 is_mounted "$work/mnt" || { cat "$work/rdfs.log" >&2; problem "rdfs did not mount"; conclude "nothing"; }
-timeout 100 python3 - "$work/export" "$work/mnt" "$client" "$work/rdfs.log" <<'PYTHON' || problem "the mount does not follow"
-import os, re, signal, sys, time
+timeout 100 "${python[@]}" - "$work/export" "$work/mnt" "$client" "$work/rdfs.log" <<'PYTHON' || problem "the mount does not follow"
+import os, sys, time
+from counters import round_trips
 there, here, pid, log = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 
 def messages():
-    seen = len(re.findall(r"round trips:.*\n", open(log).read()))
-    os.kill(pid, signal.SIGUSR1)
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        lines = re.findall(r"round trips:(.*)\n", open(log).read())
-        if len(lines) > seen:
-            return sum(map(int, lines[-1].split()[1::2]))
-        time.sleep(0.01)
-    raise AssertionError("no counters in the log")
+    return sum(round_trips(pid, log).values())
 
 waits = []
 def seen(what, true):
