@@ -2,13 +2,14 @@
 # A real tree, copied onto the mount with cp -a and with rsync -aHAX, must be found without a difference by
 # rsync -aHAXnc --delete; then a directory of many entries is listed while it changes, and a file is larger
 # than 32 bits count. What both programs hold at the end must not have grown with all that.
-# RDFS_CHECK_FULL=1: /usr/share and a kernel source tree whole; else some thousand files of /usr/share.
-# RDFS_E2E_FILES: how many of them (default 4000); RDFS_E2E_ENTRIES, RDFS_E2E_SPARSE_MIB: the sizes of a large
+# RDFS_CHECK_FULL=1: /usr/share and a kernel source tree whole; else, and where RDFS_E2E_FILES says how many, some
+# thousand files of /usr/share (4000). RDFS_E2E_ENTRIES, RDFS_E2E_SPARSE_MIB: the sizes of a large
 # directory and of a sparse file, for machines that are slow.
 set -euo pipefail
 mount=$RDFS_E2E_MOUNT
 fail() { echo "FAILED: $1" >&2; exit 1; }
 full=${RDFS_CHECK_FULL:-0}
+[ -z "${RDFS_E2E_FILES:-}" ] || full=0
 # The worker is the one that serves; its supervisor only waits. Over ssh it is not ours to look at.
 server=''
 [ -z "${RDFS_E2E_SERVER_PID:-}" ] || server=$(pgrep -P "$RDFS_E2E_SERVER_PID")
