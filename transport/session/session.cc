@@ -25,7 +25,15 @@ class SessionImpl final : public Session {
   [[nodiscard]] ByteSpan grant() const override { return grant_.grant; }
   [[nodiscard]] const std::shared_ptr<Domain>& domain() const override { return domain_; }
   [[nodiscard]] Secret32 exporter() const override { return ExporterOf(agreement_); }
-  Result<std::unique_ptr<Connection>> OpenLane(Deadline deadline) override;
+  Result<std::unique_ptr<Connection>> OpenLane(Deadline deadline) override {
+    return OpenBest(deadline, true);
+  }
+  Result<std::unique_ptr<Connection>> OpenStreamLane(Deadline deadline) override {
+    return UseStream(deadline);
+  }
+  Result<std::unique_ptr<Connection>> OpenDirectLane(Deadline deadline) override {
+    return OpenBest(deadline, false);
+  }
   Result<std::unique_ptr<Connection>> OpenLaneOver(Kind kind, Deadline deadline) override;
   [[nodiscard]] const std::vector<LegReport>& legs() const override { return legs_; }
   [[nodiscard]] std::string ExplainChoice() const override;
@@ -33,6 +41,7 @@ class SessionImpl final : public Session {
  private:
   [[nodiscard]] ChoiceInput Input() const;
   [[nodiscard]] const Offer* OfferOf(Kind kind) const;
+  Result<std::unique_ptr<Connection>> OpenBest(Deadline deadline, bool stream_too);
   Result<std::unique_ptr<Connection>> TryLeg(const LegReport& leg, Deadline deadline);
   Result<std::unique_ptr<Connection>> OpenTcpLane(Deadline deadline);
   Result<std::unique_ptr<Connection>> OpenTransportLane(Kind kind, Deadline deadline);
@@ -84,10 +93,10 @@ const Offer* SessionImpl::OfferOf(Kind kind) const {
   return found == grant_.offers.end() ? nullptr : &*found;
 }
 
-Result<std::unique_ptr<Connection>> SessionImpl::OpenLane(Deadline deadline) {
+Result<std::unique_ptr<Connection>> SessionImpl::OpenBest(Deadline deadline, bool stream_too) {
   if (legs_.empty()) legs_ = PlanLegs(Input());
   for (std::size_t i = 0; i < legs_.size(); ++i) {
-    if (!legs_[i].status.ok()) continue;
+    if (!legs_[i].status.ok() || (legs_[i].stdio && !stream_too)) continue;
     const TimePoint now = BootClock::now();
     if (now >= deadline) {
       return Status(Code::kDeadlineExceeded, "there was no time to open a lane");
@@ -104,6 +113,8 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenLane(Deadline deadline) {
     legs_[i].status = lane.status();
   }
   chosen_.reset();
+  // The stream is what remains, and may be in use already.
+  if (!stream_too && !legs_.empty() && legs_.back().stdio) chosen_ = legs_.size() - 1;
   return NothingWorks(legs_, options_.require);
 }
 
@@ -166,6 +177,9 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenTcpLane(Deadline deadline) 
 }
 
 Result<std::unique_ptr<Connection>> SessionImpl::UseStream(Deadline deadline) {
+  if (!has_stream_ || (agreement_.features & kFeatureStreamLane) == 0) {
+    return Status(Code::kUnavailable, "there is no stream of the session's own for data");
+  }
   if (vestibule_ == nullptr) {
     return Status(Code::kBusy, "the session's own stream carries one lane, and does so already");
   }

@@ -6,8 +6,9 @@
 // the best transport that works: shm on the same host, verbs where both ends have a device, tcp,
 // and last the stream itself; legs() tells what was tried and why the better ones were not used.
 //
-// Threads: Dial and OpenLane by one thread at a time; a lane belongs to whoever took it. The
-// vestibule stays open while the Session lives: the server drops the ticket when it ends.
+// Threads: Dial and what opens lanes by one thread at a time, but OpenStreamLane, which may be
+// called beside OpenDirectLane; a lane belongs to whoever took it. The vestibule stays open while
+// the Session lives: the server drops the ticket when it ends, or soon after it has become a lane.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +70,11 @@ class Session {
   // Blocks at most until `deadline`; a leg that does not answer costs at most 3 s once a session.
   // The first lane decides the transport; later lanes use the same and fall back alike.
   virtual Result<std::unique_ptr<Connection>> OpenLane(Deadline deadline) = 0;
+  // The same in two steps, for who has work that will not wait until legs have failed to answer:
+  // the given stream itself as a lane, at once, and any of the other legs. The server takes lanes
+  // for 15 s behind the first of these.
+  virtual Result<std::unique_ptr<Connection>> OpenStreamLane(Deadline deadline) = 0;
+  virtual Result<std::unique_ptr<Connection>> OpenDirectLane(Deadline deadline) = 0;
   // As OpenLane, over `kind` only (rdping, rdinfo). The choice is left alone.
   virtual Result<std::unique_ptr<Connection>> OpenLaneOver(Kind kind, Deadline deadline) = 0;
   // The legs as tried so far, best first. Empty before the first OpenLane.

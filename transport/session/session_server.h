@@ -4,6 +4,7 @@
 // Owned by the acceptor, on its thread. Never blocks. The SessionHost outlives it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,10 @@ class SessionServer {
 
   [[nodiscard]] const ServerPolicy& policy() const { return policy_; }
   void set_offers(std::vector<Offer> offers) { offers_ = std::move(offers); }
+  // Beside the streams that were given.
+  [[nodiscard]] bool offers_lanes() const {
+    return std::ranges::any_of(offers_, &Offer::available);
+  }
 
   // Asks the upper layer. On success the session stands until End; the bytes are the grant's.
   struct Opened {

@@ -24,11 +24,11 @@ Vestibule::Vestibule(std::unique_ptr<tcp::ByteStream> stream, PeerFacts peer, Se
       deadline_(now + (peer_.given ? kGivenHandshakeTime : kHandshakeTime)) {}
 
 Vestibule::~Vestibule() {
-  if (state_ == State::kLive || state_ == State::kReleased) server_.End(session_id_);
+  if (session_id_ != 0) server_.End(session_id_);
 }
 
 std::optional<HalfOpen> Vestibule::half_open() const {
-  if (peer_.given || state_ == State::kLive || state_ == State::kReleased) return std::nullopt;
+  if (peer_.given || session_id_ != 0) return std::nullopt;
   int progress = 0;
   if (state_ == State::kConfirm) progress = 1;
   if (state_ == State::kOpening || state_ == State::kAccepted || state_ == State::kLaneTls) {
@@ -41,16 +41,17 @@ std::optional<HalfOpen> Vestibule::half_open() const {
 
 void Vestibule::AddPollEntries(std::vector<pollfd>& out) const {
   // Nothing to learn while an answer is held; and a peer that hung up would wake us for ever.
-  if (state_ != State::kHeld) frames_.AddPollEntries(out);
+  if (state_ != State::kHeld && state_ != State::kGone) frames_.AddPollEntries(out);
 }
 
 bool Vestibule::Advance(TimePoint now) {
   if (deadline_ && now >= *deadline_) OnDeadline(now);
-  if (state_ == State::kHeld) return true;
+  if (state_ == State::kHeld || state_ == State::kGone) return true;
   for (bool again = true; again && state_ != State::kOver;) {
     const State before = state_;
     if (!frames_.Flush().ok()) return false;
-    if (!frames_.has_output()) OnOutputDone();
+    if (!frames_.has_output()) OnOutputDone(now);
+    if (state_ == State::kGone) return true;
     if (state_ == State::kLaneTls) ContinueLaneTls(now);
     if (state_ != State::kOver) ReceiveFrames(now);
     again = state_ != before && state_ != State::kHeld;
@@ -64,7 +65,7 @@ void Vestibule::OnDeadline(TimePoint now) {
     Refuse(held_, now);
     return;
   }
-  if (state_ != State::kDraining) {
+  if (state_ != State::kDraining && state_ != State::kGone) {
     LogDebug("{} was dropped: it did not finish in time", peer_.name);
   }
   state_ = State::kOver;
@@ -117,7 +118,7 @@ void Vestibule::Drain() {
   if (!count.ok()) state_ = State::kOver;
 }
 
-void Vestibule::OnOutputDone() {
+void Vestibule::OnOutputDone(TimePoint now) {
   switch (state_) {
     case State::kOpening:
       if (std::exchange(tls_next_, false)) StartTls(handshake_.agreement().tls_key);
@@ -133,8 +134,9 @@ void Vestibule::OnOutputDone() {
     case State::kReleased: {
       const auto ticket = server_.Find(session_id_);
       if (ticket != nullptr) BecomeLane(*ticket);
-      server_.End(std::exchange(session_id_, 0));
-      state_ = State::kOver;
+      if (!server_.offers_lanes()) server_.End(std::exchange(session_id_, 0));
+      state_ = session_id_ == 0 ? State::kOver : State::kGone;
+      deadline_ = now + kLanesBehindStream;
       return;
     }
     case State::kRefusing:

@@ -26,6 +26,8 @@ class Vestibule {
   // How long a peer may take until its session or lane stands.
   static constexpr std::chrono::seconds kHandshakeTime{5};
   static constexpr std::chrono::seconds kGivenHandshakeTime{30};
+  // What a client may take for the other legs when it uses the stream itself meanwhile.
+  static constexpr std::chrono::seconds kLanesBehindStream{15};
 
   Vestibule(std::unique_ptr<tcp::ByteStream> stream, PeerFacts peer, SessionServer& server,
             TimePoint now);
@@ -49,7 +51,8 @@ class Vestibule {
     kConfirm,   // our hello is out
     kOpening,   // authenticated: the session's request is next (TLS comes before it, if any)
     kLive,      // the session stands as long as this stream
-    kReleased,  // the stream becomes the session's last lane when the answer is out
+    kReleased,  // the stream becomes a lane of the session when the answer is out
+    kGone,      // it has: other lanes may still come for a while
     kAccepted,  // the stream becomes a lane when the answer is out
     kLaneTls,   // the answer is out; when its TLS stands
     kHeld,      // the answer to a wrong key waits
@@ -60,7 +63,7 @@ class Vestibule {
 
   void OnDeadline(TimePoint now);
   void ReceiveFrames(TimePoint now);
-  void OnOutputDone();
+  void OnOutputDone(TimePoint now);
   Status OnFrame(TimePoint now);
   Status OnHandshakeFrame(TimePoint now);
   Status OnLaneHello(TimePoint now);
@@ -82,7 +85,7 @@ class Vestibule {
   const TimePoint since_;
   std::optional<Deadline> deadline_;
   Status held_;                   // of kHeld
-  std::uint64_t session_id_ = 0;  // of kLive and kReleased
+  std::uint64_t session_id_ = 0;  // of kLive, kReleased and kGone
   bool tls_next_ = false;         // of kOpening: TLS starts when our confirmation is out
   std::optional<SessionTable::Redeemed> lane_;  // of kAccepted and kLaneTls
 };

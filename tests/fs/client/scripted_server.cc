@@ -54,6 +54,12 @@ class ScriptedSession final : public transport::Session {
   Result<std::unique_ptr<transport::Connection>> OpenLane(Deadline) override {
     return server_.NewLane(domain_);
   }
+  Result<std::unique_ptr<transport::Connection>> OpenStreamLane(Deadline deadline) override {
+    return OpenLane(deadline);
+  }
+  Result<std::unique_ptr<transport::Connection>> OpenDirectLane(Deadline deadline) override {
+    return OpenLane(deadline);
+  }
   Result<std::unique_ptr<transport::Connection>> OpenLaneOver(transport::Kind,
                                                               Deadline deadline) override {
     return OpenLane(deadline);

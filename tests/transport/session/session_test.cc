@@ -425,6 +425,50 @@ TEST(StreamSession, TheStreamIsTheLastLeg) {
   }
 }
 
+TEST(StreamSession, TheStreamAtOnceAndABetterLaneMeanwhile) {
+  Server server(ServerOptions());
+  for (Pair (*const make)() : {SocketPair, PipePair}) {
+    Pair pair = make();
+    server.acceptor().Serve(std::move(pair.server));
+    DialOptions options = ClientOptions(server);
+    options.stream = std::move(pair.client);
+    const auto session = MustDial(std::move(options));
+    ASSERT_NE(session, nullptr);
+    Result<std::unique_ptr<Connection>> better = Status(Code::kInternal, "not dialled");
+    std::thread dialling([&] { better = session->OpenDirectLane(DeadlineAfter(seconds(10))); });
+    auto stream = session->OpenStreamLane(DeadlineAfter(seconds(10)));
+    dialling.join();
+    ASSERT_TRUE(stream.ok()) << stream.status().ToString();
+    ASSERT_TRUE(better.ok()) << better.status().ToString();
+    ExpectEcho(**stream, "at once");
+    ExpectEcho(**better, "better");
+    EXPECT_EQ((*better)->capabilities().kind, Kind::kShm);
+    EXPECT_EQ(session->ExplainChoice().find("shm"), 0U);
+    auto later = session->OpenDirectLane(DeadlineAfter(seconds(10)));
+    ASSERT_TRUE(later.ok()) << "the ticket holds behind the stream: " << later.status().ToString();
+    ExpectEcho(**later, "later");
+    EXPECT_EQ(session->OpenStreamLane(DeadlineAfter(seconds(10))).status().code(), Code::kBusy);
+  }
+}
+
+TEST(StreamSession, NoDirectLaneLeavesTheStream) {
+  AcceptorOptions server_options = ServerOptions();
+  server_options.listen_tcp = false;
+  server_options.offer = {};
+  Server server(std::move(server_options));
+  Pair pair = SocketPair();
+  server.acceptor().Serve(std::move(pair.server));
+  DialOptions options = ClientOptions(server);
+  options.stream = std::move(pair.client);
+  const auto session = MustDial(std::move(options));
+  EXPECT_FALSE(session->OpenDirectLane(DeadlineAfter(seconds(10))).ok());
+  EXPECT_EQ(session->ExplainChoice().find("tcp over the session's own stream (ssh); not tcp: "),
+            0U);
+  auto stream = session->OpenStreamLane(DeadlineAfter(seconds(10)));
+  ASSERT_TRUE(stream.ok()) << stream.status().ToString();
+  ExpectEcho(**stream, "what remains");
+}
+
 TEST(StreamSession, LanesBesideTheStreamAreEncryptedWhereAsked) {
   Server server(ServerOptions());
   Pair pair = SocketPair();
