@@ -20,7 +20,8 @@ SRC and DST:
   PATH               here; one with a ':' in its first name is written ./NAME
   [USER@]HOST:PATH   on another machine, where ssh starts rdcp; IPv6 addresses in brackets. A SRC that
                      is not there as it stands is a pattern. Data go over RDMA, shared memory or TCP,
-                     whichever is the best that works, and through ssh if nothing else does.
+                     whichever is the best that works, and through ssh if nothing else does, or
+                     until something else has answered.
 
 What DST means, as for cp and scp:
   DST is a directory: each SRC goes into it under its last name ("dir/." and "..": what is in it).

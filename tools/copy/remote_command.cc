@@ -1,8 +1,10 @@
 #include "tools/copy/remote_command.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,22 +103,43 @@ bool IsAcross(const CopyOptions& options) {
   return IsAt(options.destination, Where::kHost) && IsAt(options.sources[0], Where::kHost);
 }
 
+// `dialling`: set if a thread still does at the end.
 Status Run(const CopyOptions& options, const Errand& errand, const RemoteOptions& remote,
-           Report& report) {
+           Report& report, bool& dialling) {
   if (IsAcross(options)) {
     const Across job{errand.machine, MachineOf(options.destination), errand.paths,
                      options.destination.path, options.sources.size() > 1};
     return CopyAcross(job, remote, report, [&](const std::string& how) {
-      if (options.verbosity > 0) report.Note(how);
+      if (remote.note) remote.note(how);
     });
   }
-  RDFS_ASSIGN_OR_RETURN(const auto far, FarEnd::Start(errand.machine, remote));
-  if (options.verbosity > 0) report.Note(errand.machine + ": over " + far->ExplainChoice());
+  RDFS_ASSIGN_OR_RETURN(const auto far,
+                        FarEnd::Start(errand.machine, remote, FarEnd::FirstLane::kAtOnce));
+  if (remote.note) remote.note(errand.machine + ": over " + far->ExplainChoice());
   const std::string& destination = options.destination.path;
   const bool directory_wanted = options.sources.size() > 1;
-  return IsAt(options.destination, Where::kHost)
-             ? far->CopyTo(errand.paths, destination, directory_wanted, report)
-             : far->CopyFrom(errand.paths, destination, directory_wanted, report);
+  const Status status = IsAt(options.destination, Where::kHost)
+                            ? far->CopyTo(errand.paths, destination, directory_wanted, report)
+                            : far->CopyFrom(errand.paths, destination, directory_wanted, report);
+  dialling |= far->dialling();
+  return status;
+}
+
+int RunErrands(const CopyOptions& options, RemoteOptions& remote, bool& dialling) {
+  const bool lists = options.verbosity > 0 || options.dry_run;
+  Report report({.name = kName,
+                 .lists = lists,
+                 .progress = ShowsProgress(options.quiet, lists && !options.progress)},
+                BootClock::now());
+  if (options.verbosity > 0) {
+    remote.note = [&report](const std::string& sentence) { report.Note(sentence); };
+  }
+  for (const Errand& errand : ErrandsOf(options)) {
+    const Status status = Run(options, errand, remote, report, dialling);
+    if (!status.ok()) return Fail(status);
+  }
+  if (options.verbosity > 0) report.Note(report.Summary(BootClock::now()));
+  return report.ExitCode();
 }
 
 }  // namespace
@@ -139,17 +162,14 @@ int RunRemote(CopyOptions& options) {
     remote.scan.filter = &list;
     remote.list = &list;
   }
-  const bool lists = options.verbosity > 0 || options.dry_run;
-  Report report({.name = kName,
-                 .lists = lists,
-                 .progress = ShowsProgress(options.quiet, lists && !options.progress)},
-                BootClock::now());
-  for (const Errand& errand : ErrandsOf(options)) {
-    const Status status = Run(options, errand, remote, report);
-    if (!status.ok()) return Fail(status);
+  bool dialling = false;
+  const int code = RunErrands(options, remote, dialling);
+  if (dialling) {
+    // Who has what he wanted does not wait for a leg that does not answer.
+    std::fflush(nullptr);
+    _exit(code);
   }
-  if (options.verbosity > 0) report.Note(report.Summary(BootClock::now()));
-  return report.ExitCode();
+  return code;
 }
 
 }  // namespace rdfs::copy

@@ -38,8 +38,9 @@ struct SendBuffers {
   std::unique_ptr<transport::MemoryRegion> memory;
   std::uint32_t count = 0;
 };
-// As many buffers as the peer's ring has slots, and as large, within what we may pin ourselves.
-Result<SendBuffers> MakeSendBuffers(const transport::Connection& lane, transport::Domain& domain,
+// As many buffers as the peer's ring has slots, and as large, within what we may pin ourselves for
+// lanes of `kind`.
+Result<SendBuffers> MakeSendBuffers(transport::Kind kind, transport::Domain& domain,
                                     const char* name, RingSize ring);
 
 }  // namespace rdfs::pipe

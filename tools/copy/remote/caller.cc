@@ -25,6 +25,8 @@ constexpr std::chrono::minutes kTimeToAnswer{3};
 constexpr auto kTimeToResolve = 5s;
 // The key exchange, and legs that do not answer, 3 s each.
 constexpr auto kTimeToMeet = 30s;
+// What answers at all does so by then, on most networks.
+constexpr std::chrono::milliseconds kAtOnce{200};
 
 constexpr int kExitNotThere = 127;  // as a shell has it
 
@@ -51,11 +53,12 @@ int ExitCodeOf(const Status& status) {
 }
 
 Result<std::unique_ptr<FarEnd>> FarEnd::Start(const std::string& destination,
-                                              const RemoteOptions& options) {
+                                              const RemoteOptions& options, FirstLane first) {
   std::unique_ptr<FarEnd> out(new FarEnd(destination, options));
   RDFS_RETURN_IF_ERROR(
       out->Dial(out->LaunchWith({options.ports, std::nullopt}), kServiceName, nullptr));
-  RDFS_RETURN_IF_ERROR(out->OpenLane());
+  const bool at_once = first == FirstLane::kAtOnce && !options.require;
+  RDFS_RETURN_IF_ERROR(at_once ? out->OpenLaneAtOnce() : out->OpenLane());
   return out;
 }
 
@@ -125,6 +128,48 @@ Status FarEnd::OpenLane() {
   return {};
 }
 
+Status FarEnd::OpenLaneAtOnce() {
+  better_ = std::make_unique<BetterLane>(session_);
+  if (!better_->Await(kAtOnce)) {
+    auto stream = session_->OpenStreamLane(DeadlineAfter(kTimeToMeet));
+    if (stream.ok()) {
+      lane_ = *std::move(stream);
+      return {};
+    }
+    if (!better_->Await(kTimeToMeet)) return stream.status().WithContext(name_);
+  }
+  lane_ = better_->Take();
+  better_.reset();
+  return lane_ != nullptr ? Status() : OpenLane();
+}
+
+std::string FarEnd::ExplainChoice() const {
+  return better_ != nullptr ? "ssh's own stream at first, while better ways are tried"
+                            : session_->ExplainChoice();
+}
+
+TalkSettings FarEnd::SettingsToMove(Report& report) {
+  TalkSettings settings = SettingsFor(report, options_.interrupts);
+  if (better_ == nullptr) return settings;
+  settings.better = [this] {
+    if (next_ == nullptr) next_ = better_->Take();
+    return next_.get();
+  };
+  return settings;
+}
+
+void FarEnd::NoteMove(const Talk& talk, bool ended) {
+  if (better_ == nullptr || noted_ || !options_.note || !(talk.moved() || ended)) return;
+  noted_ = true;
+  if (talk.moved()) {
+    options_.note(name_ + ": moved to " + session_->ExplainChoice());
+  } else if (better_->dialling()) {
+    options_.note(name_ + ": ended before anything better had answered");
+  } else {
+    options_.note(name_ + ": stayed on " + session_->ExplainChoice());
+  }
+}
+
 Task FarEnd::NewTask() const {
   Task task;
   task.recurse = options_.scan.recurse;
@@ -140,6 +185,7 @@ Task FarEnd::NewTask() const {
   task.checksum = options_.policy.checksum;
   task.verify = options_.verify;
   task.dry_run = options_.dry_run;
+  task.moves = better_ != nullptr;
   task.limit = options_.limit;
   task.has_list = options_.list != nullptr;
   if (task.has_list) task.listed = options_.list->paths();
@@ -175,17 +221,19 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.dry_run = options_.dry_run;
   settings.filter = options_.scan.filter;
   settings.gone = [&report](const std::string& path) { report.Done(path, "deleted "); };
-  Talk talk(*lane_, SettingsFor(report, options_.interrupts));
+  Talk talk(*lane_, SettingsToMove(report));
   Receiver receiver(talk, domain_, std::move(settings));
   Meter meter(report);
   receiver.on_turn = [&] {
     meter.Show(receiver.bytes());
+    NoteMove(talk, false);
     return Status();
   };
   const Status status = receiver.Run();
   report.kept() += receiver.kept();
   meter.Show(receiver.bytes());
   report.Clear();
+  NoteMove(talk, true);
   if (!status.ok()) return status.WithContext(name_);
   return {};
 }
@@ -197,7 +245,7 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   task.names = {destination};
   task.directory_wanted = directory_wanted;
   RDFS_RETURN_IF_ERROR(SendTask(task));
-  Talk talk(*lane_, SettingsFor(report, options_.interrupts));
+  Talk talk(*lane_, SettingsToMove(report));
   const Found found =
       FindSources(paths, options_.scan.follow || options_.scan.follow_source, false,
                   [&](const std::string& path, const Status& why) { report.Failed(path, why); });
@@ -216,12 +264,14 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   Meter meter(report);
   sender.on_turn = [&] {
     meter.Show(sender.bytes());
+    NoteMove(talk, false);
     return Status();
   };
   const Status status = sender.Run();
   report.kept() += sender.kept();
   meter.Show(sender.bytes());
   report.Clear();
+  NoteMove(talk, true);
   if (!status.ok()) return status.WithContext(name_);
   return {};
 }

@@ -14,8 +14,10 @@
 #include "tools/copy/decide.h"
 #include "tools/copy/entry.h"
 #include "tools/copy/filter.h"
+#include "tools/copy/remote/better_lane.h"
 #include "tools/copy/remote/errand.h"
 #include "tools/copy/remote/ports.h"
+#include "tools/copy/remote/talk.h"
 #include "tools/copy/report.h"
 #include "tools/copy/scanner.h"
 #include "transport/base/status.h"
@@ -46,6 +48,7 @@ struct RemoteOptions {
   const Listed* list = nullptr;  // that `scan` has as its filter
   std::uint32_t umask = 022;     // of this process, before SetUpProcess
   int interrupts = -1;           // a descriptor: readable when the user wants to stop
+  std::function<void(const std::string&)> note;  // -v: which lane is used; may be empty
 };
 
 struct Task;
@@ -64,10 +67,13 @@ Status CopyAcross(const Across& job, const RemoteOptions& options, Report& repor
 // A machine on which rdcp runs for us: its ssh, and the session over it.
 class FarEnd {
  public:
+  // kAtOnce: over ssh's own stream if nothing better has answered at once, to move to what does
+  // meanwhile; where the transport is not the user's choice, and for a single copy.
+  enum class FirstLane { kBest, kAtOnce };
   // `destination`: [user@]host, as ssh takes it. Blocks for as long as ssh may have questions.
   // Errors: as ssh::Start's; see ExitCodeOf.
   static Result<std::unique_ptr<FarEnd>> Start(const std::string& destination,
-                                               const RemoteOptions& options);
+                                               const RemoteOptions& options, FirstLane first);
   // One that waits for another far end; `to` is set to what reaches it, with port zero if it cannot
   // listen.
   static Result<std::unique_ptr<FarEnd>> StartWaiting(const std::string& destination,
@@ -92,7 +98,9 @@ class FarEnd {
   // The same through here: `from` has the sources. Both of Start.
   static Status Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report);
   // "shm; not verbs: ...", for -v.
-  [[nodiscard]] std::string ExplainChoice() const { return session_->ExplainChoice(); }
+  [[nodiscard]] std::string ExplainChoice() const;
+  // A thread still does, and holds up who does not end by _exit.
+  [[nodiscard]] bool dialling() const { return better_ != nullptr && better_->dialling(); }
 
  private:
   FarEnd(std::string name, RemoteOptions options)
@@ -101,14 +109,22 @@ class FarEnd {
   static Result<transport::ssh::Started> SendAndStart(const transport::ssh::Launch& launch);
   Status Dial(const transport::ssh::Launch& launch, std::string_view service, Meeting* told);
   Status OpenLane();
+  Status OpenLaneAtOnce();
+  // Of a Talk over our lane, to be moved.
+  TalkSettings SettingsToMove(Report& report);
+  // -v: that it has moved, once; and at the end that it has not.
+  void NoteMove(const Talk& talk, bool ended);
   Status SendTask(const Task& task);
   [[nodiscard]] Task NewTask() const;
 
   const std::string name_;
   const RemoteOptions options_;
   std::shared_ptr<transport::Domain> domain_;
-  std::unique_ptr<transport::Session> session_;
+  std::shared_ptr<transport::Session> session_;
   std::unique_ptr<transport::Connection> lane_;
+  std::unique_ptr<BetterLane> better_;           // while lane_ is ssh's own stream
+  std::unique_ptr<transport::Connection> next_;  // of better_
+  bool noted_ = false;
 };
 
 // 127 when rdcp is not there, as a shell says it; else 1.

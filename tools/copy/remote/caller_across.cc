@@ -117,8 +117,9 @@ Status CopyAcross(const Across& job, const RemoteOptions& options, Report& repor
     }
     why += "; " + way.reaches + " cannot reach " + way.waits + ": " + how;
   }
-  RDFS_ASSIGN_OR_RETURN(const auto from, FarEnd::Start(job.from, options));
-  RDFS_ASSIGN_OR_RETURN(const auto to, FarEnd::Start(job.to, options));
+  RDFS_ASSIGN_OR_RETURN(const auto from,
+                        FarEnd::Start(job.from, options, FarEnd::FirstLane::kBest));
+  RDFS_ASSIGN_OR_RETURN(const auto to, FarEnd::Start(job.to, options, FarEnd::FirstLane::kBest));
   note(name + "through here, over " + from->ExplainChoice() + " and over " + to->ExplainChoice() +
        why);
   return FarEnd::Relay(*from, *to, job, report);

@@ -47,8 +47,8 @@ void Door::OnLane(std::uint64_t, const std::shared_ptr<void>&,
                   std::unique_ptr<transport::Connection> lane) {
   {
     const std::lock_guard lock(mutex_);
-    if (guest_.lane != nullptr || guest_.domain == nullptr) return;
-    guest_.lane = std::move(lane);
+    if (!admitted_ || lanes_ == 2) return;
+    (++lanes_ == 1 ? guest_.lane : second_) = std::move(lane);
   }
   Wake();
 }
@@ -59,6 +59,11 @@ void Door::OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) {
     gone_ = true;
   }
   Wake();
+}
+
+std::unique_ptr<transport::Connection> Door::TakeSecond() {
+  const std::lock_guard lock(mutex_);
+  return std::move(second_);
 }
 
 Result<Guest> Door::Await(Deadline deadline) {

@@ -1,7 +1,8 @@
-// Door: the upper layer of the far end's acceptor. It lets the one caller in that started it.
+// Door: the upper layer of the far end's acceptor. It lets the one caller in that started it, with
+// one lane and perhaps a second one that it will move to.
 //
-// Admit, OnLane and OnSessionEnd come on the acceptor's thread; Await on another one. The domain is
-// made when the caller is admitted and has no memory in it until a sender or receiver puts it
+// Admit, OnLane and OnSessionEnd come on the acceptor's thread; the rest on another one. The domain
+// is made when the caller is admitted and has no memory in it until a sender or receiver puts it
 // there.
 #pragma once
 
@@ -32,6 +33,8 @@ class Door final : public transport::SessionHost {
   // Blocks until the caller's lane is there. Errors: kDeadlineExceeded; kDisconnected when the
   // caller went without a lane.
   Result<Guest> Await(Deadline deadline);
+  // The lane that came behind that one, or null. Never blocks.
+  std::unique_ptr<transport::Connection> TakeSecond();
 
  private:
   explicit Door(Fd wake) : wake_(std::move(wake)) {}
@@ -43,6 +46,8 @@ class Door final : public transport::SessionHost {
   bool admitted_ = false;
   bool gone_ = false;
   Guest guest_;
+  std::unique_ptr<transport::Connection> second_;
+  int lanes_ = 0;
 };
 
 }  // namespace rdfs::copy

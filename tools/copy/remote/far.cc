@@ -38,6 +38,8 @@ constexpr auto kBootstrapPatience = 30s;
 // that is gone is not waited for.
 constexpr auto kLanePatience = 300s;
 constexpr auto kTaskPatience = 60s;
+// Between looks for another lane while none has said anything.
+constexpr std::chrono::milliseconds kLaneTurn{20};
 constexpr std::string_view kTypedByHand =
     "--far is for rdcp, which starts it over ssh on the other machine; give SRC and DST instead";
 
@@ -68,16 +70,37 @@ Result<std::unique_ptr<Acceptor>> Listen(const transport::Key& key, const PortRa
   return Acceptor::Create(options, door);
 }
 
-// Message by message, and nothing behind the task: that is for whoever does it.
-Result<Task> ReadTask(transport::Connection& lane) {
+// The caller's lanes: the one that it speaks on, and the one that it may move to.
+struct Lanes {
+  Door& door;
+  Guest& guest;
+  std::unique_ptr<transport::Connection> other;
+
+  transport::Connection* Other() {
+    if (other == nullptr) other = door.TakeSecond();
+    return other.get();
+  }
+};
+
+// Message by message, and nothing behind the task: that is for whoever does it. Of two lanes that
+// come at once either may be seen first: the one with the task is the one that is used.
+Result<Task> ReadTask(Lanes& lanes) {
   TaskReader reader;
   const Deadline deadline = DeadlineAfter(kTaskPatience);
-  for (;;) {
+  for (bool begun = false;;) {
     Completion completion;
+    const Deadline turn = begun ? deadline : std::min(deadline, DeadlineAfter(kLaneTurn));
     RDFS_ASSIGN_OR_RETURN(const std::size_t count,
-                          lane.Wait(std::span<Completion>(&completion, 1), deadline));
-    if (count == 0) return Status(Code::kDeadlineExceeded, "the calling rdcp gave no task in time");
+                          lanes.guest.lane->Wait(std::span<Completion>(&completion, 1), turn));
+    if (count == 0) {
+      if (BootClock::now() >= deadline) {
+        return Status(Code::kDeadlineExceeded, "the calling rdcp gave no task in time");
+      }
+      if (lanes.Other() != nullptr) std::swap(lanes.guest.lane, lanes.other);
+      continue;
+    }
     if (completion.kind != Completion::Kind::kMessage) continue;
+    begun = true;
     RDFS_ASSIGN_OR_RETURN(const bool complete, reader.Take(completion.message));
     if (complete) return std::move(reader.task());
   }
@@ -113,11 +136,13 @@ Status Across(Talk& caller, const Task& task, const std::optional<Meeting>& meet
 }
 
 Status ServeCaller(Door& door, const std::optional<Meeting>& meeting, int interrupts, mode_t mask) {
-  RDFS_ASSIGN_OR_RETURN(const Guest guest, door.Await(DeadlineAfter(kLanePatience)));
+  RDFS_ASSIGN_OR_RETURN(Guest guest, door.Await(DeadlineAfter(kLanePatience)));
+  Lanes lanes{door, guest, nullptr};
   TalkSettings settings;
   settings.interrupts = interrupts;
+  auto task = ReadTask(lanes);
+  if (task.ok() && task->moves) settings.better = [&lanes] { return lanes.Other(); };
   Talk talk(*guest.lane, std::move(settings));
-  auto task = ReadTask(*guest.lane);
   if (!task.ok()) return talk.Part(task.status());
   switch (task->role) {
     case Task::Role::kSends:

@@ -43,6 +43,7 @@ Status Receiver::Drive() {
     RDFS_ASSIGN_OR_RETURN(const bool heard, talk_.Hear(on_message, nullptr));
     RDFS_ASSIGN_OR_RETURN(const bool done, CollectFromCrew());
     if (end_ && !confirmed_ && finished_ == end_->batches) RDFS_RETURN_IF_ERROR(Finish());
+    RDFS_RETURN_IF_ERROR(OfferMove());
     if (on_turn) RDFS_RETURN_IF_ERROR(on_turn());
     if (heard || done || over_) continue;
     const bool listens = crew_ != nullptr && !talk_.congested();
@@ -69,9 +70,10 @@ Status Receiver::OnMessage(MessageType type, ByteSpan message) {
 Status Receiver::OnBegin(const Begin& begin) {
   if (settings_.allow) RDFS_RETURN_IF_ERROR(settings_.allow(begin));
   RDFS_RETURN_IF_ERROR(OpenDestination(begin));
-  RDFS_ASSIGN_OR_RETURN(
-      ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp",
-                             pipe::ChooseRing(talk_.lane().capabilities().kind), kMinSlotBytes));
+  // One that may move is small enough for what it may move to.
+  const auto kind = talk_.may_move() ? transport::Kind::kVerbs : talk_.lane().capabilities().kind;
+  RDFS_ASSIGN_OR_RETURN(ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp",
+                                               pipe::ChooseRing(kind), kMinSlotBytes));
   RDFS_ASSIGN_OR_RETURN(crew_, ReceiveCrew::Create(*destination_, ring_.memory->bytes(),
                                                    {.keep = settings_.options.keep,
                                                     .names = names_,
@@ -86,6 +88,22 @@ Status Receiver::OnBegin(const Begin& begin) {
                                                     .filter = settings_.filter,
                                                     .gone = settings_.gone}));
   return talk_.Say(Welcome{ring_.shared, ring_.size.slot_bytes, ring_.size.slots}.Encode());
+}
+
+Status Receiver::OfferMove() {
+  if (talk_.moved() && moved_ring_) {
+    ring_.shared = *std::exchange(moved_ring_, std::nullopt);
+    return talk_.Say(Welcome{ring_.shared, ring_.size.slot_bytes, ring_.size.slots}.Encode());
+  }
+  if (offered_ || crew_ == nullptr || end_) return {};
+  transport::Connection* const better = talk_.better();
+  if (better == nullptr) return {};
+  offered_ = true;
+  const auto ring = better->Share(*ring_.memory);
+  // Where it cannot be pinned we stay.
+  if (!ring.ok()) return {};
+  moved_ring_ = *ring;
+  return talk_.Say(EncodeBare(MessageType::kReady));
 }
 
 Status Receiver::OpenDestination(const Begin& begin) {

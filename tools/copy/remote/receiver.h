@@ -59,6 +59,8 @@ class Receiver {
   Status OpenDestination(const Begin& begin);
   Status OnBatch(ByteSpan message);
   Status OnEnd(ByteSpan message);
+  // Tells the sender that there is a better lane, and behind the move of the ring there.
+  Status OfferMove();
   Result<bool> CollectFromCrew();
   Status TellLate();
   Status Tell(const Notice& notice);
@@ -69,14 +71,15 @@ class Receiver {
   const std::shared_ptr<transport::Domain> domain_;
   const ReceiverSettings settings_;
   pipe::Ring ring_;
-  std::vector<std::string> names_;  // of the sources, for messages
+  std::optional<transport::RemoteRegion> moved_ring_;  // over the better lane
+  std::vector<std::string> names_;                     // of the sources, for messages
 
   std::mutex late_mutex_;
   std::vector<Notice> late_;  // under late_mutex_: what Destination reports
   std::unique_ptr<Destination> destination_;
   std::unique_ptr<ReceiveCrew> crew_;
 
-  bool begun_ = false, over_ = false;
+  bool begun_ = false, over_ = false, offered_ = false;
   std::uint64_t next_ = 0;      // the number that the next batch must have
   std::uint64_t finished_ = 0;  // batches
   std::optional<Tally> end_;

@@ -40,6 +40,7 @@ Status Sender::Drive() {
   while (!over_) {
     RDFS_ASSIGN_OR_RETURN(const bool heard, talk_.Hear(on_message, on_completion));
     RDFS_ASSIGN_OR_RETURN(const bool made, TakeFromCrew());
+    RDFS_RETURN_IF_ERROR(Move());
     RDFS_RETURN_IF_ERROR(SendReady());
     if (on_turn) RDFS_RETURN_IF_ERROR(on_turn());
     if (heard || made || over_) continue;
@@ -66,6 +67,14 @@ Status Sender::OnMessage(MessageType type, ByteSpan message) {
     RDFS_ASSIGN_OR_RETURN(Have have, Have::Decode(message));
     return crew_->Has(std::move(have));
   }
+  if (type == MessageType::kReady && crew_ != nullptr && !peer_ready_ && talk_.may_move()) {
+    peer_ready_ = true;
+    return {};
+  }
+  if (type == MessageType::kWelcome && peer_ready_ && talk_.moved()) {
+    RDFS_ASSIGN_OR_RETURN(const Welcome welcome, Welcome::Decode(message));
+    return OnWelcomeBehindMove(welcome);
+  }
   if (type == MessageType::kDone && ended_) {
     RDFS_ASSIGN_OR_RETURN(done_, Tally::Decode(message));
     if (done_.digest != end_.digest || done_.batches != end_.batches) {
@@ -85,11 +94,26 @@ Status Sender::OnCredit(std::uint64_t done) {
   return {};
 }
 
+Status Sender::Move() {
+  if (!moves() || talk_.moved() || talk_.leaving() || !in_flight_.empty()) return {};
+  return talk_.Leave();
+}
+
+Status Sender::OnWelcomeBehindMove(const Welcome& welcome) {
+  if (welcome.slot_bytes != welcome_.slot_bytes || welcome.slots != welcome_.slots) {
+    return {Code::kProtocolError, "the other rdcp has another ring on its better lane"};
+  }
+  welcome_ = welcome;
+  peer_ready_ = false;
+  return {};
+}
+
 Status Sender::Start(const Welcome& welcome) {
   welcome_ = welcome;
+  const auto kind = talk_.may_move() ? transport::Kind::kVerbs : talk_.lane().capabilities().kind;
   RDFS_ASSIGN_OR_RETURN(
       pipe::SendBuffers buffers,
-      pipe::MakeSendBuffers(talk_.lane(), *domain_, "rdcp", {welcome.slot_bytes, welcome.slots}));
+      pipe::MakeSendBuffers(kind, *domain_, "rdcp", {welcome.slot_bytes, welcome.slots}));
   memory_ = std::move(buffers.memory);
   walk_.slot_bytes = welcome.slot_bytes;
   RDFS_ASSIGN_OR_RETURN(
@@ -116,6 +140,7 @@ Result<bool> Sender::TakeFromCrew() {
 }
 
 Status Sender::SendReady() {
+  if (moves()) return {};
   while (!ready_.empty() && ready_.begin()->first == next_ && next_ < credit_ + welcome_.slots) {
     RDFS_RETURN_IF_ERROR(SendBatch(ready_.begin()->second));
     ready_.erase(ready_.begin());

@@ -35,6 +35,12 @@ class Sender {
   Status OnMessage(MessageType type, ByteSpan message);
   Status Start(const Welcome& welcome);
   Status OnCredit(std::uint64_t done);
+  Status OnWelcomeBehindMove(const Welcome& welcome);
+  // Nothing more is sent before we are on the better lane, and know the ring there.
+  [[nodiscard]] bool moves() {
+    return peer_ready_ && !ended_ && (talk_.moved() || talk_.better() != nullptr);
+  }
+  Status Move();
   Result<bool> TakeFromCrew();
   // Those whose turn it is and for which there is a slot.
   Status SendReady();
@@ -51,6 +57,7 @@ class Sender {
   std::uint64_t credit_ = 0;
   std::optional<std::uint64_t> batches_;  // once the walk has ended
   bool ended_ = false, over_ = false;
+  bool peer_ready_ = false;  // to move
   pipe::StreamDigest digest_;
   Tally end_, done_;
   std::map<std::uint64_t, SendCrew::Batch> ready_;

@@ -11,6 +11,15 @@ namespace rdfs::copy {
 
 using transport::Completion;
 
+namespace {
+
+// There is progress to draw, and perhaps a better lane.
+constexpr std::chrono::milliseconds kLookAround{200};
+// Last words that its buffers did not take at once.
+constexpr std::chrono::milliseconds kLookAtLeft{5};
+
+}  // namespace
+
 Status Talk::Lost(const Status& why) {
   lost_ = true;
   return {Code::kDisconnected,
@@ -18,11 +27,11 @@ Status Talk::Lost(const Status& why) {
 }
 
 Status Talk::Say(const Bytes& message) {
-  if (hearing_) {
+  if (hearing_ || leaving_) {
     later_.push_back(message);
     return {};
   }
-  RDFS_RETURN_IF_ERROR(Checked(lane_.Send(ByteSpan(message))));
+  RDFS_RETURN_IF_ERROR(Checked(lane_->Send(ByteSpan(message))));
   liveness_.Sent(BootClock::now());
   return {};
 }
@@ -33,9 +42,42 @@ Status Talk::Tell(const Notice& notice) {
   return {};
 }
 
+Status Talk::SayWhatWaits() {
+  for (const Bytes& message : std::exchange(later_, {})) RDFS_RETURN_IF_ERROR(Say(message));
+  return {};
+}
+
+transport::Connection* Talk::better() {
+  if (moved_) return nullptr;
+  if (better_ == nullptr && settings_.better) better_ = settings_.better();
+  return better_;
+}
+
+Status Talk::Leave() {
+  RDFS_RETURN_IF_ERROR(Say(EncodeBare(MessageType::kMoved)));
+  leaving_ = true;
+  return {};
+}
+
+Status Talk::Follow() {
+  peer_left_ = false;
+  if (!leaving_) {
+    RDFS_RETURN_IF_ERROR(SayWhatWaits());
+    RDFS_RETURN_IF_ERROR(Leave());
+  }
+  left_ = std::exchange(lane_, better_);
+  leaving_ = false;
+  moved_ = true;
+  return SayWhatWaits();
+}
+
 Result<bool> Talk::Hear(const OnMessage& on_message, const OnCompletion& on_completion) {
   std::array<Completion, 32> completions;
-  const auto count = lane_.Poll(completions);
+  if (left_ != nullptr) {
+    RDFS_RETURN_IF_ERROR(Checked(left_->Flush()));
+    if (left_->backlog_bytes() == 0) left_ = nullptr;
+  }
+  const auto count = lane_->Poll(completions);
   if (!count.ok()) return Lost(count.status());
   const TimePoint now = BootClock::now();
   if (*count > 0) liveness_.Heard(now);
@@ -43,7 +85,8 @@ Result<bool> Talk::Hear(const OnMessage& on_message, const OnCompletion& on_comp
   const Status handled = HandleAll(std::span(completions).first(*count), on_message, on_completion);
   hearing_ = false;
   RDFS_RETURN_IF_ERROR(handled);
-  for (const Bytes& message : std::exchange(later_, {})) RDFS_RETURN_IF_ERROR(Say(message));
+  if (peer_left_) RDFS_RETURN_IF_ERROR(Follow());
+  if (!leaving_) RDFS_RETURN_IF_ERROR(SayWhatWaits());
   RDFS_RETURN_IF_ERROR(pipe::CheckInterrupt(settings_.interrupts));
   if (liveness_.Dead(now)) {
     lost_ = true;
@@ -51,7 +94,8 @@ Result<bool> Talk::Hear(const OnMessage& on_message, const OnCompletion& on_comp
     return Status(Code::kDeadlineExceeded, "nothing was heard of the other rdcp for " +
                                                std::to_string(seconds.count()) + " s");
   }
-  if (liveness_.PingDue(now)) RDFS_RETURN_IF_ERROR(Say(EncodeBare(MessageType::kPing)));
+  if (liveness_.PingDue(now) && !leaving_)
+    RDFS_RETURN_IF_ERROR(Say(EncodeBare(MessageType::kPing)));
   return *count > 0;
 }
 
@@ -82,19 +126,24 @@ Status Talk::Handle(ByteSpan message, const OnMessage& on_message) {
       if (settings_.tell) settings_.tell(notice);
       return {};
     }
+    case MessageType::kMoved:
+      if (better() == nullptr || peer_left_) return OutOfTurn();
+      peer_left_ = true;
+      return {};
     default:
       return on_message(*type, message);
   }
 }
 
 Status Talk::Sleep(int crew) {
-  RDFS_RETURN_IF_ERROR(Checked(lane_.Flush()));
+  RDFS_RETURN_IF_ERROR(Checked(lane_->Flush()));
   std::array<int, 2> others{};
   std::size_t count = 0;
   if (crew >= 0) others[count++] = crew;
   if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
-  const Deadline next = std::min(liveness_.Next(), DeadlineAfter(std::chrono::milliseconds(200)));
-  const Status slept = pipe::SleepUntil(lane_, std::span(others).first(count), next);
+  const auto most = left_ == nullptr ? kLookAround : kLookAtLeft;
+  const Deadline next = std::min(liveness_.Next(), DeadlineAfter(most));
+  const Status slept = pipe::SleepUntil(*lane_, std::span(others).first(count), next);
   return slept.ok() ? slept : Lost(slept);
 }
 
@@ -108,11 +157,13 @@ Status Talk::HearUntil(const bool& done, const OnMessage& on_message) {
 
 Status Talk::Part(Status status) {
   if (lost_ || aborted_) return status;
+  // Who leaves has said all there: the peer hears us where it goes.
+  if (std::exchange(leaving_, false)) lane_ = better_;
   if (status.ok()) {
     // The peer closes as well, or takes our going for what it is.
-    (void)lane_.Flush();
+    (void)lane_->Flush();
   } else if (Say(EncodeAbort(status)).ok()) {
-    pipe::Part(lane_);
+    pipe::Part(*lane_);
   }
   return status;
 }

@@ -1,6 +1,9 @@
 // Talk: what both ends do with their lane, whichever way the files go: say and hear messages, tell
 // of single files, keep the peer convinced that we live, and part so that the last words arrive.
 //
+// A talk that began over ssh moves to a better lane: one end leaves the lane that it is on (Moved
+// is its last word there), the other hears that, says the same, and both go on over the better one.
+//
 // One thread, the driver's. Nothing blocks but Sleep, for 200 ms at most, HearUntil, and Part,
 // for 2 s.
 #pragma once
@@ -20,18 +23,21 @@ struct TalkSettings {
   int interrupts = -1;  // a descriptor: readable when the user wants to stop
   // What is told of single files, by either end. Empty at the far end: the caller is told.
   std::function<void(const Notice&)> tell;
+  // Another lane to the same peer that is better than this one, as soon as there is one. It
+  // outlives the talk. May be empty.
+  std::function<transport::Connection*()> better;
 };
 
 class Talk {
  public:
   Talk(transport::Connection& lane, TalkSettings settings)
-      : lane_(lane),
+      : lane_(&lane),
         settings_(std::move(settings)),
         liveness_(settings_.silence, BootClock::now()) {}
   Talk(const Talk&) = delete;
   Talk& operator=(const Talk&) = delete;
 
-  [[nodiscard]] transport::Connection& lane() const { return lane_; }
+  [[nodiscard]] transport::Connection& lane() const { return *lane_; }
   Status Say(const Bytes& message);
   // What a call on the lane returned: an error that ends it is Lost's.
   Status Checked(const Status& status) {
@@ -41,8 +47,17 @@ class Talk {
   Status Tell(const Notice& notice);
   // The peer does not take what we say: nothing more should be said that can wait.
   [[nodiscard]] bool congested() const {
-    return lane_.backlog_bytes() > transport::Connection::kBacklogLimit;
+    return lane_->backlog_bytes() > transport::Connection::kBacklogLimit;
   }
+
+  // There may be a better lane some time.
+  [[nodiscard]] bool may_move() const { return settings_.better != nullptr && !moved_; }
+  // It, when it is there and we are not on it.
+  transport::Connection* better();
+  // Leaves this lane for it. What is said from now on waits until the peer has left it, too.
+  Status Leave();
+  [[nodiscard]] bool leaving() const { return leaving_; }
+  [[nodiscard]] bool moved() const { return moved_; }
 
   using OnMessage = std::function<Status(MessageType, ByteSpan)>;
   using OnCompletion = std::function<void(const transport::Completion&)>;
@@ -63,14 +78,21 @@ class Talk {
                    const OnCompletion& on_completion);
   Status Handle(ByteSpan message, const OnMessage& on_message);
   Status Lost(const Status& why);
+  // The peer has left the lane.
+  Status Follow();
+  Status SayWhatWaits();
 
-  transport::Connection& lane_;
+  transport::Connection* lane_;
+  transport::Connection* better_ = nullptr;
+  transport::Connection* left_ = nullptr;  // with last words that have not gone out yet
   const TalkSettings settings_;
   pipe::Liveness liveness_;
   bool hearing_ = false;
-  std::vector<Bytes> later_;  // said while hearing: what was heard is valid until we send
-  bool lost_ = false;         // the connection is over
-  bool aborted_ = false;      // by the peer
+  bool leaving_ = false, peer_left_ = false, moved_ = false;
+  // Said while hearing, since what was heard is valid until we send; or while leaving.
+  std::vector<Bytes> later_;
+  bool lost_ = false;     // the connection is over
+  bool aborted_ = false;  // by the peer
 };
 
 }  // namespace rdfs::copy

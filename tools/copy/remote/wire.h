@@ -64,6 +64,8 @@ enum class MessageType : std::uint8_t {  // never reused
   kWant = 13,
   kMet = 14,
   kHave = 15,
+  kReady = 16,
+  kMoved = 17,
 };
 // The first byte; nullopt for an empty message or an unknown type.
 std::optional<MessageType> TypeOf(ByteSpan message);
@@ -93,6 +95,7 @@ struct Task {
   bool update = false, sync = false, remove = false, checksum = false;
   bool verify = false, dry_run = false, resume = false;
   bool has_list = false;    // only what is in `listed`
+  bool moves = false;       // a better lane may come
   std::uint64_t limit = 0;  // of the one that sends, bytes a second; zero: none
   Keep keep;
   std::vector<std::string> names;  // sources; DST alone; DST and then sources (twice)
@@ -244,6 +247,6 @@ Status OutOfTurn();
 Bytes EncodeAbort(const Status& why);
 // What the peer says went wrong, made safe for a terminal; kProtocolError for a malformed one.
 Status DecodeAbort(ByteSpan message);
-Bytes EncodeBare(MessageType type);  // kPing, kFarewell
+Bytes EncodeBare(MessageType type);  // kPing, kFarewell, kReady, kMoved
 
 }  // namespace rdfs::copy

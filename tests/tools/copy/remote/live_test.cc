@@ -55,6 +55,7 @@ struct Ends {
   Status sent, received;
   Tally done;
   std::vector<std::string> notices;  // "path: sentence", at the caller
+  bool sender_moved = false, receiver_moved = false;
 };
 
 class CopyLive : public testing::TestWithParam<transport::Kind> {
@@ -75,11 +76,22 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
   Ends Copy(const std::vector<std::string>& asked, const std::string& destination,
             const Keep& keep = Keep::All(), bool in_place = false, bool sync = false) {
     Ends out;
-    Pair pair(GetParam());
+    Pair pair(moves_at_ ? transport::Kind::kTcp : GetParam());
     EXPECT_EQ(pair.problem(), "");
     if (!pair.problem().empty()) return out;
+    if (moves_at_) {
+      const Status second = pair.OpenSecond(GetParam());
+      EXPECT_TRUE(second.ok()) << second.message();
+      if (!second.ok()) return out;
+    }
+    // Each end sees its end of the better lane at a turn of its own.
+    const auto better = [&](const std::unique_ptr<transport::Connection>& lane, int turns) {
+      return [&lane, turns]() mutable { return turns-- > 0 ? nullptr : lane.get(); };
+    };
     std::thread far([&] {
-      Talk talk(*pair.far.lane, {});
+      TalkSettings far_settings;
+      if (moves_at_) far_settings.better = better(pair.far_second, moves_at_->first);
+      Talk talk(*pair.far.lane, std::move(far_settings));
       const Found found =
           FindSources(asked, false, true, [&](const std::string& path, const Status& why) {
             (void)talk.Tell({Notice::What::kFailed, path, why.message()});
@@ -93,12 +105,14 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
       if (set_walk_) set_walk_(walk);
       Sender sender(talk, pair.far.domain, found.begin, std::move(walk), 3);
       out.sent = sender.Run();
+      out.sender_moved = talk.moved();
       pair.far.lane.reset();
     });
     TalkSettings told;
     told.tell = [&](const Notice& notice) {
       out.notices.push_back(notice.path + ": " + notice.sentence);
     };
+    if (moves_at_) told.better = better(pair.caller_second, moves_at_->second);
     Talk talk(*pair.caller_lane, std::move(told));
     ReceiverSettings settings;
     settings.destination = destination;
@@ -116,6 +130,7 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     Receiver receiver(talk, pair.caller_domain, std::move(settings));
     out.received = receiver.Run();
     out.done = receiver.done();
+    out.receiver_moved = talk.moved();
     pair.caller_lane.reset();
     far.join();
     return out;
@@ -128,6 +143,8 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
   }
 
   pipe::TempDir dir_;
+  // Begin over tcp, and move where the sender's and the receiver's turns are so many.
+  std::optional<std::pair<int, int>> moves_at_;
   std::function<void(WalkOptions&)> set_walk_;
   std::function<void(ReceiverSettings&)> set_receiver_;
   std::atomic<int> copied_{0};     // but directories
@@ -154,6 +171,32 @@ TEST_P(CopyLive, ManySmallFilesInManyDirectories) {
     }
   }
   ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+}
+
+TEST_P(CopyLive, MovesToABetterLaneInTheMiddle) {
+  for (int file = 0; file < 300; ++file) {
+    dir_.Write("src/f" + std::to_string(file), Noise(static_cast<std::size_t>(file * 97)));
+  }
+  for (const std::size_t size : {(12UL << 20) + 1, 20UL << 20}) {
+    dir_.Write("src/large-" + std::to_string(size), Noise(size));
+  }
+  for (const auto& turns : {std::pair{0, 0}, {0, 9}, {9, 0}, {1, 2}, {14, 15}, {30, 25}}) {
+    moves_at_ = turns;
+    const Ends ends = Copy({dir_ / "src"}, dir_ / "dst");
+    ExpectCopied(ends);
+    EXPECT_EQ(ends.sender_moved, ends.receiver_moved);
+    EXPECT_TRUE(ends.sender_moved || turns.first + turns.second > 9);
+    fs::remove_all(dir_ / "dst/src");
+  }
+}
+
+TEST_P(CopyLive, AMoveAsEverythingEndsLosesNothing) {
+  dir_.Write("src/f", "content");
+  for (int turn = 0; turn < 12; ++turn) {
+    moves_at_ = {turn % 4, turn / 2};
+    ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+    fs::remove_all(dir_ / "dst/src");
+  }
 }
 
 TEST_P(CopyLive, LinksModesTimesAndSpecials) {

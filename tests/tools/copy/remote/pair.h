@@ -24,6 +24,7 @@ class Pair {
   }
   ~Pair() {
     caller_lane.reset();
+    caller_second.reset();
     session_.reset();
     if (acceptor_ == nullptr) return;
     acceptor_->Stop();
@@ -34,9 +35,22 @@ class Pair {
 
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
+  // Another lane of the same session: at the caller, and at the far end.
+  Status OpenSecond(transport::Kind kind) {
+    using std::chrono_literals::operator""s;
+    const Deadline deadline = DeadlineAfter(20s);
+    RDFS_ASSIGN_OR_RETURN(caller_second, session_->OpenLaneOver(kind, deadline));
+    while (far_second == nullptr && BootClock::now() < deadline) {
+      far_second = door_->TakeSecond();
+      if (far_second == nullptr) std::this_thread::yield();
+    }
+    return far_second != nullptr ? Status() : Status(Code::kDeadlineExceeded, "no second lane");
+  }
+
   std::shared_ptr<transport::Domain> caller_domain = transport::Domain::Create("caller");
   std::unique_ptr<transport::Connection> caller_lane;
   Guest far;
+  std::unique_ptr<transport::Connection> caller_second, far_second;
 
  private:
   Status Open(transport::Kind kind) {
@@ -54,12 +68,11 @@ class Pair {
     dial.host = address;
     dial.port = acceptor_->port();
     dial.key = transport::Key("sesame");
-    dial.require = kind;
     dial.service = std::string(kServiceName);
     dial.request = EncodeHello();
     dial.deadline = DeadlineAfter(20s);
     RDFS_ASSIGN_OR_RETURN(session_, transport::Session::Dial(std::move(dial), caller_domain));
-    RDFS_ASSIGN_OR_RETURN(caller_lane, session_->OpenLane(DeadlineAfter(20s)));
+    RDFS_ASSIGN_OR_RETURN(caller_lane, session_->OpenLaneOver(kind, DeadlineAfter(20s)));
     RDFS_ASSIGN_OR_RETURN(far, door_->Await(DeadlineAfter(20s)));
     return {};
   }
