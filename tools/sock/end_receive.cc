@@ -90,6 +90,8 @@ End::Stand End::ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish,
     bool over = false;
     const Stand stand = ReceiveStep(tcp, action, cursor, peek, over);
     peeked = peek && cursor.gone() > before;
+    // Nobody arms any more, but the bell still tells of an other end that goes, too.
+    if (over && wish.sleep && receiver.Left()) TakeRing(sockets_.bells.data);
     if (over || look) return stand;
   }
 }
@@ -170,7 +172,10 @@ bool End::LookForBytes(int tcp, bool arm) {
       const std::uint64_t came = ReceiveTcp(tcp, MutableByteSpan(&byte, 1), true);
       receiver.Done(came == Receiver::kEof ? came : 0, TimePoint());
       found = found || came != 0;
-      if (receiver.Left()) return found;
+      if (receiver.Left()) {
+        if (arm && !found) TakeRing(sockets_.bells.data);
+        return found;
+      }
       if (found) wish.sleep = false;
       if (found) wish.bytes = 0;
       continue;

@@ -17,12 +17,7 @@ constexpr std::array<std::byte, 4> kBellPacket = {std::byte{5}};
 // Asks for a ring, and takes one that has come for the last time. More than one is rare, and costs
 // a wake-up for nothing.
 void Arm(std::atomic<std::uint32_t>& armed, int bell) {
-  if (bell >= 0) {
-    const int saved = errno;
-    std::array<std::byte, 4> packet;
-    (void)recv(bell, packet.data(), packet.size(), MSG_DONTWAIT);
-    errno = saved;
-  }
+  TakeRing(bell);
   armed.store(1);
 }
 
@@ -101,6 +96,14 @@ void Ring(int bell) {
   if (bell < 0) return;
   const int saved = errno;
   (void)send(bell, kBellPacket.data(), kBellPacket.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  errno = saved;
+}
+
+void TakeRing(int bell) {
+  if (bell < 0) return;
+  const int saved = errno;
+  std::array<std::byte, 4> packet;
+  (void)recv(bell, packet.data(), packet.size(), MSG_DONTWAIT);
   errno = saved;
 }
 

@@ -99,6 +99,8 @@ struct Bells {
 };
 // Wakes who sleeps at the other end. Never sleeps itself; a full socket wakes already.
 void Ring(int bell);
+// Takes one ring, if one has come: for whoever goes to sleep on the bell.
+void TakeRing(int bell);
 // Takes every ring that has come. False when the other end has closed.
 bool Empty(int bell);
 

@@ -48,5 +48,6 @@ struct Scenario {
 extern const std::vector<Scenario> kDataScenarios;
 extern const std::vector<Scenario> kWaitScenarios;
 extern const std::vector<Scenario> kProcessScenarios;
+extern const std::vector<Scenario> kSignalScenarios;
 
 }  // namespace rdfs::sock

@@ -63,6 +63,7 @@ std::vector<Scenario> All() {
   std::vector<Scenario> all = kDataScenarios;
   all.insert(all.end(), kWaitScenarios.begin(), kWaitScenarios.end());
   all.insert(all.end(), kProcessScenarios.begin(), kProcessScenarios.end());
+  all.insert(all.end(), kSignalScenarios.begin(), kSignalScenarios.end());
   return all;
 }
 

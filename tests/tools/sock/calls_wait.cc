@@ -1,17 +1,13 @@
-// Scenarios of waiting: poll, select and epoll in all their modes, timeouts, signals.
+// Scenarios of waiting: poll, select and epoll in all their modes, timeouts.
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/time.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <thread>
 
 #include "tests/tools/sock/calls.h"
 
@@ -289,82 +285,13 @@ void LetsTimeOut(Party& party) {
   party.Meet();
 }
 
-void Nothing(int) {}
-void OnAlarm(int flags) {
-  struct sigaction action {};
-  action.sa_handler = Nothing;
-  action.sa_flags = flags;
-  sigaction(SIGVTALRM, &action, nullptr);
-}
-
-// Old, as are programs.
-void Interrupts(int interrupts) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  siginterrupt(SIGVTALRM, interrupts);
-#pragma GCC diagnostic pop
-}
-
-// A signal to the thread that sleeps, again and again until the call is over.
-template <typename Call>
-void Disturbed(Call call) {
-  std::atomic<bool> over{false};
-  const pthread_t sleeper = pthread_self();
-  std::thread disturber([&] {
-    while (!over) {
-      pthread_kill(sleeper, SIGVTALRM);
-      usleep(5'000);
-    }
-  });
-  call();
-  over = true;
-  disturber.join();
-}
-
-void IsDisturbed(Party& party) {
-  OnAlarm(0);
-  Disturbed([&] {
-    std::vector<char> bytes(100);
-    // The signal may come before the call sleeps, but comes again.
-    party.Say("recv", recv(party.fd, bytes.data(), bytes.size(), 0));
-  });
-  OnAlarm(SA_RESTART);
-  Interrupts(1);
-  Disturbed([&] {
-    std::vector<char> bytes(100);
-    party.Say("recv after siginterrupt", recv(party.fd, bytes.data(), bytes.size(), 0));
-  });
-  Interrupts(0);
-  signal(SIGVTALRM, Nothing);
-  Disturbed([&] {
-    party.Meet();
-    Recv(party, 100);
-  });
-  Disturbed([&] {
-    pollfd fd{party.fd, POLLIN, 0};
-    party.Say("poll", poll(&fd, 1, kLong));
-  });
-  party.Meet();
-}
-void LetsDisturb(Party& party) {
-  party.Meet();
-  usleep(30'000);  // so that the other end sleeps and is disturbed; nothing depends on it
-  Send(party, 100);
-  party.Meet();
-}
-
 }  // namespace
 
 const std::vector<Scenario> kWaitScenarios = {
-    {"poll", Polls, Feeds},
-    {"poll, the other way", Feeds, Polls},
-    {"select", Selects, Feeds},
-    {"epoll, level", Levels, Feeds},
-    {"epoll, edge", Edges, Feeds},
-    {"epoll, one shot", Shots, Feeds},
-    {"epoll, nested", Nests, Feeds},
-    {"timeouts", TimesOut, LetsTimeOut},
-    {"signals", IsDisturbed, LetsDisturb},
+    {"poll", Polls, Feeds},          {"poll, the other way", Feeds, Polls},
+    {"select", Selects, Feeds},      {"epoll, level", Levels, Feeds},
+    {"epoll, edge", Edges, Feeds},   {"epoll, one shot", Shots, Feeds},
+    {"epoll, nested", Nests, Feeds}, {"timeouts", TimesOut, LetsTimeOut},
 };
 
 }  // namespace rdfs::sock

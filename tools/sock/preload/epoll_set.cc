@@ -17,7 +17,8 @@ constexpr std::uint32_t kIn = EPOLLIN | EPOLLRDNORM;
 constexpr std::uint32_t kOut = EPOLLOUT | EPOLLWRNORM;
 constexpr std::uint32_t kAlways = EPOLLERR | EPOLLHUP;
 constexpr std::uint32_t kModes = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP;
-constexpr std::uint32_t kBells = 0xffffffffU;  // in place of a descriptor
+constexpr std::uint32_t kBells = 0xffffffffU;   // in place of a descriptor
+constexpr std::uint32_t kRoomBell = 1U << 30U;  // beside a descriptor, in the inner set
 constexpr int kBellsAtOnce = 64;
 constexpr std::uint32_t kAskEvery = 8;
 
@@ -45,6 +46,13 @@ class Locked {
   pthread_mutex_t& lock_;
   const bool held_;
 };
+
+// Whether there is a signal that only a wait with this mask lets in; it has been let in then, and
+// errno is EINTR. The kernel does not while anything is ready, be it a bell.
+bool SignalWaits(const sigset_t* mask) {
+  const timespec none{};
+  return mask != nullptr && libc().ppoll(nullptr, 0, &none, mask) < 0;
+}
 
 }  // namespace
 
@@ -128,7 +136,8 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
                 .attached = attached,
                 .busy = entry.busy,
                 .spent = false,
-                .bells = entry.bells};
+                .bells = entry.bells,
+                .overhears = entry.overhears};
   if (use) use->in_epoll = true;
   if (!attached) return 0;
   ++attached_;
@@ -147,14 +156,30 @@ void EpollSet::Ask(int fd, Entry& entry, std::uint32_t events) {
   errno = saved;
 }
 
-void EpollSet::AddInner(int fd, std::uint32_t what) {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = what}};
-  (void)libc().epoll_ctl(bells_.get(), EPOLL_CTL_ADD, fd, &event);
+void EpollSet::Hear(int operation, int bell, std::uint32_t events, std::uint32_t what) {
+  epoll_event event{.events = events, .data = {.u64 = what}};
+  (void)libc().epoll_ctl(bells_.get(), operation, bell, &event);
+}
+
+// The data bell lies there readable until somebody finds no bytes: a wait for anything else that
+// listens to it so would never sleep.
+void EpollSet::HearBytes(const End& end, int fd, Entry& entry) {
+  const bool overhears = !entry.present || entry.spent || (entry.events & kIn) == 0;
+  if (overhears == entry.overhears) return;
+  entry.overhears = overhears;
+  const int saved = errno;
+  Hear(EPOLL_CTL_MOD, end.bells().data, overhears ? EPOLLIN | EPOLLET : EPOLLIN,
+       static_cast<std::uint32_t>(fd));
+  errno = saved;
 }
 
 void EpollSet::AddBells(const End& end, int fd, Entry& entry) {
-  if (entry.bells || end.hung_up()) return;
+  if (end.hung_up()) return;
+  // Programs ask for bytes and for room in turn: only a bell that has rung is worth a call.
+  if (entry.bells && entry.overhears) HearBytes(end, fd, entry);
+  if (entry.bells) return;
   entry.bells = true;
+  entry.overhears = false;
   const int saved = errno;
   if (!bells_.valid()) {
     bells_.Reset(epoll_create1(EPOLL_CLOEXEC));
@@ -162,10 +187,12 @@ void EpollSet::AddBells(const End& end, int fd, Entry& entry) {
     epoll_event inner{.events = EPOLLIN, .data = {.u64 = Marked(kBells)}};
     (void)libc().epoll_ctl(fd_, EPOLL_CTL_ADD, bells_.get(), &inner);
     waker_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    AddInner(waker_.get(), kBells);
+    Hear(EPOLL_CTL_ADD, waker_.get(), EPOLLIN, kBells);
   }
-  AddInner(end.bells().data, static_cast<std::uint32_t>(fd));
-  AddInner(end.bells().room, static_cast<std::uint32_t>(fd));
+  const auto what = static_cast<std::uint32_t>(fd);
+  Hear(EPOLL_CTL_ADD, end.bells().data, EPOLLIN, what);
+  // Its ring is taken by who finds no room, and others have to sleep, too.
+  Hear(EPOLL_CTL_ADD, end.bells().room, EPOLLIN | EPOLLET, what | kRoomBell);
   errno = saved;
 }
 
@@ -311,6 +338,7 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, bool arm) {
 std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_event> events,
                                 std::size_t count) {
   std::size_t out = 0;
+  bool rung = false;
   for (std::size_t i = 0; i < count; ++i) {
     const epoll_event event = events[i];
     if (!IsMarked(event.data.u64)) {
@@ -320,6 +348,7 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
     const auto fd = static_cast<std::uint32_t>(event.data.u64);
     if (fd == kBells) {
       Rung();
+      rung = true;
       continue;
     }
     Entry* const entry = Find(static_cast<int>(fd));
@@ -339,6 +368,8 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
     entry->came |= event.events;
     Busy(static_cast<int>(fd), *entry);
   }
+  // This wait is over before what rang is looked at; a bell that rang by its edge says no more.
+  if (rung && out > 0 && waiters_ > 1) WakeWaiters();
   return out;
 }
 
@@ -352,7 +383,7 @@ void EpollSet::Rung() {
       (void)eventfd_read(waker_.get(), &ignored);
       continue;
     }
-    const auto fd = static_cast<int>(what);
+    const auto fd = static_cast<int>(what & ~kRoomBell);
     Entry& entry = entries_[fd];
     const Use use(fd);
     const bool attached = use && use->attached();
@@ -360,6 +391,9 @@ void EpollSet::Rung() {
     if (over && attached) use->end().HungUp();
     // A bell that has hung up would wake for ever, and one that nobody asks for now.
     if (attached && (over || !entry.present)) RemoveBells(use->end(), entry);
+    if (attached && entry.bells) HearBytes(use->end(), fd, entry);
+    // Who goes rings, too, and waits for what our ring held for it.
+    if (attached && entry.overhears) (void)use->end().Readable(fd, false);
     if (entry.present) Busy(fd, entry);
   }
 }
@@ -423,6 +457,7 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, int timeout_ms, con
     if (more < 0) return mine > 0 ? mine : -1;
     if (mine + more > 0) return mine + more;
     // Nothing, or what has to be looked at: a bell rings on until somebody has armed.
+    if (told > 0 && SignalWaits(mask)) return -1;
     const bool expired = timeout_ms >= 0 && BootClock::now() >= deadline;
     if (expired && (told == 0 || late)) return 0;
     late = expired;

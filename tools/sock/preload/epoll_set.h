@@ -51,6 +51,7 @@ class EpollSet {
     int next;                     // of the busy ones, one more than the descriptor; 0: the last
     bool present, attached, busy, spent;
     bool bells;  // they lie in the inner set; they stay when a program takes it out and in again
+    bool overhears;  // the data bell by its edges: bytes are not what the program waits for
   };
 
   bool HasEntries();
@@ -65,7 +66,8 @@ class EpollSet {
                         std::size_t count);
   void Rung();
   bool Spin();
-  void AddInner(int fd, std::uint32_t what);
+  void Hear(int operation, int bell, std::uint32_t events, std::uint32_t what);
+  void HearBytes(const End& end, int fd, Entry& entry);
   void AddBells(const End& end, int fd, Entry& entry);
   void WakeWaiters();
   int WaitInKernel(int epoll, std::span<epoll_event> events, int mine, int timeout,

@@ -53,6 +53,7 @@ bool Watch::Look(bool arm) {
     const pollfd& fd = fds_[i];
     asked_[i] = {fd.fd, fd.events, 0};
     watched_[i].ready = 0;
+    watched_[i].full = false;
     if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd) continue;
     End& end = watched_[i].connection->end();
     int ready = 0;
@@ -60,6 +61,7 @@ bool Watch::Look(bool arm) {
     if ((fd.events & kOut) != 0) {
       const End::Outlet outlet = end.Writable(fd.fd, arm);
       if (outlet == End::Outlet::kRoom) ready |= fd.events & kOut;
+      watched_[i].full = outlet == End::Outlet::kFull;
       // What the kernel's socket has room for is of no use now.
       if (outlet != End::Outlet::kTcp) asked_[i].events = static_cast<short>(fd.events & ~kOut);
     }
@@ -77,7 +79,8 @@ std::size_t Watch::AddBells() {
     if (end.hung_up()) continue;
     pollfd* const bells = asked_.data() + fds_.size();
     if ((fds_[i].events & kIn) != 0) bells[count++] = {end.bells().data, POLLIN, 0};
-    if ((fds_[i].events & kOut) != 0) bells[count++] = {end.bells().room, POLLIN, 0};
+    // Of the others nobody has taken the ring that may still lie there.
+    if (watched_[i].full) bells[count++] = {end.bells().room, POLLIN, 0};
   }
   return count;
 }
@@ -134,8 +137,10 @@ bool Watch::Spin() {
 
 int Watch::Poll(Deadline deadline, const sigset_t* mask) {
   int count = Once(false, deadline, mask);
-  while (count == 0 && BootClock::now() < deadline) {
-    count = Once(!Spin(), deadline, mask);
+  // The kernel lets no signal in when a descriptor is ready, be it a bell. So who was woken for
+  // nothing looks without the bells before it sleeps again.
+  for (bool sleep = true; count == 0 && BootClock::now() < deadline; sleep = !sleep) {
+    count = Once(sleep && !Spin(), deadline, mask);
   }
   return count;
 }

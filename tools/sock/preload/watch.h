@@ -35,6 +35,7 @@ class Watch {
     Connection* connection;  // null when it is none of ours
     Connection::Road road;
     short ready;
+    bool full;  // the room bell tells when bytes can be sent
   };
 
   bool Look(bool arm);
