@@ -96,6 +96,12 @@ stage_tsan() {
     rdsock_end_test pipe_files_test pipe_live_test copy_files_test copy_remote_test
 }
 
+# Every decoder under libFuzzer: tests/fuzz/fuzz.h.
+stage_fuzz() {
+  step "build (fuzz)" 2400 bash -c "$(declare -f build); jobs=$jobs; build fuzz fuzzers" || return 1
+  ctest_step "fuzzers" "$([ "$RDFS_CHECK_FULL" = 1 ] && echo 3600 || echo 900)" fuzz -L fuzz
+}
+
 stage_clang() {
   step "build (clang)" 2400 bash -c "$(declare -f build); jobs=$jobs; build clang"
 }

@@ -153,7 +153,10 @@ TEST(CopyErrand, FirstLines) {
   EXPECT_EQ(parsed->meeting->port, 7001);
   EXPECT_EQ(parsed->meeting->key.text(), line.meeting->key.text());
   for (const std::string_view bad :
-       {"", "any host", "any host 1", "any host x key", "x", "any host 1 key more"}) {
+       {"", "any host", "any host 1", "any host x key", "x", "any host 1 key more",
+        // found by fuzz_copy_messages
+        "any host any key", "any host 1-2 key", "any 'a b' 1 key", "any host 1 \"k y\"",
+        "any h\x01 1 key"}) {
     EXPECT_FALSE(FirstLine::Parse(bad).ok()) << bad;
   }
 }

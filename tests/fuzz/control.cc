@@ -1,0 +1,44 @@
+// What a running program says of itself when names in it come from peers, and what it is asked.
+#include <nlohmann/json.hpp>
+
+#include "tests/fuzz/fuzz.h"
+#include "transport/base/snapshot.h"
+
+namespace rdfs::fuzz {
+namespace {
+
+bool IsPlain(std::string_view text) {
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Run(ByteSpan input) {
+  Pieces pieces(input);
+  Snapshot snapshot;
+  const std::string request(AsText(pieces.Next()));
+  snapshot.words.emplace_back("mount", AsText(pieces.Next()));
+  snapshot.lines.emplace_back("session", AsText(pieces.Next()));
+  const std::string label(AsText(pieces.Next()));
+  snapshot.Count("operations", 7, label);
+  snapshot.Gauge("sessions", 1);
+  Require(IsPlain(ToText(snapshot)), "a terminal may show it");
+  const auto json = nlohmann::json::parse(ToJson(snapshot), nullptr, false);
+  Require(!json.is_discarded() && json.size() == 3, "it is JSON");
+  const std::string metrics = ToPrometheus(snapshot);
+  Require(std::ranges::count(metrics, '\n') == 4, "a line is a sample");
+  (void)AnswerRequest(request, snapshot);
+}
+
+std::vector<Bytes> Seeds() {
+  Bytes out;
+  for (const std::string_view text : {"status", "/mnt/a \"b\"", "host\nname", "read"}) {
+    PutSized16(out, AsBytes(text));
+  }
+  return {out};
+}
+
+}  // namespace rdfs::fuzz
