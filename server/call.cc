@@ -6,6 +6,11 @@
 
 namespace rdfs::server {
 
+Outcome Call::Refuse(Refusals::What what, int error) const {
+  core().refusals.Note(what, session.params().client);
+  return Outcome::Errno(error);
+}
+
 void Call::Watch(const InodeRef& ref) const {
   InodeTable& inodes = session.inodes();
   OutsideWatch* watch = inodes.watch();

@@ -58,6 +58,9 @@ struct Call {
   // What Watch came to: for some directory, and for some other.
   mutable bool watched = false, unwatched = false;
 
+  // A bound of ClientLimits was reached.
+  Outcome Refuse(Refusals::What what, int error) const;
+
   // Whether the body was read to its end and nothing was missing: the last thing a decoder asks.
   [[nodiscard]] bool Decoded() const { return body.ok() && body.remaining() == 0; }
 

@@ -4,12 +4,16 @@
 //   port = 7337
 //   key_file = "/etc/rdfs/key"
 //   pool = "4G"
+//   [limits]                 # of one client: see limits.h
+//   mounts = 256
+//   pinned = "256M"
 //   [[export]]
 //   name = "home"
 //   dir = "/home"
 //   options = "ro,root_squash"
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -57,6 +61,45 @@ Status ReadListen(const std::string& path, const toml::node& node, Options& opti
   return {};
 }
 
+Status ReadLimit(const std::string& path, std::string_view key, const toml::node& node,
+                 ClientLimits& limits) {
+  struct Row {
+    std::string_view name;
+    std::size_t ClientLimits::*limit;
+  };
+  constexpr std::array kRows = {
+      Row{"mounts", &ClientLimits::mounts},         Row{"lanes", &ClientLimits::lanes},
+      Row{"open_files", &ClientLimits::open_files}, Row{"locks", &ClientLimits::locks},
+      Row{"pinned", &ClientLimits::pinned_bytes},   Row{"requests", &ClientLimits::requests},
+      Row{"wrong_keys", &ClientLimits::wrong_keys},
+  };
+  const auto* const row =
+      std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.name == key; });
+  if (row == kRows.end()) {
+    return Wrong(path, node, "\"" + std::string(key) + "\" is no limit that is known here");
+  }
+  if (key == "pinned" && node.is_string()) {
+    auto size = ParseSize(node.value<std::string>().value_or(""));
+    if (!size.ok()) return Wrong(path, node, size.status().message());
+    limits.pinned_bytes = *size;
+    return {};
+  }
+  const auto value = node.value<std::int64_t>();
+  // Without any of these there is no mount; memory for writes can be done without.
+  if (!node.is_integer() || !value || *value < (key == "pinned" ? 0 : 1)) {
+    return Wrong(path, node, "a limit is a number above zero, and pinned a size, as \"64M\"");
+  }
+  limits.*(row->limit) = static_cast<std::size_t>(*value);
+  return {};
+}
+
+Status ReadLimits(const std::string& path, const toml::table& table, ClientLimits& limits) {
+  for (const auto& [key, node] : table) {
+    RDFS_RETURN_IF_ERROR(ReadLimit(path, key.str(), node, limits));
+  }
+  return {};
+}
+
 Status ReadEntry(const std::string& path, std::string_view key, const toml::node& node,
                  Options& options) {
   if (key == "listen") return ReadListen(path, node, options);
@@ -77,6 +120,9 @@ Status ReadEntry(const std::string& path, std::string_view key, const toml::node
     if (!size.ok()) return Wrong(path, node, size.status().message());
     if (options.pool_bytes == 0) options.pool_bytes = *size;
     return {};
+  }
+  if (key == "limits" && node.is_table()) {
+    return ReadLimits(path, *node.as_table(), options.limits);
   }
   if (key == "export" && node.is_array()) {
     for (const toml::node& item : *node.as_array()) {

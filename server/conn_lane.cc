@@ -82,7 +82,9 @@ Status ConnLane::Flush() {
 
 std::shared_ptr<Staging> ConnLane::MakeStaging(std::size_t wished_bytes) {
   if (closed()) return nullptr;
-  return Staging::Create(session()->access().domain, *connection_, wished_bytes, budget_);
+  const auto& own = session()->params().staging;
+  return Staging::Create(session()->access().domain, *connection_, wished_bytes,
+                         own != nullptr ? own : budget_);
 }
 
 void ConnLane::Close() {

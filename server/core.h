@@ -16,6 +16,7 @@
 #include "server/grace.h"
 #include "server/identity.h"
 #include "server/lease_service.h"
+#include "server/limits.h"
 #include "server/lock_service.h"
 #include "server/open_keep.h"
 #include "server/staging.h"
@@ -34,6 +35,7 @@ struct CoreOptions {
   bool can_switch_ids = false;   // the server is root
   std::size_t max_open_files = 1 << 20;  // of all sessions together
   std::size_t max_lock_files = 16384;    // descriptions that locks need besides
+  ClientLimits limits{};
 };
 
 struct Core {
@@ -46,7 +48,7 @@ struct Core {
         groups(clock_in),
         staging(std::make_shared<StagingBudget>(staging_bytes)),
         open_budget(options_in.max_open_files),
-        locks(proc, keeper_in, scheduler_in, options_in.max_lock_files),
+        locks(proc, keeper_in, scheduler_in, options_in.max_lock_files, options_in.limits.locks),
         leases(clock_in, scheduler_in, {options_in.attr_lease, options_in.watched_lease},
                options_in.epoch) {}
   Core(const Core&) = delete;
@@ -58,6 +60,7 @@ struct Core {
   const CoreOptions options;
   GroupCache groups;
   Counters counters;
+  Refusals refusals;
   GracePeriod grace;
   ExtentStores stores;
   const std::shared_ptr<StagingBudget> staging;

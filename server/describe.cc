@@ -73,6 +73,7 @@ Snapshot Service::Describe() {
   AddPool(pool, out);
   out.Gauge("staging_free_bytes", core_->staging->free_bytes());
   core_->counters.AddTo(out);
+  core_->refusals.AddTo(out);
   return out;
 }
 

@@ -105,6 +105,11 @@ bool Dispatcher::Handle(const LanePtr& lane, ByteSpan message) {
     return false;
   }
   core.counters.Of(opcode).requests.fetch_add(1, std::memory_order_relaxed);
+  if (lane->session()->HasTooManyRequests()) {
+    core.refusals.Note(Refusals::What::kRequests, lane->session()->params().client);
+    Responder(lane, opcode, header.sequence, core.options.epoch, core.counters).Errno(EAGAIN);
+    return true;
+  }
   return Serve(lane, message,
                Responder(lane, opcode, header.sequence, core.options.epoch, core.counters));
 }

@@ -35,7 +35,7 @@ OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool dire
   if (directory) open->directory = std::make_unique<DirectoryCursor>();
   {
     const std::lock_guard lock(mutex_);
-    if (opens_.size() >= kMaxOpenFiles) return nullptr;
+    if (opens_.size() >= params_.limits.open_files) return nullptr;
     if (params_.budget != nullptr && !params_.budget->Take(opens_.size())) return nullptr;
     open->number = (open_tag_ << kOpenTagShift) | ++next_open_;
     opens_[open->number] = open;

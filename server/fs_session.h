@@ -20,6 +20,7 @@
 #include "server/idmap.h"
 #include "server/inode_table.h"
 #include "server/intent_ring.h"
+#include "server/limits.h"
 #include "server/open_budget.h"
 #include "server/open_file.h"
 #include "server/session_state.h"
@@ -35,6 +36,8 @@ struct AccessClass {
   std::shared_ptr<ExtentStore> store;
 };
 
+class StagingBudget;
+
 using ClientId = std::array<std::byte, 16>;
 
 struct FsSessionParams {
@@ -47,15 +50,15 @@ struct FsSessionParams {
   bool no_grants = false;
   bool drops_names = false;  // can let go of all names at once
   OpenBudget* budget = nullptr;  // of all sessions, which outlives them; null: none
+  std::string origin;            // the address or the user that it came from
+  ClientLimits limits{};
+  std::shared_ptr<StagingBudget> staging{};  // its own; null: none
 };
 
 class Responder;
 
 class FsSession {
  public:
-  // More open files than this are EMFILE: a bound for each client.
-  static constexpr std::size_t kMaxOpenFiles = 16384;
-
   // `record` may be null: then a request that is sent twice is carried out twice.
   FsSession(FsSessionParams params, std::unique_ptr<IntentRing> record);
   ~FsSession();
@@ -96,6 +99,15 @@ class FsSession {
     return lane_;
   }
 
+  // Requests that are not answered yet, on all its lanes.
+  [[nodiscard]] bool HasTooManyRequests() const {
+    return in_flight_.load(std::memory_order_relaxed) >= params_.limits.requests;
+  }
+  void RequestTaken() { in_flight_.fetch_add(1, std::memory_order_relaxed); }
+  void RequestsAnswered(std::size_t count) {
+    in_flight_.fetch_sub(count, std::memory_order_relaxed);
+  }
+
   // Whether the session has ended; its requests are refused then.
   [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
   void MarkEnded() { ended_.store(true, std::memory_order_release); }
@@ -112,6 +124,7 @@ class FsSession {
   const FsSessionParams params_;
   const std::unique_ptr<IntentRing> record_;
   std::atomic<bool> ended_{false};
+  std::atomic<std::size_t> in_flight_{0};
   std::atomic<std::int64_t> last_request_{0};
   mutable std::mutex mutex_;
   std::string lane_;

@@ -21,7 +21,7 @@ namespace rdfs::server {
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   explicit Lane(SessionPtr session) : session_(std::move(session)) {}
-  virtual ~Lane() = default;
+  virtual ~Lane() { session_->RequestsAnswered(in_flight_); }
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
@@ -39,8 +39,14 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   // Requests that are not answered yet; bounded by fs::kMaxRequestsInFlight.
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
-  void RequestTaken() { ++in_flight_; }
-  void RequestAnswered() { --in_flight_; }
+  void RequestTaken() {
+    ++in_flight_;
+    session_->RequestTaken();
+  }
+  void RequestAnswered() {
+    --in_flight_;
+    session_->RequestsAnswered(1);
+  }
 
  protected:
   void SetGrants(std::shared_ptr<GrantLane> grants) { grants_ = std::move(grants); }

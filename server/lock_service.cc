@@ -36,7 +36,10 @@ int LockService::TryLocked(const OpenFile& open, const Lock& wanted) {
     table_.Apply(inode, WholeFile(wanted.owner));
   }
   if (table_.Conflict(inode, wanted)) return EAGAIN;
-  if (table_.held_count() >= kMaxLocks || table_.HeldOn(inode) >= kMaxPerInode) return ENOLCK;
+  if (table_.held_count() >= kMaxLocks || table_.HeldOn(inode) >= kMaxPerInode ||
+      table_.HeldOf(wanted.owner.session) >= max_of_session_) {
+    return ENOLCK;
+  }
   if (const int error = files_.Set(open, wanted, table_.HeldBy(inode, wanted.owner)); error != 0) {
     return error;
   }

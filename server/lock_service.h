@@ -41,9 +41,10 @@ class LockService {
   static constexpr std::size_t kMaxWaiters = 65536;
 
   // `max_files` as LockFiles has it.
+  // `max_of_session`: locks that one session may hold; more are ENOLCK.
   LockService(const ProcFd& proc, DescriptorKeeper& keeper, Scheduler& scheduler,
-              std::size_t max_files)
-      : scheduler_(scheduler), files_(proc, keeper, max_files) {}
+              std::size_t max_files, std::size_t max_of_session = kMaxLocks)
+      : scheduler_(scheduler), max_of_session_(max_of_session), files_(proc, keeper, max_files) {}
 
   // The first lock in the way of `wanted`, or `found` of type kUnlock. Returns an errno.
   int Test(const OpenFile& open, const Lock& wanted, Lock& found);
@@ -102,6 +103,7 @@ class LockService {
   static void Send(Answers answers);
 
   Scheduler& scheduler_;
+  const std::size_t max_of_session_;
   mutable std::mutex mutex_;
   LockTable table_;
   LockFiles files_;

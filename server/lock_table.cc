@@ -35,7 +35,8 @@ std::optional<Lock> LockTable::Conflict(const InodeKey& inode, const Lock& wante
 
 void LockTable::Apply(const InodeKey& inode, const Lock& wanted) {
   InodeLocks& locks = inodes_[inode];
-  held_count_ -= locks.held.size();
+  const std::size_t before = locks.held.size();
+  held_count_ -= before;
   std::vector<Lock> kept;
   kept.reserve(locks.held.size() + 2);
   Lock added = wanted;
@@ -65,7 +66,20 @@ void LockTable::Apply(const InodeKey& inode, const Lock& wanted) {
   if (wanted.type != fs::LockType::kUnlock) kept.push_back(added);
   locks.held = std::move(kept);
   held_count_ += locks.held.size();
+  CountHeld(wanted.owner.session, locks.held.size(), before);
   EraseIfIdle(inode);
+}
+
+// All that an Apply changes is of one owner.
+void LockTable::CountHeld(std::uint64_t session, std::size_t now, std::size_t before) {
+  std::size_t& held = held_of_[session];
+  held = held + now - before;
+  if (held == 0) held_of_.erase(session);
+}
+
+std::size_t LockTable::HeldOf(std::uint64_t session) const {
+  const auto it = held_of_.find(session);
+  return it == held_of_.end() ? 0 : it->second;
 }
 
 std::vector<LockOwner> LockTable::Blockers(const InodeLocks& locks, const Lock& wanted) const {

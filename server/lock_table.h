@@ -65,6 +65,7 @@ class LockTable {
                                               std::uint64_t open) const;
   [[nodiscard]] std::size_t HeldOn(const InodeKey& inode) const;
   [[nodiscard]] std::size_t held_count() const { return held_count_; }
+  [[nodiscard]] std::size_t HeldOf(std::uint64_t session) const;
   [[nodiscard]] bool Idle(const InodeKey& inode) const { return !inodes_.contains(inode); }
 
  private:
@@ -82,11 +83,13 @@ class LockTable {
   [[nodiscard]] std::vector<LockOwner> Blockers(const InodeLocks& locks, const Lock& wanted) const;
   [[nodiscard]] bool ClosesCircle(const InodeLocks& locks, const Lock& wanted) const;
   void EraseIfIdle(const InodeKey& inode);
+  void CountHeld(std::uint64_t session, std::size_t now, std::size_t before);
 
   Inodes inodes_;
   // Where an owner waits: the edges of the waits-for graph. An owner may wait in several threads.
   std::unordered_map<LockOwner, std::vector<InodeKey>, LockOwnerHash> waiting_;
   std::size_t held_count_ = 0;
+  std::unordered_map<std::uint64_t, std::size_t> held_of_;  // by session; none is not in it
 };
 
 }  // namespace rdfs::server

@@ -163,7 +163,7 @@ Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
   struct statx stat {};
   if (const int error = StatFd(opened.fd.get(), stat); error != 0) return Outcome::Errno(error);
   const OpenPtr open = call.session.AddOpen(ref.inode, std::move(opened.fd), flags, true);
-  if (!open) return Outcome::Errno(EMFILE);
+  if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
   fs::OpenReply reply;
   reply.open = open->number;
   reply.attr = call.Attr(*ref.inode, stat);

@@ -52,7 +52,7 @@ Outcome OpSetLock(Call& call) {
   const bool wait = (request.flags & fs::kLockWait) != 0 && wanted.type != fs::LockType::kUnlock;
   const int error = call.core().locks.Set(open, wanted, wait ? &call.responder : nullptr);
   if (error == LockService::kParked) return Outcome::Pending();
-  return Outcome::Errno(error);
+  return error == ENOLCK ? call.Refuse(Refusals::What::kLocks, error) : Outcome::Errno(error);
 }
 
 Outcome OpReclaimLock(Call& call) {

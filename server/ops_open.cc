@@ -30,7 +30,7 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   call.core().stores.NoteVersion(FileIdOf(*inode), FileVersion::From(stat));
   const uid_t opener = call.Caller().value_or(Ids{::geteuid(), 0}).uid;
   const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, false, opener);
-  if (!open) return Outcome::Errno(EMFILE);
+  if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
   if (old_number != 0) {
     call.core().locks.Reclaimed(*open, old_number);
     MoveKeptOpen(call.core().keeper, *open, old_number);

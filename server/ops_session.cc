@@ -13,6 +13,10 @@ Outcome OpAttachLane(Call& call) {
   if (!call.Decoded() || call.lane->staging()) return Outcome::Malformed();
   fs::AttachLaneReply reply{};
   if (!call.session.params().read_only && request.staging_bytes != 0) {
+    const auto& own = call.session.params().staging;
+    if (own != nullptr && own->free_bytes() < request.staging_bytes) {
+      call.core().refusals.Note(Refusals::What::kPinned, call.session.params().client);
+    }
     if (std::shared_ptr<Staging> staging = call.lane->MakeStaging(request.staging_bytes)) {
       reply = staging->reply();
       call.lane->SetStaging(std::move(staging));

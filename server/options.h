@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/export.h"
+#include "server/limits.h"
 #include "transport/base/status.h"
 #include "transport/session/session.h"
 
@@ -27,6 +28,7 @@ struct Options {
   bool no_auth = false;
   std::size_t pool_bytes = 0;                       // 0: sized to the machine
   std::uint32_t lease_seconds = 40;                 // of sessions
+  ClientLimits limits{};                            // the configuration file's only
   bool stdio = false;
   bool foreground = false;
   int verbosity = 0;

@@ -18,6 +18,7 @@
 #include "server/ops.h"
 #include "server/outside_changes.h"
 #include "transport/base/log.h"
+#include "transport/session/messages.h"
 #include "transport/verbs/devices.h"
 
 namespace rdfs::server {
@@ -142,6 +143,7 @@ Status Service::Start() {
   const Shares shares = SharesFor(options_.exports.size());
   core.max_open_files = shares.open_files;
   core.max_lock_files = shares.lock_files;
+  core.limits = options_.limits;
   core_ = std::make_unique<Core>(clock, std::move(proc), keeper_, *loops_.front(),
                                  DefaultStagingBytes(PinnableBytes()), core);
   core_->end_session = [this](const SessionPtr& session) {
@@ -363,6 +365,10 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
   params.read_only =
       entry.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
   params.budget = &core_->open_budget;
+  params.origin = request.origin;
+  params.limits = options_.limits;
+  params.staging =
+      std::make_shared<StagingBudget>(options_.limits.pinned_bytes, core_->staging);
   params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
   params.drops_names = (mount.flags & fs::kMountDropsNames) != 0;
   auto session = std::make_shared<FsSession>(params, OpenRecord(params.id, *entry.inodes));
@@ -379,7 +385,8 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
   ByteReader reader(request.request);
   const auto mount = reader.Read<fs::MountRequest>();
   const std::string name(AsText(reader.ReadSized16(fs::kMaxExportNameBytes)));
-  const std::string host(AsText(reader.ReadSized16(kMaxHostNameBytes)));
+  // It is shown in logs and by `rdfsd status`.
+  const std::string host = transport::session::Printable(reader.ReadSized16(kMaxHostNameBytes));
   if (!reader.ok()) return Status(Code::kProtocolError, "a malformed mount request");
   if (mount.major != fs::kProtocolMajor) {
     return Status(Code::kVersionMismatch,
@@ -396,6 +403,12 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
   if (!resumed && sessions_.size() >= kMaxSessions) {
     return Status(Code::kResourceExhausted,
                   "the server has as many mounts as it can: unmount one, or try again later");
+  }
+  if (!resumed && sessions_.CountFrom(request.origin) >= options_.limits.mounts) {
+    core_->refusals.Note(Refusals::What::kMounts, request.peer);
+    return Status(Code::kBusy,
+                  "the server lets one client have no more mounts: unmount one, or raise "
+                  "limits.mounts in the server's configuration");
   }
   if (!resumed) {
     RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *entry, host + " " + request.peer));
@@ -449,7 +462,10 @@ Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resu
 void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& context,
                      std::unique_ptr<transport::Connection> lane) {
   auto session = std::static_pointer_cast<FsSession>(context);
-  if (!sessions_.LaneOpened(*session, core_->clock.Now())) return;  // over: the lane ends here
+  if (!sessions_.LaneOpened(*session, core_->clock.Now())) {  // over: the lane ends here
+    if (!session->ended()) core_->refusals.Note(Refusals::What::kLanes, session->params().client);
+    return;
+  }
   if (!keeping_house_.exchange(true)) loops_.front()->After(kHouseTurn, [this] { KeepHouse(); });
   session->NoteLane(lane->Describe());
   // Loops act as their callers.

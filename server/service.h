@@ -38,6 +38,7 @@ struct ServiceOptions {
   std::string record_directory;    // of intent rings; empty: none, nothing is replayed
   std::chrono::milliseconds session_lease{40'000};
   std::chrono::milliseconds attr_lease{1000};
+  ClientLimits limits{};
   std::function<void()> on_idle;   // the last session has ended; any thread
 };
 
@@ -52,6 +53,7 @@ class Service final : public transport::SessionHost {
   void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
               std::unique_ptr<transport::Connection> lane) override;
   void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
+  void OnWrongKey() override { core_->refusals.CountOnly(Refusals::What::kWrongKeys); }
 
   // A client that knows the key could else make records without end.
   static constexpr std::size_t kMaxSessions = 1024;

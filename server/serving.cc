@@ -41,6 +41,7 @@ transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t
   out.port = port;
   out.verbs_port = options.rdma_port;
   out.no_auth = options.no_auth;
+  out.wrong_keys = options.limits.wrong_keys;
   if (!options.no_auth) out.keys.push_back({"default", params.key});
   return out;
 }
@@ -107,6 +108,7 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
   service_options.secret = params.secret;
   service_options.pool_bytes = params.options.pool_bytes;
   service_options.record_directory = RecordDirectory();
+  service_options.limits = params.options.limits;
   service_options.session_lease = std::chrono::seconds(params.options.lease_seconds);
   auto service = Service::Create(std::move(service_options), keeper);
   if (!service.ok()) return Fail(service.status());

@@ -27,7 +27,7 @@ SessionTable::Entry* SessionTable::FindLocked(const FsSession& session) {
 bool SessionTable::LaneOpened(const FsSession& session, TimePoint now) {
   const std::lock_guard lock(mutex_);
   Entry* entry = FindLocked(session);
-  return entry != nullptr && entry->state.lanes() < kMaxLanesOfSession &&
+  return entry != nullptr && entry->state.lanes() < session.params().limits.lanes &&
          entry->state.LaneOpened(now);
 }
 
@@ -92,6 +92,13 @@ std::vector<SessionPtr> SessionTable::All() const {
 std::size_t SessionTable::size() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
+}
+
+std::size_t SessionTable::CountFrom(std::string_view origin) const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(std::ranges::count_if(entries_, [&](const auto& entry) {
+    return entry.second.session->params().origin == origin;
+  }));
 }
 
 }  // namespace rdfs::server

@@ -25,8 +25,7 @@ class SessionTable {
   // A new session, or the one that the same client made meanwhile.
   SessionPtr Add(SessionPtr session, TimePoint now);
 
-  // A client has at most 32 lanes, and for a while those that it has lost.
-  static constexpr std::uint32_t kMaxLanesOfSession = 64;
+  // A client of ours has at most 32 lanes, and for a while those that it has lost.
   // False: the session is over, or has too many.
   bool LaneOpened(const FsSession& session, TimePoint now);
   void LaneClosed(const FsSession& session, TimePoint now);
@@ -40,6 +39,7 @@ class SessionTable {
   std::vector<SessionPtr> TakeAll();
   [[nodiscard]] std::vector<SessionPtr> All() const;
   [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] std::size_t CountFrom(std::string_view origin) const;
 
  private:
   struct Entry {

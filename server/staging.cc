@@ -24,7 +24,11 @@ std::size_t StagingBudget::Take(std::size_t wanted, std::size_t unit) {
   while (true) {
     const std::size_t take = std::min(wanted, free) / unit * unit;
     if (take == 0) return 0;
-    if (free_.compare_exchange_weak(free, free - take, std::memory_order_relaxed)) return take;
+    if (!free_.compare_exchange_weak(free, free - take, std::memory_order_relaxed)) continue;
+    if (whole_ == nullptr) return take;
+    const std::size_t had = whole_->Take(take, unit);
+    free_.fetch_add(take - had, std::memory_order_relaxed);
+    return had;
   }
 }
 

@@ -20,17 +20,23 @@
 
 namespace rdfs::server {
 
-// Bytes of staging that all lanes together may have. Any thread.
+// Bytes of staging that all lanes together may have, or those of one session, which are taken out
+// of `whole` as well. Any thread.
 class StagingBudget {
  public:
-  explicit StagingBudget(std::size_t bytes) : free_(bytes) {}
+  explicit StagingBudget(std::size_t bytes, std::shared_ptr<StagingBudget> whole = nullptr)
+      : free_(bytes), whole_(std::move(whole)) {}
   // Up to `wanted` bytes, a multiple of `unit`; 0 when there is less than one unit left.
   std::size_t Take(std::size_t wanted, std::size_t unit);
-  void GiveBack(std::size_t bytes) { free_.fetch_add(bytes, std::memory_order_relaxed); }
+  void GiveBack(std::size_t bytes) {
+    free_.fetch_add(bytes, std::memory_order_relaxed);
+    if (whole_ != nullptr) whole_->GiveBack(bytes);
+  }
   [[nodiscard]] std::size_t free_bytes() const { return free_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<std::size_t> free_;
+  const std::shared_ptr<StagingBudget> whole_;
 };
 // Half of what may be pinned (PinnableBytes), at most 1 GiB.
 std::size_t DefaultStagingBytes(std::size_t pinnable_bytes);

@@ -73,10 +73,30 @@ TEST(Options, TheFileFillsWhatTheCommandLineLeaves) {
   EXPECT_TRUE(line.options->exports.front().read_only);
 }
 
+TEST(Options, TheFileSaysWhatOneClientMayTake) {
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  std::ofstream(path) << "[limits]\nmounts = 1\nlanes = 2\nopen_files = 3\nlocks = 4\n"
+                         "pinned = \"5M\"\nrequests = 6\nwrong_keys = 7\n"
+                         "[[export]]\nname = \"n\"\ndir = \"/d\"\n";
+  const CommandLine line = Parse({"--config", path.c_str()});
+  ASSERT_TRUE(line.options.has_value()) << line.output;
+  const ClientLimits& limits = line.options->limits;
+  EXPECT_EQ(limits.mounts, 1U);
+  EXPECT_EQ(limits.lanes, 2U);
+  EXPECT_EQ(limits.open_files, 3U);
+  EXPECT_EQ(limits.locks, 4U);
+  EXPECT_EQ(limits.pinned_bytes, 5U << 20U);
+  EXPECT_EQ(limits.requests, 6U);
+  EXPECT_EQ(limits.wrong_keys, 7U);
+}
+
 TEST(Options, ABrokenFileIsToldWithItsLine) {
   const TempDir dir;
   const std::string path = dir / "rdfsd.toml";
   for (const char* text : {"port = \n", "nonsense = 1\n", "\n\nport = 70000\n",
+                           "[limits]\nmounts = 0\n", "[limits]\nmounts = \"many\"\n",
+                           "[limits]\npinned = \"64X\"\n", "[limits]\nnonsense = 1\n",
                            "[[export]]\nname = \"n\"\n",
                            "[[export]]\nname = \"n\"\ndir = \"/d\"\noptions = \"rx\"\n"}) {
     std::ofstream(path) << text;

@@ -117,6 +117,7 @@ struct HarnessOptions {
   bool by_handle = true;
   bool can_switch_ids = false;
   bool record = false;
+  ClientLimits limits{};
   std::size_t descriptors = 1024;
 };
 
@@ -130,6 +131,7 @@ class Harness {
     core.epoch = 7;
     core.verifier = 99;
     core.can_switch_ids = options_.can_switch_ids;
+    core.limits = options_.limits;
     core_ = std::make_unique<Core>(clock_, *ProcFd::Open(), *keeper_, scheduler, 64 << 20, core);
     exported_ = *Export::Create({.name = "x", .directory = dir()});
     table_ = *InodeTable::Create(
@@ -166,6 +168,7 @@ class Harness {
     params.access = &access_;
     params.ids = options_.ids;
     params.read_only = options_.read_only;
+    params.limits = options_.limits;
     std::unique_ptr<IntentRing> ring;
     if (options_.record) ring = *IntentRing::Open(base / ("ring" + std::to_string(id)), id, 64);
     auto session = std::make_shared<FsSession>(params, std::move(ring));

@@ -146,6 +146,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     options.secret = HandleSecret::Random();
     options.pool_bytes = 32 << 20;
     options.session_lease = lease;
+    options.limits = limits_;
     auto service = Service::Create(std::move(options), *keeper_);
     ASSERT_TRUE(service.ok()) << service.status().message();
     service_ = *std::move(service);
@@ -220,6 +221,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
   }
 
   TempDir dir_;
+  ClientLimits limits_;  // of servers to come
   const transport::Key key_ = transport::Key::Random();
   std::array<std::byte, 16> client_id_ = [] {
     std::array<std::byte, 16> id{};
@@ -357,6 +359,80 @@ TEST_P(ServiceTest, AMalformedRequestEndsThatLaneOnly) {
   EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
 }
 
+class LimitedServiceTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    limits_ = {.mounts = 2, .lanes = 2, .pinned_bytes = 1 << 20};
+    ServiceTest::SetUp();
+  }
+  [[nodiscard]] std::uint64_t refused(Refusals::What what) const {
+    return service_->core().refusals.count(what);
+  }
+};
+
+TEST_P(LimitedServiceTest, MountsFromOneAddress) {
+  const auto first = Dial();
+  const ClientId id = client_id_;
+  FillRandom(client_id_);
+  const auto second = Dial();
+  ASSERT_TRUE(first.ok() && second.ok());
+  FillRandom(client_id_);
+  const auto third = Dial();
+  ASSERT_FALSE(third.ok());
+  EXPECT_NE(third.status().message().find("no more mounts"), std::string::npos)
+      << third.status().message();
+  EXPECT_EQ(refused(Refusals::What::kMounts), 1U);
+  client_id_ = id;
+  EXPECT_TRUE(Dial().ok()) << "who comes back has its mount already";
+}
+
+TEST_P(LimitedServiceTest, LanesOfAMount) {
+  const auto first = Connect();
+  const auto second = OpenLane();
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(second->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+  const auto third = OpenLane();
+  EXPECT_TRUE(third == nullptr || !third->Ask(Opcode::kRenew).connection.ok());
+  EXPECT_EQ(refused(Refusals::What::kLanes), 1U);
+  EXPECT_EQ(first->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+}
+
+TEST_P(LimitedServiceTest, MemoryForWritesOfAMount) {
+  const auto first = Connect();
+  const auto second = OpenLane();
+  ASSERT_TRUE(first && second);
+  const auto bytes_for = [](Client& client) {
+    fs::AttachLaneRequest attach{};
+    attach.staging_bytes = 4 << 20;
+    const Reply reply = client.Ask(Opcode::kAttachLane, attach);
+    EXPECT_EQ(reply.error, fs::WireError::kOk);
+    const auto staging = ByteReader(reply.body).Read<fs::AttachLaneReply>();
+    return std::uint64_t{staging.slots} * staging.slot_bytes;
+  };
+  EXPECT_EQ(bytes_for(*first), 1U << 20U);
+  EXPECT_EQ(bytes_for(*second), 0U);
+  EXPECT_EQ(refused(Refusals::What::kPinned), 2U);
+  const std::uint64_t open = OpenFile(*second, fs::kOpenWrite);
+  fs::WriteRequest write{};
+  write.open = open;
+  std::vector<std::byte> inside(sizeof(Le32) + 1);
+  ByteWriter(inside).Write(Le32(1));
+  EXPECT_EQ(second->Ask(Opcode::kWrite, write, ByteSpan(inside)).error, fs::WireError::kOk);
+}
+
+TEST_P(LimitedServiceTest, WrongKeysAreCounted) {
+  transport::DialOptions options;
+  options.host = "127.0.0.1";
+  options.port = acceptor_->port();
+  options.key = transport::Key("not the key");
+  options.service = fs::kServiceName;
+  options.deadline = DeadlineAfter(kPatience);
+  EXPECT_FALSE(
+      transport::Session::Dial(std::move(options), transport::Domain::Create("client")).ok());
+  EXPECT_EQ(refused(Refusals::What::kWrongKeys), 1U);
+  EXPECT_TRUE(Dial().ok());
+}
+
 TEST_P(ServiceTest, WrongExportsAndServicesAreToldWhy) {
   const auto wrong = Dial("nothing");
   ASSERT_FALSE(wrong.ok());
@@ -387,8 +463,12 @@ TEST_P(ServiceTest, AnIdleServerUsesNoProcessorTime) {
   EXPECT_LT(least, 1500);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, ServiceTest, testing::Values(Kind::kShm, Kind::kTcp),
-                         [](const auto& test) { return std::string(transport::Name(test.param)); });
+const auto kBoth = testing::Values(Kind::kShm, Kind::kTcp);
+std::string NameOf(const testing::TestParamInfo<Kind>& test) {
+  return std::string(transport::Name(test.param));
+}
+INSTANTIATE_TEST_SUITE_P(Transports, ServiceTest, kBoth, NameOf);
+INSTANTIATE_TEST_SUITE_P(Transports, LimitedServiceTest, kBoth, NameOf);
 
 }  // namespace
 }  // namespace rdfs::server

@@ -110,7 +110,7 @@ TEST(SessionTable, OneThatIsEndedIsThereNoMoreAndItsNamesakeIsAnother) {
 TEST(SessionTable, ASessionHasABoundedNumberOfLanes) {
   SessionTable table(seconds(40));
   const SessionPtr one = table.Add(MakeSession(1), At(0));
-  for (std::uint32_t i = 0; i < SessionTable::kMaxLanesOfSession; ++i) {
+  for (std::size_t i = 0; i < ClientLimits{}.lanes; ++i) {
     EXPECT_TRUE(table.LaneOpened(*one, At(0)));
   }
   EXPECT_FALSE(table.LaneOpened(*one, At(0)));

@@ -27,6 +27,7 @@ struct SessionRequest {
   std::string service;
   ByteSpan request;          // the upper layer's opening words; hostile
   std::string peer;          // address, for logs
+  std::string origin;        // equal for all that one host, or one user of this host, opens
   std::string key_name;      // which of the server's keys was proved; empty without one
   std::optional<uid_t> uid;  // of a peer on this host, as the kernel reports it
   bool same_host = false;
@@ -51,6 +52,8 @@ class SessionHost {
                       std::unique_ptr<Connection> lane) = 0;
   // The session's vestibule has ended: no more lanes will come. Lanes that are open go on.
   virtual void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) = 0;
+  // Somebody has tried a key that was not the right one.
+  virtual void OnWrongKey() {}
 };
 
 struct NamedKey {
@@ -68,6 +71,7 @@ struct AcceptorOptions {
   std::vector<NamedKey> keys;
   bool no_auth = false;
   bool same_user_only = false;  // refuse shm peers of other users (ssh-started servers)
+  std::size_t wrong_keys = 8;   // from one address, before answers are held back
   bool allow_plaintext = true;  // peers on other hosts may ask for no TLS
   std::vector<Kind> offer = {Kind::kShm, Kind::kVerbs, Kind::kTcp};
 };

@@ -37,6 +37,7 @@ class ProbeService final : public SessionHost {
   void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
               std::unique_ptr<Connection> lane) override;
   void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
+  void OnWrongKey() override { host_.OnWrongKey(); }
 
   // Each may pin memory and keep a thread busy.
   static constexpr std::size_t kMaxSessions = 8;

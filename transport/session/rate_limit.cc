@@ -36,11 +36,11 @@ WrongKeyLimit::Duration WrongKeyLimit::OnWrongKey(const PeerAddress& address, Ti
   entry.count += 1;
   entry.last = now;
   Duration hold{0};
-  for (double over = entry.count - kFree; over > 0 && hold < kLongestHold; over -= 1) {
+  for (double over = entry.count - free_; over > 0 && hold < kLongestHold; over -= 1) {
     hold = hold == Duration{0} ? kFirstHold : hold * 2;
   }
   // No use in remembering more than what leads to the longest hold.
-  entry.count = std::min(entry.count, 2 * kFree);
+  entry.count = std::min(entry.count, free_ + kToLongest);
   return std::min(hold, kLongestHold);
 }
 

@@ -43,14 +43,16 @@ class WrongKeyLimit {
  public:
   using Duration = std::chrono::nanoseconds;
 
+  explicit WrongKeyLimit(std::size_t free = 8) : free_(static_cast<double>(free)) {}
+
   // A wrong key came from `address`: how long to hold the answer. Nothing for the first few, then
   // doubling to 2 s; one failure is forgotten each second.
   Duration OnWrongKey(const PeerAddress& address, TimePoint now);
   [[nodiscard]] std::size_t addresses() const { return failures_.size(); }
 
-  static constexpr double kFree = 8;
   static constexpr Duration kFirstHold = std::chrono::milliseconds(25);
   static constexpr Duration kLongestHold = std::chrono::seconds(2);
+  static constexpr double kToLongest = 8;  // so many more, each of which doubles it
   static constexpr std::size_t kMaxAddresses = 1024;
 
  private:
@@ -60,6 +62,7 @@ class WrongKeyLimit {
   };
   void ForgetOldest();
 
+  const double free_;
   std::map<PeerAddress, Failures> failures_;
 };
 

@@ -23,13 +23,18 @@ bool EncryptLanes(EncryptionWish wish, bool same_host, bool allow_plaintext) {
   return !same_host;
 }
 
+std::string OriginOf(const PeerFacts& peer) {
+  return peer.user ? "uid " + std::to_string(*peer.user) : std::string(AsText(peer.address));
+}
+
 }  // namespace
 
 SessionServer::SessionServer(const AcceptorOptions& options, SessionHost& host)
     : host_(host),
       same_user_only_(options.same_user_only),
       policy_(PolicyOf(options)),
-      identity_(ReadHostIdentity()) {}
+      identity_(ReadHostIdentity()),
+      wrong_keys_(options.wrong_keys) {}
 
 SessionServer::~SessionServer() {
   while (const auto id = table_.Any()) End(*id);
@@ -60,6 +65,7 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
                                .service = open.service,
                                .request = open.request,
                                .peer = peer.name,
+                               .origin = OriginOf(peer),
                                .key_name = agreement.key_name,
                                .uid = peer.user,
                                .same_host = same_host,
@@ -78,7 +84,8 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
       table_.Add({request.session_id, std::move(admission.domain), std::move(admission.context),
                   agreement.session_secret, grant.encrypt_lanes},
                  now));
-  LogDebug("session {:016x} of {} opened for '{}'", request.session_id, peer.name, open.service);
+  LogDebug("session {:016x} of {} opened for '{}'", request.session_id, peer.name,
+           Printable(AsBytes(open.service)));
   return Opened{request.session_id, grant.Encode()};
 }
 
@@ -102,6 +109,7 @@ WrongKeyLimit::Duration SessionServer::OnWrongKey(const PeerFacts& peer, TimePoi
     unlogged_wrong_keys_ = 0;
     wrong_keys_logged_ = now;
   }
+  host_.OnWrongKey();
   return wrong_keys_.OnWrongKey(peer.address, now);
 }
 

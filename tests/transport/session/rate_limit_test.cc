@@ -76,6 +76,19 @@ TEST(WrongKeyLimit, HoldsTheAnswerLongerAndLonger) {
   EXPECT_EQ(last, WrongKeyLimit::kLongestHold);
 }
 
+TEST(WrongKeyLimit, AsManyAreFreeAsItIsTold) {
+  for (const std::size_t free : {1U, 3U, 20U}) {
+    ManualClock clock;
+    WrongKeyLimit limit(free);
+    for (std::size_t i = 0; i < free; ++i) {
+      EXPECT_EQ(limit.OnWrongKey(Address(1), clock.Now()).count(), 0);
+    }
+    EXPECT_EQ(limit.OnWrongKey(Address(1), clock.Now()), WrongKeyLimit::kFirstHold);
+    for (int i = 0; i < 10; ++i) (void)limit.OnWrongKey(Address(1), clock.Now());
+    EXPECT_EQ(limit.OnWrongKey(Address(1), clock.Now()), WrongKeyLimit::kLongestHold) << free;
+  }
+}
+
 TEST(WrongKeyLimit, AddressesDoNotPayForEachOther) {
   ManualClock clock;
   WrongKeyLimit limit;

@@ -1,0 +1,57 @@
+// What one client may take of a server that others need as well, and what is said when it wants
+// more.
+//
+// ClientLimits: from the configuration file's [limits], constant for a server's life. Refusals:
+// counts and warns (log.h writes no more than a few warnings a second); any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "transport/base/snapshot.h"
+
+namespace rdfs::server {
+
+// Of one mount, but for the first and the last. The defaults are more than rdfs itself ever asks
+// for: they are for clients that do not behave.
+struct ClientLimits {
+  std::size_t mounts = 256;  // from one address, or of one user of this host
+  std::size_t lanes = 64;
+  std::size_t open_files = 16384;
+  std::size_t locks = 16384;
+  std::size_t pinned_bytes = 256 << 20;  // for what it writes one-sided
+  std::size_t requests = 16384;          // that are not answered yet, on all its lanes
+  std::size_t wrong_keys = 8;            // from one address, before answers are held back
+};
+
+class Refusals {
+ public:
+  enum class What : std::uint8_t {
+    kMounts,     // mount: EBUSY
+    kLanes,      // the lane's connection is ended
+    kOpenFiles,  // EMFILE
+    kLocks,      // ENOLCK
+    kPinned,     // fewer slots, or none: the bytes travel inside messages
+    kRequests,   // EAGAIN
+    kWrongKeys,  // EACCES; the answer waits
+    kCount
+  };
+
+  void Note(What what, std::string_view client);
+  // A wrong key is logged where it is found out.
+  void CountOnly(What what) { At(what).fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t count(What what) const {
+    return counts_[static_cast<std::size_t>(what)].load(std::memory_order_relaxed);
+  }
+  void AddTo(Snapshot& out) const;
+
+ private:
+  std::atomic<std::uint64_t>& At(What what) { return counts_[static_cast<std::size_t>(what)]; }
+
+  std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(What::kCount)> counts_{};
+};
+
+}  // namespace rdfs::server

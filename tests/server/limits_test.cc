@@ -1,0 +1,116 @@
+// A client that wants more than its share is told so, and nobody else pays for it.
+#include "server/limits.h"
+
+#include <fstream>
+
+#include "tests/server/server_harness.h"
+
+namespace rdfs::server {
+namespace {
+
+using fs::Opcode;
+
+class LimitsTest : public testing::Test {
+ protected:
+  LimitsTest() { std::ofstream(server / "file") << "0123456789"; }
+
+  [[nodiscard]] std::uint64_t refused(Refusals::What what) {
+    return server.core().refusals.count(what);
+  }
+  // From here on requests are another client's.
+  void BecomeAnother() {
+    others_.push_back(server.lane);
+    server.lane = server.NewLane(server.NewSession(77));
+  }
+  fs::WireError Lock(std::uint64_t open, std::uint64_t start, fs::LockType type) {
+    fs::LockRequest lock{};
+    lock.open = open;
+    lock.owner = 1;
+    lock.start = lock.end = start;
+    lock.type = static_cast<std::uint32_t>(type);
+    return server.Ask(Opcode::kSetLock, Body().Add(lock)).error;
+  }
+
+  Harness server{{.limits = {.open_files = 3, .locks = 2, .requests = 4}}};
+
+ private:
+  std::vector<std::shared_ptr<MemoryLane>> others_;
+};
+
+TEST_F(LimitsTest, OpenFilesOfAClient) {
+  const fs::Handle file = server.Walk("file");
+  std::uint64_t last = 0;
+  for (int i = 0; i < 3; ++i) last = server.OpenNumber(server.Open(file, fs::kOpenRead));
+  EXPECT_EQ(server.Open(file, fs::kOpenRead).errno_value(), EMFILE);
+  EXPECT_EQ(server.Ask(Opcode::kOpenDir, Body().Add(fs::OpenDirRequest{}).Add(server.root()))
+                .errno_value(),
+            EMFILE);
+  EXPECT_EQ(refused(Refusals::What::kOpenFiles), 2U);
+  EXPECT_TRUE(server.Release(last).ok());
+  EXPECT_TRUE(server.Open(file, fs::kOpenRead).ok());
+  BecomeAnother();
+  EXPECT_TRUE(server.Open(file, fs::kOpenRead).ok());
+}
+
+TEST_F(LimitsTest, LocksThatAClientHolds) {
+  const fs::Handle file = server.Walk("file");
+  const std::uint64_t open = server.OpenNumber(server.Open(file, fs::kOpenRead | fs::kOpenWrite));
+  EXPECT_EQ(Lock(open, 0, fs::LockType::kRead), fs::WireError::kOk);
+  EXPECT_EQ(Lock(open, 10, fs::LockType::kRead), fs::WireError::kOk);
+  EXPECT_EQ(Lock(open, 20, fs::LockType::kRead), fs::WireError::kNoLocks);
+  EXPECT_EQ(refused(Refusals::What::kLocks), 1U);
+  EXPECT_EQ(Lock(open, 0, fs::LockType::kUnlock), fs::WireError::kOk);
+  EXPECT_EQ(Lock(open, 20, fs::LockType::kRead), fs::WireError::kOk);
+  BecomeAnother();
+  const std::uint64_t other = server.OpenNumber(server.Open(file, fs::kOpenRead));
+  EXPECT_EQ(Lock(other, 30, fs::LockType::kRead), fs::WireError::kOk);
+}
+
+TEST_F(LimitsTest, RequestsThatAClientHasUnderWay) {
+  const fs::Handle file = server.Walk("file");
+  fs::FsyncRequest sync{};
+  sync.open = server.OpenNumber(server.Open(file, fs::kOpenRead | fs::kOpenWrite));
+  // Over two lanes: what counts is the client.
+  const auto first = server.lane;
+  const auto second = server.NewLane(first->session());
+  for (const auto& lane : {first, second, first, second}) {
+    server.lane = lane;
+    server.Send(Opcode::kFsync, Body().Add(sync));
+    EXPECT_TRUE(lane->sent.empty());
+  }
+  server.Send(Opcode::kFsync, Body().Add(sync));
+  ASSERT_EQ(second->sent.size(), 1U);
+  EXPECT_EQ(server.TakeAnswer(second).errno_value(), EAGAIN);
+  EXPECT_EQ(refused(Refusals::What::kRequests), 1U);
+  BecomeAnother();
+  EXPECT_TRUE(server.Lookup(server.root(), "file").ok());
+  for (const auto& lane : {first, second, first, second}) EXPECT_TRUE(server.TakeAnswer(lane).ok());
+  server.lane = first;
+  EXPECT_TRUE(server.Ask(Opcode::kFsync, Body().Add(sync)).ok());
+}
+
+TEST_F(LimitsTest, RequestsOfALaneThatIsLostAreNotCountedForEver) {
+  const fs::Handle file = server.Walk("file");
+  fs::FsyncRequest sync{};
+  sync.open = server.OpenNumber(server.Open(file, fs::kOpenRead | fs::kOpenWrite));
+  const SessionPtr session = server.lane->session();
+  for (int i = 0; i < 4; ++i) server.Send(Opcode::kFsync, Body().Add(sync));
+  EXPECT_TRUE(session->HasTooManyRequests());
+  server.lane = server.NewLane(session);
+  EXPECT_FALSE(session->HasTooManyRequests());
+  EXPECT_TRUE(server.Ask(Opcode::kFsync, Body().Add(sync)).ok());
+  while (server.io().in_flight() > 0) (void)server.WaitForAnswer(server.lane, 100);
+  EXPECT_FALSE(session->HasTooManyRequests());
+}
+
+TEST_F(LimitsTest, RefusalsAreCountedByWhatWasRefused) {
+  server.core().refusals.Note(Refusals::What::kMounts, "somebody");
+  Snapshot snapshot;
+  server.core().refusals.AddTo(snapshot);
+  const std::string text = ToText(snapshot);
+  EXPECT_NE(text.find("refused mounts"), std::string::npos) << text;
+  EXPECT_EQ(text.find("refused locks"), std::string::npos) << "nothing was";
+}
+
+}  // namespace
+}  // namespace rdfs::server
