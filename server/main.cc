@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "server/confine.h"
 #include "server/daemon.h"
 #include "server/options.h"
 #include "server/serving.h"
@@ -38,6 +39,7 @@ int Supervise(ServingParams params, Readiness readiness) {
   SharedState& shared = MakeSharedState();
   SupervisorOptions options;
   options.worker = [&](int fd) {
+    if (const Status confined = Confine(); !confined.ok()) return Fail(confined);
     auto keeper = DescriptorKeeper::Connect(fd);
     if (!keeper.ok()) return Fail(keeper.status());
     return Serve(params, **keeper, shared, readiness);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "fs/protocol.h"
+#include "server/confine.h"
 #include "server/intent_ring.h"
 #include "server/service.h"
 #include "server/serving.h"
@@ -58,6 +59,7 @@ int ServeStdio(const Options& options) {
   auto bootstrap =
       ssh::ReadBootstrap(fs::kBootstrapMagic, kTypedByHand, DeadlineAfter(kBootstrapPatience));
   if (!bootstrap.ok()) return Refuse(bootstrap.status());
+  if (const Status confined = Confine(); !confined.ok()) return Refuse(confined);
   // It outlives its ssh: a loss of the connection is not the end of the mount.
   ::setsid();
   const auto keeper = DescriptorKeeper::None();
