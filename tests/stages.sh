@@ -84,7 +84,7 @@ sanitized() {
 
 stage_asan() {
   sanitized asan-ubsan base_test tcp_test tcp_conformance_test shm_test shm_conformance_test \
-    verbs_unit_test session_rules_test session_test fs_protocol_test fs_client_rules_test \
+    verbs_unit_test session_rules_test session_test fs_protocol_test fs_client_rules_test fs_library_test \
     fuse_test rdfs_command_test server_core_test server_store_test server_survival_test \
     rdsock_switch_test rdsock_end_test rdsock_meeting_test \
     pipe_rules_test pipe_files_test pipe_live_test copy_rules_test copy_files_test \

@@ -410,6 +410,15 @@ Status ApplyMountOptions(std::string_view list, Options& options) {
   return {};
 }
 
+Result<Options> ParseSourceAndOptions(std::string_view source, std::string_view list) {
+  Options options;
+  options.source_text = source;
+  RDFS_ASSIGN_OR_RETURN(options.source, ParseSource(source));
+  RDFS_RETURN_IF_ERROR(ApplyMountOptions(list, options));
+  RDFS_RETURN_IF_ERROR(CheckTogether(options));
+  return options;
+}
+
 std::variant<Options, Answer> ParseCommandLine(const std::vector<std::string>& arguments) {
   Options options;
   std::vector<std::string> lists;

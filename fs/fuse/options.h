@@ -68,8 +68,12 @@ Status ApplyMountOptions(std::string_view list, Options& options);
 // The words of such a list, backslashes and all; empty ones are left out. They point into `list`.
 std::vector<std::string_view> SplitMountOptions(std::string_view list);
 
-// Whether ApplyMountOptions takes a word of this name (the part before '='), to use or to ignore it.
+// Whether ApplyMountOptions takes a word of this name (the part before '='), to use or to ignore
+// it.
 bool KnowsMountOption(std::string_view name);
+
+// A source and one value of -o, for who mounts nothing: checked as ParseCommandLine checks them.
+Result<Options> ParseSourceAndOptions(std::string_view source, std::string_view list);
 
 // What to print instead of mounting, and the exit status.
 struct Answer {

@@ -22,6 +22,8 @@ rules() {
         bad = "fs stands below server and tools"
       else if (file ~ /^fs\/client\// && quoted("fs/fuse/"))
         bad = "the client knows no FUSE"
+      else if (file ~ /^fs\/(client|fuse)\// && quoted("fs/library/"))
+        bad = "the library stands above client and FUSE"
       else if (file ~ /^fs\/protocol/ && quoted("fs/(client|fuse)/"))
         bad = "the protocol stands below client and FUSE"
       else if (file ~ /^server\// && quoted("(fs/|tools/|tests/)") && !quoted("fs/protocol.h\""))
@@ -54,6 +56,7 @@ if [ "${1:-}" = --self-test ]; then
   plant transport/tcp/b.cc '"fs/protocol.h"'
   plant fs/client/b.h '"server/pool.h"'
   plant fs/client/c.h '"fs/fuse/worker.h"'
+  plant fs/fuse/a.cc '"fs/library/queue.h"'
   plant fs/protocol.h '"fs/client/client.h"'
   plant server/b.cc '"fs/client/client.h"'
   plant tools/rdping/a.cc '"server/pool.h"'

@@ -1,0 +1,97 @@
+#include "fs/library/export.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "fs/fuse/dialer.h"
+#include "fs/fuse/options.h"
+
+namespace rdfs::fs::library {
+namespace {
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+}  // namespace
+
+SignalsBlocked::SignalsBlocked() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+rdfs_attributes ToAttributes(const AttrWire& attr) {
+  return {.ino = attr.ino,
+          .size = attr.size,
+          .blocks = attr.blocks,
+          .atime = attr.atime.seconds,
+          .mtime = attr.mtime.seconds,
+          .ctime = attr.ctime.seconds,
+          .btime = attr.btime.seconds,
+          .atime_ns = attr.atime.nanoseconds,
+          .mtime_ns = attr.mtime.nanoseconds,
+          .ctime_ns = attr.ctime.nanoseconds,
+          .btime_ns = attr.btime.nanoseconds,
+          .mode = attr.mode,
+          .nlink = attr.nlink,
+          .uid = attr.uid,
+          .gid = attr.gid,
+          .change = attr.change};
+}
+
+}  // namespace rdfs::fs::library
+
+using rdfs::Result;
+using rdfs::Status;
+namespace client = rdfs::fs::client;
+namespace fuse = rdfs::fs::fuse;
+
+Result<std::unique_ptr<rdfs_export>> rdfs_export::Connect(const char* source, const char* options,
+                                                          std::size_t queue_bytes) {
+  RDFS_ASSIGN_OR_RETURN(const fuse::Options parsed,
+                        fuse::ParseSourceAndOptions(source, options == nullptr ? "" : options));
+  RDFS_ASSIGN_OR_RETURN(const rdfs::transport::Key key, fuse::ReadKey(parsed));
+  const rdfs::fs::library::SignalsBlocked blocked;
+  RDFS_ASSIGN_OR_RETURN(fuse::Dialer dialer, fuse::MakeDialer(parsed, key));
+  auto made = std::make_unique<rdfs_export>();
+  made->deadline = parsed.deadline;
+  made->caller = {.uid = geteuid(), .gid = getegid(), .pid = static_cast<std::uint32_t>(getpid())};
+  client::MountOptions mount;
+  mount.dial = std::move(dialer.dial);
+  mount.export_name = std::move(dialer.export_name);
+  mount.host_name = rdfs::fs::library::HostName();
+  mount.uid = parsed.uid.value_or(geteuid());
+  mount.gid = parsed.gid.value_or(getegid());
+  mount.flags = (parsed.read_only ? rdfs::fs::kMountReadOnly : 0U) |
+                (parsed.raw_ids ? rdfs::fs::kMountRawIds : 0U) |
+                rdfs::fs::kMountDropsNames;  // nothing is kept by name
+  mount.timeout = parsed.deadline;
+  mount.lane_buffer_bytes = queue_bytes;
+  RDFS_ASSIGN_OR_RETURN(
+      made->mount, client::Mount::Create(std::move(mount), rdfs::DeadlineAfter(parsed.deadline)));
+  return made;
+}
+
+rdfs_export::~rdfs_export() {
+  for (rdfs_file* file : files_) delete file;
+}
+
+rdfs_file* rdfs_export::Add(std::unique_ptr<rdfs_file> file) {
+  const std::lock_guard lock(mutex_);
+  rdfs_file* added = file.release();
+  files_.insert(added);
+  return added;
+}
+
+std::unique_ptr<rdfs_file> rdfs_export::Take(rdfs_file* file) {
+  const std::lock_guard lock(mutex_);
+  if (files_.erase(file) == 0) return nullptr;
+  return std::unique_ptr<rdfs_file>(file);
+}

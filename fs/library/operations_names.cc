@@ -1,0 +1,193 @@
+// What is done to names.
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "fs/library/operations.h"
+#include "fs/library/walk.h"
+
+namespace rdfs::fs::library {
+namespace {
+
+constexpr std::uint32_t kFirstPageBytes = 16 * 1024;
+// A server that never comes to an end of a directory is not believed.
+constexpr std::size_t kMostEntries = 50'000'000;
+
+Status Errno(int errno_value) { return {Code::kErrno, errno_value, {}}; }
+
+// Goes along `path`; `then` is called where it led somewhere, else the operation ends.
+void Go(rdfs_queue& queue, const OperationPtr& operation, const std::string& path, LastName last,
+        std::function<void(Place)> then) {
+  Walk::Start(queue.lane(), queue.owner().caller, queue.owner().mount->info().root, path, last,
+              [&queue, operation, then = std::move(then)](Result<Place> place) {
+                if (!place.ok()) return queue.End(operation, place.status());
+                then(*std::move(place));
+              });
+}
+
+// The same for what has to be there.
+void GoTo(rdfs_queue& queue, const OperationPtr& operation, const std::string& path, LastName last,
+          std::function<void(const client::NamedFile&)> then) {
+  Go(queue, operation, path, last, [&queue, operation, then = std::move(then)](const Place& place) {
+    if (!place.file) return queue.End(operation, Errno(ENOENT));
+    then(*place.file);
+  });
+}
+
+auto Ends(rdfs_queue& queue, const OperationPtr& operation) {
+  return [&queue, operation](Status&& done) { queue.End(operation, std::move(done)); };
+}
+auto EndsMade(rdfs_queue& queue, const OperationPtr& operation) {
+  return [&queue, operation](Result<client::NamedFile>&& made) {
+    queue.End(operation, made.ok() ? Status() : made.status());
+  };
+}
+
+// ---- Listing ------------------------------------------------------------------------------------
+
+struct Listing {
+  rdfs_queue& queue;
+  OperationPtr operation;
+  client::OpenPtr open;
+  std::uint64_t cookie = 0;
+  Status failure;
+};
+using ListingPtr = std::shared_ptr<Listing>;
+
+void EndListing(const ListingPtr& listing) {
+  listing->queue.lane().Release(listing->queue.owner().caller, listing->open, [listing](Status&&) {
+    if (!listing->failure.ok()) listing->operation->listing.reset();
+    listing->queue.End(listing->operation, listing->failure);
+  });
+}
+
+// Returns whether there may be more.
+bool TakePage(Listing& listing, client::DirPage& page, bool first) {
+  auto& entries = listing.operation->listing->entries;
+  bool any = false;
+  while (const std::optional<client::DirEntry> entry = page.Next()) {
+    any = true;
+    listing.cookie = entry->cookie;
+    if (entry->name == "." || entry->name == "..") continue;
+    rdfs_listing::Entry& added = entries.emplace_back();
+    added.name = entry->name;
+    added.known = entry->file.has_value();
+    if (added.known) added.attributes = ToAttributes(entry->file->attr);
+  }
+  if (entries.size() > kMostEntries) {
+    listing.failure = Errno(EOVERFLOW);
+    return false;
+  }
+  // The page that comes with the opening may be left out; any other one that is empty is the end.
+  return !page.ends_directory() && (any || first);
+}
+
+void NextPage(const ListingPtr& listing) {
+  listing->queue.lane().ReadDir(listing->queue.owner().caller, listing->open, listing->cookie,
+                                kMaxReaddirBytes, true, [listing](Result<client::DirPage>&& page) {
+                                  if (!page.ok()) listing->failure = page.status();
+                                  if (page.ok() && TakePage(*listing, *page, false)) {
+                                    return NextPage(listing);
+                                  }
+                                  EndListing(listing);
+                                });
+}
+
+}  // namespace
+
+void StartList(rdfs_queue& queue, const OperationPtr& operation, const std::string& path) {
+  GoTo(queue, operation, path, LastName::kFollowed,
+       [&queue, operation](const client::NamedFile& file) {
+         if ((file.attr.mode & S_IFMT) != S_IFDIR) return queue.End(operation, Errno(ENOTDIR));
+         operation->listing = std::make_unique<rdfs_listing>();
+         queue.lane().OpenDir(queue.owner().caller, file.handle, kFirstPageBytes,
+                              [&queue, operation](Result<client::OpenedDirectory>&& opened) {
+                                if (!opened.ok()) {
+                                  operation->listing.reset();
+                                  return queue.End(operation, opened.status());
+                                }
+                                auto listing =
+                                    std::make_shared<Listing>(Listing{.queue = queue,
+                                                                      .operation = operation,
+                                                                      .open = opened->open,
+                                                                      .cookie = 0,
+                                                                      .failure = {}});
+                                if (TakePage(*listing, opened->first_page, true)) {
+                                  return NextPage(listing);
+                                }
+                                EndListing(listing);
+                              });
+       });
+}
+
+void StartStat(rdfs_queue& queue, const OperationPtr& operation, const std::string& path,
+               bool follow, rdfs_attributes* out) {
+  Go(queue, operation, path, follow ? LastName::kFollowed : LastName::kItself,
+     [&queue, operation, out](const Place& place) {
+       if (!place.file) return queue.End(operation, Errno(ENOENT));
+       if (!place.name.empty()) {
+         *out = ToAttributes(place.file->attr);
+         return queue.End(operation, Status());
+       }
+       // A directory on the way, known from before.
+       queue.lane().GetAttr(queue.owner().caller, place.file->handle, nullptr,
+                            [&queue, operation, out](Result<client::Attributes>&& got) {
+                              if (got.ok()) *out = ToAttributes(got->attr);
+                              queue.End(operation, got.ok() ? Status() : got.status());
+                            });
+     });
+}
+
+void StartMkdir(rdfs_queue& queue, const OperationPtr& operation, const std::string& path,
+                std::uint32_t mode) {
+  Go(queue, operation, path, LastName::kNotLooked, [&queue, operation, mode](const Place& place) {
+    queue.lane().Mkdir(queue.owner().caller, place.parent, place.name, mode, 0,
+                       EndsMade(queue, operation));
+  });
+}
+
+void StartUnlink(rdfs_queue& queue, const OperationPtr& operation, const std::string& path) {
+  Go(queue, operation, path, LastName::kNotLooked, [&queue, operation](const Place& place) {
+    queue.lane().Unlink(queue.owner().caller, place.parent, place.name, Ends(queue, operation));
+  });
+}
+
+void StartRmdir(rdfs_queue& queue, const OperationPtr& operation, const std::string& path) {
+  Go(queue, operation, path, LastName::kNotLooked, [&queue, operation](const Place& place) {
+    queue.lane().Rmdir(queue.owner().caller, place.parent, place.name, Ends(queue, operation));
+  });
+}
+
+void StartRename(rdfs_queue& queue, const OperationPtr& operation, const std::string& from,
+                 const std::string& to, std::uint32_t flags) {
+  Go(queue, operation, from, LastName::kNotLooked,
+     [&queue, operation, to, flags](const Place& old_place) {
+       Go(queue, operation, to, LastName::kNotLooked,
+          [&queue, operation, old_place, flags](const Place& place) {
+            queue.lane().Rename(queue.owner().caller, old_place.parent, old_place.name,
+                                place.parent, place.name, flags, Ends(queue, operation));
+          });
+     });
+}
+
+void StartSymlink(rdfs_queue& queue, const OperationPtr& operation, const std::string& target,
+                  const std::string& path) {
+  Go(queue, operation, path, LastName::kNotLooked, [&queue, operation, target](const Place& place) {
+    queue.lane().Symlink(queue.owner().caller, place.parent, place.name, target,
+                         EndsMade(queue, operation));
+  });
+}
+
+void StartReadlink(rdfs_queue& queue, const OperationPtr& operation, const std::string& path) {
+  GoTo(queue, operation, path, LastName::kItself,
+       [&queue, operation](const client::NamedFile& file) {
+         if ((file.attr.mode & S_IFMT) != S_IFLNK) return queue.End(operation, Errno(EINVAL));
+         queue.lane().Readlink(queue.owner().caller, file.handle,
+                               [&queue, operation](Result<std::string_view>&& target) {
+                                 if (target.ok()) operation->text = *target;
+                                 queue.End(operation, target.ok() ? Status() : target.status());
+                               });
+       });
+}
+
+}  // namespace rdfs::fs::library

@@ -1,0 +1,235 @@
+"""Files of another machine over RDMA, shared memory or TCP, without a mount.
+
+    with rdfs.Export('rdfs://node/data', 'key_file=/etc/rdfs/key') as export:
+        with export.open('dir/file') as file:
+            file.seek(1 << 20)
+            print(file.read(100))
+        print([entry.name for entry in export.list('dir')])
+
+Source and options are those of `rdfs SOURCE MNT -o OPTIONS`. Whatever fails raises OSError with the errno and
+a sentence. Threads may share an export; their calls take turns. An export must not be used in a child after a
+fork: connect there. `rdfs.spec` has the same as a file system for fsspec, which pandas and others use.
+"""
+import ctypes
+import io
+import os
+import threading
+from collections import namedtuple
+
+from rdfs._library import Attributes, Error, byref, library
+
+__all__ = ['Entry', 'Export', 'File', 'version']
+
+Entry = namedtuple('Entry', 'name attributes')
+Entry.__doc__ = 'A name of a directory, and an Attributes of it: None where it went while it was listed.'
+
+NOFOLLOW = 0x100  # AT_SYMLINK_NOFOLLOW
+_MODES = {'r': os.O_RDONLY, 'w': os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 'a': os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+          'x': os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+
+
+def version():
+    """The library's version."""
+    return library.rdfs_version().decode()
+
+
+def flags_of(mode):
+    """open()'s mode as flags of open(2)."""
+    kind = mode.replace('b', '').replace('+', '')
+    if kind not in _MODES or sorted(mode) != sorted(set(mode)):
+        raise ValueError('%r is no mode: give one of rb, wb, ab, xb, with a + to read and write' % mode)
+    flags = _MODES[kind]
+    return flags & ~os.O_ACCMODE | os.O_RDWR if '+' in mode else flags
+
+
+class Export:
+    """A session with a server, and one queue in it. Opens at most for the option deadline (30 s)."""
+
+    def __init__(self, source, options='', queue_bytes=0):
+        self._export, self._queue = ctypes.c_void_p(), ctypes.c_void_p()
+        self._lock = threading.Lock()  # a sentence belongs to the call before it
+        error = Error()
+        self._tell(library.rdfs_connect(os.fsencode(source), os.fsencode(options), queue_bytes, byref(self._export),
+                                        byref(error)), error)
+        result = library.rdfs_queue_open(self._export, byref(self._queue), byref(error))
+        if result < 0:
+            library.rdfs_disconnect(self._export)
+        self._tell(result, error)
+        self.source = source
+
+    @staticmethod
+    def _tell(result, error):
+        if result < 0:
+            raise OSError(-result, error.sentence.decode(errors='replace'))
+
+    def call(self, name, *arguments):
+        """A call of rdfs.h that waits, on this export's queue."""
+        with self._lock:
+            if not self._queue:
+                raise ValueError('%s: the export is closed' % self.source)
+            result = getattr(library, 'rdfs_' + name)(self._queue, *arguments)
+            if result < 0:
+                raise OSError(-result, library.rdfs_sentence(self._queue).decode(errors='replace'))
+            return result
+
+    @property
+    def transport(self):
+        """What it goes over, and why not over something better."""
+        text = ctypes.create_string_buffer(512)
+        library.rdfs_transport(self._export, text, len(text))
+        return text.value.decode(errors='replace')
+
+    def close(self):
+        """Ends the session; files that are open are of no use any more."""
+        with self._lock:
+            if self._queue:
+                library.rdfs_queue_close(self._queue)
+                library.rdfs_disconnect(self._export)
+                self._queue = self._export = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, '_queue', None):
+            self.close()
+
+    def open(self, path, mode='rb', permissions=0o666, buffering=io.DEFAULT_BUFFER_SIZE):
+        """A file in binary mode, as open() gives it; buffering=0: a File itself."""
+        raw = File(self, path, mode, permissions)
+        if buffering == 0:
+            return raw
+        if '+' in mode:
+            return io.BufferedRandom(raw, buffering)
+        return (io.BufferedReader if raw.readable() else io.BufferedWriter)(raw, buffering)
+
+    def stat(self, path, follow=True):
+        """Attributes: size, mode, mtime, mtime_ns ..."""
+        attributes = Attributes()
+        self.call('stat', os.fsencode(path), 0 if follow else NOFOLLOW, byref(attributes))
+        return attributes
+
+    def list(self, path=''):
+        """Every Entry of a directory, in no order."""
+        listing = ctypes.c_void_p()
+        self.call('list', os.fsencode(path) or b'/', byref(listing))
+        try:
+            return [self._entry(listing, i) for i in range(library.rdfs_listing_count(listing))]
+        finally:
+            library.rdfs_listing_free(listing)
+
+    @staticmethod
+    def _entry(listing, index):
+        found = library.rdfs_listing_attributes(listing, index)
+        attributes = Attributes.from_buffer_copy(found.contents) if found else None
+        return Entry(os.fsdecode(library.rdfs_listing_name(listing, index)), attributes)
+
+    def mkdir(self, path, mode=0o777):
+        self.call('mkdir', os.fsencode(path), mode)
+
+    def rmdir(self, path):
+        self.call('rmdir', os.fsencode(path))
+
+    def unlink(self, path):
+        self.call('unlink', os.fsencode(path))
+
+    def rename(self, old, new):
+        """As os.rename: what is at `new` is replaced."""
+        self.call('rename', os.fsencode(old), os.fsencode(new), 0)
+
+    def symlink(self, target, path):
+        self.call('symlink', os.fsencode(target), os.fsencode(path))
+
+    def readlink(self, path):
+        text = ctypes.create_string_buffer(4096)
+        length = self.call('readlink', os.fsencode(path), text, len(text))
+        return os.fsdecode(text.raw[:length])
+
+
+class File(io.RawIOBase):
+    """An open file, unbuffered. Its position is its own; pread and pwrite leave it alone."""
+
+    def __init__(self, export, path, mode='rb', permissions=0o666):
+        self._file = ctypes.c_void_p()
+        self._export = export
+        self._flags = flags_of(mode)
+        self._position = 0
+        export.call('open', os.fsencode(path), self._flags, permissions, byref(self._file))
+        self.name, self.mode = path, mode
+        if self._flags & os.O_APPEND:
+            self._position = self.size()
+
+    def _open(self):
+        if self.closed:
+            raise ValueError('I/O operation on closed file.')
+        return self._file
+
+    def readable(self):
+        return self._flags & os.O_ACCMODE != os.O_WRONLY
+
+    def writable(self):
+        return self._flags & os.O_ACCMODE != os.O_RDONLY
+
+    def seekable(self):
+        return True
+
+    def size(self):
+        attributes = Attributes()
+        self._export.call('fstat', self._open(), byref(attributes))
+        return attributes.size
+
+    def pread_into(self, buffer, offset):
+        """Fills a writable buffer from `offset` on; returns how many bytes, fewer only at the end of the file."""
+        view = memoryview(buffer).cast('B')
+        if not self.readable():
+            raise io.UnsupportedOperation('not readable')
+        if not view.nbytes:
+            return 0
+        to = (ctypes.c_char * view.nbytes).from_buffer(view)
+        return self._export.call('pread', self._open(), to, view.nbytes, offset)
+
+    def pwrite(self, data, offset):
+        """Returns how many bytes were written, fewer only where there is no space."""
+        if not self.writable():
+            raise io.UnsupportedOperation('not writable')
+        data = bytes(data)
+        return self._export.call('pwrite', self._open(), data, len(data), offset)
+
+    def readinto(self, buffer):
+        count = self.pread_into(buffer, self._position)
+        self._position += count
+        return count
+
+    def write(self, data):
+        count = self.pwrite(data, self._position)
+        self._position += count
+        return count
+
+    def seek(self, offset, whence=os.SEEK_SET):
+        base = {os.SEEK_SET: lambda: 0, os.SEEK_CUR: lambda: self._position, os.SEEK_END: self.size}[whence]()
+        if base + offset < 0:
+            raise OSError(22, 'a position is not negative')
+        self._position = base + offset
+        return self._position
+
+    def tell(self):
+        return self._position
+
+    def truncate(self, size=None):
+        size = self._position if size is None else size
+        self._export.call('truncate', self._open(), size)
+        return size
+
+    def fsync(self, data_only=False):
+        """What was written is on the server's disk then."""
+        self._export.call('fsync', self._open(), data_only)
+
+    def close(self):
+        if not self.closed:
+            super().close()
+            # With the export, it was closed already.
+            if self._file and self._export._queue:
+                self._export.call('close', self._file)

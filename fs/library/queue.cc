@@ -1,0 +1,317 @@
+#include "fs/library/queue.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace client = rdfs::fs::client;
+using rdfs::BootClock;
+using rdfs::Deadline;
+using rdfs::Fd;
+using rdfs::Result;
+using rdfs::Status;
+
+namespace {
+
+// Longer than most answers take, shorter than two changes of context cost when it is in vain.
+constexpr std::chrono::microseconds kLongestSpin{100};
+// So long after the program's last call the keeper takes over: a recall waits no longer.
+constexpr std::chrono::milliseconds kKeeperPatience{20};
+constexpr std::size_t kSpareBytes = 256 * 1024;
+
+std::string_view Remedy(int errno_value) {
+  switch (errno_value) {
+    case ETIMEDOUT:
+      return "; the server did not answer within the deadline (option deadline=SECONDS)";
+    case EROFS:
+      return "; the export, or the session (option ro), is read-only";
+    case ESTALE:
+      return "; the server does not have the file any more: open it again";
+    case ENOBUFS:
+      return "; every buffer of the queue is in use: free one, or connect with larger queues";
+    case EAGAIN:
+      return "; too much is under way: take completions first";
+    default:
+      return "";
+  }
+}
+
+std::string Sentence(const std::string& what, const Status& status) {
+  const int number = status.errno_value();
+  return fmt::format("{}{}", Status::FromErrno(number, what).message(), Remedy(number));
+}
+
+void Drain(const Fd& event) {
+  std::uint64_t count = 0;
+  (void)!read(event.get(), &count, sizeof count);
+}
+
+void Signal(const Fd& event) {
+  const std::uint64_t one = 1;
+  (void)!write(event.get(), &one, sizeof one);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<rdfs_queue>> rdfs_queue::Open(rdfs_export& owner) {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Fd completed(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid() || !completed.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<client::Lane> lane,
+                        owner.mount->OpenLane(rdfs::DeadlineAfter(owner.deadline)));
+  return std::unique_ptr<rdfs_queue>(
+      new rdfs_queue(owner, std::move(lane), std::move(wake), std::move(completed)));
+}
+
+rdfs_queue::rdfs_queue(rdfs_export& owner, std::unique_ptr<client::Lane> lane, Fd wake,
+                       Fd completed)
+    : owner_(owner),
+      wake_(std::move(wake)),
+      completed_(std::move(completed)),
+      spin_(kLongestSpin),
+      lane_(std::move(lane)) {
+  ++owner_.queues;
+  // What rdfs_pread can count on, whatever the program takes.
+  const std::size_t spare = std::min(kSpareBytes, lane_->buffers().free_bytes() / 4);
+  if (auto buffer = lane_->buffers().Allocate(spare)) {
+    spare_ = std::make_shared<client::Buffer>(std::move(*buffer));
+  }
+  const rdfs::fs::library::SignalsBlocked blocked;
+  thread_ = std::thread([this] { Keep(); });
+}
+
+rdfs_queue::~rdfs_queue() {
+  {
+    Lock lock(mutex_);
+    Enter();
+    const Deadline deadline = rdfs::DeadlineAfter(owner_.deadline);
+    while (under_way_ > 0 && BootClock::now() < deadline) Turn(lock, deadline);
+    stopping_ = true;
+    Kick();
+  }
+  keeper_.notify_all();
+  changed_.notify_all();
+  thread_.join();
+  for (const OperationPtr& operation : done_) Discard(*operation);
+  done_.clear();
+  buffers_.clear();
+  spare_.reset();
+  lane_.reset();  // ends what is still under way: those operations are dropped with it
+  done_.clear();
+  --owner_.queues;
+}
+
+// What nobody took is closed, so that it does not stay open at the server.
+void rdfs_queue::Discard(Operation& operation) {
+  if (operation.file == nullptr) return;
+  lane_->Release(owner_.caller, operation.file->open, [](Status&&) {});
+  lane_->Flush();
+}
+
+// ---- Operations ---------------------------------------------------------------------------------
+
+bool rdfs_queue::Begin(const OperationPtr& operation, const Start& start) {
+  Enter();
+  if (under_way_ + done_.size() >= RDFS_MAX_UNDER_WAY) return false;
+  ++under_way_;
+  start(operation);
+  lane_->Flush();
+  if (leading_) Kick();
+  return true;
+}
+
+int rdfs_queue::Submit(std::string what, void* user, Start start) {
+  auto operation = std::make_shared<Operation>();
+  operation->what = std::move(what);
+  operation->user = user;
+  {
+    const Lock lock(mutex_);
+    const bool begun = Begin(operation, start);
+    // The memory that it holds may be nobody else's by now.
+    start = nullptr;
+    if (begun) return 0;
+  }
+  return Refuse(operation->what, EAGAIN);
+}
+
+rdfs_queue::OperationPtr rdfs_queue::BeginToWait(std::string what, const Start& start) {
+  auto operation = std::make_shared<Operation>();
+  operation->what = std::move(what);
+  operation->waited_for = true;
+  const Lock lock(mutex_);
+  return Begin(operation, start) ? operation : nullptr;
+}
+
+void rdfs_queue::WaitFor(const Operation& operation) {
+  Lock lock(mutex_);
+  while (!operation.over) Turn(lock, Deadline::max());
+  changed_.notify_all();  // others may want to lead now
+}
+
+int rdfs_queue::Refuse(const std::string& what, int errno_value) {
+  const Lock lock(mutex_);
+  sentence_ = Sentence(what, Status(rdfs::Code::kErrno, errno_value, {}));
+  return -errno_value;
+}
+
+int rdfs_queue::Report(const Operation& operation) {
+  if (operation.status.ok()) return 0;
+  const Lock lock(mutex_);
+  sentence_ = Sentence(operation.what, operation.status);
+  return -operation.status.errno_value();
+}
+
+const char* rdfs_queue::sentence() const {
+  const Lock lock(mutex_);
+  return sentence_.c_str();
+}
+
+void rdfs_queue::End(const OperationPtr& operation, Status status, std::int64_t count) {
+  operation->status = std::move(status);
+  operation->count = count;
+  operation->over = true;
+  --under_way_;
+  if (operation->waited_for) return;
+  if (done_.empty() && program_sleeps_) Signal(completed_);
+  done_.push_back(operation);
+}
+
+int rdfs_queue::Poll(rdfs_completion* completions, int most, int timeout_ms) {
+  if (completions == nullptr || most <= 0) return Refuse("taking completions", EINVAL);
+  Lock lock(mutex_);
+  Enter();
+  const Deadline deadline =
+      timeout_ms < 0 ? Deadline::max() : rdfs::DeadlineAfter(std::chrono::milliseconds(timeout_ms));
+  if (done_.empty() && !leading_ && lane_->Poll() > 0) changed_.notify_all();
+  while (done_.empty() && BootClock::now() < deadline) Turn(lock, deadline);
+  handed_out_.clear();
+  int taken = 0;
+  for (; taken < most && !done_.empty(); ++taken) HandOut(completions[taken]);
+  if (program_sleeps_ && done_.empty()) Drain(completed_);
+  changed_.notify_all();
+  return taken;
+}
+
+void rdfs_queue::HandOut(rdfs_completion& out) {
+  Operation& operation = *done_.front();
+  out = {.user = operation.user,
+         .result = operation.count,
+         .file = nullptr,
+         .listing = operation.listing.release(),
+         .sentence = nullptr};
+  if (operation.file != nullptr) out.file = owner_.Add(std::move(operation.file));
+  if (!operation.status.ok()) {
+    out.result = -operation.status.errno_value();
+    out.sentence = handed_out_.emplace_back(Sentence(operation.what, operation.status)).c_str();
+  }
+  done_.pop_front();
+}
+
+// ---- Who drives the lane ------------------------------------------------------------------------
+
+void rdfs_queue::Enter() {
+  ++uses_;
+  if (leading_ && keeper_leads_ && !program_sleeps_) Kick();
+}
+
+void rdfs_queue::Kick() const { Signal(wake_); }
+
+void rdfs_queue::Turn(Lock& lock, Deadline deadline) {
+  if (leading_) return Sleep(lock, deadline);
+  if (lane_->Poll() > 0) {
+    spin_.Came();
+    return changed_.notify_all();
+  }
+  if (under_way_ == 0 || !spin_.GoOn(BootClock::now())) Sleep(lock, deadline);
+}
+
+void rdfs_queue::Sleep(Lock& lock, Deadline deadline) {
+  const auto now = BootClock::now();
+  if (leading_) {
+    const auto rest = std::min<std::chrono::nanoseconds>(deadline - now, std::chrono::hours(1));
+    changed_.wait_for(lock, rest);
+    return;
+  }
+  if (!lane_->Arm()) return;
+  const Deadline until = std::min(deadline, lane_->NextTimer());
+  leading_ = true;
+  lock.unlock();
+  std::array<pollfd, 2> entries{{{.fd = lane_->fd(), .events = POLLIN, .revents = 0},
+                                 {.fd = wake_.get(), .events = POLLIN, .revents = 0}}};
+  poll(entries.data(), entries.size(),
+       until == Deadline::max() ? -1 : rdfs::PollTimeoutMs(until, now));
+  lock.lock();
+  leading_ = false;
+  if (entries[1].revents != 0) Drain(wake_);
+  changed_.notify_all();
+}
+
+void rdfs_queue::Keep() {
+  Lock lock(mutex_);
+  std::uint64_t seen = 0;
+  while (!stopping_) {
+    if (!program_sleeps_ && uses_ != seen) {
+      seen = uses_;
+      keeper_.wait_for(lock, kKeeperPatience);
+    } else if (leading_) {
+      changed_.wait(lock);  // a thread of the program waits: it does all that is to be done
+    } else if (lane_->Poll() > 0) {
+      changed_.notify_all();
+    } else {
+      keeper_leads_ = true;
+      Sleep(lock, Deadline::max());
+      keeper_leads_ = false;
+    }
+  }
+}
+
+int rdfs_queue::CompletionFd() {
+  const Lock lock(mutex_);
+  if (!program_sleeps_) {
+    program_sleeps_ = true;
+    if (!done_.empty()) Signal(completed_);
+    keeper_.notify_all();
+  }
+  return completed_.get();
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+rdfs_buffer* rdfs_queue::Allocate(std::size_t bytes) {
+  const Lock lock(mutex_);
+  Enter();
+  std::optional<client::Buffer> memory = lane_->buffers().Allocate(bytes);
+  if (!memory) return nullptr;
+  auto buffer = std::make_unique<rdfs_buffer>(
+      rdfs_buffer{.queue = *this, .memory = std::make_shared<client::Buffer>(std::move(*memory))});
+  rdfs_buffer* made = buffer.get();
+  buffers_.emplace(made, std::move(buffer));
+  return made;
+}
+
+void rdfs_queue::Free(rdfs_buffer* buffer) {
+  const Lock lock(mutex_);
+  Enter();
+  buffers_.erase(buffer);
+}
+
+std::shared_ptr<client::Buffer> rdfs_queue::Lend(std::size_t bytes) {
+  const Lock lock(mutex_);
+  if (auto memory = lane_->buffers().Allocate(bytes)) {
+    return std::make_shared<client::Buffer>(std::move(*memory));
+  }
+  if (spare_ == nullptr || spare_lent_ || spare_->size() < bytes) return nullptr;
+  spare_lent_ = true;
+  return spare_;
+}
+
+void rdfs_queue::GiveBack(std::shared_ptr<client::Buffer>& memory) {
+  const Lock lock(mutex_);
+  if (memory == spare_) spare_lent_ = false;
+  memory.reset();
+}

@@ -1,0 +1,121 @@
+// rdfs_queue: a lane that any thread may use, and the completions of what is under way in it.
+//
+// One mutex guards it all; callbacks of the lane run under it. Whoever waits drives the lane: it
+// polls, spins as long as that pays, arms, and sleeps without the mutex ("leads"). One thread leads
+// at a time, the others wait for it, and whoever hands something to the wire meanwhile wakes it.
+//
+//   a thread in rdfs_X or rdfs_poll   leads until its own has come
+//   the keeper (our own thread)       leads when nobody has used the queue for a moment, so that
+//                                     recalls and heartbeats are answered, and always once the
+//                                     program sleeps in poll(2) itself; steps back for a program's
+//                                     thread otherwise
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "fs/library/export.h"
+#include "transport/base/adaptive_spin.h"
+#include "transport/base/fd.h"
+
+namespace rdfs::fs::library {
+
+// One operation of the program's, from its beginning to its completion. Shared by the callbacks of
+// its calls; under the queue's mutex.
+struct Operation {
+  std::string what;  // "reading 'a/b'"
+  void* user = nullptr;
+  bool waited_for = false;  // by a thread: there is no completion
+  bool over = false;
+  Status status;
+  std::int64_t count = 0;
+  std::unique_ptr<rdfs_file> file;
+  std::unique_ptr<rdfs_listing> listing;
+  std::string text;  // of readlink
+};
+using OperationPtr = std::shared_ptr<Operation>;
+
+}  // namespace rdfs::fs::library
+
+struct rdfs_buffer {
+  rdfs_queue& queue;
+  std::shared_ptr<rdfs::fs::client::Buffer> memory;  // operations share it
+};
+
+struct rdfs_queue {
+ public:
+  using Operation = rdfs::fs::library::Operation;
+  using OperationPtr = rdfs::fs::library::OperationPtr;
+  // Issues the first call of an operation. Runs under the mutex.
+  using Start = std::function<void(const OperationPtr&)>;
+
+  static rdfs::Result<std::unique_ptr<rdfs_queue>> Open(rdfs_export& owner);
+  ~rdfs_queue();
+
+  // 0, or a negative errno when it was not begun. `start` and what it holds end under the mutex.
+  int Submit(std::string what, void* user, Start start);
+  // Begins one that a thread waits for. Null when it was not begun (EAGAIN).
+  OperationPtr BeginToWait(std::string what, const Start& start);
+  void WaitFor(const Operation& operation);
+  // A negative errno with its sentence kept for rdfs_sentence.
+  int Refuse(const std::string& what, int errno_value);
+  int Report(const Operation& operation);
+
+  int Poll(rdfs_completion* completions, int most, int timeout_ms);
+  int CompletionFd();
+  [[nodiscard]] const char* sentence() const;
+
+  rdfs_buffer* Allocate(std::size_t bytes);
+  void Free(rdfs_buffer* buffer);
+  // Memory for a piece of rdfs_pread, and back. Null when the program has all of it.
+  std::shared_ptr<rdfs::fs::client::Buffer> Lend(std::size_t bytes);
+  void GiveBack(std::shared_ptr<rdfs::fs::client::Buffer>& memory);
+
+  // ---- under the mutex: for what starts and ends operations -------------------------------------
+  void End(const OperationPtr& operation, rdfs::Status status, std::int64_t count = 0);
+  [[nodiscard]] rdfs::fs::client::Lane& lane() { return *lane_; }
+  [[nodiscard]] rdfs_export& owner() { return owner_; }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  rdfs_queue(rdfs_export& owner, std::unique_ptr<rdfs::fs::client::Lane> lane, rdfs::Fd wake,
+             rdfs::Fd completed);
+
+  bool Begin(const OperationPtr& operation, const Start& start);
+  // A step towards what somebody waits for; may release the mutex, and return with nothing done.
+  void Turn(Lock& lock, rdfs::Deadline deadline);
+  void Sleep(Lock& lock, rdfs::Deadline deadline);
+  void Enter();
+  void Kick() const;
+  void Keep();
+  void HandOut(rdfs_completion& out);
+  void Discard(Operation& operation);
+
+  rdfs_export& owner_;
+  const rdfs::Fd wake_;       // eventfd: the leader is to look again
+  const rdfs::Fd completed_;  // eventfd: readable while done_ holds something
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // something came, or nobody leads any more
+  std::condition_variable keeper_;
+  bool leading_ = false;         // a thread sleeps on the lane's descriptor
+  bool keeper_leads_ = false;    // it is the keeper
+  bool program_sleeps_ = false;  // in a poll(2) of its own: CompletionFd was called
+  bool stopping_ = false;
+  std::uint64_t uses_ = 0;
+  std::size_t under_way_ = 0;
+  std::deque<OperationPtr> done_;
+  std::deque<std::string> handed_out_;  // sentences of the last Poll
+  std::string sentence_;
+  std::unordered_map<rdfs_buffer*, std::unique_ptr<rdfs_buffer>> buffers_;
+  std::shared_ptr<rdfs::fs::client::Buffer> spare_;
+  bool spare_lent_ = false;
+  rdfs::AdaptiveSpin spin_;
+  std::unique_ptr<rdfs::fs::client::Lane> lane_;
+  std::thread thread_;  // Keep
+};

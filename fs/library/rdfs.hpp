@@ -1,0 +1,123 @@
+// rdfs.h for C++17: the same calls, with objects that give back what they hold.
+//
+// Nothing throws; what fails returns a negative errno, and takes an rdfs_error or leaves its
+// sentence with the queue, as rdfs.h says. Destruction in the opposite order of making: what was
+// made last goes first. A default-constructed object holds nothing; moving from one leaves nothing.
+#ifndef RDFS_HPP
+#define RDFS_HPP
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "rdfs.h"
+
+namespace rdfs {
+
+struct Delete {
+  void operator()(rdfs_export* held) const { (void)rdfs_disconnect(held); }
+  void operator()(rdfs_queue* held) const { rdfs_queue_close(held); }
+  void operator()(rdfs_buffer* held) const { rdfs_buffer_free(held); }
+  void operator()(rdfs_listing* held) const { rdfs_listing_free(held); }
+};
+
+using Buffer = std::unique_ptr<rdfs_buffer, Delete>;
+
+class Export {
+ public:
+  static int Connect(const std::string& source, const std::string& options, Export& out,
+                     rdfs_error* error = nullptr, std::size_t queue_bytes = 0) {
+    rdfs_export* made = nullptr;
+    const int result = rdfs_connect(source.c_str(), options.c_str(), queue_bytes, &made, error);
+    if (result == 0) out.held_.reset(made);
+    return result;
+  }
+  [[nodiscard]] std::string transport() const {
+    std::string text(512, '\0');
+    const int length = rdfs_transport(get(), text.data(), text.size());
+    text.resize(length < 0 ? 0 : std::min<std::size_t>(static_cast<std::size_t>(length), 511));
+    return text;
+  }
+  [[nodiscard]] rdfs_export* get() const { return held_.get(); }
+
+ private:
+  std::unique_ptr<rdfs_export, Delete> held_;
+};
+
+class Listing {
+ public:
+  explicit Listing(rdfs_listing* held = nullptr) : held_(held) {}
+  [[nodiscard]] std::size_t size() const { return rdfs_listing_count(held_.get()); }
+  [[nodiscard]] const char* name(std::size_t index) const {
+    return rdfs_listing_name(held_.get(), index);
+  }
+  [[nodiscard]] const rdfs_attributes* attributes(std::size_t index) const {
+    return rdfs_listing_attributes(held_.get(), index);
+  }
+
+ private:
+  std::unique_ptr<rdfs_listing, Delete> held_;
+};
+
+// An open file; closed, without a word, when it goes. Close tells whether something may be lost.
+class File {
+ public:
+  File() = default;
+  File(rdfs_queue* queue, rdfs_file* file) : queue_(queue), file_(file) {}
+  File(File&& other) noexcept : queue_(other.queue_), file_(std::exchange(other.file_, nullptr)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(queue_, other.queue_);
+    std::swap(file_, other.file_);
+    return *this;
+  }
+  ~File() { (void)Close(); }
+  int Close() { return file_ == nullptr ? 0 : rdfs_close(queue_, std::exchange(file_, nullptr)); }
+  ssize_t Read(void* to, std::size_t length, std::uint64_t offset) const {
+    return rdfs_pread(queue_, file_, to, length, offset);
+  }
+  ssize_t Write(const void* from, std::size_t length, std::uint64_t offset) const {
+    return rdfs_pwrite(queue_, file_, from, length, offset);
+  }
+  int Sync(bool data_only = false) const { return rdfs_fsync(queue_, file_, data_only ? 1 : 0); }
+  [[nodiscard]] rdfs_file* get() const { return file_; }
+
+ private:
+  rdfs_queue* queue_ = nullptr;
+  rdfs_file* file_ = nullptr;
+};
+
+class Queue {
+ public:
+  static int Open(const Export& of, Queue& out, rdfs_error* error = nullptr) {
+    rdfs_queue* made = nullptr;
+    const int result = rdfs_queue_open(of.get(), &made, error);
+    if (result == 0) out.held_.reset(made);
+    return result;
+  }
+  int OpenFile(const std::string& path, int flags, std::uint32_t mode, File& out) const {
+    rdfs_file* made = nullptr;
+    const int result = rdfs_open(get(), path.c_str(), flags, mode, &made);
+    if (result == 0) out = File(get(), made);
+    return result;
+  }
+  int List(const std::string& path, Listing& out) const {
+    rdfs_listing* made = nullptr;
+    const int result = rdfs_list(get(), path.c_str(), &made);
+    if (result == 0) out = Listing(made);
+    return result;
+  }
+  [[nodiscard]] Buffer Allocate(std::size_t bytes) const {
+    return Buffer(rdfs_buffer_alloc(get(), bytes));
+  }
+  [[nodiscard]] const char* sentence() const { return rdfs_sentence(get()); }
+  [[nodiscard]] rdfs_queue* get() const { return held_.get(); }  // for every other call
+
+ private:
+  std::unique_ptr<rdfs_queue, Delete> held_;
+};
+
+}  // namespace rdfs
+
+#endif

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Usage: library.py SOURCE KEY_FILE EXPORTED_DIRECTORY
+
+The modules `rdfs` and `rdfs.spec`, as they are installed, against a real rdfsd whose directory is at hand. pandas
+takes part where it is installed.
+"""
+import errno
+import io
+import os
+import random
+import sys
+import threading
+import unittest
+
+import fsspec
+
+import rdfs
+from rdfs.spec import RdfsFileSystem, options_text, split_url
+
+SOURCE, KEY, ROOT = sys.argv[1:]
+OPTIONS = {'key_file': KEY, 'require': 'tcp'}
+
+
+def path(name):
+    return os.path.join(ROOT, name)
+
+
+def content(name):
+    with open(path(name), 'rb') as file:
+        return file.read()
+
+
+class Bindings(unittest.TestCase):
+    def setUp(self):
+        self.export = rdfs.Export(SOURCE, 'key_file=' + KEY)
+        self.addCleanup(self.export.close)
+
+    def test_files(self):
+        data = random.Random(1).randbytes(1_500_000)
+        with self.export.open('made', 'wb') as file:
+            file.write(data)
+        self.assertEqual(content('made'), data)
+        with self.export.open('made', 'r+b') as file:
+            file.seek(1000)
+            file.write(b'other')
+            file.seek(-3, os.SEEK_END)
+            self.assertEqual(file.read(), data[-3:])
+        with self.export.open('made', 'ab') as file:
+            file.write(b'end')
+        data = data[:1000] + b'other' + data[1005:] + b'end'
+        self.assertEqual(content('made'), data)
+        with self.export.open('made', buffering=0) as file:
+            piece = bytearray(100)
+            self.assertEqual(file.pread_into(piece, len(data) - 10), 10)
+            self.assertEqual(piece[:10], data[-10:])
+            self.assertEqual(file.tell(), 0)
+            with self.assertRaises(io.UnsupportedOperation):
+                file.pwrite(b'x', 0)
+        with self.assertRaises(ValueError):
+            file.read(1)
+
+    def test_names(self):
+        self.export.mkdir('d')
+        self.export.open('d/x', 'xb').close()
+        with self.assertRaises(FileExistsError):
+            self.export.open('d/x', 'xb')
+        self.export.symlink('x', 'd/link')
+        self.assertEqual(self.export.readlink('d/link'), 'x')
+        self.assertEqual(sorted(entry.name for entry in self.export.list('d')), ['link', 'x'])
+        self.export.rename('d/x', 'd/y')
+        with self.assertRaises(FileNotFoundError) as raised:
+            self.export.stat('d/x')
+        self.assertIn("looking at 'd/x'", str(raised.exception))
+        self.export.unlink('d/link')
+        self.export.unlink('d/y')
+        self.export.rmdir('d')
+        self.assertFalse(os.path.exists(path('d')))
+
+    def test_errors(self):
+        with self.assertRaises(OSError) as raised:
+            rdfs.Export(SOURCE, 'nonsense')
+        self.assertEqual(raised.exception.errno, errno.EINVAL)
+        self.assertIn('no such option', str(raised.exception))
+        with self.assertRaises(PermissionError):
+            rdfs.Export(SOURCE)  # no key
+        self.export.close()
+        with self.assertRaises(ValueError):
+            self.export.list()
+
+    def test_threads_share_an_export(self):
+        failures = []
+
+        def work(number):
+            for i in range(20):
+                name = 'thread-%d' % number
+                with self.export.open(name, 'wb') as file:
+                    file.write(b'%d' % i)
+                if content(name) != b'%d' % i:
+                    failures.append(name)
+                self.export.unlink(name)
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+
+class Fsspec(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.fs = fsspec.filesystem('rdfs', source=SOURCE, **OPTIONS)
+
+    def test_it_is_found_by_its_name(self):
+        self.assertIs(fsspec.get_filesystem_class('rdfs'), RdfsFileSystem)
+        with fsspec.open(SOURCE + '/table.csv', 'rt', **OPTIONS) as file:
+            self.assertEqual(file.readline(), 'a,b\n')
+        fs, inside = fsspec.core.url_to_fs(SOURCE + '/dir/file', **OPTIONS)
+        self.assertIs(fs, self.fs)  # one session
+        self.assertEqual(inside, '/dir/file')
+        self.assertEqual(fs.unstrip_protocol(inside), SOURCE + '/dir/file')
+
+    def test_reading(self):
+        data = content('dir/file')
+        self.assertEqual(self.fs.cat('/dir/file'), data)
+        self.assertEqual(self.fs.cat_file('dir/file', start=1_000_000, end=1_000_010), data[1_000_000:1_000_010])
+        with self.fs.open('dir/file', block_size=4096) as file:
+            for offset in (2_999_990, 5, 1_234_567):
+                file.seek(offset)
+                self.assertEqual(file.read(20), data[offset:offset + 20])
+        self.assertEqual(self.fs.info(SOURCE + '/dir/file')['size'], len(data))
+        self.assertEqual(self.fs.ls('/dir', detail=False), ['/dir/file'])
+        self.assertEqual(self.fs.ls('/dir/file')[0]['type'], 'file')
+        self.assertIn('/dir/file', self.fs.find('/'))
+        self.assertEqual(self.fs.glob('/d*/f*'), ['/dir/file'])
+        self.assertFalse(self.fs.exists('/none'))
+        with self.assertRaises(FileNotFoundError):
+            self.fs.info('/none')
+
+    def test_changing(self):
+        fs = self.fs
+        fs.makedirs('/m/n/o', exist_ok=True)
+        with self.assertRaises(FileExistsError):
+            fs.makedirs('/m/n/o')
+        fs.pipe('/m/n/file', b'content')
+        fs.mv('/m/n/file', '/m/moved')
+        fs.cp_file('/m/moved', '/m/copy')
+        self.assertEqual(content('m/copy'), b'content')
+        fs.put(path('dir/file'), '/m/put')
+        self.assertEqual(content('m/put'), content('dir/file'))
+        fs.touch('/m/touched')
+        os.symlink('/m/n', path('m/link'))
+        self.assertEqual(fs.info('/m/link')['type'], 'directory')
+        self.assertTrue(fs.isdir('/m/link'))
+        fs.rm('/m/moved')
+        with self.assertRaises(OSError):
+            fs.rm('/m/n')
+        fs.rm('/m', recursive=True)
+        self.assertFalse(os.path.exists(path('m')))
+
+    def test_pandas(self):
+        try:
+            import pandas
+        except ImportError:
+            self.skipTest('pandas is not installed')
+        table = pandas.read_csv(SOURCE + '/table.csv', storage_options=OPTIONS)
+        self.assertEqual(table['b'].sum(), 6)
+        table.to_csv(SOURCE + '/written.csv', index=False, storage_options=OPTIONS)
+        self.assertEqual(content('written.csv'), content('table.csv'))
+
+    def test_words(self):
+        self.assertEqual(split_url('rdfs://h:1/e'), ('rdfs://h:1/e', '/'))
+        self.assertEqual(split_url('rdfs://[::1]/e//a/b/'), ('rdfs://[::1]/e', '/a/b'))
+        for bad in ('rdfs://h', 'rdfs:///e/x'):
+            self.assertRaises(ValueError, split_url, bad)
+        self.assertEqual(options_text({'ro': True, 'plaintext': False, 'key_file': 'a,b', 'deadline': 5}),
+                         'ro,key_file=a\\,b,deadline=5')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
