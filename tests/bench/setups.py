@@ -110,10 +110,10 @@ def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int, addre
             ready = lambda: "ready on port" in (work / "log").read_text()
             wait_for(ready, 20, "rdfsd")
             port = (work / "log").read_text().split("ready on port ")[1].split()[0]
-            client = [str(bin_dir / "fs/fuse/rdfs"), f"rdfs://{address}:{port}/bench", str(mount), "-o",
-                      f"require={transport}", "-f"]
+            source = f"rdfs://{address}:{port}/bench"
+            client = [str(bin_dir / "fs/fuse/rdfs"), source, str(mount), "-o", f"require={transport}", "-f"]
             with mounted(client, mount, output, read_ahead_kib) as fuse:
-                yield {"mount": mount, "pids": [daemon.pid, fuse.pid]}
+                yield {"mount": mount, "source": source, "pids": [daemon.pid, fuse.pid]}
 
 
 def build_passthrough_hp() -> pathlib.Path:

@@ -56,9 +56,9 @@ def sequential_write(mount: pathlib.Path, size: int) -> float:
     return size / elapsed
 
 
-def random_read(mount: pathlib.Path, depth: int, seconds: float) -> float:
-    """4 KiB O_DIRECT reads a second, by fio."""
-    path = make_file(mount, 256 * MIB)
+def random_read(mount: pathlib.Path, depth: int, seconds: float, name: str = "") -> float:
+    """4 KiB O_DIRECT reads a second, by fio; of a file that is there, if it is named."""
+    path = mount / name if name else make_file(mount, 256 * MIB)
     engine = ["--ioengine=psync"] if depth == 1 else ["--ioengine=libaio", f"--iodepth={depth}"]
     command = ["fio", "--name=read", f"--filename={path}", "--rw=randread", "--bs=4k", "--direct=1",
                f"--runtime={seconds}", "--time_based", "--output-format=json", *engine]
