@@ -11,6 +11,7 @@
 #include "fs/fuse/mount_helper.h"
 #include "fs/fuse/options.h"
 #include "fs/fuse/serve.h"
+#include "fs/watch/command.h"
 #include "transport/base/log.h"
 #include "transport/base/watch_command.h"
 
@@ -46,6 +47,9 @@ int main(int argc, char** argv) {
   const bool helper = argc > 0 && IsMountHelper(argv[0]);
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (!helper) {
+    if (!arguments.empty() && arguments[0] == "watch") {
+      return rdfs::fs::watch::RunWatch({arguments.begin() + 1, arguments.end()});
+    }
     if (const auto watched = rdfs::RunWatchCommand("rdfs", arguments, true)) return *watched;
   }
   const std::variant<Options, Answer> parsed =

@@ -347,6 +347,7 @@ WATCHING
   rdfs status [MNT]                       what this user's mounts are, over what, and their counters
   rdfs stats [--json|--prometheus] [MNT]  the same for programs
   rdfs top [-n TURNS] [MNT]               what happens, by the second
+  rdfs watch [-r] PATH...                 what is changed there, by whomever (rdfs watch --help)
 
 EXIT STATUS
   0 mounted (with -f: and unmounted again)   1 failed, with the reason   2 wrong usage
@@ -443,6 +444,7 @@ std::variant<Options, Answer> ParseCommandLine(const std::vector<std::string>& a
   for (const std::string& list : lists) {
     const Status applied = ApplyMountOptions(list, options);
     if (!applied.ok()) return UsageError(applied.message());
+    options.option_lists += (options.option_lists.empty() ? "" : ",") + list;
   }
   const Status together = CheckTogether(options);
   if (!together.ok()) return UsageError(together.message());

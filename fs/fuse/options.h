@@ -39,6 +39,7 @@ struct Options {
   std::string source_text;  // as typed: what mount(8) and df(1) show
   Source source;
   std::string mount_point;
+  std::string option_lists;  // as typed, commas between them: for a session like this one
 
   std::string key_file;                    // empty: none
   std::optional<transport::Kind> require;  // nothing else will do

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "fs/fuse/mount_watch.h"
 #include "fs/fuse/signals.h"
 #include "fs/fuse/worker.h"
+#include "fs/watch/command.h"
 #include "transport/base/control_socket.h"
 #include "transport/base/log.h"
 #include "transport/base/snapshot.h"
@@ -33,6 +35,20 @@ std::string HostName() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
   return name.data();
+}
+
+// What was typed, but with the key file as it is called from everywhere.
+std::string SessionOptions(const Options& options) {
+  std::string out = options.option_lists;
+  std::error_code failed;
+  const auto key_file = std::filesystem::absolute(options.key_file, failed);
+  if (options.key_file.empty() || options.key_file.front() == '/' || failed) return out;
+  out += ",key_file=";
+  for (const char c : key_file.string()) {
+    if (c == ',' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
 }
 
 void AddFigures(const client::Counters& counters, Snapshot& out) {
@@ -87,6 +103,7 @@ class Served {
   const Options& options_;
   StartReport& report_;
   std::string mount_point_;
+  std::string session_options_;  // for whoever makes a session like this one
   transport::Key key_;
   Fd log_file_;
   std::unique_ptr<SyslogPipe> syslog_;
@@ -133,6 +150,7 @@ Status Served::Check() {
     RDFS_RETURN_IF_ERROR(CheckMemlock(client::MemlockLimit()));
   }
   RDFS_ASSIGN_OR_RETURN(key_, ReadKey(options_));
+  session_options_ = SessionOptions(options_);
   if (!options_.log_file.empty()) {
     RDFS_ASSIGN_OR_RETURN(log_file_, OpenLogFile(options_.log_file));
   }
@@ -265,8 +283,12 @@ void Served::ShowCounters() {
 
 // Without it a mount is as good: only nobody can ask.
 void Served::StartControl() {
-  auto control = ControlSocket::Listen(
-      "rdfs", [this](std::string_view request) { return AnswerRequest(request, Describe()); });
+  auto control = ControlSocket::Listen("rdfs", [this](std::string_view request) {
+    if (request == "session") {
+      return watch::SessionAnswer(options_.source_text, session_options_);
+    }
+    return AnswerRequest(request, Describe());
+  });
   if (control.ok()) {
     control_ = *std::move(control);
   } else {

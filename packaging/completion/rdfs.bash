@@ -96,7 +96,7 @@ _rdfs() {
     rdfs | rdfsd)
       _rdfs_files "$word"
       if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "status stats top" -- "$word")
+        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "status stats top$([ "$command" = rdfsd ] || echo ' watch')" -- "$word")
       fi ;;
     rdinfo | "rdping client") mapfile -t COMPREPLY < <(compgen -A hostname -- "$word") ;;
     rdsock) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;

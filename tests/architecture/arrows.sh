@@ -22,7 +22,7 @@ rules() {
         bad = "fs stands below server and tools"
       else if (file ~ /^fs\/client\// && quoted("fs/fuse/"))
         bad = "the client knows no FUSE"
-      else if (file ~ /^fs\/(client|fuse)\// && quoted("fs/library/"))
+      else if (file ~ /^fs\/(client|fuse|watch)\// && quoted("fs/library/"))
         bad = "the library stands above client and FUSE"
       else if (file ~ /^fs\/protocol/ && quoted("fs/(client|fuse)/"))
         bad = "the protocol stands below client and FUSE"

@@ -1,0 +1,198 @@
+#include "fs/watch/command.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "fs/fuse/dialer.h"
+#include "fs/fuse/options.h"
+#include "fs/watch/watcher.h"
+#include "transport/base/control_socket.h"
+#include "transport/base/log.h"
+
+namespace rdfs::fs::watch {
+namespace {
+
+using std::chrono_literals::operator""s;
+
+struct Words {
+  std::vector<std::string> lists;  // of -o
+  bool recursive = false;
+  bool quiet = false;
+  std::vector<std::string> operands;
+};
+
+// A directory to be watched: where its session is from, and the way from the export's root.
+struct Place {
+  std::string source;
+  std::string options;
+  std::string path;
+};
+
+constexpr const char* kFooter = R"(
+PATH is a directory on a mount of yours, or SOURCE[/DIR] as rdfs mounts it. All of one command are of
+one source. A line is DIRECTORY/ EVENT[,ISDIR] NAME: CREATE, DELETE, MODIFY, ATTRIB, MOVED_FROM, MOVED_TO,
+DELETE_SELF. Changes of every client are told, this host's too, and those of the server's own host.)";
+
+// As the kernel and the mount call it: absolute, without symlinks. Empty: there is none.
+std::string RealPath(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
+  return real == nullptr ? std::string() : real.get();
+}
+
+// rdfs://host/name/a/b and host:dir: where the source ends. Of the latter all of it is source.
+Place PlaceOfSource(const std::string& text) {
+  constexpr std::string_view kScheme = "rdfs://";
+  if (!text.starts_with(kScheme)) return {.source = text, .options = {}, .path = {}};
+  const std::size_t name = text.find('/', kScheme.size());
+  const std::size_t end = name == text.npos ? name : text.find('/', name + 1);
+  if (end == text.npos) return {.source = text, .options = {}, .path = {}};
+  return {.source = text.substr(0, end), .options = {}, .path = text.substr(end)};
+}
+
+// The mount whose directory it is, of those that answer this user.
+Result<Place> PlaceOnMount(const std::string& path, const std::string& real) {
+  for (const std::string& control : FindControlSockets("rdfs")) {
+    const auto mount = AskControl(control, "name", DeadlineAfter(2s));
+    if (!mount.ok() || (real != *mount && !real.starts_with(*mount + "/"))) continue;
+    const auto session = AskControl(control, "session", DeadlineAfter(2s));
+    if (!session.ok()) continue;
+    const std::size_t line = session->find('\n');
+    if (line == session->npos) continue;
+    std::string options = session->substr(line + 1);
+    if (options.ends_with('\n')) options.pop_back();
+    return Place{.source = session->substr(0, line),
+                 .options = std::move(options),
+                 .path = real.substr(mount->size())};
+  }
+  return Status(Code::kNotFound,
+                fmt::format("{} is on no mount of this user that answers; name the source "
+                            "instead, as in rdfs watch -o key_file=FILE rdfs://HOST/NAME/DIR",
+                            path));
+}
+
+Result<Place> FindPlace(const std::string& operand) {
+  const std::string real = RealPath(operand);
+  return real.empty() ? Result<Place>(PlaceOfSource(operand)) : PlaceOnMount(operand, real);
+}
+
+// A descriptor that is readable when a signal asks for the end.
+Result<Fd> BlockEndSignals() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+  sigset_t blocked = ends;
+  sigaddset(&blocked, SIGPIPE);  // a reader that goes is seen when it is written to
+  pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+  Fd fd(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd.valid()) return Status::FromErrno(errno, "signalfd");
+  return fd;
+}
+
+Result<std::unique_ptr<client::Mount>> Connect(const fuse::Options& options) {
+  RDFS_ASSIGN_OR_RETURN(const transport::Key key, fuse::ReadKey(options));
+  RDFS_ASSIGN_OR_RETURN(fuse::Dialer dialer, fuse::MakeDialer(options, key));
+  std::array<char, 256> host{};
+  (void)gethostname(host.data(), host.size() - 1);
+  client::MountOptions mount;
+  mount.dial = std::move(dialer.dial);
+  mount.export_name = std::move(dialer.export_name);
+  mount.host_name = host.data();
+  mount.uid = options.uid.value_or(geteuid());
+  mount.gid = options.gid.value_or(getegid());
+  mount.flags = kMountReadOnly | kMountDropsNames | (options.raw_ids ? kMountRawIds : 0U);
+  mount.timeout = options.deadline;
+  mount.lane_buffer_bytes = 1 << 20;  // no file is read
+  return client::Mount::Create(std::move(mount), DeadlineAfter(options.deadline));
+}
+
+Status Watch(const Words& words) {
+  std::vector<Place> places;
+  for (const std::string& operand : words.operands) {
+    RDFS_ASSIGN_OR_RETURN(Place place, FindPlace(operand));
+    if (!places.empty() && place.source != places.front().source) {
+      return {Code::kInvalidArgument,
+              fmt::format("{} and {} are of different sources; watch them by two commands",
+                          words.operands.front(), operand)};
+    }
+    places.push_back(std::move(place));
+  }
+  RDFS_ASSIGN_OR_RETURN(fuse::Options options,
+                        fuse::ParseSourceAndOptions(places.front().source, places.front().options));
+  for (const std::string& list : words.lists) {
+    RDFS_RETURN_IF_ERROR(fuse::ApplyMountOptions(list, options));
+  }
+  RDFS_ASSIGN_OR_RETURN(const Fd stop, BlockEndSignals());
+  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<client::Mount> mount, Connect(options));
+  const client::CallContext caller{
+      .uid = geteuid(), .gid = getegid(), .pid = static_cast<std::uint32_t>(getpid())};
+  const auto tell = [](const std::string& line) {
+    // The reader has gone: nobody needs the rest.
+    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() ||
+        std::fflush(stdout) != 0) {
+      (void)kill(getpid(), SIGTERM);  // read from `stop`
+    }
+  };
+  RDFS_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Watcher> watcher,
+      Watcher::Create(*mount, caller, words.recursive, tell, DeadlineAfter(options.deadline)));
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::string shown = words.operands[i];
+    while (shown.size() > 1 && shown.ends_with('/')) shown.pop_back();
+    RDFS_RETURN_IF_ERROR(watcher->Add(places[i].path, std::move(shown)));
+  }
+  if (!words.quiet) {
+    fmt::print(stderr, "rdfs: watching {} director{}\n", watcher->directories(),
+               watcher->directories() == 1 ? "y" : "ies");
+  }
+  watcher->Run(stop.get());
+  return {};
+}
+
+}  // namespace
+
+int RunWatch(const std::vector<std::string>& arguments) {
+  Words words;
+  CLI::App app{"Prints what happens in directories of an export, as inotifywait -m does"};
+  app.name("rdfs watch");
+  app.footer(kFooter);
+  app.set_help_flag("-h,--help", "Print this and exit");
+  app.add_option("PATH", words.operands, "What to watch (see below)")->required();
+  app.add_option("-o", words.lists,
+                 "Options of the session, as for a mount; those of PATH's mount "
+                 "need not be repeated")
+      ->expected(1)
+      ->take_all()
+      ->type_name("OPTION,...");
+  app.add_flag("-r,--recursive", words.recursive, "What is below, too");
+  app.add_flag("-q,--quiet", words.quiet, "Do not say when it begins");
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants it
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "rdfs: {}; see rdfs watch --help\n", error.what());
+    return fuse::kExitUsage;
+  }
+  SetLogName("rdfs");
+  SetLogLevel(LogLevel::kWarn);
+  const Status ended = Watch(words);
+  if (ended.ok()) return 0;
+  fmt::print(stderr, "rdfs: {}\n", ended.message());
+  return fuse::kExitFailure;
+}
+
+std::string SessionAnswer(const std::string& source, const std::string& options) {
+  return source + '\n' + options + '\n';
+}
+
+}  // namespace rdfs::fs::watch

@@ -1,0 +1,214 @@
+#include "fs/watch/watcher.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "transport/base/log.h"
+
+namespace rdfs::fs::watch {
+namespace {
+
+// A server that is not there is asked again after this.
+constexpr std::chrono::seconds kPatience{1};
+// Before leases run out, so that there is no moment without them.
+constexpr std::chrono::milliseconds kEarly{500};
+// What many change at once gets no leases for a while: asked for less and less often, to 0.8 s.
+constexpr unsigned kMostDoublings = 4;
+
+bool Is(const Status& status, std::initializer_list<int> errnos) {
+  return std::find(errnos.begin(), errnos.end(), status.errno_value()) != errnos.end();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Watcher>> Watcher::Create(client::Mount& mount,
+                                                 const client::CallContext& caller, bool recursive,
+                                                 Tell tell, Deadline deadline) {
+  std::unique_ptr<Watcher> watcher(new Watcher(mount, recursive, std::move(tell)));
+  mount.SetRecallHandler(
+      [raw = watcher.get()](client::Lane& lane, const client::RecallNotice& notice) {
+        raw->OnRecall(lane, notice);
+      });
+  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<client::Lane> lane, mount.OpenLane(deadline));
+  watcher->client_ = std::make_unique<client::SyncClient>(std::move(lane), caller);
+  return watcher;
+}
+
+Watcher::~Watcher() = default;
+
+// The change comes after the acknowledgement: the look is for the loop, when it may have happened.
+void Watcher::OnRecall(client::Lane& lane, const client::RecallNotice& notice) {
+  const auto due = [this](const Handle& handle) {
+    const auto found = directories_.find(handle);
+    if (found != directories_.end()) found->second.next = found->second.looked + kPause;
+  };
+  if (notice.everything()) {
+    for (auto& entry : directories_) entry.second.next = {};
+  } else {
+    due(notice.handle);
+    const auto [begin, end] = holders_.equal_range(notice.handle);
+    for (auto it = begin; it != end; ++it) due(it->second);
+  }
+  lane.AcknowledgeRecall(notice.number);
+}
+
+Status Watcher::Add(const std::string& path, std::string shown) {
+  Handle handle = mount_.info().root.handle;
+  std::uint32_t mode = mount_.info().root.attr.mode;
+  std::string_view rest(path);
+  while (!rest.empty()) {
+    const std::string_view name = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    if (name.empty() || name == ".") continue;
+    const auto found = client_->Lookup(handle, name);
+    if (!found.ok()) return Status::FromErrno(found.status().errno_value(), shown);
+    handle = found->handle;
+    mode = found->attr.mode;
+  }
+  if ((mode & S_IFMT) != S_IFDIR) {
+    return {Code::kErrno, ENOTDIR,
+            shown + " is not a directory; watch the directory that it is in"};
+  }
+  RDFS_RETURN_IF_ERROR(AddDirectory(handle, std::move(shown)));
+  while (!found_.empty()) {
+    const auto [below, name] = std::move(found_.back());
+    found_.pop_back();
+    const Status added = AddDirectory(below, name);
+    // Gone again, or not for us: as inotifywait -r, the rest is watched.
+    if (!added.ok() && !Is(added, {ENOENT, ESTALE, EACCES, EPERM})) return added;
+  }
+  return {};
+}
+
+Status Watcher::AddDirectory(const Handle& handle, std::string shown) {
+  if (directories_.size() >= kMostDirectories) {
+    return {Code::kBusy, "there are more directories than can be watched at once"};
+  }
+  Directory added;
+  added.shown = shown;
+  added.next = TimePoint::max();
+  if (!directories_.emplace(handle, std::move(added)).second) return {};
+  const Status looked = Look(handle, true);
+  if (looked.ok()) return looked;
+  Forget(handle);
+  return Status::FromErrno(looked.errno_value(), shown);
+}
+
+Status Watcher::Look(const Handle& handle, bool first) {
+  // Its own lease first: what changes behind it is recalled, and looked at again.
+  const auto own = client_->GetAttr(handle);
+  if (!own.ok()) return own.status();
+  const auto entries = client_->List(handle, true);
+  if (!entries.ok()) return entries.status();
+  const auto directory = directories_.find(handle);
+  if (directory != directories_.end()) Take(handle, directory->second, *own, *entries, first);
+  return {};
+}
+
+void Watcher::Take(const Handle& handle, Directory& directory, const client::Attributes& own,
+                   const std::vector<client::SyncClient::ListedEntry>& entries, bool first) {
+  const TimePoint now = BootClock::now();
+  Listing listing;
+  std::vector<Handle> files;
+  TimePoint leased = own.expires;
+  for (const auto& entry : entries) {
+    if (entry.name == "." || entry.name == ".." || !entry.file) continue;
+    listing.emplace(entry.name, entry.file->attr);
+    files.push_back(entry.file->handle);
+    const bool directory_below = (entry.file->attr.mode & S_IFMT) == S_IFDIR;
+    // What is in a directory below is that one's: only its own attributes count here.
+    leased = std::min(leased, entry.file->attr_expires);
+    if (recursive_ && directory_below && directories_.count(entry.file->handle) == 0) {
+      found_.emplace_back(entry.file->handle, directory.shown + "/" + entry.name);
+    }
+  }
+  if (!first) {
+    for (const Event& event : Compare(directory.listing, listing)) {
+      tell_(Format(directory.shown, event));
+    }
+  }
+  for (const Handle& file : directory.files) {
+    const auto [begin, end] = holders_.equal_range(file);
+    const auto mine = std::find_if(begin, end, [&](const auto& it) { return it.second == handle; });
+    if (mine != end) holders_.erase(mine);
+  }
+  for (const Handle& file : files) holders_.emplace(file, handle);
+  directory.listing = std::move(listing);
+  directory.files = std::move(files);
+  // A recall that came while it was listed, or no lease: what was seen may be what was before.
+  const bool recalled = directory.next != TimePoint::max();
+  const bool believed = !recalled && leased > now;
+  directory.unleased = believed ? 0 : std::min(directory.unleased + 1, kMostDoublings);
+  directory.looked = now;
+  const TimePoint again = now + kPause * (1U << directory.unleased);
+  directory.next = believed ? std::max(leased - kEarly, again) : again;
+  directory.away = false;
+}
+
+void Watcher::LookWhereDue(TimePoint now) {
+  std::vector<Handle> due;
+  for (const auto& [handle, directory] : directories_) {
+    if (directory.next <= now) due.push_back(handle);
+  }
+  for (const Handle& handle : due) {
+    const auto found = directories_.find(handle);
+    if (found == directories_.end()) continue;
+    found->second.next = TimePoint::max();  // until something is recalled
+    const Status looked = Look(handle, false);
+    if (looked.ok()) continue;
+    Directory& directory = directories_.at(handle);
+    if (Is(looked, {ENOENT, ESTALE, ENOTDIR})) {
+      tell_(Format(directory.shown, {.what = "DELETE_SELF", .directory = false, .name = {}}));
+      Forget(handle);
+      continue;
+    }
+    if (!directory.away) LogWarn("{}: {}", directory.shown, looked.ToString());
+    directory.away = true;
+    directory.next = now + kPatience;
+  }
+  while (!found_.empty()) {
+    const auto [below, name] = std::move(found_.back());
+    found_.pop_back();
+    const Status added = AddDirectory(below, name);
+    if (!added.ok()) LogInfo("{}", added.message());
+  }
+}
+
+void Watcher::Forget(const Handle& handle) {
+  const auto found = directories_.find(handle);
+  if (found == directories_.end()) return;
+  std::erase_if(holders_, [&](const auto& it) { return it.second == handle; });
+  directories_.erase(found);
+}
+
+TimePoint Watcher::Next() const {
+  TimePoint next = TimePoint::max();
+  for (const auto& entry : directories_) next = std::min(next, entry.second.next);
+  return next;
+}
+
+void Watcher::Run(int stop) {
+  client::Lane& lane = client_->lane();
+  while (!directories_.empty()) {
+    lane.Poll();
+    const TimePoint now = BootClock::now();
+    const TimePoint next = Next();
+    if (next <= now) {
+      LookWhereDue(now);
+      pollfd entry{.fd = stop, .events = POLLIN, .revents = 0};
+      if (poll(&entry, 1, 0) > 0) return;
+      continue;
+    }
+    if (!lane.Arm()) continue;
+    std::array<pollfd, 2> entries{{{.fd = lane.fd(), .events = POLLIN, .revents = 0},
+                                   {.fd = stop, .events = POLLIN, .revents = 0}}};
+    poll(entries.data(), entries.size(), PollTimeoutMs(std::min(next, lane.NextTimer()), now));
+    if (entries[1].revents != 0) return;
+  }
+}
+
+}  // namespace rdfs::fs::watch

@@ -1,0 +1,75 @@
+// Watcher: directories of a mount whose changes are told as they happen.
+//
+// It looks at a directory and takes leases on it and on what is in it; who changes something
+// recalls them, and is answered at once. Then it looks again, until the server gives leases again:
+// that is when the change has been carried out. Where leases run out it looks, too, so that nothing
+// is missed for longer than one lasts (5 s, or 1 s where the server cannot watch its own host).
+// Looks at one directory are at least kPause apart, so that who writes a lot is not slowed down by
+// it.
+//
+// One thread, the caller's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fs/client/sync_client.h"
+#include "fs/watch/listing.h"
+
+namespace rdfs::fs::watch {
+
+class Watcher {
+ public:
+  using Tell = std::function<void(const std::string& line)>;
+  // `mount` has no lanes yet, and outlives it. Blocks until the lane is there.
+  static Result<std::unique_ptr<Watcher>> Create(client::Mount& mount,
+                                                 const client::CallContext& caller, bool recursive,
+                                                 Tell tell, Deadline deadline);
+  ~Watcher();
+
+  // Begins with what is there now. `path`: names from the export's root; `shown`: how lines name
+  // it. Errors: the server's, with the name; ENOTDIR.
+  Status Add(const std::string& path, std::string shown);
+  [[nodiscard]] std::size_t directories() const { return directories_.size(); }
+  // Tells until `stop` is readable, or every directory is gone.
+  void Run(int stop);
+
+  static constexpr std::chrono::milliseconds kPause{50};
+  static constexpr std::size_t kMostDirectories = 100'000;
+
+ private:
+  struct Directory {
+    std::string shown;
+    Listing listing;
+    std::vector<Handle> files;  // of what is in it
+    TimePoint looked{};
+    TimePoint next{};  // when to look again; max while it is looked at and nothing was recalled
+    unsigned unleased = 0;  // looks without a lease, one after the other
+    bool away = false;      // the last look failed
+  };
+
+  Watcher(client::Mount& mount, bool recursive, Tell tell)
+      : mount_(mount), recursive_(recursive), tell_(std::move(tell)) {}
+  void OnRecall(client::Lane& lane, const client::RecallNotice& notice);
+  Status AddDirectory(const Handle& handle, std::string shown);
+  // Looks, tells what differs, and says when to look again.
+  Status Look(const Handle& handle, bool first);
+  void Take(const Handle& handle, Directory& directory, const client::Attributes& own,
+            const std::vector<client::SyncClient::ListedEntry>& entries, bool first);
+  void LookWhereDue(TimePoint now);
+  void Forget(const Handle& handle);
+  [[nodiscard]] TimePoint Next() const;
+
+  client::Mount& mount_;
+  const bool recursive_;
+  const Tell tell_;
+  std::unordered_map<Handle, Directory, HandleHash> directories_;
+  std::unordered_multimap<Handle, Handle, HandleHash> holders_;  // what is where
+  std::vector<std::pair<Handle, std::string>> found_;            // directories to add
+  std::unique_ptr<client::SyncClient> client_;                   // last: recalls use the rest
+};
+
+}  // namespace rdfs::fs::watch

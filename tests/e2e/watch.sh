@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Usage: watch.sh --bin BUILD_DIR [--as-when-root USER]
+#
+# rdfs watch on a mount: what another client and the server's host change is printed with inotifywait's words, each
+# once; of a source it does the same without a mount.
+set -uo pipefail
+# shellcheck source=tests/e2e/setup.sh
+. "$(dirname "$0")/setup.sh"
+begin "$@"
+
+export XDG_RUNTIME_DIR=$work/run
+mkdir -m 700 "$XDG_RUNTIME_DIR"
+mkdir -p "$work/export/top/below" "$work/mnt"
+echo old >"$work/export/top/old"
+(umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/key")
+ids=''; [ "$(id -u)" -ne 0 ] || ids=,trusted
+serve server --export "data=$work/export$ids" --key-file "$work/key"
+source=rdfs://127.0.0.1:$port/data
+# The name of the key file is good where the mount was made, and has to be good for the watcher.
+(cd "$work" && "$rdfs" "$source" mnt -o key_file=key) >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
+
+# wait_for FILE LINE: at most 10 s.
+wait_for() {
+  for _ in $(seq 200); do
+    grep -qxF -e "$2" "$1" && return 0
+    sleep 0.05
+  done
+  problem "nothing says '$2': $(cat "$work/events" "$work/said")"
+}
+# watch WORD...: in the background, until it has begun.
+watch() {
+  : >"$work/events"
+  : >"$work/said"
+  "$rdfs" watch "$@" >"$work/events" 2>"$work/said" </dev/null &
+  watcher=$!
+  ends_with_us "$watcher"
+}
+# ends: told to end, it does.
+ends() {
+  kill -TERM "$watcher"
+  wait "$watcher" || problem "told to end, it ends with status $?"
+  ours=("${ours[@]/$watcher/}")
+}
+
+watch -r "$work/mnt/top"
+wait_for "$work/said" 'rdfs: watching 2 directories'
+top=$work/mnt/top
+# Through the mount, which is another client than the watcher.
+echo new >"$top/new"
+wait_for "$work/events" "$top/ CREATE new"
+echo more >>"$top/old"
+wait_for "$work/events" "$top/ MODIFY old"
+chmod 600 "$top/old"
+wait_for "$work/events" "$top/ ATTRIB old"
+mv "$top/old" "$top/moved"
+wait_for "$work/events" "$top/ MOVED_FROM old"
+wait_for "$work/events" "$top/ MOVED_TO moved"
+mkdir "$top/made"
+wait_for "$work/events" "$top/ CREATE,ISDIR made"
+# Behind the server's back, and below.
+touch "$work/export/top/below/behind"
+wait_for "$work/events" "$top/below/ CREATE behind"
+rm "$work/export/top/below/behind"
+wait_for "$work/events" "$top/below/ DELETE behind"
+# What was made meanwhile is watched as well.
+touch "$top/made/inside"
+wait_for "$work/events" "$top/made/ CREATE inside"
+rm -r "$top/made"
+wait_for "$work/events" "$top/ DELETE,ISDIR made"
+twice=$(grep -v MODIFY "$work/events" | sort | uniq -d)
+[ -z "$twice" ] || problem "told twice: $twice"
+ends
+
+watch -q -o "key_file=$work/key" "$source/top"
+for _ in $(seq 100); do
+  touch "$top/at-last"
+  grep -q 'top/ CREATE at-last' "$work/events" && break
+  sleep 0.05
+  rm "$top/at-last"
+done
+grep -qxF "$source/top/ CREATE at-last" "$work/events" || problem "of a source: $(cat "$work/events" "$work/said")"
+[ -s "$work/said" ] && problem "quiet, it says: $(cat "$work/said")"
+ends
+
+# refused STATUS TEXT WORD...: that status, and that sentence on standard error.
+refused() {
+  local want=$1 text=$2
+  shift 2
+  "$rdfs" watch "$@" >"$work/out" 2>"$work/said" </dev/null
+  local status=$?
+  [ "$status" -eq "$want" ] || problem "rdfs watch $*: status $status"
+  grep -q -- "$text" "$work/said" || problem "rdfs watch $*: $(cat "$work/said")"
+}
+refused 1 'is on no mount of this user' /
+refused 1 'is not a directory' "$top/new"
+refused 1 "of different sources" "$top" rdfs://other/x
+refused 1 'No such file' -o "key_file=$work/key" "$source/none"
+refused 2 'rdfs watch --help'
+fusermount3 -u "$work/mnt" || problem 'it does not unmount'
+conclude 'changes that rdfs watch tells of'
