@@ -326,7 +326,8 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
   header.uid = call.context.uid;
   header.gid = call.context.gid;
   header.pid = call.context.pid;
-  call.asked = now;
+  // What was sent before may be answered from the record: with the leases of then.
+  if (!sent.sent_before) call.asked = now;
   std::array<ByteSpan, 3> parts{std::as_bytes(std::span(&header, 1)), body, {}};
   std::size_t count = 2;
   if (call.payload_bytes > 0) {

@@ -14,6 +14,7 @@
 #include "fs/fuse/inode_table.h"
 #include "fs/fuse/kept_opens.h"
 #include "fs/fuse/kernel_cache.h"
+#include "fs/fuse/new_directories.h"
 #include "fs/fuse/open_table.h"
 
 namespace rdfs::fs::fuse {
@@ -46,12 +47,13 @@ struct Filesystem {
   const std::chrono::milliseconds lease;  // how long an answer is believed, at most
   InodeTable inodes;
   DirectoryAttributes directories;
+  NewDirectories new_directories{lease};
   OpenTable opens;
   KeptOpens kept;
   // Requests answered so far that changed names, attributes or content. What the server said before
   // one of them may lack it, and must not reach the kernel behind it.
   std::atomic<std::uint64_t> changes{0};
-  KernelCache kernel{inodes, directories, kept, changes};
+  KernelCache kernel{inodes, directories, new_directories, kept, changes};
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.
   std::uint32_t transfer_bytes = 128 << 10;

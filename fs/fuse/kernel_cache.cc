@@ -43,6 +43,7 @@ void KernelCache::Stop() {
 // What this process itself remembers about it.
 void KernelCache::ForgetOurs(NodeId node) {
   directories_.Forget(node);
+  new_directories_.Forget(node);
   inodes_.SetWithoutCapabilityUntil(node, {});
   inodes_.EndLease(node);
   kept_.Drop(node);
@@ -92,6 +93,7 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
 void KernelCache::DropEverything(client::Lane& lane) {
   changes_.fetch_add(1);
   directories_.ForgetAll();
+  new_directories_.ForgetAll();
   const std::vector<NodeId> nodes = inodes_.ForgetCapabilities();
   if (session_ == nullptr) return lane.AcknowledgeRecall(kRecallEarlier);
   for (const NodeId node : nodes) DropAttributes(node);

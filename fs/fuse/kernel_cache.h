@@ -30,6 +30,7 @@
 #include "fs/fuse/directory_attributes.h"
 #include "fs/fuse/inode_table.h"
 #include "fs/fuse/kept_opens.h"
+#include "fs/fuse/new_directories.h"
 
 namespace rdfs::fs::fuse {
 
@@ -39,10 +40,11 @@ bool KernelHasEpochs();
 class KernelCache {
  public:
   // `changes`: Filesystem's.
-  KernelCache(InodeTable& inodes, DirectoryAttributes& directories, KeptOpens& kept,
-              std::atomic<std::uint64_t>& changes)
+  KernelCache(InodeTable& inodes, DirectoryAttributes& directories,
+              NewDirectories& new_directories, KeptOpens& kept, std::atomic<std::uint64_t>& changes)
       : inodes_(inodes),
         directories_(directories),
+        new_directories_(new_directories),
         kept_(kept),
         changes_(changes),
         recalls_(KernelHasEpochs()) {}
@@ -93,6 +95,7 @@ class KernelCache {
 
   InodeTable& inodes_;
   DirectoryAttributes& directories_;
+  NewDirectories& new_directories_;
   KeptOpens& kept_;
   std::atomic<std::uint64_t>& changes_;
   fuse_session* session_ = nullptr;

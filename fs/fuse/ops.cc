@@ -99,6 +99,7 @@ fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view
   const TimePoint now = BootClock::now();
   fuse_entry_param entry{};
   entry.ino = filesystem.inodes.Remember(file.handle, parent, name);
+  filesystem.new_directories.Renew(parent, file.name_expires, now);
   entry.attr = ToStat(file.attr);
   entry.attr_timeout = CacheSeconds(file.attr_expires, now);
   entry.entry_timeout = CacheSeconds(file.name_expires, now);
@@ -129,13 +130,15 @@ void AskForAttributes(Worker& worker, const client::CallContext& caller, std::ui
   for (const ChangedDirectory& directory : directories) {
     // A rename within one directory names it twice.
     if (&directory != directories.begin() && directory.node == directories.begin()->node) continue;
-    DirectoryAttributes& known = worker.filesystem().directories;
-    const std::uint64_t change = known.Begin(directory.node);
+    Filesystem& filesystem = worker.filesystem();
+    const std::uint64_t change = filesystem.directories.Begin(directory.node);
     worker.SettleWhenAnswered(unique, directory.node);
     worker.lane().GetAttr(
         caller, directory.handle, nullptr,
-        [&known, change, node = directory.node](const Result<client::Attributes>& attributes) {
-          if (attributes.ok()) known.Keep(node, change, *attributes);
+        [&filesystem, change, node = directory.node](const Result<client::Attributes>& attributes) {
+          if (!attributes.ok()) return;
+          filesystem.directories.Keep(node, change, *attributes);
+          filesystem.new_directories.Renew(node, attributes->expires, BootClock::now());
         });
   }
 }

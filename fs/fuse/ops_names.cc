@@ -25,15 +25,18 @@ auto AnswerWithEntry(Request&& request, NodeId parent, const char* name) {
   };
 }
 
-// That there is no such name is as true as the rest of what is known of the directory: who makes
-// one recalls it.
-void AnswerAbsent(Request& request, NodeId parent) {
-  const TimePoint until = request.worker().filesystem().inodes.lease_until(parent);
-  const TimePoint now = BootClock::now();
+void AnswerAbsent(Request& request, TimePoint until, TimePoint now) {
   if (until <= now) return request.Error(ENOENT);
   fuse_entry_param absent{};
   absent.entry_timeout = CacheSeconds(until, now);
   request.Entry(absent);
+}
+
+// That there is no such name is as true as the rest of what is known of the directory: who makes
+// one recalls it.
+void AnswerNotFound(Request& request, NodeId parent) {
+  AnswerAbsent(request, request.worker().filesystem().inodes.lease_until(parent),
+               BootClock::now());
 }
 
 // What is kept open of the file behind a name: it is about to go.
@@ -42,6 +45,20 @@ void GiveUpKept(const Request& request, NodeId parent, const char* name) {
   if (const auto node = worker.filesystem().inodes.FindChild(parent, name)) {
     worker.GiveUpKept(*node);
   }
+}
+
+void AddsName(const Request& request, NodeId parent, const char* name) {
+  request.worker().filesystem().new_directories.Adds(parent, name);
+}
+
+void AnswerNewDirectory(Request& request, NodeId parent, const char* name,
+                        Result<NamedFile>& made) {
+  if (!made.ok()) return request.ErrorOrRecover(parent, made.status());
+  Filesystem& filesystem = request.worker().filesystem();
+  const fuse_entry_param entry = ToEntry(filesystem, parent, name, *made);
+  request.Believe(entry.ino, made->attr_expires, made->attr.change);
+  request.BelieveEmpty(entry.ino, made->attr_expires);
+  request.Entry(entry);
 }
 
 void AnswerRemoved(Request& request, NodeId parent, const char* name, const Status& status) {
@@ -53,6 +70,10 @@ void AnswerRemoved(Request& request, NodeId parent, const char* name, const Stat
 
 void Lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   Request request = Begin(raw);
+  const TimePoint now = BootClock::now();
+  const TimePoint absent_until =
+      request.worker().filesystem().new_directories.AbsentUntil(parent, name, now);
+  if (absent_until > now) return AnswerAbsent(request, absent_until, now);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
@@ -61,7 +82,7 @@ void Lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
         caller, *handle, name,
         [pending = std::move(pending), parent, name](Result<NamedFile>&& file) mutable {
           if (!file.ok() && file.status().errno_value() == ENOENT) {
-            return AnswerAbsent(pending, parent);
+            return AnswerNotFound(pending, parent);
           }
           AnswerEntry(pending, parent, name, file);
         });
@@ -97,6 +118,7 @@ void Symlink(fuse_req_t raw, const char* target, fuse_ino_t parent, const char* 
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
+  AddsName(request, parent, name);
   StartChange(std::move(request), {{parent, *handle}},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
                 return lane.Symlink(caller, *handle, name, target,
@@ -108,6 +130,7 @@ void Mknod(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, dev
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
+  AddsName(request, parent, name);
   const std::uint32_t umask = request.umask();
   StartChange(std::move(request), {{parent, *handle}},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
@@ -121,12 +144,17 @@ void Mkdir(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
+  AddsName(request, parent, name);
   const std::uint32_t umask = request.umask();
-  StartChange(std::move(request), {{parent, *handle}},
-              [&](Lane& lane, const CallContext& caller, Request&& pending) {
-                return lane.Mkdir(caller, *handle, name, mode, umask,
-                                  AnswerWithEntry(std::move(pending), parent, name));
-              });
+  StartChange(
+      std::move(request), {{parent, *handle}},
+      [&](Lane& lane, const CallContext& caller, Request&& pending) {
+        return lane.Mkdir(
+            caller, *handle, name, mode, umask,
+            [pending = std::move(pending), parent, name](Result<NamedFile>&& made) mutable {
+              AnswerNewDirectory(pending, parent, name, made);
+            });
+      });
 }
 
 void Unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
@@ -177,6 +205,7 @@ void Rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
   GiveUpKept(request, parent, name);
   GiveUpKept(request, new_parent, new_name);
   request.worker().filesystem().directories.ForgetAll();
+  AddsName(request, new_parent, new_name);
   struct Places {
     Request request;
     NodeId parent;
@@ -208,6 +237,7 @@ void Link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* ne
   if (!handle) return;
   const auto parent = FindHandle(request, new_parent);
   if (!parent) return;
+  AddsName(request, new_parent, new_name);
   StartChange(std::move(request), {{new_parent, *parent}},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
                 return lane.Link(caller, *handle, *parent, new_name,

@@ -118,6 +118,7 @@ void Create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
   Request request = Begin(raw);
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
+  request.worker().filesystem().new_directories.Adds(parent, name);
   const std::uint32_t umask = request.umask();
   const int exclusive = file->flags & O_EXCL;
   const std::uint32_t flags = OpenFlagsToWire(

@@ -19,6 +19,12 @@ void Request::Believe(NodeId node, TimePoint until, std::uint64_t change) {
   filesystem.inodes.SetLease(node, until, change, filesystem.lease);
 }
 
+void Request::BelieveEmpty(NodeId directory, TimePoint until) {
+  Filesystem& filesystem = worker_->filesystem();
+  const auto hold = filesystem.kernel.HoldReplies();
+  if (!Outdated()) filesystem.new_directories.Made(directory, until, BootClock::now());
+}
+
 void Request::BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();

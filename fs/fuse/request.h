@@ -62,6 +62,8 @@ class Request {
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   void Believe(NodeId node, TimePoint until, std::uint64_t change);
+  // The directory has just been made (NewDirectories).
+  void BelieveEmpty(NodeId directory, TimePoint until);
   // The same for xattrs that are not there (InodeTable).
   void BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked);
 

@@ -160,6 +160,18 @@ for mount in a, b:
         assert [line for line in lines if line[0] == who] == [f"{who}{i:035d}" for i in range(200)], mount
     assert len(lines) == 400, mount
 
+# A directory that one has made and puts names into: what the other puts there is there, at once.
+for i in range(60):
+    os.mkdir(f"{a}/made{i}")
+    for name in "xy":
+        assert not there(f"{a}/made{i}/{name}0"), i
+        open(f"{a}/made{i}/{name}1", "w").close()
+        if i % 2: assert there(f"{b}/made{i}/{name}1"), i
+        with open(f"{b}/made{i}/{name}0", "w") as file: file.write(name)
+        assert there(f"{a}/made{i}/{name}0"), i
+        os.rename(f"{b}/made{i}/{name}0", f"{b}/made{i}/{name}2")
+        assert there(f"{a}/made{i}/{name}2") and not there(f"{a}/made{i}/{name}0"), i
+
 # Both change names in one directory and look at the other's: nobody waits for a lease to run out.
 os.mkdir(f"{a}/storm")
 def storm(mine, other, me, you):
