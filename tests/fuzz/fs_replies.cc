@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "fs/client/client.h"
+#include "tests/fs/client/scripted_session.h"
 #include "tests/fuzz/fuzz.h"
 #include "transport/session/session.h"
 
@@ -159,40 +160,10 @@ Result<std::size_t> ScriptedConnection::Poll(std::span<Completion> out) {
   }
 }
 
-class ScriptedSession final : public transport::Session {
- public:
-  ScriptedSession(std::shared_ptr<Script> script, std::shared_ptr<transport::Domain> domain,
-                  Bytes grant)
-      : script_(std::move(script)), domain_(std::move(domain)), grant_(std::move(grant)) {}
-  [[nodiscard]] std::uint64_t id() const override { return 1; }
-  [[nodiscard]] ByteSpan grant() const override { return grant_; }
-  [[nodiscard]] const std::shared_ptr<transport::Domain>& domain() const override {
-    return domain_;
-  }
-  [[nodiscard]] transport::session::Secret32 exporter() const override { return {}; }
-  Result<std::unique_ptr<transport::Connection>> OpenLane(Deadline) override {
-    if (!std::exchange(script_->first_lane, false)) return Status(Code::kDisconnected, "no more");
-    return std::unique_ptr<transport::Connection>(std::make_unique<ScriptedConnection>(script_));
-  }
-  Result<std::unique_ptr<transport::Connection>> OpenStreamLane(Deadline deadline) override {
-    return OpenLane(deadline);
-  }
-  Result<std::unique_ptr<transport::Connection>> OpenDirectLane(Deadline deadline) override {
-    return OpenLane(deadline);
-  }
-  Result<std::unique_ptr<transport::Connection>> OpenLaneOver(transport::Kind,
-                                                              Deadline deadline) override {
-    return OpenLane(deadline);
-  }
-  [[nodiscard]] const std::vector<transport::LegReport>& legs() const override { return legs_; }
-  [[nodiscard]] std::string ExplainChoice() const override { return "scripted"; }
-
- private:
-  const std::shared_ptr<Script> script_;
-  const std::shared_ptr<transport::Domain> domain_;
-  const Bytes grant_;
-  const std::vector<transport::LegReport> legs_;
-};
+Result<std::unique_ptr<transport::Connection>> NewLane(const std::shared_ptr<Script>& script) {
+  if (!std::exchange(script->first_lane, false)) return Status(Code::kDisconnected, "no more");
+  return std::unique_ptr<transport::Connection>(std::make_unique<ScriptedConnection>(script));
+}
 
 Bytes EntryBytes(std::string_view handle) {
   Bytes entry(256);
@@ -331,8 +302,8 @@ std::unique_ptr<Mount> MakeMount(const std::shared_ptr<Script>& script, Bytes gr
                      const std::vector<std::byte>&, std::shared_ptr<transport::Domain> domain,
                      Deadline) mutable -> Result<std::unique_ptr<transport::Session>> {
     if (!std::exchange(first, false)) return Status(Code::kDisconnected, "no more");
-    return std::unique_ptr<transport::Session>(
-        std::make_unique<ScriptedSession>(script, std::move(domain), std::move(grant)));
+    return std::unique_ptr<transport::Session>(std::make_unique<ScriptedSession>(
+        [script] { return NewLane(script); }, std::move(grant), std::move(domain)));
   };
   auto mount = Mount::Create(std::move(options), DeadlineAfter(std::chrono::seconds(10)));
   return mount.ok() ? *std::move(mount) : nullptr;

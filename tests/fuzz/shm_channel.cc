@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "tests/fuzz/fuzz.h"
 #include "transport/shm/connection.h"
@@ -59,30 +60,16 @@ class Peer {
         (void)connection.Send(pieces.Next());
         return;
       default:
-        socket_.Reset();
+        socket_.reset();
     }
   }
 
  private:
-  void Send(ByteSpan packet, int fd) const {
-    iovec part{.iov_base = const_cast<std::byte*>(packet.data()), .iov_len = packet.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    if (fd >= 0) {
-      message.msg_control = control.data();
-      message.msg_controllen = control.size();
-      cmsghdr* const head = CMSG_FIRSTHDR(&message);
-      head->cmsg_level = SOL_SOCKET;
-      head->cmsg_type = SCM_RIGHTS;
-      head->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-    }
-    (void)sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  void Send(ByteSpan packet, int fd) {
+    if (socket_) (void)socket_->Send(packet, fd);
   }
   // Memory of the size that it says or of another, with some seals or all.
-  void ShareMemory(Pieces& pieces) const {
+  void ShareMemory(Pieces& pieces) {
     const Fd memory(memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     const std::uint8_t how = pieces.Byte();
     ShareWire wire;
@@ -122,7 +109,7 @@ class Peer {
     channel_.cursors[1].produced = produced_;
   }
 
-  Fd socket_;
+  std::optional<PacketSocket> socket_;  // none: it has gone
   ChannelLayout& channel_;
   std::uint64_t produced_ = 0;
 };

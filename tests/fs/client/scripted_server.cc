@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tests/fs/client/scripted_session.h"
 #include "transport/tcp/transport.h"
 
 namespace rdfs::fs::client {
@@ -40,40 +41,6 @@ std::unique_ptr<transport::MemoryRegion> MakeRegion(
 
 }  // namespace
 
-class ScriptedSession final : public transport::Session {
- public:
-  ScriptedSession(ScriptedServer& server, std::vector<std::byte> grant,
-                  std::shared_ptr<transport::Domain> domain)
-      : server_(server), grant_(std::move(grant)), domain_(std::move(domain)) {}
-  [[nodiscard]] std::uint64_t id() const override { return 1; }
-  [[nodiscard]] ByteSpan grant() const override { return grant_; }
-  [[nodiscard]] const std::shared_ptr<transport::Domain>& domain() const override {
-    return domain_;
-  }
-  [[nodiscard]] transport::session::Secret32 exporter() const override { return {}; }
-  Result<std::unique_ptr<transport::Connection>> OpenLane(Deadline) override {
-    return server_.NewLane(domain_);
-  }
-  Result<std::unique_ptr<transport::Connection>> OpenStreamLane(Deadline deadline) override {
-    return OpenLane(deadline);
-  }
-  Result<std::unique_ptr<transport::Connection>> OpenDirectLane(Deadline deadline) override {
-    return OpenLane(deadline);
-  }
-  Result<std::unique_ptr<transport::Connection>> OpenLaneOver(transport::Kind,
-                                                              Deadline deadline) override {
-    return OpenLane(deadline);
-  }
-  [[nodiscard]] const std::vector<transport::LegReport>& legs() const override { return legs_; }
-  [[nodiscard]] std::string ExplainChoice() const override { return "scripted"; }
-
- private:
-  ScriptedServer& server_;
-  const std::vector<std::byte> grant_;
-  const std::shared_ptr<transport::Domain> domain_;
-  const std::vector<transport::LegReport> legs_;
-};
-
 ScriptedServer::ScriptedServer()
     : domain_(transport::Domain::Create("server")),
       arena_(MakeRegion(domain_, kFileBytes, transport::Access::kRemoteRead)),
@@ -101,8 +68,8 @@ DialFunction ScriptedServer::Dialer() {
                 Deadline) -> Result<std::unique_ptr<transport::Session>> {
     if (refuse_) return Status(Code::kDisconnected, "refused");
     const auto mount = ByteReader(request).Read<MountRequest>();
-    return std::unique_ptr<transport::Session>(
-        std::make_unique<ScriptedSession>(*this, GrantFor(mount.last_epoch), std::move(domain)));
+    return std::unique_ptr<transport::Session>(std::make_unique<ScriptedSession>(
+        [this, domain] { return NewLane(domain); }, GrantFor(mount.last_epoch), domain));
   };
 }
 

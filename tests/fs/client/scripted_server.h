@@ -76,7 +76,6 @@ class ScriptedServer {
   [[nodiscard]] std::size_t misdeeds() const { return misdeeds_; }  // by the client
 
  private:
-  friend class ScriptedSession;
   struct LaneState {
     std::unique_ptr<transport::Connection> connection;
     std::unique_ptr<transport::MemoryRegion> staging;

@@ -381,14 +381,18 @@ Pair PipePair() {
           tcp::MakePipeStream(Fd(up[0]), Fd(down[1]), "ssh")};
 }
 
+// What ssh has connected is the vestibule.
+std::unique_ptr<Session> DialOver(Server& server, Pair pair) {
+  server.acceptor().Serve(std::move(pair.server));
+  DialOptions options = ClientOptions(server);
+  options.stream = std::move(pair.client);
+  return MustDial(std::move(options));
+}
+
 TEST(StreamSession, StdioIsTheVestibuleAndBetterLegsAreStillUsed) {
   Server server(ServerOptions());
   for (Pair (*const make)() : {SocketPair, PipePair}) {
-    Pair pair = make();
-    server.acceptor().Serve(std::move(pair.server));
-    DialOptions options = ClientOptions(server);
-    options.stream = std::move(pair.client);
-    const auto session = MustDial(std::move(options));
+    const auto session = DialOver(server, make());
     ASSERT_NE(session, nullptr);
     auto lane = session->OpenLane(DeadlineAfter(seconds(10)));
     ASSERT_TRUE(lane.ok());
@@ -405,11 +409,7 @@ TEST(StreamSession, TheStreamIsTheLastLeg) {
   EXPECT_EQ(server.port(), 0);
   std::size_t ends = 0;
   for (Pair (*const make)() : {SocketPair, PipePair}) {
-    Pair pair = make();
-    server.acceptor().Serve(std::move(pair.server));
-    DialOptions options = ClientOptions(server);
-    options.stream = std::move(pair.client);
-    const auto session = MustDial(std::move(options));
+    const auto session = DialOver(server, make());
     ASSERT_NE(session, nullptr);
     auto lane = session->OpenLane(DeadlineAfter(seconds(10)));
     ASSERT_TRUE(lane.ok()) << lane.status().ToString();
@@ -428,11 +428,7 @@ TEST(StreamSession, TheStreamIsTheLastLeg) {
 TEST(StreamSession, TheStreamAtOnceAndABetterLaneMeanwhile) {
   Server server(ServerOptions());
   for (Pair (*const make)() : {SocketPair, PipePair}) {
-    Pair pair = make();
-    server.acceptor().Serve(std::move(pair.server));
-    DialOptions options = ClientOptions(server);
-    options.stream = std::move(pair.client);
-    const auto session = MustDial(std::move(options));
+    const auto session = DialOver(server, make());
     ASSERT_NE(session, nullptr);
     Result<std::unique_ptr<Connection>> better = Status(Code::kInternal, "not dialled");
     std::thread dialling([&] { better = session->OpenDirectLane(DeadlineAfter(seconds(10))); });
@@ -456,11 +452,8 @@ TEST(StreamSession, NoDirectLaneLeavesTheStream) {
   server_options.listen_tcp = false;
   server_options.offer = {};
   Server server(std::move(server_options));
-  Pair pair = SocketPair();
-  server.acceptor().Serve(std::move(pair.server));
-  DialOptions options = ClientOptions(server);
-  options.stream = std::move(pair.client);
-  const auto session = MustDial(std::move(options));
+  const auto session = DialOver(server, SocketPair());
+  ASSERT_NE(session, nullptr);
   EXPECT_FALSE(session->OpenDirectLane(DeadlineAfter(seconds(10))).ok());
   EXPECT_EQ(session->ExplainChoice().find("tcp over the session's own stream (ssh); not tcp: "),
             0U);

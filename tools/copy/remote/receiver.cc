@@ -70,10 +70,9 @@ Status Receiver::OnMessage(MessageType type, ByteSpan message) {
 Status Receiver::OnBegin(const Begin& begin) {
   if (settings_.allow) RDFS_RETURN_IF_ERROR(settings_.allow(begin));
   RDFS_RETURN_IF_ERROR(OpenDestination(begin));
-  // One that may move is small enough for what it may move to.
-  const auto kind = talk_.may_move() ? transport::Kind::kVerbs : talk_.lane().capabilities().kind;
-  RDFS_ASSIGN_OR_RETURN(ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp",
-                                               pipe::ChooseRing(kind), kMinSlotBytes));
+  RDFS_ASSIGN_OR_RETURN(
+      ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp", pipe::ChooseRing(talk_.memory_kind()),
+                             kMinSlotBytes));
   RDFS_ASSIGN_OR_RETURN(crew_, ReceiveCrew::Create(*destination_, ring_.memory->bytes(),
                                                    {.keep = settings_.options.keep,
                                                     .names = names_,

@@ -110,10 +110,9 @@ Status Sender::OnWelcomeBehindMove(const Welcome& welcome) {
 
 Status Sender::Start(const Welcome& welcome) {
   welcome_ = welcome;
-  const auto kind = talk_.may_move() ? transport::Kind::kVerbs : talk_.lane().capabilities().kind;
-  RDFS_ASSIGN_OR_RETURN(
-      pipe::SendBuffers buffers,
-      pipe::MakeSendBuffers(kind, *domain_, "rdcp", {welcome.slot_bytes, welcome.slots}));
+  RDFS_ASSIGN_OR_RETURN(pipe::SendBuffers buffers,
+                        pipe::MakeSendBuffers(talk_.memory_kind(), *domain_, "rdcp",
+                                              {welcome.slot_bytes, welcome.slots}));
   memory_ = std::move(buffers.memory);
   walk_.slot_bytes = welcome.slot_bytes;
   RDFS_ASSIGN_OR_RETURN(

@@ -50,6 +50,10 @@ class Talk {
     return lane_->backlog_bytes() > transport::Connection::kBacklogLimit;
   }
 
+  // For which lanes memory is made: small enough for the one that we may move to.
+  [[nodiscard]] transport::Kind memory_kind() const {
+    return may_move() ? transport::Kind::kVerbs : lane_->capabilities().kind;
+  }
   // There may be a better lane some time.
   [[nodiscard]] bool may_move() const { return settings_.better != nullptr && !moved_; }
   // It, when it is there and we are not on it.
