@@ -44,15 +44,17 @@ bool TakeOption(std::string_view word, ExportSpec& spec) {
   return false;
 }
 
+Status MalformedExport(std::string_view text) {
+  return Status(Code::kInvalidArgument,
+                "an export is written NAME=DIR[,ro][,root_squash|all_squash|trusted], not \"" +
+                    std::string(text) + "\"");
+}
+
 }  // namespace
 
 Result<ExportSpec> ExportSpec::Parse(std::string_view text) {
   const std::size_t equals = text.find('=');
-  if (equals == 0 || equals == text.npos || equals + 1 == text.size()) {
-    return Status(Code::kInvalidArgument,
-                  "an export is written NAME=DIR[,ro][,root_squash|all_squash|trusted], not \"" +
-                      std::string(text) + "\"");
-  }
+  if (equals == 0 || equals == text.npos) return MalformedExport(text);
   ExportSpec spec;
   spec.name = text.substr(0, equals);
   std::string_view rest = text.substr(equals + 1);
@@ -61,6 +63,7 @@ Result<ExportSpec> ExportSpec::Parse(std::string_view text) {
     rest = rest.substr(0, comma);
   }
   spec.directory = rest;
+  if (spec.directory.empty()) return MalformedExport(text);
   if (spec.name.size() > fs::kMaxExportNameBytes || spec.name.find('/') != spec.name.npos) {
     return Status(Code::kInvalidArgument,
                   "an export's name has at most 255 bytes and no '/': \"" + spec.name + "\"");

@@ -123,6 +123,7 @@ std::vector<Bytes> Seeds() {
   }
   return {Of(0, AsBytes(kConfig)),
           Of(1, AsBytes("home=/home,ro,anonuid=7")),
+          Of(1, AsBytes("home=,ro")),
           Of(1, AsBytes("64M")),
           Of(2, AsBytes("sesame\n")),
           Of(3, ring),

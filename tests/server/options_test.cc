@@ -23,7 +23,7 @@ TEST(ExportSpec, OptionsAreTakenFromTheEnd) {
   EXPECT_EQ(spec->id_mode, IdMode::kAllSquash);
   EXPECT_EQ(spec->anonymous, (Ids{5, 6}));
   EXPECT_EQ(ExportSpec::Parse("a=/x,row")->directory, "/x,row");
-  for (const char* wrong : {"", "a", "=b", "a=", "a/b=c"}) {
+  for (const char* wrong : {"", "a", "=b", "a=", "a=,ro", "a/b=c"}) {
     EXPECT_FALSE(ExportSpec::Parse(wrong).ok()) << wrong;
   }
 }
