@@ -1,5 +1,6 @@
 #include "server/loop.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 
 #include "server/worker.h"
 #include "transport/base/log.h"
+#include "transport/base/processors.h"
 
 namespace rdfs::server {
 namespace {
@@ -28,7 +30,7 @@ constexpr std::chrono::milliseconds kBacklogLook{2};
 
 }  // namespace
 
-Result<std::unique_ptr<Loop>> Loop::Create(unsigned index, bool may_spin) {
+Result<std::unique_ptr<Loop>> Loop::Create(unsigned index) {
   RDFS_ASSIGN_OR_RETURN(std::unique_ptr<FileIo> io, FileIo::Create());
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return Status::FromErrno(errno, "epoll_create1");
@@ -36,14 +38,14 @@ Result<std::unique_ptr<Loop>> Loop::Create(unsigned index, bool may_spin) {
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, io->fd(), &event) != 0) {
     return Status::FromErrno(errno, "epoll_ctl");
   }
-  return std::unique_ptr<Loop>(new Loop(std::move(io), std::move(epoll), index, may_spin));
+  return std::unique_ptr<Loop>(new Loop(std::move(io), std::move(epoll), index));
 }
 
-Loop::Loop(std::unique_ptr<FileIo> io, Fd epoll, unsigned index, bool may_spin)
+Loop::Loop(std::unique_ptr<FileIo> io, Fd epoll, unsigned index)
     : io_(std::move(io)),
       epoll_(std::move(epoll)),
       index_(index),
-      may_spin_(may_spin),
+      gives_way_(!RoomForAChain()),
       spin_(kLongestSpin) {}
 
 Loop::~Loop() {
@@ -209,8 +211,13 @@ bool Loop::RunTimers() {
 }
 
 bool Loop::Idle() {
-  if (!may_spin_ || active_.empty() || !spin_.GoOn(BootClock::now())) return true;
+  if (active_.empty()) return true;
+  const TimePoint now = BootClock::now();
+  if (!spin_.GoOn(now)) return true;
   Wait(0);
+  if (!gives_way_) return false;
+  ::sched_yield();
+  spin_.GaveWay(BootClock::now() - now);
   return false;
 }
 

@@ -36,7 +36,7 @@ class Loop final : public Scheduler {
   using LaneGone = std::function<void(const SessionPtr&)>;
 
   // Starts the thread. `core` comes later than the loop where it needs a Scheduler: see Start.
-  static Result<std::unique_ptr<Loop>> Create(unsigned index, bool may_spin);
+  static Result<std::unique_ptr<Loop>> Create(unsigned index);
   // Stops and joins; lanes end.
   ~Loop() override;
   Loop(const Loop&) = delete;
@@ -57,7 +57,7 @@ class Loop final : public Scheduler {
 
  private:
   using LaneEntry = std::shared_ptr<ConnLane>;
-  Loop(std::unique_ptr<FileIo> io, Fd epoll, unsigned index, bool may_spin);
+  Loop(std::unique_ptr<FileIo> io, Fd epoll, unsigned index);
 
   void Run(Core& core);
   bool ServeLanes();
@@ -72,7 +72,7 @@ class Loop final : public Scheduler {
   const std::unique_ptr<FileIo> io_;
   const Fd epoll_;
   const unsigned index_;
-  const bool may_spin_;
+  const bool gives_way_;  // who spins, to the others of a chain of requests
   std::atomic<bool> stop_{false};
   std::atomic<std::size_t> lane_count_{0};
   LaneGone lane_gone_;

@@ -1,7 +1,6 @@
 #include "server/service.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sodium.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "server/ops.h"
 #include "server/outside_changes.h"
 #include "transport/base/log.h"
+#include "transport/base/processors.h"
 #include "transport/session/messages.h"
 #include "transport/verbs/devices.h"
 
@@ -70,12 +70,6 @@ std::uint64_t ExportIdOf(const InodeTable& inodes) {
   return XXH3_64bits_withSeed(name.data(), name.size(), root.inode ^ root.generation);
 }
 
-unsigned Processors() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-}
-
 // How the descriptors that this process may have are shared out.
 struct Shares {
   InodeLimits inodes;  // of each export
@@ -125,10 +119,10 @@ Result<std::unique_ptr<Service>> Service::Create(ServiceOptions options,
 
 Status Service::Start() {
   RDFS_ASSIGN_OR_RETURN(ProcFd proc, ProcFd::Open());
-  const unsigned processors = Processors();
-  const unsigned loops = options_.loops != 0 ? options_.loops : std::max(1U, processors / 2);
+  const auto half = static_cast<unsigned>(std::max(1, Processors() / 2));
+  const unsigned loops = options_.loops != 0 ? options_.loops : half;
   for (unsigned i = 0; i < loops; ++i) {
-    RDFS_ASSIGN_OR_RETURN(auto loop, Loop::Create(i, processors > 1));
+    RDFS_ASSIGN_OR_RETURN(auto loop, Loop::Create(i));
     loops_.push_back(std::move(loop));
   }
   static const SystemClock clock;

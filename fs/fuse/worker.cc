@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -121,23 +122,20 @@ Status Worker::Run() {
 bool Worker::LookAgain() {
   if (++turns_blind_ >= kTurnsBlind || lane_->calls_in_flight() > 1) return true;
   if (lane_->calls_in_flight() == 1) return answer_spin_.pays();
-  return !server_spins_ && request_spin_.pays();
+  return request_spin_.pays();
 }
 
 bool Worker::Spin() {
   look_ = true;
   const TimePoint now = BootClock::now();
-  if (sent_ != lane_->requests_sent()) {
-    sent_ = lane_->requests_sent();
-    sent_at_ = now;
+  const bool waits = lane_->calls_in_flight() > 0;
+  AdaptiveSpin& spin = waits ? answer_spin_ : request_spin_;
+  if (!spin.GoOn(now)) return false;
+  if (gives_way_) {
+    ::sched_yield();
+    spin.GaveWay(BootClock::now() - now);
   }
-  if (lane_->calls_in_flight() == 0) {
-    // A server on this host spins too, after a message: the program would find no processor.
-    server_spins_ = !room_for_three_ && now - sent_at_ < kServerSpins;
-    return !server_spins_ && request_spin_.GoOn(now);
-  }
-  if (!answer_spin_.GoOn(now)) return false;
-  for (int i = 0; i < kLooksAtLane; ++i) {
+  for (int i = 0; waits && i < kLooksAtLane; ++i) {
     if (lane_->Poll() == 0) continue;
     answer_spin_.Came();
     break;

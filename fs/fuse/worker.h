@@ -17,7 +17,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +26,7 @@
 #include "fs/fuse/request.h"
 #include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"
+#include "transport/base/processors.h"
 
 namespace rdfs::fs::fuse {
 
@@ -77,8 +77,6 @@ class Worker {
  private:
   // About what two wake-ups cost, the server's and ours: an answer that takes longer is slept for.
   static constexpr std::chrono::nanoseconds kLongestForAnswer{100'000};
-  // As long as a server spins for the next message (server/loop.cc).
-  static constexpr std::chrono::nanoseconds kServerSpins{200'000};
   // About what one costs: a program that does nothing else asks again sooner.
   static constexpr std::chrono::nanoseconds kLongestForRequest{40'000};
 
@@ -91,7 +89,7 @@ class Worker {
         request_bytes_(request_bytes),
         answer_spin_(kLongestForAnswer),
         request_spin_(kLongestForRequest),
-        room_for_three_(std::thread::hardware_concurrency() >= 3),
+        gives_way_(!RoomForAChain()),
         lane_(std::move(lane)) {}
 
   // Takes what the kernel has, at most a few at once; returns whether there was anything.
@@ -138,10 +136,7 @@ class Worker {
   int turns_blind_ = 0;                    // since the last look
   AdaptiveSpin answer_spin_;
   AdaptiveSpin request_spin_;
-  const bool room_for_three_;           // processors: for the program, this worker and the server
-  std::uint64_t sent_ = 0;              // to the server,
-  TimePoint sent_at_{};                 // and when the last one was noticed
-  bool server_spins_ = false;           // when we last waited for a request
+  const bool gives_way_;                // who spins, to the program and the server
   std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest
 };
 

@@ -1,16 +1,15 @@
 #include "tools/pipe/process.h"
 
 #include <fmt/core.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 
 #include "transport/base/log.h"
+#include "transport/base/processors.h"
 
 namespace rdfs::pipe {
 namespace {
@@ -18,14 +17,6 @@ namespace {
 constexpr int kMostThreads = 16;
 // Reading or writing ranges of one file from the page cache: more do not make it faster.
 constexpr int kRangeThreads = 4;
-
-// That we may run on, which may be fewer than there are.
-int Processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
 
 }  // namespace
 

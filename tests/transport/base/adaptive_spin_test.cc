@@ -71,5 +71,59 @@ TEST(AdaptiveSpinTest, WhatComesAtOnceIsNoWait) {
   EXPECT_FALSE(spin.GoOn(now)) << "nothing was learnt";
 }
 
+// As Wait, but each look gives the processor away; `away` says for how long, the first time.
+microseconds WaitGivingWay(AdaptiveSpin& spin, TimePoint& now, microseconds after,
+                           microseconds away) {
+  const TimePoint start = now;
+  if (spin.GoOn(now)) {
+    now += away;
+    spin.GaveWay(away);
+  }
+  const auto so_far = std::chrono::duration_cast<microseconds>(now - start);
+  if (so_far < after) return so_far + Wait(spin, now, after - so_far);
+  spin.Came();
+  return so_far;
+}
+
+TEST(AdaptiveSpinTest, WhoeverSendsTheAnswerMayHaveTheProcessor) {
+  AdaptiveSpin spin(kLongest);
+  TimePoint now{};
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(WaitGivingWay(spin, now, microseconds(60), microseconds(50)), microseconds(60));
+  }
+}
+
+TEST(AdaptiveSpinTest, AProcessorLostToWhoComputesIsNotGivenAwayAgainSoon) {
+  AdaptiveSpin spin(kLongest);
+  TimePoint now{};
+  const microseconds slice{3000};
+  int lost = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    const TimePoint start = now;
+    (void)WaitGivingWay(spin, now, microseconds(60), slice);
+    if (now - start < slice) continue;
+    ++lost;
+    EXPECT_FALSE(spin.pays()) << "an answer that came meanwhile was not in time";
+  }
+  // 64, 128, ... 8192 waits between them: some 8 until the tries are as rare as they get.
+  EXPECT_GT(lost, 8);
+  EXPECT_LE(lost, 8 + 100'000 / 8192);
+}
+
+TEST(AdaptiveSpinTest, TrustComesBackWhenNobodyComputesAnyMore) {
+  AdaptiveSpin spin(kLongest);
+  TimePoint now{};
+  for (int i = 0; i < 100'000; ++i) {
+    (void)WaitGivingWay(spin, now, microseconds(60), microseconds(3000));
+  }
+  for (int i = 0; i < 2 * 8192; ++i) (void)Wait(spin, now, microseconds(60));
+  EXPECT_TRUE(spin.pays());
+  // A loss now makes the tries half as frequent again, no more.
+  (void)WaitGivingWay(spin, now, microseconds(60), microseconds(3000));
+  int waits = 0;
+  while (Wait(spin, now, microseconds(60)) < microseconds(60)) ++waits;
+  EXPECT_LE(waits, 128);
+}
+
 }  // namespace
 }  // namespace rdfs

@@ -1,0 +1,22 @@
+// How many processors this process may run on, and whether that is room for a chain of requests.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace rdfs {
+
+// Those of its affinity mask, which may be fewer than the machine has; at least 1.
+inline int Processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+// Whether a program, a client and a server can each have a processor, when all are on one machine.
+// Where not, who spins gives way (adaptive_spin.h).
+inline bool RoomForAChain() { return Processors() >= 3; }
+
+}  // namespace rdfs
