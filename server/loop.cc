@@ -214,7 +214,7 @@ bool Loop::Idle() {
   if (active_.empty()) return true;
   const TimePoint now = BootClock::now();
   if (!spin_.GoOn(now)) return true;
-  Wait(0);
+  if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
   if (!gives_way_) return false;
   ::sched_yield();
   spin_.GaveWay(BootClock::now() - now);
