@@ -193,11 +193,10 @@ bool End::ArmForMore(std::uint64_t gate) {
 }
 
 bool End::SpinForBytes() {
-  const std::uint32_t cpu = static_cast<std::uint32_t>(sched_getcpu()) + 1;
   const DirectionWords& words = *incoming_.words;
-  const std::uint32_t theirs = words.sender_cpu.load(std::memory_order_relaxed);
-  // Who shares this processor cannot run while we spin.
-  if (theirs == 0 || theirs == cpu || spinning_.test_and_set()) return false;
+  if (words.sender_cpu.load(std::memory_order_relaxed) == 0 || spinning_.test_and_set()) {
+    return false;
+  }
   const std::uint64_t before = words.consumed.load();
   if (Gate{words.gate.load()}.shut()) {
     spinning_.clear();
@@ -207,14 +206,29 @@ bool End::SpinForBytes() {
     const Gate gate{words.gate.load()};
     return gate.cursor() != before || gate.shut();
   };
-  spin_.Came();  // whatever was waited for before
-  bool came = false;
-  do {
-    for (int i = 0; i < kLooksPerClock && !came; ++i) {
-      came = changed();
+  // Who is to send may need this very processor.
+  const auto shared = [&] {
+    const auto cpu = static_cast<std::uint32_t>(sched_getcpu()) + 1;
+    return words.sender_cpu.load(std::memory_order_relaxed) == cpu;
+  };
+  const auto look = [&] {
+    for (int i = 0; i < kLooksPerClock; ++i) {
+      if (changed()) return true;
       Pause();
     }
-  } while (!came && spin_.GoOn(BootClock::now()));
+    return false;
+  };
+  spin_.Came();  // whatever was waited for before
+  bool came = !shared() && look();
+  for (TimePoint now; !came && spin_.GoOn(now = BootClock::now());) {
+    if (!shared()) {
+      came = look();
+      continue;
+    }
+    sched_yield();
+    spin_.GaveWay(BootClock::now() - now);
+    came = changed();
+  }
   if (came) spin_.Came();
   spinning_.clear();
   return came;

@@ -1,5 +1,6 @@
 #include "tools/sock/preload/epoll_set.h"
 
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
@@ -21,6 +22,8 @@ constexpr std::uint32_t kBells = 0xffffffffU;   // in place of a descriptor
 constexpr std::uint32_t kRoomBell = 1U << 30U;  // beside a descriptor, in the inner set
 constexpr int kBellsAtOnce = 64;
 constexpr std::uint32_t kAskEvery = 8;
+// Looks at one that has nothing, some 50 ns each, until its peer may as well ring.
+constexpr std::uint16_t kMostMisses = 128;
 
 // What the kernel gives back for entries of ours, above a descriptor: not a pointer, not a small
 // number, and another one in every process.
@@ -296,7 +299,8 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm) {
   return ready;
 }
 
-// Tells what is ready of the busy entries. Those that are not ready become quiet when armed.
+// Tells what is ready of the busy entries. Those that are not ready become quiet when armed: all of
+// them before a sleep, else one that has been looked at in vain for long.
 std::size_t EpollSet::Harvest(std::span<epoll_event> events, bool arm) {
   std::size_t count = 0;
   int rest = busy_;
@@ -319,8 +323,10 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, bool arm) {
       append(last, fd, entry);
       continue;
     }
-    const std::uint32_t ready = Look(fd, entry, arm);
-    if (ready == 0 && !arm) append(last, fd, entry);
+    const bool rests = arm || entry.misses == kMostMisses;
+    const std::uint32_t ready = Look(fd, entry, rests);
+    entry.misses = static_cast<std::uint16_t>(ready != 0 || rests ? 0 : entry.misses + 1);
+    if (ready == 0 && !rests) append(last, fd, entry);
     if (ready == 0) continue;
     events[count++] = {.events = ready, .data = {.u64 = entry.data}};
     entry.came = 0;
@@ -399,7 +405,7 @@ void EpollSet::Rung() {
 }
 
 // Whether the only busy entry has become readable meanwhile.
-bool EpollSet::Spin() {
+bool EpollSet::SpinForOne() {
   int only = 0;
   {
     const Locked locked(lock_);
@@ -409,6 +415,20 @@ bool EpollSet::Spin() {
   }
   const Use use(only);
   return use && use->attached() && use->end().SpinForBytes();
+}
+
+// Lets those run who have something to send, as long as that pays. True: look again, before all
+// busy entries are armed and each of their peers has to ring.
+bool EpollSet::GiveWay() {
+  const TimePoint now = BootClock::now();
+  {
+    const Locked locked(lock_);
+    if (!spin_.GoOn(now)) return false;
+  }
+  sched_yield();
+  const Locked locked(lock_);
+  spin_.GaveWay(BootClock::now() - now);
+  return true;
 }
 
 // The wait itself: how many events the program is told, and in `told` how many there were with
@@ -432,6 +452,7 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, int timeout_ms, con
       timeout_ms < 0 ? Deadline::max() : DeadlineAfter(std::chrono::milliseconds(timeout_ms));
   fd_ = epoll;
   bool spin = timeout_ms != 0 && attached_ != 0;
+  bool waited = false;
   for (bool late = false;;) {
     ++waiters_;  // before looking: who changes something later sees it
     int mine = 0;
@@ -444,24 +465,34 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, int timeout_ms, con
       ask = mine == 0 || ask_ || ++unasked_ % kAskEvery == 0;
     }
     if (mine == 0 && spin) {
-      --waiters_;
-      (void)Spin();
-      spin = false;
-      continue;
+      const bool came = SpinForOne();
+      spin = came || GiveWay();
+      waited = waited || !came;
+      if (came || !spin) {
+        --waiters_;
+        continue;
+      }
     }
+    // Who spins hears of the others' bells, too.
     int timeout = timeout_ms < 0 ? -1 : PollTimeoutMs(deadline, BootClock::now());
-    if (mine > 0) timeout = 0;
+    if (mine > 0 || spin) timeout = 0;
     int told = 0;
     const int more = ask ? WaitInKernel(epoll, events, mine, timeout, mask, told) : 0;
     --waiters_;
     if (more < 0) return mine > 0 ? mine : -1;
-    if (mine + more > 0) return mine + more;
+    if (mine + more > 0) {
+      if (waited) {
+        const Locked locked(lock_);
+        spin_.Came();
+      }
+      return mine + more;
+    }
     // Nothing, or what has to be looked at: a bell rings on until somebody has armed.
     if (told > 0 && SignalWaits(mask)) return -1;
+    if (spin) continue;
     const bool expired = timeout_ms >= 0 && BootClock::now() >= deadline;
     if (expired && (told == 0 || late)) return 0;
     late = expired;
-    spin = false;
   }
 }
 

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "tools/sock/preload/connection.h"
+#include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::sock {
@@ -52,6 +53,7 @@ class EpollSet {
     bool present, attached, busy, spent;
     bool bells;  // they lie in the inner set; they stay when a program takes it out and in again
     bool overhears;  // the data bell by its edges: bytes are not what the program waits for
+    std::uint16_t misses = 0;  // looks that found nothing, since it became busy or had something
   };
 
   bool HasEntries();
@@ -65,7 +67,8 @@ class EpollSet {
   std::size_t Translate(std::span<epoll_event> told, std::span<epoll_event> events,
                         std::size_t count);
   void Rung();
-  bool Spin();
+  bool SpinForOne();
+  bool GiveWay();
   void Hear(int operation, int bell, std::uint32_t events, std::uint32_t what);
   void HearBytes(const End& end, int fd, Entry& entry);
   void AddBells(const End& end, int fd, Entry& entry);
@@ -85,8 +88,9 @@ class EpollSet {
   std::atomic<std::uint32_t> waiters_{0};
   // What only the kernel knows has its turn now and then, also when there is always something.
   std::uint32_t unasked_ = 0;
-  bool ask_ = false;        // the kernel has to be asked, beside what was found
-  bool inherited_ = false;  // the kernel's part is another process's, too
+  AdaptiveSpin spin_{kLongestSpin};  // while several are busy
+  bool ask_ = false;                 // the kernel has to be asked, beside what was found
+  bool inherited_ = false;           // the kernel's part is another process's, too
 };
 
 }  // namespace rdfs::sock
