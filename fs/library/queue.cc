@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -227,7 +228,13 @@ void rdfs_queue::Turn(Lock& lock, Deadline deadline) {
     spin_.Came();
     return changed_.notify_all();
   }
-  if (under_way_ == 0 || !spin_.GoOn(BootClock::now())) Sleep(lock, deadline);
+  const rdfs::TimePoint now = BootClock::now();
+  if (under_way_ == 0 || !spin_.GoOn(now)) return Sleep(lock, deadline);
+  if (!gives_way_) return;
+  lock.unlock();
+  ::sched_yield();
+  lock.lock();
+  spin_.GaveWay(BootClock::now() - now);
 }
 
 void rdfs_queue::Sleep(Lock& lock, Deadline deadline) {

@@ -23,6 +23,7 @@
 #include "fs/library/export.h"
 #include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"
+#include "transport/base/processors.h"
 
 namespace rdfs::fs::library {
 
@@ -116,6 +117,7 @@ struct rdfs_queue {
   std::shared_ptr<rdfs::fs::client::Buffer> spare_;
   bool spare_lent_ = false;
   rdfs::AdaptiveSpin spin_;
+  const bool gives_way_ = !rdfs::RoomForAChain();  // who spins, to the server
   std::unique_ptr<rdfs::fs::client::Lane> lane_;
   std::thread thread_;  // Keep
 };
