@@ -8,7 +8,6 @@ import socket
 import subprocess
 import time
 
-import plot
 from setups import log, scratch, wait_for
 
 KEY = "bench"
@@ -90,12 +89,12 @@ class Streams:
         return self.through_port(f"socat -u -b 1048576 TCP-LISTEN:{port},bind=127.0.0.1 - >/dev/null",
                                  f"socat -u -b 1048576 - TCP:127.0.0.1:{port} <{self.file}", port)
 
-    def iperf3(self) -> float:
+    def iperf3(self, streams: int = 1) -> float:
         """As it tells itself: it has words to say before and after, and a file is not its business."""
         port = free_port()
         server = ["taskset", "-c", str(self.receiver_cpu), "iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", str(port)]
         client = ["taskset", "-c", str(self.sender_cpu), "iperf3", "-c", "127.0.0.1", "-p", str(port), "-l",
-                  str(MIB), "-n", str(self.size), "-J"]
+                  str(MIB), "-n", str(self.size), "-P", str(streams), "-J"]
         process = subprocess.Popen(server, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         try:
             wait_for(lambda: listens(port), 10, "iperf3")
@@ -223,11 +222,10 @@ def sizes(bench) -> None:
                     rates = sorted(both.ours(transport, options=options) for _ in range(1 if quick else 5))
                     points.append((1 << shift, rates[len(rates) // 2]))
                 curves[f"{transport}, {way}"] = points
-                bench.rows.append({"name": name, "unit": "B/s", "ours": max(rate for _, rate in points), "goal": None,
-                                   "points": points})
+                bench.figure(f"{name}, the best", "B/s", max(rate for _, rate in points), None)
                 log(f"{name}: " + ", ".join(f"{at >> 10} KiB {rate / 1e6:.0f} MB/s" for at, rate in points))
-    if curves and bench.arguments.plot:
-        plot.draw(pathlib.Path(bench.arguments.plot), "rdsend to rdrecv: size of a piece and bandwidth", curves)
+    if curves:
+        bench.chart("pipe: pieces", "rdsend to rdrecv: size of a piece and bandwidth", "bytes", "B/s", curves)
 
 
 def run(bench) -> None:

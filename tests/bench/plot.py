@@ -1,54 +1,109 @@
-"""Curves of bytes a second against bytes, both logarithmic, as an SVG."""
+"""Curves as SVG, on two axes whose scales are what is usual for what they tell."""
 
+import dataclasses
 import math
-import pathlib
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 760, 460
 LEFT, RIGHT, TOP, BOTTOM = 90, 200, 50, 60
 COLOURS = ("#1b6ca8", "#c0392b", "#27864a", "#8e5ea2", "#b7791f", "#444444")
 
+Curve = list[tuple[float, float]]
 
-def bytes_label(size: int) -> str:
-    for unit, shift in (("MiB", 20), ("KiB", 10)):
+
+def bytes_label(size: float) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << shift:
-            return f"{size >> shift} {unit}"
-    return f"{size} B"
+            return f"{size / (1 << shift):g} {unit}"
+    return f"{size:g} B"
 
 
 def rate_label(rate: float) -> str:
     return f"{rate / 1e9:g} GB/s" if rate >= 1e9 else f"{rate / 1e6:g} MB/s"
 
 
-def draw(path: pathlib.Path, title: str, curves: dict[str, list[tuple[int, float]]]) -> None:
-    """`curves`: name -> (size, rate) in the order of their sizes."""
-    points = [point for curve in curves.values() for point in curve]
-    low_x, high_x = (math.log2(edge(size for size, _ in points)) for edge in (min, max))
-    low_y = math.floor(math.log10(min(rate for _, rate in points)))
-    high_y = math.ceil(math.log10(max(rate for _, rate in points)))
+def count_label(count: float) -> str:
+    return f"{count:,.0f}" if count >= 1 else f"{count:g}"
 
-    def place(size: float, rate: float) -> tuple[float, float]:
-        x = (math.log2(size) - low_x) / max(high_x - low_x, 1)
-        y = (math.log10(rate) - low_y) / max(high_y - low_y, 1)
-        return LEFT + x * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - y * (HEIGHT - TOP - BOTTOM)
+
+def time_label(microseconds: float) -> str:
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= size:
+            return f"{microseconds / size:g} {unit}"
+    return f"{microseconds:g} µs"
+
+
+# Kind of axis: the base of its logarithm (none: linear), and how a value on it is written.
+KINDS = {
+    "bytes": (2, bytes_label),
+    "B/s": (10, rate_label),
+    "count": (10, count_label),
+    "1/s": (10, lambda rate: f"{count_label(rate)} /s"),
+    "µs": (10, time_label),
+    "%": (None, lambda share: f"{share:g} %"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    kind: str
+    low: float
+    high: float
+
+    @classmethod
+    def around(cls, kind: str, values: list[float]) -> "Axis":
+        """From tick to tick."""
+        base, _ = KINDS[kind]
+        if base is None:
+            return cls(kind, 0, 100)
+        low, high = (math.log(edge(values), base) for edge in (min, max))
+        # A power that is only nearly one by its logarithm is one.
+        low, high = math.floor(low + 1e-9), math.ceil(high - 1e-9)
+        return cls(kind, low, max(high, low + 1))
+
+    def place(self, value: float) -> float:
+        """From 0 to 1."""
+        base, _ = KINDS[self.kind]
+        at = value if base is None else math.log(value, base)
+        return (at - self.low) / (self.high - self.low)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        base, label = KINDS[self.kind]
+        if base is None:
+            values = [20.0 * i for i in range(6)]
+        else:
+            values = [float(base) ** power for power in range(int(self.low), int(self.high) + 1,
+                                                              2 if base == 2 else 1)]
+        return [(value, label(value)) for value in values]
+
+
+def svg(title: str, x_kind: str, y_kind: str, curves: dict[str, Curve]) -> str:
+    """Each curve in the order of its points; none may be empty, nor a value of a logarithmic axis 0."""
+    points = [point for curve in curves.values() for point in curve]
+    x_axis = Axis.around(x_kind, [x for x, _ in points])
+    y_axis = Axis.around(y_kind, [y for _, y in points])
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return LEFT + x_axis.place(x) * (right - LEFT), bottom - y_axis.place(y) * (bottom - TOP)
 
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
            f'font-size="12">', f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
            f'<text x="{LEFT}" y="{TOP - 22}" font-size="15">{escape(title)}</text>']
-    for shift in range(round(low_x), round(high_x) + 1, 2):
-        x, y = place(1 << shift, 10**low_y)
-        out.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{y:.1f}" stroke="#e0e0e0"/>')
-        out.append(f'<text x="{x:.1f}" y="{y + 18:.1f}" text-anchor="middle">{bytes_label(1 << shift)}</text>')
-    for power in range(low_y, high_y + 1):
-        x, y = place(2**low_x, 10**power)
-        out.append(f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#e0e0e0"/>')
-        out.append(f'<text x="{x - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{rate_label(10**power)}</text>')
+    for value, label in x_axis.ticks():
+        x = LEFT + x_axis.place(value) * (right - LEFT)
+        out.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#e0e0e0"/>')
+        out.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(label)}</text>')
+    for value, label in y_axis.ticks():
+        y = bottom - y_axis.place(value) * (bottom - TOP)
+        out.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#e0e0e0"/>')
+        out.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>')
     for i, (name, curve) in enumerate(curves.items()):
         colour = COLOURS[i % len(COLOURS)]
         line = " ".join("{:.1f},{:.1f}".format(*place(*point)) for point in curve)
         out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         out += ['<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="{}"/>'.format(*place(*point), colour) for point in curve]
         y = TOP + 12 + 20 * i
-        out.append(f'<rect x="{WIDTH - RIGHT + 16}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
-        out.append(f'<text x="{WIDTH - RIGHT + 32}" y="{y}">{escape(name)}</text>')
-    path.write_text("\n".join([*out, "</svg>", ""]))
+        out.append(f'<rect x="{right + 16}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
+        out.append(f'<text x="{right + 32}" y="{y}">{escape(name)}</text>')
+    return "\n".join([*out, "</svg>", ""])

@@ -86,9 +86,9 @@ def set_read_ahead(path: pathlib.Path, kib: int) -> None:
 
 
 @contextlib.contextmanager
-def mounted(command: list[str], mount: pathlib.Path, output, read_ahead_kib: int):
+def mounted(command: list[str], mount: pathlib.Path, output, read_ahead_kib: int, user: str | None = None):
     """The program that `command` starts in the foreground, which mounts on `mount`."""
-    with process(command, stdout=output, stderr=output) as fuse:
+    with process(command, stdout=output, stderr=output, user=user) as fuse:
         wait_for(lambda: is_mounted(mount), 20, command[0])
         set_read_ahead(mount, read_ahead_kib)
         try:
@@ -97,23 +97,65 @@ def mounted(command: list[str], mount: pathlib.Path, output, read_ahead_kib: int
             unmount(mount)
 
 
+def make_places(work: pathlib.Path, user: str | None, *names: str) -> list[pathlib.Path]:
+    """Directories of that user's, whom PostgreSQL for one wants not to be root."""
+    work.chmod(0o755)
+    places = [work / name for name in names]
+    for place in places:
+        place.mkdir()
+        if user is not None:
+            shutil.chown(place, user)
+    return places
+
+
 @contextlib.contextmanager
-def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int, address: str = "127.0.0.1"):
+def rdfsd(bin_dir: pathlib.Path, backing: pathlib.Path, address: str = "127.0.0.1", user: str | None = None,
+          before: tuple[str, ...] = (), limits: str = ""):
+    """The server of a directory: its process, and what to mount. `before` starts it elsewhere; `limits` are lines of
+    its configuration."""
     with scratch() as work, open(work / "log", "w") as output:
-        backing, mount = work / "export", work / "mnt"
-        backing.mkdir()
-        mount.mkdir()
-        trusted = ",trusted" if os.geteuid() == 0 else ""
-        server = [str(bin_dir / "server/rdfsd"), "--export", f"bench={backing}{trusted}", "--listen",
-                  address, "--port", "0", "--no-auth", "-f"]
-        with process(server, stdout=output, stderr=output) as daemon:
+        work.chmod(0o755)
+        (work / "config").write_text(limits)
+        config = ["--config", str(work / "config")] if limits else []
+        trusted = ",trusted" if os.geteuid() == 0 and user is None else ""
+        command = [*before, str(bin_dir / "server/rdfsd"), *config, "--export", f"bench={backing}{trusted}",
+                   "--listen", address, "--port", "0", "--no-auth", "-f"]
+        with process(command, stdout=output, stderr=output, user=user) as daemon:
             ready = lambda: "ready on port" in (work / "log").read_text()
             wait_for(ready, 20, "rdfsd")
             port = (work / "log").read_text().split("ready on port ")[1].split()[0]
-            source = f"rdfs://{address}:{port}/bench"
+            yield daemon, f"rdfs://{address}:{port}/bench"
+
+
+@contextlib.contextmanager
+def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int, address: str = "127.0.0.1",
+               user: str | None = None, limits: str = ""):
+    with scratch() as work, open(work / "log", "w") as output:
+        backing, mount = make_places(work, user, "export", "mnt")
+        with rdfsd(bin_dir, backing, address, user, limits=limits) as (daemon, source):
             client = [str(bin_dir / "fs/fuse/rdfs"), source, str(mount), "-o", f"require={transport}", "-f"]
-            with mounted(client, mount, output, read_ahead_kib) as fuse:
+            with mounted(client, mount, output, read_ahead_kib, user) as fuse:
                 yield {"mount": mount, "source": source, "pids": [daemon.pid, fuse.pid]}
+
+
+def messages(bin_dir: pathlib.Path, mount: pathlib.Path) -> dict[str, int]:
+    """Round trips of a mount so far, by operation."""
+    command = [str(bin_dir / "fs/fuse/rdfs"), "stats", "--json", str(mount)]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(out)["figures"].get("round_trips", {})
+
+
+@contextlib.contextmanager
+def null_mount(read_ahead_kib: int):
+    """FUSE alone (null_fs.cc), which believes for ever what it has said."""
+    with scratch() as work, open(work / "log", "w") as output:
+        program, mount = work / "null_fs", work / "mnt"
+        mount.mkdir()
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], check=True, capture_output=True,
+                               text=True).stdout.split()
+        subprocess.run(["c++", "-O2", "-std=c++20", "-o", program, HERE / "null_fs.cc", *flags], check=True)
+        with mounted([str(program), str(mount), "ever"], mount, output, read_ahead_kib) as fuse:
+            yield {"mount": mount, "pids": [fuse.pid]}
 
 
 def build_passthrough_hp() -> pathlib.Path:
@@ -137,14 +179,14 @@ def build_passthrough_hp() -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def passthrough_mount(read_ahead_kib: int):
+def passthrough_mount(read_ahead_kib: int, user: str | None = None):
     program = build_passthrough_hp()
     with scratch() as work, open(work / "log", "w") as output:
-        backing, mount = work / "export", work / "mnt"
-        backing.mkdir()
-        mount.mkdir()
+        backing, mount = make_places(work, user, "export", "mnt")
+        if user is not None:  # who need not be able to enter the cache
+            program = shutil.copy(program, work / "passthrough_hp")
         command = [str(program), "--foreground", str(backing), str(mount)]
-        with mounted(command, mount, output, read_ahead_kib) as fuse:
+        with mounted(command, mount, output, read_ahead_kib, user) as fuse:
             yield {"mount": mount, "pids": [fuse.pid]}
 
 

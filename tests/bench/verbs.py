@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import tempfile
 
+import ceiling
+import nfs
 import perftest
 import pipes
 import setups
@@ -15,8 +17,9 @@ from setups import ROOT
 
 MIB = 1 << 20
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
-PARTS = {"rdping": 2, "mount": 1, "pipe": 2}
-NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs"}
+PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1}
+NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
+         "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held"}
 
 
 def run(bench) -> None:
@@ -29,7 +32,7 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
     """The rows of one part, measured inside."""
     with tempfile.TemporaryDirectory(prefix="rdfs-bench-") as work:
         command = [str(ROOT / "tests/rdma/run"), "--driver", "siw", "--ncpus", str(cpus), "--mem", "3072M",
-                   "--timeout", "1500", "--ro", str(bin_dir), "--rw", work, "--",
+                   "--timeout", "3000", "--ro", str(bin_dir), "--rw", work, "--",
                    str(ROOT / "tests/bench/run"), "--bin", str(bin_dir), "--pairs", str(arguments.pairs),
                    "--only", arguments.only, "--inside", part, "--json", f"{work}/rows"]
         if arguments.quick:
@@ -42,7 +45,11 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 
 
 def inside(bench, part: str) -> None:
-    {"rdping": rdping, "mount": mount, "pipe": pipe}[part](bench)
+    {"rdping": rdping, "mount": mount, "pipe": pipe, "nfs": nfs.measure, "grants": grants}[part](bench)
+
+
+def grants(bench) -> None:
+    ceiling.server_cpu(bench, NAMES["grants"], "verbs", os.environ["RDFS_RDMA_ADDRESS"])
 
 
 def rdping(bench) -> None:

@@ -13,8 +13,16 @@ MIB = 1 << 20
 
 
 def forget(path: pathlib.Path) -> None:
+    """Written out, and none of it in the client's cache any more."""
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def drop(path: pathlib.Path) -> None:
+    """Its pages, from the client's cache."""
+    fd = os.open(path, os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(fd)
 
@@ -29,9 +37,8 @@ def make_file(mount: pathlib.Path, size: int) -> pathlib.Path:
     return path
 
 
-def sequential_read(mount: pathlib.Path, size: int) -> float:
-    path = make_file(mount, size)
-    forget(path)
+def read_through(path: pathlib.Path) -> float:
+    """Seconds; bytes come into the same memory, a MiB at a time."""
     buffer = bytearray(MIB)
     fd = os.open(path, os.O_RDONLY)
     start = time.perf_counter()
@@ -39,10 +46,17 @@ def sequential_read(mount: pathlib.Path, size: int) -> float:
         pass
     elapsed = time.perf_counter() - start
     os.close(fd)
-    return size / elapsed
+    return elapsed
+
+
+def sequential_read(mount: pathlib.Path, size: int) -> float:
+    path = make_file(mount, size)
+    forget(path)
+    return size / read_through(path)
 
 
 def sequential_write(mount: pathlib.Path, size: int) -> float:
+    """With its fsync."""
     path = mount / "written"
     block = random.Random(2).randbytes(MIB)
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -56,14 +70,25 @@ def sequential_write(mount: pathlib.Path, size: int) -> float:
     return size / elapsed
 
 
-def random_read(mount: pathlib.Path, depth: int, seconds: float, name: str = "") -> float:
-    """4 KiB O_DIRECT reads a second, by fio; of a file that is there, if it is named."""
-    path = mount / name if name else make_file(mount, 256 * MIB)
+def fio_reads(path: pathlib.Path, depth: int, seconds: float) -> dict:
+    """What fio says of 4 KiB O_DIRECT reads at random places, so many under way."""
     engine = ["--ioengine=psync"] if depth == 1 else ["--ioengine=libaio", f"--iodepth={depth}"]
     command = ["fio", "--name=read", f"--filename={path}", "--rw=randread", "--bs=4k", "--direct=1",
-               f"--runtime={seconds}", "--time_based", "--output-format=json", *engine]
+               f"--runtime={seconds}", "--time_based", "--output-format=json",
+               "--percentile_list=1:10:20:30:40:50:60:70:80:90:95:99:99.9", *engine]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return json.loads(out[out.index("{"):])["jobs"][0]["read"]["iops"]
+    return json.loads(out[out.index("{"):])["jobs"][0]["read"]
+
+
+def random_read(mount: pathlib.Path, depth: int, seconds: float, name: str = "") -> float:
+    """Reads a second; of a file that is there, if it is named."""
+    return fio_reads(mount / name if name else make_file(mount, 256 * MIB), depth, seconds)["iops"]
+
+
+def read_latencies(mount: pathlib.Path, seconds: float) -> dict[float, float]:
+    """Microseconds within which that share of reads, in percent, is done, one read at a time."""
+    found = fio_reads(make_file(mount, 64 * MIB), 1, seconds)["clat_ns"]["percentile"]
+    return {float(share): nanoseconds / 1000 for share, nanoseconds in found.items()}
 
 
 def small_files(mount: pathlib.Path, count: int) -> float:
@@ -81,9 +106,9 @@ def small_files(mount: pathlib.Path, count: int) -> float:
     return 3 * count / elapsed
 
 
-def make_tar(path: pathlib.Path, source: pathlib.Path) -> None:
+def make_tar(path: pathlib.Path, source: pathlib.Path, most: int = 3000) -> None:
     with tarfile.open(path, "w") as tar:
-        for name in sorted(source.rglob("*"))[:3000]:
+        for name in sorted(source.rglob("*"))[:most]:
             if name.is_file() and not name.is_symlink() and os.access(name, os.R_OK):
                 tar.add(name, arcname=str(name.relative_to(source)), recursive=False)
 
@@ -109,13 +134,36 @@ def find(mount: pathlib.Path) -> float:
     return 1 / elapsed
 
 
-def cpu_seconds(pids: list[int]) -> float:
-    """utime + stime of the processes and their children that are alive."""
-    ticks = 0
-    todo = list(pids)
+def with_children(pids: list[int]) -> list[int]:
+    """The processes and all that are theirs and alive."""
+    todo, found = list(pids), []
     while todo:
         pid = todo.pop()
+        found.append(pid)
+        todo += [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return found
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """utime + stime of the processes and their children that are alive, in ticks of 10 ms."""
+    ticks = 0
+    for pid in with_children(pids):
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         ticks += int(fields[11]) + int(fields[12])
-        todo += [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def run_seconds(pids: list[int]) -> float:
+    """The same, by the scheduler, of their threads that are alive."""
+    tasks = [task for pid in with_children(pids) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def resident(pids: list[int]) -> int:
+    """Bytes of memory that is theirs alone, of the processes and their children."""
+    found = 0
+    for pid in with_children(pids):
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                found += 1024 * int(line.split()[1])
+    return found

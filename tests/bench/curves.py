@@ -1,0 +1,296 @@
+"""What an operation costs while something grows: a tree, the files that a client has open, the clients of a server.
+Every curve is microseconds an operation against size, with the memory that each thing takes beside it; what it grew
+by from the smallest to the largest size is a row. Over shm, on tmpfs."""
+
+import contextlib
+import mmap
+import os
+import pathlib
+import random
+import resource
+import threading
+import time
+
+import programs
+import ratios
+import setups
+import workloads
+from setups import log
+
+FLAT = 2.0  # times the time at the smallest size: what noise and caches of the processor explain
+LEASE_SECONDS = 5.5  # after that everything has to be asked again
+A_FOLDER = 1000  # files
+BATCHES = 5
+LIMITS = "[limits]\nopen_files = 131072\n"
+
+
+def cost(job, things: list) -> float:
+    """Microseconds of job(thing): the median of some batches."""
+    size = max(1, len(things) // BATCHES)
+    times = []
+    for at in range(0, size * (len(things) // size), size):
+        start = time.perf_counter()
+        for thing in things[at:at + size]:
+            job(thing)
+        times.append(1e6 * (time.perf_counter() - start) / size)
+    return ratios.median(times)
+
+
+class Curves:
+    """Points by operation, and what they end as."""
+
+    def __init__(self, bench, name: str, title: str):
+        self.bench, self.name, self.title = bench, name, title
+        self.costs: dict[str, list[tuple[float, float]]] = {}
+
+    def add(self, size: int, costs: dict[str, float]) -> None:
+        for what, microseconds in costs.items():
+            self.costs.setdefault(what, []).append((size, microseconds))
+        log(f"{self.name}, {size}: " + ", ".join(f"{what} {cost:.0f} us" for what, cost in costs.items()))
+
+    def end(self) -> None:
+        self.bench.chart(self.name, self.title, "count", "µs", self.costs)
+        for what, points in self.costs.items():
+            (first, before), (last, after) = points[0], points[-1]
+            self.bench.figure(f"{self.name}: {what}, {last:,.0f} beside {first:,.0f}", "x", after / before, FLAT)
+
+
+def create(path: pathlib.Path, body: bytes = b"") -> None:
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
+    if body:
+        os.write(fd, body)
+    os.close(fd)
+
+
+def read_whole(path: pathlib.Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    os.read(fd, 4096)
+    os.close(fd)
+
+
+class Tree:
+    """Files in folders of a thousand, made in the order of their numbers."""
+
+    def __init__(self, mount: pathlib.Path, body: bytes = b""):
+        self.top = mount / "tree"
+        self.top.mkdir()
+        self.body = body
+        self.made = 0
+        self.random = random.Random(4)
+
+    def path(self, i: int) -> pathlib.Path:
+        return self.top / f"{i // A_FOLDER}" / f"file{i}"
+
+    def grow(self, count: int) -> float:
+        """Microseconds that each of the last ones took."""
+        def add(i: int) -> None:
+            if i % A_FOLDER == 0:
+                (self.top / f"{i // A_FOLDER}").mkdir()
+            create(self.path(i), self.body)
+        new = range(self.made, count)
+        measured = new[-A_FOLDER:]
+        for i in new[:-len(measured)]:
+            add(i)
+        self.made = count
+        return cost(add, list(measured))
+
+    def some(self, count: int) -> list[pathlib.Path]:
+        return [self.path(i) for i in self.random.sample(range(self.made), min(count, self.made))]
+
+    def costs(self) -> dict[str, float]:
+        time.sleep(LEASE_SECONDS)
+        found = {"stat": cost(os.stat, self.some(1000))}
+        time.sleep(LEASE_SECONDS)
+        found["open, read, close"] = cost(read_whole, self.some(1000))
+        folders = [self.top / f"{i}" for i in range(self.made // A_FOLDER)]
+        found["list, an entry"] = cost(os.listdir, self.random.sample(folders, min(20, len(folders)))) / A_FOLDER
+        found["rename, twice"] = cost(lambda path: path.rename(path.with_suffix(".new")).rename(path), self.some(500))
+        found["unlink, create"] = cost(lambda path: (path.unlink(), create(path)), self.some(500))
+        start = time.perf_counter()
+        programs.quietly(["find", self.top, "-type", "f", "-size", "+0"])
+        found["walk with stat, a file"] = 1e6 * (time.perf_counter() - start) / self.made
+        return found
+
+
+def tree(bench) -> None:
+    name = "curve, tree"
+    if not bench.wanted(name):
+        return
+    curves = Curves(bench, name, "files in the tree, and time of an operation")
+    with setups.rdfs_mount(bench.bin, "shm", bench.READ_AHEAD_KIB) as ours:
+        server, client = ours["pids"]
+        before = workloads.resident([client]), workloads.resident([server])
+        files = Tree(ours["mount"])
+        for count in bench.sizes(1000, 10_000, 100_000, 1_000_000):
+            curves.add(count, {"create": files.grow(count), **files.costs()})
+        memory = workloads.resident([client]) - before[0], workloads.resident([server]) - before[1]
+        bench.figure(f"{name}: memory of rdfs for each of {count:,} files", "B", memory[0] / count, None)
+        bench.figure(f"{name}: memory of rdfsd for each of {count:,} files", "B", memory[1] / count, None)
+    curves.end()
+
+
+def raise_descriptors(wanted: int) -> int:
+    """What of that this process, and what it starts, may have open now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(hard, wanted) if os.geteuid() == 0 else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, most)), most))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+class Handles:
+    """Files that stay open, each a file of its own or all the same one."""
+
+    def __init__(self, mount: pathlib.Path, same: bool):
+        self.mount, self.same = mount, same
+        self.tree = Tree(mount, bytes(4096))
+        self.open: list[int] = []
+        self.page = mmap.mmap(-1, 4096)
+        self.random = random.Random(5)
+
+    def path(self, i: int) -> pathlib.Path:
+        return self.tree.path(0 if self.same else i)
+
+    def add(self, i: int) -> None:
+        self.open.append(os.open(self.path(i), os.O_RDWR | os.O_DIRECT))
+
+    def grow(self, count: int) -> float:
+        new = range(len(self.open), count)
+        for i in new[:-500]:
+            self.add(i)
+        return cost(self.add, list(new[-500:]))
+
+    def reopen(self, at: int) -> None:
+        os.close(self.open[at])
+        self.open[at] = os.open(self.path(at), os.O_RDWR | os.O_DIRECT)
+
+    def costs(self) -> dict[str, float]:
+        some = self.random.sample(range(len(self.open)), min(1000, len(self.open)))
+        return {"read 4 KiB": cost(lambda at: os.preadv(self.open[at], [self.page], 0), some),
+                "close, open": cost(self.reopen, some)}
+
+    def close(self) -> None:
+        for fd in self.open:
+            os.close(fd)
+
+
+def handles(bench) -> None:
+    for same in (False, True):
+        name = "curve, handles of one file" if same else "curve, handles"
+        if not bench.wanted(name):
+            continue
+        curves = Curves(bench, name, "open files of one client" + (", all the same one" if same else ""))
+        raise_descriptors(1 << 19)
+        with setups.rdfs_mount(bench.bin, "shm", bench.READ_AHEAD_KIB, limits=LIMITS) as ours:
+            server, client = ours["pids"]
+            opened = Handles(ours["mount"], same)
+            try:
+                for count in bench.sizes(1000, 10_000, 50_000, 100_000):
+                    opened.tree.grow(A_FOLDER if same else count)
+                    before = workloads.resident([client]), workloads.resident([server]), len(opened.open)
+                    curves.add(count, {"open": opened.grow(count), **opened.costs()})
+                for who, pid, then in (("rdfs", client, before[0]), ("rdfsd", server, before[1])):
+                    bench.figure(f"{name}: memory of {who} for each open file", "B",
+                                 (workloads.resident([pid]) - then) / (count - before[2]), None)
+            finally:
+                opened.close()
+        curves.end()
+
+
+class Clients:
+    """Mounts of one export, each with a folder of its own and a file that all look at."""
+
+    def __init__(self, bench, stack: contextlib.ExitStack, work: pathlib.Path, source: str):
+        self.bench, self.stack, self.work, self.source = bench, stack, work, source
+        self.mounts: list[pathlib.Path] = []
+        self.pids: list[int] = []
+        self.page = mmap.mmap(-1, 4096)
+
+    def add(self) -> None:
+        mount = self.work / f"mnt{len(self.mounts)}"
+        mount.mkdir()
+        command = [str(self.bench.bin / "fs/fuse/rdfs"), self.source, str(mount), "-o", "require=shm", "-f"]
+        output = self.stack.enter_context(open(self.work / "clients", "a"))
+        fuse = self.stack.enter_context(setups.mounted(command, mount, output, self.bench.READ_AHEAD_KIB))
+        own = mount / f"own{len(self.mounts)}"
+        own.mkdir()
+        (own / "file").write_bytes(bytes(4096))
+        self.mounts.append(mount)
+        self.pids.append(fuse.pid)
+
+    def file(self, i: int) -> pathlib.Path:
+        return self.mounts[i] / f"own{i}" / "file"
+
+    def reads(self, i: int, until: float) -> int:
+        fd = os.open(self.file(i), os.O_RDONLY | os.O_DIRECT)
+        page, done = mmap.mmap(-1, 4096), 0
+        while time.perf_counter() < until:
+            os.preadv(fd, [page], 0)
+            done += 1
+        os.close(fd)
+        return done
+
+    def together(self, seconds: float) -> float:
+        """Reads a second, of all at once."""
+        until, done = time.perf_counter() + seconds, []
+        threads = [threading.Thread(target=lambda i=i: done.append(self.reads(i, until)))
+                   for i in range(len(self.mounts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(done) / seconds
+
+    def recall(self, i: int) -> None:
+        """One changes what all the others believe."""
+        os.chmod(self.mounts[0] / "shared", 0o600 + i % 2)
+
+    def look(self) -> None:
+        for mount in self.mounts:
+            os.stat(mount / "shared")
+
+    def costs(self) -> dict[str, float]:
+        own = self.file(0).parent
+        fd = os.open(self.file(0), os.O_RDONLY | os.O_DIRECT)
+        found = {"read 4 KiB": cost(lambda _: os.preadv(fd, [self.page], 0), list(range(1000))),
+                 "create, unlink": cost(lambda i: (create(own / f"{i}"), (own / f"{i}").unlink()), list(range(500)))}
+        os.close(fd)
+        (self.mounts[0] / "shared").touch()
+        times = []
+        for i in range(10):
+            self.look()
+            times.append(cost(self.recall, [i]))
+        # What each of the others adds: a change that recalls is no operation of constant cost.
+        found["chmod of what all believe, a client"] = ratios.median(times) / len(self.mounts)
+        return found
+
+
+def clients(bench) -> None:
+    name = "curve, clients"
+    if not bench.wanted(name):
+        return
+    curves = Curves(bench, name, "mounts of one server, and time of an operation of one")
+    rates, memory = [], []
+    raise_descriptors(1 << 19)
+    with setups.scratch() as work, contextlib.ExitStack() as stack:
+        backing = work / "export"
+        backing.mkdir()
+        daemon, source = stack.enter_context(setups.rdfsd(bench.bin, backing))
+        several = Clients(bench, stack, work, source)
+        for count in bench.sizes(1, 10, 50, 100, 200):
+            while len(several.mounts) < count:
+                several.add()
+            curves.add(count, several.costs())
+            rates.append((count, several.together(1)))
+            memory.append((count, workloads.resident([daemon.pid]), workloads.resident(several.pids)))
+        (few, server, client), (many, server_then, client_then) = memory[0], memory[-1]
+        bench.figure(f"{name}: memory of rdfsd for each", "B", (server_then - server) / (many - few), None)
+        bench.figure(f"{name}: memory of each rdfs", "B", (client_then - client) / (many - few), None)
+    curves.end()
+    bench.chart("curve, clients: all at once", "4 KiB reads a second of all clients together", "count", "1/s",
+                {"shm": rates})
+
+
+def run(bench) -> None:
+    tree(bench)
+    handles(bench)
+    clients(bench)
