@@ -250,16 +250,21 @@ std::vector<InodePtr> InodeTable::All() const {
 
 void InodeTable::Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open) {
   const std::lock_guard lock(mutex_);
+  open->place = inode->opens_.size();
   inode->opens_.push_back(open);
 }
 
+// The last one takes its place: there may be very many. What is gone without a word goes with it.
 void InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(inode->opens_, [open](const std::weak_ptr<OpenFile>& weak) {
-    const auto held = weak.lock();
-    return !held || held.get() == open;
-  });
-  if (inode->opens_.empty() && inode->unlinked_) EraseLocked(inode);
+  auto& opens = inode->opens_;
+  if (open->place < opens.size() && opens[open->place].lock().get() == open) {
+    if (const auto last = opens.back().lock()) last->place = open->place;
+    opens[open->place] = opens.back();
+    opens.pop_back();
+  }
+  while (!opens.empty() && opens.back().expired()) opens.pop_back();
+  if (opens.empty() && inode->unlinked_) EraseLocked(inode);
 }
 
 std::vector<std::shared_ptr<OpenFile>> InodeTable::UsersOfLocked(const Inode& inode) {
@@ -318,15 +323,16 @@ void InodeTable::InstallLocked(const InodePtr& inode, std::shared_ptr<const Fd> 
 }
 
 void InodeTable::EvictLocked() {
-  // Pinned entries at the end of the list are stepped over, a bounded number of them each time.
+  // What is open goes to the other end, a bounded number of them each time: many that nobody uses at
+  // the moment must not keep all others from their turn.
   std::size_t patience = 64;
-  auto it = open_.end();
-  while (open_.size() > limits_.descriptors && it != open_.begin() && patience-- > 0) {
-    --it;
-    if ((*it)->pinned_ || !(*it)->opens_.empty()) continue;
-    const InodePtr victim = *it;
-    ++it;
-    DropDescriptorLocked(victim);
+  while (open_.size() > limits_.descriptors && patience-- > 0) {
+    const InodePtr oldest = open_.back();
+    if (oldest->pinned_ || !oldest->opens_.empty()) {
+      TouchLocked(oldest);
+    } else {
+      DropDescriptorLocked(oldest);
+    }
   }
   while (open_.size() + closed_.size() > limits_.entries && !closed_.empty()) {
     EraseLocked(InodePtr(closed_.back()));

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "server/attr.h"
@@ -127,6 +128,46 @@ TEST_P(InodeTableTest, DescriptorsThatNobodyUsesAreClosed) {
   EXPECT_EQ(table_->Age(), 0U);
   EXPECT_EQ(table_->descriptors(), 1U);
   EXPECT_TRUE(table_->Find(handle, identity_).ok());
+}
+
+TEST_P(InodeTableTest, ManyOpenFilesDoNotKeepTheDescriptorsOfOthers) {
+  std::vector<InodePtr> files;
+  std::vector<std::shared_ptr<OpenFile>> opens;
+  for (int i = 0; i < 200; ++i) {
+    const std::string name = "open" + std::to_string(i);
+    Touch(name);
+    files.push_back(Look(table_->root(), name).inode);
+    opens.push_back(std::make_shared<OpenFile>());
+    table_->Opened(files.back(), opens.back());
+  }
+  for (int i = 0; i < 400; ++i) {
+    const std::string name = "other" + std::to_string(i);
+    Touch(name);
+    ASSERT_TRUE(Look(table_->root(), name).ok());
+  }
+  // The root, the open ones, and those that are let in between two evictions.
+  EXPECT_LE(table_->descriptors(), 1 + opens.size() + 8);
+}
+
+TEST_P(InodeTableTest, KnowsTheOpenFilesOfAnInodeInWhateverOrderTheyAreClosed) {
+  Touch("file");
+  const InodePtr inode = Look(table_->root(), "file").inode;
+  std::vector<std::shared_ptr<OpenFile>> opens;
+  for (int i = 0; i < 7; ++i) {
+    opens.push_back(std::make_shared<OpenFile>());
+    table_->Opened(inode, opens.back());
+  }
+  while (!opens.empty()) {
+    const auto closed = opens.begin() + static_cast<std::ptrdiff_t>(opens.size() / 2);
+    table_->Closed(inode, closed->get());
+    table_->Closed(inode, closed->get());  // a second time is none
+    opens.erase(closed);
+    std::vector<std::shared_ptr<OpenFile>> users = table_->UsersOf(inode);
+    std::ranges::sort(users);
+    std::vector<std::shared_ptr<OpenFile>> left = opens;
+    std::ranges::sort(left);
+    EXPECT_EQ(users, left);
+  }
 }
 
 TEST_P(InodeTableTest, HandlesSurviveANewTableOnlyWithOpenByHandle) {
