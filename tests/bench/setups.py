@@ -28,8 +28,14 @@ def wait_for(condition, seconds: float, what: str) -> None:
         time.sleep(0.02)
 
 
+def device_of(path: pathlib.Path) -> str | None:
+    """major:minor of what is mounted there; not by looking at it, which another user's mount forbids root too."""
+    lines = (line.split() for line in open("/proc/self/mountinfo"))
+    return next((words[2] for words in lines if words[4] == str(path)), None)
+
+
 def is_mounted(path: pathlib.Path) -> bool:
-    return any(line.split()[4] == str(path) for line in open("/proc/self/mountinfo"))
+    return device_of(path) is not None
 
 
 @contextlib.contextmanager
@@ -79,8 +85,7 @@ def unmount(path: pathlib.Path) -> None:
 
 def set_read_ahead(path: pathlib.Path, kib: int) -> None:
     """The same for every file system that is compared; only root may."""
-    device = os.stat(path).st_dev
-    knob = pathlib.Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
+    knob = pathlib.Path(f"/sys/class/bdi/{device_of(path)}/read_ahead_kb")
     if knob.exists() and os.geteuid() == 0:
         knob.write_text(str(kib))
 
@@ -179,13 +184,13 @@ def build_passthrough_hp() -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def passthrough_mount(read_ahead_kib: int, user: str | None = None):
+def passthrough_mount(read_ahead_kib: int, user: str | None = None, options: tuple[str, ...] = ()):
     program = build_passthrough_hp()
     with scratch() as work, open(work / "log", "w") as output:
         backing, mount = make_places(work, user, "export", "mnt")
         if user is not None:  # who need not be able to enter the cache
             program = shutil.copy(program, work / "passthrough_hp")
-        command = [str(program), "--foreground", str(backing), str(mount)]
+        command = [str(program), "--foreground", *options, str(backing), str(mount)]
         with mounted(command, mount, output, read_ahead_kib, user) as fuse:
             yield {"mount": mount, "pids": [fuse.pid]}
 
