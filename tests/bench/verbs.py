@@ -1,5 +1,6 @@
 """The rows over verbs. They run where the RDMA device is: on this machine, or in the test bed's guest on
-soft-iWARP (tests/rdma). The host's part boots it; the inside's part measures."""
+soft-iWARP (tests/rdma). The host's part boots it; the inside's part measures. So do rows that want more of a machine
+than this one may give: descriptors, NFS."""
 
 import json
 import os
@@ -8,6 +9,7 @@ import subprocess
 import tempfile
 
 import ceiling
+import curves
 import nfs
 import perftest
 import pipes
@@ -17,13 +19,15 @@ from setups import ROOT
 
 MIB = 1 << 20
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
-PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1}
+PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1, "handles": 1}
 NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
-         "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held"}
+         "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held", "handles": "curve, handles"}
 
 
 def run(bench) -> None:
     for part, cpus in PARTS.items():
+        if part == "handles" and curves.may_open(curves.DESCRIPTORS):
+            continue  # curves.py
         if bench.wanted(NAMES[part]):
             bench.rows += boot(bench.arguments, bench.bin, part, cpus)
 
@@ -45,11 +49,18 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 
 
 def inside(bench, part: str) -> None:
-    {"rdping": rdping, "mount": mount, "pipe": pipe, "nfs": nfs.measure, "grants": grants}[part](bench)
+    {"rdping": rdping, "mount": mount, "pipe": pipe, "nfs": nfs.measure, "grants": grants,
+     "handles": handles}[part](bench)
 
 
 def grants(bench) -> None:
     ceiling.server_cpu(bench, NAMES["grants"], "verbs", os.environ["RDFS_RDMA_ADDRESS"])
+
+
+def handles(bench) -> None:
+    if not curves.may_open(curves.DESCRIPTORS):
+        raise RuntimeError(f"no process may have {curves.DESCRIPTORS} descriptors in the guest")
+    curves.handles(bench, " in the guest")
 
 
 def rdping(bench) -> None:
