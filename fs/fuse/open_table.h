@@ -43,7 +43,10 @@ struct Open {
   std::uint64_t pending_changes = 0;  // Filesystem::changes when they were asked for
   // When the first entries came with the open, until the first listing: until when they count.
   std::optional<TimePoint> first_page;
-  // They are all there are, and nothing else has been fetched: until when they count.
+  // They are all from the first one on, each page fetched right behind the one before: until when
+  // the lease holds that they began under. Past when they are not.
+  TimePoint gathered_until{};
+  // They are all there are: until when they count.
   TimePoint whole_until{};
   // Of what the kernel has been told.
   std::shared_ptr<OpenAhead::Listing> listing;

@@ -18,6 +18,9 @@ using client::Lane;
 // somebody opens one for fsync or fchdir only.
 constexpr std::uint32_t kFirstPageBytes = 16 * 1024;
 
+// Entries of one listing, so that what is kept of directories for who opens them next stays small.
+constexpr std::size_t kMostGathered = 1024;
+
 // Appends entries to a reply of at most the size that the kernel gave.
 class DirReply {
  public:
@@ -109,11 +112,7 @@ void AnswerLocked(Listing& listing) {
   listing.request.Bytes(reply.bytes());
 }
 
-void Keep(fuse::Open& open, std::uint64_t cookie, std::uint64_t changes, client::DirPage& page) {
-  open.pending.clear();
-  open.pending_changes = changes;
-  open.next_pending = 0;
-  open.pending_cookie = cookie;
+void Append(fuse::Open& open, client::DirPage& page) {
   while (auto entry = page.Next()) {
     open.pending.push_back({.ino = entry->ino,
                             .cookie = entry->cookie,
@@ -122,6 +121,31 @@ void Keep(fuse::Open& open, std::uint64_t cookie, std::uint64_t changes, client:
                             .file = std::move(entry->file)});
   }
   open.pending_is_last = page.ends_directory();
+}
+
+void Keep(fuse::Open& open, std::uint64_t cookie, std::uint64_t changes, client::DirPage& page) {
+  open.pending.clear();
+  open.pending_changes = changes;
+  open.next_pending = 0;
+  open.pending_cookie = cookie;
+  Append(open, page);
+}
+
+// A page that goes on where what is pending ends, and under the same lease, makes one listing with
+// it, which the next one who opens the directory can have.
+void KeepOrGather(fuse::Open& open, std::uint64_t cookie, std::uint64_t changes,
+                  client::DirPage& page) {
+  const bool goes_on = cookie != 0 && cookie == open.pending_cookie &&
+                       open.next_pending == open.pending.size() &&
+                       open.pending.size() < kMostGathered && changes == open.pending_changes &&
+                       BootClock::now() < open.gathered_until;
+  if (goes_on) {
+    Append(open, page);
+  } else {
+    Keep(open, cookie, changes, page);
+    open.gathered_until = {};
+  }
+  open.whole_until = open.pending_is_last ? open.gathered_until : TimePoint{};
 }
 
 // Whether what came with the open is what the server would say now: the lease that it came under
@@ -146,7 +170,8 @@ void Take(const Filesystem& filesystem, fuse::Open& open, client::OpenedDirector
   open.file = opened.open;
   Keep(open, 0, open.pending_changes, opened.first_page);
   if (open.pending.empty()) open.first_page.reset();
-  if (open.first_page && open.pending_is_last) open.whole_until = *open.first_page;
+  if (open.first_page) open.gathered_until = *open.first_page;
+  if (open.pending_is_last) open.whole_until = open.gathered_until;
   if (const auto place = filesystem.inodes.FindPlace(open.node)) {
     open.file->SetHint(place->parent, place->name);
   }
@@ -250,8 +275,7 @@ void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, 
           return listing->request.ErrorOrRecover(listing->open->node, page.status());
         }
         const std::lock_guard lock(listing->open->mutex);
-        listing->open->whole_until = {};
-        Keep(*listing->open, listing->cookie, listing->changes, *page);
+        KeepOrGather(*listing->open, listing->cookie, listing->changes, *page);
         AnswerLocked(*listing);
       });
   worker.Track(unique, {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid)});

@@ -47,4 +47,12 @@ os.mkdir(f"{mount}/d/e")
 for i in range(20):
     make(f"{mount}/d/e/{i}")
 costs("list", listed, opendir=1, releasedir=1, release=1)
+os.mkdir(f"{mount}/d/many")
+for i in range(300):
+    make(f"{mount}/d/many/{i}")
+assert len(os.listdir(f"{mount}/d/many")) == 300
+# It comes in several pages, which are not asked for again while nothing changes.
+costs("list a larger one again", lambda: [len(os.listdir(f"{mount}/d/many")) == 300 or 1 / 0 for i in range(count)])
+make(f"{mount}/d/many/one more")
+assert len(os.listdir(f"{mount}/d/many")) == 301
 PYTHON
