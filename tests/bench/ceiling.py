@@ -166,7 +166,7 @@ def server_cpu(bench, name: str, transport: str, address: str = "127.0.0.1") -> 
                 workloads.drop(path)
                 workloads.read_through(path)
         read(2)
-        times = 16 if bench.arguments.quick else 128
+        times = 64 if bench.arguments.quick else 256
         server = ours["pids"][:1]
         before = workloads.run_seconds(server)
         read(times)

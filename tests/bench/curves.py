@@ -25,16 +25,22 @@ DESCRIPTORS = 1 << 19  # of which rdfsd gives a quarter to the files of one clie
 LIMITS = "[limits]\nopen_files = 131072\n"
 
 
-def cost(job, things: list) -> float:
-    """Microseconds of job(thing): the median of some batches."""
+def batches(things: list) -> list[list]:
     size = max(1, len(things) // BATCHES)
-    times = []
-    for at in range(0, size * (len(things) // size), size):
-        start = time.perf_counter()
-        for thing in things[at:at + size]:
-            job(thing)
-        times.append(1e6 * (time.perf_counter() - start) / size)
-    return ratios.median(times)
+    return [things[at:at + size] for at in range(0, len(things) - size + 1, size)]
+
+
+def spent(job, things: list) -> float:
+    """Microseconds of job(thing)."""
+    start = time.perf_counter()
+    for thing in things:
+        job(thing)
+    return 1e6 * (time.perf_counter() - start) / len(things)
+
+
+def cost(job, things: list) -> float:
+    """The median of some batches."""
+    return ratios.median([spent(job, batch) for batch in batches(things)])
 
 
 class Curves:
@@ -43,17 +49,24 @@ class Curves:
     def __init__(self, bench, name: str, title: str):
         self.bench, self.name, self.title = bench, name, title
         self.costs: dict[str, list[tuple[float, float]]] = {}
+        self.beside: dict[str, float] = {}
 
-    def add(self, size: int, costs: dict[str, float]) -> None:
+    def add(self, size: int, costs: dict[str, float], beside: dict[str, float] | None = None) -> None:
+        """`beside`: times what it takes at the smallest size, measured in turn with it; else what the first one took
+        counts."""
+        self.beside = beside or {}
         for what, microseconds in costs.items():
             self.costs.setdefault(what, []).append((size, microseconds))
         log(f"{self.name}, {size}: " + ", ".join(f"{what} {cost:.0f} us" for what, cost in costs.items()))
+        if beside:
+            log("  beside the smallest: " + ", ".join(f"{what} {times:.2f}" for what, times in beside.items()))
 
     def end(self) -> None:
         self.bench.chart(self.name, self.title, "count", "µs", self.costs)
         for what, points in self.costs.items():
             (first, before), (last, after) = points[0], points[-1]
-            self.bench.figure(f"{self.name}: {what}, {last:,.0f} beside {first:,.0f}", "x", after / before, FLAT)
+            grown = self.beside.get(what, after / before)
+            self.bench.figure(f"{self.name}: {what}, {last:,.0f} beside {first:,.0f}", "x", grown, FLAT)
 
 
 def create(path: pathlib.Path, body: bytes = b"") -> None:
@@ -96,21 +109,44 @@ class Tree:
         return cost(add, list(measured))
 
     def some(self, count: int) -> list[pathlib.Path]:
-        return [self.path(i) for i in self.random.sample(range(self.made), min(count, self.made))]
+        """Of ten folders at most, or the folders would cost more than the files."""
+        folders = self.random.sample(range(self.made // A_FOLDER), min(10, self.made // A_FOLDER))
+        files = [self.path(folder * A_FOLDER + i) for folder in folders for i in range(A_FOLDER)]
+        return self.random.sample(files, count)
 
-    def costs(self) -> dict[str, float]:
+    def folders(self) -> list[pathlib.Path]:
+        return [self.top / f"{i}" for i in range(self.made // A_FOLDER)]
+
+
+def move(path: pathlib.Path) -> None:
+    path.rename(path.with_suffix(".new")).rename(path)
+
+
+def replace(path: pathlib.Path) -> None:
+    path.unlink()
+    create(path)
+
+
+def walk(folder: pathlib.Path) -> None:
+    programs.quietly(["find", folder, "-type", "f", "-size", "+0"])
+
+
+def compare(large: Tree, small: Tree) -> tuple[dict[str, float], dict[str, float]]:
+    """Microseconds of each operation on the large tree, and how many times that of the small one it is, in turn."""
+    jobs = {"stat": (os.stat, lambda tree: tree.some(1000), 1),
+            "open, read, close": (read_whole, lambda tree: tree.some(1000), 1),
+            "list, an entry": (os.listdir, lambda tree: tree.random.choices(tree.folders(), k=10), A_FOLDER),
+            "rename, twice": (move, lambda tree: tree.some(500), 1),
+            "unlink, create": (replace, lambda tree: tree.some(500), 1),
+            "walk with stat, a file": (walk, lambda tree: tree.random.choices(tree.folders(), k=10), A_FOLDER)}
+    costs, beside = {}, {}
+    for what, (job, some, each) in jobs.items():
         time.sleep(LEASE_SECONDS)
-        found = {"stat": cost(os.stat, self.some(1000))}
-        time.sleep(LEASE_SECONDS)
-        found["open, read, close"] = cost(read_whole, self.some(1000))
-        folders = [self.top / f"{i}" for i in range(self.made // A_FOLDER)]
-        found["list, an entry"] = cost(os.listdir, self.random.sample(folders, min(20, len(folders)))) / A_FOLDER
-        found["rename, twice"] = cost(lambda path: path.rename(path.with_suffix(".new")).rename(path), self.some(500))
-        found["unlink, create"] = cost(lambda path: (path.unlink(), create(path)), self.some(500))
-        start = time.perf_counter()
-        programs.quietly(["find", self.top, "-type", "f", "-size", "+0"])
-        found["walk with stat, a file"] = 1e6 * (time.perf_counter() - start) / self.made
-        return found
+        pairs = [(spent(job, mine), spent(job, theirs))
+                 for mine, theirs in zip(batches(some(large)), batches(some(small)))]
+        costs[what] = ratios.median([mine for mine, _ in pairs]) / each
+        beside[what] = ratios.median([mine / theirs for mine, theirs in pairs])
+    return costs, beside
 
 
 def tree(bench) -> None:
@@ -118,12 +154,16 @@ def tree(bench) -> None:
     if not bench.wanted(name):
         return
     curves = Curves(bench, name, "files in the tree, and time of an operation")
-    with setups.rdfs_mount(bench.bin, "shm", bench.READ_AHEAD_KIB) as ours:
+    with setups.rdfs_mount(bench.bin, "shm", bench.READ_AHEAD_KIB) as ours, \
+            setups.rdfs_mount(bench.bin, "shm", bench.READ_AHEAD_KIB) as control:
         server, client = ours["pids"]
         before = workloads.resident([client]), workloads.resident([server])
-        files = Tree(ours["mount"])
+        files, small = Tree(ours["mount"]), Tree(control["mount"])
+        small.grow(A_FOLDER)
         for count in bench.sizes(1000, 10_000, 100_000, 1_000_000):
-            curves.add(count, {"create": files.grow(count), **files.costs()})
+            made = files.grow(count)
+            costs, beside = compare(files, small)
+            curves.add(count, {"create": made, **costs}, beside)
         memory = workloads.resident([client]) - before[0], workloads.resident([server]) - before[1]
         bench.figure(f"{name}: memory of rdfs for each of {count:,} files", "B", memory[0] / count, None)
         bench.figure(f"{name}: memory of rdfsd for each of {count:,} files", "B", memory[1] / count, None)
