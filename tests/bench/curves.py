@@ -20,6 +20,7 @@ from setups import log
 FLAT = 2.0  # times the time at the smallest size: what noise and caches of the processor explain
 LEASE_SECONDS = 5.5  # after that everything has to be asked again
 A_FOLDER = 1000  # files
+A_FEW = 10  # folders
 BATCHES = 5
 DESCRIPTORS = 1 << 19  # of which rdfsd gives a quarter to the files of one client
 LIMITS = "[limits]\nopen_files = 131072\n"
@@ -109,8 +110,8 @@ class Tree:
         return cost(add, list(measured))
 
     def some(self, count: int) -> list[pathlib.Path]:
-        """Of ten folders at most, or the folders would cost more than the files."""
-        folders = self.random.sample(range(self.made // A_FOLDER), min(10, self.made // A_FOLDER))
+        """Of a few folders, or those would cost more than the files."""
+        folders = self.random.sample(range(self.made // A_FOLDER), A_FEW)
         files = [self.path(folder * A_FOLDER + i) for folder in folders for i in range(A_FOLDER)]
         return self.random.sample(files, count)
 
@@ -135,10 +136,10 @@ def compare(large: Tree, small: Tree) -> tuple[dict[str, float], dict[str, float
     """Microseconds of each operation on the large tree, and how many times that of the small one it is, in turn."""
     jobs = {"stat": (os.stat, lambda tree: tree.some(1000), 1),
             "open, read, close": (read_whole, lambda tree: tree.some(1000), 1),
-            "list, an entry": (os.listdir, lambda tree: tree.random.choices(tree.folders(), k=10), A_FOLDER),
+            "list, an entry": (os.listdir, lambda tree: tree.random.sample(tree.folders(), A_FEW), A_FOLDER),
             "rename, twice": (move, lambda tree: tree.some(500), 1),
             "unlink, create": (replace, lambda tree: tree.some(500), 1),
-            "walk with stat, a file": (walk, lambda tree: tree.random.choices(tree.folders(), k=10), A_FOLDER)}
+            "walk with stat, a file": (walk, lambda tree: tree.random.sample(tree.folders(), A_FEW), A_FOLDER)}
     costs, beside = {}, {}
     for what, (job, some, each) in jobs.items():
         time.sleep(LEASE_SECONDS)
@@ -159,8 +160,8 @@ def tree(bench) -> None:
         server, client = ours["pids"]
         before = workloads.resident([client]), workloads.resident([server])
         files, small = Tree(ours["mount"]), Tree(control["mount"])
-        small.grow(A_FOLDER)
-        for count in bench.sizes(1000, 10_000, 100_000, 1_000_000):
+        small.grow(A_FEW * A_FOLDER)
+        for count in bench.sizes(A_FEW * A_FOLDER, 100_000, 1_000_000):
             made = files.grow(count)
             costs, beside = compare(files, small)
             curves.add(count, {"create": made, **costs}, beside)

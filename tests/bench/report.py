@@ -12,7 +12,7 @@ import plot
 from setups import ROOT
 
 # A bar chart of ratios: names at the left, one row each.
-NAMES, BARS, ROW, HEAD = 470, 420, 20, 34
+NAMES, BARS, ROW, HEAD = 600, 360, 20, 34
 GOOD, BAD, PLAIN = "#1b6ca8", "#c0392b", "#666666"
 
 STYLE = """
@@ -97,7 +97,7 @@ def bars(rows: list[dict]) -> str:
         y = HEAD + ROW * i + ROW / 2
         colour = PLAIN if row["goal"] is None else GOOD if row["holds"] else BAD
         name = f'{row["name"]} / {row["peer_name"]}'
-        out.append(f'<text x="{NAMES - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(name[-76:])}</text>')
+        out.append(f'<text x="{NAMES - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(name[:92])}</text>')
         out.append(f'<line x1="{at(row["low"]):.1f}" y1="{y}" x2="{at(row["high"]):.1f}" y2="{y}" stroke="{colour}" '
                    'stroke-width="3"/>')
         out.append(f'<circle cx="{at(row["ratio"]):.1f}" cy="{y}" r="4" fill="{colour}"/>')
