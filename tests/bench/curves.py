@@ -21,7 +21,7 @@ FLAT = 2.0  # times the time at the smallest size: what noise and caches of the 
 LEASE_SECONDS = 5.5  # after that everything has to be asked again
 A_FOLDER = 1000  # files
 A_FEW = 10  # folders
-BATCHES = 5
+BATCHES = 20
 DESCRIPTORS = 1 << 19  # of which rdfsd gives a quarter to the files of one client
 LIMITS = "[limits]\nopen_files = 131072\n"
 
