@@ -323,8 +323,8 @@ void InodeTable::InstallLocked(const InodePtr& inode, std::shared_ptr<const Fd> 
 }
 
 void InodeTable::EvictLocked() {
-  // What is open goes to the other end, a bounded number of them each time: many that nobody uses at
-  // the moment must not keep all others from their turn.
+  // What is open goes to the other end, a bounded number of them each time: many that nobody uses
+  // at the moment must not keep all others from their turn.
   std::size_t patience = 64;
   while (open_.size() > limits_.descriptors && patience-- > 0) {
     const InodePtr oldest = open_.back();

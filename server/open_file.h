@@ -36,7 +36,7 @@ struct OpenFile {
   std::shared_ptr<const Fd> fd;
   std::uint32_t flags = 0;  // kOpen... bits as asked for
   FileId file;
-  uid_t opener = 0;  // as whom it was opened here
+  uid_t opener = 0;                            // as whom it was opened here
   std::unique_ptr<DirectoryCursor> directory;  // of directories only
   mutable std::atomic<bool> kept{false};       // by the supervisor
   std::size_t place = 0;                       // among the inode's; the InodeTable's

@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 760, 460
 LEFT, RIGHT, TOP, BOTTOM = 90, 200, 50, 60
-COLOURS = ("#1b6ca8", "#c0392b", "#27864a", "#8e5ea2", "#b7791f", "#444444")
+COLOURS = ("#1b6ca8", "#c0392b", "#27864a", "#8e5ea2", "#b7791f", "#444444", "#17a2a2", "#d6679b")
 
 Curve = list[tuple[float, float]]
 
