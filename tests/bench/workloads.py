@@ -157,8 +157,10 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def run_seconds(pids: list[int]) -> float:
-    """The same, by the scheduler, of their threads that are alive."""
+    """The same of their threads that are alive, by the scheduler, where the kernel tells."""
     tasks = [task for pid in with_children(pids) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    if not (tasks[0] / "schedstat").exists():
+        return cpu_seconds(pids)
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
