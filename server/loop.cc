@@ -21,8 +21,6 @@ namespace {
 // What a program with one thread takes between two requests: its own work, and FUSE's. Short enough
 // that an idle machine does not notice.
 constexpr std::chrono::nanoseconds kLongestSpin{200'000};
-// Messages taken from one lane before the next lane's turn.
-constexpr std::size_t kBatch = 32;
 // Rounds of work between two looks at what sleeps in epoll.
 constexpr unsigned kRoundsBetweenLooks = 16;
 // How often a lane is looked at whose peer does not take its answers.
@@ -110,7 +108,7 @@ void Loop::AddOnLoop(const SessionPtr& session,
                                           },
                                           unflushed_);
   lanes_[fd] = lane;
-  active_.push_back(lane);
+  active_.Add(session->id(), lane);
 }
 
 void Loop::Run(Core& core) {
@@ -147,27 +145,23 @@ void Loop::Run(Core& core) {
 }
 
 bool Loop::ServeLanes() {
-  bool busy = false;
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    const LaneEntry lane = active_[i];  // Serve may remove it from the list
-    busy |= Serve(lane);
-    if (lane->closed() && i < active_.size() && active_[i] != lane) --i;
-  }
-  return busy;
+  return active_.Round(
+      [this](const LaneEntry& lane, std::size_t most) { return Serve(lane, most); },
+      [] { return BootClock::now(); });
 }
 
-bool Loop::Serve(const LaneEntry& lane) {
+std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
   if (lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit) {
     (void)lane->Flush();
-    return false;
+    return 0;
   }
-  std::array<transport::Completion, kBatch> completions;
-  const Result<std::size_t> count = lane->connection().Poll(completions);
+  std::array<transport::Completion, Turns<LaneEntry>::kMostMessages> completions;
+  const Result<std::size_t> count = lane->connection().Poll(std::span(completions).first(most));
   if (!count.ok()) {
     Remove(lane, count.status());
-    return true;
+    return 1;
   }
-  if (*count == 0) return false;
+  if (*count == 0) return 0;
   // With several messages the answers wait, since a Send would end the others' validity.
   if (*count > 1) lane->Hold();
   bool fine = true;
@@ -182,7 +176,7 @@ bool Loop::Serve(const LaneEntry& lane) {
   } else if (!lane->failure().ok()) {
     Remove(lane, lane->failure());
   }
-  return true;
+  return *count;
 }
 
 void Loop::Remove(const LaneEntry& lane, const Status& why) {
@@ -196,7 +190,7 @@ void Loop::Remove(const LaneEntry& lane, const Status& why) {
   }
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   lanes_.erase(fd);
-  std::erase(active_, keep);
+  active_.Remove(keep->session()->id(), keep);
   keep->Close();
   lane_count_.fetch_sub(1);
   lane_gone_(keep->session());
@@ -223,24 +217,20 @@ bool Loop::Idle() {
 
 void Loop::Sleep() {
   bool backlog = false;
-  std::vector<LaneEntry> still_active;
   std::vector<LaneEntry> failed;
-  for (const LaneEntry& lane : active_) {
-    if (lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit) {
-      backlog = true;
-      still_active.push_back(lane);
-      continue;
-    }
-    const Result<bool> armed = lane->connection().Arm();
+  for (const LaneEntry& lane : active_.TakeAll()) {
+    const bool stuck =
+        lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit;
+    const Result<bool> armed = stuck ? Result<bool>(false) : lane->connection().Arm();
+    backlog |= stuck;
     if (!armed.ok()) {
       failed.push_back(lane);
     } else if (!*armed) {
-      still_active.push_back(lane);
+      active_.Add(lane->session()->id(), lane);
     } else {
       lane->armed = true;
     }
   }
-  active_ = std::move(still_active);
   for (const LaneEntry& lane : failed) Remove(lane, Status(Code::kDisconnected, "arm failed"));
   if (!active_.empty() && !backlog) return;  // something came while arming
   if (backlog) {
@@ -265,7 +255,7 @@ void Loop::Wait(int timeout_ms) {
     const auto it = lanes_.find(fd);
     if (it == lanes_.end() || !it->second->armed) continue;
     it->second->armed = false;
-    active_.push_back(it->second);
+    active_.Add(it->second->session()->id(), it->second);
   }
 }
 

@@ -1,7 +1,8 @@
 // Loop: one thread that serves many lanes.
 //
-// Each round polls the lanes that have something, runs their requests to completion (what may block
-// goes through the loop's FileIo), and hands the answers over in one Flush a lane. With nothing to
+// Each round polls the lanes that have something, one session after the other (turns.h), runs their
+// requests to completion (what may block goes through the loop's FileIo), and hands the answers over
+// in one Flush a lane. With nothing to
 // do it spins for as long as that pays off, then arms its lanes and sleeps in epoll: an idle loop
 // makes no system call. A lane whose peer does not read its answers is left
 // alone until it does.
@@ -24,6 +25,7 @@
 #include "server/dispatch.h"
 #include "server/file_io.h"
 #include "server/lock_service.h"
+#include "server/turns.h"
 #include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"
 #include "transport/transport.h"
@@ -61,7 +63,8 @@ class Loop final : public Scheduler {
 
   void Run(Core& core);
   bool ServeLanes();
-  bool Serve(const LaneEntry& lane);
+  // How many messages it took, at most `most`; what ended the lane counts as one.
+  std::size_t Serve(const LaneEntry& lane, std::size_t most);
   void Remove(const LaneEntry& lane, const Status& why);
   bool RunTimers();
   bool Idle();
@@ -81,7 +84,7 @@ class Loop final : public Scheduler {
   std::unique_ptr<Dispatcher> dispatcher_;
   Core* core_ = nullptr;
   std::unordered_map<int, LaneEntry> lanes_;  // by descriptor
-  std::vector<LaneEntry> active_;             // not armed: polled each round
+  Turns<LaneEntry> active_;                   // not armed: polled each round
   std::vector<std::weak_ptr<ConnLane>> unflushed_;  // sent to outside of their own turn
   unsigned rounds_ = 0;
   bool io_ready_ = true;
