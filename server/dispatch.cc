@@ -234,8 +234,10 @@ Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState
       return Wait(call, digest);
     case IntentRing::Verdict::kInterrupted: {
       before = found.before;
-      const Resolution resolution = Resolve(DescribeIntent(call, before), CapturePrior(call),
-                                            ContentMatches(call, before));
+      const PriorState now = CapturePrior(call);
+      const Resolution resolution =
+          now.known ? Resolve(DescribeIntent(call, before), now, ContentMatches(call, before))
+                    : Resolution::kAmbiguous;
       // The client asks again under another number: this one's record stays as it is.
       if (resolution == Resolution::kRepeat) {
         return HeldBack(call) ? Next::kHeldBack : Next::kRun;

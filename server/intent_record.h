@@ -27,6 +27,9 @@ struct ObjectState {
 struct PriorState {
   ObjectState first{}, second{};
   std::uint64_t at_ns = 0;  // CLOCK_REALTIME
+  // False: a directory or file of the request could not be found, so that nothing is known. Not in
+  // the ring.
+  bool known = true;
 };
 
 // As it stands in the ring.

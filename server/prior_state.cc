@@ -37,11 +37,12 @@ ObjectState ToObject(const struct statx& stat) {
 }
 
 // Parent handle and name, as most requests that change names have them.
-ObjectState ReadNamed(const Call& call, ByteReader& body) {
+ObjectState ReadNamed(const Call& call, ByteReader& body, bool& known) {
   const fs::Handle handle = fs::ReadHandle(body);
   const std::string name = NameFrom(fs::ReadName(body));
   if (!body.ok()) return {};
   const InodeRef parent = call.Find(handle);
+  known &= parent.ok();
   struct statx stat {};
   if (!parent.ok() ||
       ::statx(parent.fd(), name.c_str(), AT_SYMLINK_NOFOLLOW, kStatxMask, &stat) != 0) {
@@ -50,19 +51,21 @@ ObjectState ReadNamed(const Call& call, ByteReader& body) {
   return ToObject(stat);
 }
 
-ObjectState OfOpen(const Call& call, std::uint64_t number) {
+ObjectState OfOpen(const Call& call, std::uint64_t number, bool& known) {
   const OpenPtr open = call.session.FindOpen(number);
+  known &= open != nullptr;
   struct statx stat {};
   if (!open || StatFd(open->fd->get(), stat) != 0) return {};
   return ToObject(stat);
 }
 
-ObjectState OfXattr(const Call& call, ByteReader& body) {
+ObjectState OfXattr(const Call& call, ByteReader& body, bool& known) {
   const fs::Handle handle = fs::ReadHandle(body);
   const std::string name = NameFrom(body.ReadSized16(fs::kMaxXattrNameBytes));
   if (!body.ok()) return {};
   const InodeRef ref = call.Find(handle);
   ObjectState state;
+  known &= ref.ok();
   if (!ref.ok()) return state;
   const ssize_t size = ::getxattr(ProcFd::Path(ref.fd()).c_str(), name.c_str(), nullptr, 0);
   state.exists = size >= 0;
@@ -105,29 +108,30 @@ PriorState CapturePrior(const Call& call) {
     case fs::Opcode::kMkdir:
     case fs::Opcode::kMknod:
       body.ReadBytes(sizeof(fs::MknodRequest));
-      state.first = ReadNamed(call, body);
+      state.first = ReadNamed(call, body, state.known);
       break;
     case fs::Opcode::kCreate: {
       const auto request = body.Read<fs::CreateRequest>();
       if ((request.flags & fs::kOpenExclusive) == 0) return state;
-      state.first = ReadNamed(call, body);
+      state.first = ReadNamed(call, body, state.known);
       break;
     }
     case fs::Opcode::kSymlink:
     case fs::Opcode::kUnlink:
     case fs::Opcode::kRmdir:
-      state.first = ReadNamed(call, body);
+      state.first = ReadNamed(call, body, state.known);
       break;
     case fs::Opcode::kRename:
       body.ReadBytes(sizeof(fs::RenameRequest));
-      state.first = ReadNamed(call, body);
-      state.second = ReadNamed(call, body);
+      state.first = ReadNamed(call, body, state.known);
+      state.second = ReadNamed(call, body, state.known);
       break;
     case fs::Opcode::kLink: {
       const fs::Handle handle = fs::ReadHandle(body);
-      state.first = ReadNamed(call, body);
+      state.first = ReadNamed(call, body, state.known);
       struct statx stat {};
       const InodeRef ref = body.ok() ? call.Find(handle) : InodeRef{};
+      state.known &= ref.ok();
       if (ref.inode && StatFd(ref.fd(), stat) == 0) state.second = ToObject(stat);
       break;
     }
@@ -135,18 +139,18 @@ PriorState CapturePrior(const Call& call) {
     case fs::Opcode::kCommit: {
       const Append append = ReadAppend(call);
       if ((append.flags & fs::kWriteAppend) == 0) return state;
-      state.first = OfOpen(call, append.open);
+      state.first = OfOpen(call, append.open, state.known);
       break;
     }
     case fs::Opcode::kFallocate:
-      state.first = OfOpen(call, body.Read<fs::FallocateRequest>().open);
+      state.first = OfOpen(call, body.Read<fs::FallocateRequest>().open, state.known);
       break;
     case fs::Opcode::kSetXattr:
       if (body.Read<fs::SetXattrRequest>().flags != XATTR_CREATE) return state;
-      state.first = OfXattr(call, body);
+      state.first = OfXattr(call, body, state.known);
       break;
     case fs::Opcode::kRemoveXattr:
-      state.first = OfXattr(call, body);
+      state.first = OfXattr(call, body, state.known);
       break;
     default:
       return state;

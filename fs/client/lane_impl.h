@@ -168,6 +168,9 @@ class LaneImpl final : public Lane, private Wire::Events {
   // ---- lane_link.cc -----------------------------------------------------------------------------
   void OpenMailbox();
   void TakeLink(std::unique_ptr<LaneLink> link);
+  // To a server that was started anew and cannot open files by their handles: what is asked again
+  // names directories that it must have been led to before.
+  void ShowTheWay();
   void SetStaging(std::uint32_t slot_bytes, std::uint32_t slots);
   void LoseConnection();
   void OnTimers();

@@ -1,4 +1,6 @@
 // A lane loses its connection and gets another; its timers.
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "fs/client/lane_impl.h"
@@ -42,6 +44,7 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   heartbeat_.Start(clock_.Now());
   wire_.Connect(std::move(link->connection));
   for (const ArenaMessage& arena : link->arenas) OnArena(arena);
+  if (another_server) ShowTheWay();
   if (another_server) OnRecall(RecallNotice{.number = kRecallEarlier, .handle = {}});
   for (const std::vector<std::byte>& recall : link->recalls) OnRecall(recall);
   if (was_connected_) counters_->reconnects.Add();
@@ -52,6 +55,32 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
     if (StillWaits(waiting)) Restart(waiting.slot);
   }
   StartWaitingWrites();
+}
+
+// Of requests that must not be done twice. The others are asked again under another number when the
+// server says that it does not know a handle (StaleRecovery); for these it would have to say EIO.
+void LaneImpl::ShowTheWay() {
+  const PathFinder& finder = mount_.path_finder();
+  if (!finder) return;
+  std::vector<PathStep> steps;
+  for (Slot slot = 0; slot < calls_.size(); ++slot) {
+    if (!table_.IsOpen(slot) || table_.IsIdle(slot) || !table_.MayHaveArrived(slot)) continue;
+    for (const Handle& handle : HandlesToFind(calls_[slot].opcode, calls_[slot].body.bytes())) {
+      for (PathStep& step : finder(handle).value_or(std::vector<PathStep>())) {
+        const bool known = std::ranges::any_of(steps, [&step](const PathStep& other) {
+          return other.parent == step.parent && other.name == step.name;
+        });
+        if (!known) steps.push_back(std::move(step));
+      }
+    }
+  }
+  for (const PathStep& step : steps) {
+    std::array<std::byte, 4 + kMaxHandleBytes + kMaxNameBytes> body;
+    ByteWriter writer(body);
+    WriteHandle(writer, step.parent);
+    writer.WriteSized16(AsBytes(step.name));
+    IssueUrgent(Opcode::kLookup, writer.written());
+  }
 }
 
 // All of them are free: no call has a slot of a connection that is gone.

@@ -40,6 +40,7 @@ class MountImpl final : public Mount {
   [[nodiscard]] const std::shared_ptr<transport::Domain>& domain() const { return domain_; }
   SequenceCounter& sequences() { return sequences_; }
   [[nodiscard]] const RecallHandler& on_recall() const { return on_recall_; }
+  [[nodiscard]] const PathFinder& path_finder() const { return path_finder_; }
 
   // The lane gives its connection up: it is destroyed, the lane told so, and connected anew.
   // `stale`: the session itself must be made anew.

@@ -76,4 +76,45 @@ Attributes DecodeAttributes(ByteReader& reader, TimePoint asked) {
   return {.attr = attr, .expires = LeaseEnd(asked, attr.lease_ms)};
 }
 
+std::vector<Handle> HandlesToFind(Opcode opcode, ByteSpan body) {
+  ByteReader reader(body);
+  std::vector<Handle> handles;
+  const auto take = [&] { handles.push_back(ReadHandle(reader)); };
+  switch (opcode) {
+    case Opcode::kMkdir:
+    case Opcode::kMknod:
+      (void)reader.Read<MknodRequest>();
+      take();
+      break;
+    case Opcode::kCreate:
+      (void)reader.Read<CreateRequest>();
+      take();
+      break;
+    case Opcode::kRename:
+      (void)reader.Read<RenameRequest>();
+      take();
+      (void)ReadName(reader);
+      take();
+      break;
+    case Opcode::kSetXattr:
+      (void)reader.Read<SetXattrRequest>();
+      take();
+      break;
+    case Opcode::kLink:
+      take();
+      take();
+      break;
+    case Opcode::kSymlink:
+    case Opcode::kUnlink:
+    case Opcode::kRmdir:
+    case Opcode::kRemoveXattr:
+      take();
+      break;
+    default:
+      break;
+  }
+  if (!reader.ok()) handles.clear();
+  return handles;
+}
+
 }  // namespace rdfs::fs::client

@@ -113,8 +113,11 @@ struct PathStep {
   Handle expected;
 };
 // Tells the way to a file that a restarted server does not know by its handle any more; none where
-// it is not known. Called on the mount's own thread.
+// it is not known. Called on the mount's own thread and on lanes'.
 using PathFinder = std::function<std::optional<std::vector<PathStep>>(const Handle&)>;
+// The handles in the body of a request that may have been carried out already and must not be twice:
+// an answer that they are not known would not do. None for those that may be repeated.
+std::vector<Handle> HandlesToFind(Opcode opcode, ByteSpan body);
 
 // When a lease of `lease_ms` that was asked for at `asked` is over for us.
 TimePoint LeaseEnd(TimePoint asked, std::uint32_t lease_ms);

@@ -198,6 +198,24 @@ TEST_F(CrashTest, AnUnlinkWhoseNameIsAnotherFilesByNowIsNotDone) {
   EXPECT_EQ(::access((server / "name").c_str(), F_OK), 0);
 }
 
+// A directory that the second worker does not find says nothing of what is in it.
+TEST_F(CrashTest, WhatCannotBeLookedAtIsNeitherDoneNorAnsweredAsDone) {
+  Harness elsewhere;
+  const fs::Handle lost = elsewhere.root();
+  PriorState there, absent;
+  there.first.exists = true;
+  there.first.id = {.device = 1, .inode = 1, .generation = 0};
+  absent.at_ns = 1;
+  const Body unlink = Body().Add(lost).Name("name");
+  LeaveIntent(9, Opcode::kUnlink, unlink, there);
+  EXPECT_EQ(AskAgain(9, Opcode::kUnlink, unlink).errno_value(), EIO);
+  fs::CreateRequest request{};
+  request.flags = fs::kOpenWrite | fs::kOpenExclusive;
+  const Body create = Body().Add(request).Add(lost).Name("made");
+  LeaveIntent(10, Opcode::kCreate, create, absent);
+  EXPECT_EQ(AskAgain(10, Opcode::kCreate, create).errno_value(), EIO);
+}
+
 TEST_F(CrashTest, AMkdirThatHappenedAnswersItsEntry) {
   fs::MknodRequest request{};
   request.mode = 0755;

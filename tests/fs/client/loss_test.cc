@@ -313,6 +313,36 @@ TEST_F(LossTest, ARestartedServerIsToldWhatIsOpen) {
   EXPECT_TRUE(client_->Release(opened->open).ok());
 }
 
+// A server without the right to open files by handle knows only what it has been led to. What may
+// have been done already must not be answered with ESTALE: it would be asked again as something new.
+TEST_F(LossTest, ARestartedServerIsLedToWhatIsAskedAgain) {
+  const Handle directory = *Handle::FromBytes(AsBytes("directory"));
+  finder_ = [this, directory](const Handle& handle) {
+    std::vector<PathStep> steps;
+    if (handle == directory) steps.push_back({root_, "on the way", directory});
+    return std::optional(steps);
+  };
+  Mount(seconds(20));
+  server_.SetGate([this, lost = false](const Request& request) mutable {
+    if (request.opcode != Opcode::kMkdir || lost) return true;
+    lost = true;
+    std::thread([this] { server_.Restart(false); }).detach();
+    return false;
+  });
+  (void)client_->Mkdir(directory, "new");
+  std::vector<Opcode> asked;
+  for (const Request& request : server_.requests()) {
+    if (request.opcode == Opcode::kLookup || request.opcode == Opcode::kMkdir) {
+      asked.push_back(request.opcode);
+    }
+    if (request.opcode != Opcode::kLookup) continue;
+    ByteReader reader(request.body);
+    EXPECT_EQ(ReadHandle(reader), root_);
+    EXPECT_EQ(AsText(ReadName(reader)), "on the way");
+  }
+  EXPECT_EQ(asked, (std::vector<Opcode>{Opcode::kMkdir, Opcode::kLookup, Opcode::kMkdir}));
+}
+
 TEST_F(LossTest, AResumedSessionReclaimsNothing) {
   const OpenPtr open = Open();
   server_.Restart(true);

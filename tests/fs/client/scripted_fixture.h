@@ -24,6 +24,7 @@ class ScriptedTest : public testing::Test {
     auto mount = client::Mount::Create(std::move(options), DeadlineAfter(std::chrono::seconds(10)));
     ASSERT_TRUE(mount.ok()) << mount.status().ToString();
     mount_ = *std::move(mount);
+    if (finder_) mount_->SetPathFinder(finder_);
     client_ = OpenClient();
     root_ = mount_->info().root.handle;
   }
@@ -47,6 +48,7 @@ class ScriptedTest : public testing::Test {
   }
 
   ScriptedServer server_;
+  PathFinder finder_;
   std::unique_ptr<client::Mount> mount_;
   std::unique_ptr<SyncClient> client_;
   Handle root_;
