@@ -280,6 +280,13 @@ std::vector<std::shared_ptr<OpenFile>> InodeTable::UsersOf(const InodePtr& inode
   return UsersOfLocked(*inode);
 }
 
+std::vector<std::shared_ptr<OpenFile>> InodeTable::UsersOf(const struct statx& stat) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_key_.find({DeviceOf(stat), stat.stx_ino});
+  if (it == by_key_.end()) return {};
+  return UsersOfLocked(*it->second);
+}
+
 std::size_t InodeTable::Age() {
   const std::lock_guard lock(mutex_);
   ++age_;

@@ -123,6 +123,7 @@ class InodeTable {
 
   // The open files of an inode, of all sessions.
   [[nodiscard]] std::vector<std::shared_ptr<OpenFile>> UsersOf(const InodePtr& inode) const;
+  [[nodiscard]] std::vector<std::shared_ptr<OpenFile>> UsersOf(const struct statx& stat) const;
 
   // Called every so often: closes descriptors that nobody has used since the call before the last:
   // they keep the space of files that are deleted behind the server's back. Returns how many may

@@ -15,6 +15,16 @@
 namespace rdfs::server {
 namespace {
 
+// A name of an open file has changed. Whoever had the file open by it could not lead a restarted
+// server there.
+void KeepRenamed(Call& call, const struct statx& file) {
+  DescriptorKeeper& keeper = call.core().keeper;
+  if (file.stx_ino == 0 || !S_ISREG(file.stx_mode) || !keeper.supervised()) return;
+  for (const OpenPtr& open : call.session.inodes().UsersOf(file)) {
+    KeepOpen(keeper, *open);
+  }
+}
+
 // What a name refers to before it goes. Nothing there: an inode number 0.
 struct statx StatName(const InodeRef& parent, const std::string& name) {
   struct statx stat {};
@@ -43,6 +53,7 @@ Outcome Remove(Call& call, int flags) {
   const struct statx before = StatName(where.parent, where.name);
   if (::unlinkat(where.parent.fd(), where.name.c_str(), flags) != 0) return Outcome::Errno(errno);
   NameGone(call, before);
+  KeepRenamed(call, before);
   return Outcome::Ok();
 }
 
@@ -140,9 +151,12 @@ Outcome OpRename(Call& call) {
   table.Renamed(moved, to.parent.inode, to.name);
   if ((flags & RENAME_EXCHANGE) != 0) {
     table.Renamed(replaced, from.parent.inode, from.name);
+    KeepRenamed(call, replaced);
   } else if (replaced.stx_ino != 0) {
     NameGone(call, replaced);
+    KeepRenamed(call, replaced);
   }
+  KeepRenamed(call, moved);
   return Outcome::Ok();
 }
 
