@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "fs/client/sync_client.h"
+#include "tests/fs/client/intruder.h"
 #include "tests/fs/client/rdfsd.h"
-#include "transport/base/random.h"
 
 namespace rdfs::fs::client {
 namespace {
@@ -19,95 +19,12 @@ namespace {
 using std::chrono::seconds;
 using transport::Completion;
 using transport::Connection;
-using Bytes = std::vector<std::byte>;
 
 constexpr std::string_view kFile = "file";
 
-template <WireStruct T>
-void Put(Bytes& out, const T& value) {
-  const auto bytes = std::as_bytes(std::span<const T, 1>(&value, 1));
-  out.insert(out.end(), bytes.begin(), bytes.end());
-}
-void PutSized16(Bytes& out, ByteSpan bytes) {
-  Put(out, Le16(static_cast<std::uint16_t>(bytes.size())));
-  out.insert(out.end(), bytes.begin(), bytes.end());
-}
-
-// A mount that is spoken for by hand.
-class Intruder {
- public:
-  Intruder(const DialFunction& dial, std::uint16_t* refused = nullptr) {
-    MountRequest mount{};
-    mount.major = kProtocolMajor;
-    FillRandom(mount.client_id);
-    mount.uid = getuid();
-    mount.gid = getgid();
-    Bytes request;
-    Put(request, mount);
-    PutSized16(request, AsBytes("live"));
-    PutSized16(request, AsBytes("intruder"));
-    auto session = dial(std::move(request), domain_, DeadlineAfter(seconds(10)));
-    if (!session.ok()) {
-      if (refused != nullptr) ++*refused;
-      return;
-    }
-    session_ = *std::move(session);
-    ByteReader reader(session_->grant());
-    grant_ = reader.Read<MountGrant>();
-    root_ = ReadEntry(reader).handle;
-  }
-  [[nodiscard]] bool ok() const { return session_ != nullptr; }
-  [[nodiscard]] const Handle& root() const { return root_; }
-
-  // A lane, or null when there is none to be had.
-  std::unique_ptr<Connection> OpenLane() {
-    auto lane = session_->OpenLane(DeadlineAfter(seconds(10)));
-    return lane.ok() ? *std::move(lane) : nullptr;
-  }
-  Status Send(Connection& lane, Opcode opcode, const Bytes& body) {
-    RequestHeader header{};
-    header.opcode = static_cast<std::uint16_t>(opcode);
-    header.body_bytes = static_cast<std::uint32_t>(body.size());
-    header.session = grant_.session;
-    header.sequence = ++sequence_;
-    header.acknowledged = sequence_ > 512 ? sequence_ - 512 : 0;
-    header.uid = getuid();
-    header.gid = getgid();
-    Bytes message;
-    Put(message, header);
-    message.insert(message.end(), body.begin(), body.end());
-    return lane.Send(message);
-  }
-  // The answer to one request, unless the lane ends. What the server says unasked is not heeded.
-  std::optional<Bytes> Ask(Connection& lane, Opcode opcode, const Bytes& body) {
-    if (!Send(lane, opcode, body).ok() || !lane.Flush().ok()) return std::nullopt;
-    while (true) {
-      std::array<Completion, 1> out;
-      const auto count = lane.Wait(out, DeadlineAfter(seconds(10)));
-      if (!count.ok() || *count == 0) return std::nullopt;
-      const auto header = ByteReader(out[0].message).Read<ReplyHeader>();
-      if (header.sequence == sequence_) return Bytes(out[0].message.begin(), out[0].message.end());
-    }
-  }
-
- private:
-  const std::shared_ptr<transport::Domain> domain_ = transport::Domain::Create("intruder");
-  std::unique_ptr<transport::Session> session_;
-  MountGrant grant_{};
-  Handle root_;
-  std::uint64_t sequence_ = 0;
-};
-
-Bytes LookupBody(const Handle& parent, std::string_view name) {
-  Bytes body;
-  PutSized16(body, parent.bytes());
-  PutSized16(body, AsBytes(name));
-  return body;
-}
-
 // Keeps as many requests under way as the server takes, on several lanes.
 void Flood(const DialFunction& dial, const std::atomic<bool>& stop) {
-  Intruder intruder(dial);
+  Intruder intruder(dial, "live");
   ASSERT_TRUE(intruder.ok());
   struct Lane {
     std::unique_ptr<Connection> connection;
@@ -139,7 +56,7 @@ void Flood(const DialFunction& dial, const std::atomic<bool>& stop) {
 void Nonsense(const DialFunction& dial, const std::atomic<bool>& stop) {
   std::uint64_t turn = 0;
   while (!stop) {
-    Intruder intruder(dial);
+    Intruder intruder(dial, "live");
     if (!intruder.ok()) continue;
     const auto lane = intruder.OpenLane();
     if (lane == nullptr) continue;
@@ -183,7 +100,7 @@ void Mounts(const DialFunction& dial, const std::atomic<bool>& stop) {
   std::vector<std::unique_ptr<Intruder>> mounts;
   std::uint16_t refused = 0;
   while (!stop) {
-    mounts.push_back(std::make_unique<Intruder>(dial, &refused));
+    mounts.push_back(std::make_unique<Intruder>(dial, "live", &refused));
     if (!mounts.back()->ok()) mounts.pop_back();
   }
   EXPECT_LE(mounts.size(), 4U);
@@ -192,7 +109,7 @@ void Mounts(const DialFunction& dial, const std::atomic<bool>& stop) {
 
 // Believes everything, and lets nothing go when it is told to.
 void NeverLetsGo(const DialFunction& dial, const std::atomic<bool>& stop) {
-  Intruder intruder(dial);
+  Intruder intruder(dial, "live");
   ASSERT_TRUE(intruder.ok());
   const auto lane = intruder.OpenLane();
   ASSERT_NE(lane, nullptr);

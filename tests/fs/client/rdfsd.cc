@@ -9,6 +9,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 #include <vector>
@@ -17,6 +18,11 @@ namespace rdfs::fs::client {
 namespace {
 
 constexpr std::string_view kReady = "ready on port ";
+
+std::string Address() {
+  const char* const device = std::getenv("RDFS_RDMA_ADDRESS");
+  return device != nullptr ? device : "127.0.0.1";
+}
 
 std::size_t DescriptorsOf(pid_t pid) {
   const std::filesystem::path fds = "/proc/" + std::to_string(pid) + "/fd";
@@ -46,7 +52,7 @@ void Rdfsd::Start() {
   ASSERT_EQ(pipe2(pipe_ends.data(), O_CLOEXEC), 0);
   // A server that is root squashes root otherwise, which is not what is tested here.
   const std::string exported = "live=" + root_.string() + (geteuid() == 0 ? ",trusted" : "");
-  const std::string port = std::to_string(port_);
+  const std::string port = std::to_string(port_), address = Address();
   const std::string runtime = directory_ / "run";
   std::filesystem::create_directory(runtime);
   pid_ = fork();
@@ -61,7 +67,7 @@ void Rdfsd::Start() {
     dup2(pipe_ends[1], STDERR_FILENO);
     dup2(pipe_ends[1], STDOUT_FILENO);
     std::vector<std::string> arguments = {"rdfsd", "-f",         "--no-auth", "--pool",   "64M",
-                                          "--port", port, "--export",  exported};
+                                          "--port", port, "--export",  exported, "--listen", address};
     arguments.insert(arguments.end(), options_.begin(), options_.end());
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -145,7 +151,7 @@ DialFunction Rdfsd::Dialer(transport::Kind kind) const {
   return [kind, port = port_](std::vector<std::byte> request,
                               std::shared_ptr<transport::Domain> domain, Deadline deadline) {
     transport::DialOptions options;
-    options.host = "127.0.0.1";
+    options.host = Address();
     options.port = port;
     options.require = kind;
     options.service = kServiceName;

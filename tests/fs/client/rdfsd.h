@@ -1,4 +1,5 @@
-// Rdfsd: a real rdfsd for a test, exporting a private directory on a free loopback port.
+// Rdfsd: a real rdfsd for a test, exporting a private directory on a free port of loopback, or of
+// RDFS_RDMA_ADDRESS, if that is set.
 #pragma once
 
 #include <sys/types.h>
