@@ -64,7 +64,9 @@ class Client {
   // old one.
   void Renew(std::string_view file) {
     lane_ = intruder_.OpenLane();
-    if (lane_ == nullptr) return Fail("no lane is to be had any more");
+    if (lane_ == nullptr) {
+      return Fail("no lane is to be had any more: " + intruder_.why().ToString());
+    }
     AttachLaneRequest attach{};
     attach.staging_bytes = 4 << 20;
     Bytes body;

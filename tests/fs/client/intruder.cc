@@ -47,6 +47,7 @@ Intruder::Intruder(const DialFunction& dial, std::string_view export_name, std::
 
 std::unique_ptr<Connection> Intruder::OpenLane() {
   auto lane = session_->OpenLane(DeadlineAfter(seconds(10)));
+  why_ = lane.status();
   return lane.ok() ? *std::move(lane) : nullptr;
 }
 

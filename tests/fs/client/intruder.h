@@ -36,8 +36,9 @@ class Intruder {
   [[nodiscard]] const Handle& root() const { return root_; }
   [[nodiscard]] const std::shared_ptr<transport::Domain>& domain() const { return domain_; }
 
-  // A lane, or null when there is none to be had.
+  // A lane, or null when there is none to be had, and why.
   std::unique_ptr<transport::Connection> OpenLane();
+  [[nodiscard]] const Status& why() const { return why_; }
   // The header that comes next, for who wants to spoil it.
   RequestHeader Header(Opcode opcode, std::size_t body_bytes);
   static Status Send(transport::Connection& lane, const RequestHeader& header, const Bytes& body);
@@ -53,6 +54,7 @@ class Intruder {
   MountGrant grant_{};
   Handle root_;
   std::uint64_t sequence_ = 0;
+  Status why_;
 };
 
 }  // namespace rdfs::fs::client
