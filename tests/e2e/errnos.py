@@ -10,7 +10,7 @@ import sys
 import time
 
 export, mount, server = sys.argv[1], sys.argv[2], int(sys.argv[3])
-DEADLINE = 4
+DEADLINE = 3
 KIB = 1024
 libc = ctypes.CDLL(None, use_errno=True)
 

@@ -9,7 +9,7 @@ new_key "$work/key"
 mount -t tmpfs -o size=4m,nr_inodes=100 rdfs-errnos "$work/export" || exit 1
 trap 'umount -l "$work/export"; finish' EXIT
 serve server --export "e2e=$work/export,trusted" --key-file "$work/key"
-"$rdfs" "rdfs://127.0.0.1:$port/e2e" "$work/mnt" -o "key_file=$work/key,require=shm,deadline=4" -f >"$work/rdfs.log" 2>&1 </dev/null &
+"$rdfs" "rdfs://127.0.0.1:$port/e2e" "$work/mnt" -o "key_file=$work/key,require=shm,deadline=3" -f >"$work/rdfs.log" 2>&1 </dev/null &
 client=$!
 ends_with_us $client
 wait_until 100 is_mounted "$work/mnt" || { cat "$work/rdfs.log" >&2; problem "rdfs did not mount"; conclude ""; }

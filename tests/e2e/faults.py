@@ -7,7 +7,7 @@ through each mount and at the server: nothing lost, nothing done twice. From the
 
     RDFS_FAULT_OVER     a mount for each of these transports (shm tcp)
     RDFS_FAULT_KINDS    what breaks (cut worker freeze stall); also: server, packets (needs root and netem)
-    RDFS_FAULT_SECONDS  how long (4; with RDFS_CHECK_FULL=1 60)
+    RDFS_FAULT_SECONDS  how long (3; with RDFS_CHECK_FULL=1 60)
     RDFS_FAULT_SEED     of faults and calls; printed, and random if not given
 """
 import ctypes
@@ -25,7 +25,7 @@ BIN, WORK = sys.argv[1], sys.argv[2]
 OVER = os.environ.get("RDFS_FAULT_OVER", "shm tcp").split()
 KINDS = os.environ.get("RDFS_FAULT_KINDS", "cut worker freeze stall").split()
 FULL = os.environ.get("RDFS_CHECK_FULL", "0") != "0"
-SECONDS = float(os.environ.get("RDFS_FAULT_SECONDS") or (60 if FULL else 4))
+SECONDS = float(os.environ.get("RDFS_FAULT_SECONDS") or (60 if FULL else 3))
 SEED = int(os.environ.get("RDFS_FAULT_SEED") or random.randrange(10**6))
 ADDRESS = os.environ.get("RDFS_RDMA_ADDRESS") if "verbs" in OVER else "127.0.0.1"
 THREADS, SHARED = 4, 600

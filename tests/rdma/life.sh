@@ -7,6 +7,6 @@ e2e=$(realpath "$(dirname "$0")/../e2e")
 failed=0
 "$bin/tests/fs/client/fs_client_steps_test" --gtest_brief=1 || failed=1
 "$e2e/with-mount" --bin "$bin" --over verbs --warnings-expected -- "$e2e/hostile.sh" verbs || failed=1
-RDFS_FAULT_OVER='verbs verbs' RDFS_FAULT_KINDS='worker server freeze stall packets' RDFS_FAULT_SECONDS=${RDFS_FAULT_SECONDS:-10} \
+RDFS_FAULT_OVER='verbs verbs' RDFS_FAULT_KINDS='worker server freeze stall packets' RDFS_FAULT_SECONDS=${RDFS_FAULT_SECONDS:-6} \
   "$e2e/faults.sh" --bin "$bin" || failed=1
 exit $failed
