@@ -1,6 +1,5 @@
 #include "tools/copy/beneath.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
@@ -8,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 
 #include "tools/copy/names.h"
 
@@ -30,10 +28,6 @@ Fd OpenStep(int directory, const std::string& path, int flags) {
   }
   return Fd(static_cast<int>(fd));
 }
-
-struct CloseDir {
-  void operator()(DIR* dir) const { closedir(dir); }
-};
 
 }  // namespace
 
@@ -59,39 +53,31 @@ Result<Fd> OpenBeneath(int directory, const std::string& path, int flags) {
   return last;
 }
 
-Result<std::vector<std::string>> NamesIn(int directory) {
-  // A descriptor of its own: dup(2) would share the offset.
-  Fd own(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::unique_ptr<DIR, CloseDir> dir(own.valid() ? fdopendir(own.get()) : nullptr);
-  if (!dir) return Status::FromErrno(errno, "cannot read the directory");
-  (void)own.Release();
-  std::vector<std::string> out;
-  for (;;) {
-    errno = 0;
-    const dirent* entry = readdir(dir.get());
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") out.emplace_back(name);
-  }
-  if (errno != 0) return Status::FromErrno(errno, "cannot read the directory");
+Result<std::deque<std::string>> NamesIn(File& directory) {
+  std::deque<std::string> out;
+  // One of its own: the other one goes on where it was.
+  const FilePtr own = directory.Open(".", O_RDONLY | O_DIRECTORY);
+  int more = own == nullptr ? -1 : 1;
+  while (more > 0) more = own->ReadNames(out);
+  if (more < 0) return Status::FromErrno(errno, "cannot read the directory");
   return out;
 }
 
-Status RemoveTree(int directory, const std::string& name) {
-  if (unlinkat(directory, name.c_str(), 0) == 0) return {};
+Status RemoveTree(File& directory, const std::string& name) {
+  if (directory.Remove(name, false) == 0) return {};
   // Linux says EISDIR of a directory, POSIX EPERM.
   if (errno != EISDIR && errno != EPERM) return Status::FromErrno(errno, Shown(name));
   const int error = errno;
-  Fd inner(openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!inner.valid()) return Status::FromErrno(errno == ENOTDIR ? error : errno, Shown(name));
+  const FilePtr inner = directory.Open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (inner == nullptr) return Status::FromErrno(errno == ENOTDIR ? error : errno, Shown(name));
   Status first;
-  RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(inner.get()));
+  RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(*inner));
   for (const std::string& each : names) {
-    Status status = RemoveTree(inner.get(), each);
+    Status status = RemoveTree(*inner, each);
     if (!status.ok() && first.ok()) first = status.WithContext(Shown(name));
   }
   if (!first.ok()) return first;
-  if (unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0) return {};
+  if (directory.Remove(name, true) == 0) return {};
   return Status::FromErrno(errno, Shown(name));
 }
 

@@ -1,13 +1,14 @@
 // Reaching and removing what lies beneath a directory without ever leaving it.
 //
-// Any thread; blocks in the file system.
+// Any thread; blocks in the file system, or until the export's server has answered.
 #pragma once
 
 #include <sys/types.h>
 
+#include <deque>
 #include <string>
-#include <vector>
 
+#include "tools/copy/file.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -18,10 +19,10 @@ namespace rdfs::copy {
 Result<Fd> OpenBeneath(int directory, const std::string& path, int flags);
 
 // The names in a directory, without "." and "..", in no order. Reads them from the beginning.
-Result<std::vector<std::string>> NamesIn(int directory);
+Result<std::deque<std::string>> NamesIn(File& directory);
 
 // Removes `name` in `directory` and what is beneath; stays in it and follows nothing. Goes on
 // behind what cannot be removed, and says the first of it.
-Status RemoveTree(int directory, const std::string& name);
+Status RemoveTree(File& directory, const std::string& name);
 
 }  // namespace rdfs::copy

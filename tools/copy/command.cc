@@ -1,10 +1,7 @@
 #include "tools/copy/command.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,10 +9,13 @@
 
 #include "tools/copy/list.h"
 #include "tools/copy/local_copy.h"
+#include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
+#include "tools/copy/roots.h"
 #include "tools/copy/setup.h"
 #include "tools/copy/watch.h"
 #include "tools/pipe/process.h"
+#include "transport/base/log.h"
 
 namespace rdfs::copy {
 namespace {
@@ -24,6 +24,8 @@ constexpr const char* kName = "rdcp";
 // Threads that copy. Beyond that they wait for each other in the file system.
 constexpr unsigned kLeastCrew = 2;
 constexpr unsigned kMostCrew = 8;
+// To or from an export they wait for its server: so many requests are under way.
+constexpr int kCrewForExports = ExportSession::kMostLanes;
 
 int Fail(const Status& status) {
   fmt::print(stderr, "{}: {}\n", kName, status.message());
@@ -40,31 +42,54 @@ ScanOptions ScanOf(const CopyOptions& options) {
   return out;
 }
 
-SourceFacts FactsOf(const std::string& path, const ScanOptions& scan) {
+// What is copied, and where to.
+struct Job {
+  std::vector<Source> sources;
+  Source destination;
+  Targets targets;
+  bool exports = false;  // are among them
+};
+
+SourceFacts FactsOf(const Source& source, const ScanOptions& scan) {
   struct stat info {};
-  const bool follow = scan.follow || scan.follow_source || path.back() == '/';
-  const int status = follow ? stat(path.c_str(), &info) : lstat(path.c_str(), &info);
-  return {path, status == 0 && S_ISDIR(info.st_mode)};
+  const bool follow = scan.follow || scan.follow_source || source.path.back() == '/';
+  const bool is_there = source.from->Stat(source.path, follow, info) == 0;
+  return {source.shown, is_there && S_ISDIR(info.st_mode)};
 }
 
-Result<Targets> Locate(const CopyOptions& options, const ScanOptions& scan) {
-  std::vector<SourceFacts> sources;
-  for (const Operand& each : options.sources) sources.push_back(FactsOf(each.path, scan));
-  return PlaceHere(sources, options.destination.path);
+Result<Job> Locate(const CopyOptions& options, const ScanOptions& scan, Roots& roots) {
+  Job out;
+  out.exports = options.destination.where == Operand::Where::kExport;
+  RDFS_ASSIGN_OR_RETURN(out.destination, roots.Find(options.destination));
+  std::vector<SourceFacts> facts;
+  for (const Operand& each : options.sources) {
+    out.exports |= each.where == Operand::Where::kExport;
+    RDFS_ASSIGN_OR_RETURN(Source source, roots.Find(each));
+    facts.push_back(FactsOf(source, scan));
+    out.sources.push_back(std::move(source));
+  }
+  auto targets = PlaceHere(facts, out.destination.path, out.destination.from);
+  if (!targets.ok()) {
+    const bool here = options.destination.where == Operand::Where::kHere;
+    return here ? targets.status() : targets.status().WithContext(options.destination.base());
+  }
+  out.targets = *std::move(targets);
+  return out;
 }
 
 // A directory that DST is, or lies in, would be copied for ever.
-Status CheckNotInto(const CopyOptions& options, const ScanOptions& scan,
-                    const Destination& destination, int root) {
+Status CheckNotInto(const Job& job, const ScanOptions& scan, const Destination& destination) {
   struct stat there {};
-  if (fstat(root, &there) != 0) return Status::FromErrno(errno, "cannot look at DST");
-  for (const Operand& each : options.sources) {
+  if (job.destination.from->Stat(job.targets.root, true, there) != 0) {
+    return Status::FromErrno(errno, "cannot look at DST");
+  }
+  for (const Source& each : job.sources) {
     struct stat info {};
-    if (!FactsOf(each.path, scan).is_directory || stat(each.path.c_str(), &info) != 0) continue;
-    if (options.one_file_system && info.st_dev != there.st_dev) continue;
-    if (!destination.IsIn({info.st_dev, info.st_ino})) continue;
+    if (!FactsOf(each, scan).is_directory || each.from->Stat(each.path, true, info) != 0) continue;
+    if (scan.one_file_system && info.st_dev != there.st_dev) continue;
+    if (!destination.IsIn(EntryOf(info))) continue;
     return {Code::kInvalidArgument,
-            "the directory '" + Shown(each.path) + "' cannot be copied into itself"};
+            "the directory '" + Shown(each.shown) + "' cannot be copied into itself"};
   }
   return {};
 }
@@ -72,11 +97,15 @@ Status CheckNotInto(const CopyOptions& options, const ScanOptions& scan,
 bool Lists(const CopyOptions& options) { return options.verbosity > 0 || options.dry_run; }
 
 // As people write it in front of a name.
-std::string Prefix(const std::string& root) { return root == "." ? "" : root; }
+std::string Prefix(const CopyOptions& options, const Job& job) {
+  const std::string root = job.targets.root == "." ? "" : job.targets.root;
+  const bool here = options.destination.where == Operand::Where::kHere;
+  return here ? root : Joined(options.destination.base(), root);
+}
 
-LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan, const Targets& targets) {
+LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan, const Job& job) {
   LocalOptions out;
-  out.root = Prefix(targets.root);
+  out.root = Prefix(options, job);
   out.scan = scan;
   out.keep = options.keep;
   out.policy = options.policy;
@@ -84,53 +113,74 @@ LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan, const 
   out.verify = options.verify;
   out.dry_run = options.dry_run;
   out.limit = options.limit;
-  out.threads =
-      static_cast<int>(std::clamp(std::thread::hardware_concurrency(), kLeastCrew, kMostCrew));
+  out.threads = job.exports ? kCrewForExports
+                            : static_cast<int>(std::clamp(std::thread::hardware_concurrency(),
+                                                          kLeastCrew, kMostCrew));
   return out;
 }
 
-Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Report& report,
-            std::atomic<bool>& stop) {
-  RDFS_ASSIGN_OR_RETURN(const Targets targets, Locate(options, scan));
+Result<std::unique_ptr<Destination>> OpenDestination(const CopyOptions& options, const Job& job,
+                                                     mode_t mask, Report& report,
+                                                     const std::atomic<bool>& stop) {
   DestinationOptions to;
   to.keep = options.keep;
   to.umask = mask;
   to.in_place = options.in_place;
   to.resume = options.resume;
   to.same_machine = true;
-  to.report = [&](const std::string& path, const Status& status) {
-    if (!stop) report.Failed(Joined(Prefix(targets.root), path), status);
+  to.report = [&report, &stop, prefix = Prefix(options, job)](const std::string& path,
+                                                              const Status& status) {
+    if (!stop) report.Failed(Joined(prefix, path), status);
   };
-  RDFS_ASSIGN_OR_RETURN(const auto destination, Destination::Open(targets.root, to));
-  for (std::uint32_t i = 0; i < targets.names.size(); ++i) {
-    RDFS_RETURN_IF_ERROR(destination->AddTarget(i, targets.names[i]));
+  RDFS_ASSIGN_OR_RETURN(auto out, Destination::Open(job.targets.root, to, job.destination.from));
+  for (std::uint32_t i = 0; i < job.targets.names.size(); ++i) {
+    RDFS_RETURN_IF_ERROR(out->AddTarget(i, job.targets.names[i]));
   }
-  const Fd root(open(targets.root.c_str(), O_PATH | O_CLOEXEC));
-  RDFS_RETURN_IF_ERROR(CheckNotInto(options, scan, *destination, root.get()));
+  return out;
+}
+
+Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Roots& roots,
+            Report& report, std::atomic<bool>& stop) {
+  RDFS_ASSIGN_OR_RETURN(const Job job, Locate(options, scan, roots));
+  RDFS_ASSIGN_OR_RETURN(const auto destination, OpenDestination(options, job, mask, report, stop));
+  RDFS_RETURN_IF_ERROR(CheckNotInto(job, scan, *destination));
 
   RDFS_ASSIGN_OR_RETURN(Fd interrupts, pipe::TakeInterrupts());
-  std::vector<std::string> sources;
-  for (const Operand& each : options.sources) sources.push_back(each.path);
   Watch::Count count = [&](auto& files, auto& bytes, const auto& done) {
-    for (const std::string& each : sources) CountTree(each, scan, done, files, bytes);
+    for (const Source& each : job.sources) CountTree(each, scan, done, files, bytes);
   };
   // Patterns and lists are the walk's own: how much they leave is not counted.
   if (scan.filter != nullptr) count = nullptr;
   const Watch watch(std::move(interrupts),
                     ShowsProgress(options.quiet, Lists(options) && !options.progress), report, stop,
                     count);
-  LocalCopy copy(LocalOf(options, scan, targets), sources, *destination, report, stop);
-  for (std::uint32_t i = 0; i < options.sources.size() && !stop; ++i) copy.Add(i);
+  LocalCopy copy(LocalOf(options, scan, job), job.sources, *destination, report, stop);
+  for (std::uint32_t i = 0; i < job.sources.size() && !stop; ++i) copy.Add(i);
   copy.Finish();
   if (!stop) return {};
+  RDFS_RETURN_IF_ERROR(roots.Lost());
   return {Code::kErrno, EINTR,
           options.resume ? "interrupted; the same command goes on from here"
                          : "interrupted; what was not finished was removed"};
 }
 
+Status CheckTogether(const CopyOptions& options) {
+  const bool to_export = options.destination.where == Operand::Where::kExport;
+  if (!to_export || !options.resume) return {};
+  return {Code::kInvalidArgument,
+          "--resume and -P keep what they know of unfinished files beside them here, and cannot on "
+          "an export: leave them out, or mount it with rdfs"};
+}
+
 }  // namespace
 
 int RunLocal(CopyOptions& options) {
+  if (const Status wrong = CheckTogether(options); !wrong.ok()) {
+    (void)Fail(wrong);
+    return kExitUsage;
+  }
+  SetLogName(kName);
+  SetLogLevel(options.verbosity > 1 ? LogLevel::kDebug : LogLevel::kError);
   const mode_t mask = SetUpProcess();
   ScanOptions scan = ScanOf(options);
   if (!options.rules.empty()) scan.filter = &options.rules;
@@ -145,12 +195,22 @@ int RunLocal(CopyOptions& options) {
                  .lists = Lists(options),
                  .progress = ShowsProgress(options.quiet, Lists(options) && !options.progress)},
                 BootClock::now());
-  const Status status = Copy(options, scan, mask, report, stop);
+  Roots roots({options.key_file, options.require, options.plaintext, options.require_encryption},
+              stop);
+  const Status status = Copy(options, scan, mask, roots, report, stop);
   if (!status.ok()) return Fail(status);
   for (const std::string& path : list.Missing()) {
     report.Failed(path, Listed::IsMissing());
   }
-  if (options.verbosity > 0) report.Note(report.Summary(BootClock::now()));
+  if (const std::string where = roots.KeptOwner(); !where.empty()) {
+    report.Note(where +
+                ": its server does not let us give files away: they have the owner that it "
+                "gives to new ones");
+  }
+  if (options.verbosity > 0) {
+    for (const std::string& how : roots.Describe()) report.Note(how);
+    report.Note(report.Summary(BootClock::now()));
+  }
   return report.ExitCode();
 }
 

@@ -1,6 +1,5 @@
 #include "tools/copy/compare.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,21 +17,22 @@ namespace {
 constexpr std::size_t kBuffer = 256 << 10;
 
 // Where data begin again, from `at` on: what lies between is a hole, and reads as zeros.
-std::uint64_t NextData(int fd, std::uint64_t at, std::uint64_t size) {
-  const off_t data = lseek(fd, static_cast<off_t>(at), SEEK_DATA);
+std::uint64_t NextData(File& file, std::uint64_t at, std::uint64_t size) {
+  const off_t data = file.Seek(at, SEEK_DATA);
   if (data < 0) return errno == ENXIO ? size : at;
   return std::min(size, static_cast<std::uint64_t>(data));
 }
 
-Result<bool> LongEnough(int fd, std::uint64_t size) {
+Result<bool> LongEnough(File& file, std::uint64_t size) {
   struct stat info {};
-  if (fstat(fd, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
+  if (file.Stat("", true, info) != 0) return Status::FromErrno(errno, "cannot look at it");
   return static_cast<std::uint64_t>(info.st_size) >= size;
 }
 
 }  // namespace
 
-Result<bool> SameContent(int one, int other, std::uint64_t size, const std::atomic<bool>& stop) {
+Result<bool> SameContent(File& one, File& other, std::uint64_t size,
+                         const std::atomic<bool>& stop) {
   RDFS_ASSIGN_OR_RETURN(const bool one_is, LongEnough(one, size));
   RDFS_ASSIGN_OR_RETURN(const bool other_is, LongEnough(other, size));
   // A file of /proc says that it is empty, and is read to its end.
@@ -54,9 +54,8 @@ Result<bool> SameContent(int one, int other, std::uint64_t size, const std::atom
   return true;
 }
 
-Status DropCache(int fd) {
-  if (fdatasync(fd) != 0) return Status::FromErrno(errno, "cannot write it out");
-  (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+Status DropCache(File& file) {
+  if (file.Sync() != 0) return Status::FromErrno(errno, "cannot write it out");
   return {};
 }
 

@@ -1,7 +1,5 @@
 #include "tools/copy/data.h"
 
-#include <linux/magic.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,44 +9,33 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 namespace rdfs::copy {
 namespace {
 
-// What one call of copy_file_range(2) is asked for: often enough to be stopped and to be seen.
+// What one call of CopyRange is asked for: often enough to be stopped and to be seen.
 constexpr std::uint64_t kStep = 16 << 20;
 // Read and written at once: on the stack, and of what is worth an allocation.
 constexpr std::size_t kSmall = 64 << 10;
 constexpr std::size_t kLarge = 256 << 10;
 constexpr std::uint64_t kWorthAllocating = 1 << 20;
 constexpr std::uint64_t kWorthAThread = 8 << 20;
-// linux/magic.h has it only in newer versions.
-constexpr long kCifs = 0xFF534D42;
-constexpr long kSmb2 = 0xFE534D42;
-constexpr long kCeph = 0x00C36400;
-constexpr long kFuse = 0x65735546;
-
-bool CopiesByItself(int fd) {
-  struct statfs info {};
-  if (fstatfs(fd, &info) != 0) return false;
-  const long type = info.f_type;
-  return type == NFS_SUPER_MAGIC || type == kCifs || type == kSmb2 || type == kCeph ||
-         type == kFuse;
-}
-
+constexpr std::size_t kThreads = 2;
+// To or from an export.
+constexpr std::uint64_t kWorthAThreadFar = 2 << 20;
+constexpr std::size_t kThreadsFar = 4;
 bool CannotAtAll(int error) {
   return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOSYS ||
          error == EPERM || error == ETXTBSY;
 }
 
-// As far as copy_file_range(2) gets; `span` then begins where it could not go on.
+// As far as the file system gets by itself; `span` then begins where it could not go on.
 Status CopyRange(Span& span, const Conduct& conduct) {
   while (span.offset < span.end) {
     if (conduct.stop) return Status::FromErrno(EINTR, "stopped");
-    auto in = static_cast<off64_t>(span.offset);
-    off64_t out = in;
     const std::size_t length = std::min(kStep, span.end - span.offset);
-    const ssize_t got = copy_file_range(span.from, &in, span.to, &out, length, 0);
+    const ssize_t got = span.from.CopyRange(span.to, span.offset, length);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && !CannotAtAll(errno)) return Status::FromErrno(errno, "cannot copy");
     if (got <= 0) return {};
@@ -63,7 +50,7 @@ Status ReadAndWrite(Span span, MutableByteSpan buffer, const Conduct& conduct) {
     if (conduct.stop) return Status::FromErrno(EINTR, "stopped");
     const std::size_t length = std::min<std::uint64_t>(buffer.size(), span.end - span.offset);
     if (conduct.pace != nullptr) conduct.pace->Await(length, conduct.stop);
-    const ssize_t got = pread(span.from, buffer.data(), length, static_cast<off_t>(span.offset));
+    const ssize_t got = span.from.Read(buffer.first(length), span.offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Status::FromErrno(errno, "cannot read");
     if (got == 0) return BecameShorter();
@@ -86,8 +73,8 @@ class Buffer {
   std::unique_ptr<std::byte[]> bytes_;  // NOLINT
 };
 
-// Two threads take pieces in turn: one reads while the other, who holds the file, writes.
-Status ReadAndWriteByTwo(const Span& span, const Conduct& conduct) {
+// Threads take pieces in turn: of two, one reads while the other, who holds the file, writes.
+Status ReadAndWriteByMany(const Span& span, const Conduct& conduct, std::size_t threads) {
   std::atomic<std::uint64_t> next{span.offset};
   std::mutex mutex;
   Status first;
@@ -105,27 +92,24 @@ Status ReadAndWriteByTwo(const Span& span, const Conduct& conduct) {
       return;
     }
   };
-  std::thread other;
+  std::vector<std::thread> others;
   try {
-    other = std::thread(work);
+    while (others.size() + 1 < threads) others.emplace_back(work);
   } catch (const std::system_error&) {
-    // No more threads here: one will do.
+    // No more threads here: those that there are will do.
   }
   work();
-  if (other.joinable()) other.join();
+  for (std::thread& other : others) other.join();
   return first;
 }
 
-}  // namespace
-
-Status BecameShorter() { return {Code::kErrno, ENODATA, "it became shorter while it was copied"}; }
-
-Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out,
-                              const std::atomic<bool>& stop) {
+// read(2) and write(2), of whatever kind: as much as there is.
+template <typename Get>
+Result<std::size_t> GetFully(MutableByteSpan out, const std::atomic<bool>& stop, Get get) {
   std::size_t have = 0;
   while (have < out.size()) {
     if (stop) return Status::FromErrno(EINTR, "stopped");
-    const ssize_t got = pread(fd, &out[have], out.size() - have, static_cast<off_t>(offset + have));
+    const ssize_t got = get(out.subspan(have), have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Status::FromErrno(errno, "cannot read it");
     if (got == 0) break;
@@ -133,29 +117,60 @@ Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out,
   }
   return have;
 }
-
-Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes) {
+template <typename Put>
+Status PutFully(ByteSpan bytes, std::uint64_t offset, Put put) {
   while (!bytes.empty()) {
-    const ssize_t put = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (put < 0) {
+    const ssize_t done = put(bytes, offset);
+    if (done < 0) {
       if (errno == EINTR) continue;
       return Status::FromErrno(errno, "cannot write");
     }
-    offset += static_cast<std::uint64_t>(put);
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
+    offset += static_cast<std::uint64_t>(done);
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
   }
   return {};
 }
 
+}  // namespace
+
+Status BecameShorter() { return {Code::kErrno, ENODATA, "it became shorter while it was copied"}; }
+
+Result<std::size_t> ReadFully(File& file, std::uint64_t offset, MutableByteSpan out,
+                              const std::atomic<bool>& stop) {
+  return GetFully(out, stop, [&](MutableByteSpan rest, std::size_t have) {
+    return file.Read(rest, offset + have);
+  });
+}
+
+Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out,
+                              const std::atomic<bool>& stop) {
+  return GetFully(out, stop, [&](MutableByteSpan rest, std::size_t have) {
+    return pread(fd, rest.data(), rest.size(), static_cast<off_t>(offset + have));
+  });
+}
+
+Status WriteFully(File& file, std::uint64_t offset, ByteSpan bytes) {
+  return PutFully(bytes, offset,
+                  [&](ByteSpan rest, std::uint64_t at) { return file.Write(rest, at); });
+}
+
+Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes) {
+  return PutFully(bytes, offset, [&](ByteSpan rest, std::uint64_t at) {
+    return pwrite(fd, rest.data(), rest.size(), static_cast<off_t>(at));
+  });
+}
+
 Status CopyData(Span span, const Conduct& conduct) {
-  if (span.end - span.offset < kWorthAllocating) {
+  const bool far = span.from.descriptor() < 0 || span.to.descriptor() < 0;
+  if (span.end - span.offset < (far ? kSmall : kWorthAllocating)) {
     std::array<std::byte, kSmall> buffer;  // NOLINT: filled before it is read
     return ReadAndWrite(span, buffer, conduct);
   }
   const bool limited = conduct.pace != nullptr && conduct.pace->limited();
-  if (!limited && !conduct.written && CopiesByItself(span.to))
-    RDFS_RETURN_IF_ERROR(CopyRange(span, conduct));
-  if (span.end - span.offset >= kWorthAThread) return ReadAndWriteByTwo(span, conduct);
+  if (!limited && !conduct.written) RDFS_RETURN_IF_ERROR(CopyRange(span, conduct));
+  if (span.end - span.offset >= (far ? kWorthAThreadFar : kWorthAThread)) {
+    return ReadAndWriteByMany(span, conduct, far ? kThreadsFar : kThreads);
+  }
   Buffer buffer;
   return ReadAndWrite(span, buffer.span(), conduct);
 }

@@ -1,17 +1,21 @@
-// The bytes of one file into another on this machine, the fastest way.
+// The bytes of one file into another, the fastest way.
 //
 // Where the file system copies by itself (a network file system between two files of its server),
-// copy_file_range(2). Elsewhere that is no more than reading and writing by the kernel in one
+// File::CopyRange. Elsewhere that is no more than reading and writing by the kernel in one
 // thread, and two threads that read and write are faster: of 2 GiB that the page cache had, on
 // ext4, copy_file_range(2) took 0.73 s, one thread with 256 KiB at a time 0.87 s, two 0.52 s.
 //
-// Any thread; blocks in the file system. Starts a thread of its own for large spans.
+// To and from an export every piece is a round trip or two, so that more threads are worth it.
+//
+// Any thread; blocks in the file system, or until the export's server has answered. Starts threads
+// of its own for large spans.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 
+#include "tools/copy/file.h"
 #include "tools/copy/pace.h"
 #include "transport/base/bytes.h"
 #include "transport/base/status.h"
@@ -19,7 +23,8 @@
 namespace rdfs::copy {
 
 struct Span {
-  int from, to;
+  File& from;
+  File& to;
   std::uint64_t offset, end;
 };
 
@@ -37,9 +42,13 @@ struct Conduct {
 Status CopyData(Span span, const Conduct& conduct);
 
 // All of `bytes`, though write(2) may take fewer at a time.
+Status WriteFully(File& file, std::uint64_t offset, ByteSpan bytes);
+// The same for a file of ours that is no part of a tree.
 Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes);
 
 // As much of `out` as the file has from `offset` on. kErrno EINTR soon after `stop` was set.
+Result<std::size_t> ReadFully(File& file, std::uint64_t offset, MutableByteSpan out,
+                              const std::atomic<bool>& stop);
 Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out,
                               const std::atomic<bool>& stop);
 

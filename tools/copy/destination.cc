@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include <cerrno>
 
@@ -18,9 +17,9 @@ namespace {
 
 constexpr std::string_view kTemporaryPrefix = ".rdcp-";
 
-Result<std::optional<struct stat>> StatIn(int directory, const std::string& name) {
+Result<std::optional<struct stat>> StatIn(File& directory, const std::string& name) {
   struct stat now {};
-  if (fstatat(directory, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0) {
+  if (directory.Stat(name, false, now) == 0) {
     return std::optional<struct stat>(now);
   }
   if (errno == ENOENT) return std::optional<struct stat>();
@@ -50,20 +49,23 @@ mode_t TypeOf(Kind kind) {
 }  // namespace
 
 Result<std::unique_ptr<Destination>> Destination::Open(const std::string& root,
-                                                       DestinationOptions options) {
-  Fd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid()) return Status::FromErrno(errno, "cannot open the directory " + Shown(root));
-  return std::unique_ptr<Destination>(new Destination(std::move(fd), std::move(options)));
+                                                       DestinationOptions options,
+                                                       const FilePtr& from) {
+  FilePtr file = from->Open(root, O_RDONLY | O_DIRECTORY);
+  if (file == nullptr) {
+    return Status::FromErrno(errno, "cannot open the directory " + Shown(root));
+  }
+  return std::unique_ptr<Destination>(new Destination(std::move(file), std::move(options)));
 }
 
-Destination::Destination(Fd root, DestinationOptions options)
+Destination::Destination(FilePtr root, DestinationOptions options)
     : options_(std::move(options)),
-      root_(std::make_shared<const Fd>(std::move(root))),
+      root_(std::move(root)),
       run_(fmt::format("{:08x}", static_cast<std::uint32_t>(RandomU64()))) {
   const NodePtr node = NewNode();
-  node->inherits = HasDefaultAcl(root_->get());
+  node->inherits = HasDefaultAcl(*root_);
   struct stat info {};
-  if (fstat(root_->get(), &info) == 0) node->id = IdOf(info);
+  if (root_->Stat("", true, info) == 0) node->id = IdOf(info);
   ids_.insert(node->id);
   nodes_[""] = {node, node};
 }
@@ -122,20 +124,20 @@ Result<Destination::Place> Destination::PlaceOf(const Entry& entry) {
   out.name = NameOf(path);
   if (out.name.empty()) return Status(Code::kInvalidArgument, "it would replace DST itself");
   RDFS_ASSIGN_OR_RETURN(out.folder, FolderFor(path));
-  RDFS_ASSIGN_OR_RETURN(out.fd, Descriptor(*out.folder));
+  RDFS_ASSIGN_OR_RETURN(out.in, OpenedFolder(*out.folder));
   return out;
 }
 
 Result<Destination::Place> Destination::PlaceFor(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(Place place, PlaceOf(entry));
   if (place.folder->fresh) return place;
-  RDFS_ASSIGN_OR_RETURN(place.now, StatIn(place.fd->get(), place.name));
+  RDFS_ASSIGN_OR_RETURN(place.now, StatIn(*place.in, place.name));
   if (!place.now) return place;
   const Kind there = KindOf(place.now->st_mode);
   if (there == Kind::kDirectory) {
     return Status(Code::kErrno, EISDIR, "a directory of that name is in the way");
   }
-  if (options_.same_machine && entry.id == IdOf(*place.now)) {
+  if (options_.same_machine && IsItself(entry, *place.now)) {
     return Status(Code::kInvalidArgument, "source and destination are the same file");
   }
   // Who replaces /dev/null by a file has no machine left.
@@ -148,46 +150,42 @@ Result<Destination::Place> Destination::PlaceFor(const Entry& entry) {
 Result<std::optional<struct stat>> Destination::Look(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
   if (place.folder->fresh) return std::optional<struct stat>();
-  return StatIn(place.fd->get(), place.name);
+  return StatIn(*place.in, place.name);
 }
 
 Result<std::optional<struct stat>> Destination::Peek(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
-  if (path.empty()) return StatIn(root_->get(), ".");
-  auto folder = OpenBeneath(root_->get(), std::string(FolderOf(path)), O_PATH | O_DIRECTORY);
-  if (folder.ok()) return StatIn(folder->get(), std::string(NameOf(path)));
-  const int error = folder.status().errno_value();
+  if (path.empty()) return StatIn(*root_, ".");
+  const FilePtr folder = root_->OpenBeneath(std::string(FolderOf(path)), O_PATH | O_DIRECTORY);
+  if (folder != nullptr) return StatIn(*folder, std::string(NameOf(path)));
+  const int error = errno;
   if (error == ENOENT || error == ENOTDIR || error == ELOOP) return std::optional<struct stat>();
-  return folder.status();
+  return Status::FromErrno(error, "cannot look at the destination");
 }
 
-Result<Fd> Destination::OpenExisting(const Entry& entry) {
+Result<FilePtr> Destination::OpenExisting(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
-  Fd fd(openat(place.fd->get(), place.name.c_str(),
-               O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  FilePtr file = place.in->Open(place.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   struct stat info {};
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) {
+  if (file == nullptr || file->Stat("", true, info) != 0) {
     return Status::FromErrno(errno, "cannot read what is at the destination");
   }
-  if (S_ISREG(info.st_mode)) return fd;
+  if (S_ISREG(info.st_mode)) return file;
   return Status(Code::kErrno, EEXIST, "it is of another kind at the destination");
 }
 
 Result<std::string> Destination::ReadExistingLink(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
-  return ReadLinkAt(place.fd->get(), place.name);
+  return ReadLinkAt(*place.in, place.name);
 }
 
-bool Destination::IsIn(const FileId& directory) const {
-  Fd above;
-  int at = root_->get();
+bool Destination::IsIn(const Entry& directory) const {
+  FilePtr at = root_;
   struct stat info {};
-  for (FileId last; fstat(at, &info) == 0; last = IdOf(info)) {
-    if (IdOf(info) == directory) return true;
+  for (FileId last; at != nullptr && at->Stat("", true, info) == 0; last = IdOf(info)) {
+    if (IsItself(directory, info)) return true;
     if (IdOf(info) == last) return false;  // "/.." is "/"
-    above = Fd(openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!above.valid()) return false;
-    at = above.get();
+    at = at->Open("..", O_PATH | O_DIRECTORY);
   }
   return false;
 }
@@ -208,26 +206,24 @@ Status Destination::Make(const Entry& entry) {
 Status Destination::MakeAt(const Place& place, const Entry& entry, bool& is_there) {
   const bool direct = !place.now;
   const std::string name = direct ? place.name : TemporaryName();
-  const int folder = place.fd->get();
+  File& folder = *place.in;
   int made = -1;
   if (entry.kind == Kind::kSymlink) {
     if (entry.target.empty() || entry.target.find('\0') != std::string::npos) {
       return {Code::kProtocolError, "this symlink leads nowhere"};
     }
-    made = symlinkat(entry.target.c_str(), folder, name.c_str());
+    made = folder.MakeSymlink(entry.target, name);
   } else {
     const mode_t umask = place.folder->inherits ? 0 : options_.umask;
     const mode_t mode = options_.keep.mode ? 0600 : entry.mode & 0777U & ~umask;
-    made =
-        mknodat(folder, name.c_str(), TypeOf(entry.kind) | mode, makedev(entry.major, entry.minor));
+    made = folder.MakeNode(name, TypeOf(entry.kind) | mode, makedev(entry.major, entry.minor));
   }
   if (made != 0) return Status::FromErrno(errno, "cannot make it");
-  const Subject subject{
-      .directory = folder, .name = name.c_str(), .fresh = !place.folder->inherits};
+  const Subject subject{.file = folder, .name = name, .fresh = !place.folder->inherits};
   const Status status = Apply(subject, entry, options_.keep);
-  if (!direct && renameat(folder, name.c_str(), folder, place.name.c_str()) != 0) {
+  if (!direct && folder.Rename(name, place.name) != 0) {
     const int error = errno;
-    (void)unlinkat(folder, name.c_str(), 0);
+    (void)folder.Remove(name, false);
     return Status::FromErrno(error, "cannot give it its name");
   }
   is_there = true;
@@ -237,7 +233,7 @@ Status Destination::MakeAt(const Place& place, const Entry& entry, bool& is_ther
 Status Destination::Touch(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
   struct stat now {};
-  if (fstatat(place.fd->get(), place.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (place.in->Stat(place.name, false, now) != 0) {
     return Status::FromErrno(errno, "cannot look at the destination");
   }
   if ((now.st_mode & S_IFMT) != TypeOf(entry.kind)) {
@@ -245,11 +241,10 @@ Status Destination::Touch(const Entry& entry) {
   }
   // Of whoever was interrupted behind its last step.
   if (options_.resume && entry.kind == Kind::kFile && entry.size >= kLeastResumed) {
-    (void)unlinkat(place.fd->get(), JournalName(place.name).c_str(), 0);
+    (void)place.in->Remove(JournalName(place.name), false);
   }
-  return Apply(
-      {.directory = place.fd->get(), .name = place.name.c_str(), .now = &now, .fresh = false},
-      entry, options_.keep);
+  return Apply({.file = *place.in, .name = place.name, .now = &now, .fresh = false}, entry,
+               options_.keep);
 }
 
 bool Destination::IsOurs(const std::string& name) const {
@@ -267,13 +262,13 @@ Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& go
   }
   if (!node) return {Code::kProtocolError, "this directory is not open"};
   if (node->fresh) return {};
-  RDFS_ASSIGN_OR_RETURN(const FdPtr fd, Descriptor(*node));
-  RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
+  RDFS_ASSIGN_OR_RETURN(const FilePtr file, OpenedFolder(*node));
+  RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(*file));
   Status first;
   for (const std::string& name : names) {
-    RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(fd->get(), name));
+    RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(*file, name));
     if (!now || IsOurs(name) || keeps(name, S_ISDIR(now->st_mode))) continue;
-    Status status = RemoveTree(fd->get(), name);
+    Status status = RemoveTree(*file, name);
     if (status.ok()) gone(Joined(path, name));
     if (!status.ok() && first.ok()) first = status.WithContext("cannot delete");
   }
@@ -282,11 +277,11 @@ Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& go
 
 Status Destination::PeekPrune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
-  const auto fd = OpenBeneath(root_->get(), path, O_RDONLY | O_DIRECTORY);
-  if (!fd.ok()) return {};  // it is not there, or not a directory: said elsewhere
-  RDFS_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(fd->get()));
+  const FilePtr file = root_->OpenBeneath(path, O_RDONLY | O_DIRECTORY);
+  if (file == nullptr) return {};  // it is not there, or not a directory: said elsewhere
+  RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(*file));
   for (const std::string& name : names) {
-    RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(fd->get(), name));
+    RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(*file, name));
     if (now && !IsOurs(name) && !keeps(name, S_ISDIR(now->st_mode))) gone(Joined(path, name));
   }
   return {};

@@ -11,12 +11,12 @@
 //     Enter(a) -> Enter(a/b) -> Begin(a/b/f) ... Write, Finish -> Leave(a/b) -> Leave(a)
 //
 // Directories get their owner, mode and times when they were left and the last file beneath is
-// finished, deepest first. Both forms use it: the local one gives OutputFile a descriptor to copy
+// finished, deepest first. Both forms use it: the local one gives OutputFile a file to copy
 // from, the remote one bytes.
 //
 // All calls from any threads at once, but: Enter before what is in it, Leave after all in it was
-// begun or is held (Hold). Block in the file system. A failure belongs to its entry only: the
-// others go on.
+// begun or is held (Hold). Block in the file system, or until the export's server has answered. A
+// failure belongs to its entry only: the others go on.
 #pragma once
 
 #include <sys/stat.h>
@@ -33,9 +33,9 @@
 #include <vector>
 
 #include "tools/copy/entry.h"
+#include "tools/copy/file.h"
 #include "tools/copy/journal.h"
 #include "transport/base/bytes.h"
-#include "transport/base/fd.h"
 #include "transport/base/status.h"
 
 namespace rdfs::copy {
@@ -48,8 +48,8 @@ struct DestinationOptions {
   Keep keep{};
   std::uint32_t umask = 022;
   bool in_place = false;  // --inplace: existing files are written, not replaced
-  bool resume = false;    // --resume; not with in_place
-  // The entries' ids are of this machine: a file is not copied onto itself.
+  bool resume = false;    // --resume; not with in_place, and on this machine only
+  // The entries' ids are of this machine, or of exports: a file is not copied onto itself.
   bool same_machine = false;
   // What goes wrong behind a call that had succeeded: a directory's times, a hard link whose first
   // name came later. Any thread.
@@ -58,9 +58,11 @@ struct DestinationOptions {
 
 class Destination {
  public:
-  // `root`: a directory that is there; symlinks in it are followed, as in any path of the user's.
+  // `root`: a directory that is there, from `from` on; symlinks in it are followed, as in any path
+  // of the user's.
   static Result<std::unique_ptr<Destination>> Open(const std::string& root,
-                                                   DestinationOptions options);
+                                                   DestinationOptions options,
+                                                   const FilePtr& from = Here());
   // All OutputFiles are gone. Hard links that still wait are reported.
   ~Destination();
   Destination(const Destination&) = delete;
@@ -75,11 +77,12 @@ class Destination {
   // The same where nothing was entered, for a dry run.
   Result<std::optional<struct stat>> Peek(const Entry& entry);
   // The regular file that is at its place, to be read.
-  Result<Fd> OpenExisting(const Entry& entry);
+  Result<FilePtr> OpenExisting(const Entry& entry);
   // Where the symlink that is at its place leads.
   Result<std::string> ReadExistingLink(const Entry& entry);
-  // Whether the root is this directory or lies in it; for ids of this machine.
-  [[nodiscard]] bool IsIn(const FileId& directory) const;
+  // Whether the root is this directory or lies in it, as far as can be seen: of an export, not
+  // beyond its own root.
+  [[nodiscard]] bool IsIn(const Entry& directory) const;
 
   // Makes the directory, or takes the one that is there. It stays open to content until Leave.
   Status Enter(const Entry& entry);
@@ -128,21 +131,20 @@ class Destination {
   struct LinkGroup;
   struct Known;
   using NodePtr = std::shared_ptr<Node>;
-  using FdPtr = std::shared_ptr<const Fd>;
 
-  Destination(Fd root, DestinationOptions options);
+  Destination(FilePtr root, DestinationOptions options);
   Result<std::string> PathOf(const Entry& entry);
   Result<NodePtr> FolderFor(const std::string& path);
   Result<Place> PlaceOf(const Entry& entry);
   // With what is there now; fails if that must not be replaced by `entry`.
   Result<Place> PlaceFor(const Entry& entry);
   [[nodiscard]] bool IsOurs(const std::string& name) const;
-  static bool HasDefaultAcl(int directory);
+  static bool HasDefaultAcl(File& directory);
   NodePtr NewNode();
   Status EnterAt(const Place& place, const Entry& entry, Node& node);
-  Status OpenNode(const Place& place, Node& node);
-  Result<FdPtr> Descriptor(Node& node);
-  void KeepOpen(Node& node, FdPtr fd);
+  Status OpenNode(const Place& place, const Entry& entry, Node& node);
+  Result<FilePtr> OpenedFolder(Node& node);
+  void KeepOpen(Node& node, FilePtr file);
   void FinishNode(Node* node);
   Status ApplyToNode(Node& node);
   Status MakeAt(const Place& place, const Entry& entry, bool& is_there);
@@ -150,7 +152,7 @@ class Destination {
   std::string TemporaryName();
 
   const DestinationOptions options_;
-  const FdPtr root_;
+  const FilePtr root_;
   const std::string run_;  // in all our temporary names
   std::atomic<std::uint32_t> temporaries_{0};
   // The source's device number, plus one, of which FICLONE has failed.
@@ -158,7 +160,7 @@ class Destination {
   std::mutex mutex_;  // guards what follows; never held during a system call
   std::unordered_map<std::uint32_t, std::string> targets_;
   std::unordered_map<std::string, Known> nodes_;
-  std::list<Node*> recent_;         // that hold a descriptor; the latest first
+  std::list<Node*> recent_;         // that are open; the latest first
   std::unordered_set<FileId> ids_;  // of those in nodes_; same_machine only
   std::unordered_map<FileId, LinkGroup> groups_;
 };
@@ -177,9 +179,9 @@ class OutputFile {
   Status Hole(std::uint64_t offset, std::uint64_t length);
   // All of `source`, `size` bytes, but what is kept, holes as holes, by whatever is fastest here: a
   // reflink, or see data.h. Errors: as CopyData's.
-  Status CopyFrom(int source, std::uint64_t size, const Conduct& conduct);
+  Status CopyFrom(File& source, std::uint64_t size, const Conduct& conduct);
   // For the owner's own reading, as long as this lives: --verify, checksums.
-  [[nodiscard]] int descriptor() const;
+  [[nodiscard]] File& file() const;
   // Cuts what is longer, and makes what is shorter end in a hole. Finish does it as well.
   Status SetLength(std::uint64_t size);
   // What need not be written again, in order; of GoOn.
@@ -201,9 +203,10 @@ class OutputFile {
   bool OpenPartial(bool go_on);
   Status KeepTrusted(const std::atomic<bool>& stop);
   void Remove();
-  Status CopyMissing(int source, std::uint64_t begin, std::uint64_t end, const Conduct& conduct);
-  bool Clone(int source, std::uint64_t device);
-  static Status FindData(int source, std::uint64_t size, std::uint64_t& begin, std::uint64_t& end);
+  Status CopyMissing(File& source, std::uint64_t begin, std::uint64_t end, const Conduct& conduct);
+  bool Clone(File& source, std::uint64_t device);
+  static Status FindData(File& source, std::uint64_t size, std::uint64_t& begin,
+                         std::uint64_t& end);
   void Reached(std::uint64_t end);
   void Note(std::uint64_t offset, ByteSpan bytes);
   void AsItWas();

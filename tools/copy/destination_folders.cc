@@ -1,7 +1,6 @@
 // Directories: entering and leaving them, and what is set when the last file in one is finished.
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,7 +14,7 @@ namespace rdfs::copy {
 namespace {
 
 // Directories that stay open; of the others the way to them is walked again.
-constexpr std::size_t kMostDescriptors = 256;
+constexpr std::size_t kMostOpen = 256;
 // When the last file of a chain of directories is finished, they are finished one in the other: on
 // the stack.
 constexpr std::size_t kMostLevels = 8192;
@@ -26,8 +25,8 @@ Status IntoItself() { return {Code::kInvalidArgument, "a directory cannot be cop
 
 }  // namespace
 
-bool Destination::HasDefaultAcl(int directory) {
-  return fgetxattr(directory, kDefaultAcl, nullptr, 0) > 0;
+bool Destination::HasDefaultAcl(File& directory) {
+  return directory.GetXattr("", kDefaultAcl, nullptr, 0) > 0;
 }
 
 Destination::NodePtr Destination::NewNode() {
@@ -76,41 +75,42 @@ Status Destination::Enter(const Entry& entry) {
 Status Destination::EnterAt(const Place& place, const Entry& entry, Node& node) {
   const mode_t umask = place.folder->inherits ? 0 : options_.umask;
   const mode_t mode = options_.keep.mode ? 0700 : (((entry.mode & 0777U) & ~umask) | 0700U);
-  if (mkdirat(place.fd->get(), place.name.c_str(), mode) == 0) {
+  if (place.in->MakeDirectory(place.name, mode) == 0) {
     node.fresh = true;
   } else if (errno != EEXIST) {
     return Status::FromErrno(errno, "cannot make the directory");
   }
-  RDFS_RETURN_IF_ERROR(OpenNode(place, node));
-  node.inherits = node.fresh ? place.folder->inherits : HasDefaultAcl(node.fd->get());
+  RDFS_RETURN_IF_ERROR(OpenNode(place, entry, node));
+  node.inherits = node.fresh ? place.folder->inherits : HasDefaultAcl(*node.file);
   return {};
 }
 
-Status Destination::OpenNode(const Place& place, Node& node) {
-  const auto open_it = [&] {
-    return Fd(openat(place.fd->get(), node.name.c_str(),
-                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  };
+Status Destination::OpenNode(const Place& place, const Entry& entry, Node& node) {
   struct stat now {};
   // A directory of ours that was closed to us, as an earlier copy may have left it.
   const auto open_to_us = [&] {
-    if (fstatat(place.fd->get(), node.name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) return;
+    if (place.in->Stat(node.name, false, now) != 0) return;
     if (!S_ISDIR(now.st_mode) || now.st_uid != geteuid() || (now.st_mode & 0700U) == 0700) return;
-    if (fchmodat(place.fd->get(), node.name.c_str(), (now.st_mode & 07777U) | 0700U, 0) == 0) {
+    if (place.in->SetMode(node.name, (now.st_mode & 07777U) | 0700U) == 0) {
       node.restore = now.st_mode & 07777U;
     }
   };
-  if (!node.fresh && geteuid() != 0) open_to_us();
-  Fd fd = open_it();
-  if (!fd.valid()) {
+  if (!node.fresh && !place.in->IsPrivileged()) open_to_us();
+  FilePtr file = place.in->Open(node.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (file == nullptr) {
     if (errno == ENOTDIR || errno == ELOOP) {
       return {Code::kErrno, ENOTDIR, "what has its name at the destination is no directory"};
     }
     return Status::FromErrno(errno, "cannot open the directory at the destination");
   }
-  if (fstat(fd.get(), &now) != 0) return Status::FromErrno(errno, "cannot look at the directory");
+  if (file->Stat("", true, now) != 0) {
+    return Status::FromErrno(errno, "cannot look at the directory");
+  }
+  if (options_.same_machine && IsItself(entry, now)) {
+    return {Code::kInvalidArgument, "source and destination are the same directory"};
+  }
   node.id = IdOf(now);
-  KeepOpen(node, std::make_shared<const Fd>(std::move(fd)));
+  KeepOpen(node, std::move(file));
   return {};
 }
 
@@ -127,37 +127,38 @@ Status Destination::Leave(const Entry& entry) {
   return {};
 }
 
-Result<Destination::FdPtr> Destination::Descriptor(Node& node) {
+Result<FilePtr> Destination::OpenedFolder(Node& node) {
   std::string way;
-  FdPtr from = root_;
+  FilePtr from = root_;
   {
     const std::lock_guard lock(mutex_);
     if (node.path.empty()) return root_;
-    if (node.fd) {
+    if (node.file) {
       if (node.recent != recent_.begin()) recent_.splice(recent_.begin(), recent_, node.recent);
-      return node.fd;
+      return node.file;
     }
     Node* above = node.parent.get();
-    while (!above->path.empty() && !above->fd) above = above->parent.get();
-    if (above->fd) from = above->fd;
+    while (!above->path.empty() && !above->file) above = above->parent.get();
+    if (above->file) from = above->file;
     way = node.path.substr(above->path.empty() ? 0 : above->path.size() + 1);
   }
-  auto fd = OpenBeneath(from->get(), way, O_RDONLY | O_DIRECTORY);
-  if (!fd.ok()) return fd.status().WithContext("the directory at the destination is gone");
-  auto shared = std::make_shared<const Fd>(*std::move(fd));
-  KeepOpen(node, shared);
-  return FdPtr(shared);
+  const FilePtr file = from->OpenBeneath(way, O_RDONLY | O_DIRECTORY);
+  if (file == nullptr) {
+    return Status::FromErrno(errno, "the directory at the destination is gone");
+  }
+  KeepOpen(node, file);
+  return file;
 }
 
-void Destination::KeepOpen(Node& node, FdPtr fd) {
-  FdPtr dropped;  // closed behind the lock
+void Destination::KeepOpen(Node& node, FilePtr file) {
+  FilePtr dropped;  // closed behind the lock
   const std::lock_guard lock(mutex_);
-  if (node.fd) return;
-  node.fd = std::move(fd);
+  if (node.file) return;
+  node.file = std::move(file);
   recent_.push_front(&node);
   node.recent = recent_.begin();
-  if (recent_.size() <= kMostDescriptors) return;
-  dropped = std::move(recent_.back()->fd);
+  if (recent_.size() <= kMostOpen) return;
+  dropped = std::move(recent_.back()->file);
   recent_.pop_back();
 }
 
@@ -167,15 +168,15 @@ void Destination::FinishNode(Node* node) {
     const Status status = ApplyToNode(*node);
     if (!status.ok()) options_.report(node->path, status);
   }
-  FdPtr dropped;
+  FilePtr dropped;
   const std::lock_guard lock(mutex_);
   const auto known = nodes_.find(node->path);
   if (known != nodes_.end() && !known->second.entered && known->second.node.expired()) {
     nodes_.erase(known);
     ids_.erase(node->id);
   }
-  if (!node->fd) return;
-  dropped = std::move(node->fd);
+  if (!node->file) return;
+  dropped = std::move(node->file);
   recent_.erase(node->recent);
 }
 
@@ -184,12 +185,14 @@ Status Destination::ApplyToNode(Node& node) {
   const bool opened = (node.entry->mode & 0700U) != 0700 && node.fresh && !keep.mode;
   const bool any = keep.mode || keep.owner || keep.times || keep.acls || keep.xattrs;
   if (!any && !opened && !node.restore) return {};
-  RDFS_ASSIGN_OR_RETURN(const FdPtr fd, Descriptor(node));
-  if (opened) (void)fchmod(fd->get(), node.entry->mode & 0777U & ~options_.umask);
-  if (node.restore && !keep.mode) (void)fchmod(fd->get(), *node.restore);
+  RDFS_ASSIGN_OR_RETURN(const FilePtr file, OpenedFolder(node));
+  if (opened) (void)file->SetMode("", node.entry->mode & 0777U & ~options_.umask);
+  if (node.restore && !keep.mode) (void)file->SetMode("", *node.restore);
   struct stat now {};
-  if (fstat(fd->get(), &now) != 0) return Status::FromErrno(errno, "cannot look at the directory");
-  return Apply({.fd = fd->get(), .now = &now, .fresh = node.fresh && !node.inherits}, *node.entry,
+  if (file->Stat("", true, now) != 0) {
+    return Status::FromErrno(errno, "cannot look at the directory");
+  }
+  return Apply({.file = *file, .now = &now, .fresh = node.fresh && !node.inherits}, *node.entry,
                keep);
 }
 

@@ -19,7 +19,7 @@ struct Destination::Node {
   bool fresh = false;             // made by us: nothing is in it but what we made
   bool inherits = false;          // gives what is made in it a default ACL (acl(5))
   std::optional<mode_t> restore;  // had to be opened to us for the time being
-  FdPtr fd;                       // Destination::mutex_
+  FilePtr file;                   // Destination::mutex_
   std::list<Node*>::iterator recent;
 };
 
@@ -31,7 +31,7 @@ struct Destination::Known {
 
 struct Destination::Place {
   NodePtr folder;
-  FdPtr fd;  // of the folder
+  FilePtr in;  // the folder itself
   std::string name;
   std::optional<struct stat> now;  // what is there
 };
@@ -63,7 +63,7 @@ struct OutputFile::State {
   std::vector<Range> kept;
   std::atomic<bool> written{false};  // something that is worth going on with
   bool open = true;                  // neither finished nor given up
-  Fd fd;
+  FilePtr file;
   struct stat made {};                // what it was when it was made or opened
   std::atomic<std::uint64_t> end{0};  // of what was written
 };

@@ -1,10 +1,8 @@
 // Hard links: which of an inode's names is brought, and the others as links to it.
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 
-#include "tools/copy/beneath.h"
 #include "tools/copy/destination_impl.h"
 #include "tools/copy/names.h"
 
@@ -63,28 +61,26 @@ void Destination::Settle(const Entry& entry, bool is_there) {
 }
 
 Result<Destination::Turn> Destination::MakeLink(const std::string& first, const Place& place) {
-  const std::string_view name = NameOf(first);
-  RDFS_ASSIGN_OR_RETURN(const Fd folder, OpenBeneath(root_->get(), std::string(FolderOf(first)),
-                                                     O_PATH | O_DIRECTORY));
-  const std::string from(name);
-  const int to = place.fd->get();
-  if (linkat(folder.get(), from.c_str(), to, place.name.c_str(), 0) == 0) return Turn::kLink;
+  const FilePtr folder = root_->OpenBeneath(std::string(FolderOf(first)), O_PATH | O_DIRECTORY);
+  if (folder == nullptr) return Status::FromErrno(errno, "cannot link it to " + Shown(first));
+  const std::string from(NameOf(first));
+  File& to = *place.in;
+  if (folder->Link(from, to, place.name) == 0) return Turn::kLink;
   if (errno != EEXIST) return Status::FromErrno(errno, "cannot link it to " + Shown(first));
   struct stat there {};
   struct stat here {};
-  if (fstatat(folder.get(), from.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0 ||
-      fstatat(to, place.name.c_str(), &here, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (folder->Stat(from, false, there) != 0 || to.Stat(place.name, false, here) != 0) {
     return Status::FromErrno(errno, "cannot look at the destination");
   }
   // rename(2) of two names of one inode would do nothing.
   if (there.st_dev == here.st_dev && there.st_ino == here.st_ino) return Turn::kThere;
   const std::string temporary = TemporaryName();
-  if (linkat(folder.get(), from.c_str(), to, temporary.c_str(), 0) != 0) {
+  if (folder->Link(from, to, temporary) != 0) {
     return Status::FromErrno(errno, "cannot link it to " + Shown(first));
   }
-  if (renameat(to, temporary.c_str(), to, place.name.c_str()) == 0) return Turn::kLink;
+  if (to.Rename(temporary, place.name) == 0) return Turn::kLink;
   const int error = errno;
-  (void)unlinkat(to, temporary.c_str(), 0);
+  (void)to.Remove(temporary, false);
   return Status::FromErrno(error, "cannot give it its name");
 }
 

@@ -29,7 +29,8 @@ enum class Kind : std::uint8_t {
   kBlockDevice = 7,
 };
 
-// An inode of the source's machine.
+// An inode of the source's machine; of an export, the device is one that no machine has.
+inline constexpr std::uint64_t kFirstExportDevice = std::uint64_t{1} << 62;
 struct FileId {
   std::uint64_t device = 0, inode = 0;
   friend auto operator<=>(const FileId&, const FileId&) = default;

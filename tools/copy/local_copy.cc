@@ -1,7 +1,5 @@
 #include "tools/copy/local_copy.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <thread>
@@ -26,8 +24,8 @@ Status LeftOut() {
 
 }  // namespace
 
-LocalCopy::LocalCopy(LocalOptions options, std::vector<std::string> sources,
-                     Destination& destination, Report& report, const std::atomic<bool>& stop)
+LocalCopy::LocalCopy(LocalOptions options, std::vector<Source> sources, Destination& destination,
+                     Report& report, const std::atomic<bool>& stop)
     : options_(std::move(options)),
       sources_(std::move(sources)),
       destination_(destination),
@@ -50,7 +48,7 @@ void LocalCopy::Finish() {
 }
 
 std::string LocalCopy::Shown(const Entry& entry) const {
-  const std::string& source = sources_[entry.source];
+  const std::string& source = sources_[entry.source].shown;
   if (entry.path.empty()) return source;
   return source.ends_with('/') ? source + entry.path : Joined(source, entry.path);
 }
@@ -67,9 +65,9 @@ void LocalCopy::Problem(const Entry& entry, const Status& status) {
 // ---- the scanner's thread -----------------------------------------------------------------------
 
 void LocalCopy::Add(std::uint32_t source) {
-  const std::string& path = sources_[source];
-  auto scanner = Scanner::Open(source, path, options_.scan);
-  if (!scanner.ok()) return report_.Failed(path, scanner.status());
+  const Source& from = sources_[source];
+  auto scanner = Scanner::Open(source, from.path, options_.scan, from.from);
+  if (!scanner.ok()) return report_.Failed(from.shown, scanner.status());
   Scanned scanned;
   while (!stop_ && (*scanner)->Next(scanned)) Take(scanned, **scanner);
   seen_.clear();
@@ -105,7 +103,7 @@ void LocalCopy::Note(const Scanned& scanned) {
 
 void LocalCopy::Enter(Scanned& scanned, Scanner& scanner) {
   const Entry& entry = scanned.entry;
-  Status status = ReadRest(scanned, -1, options_.keep);
+  Status status = ReadRest(scanned, nullptr, options_.keep);
   if (!status.ok()) Problem(entry, status);
   if (options_.dry_run) {
     const auto now = destination_.Peek(entry);
@@ -208,7 +206,7 @@ void LocalCopy::CopyOne(Scanned& scanned) {
 
 bool LocalCopy::MakeOther(Scanned& scanned, Verdict verdict) {
   const Entry& entry = scanned.entry;
-  Status status = ReadRest(scanned, -1, options_.keep);
+  Status status = ReadRest(scanned, nullptr, options_.keep);
   if (!status.ok()) {
     destination_.Settle(entry, false);
     Problem(entry, status);

@@ -1,4 +1,5 @@
-// LocalCopy: the local form of rdcp, from directories of this machine to one of this machine.
+// LocalCopy: the form of rdcp that needs no other rdcp, from directories of this machine and of
+// exports to one of either. What is on an export is reached as a file here is (file.h).
 //
 //     scanner (the caller's thread) --> queue --> crew: opens, copies, renames
 //                    |
@@ -25,6 +26,12 @@
 
 namespace rdfs::copy {
 
+struct Source {
+  std::string shown;  // as the user named it
+  std::string path;   // from `from` on
+  FilePtr from = Here();
+};
+
 struct LocalOptions {
   ScanOptions scan{};
   Keep keep{};
@@ -39,9 +46,8 @@ struct LocalOptions {
 
 class LocalCopy {
  public:
-  // All of them outlive it. `destination` has the targets, and its ids are of this machine.
-  // `sources`: as the user named them.
-  LocalCopy(LocalOptions options, std::vector<std::string> sources, Destination& destination,
+  // All of them outlive it. `destination` has the targets, and knows the sources' ids.
+  LocalCopy(LocalOptions options, std::vector<Source> sources, Destination& destination,
             Report& report, const std::atomic<bool>& stop);
   // The crew ends.
   ~LocalCopy();
@@ -76,15 +82,15 @@ class LocalCopy {
   // Both: whether it was copied.
   bool CopyFile(Scanned& scanned, Verdict verdict);
   bool MakeOther(Scanned& scanned, Verdict verdict);
-  Status CopyData(Entry& entry, int source);
-  Status Verify(const Entry& entry, int source, OutputFile& out);
+  Status CopyData(Entry& entry, File& source);
+  Status Verify(const Entry& entry, File& source, OutputFile& out);
   Result<Verdict> Judge(const Entry& entry);
-  Result<bool> HasContentOf(const Entry& entry, int source);
+  Result<bool> HasContentOf(const Entry& entry, File& source);
   void Problem(const Entry& entry, const Status& status);
   [[nodiscard]] std::string Shown(const Entry& entry) const;
 
   const LocalOptions options_;
-  const std::vector<std::string> sources_;
+  const std::vector<Source> sources_;
   Destination& destination_;
   Report& report_;
   const std::atomic<bool>& stop_;
@@ -99,7 +105,7 @@ class LocalCopy {
 };
 
 // Counts what Add would copy, as far as it gets before `stop`: for progress.
-void CountTree(const std::string& path, const ScanOptions& options, const std::atomic<bool>& stop,
+void CountTree(const Source& source, const ScanOptions& options, const std::atomic<bool>& stop,
                std::atomic<std::uint64_t>& files, std::atomic<std::uint64_t>& bytes);
 
 }  // namespace rdfs::copy

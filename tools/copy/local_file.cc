@@ -1,6 +1,4 @@
 // LocalCopy: one regular file.
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 
@@ -14,11 +12,11 @@ namespace {
 constexpr std::size_t kBuffer = 64 << 10;
 
 // A file that says it is empty and is not: those of /proc.
-Status CopyUntilEnd(int source, OutputFile& out, Entry& entry, std::atomic<std::uint64_t>& moved,
+Status CopyUntilEnd(File& source, OutputFile& out, Entry& entry, std::atomic<std::uint64_t>& moved,
                     const std::atomic<bool>& stop) {
   std::array<std::byte, kBuffer> buffer;  // NOLINT: filled before it is read
   while (!stop) {
-    const ssize_t got = pread(source, buffer.data(), buffer.size(), static_cast<off_t>(entry.size));
+    const ssize_t got = source.Read(buffer, entry.size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Status::FromErrno(errno, "cannot read");
     if (got == 0) return {};
@@ -40,20 +38,20 @@ bool LocalCopy::CopyFile(Scanned& scanned, Verdict verdict) {
     Problem(entry, source.status());
     return false;
   }
-  Status status = ReadRest(scanned, source->get(), options_.keep);
+  Status status = ReadRest(scanned, *source, options_.keep);
   if (!status.ok()) Problem(entry, status);  // its content is worth having all the same
   bool skipped = verdict == Verdict::kSame;
   if (verdict == Verdict::kCompare) {
-    const auto same = HasContentOf(entry, source->get());
+    const auto same = HasContentOf(entry, **source);
     skipped = same.ok() && *same;
     if (skipped) destination_.Settle(entry, true);
   }
-  status = skipped ? destination_.Touch(entry) : CopyData(entry, source->get());
+  status = skipped ? destination_.Touch(entry) : CopyData(entry, **source);
   if (!status.ok() && !stop_) report_.Failed(Shown(entry), status);
   return status.ok() && !skipped;
 }
 
-Status LocalCopy::CopyData(Entry& entry, int source) {
+Status LocalCopy::CopyData(Entry& entry, File& source) {
   RDFS_ASSIGN_OR_RETURN(auto out, destination_.GoOn(entry, stop_));
   if (out == nullptr) {
     RDFS_ASSIGN_OR_RETURN(out, destination_.Begin(entry));
@@ -67,24 +65,24 @@ Status LocalCopy::CopyData(Entry& entry, int source) {
   return out->Finish(entry);
 }
 
-Status LocalCopy::Verify(const Entry& entry, int source, OutputFile& out) {
+Status LocalCopy::Verify(const Entry& entry, File& source, OutputFile& out) {
   RDFS_RETURN_IF_ERROR(out.SetLength(entry.size));
-  RDFS_RETURN_IF_ERROR(DropCache(out.descriptor()));
-  RDFS_ASSIGN_OR_RETURN(const bool same, SameContent(source, out.descriptor(), entry.size, stop_));
+  RDFS_RETURN_IF_ERROR(DropCache(out.file()));
+  RDFS_ASSIGN_OR_RETURN(const bool same, SameContent(source, out.file(), entry.size, stop_));
   if (same) return {};
   out.Distrust();
   return {Code::kErrno, EIO,
           "what was written is not what was read: it changed meanwhile, or a disk is failing"};
 }
 
-Result<bool> LocalCopy::HasContentOf(const Entry& entry, int source) {
-  RDFS_ASSIGN_OR_RETURN(const Fd there, destination_.OpenExisting(entry));
-  return SameContent(source, there.get(), entry.size, stop_);
+Result<bool> LocalCopy::HasContentOf(const Entry& entry, File& source) {
+  RDFS_ASSIGN_OR_RETURN(const FilePtr there, destination_.OpenExisting(entry));
+  return SameContent(source, *there, entry.size, stop_);
 }
 
-void CountTree(const std::string& path, const ScanOptions& options, const std::atomic<bool>& stop,
+void CountTree(const Source& source, const ScanOptions& options, const std::atomic<bool>& stop,
                std::atomic<std::uint64_t>& files, std::atomic<std::uint64_t>& bytes) {
-  auto scanner = Scanner::Open(0, path, options);
+  auto scanner = Scanner::Open(0, source.path, options, source.from);
   if (!scanner.ok()) return;
   Scanned scanned;
   while (!stop && (*scanner)->Next(scanned)) {

@@ -1,15 +1,11 @@
 #include "tools/copy/metadata.h"
 
-#include <fcntl.h>
-#include <fmt/core.h>
 #include <sys/sysmacros.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 
 #include "tools/copy/names.h"
@@ -32,43 +28,13 @@ bool Keeps(const Keep& keep, std::string_view name) {
   return keep.xattrs && !name.starts_with("system.");
 }
 
-// One file, opened or by name: what is done to its attributes.
-class Attributes {
- public:
-  Attributes(int fd, int directory, const char* name)
-      : fd_(fd),
-        path_(fd >= 0                 ? std::string()
-              : directory == AT_FDCWD ? std::string(name)
-                                      : fmt::format("/proc/self/fd/{}/{}", directory, name)) {}
-
-  ssize_t List(char* out, std::size_t size) const {
-    return fd_ >= 0 ? flistxattr(fd_, out, size) : llistxattr(path_.c_str(), out, size);
-  }
-  ssize_t Get(const char* name, char* out, std::size_t size) const {
-    return fd_ >= 0 ? fgetxattr(fd_, name, out, size) : lgetxattr(path_.c_str(), name, out, size);
-  }
-  [[nodiscard]] int Set(const Xattr& attribute) const {
-    const char* name = attribute.name.c_str();
-    const std::string& value = attribute.value;
-    return fd_ >= 0 ? fsetxattr(fd_, name, value.data(), value.size(), 0)
-                    : lsetxattr(path_.c_str(), name, value.data(), value.size(), 0);
-  }
-  [[nodiscard]] int Remove(const char* name) const {
-    return fd_ >= 0 ? fremovexattr(fd_, name) : lremovexattr(path_.c_str(), name);
-  }
-
- private:
-  int fd_;
-  std::string path_;
-};
-
 // Names, each with a NUL behind it; empty where there can be none.
-Result<std::string> NamesOf(const Attributes& file) {
+Result<std::string> NamesOf(File& file, const std::string& of) {
   std::string names(kUsualList, '\0');
-  ssize_t got = file.List(names.data(), names.size());
+  ssize_t got = file.ListXattrs(of, names.data(), names.size());
   if (got < 0 && errno == ERANGE) {
     names.resize(kMost);
-    got = file.List(names.data(), names.size());
+    got = file.ListXattrs(of, names.data(), names.size());
   }
   if (got < 0) {
     if (errno == ENOTSUP || errno == ENOSYS) return std::string();
@@ -78,18 +44,20 @@ Result<std::string> NamesOf(const Attributes& file) {
   return names;
 }
 
-Result<std::vector<Xattr>> Read(const Attributes& file, const Keep& keep) {
+}  // namespace
+
+Result<std::vector<Xattr>> ReadXattrs(File& file, const Keep& keep, const std::string& of) {
   std::vector<Xattr> out;
   if (!keep.acls && !keep.xattrs) return out;
-  RDFS_ASSIGN_OR_RETURN(const std::string names, NamesOf(file));
+  RDFS_ASSIGN_OR_RETURN(const std::string names, NamesOf(file, of));
   for (std::size_t at = 0; at < names.size(); at += std::strlen(&names[at]) + 1) {
     const char* name = &names[at];
     if (!Keeps(keep, name)) continue;
     Xattr attribute{name, std::string(kUsualList, '\0')};
-    ssize_t got = file.Get(name, attribute.value.data(), attribute.value.size());
+    ssize_t got = file.GetXattr(of, name, attribute.value.data(), attribute.value.size());
     if (got < 0 && errno == ERANGE) {
       attribute.value.resize(kMost);
-      got = file.Get(name, attribute.value.data(), attribute.value.size());
+      got = file.GetXattr(of, name, attribute.value.data(), attribute.value.size());
     }
     if (got < 0) {
       if (errno == ENODATA) continue;  // went since it was listed
@@ -101,11 +69,13 @@ Result<std::vector<Xattr>> Read(const Attributes& file, const Keep& keep) {
   return out;
 }
 
+namespace {
+
 // Whether a failure to set `name` is one: root's attributes are no concern of other users, and a
 // label of one security module none of a system without it.
-bool Forgivable(std::string_view name, int error) {
+bool Forgivable(const File& file, std::string_view name, int error) {
   if (name.starts_with(kUserPrefix) || IsAcl(name)) return false;
-  return error == ENOTSUP || (error == EPERM && geteuid() != 0);
+  return error == ENOTSUP || (error == EPERM && !file.IsPrivileged());
 }
 
 // Remembers the first thing that went wrong.
@@ -130,49 +100,51 @@ Class ClassOf(std::string_view name) {
   return IsAcl(name) || name == kCapability ? Class::kSecured : Class::kPlain;
 }
 
-bool Has(const Attributes& file, const Xattr& attribute) {
+bool Has(const Subject& subject, const Xattr& attribute) {
   std::string value(attribute.value.size() + 1, '\0');
-  const ssize_t got = file.Get(attribute.name.c_str(), value.data(), value.size());
+  const ssize_t got =
+      subject.file.GetXattr(subject.name, attribute.name.c_str(), value.data(), value.size());
   if (got < 0) return false;
   value.resize(static_cast<std::size_t>(got));
   return value == attribute.value;
 }
 
-int Chmod(const Subject& subject, mode_t mode) {
-  return subject.fd >= 0 ? fchmod(subject.fd, mode)
-                         : fchmodat(subject.directory, subject.name, mode, 0);
+bool Set(const Subject& subject, const Xattr& attribute) {
+  return subject.file.SetXattr(subject.name, attribute.name.c_str(), attribute.value) == 0;
 }
 
 // User attributes want write permission: opens the file to us, for Apply to set the mode again.
 bool OpenToUs(const Subject& subject, const Keep& keep) {
   if (subject.fresh || !keep.mode || subject.now == nullptr) return false;
   const mode_t mode = subject.now->st_mode & 07777U;
-  return !S_ISLNK(subject.now->st_mode) && (mode & 0200U) == 0 && Chmod(subject, mode | 0200U) == 0;
+  return !S_ISLNK(subject.now->st_mode) && (mode & 0200U) == 0 &&
+         subject.file.SetMode(subject.name, mode | 0200U) == 0;
 }
 
-void SetXattrs(const Attributes& file, const Subject& subject, const Entry& entry, const Keep& keep,
-               Class which, First& first) {
+void SetXattrs(const Subject& subject, const Entry& entry, const Keep& keep, Class which,
+               First& first) {
   for (const Xattr& attribute : entry.xattrs) {
     if (!Keeps(keep, attribute.name) || ClassOf(attribute.name) != which) continue;
-    if (!subject.fresh && Has(file, attribute)) continue;
-    if (file.Set(attribute) == 0) continue;
-    if (errno == EACCES && OpenToUs(subject, keep) && file.Set(attribute) == 0) continue;
-    if (Forgivable(attribute.name, errno)) continue;
+    if (!subject.fresh && Has(subject, attribute)) continue;
+    if (Set(subject, attribute)) continue;
+    if (errno == EACCES && OpenToUs(subject, keep) && Set(subject, attribute)) continue;
+    if (Forgivable(subject.file, attribute.name, errno)) continue;
     first.Note(errno, "cannot set the extended attribute " + Shown(attribute.name));
   }
 }
 
 // Those that the source has not.
-void RemoveXattrs(const Attributes& file, const Entry& entry, const Keep& keep, First& first) {
+void RemoveXattrs(const Subject& subject, const Entry& entry, const Keep& keep, First& first) {
   if (!keep.acls && !keep.xattrs) return;
-  auto names = NamesOf(file);
+  auto names = NamesOf(subject.file, subject.name);
   if (!names.ok()) return first.Note(names.status());
   for (std::size_t at = 0; at < names->size(); at += std::strlen(&(*names)[at]) + 1) {
     const char* name = &(*names)[at];
     const bool wanted = std::any_of(entry.xattrs.begin(), entry.xattrs.end(),
                                     [&](const Xattr& attribute) { return attribute.name == name; });
     if (wanted || !Keeps(keep, name)) continue;
-    if (file.Remove(name) == 0 || errno == ENODATA || Forgivable(name, errno)) continue;
+    if (subject.file.RemoveXattr(subject.name, name) == 0 || errno == ENODATA) continue;
+    if (Forgivable(subject.file, name, errno)) continue;
     first.Note(errno, std::string("cannot remove the extended attribute ") + Shown(name));
   }
 }
@@ -183,18 +155,15 @@ bool SetOwner(const Subject& subject, const Entry& entry, First& first) {
       subject.now->st_gid == entry.gid) {
     return true;
   }
-  const auto change = [&](uid_t uid, gid_t gid) {
-    return subject.fd >= 0
-               ? fchown(subject.fd, uid, gid)
-               : fchownat(subject.directory, subject.name, uid, gid, AT_SYMLINK_NOFOLLOW);
-  };
-  if (change(entry.uid, entry.gid) == 0) return true;
-  if (errno != EPERM || geteuid() == 0) {
+  File& file = subject.file;
+  if (file.SetOwner(subject.name, entry.uid, entry.gid) == 0) return true;
+  if (errno != EPERM || file.IsPrivileged()) {
     first.Note(errno, "cannot set the owner");
     return false;
   }
   // An ordinary user may still give it to another of his groups.
-  if (change(static_cast<uid_t>(-1), entry.gid) == 0) return entry.uid == geteuid();
+  const bool has_group = file.SetOwner(subject.name, static_cast<uid_t>(-1), entry.gid) == 0;
+  if (has_group) return entry.uid == geteuid();
   return false;
 }
 
@@ -202,7 +171,7 @@ void SetMode(const Subject& subject, mode_t mode, bool changed_owner, First& fir
   // What was there may have been opened to us: see OpenToUs.
   const bool known = subject.now != nullptr && (subject.fresh || (mode & 0200U) != 0);
   if (!changed_owner && known && (subject.now->st_mode & 07777U) == mode) return;
-  if (Chmod(subject, mode) != 0) first.Note(errno, "cannot set the mode");
+  if (subject.file.SetMode(subject.name, mode) != 0) first.Note(errno, "cannot set the mode");
 }
 
 }  // namespace
@@ -234,27 +203,24 @@ Entry EntryOf(const struct stat& info) {
   return out;
 }
 
-Result<std::string> ReadLinkAt(int directory, const std::string& name) {
-  std::string target(PATH_MAX, '\0');
-  const ssize_t got = readlinkat(directory, name.c_str(), target.data(), target.size());
-  if (got < 0) return Status::FromErrno(errno, "cannot read the symlink");
-  target.resize(static_cast<std::size_t>(got));
-  return target;
+bool IsItself(const Entry& entry, const struct stat& now) {
+  const bool two_ways =
+      (entry.id.device >= kFirstExportDevice) != (now.st_dev >= kFirstExportDevice);
+  if (!two_ways) return entry.id == IdOf(now);
+  return entry.id.inode == now.st_ino && entry.ctime.tv_sec == now.st_ctim.tv_sec &&
+         entry.ctime.tv_nsec == now.st_ctim.tv_nsec;
 }
 
-Result<std::vector<Xattr>> ReadXattrs(int fd, const Keep& keep) {
-  return Read(Attributes(fd, -1, ""), keep);
-}
-
-Result<std::vector<Xattr>> ReadXattrsOf(int directory, const std::string& name, const Keep& keep) {
-  return Read(Attributes(-1, directory, name.c_str()), keep);
+Result<std::string> ReadLinkAt(File& directory, const std::string& name) {
+  std::string target;
+  if (directory.ReadLink(name, target) == 0) return target;
+  return Status::FromErrno(errno, "cannot read the symlink");
 }
 
 Status Apply(const Subject& subject, const Entry& entry, const Keep& keep) {
   First first;
-  const Attributes file(subject.fd, subject.directory, subject.name);
-  if (!subject.fresh) RemoveXattrs(file, entry, keep, first);
-  SetXattrs(file, subject, entry, keep, Class::kPlain, first);
+  if (!subject.fresh) RemoveXattrs(subject, entry, keep, first);
+  SetXattrs(subject, entry, keep, Class::kPlain, first);
   const bool is_ours = subject.now != nullptr && subject.now->st_uid == entry.uid &&
                        subject.now->st_gid == entry.gid;
   const bool owned = !keep.owner || SetOwner(subject, entry, first);
@@ -262,13 +228,10 @@ Status Apply(const Subject& subject, const Entry& entry, const Keep& keep) {
     // What runs as its owner must not run as somebody else instead.
     SetMode(subject, owned ? entry.mode : entry.mode & 01777U, keep.owner && !is_ours, first);
   }
-  SetXattrs(file, subject, entry, keep, Class::kSecured, first);
+  SetXattrs(subject, entry, keep, Class::kSecured, first);
   if (keep.times) {
     const std::array<timespec, 2> times{entry.atime, entry.mtime};
-    const int status = subject.fd >= 0 ? futimens(subject.fd, times.data())
-                                       : utimensat(subject.directory, subject.name, times.data(),
-                                                   AT_SYMLINK_NOFOLLOW);
-    if (status != 0) first.Note(errno, "cannot set the times");
+    if (subject.file.SetTimes(subject.name, times) != 0) first.Note(errno, "cannot set the times");
   }
   return first.Take();
 }

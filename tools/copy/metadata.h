@@ -2,7 +2,8 @@
 //
 // The order in which they are set matters (see Apply): a change of owner clears setuid and
 // capabilities, a mode without write permission forbids user attributes, and an ACL is part of the
-// mode. Any thread; blocks in the file system.
+// mode. Any thread; blocks in the file system, or
+// until the export's server has answered.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "tools/copy/entry.h"
+#include "tools/copy/file.h"
 #include "transport/base/status.h"
 
 namespace rdfs::copy {
@@ -20,19 +22,21 @@ inline FileId IdOf(const struct stat& info) { return {info.st_dev, info.st_ino};
 // What stat(2) knows; path, source and target are the caller's.
 Entry EntryOf(const struct stat& info);
 
+// Whether what is there is the entry itself, on this machine or through an export of it: of what is
+// seen in two ways, inode and change time tell.
+bool IsItself(const Entry& entry, const struct stat& now);
+
 // Where a symlink leads.
-Result<std::string> ReadLinkAt(int directory, const std::string& name);
+Result<std::string> ReadLinkAt(File& directory, const std::string& name);
 
 // Attributes of those classes that `keep` has; none where the file system has none.
-Result<std::vector<Xattr>> ReadXattrs(int fd, const Keep& keep);
-// The same of what cannot be opened, such as a symlink. Needs /proc.
-Result<std::vector<Xattr>> ReadXattrsOf(int directory, const std::string& name, const Keep& keep);
+// `name`: of what cannot be opened, such as a symlink, in the directory; needs /proc here.
+Result<std::vector<Xattr>> ReadXattrs(File& file, const Keep& keep, const std::string& name = "");
 
-// What is to be changed. `fd`: a file or directory; -1: what `name` in `directory` is, unfollowed.
+// What is to be changed: the file, or what `name` in that directory is, unfollowed.
 struct Subject {
-  int fd = -1;
-  int directory = -1;
-  const char* name = "";
+  File& file;
+  std::string name{};
   const struct stat* now = nullptr;  // as it is; spares calls that would change nothing
   bool fresh = true;                 // made by us just now: has no attributes to be removed
 };

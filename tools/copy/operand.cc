@@ -1,6 +1,7 @@
 #include "tools/copy/operand.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "tools/copy/names.h"
@@ -54,15 +55,60 @@ Targets NewName(std::string_view destination) {
   return {slash == 0 ? "/" : std::string(whole.substr(0, slash)), {LastName(whole)}};
 }
 
+Status NoExport(const std::string& word, std::string_view why) {
+  return {Code::kInvalidArgument, "'" + Shown(word) + "' names no export: " + std::string(why) +
+                                      "; write rdfs://HOST[:PORT]/EXPORT/PATH, an IPv6 address in "
+                                      "brackets"};
+}
+
+// Takes ":PORT" off the front, if it is there.
+bool TakePort(std::string_view& rest, std::uint16_t& port) {
+  if (!rest.starts_with(':')) return true;
+  const std::string_view digits = rest.substr(1, rest.find('/') - 1);
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), port);
+  rest.remove_prefix(1 + digits.size());
+  return error == std::errc() && end == digits.end() && port != 0;
+}
+
+Result<Operand> ParseExport(const std::string& word) {
+  Operand out;
+  out.where = Operand::Where::kExport;
+  out.url = word;
+  std::string_view rest = std::string_view(word).substr(kScheme.size());
+  const bool bracket = rest.starts_with('[');
+  const std::size_t end =
+      bracket ? rest.find(']') : std::min(rest.find_first_of(":/"), rest.size());
+  if (end == std::string_view::npos) return NoExport(word, "']' is missing");
+  out.host = bracket ? rest.substr(1, end - 1) : rest.substr(0, end);
+  rest.remove_prefix(end + (bracket ? 1 : 0));
+  if (Suspicious(out.host)) return NoExport(word, "a host is not called so");
+  if (!rest.empty() && rest.front() != ':' && rest.front() != '/') {
+    return NoExport(word, "a host in brackets ends with ']'");
+  }
+  if (!TakePort(rest, out.port)) return NoExport(word, "a port is a number from 1 to 65535");
+  const auto skip_slashes = [&rest] {
+    rest.remove_prefix(std::min(rest.find_first_not_of('/'), rest.size()));
+  };
+  skip_slashes();
+  out.export_name = rest.substr(0, rest.find('/'));
+  rest.remove_prefix(out.export_name.size());
+  if (out.export_name.empty()) return NoExport(word, "its name is missing");
+  skip_slashes();
+  out.path = rest;
+  return out;
+}
+
 }  // namespace
 
+std::string Operand::base() const {
+  const bool address = host.find(':') != std::string::npos;
+  return std::string(kScheme) + (address ? "[" + host + "]" : host) +
+         (port == 0 ? "" : ":" + std::to_string(port)) + "/" + export_name;
+}
+
 Result<Operand> ParseOperand(const std::string& word) {
+  if (word.starts_with(kScheme)) return ParseExport(word);
   Operand out;
-  if (word.starts_with(kScheme)) {
-    out.where = Operand::Where::kExport;
-    out.url = word;
-    return out;
-  }
   const std::string_view head = std::string_view(word).substr(0, word.find('/'));
   out.path = word;
   if (head.find(':') == std::string_view::npos) return out;

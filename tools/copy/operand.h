@@ -3,7 +3,7 @@
 // Pure; any thread.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,11 +20,16 @@ struct Operand {
   enum class Where : std::uint8_t { kHere, kHost, kExport };
   Where where = Where::kHere;
   std::string user, host;  // kHost; the host without brackets
-  std::string path;        // kHere, kHost: may be empty at a host: the home directory
+  std::string path;        // empty: at a host the home directory, of an export all of it
   std::string url;         // kExport: all of it
+  std::string export_name{};
+  std::uint16_t port = 0;  // kExport; 0: the usual one
+  // kExport: `url` without the path.
+  [[nodiscard]] std::string base() const;
   friend bool operator==(const Operand&, const Operand&) = default;
 };
-// Fails for what looks like a host and cannot be one, as "[::1" or "-oProxyCommand=x:".
+// Fails for what looks like a host and cannot be one, as "[::1" or "-oProxyCommand=x:", and for a
+// URL without an export.
 Result<Operand> ParseOperand(const std::string& word);
 
 // What must be known of the file systems; of DST with symlinks followed.

@@ -22,6 +22,8 @@ SRC and DST:
                      is not there as it stands is a pattern. Data go over RDMA, shared memory or TCP,
                      whichever is the best that works, and through ssh if nothing else does, or
                      until something else has answered.
+  rdfs://HOST[:PORT]/EXPORT[/PATH]
+                     on an export of a running rdfsd, without a mount. --key-file names the key.
 
 What DST means, as for cp and scp:
   DST is a directory: each SRC goes into it under its last name ("dir/." and "..": what is in it).
@@ -109,6 +111,9 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
   app.add_option("--port", words.ports, "Ports that the other machine may listen on")
       ->type_name("A-B")
       ->take_last();
+  app.add_option("--key-file", out.key_file, "The key of an export's server, as rdfs -o key_file")
+      ->type_name("FILE")
+      ->take_last();
   app.add_option("--require", words.require, "Only this transport; else fail and say why")
       ->check(CLI::IsMember({"verbs", "shm", "tcp"}));
   app.add_flag("--plaintext", out.plaintext, "No TLS over TCP to another host");
@@ -190,8 +195,8 @@ std::optional<int> Combine(const Words& words, CopyOptions& out) {
 }  // namespace
 
 bool CopyOptions::IsLocal() const {
-  const auto is_here = [](const Operand& each) { return each.where == Operand::Where::kHere; };
-  return is_here(destination) && std::all_of(sources.begin(), sources.end(), is_here);
+  const auto is_local = [](const Operand& each) { return each.where != Operand::Where::kHost; };
+  return is_local(destination) && std::all_of(sources.begin(), sources.end(), is_local);
 }
 
 std::optional<int> ParseCopy(int argc, char** argv, CopyOptions& out) {

@@ -38,7 +38,10 @@ struct CopyOptions {
   std::string files_from;  // a file, or "-"; empty: none
   bool nul = false;        // -0: its names end with NUL
 
-  // For other machines.
+  // For exports.
+  std::string key_file;
+
+  // For other machines; what concerns transports for exports, too.
   std::vector<std::string> ssh_command{"ssh"};  // -e
   std::string rdcp_path = "rdcp";
   bool bootstrap = false;
@@ -47,6 +50,7 @@ struct CopyOptions {
   bool plaintext = false;
   bool require_encryption = false;
 
+  // Whether nothing is on a host, so that no other rdcp is needed.
   [[nodiscard]] bool IsLocal() const;
 };
 

@@ -35,7 +35,7 @@ Result<std::unique_ptr<OutputFile>> Destination::Begin(const Entry& entry) {
   return out;
 }
 
-int OutputFile::descriptor() const { return state_->fd.get(); }
+File& OutputFile::file() const { return *state_->file; }
 
 OutputFile::OutputFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
@@ -60,26 +60,27 @@ Status OutputFile::Open() {
   const DestinationOptions& options = state.owner.options_;
   const Destination::Place& place = state.place;
   if (options.in_place && place.now && S_ISREG(place.now->st_mode)) {
-    state.fd.Reset(openat(place.fd->get(), place.name.c_str(),
-                          O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-    if (!state.fd.valid()) return Status::FromErrno(errno, "cannot open it to write in place");
+    state.file = place.in->Open(place.name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (state.file == nullptr) return Status::FromErrno(errno, "cannot open it to write in place");
   } else if (!OpenPartial(false)) {
     state.temporary = state.owner.TemporaryName();
-    state.fd.Reset(openat(place.fd->get(), state.temporary.c_str(),
-                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FirstMode()));
-    if (!state.fd.valid()) {
+    state.file =
+        place.in->Open(state.temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, FirstMode());
+    if (state.file == nullptr) {
       const int error = errno;
       state.temporary.clear();
       return Status::FromErrno(error, "cannot make a file at the destination");
     }
   }
-  if (fstat(state.fd.get(), &state.made) != 0) return Status::FromErrno(errno, "fstat");
+  if (state.file->Stat("", true, state.made) != 0) {
+    return Status::FromErrno(errno, "cannot look at the file at the destination");
+  }
   if (!S_ISREG(state.made.st_mode)) return {Code::kErrno, EEXIST, "it was replaced just now"};
   return {};
 }
 
 Status OutputFile::Write(std::uint64_t offset, ByteSpan bytes) {
-  RDFS_RETURN_IF_ERROR(WriteFully(state_->fd.get(), offset, bytes));
+  RDFS_RETURN_IF_ERROR(WriteFully(*state_->file, offset, bytes));
   Reached(offset + bytes.size());
   Note(offset, bytes);
   return {};
@@ -96,10 +97,7 @@ Status OutputFile::Hole(std::uint64_t offset, std::uint64_t length) {
   const auto size = static_cast<std::uint64_t>(state_->made.st_size);
   if (offset >= size) return {};
   const std::uint64_t end = std::min(size, offset + length);
-  if (fallocate(state_->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                static_cast<off_t>(offset), static_cast<off_t>(end - offset)) == 0) {
-    return {};
-  }
+  if (state_->file->PunchHole(offset, end - offset) == 0) return {};
   static constexpr std::array<std::byte, kBuffer> kZeros{};
   for (std::uint64_t at = offset; at < end;) {
     const std::size_t piece = std::min<std::uint64_t>(kZeros.size(), end - at);
@@ -109,17 +107,19 @@ Status OutputFile::Hole(std::uint64_t offset, std::uint64_t length) {
   return {};
 }
 
-Status OutputFile::CopyFrom(int source, std::uint64_t size, const Conduct& conduct) {
+Status OutputFile::CopyFrom(File& source, std::uint64_t size, const Conduct& conduct) {
   struct stat info {};
   if (size <= kFilledBytes) {
-    RDFS_RETURN_IF_ERROR(CopyData({source, state_->fd.get(), 0, size}, conduct));
+    RDFS_RETURN_IF_ERROR(CopyData({source, *state_->file, 0, size}, conduct));
     Reached(size);
     return {};
   }
-  if (fstat(source, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
+  if (source.Stat("", true, info) != 0) return Status::FromErrno(errno, "cannot look at it");
   const bool sparse = static_cast<std::uint64_t>(info.st_blocks) * 512 < size;
   if (state_->kept.empty() && Clone(source, info.st_dev)) {
-    if (fstat(state_->fd.get(), &info) != 0) return Status::FromErrno(errno, "cannot look at it");
+    if (state_->file->Stat("", true, info) != 0) {
+      return Status::FromErrno(errno, "cannot look at it");
+    }
     if (static_cast<std::uint64_t>(info.st_size) < size) return BecameShorter();
     Reached(static_cast<std::uint64_t>(info.st_size));
     conduct.moved += size;
@@ -137,29 +137,31 @@ Status OutputFile::CopyFrom(int source, std::uint64_t size, const Conduct& condu
   }
   // What is behind the end looks like a hole.
   if (!sparse) return {};
-  if (fstat(source, &info) != 0) return Status::FromErrno(errno, "cannot look at it");
+  if (source.Stat("", true, info) != 0) return Status::FromErrno(errno, "cannot look at it");
   return static_cast<std::uint64_t>(info.st_size) < size ? BecameShorter() : Status::Ok();
 }
 
-bool OutputFile::Clone(int source, std::uint64_t device) {
+bool OutputFile::Clone(File& source, std::uint64_t device) {
+  const int to = state_->file->descriptor();
+  if (source.descriptor() < 0 || to < 0) return false;
   std::atomic<std::uint64_t>& not_from = state_->owner.clones_not_;
   if (not_from == device + 1) return false;
-  if (ioctl(state_->fd.get(), FICLONE, source) == 0) return true;
+  if (ioctl(to, FICLONE, source.descriptor()) == 0) return true;
   not_from = device + 1;
   return false;
 }
 
 // The next data from `begin` on; both at `size` when there are none.
-Status OutputFile::FindData(int source, std::uint64_t size, std::uint64_t& begin,
+Status OutputFile::FindData(File& source, std::uint64_t size, std::uint64_t& begin,
                             std::uint64_t& end) {
-  const off_t data = lseek(source, static_cast<off_t>(begin), SEEK_DATA);
+  const off_t data = source.Seek(begin, SEEK_DATA);
   if (data < 0) {
     if (errno == EINVAL) return {};  // cannot tell: all of it is data
     if (errno != ENXIO) return Status::FromErrno(errno, "cannot read");
     begin = end = size;
     return {};
   }
-  const off_t hole = lseek(source, data, SEEK_HOLE);
+  const off_t hole = source.Seek(static_cast<std::uint64_t>(data), SEEK_HOLE);
   begin = std::min(size, static_cast<std::uint64_t>(data));
   end = hole < 0 ? size : std::min(size, static_cast<std::uint64_t>(hole));
   return {};
@@ -167,7 +169,7 @@ Status OutputFile::FindData(int source, std::uint64_t size, std::uint64_t& begin
 
 Status OutputFile::SetLength(std::uint64_t size) {
   if (!state_->temporary.empty() && state_->end == size) return {};
-  if (ftruncate(state_->fd.get(), static_cast<off_t>(size)) == 0) return {};
+  if (state_->file->Truncate(size) == 0) return {};
   return Status::FromErrno(errno, "cannot set the length");
 }
 
@@ -177,16 +179,15 @@ Status OutputFile::Finish(const Entry& entry) {
   const bool in_place = state.temporary.empty();
   const Keep& keep = state.owner.options_.keep;
   const bool fresh = !in_place && !state.place.folder->inherits;
-  Status status = Apply({.fd = state.fd.get(), .now = &state.made, .fresh = fresh}, entry, keep);
+  Status status = Apply({.file = *state.file, .now = &state.made, .fresh = fresh}, entry, keep);
   if (!keep.mode && !in_place && state.place.now && S_ISREG(state.place.now->st_mode)) {
     AsItWas();
   }
-  if (!in_place && renameat(state.place.fd->get(), state.temporary.c_str(), state.place.fd->get(),
-                            state.place.name.c_str()) != 0) {
+  if (!in_place && state.place.in->Rename(state.temporary, state.place.name) != 0) {
     return Status::FromErrno(errno, "cannot give it its name");
   }
   if (state.journal.valid()) {
-    (void)unlinkat(state.place.fd->get(), JournalName(state.place.name).c_str(), 0);
+    (void)state.place.in->Remove(JournalName(state.place.name), false);
   }
   state.open = false;
   state.owner.Settle(state.entry, true);
@@ -198,11 +199,10 @@ void OutputFile::AsItWas() {
   const State& state = *state_;
   constexpr Keep kAccess{.mode = true, .owner = true, .acls = true};
   Entry was = EntryOf(*state.place.now);
-  if (auto acls = ReadXattrsOf(state.place.fd->get(), state.place.name, {.acls = true});
-      acls.ok()) {
+  if (auto acls = ReadXattrs(*state.place.in, {.acls = true}, state.place.name); acls.ok()) {
     was.xattrs = *std::move(acls);
   }
-  (void)Apply({.fd = state.fd.get(), .fresh = false}, was, kAccess);
+  (void)Apply({.file = *state.file, .fresh = false}, was, kAccess);
 }
 
 }  // namespace rdfs::copy

@@ -35,27 +35,25 @@ bool OutputFile::OpenPartial(bool go_on) {
   State& state = *state_;
   const DestinationOptions& options = state.owner.options_;
   if (!options.resume || options.in_place || state.entry.size < kLeastResumed) return false;
-  const int folder = state.place.fd->get();
+  File& folder = *state.place.in;
   const std::string partial = PartialName(state.place.name);
-  Journal journal = Journal::Open(folder, JournalName(state.place.name), !go_on);
+  Journal journal = Journal::Open(folder.descriptor(), JournalName(state.place.name), !go_on);
   if (!journal.valid()) return false;
   if (go_on) {
-    state.fd.Reset(
-        openat(folder, partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    state.file = folder.Open(partial, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     // Neither somebody else's, nor one that was about to be finished with another mode.
-    if (!state.fd.valid() || fstat(state.fd.get(), &state.made) != 0 ||
+    if (state.file == nullptr || state.file->Stat("", true, state.made) != 0 ||
         !S_ISREG(state.made.st_mode) || state.made.st_uid != geteuid() ||
         state.made.st_nlink != 1 || (state.made.st_mode & 07777U & ~FirstMode()) != 0) {
       return false;
     }
   } else {
     // A file of our own: whoever has the old one open has nothing.
-    (void)unlinkat(folder, partial.c_str(), 0);
-    state.fd.Reset(openat(folder, partial.c_str(),
-                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FirstMode()));
-    if (!state.fd.valid() || !journal.Start(SourceMark::Of(state.entry)).ok()) {
-      if (state.fd.valid()) (void)unlinkat(folder, partial.c_str(), 0);
-      (void)unlinkat(folder, JournalName(state.place.name).c_str(), 0);
+    (void)folder.Remove(partial, false);
+    state.file = folder.Open(partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, FirstMode());
+    if (state.file == nullptr || !journal.Start(SourceMark::Of(state.entry)).ok()) {
+      if (state.file != nullptr) (void)folder.Remove(partial, false);
+      (void)folder.Remove(JournalName(state.place.name), false);
       return false;
     }
   }
@@ -67,20 +65,17 @@ bool OutputFile::OpenPartial(bool go_on) {
 // Takes what can be believed, and makes all the rest a hole again.
 Status OutputFile::KeepTrusted(const std::atomic<bool>& stop) {
   State& state = *state_;
-  auto trusted = state.journal.Trusted(SourceMark::Of(state.entry), state.fd.get(), stop);
+  auto trusted = state.journal.Trusted(SourceMark::Of(state.entry), state.file->descriptor(), stop);
   if (!trusted.ok()) {
     if (trusted.status().errno_value() == EINTR) return trusted.status();
     return {};
   }
   if (trusted->empty()) return {};
   const std::uint64_t end = trusted->back().offset + trusted->back().length;
-  if (ftruncate(state.fd.get(), static_cast<off_t>(end)) != 0) return {};
+  if (state.file->Truncate(end) != 0) return {};
   for (Range hole = NextMissing(*trusted, 0, end); hole.length > 0;
        hole = NextMissing(*trusted, hole.offset + hole.length, end)) {
-    if (fallocate(state.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  static_cast<off_t>(hole.offset), static_cast<off_t>(hole.length)) != 0) {
-      return {};
-    }
+    if (state.file->PunchHole(hole.offset, hole.length) != 0) return {};
   }
   Reached(end);
   state.kept = *std::move(trusted);
@@ -100,27 +95,25 @@ void OutputFile::Note(std::uint64_t offset, ByteSpan bytes) {
   state_->written = true;
 }
 
-Status OutputFile::CopyMissing(int source, std::uint64_t begin, std::uint64_t end,
+Status OutputFile::CopyMissing(File& source, std::uint64_t begin, std::uint64_t end,
                                const Conduct& conduct) {
   if (!state_->journal.valid()) {
-    return CopyData({source, state_->fd.get(), begin, end}, conduct);
+    return CopyData({source, *state_->file, begin, end}, conduct);
   }
   const Conduct noted{conduct.moved, conduct.stop, conduct.pace,
                       [this](std::uint64_t offset, ByteSpan bytes) { Note(offset, bytes); }};
   for (Range next = NextMissing(state_->kept, begin, end); next.length > 0;
        next = NextMissing(state_->kept, next.offset + next.length, end)) {
-    const Span span{source, state_->fd.get(), next.offset, next.offset + next.length};
+    const Span span{source, *state_->file, next.offset, next.offset + next.length};
     RDFS_RETURN_IF_ERROR(CopyData(span, noted));
   }
   return {};
 }
 
 void OutputFile::Remove() {
-  const int folder = state_->place.fd->get();
-  (void)unlinkat(folder, state_->temporary.c_str(), 0);
-  if (state_->journal.valid()) {
-    (void)unlinkat(folder, JournalName(state_->place.name).c_str(), 0);
-  }
+  File& folder = *state_->place.in;
+  (void)folder.Remove(state_->temporary, false);
+  if (state_->journal.valid()) (void)folder.Remove(JournalName(state_->place.name), false);
 }
 
 void OutputFile::Distrust() { state_->written = false; }

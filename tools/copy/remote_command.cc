@@ -41,7 +41,10 @@ Status CheckOperands(const CopyOptions& options) {
                                  [where](const Operand& each) { return IsAt(each, where); });
   };
   if (IsAt(options.destination, Where::kExport) || count(Where::kExport) > 0) {
-    return {Code::kInvalidArgument, "to copy to or from rdfs://..., mount it with rdfs first"};
+    return {
+        Code::kInvalidArgument,
+        "rdfs://... and HOST:PATH do not go into one command: copy by way of here, or mount the "
+        "export with rdfs"};
   }
   const bool across = IsAt(options.destination, Where::kHost) && count(Where::kHost) > 0;
   if (across && (options.require || options.plaintext || options.require_encryption)) {

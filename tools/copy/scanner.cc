@@ -1,19 +1,12 @@
 #include "tools/copy/scanner.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <deque>
 
-#include "tools/copy/beneath.h"
 #include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
 
@@ -22,23 +15,21 @@ namespace {
 
 // How many of the innermost directories stay open. Of those further out the names are held.
 constexpr std::size_t kMostOpen = 64;
-// Names are asked for so many bytes at a time: a few hundred.
-constexpr std::size_t kBatch = 32 << 10;
 
-Result<struct stat> StatAt(int directory, const std::string& name, bool follow) {
+Result<struct stat> StatAt(File& directory, const std::string& name, bool follow) {
   struct stat info {};
-  if (fstatat(directory, name.c_str(), &info, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0) return info;
+  if (directory.Stat(name, follow, info) == 0) return info;
   return Status::FromErrno(errno, "cannot look at it");
 }
 
-int Flags(bool follow) { return O_RDONLY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW); }
+int Flags(bool follow) { return O_RDONLY | (follow ? 0 : O_NOFOLLOW); }
 
 }  // namespace
 
 // One directory on the way from SRC to where the walk is.
 struct Scanner::Level {
   Entry entry;
-  std::shared_ptr<const Fd> fd;   // none: too far out
+  FilePtr file;                   // none: too far out
   std::deque<std::string> names;  // read and not visited
   bool at_end = false;            // no more are to be read
 };
@@ -49,21 +40,21 @@ Scanner::Scanner(std::uint32_t source, const ScanOptions& options)
 Scanner::~Scanner() = default;
 
 Result<std::unique_ptr<Scanner>> Scanner::Open(std::uint32_t source, const std::string& path,
-                                               const ScanOptions& options) {
+                                               const ScanOptions& options, FilePtr from) {
   std::unique_ptr<Scanner> out(new Scanner(source, options));
-  RDFS_RETURN_IF_ERROR(out->Begin(path));
+  RDFS_RETURN_IF_ERROR(out->Begin(path, std::move(from)));
   return out;
 }
 
-Status Scanner::Begin(const std::string& path) {
+Status Scanner::Begin(const std::string& path, FilePtr from) {
   // A slash behind it means what it leads to.
   const bool follow = options_.follow || options_.follow_source || path.back() == '/';
-  RDFS_ASSIGN_OR_RETURN(const struct stat info, StatAt(AT_FDCWD, path, follow));
+  RDFS_ASSIGN_OR_RETURN(const struct stat info, StatAt(*from, path, follow));
   Entry entry = EntryOf(info);
   device_ = info.st_dev;
   first_.name = path;
   first_.follow = follow;
-  first_.directory = std::make_shared<const Fd>(AT_FDCWD);
+  first_.directory = std::move(from);
   Fill(first_, entry.kind == Kind::kDirectory ? Scanned::What::kEnter : Scanned::What::kEntry,
        std::move(entry));
   return {};
@@ -123,10 +114,10 @@ bool Scanner::Visit(const std::string& name, Scanned& out) {
   entry.path = Joined(level.entry.path, name);
   out.name = name;
   out.follow = options_.follow;
-  auto info = StatAt(level.fd->get(), name, options_.follow);
+  auto info = StatAt(*level.file, name, options_.follow);
   if (!info.ok() && options_.follow) {
     // A symlink that leads nowhere or in a circle: there is nothing that could take its place.
-    const auto link = StatAt(level.fd->get(), name, false);
+    const auto link = StatAt(*level.file, name, false);
     if (link.ok() && S_ISLNK(link->st_mode)) {
       info = Status(Code::kErrno, ELOOP, "it is a symlink that leads nowhere");
     }
@@ -141,7 +132,7 @@ bool Scanner::Visit(const std::string& name, Scanned& out) {
   std::string path = std::move(entry.path);
   entry = EntryOf(*info);
   entry.path = std::move(path);
-  out.directory = level.fd;
+  out.directory = level.file;
   if (!is_directory) {
     Fill(out, Scanned::What::kEntry, std::move(entry));
   } else if (options_.follow && IsLoop(IdOf(*info))) {
@@ -160,9 +151,9 @@ bool Scanner::IsLoop(const FileId& id) const {
 
 // `out` says how to reach it. Becomes its kEnter, or a problem.
 void Scanner::Descend(Entry entry, Scanned& out) {
-  Fd fd(openat(out.directory->get(), out.name.c_str(), Flags(out.follow) | O_DIRECTORY));
+  FilePtr file = out.directory->Open(out.name, Flags(out.follow) | O_DIRECTORY);
   struct stat info {};
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) {
+  if (file == nullptr || file->Stat("", true, info) != 0) {
     // ENOTDIR, ELOOP: something else has taken its name since.
     const int error = errno == ENOTDIR || errno == ELOOP ? ENOENT : errno;
     Fill(out, Scanned::What::kProblem, std::move(entry));
@@ -170,13 +161,13 @@ void Scanner::Descend(Entry entry, Scanned& out) {
     return;
   }
   auto level = std::make_unique<Level>();
-  level->fd = std::make_shared<const Fd>(std::move(fd));
+  level->file = std::move(file);
   level->entry = EntryOf(info);
   level->entry.path = std::move(entry.path);
   level->entry.source = source_;
   level->at_end = options_.one_file_system && info.st_dev != device_;
   Fill(out, Scanned::What::kEnter, level->entry);
-  out.directory = level->fd;
+  out.directory = level->file;
   out.name = ".";
   levels_.push_back(std::move(level));
   HoldNames();
@@ -190,14 +181,14 @@ void Scanner::HoldNames() {
   while (!level.at_end && Refill(level).ok()) {
   }
   // What could not be read is told when the walk comes back: Refill fails again.
-  level.fd = nullptr;
+  level.file = nullptr;
 }
 
 void Scanner::Rise(Scanned& out) {
   const std::unique_ptr<Level> child = std::move(levels_.back());
   levels_.pop_back();
   Fill(out, Scanned::What::kLeave, child->entry);
-  if (levels_.empty() || levels_.back()->fd) return;
+  if (levels_.empty() || levels_.back()->file) return;
   Level& level = *levels_.back();
   if (Reopen(level, *child).ok()) return;
   // It was moved away from under the walk. Its other names cannot be reached: Refill says so.
@@ -206,39 +197,31 @@ void Scanner::Rise(Scanned& out) {
 }
 
 Status Scanner::Reopen(Level& level, const Level& child) {
-  Fd fd(openat(child.fd->get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FilePtr file = child.file->Open("..", O_RDONLY | O_DIRECTORY);
   struct stat info {};
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) return Status::FromErrno(errno, "open ..");
+  if (file == nullptr || file->Stat("", true, info) != 0)
+    return Status::FromErrno(errno, "open ..");
   if (IdOf(info) != level.entry.id) return Status::FromErrno(ENOENT, "it was moved");
-  level.fd = std::make_shared<const Fd>(std::move(fd));
+  level.file = std::move(file);
   return {};
 }
 
-// Reads more names. getdents64(2) itself: readdir(3) would cost a stream for each directory.
+// Reads more names.
 Status Scanner::Refill(Level& level) {
-  if (!level.fd) return Status::FromErrno(ENOENT, "the directory was moved while it was copied");
-  alignas(dirent64) std::array<char, kBatch> buffer;  // NOLINT: filled before it is read
-  const long got = syscall(SYS_getdents64, level.fd->get(), buffer.data(), buffer.size());
-  if (got < 0) return Status::FromErrno(errno, "cannot read the directory");
-  level.at_end = got == 0;
-  for (std::size_t at = 0; at < static_cast<std::size_t>(got);) {
-    const char* record = &buffer[at];
-    unsigned short length = 0;
-    std::memcpy(&length, record + offsetof(dirent64, d_reclen), sizeof(length));
-    const char* name = record + offsetof(dirent64, d_name);
-    if (std::strcmp(name, ".") != 0 && std::strcmp(name, "..") != 0) level.names.emplace_back(name);
-    at += length;
-  }
+  if (!level.file) return Status::FromErrno(ENOENT, "the directory was moved while it was copied");
+  const int more = level.file->ReadNames(level.names);
+  if (more < 0) return Status::FromErrno(errno, "cannot read the directory");
+  level.at_end = more == 0;
   return {};
 }
 
-Result<Fd> OpenSource(Scanned& scanned) {
+Result<FilePtr> OpenSource(Scanned& scanned) {
   Entry& entry = scanned.entry;
-  Fd fd(openat(scanned.directory->get(), scanned.name.c_str(),
-               Flags(scanned.follow) | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid()) return Status::FromErrno(errno == ELOOP ? ENOENT : errno, "cannot open it");
+  FilePtr file =
+      scanned.directory->Open(scanned.name, Flags(scanned.follow) | O_NONBLOCK | O_NOCTTY);
+  if (file == nullptr) return Status::FromErrno(errno == ELOOP ? ENOENT : errno, "cannot open it");
   struct stat info {};
-  if (fstat(fd.get(), &info) != 0) return Status::FromErrno(errno, "cannot look at it");
+  if (file->Stat("", true, info) != 0) return Status::FromErrno(errno, "cannot look at it");
   if (!S_ISREG(info.st_mode)) return Status::FromErrno(ENOENT, "it is no longer a regular file");
   Entry now = EntryOf(info);
   now.source = entry.source;
@@ -247,23 +230,23 @@ Result<Fd> OpenSource(Scanned& scanned) {
   now.id = entry.id;
   now.links = entry.links;
   entry = std::move(now);
-  return fd;
+  return file;
 }
 
-Status ReadRest(Scanned& scanned, int fd, const Keep& keep) {
+Status ReadRest(Scanned& scanned, const FilePtr& file, const Keep& keep) {
   Entry& entry = scanned.entry;
-  const int directory = scanned.directory->get();
+  File& directory = *scanned.directory;
   if (entry.kind == Kind::kSymlink) {
     RDFS_ASSIGN_OR_RETURN(entry.target, ReadLinkAt(directory, scanned.name));
   }
   if (!keep.acls && !keep.xattrs) return {};
   auto xattrs = [&]() -> Result<std::vector<Xattr>> {
-    if (fd >= 0) return ReadXattrs(fd, keep);
+    if (file != nullptr) return ReadXattrs(*file, keep);
     if (scanned.what == Scanned::What::kEnter) return ReadXattrs(directory, keep);
-    if (!scanned.follow) return ReadXattrsOf(directory, scanned.name, keep);
-    const Fd led(openat(directory, scanned.name.c_str(), O_PATH | O_CLOEXEC));
-    if (!led.valid()) return Status::FromErrno(errno, "cannot open it");
-    return ReadXattrsOf(led.get(), "", keep);
+    if (!scanned.follow) return ReadXattrs(directory, keep, scanned.name);
+    const FilePtr led = directory.Open(scanned.name, O_PATH);
+    if (led == nullptr) return Status::FromErrno(errno, "cannot open it");
+    return ReadXattrs(*led, keep);
   }();
   if (!xattrs.ok()) return xattrs.status();
   entry.xattrs = *std::move(xattrs);

@@ -1,13 +1,13 @@
 // Scanner: walks one SRC, and tells what it meets.
 //
-// Goes by descriptor from directory to directory (openat(2), O_NOFOLLOW), never by a long path:
+// Goes from open directory to directory (O_NOFOLLOW), never by a long path:
 // what lies beyond PATH_MAX is reached, and a directory that is replaced by a symlink during the
 // walk is not followed. A directory comes before its content and its end behind it; the order
 // within one is the file system's. Memory and descriptors are bounded by the depth, not by the
 // number of names: of a directory that is very deep in others the names are held.
 //
 // What cannot be read is told in its place, and the walk goes on. One thread; blocks in the file
-// system; creates and changes nothing.
+// system, or until the export's server has answered; creates and changes nothing.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "tools/copy/entry.h"
-#include "transport/base/fd.h"
+#include "tools/copy/file.h"
 #include "transport/base/status.h"
 
 namespace rdfs::copy {
@@ -45,8 +45,8 @@ struct Scanned {
   };
   What what = What::kEntry;
   Entry entry;  // without xattrs: see metadata.h
-  // How to reach it: openat(directory, name). kEnter: `directory` is itself and `name` is ".".
-  std::shared_ptr<const Fd> directory;
+  // How to reach it: directory->Open(name). kEnter: `directory` is itself and `name` is ".".
+  FilePtr directory;
   std::string name;
   bool follow = false;  // what a symlink of that name leads to is meant
   Status problem;
@@ -54,9 +54,9 @@ struct Scanned {
 
 class Scanner {
  public:
-  // `source`: see Entry. Fails if there is no such file.
+  // `source`: see Entry. `path`: from the directory `from` on. Fails if there is no such file.
   static Result<std::unique_ptr<Scanner>> Open(std::uint32_t source, const std::string& path,
-                                               const ScanOptions& options);
+                                               const ScanOptions& options, FilePtr from = Here());
   ~Scanner();
   Scanner(const Scanner&) = delete;
   Scanner& operator=(const Scanner&) = delete;
@@ -70,7 +70,7 @@ class Scanner {
   struct Level;
   Scanner(std::uint32_t source, const ScanOptions& options);
 
-  Status Begin(const std::string& path);
+  Status Begin(const std::string& path, FilePtr from);
   bool Visit(const std::string& name, Scanned& out);
   void Descend(Entry entry, Scanned& out);
   void Rise(Scanned& out);
@@ -91,9 +91,9 @@ class Scanner {
 // The regular file that was scanned, opened to be read, and `scanned.entry` as it is now; fails
 // with kErrno ENOENT when something else has taken its name since. Never blocks on a
 // FIFO.
-Result<Fd> OpenSource(Scanned& scanned);
-// The rest of what `keep` wants: a symlink's target, extended attributes. `fd`: of OpenSource, or
-// -1.
-Status ReadRest(Scanned& scanned, int fd, const Keep& keep);
+Result<FilePtr> OpenSource(Scanned& scanned);
+// The rest of what `keep` wants: a symlink's target, extended attributes. `file`: of OpenSource, or
+// null.
+Status ReadRest(Scanned& scanned, const FilePtr& file, const Keep& keep);
 
 }  // namespace rdfs::copy

@@ -1,7 +1,6 @@
 #include "tools/copy/setup.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -15,6 +14,8 @@ namespace {
 
 // Directories, files under way, and room for what libraries open.
 constexpr rlim_t kDescriptors = 65536;
+// As the kernel has it; an export's server may lie.
+constexpr int kMostLinks = 40;
 
 void RaiseDescriptorLimit() {
   rlimit limit{};
@@ -31,20 +32,24 @@ mode_t SetUpProcess() {
   return umask(0);
 }
 
-Result<Targets> PlaceHere(const std::vector<SourceFacts>& sources, std::string destination) {
+Result<Targets> PlaceHere(const std::vector<SourceFacts>& sources, std::string destination,
+                          const FilePtr& from) {
   struct stat info {};
-  const bool exists = stat(destination.c_str(), &info) == 0;
+  const bool exists = from->Stat(destination, true, info) == 0;
   const bool is_directory = exists && S_ISDIR(info.st_mode);
   struct stat link {};
-  if (!is_directory && lstat(destination.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
-    char* resolved = realpath(destination.c_str(), nullptr);
-    if (resolved == nullptr) {
-      return Status(Code::kInvalidArgument, "'" + Shown(destination) +
+  const std::string named = destination;
+  for (int links = 0;
+       !is_directory && from->Stat(destination, false, link) == 0 && S_ISLNK(link.st_mode);
+       ++links) {
+    std::string target;
+    if (!exists || links == kMostLinks || from->ReadLink(destination, target) != 0) {
+      return Status(Code::kInvalidArgument, "'" + Shown(named) +
                                                 "' is a symlink that leads nowhere: remove it "
                                                 "first");
     }
-    destination = resolved;
-    free(resolved);  // NOLINT: as realpath(3) says
+    const std::size_t slash = target.starts_with('/') ? std::string::npos : destination.rfind('/');
+    destination = slash == std::string::npos ? target : destination.substr(0, slash + 1) + target;
   }
   return PlaceTargets(sources, destination, {exists, is_directory});
 }

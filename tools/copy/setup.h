@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/copy/file.h"
 #include "tools/copy/operand.h"
 #include "transport/base/status.h"
 
@@ -16,8 +17,9 @@ namespace rdfs::copy {
 // with: returns the umask that was.
 mode_t SetUpProcess();
 
-// PlaceTargets for a DST of this machine. One that is a symlink is resolved, so that what it leads
-// to is replaced, and not it.
-Result<Targets> PlaceHere(const std::vector<SourceFacts>& sources, std::string destination);
+// PlaceTargets for a DST from the directory `from` on. One that is a symlink is resolved, so that
+// what it leads to is replaced, and not it.
+Result<Targets> PlaceHere(const std::vector<SourceFacts>& sources, std::string destination,
+                          const FilePtr& from = Here());
 
 }  // namespace rdfs::copy

@@ -27,17 +27,17 @@ class CopyDataTest : public testing::Test {
   // As long as the largest span below.
   CopyDataTest() : text_(Noise(9 * kMiB)) {
     tree_.Write("from", text_);
-    from_.Reset(open((tree_ / "from").c_str(), O_RDONLY | O_CLOEXEC));
+    from_ = Here()->Open(tree_ / "from", O_RDONLY);
   }
   // Into a file of its own each time.
   Status Copy(std::uint64_t offset, std::uint64_t end) {
-    to_.Reset(open((tree_ / "to").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    to_ = Here()->Open(tree_ / "to", O_RDWR | O_CREAT | O_TRUNC, 0600);
     moved_ = 0;
-    return CopyData({from_.get(), to_.get(), offset, end}, {moved_, stop_});
+    return CopyData({*from_, *to_, offset, end}, {moved_, stop_});
   }
   TempTree tree_;
   const std::string text_;
-  Fd from_, to_;
+  FilePtr from_, to_;
   std::atomic<std::uint64_t> moved_{0};
   std::atomic<bool> stop_{false};
 };
@@ -74,19 +74,19 @@ TEST_F(CopyDataTest, StopsSoon) {
 }
 
 TEST_F(CopyDataTest, ALimitTakesItsTime) {
-  to_.Reset(open((tree_ / "to").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  to_ = Here()->Open(tree_ / "to", O_RDWR | O_CREAT | O_TRUNC, 0600);
   Pace pace(32 * kMiB);
   const TimePoint start = BootClock::now();
-  ASSERT_TRUE(CopyData({from_.get(), to_.get(), 0, 9 * kMiB}, {moved_, stop_, &pace}).ok());
+  ASSERT_TRUE(CopyData({*from_, *to_, 0, 9 * kMiB}, {moved_, stop_, &pace}).ok());
   // All but the last 256 KiB, whose time is behind them.
   EXPECT_GE(BootClock::now() - start, std::chrono::milliseconds(273));
   EXPECT_TRUE(tree_.Read("to") == text_);
 }
 
 TEST_F(CopyDataTest, AFullDiskIsTheError) {
-  const Fd full(open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const FilePtr full = Here()->Open("/dev/full", O_WRONLY);
   for (const std::uint64_t length : {std::uint64_t{1}, 2 * kMiB, 9 * kMiB}) {
-    const Status status = CopyData({from_.get(), full.get(), 0, length}, {moved_, stop_});
+    const Status status = CopyData({*from_, *full, 0, length}, {moved_, stop_});
     EXPECT_EQ(status.errno_value(), ENOSPC) << status.message();
   }
 }

@@ -172,18 +172,18 @@ TEST_F(DestinationTest, ASourceThatBecameShorterIsNoCopy) {
   Open();
   const std::atomic<bool> stop{false};
   for (const char* name : {"dense", "sparse", "small"}) {
-    const Fd source(open((dst_ / name).c_str(), O_RDONLY));
+    const FilePtr source = Here()->Open(dst_ / name, O_RDONLY);
     Entry entry = Of(Kind::kFile, name);
     const auto size = static_cast<std::uint64_t>(dst_.Stat(name).st_size);
     std::atomic<std::uint64_t> moved{0};
     auto file = to_->Begin(entry);
     ASSERT_TRUE(file.ok());
-    EXPECT_TRUE((*file)->CopyFrom(source.get(), size, {moved, stop}).ok()) << name;
+    EXPECT_TRUE((*file)->CopyFrom(*source, size, {moved, stop}).ok()) << name;
     EXPECT_EQ(moved, size);
     entry.path += "2";
     file = to_->Begin(entry);
     ASSERT_TRUE(file.ok());
-    const Status status = (*file)->CopyFrom(source.get(), size + 1000, {moved, stop});
+    const Status status = (*file)->CopyFrom(*source, size + 1000, {moved, stop});
     EXPECT_EQ(status.errno_value(), ENODATA) << name;
   }
   EXPECT_EQ(dst_.Entries("root"), 0U);
@@ -371,9 +371,9 @@ TEST_F(DestinationTest, AFileIsNotCopiedOntoItself) {
   folder.path = "again";
   EXPECT_FALSE(to_->Enter(folder).ok());
   EXPECT_EQ(dst_.Read("root/file"), "precious");
-  EXPECT_TRUE(to_->IsIn(folder.id));
-  EXPECT_TRUE(to_->IsIn(EntryOf(dst_.Stat(".")).id));
-  EXPECT_FALSE(to_->IsIn(entry.id));
+  EXPECT_TRUE(to_->IsIn(folder));
+  EXPECT_TRUE(to_->IsIn(EntryOf(dst_.Stat("."))));
+  EXPECT_FALSE(to_->IsIn(entry));
 }
 
 TEST_F(DestinationTest, GoesDeeperThanAnyPathAndWiderThanItsDescriptors) {

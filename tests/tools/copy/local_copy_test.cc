@@ -35,7 +35,7 @@ class LocalCopyTest : public testing::Test {
       };
       auto destination = Destination::Open(tree_ / "to", to);
       EXPECT_TRUE(destination.ok() && (*destination)->AddTarget(0, "").ok());
-      LocalCopy copy(options, {tree_ / "from"}, **destination, report, stop_);
+      LocalCopy copy(options, {{"from", tree_ / "from"}}, **destination, report, stop_);
       copy.Add(0);
       copy.Finish();
     }

@@ -28,7 +28,10 @@ TEST(Operand, IsAFileHereOrOnAHost) {
       {"[::1]:file", {Where::kHost, "", "::1", "file", ""}},
       {"me@[fe80::1%eth0]:/x", {Where::kHost, "me", "fe80::1%eth0", "/x", ""}},
       {"192.0.2.1:x", {Where::kHost, "", "192.0.2.1", "x", ""}},
-      {"rdfs://host/e/x", {Where::kExport, "", "", "", "rdfs://host/e/x"}},
+      {"rdfs://host/e/x", {Where::kExport, "", "host", "x", "rdfs://host/e/x", "e"}},
+      {"rdfs://host:1//e//x/y/",
+       {Where::kExport, "", "host", "x/y/", "rdfs://host:1//e//x/y/", "e", 1}},
+      {"rdfs://[::1]:7/e", {Where::kExport, "", "::1", "", "rdfs://[::1]:7/e", "e", 7}},
   };
   for (const Word& each : words) {
     const auto operand = ParseOperand(each.word);
@@ -38,7 +41,20 @@ TEST(Operand, IsAFileHereOrOnAHost) {
     EXPECT_EQ(operand->host, each.means.host) << each.word;
     EXPECT_EQ(operand->url, each.means.url) << each.word;
     EXPECT_EQ(operand->path, each.means.path) << each.word;
+    EXPECT_EQ(operand->export_name, each.means.export_name) << each.word;
+    EXPECT_EQ(operand->port, each.means.port) << each.word;
   }
+}
+
+TEST(Operand, OfAnExportIsRefusedWithoutOne) {
+  for (const char* word :
+       {"rdfs://", "rdfs://host", "rdfs://host/", "rdfs:///e", "rdfs://host:/e", "rdfs://host:0/e",
+        "rdfs://host:65536/e", "rdfs://host:x/e", "rdfs://[::1/e", "rdfs://-host/e",
+        "rdfs://ho st/e", "rdfs://[::1]x/e"}) {
+    EXPECT_FALSE(ParseOperand(word).ok()) << word;
+  }
+  EXPECT_EQ(ParseOperand("rdfs://[::1]:7//e/x")->base(), "rdfs://[::1]:7/e");
+  EXPECT_EQ(ParseOperand("rdfs://host/e")->base(), "rdfs://host/e");
 }
 
 TEST(Operand, IsRefusedWhereSshWouldTakeItForAnOption) {

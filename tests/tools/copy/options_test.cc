@@ -29,7 +29,9 @@ TEST(CopyOptions, TakesSourcesAndDestination) {
   EXPECT_EQ(parsed.options.sources[1].path, "b");
   EXPECT_EQ(parsed.options.destination.path, "c");
   EXPECT_FALSE(Parse({"a", "host:b"}).options.IsLocal());
-  EXPECT_FALSE(Parse({"rdfs://h/e", "b"}).options.IsLocal());
+  EXPECT_TRUE(Parse({"rdfs://h/e", "b"}).options.IsLocal());
+  EXPECT_FALSE(Parse({"rdfs://h/e", "host:b"}).options.IsLocal());
+  EXPECT_EQ(Parse({"--key-file", "k", "a", "rdfs://h/e"}).options.key_file, "k");
   EXPECT_EQ(Parse({"--", "-a", "-b"}).options.sources[0].path, "-a");
 }
 

@@ -76,11 +76,11 @@ TEST(Scanner, ReadsWhatItFound) {
     if (scanned.what == What::kLeave) return;
     Scanned mine = scanned;
     if (mine.entry.kind == Kind::kFile) {
-      const auto fd = OpenSource(mine);
-      ASSERT_TRUE(fd.ok());
-      EXPECT_TRUE(ReadRest(mine, fd->get(), Keep::All()).ok());
+      const auto file = OpenSource(mine);
+      ASSERT_TRUE(file.ok());
+      EXPECT_TRUE(ReadRest(mine, *file, Keep::All()).ok());
     } else {
-      EXPECT_TRUE(ReadRest(mine, -1, Keep::All()).ok());
+      EXPECT_TRUE(ReadRest(mine, nullptr, Keep::All()).ok());
     }
     EXPECT_EQ(mine.entry.target, mine.entry.kind == Kind::kSymlink ? "some\nwhere" : "");
   });
@@ -146,7 +146,7 @@ TEST(Scanner, GoesBeyondPathMaxWithFewDescriptors) {
     longest = std::max(longest, scanned.entry.path.size());
     problems += scanned.what == What::kProblem ? 1 : 0;
     directories += scanned.what == What::kEnter ? 1 : 0;
-    if (scanned.directory) open_now = std::max(open_now, scanned.directory->get());
+    if (scanned.directory) open_now = std::max(open_now, scanned.directory->descriptor());
   }
   EXPECT_EQ(problems, 0U);
   EXPECT_EQ(directories, 1U + 2 * kLevels);

@@ -20,7 +20,7 @@ class TempTree {
   TempTree() : path_(std::filesystem::temp_directory_path().string() + "/rdfs-copy-XXXXXX") {
     if (mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot make " << path_;
   }
-  ~TempTree() { (void)RemoveTree(AT_FDCWD, path_); }  // also what lies beyond PATH_MAX
+  ~TempTree() { (void)RemoveTree(*Here(), path_); }  // also what lies beyond PATH_MAX
   TempTree(const TempTree&) = delete;
   TempTree& operator=(const TempTree&) = delete;
 

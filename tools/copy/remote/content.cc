@@ -16,13 +16,13 @@ constexpr std::size_t kPiece = 1 << 20;
 
 }  // namespace
 
-Result<Digest> ContentDigest(int fd, std::uint64_t size, const pipe::StopFlag& stop) {
+Result<Digest> ContentDigest(File& file, std::uint64_t size, const pipe::StopFlag& stop) {
   std::vector<std::byte> buffer(std::min<std::uint64_t>(kPiece, size));
   pipe::StreamDigest all;
   for (std::uint64_t at = 0; at < size;) {
     const MutableByteSpan piece =
         MutableByteSpan(buffer).first(std::min<std::uint64_t>(buffer.size(), size - at));
-    RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadFully(fd, at, piece, stop));
+    RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadFully(file, at, piece, stop));
     if (got < piece.size()) return BecameShorter();
     all.Add(at, piece.size(), pipe::DigestOf(piece));
     at += piece.size();
@@ -30,15 +30,15 @@ Result<Digest> ContentDigest(int fd, std::uint64_t size, const pipe::StopFlag& s
   return all.Value();
 }
 
-Status CheckWritten(OutputFile& file, std::uint64_t size, std::span<const Written> written,
+Status CheckWritten(OutputFile& output, std::uint64_t size, std::span<const Written> written,
                     const pipe::StopFlag& stop) {
-  RDFS_RETURN_IF_ERROR(file.SetLength(size));
-  RDFS_RETURN_IF_ERROR(DropCache(file.descriptor()));
+  RDFS_RETURN_IF_ERROR(output.SetLength(size));
+  RDFS_RETURN_IF_ERROR(DropCache(output.file()));
   std::vector<std::byte> buffer;
   for (const Written& each : written) {
     buffer.resize(each.length);
     RDFS_ASSIGN_OR_RETURN(const std::size_t got,
-                          ReadFully(file.descriptor(), each.offset, buffer, stop));
+                          ReadFully(output.file(), each.offset, buffer, stop));
     if (got == buffer.size() && pipe::DigestOf(buffer) == each.digest) continue;
     return {Code::kErrno, EIO, "what was written is not what was sent: a disk is failing"};
   }

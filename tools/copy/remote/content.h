@@ -14,7 +14,7 @@ namespace rdfs::copy {
 
 // Of the first `size` bytes: both ends take it alike. kErrno ENODATA when there are fewer, EINTR
 // soon after `stop`.
-Result<Digest> ContentDigest(int fd, std::uint64_t size, const pipe::StopFlag& stop);
+Result<Digest> ContentDigest(File& file, std::uint64_t size, const pipe::StopFlag& stop);
 
 // What was written to a file, and where.
 struct Written {

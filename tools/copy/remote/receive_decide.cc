@@ -37,7 +37,7 @@ bool ReceiveCrew::IsThere(const Entry& entry, Verdict verdict,
 bool ReceiveCrew::HasContent(const Entry& entry, const Digest& digest) {
   const auto there = destination_.OpenExisting(entry);
   if (!there.ok()) return false;
-  const auto its = ContentDigest(there->get(), entry.size, stop_);
+  const auto its = ContentDigest(**there, entry.size, stop_);
   return its.ok() && *its == digest;
 }
 

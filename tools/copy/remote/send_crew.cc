@@ -112,17 +112,17 @@ void SendCrew::PackItem(WalkItem& item, BatchWriter& batch) {
 std::optional<Digest> SendCrew::DigestFor(const WalkItem& item) const {
   if (!walk_.digests()) return std::nullopt;
   Scanned scanned = item.scanned;
-  const auto fd = Walk::Open(scanned);
-  if (!fd.ok()) return std::nullopt;
-  const auto digest = ContentDigest(fd->get(), item.scanned.entry.size, stop_);
+  const auto file = Walk::Open(scanned);
+  if (!file.ok()) return std::nullopt;
+  const auto digest = ContentDigest(**file, item.scanned.entry.size, stop_);
   return digest.ok() ? std::optional<Digest>(*digest) : std::nullopt;
 }
 
 Status SendCrew::PackWhole(WalkItem& item, BatchWriter& batch) {
-  RDFS_ASSIGN_OR_RETURN(const Fd fd, Walk::Open(item.scanned));
+  RDFS_ASSIGN_OR_RETURN(const FilePtr file, Walk::Open(item.scanned));
   RDFS_RETURN_IF_ERROR(
       batch.AddWhole(item.scanned.entry, item.number, item.flags, [&](MutableByteSpan place) {
-        auto got = ReadFully(fd.get(), 0, place, stop_);
+        auto got = ReadFully(*file, 0, place, stop_);
         if (got.ok()) bytes_ += *got;
         return got;
       }));
@@ -137,7 +137,7 @@ Status SendCrew::PackPiece(const WalkPiece& piece, BatchWriter& batch) {
   Status status;
   if (place.size() != piece.length) {
     status = Status(Code::kInternal, "a batch was planned larger than it can be");
-  } else if (auto got = ReadFully(piece.file->fd.get(), piece.offset, place, stop_); !got.ok()) {
+  } else if (auto got = ReadFully(*piece.file->file, piece.offset, place, stop_); !got.ok()) {
     status = got.status();
   } else if (*got < piece.length) {
     status = BecameShorter();

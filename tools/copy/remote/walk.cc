@@ -23,9 +23,9 @@ constexpr std::size_t kMostOffers = 4096;
 constexpr std::uint64_t kPage = 4096;
 
 // Nothing has happened to it since.
-bool IsStill(const SourceMark& mark, const Fd& fd) {
+bool IsStill(const SourceMark& mark, File& file) {
   struct stat info {};
-  return fstat(fd.get(), &info) == 0 && SourceMark::Of(EntryOf(info)) == mark;
+  return file.Stat("", true, info) == 0 && SourceMark::Of(EntryOf(info)) == mark;
 }
 
 Notice::What Kinded(const Status& why) {
@@ -85,12 +85,12 @@ bool Walk::TakePieces(WalkTask& task) {
 bool Walk::FindData(LargeFile& file, std::uint64_t& offset) const {
   file.data_end = file.size;
   if (!options_.holes) return true;
-  const off_t data = lseek(file.fd.get(), static_cast<off_t>(offset), SEEK_DATA);
+  const off_t data = file.file->Seek(offset, SEEK_DATA);
   // A file system that knows no holes has none.
   if (data < 0) return errno != ENXIO;
   offset = static_cast<std::uint64_t>(data);
   if (offset >= file.size) return false;
-  const off_t hole = lseek(file.fd.get(), data, SEEK_HOLE);
+  const off_t hole = file.file->Seek(static_cast<std::uint64_t>(data), SEEK_HOLE);
   if (hole > data) file.data_end = std::min(file.size, static_cast<std::uint64_t>(hole));
   return true;
 }
@@ -187,7 +187,7 @@ std::optional<WalkItem> Walk::TakeWanted() {
     if (!ClassifyFile(item)) continue;
     if (options_.resume && item.large != nullptr) {
       item.flags |= EntryWire::kResumable;
-      if (!there.empty() && IsStill(offered, item.large->fd)) {
+      if (!there.empty() && IsStill(offered, *item.large->file)) {
         item.flags |= EntryWire::kGoesOn;
         for (const Range& each : there) kept_ += each.length;
         item.large->there = std::move(there);
@@ -364,7 +364,7 @@ bool Walk::ClassifyFile(WalkItem& item) {
   file->number = next_number_;
   file->path = Named(entry);
   file->size = entry.size;
-  file->fd = *std::move(opened);
+  file->file = *std::move(opened);
   {
     // Never many: behind this one the next is opened only when a batch holds its last pieces.
     const std::lock_guard lock(files_mutex_);
@@ -376,19 +376,19 @@ bool Walk::ClassifyFile(WalkItem& item) {
 
 // What cannot be read is told of, and the entry goes without; a symlink only with its target.
 bool Walk::ReadRestOf(Scanned& scanned) {
-  const Status status = ReadRest(scanned, -1, options_.keep);
+  const Status status = ReadRest(scanned, nullptr, options_.keep);
   if (!status.ok()) TellOf(scanned.entry, status);
   return scanned.entry.kind != Kind::kSymlink || !scanned.entry.target.empty();
 }
 
-Result<Fd> Walk::Open(Scanned& scanned) {
+Result<FilePtr> Walk::Open(Scanned& scanned) {
   const Entry planned = scanned.entry;
-  RDFS_ASSIGN_OR_RETURN(Fd fd, OpenSource(scanned));
+  RDFS_ASSIGN_OR_RETURN(FilePtr file, OpenSource(scanned));
   // One that has grown is copied as far as it was then, and so are its times: whoever compares
   // them later sees that there is more.
   if (scanned.entry.size > planned.size) scanned.entry = planned;
   scanned.entry.xattrs = planned.xattrs;
-  return fd;
+  return file;
 }
 
 }  // namespace rdfs::copy

@@ -33,7 +33,7 @@ struct LargeFile {
   std::uint64_t number = 0;
   std::string path;  // for messages
   std::uint64_t size = 0;
-  Fd fd;
+  FilePtr file;
   std::uint64_t next = 0;                 // where the next piece is looked for
   std::uint64_t data_end = 0;             // there are no holes between there and here
   std::vector<Range> there;               // at the receiver, and not sent
@@ -97,7 +97,7 @@ class Walk {
   void Stop();
 
   // The file of a kWhole item, and what of it is as it is now; never longer than planned.
-  static Result<Fd> Open(Scanned& scanned);
+  static Result<FilePtr> Open(Scanned& scanned);
 
   // It is in a batch, with these flags of EntryWire. Whether a link, or what goes without an offer,
   // was there already only the receiver knows.

@@ -11,8 +11,7 @@ namespace {
 class CopyContent : public testing::Test {
  protected:
   Result<Digest> DigestOf(const std::string& name, std::uint64_t size) {
-    const Fd fd(open((tree_ / name).c_str(), O_RDONLY | O_CLOEXEC));
-    return ContentDigest(fd.get(), size, stop_);
+    return ContentDigest(*Here()->Open(tree_ / name, O_RDONLY), size, stop_);
   }
   TempTree tree_;
   pipe::StopFlag stop_{false};

@@ -1,0 +1,202 @@
+// Files of a real rdfsd's export: where paths lead, and what open files answer.
+#include "tools/copy/export/file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/fs/client/rdfsd.h"
+#include "tools/copy/data.h"
+
+namespace rdfs::copy {
+namespace {
+
+namespace filesystem = std::filesystem;
+
+class ExportFiles : public testing::TestWithParam<transport::Kind> {
+ protected:
+  void SetUp() override {
+    const auto operand =
+        ParseOperand("rdfs://127.0.0.1:" + std::to_string(server_.port()) + "/live");
+    ASSERT_TRUE(operand.ok());
+    ExportOptions options;
+    options.require = GetParam();
+    auto session = ExportSession::Connect(*operand, options, 1000, stop_);
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    session_ = *std::move(session);
+    root_ = session_->root();
+  }
+  void TearDown() override { root_ = nullptr; }
+  [[nodiscard]] filesystem::path Path(const std::string& name) const {
+    return server_.root() / name;
+  }
+  void Put(const std::string& name, const std::string& content) const {
+    std::ofstream(Path(name), std::ios::binary) << content;
+  }
+  // The content behind a path, or what is wrong.
+  std::string Behind(const std::string& path, int flags = O_RDONLY) {
+    const FilePtr file = root_->Open(path, flags);
+    if (file == nullptr) return "errno " + std::to_string(errno);
+    std::string text(64, '\0');
+    const ssize_t got = file->Read(std::as_writable_bytes(std::span(text)), 0);
+    if (got < 0) return "read: errno " + std::to_string(errno);
+    text.resize(static_cast<std::size_t>(got));
+    return text;
+  }
+
+  fs::client::Rdfsd server_;
+  std::atomic<bool> stop_{false};
+  std::unique_ptr<ExportSession> session_;
+  FilePtr root_;
+};
+
+std::string Errno(int error) { return "errno " + std::to_string(error); }
+
+TEST_P(ExportFiles, PathsLeadWhereTheKernelWouldGoInTheExport) {
+  filesystem::create_directories(Path("a/b"));
+  Put("a/file", "deep");
+  Put("file", "top");
+  filesystem::create_symlink("../file", Path("a/up"));
+  filesystem::create_symlink("/a/file", Path("a/b/whole"));
+  filesystem::create_symlink("a", Path("to_a"));
+  filesystem::create_symlink("loop", Path("loop"));
+  filesystem::create_symlink("nowhere", Path("dangling"));
+  EXPECT_EQ(Behind("a/file"), "deep");
+  EXPECT_EQ(Behind("/a//./file"), "deep");
+  EXPECT_EQ(Behind("a/up"), "top");
+  EXPECT_EQ(Behind("a/b/whole"), "deep");
+  EXPECT_EQ(Behind("to_a/b/../file"), "deep");
+  EXPECT_EQ(Behind("../../../file"), "top") << "there is no way out of the export";
+  EXPECT_EQ(Behind("a/up", O_RDONLY | O_NOFOLLOW), Errno(ELOOP));
+  EXPECT_EQ(Behind("loop"), Errno(ELOOP));
+  EXPECT_EQ(Behind("dangling"), Errno(ENOENT));
+  EXPECT_EQ(Behind("none"), Errno(ENOENT));
+  EXPECT_EQ(Behind("file/x"), Errno(ENOTDIR));
+  EXPECT_EQ(Behind("file/"), Errno(ENOTDIR));
+  EXPECT_EQ(Behind("file", O_RDONLY | O_DIRECTORY), Errno(ENOTDIR));
+  struct stat info {};
+  ASSERT_EQ(root_->Stat("to_a", false, info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  ASSERT_EQ(root_->Stat("to_a/", false, info), 0);
+  EXPECT_TRUE(S_ISDIR(info.st_mode));
+  EXPECT_EQ(root_->OpenBeneath("to_a/b", O_PATH), nullptr);
+  EXPECT_EQ(errno, ELOOP);
+  const FilePtr inner = root_->OpenBeneath("a/b", O_RDONLY | O_DIRECTORY);
+  ASSERT_NE(inner, nullptr);
+  const FilePtr above = inner->Open("..", O_RDONLY | O_DIRECTORY);
+  ASSERT_NE(above, nullptr);
+  EXPECT_EQ(above->Stat("file", false, info), 0);
+}
+
+TEST_P(ExportFiles, AllNamesAreListedWithWhatTheyAre) {
+  std::set<std::string> expected;
+  for (int i = 0; i < 3000; ++i) {
+    expected.insert("name" + std::to_string(i));
+    Put("name" + std::to_string(i), std::string(static_cast<std::size_t>(i % 7), 'x'));
+  }
+  const FilePtr directory = root_->Open(".", O_RDONLY | O_DIRECTORY);
+  std::deque<std::string> names;
+  int more = 1;
+  while (more > 0) more = directory->ReadNames(names);
+  EXPECT_EQ(more, 0);
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()), expected);
+  EXPECT_EQ(names.size(), expected.size());
+  for (int i = 0; i < 3000; i += 311) {
+    struct stat info {};
+    struct stat real {};
+    const std::string name = "name" + std::to_string(i);
+    ASSERT_EQ(directory->Stat(name, false, info), 0);
+    ASSERT_EQ(lstat(Path(name).c_str(), &real), 0);
+    EXPECT_EQ(info.st_size, real.st_size);
+    EXPECT_EQ(info.st_ino, real.st_ino);
+    EXPECT_EQ(info.st_mode, real.st_mode);
+    EXPECT_EQ(info.st_mtim.tv_nsec, real.st_mtim.tv_nsec);
+    EXPECT_EQ(info.st_dev, 1000U);
+  }
+}
+
+TEST_P(ExportFiles, WhatWasChangedIsNotToldFromMemory) {
+  Put("file", "x");
+  const FilePtr directory = root_->Open(".", O_RDONLY | O_DIRECTORY);
+  std::deque<std::string> names;
+  while (directory->ReadNames(names) > 0) {
+  }
+  ASSERT_EQ(directory->SetMode("file", 0640), 0);
+  struct stat info {};
+  ASSERT_EQ(directory->Stat("file", false, info), 0);
+  EXPECT_EQ(info.st_mode & 07777U, 0640U);
+  ASSERT_EQ(directory->Rename("file", "other"), 0);
+  EXPECT_EQ(directory->Stat("file", false, info), -1);
+  EXPECT_EQ(errno, ENOENT);
+  const FilePtr made = directory->Open("new", O_RDWR | O_CREAT | O_EXCL, 0600);
+  ASSERT_NE(made, nullptr);
+  ASSERT_EQ(made->Write(AsBytes(std::string_view("12345")), 3), 5);
+  ASSERT_EQ(made->Stat("", true, info), 0);
+  EXPECT_EQ(info.st_size, 8);
+  ASSERT_EQ(made->Truncate(4), 0);
+  ASSERT_EQ(made->Stat("", true, info), 0);
+  EXPECT_EQ(info.st_size, 4);
+  EXPECT_EQ(directory->Open("new", O_RDWR | O_CREAT | O_EXCL, 0600), nullptr);
+  EXPECT_EQ(errno, EEXIST);
+}
+
+TEST_P(ExportFiles, LargeContentGoesBothWaysInManyPieces) {
+  std::mt19937_64 random(7);
+  std::string text(5'000'001, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  Put("from", text);
+  const FilePtr from = root_->Open("from", O_RDONLY);
+  const FilePtr to = root_->Open("to", O_RDWR | O_CREAT | O_EXCL, 0600);
+  ASSERT_TRUE(from != nullptr && to != nullptr);
+  std::atomic<std::uint64_t> moved{0};
+  // By way of here, as to another export.
+  const Conduct conduct{moved, stop_, nullptr, [](std::uint64_t, ByteSpan) {}};
+  ASSERT_TRUE(CopyData({*from, *to, 0, text.size()}, conduct).ok());
+  EXPECT_EQ(moved, text.size());
+  std::ifstream in(Path("to"), std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+  const Status cut = CopyData({*from, *to, 0, text.size() + 1}, conduct);
+  EXPECT_EQ(cut.errno_value(), ENODATA);
+}
+
+TEST_P(ExportFiles, ManyThreadsMoreThanLanesAllGetTheirs) {
+  constexpr int kThreads = 40;
+  for (int i = 0; i < kThreads; ++i) Put(std::to_string(i), std::to_string(i));
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 20; ++round) {
+        if (Behind(std::to_string(i)) == std::to_string(i)) ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, kThreads * 20);
+}
+
+TEST_P(ExportFiles, ARestartedServerIsGoneOnWith) {
+  Put("file", "before");
+  const FilePtr file = root_->Open("file", O_RDONLY);
+  ASSERT_NE(file, nullptr);
+  server_.KillWorker();
+  std::array<std::byte, 6> out{};
+  EXPECT_EQ(file->Read(out, 0), 6);
+  EXPECT_EQ(Behind("file"), "before");
+  EXPECT_FALSE(session_->lost());
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, ExportFiles,
+                         testing::Values(transport::Kind::kShm, transport::Kind::kTcp),
+                         [](const auto& parameter) {
+                           return parameter.param == transport::Kind::kShm ? "shm" : "tcp";
+                         });
+
+}  // namespace
+}  // namespace rdfs::copy

@@ -1,0 +1,189 @@
+#include "tools/copy/export/session.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "tools/copy/export/file.h"
+#include "transport/session/session.h"
+
+namespace rdfs::copy {
+namespace {
+
+using fs::client::Mount;
+
+// What is read or written at once has to fit, twice.
+constexpr std::size_t kLaneBytes = 1 << 20;
+constexpr std::size_t kBufferBytes = kLaneBytes / 2;
+// A recall that nobody hears of keeps another client waiting.
+constexpr std::chrono::milliseconds kRound{20};
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+fs::client::DialFunction Dialer(const Operand& operand, const ExportOptions& options,
+                                const transport::Key& key) {
+  return [operand, options, key](std::vector<std::byte> request,
+                                 std::shared_ptr<transport::Domain> domain, Deadline deadline) {
+    transport::DialOptions dial;
+    dial.host = operand.host;
+    if (operand.port != 0) dial.port = operand.port;
+    dial.key = key;
+    dial.require = options.require;
+    dial.plaintext = options.plaintext;
+    dial.require_encryption = options.require_encryption;
+    dial.service = fs::kServiceName;
+    dial.request = std::move(request);
+    dial.deadline = deadline;
+    return transport::Session::Dial(std::move(dial), std::move(domain));
+  };
+}
+
+Result<transport::Key> ReadKey(const std::string& file) {
+  if (file.empty()) return transport::Key();
+  auto key = transport::Key::FromFile(file);
+  if (key.ok()) return key;
+  return Status(key.status().code(), key.status().errno_value(),
+                key.status().message() + "; --key-file names a copy of the server's key");
+}
+
+// Threads that begin while it lives leave the signals to main's.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ExportSession>> ExportSession::Connect(const Operand& operand,
+                                                              const ExportOptions& options,
+                                                              std::uint64_t device,
+                                                              std::atomic<bool>& stop) {
+  RDFS_ASSIGN_OR_RETURN(const transport::Key key, ReadKey(options.key_file));
+  fs::client::MountOptions mount;
+  mount.dial = Dialer(operand, options, key);
+  mount.export_name = operand.export_name;
+  mount.host_name = HostName();
+  mount.uid = geteuid();
+  mount.gid = getegid();
+  mount.flags = fs::kMountDropsNames;  // nothing is kept by name
+  mount.timeout = kPatience;
+  mount.lane_buffer_bytes = kLaneBytes;
+  const SignalsBlocked blocked;
+  auto made = Mount::Create(std::move(mount), DeadlineAfter(kPatience));
+  if (!made.ok()) return made.status().WithContext(operand.base());
+  std::unique_ptr<ExportSession> out(new ExportSession(*std::move(made), device, stop));
+  // The first lane decides the transport, and says what is wrong with it.
+  auto seat = out->Take();
+  if (!seat.ok()) return seat.status().WithContext(operand.base());
+  out->GiveBack(*std::move(seat));
+  return out;
+}
+
+ExportSession::ExportSession(std::unique_ptr<Mount> mount, std::uint64_t device,
+                             std::atomic<bool>& stop)
+    : mount_(std::move(mount)), device_(device), stop_(stop), keeper_([this] { Keep(); }) {}
+
+ExportSession::~ExportSession() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  ending_.notify_all();
+  keeper_.join();
+}
+
+FilePtr ExportSession::root() { return ExportFile::Root(*this, mount_->info().root); }
+
+Result<ExportSession::SeatPtr> ExportSession::Take() {
+  if (lost_) return Status(Code::kErrno, ENOTCONN, "the server did not answer before");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (!idle_.empty()) {
+      SeatPtr seat = std::move(idle_.back());
+      idle_.pop_back();
+      return seat;
+    }
+    if (made_ < most_) {
+      ++made_;
+      lock.unlock();
+      auto seat = Make();
+      if (seat.ok()) return seat;
+      lock.lock();
+      // Where memory or the server allows no more, those that there are will do.
+      if (--made_ == 0) return seat.status();
+      most_ = made_;
+    }
+    given_back_.wait(lock, [this] { return !idle_.empty() || made_ < most_; });
+  }
+}
+
+Result<ExportSession::SeatPtr> ExportSession::Make() {
+  RDFS_ASSIGN_OR_RETURN(auto lane, mount_->OpenLane(DeadlineAfter(kPatience)));
+  const fs::client::CallContext caller{
+      .uid = geteuid(), .gid = getegid(), .pid = static_cast<std::uint32_t>(getpid())};
+  auto seat = std::make_unique<Seat>(std::move(lane), caller);
+  auto buffer = seat->client.lane().buffers().Allocate(kBufferBytes);
+  if (!buffer) return Status(Code::kBusy, "no buffer of the lane is free");
+  seat->buffer = *std::move(buffer);
+  return seat;
+}
+
+void ExportSession::GiveBack(SeatPtr seat) {
+  {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(seat));
+  }
+  given_back_.notify_one();
+}
+
+void ExportSession::Judge(const Status& status) {
+  if (status.ok() || status.errno_value() != ETIMEDOUT) return;
+  lost_ = true;
+  stop_ = true;
+}
+
+void ExportSession::Release(fs::client::OpenPtr open) {
+  auto seat = Take();
+  if (!seat.ok()) return;
+  fs::client::SyncClient& client = (*seat)->client;
+  client.lane().Release(client.context(), std::move(open), [](Status&&) {});
+  client.lane().Flush();
+  GiveBack(*std::move(seat));
+}
+
+void ExportSession::Keep() {
+  std::unique_lock lock(mutex_);
+  while (!ending_.wait_for(lock, kRound, [this] { return ended_; })) {
+    // Those in front have been idle for longest.
+    for (std::size_t rest = idle_.size(); rest > 0 && !idle_.empty(); --rest) {
+      SeatPtr seat = std::move(idle_.front());
+      idle_.erase(idle_.begin());
+      lock.unlock();
+      while (seat->client.lane().Poll() > 0) {
+      }
+      seat->client.lane().Flush();
+      lock.lock();
+      idle_.push_back(std::move(seat));
+      given_back_.notify_one();
+    }
+  }
+}
+
+}  // namespace rdfs::copy

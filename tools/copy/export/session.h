@@ -1,0 +1,112 @@
+// ExportSession: what this run and the rdfsd of one export have with each other.
+//
+//     crew, scanner --> Do: a lane of the pool for one call --> rdfsd
+//     keeper        --> lanes that nobody has, so that the server's recalls are answered
+//
+// Whoever calls has a lane to himself until he is answered: as many calls are under way as threads
+// call, up to kMostLanes, which are opened when they are wanted. Calls end by kPatience at the
+// latest, reconnecting included; the first that does not is the last one (lost).
+//
+// Any thread. Owns the mount's thread and the keeper, which block all signals. Outlives its Files.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fs/client/sync_client.h"
+#include "tools/copy/file.h"
+#include "tools/copy/operand.h"
+#include "transport/transport.h"
+
+namespace rdfs::copy {
+
+struct ExportOptions {
+  std::string key_file;  // empty: a server that asks for none
+  std::optional<transport::Kind> require;
+  bool plaintext = false;
+  bool require_encryption = false;
+};
+
+class ExportSession {
+ public:
+  static constexpr std::chrono::seconds kPatience{30};
+  static constexpr std::size_t kMostLanes = 16;
+
+  // `operand`: of an export. `device`: what its files have for a device number, unlike any other's.
+  // `stop` is set when the server is lost, and outlives it. Blocks at most for kPatience. Errors:
+  // one sentence each.
+  static Result<std::unique_ptr<ExportSession>> Connect(const Operand& operand,
+                                                        const ExportOptions& options,
+                                                        std::uint64_t device,
+                                                        std::atomic<bool>& stop);
+  ~ExportSession();
+  ExportSession(const ExportSession&) = delete;
+  ExportSession& operator=(const ExportSession&) = delete;
+
+  // The directory that is exported.
+  [[nodiscard]] FilePtr root();
+  // What it goes over, and why not over something better.
+  [[nodiscard]] std::string Describe() const { return mount_->info().transport; }
+  // The server did not answer in time: nothing more is asked of it.
+  [[nodiscard]] bool lost() const { return lost_; }
+  // It would not give a file away.
+  [[nodiscard]] bool kept_owner() const { return kept_owner_; }
+
+  // ---- for its Files ----------------------------------------------------------------------------
+  // A lane, and registered memory for what is read and written.
+  struct Seat {
+    Seat(std::unique_ptr<fs::client::Lane> lane, const fs::client::CallContext& caller)
+        : client(std::move(lane), caller) {}
+    fs::client::SyncClient client;
+    fs::client::Buffer buffer;  // gone before its lane
+  };
+  // What `call(Seat&)` answers, a Result or a Status.
+  template <typename Call>
+  auto Do(Call call) -> decltype(call(std::declval<Seat&>())) {
+    auto seat = Take();
+    if (!seat.ok()) return seat.status();
+    auto answer = call(**seat);
+    GiveBack(*std::move(seat));
+    if constexpr (std::is_same_v<decltype(answer), Status>) {
+      Judge(answer);
+    } else {
+      Judge(answer.status());
+    }
+    return answer;
+  }
+  // Nobody waits for it.
+  void Release(fs::client::OpenPtr open);
+  [[nodiscard]] std::uint64_t device() const { return device_; }
+  void NoteKeptOwner() { kept_owner_ = true; }
+
+ private:
+  using SeatPtr = std::unique_ptr<Seat>;
+  ExportSession(std::unique_ptr<fs::client::Mount> mount, std::uint64_t device,
+                std::atomic<bool>& stop);
+  Result<SeatPtr> Take();
+  Result<SeatPtr> Make();
+  void GiveBack(SeatPtr seat);
+  void Judge(const Status& status);
+  void Keep();
+
+  const std::unique_ptr<fs::client::Mount> mount_;
+  const std::uint64_t device_;
+  std::atomic<bool>& stop_;
+  std::atomic<bool> lost_{false}, kept_owner_{false};
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable given_back_, ending_;
+  std::vector<SeatPtr> idle_;  // the latest used behind
+  std::size_t made_ = 0;       // seats, and those that are being made
+  std::size_t most_ = kMostLanes;
+  bool ended_ = false;
+  std::thread keeper_;
+};
+
+}  // namespace rdfs::copy

@@ -1,0 +1,49 @@
+#include "tools/copy/roots.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace rdfs::copy {
+
+Result<Source> Roots::Find(const Operand& operand) {
+  if (operand.where == Operand::Where::kHere) return Source{operand.path, operand.path, Here()};
+  auto root = std::ranges::find(roots_, operand.base(),
+                                [](const Root& each) { return each.operand.base(); });
+  if (root == roots_.end()) {
+    RDFS_ASSIGN_OR_RETURN(
+        auto session,
+        ExportSession::Connect(operand, options_, kFirstExportDevice + roots_.size(), stop_));
+    root = roots_.insert(roots_.end(), Root{operand, std::move(session)});
+  }
+  return Source{operand.url, operand.path.empty() ? "." : operand.path, root->session->root()};
+}
+
+Status Roots::Lost() const {
+  for (const Root& each : roots_) {
+    if (!each.session->lost()) continue;
+    return {Code::kErrno, ETIMEDOUT,
+            fmt::format("{}: the server did not answer for {} s: what was not finished may be left "
+                        "under a name that begins with .rdcp-",
+                        each.operand.base(), ExportSession::kPatience.count())};
+  }
+  return {};
+}
+
+std::string Roots::KeptOwner() const {
+  for (const Root& each : roots_) {
+    if (each.session->kept_owner()) return each.operand.base();
+  }
+  return {};
+}
+
+std::vector<std::string> Roots::Describe() const {
+  std::vector<std::string> out;
+  for (const Root& each : roots_) {
+    out.push_back(each.operand.base() + ": over " + each.session->Describe());
+  }
+  return out;
+}
+
+}  // namespace rdfs::copy
