@@ -20,6 +20,7 @@ constexpr std::size_t kLaneBytes = 1 << 20;
 constexpr std::size_t kBufferBytes = kLaneBytes / 2;
 // A recall that nobody hears of keeps another client waiting.
 constexpr std::chrono::milliseconds kRound{20};
+constexpr std::chrono::milliseconds kNap{2};
 
 std::string HostName() {
   std::array<char, 256> name{};
@@ -116,8 +117,9 @@ Result<ExportSession::SeatPtr> ExportSession::Take() {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!idle_.empty()) {
-      SeatPtr seat = std::move(idle_.back());
-      idle_.pop_back();
+      // In turn, so that what has come for each of them is taken soon: see ComesAgain.
+      SeatPtr seat = std::move(idle_.front());
+      idle_.pop_front();
       return seat;
     }
     if (made_ < most_) {
@@ -153,10 +155,17 @@ void ExportSession::GiveBack(SeatPtr seat) {
   given_back_.notify_one();
 }
 
-void ExportSession::Judge(const Status& status) {
-  if (status.ok() || status.errno_value() != ETIMEDOUT) return;
-  lost_ = true;
-  stop_ = true;
+// The server remembers what it has answered until it knows that the answer came, on whichever lane:
+// a thread that does not get to run holds all the others up, and they are told EAGAIN.
+bool ExportSession::ComesAgain(const Status& status, Deadline deadline) {
+  if (status.ok()) return false;
+  if (status.errno_value() == ETIMEDOUT) {
+    lost_ = true;
+    stop_ = true;
+  }
+  if (status.errno_value() != EAGAIN || BootClock::now() > deadline) return false;
+  std::this_thread::sleep_for(kNap);
+  return true;
 }
 
 void ExportSession::Release(fs::client::OpenPtr open) {
@@ -174,7 +183,7 @@ void ExportSession::Keep() {
     // Those in front have been idle for longest.
     for (std::size_t rest = idle_.size(); rest > 0 && !idle_.empty(); --rest) {
       SeatPtr seat = std::move(idle_.front());
-      idle_.erase(idle_.begin());
+      idle_.pop_front();
       lock.unlock();
       while (seat->client.lane().Poll() > 0) {
       }

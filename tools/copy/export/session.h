@@ -13,12 +13,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "fs/client/sync_client.h"
 #include "tools/copy/file.h"
@@ -67,19 +67,18 @@ class ExportSession {
     fs::client::SyncClient client;
     fs::client::Buffer buffer;  // gone before its lane
   };
-  // What `call(Seat&)` answers, a Result or a Status.
+  // What `call(Seat&)` answers, a Result or a Status. It is called again where the server had no
+  // room for it, and did nothing.
   template <typename Call>
   auto Do(Call call) -> decltype(call(std::declval<Seat&>())) {
-    auto seat = Take();
-    if (!seat.ok()) return seat.status();
-    auto answer = call(**seat);
-    GiveBack(*std::move(seat));
-    if constexpr (std::is_same_v<decltype(answer), Status>) {
-      Judge(answer);
-    } else {
-      Judge(answer.status());
+    const Deadline deadline = DeadlineAfter(kPatience);
+    for (;;) {
+      auto seat = Take();
+      if (!seat.ok()) return seat.status();
+      auto answer = call(**seat);
+      GiveBack(*std::move(seat));
+      if (!ComesAgain(StatusOf(answer), deadline)) return answer;
     }
-    return answer;
   }
   // Nobody waits for it.
   void Release(fs::client::OpenPtr open);
@@ -93,7 +92,12 @@ class ExportSession {
   Result<SeatPtr> Take();
   Result<SeatPtr> Make();
   void GiveBack(SeatPtr seat);
-  void Judge(const Status& status);
+  static const Status& StatusOf(const Status& status) { return status; }
+  template <typename T>
+  static Status StatusOf(const Result<T>& result) {
+    return result.status();
+  }
+  bool ComesAgain(const Status& status, Deadline deadline);
   void Keep();
 
   const std::unique_ptr<fs::client::Mount> mount_;
@@ -102,8 +106,8 @@ class ExportSession {
   std::atomic<bool> lost_{false}, kept_owner_{false};
   std::mutex mutex_;  // guards what follows
   std::condition_variable given_back_, ending_;
-  std::vector<SeatPtr> idle_;  // the latest used behind
-  std::size_t made_ = 0;       // seats, and those that are being made
+  std::deque<SeatPtr> idle_;  // the latest used behind
+  std::size_t made_ = 0;      // seats, and those that are being made
   std::size_t most_ = kMostLanes;
   bool ended_ = false;
   std::thread keeper_;

@@ -192,6 +192,23 @@ TEST_P(ExportFiles, ARestartedServerIsGoneOnWith) {
   EXPECT_FALSE(session_->lost());
 }
 
+TEST_P(ExportFiles, WhatTheServerHasNoRoomForIsAskedAgain) {
+  int calls = 0;
+  const Status status = session_->Do([&](ExportSession::Seat&) {
+    return ++calls < 3 ? Status(Code::kErrno, EAGAIN, {}) : Status();
+  });
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_P(ExportFiles, AServerThatDoesNotAnswerIsAskedNoMore) {
+  const Status late(Code::kErrno, ETIMEDOUT, {});
+  EXPECT_EQ(session_->Do([&](ExportSession::Seat&) { return late; }).errno_value(), ETIMEDOUT);
+  EXPECT_TRUE(session_->lost() && stop_);
+  EXPECT_EQ(root_->Open("file", O_RDONLY), nullptr);
+  EXPECT_EQ(errno, ENOTCONN);
+}
+
 INSTANTIATE_TEST_SUITE_P(Over, ExportFiles,
                          testing::Values(transport::Kind::kShm, transport::Kind::kTcp),
                          [](const auto& parameter) {
