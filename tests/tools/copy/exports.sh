@@ -140,6 +140,20 @@ run 2 "no export" list rdfs://host; says "no export" 'its name is missing'
 run 2 "with a host" list host:x "$url"; says "with a host" 'do not go into one command'
 run 2 "--resume" --resume list "$url"; says "--resume" 'cannot on an export'
 run 1 "nobody there" list rdfs://127.0.0.1:1/e/x; says "nobody there" 'rdfs://127.0.0.1:1/e: nothing listens'
+# Interrupted: it ends soon, and leaves nothing.
+cases=$((cases + 1))
+: >"$work/err"
+timeout 60 "$rdcp" --key-file key --bwlimit 100K tree/sizes/1048577 "$url/slow" 2>"$work/err" </dev/null &
+copy=$!
+children+=("$copy")
+for _ in $(seq 1000); do compgen -G "export/.rdcp-*" >/dev/null && break; sleep 0.01; done
+pkill -INT -P "$copy" -x rdcp
+wait "$copy"
+[ $? -eq 1 ] || problem "interrupted: the exit status"
+says "interrupted" 'interrupted; what was not finished was removed'
+clean "interrupted" export
+[ ! -e export/slow ] || problem "interrupted: a part has the final name"
+
 # The rest goes on.
 mkdir export/blocked tree/blocked && mkdir export/blocked/file && echo x >tree/blocked/file && echo y >tree/blocked/other
 with 1 "a directory in the way" -r tree/blocked/. "$url/blocked"
