@@ -188,6 +188,11 @@ std::optional<int> Combine(const Words& words, CopyOptions& out) {
   if (!out.files_from.empty() && out.sources.size() != 1) {
     return Wrong("--files-from wants one SRC, the directory that its paths begin at");
   }
+  const auto is_export = [](const Operand& each) { return each.where == Operand::Where::kExport; };
+  if (!out.key_file.empty() && !is_export(out.destination) &&
+      std::ranges::none_of(out.sources, is_export)) {
+    return Wrong("--key-file is for rdfs://..., and neither SRC nor DST is that");
+  }
   if (out.nul && out.files_from.empty()) return Wrong("-0 belongs to --files-from");
   return std::nullopt;
 }

@@ -32,6 +32,7 @@ TEST(CopyOptions, TakesSourcesAndDestination) {
   EXPECT_TRUE(Parse({"rdfs://h/e", "b"}).options.IsLocal());
   EXPECT_FALSE(Parse({"rdfs://h/e", "host:b"}).options.IsLocal());
   EXPECT_EQ(Parse({"--key-file", "k", "a", "rdfs://h/e"}).options.key_file, "k");
+  EXPECT_EQ(Parse({"--key-file", "k", "a", "host:b"}).exit, 2);
   EXPECT_EQ(Parse({"--", "-a", "-b"}).options.sources[0].path, "-a");
 }
 
