@@ -113,9 +113,9 @@ ExportSession::~ExportSession() {
 FilePtr ExportSession::root() { return ExportFile::Root(*this, mount_->info().root); }
 
 Result<ExportSession::SeatPtr> ExportSession::Take() {
-  if (lost_) return Status(Code::kErrno, ENOTCONN, "the server did not answer before");
   std::unique_lock lock(mutex_);
   for (;;) {
+    if (lost_) return Status(Code::kErrno, ENOTCONN, "the server did not answer before");
     if (!idle_.empty()) {
       // In turn, so that what has come for each of them is taken soon: see ComesAgain.
       SeatPtr seat = std::move(idle_.front());
@@ -132,7 +132,7 @@ Result<ExportSession::SeatPtr> ExportSession::Take() {
       if (--made_ == 0) return seat.status();
       most_ = made_;
     }
-    given_back_.wait(lock, [this] { return !idle_.empty() || made_ < most_; });
+    given_back_.wait(lock, [this] { return lost_ || !idle_.empty() || made_ < most_; });
   }
 }
 
@@ -155,15 +155,21 @@ void ExportSession::GiveBack(SeatPtr seat) {
   given_back_.notify_one();
 }
 
+void ExportSession::Judge(const Status& status) {
+  if (status.ok() || status.errno_value() != ETIMEDOUT) return;
+  {
+    const std::lock_guard lock(mutex_);
+    lost_ = true;
+  }
+  stop_ = true;
+  given_back_.notify_all();
+}
+
 // The server remembers what it has answered until it knows that the answer came, on whichever lane:
 // a thread that does not get to run holds all the others up, and they are told EAGAIN.
 bool ExportSession::ComesAgain(const Status& status, Deadline deadline) {
-  if (status.ok()) return false;
-  if (status.errno_value() == ETIMEDOUT) {
-    lost_ = true;
-    stop_ = true;
-  }
-  if (status.errno_value() != EAGAIN || BootClock::now() > deadline) return false;
+  const bool had_no_room = !status.ok() && status.errno_value() == EAGAIN;
+  if (!had_no_room || BootClock::now() > deadline) return false;
   std::this_thread::sleep_for(kNap);
   return true;
 }

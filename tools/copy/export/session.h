@@ -76,6 +76,7 @@ class ExportSession {
       auto seat = Take();
       if (!seat.ok()) return seat.status();
       auto answer = call(**seat);
+      Judge(StatusOf(answer));  // before anybody else has the lane
       GiveBack(*std::move(seat));
       if (!ComesAgain(StatusOf(answer), deadline)) return answer;
     }
@@ -97,7 +98,8 @@ class ExportSession {
   static Status StatusOf(const Result<T>& result) {
     return result.status();
   }
-  bool ComesAgain(const Status& status, Deadline deadline);
+  void Judge(const Status& status);
+  static bool ComesAgain(const Status& status, Deadline deadline);
   void Keep();
 
   const std::unique_ptr<fs::client::Mount> mount_;

@@ -202,8 +202,21 @@ TEST_P(ExportFiles, WhatTheServerHasNoRoomForIsAskedAgain) {
 }
 
 TEST_P(ExportFiles, AServerThatDoesNotAnswerIsAskedNoMore) {
+  // Each lane is had by a call that will be too late, and more threads wait for one.
   const Status late(Code::kErrno, ETIMEDOUT, {});
-  EXPECT_EQ(session_->Do([&](ExportSession::Seat&) { return late; }).errno_value(), ETIMEDOUT);
+  std::atomic<std::size_t> asked{0};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 3 * ExportSession::kMostLanes; ++i) {
+    threads.emplace_back([&] {
+      (void)session_->Do([&](ExportSession::Seat&) {
+        ++asked;
+        while (asked < ExportSession::kMostLanes) std::this_thread::yield();
+        return late;
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(asked, ExportSession::kMostLanes);
   EXPECT_TRUE(session_->lost() && stop_);
   EXPECT_EQ(root_->Open("file", O_RDONLY), nullptr);
   EXPECT_EQ(errno, ENOTCONN);
