@@ -7,8 +7,12 @@
 namespace rdfs::server {
 namespace {
 
+// Beyond the year 2262 it wraps around, which is as good for telling versions apart.
 std::chrono::nanoseconds Since1970(std::int64_t seconds, std::int64_t nanoseconds) {
-  return std::chrono::seconds(seconds) + std::chrono::nanoseconds(nanoseconds);
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  const std::uint64_t sum =
+      static_cast<std::uint64_t>(seconds) * kSecond + static_cast<std::uint64_t>(nanoseconds);
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(sum));
 }
 
 }  // namespace
