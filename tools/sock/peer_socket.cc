@@ -43,22 +43,33 @@ Place Normal(int family, const void* address, std::uint16_t port) {
   return place;
 }
 
+// As the kernel is asked for it.
+Place PlaceOf(const TcpPlace& place) {
+  return Normal(AF_INET6, place.address.data(), htons(place.port));
+}
+
 template <typename GetName>
-Result<Place> PlaceOf(int tcp, GetName get_name) {
+Result<TcpPlace> NameOf(int tcp, GetName get_name) {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   if (get_name(tcp, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
     return Status::FromErrno(errno, "the ends of a TCP connection");
   }
+  TcpPlace place;
   if (storage.ss_family == AF_INET) {
     sockaddr_in four;
     std::memcpy(&four, &storage, sizeof(four));
-    return Normal(AF_INET, &four.sin_addr, four.sin_port);
+    place.address[10] = place.address[11] = 0xff;
+    std::memcpy(&place.address[12], &four.sin_addr, sizeof(four.sin_addr));
+    place.port = ntohs(four.sin_port);
+    return place;
   }
   if (storage.ss_family == AF_INET6) {
     sockaddr_in6 six;
     std::memcpy(&six, &storage, sizeof(six));
-    return Normal(AF_INET6, &six.sin6_addr, six.sin6_port);
+    std::memcpy(place.address.data(), &six.sin6_addr, sizeof(six.sin6_addr));
+    place.port = ntohs(six.sin6_port);
+    return place;
   }
   return Status::FromErrno(EAFNOSUPPORT, "the ends of a TCP connection");
 }
@@ -88,9 +99,20 @@ Request MakeRequest(const Place& theirs, const Place& ours) {
 
 }  // namespace
 
+Result<TcpPlaces> PlacesOf(int tcp) {
+  RDFS_ASSIGN_OR_RETURN(const TcpPlace here, NameOf(tcp, getsockname));
+  RDFS_ASSIGN_OR_RETURN(const TcpPlace there, NameOf(tcp, getpeername));
+  return TcpPlaces{here, there};
+}
+
 Result<std::optional<PeerSocket>> FindPeerSocket(int tcp) {
-  RDFS_ASSIGN_OR_RETURN(const Place ours, PlaceOf(tcp, getsockname));
-  RDFS_ASSIGN_OR_RETURN(const Place theirs, PlaceOf(tcp, getpeername));
+  RDFS_ASSIGN_OR_RETURN(const TcpPlaces places, PlacesOf(tcp));
+  return FindSocket(places.Reversed());
+}
+
+Result<std::optional<PeerSocket>> FindSocket(const TcpPlaces& places) {
+  const Place theirs = PlaceOf(places.here);
+  const Place ours = PlaceOf(places.there);
   const Fd netlink(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   const Request request = MakeRequest(theirs, ours);
   // The kernel answers before send returns.

@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 
@@ -15,6 +17,25 @@ struct PeerSocket {
   std::uint64_t cookie = 0;  // SO_COOKIE of that socket: unique on this host since it was booted
   uid_t uid = 0;             // whose it is
 };
+
+// One end of a connection. IPv4 addresses stand as IPv6 has them (::ffff:a.b.c.d), since the two
+// ends of one connection may be of either family.
+struct TcpPlace {
+  std::array<std::uint8_t, 16> address{};
+  std::uint16_t port = 0;
+  auto operator<=>(const TcpPlace&) const = default;
+};
+struct TcpPlaces {
+  TcpPlace here, there;
+  [[nodiscard]] TcpPlaces Reversed() const { return {there, here}; }
+  auto operator<=>(const TcpPlaces&) const = default;
+};
+// Errors: kErrno (no connected TCP socket).
+Result<TcpPlaces> PlacesOf(int tcp);
+
+// The socket with these two ends, `here` its own. None when there is none in this network
+// namespace. Errors: kUnavailable (the kernel has no sock_diag).
+Result<std::optional<PeerSocket>> FindSocket(const TcpPlaces& places);
 
 // None when the other end is not on this host or in another network namespace, or does not exist
 // any more. Errors: kErrno (no connected TCP socket), kUnavailable (the kernel has no sock_diag).

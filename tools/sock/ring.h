@@ -46,16 +46,20 @@ struct DirectionWords {
   std::atomic<std::uint32_t> writer_armed;
   std::atomic<std::uint32_t> returned;
   std::atomic<std::uint32_t> sender_cpu;
+  std::atomic<std::uint32_t> complete;  // far channels only
 
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;
   std::atomic<std::uint64_t> passed;
   std::atomic<std::uint64_t> tcp_reads;
   std::atomic<std::uint32_t> reader_armed;
   std::atomic<std::uint32_t> abandoned;
+  std::atomic<std::uint32_t> asks_end;  // far channels only
 };
 static_assert(sizeof(DirectionWords) == 3 * kCacheLine);
 static_assert(offsetof(DirectionWords, writer_armed) == kCacheLine + 24);
+static_assert(offsetof(DirectionWords, complete) == kCacheLine + 36);
 static_assert(offsetof(DirectionWords, reader_armed) == 2 * kCacheLine + 24);
+static_assert(offsetof(DirectionWords, asks_end) == 2 * kCacheLine + 32);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
