@@ -83,16 +83,16 @@ Result<std::uint64_t> ReceivedPosition(int tcp) {
          (TheirFinCame(moment.info.tcpi_state) ? 1U : 0U);
 }
 
-Result<EndMemory*> EndMemory::Create(void* place, int tcp, bool opened,
-                                     std::uint32_t largest_ring) {
+Result<EndMemory*> EndMemory::Create(void* place, int tcp, bool opened, std::uint32_t largest_ring,
+                                     Far far) {
   RDFS_ASSIGN_OR_RETURN(const std::uint64_t sent, SentPosition(tcp, opened));
   RDFS_ASSIGN_OR_RETURN(const std::uint64_t received, ReceivedPosition(tcp));
   auto* memory = new (place) EndMemory;
   if (!InitLock(memory->send_lock) || !InitLock(memory->receive_lock)) {
     return Status(Code::kUnavailable, "no robust locks between processes here");
   }
-  memory->sender = Sender(sent, largest_ring);
-  memory->receiver = Receiver(received, largest_ring);
+  memory->sender = Sender(sent, largest_ring, far);
+  memory->receiver = Receiver(received, largest_ring, far);
   return memory;
 }
 

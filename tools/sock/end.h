@@ -40,7 +40,8 @@ struct EndMemory {
   std::atomic<bool> send_over{false};  // the program has shut its sending half down
 
   // In place, once, before the memory is shared.
-  static Result<EndMemory*> Create(void* place, int tcp, bool opened, std::uint32_t largest_ring);
+  static Result<EndMemory*> Create(void* place, int tcp, bool opened, std::uint32_t largest_ring,
+                                   Far far = Far::kEnd);
 };
 
 // About what a sleep and the wake-up out of it cost together, both processors idle.
@@ -63,6 +64,7 @@ class End {
   struct Sockets {
     Bells bells;
     bool opened = false;  // this end called connect
+    Far far = Far::kEnd;
   };
   // What a sender has to wait for.
   enum class Outlet : std::uint8_t { kRoom, kFull, kTcp };
@@ -98,20 +100,26 @@ class End {
   // kRoom: Send would return at once. kFull: when there is room; with `arm` the room bell tells.
   // kTcp: when the kernel's socket takes bytes.
   Outlet Writable(int tcp, bool arm);
-  // The word in which bytes become visible, to see whether more have come; and the data bell for
-  // when they do, though some may be unread. True: `gate` is old already.
-  [[nodiscard]] std::uint64_t IncomingGate() const { return incoming_.words->gate.load(); }
+  // The word in which bytes become visible, to see whether more have come, with what a carrier says
+  // of the end; and the data bell for when they do, though some may be unread. True: `gate` is old
+  // already.
+  [[nodiscard]] std::uint64_t IncomingGate() const {
+    const std::uint64_t gate = incoming_.words->gate.load();
+    if (sockets_.far == Far::kEnd) return gate;
+    return gate ^ (hung_up_ ? kLostMark : 0) ^
+           (incoming_.words->complete.load() != 0 ? kCompleteMark : 0);
+  }
   bool ArmForMore(std::uint64_t gate);
   // Whether the ring has bytes for this end; a glance, of what the peer may change.
   [[nodiscard]] bool RingHasBytes() const {
-    return Gate{IncomingGate()}.cursor() != incoming_.words->consumed.load();
+    return Gate{incoming_.words->gate.load()}.cursor() != incoming_.words->consumed.load();
   }
   // Looks for bytes that are about to come, as long as that has paid lately. Worth it only where
   // Readable said no. True: look again.
   bool SpinForBytes();
   // poll(2) found a bell hung up.
   void HungUp() { hung_up_ = true; }
-  [[nodiscard]] bool hung_up() const { return hung_up_; }
+  [[nodiscard]] bool hung_up() const { return hung_up_ || failed_; }
   // What the ring holds for this end, as far as the peer can be believed.
   std::uint64_t UnreadInRing();
   // What the ring still holds for the other end, or what has to go back to TCP, before close(2).
@@ -127,6 +135,10 @@ class End {
   EndMemory& memory() { return memory_; }
 
  private:
+  // Above any cursor that a gate comes to.
+  static constexpr std::uint64_t kLostMark = std::uint64_t{1} << 63U;
+  static constexpr std::uint64_t kCompleteMark = std::uint64_t{1} << 62U;
+
   // Where a call stands when the lock is given back.
   enum class Stand : std::uint8_t {
     kDone,
@@ -139,6 +151,9 @@ class End {
   };
   class Cursor;
 
+  [[nodiscard]] Found FoundSoFar() const {
+    return {.hung_up = hung_up_, .failed = failed_, .tcp_ended = tcp_ended_, .far = sockets_.far};
+  }
   [[nodiscard]] Sender::Wish SendWish(std::size_t bytes, bool sleep) const;
   Stand RepairSend(int tcp);
   Stand RepairReceive(int tcp);
@@ -153,10 +168,11 @@ class End {
   Departure ReceiveLast(int tcp, Deadline deadline);
   bool LookForBytes(int tcp, bool arm);
   void TakeBackIfGone(int tcp);
-  void LookForHangUp();
+  bool LookForHangUp();
   void LookForEnd(int tcp);
   void NoteError(int error);
   void NoteFull();
+  [[nodiscard]] bool AwaitsCarrier() const { return sockets_.far == Far::kCarrier && tcp_ended_; }
   void PublishCpu();
   static Stand Broken(int tcp);
 
@@ -173,6 +189,8 @@ class End {
   AdaptiveSpin spin_{kLongestSpin};
   // What poll told; never untrue again.
   std::atomic<bool> hung_up_{false};
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> tcp_waits_{false};  // its bytes come after those of the ring
   std::atomic<bool> tcp_ended_{false};
 };
 

@@ -43,6 +43,7 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
       const bool look = stand == Stand::kRingEmpty && !tcp_ended_;
       if (look) LookForEnd(tcp);
       if (look && tcp_ended_) continue;
+      if (AwaitsCarrier() && !hung_up_ && LookForHangUp()) continue;
       errno = EAGAIN;
       return result();
     }
@@ -80,7 +81,7 @@ End::Stand End::ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish,
     now.bytes = more ? cursor.piece().size() : 0;
     if (came) now.sleep = false;
     const Receiver::Action action =
-        receiver.Next(LookAsReceiver(incoming_, hung_up_, tcp_ended_), now, time);
+        receiver.Next(LookAsReceiver(incoming_, FoundSoFar()), now, time);
     std::size_t moved = 0;
     const bool look = peek && action.step == Receiver::Step::kTake;
     if (!look && Carry(incoming_, receiver, action, cursor.piece(), sockets_.bells, time, moved)) {
@@ -145,6 +146,7 @@ std::uint64_t End::ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek) {
     if (came < 0 && errno == EINTR) continue;
     if (came < 0 && errno == EAGAIN) return 0;
     if (came < 0) NoteError(errno);
+    tcp_ended_ = true;
     return Receiver::kEof;
   }
 }
@@ -164,7 +166,7 @@ bool End::LookForBytes(int tcp, bool arm) {
   bool found = false;
   for (;;) {
     const Receiver::Action action =
-        receiver.Next(LookAsReceiver(incoming_, hung_up_, tcp_ended_), wish, TimePoint());
+        receiver.Next(LookAsReceiver(incoming_, FoundSoFar()), wish, TimePoint());
     std::size_t moved = 0;
     if (action.step == Step::kTake) return true;
     if (action.step == Step::kReadTcp) {
@@ -246,8 +248,11 @@ std::uint64_t End::UnreadInRing() {
 // A program that leaves waits for the peer's answer only, and not for ever.
 bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
   if (!leaving) TakeBackIfGone(tcp);  // arming may have taken the ring that told of it
-  std::array<pollfd, 2> fds = {pollfd{leaving ? -1 : tcp, POLLIN, 0},
-                               pollfd{hung_up_ ? -1 : sockets_.bells.data, POLLIN, 0}};
+  // The kernel's socket would say again and again what it has said: that it has ended, or has bytes
+  // from behind a phase whose end is still on its way.
+  const bool bell_only = leaving || AwaitsCarrier() || tcp_waits_.exchange(false);
+  std::array<pollfd, 2> fds = {pollfd{bell_only ? -1 : tcp, POLLIN, 0},
+                               pollfd{hung_up() ? -1 : sockets_.bells.data, POLLIN, 0}};
   if (!Sleep(fds, patience)) return false;
   if ((fds[1].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
   if (fds[0].revents != 0) LookForEnd(tcp);
@@ -257,7 +262,7 @@ bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
 
 // What our ring holds for a receiver that is gone has to go over TCP, or it waits in vain.
 void End::TakeBackIfGone(int tcp) {
-  if (!hung_up_ && outgoing_.words->abandoned == 0) return;
+  if (!hung_up() && outgoing_.words->abandoned == 0) return;
   Cursor none{Buffers()};
   (void)SendSome(tcp, none, SendWish(0, false));
 }
@@ -267,6 +272,8 @@ void End::TakeBackIfGone(int tcp) {
 void End::LookForEnd(int tcp) {
   std::byte byte;
   const ssize_t came = recv(tcp, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  tcp_waits_ = came > 0 && sockets_.far == Far::kCarrier &&
+               memory_.receiver.state() == Receiver::State::kRing;
   if (came > 0 || (came < 0 && (errno == EAGAIN || errno == EINTR))) return;
   if (came < 0) NoteError(errno);
   tcp_ended_ = true;
@@ -275,7 +282,7 @@ void End::LookForEnd(int tcp) {
 // A connection that has failed takes nothing any more: nobody will read the ring.
 void End::NoteError(int error) {
   memory_.receive_error = error;
-  hung_up_ = true;
+  failed_ = true;
 }
 
 End::Departure End::Leave(int tcp) {

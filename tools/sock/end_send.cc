@@ -32,8 +32,7 @@ ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
     const Stand stand = SendSome(tcp, cursor, SendWish(cursor.left(), patience.wait));
     if (stand == Stand::kError) return sent() > 0 ? sent() : -1;
     if (stand == Stand::kDone) return sent();
-    if (stand == Stand::kWantsRoom) NoteFull();
-    if (stand == Stand::kSoon && !patience.wait) LookForHangUp();
+    if (stand == Stand::kSoon && !patience.wait) (void)LookForHangUp();
     if (!patience.wait) errno = EAGAIN;
     if (!patience.wait || !WaitToSend(tcp, stand, patience)) return sent() > 0 ? sent() : -1;
   }
@@ -58,7 +57,7 @@ End::Stand End::RepairSend(int tcp) {
   if (!memory_.repair_send) return Stand::kDone;
   const Result<std::uint64_t> position = SentPosition(tcp, sockets_.opened);
   if (!position.ok()) return Broken(tcp);
-  memory_.sender.Recover(LookAsSender(outgoing_, hung_up_), *position);
+  memory_.sender.Recover(LookAsSender(outgoing_, FoundSoFar()), *position);
   memory_.repair_send = false;
   return Stand::kDone;
 }
@@ -77,7 +76,7 @@ End::Stand End::SendSome(int tcp, Cursor& cursor, const Sender::Wish& wish) {
     // Into a ring piece by piece; the kernel takes them all at once.
     const bool ring = sender.state() == Sender::State::kRing;
     now.bytes = ring ? cursor.piece().size() : cursor.left();
-    const Sender::Action action = sender.Next(LookAsSender(outgoing_, hung_up_), now);
+    const Sender::Action action = sender.Next(LookAsSender(outgoing_, FoundSoFar()), now);
     std::size_t moved = 0;
     if (Carry(outgoing_, sender, action, cursor.piece(), sockets_.bells, moved)) {
       cursor.Advance(moved);
@@ -108,6 +107,7 @@ End::Stand End::SendStep(int tcp, const Sender::Action& action, Cursor& cursor, 
       return Stand::kWantsTcp;
     }
     case Step::kSleep:
+      if (memory_.sender.state() == Sender::State::kRing) NoteFull();
       return Stand::kWantsRoom;
     case Step::kWaitQuiet:
       return Stand::kSoon;
@@ -141,26 +141,29 @@ std::size_t End::SendTcp(int tcp, const Sender::Action& action, const Cursor& cu
 }
 
 // The peer is inside a system call, or was killed there.
-void End::LookForHangUp() {
+bool End::LookForHangUp() {
+  const int saved = errno;
   pollfd bell{sockets_.bells.room, 0, 0};
   if (poll(&bell, 1, 0) > 0 && (bell.revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
+  errno = saved;
+  return hung_up_;
 }
 
 bool End::WaitToSend(int tcp, Stand stand, const Patience& patience) {
   if (stand == Stand::kSoon) {  // the peer's one system call
-    LookForHangUp();
+    (void)LookForHangUp();
     sched_yield();
     return true;
   }
-  const bool hung_up = hung_up_;
+  const bool no_bell = hung_up();
   const bool for_room = stand == Stand::kWantsRoom;
   std::array<pollfd, 2> fds = {
       pollfd{tcp, static_cast<short>(for_room ? 0 : POLLOUT), 0},
-      pollfd{hung_up ? -1 : sockets_.bells.room, static_cast<short>(for_room ? POLLIN : 0), 0}};
+      pollfd{no_bell ? -1 : sockets_.bells.room, static_cast<short>(for_room ? POLLIN : 0), 0}};
   if (!Sleep(fds, patience)) return false;
   if ((fds[1].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
   // A dead connection needs no room to be found out.
-  if ((fds[0].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
+  if ((fds[0].revents & (POLLHUP | POLLERR)) != 0) failed_ = true;
   return true;
 }
 
@@ -172,6 +175,8 @@ int End::ShutdownSend(int tcp, int how) {
 
 void End::BeforeClose(int tcp) {
   Cursor none{Buffers()};
+  // After this nobody notices that bytes are lost.
+  if (sockets_.far == Far::kCarrier && !hung_up()) (void)LookForHangUp();
   while (SendSome(tcp, none, SendWish(0, false)) == Stand::kWantsTcp) {
     if (WaitToSend(tcp, Stand::kWantsTcp, {.deadline = DeadlineAfter(kLeaveTimeout)})) continue;
     Reset(tcp);
@@ -186,7 +191,8 @@ End::Outlet End::Writable(int tcp, bool arm) {
   if (!hold.held() || RepairSend(tcp) != Stand::kDone) return Outlet::kRoom;
   Sender& sender = memory_.sender;
   for (;;) {
-    const Sender::Action action = sender.Next(LookAsSender(outgoing_, hung_up_), SendWish(1, arm));
+    const Sender::Action action =
+        sender.Next(LookAsSender(outgoing_, FoundSoFar()), SendWish(1, arm));
     std::size_t moved = 0;
     if (action.step == Step::kPut) return Outlet::kRoom;
     if (action.step == Step::kSleep) return Outlet::kFull;

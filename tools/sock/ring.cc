@@ -120,10 +120,12 @@ bool Empty(int bell) {
   return open;
 }
 
-SenderView LookAsSender(const Direction& direction, bool hung_up) {
+SenderView LookAsSender(const Direction& direction, const Found& found) {
   const DirectionWords& words = *direction.words;
   SenderView view;
-  view.gone = hung_up || words.abandoned.load() != 0;
+  const bool carried = found.far == Far::kCarrier;
+  view.lost = carried && found.hung_up;
+  view.gone = (!carried && found.hung_up) || found.failed || words.abandoned.load() != 0;
   view.gate.bits = words.gate.load();
   view.consumed = words.consumed.load();
   view.passed = words.passed.load();
@@ -132,11 +134,13 @@ SenderView LookAsSender(const Direction& direction, bool hung_up) {
   return view;
 }
 
-ReceiverView LookAsReceiver(const Direction& direction, bool hung_up, bool tcp_ended) {
+ReceiverView LookAsReceiver(const Direction& direction, const Found& found) {
   const DirectionWords& words = *direction.words;
   ReceiverView view;
-  view.hung_up = hung_up;
-  view.tcp_ended = tcp_ended;
+  const bool carried = found.far == Far::kCarrier;
+  view.hung_up = found.hung_up || (found.failed && !carried);
+  view.tcp_ended = found.tcp_ended;
+  view.complete = carried && (found.failed || words.complete.load() != 0);
   view.opens = words.opens.load();
   view.gate.bits = words.gate.load();
   view.open_at = words.open_at.load();
@@ -221,6 +225,10 @@ bool Carry(const Direction& direction, Receiver& receiver, const Receiver::Actio
       words.abandoned.store(1);
       Ring(bells.room);
       Ring(bells.data);  // the sender may sleep as a reader
+      break;
+    case Step::kAskEnd:
+      words.asks_end.store(1);
+      Ring(bells.room);
       break;
     case Step::kArm:
       Arm(words.reader_armed, bells.data);

@@ -108,10 +108,16 @@ void TakeRing(int bell);
 // Takes every ring that has come. False when the other end has closed.
 bool Empty(int bell);
 
-// A view with its looks in the order that switch.h asks for. `hung_up`: a bell was found so;
-// `tcp_ended`: FIN or an error was found at the head of the kernel's queue. Both may be stale.
-SenderView LookAsSender(const Direction& direction, bool hung_up);
-ReceiverView LookAsReceiver(const Direction& direction, bool hung_up, bool tcp_ended);
+// What was found before a look, and may be stale.
+struct Found {
+  bool hung_up = false;    // a bell
+  bool failed = false;     // the kernel's socket, with an error: nobody reads or writes any more
+  bool tcp_ended = false;  // FIN or an error stands at the head of its queue
+  Far far = Far::kEnd;
+};
+// A view with its looks in the order that switch.h asks for.
+SenderView LookAsSender(const Direction& direction, const Found& found);
+ReceiverView LookAsReceiver(const Direction& direction, const Found& found);
 
 // Carries out `action` and reports it to the machine, when it is one that concerns the channel;
 // false, with nothing done, when it is one of TCP's or ends the call. `bytes`: what kPut takes,

@@ -40,6 +40,7 @@ Sender::Action Sender::Next(const SenderView& view, const Wish& wish) {
   consumed_seen_ = view.consumed;
   passed_seen_ = view.passed;
   gone_ = gone_ || view.gone;
+  lost_ = !gone_ && (lost_ || view.lost);
   leaving_ = leaving_ || wish.leave;
   const Step owed = wake_ups_.Owed<Step>(view.reader_armed);
   if (owed != Step::kIdle) return Do(owed);
@@ -59,9 +60,10 @@ Sender::Action Sender::Next(const SenderView& view, const Wish& wish) {
 
 Sender::Action Sender::OnTcp(const SenderView& view, const Wish& wish) {
   // A phase that is over here, and that the peer will now never read to its end.
-  if (gone_ && !returned_ && view.consumed != produced_) return TakeBack(view);
+  if (OwesBytes(view)) return TakeBack(view);
   if (wish.bytes == 0) return Do(Step::kIdle);
-  const bool may_open = !gone_ && !leaving_ && view.passed == opens_ && !view.gate.receiver_shut();
+  const bool may_open =
+      !Alone() && !leaving_ && view.passed == opens_ && !view.gate.receiver_shut();
   if (!wish.ring || !may_open) return Do(Step::kSendTcp, 0, wish.bytes);
   open_at_ = tcp_sent_;
   ring_bytes_ = RingFor(wish);
@@ -74,7 +76,7 @@ std::uint64_t Sender::RingFor(const Wish& wish) const {
 }
 
 Sender::Action Sender::OnRing(const SenderView& view, const Wish& wish) {
-  const bool stay = wish.ring && !gone_ && !leaving_ && RingFor(wish) <= ring_bytes_;
+  const bool stay = wish.ring && !Alone() && !leaving_ && RingFor(wish) <= ring_bytes_;
   if (view.gate.shut() || !stay) return Do(Step::kShutGate);
   if (wish.bytes == 0) return Do(Step::kIdle);
   const std::uint64_t room = ring_bytes_ - (produced_ - view.consumed);
@@ -88,23 +90,33 @@ Sender::Action Sender::OnRing(const SenderView& view, const Wish& wish) {
 }
 
 Sender::Action Sender::OnShut(const SenderView& view, const Wish& wish) {
-  if (gone_ && view.consumed != produced_) return TakeBack(view);
-  // A gone peer makes no more reads that follow the protocol.
-  if (!gone_ && !Quiet(view)) {
-    if (wish.bytes == 0 && !leaving_) return Do(Step::kIdle);
-    // A process of the peer's may have died in there, and the others sleep.
-    if (quiet_waits_++ == kNudgeAfter) return Do(Step::kNudge);
-    return Do(Step::kWaitQuiet);
+  if (OwesBytes(view)) return TakeBack(view);
+  // A gone peer makes no more reads that follow the protocol. One that a lost carrier had told of
+  // the phase, and that is in a read from before, finds itself behind the phase's begin: a reset.
+  if (!Alone() && !Quiet(view)) {
+    return wish.bytes == 0 && !leaving_ ? Do(Step::kIdle) : WaitQuiet(wish);
   }
   state_ = State::kTcp;
   return OnTcp(view, wish);
 }
 
+Sender::Action Sender::WaitQuiet(const Wish& wish) {
+  if (far_ == Far::kCarrier) {  // the network's time, not a system call's
+    if (!wake_ups_.armed && wish.sleep) return Do(Step::kArm);
+    wake_ups_.armed = false;
+    return Do(Step::kSleep);
+  }
+  // A process of the peer's may have died in there, and the others sleep.
+  if (quiet_waits_++ == kNudgeAfter) return Do(Step::kNudge);
+  return Do(Step::kWaitQuiet);
+}
+
 // `consumed` is final: the peer's last process that could read the ring is gone.
 Sender::Action Sender::TakeBack(const SenderView& view) {
   if (state_ != State::kTakeBack) {
-    // Bytes behind the phase are in TCP already: those of the ring cannot come before them.
-    if (tcp_sent_ != open_at_) return Broken();
+    // Bytes behind the phase are in TCP already: those of the ring cannot come before them. And
+    // what a lost carrier did not say was read may have been: sent again it would come twice.
+    if (lost_ || tcp_sent_ != open_at_) return Broken();
     state_ = State::kTakeBack;
     resend_at_ = view.consumed;
   }
@@ -134,9 +146,11 @@ void Sender::Done(std::uint64_t outcome) {
       break;
     case Step::kAnnounce:
       state_ = State::kRing;
+      wake_ups_.bell_due = far_ == Far::kCarrier;
       break;
     case Step::kShutGate:
       state_ = State::kShut;
+      wake_ups_.bell_due = wake_ups_.bell_due || far_ == Far::kCarrier;
       quiet_marked_ = false;
       quiet_waits_ = 0;
       wake_ups_.armed = false;
@@ -180,6 +194,11 @@ Receiver::Pending Receiver::PendingPhase(const ReceiverView& view) const {
   if (view.opens == passed_) return Pending::kNo;
   if (view.opens != passed_ + 1 || view.open_at < position_) return Pending::kImpossible;
   return view.open_at == position_ ? Pending::kHere : Pending::kLater;
+}
+
+// A carrier's gate is shut when the sender's bit says so: our own bit is only a wish there.
+bool Receiver::Shut(const ReceiverView& view) const {
+  return far_ == Far::kEnd ? view.gate.shut() : view.gate.sender_shut();
 }
 
 Receiver::Action Receiver::Next(const ReceiverView& view, const Wish& wish, TimePoint now) {
@@ -241,8 +260,7 @@ Receiver::Action Receiver::OnLooked(const ReceiverView& view, const Wish& wish) 
     case Pending::kImpossible:
       return Broken();
     case Pending::kNo:
-      // Seen after FIN was: the sender can announce nothing more.
-      return eof_ ? Do(Step::kEnd) : ArmOrSleep(wish);
+      return eof_ ? OnEnd(view, wish) : ArmOrSleep(wish);
     case Pending::kLater:
       return eof_ ? Broken() : ArmOrSleep(wish);
     default:
@@ -257,6 +275,15 @@ Receiver::Action Receiver::OnLooked(const ReceiverView& view, const Wish& wish) 
   return OnRing(view, wish);
 }
 
+// No phase was seen after FIN was: an end has announced all its phases then. A carrier is asked,
+// for FIN overtakes what it brings.
+Receiver::Action Receiver::OnEnd(const ReceiverView& view, const Wish& wish) {
+  if (far_ == Far::kEnd || view.complete) return Do(Step::kEnd);
+  if (view.hung_up) return Broken();
+  if (!asked_end_) return Do(Step::kAskEnd);
+  return ArmOrSleep(wish);
+}
+
 Receiver::Action Receiver::OnRing(const ReceiverView& view, const Wish& wish) {
   const std::uint64_t cursor = view.gate.cursor();
   if (cursor < cursor_seen_ || cursor - consumed_ > ring_bytes_) return Broken();
@@ -266,13 +293,15 @@ Receiver::Action Receiver::OnRing(const ReceiverView& view, const Wish& wish) {
     if (wish.bytes == 0) return Do(Step::kIdle);
     return Do(Step::kTake, consumed_, std::min({cursor - consumed_, wish.bytes, kMostAtOnce}));
   }
-  if (view.gate.shut()) {
+  if (Shut(view)) {
     // Noted before the peer can see it: it may open the next phase at once.
     ++passed_;
     state_ = State::kPassing;
     return Do(Step::kPass, passed_);
   }
-  if (view.tcp_ended) return Do(Step::kEnd);
+  if (view.tcp_ended) return OnEnd(view, wish);
+  // Bytes may be lost that TCP's already come behind.
+  if (far_ == Far::kCarrier && view.hung_up && !view.complete) return Broken();
   return wish.bytes == 0 ? Do(Step::kIdle) : ArmOrSleep(wish);
 }
 
@@ -289,15 +318,23 @@ Receiver::Action Receiver::OnLeave(const ReceiverView& view, TimePoint now) {
   const Pending pending = PendingPhase(view);
   const std::uint64_t cursor = view.gate.cursor();
   if (pending == Pending::kImpossible || cursor < cursor_seen_) return Broken();
-  // With an empty ring TCP's bytes are in order as they stand.
-  if (pending == Pending::kNo || cursor == consumed_ ||
-      (state_ == State::kAbandoned && view.returned)) {
+  if (MayLeave(view, pending)) {
     state_ = State::kPlain;
     return Do(Step::kIdle);
   }
-  if (state_ != State::kAbandoned) return Do(Step::kAbandon);
+  if (state_ != State::kAbandoned && (far_ == Far::kEnd || !view.hung_up)) {
+    return Do(Step::kAbandon);
+  }
   if (view.hung_up || now >= deadline_) return Broken();
   return Do(Step::kWaitReturned);
+}
+
+bool Receiver::MayLeave(const ReceiverView& view, Pending pending) const {
+  if (state_ == State::kAbandoned && view.returned) return true;
+  // With an empty ring TCP's bytes are in order as they stand; but more may be on its way with a
+  // carrier.
+  return pending == Pending::kNo ? far_ == Far::kEnd || view.complete
+                                 : far_ == Far::kEnd && view.gate.cursor() == consumed_;
 }
 
 void Receiver::Done(std::uint64_t outcome, TimePoint now) {
@@ -319,6 +356,10 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
       break;
     case Step::kFollow:
       following_ = true;
+      wake_ups_.bell_due = wake_ups_.bell_due || far_ == Far::kCarrier;
+      break;
+    case Step::kAskEnd:
+      asked_end_ = true;
       break;
     case Step::kRefuse:
       following_ = false;
@@ -335,6 +376,7 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
       break;
     case Step::kPass:
       state_ = State::kTcp;
+      wake_ups_.bell_due = wake_ups_.bell_due || far_ == Far::kCarrier;
       break;
     case Step::kAbandon:
       state_ = State::kAbandoned;

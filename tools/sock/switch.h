@@ -10,9 +10,9 @@
 // A Sender or Receiver lives in memory shared by the processes of one end and by nobody else:
 // trivially copyable, no pointers. Everything in a view may be a hostile peer's.
 //
-// Order of the looks behind a view: `gone`, `hung_up` and `tcp_ended` first, because they say that
-// something else is final; then `opens`, because it announces others; the rest in any order; all
-// after the step before.
+// Order of the looks behind a view: `lost`, `gone`, `hung_up`, `tcp_ended` and then `complete`
+// first, because they say that something else is final; then `opens`, because it announces others;
+// the rest in any order; all after the step before.
 #pragma once
 
 #include <chrono>
@@ -32,6 +32,10 @@ inline constexpr std::uint64_t kMostAtOnce = 64 * 1024;
 inline constexpr std::uint32_t kNudgeAfter = 8;
 // How long a program that leaves waits for the peer to take back what it did not read.
 inline constexpr std::chrono::seconds kLeaveTimeout{1};
+
+// Who is at the other end of the channel: the other end of the connection, or a carrier, which
+// moves words and bytes between this channel and one on another host. PROTOCOL.md, "Between hosts".
+enum class Far : std::uint8_t { kEnd, kCarrier };
 
 // The word through which bytes become visible: the sender's cursor and who has shut it.
 struct Gate {
@@ -77,7 +81,9 @@ struct WakeUps {
 
 // What the sender's driver reads of the channel before each step.
 struct SenderView {
-  bool gone = false;  // the bell is hung up, or `abandoned` is set
+  // The carrier is gone: what is consumed may be more than `consumed`. Never set with kEnd.
+  bool lost = false;
+  bool gone = false;  // the bell of an end is hung up, or `abandoned` is set
   Gate gate;
   std::uint64_t consumed = 0;
   std::uint64_t passed = 0;
@@ -89,8 +95,11 @@ class Sender {
  public:
   enum class Step : std::uint8_t {
     // End a call:
-    kIdle,       // nothing is left to do
-    kSleep,      // the ring is full: wait for a bell or the socket's error, or say EAGAIN
+    kIdle,  // nothing is left to do
+    // The ring is full, or a carrier has not said yet that the peer is quiet: wait for a bell or
+    // the
+    // socket's error, or say EAGAIN.
+    kSleep,
     kWaitQuiet,  // the peer is inside a kernel read: ask again soon (it never sleeps in there)
     kBroken,     // reset the connection
     // Done(how many bytes the kernel took; 0 when it would have blocked: then wait for the socket
@@ -129,8 +138,8 @@ class Sender {
   enum class State : std::uint8_t { kTcp, kOpening, kAnnouncing, kRing, kShut, kTakeBack, kBroken };
 
   // `tcp_sent`: bytes of this direction that TCP has been given so far.
-  Sender(std::uint64_t tcp_sent, std::uint64_t largest_ring)
-      : largest_ring_(largest_ring), tcp_sent_(tcp_sent) {}
+  Sender(std::uint64_t tcp_sent, std::uint64_t largest_ring, Far far = Far::kEnd)
+      : far_(far), largest_ring_(largest_ring), tcp_sent_(tcp_sent) {}
 
   Action Next(const SenderView& view, const Wish& wish);
   void Done(std::uint64_t outcome);
@@ -155,10 +164,18 @@ class Sender {
   Action OnShut(const SenderView& view, const Wish& wish);
   Action TakeBack(const SenderView& view);
   [[nodiscard]] bool Quiet(const SenderView& view);
+  Action WaitQuiet(const Wish& wish);
+  // Whether anybody is left who would take bytes out of the ring, or has asked for some back.
+  [[nodiscard]] bool Alone() const { return gone_ || lost_; }
+  [[nodiscard]] bool OwesBytes(const SenderView& view) const {
+    return Alone() && !returned_ && view.consumed != produced_;
+  }
 
   State state_ = State::kTcp;
   Action doing_;
+  Far far_;
   bool gone_ = false;
+  bool lost_ = false;
   bool leaving_ = false;
   WakeUps wake_ups_;
   bool returned_ = false;
@@ -180,6 +197,8 @@ class Sender {
 struct ReceiverView {
   bool hung_up = false;    // the bell
   bool tcp_ended = false;  // FIN or an error stands at the head of the kernel's queue
+  // A carrier has brought all that there is, having been asked for it after FIN.
+  bool complete = false;
   Gate gate;
   std::uint64_t opens = 0;
   std::uint64_t open_at = 0;
@@ -212,6 +231,7 @@ class Receiver {
     kGiveBack,   // store consumed = `at`
     kPass,       // store passed = `at`
     kAbandon,    // store abandoned = 1; ring the room bell
+    kAskEnd,     // store asks_end = 1; ring the room bell
     kArm,        // empty the data bell, store reader_armed = 1
     kRingBell,   // exchange writer_armed with 0; ring the room bell if it was 1
     kNudge,      // ring the room bell: somebody died before doing it
@@ -247,8 +267,8 @@ class Receiver {
   };
 
   // `position`: bytes of this direction that have been read from TCP so far.
-  Receiver(std::uint64_t position, std::uint64_t largest_ring)
-      : largest_ring_(largest_ring), position_(position) {}
+  Receiver(std::uint64_t position, std::uint64_t largest_ring, Far far = Far::kEnd)
+      : far_(far), largest_ring_(largest_ring), position_(position) {}
 
   Action Next(const ReceiverView& view, const Wish& wish, TimePoint now);
   void Done(std::uint64_t outcome, TimePoint now);
@@ -270,7 +290,12 @@ class Receiver {
   // Whether a phase is announced that has not been passed. Checks the record.
   enum class Pending : std::uint8_t { kNo, kLater, kHere, kImpossible };
   [[nodiscard]] Pending PendingPhase(const ReceiverView& view) const;
+  [[nodiscard]] bool Shut(const ReceiverView& view) const;
+  // After FIN, and with nothing to be read.
+  Action OnEnd(const ReceiverView& view, const Wish& wish);
   Action OnLeave(const ReceiverView& view, TimePoint now);
+  // Whether a program that goes on without the shim loses nothing.
+  [[nodiscard]] bool MayLeave(const ReceiverView& view, Pending pending) const;
   Action OnReading(const ReceiverView& view, const Wish& wish);
   Action OnLooked(const ReceiverView& view, const Wish& wish);
   Action OnRing(const ReceiverView& view, const Wish& wish);
@@ -278,6 +303,8 @@ class Receiver {
 
   State state_ = State::kTcp;
   Action doing_;
+  Far far_;
+  bool asked_end_ = false;
   bool following_ = false;
   WakeUps wake_ups_;
   bool give_back_due_ = false;

@@ -110,7 +110,7 @@ class RingTest : public testing::Test {
     for (;;) {
       const Sender::Wish wish{
           .bytes = bytes.size() - put, .ring = true, .sleep = false, .ring_bytes = ring_bytes};
-      const Sender::Action action = sender_.Next(LookAsSender(direction_, false), wish);
+      const Sender::Action action = sender_.Next(LookAsSender(direction_, {}), wish);
       std::size_t moved = 0;
       if (!Carry(direction_, sender_, action, bytes.subspan(put), {}, moved)) {
         last_send_ = action.step;
@@ -125,7 +125,7 @@ class RingTest : public testing::Test {
     for (;;) {
       const Receiver::Wish wish{.bytes = most - took, .follow = true, .sleep = false};
       const Receiver::Action action =
-          receiver_.Next(LookAsReceiver(direction_, false, false), wish, TimePoint());
+          receiver_.Next(LookAsReceiver(direction_, {}), wish, TimePoint());
       std::size_t moved = 0;
       if (action.step == Receiver::Step::kReadTcp) {
         receiver_.Done(0, TimePoint());
@@ -240,7 +240,7 @@ TEST_F(RingTest, AHostileReceiverLeadsTheSenderNowhere) {
                               .ring = peer.Below(9) != 0,
                               .leave = peer.Below(100) == 0,
                               .ring_bytes = random_()};
-      const Sender::Action action = sender.Next(LookAsSender(direction, false), wish);
+      const Sender::Action action = sender.Next(LookAsSender(direction, {}), wish);
       ASSERT_LE(sender.ring_bytes(), kLargest);
       std::size_t moved = 0;
       if (action.step == Sender::Step::kResend) {
@@ -278,7 +278,8 @@ TEST_F(RingTest, AHostileSenderLeadsTheReceiverNowhere) {
                                 .leave = peer.Below(100) == 0};
       const TimePoint now(std::chrono::milliseconds(step * 20));
       const Receiver::Action action = receiver.Next(
-          LookAsReceiver(direction, peer.Below(60) == 0, peer.Below(60) == 0), wish, now);
+          LookAsReceiver(direction, {.hung_up = peer.Below(60) == 0,
+                                     .tcp_ended = peer.Below(60) == 0}), wish, now);
       ASSERT_LE(receiver.ring_bytes(), kLargest);
       std::size_t moved = 0;
       if (action.step == Receiver::Step::kReadTcp) {

@@ -77,6 +77,60 @@ TEST(SwitchSchedule, ProcessesDieWhileOneEndLeaves) {
   EXPECT_GT(sum.complete, 0U);
 }
 
+TEST(SwitchSchedule, CarriedBetweenHosts) {
+  const Sum sum = RunSeeds({.writers = 2, .readers = 2, .carried = true}, 400);
+  EXPECT_EQ(sum.complete, sum.runs);
+  EXPECT_GT(sum.phases, sum.runs);
+  EXPECT_GT(sum.through_ring, sum.runs * 4000U);
+}
+
+TEST(SwitchSchedule, CarriedAndRefused) {
+  const Sum sum = RunSeeds({.writers = 2, .readers = 2, .refuses = true, .carried = true}, 400);
+  EXPECT_EQ(sum.complete, sum.runs);
+}
+
+TEST(SwitchSchedule, CarriedAndTheWritersLeave) {
+  const Sum sum =
+      RunSeeds({.writers = 2, .readers = 2, .writer_leaves = true, .carried = true}, 300);
+  EXPECT_EQ(sum.complete, sum.runs);
+}
+
+TEST(SwitchSchedule, CarriedAndTheReadersLeave) {
+  const Sum sum =
+      RunSeeds({.writers = 2, .readers = 2, .reader_leaves = true, .carried = true}, 600);
+  EXPECT_EQ(sum.complete + sum.broken, sum.runs);
+  EXPECT_GT(sum.complete, sum.runs / 3);
+  EXPECT_GT(sum.resent, 0U);
+}
+
+TEST(SwitchSchedule, CarriedWhileProcessesDie) {
+  const Sum sum =
+      RunSeeds({.writers = 4, .readers = 4, .kills = true, .refuses = true, .carried = true}, 800);
+  EXPECT_GT(sum.complete, sum.runs / 2);
+}
+
+// TCP goes on where nothing is owed; else it is a reset, and at the end, too, where nobody can say
+// any more that all has come.
+TEST(SwitchSchedule, CarriersDie) {
+  const Sum sum =
+      RunSeeds({.writers = 2, .readers = 2, .carried = true, .carriers_die = true}, 800);
+  EXPECT_GT(sum.complete, 0U);
+  EXPECT_GT(sum.broken, 0U);
+  EXPECT_EQ(sum.resent, 0U);
+}
+
+TEST(SwitchSchedule, CarriersDieWhileProcessesDieAndLeave) {
+  (void)RunSeeds({.writers = 3,
+                  .readers = 3,
+                  .kills = true,
+                  .reader_leaves = true,
+                  .writer_leaves = true,
+                  .refuses = true,
+                  .carried = true,
+                  .carriers_die = true},
+                 800);
+}
+
 // A driver that breaks a rule must be found out.
 class SwitchPlanted : public testing::TestWithParam<Planted> {};
 
@@ -96,6 +150,35 @@ INSTANTIATE_TEST_SUITE_P(Rules, SwitchPlanted,
                                          Planted::kArmsAfterLooking, Planted::kWrongPosition,
                                          Planted::kNoLock, Planted::kStaleConsumed,
                                          Planted::kBellForAll));
+
+// The same for carriers, and for the ends of what they carry.
+class CarriedPlanted : public testing::TestWithParam<Planted> {};
+
+TEST_P(CarriedPlanted, IsFound) {
+  const Planted planted = GetParam();
+  for (unsigned seed = 1; seed <= 8000; ++seed) {
+    const Plan plan{
+        .seed = seed,
+        .bytes = seed % 2 == 0 ? 40'000U : 2000U,
+        .writers = 1 + seed / 2 % 2,
+        .readers = 1 + seed / 4 % 2,
+        .kills = planted == Planted::kReturnedEarly,
+        .reader_leaves = planted == Planted::kReturnedEarly,
+        .refuses = planted == Planted::kWishShuts,
+        .carried = true,
+        .carriers_die = planted == Planted::kLostIsGone || planted == Planted::kLostPasses,
+        .planted = planted};
+    if (!World(plan).Run().wrong.empty()) return;
+  }
+  FAIL() << "no schedule noticed";
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, CarriedPlanted,
+                         testing::Values(Planted::kEvenFirst, Planted::kOddLate,
+                                         Planted::kQuietEarly, Planted::kNoFlush, Planted::kNoAsk,
+                                         Planted::kCompleteLast, Planted::kWishShuts,
+                                         Planted::kLostPasses, Planted::kLostIsGone,
+                                         Planted::kReturnedEarly, Planted::kNotLookedAgain));
 
 }  // namespace
 }  // namespace rdfs::sock

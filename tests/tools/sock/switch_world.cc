@@ -15,12 +15,15 @@ constexpr std::size_t kTcpCapacity = 9000;
 World::World(const Plan& plan)
     : plan_(plan),
       random_(plan.seed),
-      sender_(plan.planted == Planted::kWrongPosition ? 1 : 0, kLargestRing),
-      receiver_(0, kLargestRing),
+      sender_(plan.planted == Planted::kWrongPosition ? 1 : 0, kLargestRing,
+              plan.carried ? Far::kCarrier : Far::kEnd),
+      receiver_(0, kLargestRing, plan.carried ? Far::kCarrier : Far::kEnd),
       stickiness_(std::array{0U, 32U, 56U, 62U}[Below(4)]),
       writers_(plan.writers),
       readers_(plan.readers) {
-  channel_.ring.resize(kLargestRing);
+  near_channel_.ring.resize(kLargestRing);
+  far_channel_.ring.resize(kLargestRing);
+  if (plan.carried && plan.planted != Planted::kEvenFirst) near_channel_.tcp_reads = 1;
 }
 
 std::uint8_t World::Pattern(std::size_t index) {
@@ -31,7 +34,7 @@ std::uint8_t World::Pattern(std::size_t index) {
 void World::Wrong(const std::string& what) {
   if (outcome_.wrong.empty()) {
     outcome_.wrong = what + " (" + std::to_string(delivered_) + " of " + std::to_string(accepted_) +
-                     " bytes read, phase " + std::to_string(channel_.opens) + "; sender " +
+                     " bytes read, phase " + std::to_string(near_channel_.opens) + "; sender " +
                      std::to_string(static_cast<int>(sender_.state())) + ", receiver " +
                      std::to_string(static_cast<int>(receiver_.state())) + "; processes";
     for (const Writer& w : writers_) outcome_.wrong += " " + std::to_string(static_cast<int>(w.at));
@@ -46,6 +49,7 @@ Outcome World::Run() {
     if (plan_.kills && Below(3000) == 0) KillSomebody();
     if (plan_.reader_leaves && Below(4000) == 0) reader_leaving_ = true;
     if (plan_.writer_leaves && Below(4000) == 0) writer_leaving_ = true;
+    if (plan_.carriers_die && Below(6000) == 0) KillCarriers();
     if (Below(8) == 0) CloseEnds();
     if (!Tick() && !CloseEnds()) break;
   }
@@ -57,7 +61,7 @@ Outcome World::Run() {
   outcome_.broken = reset_;
   outcome_.complete = end_seen_ && delivered_ == accepted_;
   if (end_seen_ && delivered_ != accepted_) Wrong("the end came before the last byte");
-  outcome_.phases = channel_.opens;
+  outcome_.phases = near_channel_.opens;
   return outcome_;
 }
 
@@ -72,6 +76,10 @@ bool World::Tick() {
   for (int i = 0; i < readers; ++i) {
     if (Runnable(readers_[static_cast<std::size_t>(i)])) movable.push_back(writers + i);
   }
+  constexpr int kNear = -2;
+  constexpr int kFar = -3;
+  if (Runnable(near_, near_channel_.data_bell)) movable.push_back(kNear);
+  if (Runnable(far_, far_channel_.room_bell)) movable.push_back(kFar);
   const bool in_flight = tcp_.arrived < tcp_.bytes.size();
   if (in_flight) movable.push_back(-1);
   if (movable.empty()) {
@@ -90,7 +98,11 @@ bool World::Tick() {
       std::ranges::find(movable, last_) != movable.end() && Below(64) < stickiness_;
   const int who = goes_on ? last_ : movable[Below(static_cast<unsigned>(movable.size()))];
   last_ = who;
-  if (who < 0) {
+  if (who == kNear) {
+    MoveNear();
+  } else if (who == kFar) {
+    MoveFar();
+  } else if (who < 0) {
     const auto left = static_cast<unsigned>(tcp_.bytes.size() - tcp_.arrived);
     tcp_.arrived += 1 + Below(left);
   } else if (who < writers) {
@@ -104,23 +116,25 @@ bool World::Tick() {
 bool World::Runnable(const Writer& writer) const {
   if (writer.at == At::kOver || writer.at == At::kDead) return false;
   if (writer.at == At::kOutside) return tx_.holder < 0 || plan_.planted == Planted::kNoLock;
-  if (writer.at == At::kWaiting) return delivered_ == accepted_ || tcp_.reader_gone;
+  if (writer.at == At::kWaiting) {
+    return delivered_ == accepted_ || tcp_.reader_gone || near_.closed;
+  }
   if (writer.at != At::kAsleep) return true;
   const bool tcp_has_room = tcp_.bytes.size() - tcp_.read < kTcpCapacity || tcp_.reader_gone;
   const bool for_tcp =
       writer.action.step == Sender::Step::kSendTcp || writer.action.step == Sender::Step::kResend;
-  const bool news = readers_bell_closed_ && !writer.view.gone;
-  return news || (for_tcp ? tcp_has_room : room_bell_ > 0);
+  const bool news = WritersLeftAlone() && !writer.view.gone && !writer.view.lost;
+  return news || (for_tcp ? tcp_has_room : near_channel_.room_bell > 0);
 }
 
 bool World::Runnable(const Reader& reader) const {
   if (reader.at == At::kOver || reader.at == At::kDead) return false;
   if (reader.at == At::kOutside) return rx_.holder < 0 || plan_.planted == Planted::kNoLock;
   if (reader.at == At::kWaiting) {
-    return data_bell_ > 0 || writers_bell_closed_ || now_ >= receiver_.deadline();
+    return Receiving().data_bell > 0 || ReadersLeftAlone() || now_ >= receiver_.deadline();
   }
   if (reader.at != At::kAsleep) return true;
-  return data_bell_ > 0 || writers_bell_closed_ || tcp_.read < tcp_.arrived ||
+  return Receiving().data_bell > 0 || ReadersLeftAlone() || tcp_.read < tcp_.arrived ||
          (tcp_.fin && tcp_.read == tcp_.bytes.size());
 }
 
@@ -162,6 +176,10 @@ bool World::CloseEnds() {
   if (std::ranges::all_of(readers_, gone)) {
     closing.push_back(&tcp_.reader_gone);
     closing.push_back(&readers_bell_closed_);
+  }
+  if (lane_lost_) {
+    closing.push_back(&near_.closed);
+    closing.push_back(&far_.closed);
   }
   // A program that has left takes no bell along.
   if (receiver_.Left()) closing.push_back(&readers_bell_closed_);
@@ -209,26 +227,31 @@ void World::Look(Writer& writer) {
     looks = {1, 2, 3, 4, 5};
     std::ranges::shuffle(looks, random_);
     looks.push_back(0);
+    if (plan_.carried) looks.push_back(6);
   }
   SenderView& view = writer.view;
   switch (looks.back()) {
     case 0:
-      view.gone = channel_.abandoned || readers_bell_closed_;
+      view.gone = near_channel_.abandoned || (!plan_.carried && readers_bell_closed_) ||
+                  (plan_.planted == Planted::kLostIsGone && near_.closed);
       break;
     case 1:
-      view.gate.bits = channel_.gate;
+      view.gate.bits = near_channel_.gate;
       break;
     case 2:
-      view.consumed = channel_.consumed;
+      view.consumed = near_channel_.consumed;
       break;
     case 3:
-      view.passed = channel_.passed;
+      view.passed = near_channel_.passed;
       break;
     case 4:
-      view.tcp_reads = channel_.tcp_reads;
+      view.tcp_reads = near_channel_.tcp_reads;
+      break;
+    case 5:
+      view.reader_armed = near_channel_.reader_armed;
       break;
     default:
-      view.reader_armed = channel_.reader_armed;
+      view.lost = near_.closed;
   }
   looks.pop_back();
   if (looks.empty()) writer.at = At::kDeciding;
@@ -255,7 +278,7 @@ void World::Decide(Writer& writer) {
       writer.at = At::kOutside;
       return Release(tx_);
     case Step::kBroken:
-      if (!plan_.kills && !plan_.reader_leaves) Wrong("the sender gave up");
+      if (!plan_.kills && !plan_.reader_leaves && !plan_.carriers_die) Wrong("the sender gave up");
       reset_ = true;
       return;
     default:
@@ -291,9 +314,9 @@ void World::Carry(Writer& writer) {
       if (part == 1) return StepDone(writer, writer.copied);
       std::vector<std::uint8_t> again;
       if (action.step == Step::kResend) {
-        const std::uint64_t mask = channel_.ring_bytes - 1;
+        const std::uint64_t mask = near_channel_.ring_bytes - 1;
         for (std::uint64_t i = 0; i < action.count; ++i) {
-          again.push_back(channel_.ring[(action.at + i) & mask]);
+          again.push_back(near_channel_.ring[(action.at + i) & mask]);
         }
       }
       writer.copied = SendTcp(action.count, again.empty() ? nullptr : again.data());
@@ -303,12 +326,13 @@ void World::Carry(Writer& writer) {
     case Step::kPut:
       if (part == 0) {
         for (std::uint64_t i = 0; i < action.count; ++i) {
-          channel_.ring[(action.at + i) & (channel_.ring_bytes - 1)] = Pattern(accepted_ + i);
+          near_channel_.ring[(action.at + i) & (near_channel_.ring_bytes - 1)] =
+              Pattern(accepted_ + i);
         }
       } else if (part == 1) {
-        writer.copied = channel_.gate == Gate::At(action.at) ? action.count : 0;
+        writer.copied = near_channel_.gate == Gate::At(action.at) ? action.count : 0;
         if (writer.copied == 0) return;
-        channel_.gate = Gate::At(action.at + action.count);
+        near_channel_.gate = Gate::At(action.at + action.count);
         accepted_ += action.count;
         outcome_.through_ring += action.count;
       } else {
@@ -316,30 +340,30 @@ void World::Carry(Writer& writer) {
       }
       return;
     case Step::kOpenGate:
-      if (part == 0) channel_.ring_bytes = action.count;
-      if (part == 1) channel_.open_at = action.at;
-      if (part == 2) channel_.gate &= ~Gate::kSenderShut;
+      if (part == 0) near_channel_.ring_bytes = action.count;
+      if (part == 1) near_channel_.open_at = action.at;
+      if (part == 2) near_channel_.gate &= ~Gate::kSenderShut;
       break;
     case Step::kAnnounce:
-      if (part == 0) channel_.opens = action.at;
+      if (part == 0) near_channel_.opens = action.at;
       break;
     case Step::kShutGate:
-      if (part == 0) channel_.gate |= Gate::kSenderShut;
+      if (part == 0) near_channel_.gate |= Gate::kSenderShut;
       break;
     case Step::kArm:
-      if (part == 0) room_bell_ = 0;
-      if (part == 1) channel_.writer_armed = true;
+      if (part == 0) near_channel_.room_bell = 0;
+      if (part == 1) near_channel_.writer_armed = true;
       break;
     case Step::kRingBell:
-      if (part == 0) writer.copied = std::exchange(channel_.reader_armed, false) ? 1 : 0;
-      if (part == 1) data_bell_ += static_cast<unsigned>(writer.copied);
+      if (part == 0) writer.copied = std::exchange(near_channel_.reader_armed, false) ? 1 : 0;
+      if (part == 1) near_channel_.data_bell += static_cast<unsigned>(writer.copied);
       break;
     case Step::kNudge:
-      if (part == 0) ++data_bell_;
+      if (part == 0) ++near_channel_.data_bell;
       break;
     default:  // kReturned
-      if (part == 0) channel_.returned = true;
-      if (part == 1) ++data_bell_;
+      if (part == 0) near_channel_.returned = true;
+      if (part == 1) ++near_channel_.data_bell;
   }
   if (part == 3) StepDone(writer, 0);
 }
@@ -377,7 +401,7 @@ void World::Move(Reader& reader, int who) {
 }
 
 void World::Wish(Reader& reader) {
-  if (plan_.planted == Planted::kBellForAll && Below(2) == 0) data_bell_ = 0;
+  if (plan_.planted == Planted::kBellForAll && Below(2) == 0) Receiving().data_bell = 0;
   reader.wish.bytes = 1 + Below(Below(3) == 0 ? 20'000 : 900);
   reader.wish.follow = !plan_.refuses || Below(6) != 0;
   reader.wish.leave = reader_leaving_;
@@ -393,6 +417,11 @@ void World::Look(Reader& reader) {
     if (plan_.planted == Planted::kOpensAnywhere) looks.push_back(3);
     std::ranges::shuffle(looks, random_);
     if (plan_.planted != Planted::kOpensAnywhere) looks.push_back(3);
+    if (plan_.planted == Planted::kCompleteLast) {
+      looks.insert(looks.begin(), 8);
+    } else if (plan_.carried) {
+      looks.push_back(8);
+    }
     looks.push_back(1);
     if (plan_.planted == Planted::kEndSeenLast) {
       looks.insert(looks.begin(), 0);
@@ -406,25 +435,32 @@ void World::Look(Reader& reader) {
       view.tcp_ended = tcp_.fin && tcp_.read == tcp_.bytes.size();
       break;
     case 1:
-      view.hung_up = writers_bell_closed_;
+      view.hung_up = ReadersLeftAlone();
       break;
     case 2:
-      view.gate.bits = channel_.gate;
+      view.gate.bits = Receiving().gate;
+      if ((plan_.planted == Planted::kWishShuts && view.gate.receiver_shut()) ||
+          (plan_.planted == Planted::kLostPasses && view.hung_up)) {
+        view.gate.bits |= Gate::kSenderShut;
+      }
       break;
     case 3:
-      view.opens = channel_.opens;
+      view.opens = Receiving().opens;
       break;
     case 4:
-      view.open_at = channel_.open_at;
+      view.open_at = Receiving().open_at;
       break;
     case 5:
-      view.ring_bytes = channel_.ring_bytes;
+      view.ring_bytes = Receiving().ring_bytes;
       break;
     case 6:
-      view.writer_armed = channel_.writer_armed;
+      view.writer_armed = Receiving().writer_armed;
+      break;
+    case 7:
+      view.returned = Receiving().returned;
       break;
     default:
-      view.returned = channel_.returned;
+      view.complete = Receiving().complete || plan_.planted == Planted::kNoAsk;
   }
   looks.pop_back();
   if (looks.empty()) reader.at = At::kDeciding;
@@ -446,7 +482,7 @@ void World::Decide(Reader& reader) {
       reader.at = reader.wish.sleep ? At::kAsleep : At::kOutside;
       return Release(rx_);
     case Step::kWaitReturned:
-      data_bell_ = 0;
+      Receiving().data_bell = 0;
       reader.at = At::kWaiting;
       return Release(rx_);
     case Step::kEnd:
@@ -454,7 +490,8 @@ void World::Decide(Reader& reader) {
       reader.at = At::kOver;
       return Release(rx_);
     case Step::kBroken:
-      if (!plan_.kills && !plan_.reader_leaves) Wrong("the receiver gave up");
+      if (!plan_.kills && !plan_.reader_leaves && !plan_.carriers_die)
+        Wrong("the receiver gave up");
       reset_ = true;
       return;
     default:
@@ -494,12 +531,12 @@ void World::Carry(Reader& reader) {
     case Step::kTake:
       if (part == 0) {
         if (plan_.planted == Planted::kStaleConsumed) {
-          channel_.consumed = action.at + action.count;
+          Receiving().consumed = action.at + action.count;
         }
       } else if (part == 1) {
         reader.buffer.clear();
         for (std::uint64_t i = 0; i < action.count; ++i) {
-          reader.buffer.push_back(channel_.ring[(action.at + i) & (channel_.ring_bytes - 1)]);
+          reader.buffer.push_back(Receiving().ring[(action.at + i) & (Receiving().ring_bytes - 1)]);
         }
       } else {
         Deliver(reader.buffer.data(), reader.buffer.size());
@@ -507,35 +544,39 @@ void World::Carry(Reader& reader) {
       }
       return;
     case Step::kFollow:
-      if (part == 0) channel_.gate &= ~Gate::kReceiverShut;
+      if (part == 0) Receiving().gate &= ~Gate::kReceiverShut;
       break;
     case Step::kRefuse:
-      if (part == 0) channel_.gate |= Gate::kReceiverShut;
+      if (part == 0) Receiving().gate |= Gate::kReceiverShut;
       break;
     case Step::kBeginRead:
     case Step::kEndRead:
-      if (part == 0) channel_.tcp_reads = action.at;
+      if (part == 0) Receiving().tcp_reads = action.at;
       break;
     case Step::kGiveBack:
-      if (part == 0) channel_.consumed = action.at;
+      if (part == 0) Receiving().consumed = action.at;
       break;
     case Step::kPass:
-      if (part == 0) channel_.passed = action.at;
+      if (part == 0) Receiving().passed = action.at;
       break;
     case Step::kAbandon:
-      if (part == 0) channel_.abandoned = true;
-      if (part == 1) ++room_bell_;
+      if (part == 0) Receiving().abandoned = true;
+      if (part == 1) ++Receiving().room_bell;
+      break;
+    case Step::kAskEnd:
+      if (part == 0) Receiving().asks_end = true;
+      if (part == 1) ++Receiving().room_bell;
       break;
     case Step::kArm:
-      if (part == 0) data_bell_ = 0;
-      if (part == 1) channel_.reader_armed = true;
+      if (part == 0) Receiving().data_bell = 0;
+      if (part == 1) Receiving().reader_armed = true;
       break;
     case Step::kRingBell:
-      if (part == 0) reader.copied = std::exchange(channel_.writer_armed, false) ? 1 : 0;
-      if (part == 1) room_bell_ += static_cast<unsigned>(reader.copied);
+      if (part == 0) reader.copied = std::exchange(Receiving().writer_armed, false) ? 1 : 0;
+      if (part == 1) Receiving().room_bell += static_cast<unsigned>(reader.copied);
       break;
     default:  // kNudge
-      if (part == 0) ++room_bell_;
+      if (part == 0) ++Receiving().room_bell;
   }
   if (part == 2) StepDone(reader, 0);
 }

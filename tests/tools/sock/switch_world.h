@@ -4,6 +4,9 @@
 // Each look at a shared word, each store and each call of the kernel is a step of its own, so that
 // whatever two real processes could do between them happens here sooner or later. A process may be
 // killed between any two steps. Every byte that comes out is compared at once.
+//
+// A carried direction has two channels, and a carrier at each that moves words and bytes between
+// them as PROTOCOL.md says under "Between hosts", through two queues that keep their order.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +29,18 @@ enum class Planted : std::uint8_t {
   kNoLock,            // two processes drive one half at once
   kStaleConsumed,     // gives room back before the bytes are copied out
   kBellForAll,        // a process that is not going to look empties the bell
+  // Of a carried direction:
+  kEvenFirst,       // tcp_reads of the sender's channel says even from the beginning
+  kOddLate,         // ... and odd only after the phase was passed
+  kQuietEarly,      // Quiet is said without having looked
+  kNoFlush,         // Flushed is said without having sent all
+  kNoAsk,           // FIN is the end, without asking
+  kCompleteLast,    // complete is looked at after what it makes final
+  kWishShuts,       // the receiver takes its own bit for the end of a phase
+  kLostPasses,      // the receiver goes on with TCP when it loses its carrier in a phase
+  kLostIsGone,      // a sender that loses its carrier sends again what was not consumed
+  kReturnedEarly,   // the carrier answers for a sender that owes bytes
+  kNotLookedAgain,  // a carrier sleeps without looking again once armed
 };
 
 struct Plan {
@@ -36,6 +51,8 @@ struct Plan {
   bool reader_leaves = false;  // the readers' end goes on without the shim
   bool writer_leaves = false;
   bool refuses = false;  // the reader now and then wants no ring
+  bool carried = false;
+  bool carriers_die = false;
   Planted planted = Planted::kNone;
 };
 
@@ -62,7 +79,43 @@ class World {
     std::uint64_t gate = Gate::kInitial, opens = 0, open_at = 0, ring_bytes = 0;
     std::uint64_t consumed = 0, passed = 0, tcp_reads = 0;
     bool writer_armed = false, reader_armed = false, returned = false, abandoned = false;
+    bool asks_end = false, complete = false;
+    unsigned data_bell = 0, room_bell = 0;
     std::vector<std::uint8_t> ring;
+  };
+  enum class Word : std::uint8_t {
+    kPhase,
+    kBytes,
+    kShut,
+    kFlushed,
+    kReturned,
+    kConsumed,
+    kPassed,
+    kQuiet,
+    kWish,
+    kFollow,
+    kFlush,
+    kAbandon
+  };
+  struct Message {
+    Word word;
+    std::uint64_t value = 0, more = 0;
+    std::vector<std::uint8_t> bytes;
+  };
+  // What both carriers have.
+  struct Carrier {
+    std::deque<Message> inbox;
+    int part = 0;  // of the message being carried out
+    bool idle = false, armed = false, asleep = false;
+    bool closed = false;  // its bells
+  };
+  struct NearCarrier : Carrier {
+    std::uint64_t told = 0, shut = 0, shipped = 0;
+    bool follow = false, flush = false, abandoned = false, answered = false;
+  };
+  struct FarCarrier : Carrier {
+    std::uint64_t consumed = 0, passed = 0, mark = 0;
+    bool quiet = true, wish = true, asked = false, abandoned = false;
   };
   // The lock of one half, and whether its holder died.
   struct Lock {
@@ -130,12 +183,35 @@ class World {
   bool Retires();
   void Deliver(const std::uint8_t* bytes, std::size_t count);
 
+  Channel& Sending() { return near_channel_; }
+  Channel& Receiving() { return plan_.carried ? far_channel_ : near_channel_; }
+  [[nodiscard]] const Channel& Receiving() const {
+    return plan_.carried ? far_channel_ : near_channel_;
+  }
+  // As the writers see the readers' end go, and the other way round.
+  [[nodiscard]] bool WritersLeftAlone() const;
+  [[nodiscard]] bool ReadersLeftAlone() const;
+  [[nodiscard]] bool Runnable(const Carrier& carrier, unsigned bell) const;
+  void KillCarriers();
+  void MoveNear();
+  void MoveFar();
+  bool NearActs();
+  bool FarActs();
+  void NearHears();
+  void FarHears();
+  void NearHears(const Message& message, int part);
+  void FarHears(const Message& message, int part);
+  bool Arms(Carrier& carrier, bool& flag, unsigned& bell);
+  void Rest(Carrier& carrier);
+
   Plan plan_;
   std::mt19937 random_;
   TimePoint now_{};
   Tcp tcp_;
-  Channel channel_;
-  unsigned data_bell_ = 0, room_bell_ = 0;
+  Channel near_channel_, far_channel_;
+  NearCarrier near_;
+  FarCarrier far_;
+  bool lane_lost_ = false;
   bool writers_bell_closed_ = false, readers_bell_closed_ = false;
   bool reader_leaving_ = false, writer_leaving_ = false;
   Sender sender_;
