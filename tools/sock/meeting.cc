@@ -1,7 +1,6 @@
 #include "tools/sock/meeting.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
@@ -11,26 +10,13 @@
 #include <cstring>
 #include <utility>
 
+#include "tools/sock/meeting_wire.h"
+#include "tools/sock/packet.h"
+
 namespace rdfs::sock {
 namespace {
 
-enum class Type : std::uint8_t { kHello = 1, kChannel = 2, kJoined = 3, kRefused = 4 };
-
-// Every packet has this shape, as far as its type goes.
-struct Wire {
-  Type type = Type::kHello;
-  std::array<std::byte, 3> zero{};
-  Le32 version = kProtocolVersion;
-  Le64 cookie = 0;
-  Le32 flags = 0;
-  Le32 largest_ring = 0;
-};
-static_assert(sizeof(Wire) == 24);
-constexpr std::size_t kHelloBytes = 20;
-constexpr std::size_t kJoinedBytes = 4;
-
-constexpr std::uint32_t kFlagOpened = 1;
-constexpr std::uint32_t kFlagUnknown = 2;
+using Type = MeetingType;
 
 Status Nonsense() { return {Code::kProtocolError, "the partner does not speak this protocol"}; }
 
@@ -42,30 +28,15 @@ std::string NameOf(std::uint64_t one, std::uint64_t other) {
   return {name.data(), static_cast<std::size_t>(length)};
 }
 
-socklen_t MakeAddress(const std::string& name, sockaddr_un& address) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: a zero byte first
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-}
-
-rdfs::Result<Fd> MakeSocket() {
-  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return Status::FromErrno(errno, "a UNIX socket");
-  return fd;
-}
-
 bool PartnerIs(int socket, uid_t owner) {
-  ucred credentials{};
-  socklen_t size = sizeof(credentials);
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 &&
-         MayAttach(credentials.uid, owner);
+  const std::optional<uid_t> partner = PartnerOf(socket);
+  return partner && MayAttach(*partner, owner);
 }
 
 }  // namespace
 
 struct Meeting::Packet {
-  Wire wire;
+  MeetingWire wire;
   std::size_t size = 0;
   std::array<Fd, 2> fds;
 };
@@ -91,9 +62,9 @@ rdfs::Result<std::unique_ptr<Meeting>> Meeting::Begin(std::uint64_t mine, const 
 }
 
 Status Meeting::Bind(const std::string& name) {
-  RDFS_ASSIGN_OR_RETURN(Fd fd, MakeSocket());
+  RDFS_ASSIGN_OR_RETURN(Fd fd, MakePacketSocket());
   sockaddr_un address;
-  const socklen_t length = MakeAddress(name, address);
+  const socklen_t length = AbstractAddress(name, address);
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       listen(fd.get(), 4) != 0) {
     return Status::FromErrno(errno, "the name where both ends meet");
@@ -104,9 +75,9 @@ Status Meeting::Bind(const std::string& name) {
 }
 
 Status Meeting::Connect(const std::string& name) {
-  RDFS_ASSIGN_OR_RETURN(socket_, MakeSocket());
+  RDFS_ASSIGN_OR_RETURN(socket_, MakePacketSocket());
   sockaddr_un address;
-  const socklen_t length = MakeAddress(name, address);
+  const socklen_t length = AbstractAddress(name, address);
   if (connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     return {Code::kNotFound, errno, "the other end is not ready to be met"};
   }
@@ -168,52 +139,14 @@ Meeting::State Meeting::Over(Status why) {
 
 rdfs::Result<bool> Meeting::Receive(Packet& packet) {
   packet = Packet();
-  iovec vector{&packet.wire, sizeof(packet.wire)};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t got = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (got <= 0) return Status(Code::kDisconnected, "the other end went away");
-  // Whatever came is ours to close, wanted or not.
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-      Fd owned(fd);
-      if (i < packet.fds.size()) packet.fds[i] = std::move(owned);
-    }
-  }
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return Nonsense();
-  packet.size = static_cast<std::size_t>(got);
-  return true;
+  const MutableByteSpan out = std::as_writable_bytes(std::span(&packet.wire, 1));
+  RDFS_ASSIGN_OR_RETURN(packet.size, ReceivePacket(socket_.get(), out, packet.fds));
+  return packet.size > 0;
 }
 
 Status Meeting::Send(const Packet& packet, int first, int second) {
-  iovec vector{const_cast<Wire*>(&packet.wire), packet.size};
-  const std::array<int, 2> fds = {first, second};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(fds))> control{};
-  msghdr message{};
-  message.msg_iov = &vector;
-  message.msg_iovlen = 1;
-  if (first >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* const c = CMSG_FIRSTHDR(&message);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(fds));
-    std::memcpy(CMSG_DATA(c), fds.data(), sizeof(fds));
-  }
-  if (sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-    return {Code::kDisconnected, errno, "the other end went away"};
-  }
-  return {};
+  const ByteSpan bytes = std::as_bytes(std::span(&packet.wire, 1));
+  return SendPacket(socket_.get(), bytes.first(packet.size), first, second);
 }
 
 std::uint32_t Meeting::Flags() const {
@@ -231,7 +164,7 @@ Status Meeting::AgreeOnOpened(std::uint32_t flags) {
 }
 
 Status Meeting::OnHello(const Packet& packet) {
-  const Wire& hello = packet.wire;
+  const MeetingWire& hello = packet.wire;
   if (hello.type != Type::kHello || packet.size != kHelloBytes || hello.cookie != peer_.cookie) {
     return Nonsense();
   }
@@ -249,28 +182,22 @@ Status Meeting::OnHello(const Packet& packet) {
   answer.wire.type = Type::kChannel;
   answer.wire.cookie = mine_;
   answer.wire.largest_ring = largest_ring_;
-  answer.size = sizeof(Wire);
+  answer.size = sizeof(MeetingWire);
   channel_ = std::move(channel);
   return Send(answer, channel_->fd(), theirs.get());
 }
 
 Status Meeting::OnChannel(Packet& packet) {
-  const Wire& offer = packet.wire;
-  if (offer.type != Type::kChannel || packet.size != sizeof(Wire) || offer.cookie != peer_.cookie ||
-      !packet.fds[1].valid()) {
+  const MeetingWire& offer = packet.wire;
+  if (offer.type != Type::kChannel || packet.size != sizeof(offer) ||
+      offer.cookie != peer_.cookie || !packet.fds[1].valid()) {
     return Nonsense();
   }
   if (offer.version != kProtocolVersion) return {Code::kVersionMismatch, "another version"};
   RDFS_RETURN_IF_ERROR(AgreeOnOpened(offer.flags));
   RDFS_ASSIGN_OR_RETURN(Channel channel,
                         Channel::Adopt(std::move(packet.fds[0]), offer.largest_ring));
-  // The room bell has to be a socket like ours, or waiting on it could do anything.
-  int type = 0;
-  socklen_t size = sizeof(type);
-  if (getsockopt(packet.fds[1].get(), SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
-      type != SOCK_SEQPACKET) {
-    return Nonsense();
-  }
+  if (!IsPacketSocket(packet.fds[1].get())) return Nonsense();
   room_ = std::move(packet.fds[1]);
   channel_ = std::move(channel);
   Packet joined;

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/sock/meeting_wire.h"
 #include "tools/sock/peer_socket.h"
 #include "tools/sock/ring.h"
 #include "transport/base/clock.h"
@@ -22,7 +23,6 @@
 
 namespace rdfs::sock {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr std::chrono::seconds kMeetingTimeout{1};
 
 // Which end called connect(2): an end that inherited its socket may not know.
@@ -43,6 +43,7 @@ class Meeting {
     Channel::Role role;
     Fd data, room;
     bool opened;  // this end called connect
+    Far far = Far::kEnd;
   };
 
   // `mine`: SO_COOKIE of the own TCP socket; `peer`: what FindPeerSocket said. Errors: kErrno,

@@ -41,6 +41,7 @@ void Connection::TearDown() {
   end_.reset();
   met_.reset();
   meeting_.reset();
+  asking_.reset();
   if (!slot().Leave(ThisProcess())) return;
   if (mode_ == Mode::kUndecided) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kEnded)];
   Slots().Give(index_);
@@ -68,6 +69,7 @@ void Connection::AfterForkInChild() {
   pending_ = false;
   if (mode_ == Mode::kAttached) return;
   meeting_.reset();
+  asking_.reset();
   met_.reset();
 }
 

@@ -20,6 +20,7 @@
 #include <span>
 #include <utility>
 
+#include "tools/sock/asking.h"
 #include "tools/sock/end.h"
 #include "tools/sock/meeting.h"
 #include "tools/sock/preload/registry.h"
@@ -75,6 +76,9 @@ class Connection {
   void Work(int fd);
   void Attempt(int fd);
   bool Begin(int fd);
+  bool BeginAsking(int fd, std::uint64_t cookie);
+  bool GoOn(int fd);
+  void Refused(int fd, std::optional<far::Refusal> refusal);
   void Attach(int fd);
   void ReadOptions(int fd);
   void Stay(int fd, Reason reason);
@@ -93,6 +97,7 @@ class Connection {
   std::uint32_t attempts_ = 0;
   std::uint32_t retries_ = 0;
   std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<Asking> asking_;      // never beside the other
   std::optional<Meeting::Result> met_;  // and then the channel and the bells
   std::optional<End> end_;
   bool forking_ = false;

@@ -21,11 +21,23 @@ constexpr std::uint64_t kManyBytes = 64 * 1024;  // do for the first one, too
 constexpr std::uint32_t kRetries = 32;  // calls while the partner binds, but does not listen
 constexpr std::uint32_t kLargestRing = 1024 * 1024;
 constexpr std::uint64_t kFirstRing = 16 * 1024;
+// Between hosts a ring is also what may be under way.
+constexpr std::uint64_t kFirstFarRing = 256 * 1024;
 
 const char* Explain(Reason reason) {
   switch (reason) {
     case Reason::kElsewhere:
-      return "the other end is not on this host, or in another network namespace";
+      return "the other end is on another host, and no carrier of this user's runs here; pair the "
+             "hosts: rdsock --pair HOST";
+    case Reason::kOnlyHere:
+      return "the other end is on another host; give --require=verbs";
+    case Reason::kNotPaired:
+      return "the other end's address is not paired; rdsock --pair HOST";
+    case Reason::kUnreachable:
+      return "the other host's carrier does not answer; see that rdsock runs there, and the "
+             "firewall";
+    case Reason::kNoRdma:
+      return "there is no RDMA between the two hosts; rdinfo HOST says more";
     case Reason::kAlone:
       return "the other end did not come to meet; run it under rdsock, too";
     case Reason::kShared:
@@ -93,16 +105,51 @@ void Connection::Work(int fd) {
 
 void Connection::Attempt(int fd) {
   if (slot().stays) return Stay(fd, Reason::kShared);
-  if (meeting_ == nullptr && !met_ && !Begin(fd)) return;
-  if (meeting_ != nullptr) {
-    const Meeting::State state = meeting_->Go(BootClock::now());
-    if (state == Meeting::State::kWaiting) return;
-    if (state == Meeting::State::kMet) met_ = meeting_->Take();
-    meeting_.reset();
-  }
+  if (meeting_ == nullptr && asking_ == nullptr && !met_ && !Begin(fd)) return;
+  if (!GoOn(fd)) return;
   pending_ = met_.has_value();
   if (met_) Attach(fd);
   if (!met_ && attempts_ == kAttempts) Stay(fd, Reason::kAlone);
+}
+
+// False when there is nothing more to be done now.
+bool Connection::GoOn(int fd) {
+  using State = Meeting::State;
+  const State state = meeting_ != nullptr  ? meeting_->Go(BootClock::now())
+                      : asking_ != nullptr ? asking_->Go(BootClock::now())
+                                           : State::kMet;
+  if (state == State::kWaiting) return false;
+  if (state == State::kMet && !met_)
+    met_ = meeting_ != nullptr ? meeting_->Take() : asking_->Take();
+  const bool refused = asking_ != nullptr && state == State::kOver;
+  const std::optional<far::Refusal> refusal = refused ? asking_->refusal() : std::nullopt;
+  meeting_.reset();
+  asking_.reset();
+  if (refused) Refused(fd, refusal);
+  return mode_ == Mode::kUndecided;
+}
+
+// What the carrier has said; those that may be otherwise at the next attempt are not for good.
+void Connection::Refused(int fd, std::optional<far::Refusal> refusal) {
+  const bool last = attempts_ == kAttempts;
+  switch (refusal.value_or(far::Refusal::kAlone)) {
+    case far::Refusal::kNotPaired:
+      return Stay(fd, Reason::kNotPaired);
+    case far::Refusal::kNoRdma:
+      return Stay(fd, Reason::kNoRdma);
+    case far::Refusal::kNotYours:
+      return Stay(fd, Reason::kStranger);
+    case far::Refusal::kDisagree:
+    case far::Refusal::kAnotherVersion:
+    case far::Refusal::kNonsense:
+      return Stay(fd, Reason::kAlone);
+    case far::Refusal::kUnreachable:
+      return last ? Stay(fd, Reason::kUnreachable) : void();
+    case far::Refusal::kNoRoom:
+      return last ? Stay(fd, Reason::kNoRoom) : void();
+    default:
+      return;
+  }
 }
 
 // An attempt, or once more the one where the partner was not yet ready.
@@ -124,7 +171,9 @@ bool Connection::Begin(int fd) {
   const auto mine = CookieOf(fd);
   const auto peer = FindPeerSocket(fd);
   if (!mine.ok() || !peer.ok()) return last && stay(Reason::kElsewhere);
-  if (!peer->has_value()) return stay(Reason::kElsewhere);
+  if (!peer->has_value()) {
+    return TheSettings().require_here ? stay(Reason::kOnlyHere) : BeginAsking(fd, *mine);
+  }
   auto begun = Meeting::Begin(*mine, **peer, slot().opened ? Opened::kHere : Opened::kThere,
                               kLargestRing, BootClock::now());
   if (begun.ok()) {
@@ -142,6 +191,27 @@ bool Connection::Begin(int fd) {
   }
 }
 
+// Of the carrier, for an end on another host.
+bool Connection::BeginAsking(int fd, std::uint64_t cookie) {
+  const auto places = PlacesOf(fd);
+  if (!places.ok()) {
+    Stay(fd, Reason::kElsewhere);
+    return false;
+  }
+  const uid_t user = geteuid();
+  const far::Ask ask{.cookie = cookie, .flags = slot().opened ? kFlagOpened : 0, .places = *places};
+  auto begun = Asking::Begin(far::CarrierName(user), user, ask, BootClock::now());
+  if (begun.ok()) {
+    asking_ = *std::move(begun);
+    return pending_ = true;
+  }
+  const bool later = begun.status().code() == Code::kBusy && attempts_ < kAttempts;
+  if (!later) {
+    Stay(fd, begun.status().code() == Code::kNotFound ? Reason::kElsewhere : Reason::kNoRoom);
+  }
+  return false;
+}
+
 void Connection::Attach(int fd) {
   Mode undecided = Mode::kUndecided;
   if (!mode_.compare_exchange_strong(undecided, Mode::kAttaching)) return;
@@ -155,17 +225,19 @@ void Connection::Attach(int fd) {
     mode_ = Mode::kUndecided;
     return;
   }
-  const auto memory = EndMemory::Create(slot().end.data(), fd, met_->opened, kLargestRing);
+  const auto memory =
+      EndMemory::Create(slot().end.data(), fd, met_->opened, kLargestRing, met_->far);
   if (!memory.ok()) {
     mode_ = Mode::kUndecided;
     return Stay(fd, Reason::kNeedsTcp);
   }
   ReadOptions(fd);
   end_.emplace(**memory, met_->channel.Outgoing(met_->role), met_->channel.Incoming(met_->role),
-               End::Sockets{{met_->data.get(), met_->room.get()}, met_->opened});
-  end_->prefer_ring(true, kFirstRing);
+               End::Sockets{{met_->data.get(), met_->room.get()}, met_->opened, met_->far});
+  end_->prefer_ring(true, met_->far == Far::kEnd ? kFirstRing : kFirstFarRing);
   (void)end_->Receive(fd, {}, {.wait = false});  // the other end may use its ring
   ++TheCounts().upgraded;
+  if (met_->far == Far::kCarrier) ++TheCounts().far;
   mode_ = Mode::kAttached;
   EpollAttached(*this);
 }
@@ -182,6 +254,7 @@ void Connection::Stay(int fd, Reason reason) {
   mode_ = Mode::kTcp;
   pending_ = false;
   meeting_.reset();
+  asking_.reset();
   met_.reset();
   ++TheCounts().stayed[static_cast<std::size_t>(reason)];
   const bool mine = reason != Reason::kFiltered && reason != Reason::kEnded;

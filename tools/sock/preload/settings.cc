@@ -11,7 +11,7 @@ namespace rdfs::sock {
 namespace {
 
 constinit Counts g_own_counts;  // nobody looks at them
-constinit Settings g_settings{{}, {}, false, &g_own_counts};
+constinit Settings g_settings{{}, {}, false, false, &g_own_counts};
 
 Counts* MapCounts(const char* path) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -31,7 +31,9 @@ __attribute__((constructor)) void ReadSettings() {
   };
   parse(kOnlyVariable, g_settings.only);
   parse(kExceptVariable, g_settings.except);
-  g_settings.require = secure_getenv(kRequireVariable) != nullptr;
+  const char* const require = secure_getenv(kRequireVariable);
+  g_settings.require = require != nullptr;
+  g_settings.require_here = require != nullptr && std::string_view(require) == "shm";
   const char* const stats = secure_getenv(kStatsVariable);
   Counts* const counts = stats == nullptr ? nullptr : MapCounts(stats);
   if (counts != nullptr) g_settings.counts = counts;

@@ -44,20 +44,25 @@ class Filter {
 
 // Why a connection stays on TCP.
 enum class Reason : std::uint8_t {
-  kFiltered,   // --only or --except
-  kElsewhere,  // the other end is not on this host
-  kAlone,      // nobody came: the other end is not under rdsock, or has too little to say
-  kShared,     // several processes hold it, or may
-  kStranger,   // the other end is another user's than it says
-  kNeedsTcp,   // the program does with it what only TCP can
-  kNoRoom,     // no descriptors or no memory
-  kEnded,      // over before both ends could meet
+  kFiltered,     // --only or --except
+  kElsewhere,    // the other end is not on this host, and there is no carrier
+  kAlone,        // nobody came: the other end is not under rdsock, or has too little to say
+  kShared,       // several processes hold it, or may
+  kStranger,     // the other end is another user's than it says
+  kNeedsTcp,     // the program does with it what only TCP can
+  kNoRoom,       // no descriptors or no memory
+  kEnded,        // over before both ends could meet
+  kOnlyHere,     // the other end is not on this host, and --require=shm
+  kNotPaired,    // the carrier knows no pairing with the other end's address
+  kUnreachable,  // the other host's carrier does not answer
+  kNoRdma,       // there is none between the two hosts
   kCount
 };
 
 // In memory shared with `rdsock --stats`. Whoever can write there is the same user.
 struct Counts {
   std::atomic<std::uint64_t> connections{0}, upgraded{0}, left{0};
+  std::atomic<std::uint64_t> far{0};  // upgraded ones with another host
   std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Reason::kCount)> stayed{};
   std::atomic<std::uint64_t> bytes_sent{0}, bytes_received{0};  // of upgraded connections
   std::atomic<std::uint64_t> sends{0}, receives{0}, bells{0}, sleeps{0};
@@ -66,6 +71,7 @@ struct Counts {
 struct Settings {
   Filter only, except;
   bool require = false;
+  bool require_here = false;  // on this host, that is
   Counts* counts;
 };
 
