@@ -21,8 +21,8 @@ std::size_t RoundUpToPages(std::size_t size) {
   return (size + page - 1) / page * page;
 }
 
-Result<std::byte*> Map(int fd, std::size_t size, int protection) {
-  void* data = mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+Result<std::byte*> Map(int fd, std::size_t size, int protection, std::size_t offset = 0) {
+  void* data = mmap(nullptr, size, protection, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (data == MAP_FAILED) return Status::FromErrno(errno, "cannot map shared memory");
   return static_cast<std::byte*>(data);
 }
@@ -66,6 +66,16 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::Adopt(Fd fd, std::size_t siz
   const int protection = peers == Peers::kReadOnly ? PROT_READ : PROT_READ | PROT_WRITE;
   RDFS_ASSIGN_OR_RETURN(std::byte * data, Map(fd.get(), size, protection));
   return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(fd), data, size, peers));
+}
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::Part(int fd, std::size_t offset,
+                                                         std::size_t size) {
+  if (size == 0 || RoundUpToPages(size) != size || RoundUpToPages(offset) != offset) {
+    return Status(Code::kInvalidArgument, "a part of shared memory that is not of whole pages");
+  }
+  RDFS_ASSIGN_OR_RETURN(std::byte * data, Map(fd, size, PROT_READ | PROT_WRITE, offset));
+  (void)madvise(data, size, MADV_DONTFORK);
+  return std::shared_ptr<SharedMemory>(new SharedMemory(Fd(), data, size, Peers::kMayWrite));
 }
 
 SharedMemory::~SharedMemory() { munmap(data_, size_); }

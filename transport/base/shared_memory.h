@@ -31,6 +31,11 @@ class SharedMemory {
   // the seals SHRINK, GROW and SEAL (and FUTURE_WRITE for kReadOnly, which is mapped for reading).
   static Result<std::shared_ptr<SharedMemory>> Adopt(Fd fd, std::size_t size, Peers peers);
 
+  // Maps [offset, offset + size) of such memory once more, to be offered apart from the rest. It
+  // has no descriptor, so it cannot be handed over. `fd`: sealed, and only read here. Errors:
+  // kInvalidArgument for a place that is not of whole pages, kErrno.
+  static Result<std::shared_ptr<SharedMemory>> Part(int fd, std::size_t offset, std::size_t size);
+
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();

@@ -59,6 +59,7 @@ enum class Refusal : std::uint32_t {
   kAnotherVersion = 8,
   kNonsense = 9,  // what came was no Ask
 };
+inline constexpr std::uint32_t kLastRefusal = 9;
 
 struct AskWire {
   AskType type = AskType::kAsk;

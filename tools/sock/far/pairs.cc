@@ -38,10 +38,10 @@ std::vector<std::string_view> Words(std::string_view line) {
   }
 }
 
-std::optional<std::uint16_t> ParsePort(std::string_view text) {
+std::optional<std::uint16_t> ParsePort(std::string_view text, std::uint16_t least = 1) {
   std::uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || port < least) return std::nullopt;
   return port;
 }
 
@@ -73,7 +73,7 @@ Status ParseLine(std::string_view line, Pairs& pairs) {
   const auto words = Words(line);
   if (words.empty() || words[0].front() == '#') return {};
   if (words[0] == "listen" && words.size() == 2) {
-    const auto port = ParsePort(words[1]);
+    const auto port = ParsePort(words[1], 0);
     if (!port) return {Code::kInvalidArgument, "want 'listen PORT'"};
     pairs.listen = *port;
     return {};

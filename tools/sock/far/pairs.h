@@ -6,7 +6,8 @@
 //   over verbs
 //   pair NAME KEY PORT ADDRESS...
 //
-// `listen` is the port of this user's carrier (TCP; RDMA uses the next one). NAME (letters, digits,
+// `listen` is the port of this user's carrier (TCP; RDMA uses the next one); 0 takes a free one.
+// NAME (letters, digits,
 // '-') is the same in both hosts' files, as is KEY: both ends of the pairing. PORT is where the
 // other host's carrier listens, the ADDRESSes are that host's, as connections show them. `over tcp`
 // lets connections be carried where there is no RDMA, which is slower than leaving them alone: for

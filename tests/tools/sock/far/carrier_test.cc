@@ -1,0 +1,335 @@
+// Two carriers in one process, each with a name and pairings of its own, and ends that ask them: a
+// connection over the loopback interface whose bytes go by way of both.
+#include "tools/sock/far/carrier.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tests/tools/sock/tcp_pair.h"
+#include "tools/sock/asking.h"
+#include "tools/sock/end.h"
+#include "tools/sock/far/pairs.h"
+
+namespace rdfs::sock::far {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kManyBytes = 24 << 20;
+
+std::vector<std::byte> Pattern(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+// One carrier on a thread of its own.
+class Host {
+ public:
+  Host(const std::string& folder, const std::string& name)
+      : path_(folder + "/" + name), name_("rdsock-test-" + std::to_string(getpid()) + "-" + name) {
+    Write(1);
+    auto created = Carrier::Create({.name = name_, .pairs = path_, .idle = 60s});
+    EXPECT_TRUE(created.ok()) << created.status().message();
+    if (!created.ok()) return;
+    carrier_ = *std::move(created);
+    thread_ = std::thread([this] { EXPECT_TRUE(carrier_->Run().ok()); });
+  }
+  ~Host() { End(); }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  void End() {
+    if (!thread_.joinable()) return;
+    carrier_->Stop();
+    thread_.join();
+    carrier_.reset();
+  }
+  void Write(std::uint16_t peers_port) {
+    Pairs pairs;
+    pairs.listen = 0;
+    pairs.over_tcp = true;
+    pairs.pairs.push_back({.name = "test",
+                           .key = transport::Key(std::string_view("a key of some length")),
+                           .port = peers_port,
+                           .addresses = {*ParseAddress("127.0.0.1")}});
+    ASSERT_TRUE(WritePairs(path_, pairs).ok());
+  }
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] std::uint16_t port() const { return carrier_->port(); }
+
+ private:
+  std::string path_;
+  std::string name_;
+  std::unique_ptr<Carrier> carrier_;
+  std::thread thread_;
+};
+
+class CarrierTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/rdsock-carrier.XXXXXX";
+    folder_ = mkdtemp(name);
+    a_ = std::make_unique<Host>(folder_, "a");
+    b_ = std::make_unique<Host>(folder_, "b");
+    a_->Write(b_->port());
+    b_->Write(a_->port());
+  }
+  void TearDown() override {
+    a_.reset();
+    b_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string folder_;
+  std::unique_ptr<Host> a_, b_;
+};
+
+Ask AskFor(int tcp, bool opened) {
+  return {.cookie = *CookieOf(tcp), .flags = opened ? kFlagOpened : 0, .places = *PlacesOf(tcp)};
+}
+
+std::unique_ptr<Asking> Begin(const Host& host, int tcp, bool opened) {
+  auto begun = Asking::Begin(host.name(), geteuid(), AskFor(tcp, opened), BootClock::now());
+  EXPECT_TRUE(begun.ok()) << begun.status().message();
+  return begun.ok() ? *std::move(begun) : nullptr;
+}
+
+Meeting::State Await(Asking& asking) {
+  for (;;) {
+    const Meeting::State state = asking.Go(BootClock::now());
+    if (state != Meeting::State::kWaiting) return state;
+    pollfd fd{asking.fd(), POLLIN, 0};
+    (void)poll(&fd, 1, 100);
+  }
+}
+
+// A process's end with what it met at.
+class Party {
+ public:
+  Party(int tcp, Meeting::Result met) : tcp_(tcp), met_(std::move(met)) {
+    place_ =
+        mmap(nullptr, sizeof(EndMemory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const auto memory =
+        EndMemory::Create(place_, tcp, met_.opened, met_.channel.largest_ring(), met_.far);
+    EXPECT_TRUE(memory.ok());
+    end_ = std::make_unique<End>(
+        **memory, met_.channel.Outgoing(met_.role), met_.channel.Incoming(met_.role),
+        End::Sockets{{met_.data.get(), met_.room.get()}, met_.opened, met_.far});
+    end_->prefer_ring(true, 64 * 1024);
+    (void)end_->Receive(tcp, {}, {.wait = false});
+  }
+  ~Party() {
+    end_.reset();
+    munmap(place_, sizeof(EndMemory));
+  }
+  Party(const Party&) = delete;
+  Party& operator=(const Party&) = delete;
+
+  // Everything, or false.
+  bool Send(ByteSpan bytes) {
+    while (!bytes.empty()) {
+      const iovec buffer{const_cast<std::byte*>(bytes.data()),
+                         std::min<std::size_t>(bytes.size(), 100'000)};
+      const ssize_t went = end_->Send(tcp_, Buffers(&buffer, 1), {.deadline = DeadlineAfter(20s)});
+      if (went <= 0) return false;
+      bytes = bytes.subspan(static_cast<std::size_t>(went));
+    }
+    return true;
+  }
+  // Up to the end of the stream; errno else.
+  std::vector<std::byte> ReceiveAll(int& error, std::size_t most = SIZE_MAX) {
+    std::vector<std::byte> all;
+    std::vector<std::byte> part(150'000);
+    error = 0;
+    while (all.size() < most) {
+      const iovec buffer{part.data(), std::min(part.size(), most - all.size())};
+      const ssize_t came =
+          end_->Receive(tcp_, Buffers(&buffer, 1), {.deadline = DeadlineAfter(20s)});
+      if (came < 0) error = errno;
+      if (came <= 0) break;
+      all.insert(all.end(), part.begin(), part.begin() + came);
+    }
+    return all;
+  }
+  void Shutdown() { EXPECT_EQ(end_->ShutdownSend(tcp_), 0); }
+  [[nodiscard]] std::uint64_t RingBytesSent() const {
+    return Gate{met_.channel.Outgoing(met_.role).words->gate.load()}.cursor();
+  }
+  [[nodiscard]] Far far() const { return met_.far; }
+
+ private:
+  int tcp_;
+  Meeting::Result met_;
+  void* place_ = nullptr;
+  std::unique_ptr<End> end_;
+};
+
+struct Pair2 {
+  Fd client, server;
+  std::unique_ptr<Party> p, q;
+};
+
+void Meet(const Host& a, const Host& b, Pair2& pair) {
+  MakeTcpPair(pair.client, pair.server);
+  const auto one = Begin(a, pair.client.get(), true);
+  const auto other = Begin(b, pair.server.get(), false);
+  ASSERT_NE(one, nullptr);
+  ASSERT_NE(other, nullptr);
+  ASSERT_EQ(Await(*one), Meeting::State::kMet);
+  ASSERT_EQ(Await(*other), Meeting::State::kMet);
+  pair.p = std::make_unique<Party>(pair.client.get(), one->Take());
+  pair.q = std::make_unique<Party>(pair.server.get(), other->Take());
+}
+
+TEST_F(CarrierTest, BytesOfBothDirectionsGoThroughTheRings) {
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  const auto up = Pattern(kManyBytes, 1);
+  const auto down = Pattern(kManyBytes / 2, 2);
+  std::thread writer([&] {
+    EXPECT_TRUE(pair.p->Send(up));
+    pair.p->Shutdown();
+  });
+  std::thread other([&] {
+    EXPECT_TRUE(pair.q->Send(down));
+    pair.q->Shutdown();
+  });
+  int error_p = 0;
+  std::vector<std::byte> came_p;
+  std::thread reader([&] { came_p = pair.p->ReceiveAll(error_p); });
+  int error = 0;
+  const auto came = pair.q->ReceiveAll(error);
+  writer.join();
+  other.join();
+  reader.join();
+  EXPECT_EQ(error, 0);
+  EXPECT_EQ(error_p, 0);
+  EXPECT_TRUE(came == up);
+  EXPECT_TRUE(came_p == down);
+  EXPECT_GT(pair.p->RingBytesSent(), kManyBytes / 2);
+  EXPECT_GT(pair.q->RingBytesSent(), kManyBytes / 4);
+}
+
+TEST_F(CarrierTest, AnswersComeOneByOne) {
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  std::thread echo([&] {
+    for (int i = 0; i < 200; ++i) {
+      int error = 0;
+      const auto came = pair.q->ReceiveAll(error, 64);
+      if (came.size() != 64 || !pair.q->Send(came)) return;
+    }
+  });
+  for (unsigned i = 0; i < 200; ++i) {
+    const auto question = Pattern(64, i);
+    ASSERT_TRUE(pair.p->Send(question));
+    int error = 0;
+    ASSERT_TRUE(pair.p->ReceiveAll(error, 64) == question) << error;
+  }
+  echo.join();
+  EXPECT_GT(pair.p->RingBytesSent(), 64U * 100);
+}
+
+TEST_F(CarrierTest, ManyConnectionsShareALane) {
+  std::vector<Pair2> pairs(12);
+  for (Pair2& pair : pairs) ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  const auto bytes = Pattern(300'000, 7);
+  std::vector<std::thread> threads;
+  for (Pair2& pair : pairs) {
+    threads.emplace_back([&] {
+      EXPECT_TRUE(pair.p->Send(bytes));
+      pair.p->Shutdown();
+    });
+    threads.emplace_back([&] {
+      int error = 0;
+      EXPECT_TRUE(pair.q->ReceiveAll(error) == bytes);
+      EXPECT_EQ(error, 0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// What P has put before it is gone reaches Q, who asks for the end.
+TEST_F(CarrierTest, WhatADeadProgramHasSentArrives) {
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  const auto bytes = Pattern(40'000, 3);
+  ASSERT_TRUE(pair.p->Send(bytes));
+  pair.p.reset();
+  pair.client.Reset();
+  int error = 0;
+  EXPECT_TRUE(pair.q->ReceiveAll(error) == bytes);
+  EXPECT_EQ(error, 0);
+}
+
+TEST_F(CarrierTest, ADeadCarrierIsNeverSilentLoss) {
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  const auto bytes = Pattern(kManyBytes, 4);
+  std::thread writer([&] {
+    if (pair.p->Send(bytes)) pair.p->Shutdown();
+  });
+  int error = 0;
+  const auto first = pair.q->ReceiveAll(error, 1'000'000);
+  b_->End();
+  auto came = first;
+  const auto rest = pair.q->ReceiveAll(error);
+  came.insert(came.end(), rest.begin(), rest.end());
+  writer.join();
+  ASSERT_LE(came.size(), bytes.size());
+  EXPECT_TRUE(std::equal(came.begin(), came.end(), bytes.begin()));
+  if (came.size() != bytes.size()) EXPECT_EQ(error, ECONNRESET);
+}
+
+TEST_F(CarrierTest, SaysWhyNot) {
+  Fd client, server;
+  ASSERT_NO_FATAL_FAILURE(MakeTcpPair(client, server));
+  // Nobody asks at the other end.
+  const auto alone = Begin(*a_, client.get(), true);
+  ASSERT_NE(alone, nullptr);
+  EXPECT_EQ(Await(*alone), Meeting::State::kOver);
+  EXPECT_EQ(alone->refusal(), Refusal::kAlone);
+  // A socket that is somebody else's.
+  Ask ask = AskFor(client.get(), true);
+  ask.cookie ^= 1;
+  auto other = Asking::Begin(a_->name(), geteuid(), ask, BootClock::now());
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(Await(**other), Meeting::State::kOver);
+  EXPECT_EQ((*other)->refusal(), Refusal::kNotYours);
+}
+
+TEST_F(CarrierTest, SaysThatTheOtherCarrierIsAway) {
+  b_->End();
+  Fd client, server;
+  ASSERT_NO_FATAL_FAILURE(MakeTcpPair(client, server));
+  const auto asking = Begin(*a_, client.get(), true);
+  ASSERT_NE(asking, nullptr);
+  EXPECT_EQ(Await(*asking), Meeting::State::kOver);
+  EXPECT_EQ(asking->refusal(), Refusal::kUnreachable);
+}
+
+TEST_F(CarrierTest, OneForAName) {
+  const auto second = Carrier::Create({.name = a_->name(), .pairs = folder_ + "/a"});
+  EXPECT_EQ(second.status().code(), Code::kBusy);
+}
+
+TEST_F(CarrierTest, EndsWhenNothingIsToBeCarried) {
+  const std::string name = a_->name() + "-idle";
+  auto idle = Carrier::Create({.name = name, .pairs = folder_ + "/a", .idle = 0s});
+  ASSERT_TRUE(idle.ok()) << idle.status().message();
+  EXPECT_TRUE((*idle)->Run().ok());
+}
+
+}  // namespace
+}  // namespace rdfs::sock::far

@@ -1,0 +1,168 @@
+// Seeded schedules of carried connections in virtual time. What must hold in each: the bytes come
+// out as they went in, the end comes behind the last one, nobody waits for ever, and a reset
+// happens only where somebody died or left.
+#include "tools/sock/far/relay.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/tools/sock/far/far_world.h"
+
+namespace rdfs::sock::far {
+namespace {
+
+struct Sum {
+  unsigned runs = 0, complete = 0, broken = 0;
+  std::size_t through_ring = 0, phases = 0, resent = 0;
+};
+
+Sum RunSeeds(Plan plan, unsigned seeds) {
+  Sum sum;
+  for (unsigned seed = 1; seed <= seeds; ++seed) {
+    plan.seed = seed;
+    const Outcome outcome = World(plan).Run();
+    EXPECT_EQ(outcome.wrong, "") << "seed " << seed;
+    if (!outcome.wrong.empty()) break;
+    ++sum.runs;
+    sum.complete += outcome.complete ? 1 : 0;
+    sum.broken += outcome.broken ? 1 : 0;
+    sum.through_ring += outcome.through_ring;
+    sum.phases += outcome.phases;
+    sum.resent += outcome.resent;
+  }
+  testing::Test::RecordProperty("complete", static_cast<int>(sum.complete));
+  testing::Test::RecordProperty("broken", static_cast<int>(sum.broken));
+  testing::Test::RecordProperty("phases", static_cast<int>(sum.phases));
+  return sum;
+}
+
+TEST(Relay, CarriesEveryByteAndTheEnd) {
+  const Sum sum = RunSeeds({}, 300);
+  EXPECT_EQ(sum.complete, sum.runs);
+  EXPECT_GT(sum.phases, sum.runs * 2);
+  EXPECT_GT(sum.through_ring, sum.runs * 4000U);
+}
+
+TEST(Relay, CarriersMayStandStill) {
+  const Sum sum = RunSeeds({.freezes = true}, 100);
+  EXPECT_EQ(sum.complete, sum.runs);
+  EXPECT_GT(sum.phases, sum.runs);
+}
+
+TEST(Relay, TheReceiverMayWantNoRing) {
+  const Sum sum = RunSeeds({.freezes = true, .refuses = true}, 200);
+  EXPECT_EQ(sum.complete, sum.runs);
+  EXPECT_GT(sum.phases, sum.runs * 2);
+}
+
+TEST(Relay, WhatASenderPutBeforeItsDeathArrives) {
+  const Sum sum = RunSeeds({.freezes = true, .p_dies = true}, 200);
+  EXPECT_EQ(sum.complete, sum.runs);
+}
+
+TEST(Relay, AReceiverThatLeavesIsSentAgainWhatItDidNotRead) {
+  const Sum sum = RunSeeds({.freezes = true, .q_leaves = true}, 300);
+  EXPECT_EQ(sum.complete + sum.broken, sum.runs);
+  EXPECT_GT(sum.complete, sum.runs / 2);
+  EXPECT_GT(sum.resent, 1000U);
+}
+
+TEST(Relay, TheSenderOfADeadReceiverComesToAnEnd) {
+  const Sum sum = RunSeeds({.q_dies = true}, 200);
+  EXPECT_GT(sum.runs, sum.broken);
+}
+
+TEST(Relay, DeadCarriersAreAResetOrTcp) {
+  const Sum sum = RunSeeds({.carriers_die = true}, 300);
+  EXPECT_GT(sum.broken, 0U);
+  EXPECT_GT(sum.complete, 0U);
+}
+
+TEST(Relay, EveryoneMayDieOrLeave) {
+  (void)RunSeeds(
+      {.freezes = true, .refuses = true, .q_leaves = true, .p_dies = true, .carriers_die = true},
+      300);
+}
+
+// --- The schedules find what they are there for.
+
+bool Found(Plan plan) {
+  for (plan.seed = 1; plan.seed <= 400; ++plan.seed) {
+    const Outcome outcome = World(plan).Run();
+    if (!outcome.wrong.empty()) return true;
+  }
+  return false;
+}
+
+TEST(Relay, SchedulesFindBrokenRules) {
+  EXPECT_TRUE(Found({.planted = Planted::kEvenAtFirst}));
+  EXPECT_TRUE(Found({.planted = Planted::kRecordFirst}));
+  EXPECT_TRUE(Found({.planted = Planted::kConsumedAtOnce}));
+  EXPECT_TRUE(Found({.planted = Planted::kPassedFirst}));
+  EXPECT_TRUE(Found({.freezes = true, .planted = Planted::kEndWithoutAsking}));
+}
+
+// --- A carrier that says what cannot be.
+
+Status Say(std::initializer_list<Word> words) {
+  Relay relay(8192);
+  Effects effects;
+  for (const Word& word : words) {
+    effects.Clear();
+    const Status status = relay.On(word, effects);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+TEST(Relay, RefusesWhatCannotBe) {
+  const Word phase{Type::kPhase, 100, 4096};
+  EXPECT_TRUE(Say({phase, {Type::kCursor, 4096}, {Type::kShut}}).ok());
+  EXPECT_FALSE(Say({{Type::kPhase, 100, 3000}}).ok());
+  EXPECT_FALSE(Say({{Type::kPhase, 100, 16384}}).ok());
+  EXPECT_FALSE(Say({phase, phase}).ok());
+  EXPECT_FALSE(Say({phase, {Type::kShut}, phase}).ok());  // nobody has passed the first
+  EXPECT_FALSE(Say({{Type::kCursor, 1}}).ok());
+  EXPECT_FALSE(Say({phase, {Type::kCursor, 4097}}).ok());
+  EXPECT_FALSE(Say({phase, {Type::kCursor, 8}, {Type::kCursor, 8}}).ok());
+  EXPECT_FALSE(Say({{Type::kShut}}).ok());
+  EXPECT_FALSE(Say({{Type::kFlushed}}).ok());
+  EXPECT_FALSE(Say({{Type::kReturned}}).ok());
+  EXPECT_FALSE(Say({{Type::kConsumed, 1}}).ok());
+  EXPECT_FALSE(Say({{Type::kPassed, 1}}).ok());
+  EXPECT_FALSE(Say({{Type::kQuiet, 1}}).ok());
+  EXPECT_FALSE(Say({{Type::kAbandoned, 1}}).ok());
+  EXPECT_FALSE(Say({{Type::kAbandoned, 0}, {Type::kWish}}).ok());
+  EXPECT_FALSE(Say({{Type::kGone, 2}}).ok());
+  EXPECT_FALSE(Say({{Type::kGone, 0}, {Type::kWish}}).ok());
+}
+
+// A program that writes into its channel what no shim does.
+TEST(Relay, RefusesAnImpossibleEnd) {
+  const auto look = [](const Relay::View& view) {
+    Relay relay(8192);
+    Effects effects;
+    return relay.Look(view, true, effects);
+  };
+  Relay::View view;
+  EXPECT_TRUE(look(view).ok());
+  view.from.opens = 2;
+  EXPECT_FALSE(look(view).ok());
+  view.from = {.gate = {Gate::At(0)}, .opens = 1, .open_at = 5, .ring_bytes = 4096};
+  EXPECT_TRUE(look(view).ok());
+  view.from.gate = {Gate::At(5000)};
+  EXPECT_FALSE(look(view).ok());
+  view.from = {.gate = {Gate::At(0)}, .opens = 1, .open_at = 5, .ring_bytes = 5000};
+  EXPECT_FALSE(look(view).ok());
+  view.from = {.gate = {Gate::At(9)}};
+  view.hung_up = true;
+  EXPECT_FALSE(look(view).ok());
+  view.hung_up = false;
+  view.from = {};
+  view.to.consumed = 1;
+  EXPECT_FALSE(look(view).ok());
+  view.to = {.passed = 1};
+  EXPECT_FALSE(look(view).ok());
+}
+
+}  // namespace
+}  // namespace rdfs::sock::far

@@ -1,0 +1,298 @@
+#include "tools/sock/far/carrier.h"
+
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "tools/sock/far/carrier_loop.h"
+#include "transport/base/log.h"
+
+namespace rdfs::sock::far {
+namespace {
+
+// A connection that was looked at so often for nothing is left to its bells.
+constexpr unsigned kIdleLooks = 256;
+// While it spins, the carrier asks the kernel for news once in so many turns.
+constexpr unsigned kTurnsPerPoll = 32;
+// With somebody waiting, deadlines are kept so exactly.
+constexpr std::chrono::milliseconds kFineTick{100};
+constexpr std::chrono::seconds kTick{5};
+// An end is inside a system call, whose end only looking tells.
+constexpr int kSoonMs = 1;
+
+// Bells cost two descriptors a connection, the channel one.
+void RaiseLimits() {
+  for (const auto resource : {RLIMIT_NOFILE, RLIMIT_MEMLOCK}) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == limit.rlim_max) continue;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(resource, &limit);
+  }
+}
+
+}  // namespace
+
+CarrierLoop::CarrierLoop(CarrierOptions options, Pairs pairs, std::string seen, Askers askers,
+                         std::unique_ptr<Roads> roads, Fd epoll, Fd stop)
+    : options_(std::move(options)),
+      pairs_(std::move(pairs)),
+      seen_(std::move(seen)),
+      epoll_(std::move(epoll)),
+      stop_(std::move(stop)),
+      askers_(std::move(askers)),
+      roads_(std::move(roads)) {
+  Watch(stop_.get(), {Watched::Kind::kStop});
+  Watch(askers_.fd(), {Watched::Kind::kListener});
+  Watch(roads_->fd(), {Watched::Kind::kNews});
+}
+
+CarrierLoop::~CarrierLoop() { lanes_.clear(); }
+
+void CarrierLoop::Stop() {
+  stopping_ = true;
+  (void)eventfd_write(stop_.get(), 1);
+}
+
+// --- What is watched
+
+bool CarrierLoop::Watch(int fd, Watched watched) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return false;
+  watched_[fd] = watched;
+  return true;
+}
+
+// Only while it is still watched for that: its number may be somebody else's by now.
+void CarrierLoop::Unwatch(int fd, const void* what) {
+  const auto found = watched_.find(fd);
+  if (found == watched_.end() || found->second.what != what) return;
+  watched_.erase(found);
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+void CarrierLoop::Wake(Carried& connection) {
+  connection.idle_looks = 0;
+  if (connection.awake || !connection.begun()) return;
+  connection.awake = true;
+  awake_.push_back(&connection);
+  // The answer will come that way.
+  if (Entry* const entry = EntryOf(*connection.lane)) entry->armed = false;
+}
+
+void CarrierLoop::Forget(Carried& connection) {
+  for (const int fd : connection.watched) Unwatch(fd, &connection);
+  std::replace(awake_.begin(), awake_.end(), &connection, static_cast<Carried*>(nullptr));
+  if (connection.begun() || connection.watched[0] >= 0) {
+    --carried_;
+    pinned_bytes_ -= 2 * std::uint64_t{connection.largest_ring()};
+  }
+}
+
+CarrierLoop::Entry* CarrierLoop::EntryOf(const Lane& lane) {
+  const auto found =
+      std::ranges::find_if(lanes_, [&](const Entry& e) { return e.lane.get() == &lane; });
+  return found == lanes_.end() ? nullptr : &*found;
+}
+
+void CarrierLoop::Note(Entry& entry, const Status& status) {
+  if (entry.over.ok()) entry.over = status;
+}
+
+void CarrierLoop::RemoveDead() {
+  for (auto entry = lanes_.begin(); entry != lanes_.end();) {
+    if (entry->over.ok()) {
+      ++entry;
+      continue;
+    }
+    LogInfo("no road to '{}' any more: {}", entry->lane->pair(), entry->over.message());
+    Lane* const lane = entry->lane.get();
+    Unwatch(lane->fd(), lane);
+    wants_.remove_if([&](const Want& want) { return want.lane == lane; });
+    for (Asker& asker : askers_.all()) {
+      if (asker.pair == lane->pair()) asker.told = false;
+    }
+    entry = lanes_.erase(entry);
+  }
+}
+
+// --- The loop
+
+Status CarrierLoop::Run() {
+  RaiseLimits();
+  busy_ = tick_ = BootClock::now();
+  unsigned turns = 0;
+  while (!stopping_) {
+    TimePoint now = BootClock::now();
+    if (now >= tick_) Tick(now);
+    const bool something = Turn(now);
+    RemoveDead();
+    if (something) spin_.Came();
+    if (something || (!awake_.empty() && spin_.GoOn(now))) {
+      if (!something) sched_yield();  // whoever is to go on may need this processor
+      if (++turns % kTurnsPerPoll == 0) Events(0, now);
+      continue;
+    }
+    Settle(now);
+    if (Turn(now)) {
+      for (Entry& entry : lanes_) entry.armed = false;
+      continue;
+    }
+    RemoveDead();
+    now = BootClock::now();
+    Events(stopping_ ? 0 : Patience(now), now);
+  }
+  return {};
+}
+
+// Everything that is awake once; true when there was something.
+bool CarrierLoop::Turn(TimePoint now) {
+  bool something = false;
+  for (Entry& entry : lanes_) {
+    if (entry.armed || !entry.over.ok()) continue;
+    const auto came = entry.lane->Poll(now);
+    if (!came.ok()) Note(entry, came.status());
+    something = something || (came.ok() && *came);
+  }
+  something = LookAtAll() || something;
+  for (Entry& entry : lanes_) {
+    if (entry.over.ok()) Note(entry, entry.lane->Flush());
+  }
+  return something;
+}
+
+bool CarrierLoop::LookAtAll() {
+  bool something = false;
+  for (std::size_t i = 0; i < awake_.size(); ++i) {
+    Carried* const connection = awake_[i];
+    if (connection == nullptr) continue;
+    Lane& lane = *connection->lane;
+    Entry* const entry = EntryOf(lane);
+    if (!entry->over.ok()) continue;
+    const auto found = lane.Look(*connection);
+    if (!found.ok()) Note(*entry, found.status());
+    something = something || (found.ok() && *found);
+    if (awake_[i] == nullptr) continue;  // it is over
+    connection->idle_looks = found.ok() && *found ? 0 : connection->idle_looks + 1;
+    if (connection->idle_looks == kIdleLooks) connection->Arm();  // and is looked at once more
+  }
+  std::erase_if(awake_, [](Carried* connection) {
+    if (connection == nullptr) return true;
+    const bool stays = connection->Soon() || connection->Waits();
+    if (connection->idle_looks <= kIdleLooks || stays) return false;
+    connection->awake = false;
+    return true;
+  });
+  return something;
+}
+
+// Before sleep: every bell and every lane is to wake us. Looking comes after that.
+void CarrierLoop::Settle(TimePoint now) {
+  for (Carried* const connection : awake_) {
+    if (connection == nullptr) continue;
+    connection->Arm();
+    connection->idle_looks = kIdleLooks;
+  }
+  for (Entry& entry : lanes_) {
+    while (!entry.armed && entry.over.ok()) {
+      const auto armed = entry.lane->Arm();
+      if (!armed.ok()) Note(entry, armed.status());
+      if (!armed.ok()) break;
+      entry.armed = *armed;
+      if (entry.armed) break;
+      const auto came = entry.lane->Poll(now);
+      if (!came.ok()) Note(entry, came.status());
+    }
+  }
+}
+
+int CarrierLoop::Patience(TimePoint now) const {
+  const bool soon =
+      std::ranges::any_of(awake_, [](const Carried* c) { return c != nullptr && c->Soon(); });
+  return soon ? kSoonMs : PollTimeoutMs(tick_, now);
+}
+
+void CarrierLoop::Events(int timeout_ms, TimePoint now) {
+  std::array<epoll_event, 64> events;
+  const int count =
+      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  for (int i = 0; i < count; ++i) OnEvent(events[static_cast<std::size_t>(i)].data.fd, now);
+}
+
+void CarrierLoop::OnEvent(int fd, TimePoint now) {
+  const auto found = watched_.find(fd);
+  if (found == watched_.end()) return;
+  const Watched watched = found->second;
+  switch (watched.kind) {
+    case Watched::Kind::kStop:
+      return;
+    case Watched::Kind::kListener:
+      return OnNewcomers(now);
+    case Watched::Kind::kNews:
+      return OnNews();
+    case Watched::Kind::kHold:
+      Unwatch(fd, nullptr);
+      busy_ = now;
+      return askers_.DropHold(fd);
+    case Watched::Kind::kAsker:
+      return OnAsker(*static_cast<Asker*>(watched.what), now);
+    case Watched::Kind::kLane: {
+      Entry* const entry = EntryOf(*static_cast<Lane*>(watched.what));
+      if (entry != nullptr) entry->armed = false;
+      return;
+    }
+    case Watched::Kind::kBell: {
+      auto& connection = *static_cast<Carried*>(watched.what);
+      connection.HearBells();
+      Wake(connection);
+    }
+  }
+}
+
+void CarrierLoop::Tick(TimePoint now) {
+  for (auto asker = askers_.all().begin(); asker != askers_.all().end();) {
+    Asker& one = *asker++;
+    if (now < one.until) continue;
+    Done(one, one.ask ? std::optional(Refusal::kAlone) : std::nullopt);
+  }
+  wants_.remove_if([&](const Want& want) { return now >= want.until; });
+  for (Entry& entry : lanes_) {
+    const std::string& pair = entry.lane->pair();
+    const bool waiting = std::ranges::any_of(
+        askers_.all(), [&](const Asker& asker) { return asker.told && asker.pair == pair; });
+    Note(entry, entry.lane->Tick(now, waiting));
+  }
+  const bool stays = carried_ > 0 || !askers_.all().empty() || !askers_.holds().empty();
+  if (stays) busy_ = now;
+  if (now - busy_ >= options_.idle) stopping_ = true;
+  const bool fine = !askers_.all().empty() || !wants_.empty();
+  tick_ = fine ? now + kFineTick : now + kTick;
+  if (!stays) tick_ = std::min<Deadline>(tick_, busy_ + options_.idle);
+  // A process that holds us says when it ends; nothing else has to be looked at.
+  if (stays && carried_ == 0 && !fine) tick_ = now + std::chrono::minutes(10);
+}
+
+Result<std::unique_ptr<Carrier>> Carrier::Create(CarrierOptions options) {
+  if (options.name.empty()) options.name = CarrierName(geteuid());
+  RDFS_ASSIGN_OR_RETURN(Pairs pairs, ReadPairs(options.pairs));
+  if (pairs.pairs.empty()) return Status(Code::kNotFound, "no host is paired: rdsock --pair HOST");
+  RDFS_ASSIGN_OR_RETURN(Askers askers, Askers::Listen(options.name));
+  RDFS_ASSIGN_OR_RETURN(auto roads, Roads::Create(pairs));
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.valid() || !stop.valid()) return Status::FromErrno(errno, "epoll");
+  return std::unique_ptr<Carrier>(std::make_unique<CarrierLoop>(
+      std::move(options), std::move(pairs), std::string(), std::move(askers), std::move(roads),
+      std::move(epoll), std::move(stop)));
+}
+
+}  // namespace rdfs::sock::far

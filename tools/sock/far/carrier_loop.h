@@ -1,0 +1,116 @@
+// What Carrier::Create makes: the event loop (carrier.cc) and how ends of two hosts come together
+// (carrier_meet.cc). One thread; see carrier.h.
+#pragma once
+
+#include <atomic>
+#include <ctime>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/sock/far/askers.h"
+#include "tools/sock/far/carrier.h"
+#include "tools/sock/far/lane.h"
+#include "tools/sock/far/roads.h"
+#include "transport/base/adaptive_spin.h"
+
+namespace rdfs::sock::far {
+
+class CarrierLoop final : public Carrier, public Lane::Host {
+ public:
+  CarrierLoop(CarrierOptions options, Pairs pairs, std::string seen, Askers askers,
+              std::unique_ptr<Roads> roads, Fd epoll, Fd stop);
+  ~CarrierLoop() override;
+
+  Status Run() override;
+  void Stop() override;
+  [[nodiscard]] std::uint16_t port() const override { return roads_->port(); }
+
+ private:
+  struct Entry {
+    std::unique_ptr<Lane> lane;
+    bool armed = false;  // its fd says when there is something
+    Status over;
+  };
+  // An end of the other host's that has come while ours has not.
+  struct Want {
+    TcpPlaces places;  // as ours will say
+    std::uint32_t flags = 0;
+    Lane* lane = nullptr;
+    Deadline until;
+  };
+  // What a descriptor is watched for.
+  struct Watched {
+    enum class Kind : std::uint8_t { kStop, kListener, kNews, kHold, kAsker, kLane, kBell };
+    Kind kind{};
+    void* what = nullptr;
+  };
+
+  // The loop (carrier.cc).
+  bool Watch(int fd, Watched watched);
+  void Unwatch(int fd, const void* what);
+  bool Turn(TimePoint now);
+  bool LookAtAll();
+  void Settle(TimePoint now);
+  void Events(int timeout_ms, TimePoint now);
+  void OnEvent(int fd, TimePoint now);
+  [[nodiscard]] int Patience(TimePoint now) const;
+  void Tick(TimePoint now);
+  void Note(Entry& entry, const Status& status);
+  void RemoveDead();
+  Entry* EntryOf(const Lane& lane);
+
+  // Coming together (carrier_meet.cc).
+  void OnNewcomers(TimePoint now);
+  void OnAsker(Asker& asker, TimePoint now);
+  std::optional<Refusal> Place(Asker& asker, TimePoint now);
+  void Ahead(Asker& asker);
+  void Done(Asker& asker, std::optional<Refusal> refusal);
+  void OnNews();
+  void Lead(Asker& asker, Lane& lane, std::uint32_t flags);
+  [[nodiscard]] std::uint32_t RingFor(const Lane& lane) const;
+  Result<std::unique_ptr<Carried>> Make(Lane& lane, std::uint32_t id, std::uint32_t ring,
+                                        transport::RemoteRegion& share);
+  void Serve(Lane& lane, std::unique_ptr<Carried> made, Fd data, std::uint64_t cookie);
+  Lane* LaneTo(const std::string& pair);
+  void ReadPairsAgain();
+  static bool Leads(const TcpPlaces& places) { return places.here < places.there; }
+
+  Status OnWanted(Lane& lane, const Wanted& wanted) override;
+  Status OnOpen(Lane& lane, std::uint32_t id, const Open& open) override;
+  Status OnOpened(Lane& lane, Carried& connection, const Opened& opened) override;
+  void OnRefused(Lane& lane, Carried& connection, const Refused& refused) override;
+  void Wake(Carried& connection) override;
+  void Forget(Carried& connection) override;
+
+  const CarrierOptions options_;
+  Pairs pairs_;
+  std::string seen_;  // the file of pairs as last read: its time and size
+  const Fd epoll_;
+  const Fd stop_;
+  std::atomic<bool> stopping_{false};
+  Askers askers_;
+  std::unique_ptr<Roads> roads_;
+  std::unordered_map<int, Watched> watched_;
+  std::vector<Carried*> awake_;  // null where one has gone
+  std::list<Want> wants_;
+  // Pairs that are being dialled, or could not be: not tried again before.
+  struct Dialling {
+    bool under_way = true;
+    Refusal refusal = Refusal::kUnreachable;
+    Deadline again;
+  };
+  std::map<std::string, Dialling> dialling_;
+  std::uint64_t pinned_bytes_ = 0;
+  std::size_t carried_ = 0;
+  AdaptiveSpin spin_{std::chrono::microseconds(100)};
+  Deadline tick_{};
+  TimePoint busy_{};        // when there was last something to stay for
+  std::list<Entry> lanes_;  // last: their end forgets connections
+};
+
+}  // namespace rdfs::sock::far

@@ -1,0 +1,73 @@
+// Roads to other carriers: answers those that dial us and dials them, on two threads of its own, so
+// that the carrier never waits for either. PROTOCOL.md, "Between hosts"; the session's own page is
+// transport/session/PROTOCOL.md.
+//
+// Made and used by the carrier's thread. Lanes come as news; fd() is readable when there are any.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tools/sock/far/lane.h"
+#include "tools/sock/far/pairs.h"
+#include "transport/session/acceptor.h"
+
+namespace rdfs::sock::far {
+
+class Roads final : private transport::SessionHost {
+ public:
+  // A lane, or why the dialling of one came to nothing.
+  struct News {
+    std::string pair;
+    std::optional<Lane::Parts> parts;
+    Status status;
+  };
+
+  // Listens. Errors: those of Acceptor::Create.
+  static Result<std::unique_ptr<Roads>> Create(const Pairs& pairs);
+  // Blocks until what is being dialled has been answered, a few seconds at most.
+  ~Roads() override;
+  Roads(const Roads&) = delete;
+  Roads& operator=(const Roads&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const { return acceptor_->port(); }
+  [[nodiscard]] int fd() const { return news_fd_.get(); }
+  std::vector<News> Take();
+  // There will be news of it.
+  void Dial(const Pair& pair, const Address& address);
+
+ private:
+  struct Errand {
+    Pair pair;
+    std::string host;
+  };
+
+  Roads(const Pairs& pairs, Fd news_fd) : over_tcp_(pairs.over_tcp), news_fd_(std::move(news_fd)) {}
+  void Report(News news);
+  void DialAll();
+  [[nodiscard]] News DialOne(const Errand& errand) const;
+
+  Result<transport::Admission> Admit(const transport::SessionRequest& request) override;
+  void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
+              std::unique_ptr<transport::Connection> lane) override;
+  void OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) override {}
+
+  const bool over_tcp_;
+  const Fd news_fd_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<News> news_;      // under mutex_
+  std::deque<Errand> errands_;  // under mutex_
+  bool stopping_ = false;       // under mutex_
+  std::unique_ptr<transport::Acceptor> acceptor_;
+  std::thread answering_, dialling_;
+};
+
+}  // namespace rdfs::sock::far
