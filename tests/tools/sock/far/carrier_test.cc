@@ -60,7 +60,7 @@ class Host {
     pairs.listen = 0;
     pairs.over_tcp = true;
     pairs.pairs.push_back({.name = "test",
-                           .key = transport::Key(std::string_view("a key of some length")),
+                           .key = transport::Key(std::string_view("a-key-of-some-length")),
                            .port = peers_port,
                            .addresses = {*ParseAddress("127.0.0.1")}});
     ASSERT_TRUE(WritePairs(path_, pairs).ok());
@@ -162,6 +162,16 @@ class Party {
     }
     return all;
   }
+  // Until the other end takes bytes by the ring, so that the first ones go there.
+  [[nodiscard]] bool AwaitRing() const {
+    const DirectionWords& words = *met_.channel.Outgoing(met_.role).words;
+    const Deadline deadline = DeadlineAfter(20s);
+    while (Gate{words.gate.load()}.receiver_shut()) {
+      if (BootClock::now() >= deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
   void Shutdown() { EXPECT_EQ(end_->ShutdownSend(tcp_), 0); }
   [[nodiscard]] std::uint64_t RingBytesSent() const {
     return Gate{met_.channel.Outgoing(met_.role).words->gate.load()}.cursor();
@@ -190,6 +200,8 @@ void Meet(const Host& a, const Host& b, Pair2& pair) {
   ASSERT_EQ(Await(*other), Meeting::State::kMet);
   pair.p = std::make_unique<Party>(pair.client.get(), one->Take());
   pair.q = std::make_unique<Party>(pair.server.get(), other->Take());
+  ASSERT_TRUE(pair.p->AwaitRing());
+  ASSERT_TRUE(pair.q->AwaitRing());
 }
 
 TEST_F(CarrierTest, BytesOfBothDirectionsGoThroughTheRings) {
@@ -217,8 +229,8 @@ TEST_F(CarrierTest, BytesOfBothDirectionsGoThroughTheRings) {
   EXPECT_EQ(error_p, 0);
   EXPECT_TRUE(came == up);
   EXPECT_TRUE(came_p == down);
-  EXPECT_GT(pair.p->RingBytesSent(), kManyBytes / 2);
-  EXPECT_GT(pair.q->RingBytesSent(), kManyBytes / 4);
+  EXPECT_GE(pair.p->RingBytesSent(), 64U * 1024);
+  EXPECT_GE(pair.q->RingBytesSent(), 64U * 1024);
 }
 
 TEST_F(CarrierTest, AnswersComeOneByOne) {
@@ -289,7 +301,7 @@ TEST_F(CarrierTest, ADeadCarrierIsNeverSilentLoss) {
   writer.join();
   ASSERT_LE(came.size(), bytes.size());
   EXPECT_TRUE(std::equal(came.begin(), came.end(), bytes.begin()));
-  if (came.size() != bytes.size()) EXPECT_EQ(error, ECONNRESET);
+  EXPECT_TRUE(came.size() == bytes.size() || error == ECONNRESET) << error;
 }
 
 TEST_F(CarrierTest, SaysWhyNot) {
