@@ -51,15 +51,15 @@ bool EndsCall(Receiver::Step step) {
          step == Receiver::Step::kWaitReturned;
 }
 
-void RunSender(Pieces pieces) {
+void RunSender(Pieces pieces, Far far) {
   const Direction direction = TheChannel().Outgoing(Channel::Role::kHost);
   Forget(direction);
-  Sender sender(0, kLargest);
+  Sender sender(0, kLargest, far);
   const Bytes bytes(64 * 1024, std::byte{'x'});
   while (!pieces.empty()) {
     Disturb(direction, pieces);
     const std::uint8_t wish = pieces.Byte();
-    const SenderView view = LookAsSender(direction, (wish & 1U) != 0);
+    const SenderView view = LookAsSender(direction, {.hung_up = (wish & 1U) != 0, .far = far});
     const auto action = sender.Next(view, {.bytes = (wish & 2U) != 0 ? bytes.size() : 0,
                                            .ring = (wish & 4U) != 0,
                                            .leave = (wish & 8U) != 0,
@@ -84,16 +84,17 @@ void RunSender(Pieces pieces) {
   }
 }
 
-void RunReceiver(Pieces pieces) {
+void RunReceiver(Pieces pieces, Far far) {
   const Direction direction = TheChannel().Incoming(Channel::Role::kHost);
   Forget(direction);
-  Receiver receiver(0, kLargest);
+  Receiver receiver(0, kLargest, far);
   Bytes bytes(64 * 1024);
   const TimePoint now{};
   while (!pieces.empty()) {
     Disturb(direction, pieces);
     const std::uint8_t wish = pieces.Byte();
-    const ReceiverView view = LookAsReceiver(direction, (wish & 1U) != 0, (wish & 2U) != 0);
+    const ReceiverView view = LookAsReceiver(
+        direction, {.hung_up = (wish & 1U) != 0, .tcp_ended = (wish & 2U) != 0, .far = far});
     const auto action = receiver.Next(view,
                                       {.bytes = (wish & 4U) != 0 ? bytes.size() : 0,
                                        .follow = (wish & 8U) != 0,
@@ -115,10 +116,12 @@ void RunReceiver(Pieces pieces) {
 
 void Run(ByteSpan input) {
   if (input.empty()) return;
-  if (std::to_integer<int>(input[0]) % 2 == 0) {
-    RunSender(Pieces(input.subspan(1)));
+  const auto which = std::to_integer<unsigned>(input[0]);
+  const Far far = (which & 2U) == 0 ? Far::kEnd : Far::kCarrier;
+  if (which % 2 == 0) {
+    RunSender(Pieces(input.subspan(1)), far);
   } else {
-    RunReceiver(Pieces(input.subspan(1)));
+    RunReceiver(Pieces(input.subspan(1)), far);
   }
 }
 
