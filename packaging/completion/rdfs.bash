@@ -14,7 +14,7 @@ _rdfs_options() {
       --wait --plaintext --compress" ;;
     rdrecv) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout
       --wait --listen --verbs-port --keep-partial --resume --forward --piece --pieces" ;;
-    rdsock) echo "-h --help --version --only --except --require --stats" ;;
+    rdsock) echo "-h --help --version --only --except --require --stats --pair --far-rdsock --ssh --pairs --unpair" ;;
     rdinfo) echo "-h --help --version --key-file --json -v" ;;
     rdping) echo "-h --help --version -v" ;;
     "rdping server") echo "-h --help --listen --key-file" ;;
@@ -62,7 +62,7 @@ _rdfs() {
     # Behind the command that rdsock runs, that one's own completion.
     for ((i = 1; i < COMP_CWORD; i++)); do
       case "${COMP_WORDS[i]}" in
-        --only | --except | --require) i=$((i + 1)) ;;
+        --only | --except | --require | --pair | --far-rdsock | --ssh | --unpair) i=$((i + 1)) ;;
         -*) ;;
         *) declare -F _command_offset >/dev/null && _command_offset "$i"; return ;;
       esac
@@ -82,10 +82,11 @@ _rdfs() {
     return
   fi
   case "$command $previous" in
-    "rdsock --require") _rdfs_offer shm "$word"; return ;;
+    "rdsock --require") _rdfs_offer "shm verbs" "$word"; return ;;
+    "rdsock --pair" | "rdsock --unpair") mapfile -t COMPREPLY < <(compgen -A hostname -- "$word"); return ;;
     *" --require") _rdfs_offer "verbs shm tcp" "$word"; return ;;
     "rdfs -o") _rdfs_complete_mount_option "$word"; return ;;
-    *" --key-file" | *" --config" | *" --files-from" | *" --rdcp-path") _rdfs_files "$word"; return ;;
+    *" --key-file" | *" --config" | *" --files-from" | *" --rdcp-path" | *" --far-rdsock") _rdfs_files "$word"; return ;;
   esac
   if [[ $word == -* ]]; then
     _rdfs_offer "$(_rdfs_options "$command")" "$word"

@@ -24,7 +24,7 @@ refused 2 'COMMAND is required; see rdsock --help'
 refused 2 '--nonsense: there is no such option' --nonsense true
 refused 2 "--only: 'eighty' is neither a port nor an address" --only 80,eighty true
 refused 2 "--except: '10.0.0.0/33' is neither" --except 10.0.0.0/33 true
-refused 2 'require=verbs: give shm' --require=verbs true
+refused 2 'require=tcp: give shm or verbs' --require=tcp true
 # A folder in PATH that this user may not enter would be told instead.
 PATH=/usr/bin:/bin refused 127 "cannot run 'no-such-program': No such file" no-such-program
 refused 126 "cannot run '/': Permission denied" /

@@ -1,5 +1,6 @@
-// rdsock: runs a command with librdsock.so in it, so that its TCP connections to programs on this
-// host that run so, too, move their bytes through shared memory.
+// rdsock: runs a command with librdsock.so in it, so that its TCP connections to programs that run
+// so, too, move their bytes through shared memory on this host, and through RDMA to hosts that it
+// has been paired with.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <limits.h>
@@ -19,6 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "tools/sock/far/carrier.h"
+#include "tools/sock/far/pairs.h"
+#include "tools/sock/pairing.h"
 #include "tools/sock/preload/settings.h"
 #include "transport/base/fd.h"
 
@@ -30,11 +34,13 @@ constexpr int kNotExecutable = 126;
 constexpr int kNotFound = 127;
 
 constexpr const char* kDescription =
-    "rdsock [OPTIONS] COMMAND [ARGUMENT...]\n\n"
+    "rdsock [OPTIONS] COMMAND [ARGUMENT...]\n"
+    "rdsock --pair [USER@]HOST | --pairs | --unpair HOST\n\n"
     "Runs COMMAND with its TCP connections moved to shared memory wherever the other end is a "
     "program on this host that runs under rdsock, too. Nothing has to be set: a connection begins "
-    "as TCP, and both ends find each other after a few calls. Everything else stays what it was: "
-    "connections to other hosts or to programs without rdsock, and what cannot be moved.";
+    "as TCP, and both ends find each other after a few calls. Connections to a host with RDMA move "
+    "to that once the two hosts have been paired, by --pair on either. Everything else stays what "
+    "it was: connections to other hosts or to programs without rdsock, and what cannot be moved.";
 constexpr const char* kFooter = R"(
 LISTs are ports and addresses with commas between, such as 5432,127.0.0.1,10.0.0.0/8,::1. A
 connection is among them when one of its two ports or the other end's address is.
@@ -43,6 +49,7 @@ Examples:
   rdsock redis-server & rdsock redis-benchmark -q
   rdsock --only 5432 postgres -D data
   rdsock --stats psql -h localhost
+  rdsock --pair db.example && rdsock psql -h db.example
 
 Exit status: COMMAND's own; 126 when it cannot be run, 127 when there is none of that name, 2 for
 wrong usage. With --stats, 128 and the signal's number when a signal has ended it.
@@ -58,6 +65,9 @@ int Fail(int status, const std::string& message) {
 struct Options {
   std::string only, except, require;
   bool stats = false;
+  bool list = false;
+  std::string unpair;
+  PairOptions pair;
   std::vector<std::string> command;
 };
 
@@ -112,7 +122,16 @@ const char* Explain(Reason reason) {
     case Reason::kFiltered:
       return "are not among those asked for (--only, --except)";
     case Reason::kElsewhere:
-      return "lead to another host or network namespace";
+      return "lead to another host or network namespace, and no carrier of this user's runs here "
+             "(rdsock --pair)";
+    case Reason::kOnlyHere:
+      return "lead to another host or network namespace (--require=shm)";
+    case Reason::kNotPaired:
+      return "lead to a host that is not paired (rdsock --pair)";
+    case Reason::kUnreachable:
+      return "lead to a host whose carrier does not answer (a firewall, or no rdsock runs there)";
+    case Reason::kNoRdma:
+      return "lead to a paired host to which there is no RDMA (rdinfo HOST)";
     case Reason::kAlone:
       return "had nobody at the other end who came to meet (is it under rdsock?)";
     case Reason::kShared:
@@ -131,6 +150,10 @@ const char* Explain(Reason reason) {
 void Show(const Counts& counts) {
   fmt::print(stderr, "rdsock: {} connections, {} upgraded, {} of these went back to TCP\n",
              counts.connections.load(), counts.upgraded.load(), counts.left.load());
+  if (counts.far > 0) {
+    fmt::print(stderr, "rdsock:   {} of the upgraded ones lead to other hosts\n",
+               counts.far.load());
+  }
   for (std::size_t i = 0; i < counts.stayed.size(); ++i) {
     const std::uint64_t count = counts.stayed[i];
     if (count > 0) {
@@ -194,13 +217,33 @@ std::optional<std::string> Wrong(const Options& options) {
     return fmt::format("{}: '{}' is neither a port nor an address, or more than {} are given", name,
                        wrong, Filter::kMostRules);
   }
-  if (!options.require.empty() && options.require != "shm") {
-    return fmt::format("--require={}: give shm", options.require);
+  if (!options.require.empty() && options.require != "shm" && options.require != "verbs") {
+    return fmt::format("--require={}: give shm or verbs", options.require);
   }
   if (options.command.empty()) return "COMMAND is required; see rdsock --help";
   if (options.command[0].starts_with("-")) {
     return fmt::format("{}: there is no such option; see rdsock --help", options.command[0]);
   }
+  return std::nullopt;
+}
+
+// Where there are pairings, somebody has to carry. Without a carrier connections stay on TCP: said
+// only to who asked.
+std::optional<std::string> PrepareToCarry(const Options& options) {
+  const Result<std::string> path = far::PairsPath();
+  const bool verbs = options.require == "verbs";
+  Result<far::Pairs> pairs = path.ok() ? far::ReadPairs(*path) : path.status();
+  if (!pairs.ok()) {
+    const bool none = pairs.status().code() == Code::kNotFound;
+    if (verbs || (options.stats && !none)) return pairs.status().message();
+    return std::nullopt;
+  }
+  if (verbs && pairs->over_tcp) {
+    return fmt::format("--require=verbs: {} says 'over tcp'", *path);
+  }
+  if (pairs->pairs.empty()) return std::nullopt;
+  const Status carrier = far::EnsureCarrier();
+  if (!carrier.ok() && (verbs || options.stats)) return carrier.message();
   return std::nullopt;
 }
 
@@ -212,12 +255,23 @@ int Main(int argc, char** argv) {
   app.add_option("--only", options.only, "Move only these connections")->type_name("LIST");
   app.add_option("--except", options.except, "Never move these")->type_name("LIST");
   app.add_option("--require", options.require,
-                 "'shm': reset a connection that would stay on TCP for good, and say why on "
-                 "standard error")
-      ->type_name("shm");
+                 "Reset a connection that would stay on TCP for good, and say why on standard "
+                 "error. 'shm': those to other hosts, too; 'verbs': those may move to RDMA")
+      ->type_name("TRANSPORT");
   app.add_flag("--stats", options.stats,
                "When COMMAND has ended, say on standard error what was moved, what was not and "
                "why, and how many bytes and wake-ups there were");
+  app.add_option("--pair", options.pair.destination,
+                 "Pair this user's programs here with those of USER on HOST: done once, over ssh, "
+                 "which stores a key and the hosts' addresses on both sides")
+      ->type_name("[USER@]HOST");
+  app.add_option("--far-rdsock", options.pair.path,
+                 "With --pair: where rdsock is on HOST, if not in the PATH of commands there")
+      ->type_name("PATH");
+  app.add_option("--ssh", options.pair.ssh, "With --pair: how to run ssh")->type_name("CMD");
+  app.add_flag("--pairs", options.list, "List the pairings");
+  app.add_option("--unpair", options.unpair, "Forget the pairing of this name, or with this host")
+      ->type_name("HOST");
   app.prefix_command();
   try {
     app.parse(argc, argv);
@@ -230,6 +284,9 @@ int Main(int argc, char** argv) {
   if (!options.command.empty() && options.command[0] == "--") {
     options.command.erase(options.command.begin());
   }
+  if (!options.pair.destination.empty()) return PairMain(options.pair);
+  if (!options.unpair.empty()) return UnpairMain(options.unpair);
+  if (options.list) return ListPairsMain();
   if (const auto wrong = Wrong(options)) return Fail(kUsage, *wrong);
   const std::optional<std::string> library = FindLibrary();
   if (!library) {
@@ -241,6 +298,10 @@ int Main(int argc, char** argv) {
                                "install rdsock elsewhere",
                                *library));
   }
+  if (const auto why = PrepareToCarry(options)) {
+    const int status = Fail(1, *why);
+    if (options.require == "verbs") return status;
+  }
   if (options.stats) return RunCounting(options, *library);
   Prepare(options, *library, "");
   return Run(options);
@@ -249,4 +310,9 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace rdfs::sock
 
-int main(int argc, char** argv) { return rdfs::sock::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const std::string_view role = argc == 2 ? argv[1] : "";
+  if (role == "--carrier") return rdfs::sock::far::CarrierMain();
+  if (role == "--far-pair") return rdfs::sock::FarPairMain();
+  return rdfs::sock::Main(argc, argv);
+}

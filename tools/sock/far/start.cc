@@ -59,6 +59,8 @@ Status SayHold() {
   (void)dup2(nothing, STDIN_FILENO);
   (void)dup2(nothing, STDERR_FILENO);
   (void)dup2(ready, STDOUT_FILENO);
+  // What else is open is not ours: somebody may wait for its end.
+  (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   std::array<char*, 3> arguments = {const_cast<char*>("rdsock"), const_cast<char*>("--carrier"),
                                     nullptr};
   execv("/proc/self/exe", arguments.data());

@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# Usage: sock_across.sh --bin BUILD_DIR
+#
+# rdsock between two hosts, here two network namespaces without RDMA, so that carriers carry over TCP: what
+# --pair does and says, programs at both ends whose every byte is compared, redis, and carriers that are killed.
+set -uo pipefail
+[ -n "${RDFS_SOCK_ACROSS_INSIDE:-}" ] ||
+  exec env RDFS_SOCK_ACROSS_INSIDE=1 unshare --map-root-user --net "$0" "$@"
+. "$(dirname "$0")/setup.sh"
+begin "$@"
+. "$(dirname "$0")/sock_setup.sh"
+
+# The other host, and a way to it that no address is needed for.
+unshare --net sleep 300 &
+far=$!
+ends_with_us "$far"
+apart() { [ "$(readlink "/proc/$far/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+wait_until 50 apart || problem "no second network namespace"
+mkdir "$work/here" "$work/there"
+export HOME=$work/here
+unset XDG_CONFIG_HOME
+there() { HOME=$work/there nsenter --net="/proc/$far/ns/net" "$@"; }
+ip link add near type veth peer name far netns "$far" || { echo "$this: no veth" >&2; exit 1; }
+ip address add 10.78.0.1/24 dev near && ip link set near up && ip link set lo up
+there ip address add 10.78.0.2/24 dev far && there ip link set far up && there ip link set lo up
+cat >"$work/ssh" <<SSH
+#!/bin/sh
+for each; do [ "\$each" != -G ] || { echo hostname 10.78.0.2; exit; }; done
+while [ "\$1" != far ]; do shift; done
+shift
+HOME=$work/there exec nsenter --net=/proc/$far/ns/net sh -c "\$*" 2>/dev/null
+SSH
+chmod +x "$work/ssh"
+pairs_here=$HOME/.config/rdsock/pairs pairs_there=$work/there/.config/rdsock/pairs
+
+# refused REGEX ARGUMENT...
+refused() {
+  local regex=$1
+  shift
+  timeout 20 "$rdsock" "$@" >"$work/out" 2>"$work/err" </dev/null && problem "rdsock $*: has not failed"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || problem "rdsock $*: $(cat "$work/err")"
+  grep -qE "^rdsock: .*$regex" "$work/err" || problem "rdsock $*: says $(cat "$work/err")"
+}
+key() { awk '$1 == "pair" { print $3 }' "$1"; }
+pair() {
+  timeout 60 "$rdsock" --ssh "$work/ssh" --far-rdsock "$rdsock" --pair far >"$work/out" 2>"$work/err" </dev/null ||
+    problem "--pair: $(cat "$work/err")"
+}
+
+refused "no host is paired: rdsock --pair HOST" --require=verbs true
+refused "'/no/rdsock' could not be run on 'far'; install rdfs there.*--far-rdsock PATH" \
+  --ssh "$work/ssh" --far-rdsock /no/rdsock --pair far
+refused "--far-pair is for rdsock" --far-pair
+[ ! -e "$pairs_here" ] || problem "a pairing that failed was stored"
+pair
+grep -q 'paired with far as .*: 10.78.0.2$' "$work/out" || problem "--pair says $(cat "$work/out")"
+for file in "$pairs_here" "$pairs_there"; do
+  [ "$(stat -c %a "$file")" = 600 ] || problem "$file has mode $(stat -c %a "$file")"
+done
+[ "$(key "$pairs_here" | grep -cE '^[0-9a-f]{64}$')" = 1 ] || problem "no key: $(cat "$pairs_here")"
+[ "$(key "$pairs_here")" = "$(key "$pairs_there")" ] || problem "the two hosts have different keys"
+grep -qE ' 10.78.0.1$' "$pairs_there" || problem "the other host knows $(cat "$pairs_there")"
+"$rdsock" --pairs | grep -q ' port 7340: 10.78.0.2$' || problem "--pairs says $("$rdsock" --pairs)"
+before=$(key "$pairs_here")
+pair # again: with another key, and in its place
+[ "$(key "$pairs_here" | wc -l)" = 1 ] && [ "$(key "$pairs_here")" != "$before" ] || problem "a second --pair did not replace the first"
+refused "'10.1.2.3' is not paired" --unpair 10.1.2.3
+"$rdsock" --unpair 10.78.0.2 || problem "--unpair has failed"
+[ -z "$("$rdsock" --pairs)" ] || problem "--unpair has left $("$rdsock" --pairs)"
+pair
+sed -i 's/^over verbs$/over tcp/' "$pairs_here" "$pairs_there"
+refused "over tcp" --require=verbs true
+
+# --- carried
+
+across=$(realpath "$(dirname "$0")/across.py")
+carrier() { "$@" ss -xlpH | sed -n 's/.*@rdsock1-carrier-.*pid=\([0-9]*\).*/\1/p'; }
+stop_carriers() {
+  local pid
+  for pid in $(carrier env) $(carrier there); do kill "${1:--TERM}" "$pid"; done
+}
+listens_there() { there ss -Hltn "sport = :$port" | grep -q .; }
+start_there() { # NAME COMMAND...: in $server
+  local name=$1
+  shift
+  : >"$work/$name.out"
+  # Without a shell between: the signal that ends it is for rdsock.
+  env HOME="$work/there" nsenter --net="/proc/$far/ns/net" "$rdsock" --stats "$@" \
+    >"$work/$name.out" 2>"$work/$name.err" </dev/null &
+  server=$!
+  ends_with_us "$server"
+  wait_until 150 listens_there || problem "$name: nobody listens: $(cat "$work/$name.err")"
+}
+stop_there() { # NAME
+  # What --stats says comes when the program has ended, which rdsock waits for.
+  kill -TERM "$server" 2>/dev/null
+  wait "$server" 2>/dev/null
+  if grep -q '^wrong' "$work/$1.out"; then problem "$1: $(cat "$work/$1.out")"; fi
+}
+carried() { sed -n 's/^rdsock:   \([0-9]*\) of the upgraded ones lead to other hosts$/\1/p' "$1" | tail -n 1; }
+expect_carried() { # WHAT AT_LEAST FILE
+  local count
+  count=$(carried "$3")
+  [ "${count:-0}" -ge "$2" ] || problem "$1: ${count:-no} connections carried, not $2: $(cat "$3")"
+}
+
+port=7000
+start_there across "$across" server 10.78.0.2 $port
+for way in block epoll fork; do
+  timeout 60 "$rdsock" --stats "$across" client 10.78.0.2 $port 300 400000 $way >"$work/out" 2>"$work/err" ||
+    problem "across, $way: $(cat "$work/out" "$work/err")"
+  expect_carried "across, $way" 1 "$work/err"
+done
+timeout 60 "$across" client 10.78.0.2 $port 100 100000 >"$work/out" 2>"$work/err" || problem "one end alone: $(cat "$work/out")"
+timeout 60 "$rdsock" --stats --require=shm "$across" client 10.78.0.2 $port 100 1000 >"$work/out" 2>"$work/err"
+[ $? -eq 3 ] && grep -q 'the other end is on another host; give --require=verbs' "$work/err" ||
+  problem "--require=shm to another host: $(cat "$work/out" "$work/err")"
+stop_there across
+expect_carried "across, server" 3 "$work/across.err"
+
+if command -v redis-server >/dev/null; then
+  start_there redis redis-server --port $port --bind 10.78.0.2 --protected-mode no --save '' --dir "$work/there"
+  timeout 30 "$rdsock" --stats redis-benchmark -h 10.78.0.2 -p $port -q -c 20 -n 5000 -t set,get,incr \
+    >"$work/out" 2>"$work/err" || problem "redis-benchmark: $(cat "$work/err")"
+  expect_carried redis-benchmark 20 "$work/err"
+  head -c 3000000 /dev/urandom | base64 -w 0 >"$work/value"
+  timeout 20 "$rdsock" redis-cli -h 10.78.0.2 -p $port -x set large <"$work/value" >/dev/null 2>&1
+  timeout 20 "$rdsock" redis-cli -h 10.78.0.2 -p $port --raw get large 2>/dev/null | head -c -1 >"$work/got"
+  cmp -s "$work/value" "$work/got" || problem "redis: another value than was set"
+  [ "$(timeout 20 redis-cli -h 10.78.0.2 -p $port get counter:__rand_int__)" = 5000 ] || problem "redis: lost increments"
+  stop_there redis
+fi
+
+# A carrier dies, here or there: what was carried goes on over TCP or is reset.
+whole=0 reset=0
+for tenths in 0 1 2 3 5 8; do
+  start_there dies "$across" server 10.78.0.2 $port
+  timeout 90 "$rdsock" "$across" client 10.78.0.2 $port 600 700000 >"$work/out" 2>"$work/err" &
+  client_pid=$!
+  sleep "0.$tenths"
+  if [ $((tenths % 2)) -eq 0 ]; then victim=$(carrier env); else victim=$(carrier there); fi
+  [ -z "$victim" ] || kill -KILL $victim
+  wait $client_pid
+  status=$?
+  [ $status -ne 0 ] || whole=$((whole + 1))
+  [ $status -ne 3 ] || reset=$((reset + 1))
+  [ $status -eq 0 ] || [ $status -eq 3 ] || problem "a carrier dies after 0.$tenths s: status $status: $(cat "$work/out" "$work/err")"
+  stop_there dies
+done
+stop_carriers
+[ $reset -gt 0 ] || problem "no connection was carried when its carrier died"
+conclude "pairing, what is carried, and carriers that die ($whole went on over TCP, $reset were reset)"
