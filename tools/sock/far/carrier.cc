@@ -225,6 +225,7 @@ void CarrierLoop::Events(int timeout_ms, TimePoint now) {
   std::array<epoll_event, 64> events;
   const int count =
       epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  if (timeout_ms != 0) now = BootClock::now();
   for (int i = 0; i < count; ++i) OnEvent(events[static_cast<std::size_t>(i)].data.fd, now);
 }
 
