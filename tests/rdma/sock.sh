@@ -28,13 +28,13 @@ finish() {
 trap finish EXIT
 
 key=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
-pair() { # HOST ADDRESS-OF-THE-OTHER...
+pair() { # HOST ITS-ADDRESS ADDRESS-OF-THE-OTHER
   local folder=$work/$1/.config/rdsock
-  shift
-  (umask 077 && mkdir -p "$folder" && printf 'rdsock-pairs 1\nlisten 7340\nover verbs\npair guest %s 7340 %s\n' "$key" "$*" >"$folder/pairs")
+  (umask 077 && mkdir -p "$folder" && printf 'rdsock-pairs 1\nlisten 7340 %s\nover verbs\npair guest %s 7340 %s\n' "$2" "$key" "$3" >"$folder/pairs")
 }
-pair a "$RDFS_HOST_B" "$RDFS_HOST_B6"
-pair b "$RDFS_HOST_A" "$RDFS_HOST_A6"
+# Each host sees both devices, so that it cannot listen everywhere.
+pair a "$RDFS_HOST_A" "$RDFS_HOST_B"
+pair b "$RDFS_HOST_B" "$RDFS_HOST_A"
 
 # serve ADDRESS PORT
 serve() {

@@ -46,7 +46,8 @@ std::string StampOf(const std::string& path) {
 
 // What an acceptor is made of.
 bool SameKeys(const Pairs& one, const Pairs& other) {
-  return one.listen == other.listen && one.over_tcp == other.over_tcp &&
+  return one.listen == other.listen && one.listen_at == other.listen_at &&
+         one.over_tcp == other.over_tcp &&
          std::ranges::equal(one.pairs, other.pairs, [](const Pair& a, const Pair& b) {
            return a.name == b.name && a.key.text() == b.key.text();
          });

@@ -69,15 +69,22 @@ Result<Pair> ParsePair(const std::vector<std::string_view>& words) {
   return pair;
 }
 
+Status ParseListen(const std::vector<std::string_view>& words, Pairs& pairs) {
+  const auto port = words.size() < 2 ? std::nullopt : ParsePort(words[1], 0);
+  if (!port) return {Code::kInvalidArgument, "want 'listen PORT [ADDRESS...]'"};
+  pairs.listen = *port;
+  pairs.listen_at.clear();
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    RDFS_ASSIGN_OR_RETURN(const Address address, ParseAddress(words[i]));
+    pairs.listen_at.push_back(address);
+  }
+  return {};
+}
+
 Status ParseLine(std::string_view line, Pairs& pairs) {
   const auto words = Words(line);
   if (words.empty() || words[0].front() == '#') return {};
-  if (words[0] == "listen" && words.size() == 2) {
-    const auto port = ParsePort(words[1], 0);
-    if (!port) return {Code::kInvalidArgument, "want 'listen PORT'"};
-    pairs.listen = *port;
-    return {};
-  }
+  if (words[0] == "listen") return ParseListen(words, pairs);
   if (words[0] == "over" && words.size() == 2 && (words[1] == "tcp" || words[1] == "verbs")) {
     pairs.over_tcp = words[1] == "tcp";
     return {};
@@ -187,8 +194,9 @@ Result<Pairs> ParsePairs(std::string_view text) {
 }
 
 std::string Format(const Pairs& pairs) {
-  std::string text = fmt::format("{}\nlisten {}\nover {}\n", kFirstLine, pairs.listen,
-                                 pairs.over_tcp ? "tcp" : "verbs");
+  std::string text = fmt::format("{}\nlisten {}", kFirstLine, pairs.listen);
+  for (const Address& address : pairs.listen_at) text += " " + ToString(address);
+  text += fmt::format("\nover {}\n", pairs.over_tcp ? "tcp" : "verbs");
   for (const Pair& pair : pairs.pairs) {
     text += fmt::format("pair {} {} {}", pair.name, pair.key.text(), pair.port);
     for (const Address& address : pair.addresses) text += " " + ToString(address);

@@ -2,12 +2,12 @@
 // of the user's own, mode 0600, made by `rdsock --pair`:
 //
 //   rdsock-pairs 1
-//   listen 7340
+//   listen 7340 [ADDRESS...]
 //   over verbs
 //   pair NAME KEY PORT ADDRESS...
 //
 // `listen` is the port of this user's carrier (TCP; RDMA uses the next one); 0 takes a free one.
-// NAME (letters, digits,
+// With ADDRESSes it listens on those alone, RDMA on the first. NAME (letters, digits,
 // '-') is the same in both hosts' files, as is KEY: both ends of the pairing. PORT is where the
 // other host's carrier listens, the ADDRESSes are that host's, as connections show them. `over tcp`
 // lets connections be carried where there is no RDMA, which is slower than leaving them alone: for
@@ -44,6 +44,7 @@ struct Pair {
 
 struct Pairs {
   std::uint16_t listen = kFirstCarrierPort;
+  std::vector<Address> listen_at;  // empty: everywhere
   bool over_tcp = false;
   std::vector<Pair> pairs;
 

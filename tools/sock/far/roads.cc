@@ -26,6 +26,7 @@ struct Context {
 transport::AcceptorOptions OptionsOf(const Pairs& pairs) {
   transport::AcceptorOptions options;
   options.port = pairs.listen;
+  for (const Address& address : pairs.listen_at) options.addresses.push_back(ToString(address));
   for (const Pair& pair : pairs.pairs) options.keys.push_back({pair.name, pair.key});
   options.offer = {Kind::kVerbs};
   if (pairs.over_tcp) options.offer.push_back(Kind::kTcp);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kText =
     "rdsock-pairs 1\n"
     "# made by hand\n"
-    "listen 7342\n"
+    "listen 7342 10.0.0.1 fd00::1\n"
     "over tcp\n"
     "\n"
     "pair a-1 0123abcd 7340 10.0.0.2 fd00::2\n"
@@ -39,6 +39,8 @@ TEST(Pairs, AreFoundByAddressAndName) {
   const auto pairs = ParsePairs(kText);
   ASSERT_TRUE(pairs.ok()) << pairs.status().message();
   EXPECT_EQ(pairs->listen, 7342);
+  ASSERT_EQ(pairs->listen_at.size(), 2U);
+  EXPECT_EQ(ToString(pairs->listen_at[1]), "fd00::1");
   EXPECT_TRUE(pairs->over_tcp);
   ASSERT_EQ(pairs->pairs.size(), 2U);
   const auto address = ParseAddress("fd00::2");
@@ -59,9 +61,9 @@ TEST(Pairs, AreFoundByAddressAndName) {
 
 TEST(Pairs, WhatIsWrongIsSaid) {
   for (const std::string_view line :
-       {"listen", "listen 70000", "listen 1x", "over udp", "pair a", "pear", "pair a key 7340",
-        "pair a key port 10.0.0.1", "pair a/b key 7340 10.0.0.1", "pair a key 7340 host",
-        "pair a key 7340 10.0.0.1\npair a key 7340 10.0.0.2"}) {
+       {"listen", "listen 70000", "listen 1x", "listen 1 x", "over udp", "pair a", "pear",
+        "pair a key 7340", "pair a key port 10.0.0.1", "pair a/b key 7340 10.0.0.1",
+        "pair a key 7340 host", "pair a key 7340 10.0.0.1\npair a key 7340 10.0.0.2"}) {
     const auto pairs = ParsePairs("rdsock-pairs 1\n" + std::string(line) + "\n");
     EXPECT_FALSE(pairs.ok()) << line;
     EXPECT_NE(pairs.status().message().find("line "), std::string::npos) << line;
