@@ -250,7 +250,10 @@ bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
   if (!leaving) TakeBackIfGone(tcp);  // arming may have taken the ring that told of it
   // The kernel's socket would say again and again what it has said: that it has ended, or has bytes
   // from behind a phase whose end is still on its way.
-  const bool bell_only = leaving || AwaitsCarrier() || tcp_waits_.exchange(false);
+  // Only in that phase: it may have been passed since.
+  const bool behind =
+      tcp_waits_.exchange(false) && memory_.receiver.state() == Receiver::State::kRing;
+  const bool bell_only = leaving || AwaitsCarrier() || behind;
   std::array<pollfd, 2> fds = {pollfd{bell_only ? -1 : tcp, POLLIN, 0},
                                pollfd{hung_up() ? -1 : sockets_.bells.data, POLLIN, 0}};
   if (!Sleep(fds, patience)) return false;

@@ -142,11 +142,10 @@ Status CarrierLoop::Run() {
       if (++turns % kTurnsPerPoll == 0) Events(0, now);
       continue;
     }
-    Settle(now);
-    if (Turn(now)) {
-      for (Entry& entry : lanes_) entry.armed = false;
-      continue;
-    }
+    ArmConnections();
+    if (Turn(now)) continue;
+    // Behind everything that was to be sent: a lane says when it has room, too.
+    if (!ArmLanes(now)) continue;
     RemoveDead();
     now = BootClock::now();
     Events(stopping_ ? 0 : Patience(now), now);
@@ -195,24 +194,29 @@ bool CarrierLoop::LookAtAll() {
   return something;
 }
 
-// Before sleep: every bell and every lane is to wake us. Looking comes after that.
-void CarrierLoop::Settle(TimePoint now) {
+// Before sleep: every bell is to wake us. Looking comes after that.
+void CarrierLoop::ArmConnections() {
   for (Carried* const connection : awake_) {
     if (connection == nullptr) continue;
     connection->Arm();
     connection->idle_looks = kIdleLooks;
   }
+}
+
+// And every lane. False when one has something already.
+bool CarrierLoop::ArmLanes(TimePoint now) {
+  bool quiet = true;
   for (Entry& entry : lanes_) {
-    while (!entry.armed && entry.over.ok()) {
-      const auto armed = entry.lane->Arm();
-      if (!armed.ok()) Note(entry, armed.status());
-      if (!armed.ok()) break;
-      entry.armed = *armed;
-      if (entry.armed) break;
-      const auto came = entry.lane->Poll(now);
-      if (!came.ok()) Note(entry, came.status());
-    }
+    if (entry.armed || !entry.over.ok()) continue;
+    const auto armed = entry.lane->Arm();
+    if (!armed.ok()) Note(entry, armed.status());
+    entry.armed = armed.ok() && *armed;
+    if (entry.armed || !armed.ok()) continue;
+    quiet = false;
+    const auto came = entry.lane->Poll(now);
+    if (!came.ok()) Note(entry, came.status());
   }
+  return quiet;
 }
 
 int CarrierLoop::Patience(TimePoint now) const {
@@ -271,6 +275,8 @@ void CarrierLoop::Tick(TimePoint now) {
     const bool waiting = std::ranges::any_of(
         askers_.all(), [&](const Asker& asker) { return asker.told && asker.pair == pair; });
     Note(entry, entry.lane->Tick(now, waiting));
+    // Whatever bell was lost: once in a while everything is looked at.
+    entry.lane->WakeAll();
   }
   const bool stays = carried_ > 0 || !askers_.all().empty() || !askers_.holds().empty();
   if (stays) busy_ = now;

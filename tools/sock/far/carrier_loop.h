@@ -55,7 +55,8 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   void Unwatch(int fd, const void* what);
   bool Turn(TimePoint now);
   bool LookAtAll();
-  void Settle(TimePoint now);
+  void ArmConnections();
+  bool ArmLanes(TimePoint now);
   void Events(int timeout_ms, TimePoint now);
   void OnEvent(int fd, TimePoint now);
   [[nodiscard]] int Patience(TimePoint now) const;

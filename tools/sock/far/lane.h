@@ -75,6 +75,10 @@ class Lane final : private Carried::Road {
   Result<bool> Poll(TimePoint now);
   // Looks at one of its connections; true when there was something. It may be gone after that.
   Result<bool> Look(Carried& connection);
+  // Has everything that is carried looked at.
+  void WakeAll() {
+    for (auto& [id, connection] : carried_) host_.Wake(*connection);
+  }
   // Hands everything to the wire.
   Status Flush();
   // To sleep on fd(); false: Poll first.
