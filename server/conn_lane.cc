@@ -80,6 +80,11 @@ Status ConnLane::Flush() {
   return failure_;
 }
 
+Status ConnLane::FlushBacklog() {
+  unflushed_ = true;
+  return Flush();
+}
+
 std::shared_ptr<Staging> ConnLane::MakeStaging(std::size_t wished_bytes) {
   if (closed()) return nullptr;
   const auto& own = session()->params().staging;

@@ -32,6 +32,8 @@ class ConnLane final : public Lane {
   void Hold() { holding_ = true; }
   void Release();
   Status Flush();
+  // As Flush, also of what an earlier one has left because the wire was full.
+  Status FlushBacklog();
   // Ends the connection; nothing is sent or granted any more.
   void Close();
   [[nodiscard]] bool closed() const { return connection_ == nullptr; }

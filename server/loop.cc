@@ -151,10 +151,11 @@ bool Loop::ServeLanes() {
 }
 
 std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
-  if (lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit) {
-    (void)lane->Flush();
-    return 0;
-  }
+  const auto behind = [&] {
+    return lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit;
+  };
+  if (behind()) (void)lane->FlushBacklog();
+  if (behind()) return 0;
   std::array<transport::Completion, Turns<LaneEntry>::kMostMessages> completions;
   const Result<std::size_t> count = lane->connection().Poll(std::span(completions).first(most));
   if (!count.ok()) {

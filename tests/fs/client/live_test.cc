@@ -29,7 +29,7 @@ class Live : public testing::TestWithParam<transport::Kind> {
  protected:
   void SetUp() override { Mount(); }
 
-  void Mount(milliseconds timeout = seconds(20)) {
+  void Mount(milliseconds timeout = seconds(20), std::size_t lane_buffer_bytes = 0) {
     client_.reset();
     mount_.reset();
     MountOptions options;
@@ -39,6 +39,7 @@ class Live : public testing::TestWithParam<transport::Kind> {
     options.uid = getuid();
     options.gid = getgid();
     options.timeout = timeout;
+    options.lane_buffer_bytes = lane_buffer_bytes;
     Result<std::unique_ptr<client::Mount>> mount =
         client::Mount::Create(std::move(options), DeadlineAfter(seconds(10)));
     ASSERT_TRUE(mount.ok()) << mount.status().ToString();
@@ -228,6 +229,39 @@ TEST_P(Live, GrantedExtentsAreReadWithoutMessages) {
   EXPECT_LE(counters.round_trips[std::size_t(Opcode::kRead)] - before, 16U);
   EXPECT_GE(counters.grant_hits, 240U);
   EXPECT_GE(counters.read_bytes, 1U << 20);
+}
+
+// More answers than the wire holds, and than the server lets wait before it looks away as well.
+TEST_P(Live, WhoLooksAwayForAWhileGetsAllAnswers) {
+  constexpr std::size_t kPiece = 1 << 20;
+  constexpr std::size_t kPieces = 32;
+  Mount(seconds(20), (kPieces + 4) * kPiece);
+  const auto content = RandomBytes(kPieces * kPiece, 5);
+  const OpenPtr open = Make("file", content);
+  Lane& lane = client_->lane();
+  std::vector<Buffer> pieces;
+  std::size_t came = 0;
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    std::optional<Buffer> buffer = lane.buffers().Allocate(kPiece);
+    ASSERT_TRUE(buffer.has_value());
+    lane.Read(client_->context(), open, i * kPiece, buffer->Slice(0, kPiece), 0,
+              [&came](Result<ReadDone>&& done) {
+                EXPECT_TRUE(done.ok() && done->length == kPiece) << done.status().ToString();
+                ++came;
+              });
+    pieces.push_back(*std::move(buffer));
+  }
+  (void)lane.Arm();
+  // The server fills the wire meanwhile; where it is slower, less is tried.
+  std::this_thread::sleep_for(milliseconds(100));
+  const Deadline deadline = DeadlineAfter(seconds(10));
+  while (came < kPieces && BootClock::now() < deadline) (void)lane.Poll();
+  ASSERT_EQ(came, kPieces);
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    EXPECT_TRUE(std::ranges::equal(pieces[i].bytes().first(kPiece),
+                                   ByteSpan(content).subspan(i * kPiece, kPiece)));
+  }
+  EXPECT_EQ(mount_->counters().connections_lost, 0U);
 }
 
 TEST_P(Live, AppendsOfTwoLanesDoNotOverlap) {
