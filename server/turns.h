@@ -25,7 +25,7 @@ class Turns {
  public:
   using Nanoseconds = std::chrono::nanoseconds;
   // Long enough that most small requests of a turn share one hand-over of their answers.
-  static constexpr Nanoseconds kTurn{50'000};
+  static constexpr Nanoseconds kTurn{100'000};
   static constexpr std::size_t kMostMessages = 32;
 
   void Add(std::uint64_t session, Lane lane) {
