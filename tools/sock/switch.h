@@ -97,8 +97,7 @@ class Sender {
     // End a call:
     kIdle,  // nothing is left to do
     // The ring is full, or a carrier has not said yet that the peer is quiet: wait for a bell or
-    // the
-    // socket's error, or say EAGAIN.
+    // the socket's error, or say EAGAIN.
     kSleep,
     kWaitQuiet,  // the peer is inside a kernel read: ask again soon (it never sleeps in there)
     kBroken,     // reset the connection
