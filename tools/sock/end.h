@@ -172,6 +172,11 @@ class End {
   void LookForEnd(int tcp);
   void NoteError(int error);
   void NoteFull();
+  // The phase whose ring is read now; 0: none is.
+  [[nodiscard]] std::uint64_t PhaseInRing() const {
+    const Receiver& receiver = memory_.receiver;
+    return receiver.state() == Receiver::State::kRing ? receiver.passed() + 1 : 0;
+  }
   [[nodiscard]] bool AwaitsCarrier() const { return sockets_.far == Far::kCarrier && tcp_ended_; }
   void PublishCpu();
   static Stand Broken(int tcp);
@@ -190,7 +195,8 @@ class End {
   // What poll told; never untrue again.
   std::atomic<bool> hung_up_{false};
   std::atomic<bool> failed_{false};
-  std::atomic<bool> tcp_waits_{false};  // its bytes come after those of the ring
+  // The phase that TCP's bytes were seen to come after; 0: none.
+  std::atomic<std::uint64_t> tcp_waits_{0};
   std::atomic<bool> tcp_ended_{false};
 };
 

@@ -249,11 +249,10 @@ std::uint64_t End::UnreadInRing() {
 bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
   if (!leaving) TakeBackIfGone(tcp);  // arming may have taken the ring that told of it
   // The kernel's socket would say again and again what it has said: that it has ended, or has bytes
-  // from behind a phase whose end is still on its way.
-  // Only in that phase: it may have been passed since.
-  const bool behind =
-      tcp_waits_.exchange(false) && memory_.receiver.state() == Receiver::State::kRing;
-  const bool bell_only = leaving || AwaitsCarrier() || behind;
+  // from behind a phase whose end is still on its way. Not in the next phase, which may be here by
+  // now.
+  const std::uint64_t behind = tcp_waits_.exchange(0);
+  const bool bell_only = leaving || AwaitsCarrier() || (behind != 0 && behind == PhaseInRing());
   std::array<pollfd, 2> fds = {pollfd{bell_only ? -1 : tcp, POLLIN, 0},
                                pollfd{hung_up() ? -1 : sockets_.bells.data, POLLIN, 0}};
   if (!Sleep(fds, patience)) return false;
@@ -275,8 +274,7 @@ void End::TakeBackIfGone(int tcp) {
 void End::LookForEnd(int tcp) {
   std::byte byte;
   const ssize_t came = recv(tcp, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  tcp_waits_ = came > 0 && sockets_.far == Far::kCarrier &&
-               memory_.receiver.state() == Receiver::State::kRing;
+  tcp_waits_ = came > 0 && sockets_.far == Far::kCarrier ? PhaseInRing() : 0;
   if (came > 0 || (came < 0 && (errno == EAGAIN || errno == EINTR))) return;
   if (came < 0) NoteError(errno);
   tcp_ended_ = true;

@@ -277,6 +277,7 @@ class Receiver {
   [[nodiscard]] State state() const { return state_; }
   // Bytes taken out of the ring so far.
   [[nodiscard]] std::uint64_t consumed() const { return consumed_; }
+  [[nodiscard]] std::uint64_t passed() const { return passed_; }
   // Of the phase that is being read, checked; 0 before the first.
   [[nodiscard]] std::uint64_t ring_bytes() const { return ring_bytes_; }
   // When to give up waiting for kWaitReturned.
