@@ -65,8 +65,12 @@ class Client {
   void Renew(std::string_view file) {
     auto fresh = intruder_.OpenLane();
     // Soft-iWARP loses the first frame of a connection now and then, and a leg that does not answer
-    // is given up (ARCHITECTURE.md, "Known defects").
-    for (int i = 0; i < 2 && fresh == nullptr; ++i) fresh = intruder_.OpenLane();
+    // is given up (ARCHITECTURE.md, "Known defects"); and after very many connections the port that
+    // it draws for one more may be taken.
+    for (int i = 0; i < 10 && fresh == nullptr; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      fresh = intruder_.OpenLane();
+    }
     lane_ = std::move(fresh);
     if (lane_ == nullptr) {
       return Fail("no lane is to be had any more: " + intruder_.why().ToString());
