@@ -286,7 +286,9 @@ grep -q 'had the first [1-9]' "$work/send.err" || problem "resumed after kill -9
 # and then it is whole before, which is as good.
 rm -f "$work"/dir/whole*
 [ "$over" = verbs ] && turns=3 || turns=8
+part() { stat -c '%i %y %s' "$work/dir/whole.rdpart" 2>/dev/null; }
 for turn in $(seq $turns); do
+  before=$(part)
   receive --resume "$work/dir/whole"
   "$rdsend" --wait 0.2 --require "$over" "$address" "$port" "$key" "$work/large" 2>"$work/send.err" &
   sender=$!
@@ -296,7 +298,7 @@ for turn in $(seq $turns); do
   kill -KILL "$victim" 2>/dev/null
   wait "$victim" 2>/dev/null
   # A receiver that no sender has come to waits for one.
-  { [ "$other" = "$sender" ] || [ -e "$work/dir/whole.rdpart" ]; } || kill "$other" 2>/dev/null
+  [ "$other" = "$sender" ] || [ "$(part)" != "$before" ] || kill "$other" 2>/dev/null
   receiver=$other
   received; status=$?
   cases=$((cases + 1))
