@@ -74,15 +74,12 @@ void ConnLane::Release() {
 }
 
 Status ConnLane::Flush() {
-  if (closed() || !failure_.ok() || !unflushed_) return failure_;
+  if (closed() || !failure_.ok()) return failure_;
+  // What an earlier one has left, because the wire was full, is nobody else's to send.
+  if (!unflushed_ && connection_->backlog_bytes() == 0) return failure_;
   unflushed_ = false;
   failure_ = connection_->Flush();
   return failure_;
-}
-
-Status ConnLane::FlushBacklog() {
-  unflushed_ = true;
-  return Flush();
 }
 
 std::shared_ptr<Staging> ConnLane::MakeStaging(std::size_t wished_bytes) {

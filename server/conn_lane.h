@@ -32,8 +32,10 @@ class ConnLane final : public Lane {
   void Hold() { holding_ = true; }
   void Release();
   Status Flush();
-  // As Flush, also of what an earlier one has left because the wire was full.
-  Status FlushBacklog();
+  // Whether its peer has left so many answers waiting that it is to be heard no more meanwhile.
+  [[nodiscard]] bool BacklogFull() const {
+    return connection_->backlog_bytes() > transport::Connection::kBacklogLimit;
+  }
   // Ends the connection; nothing is sent or granted any more.
   void Close();
   [[nodiscard]] bool closed() const { return connection_ == nullptr; }

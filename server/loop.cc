@@ -1,6 +1,5 @@
 #include "server/loop.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -151,11 +150,8 @@ bool Loop::ServeLanes() {
 }
 
 std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
-  const auto behind = [&] {
-    return lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit;
-  };
-  if (behind()) (void)lane->FlushBacklog();
-  if (behind()) return 0;
+  if (lane->BacklogFull()) (void)lane->Flush();
+  if (lane->BacklogFull()) return 0;
   std::array<transport::Completion, Turns<LaneEntry>::kMostMessages> completions;
   const Result<std::size_t> count = lane->connection().Poll(std::span(completions).first(most));
   if (!count.ok()) {
@@ -210,9 +206,7 @@ bool Loop::Idle() {
   const TimePoint now = BootClock::now();
   if (!spin_.GoOn(now)) return true;
   if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
-  if (!gives_way_) return false;
-  ::sched_yield();
-  spin_.GaveWay(BootClock::now() - now);
+  if (gives_way_) GiveWay(spin_, now);
   return false;
 }
 
@@ -220,8 +214,7 @@ void Loop::Sleep() {
   bool backlog = false;
   std::vector<LaneEntry> failed;
   for (const LaneEntry& lane : active_.TakeAll()) {
-    const bool stuck =
-        lane->connection().backlog_bytes() > transport::Connection::kBacklogLimit;
+    const bool stuck = lane->BacklogFull();
     const Result<bool> armed = stuck ? Result<bool>(false) : lane->connection().Arm();
     backlog |= stuck;
     if (!armed.ok()) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -22,6 +21,7 @@
 #include "fs/fuse/worker.h"
 #include "fs/watch/command.h"
 #include "transport/base/control_socket.h"
+#include "transport/base/host_name.h"
 #include "transport/base/log.h"
 #include "transport/base/snapshot.h"
 
@@ -30,12 +30,6 @@ namespace {
 
 // What is left after the unmount serves nobody: it may take this long.
 constexpr std::chrono::seconds kEndingTime{3};
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 // What was typed, but with the key file as it is called from everywhere.
 std::string SessionOptions(const Options& options) {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -131,10 +130,7 @@ bool Worker::Spin() {
   const bool waits = lane_->calls_in_flight() > 0;
   AdaptiveSpin& spin = waits ? answer_spin_ : request_spin_;
   if (!spin.GoOn(now)) return false;
-  if (gives_way_) {
-    ::sched_yield();
-    spin.GaveWay(BootClock::now() - now);
-  }
+  if (gives_way_) GiveWay(spin, now);
   for (int i = 0; waits && i < kLooksAtLane; ++i) {
     if (lane_->Poll() == 0) continue;
     answer_spin_.Came();

@@ -1,32 +1,13 @@
 #include "fs/library/export.h"
 
-#include <signal.h>
 #include <unistd.h>
-
-#include <array>
 
 #include "fs/fuse/dialer.h"
 #include "fs/fuse/options.h"
+#include "transport/base/host_name.h"
+#include "transport/base/signals_blocked.h"
 
 namespace rdfs::fs::library {
-namespace {
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
-
-}  // namespace
-
-SignalsBlocked::SignalsBlocked() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before_);
-}
-
-SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
 rdfs_attributes ToAttributes(const AttrWire& attr) {
   return {.ino = attr.ino,
           .size = attr.size,
@@ -58,7 +39,7 @@ Result<std::unique_ptr<rdfs_export>> rdfs_export::Connect(const char* source, co
   RDFS_ASSIGN_OR_RETURN(const fuse::Options parsed,
                         fuse::ParseSourceAndOptions(source, options == nullptr ? "" : options));
   RDFS_ASSIGN_OR_RETURN(const rdfs::transport::Key key, fuse::ReadKey(parsed));
-  const rdfs::fs::library::SignalsBlocked blocked;
+  const rdfs::SignalsBlocked blocked;
   RDFS_ASSIGN_OR_RETURN(fuse::Dialer dialer, fuse::MakeDialer(parsed, key));
   auto made = std::make_unique<rdfs_export>();
   made->deadline = parsed.deadline;
@@ -66,7 +47,7 @@ Result<std::unique_ptr<rdfs_export>> rdfs_export::Connect(const char* source, co
   client::MountOptions mount;
   mount.dial = std::move(dialer.dial);
   mount.export_name = std::move(dialer.export_name);
-  mount.host_name = rdfs::fs::library::HostName();
+  mount.host_name = rdfs::HostName();
   mount.uid = parsed.uid.value_or(geteuid());
   mount.gid = parsed.gid.value_or(getegid());
   mount.flags = (parsed.read_only ? rdfs::fs::kMountReadOnly : 0U) |

@@ -4,7 +4,6 @@
 // file's numbers are under its own mutex. A listing is a value.
 #pragma once
 
-#include <signal.h>
 
 #include <atomic>
 #include <memory>
@@ -60,19 +59,6 @@ struct rdfs_export {
 };
 
 namespace rdfs::fs::library {
-
-// As long as one lives, the threads that this one starts block every signal: they are the
-// program's.
-class SignalsBlocked {
- public:
-  SignalsBlocked();
-  ~SignalsBlocked();
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 rdfs_attributes ToAttributes(const AttrWire& attr);
 

@@ -10,6 +10,8 @@
 #include <array>
 #include <cerrno>
 
+#include "transport/base/signals_blocked.h"
+
 namespace client = rdfs::fs::client;
 using rdfs::BootClock;
 using rdfs::Deadline;
@@ -82,7 +84,7 @@ rdfs_queue::rdfs_queue(rdfs_export& owner, std::unique_ptr<client::Lane> lane, F
   if (auto buffer = lane_->buffers().Allocate(spare)) {
     spare_ = std::make_shared<client::Buffer>(std::move(*buffer));
   }
-  const rdfs::fs::library::SignalsBlocked blocked;
+  const rdfs::SignalsBlocked blocked;
   thread_ = std::thread([this] { Keep(); });
 }
 

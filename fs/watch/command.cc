@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "fs/fuse/options.h"
 #include "fs/watch/watcher.h"
 #include "transport/base/control_socket.h"
+#include "transport/base/host_name.h"
 #include "transport/base/log.h"
 
 namespace rdfs::fs::watch {
@@ -99,12 +99,10 @@ Result<Fd> BlockEndSignals() {
 Result<std::unique_ptr<client::Mount>> Connect(const fuse::Options& options) {
   RDFS_ASSIGN_OR_RETURN(const transport::Key key, fuse::ReadKey(options));
   RDFS_ASSIGN_OR_RETURN(fuse::Dialer dialer, fuse::MakeDialer(options, key));
-  std::array<char, 256> host{};
-  (void)gethostname(host.data(), host.size() - 1);
   client::MountOptions mount;
   mount.dial = std::move(dialer.dial);
   mount.export_name = std::move(dialer.export_name);
-  mount.host_name = host.data();
+  mount.host_name = HostName();
   mount.uid = options.uid.value_or(geteuid());
   mount.gid = options.gid.value_or(getegid());
   mount.flags = kMountReadOnly | kMountDropsNames | (options.raw_ids ? kMountRawIds : 0U);

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "tools/sock/end_parts.h"
+#include "transport/base/processors.h"
 
 namespace rdfs::sock {
 namespace {
@@ -227,8 +228,7 @@ bool End::SpinForBytes() {
       came = look();
       continue;
     }
-    sched_yield();
-    spin_.GaveWay(BootClock::now() - now);
+    GiveWay(spin_, now);
     came = changed();
   }
   if (came) spin_.Came();

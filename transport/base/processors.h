@@ -1,9 +1,13 @@
-// How many processors this process may run on, and whether that is room for a chain of requests.
+// How many processors this process may run on, whether that is room for a chain of requests, and
+// how who spins lets the others of it run.
 #pragma once
 
 #include <sched.h>
 
 #include <algorithm>
+
+#include "transport/base/adaptive_spin.h"
+#include "transport/base/clock.h"
 
 namespace rdfs {
 
@@ -18,5 +22,11 @@ inline int Processors() {
 // Whether a program, a client and a server can each have a processor, when all are on one machine.
 // Where not, who spins gives way (adaptive_spin.h).
 inline bool RoomForAChain() { return Processors() >= 3; }
+
+// After a GoOn at `asked` that said true: lets whoever waits for this processor run.
+inline void GiveWay(AdaptiveSpin& spin, TimePoint asked) {
+  ::sched_yield();
+  spin.GaveWay(BootClock::now() - asked);
+}
 
 }  // namespace rdfs

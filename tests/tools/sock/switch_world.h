@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/tools/sock/seeds.h"
 #include "tools/sock/switch.h"
 
 namespace rdfs::sock {
@@ -54,13 +55,6 @@ struct Plan {
   bool carried = false;
   bool carriers_die = false;
   Planted planted = Planted::kNone;
-};
-
-struct Outcome {
-  std::string wrong;      // empty: all held
-  bool broken = false;    // ended by a reset
-  bool complete = false;  // every byte written was read
-  std::size_t through_ring = 0, phases = 0, resent = 0;
 };
 
 class World {

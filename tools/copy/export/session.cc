@@ -1,13 +1,13 @@
 #include "tools/copy/export/session.h"
 
-#include <signal.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <utility>
 
 #include "tools/copy/export/file.h"
+#include "transport/base/host_name.h"
+#include "transport/base/signals_blocked.h"
 #include "transport/session/session.h"
 
 namespace rdfs::copy {
@@ -21,12 +21,6 @@ constexpr std::size_t kBufferBytes = kLaneBytes / 2;
 // A recall that nobody hears of keeps another client waiting.
 constexpr std::chrono::milliseconds kRound{20};
 constexpr std::chrono::milliseconds kNap{2};
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 fs::client::DialFunction Dialer(const Operand& operand, const ExportOptions& options,
                                 const transport::Key& key) {
@@ -53,22 +47,6 @@ Result<transport::Key> ReadKey(const std::string& file) {
   return Status(key.status().code(), key.status().errno_value(),
                 key.status().message() + "; --key-file names a copy of the server's key");
 }
-
-// Threads that begin while it lives leave the signals to main's.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 

@@ -1,6 +1,5 @@
 #include "tools/sock/far/carrier.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -14,6 +13,7 @@
 
 #include "tools/sock/far/carrier_loop.h"
 #include "transport/base/log.h"
+#include "transport/base/processors.h"
 
 namespace rdfs::sock::far {
 namespace {
@@ -138,7 +138,7 @@ Status CarrierLoop::Run() {
     RemoveDead();
     if (something) spin_.Came();
     if (something || (!awake_.empty() && spin_.GoOn(now))) {
-      if (!something) sched_yield();  // whoever is to go on may need this processor
+      if (!something) GiveWay(spin_, now);  // whoever is to go on may need this processor
       if (++turns % kTurnsPerPoll == 0) Events(0, now);
       continue;
     }

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "tests/tools/sock/seeds.h"
 #include "tools/sock/far/relay.h"
 
 namespace rdfs::sock::far {
@@ -39,13 +40,6 @@ struct Plan {
   bool q_dies = false;        // Q's
   bool carriers_die = false;  // the lane, or one of them
   Planted planted = Planted::kNone;
-};
-
-struct Outcome {
-  std::string wrong;      // empty: all held
-  bool broken = false;    // ended by a reset
-  bool complete = false;  // every byte written was read
-  std::size_t through_ring = 0, phases = 0, resent = 0;
 };
 
 class World {

@@ -10,30 +10,7 @@
 namespace rdfs::sock::far {
 namespace {
 
-struct Sum {
-  unsigned runs = 0, complete = 0, broken = 0;
-  std::size_t through_ring = 0, phases = 0, resent = 0;
-};
-
-Sum RunSeeds(Plan plan, unsigned seeds) {
-  Sum sum;
-  for (unsigned seed = 1; seed <= seeds; ++seed) {
-    plan.seed = seed;
-    const Outcome outcome = World(plan).Run();
-    EXPECT_EQ(outcome.wrong, "") << "seed " << seed;
-    if (!outcome.wrong.empty()) break;
-    ++sum.runs;
-    sum.complete += outcome.complete ? 1 : 0;
-    sum.broken += outcome.broken ? 1 : 0;
-    sum.through_ring += outcome.through_ring;
-    sum.phases += outcome.phases;
-    sum.resent += outcome.resent;
-  }
-  testing::Test::RecordProperty("complete", static_cast<int>(sum.complete));
-  testing::Test::RecordProperty("broken", static_cast<int>(sum.broken));
-  testing::Test::RecordProperty("phases", static_cast<int>(sum.phases));
-  return sum;
-}
+Sum RunSeeds(const Plan& plan, unsigned seeds) { return RunSeedsOf<World>(plan, seeds); }
 
 TEST(Relay, CarriesEveryByteAndTheEnd) {
   const Sum sum = RunSeeds({}, 300);
