@@ -72,6 +72,8 @@ int SetOwner(Call& call, const Target& target, const fs::SetAttrRequest& request
 
 int SetMode(Call& call, const Target& target, mode_t mode) {
   if (S_ISLNK(target.inode->type)) return EOPNOTSUPP;
+  // A descriptor of O_PATH can only be led there through /proc.
+  if (target.open) return ::fchmod(target.fd(), mode & 07777U) == 0 ? 0 : errno;
   const std::string number = std::to_string(target.fd());
   return ::fchmodat(call.core().proc.dir(), number.c_str(), mode & 07777U, 0) == 0 ? 0 : errno;
 }
@@ -87,6 +89,7 @@ int SetTimes(Call& call, const Target& target, const fs::SetAttrRequest& request
   const std::array<timespec, 2> times = {
       ToTimespec((valid & fs::kSetAtime) != 0, (valid & fs::kSetAtimeNow) != 0, request.atime),
       ToTimespec((valid & fs::kSetMtime) != 0, (valid & fs::kSetMtimeNow) != 0, request.mtime)};
+  if (target.open) return ::futimens(target.fd(), times.data()) == 0 ? 0 : errno;
   const std::string number = std::to_string(target.fd());
   return ::utimensat(call.core().proc.dir(), number.c_str(), times.data(), 0) == 0 ? 0 : errno;
 }

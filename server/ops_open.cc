@@ -28,7 +28,8 @@ int RefuseType(std::uint32_t type) {
 Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags,
                    const struct statx& stat, const fs::Entry* entry, std::uint64_t old_number = 0) {
   call.core().stores.NoteVersion(FileIdOf(*inode), FileVersion::From(stat));
-  const uid_t opener = call.Caller().value_or(Ids{::geteuid(), 0}).uid;
+  const std::optional<Ids> caller = call.Caller();
+  const uid_t opener = caller ? caller->uid : ::geteuid();
   const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, false, opener);
   if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
   if (old_number != 0) {

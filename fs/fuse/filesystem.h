@@ -57,6 +57,8 @@ struct Filesystem {
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.
   std::uint32_t transfer_bytes = 128 << 10;
+  // What is to be added to libfuse's reply to FUSE_INIT, which is the next one: init_reply.h.
+  std::atomic<std::uint32_t> init_flags{0};
 };
 
 // What `transfer_bytes` should be: a power of two, at most what the server takes, and an eighth of

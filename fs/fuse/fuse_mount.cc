@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "fs/fuse/init_reply.h"
 #include "fs/fuse/mount_point.h"
 #include "transport/base/log.h"
 #include "transport/ssh/child_process.h"
@@ -160,6 +161,7 @@ Result<std::unique_ptr<FuseMount>> FuseMount::Create(const Options& options,
   if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
     return Status::FromErrno(errno, "fcntl of /dev/fuse");
   }
+  RDFS_RETURN_IF_ERROR(SendRepliesOurselves(session));
   return mount;
 }
 

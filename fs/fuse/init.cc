@@ -6,6 +6,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "fs/fuse/init_reply.h"
 #include "fs/fuse/ops.h"
 #include "transport/base/log.h"
 
@@ -53,16 +54,30 @@ struct Feature {
   std::string_view why;
 };
 
-void Choose(fuse_conn_info& connection, const Feature& feature) {
-  connection.want &= ~feature.bit;
+// Whether it is asked for.
+bool Choose(unsigned offered, const Feature& feature) {
   if (!feature.wanted) {
     LogInfo("FUSE: without {}: {}", feature.name, feature.why);
-  } else if ((connection.capable & feature.bit) == 0) {
+  } else if ((offered & feature.bit) == 0) {
     LogInfo("FUSE: without {}: this kernel or libfuse does not have it", feature.name);
   } else {
-    connection.want |= feature.bit;
     LogInfo("FUSE: with {}: {}", feature.name, feature.why);
+    return true;
   }
+  return false;
+}
+
+// What libfuse does not pass on, of what the kernel offers. Without them the kernel asks for a
+// file's attributes before each chown, and for security.capability before each write.
+std::uint32_t ChooseForReply(unsigned offered) {
+  if (!kInitReplyCanBeChanged) offered = 0;
+  const Feature both{
+      FUSE_HANDLE_KILLPRIV_V2, "HANDLE_KILLPRIV_V2", true,
+      "the server clears setuid, setgid and capabilities on write, truncate and chown"};
+  const Feature some{FUSE_HANDLE_KILLPRIV, "HANDLE_KILLPRIV", true,
+                     "the server clears setuid and setgid on write, truncate and chown"};
+  if (Choose(offered, both)) return both.bit;
+  return Choose(offered, some) ? some.bit : 0;
 }
 
 }  // namespace
@@ -84,8 +99,6 @@ void Init(void* userdata, fuse_conn_info* connection) {
       Feature{FUSE_CAP_DONT_MASK, "DONT_MASK", true,
               "the server applies the umask, because a default ACL replaces it"},
       Feature{FUSE_CAP_POSIX_ACL, "POSIX_ACL", options.acls, "access control lists count"},
-      Feature{FUSE_CAP_HANDLE_KILLPRIV, "HANDLE_KILLPRIV", true,
-              "the server clears setuid and setgid on write, truncate and chown"},
       Feature{FUSE_CAP_EXPLICIT_INVAL_DATA, "EXPLICIT_INVAL_DATA", true,
               "pages are dropped when we say so"},
       Feature{FUSE_CAP_CACHE_SYMLINKS, "CACHE_SYMLINKS", true,
@@ -100,7 +113,13 @@ void Init(void* userdata, fuse_conn_info* connection) {
       Feature{FUSE_CAP_SPLICE_WRITE, "SPLICE_WRITE", false, "replies come from registered memory"},
       Feature{FUSE_CAP_SPLICE_MOVE, "SPLICE_MOVE", false, "registered pages stay ours"},
   };
-  for (const Feature& feature : features) Choose(*connection, feature);
+  for (const Feature& feature : features) {
+    connection->want &= ~feature.bit;
+    if (Choose(connection->capable, feature)) connection->want |= feature.bit;
+  }
+  connection->want &= ~unsigned{FUSE_CAP_HANDLE_KILLPRIV};
+  const auto asked = Worker::Current().current_message().Body<fuse_init_in>();
+  filesystem.init_flags = ChooseForReply(asked.flags);
 
   LogInfo("FUSE: {} direct writes: {}", options.direct_writes ? "with" : "without",
           options.direct_writes ? "what is only written is not copied into the page cache"

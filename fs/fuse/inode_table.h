@@ -82,8 +82,8 @@ class InodeTable {
   // What is known under that name.
   [[nodiscard]] std::optional<NodeId> FindChild(NodeId parent, std::string_view name) const;
 
-  // The kernel asks for security.capability before every write; that there is none may be kept for
-  // a lease.
+  // The kernel asks for security.capability before a chown, and often before a write; that there is
+  // none may be kept for a lease.
   [[nodiscard]] bool KnownWithoutCapability(NodeId node, TimePoint now) const;
   void SetWithoutCapabilityUntil(NodeId node, TimePoint until);
 

@@ -15,8 +15,8 @@ using client::CallContext;
 using client::Lane;
 using client::XattrReply;
 
-// The kernel asks for it before every write, and in all but a few files of a system it is not
-// there.
+// The kernel asks for it before every chown, and often before a write (init_reply.h); in all but a
+// few files of a system it is not there.
 constexpr std::string_view kCapabilityXattr = "security.capability";
 
 // A bit each for what ls(1) asks about every file that it lists; 0: another one.
@@ -114,7 +114,11 @@ void SetAttr(fuse_req_t raw, fuse_ino_t node, struct stat* attr, int valid, fuse
   const auto handle = FindHandle(request, node);
   if (!handle) return;
   const auto open = file == nullptr ? nullptr : request.worker().filesystem().opens.Find(file->fh);
-  const client::SetAttributes set = ToSetAttributes(*attr, valid);
+  client::SetAttributes set = ToSetAttributes(*attr, valid);
+  // A truncate by who has no right to leave setuid and setgid as they are.
+  if ((request.message().Body<fuse_setattr_in>().valid & FATTR_KILL_SUIDGID) != 0) {
+    set.valid |= kSetKillPriv;
+  }
   request.worker().filesystem().directories.Forget(node);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.SetAttr(caller, *handle, open == nullptr ? nullptr : open->file, set,

@@ -49,7 +49,11 @@ void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size,
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
   const transport::LocalSlice from = request.Slice(bytes, size);
-  const std::uint32_t flags = open->append ? kWriteAppend : 0;
+  std::uint32_t flags = open->append ? kWriteAppend : 0;
+  // The writer has no right to leave setuid and setgid as they are.
+  if ((request.message().Body<fuse_write_in>().write_flags & FUSE_WRITE_KILL_SUIDGID) != 0) {
+    flags |= kWriteKillPriv;
+  }
   request.worker().SettleWhenAnswered(request.unique(), node);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Write(

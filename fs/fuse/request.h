@@ -7,7 +7,9 @@
 #pragma once
 
 #include <fuse3/fuse_lowlevel.h>
+#include <linux/fuse.h>
 
+#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
@@ -28,6 +30,15 @@ struct Message {
   std::uint32_t changes : 1 = 0;   // see Filesystem::changes
   // How many recalls had come when it was taken, counted round: no request sees 2^32 of them.
   std::uint32_t recalls = 0;
+
+  // What follows its header, for what libfuse does not pass on; zeros where it is shorter.
+  template <typename T>
+  [[nodiscard]] T Body() const {
+    T body{};
+    if (size < sizeof(fuse_in_header) + sizeof body) return body;
+    std::memcpy(&body, buffer.bytes().data() + sizeof(fuse_in_header), sizeof body);
+    return body;
+  }
 };
 
 class Request {
@@ -49,6 +60,7 @@ class Request {
   // The part of the message at which `bytes` point, for Lane::Write.
   [[nodiscard]] transport::LocalSlice Slice(const char* bytes, std::size_t size) const;
   [[nodiscard]] std::uint64_t unique() const { return message_.unique; }
+  [[nodiscard]] const Message& message() const { return message_; }
   // For libfuse functions that fill a reply; not for answering.
   [[nodiscard]] fuse_req_t raw() const { return request_; }
 

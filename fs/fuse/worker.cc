@@ -120,6 +120,8 @@ Status Worker::Run() {
 
 bool Worker::LookAgain() {
   if (++turns_blind_ >= kTurnsBlind || lane_->calls_in_flight() > 1) return true;
+  // Nobody has run since who could have asked for something.
+  if (gives_way_) return false;
   if (lane_->calls_in_flight() == 1) return answer_spin_.pays();
   return request_spin_.pays();
 }
@@ -134,6 +136,7 @@ bool Worker::Spin() {
   for (int i = 0; waits && i < kLooksAtLane; ++i) {
     if (lane_->Poll() == 0) continue;
     answer_spin_.Came();
+    look_ = LookAgain();
     break;
   }
   return true;

@@ -54,6 +54,7 @@ class Worker {
   [[nodiscard]] client::Lane& lane() { return *lane_; }
   [[nodiscard]] Filesystem& filesystem() { return filesystem_; }
   [[nodiscard]] OpenAhead& open_ahead() { return open_ahead_; }
+  [[nodiscard]] const Message& current_message() const { return current_; }
   Message TakeCurrentMessage() { return std::move(current_); }
   // Messages that wait for a buffer, and those whose file is being looked up again.
   void Postpone(Message message) { postponed_.push_back(std::move(message)); }

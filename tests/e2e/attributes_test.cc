@@ -1,13 +1,17 @@
 // Attributes: chmod, chown, times, truncate, statfs, access, xattrs, ACLs.
 #include <dirent.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <functional>
 
 #include "tests/e2e/compare.h"
 
@@ -153,6 +157,49 @@ TEST(Attributes, SetuidIsClearedByAWriteAndATruncate) {
       t.Call("chown to nobody else", fchownat(t.dir(), "w", getuid(), getgid(), 0));
       t.Stat("w");
       t.Call("unlink", unlinkat(t.dir(), "w", 0));
+    }
+  });
+}
+
+// What `change` does with the file "w" as a user who is not root and not its owner: 0 or its errno.
+int AsAnotherUser(const Transcript& t, const std::function<int(int dir)>& change) {
+  constexpr uid_t kAnother = 65534;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgroups(0, nullptr) != 0 || setresgid(kAnother, kAnother, kAnother) != 0 ||
+        setresuid(kAnother, kAnother, kAnother) != 0) {
+      _exit(255);
+    }
+    _exit(change(t.dir()) < 0 ? errno : 0);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Only root can become somebody else; a server that is root too must not keep what it could.
+TEST(Attributes, SetuidIsClearedByAnotherUsersWrite) {
+  if (getuid() != 0) return;
+  const auto writes = [](int dir, int flags) {
+    const int fd = openat(dir, "w", flags);
+    return fd < 0 ? -1 : static_cast<int>(write(fd, "y", 1));
+  };
+  Compare([&](Transcript& t) {
+    for (const mode_t mode : {04777U, 02777U, 06777U, 02767U}) {
+      const auto after = [&](const char* what, const std::function<int(int)>& change) {
+        Make(t, "w");
+        t.Call("chmod", fchmodat(t.dir(), "w", mode, 0));
+        t.Stat("w");
+        t.Note(what, AsAnotherUser(t, change));
+        t.Stat("w");
+        t.Call("unlink", unlinkat(t.dir(), "w", 0));
+      };
+      after("a write", [&](int dir) { return writes(dir, O_WRONLY); });
+      after("a write through the page cache", [&](int dir) { return writes(dir, O_RDWR); });
+      after("a synchronous write", [&](int dir) { return writes(dir, O_WRONLY | O_SYNC); });
+      after("an append", [&](int dir) { return writes(dir, O_WRONLY | O_APPEND); });
+      after("a truncate", [&](int dir) { return ftruncate(openat(dir, "w", O_WRONLY), 0); });
+      after("an open that truncates",
+            [&](int dir) { return openat(dir, "w", O_WRONLY | O_TRUNC); });
     }
   });
 }

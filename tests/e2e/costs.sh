@@ -39,6 +39,7 @@ def listed():
 os.mkdir(f"{mount}/d")
 costs("create", each(make), create=1, getattr=1, release=1)
 costs("stat, known", each(os.stat))
+costs("chown", each(lambda path: os.chown(path, os.getuid(), os.getgid())), setattr=1)
 costs("create and write", each(write_new), create=1, getattr=1, write=1, release=1)
 costs("open and read", each(read), open=1, read=1, getattr=1, release=1)
 costs("lock and close", each(lock), open=1, setlk=1, flush=1, release=2, getattr=1)  # what was read is closed late
