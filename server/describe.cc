@@ -39,12 +39,7 @@ Snapshot Service::Describe() {
   Snapshot out;
   const std::vector<SessionPtr> sessions = sessions_.All();
   const TimePoint now = core_->clock.Now();
-  {
-    const std::lock_guard lock(exports_mutex_);
-    for (const ExportEntry& entry : exports_) {
-      if (entry.offered) out.lines.emplace_back("export", entry.exported->name());
-    }
-  }
+  for (const std::string& name : exports_->Names()) out.lines.emplace_back("export", name);
   for (const SessionPtr& session : sessions) {
     out.lines.emplace_back("session", DescribeSession(*session, now));
   }
@@ -52,25 +47,7 @@ Snapshot Service::Describe() {
   std::size_t lanes = 0;
   for (const auto& loop : loops_) lanes += loop->lanes();
   out.Gauge("lanes", lanes);
-  StoreStats pool;
-  {
-    const std::lock_guard lock(classes_mutex_);
-    for (const auto& [key, access] : classes_) {
-      const StoreStats one = access->store->stats();
-      pool.hits += one.hits;
-      pool.misses += one.misses;
-      pool.fills_at_once += one.fills_at_once;
-      pool.fills_waited += one.fills_waited;
-      pool.grants += one.grants;
-      pool.inline_bytes += one.inline_bytes;
-      pool.refused_grants += one.refused_grants;
-      pool.evicted += one.evicted;
-      pool.cached_bytes += one.cached_bytes;
-      pool.leased_bytes += one.leased_bytes;
-      pool.capacity_bytes += one.capacity_bytes;
-    }
-  }
-  AddPool(pool, out);
+  AddPool(exports_->PoolStats(), out);
   out.Gauge("staging_free_bytes", core_->staging->free_bytes());
   core_->counters.AddTo(out);
   core_->refusals.AddTo(out);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sodium.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -15,7 +14,6 @@
 
 #include "server/attr.h"
 #include "server/ops.h"
-#include "server/outside_changes.h"
 #include "transport/base/log.h"
 #include "transport/base/processors.h"
 #include "transport/session/messages.h"
@@ -39,10 +37,6 @@ constexpr std::chrono::seconds kHouseTurn{1};
 constexpr unsigned kTurnsOfAnAge = 15;
 // Open files of a session that one turn hands to the supervisor: some milliseconds.
 constexpr std::size_t kKeptATurn = 512;
-// Descriptors for everything but the inodes' own: open files, rings, sockets.
-constexpr std::size_t kSpareDescriptors = 512;
-constexpr std::size_t kMaxInodeDescriptors = 131072;
-
 // A host that starts again has lost its page cache, and with it what was written and not synced.
 std::uint64_t BootVerifier() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -61,34 +55,6 @@ std::uint64_t SessionIdOf(const ClientId& client) {
   std::uint64_t id = 0;
   std::memcpy(&id, digest.data(), sizeof(id));
   return id == 0 ? 1 : id;
-}
-
-// The same for every server of the same directory under the same name.
-std::uint64_t ExportIdOf(const InodeTable& inodes) {
-  const FileId root = FileIdOf(*inodes.root().inode);
-  const std::string& name = inodes.exported().name();
-  return XXH3_64bits_withSeed(name.data(), name.size(), root.inode ^ root.generation);
-}
-
-// How the descriptors that this process may have are shared out.
-struct Shares {
-  InodeLimits inodes;  // of each export
-  std::size_t open_files = 0, lock_files = 0;
-};
-
-Shares SharesFor(std::size_t exports) {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  const std::size_t descriptors = std::min<std::size_t>(limit.rlim_cur, 4 * kMaxInodeDescriptors);
-  const std::size_t spare = std::min(kSpareDescriptors, descriptors / 2);
-  // Half of the others for inodes, of the rest one in four for locks.
-  const std::size_t inodes = std::min((descriptors - spare) / 2, kMaxInodeDescriptors);
-  const std::size_t rest = descriptors - spare - inodes;
-  Shares shares{.inodes = {}, .open_files = rest - rest / 4, .lock_files = rest / 4};
-  shares.inodes.descriptors =
-      std::max<std::size_t>(16, inodes / std::max<std::size_t>(1, exports));
-  shares.inodes.entries = shares.inodes.descriptors * 8;
-  return shares;
 }
 
 }  // namespace
@@ -134,7 +100,7 @@ Status Service::Start() {
   core.epoch = keeper_.epoch();
   core.verifier = BootVerifier();
   core.can_switch_ids = ::geteuid() == 0;
-  const Shares shares = SharesFor(options_.exports.size());
+  const DescriptorShares shares = SharesFor(options_.exports.size());
   core.max_open_files = shares.open_files;
   core.max_lock_files = shares.lock_files;
   core.limits = options_.limits;
@@ -146,8 +112,12 @@ Status Service::Start() {
       if (sessions_.Take(*session)) EndSession(session, "has unmounted");
     });
   };
+  exports_ = std::make_unique<ExportList>(ExportList::Options{.secret = options_.secret,
+                                                              .pool_bytes = options_.pool_bytes,
+                                                              .attr_lease = options_.attr_lease},
+                                          *core_);
   for (const ExportSpec& spec : options_.exports) {
-    RDFS_RETURN_IF_ERROR(AddExport(spec, shares.inodes));
+    RDFS_RETURN_IF_ERROR(exports_->Add(spec, shares.inodes));
   }
   RDFS_RETURN_IF_ERROR(AdoptKept());
   BeginGrace();
@@ -156,95 +126,6 @@ Status Service::Start() {
     loop->Start(*core_, [this](const SessionPtr& session) { LaneGone(session); });
   }
   return {};
-}
-
-Result<IdMode> Service::ModeOf(const ExportSpec& spec) {
-  const bool root = ::geteuid() == 0;
-  const IdMode mode = spec.id_mode_given ? spec.id_mode
-                      : root             ? IdMode::kRootSquash
-                                         : IdMode::kAsMe;
-  if (mode != IdMode::kAsMe && !root) {
-    return Status(Code::kInvalidArgument, "export \"" + spec.name +
-                                              "\": only a rdfsd that runs as root can act as other "
-                                              "users; leave the id mapping out");
-  }
-  return mode;
-}
-
-Result<Service::ExportEntry> Service::NewExport(const ExportSpec& spec,
-                                                const InodeLimits& limits) const {
-  RDFS_ASSIGN_OR_RETURN(const IdMode mode, ModeOf(spec));
-  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<const Export> exported, Export::Create(spec));
-  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<InodeTable> inodes,
-                        InodeTable::Create(exported, options_.secret, core_->proc, limits));
-  return ExportEntry{std::move(exported), std::move(inodes), nullptr, mode};
-}
-
-Status Service::AddExport(const ExportSpec& spec, const InodeLimits& limits) {
-  const std::lock_guard lock(exports_mutex_);
-  if (FindExportLocked(spec.name) != nullptr) {
-    return {Code::kInvalidArgument, "two exports are called \"" + spec.name + "\""};
-  }
-  RDFS_ASSIGN_OR_RETURN(ExportEntry entry, NewExport(spec, limits));
-  KeepExportLocked(std::move(entry));
-  return {};
-}
-
-void Service::KeepExportLocked(ExportEntry entry) {
-  entry.watch = WatchOutside(*entry.inodes);
-  exports_.push_back(std::move(entry));
-}
-
-Service::ExportEntry* Service::FindExportLocked(std::string_view name) {
-  const auto found = std::find_if(exports_.begin(), exports_.end(), [&](const ExportEntry& entry) {
-    return entry.exported->name() == name;
-  });
-  return found == exports_.end() ? nullptr : &*found;
-}
-
-Status Service::Reload(const std::vector<ExportSpec>& specs) {
-  const std::lock_guard lock(exports_mutex_);
-  const InodeLimits limits = SharesFor(exports_.size() + specs.size()).inodes;
-  // All is made, and may fail, before anything changes.
-  std::vector<ExportEntry> made;
-  for (const ExportSpec& spec : specs) {
-    const auto same = [&spec](const ExportSpec& other) { return other.name == spec.name; };
-    if (std::count_if(specs.begin(), specs.end(), same) > 1) {
-      return {Code::kInvalidArgument, "two exports are called \"" + spec.name + "\""};
-    }
-    const ExportEntry* known = FindExportLocked(spec.name);
-    if (known != nullptr && known->exported->spec().directory != spec.directory) {
-      return {Code::kInvalidArgument,
-              "export \"" + spec.name +
-                  "\" has another directory now: give it another name, or start rdfsd again"};
-    }
-    RDFS_ASSIGN_OR_RETURN(ExportEntry entry, NewExport(spec, limits));
-    made.push_back(std::move(entry));
-  }
-  for (ExportEntry& entry : exports_) entry.offered = false;
-  for (ExportEntry& entry : made) {
-    ExportEntry* known = FindExportLocked(entry.exported->name());
-    if (known == nullptr) {
-      KeepExportLocked(std::move(entry));
-      continue;
-    }
-    known->exported = std::move(entry.exported);
-    known->id_mode = entry.id_mode;
-    known->offered = true;
-  }
-  return {};
-}
-
-std::unique_ptr<OutsideWatch> Service::WatchOutside(InodeTable& inodes) const {
-  OutsideWatch::Options options;
-  options.period = std::max(options.period, 2 * core_->options.watched_lease);
-  auto watch = OutsideWatch::Start(
-      core_->proc, options,
-      {.changed = [&core = *core_,
-                   &inodes](auto changes) { OnChangedOutside(core, inodes, changes); },
-       .lost = [&core = *core_, &inodes] { OnLostOutside(core, inodes); }});
-  inodes.SetWatch(watch.get());
-  return watch;
 }
 
 Status Service::AdoptKept() {
@@ -276,7 +157,7 @@ void Service::BeginGrace() {
   std::set<std::uint64_t> clients;
   for (const IntentRing::Leftover& left : IntentRing::Leftovers(options_.record_directory)) {
     if (left.age > kForgotten) IntentRing::RemoveLeftover(left.path);
-    if (left.age > kForgotten || !IsOurs(left)) continue;
+    if (left.age > kForgotten || !exports_->Has(left.exported)) continue;
     clients.insert(left.session);
     if (left.opens > 0) sessions.push_back(left.session);
   }
@@ -295,15 +176,8 @@ void Service::DropLeftovers() {
     LogInfo("{} clients have not come back after the server's restart", missing);
   }
   for (const IntentRing::Leftover& left : IntentRing::Leftovers(options_.record_directory)) {
-    if (IsOurs(left)) IntentRing::RemoveLeftover(left.path);
+    if (exports_->Has(left.exported)) IntentRing::RemoveLeftover(left.path);
   }
-}
-
-bool Service::IsOurs(const IntentRing::Leftover& left) const {
-  const std::lock_guard lock(exports_mutex_);
-  return std::any_of(exports_.begin(), exports_.end(), [&](const ExportEntry& entry) {
-    return left.exported == ExportIdOf(*entry.inodes);
-  });
 }
 
 Service::~Service() {
@@ -311,24 +185,8 @@ Service::~Service() {
   for (const auto& loop : loops_) loop->Stop();
   for (const SessionPtr& session : sessions_.TakeAll()) session->MarkEnded();
   for (const auto& loop : loops_) loop->Join();
-  for (ExportEntry& entry : exports_) entry.watch.reset();
+  if (exports_ != nullptr) exports_->StopWatching();
   loops_.clear();
-}
-
-const AccessClass& Service::ClassFor(const ExportEntry& entry, const std::string& key_name) {
-  const std::lock_guard lock(classes_mutex_);
-  auto& slot = classes_[{entry.exported->name(), key_name}];
-  if (slot) return *slot;
-  slot = std::make_unique<AccessClass>();
-  slot->inodes = entry.inodes.get();
-  slot->domain = transport::Domain::Create(entry.exported->name() + "/" + key_name);
-  StoreOptions store;
-  const std::size_t pool = options_.pool_bytes != 0 ? options_.pool_bytes : DefaultPoolBytes();
-  store.pool = PoolOptionsFor(pool / std::max<std::size_t>(1, exports_.size()), PinnableBytes());
-  store.attr_lease = options_.attr_lease;
-  slot->store = std::make_shared<ExtentStore>(slot->domain, store, core_->clock);
-  core_->stores.Add(slot->store);
-  return *slot;
 }
 
 std::unique_ptr<IntentRing> Service::OpenRecord(std::uint64_t session,
@@ -345,19 +203,19 @@ std::unique_ptr<IntentRing> Service::OpenRecord(std::uint64_t session,
 }
 
 Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
-                                       const fs::MountRequest& mount, const ExportEntry& entry,
+                                       const fs::MountRequest& mount, const Offer& offer,
                                        std::string client) {
   FsSessionParams params;
   params.client_id = mount.client_id;
   params.id = SessionIdOf(mount.client_id);
   params.client = std::move(client);
-  params.access = &ClassFor(entry, request.key_name);
+  params.access = &exports_->ClassOf(offer, request.key_name);
   const bool raw = (mount.flags & fs::kMountRawIds) != 0;
-  params.ids = entry.id_mode == IdMode::kAsMe
+  params.ids = offer.id_mode == IdMode::kAsMe
                    ? IdMap::AsMe({::geteuid(), ::getegid()}, {mount.uid, mount.gid}, raw)
-                   : IdMap::Daemon(entry.id_mode, entry.exported->spec().anonymous);
+                   : IdMap::Daemon(offer.id_mode, offer.exported->spec().anonymous);
   params.read_only =
-      entry.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
+      offer.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
   params.budget = &core_->open_budget;
   params.origin = request.origin;
   params.limits = options_.limits;
@@ -365,9 +223,9 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
       std::make_shared<StagingBudget>(options_.limits.pinned_bytes, core_->staging);
   params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
   params.drops_names = (mount.flags & fs::kMountDropsNames) != 0;
-  auto session = std::make_shared<FsSession>(params, OpenRecord(params.id, *entry.inodes));
+  auto session = std::make_shared<FsSession>(params, OpenRecord(params.id, *offer.inodes));
   core_->counters.sessions_started.fetch_add(1);
-  LogInfo("{} mounts \"{}\"{}", session->params().client, entry.exported->name(),
+  LogInfo("{} mounts \"{}\"{}", session->params().client, offer.exported->name(),
           params.read_only ? " read-only" : "");
   return sessions_.Add(std::move(session), core_->clock.Now());
 }
@@ -389,9 +247,8 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
                               fs::kProtocolMajor, fs::kProtocolMinor, std::uint16_t{mount.major},
                               std::uint16_t{mount.minor}));
   }
-  const std::lock_guard lock(exports_mutex_);
-  const ExportEntry* entry = FindExportLocked(name);
-  if (entry == nullptr || !entry->offered) return Status(Code::kNotFound, NoSuchExport(name));
+  const std::optional<Offer> offer = exports_->Find(name);
+  if (!offer) return Status(Code::kNotFound, NoSuchExport(name));
   SessionPtr session = sessions_.Resume(mount.client_id, core_->clock.Now());
   const bool resumed = session != nullptr;
   if (!resumed && sessions_.size() >= kMaxSessions) {
@@ -405,10 +262,10 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
                   "limits.mounts in the server's configuration");
   }
   if (!resumed) {
-    RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *entry, host + " " + request.peer));
+    RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *offer, host + " " + request.peer));
   }
   // Whoever resumes must have come in by the same door.
-  if (session->params().access != &ClassFor(*entry, request.key_name)) {
+  if (session->params().access != &exports_->ClassOf(*offer, request.key_name)) {
     return Status(Code::kInvalidArgument, "this client id belongs to a mount of another export");
   }
   return Grant(session, resumed);
@@ -474,10 +331,7 @@ void Service::KeepHouse() {
   KeepLongOpens();
   bool more = true;
   if (++house_turns_ % kTurnsOfAnAge == 0) {
-    std::size_t left = sessions_.size();
-    const std::lock_guard lock(exports_mutex_);
-    for (const ExportEntry& entry : exports_) left += entry.inodes->Age();
-    more = left > 0;
+    more = exports_->Age() + sessions_.size() > 0;
   }
   keeping_house_.store(more);
   if (more) loops_.front()->After(kHouseTurn, [this] { KeepHouse(); });

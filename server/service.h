@@ -8,21 +8,17 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "server/core.h"
 #include "server/export.h"
+#include "server/export_list.h"
 #include "server/fs_session.h"
 #include "server/handle.h"
-#include "server/inode_table.h"
 #include "server/loop.h"
-#include "server/outside_watch.h"
 #include "server/session_table.h"
 #include "server/supervisor_keeper.h"
 #include "transport/base/snapshot.h"
@@ -63,40 +59,20 @@ class Service final : public transport::SessionHost {
 
   [[nodiscard]] Core& core() { return *core_; }
   [[nodiscard]] std::size_t sessions() const { return sessions_.size(); }
-  // Offers these exports from now on: new ones are added, and what a known one's options say holds
-  // for mounts to come. One that is missing is offered to nobody new; its mounts go on, until they
-  // must connect again. kInvalidArgument, with nothing changed, for another directory under a known
-  // name; else the errors of Create. Any thread.
-  Status Reload(const std::vector<ExportSpec>& specs);
+  // ExportList::Reload; mounts of what is missing go on, until they must connect again. Any thread.
+  Status Reload(const std::vector<ExportSpec>& specs) { return exports_->Reload(specs); }
   // What there is to say to a person who asks. Any thread.
   [[nodiscard]] Snapshot Describe();
 
  private:
-  struct ExportEntry {
-    std::shared_ptr<const Export> exported;
-    std::unique_ptr<InodeTable> inodes;
-    std::unique_ptr<OutsideWatch> watch;  // null: this host cannot tell
-    IdMode id_mode = IdMode::kAsMe;
-    bool offered = true;
-  };
-
   Service(ServiceOptions options, DescriptorKeeper& keeper);
   Status Start();
-  static Result<IdMode> ModeOf(const ExportSpec& spec);
-  Result<ExportEntry> NewExport(const ExportSpec& spec, const InodeLimits& limits) const;
-  Status AddExport(const ExportSpec& spec, const InodeLimits& limits);
-  std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes) const;
-  // With exports_mutex_ held.
-  ExportEntry* FindExportLocked(std::string_view name);
-  void KeepExportLocked(ExportEntry entry);
   Status AdoptKept();
   void TellMemlock();
   void BeginGrace();
   void DropLeftovers();
-  [[nodiscard]] bool IsOurs(const IntentRing::Leftover& left) const;
-  const AccessClass& ClassFor(const ExportEntry& entry, const std::string& key_name);
   Result<SessionPtr> NewSession(const transport::SessionRequest& request,
-                                const fs::MountRequest& mount, const ExportEntry& entry,
+                                const fs::MountRequest& mount, const Offer& offer,
                                 std::string client);
   std::unique_ptr<IntentRing> OpenRecord(std::uint64_t session, const InodeTable& inodes) const;
   Result<transport::Admission> Grant(const SessionPtr& session, bool resumed);
@@ -112,11 +88,8 @@ class Service final : public transport::SessionHost {
   DescriptorKeeper& keeper_;
   std::vector<std::unique_ptr<Loop>> loops_;  // the core's scheduler is the first: made before it
   std::unique_ptr<Core> core_;
-  mutable std::mutex exports_mutex_;  // before classes_mutex_
-  std::vector<ExportEntry> exports_;  // grows only: sessions may use what is offered no more
+  std::unique_ptr<ExportList> exports_;
   SessionTable sessions_;
-  std::mutex classes_mutex_;
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<AccessClass>> classes_;
   std::atomic<bool> expiry_scheduled_{false};
   std::atomic<bool> keeping_house_{false};
   unsigned house_turns_ = 0;  // the first loop's

@@ -1,0 +1,100 @@
+// ExportList: what a server offers, and what belongs to each export: its inodes, the watch on what
+// others change in it, and an access class for each key that it is mounted with.
+//
+// Any thread; Add before the first connection. What an export has is made once and stays until the
+// list goes: sessions may use what is offered no more.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/core.h"
+#include "server/export.h"
+#include "server/extent_store.h"
+#include "server/fs_session.h"
+#include "server/handle.h"
+#include "server/inode_table.h"
+#include "server/outside_watch.h"
+
+namespace rdfs::server {
+
+// How the descriptors that this process may have are shared out.
+struct DescriptorShares {
+  InodeLimits inodes;  // of each export
+  std::size_t open_files = 0, lock_files = 0;
+};
+DescriptorShares SharesFor(std::size_t exports);
+
+// The same for every server of the same directory under the same name.
+std::uint64_t ExportIdOf(const InodeTable& inodes);
+
+// An export as a new mount finds it.
+struct Offer {
+  std::shared_ptr<const Export> exported;
+  InodeTable* inodes = nullptr;  // lives as long as the list
+  IdMode id_mode = IdMode::kAsMe;
+};
+
+class ExportList {
+ public:
+  struct Options {
+    HandleSecret secret;
+    std::size_t pool_bytes = 0;  // of all exports together; 0: DefaultPoolBytes()
+    std::chrono::milliseconds attr_lease{};
+  };
+  // `core` outlives the list.
+  ExportList(Options options, Core& core) : options_(std::move(options)), core_(core) {}
+
+  // Errors: those of Export::Create and InodeTable::Create, a name that is taken, an id mapping
+  // that needs root.
+  Status Add(const ExportSpec& spec, const InodeLimits& limits);
+  // Offers these from now on: new ones are added, and what a known one's options say holds for
+  // mounts to come. One that is missing is offered to nobody new. kInvalidArgument, with nothing
+  // changed, for another directory under a known name; else the errors of Add.
+  Status Reload(const std::vector<ExportSpec>& specs);
+
+  // None: not offered.
+  [[nodiscard]] std::optional<Offer> Find(std::string_view name) const;
+  [[nodiscard]] std::vector<std::string> Names() const;  // of what is offered
+  // Whether one has this ExportIdOf.
+  [[nodiscard]] bool Has(std::uint64_t export_id) const;
+  const AccessClass& ClassOf(const Offer& offer, const std::string& key_name);
+
+  // Closes descriptors that were not used lately; how many are left.
+  std::size_t Age();
+  // Of all classes together.
+  [[nodiscard]] StoreStats PoolStats() const;
+  // No change is told from then on.
+  void StopWatching();
+
+ private:
+  struct Entry {
+    Offer offer;
+    std::unique_ptr<InodeTable> inodes;
+    std::unique_ptr<OutsideWatch> watch;  // null: this host cannot tell
+    bool offered = true;
+  };
+  Result<Entry> Make(const ExportSpec& spec, const InodeLimits& limits) const;
+  std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes) const;
+  const Entry* FindLocked(std::string_view name) const;
+  Entry* FindLocked(std::string_view name);
+  void KeepLocked(Entry entry);
+
+  const Options options_;
+  Core& core_;
+  mutable std::mutex mutex_;    // before classes_mutex_
+  std::vector<Entry> entries_;  // grows only
+  mutable std::mutex classes_mutex_;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<AccessClass>> classes_;
+};
+
+}  // namespace rdfs::server
