@@ -196,7 +196,9 @@ struct RequestHeader {
   Le32 uid, gid, pid;  // of the calling process, as the client sees them
 };
 static_assert(sizeof(RequestHeader) == 56);
-inline constexpr std::uint16_t kRequestSentBefore = 1;  // may have been carried out already
+inline constexpr std::uint16_t kRequestSentBefore = 1,  // may have been carried out already
+    // What changes names: the answer is to say what their directories are like then.
+    kRequestTellDirectories = 2;
 
 struct ReplyHeader {
   Le16 opcode;
@@ -214,6 +216,10 @@ struct ExtensionHeader {
   Le16 length;  // of what follows
 };
 inline constexpr std::uint16_t kExtensionMustUnderstand = 0x8000;
+// In a reply: an AttrWire of each directory whose names the request has changed, in its order (a
+// rename has two). Asked for with kRequestTellDirectories, and not always there.
+inline constexpr std::uint16_t kExtensionDirectories = 1;
+inline constexpr std::size_t kMostDirectoriesTold = 2;
 
 // ---------------------------------------------------------------------------------------------------
 // Values.

@@ -1,13 +1,15 @@
 // Call: one request while its handler runs, and what a handler says at its end.
 //
 // Lives on the dispatcher's stack, on the loop's thread. `body` and what is read from it are valid
-// until the handler returns; a handler that goes on later (Outcome::Pending) takes what it needs and
-// the Responder along.
+// until the handler returns; a handler that goes on later (Outcome::Pending) takes what it needs
+// and the Responder along.
 #pragma once
 
 #include <sys/stat.h>
 
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,6 +59,9 @@ struct Call {
   LeaseTable::Stamp since;
   // What Watch came to: for some directory, and for some other.
   mutable bool watched = false, unwatched = false;
+  // What the answer says of the directories that were changed (kExtensionDirectories).
+  std::array<fs::AttrWire, fs::kMostDirectoriesTold> directories{};
+  std::size_t directories_told = 0;
 
   // A bound of ClientLimits was reached.
   Outcome Refuse(Refusals::What what, int error) const;
@@ -72,6 +77,8 @@ struct Call {
   }
   // Before the inode is looked at: who changes it on this host will be noticed, if that can be.
   void Watch(const InodeRef& ref) const;
+  // Names in these have changed: the client is told what they are like now, if it wants to know.
+  void TellDirectories(std::initializer_list<const InodeRef*> changed);
   // As whom the request acts; nothing: as the server.
   [[nodiscard]] std::optional<Ids> Caller() const {
     return session.ids().Caller({header.uid, header.gid});

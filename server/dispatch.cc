@@ -132,8 +132,8 @@ bool Dispatcher::Serve(const LanePtr& lane, ByteSpan message, Responder responde
             .responder = std::move(responder),
             .since = core.leases.stamp()};
   if (const fs::WireError error = CheckExtensions(reader); error != fs::WireError::kOk) {
-    return Finish(call, error == fs::WireError::kMalformed ? Outcome::Malformed()
-                                                           : Outcome::Error(error));
+    return Finish(
+        call, error == fs::WireError::kMalformed ? Outcome::Malformed() : Outcome::Error(error));
   }
   if (header.session != session.id() || session.ended()) {
     return Finish(call, Outcome::Error(fs::WireError::kUnknownSession));
@@ -196,13 +196,12 @@ bool Dispatcher::MayChangeNow(Call& call) {
   };
   auto parked = std::make_shared<Parked>();
   parked->lane = call.lane;
-  const bool now =
-      leases.Begin(call.session.id(), targets, change, [this, parked] {
-        parked->lane->Post([this, parked] {
-          const bool fine = Serve(parked->lane, parked->message, std::move(parked->responder));
-          if (!fine) LogDebug("a request that had waited turned out malformed");
-        });
-      });
+  const bool now = leases.Begin(call.session.id(), targets, change, [this, parked] {
+    parked->lane->Post([this, parked] {
+      const bool fine = Serve(parked->lane, parked->message, std::move(parked->responder));
+      if (!fine) LogDebug("a request that had waited turned out malformed");
+    });
+  });
   if (now) return true;
   // The lane runs what is posted on this thread, and so behind this.
   parked->message.assign(message_.begin(), message_.end());
@@ -298,7 +297,15 @@ bool Dispatcher::Finish(Call& call, Outcome outcome) {
     outcome = Outcome::Errno(EIO);
   }
   if (outcome.error() == fs::WireError::kOk) {
-    call.responder.Ok(call.out.written());
+    std::array<std::byte, sizeof(fs::ExtensionHeader) + sizeof(call.directories)> extension;
+    ByteWriter writer(extension);
+    if (call.directories_told > 0) {
+      writer.Write(fs::ExtensionHeader{
+          .type = fs::kExtensionDirectories,
+          .length = static_cast<std::uint16_t>(call.directories_told * sizeof(fs::AttrWire))});
+      for (std::size_t i = 0; i < call.directories_told; ++i) writer.Write(call.directories[i]);
+    }
+    call.responder.Ok(call.out.written(), writer.written());
   } else {
     call.responder.Send(outcome.error());
   }

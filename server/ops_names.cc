@@ -54,6 +54,7 @@ Outcome Remove(Call& call, int flags) {
   if (::unlinkat(where.parent.fd(), where.name.c_str(), flags) != 0) return Outcome::Errno(errno);
   NameGone(call, before);
   KeepRenamed(call, before);
+  call.TellDirectories({&where.parent});
   return Outcome::Ok();
 }
 
@@ -78,6 +79,7 @@ Outcome MakeNode(Call& call, const fs::MknodRequest& request, const ParentAndNam
                        makedev(request.rdev_major, request.rdev_minor));
   }
   if (result != 0) return Outcome::Errno(errno);
+  call.TellDirectories({&where.parent});
   return call.AnswerLookup(where.parent, where.name);
 }
 
@@ -124,6 +126,7 @@ Outcome OpSymlink(Call& call) {
   if (::symlinkat(target.c_str(), where.parent.fd(), where.name.c_str()) != 0) {
     return Outcome::Errno(errno);
   }
+  call.TellDirectories({&where.parent});
   return call.AnswerLookup(where.parent, where.name);
 }
 
@@ -157,6 +160,7 @@ Outcome OpRename(Call& call) {
     KeepRenamed(call, replaced);
   }
   KeepRenamed(call, moved);
+  call.TellDirectories({&from.parent, &to.parent});
   return Outcome::Ok();
 }
 
@@ -175,6 +179,7 @@ Outcome OpLink(Call& call) {
   struct statx stat {};
   if (const int error = StatFd(ref.fd(), stat); error != 0) return Outcome::Errno(error);
   call.session.inodes().Renamed(stat, where.parent.inode, where.name);
+  call.TellDirectories({&where.parent});
   return call.AnswerEntry(*where.parent.inode, ref, stat);
 }
 

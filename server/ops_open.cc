@@ -74,6 +74,7 @@ Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, 
   OpenResult path = call.core().proc.Reopen(fd.get(), O_PATH);
   if (!path.fd.valid()) return Outcome::Errno(path.error);
   const InodeRef made = call.session.inodes().Adopt(parent.inode, name, std::move(path.fd), stat);
+  if (parent.inode) call.TellDirectories({&parent});
   // Without a name it has no parent.
   const fs::Entry entry = parent.inode ? call.EntryOf(*parent.inode, made, stat)
                                        : fs::Entry{.handle = made.inode->handle,

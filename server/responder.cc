@@ -8,7 +8,8 @@
 namespace rdfs::server {
 namespace {
 
-// The longest body made of parts: header, struct, grants, length, and the pieces of a read.
+// The longest answer made of parts: header, struct, grants, length, the pieces of a read,
+// extensions.
 constexpr std::size_t kMaxParts = 64;
 
 std::vector<std::byte> Join(std::span<const ByteSpan> parts) {
@@ -51,10 +52,10 @@ Responder::~Responder() {
   if (pending()) Errno(EIO);
 }
 
-void Responder::Send(fs::WireError error, std::span<const ByteSpan> body) {
+void Responder::Send(fs::WireError error, std::span<const ByteSpan> body, ByteSpan extensions) {
   if (!pending()) return;
   change_.End();
-  if (error != fs::WireError::kOk) body = {};
+  if (error != fs::WireError::kOk) body = {}, extensions = {};
   Counters::PerOpcode& counter = counters_->Of(opcode_);
   if (error != fs::WireError::kOk) counter.errors.fetch_add(1, std::memory_order_relaxed);
   counters_ = nullptr;
@@ -70,11 +71,12 @@ void Responder::Send(fs::WireError error, std::span<const ByteSpan> body) {
   header.epoch = epoch_;
   std::array<ByteSpan, kMaxParts> parts;
   parts[0] = std::as_bytes(std::span<const fs::ReplyHeader, 1>(&header, 1));
-  const std::size_t count = std::min(body.size(), kMaxParts - 1);
+  const std::size_t count = std::min(body.size(), kMaxParts - 2);
   std::copy_n(body.begin(), count, parts.begin() + 1);
+  parts[count + 1] = extensions;
   if (const LanePtr lane = lane_.lock()) {
     if (counted_) lane->RequestAnswered();
-    lane->Send(std::span(parts).first(count + 1));
+    lane->Send(std::span(parts).first(extensions.empty() ? count + 1 : count + 2));
   }
   if (recorded_) Repeat(error, body);
 }

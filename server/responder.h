@@ -37,9 +37,12 @@ class Responder {
   [[nodiscard]] bool pending() const { return counters_ != nullptr; }
   [[nodiscard]] const std::weak_ptr<Lane>& lane() const { return lane_; }
 
-  // On the lane's thread. `body` is left alone unless `error` is kOk.
-  void Send(fs::WireError error, std::span<const ByteSpan> body = {});
-  void Ok(ByteSpan body) { Send(fs::WireError::kOk, std::span<const ByteSpan>(&body, 1)); }
+  // On the lane's thread. `body` and `extensions` are left alone unless `error` is kOk; what is
+  // answered again from a record has no extensions.
+  void Send(fs::WireError error, std::span<const ByteSpan> body = {}, ByteSpan extensions = {});
+  void Ok(ByteSpan body, ByteSpan extensions = {}) {
+    Send(fs::WireError::kOk, std::span<const ByteSpan>(&body, 1), extensions);
+  }
   void Errno(int error) { Send(fs::ToWire(error)); }
   // The same from any thread; the body must be small and is copied.
   static void SendFromAnywhere(Responder responder, fs::WireError error, ByteSpan body = {});

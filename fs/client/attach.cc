@@ -37,11 +37,15 @@ bool MayPass(int errno_value) {
   return std::find(kPassing.begin(), kPassing.end(), errno_value) != kPassing.end();
 }
 
-bool MaySkipExtensions(ByteReader& reader) {
+bool ReadExtensions(ByteReader& reader, Extensions& out) {
   while (reader.ok() && reader.remaining() > 0) {
     const auto header = reader.Read<ExtensionHeader>();
-    reader.ReadBytes(header.length);
-    if ((header.type & kExtensionMustUnderstand) != 0) return false;
+    const ByteSpan body = reader.ReadBytes(header.length);
+    if (header.type == kExtensionDirectories) {
+      out.directories = body;
+    } else if ((header.type & kExtensionMustUnderstand) != 0) {
+      return false;
+    }
   }
   return reader.ok();
 }
@@ -221,7 +225,8 @@ Result<std::optional<Attacher::Answer>> Attacher::OnMessage(ByteSpan message, Op
   ByteReader reader(message);
   const auto header = reader.Read<ReplyHeader>();
   const ByteSpan body = reader.ReadBytes(header.body_bytes);
-  if (!reader.ok() || !MaySkipExtensions(reader)) return Malformed("message");
+  Extensions none;
+  if (!reader.ok() || !ReadExtensions(reader, none)) return Malformed("message");
   const auto got = static_cast<Opcode>(std::uint16_t{header.opcode});
   if (header.sequence == 0 && got == Opcode::kArena) {
     ByteReader arena(body);

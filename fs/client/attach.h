@@ -28,8 +28,8 @@ class Attacher {
     kNotNow,   // the server could not (an I/O error, no descriptors left): worth asking again
     kRefused,  // it may not (permissions): whoever uses the file asks again, and is told why
   };
-  // Makes the server know `open` and its locks again, under a new number. `finder`, where there is one, tells the
-  // way to a file that the server does not know by handle. Errors: as Attach.
+  // Makes the server know `open` and its locks again, under a new number. `finder`, where there is
+  // one, tells the way to a file that the server does not know by handle. Errors: as Attach.
   Result<Reclaimed> Reclaim(OpenFile& open, const PathFinder& finder);
   // In a grace period: all that there was has been reclaimed, nobody needs to wait for us.
   Status EndGrace();
@@ -71,9 +71,12 @@ LockRequest EncodeReclaimLock(const OpenFile& open, const HeldLocks::Held& held)
 // One of its locks was refused: somebody else may have it by now, so the file answers EIO.
 void LoseLock(OpenFile& open);
 
-// Whether what follows the body of a message may be skipped: well-formed extensions, none of which
-// must be understood.
-bool MaySkipExtensions(ByteReader& reader);
+// What may follow the body of a message; its bytes are not looked at.
+struct Extensions {
+  ByteSpan directories;  // kExtensionDirectories
+};
+// False where they are malformed, or one must be understood and is not known.
+bool ReadExtensions(ByteReader& reader, Extensions& out);
 
 // Arenas that a server may have announced on one lane at a time.
 inline constexpr std::size_t kMaxArenas = 16384;

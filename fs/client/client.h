@@ -197,6 +197,11 @@ class Lane {
   // as it would at its deadline. One-sided operations under way are waited for.
   virtual void Abandon(CallTicket ticket) = 0;
 
+  // Inside the callback of a call that changed names and was made with `tell_directories`: what the
+  // server says that their directories are like since, in the call's order. None where it has not
+  // said, and for any other trace.
+  [[nodiscard]] virtual std::span<const Attributes> DirectoriesTold(std::uint64_t trace) const = 0;
+
   // What was recalled under this number is believed no more.
   virtual void AcknowledgeRecall(std::uint64_t number) = 0;
 

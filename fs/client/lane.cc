@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "fs/client/attach.h"
+#include "fs/client/decode.h"
 #include "fs/client/lane_impl.h"
 #include "transport/base/log.h"
 
@@ -314,7 +315,9 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
   const TimePoint deadline = table_.DeadlineOf(slot);
   RequestHeader header{};
   header.opcode = static_cast<std::uint16_t>(call.opcode);
-  header.flags = sent.sent_before ? kRequestSentBefore : std::uint16_t{0};
+  header.flags =
+      static_cast<std::uint16_t>((sent.sent_before ? kRequestSentBefore : 0U) |
+                                 (call.context.tell_directories ? kRequestTellDirectories : 0U));
   header.body_bytes = static_cast<std::uint32_t>(body.size() + call.payload_bytes);
   header.session = session_;
   header.sequence = sent.sequence;
@@ -349,7 +352,8 @@ void LaneImpl::OnMessage(ByteSpan message) {
   ByteReader reader(message);
   const auto header = reader.Read<ReplyHeader>();
   const ByteSpan body = reader.ReadBytes(header.body_bytes);
-  if (!reader.ok() || !MaySkipExtensions(reader)) return Hostile("message");
+  Extensions extensions;
+  if (!reader.ok() || !ReadExtensions(reader, extensions)) return Hostile("message");
   heartbeat_.OnReceived(now_);
   if (header.sequence == 0) return OnUnasked(header, body);
   if (header.epoch != epoch_) {
@@ -368,7 +372,34 @@ void LaneImpl::OnMessage(ByteSpan message) {
       break;
   }
   counters_->round_trips[static_cast<std::size_t>(opcode) % counters_->round_trips.size()].Add();
-  Deliver(arrival.slot, error, body);
+  if (error != WireError::kOk) extensions.directories = {};
+  if (!TakeDirectories(arrival.slot, extensions.directories)) {
+    Finish(arrival.slot, Status(Code::kProtocolError, EIO, {}));
+    Hostile("extension of an answer");
+  } else {
+    Deliver(arrival.slot, error, body);
+  }
+  told_count_ = 0;
+}
+
+bool LaneImpl::TakeDirectories(Slot slot, ByteSpan directories) {
+  const Call& call = calls_[slot];
+  ByteReader reader(directories);
+  told_trace_ = call.context.trace;
+  for (told_count_ = 0; reader.remaining() > 0; ++told_count_) {
+    const bool asked = call.context.tell_directories && told_count_ < told_.size();
+    if (asked) told_[told_count_] = DecodeAttributes(reader, call.asked);
+    if (!asked || !reader.ok()) {
+      told_count_ = 0;
+      return false;
+    }
+  }
+  return true;
+}
+
+std::span<const Attributes> LaneImpl::DirectoriesTold(std::uint64_t trace) const {
+  if (trace != told_trace_) return {};
+  return std::span(told_).first(told_count_);
 }
 
 void LaneImpl::OnUnasked(const ReplyHeader& header, ByteSpan body) {

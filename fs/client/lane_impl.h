@@ -47,6 +47,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void Cancel(CallTicket ticket) override;
   void CancelFromAnyThread(CallTicket ticket) override { mailbox_->PutCancel(ticket); }
   void Abandon(CallTicket ticket) override;
+  [[nodiscard]] std::span<const Attributes> DirectoriesTold(std::uint64_t trace) const override;
   void AcknowledgeRecall(std::uint64_t number) override;
   [[nodiscard]] BufferPool& buffers() override { return buffers_; }
 
@@ -150,6 +151,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   void OnRecall(ByteSpan body);
   void OnRecall(const RecallNotice& notice);
   void Deliver(Slot slot, WireError error, ByteSpan body);
+  // kExtensionDirectories of this answer, for its callback; false: not what was asked for.
+  bool TakeDirectories(Slot slot, ByteSpan directories);
   void OnLate(Slot slot, WireError error, ByteSpan body);
   void OnWrongEpoch(Slot slot);
   void ReclaimOpen(Slot slot, const OpenPtr& open);
@@ -231,6 +234,10 @@ class LaneImpl final : public Lane, private Wire::Events {
   const std::uint32_t number_;
   const std::shared_ptr<Mailbox> mailbox_;
   const std::shared_ptr<LaneCounters> counters_;
+  // What the answer that is being delivered says of directories (DirectoriesTold).
+  std::array<Attributes, kMostDirectoriesTold> told_{};
+  std::size_t told_count_ = 0;
+  std::uint64_t told_trace_ = 0;
   const Fd epoll_;
   const std::unique_ptr<transport::MemoryRegion> control_;  // generation words
   const std::unique_ptr<transport::MemoryRegion> memory_;

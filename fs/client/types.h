@@ -21,6 +21,7 @@ namespace rdfs::fs::client {
 // Who calls, and how long the call may take.
 struct CallContext {
   std::uint32_t uid = 0, gid = 0, pid = 0;
+  bool tell_directories = false;  // see Lane::DirectoriesTold
   std::uint64_t trace = 0;  // for logs on both sides
   // Not set: MountOptions::timeout. Zero: for ever (a blocking lock).
   std::optional<std::chrono::milliseconds> timeout{};

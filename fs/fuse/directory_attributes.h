@@ -1,13 +1,13 @@
 // DirectoryAttributes: what a directory is like after a change that this mount made in it.
 //
 // The kernel forgets a directory's attributes with every name that it has made or removed there,
-// and asks for them before the next one (default_permissions). So each such change is sent together
-// with the question, and the answer is kept here for the kernel's own question: one round trip less
-// for every file that is made or removed. What is kept is as old as any answer may be (its lease).
+// and asks for them before the next one (default_permissions). So the answer to each such change
+// says what the directory is like then (kExtensionDirectories), and that is kept here for the
+// kernel's own question: one round trip less for every file that is made or removed. What is kept
+// is as old as any answer may be (its lease).
 //
-// An answer counts only when it was given behind the change: the change has been answered (Settle)
-// and no other has begun (Begin). The kernel changes one directory once at a time, and a lane's
-// requests are answered in order; whatever breaks that is noticed by one of the two.
+// It counts only while no other change has begun (Begin), of the same directory by this mount, and
+// nothing was recalled (Forget).
 //
 // And what a directory is like that has not changed: a listing makes the kernel forget its time of
 // access, and so ask again. That counts only while `changes` (Filesystem's) stays.
@@ -38,26 +38,27 @@ class DirectoryAttributes {
     known.change = ++changes_;
     return changes_;
   }
-  // The change has been answered.
-  void Settle(NodeId directory) {
-    const std::lock_guard lock(mutex_);
-    const auto found = known_.find(directory);
-    if (found != known_.end()) found->second.settled = true;
-  }
-  // The answer to the question that went out behind `change`.
+  // What the answer to `change` says.
   void Keep(NodeId directory, std::uint64_t change, const client::Attributes& attributes) {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(directory);
-    if (found == known_.end() || found->second.change != change || !found->second.settled) return;
+    if (found == known_.end() || found->second.change != change) return;
     found->second.attributes = attributes;
+  }
+  // The change has been answered, and nothing more will be told of it.
+  void Settle(NodeId directory, std::uint64_t change) {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(directory);
+    if (found == known_.end() || found->second.change != change) return;
+    if (!found->second.attributes) known_.erase(found);
   }
   // An answer that was asked for at this count of changes.
   void Remember(NodeId directory, std::uint64_t changes, const client::Attributes& attributes) {
     const std::lock_guard lock(mutex_);
     if (known_.size() >= kMost) known_.clear();
     Known& known = known_[directory];
-    if (known.change != 0 && !(known.settled && known.attributes)) return;
-    known = {.settled = true, .asked_at = changes, .attributes = attributes};
+    if (known.change != 0 && !known.attributes) return;  // one is under way
+    known = {.asked_at = changes, .attributes = attributes};
   }
   // Something else about it changes.
   void Forget(NodeId directory) {
@@ -81,8 +82,7 @@ class DirectoryAttributes {
 
  private:
   struct Known {
-    std::uint64_t change = 0;  // 0: remembered
-    bool settled = false;
+    std::uint64_t change = 0;    // 0: remembered
     std::uint64_t asked_at = 0;  // of what is remembered
     std::optional<client::Attributes> attributes;
   };

@@ -125,24 +125,6 @@ void AnswerDone(Request& request, NodeId node, const Status& status) {
   request.Ok();
 }
 
-void AskForAttributes(Worker& worker, const client::CallContext& caller, std::uint64_t unique,
-                      std::initializer_list<ChangedDirectory> directories) {
-  for (const ChangedDirectory& directory : directories) {
-    // A rename within one directory names it twice.
-    if (&directory != directories.begin() && directory.node == directories.begin()->node) continue;
-    Filesystem& filesystem = worker.filesystem();
-    const std::uint64_t change = filesystem.directories.Begin(directory.node);
-    worker.SettleWhenAnswered(unique, directory.node);
-    worker.lane().GetAttr(
-        caller, directory.handle, nullptr,
-        [&filesystem, change, node = directory.node](const Result<client::Attributes>& attributes) {
-          if (!attributes.ok()) return;
-          filesystem.directories.Keep(node, change, *attributes);
-          filesystem.new_directories.Renew(node, attributes->expires, BootClock::now());
-        });
-  }
-}
-
 std::optional<Handle> FindHandle(Request& request, NodeId node) {
   std::optional<Handle> handle = request.worker().filesystem().inodes.Find(node);
   if (!handle) request.Error(ESTALE);

@@ -100,22 +100,21 @@ void Start(Request request, Issue issue, bool may_wait = false) {
                {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid), .may_wait = may_wait});
 }
 
-// As Start, for a call that changes what is in `directories` (a node and its handle each): their
-// attributes are asked for behind it (directory_attributes.h).
-struct ChangedDirectory {
-  NodeId node;
-  Handle handle;
-};
-void AskForAttributes(Worker& worker, const client::CallContext& caller, std::uint64_t unique,
-                      std::initializer_list<ChangedDirectory> directories);
+// As Start, for a call that changes the names in `directories` (at most two): its answer says what
+// they are like then (directory_attributes.h).
 template <typename Issue>
-void StartChange(Request request, std::initializer_list<ChangedDirectory> directories,
-                 Issue issue) {
+void StartChange(Request request, std::initializer_list<NodeId> directories, Issue issue) {
   Worker& worker = request.worker();
-  const std::uint64_t unique = request.unique();
-  const client::CallContext caller = request.context();
-  Start(std::move(request), std::move(issue));
-  AskForAttributes(worker, caller, unique, directories);
+  for (const NodeId& directory : directories) {
+    // A rename within one directory names it twice.
+    if (&directory != directories.begin() && directory == *directories.begin()) continue;
+    worker.SettleWhenAnswered(request.unique(), directory,
+                              worker.filesystem().directories.Begin(directory));
+  }
+  Start(std::move(request), [&](client::Lane& lane, client::CallContext caller, Request&& pending) {
+    caller.tell_directories = true;
+    return issue(lane, caller, std::move(pending));
+  });
 }
 
 struct stat ToStat(const AttrWire& attr);

@@ -35,8 +35,7 @@ void AnswerAbsent(Request& request, TimePoint until, TimePoint now) {
 // That there is no such name is as true as the rest of what is known of the directory: who makes
 // one recalls it.
 void AnswerNotFound(Request& request, NodeId parent) {
-  AnswerAbsent(request, request.worker().filesystem().inodes.lease_until(parent),
-               BootClock::now());
+  AnswerAbsent(request, request.worker().filesystem().inodes.lease_until(parent), BootClock::now());
 }
 
 // What is kept open of the file behind a name: it is about to go.
@@ -119,7 +118,7 @@ void Symlink(fuse_req_t raw, const char* target, fuse_ino_t parent, const char* 
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
   AddsName(request, parent, name);
-  StartChange(std::move(request), {{parent, *handle}},
+  StartChange(std::move(request), {parent},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
                 return lane.Symlink(caller, *handle, name, target,
                                     AnswerWithEntry(std::move(pending), parent, name));
@@ -132,7 +131,7 @@ void Mknod(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode, dev
   if (!handle) return;
   AddsName(request, parent, name);
   const std::uint32_t umask = request.umask();
-  StartChange(std::move(request), {{parent, *handle}},
+  StartChange(std::move(request), {parent},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
                 return lane.Mknod(caller, *handle, name, mode, umask,
                                   {.major = major(device), .minor = minor(device)},
@@ -146,15 +145,14 @@ void Mkdir(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode) {
   if (!handle) return;
   AddsName(request, parent, name);
   const std::uint32_t umask = request.umask();
-  StartChange(
-      std::move(request), {{parent, *handle}},
-      [&](Lane& lane, const CallContext& caller, Request&& pending) {
-        return lane.Mkdir(
-            caller, *handle, name, mode, umask,
-            [pending = std::move(pending), parent, name](Result<NamedFile>&& made) mutable {
-              AnswerNewDirectory(pending, parent, name, made);
-            });
-      });
+  StartChange(std::move(request), {parent},
+              [&](Lane& lane, const CallContext& caller, Request&& pending) {
+                return lane.Mkdir(
+                    caller, *handle, name, mode, umask,
+                    [pending = std::move(pending), parent, name](Result<NamedFile>&& made) mutable {
+                      AnswerNewDirectory(pending, parent, name, made);
+                    });
+              });
 }
 
 void Unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
@@ -162,14 +160,13 @@ void Unlink(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
   GiveUpKept(request, parent, name);
-  StartChange(std::move(request), {{parent, *handle}},
-              [&](Lane& lane, const CallContext& caller, Request&& pending) {
-                return lane.Unlink(
-                    caller, *handle, name,
-                    [pending = std::move(pending), parent, name](Status&& status) mutable {
-                      AnswerRemoved(pending, parent, name, status);
-                    });
-              });
+  StartChange(
+      std::move(request), {parent}, [&](Lane& lane, const CallContext& caller, Request&& pending) {
+        return lane.Unlink(caller, *handle, name,
+                           [pending = std::move(pending), parent, name](Status&& status) mutable {
+                             AnswerRemoved(pending, parent, name, status);
+                           });
+      });
 }
 
 void Rmdir(fuse_req_t raw, fuse_ino_t parent, const char* name) {
@@ -178,14 +175,13 @@ void Rmdir(fuse_req_t raw, fuse_ino_t parent, const char* name) {
   if (!handle) return;
   GiveUpKept(request, parent, name);
   request.worker().filesystem().directories.ForgetAll();
-  StartChange(std::move(request), {{parent, *handle}},
-              [&](Lane& lane, const CallContext& caller, Request&& pending) {
-                return lane.Rmdir(
-                    caller, *handle, name,
-                    [pending = std::move(pending), parent, name](Status&& status) mutable {
-                      AnswerRemoved(pending, parent, name, status);
-                    });
-              });
+  StartChange(
+      std::move(request), {parent}, [&](Lane& lane, const CallContext& caller, Request&& pending) {
+        return lane.Rmdir(caller, *handle, name,
+                          [pending = std::move(pending), parent, name](Status&& status) mutable {
+                            AnswerRemoved(pending, parent, name, status);
+                          });
+      });
 }
 
 void Rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
@@ -214,7 +210,7 @@ void Rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
     const char* new_name;
     bool exchange;
   };
-  StartChange(std::move(request), {{parent, *handle}, {new_parent, *new_handle}},
+  StartChange(std::move(request), {parent, new_parent},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
                 auto places =
                     std::make_unique<Places>(Places{std::move(pending), parent, name, new_parent,
@@ -238,7 +234,7 @@ void Link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* ne
   const auto parent = FindHandle(request, new_parent);
   if (!parent) return;
   AddsName(request, new_parent, new_name);
-  StartChange(std::move(request), {{new_parent, *parent}},
+  StartChange(std::move(request), {new_parent},
               [&](Lane& lane, const CallContext& caller, Request&& pending) {
                 return lane.Link(caller, *handle, *parent, new_name,
                                  AnswerWithEntry(std::move(pending), new_parent, new_name));

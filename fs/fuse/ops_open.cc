@@ -123,14 +123,14 @@ void Create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
   const int exclusive = file->flags & O_EXCL;
   const std::uint32_t flags = OpenFlagsToWire(
       FlagsForServer(request.worker().filesystem(), file->flags) | O_CREAT | exclusive);
-  StartChange(std::move(request), {{parent, *handle}},
-              [&](Lane& lane, const CallContext& caller, Request&& pending) {
-                return lane.Create(caller, *handle, name, flags, mode, umask,
-                                   [pending = std::move(pending), parent,
-                                    name](Result<Lane::Created>&& created) mutable {
-                                     AnswerCreate(pending, parent, name, created);
-                                   });
-              });
+  StartChange(
+      std::move(request), {parent}, [&](Lane& lane, const CallContext& caller, Request&& pending) {
+        return lane.Create(
+            caller, *handle, name, flags, mode, umask,
+            [pending = std::move(pending), parent, name](Result<Lane::Created>&& created) mutable {
+              AnswerCreate(pending, parent, name, created);
+            });
+      });
 }
 
 void Tmpfile(fuse_req_t raw, fuse_ino_t parent, mode_t mode, fuse_file_info* file) {

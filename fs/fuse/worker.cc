@@ -220,20 +220,28 @@ void Worker::Track(std::uint64_t unique, const Interrupts::Call& call) {
 }
 
 void Worker::Untrack(std::uint64_t unique) {
-  if (!changing_.empty()) {
-    const auto [begin, end] = changing_.equal_range(unique);
-    for (auto it = begin; it != end; ++it) {
-      filesystem_.directories.Settle(it->second);
-      filesystem_.kernel.ChangeEnds(it->second);
+  if (const auto found = changing_.find(unique); found != changing_.end()) {
+    const Changing& changing = found->second;
+    const auto told = lane_->DirectoriesTold(unique);
+    for (std::size_t i = 0; i < changing.count; ++i) {
+      const NodeId node = changing.nodes[i];
+      if (i < told.size()) {
+        filesystem_.directories.Keep(node, changing.changes[i], told[i]);
+        filesystem_.new_directories.Renew(node, told[i].expires, BootClock::now());
+      }
+      filesystem_.directories.Settle(node, changing.changes[i]);
+      filesystem_.kernel.ChangeEnds(node);
     }
-    changing_.erase(begin, end);
+    changing_.erase(found);
   }
   const std::lock_guard lock(interrupts_mutex_);
   interrupts_.Untrack(unique);
 }
 
-void Worker::SettleWhenAnswered(std::uint64_t unique, NodeId node) {
-  changing_.emplace(unique, node);
+void Worker::SettleWhenAnswered(std::uint64_t unique, NodeId node, std::uint64_t change) {
+  Changing& changing = changing_[unique];
+  changing.nodes.at(changing.count) = node;
+  changing.changes.at(changing.count++) = change;
   filesystem_.kernel.ChangeBegins(*lane_, node);
 }
 

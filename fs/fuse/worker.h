@@ -64,8 +64,9 @@ class Worker {
   void Track(std::uint64_t unique, const Interrupts::Call& call);
   // The request has been answered.
   void Untrack(std::uint64_t unique);
-  // This request changes a directory's names or a file's bytes, until it has been answered.
-  void SettleWhenAnswered(std::uint64_t unique, NodeId node);
+  // This request changes a directory's names (DirectoryAttributes::Begin gave it this number) or a
+  // file's bytes, until it has been answered. At most two nodes a request.
+  void SettleWhenAnswered(std::uint64_t unique, NodeId node, std::uint64_t change = 0);
   // Gives an open file up with the next message that goes out, or before the worker sleeps: nobody
   // waits for it, and a message of its own would wake the server for nothing else.
   void ReleaseLater(const client::CallContext& caller, client::OpenPtr file);
@@ -129,7 +130,12 @@ class Worker {
   };
   std::vector<Released> released_;
   OpenAhead open_ahead_;
-  std::unordered_multimap<std::uint64_t, NodeId> changing_;  // nodes, by request
+  struct Changing {
+    std::array<NodeId, kMostDirectoriesTold> nodes{};
+    std::array<std::uint64_t, kMostDirectoriesTold> changes{};
+    std::size_t count = 0;
+  };
+  std::unordered_map<std::uint64_t, Changing> changing_;  // by request
   std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
   Interrupts interrupts_{IsDying};
   std::atomic<bool> interrupted_ = false;  // there is one to look at again

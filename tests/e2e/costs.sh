@@ -37,13 +37,13 @@ def listed():
         assert len(os.listdir(f"{mount}/d/e")) == 20
 
 os.mkdir(f"{mount}/d")
-costs("create", each(make), create=1, getattr=1, release=1)
+costs("create", each(make), create=1, release=1)
 costs("stat, known", each(os.stat))
 costs("chown", each(lambda path: os.chown(path, os.getuid(), os.getgid())), setattr=1)
-costs("create and write", each(write_new), create=1, getattr=1, write=1, release=1)
+costs("create and write", each(write_new), create=1, write=1, release=1)
 costs("open and read", each(read), open=1, read=1, getattr=1, release=1)
 costs("lock and close", each(lock), open=1, setlk=1, flush=1, release=2, getattr=1)  # what was read is closed late
-costs("unlink", each(os.unlink), lookup=1, unlink=1, getattr=1, release=1)
+costs("unlink", each(os.unlink), lookup=1, unlink=1, release=1)
 os.mkdir(f"{mount}/d/e")
 for i in range(20):
     make(f"{mount}/d/e/{i}")

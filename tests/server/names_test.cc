@@ -71,6 +71,57 @@ class NamesTest : public testing::Test {
   TempDir plain;
 };
 
+// Whoever changes names may be told what the directories are like behind the change.
+TEST_F(NamesTest, DirectoriesAreToldWhereThatIsAskedFor) {
+  const auto tell = [&](Opcode opcode, const Body& body) {
+    auto message =
+        Harness::Message(opcode, body.bytes(), server.NextSequence(), server.lane->session()->id());
+    message[offsetof(fs::RequestHeader, flags)] = std::byte{fs::kRequestTellDirectories};
+    EXPECT_TRUE(server.Deliver(server.lane, message));
+    std::vector<std::byte> answer = std::move(server.lane->sent.front());
+    server.lane->sent.pop_front();
+    ByteReader reader(answer);
+    const auto header = reader.Read<fs::ReplyHeader>();
+    EXPECT_EQ(header.error, std::uint16_t{0});
+    reader.ReadBytes(header.body_bytes);
+    const auto extension = reader.Read<fs::ExtensionHeader>();
+    EXPECT_EQ(extension.type, fs::kExtensionDirectories);
+    EXPECT_EQ(extension.length, reader.remaining());
+    std::vector<fs::AttrWire> told;
+    while (reader.ok() && reader.remaining() > 0) told.push_back(reader.Read<fs::AttrWire>());
+    EXPECT_TRUE(reader.ok());
+    return told;
+  };
+  const auto expect = [&](const std::vector<fs::AttrWire>& told, std::vector<std::string> paths) {
+    ASSERT_EQ(told.size(), paths.size());
+    for (std::size_t i = 0; i < told.size(); ++i) {
+      const struct stat now = StatOf(paths[i]);
+      EXPECT_EQ(told[i].ino, now.st_ino);
+      EXPECT_EQ(told[i].nlink, now.st_nlink);
+      EXPECT_EQ(told[i].mtime.nanoseconds, static_cast<std::uint32_t>(now.st_mtim.tv_nsec));
+      EXPECT_GT(told[i].lease_ms, 0U);
+    }
+  };
+  const auto at = [&](const std::string& path) {
+    Body body;
+    return Body(Where(body, path));
+  };
+  fs::MknodRequest mknod{};
+  mknod.mode = S_IFREG | 0644;
+  expect(tell(Opcode::kMkdir, Where(Body().Add(mknod), "d")), {server.dir()});
+  expect(tell(Opcode::kMknod, Where(Body().Add(mknod), "d/node")), {server.dir() + "/d"});
+  expect(tell(Opcode::kSymlink, at("d/link").Name("x")), {server.dir() + "/d"});
+  fs::CreateRequest create{};
+  create.flags = fs::kOpenWrite;
+  expect(tell(Opcode::kCreate, Where(Body().Add(create), "d/file")), {server.dir() + "/d"});
+  expect(tell(Opcode::kLink, Where(Body().Add(server.Walk("d/file")), "hard")), {server.dir()});
+  expect(tell(Opcode::kRename, Where(Where(Body().Add(fs::RenameRequest{}), "d/file"), "moved")),
+         {server.dir() + "/d", server.dir()});
+  expect(tell(Opcode::kUnlink, at("moved")), {server.dir()});
+  // What failed, and what changes no names, tells nothing.
+  EXPECT_EQ(server.Ask(Opcode::kUnlink, at("moved")).errno_value(), ENOENT);
+}
+
 TEST_F(NamesTest, LookupTellsWhatStatTells) {
   for (const std::string name : {"file", "dir", "link", "fifo", "absolute"}) {
     const Answer answer = server.Lookup(server.root(), name);

@@ -197,8 +197,9 @@ class Harness {
     if (!body.empty()) std::memcpy(message.data() + sizeof(header), body.data(), body.size());
     return message;
   }
+  std::uint64_t NextSequence() { return ++sequence_; }
   std::uint64_t Send(fs::Opcode opcode, const Body& body) {
-    const std::uint64_t sequence = ++sequence_;
+    const std::uint64_t sequence = NextSequence();
     EXPECT_TRUE(Deliver(lane, Message(opcode, body.bytes(), sequence, lane->session()->id(),
                                       caller)));
     return sequence;

@@ -159,6 +159,48 @@ TEST_F(LaneTest, ErrorsArriveAsErrno) {
   }
 }
 
+// kExtensionDirectories with `count` directories of sizes 1, 2, ..., and some bytes more.
+std::vector<std::byte> TellDirectories(std::size_t count, std::size_t more = 0) {
+  std::vector<std::byte> out(sizeof(ExtensionHeader) + count * sizeof(AttrWire) + more);
+  ByteWriter writer(out);
+  writer.Write(
+      ExtensionHeader{.type = kExtensionDirectories,
+                      .length = static_cast<std::uint16_t>(out.size() - sizeof(ExtensionHeader))});
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    AttrWire attr{};
+    attr.size = i;
+    attr.mode = S_IFDIR | 0755;
+    writer.Write(attr);
+  }
+  return out;
+}
+
+TEST_F(LaneTest, WhatDirectoriesAreLikeIsToldInsideTheCallbackOnly) {
+  constexpr CallContext kAsks{.tell_directories = true, .trace = 4711};
+  for (const std::size_t count : {0U, 1U, 2U}) {
+    bool asked = false;
+    server_.SetHook([&](const Request& request, Reply& reply) {
+      asked = (request.header.flags & kRequestTellDirectories) != 0;
+      reply.extensions = TellDirectories(count);
+    });
+    client::Lane& lane = client_->lane();
+    bool ended = false;
+    lane.Unlink(kAsks, root_, "file", [&](Status&& status) {
+      EXPECT_TRUE(status.ok());
+      const auto told = lane.DirectoriesTold(kAsks.trace);
+      ASSERT_EQ(told.size(), count);
+      for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(told[i].attr.size, i + 1);
+      EXPECT_TRUE(lane.DirectoriesTold(kAsks.trace + 1).empty());
+      ended = true;
+    });
+    while (!ended) lane.Poll();
+    EXPECT_TRUE(asked);
+    EXPECT_TRUE(lane.DirectoriesTold(kAsks.trace).empty());
+    server_.SetHook({});
+  }
+  EXPECT_EQ(mount_->counters().connections_lost, 0U);
+}
+
 TEST_F(LaneTest, AServerInItsGracePeriodIsAskedAgain) {
   ChangeNext(Opcode::kMkdir, [](Reply& reply) { reply.error = WireError::kGrace; });
   EXPECT_TRUE(client_->Mkdir(root_, "dir").ok());
@@ -287,6 +329,20 @@ TEST_F(HostileTest, BodiesOfAnotherLength) {
     EXPECT_EQ(got.status().code(), Code::kProtocolError);
     ExpectRecovery(++lost);
   }
+}
+
+TEST_F(HostileTest, DirectoriesThatNobodyAskedFor) {
+  std::uint64_t lost = 0;
+  const auto expect_hostile = [&](bool asks, std::size_t count, std::size_t more) {
+    client_->context().tell_directories = asks;
+    ChangeNext(Opcode::kMkdir,
+               [&](Reply& reply) { reply.extensions = TellDirectories(count, more); });
+    EXPECT_EQ(client_->Mkdir(root_, "dir").status().code(), Code::kProtocolError);
+    ExpectRecovery(++lost);
+  };
+  expect_hostile(false, 1, 0);
+  expect_hostile(true, 3, 0);
+  expect_hostile(true, 1, 1);
 }
 
 TEST_F(HostileTest, GrantsThatNobodyMayGive) {

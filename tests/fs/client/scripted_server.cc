@@ -209,9 +209,9 @@ void ScriptedServer::OnMessage(LaneState& lane, ByteSpan message) {
   header.sequence = reply.sequence.value_or(request.header.sequence);
   header.epoch = reply.epoch.value_or(epoch_);
   lock.unlock();
-  const std::array<ByteSpan, 2> parts{
+  const std::array<ByteSpan, 3> parts{
       std::as_bytes(std::span(&header, 1)),
-      reply.error == WireError::kOk ? ByteSpan(reply.body) : ByteSpan()};
+      reply.error == WireError::kOk ? ByteSpan(reply.body) : ByteSpan(), reply.extensions};
   for (int i = 0; reply.send && i < reply.times; ++i) {
     (void)(reply.instead.empty() ? lane.connection->Send(parts)
                                  : lane.connection->Send(ByteSpan(reply.instead)));

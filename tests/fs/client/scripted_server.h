@@ -39,6 +39,7 @@ class ScriptedServer {
   struct Reply {
     WireError error = WireError::kOk;
     std::vector<std::byte> body{};
+    std::vector<std::byte> extensions{};
     bool send = true;
     bool drop = false;                        // the connection, after sending
     bool stall = false;                       // nothing more of this lane is looked at
