@@ -64,9 +64,11 @@ Result<Job> Locate(const CopyOptions& options, const ScanOptions& scan, Roots& r
   std::vector<SourceFacts> facts;
   for (const Operand& each : options.sources) {
     out.exports |= each.where == Operand::Where::kExport;
-    RDFS_ASSIGN_OR_RETURN(Source source, roots.Find(each));
-    facts.push_back(FactsOf(source, scan));
-    out.sources.push_back(std::move(source));
+    RDFS_ASSIGN_OR_RETURN(std::vector<Source> found, roots.FindAll(each));
+    for (Source& source : found) {
+      facts.push_back(FactsOf(source, scan));
+      out.sources.push_back(std::move(source));
+    }
   }
   auto targets = PlaceHere(facts, out.destination.path, out.destination.from);
   if (!targets.ok()) {

@@ -23,7 +23,8 @@ SRC and DST:
                      whichever is the best that works, and through ssh if nothing else does, or
                      until something else has answered.
   rdfs://HOST[:PORT]/EXPORT[/PATH]
-                     on an export of a running rdfsd, without a mount. --key-file names the key.
+                     on an export of a running rdfsd, without a mount. --key-file names the key. A SRC
+                     may be a pattern, as of another machine.
 
 What DST means, as for cp and scp:
   DST is a directory: each SRC goes into it under its last name ("dir/." and "..": what is in it).

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "tools/copy/names.h"
+#include "tools/copy/pattern.h"
+
 namespace rdfs::copy {
 
 Result<Source> Roots::Find(const Operand& operand) {
@@ -18,6 +21,19 @@ Result<Source> Roots::Find(const Operand& operand) {
     root = roots_.insert(roots_.end(), Root{operand, std::move(session)});
   }
   return Source{operand.url, operand.path.empty() ? "." : operand.path, root->session->root()};
+}
+
+Result<std::vector<Source>> Roots::FindAll(const Operand& operand) {
+  RDFS_ASSIGN_OR_RETURN(const Source named, Find(operand));
+  std::vector<Source> out;
+  if (operand.where == Operand::Where::kExport && HasPattern(operand.path)) {
+    for (const std::string& path : Lead(*named.from, named.path)) {
+      out.push_back(
+          {path == named.path ? named.shown : Joined(operand.base(), path), path, named.from});
+    }
+  }
+  if (out.empty()) out.push_back(named);
+  return out;
 }
 
 Status Roots::Lost() const {

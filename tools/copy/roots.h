@@ -25,6 +25,9 @@ class Roots {
   // How an operand that is not on a host is reached. Blocks, the first time that its export is
   // named. Errors: ExportSession's.
   Result<Source> Find(const Operand& operand);
+  // The same for a SRC, which at an export may be a pattern; what matches nothing stays as it
+  // stands. Of here, a shell has done that.
+  Result<std::vector<Source>> FindAll(const Operand& operand);
 
   // A server that did not answer, in a sentence; ok where there was none.
   [[nodiscard]] Status Lost() const;

@@ -49,9 +49,13 @@ Result<std::unique_ptr<Scanner>> Scanner::Open(std::uint32_t source, const std::
 Status Scanner::Begin(const std::string& path, FilePtr from) {
   // A slash behind it means what it leads to.
   const bool follow = options_.follow || options_.follow_source || path.back() == '/';
-  RDFS_ASSIGN_OR_RETURN(const struct stat info, StatAt(*from, path, follow));
-  Entry entry = EntryOf(info);
-  device_ = info.st_dev;
+  auto info = StatAt(*from, path, follow);
+  if (!info.ok()) {
+    if (info.status().errno_value() != ENOENT) return info.status();
+    return Status::FromErrno(ENOENT, "cannot find it");
+  }
+  Entry entry = EntryOf(*info);
+  device_ = info->st_dev;
   first_.name = path;
   first_.follow = follow;
   first_.directory = std::move(from);

@@ -118,6 +118,26 @@ silently 0 "from a symlink" "$url/link" led
 cmp -s tree/sizes/4095 led || problem "from a symlink: another content"
 ln -s nowhere export/dangling
 with 1 "onto a dangling symlink" list "$url/dangling"; says "onto a dangling symlink" 'leads nowhere'
+
+# Patterns, which no shell has seen.
+mkdir export/data export/data/more matched several
+for name in data/a.tar data/b.tar data/c.tgz data/.d.tar data/more/e.tar 'data/[x]' 'data/$(touch ran)'; do
+  echo "$name" >"export/$name"
+done
+silently 0 "a pattern" "$url/data/*.tar" matched
+[ "$(cd matched && echo *)" = 'a.tar b.tar' ] || problem "a pattern: brings $(ls -A matched)"
+silently 0 "more patterns" "$url/d?ta/*/*.tar" "$url"'/data/[x]' "$url/data/\$(*)" several
+[ "$(LC_ALL=C ls -A several | tr '\n' ' ')" = '$(touch ran) [x] e.tar ' ] || problem "more patterns: bring $(ls -A several)"
+silently 0 "a pattern that is one file" "$url/data/c*" renamed
+cmp -s export/data/c.tgz renamed || problem "a pattern that is one file: another content"
+with 1 "a pattern that is two files" "$url/data/*.tar" new_name
+says "a pattern that is two files" "there is no directory 'new_name'"
+with 1 "a pattern that matches nothing" "$url/data/*.zip" "$url/data/a.tar" inside
+says "a pattern that matches nothing" "^rdcp: $url/data/\*.zip: cannot find it: No such file"
+cmp -s export/data/a.tar inside/a.tar || problem "a pattern that matches nothing: the rest did not go on"
+silently 0 "directories by a pattern" -a "$url/dat?/mor*" "$url/copied"
+cmp -s export/data/more/e.tar export/copied/e.tar || problem "directories by a pattern: $(ls -A export/copied)"
+
 with 1 "to no directory" list "$url/none/"; says "to no directory" 'there is no directory'
 with 1 "no such source" "$url/none" .; says "no such source" "$url/none: .*No such file"
 with 1 "no such export" "$host/none/x" .; says "no such export" "$host/none"

@@ -1,14 +1,15 @@
 #include "tools/copy/remote/sources.h"
 
-#include <fnmatch.h>
-#include <glob.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "tools/copy/names.h"
+#include "tools/copy/pattern.h"
 #include "transport/session/peer.h"
 
 namespace rdfs::copy {
@@ -19,45 +20,19 @@ std::string_view LastComponent(std::string_view path) {
   return NameOf(path);
 }
 
-class Matches {
- public:
-  explicit Matches(const std::string& pattern) {
-    found_ = glob(pattern.c_str(), GLOB_TILDE, nullptr, &glob_) == 0;
-  }
-  Matches(const Matches&) = delete;
-  Matches& operator=(const Matches&) = delete;
-  ~Matches() { globfree(&glob_); }
-  [[nodiscard]] std::vector<std::string> paths() const {
-    std::vector<std::string> out;
-    for (std::size_t i = 0; found_ && i < glob_.gl_pathc; ++i) out.emplace_back(glob_.gl_pathv[i]);
-    return out;
-  }
-
- private:
-  glob_t glob_{};
-  bool found_ = false;
-};
-
-bool IsThere(const std::string& path) {
-  struct stat info {};
-  return lstat(path.c_str(), &info) == 0;
-}
-
 // The paths that one name of the task leads to.
-std::vector<std::string> Lead(const std::string& asked) {
-  if (IsThere(asked)) return {asked};
-  const std::string path = ExpandHome(asked);
-  if (IsThere(path)) return {path};
-  if (!HasPattern(asked)) return {};
-  return Matches(asked).paths();
+std::vector<std::string> LeadHere(const std::string& asked) {
+  const FilePtr here = Here();
+  struct stat info {};
+  if (here->Stat(asked, false, info) == 0) return {asked};
+  return Lead(*here, ExpandHome(asked));
 }
 
 Status CheckSource(const std::string& asked, const Begin::Source& source) {
   const std::string expected = NameAtDestination(asked);
   const bool pattern = HasPattern(LastComponent(asked));
-  const bool fits = source.name == expected || (pattern && !source.name.empty() &&
-                                                fnmatch(std::string(LastComponent(asked)).c_str(),
-                                                        source.name.c_str(), FNM_PERIOD) == 0);
+  const bool fits = source.name == expected ||
+                    (pattern && !source.name.empty() && Matches(LastComponent(asked), source.name));
   if (fits) return {};
   return {Code::kProtocolError, "the other end sends '" + Shown(source.name) +
                                     "', which was not asked for: nothing of it was written"};
@@ -69,10 +44,6 @@ std::string NameAtDestination(std::string_view path) {
   const std::string_view name = LastComponent(path);
   if (name == "." || name == ".." || path == "~" || path == "~/") return {};
   return std::string(name);
-}
-
-bool HasPattern(std::string_view path) {
-  return path.find_first_of("*?[") != std::string_view::npos;
 }
 
 Status CheckSources(const std::vector<std::string>& asked, const Begin& begin) {
@@ -93,9 +64,14 @@ Status CheckSources(const std::vector<std::string>& asked, const Begin& begin) {
 
 std::string ExpandHome(const std::string& path) {
   if (path.empty()) return ".";
-  if (path != "~" && !path.starts_with("~/")) return path;
+  if (!path.starts_with('~')) return path;
+  const std::size_t end = std::min(path.find('/'), path.size());
+  if (end > 1) {
+    const passwd* user = getpwnam(path.substr(1, end - 1).c_str());
+    return user == nullptr ? path : user->pw_dir + path.substr(end);
+  }
   const char* home = getenv("HOME");
-  return (home == nullptr ? std::string(".") : std::string(home)) + path.substr(1);
+  return (home == nullptr ? std::string(".") : std::string(home)) + path.substr(end);
 }
 
 Found FindSources(const std::vector<std::string>& asked, bool follow, bool expand,
@@ -104,7 +80,7 @@ Found FindSources(const std::vector<std::string>& asked, bool follow, bool expan
   out.begin.boot = transport::session::ReadHostIdentity().boot_id;
   for (std::uint32_t i = 0; i < asked.size(); ++i) {
     std::vector<std::string> paths{asked[i]};
-    if (expand) paths = Lead(asked[i].empty() ? "." : asked[i]);
+    if (expand) paths = LeadHere(asked[i].empty() ? "." : asked[i]);
     if (paths.empty()) {
       ++out.begin.problems;
       tell(asked[i], Status::FromErrno(ENOENT, "cannot find it"));

@@ -16,16 +16,14 @@ namespace rdfs::copy {
 // What a source of that path is called in a directory that it is copied into: its last component;
 // nothing for "", "/", and what ends with "." or "..": its content goes there.
 std::string NameAtDestination(std::string_view path);
-// Whether it has a '*', '?' or '[' in it.
-bool HasPattern(std::string_view path);
 
 // Whether the far end's sources are what was asked for, and no more: as many, or more where there
 // was a pattern, and called so. Errors: kProtocolError.
 Status CheckSources(const std::vector<std::string>& asked, const Begin& begin);
 
 // The files that were asked for, as paths here, and the Begin that tells of them. `expand`: a name
-// that is not there as it stands is taken for a pattern (glob(3), without a shell), and "~/" for
-// the home directory; else a shell has done that already. `tell` is called with what leads to
+// that is not there as it stands is taken for a pattern (pattern.h), and "~/" and "~user/" for
+// home directories; else a shell has done that already. `tell` is called with what leads to
 // nothing.
 struct Found {
   std::vector<std::string> paths;
@@ -34,7 +32,8 @@ struct Found {
 Found FindSources(const std::vector<std::string>& asked, bool follow, bool expand,
                   const std::function<void(const std::string& path, const Status&)>& tell);
 
-// DST at this end: "~" and "~/" mean the home directory, nothing the current one.
+// DST at this end: "~" and "~/" mean the home directory, "~user/" that of somebody else, nothing
+// the current one. One thread at a time (getpwnam(3)).
 std::string ExpandHome(const std::string& path);
 
 }  // namespace rdfs::copy
