@@ -10,6 +10,7 @@
 #include "tools/copy/operand.h"
 #include "tools/copy/pace.h"
 #include "tools/copy/remote/ports.h"
+#include "transport/base/fd.h"
 
 namespace rdfs::fuzz {
 namespace {
@@ -46,16 +47,16 @@ void CheckRules(Pieces pieces) {
 
 // What a damaged journal makes us believe is as it was noted: never bytes that are not there.
 void CheckJournal(const TempDir& folder, Pieces pieces) {
-  const Fd directory(::open(folder.path().c_str(), O_DIRECTORY | O_CLOEXEC));
-  const Fd file(::open((folder / "file").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  const FilePtr directory = Here()->Open(folder.path(), O_RDONLY | O_DIRECTORY);
+  const FilePtr file = directory->Open("file", O_CREAT | O_RDWR, 0600);
   const Bytes content(kFileBytes, std::byte{'x'});
-  (void)!::pwrite(file.get(), content.data(), content.size(), 0);
+  (void)file->Write(content, 0);
   const SourceMark mark{kFileBytes, 7, {1, 2}, {3, 4}};
   {
-    const Journal journal = Journal::Open(directory.get(), "journal", true);
-    Require(journal.valid() && journal.Start(mark).ok(), "a journal can be begun");
-    journal.Add(0, ByteSpan(content).first(4096));
-    journal.Add(4096, ByteSpan(content).first(100));
+    const auto journal = Journal::Open(*directory, "journal", true);
+    Require(journal != nullptr && journal->Start(mark).ok(), "a journal can be begun");
+    journal->Add(0, ByteSpan(content).first(4096));
+    journal->Add(4096, ByteSpan(content).first(100));
   }
   const Fd raw(::open((folder / "journal").c_str(), O_WRONLY | O_CLOEXEC));
   for (int changes = 0; changes < 8 && !pieces.empty(); ++changes) {
@@ -63,9 +64,9 @@ void CheckJournal(const TempDir& folder, Pieces pieces) {
     const ByteSpan bytes = pieces.Span(pieces.Byte() % 64U);
     (void)!::pwrite(raw.get(), bytes.data(), bytes.size(), at);
   }
-  const Journal journal = Journal::Open(directory.get(), "journal", true);
+  const auto journal = Journal::Open(*directory, "journal", true);
   const std::atomic<bool> stop{false};
-  const auto trusted = journal.Trusted(mark, file.get(), stop);
+  const auto trusted = journal->Trusted(mark, *file, stop);
   if (!trusted.ok()) return;
   std::uint64_t end = 0;
   for (const Range& range : *trusted) {

@@ -1,7 +1,5 @@
 #include "tools/copy/data.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -103,13 +101,16 @@ Status ReadAndWriteByMany(const Span& span, const Conduct& conduct, std::size_t 
   return first;
 }
 
-// read(2) and write(2), of whatever kind: as much as there is.
-template <typename Get>
-Result<std::size_t> GetFully(MutableByteSpan out, const std::atomic<bool>& stop, Get get) {
+}  // namespace
+
+Status BecameShorter() { return {Code::kErrno, ENODATA, "it became shorter while it was copied"}; }
+
+Result<std::size_t> ReadFully(File& file, std::uint64_t offset, MutableByteSpan out,
+                              const std::atomic<bool>& stop) {
   std::size_t have = 0;
   while (have < out.size()) {
     if (stop) return Status::FromErrno(EINTR, "stopped");
-    const ssize_t got = get(out.subspan(have), have);
+    const ssize_t got = file.Read(out.subspan(have), offset + have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Status::FromErrno(errno, "cannot read it");
     if (got == 0) break;
@@ -117,10 +118,10 @@ Result<std::size_t> GetFully(MutableByteSpan out, const std::atomic<bool>& stop,
   }
   return have;
 }
-template <typename Put>
-Status PutFully(ByteSpan bytes, std::uint64_t offset, Put put) {
+
+Status WriteFully(File& file, std::uint64_t offset, ByteSpan bytes) {
   while (!bytes.empty()) {
-    const ssize_t done = put(bytes, offset);
+    const ssize_t done = file.Write(bytes, offset);
     if (done < 0) {
       if (errno == EINTR) continue;
       return Status::FromErrno(errno, "cannot write");
@@ -129,35 +130,6 @@ Status PutFully(ByteSpan bytes, std::uint64_t offset, Put put) {
     bytes = bytes.subspan(static_cast<std::size_t>(done));
   }
   return {};
-}
-
-}  // namespace
-
-Status BecameShorter() { return {Code::kErrno, ENODATA, "it became shorter while it was copied"}; }
-
-Result<std::size_t> ReadFully(File& file, std::uint64_t offset, MutableByteSpan out,
-                              const std::atomic<bool>& stop) {
-  return GetFully(out, stop, [&](MutableByteSpan rest, std::size_t have) {
-    return file.Read(rest, offset + have);
-  });
-}
-
-Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out,
-                              const std::atomic<bool>& stop) {
-  return GetFully(out, stop, [&](MutableByteSpan rest, std::size_t have) {
-    return pread(fd, rest.data(), rest.size(), static_cast<off_t>(offset + have));
-  });
-}
-
-Status WriteFully(File& file, std::uint64_t offset, ByteSpan bytes) {
-  return PutFully(bytes, offset,
-                  [&](ByteSpan rest, std::uint64_t at) { return file.Write(rest, at); });
-}
-
-Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes) {
-  return PutFully(bytes, offset, [&](ByteSpan rest, std::uint64_t at) {
-    return pwrite(fd, rest.data(), rest.size(), static_cast<off_t>(at));
-  });
 }
 
 Status CopyData(Span span, const Conduct& conduct) {

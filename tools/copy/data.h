@@ -43,13 +43,9 @@ Status CopyData(Span span, const Conduct& conduct);
 
 // All of `bytes`, though write(2) may take fewer at a time.
 Status WriteFully(File& file, std::uint64_t offset, ByteSpan bytes);
-// The same for a file of ours that is no part of a tree.
-Status WriteFully(int fd, std::uint64_t offset, ByteSpan bytes);
 
 // As much of `out` as the file has from `offset` on. kErrno EINTR soon after `stop` was set.
 Result<std::size_t> ReadFully(File& file, std::uint64_t offset, MutableByteSpan out,
-                              const std::atomic<bool>& stop);
-Result<std::size_t> ReadFully(int fd, std::uint64_t offset, MutableByteSpan out,
                               const std::atomic<bool>& stop);
 
 // ENODATA, in a sentence.

@@ -58,8 +58,8 @@ struct OutputFile::State {
   Destination::Place place;
   Entry entry;            // as it was begun
   std::string temporary;  // empty: in place
-  // With `resume`, of a large file; valid as long as somebody may go on with what is there.
-  Journal journal;
+  // With `resume`, of a large file; as long as somebody may go on with what is there.
+  std::unique_ptr<Journal> journal;
   std::vector<Range> kept;
   std::atomic<bool> written{false};  // something that is worth going on with
   bool open = true;                  // neither finished nor given up

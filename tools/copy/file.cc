@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fmt/core.h>
 #include <linux/magic.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
@@ -116,6 +117,9 @@ class LocalFile final : public File {
                         : lremovexattr(PathOf(name).c_str(), attribute);
   }
   [[nodiscard]] bool IsPrivileged() const override { return geteuid() == 0; }
+  std::optional<uid_t> Maker() override { return geteuid(); }
+
+  int Lock() override { return flock(fd_, LOCK_EX | LOCK_NB); }
 
   ssize_t Read(MutableByteSpan out, std::uint64_t offset) override {
     return pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));

@@ -16,6 +16,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "transport/base/bytes.h"
@@ -63,6 +64,13 @@ class File {
   virtual int RemoveXattr(const std::string& name, const char* attribute) = 0;
   // Whether we may give files away, and set what only root may.
   [[nodiscard]] virtual bool IsPrivileged() const = 0;
+  // Whose the files are that we make in this directory; none where that cannot be told.
+  virtual std::optional<uid_t> Maker() = 0;
+
+  // flock(2), exclusive, for as long as the file is open: EAGAIN where somebody else has it. At an
+  // export that waits until the server has given up who may have been killed; and who has lost the
+  // lock can no longer write.
+  virtual int Lock() = 0;
 
   // ---- content ----------------------------------------------------------------------------------
   // Both may move fewer bytes than asked; Read 0 at the end only.

@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -76,13 +74,14 @@ std::string Named(std::string_view prefix, std::string_view name) {
 }
 
 // All that may be worth a look, in the order of the file.
-Result<std::vector<Record>> ReadRecords(int fd, std::uint64_t size, const std::atomic<bool>& stop) {
+Result<std::vector<Record>> ReadRecords(File& file, std::uint64_t size,
+                                        const std::atomic<bool>& stop) {
   std::vector<Record> out;
   std::vector<Record> some(kRecordsAtOnce);
   std::uint64_t at = sizeof(HeadWithDigest);
   while (out.size() < kMostRecords) {
     RDFS_ASSIGN_OR_RETURN(const std::size_t got,
-                          ReadFully(fd, at, std::as_writable_bytes(std::span(some)), stop));
+                          ReadFully(file, at, std::as_writable_bytes(std::span(some)), stop));
     at += got;
     const auto whole = std::span(some).first(got / sizeof(Record));
     std::ranges::copy_if(whole, std::back_inserter(out), [&](const Record& each) {
@@ -119,38 +118,43 @@ bool IsPartialName(std::string_view name) {
   return name.starts_with(kPartialPrefix) || name.starts_with(kJournalPrefix);
 }
 
-Journal Journal::Open(int directory, const std::string& name, bool make) {
-  Journal out;
-  Fd fd(openat(
-      directory, name.c_str(),
-      O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (make ? O_CREAT : 0),
-      0600));
+std::unique_ptr<Journal> Journal::Open(File& directory, const std::string& name, bool make) {
+  const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | (make ? O_CREAT : 0);
+  FilePtr file = directory.Open(name, flags, 0600);
   struct stat info {};
   struct stat named {};
-  if (!fd.valid() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || fstat(fd.get(), &info) != 0 ||
-      fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
-    return out;
+  if (file == nullptr || file->Lock() != 0 || file->Stat("", true, info) != 0 ||
+      directory.Stat(name, false, named) != 0) {
+    return nullptr;
   }
   // Whoever had it before may have removed it since we opened it.
-  const bool ours = S_ISREG(info.st_mode) && info.st_uid == geteuid() && info.st_nlink == 1 &&
-                    (info.st_mode & 077U) == 0 && info.st_ino == named.st_ino;
-  if (ours) out.fd_ = std::move(fd);
-  return out;
+  const bool ours = S_ISREG(info.st_mode) && info.st_uid == directory.Maker() &&
+                    info.st_nlink == 1 && (info.st_mode & 077U) == 0 && info.st_ino == named.st_ino;
+  if (!ours) return nullptr;
+  return std::unique_ptr<Journal>(
+      new Journal(std::move(file), static_cast<std::uint64_t>(info.st_size)));
 }
 
-Status Journal::Start(const SourceMark& mark) const {
-  if (ftruncate(fd_.get(), 0) != 0) return Status::FromErrno(errno, "cannot empty the journal");
-  return WriteFully(fd_.get(), 0, BytesOf(HeadOf(mark)));
+// Behind the last record that is whole.
+Journal::Journal(FilePtr file, std::uint64_t size)
+    : file_(std::move(file)), end_(size / sizeof(Record) * sizeof(Record)) {
+  static_assert(sizeof(HeadWithDigest) % sizeof(Record) == 0);
 }
 
-Result<std::vector<Range>> Journal::Trusted(const SourceMark& mark, int file,
+Status Journal::Start(const SourceMark& mark) {
+  if (file_->Truncate(0) != 0) return Status::FromErrno(errno, "cannot empty the journal");
+  end_ = sizeof(HeadWithDigest);
+  return WriteFully(*file_, 0, BytesOf(HeadOf(mark)));
+}
+
+Result<std::vector<Range>> Journal::Trusted(const SourceMark& mark, File& file,
                                             const std::atomic<bool>& stop) const {
   std::vector<Range> out;
   HeadWithDigest head{};
   const MutableByteSpan place = std::as_writable_bytes(std::span<HeadWithDigest, 1>(&head, 1));
-  RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadFully(fd_.get(), 0, place, stop));
+  RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadFully(*file_, 0, place, stop));
   if (got != place.size() || !std::ranges::equal(place, BytesOf(HeadOf(mark)))) return out;
-  RDFS_ASSIGN_OR_RETURN(const auto records, ReadRecords(fd_.get(), mark.size, stop));
+  RDFS_ASSIGN_OR_RETURN(const auto records, ReadRecords(*file_, mark.size, stop));
   std::vector<std::byte> buffer;
   std::uint64_t end = 0;
   for (const Record& each : records) {
@@ -169,10 +173,9 @@ Result<std::vector<Range>> Journal::Trusted(const SourceMark& mark, int file,
   return out;
 }
 
-void Journal::Add(std::uint64_t offset, ByteSpan bytes) const {
+void Journal::Add(std::uint64_t offset, ByteSpan bytes) {
   const Record record{offset, bytes.size(), pipe::DigestOf(bytes)};
-  // In one piece and at the end, whoever else writes.
-  (void)!write(fd_.get(), &record, sizeof(record));
+  (void)WriteFully(*file_, end_.fetch_add(sizeof(record)), BytesOf(record));
 }
 
 }  // namespace rdfs::copy

@@ -6,19 +6,20 @@
 // nothing here has to be on the disk in any order, and a torn record is one that is not believed.
 // It is locked as long as it is open: two copies never write one file.
 //
-// Add from any threads at once; the rest by one. Blocks in the file system.
+// Add from any threads at once; the rest by one. Blocks as its File does.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tools/copy/entry.h"
+#include "tools/copy/file.h"
 #include "transport/base/bytes.h"
-#include "transport/base/fd.h"
 #include "transport/base/status.h"
 
 namespace rdfs::copy {
@@ -54,22 +55,24 @@ bool IsPartialName(std::string_view name);
 
 class Journal {
  public:
-  // `name` in `directory`; `make`: also where there is none. Not valid() where there is none, where
+  // `name` in `directory`; `make`: also where there is none. Null where there is none, where
   // somebody else has it, or where it is not what we made: nothing is changed then.
-  static Journal Open(int directory, const std::string& name, bool make);
-  [[nodiscard]] bool valid() const { return fd_.valid(); }
+  static std::unique_ptr<Journal> Open(File& directory, const std::string& name, bool make);
 
   // Forgets everything and begins anew. Errors: kErrno.
-  Status Start(const SourceMark& mark) const;
+  Status Start(const SourceMark& mark);
   // What of `file` is as it was noted, of a source like that; in order, never over each other. None
   // of another source. kErrno EINTR soon after `stop` was set.
-  [[nodiscard]] Result<std::vector<Range>> Trusted(const SourceMark& mark, int file,
+  [[nodiscard]] Result<std::vector<Range>> Trusted(const SourceMark& mark, File& file,
                                                    const std::atomic<bool>& stop) const;
   // These bytes are in the file. What cannot be noted will be copied again.
-  void Add(std::uint64_t offset, ByteSpan bytes) const;
+  void Add(std::uint64_t offset, ByteSpan bytes);
 
  private:
-  Fd fd_;
+  Journal(FilePtr file, std::uint64_t size);
+
+  const FilePtr file_;
+  std::atomic<std::uint64_t> end_;  // of what is in it
 };
 
 }  // namespace rdfs::copy

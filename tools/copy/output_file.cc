@@ -41,7 +41,7 @@ OutputFile::OutputFile(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 OutputFile::~OutputFile() {
   if (!state_->open) return;
-  if (!state_->temporary.empty() && !(state_->journal.valid() && state_->written)) Remove();
+  if (!state_->temporary.empty() && !(state_->journal != nullptr && state_->written)) Remove();
   state_->owner.Settle(state_->entry, false);
 }
 
@@ -186,7 +186,7 @@ Status OutputFile::Finish(const Entry& entry) {
   if (!in_place && state.place.in->Rename(state.temporary, state.place.name) != 0) {
     return Status::FromErrno(errno, "cannot give it its name");
   }
-  if (state.journal.valid()) {
+  if (state.journal != nullptr) {
     (void)state.place.in->Remove(JournalName(state.place.name), false);
   }
   state.open = false;

@@ -37,13 +37,13 @@ bool OutputFile::OpenPartial(bool go_on) {
   if (!options.resume || options.in_place || state.entry.size < kLeastResumed) return false;
   File& folder = *state.place.in;
   const std::string partial = PartialName(state.place.name);
-  Journal journal = Journal::Open(folder.descriptor(), JournalName(state.place.name), !go_on);
-  if (!journal.valid()) return false;
+  auto journal = Journal::Open(folder, JournalName(state.place.name), !go_on);
+  if (journal == nullptr) return false;
   if (go_on) {
     state.file = folder.Open(partial, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     // Neither somebody else's, nor one that was about to be finished with another mode.
     if (state.file == nullptr || state.file->Stat("", true, state.made) != 0 ||
-        !S_ISREG(state.made.st_mode) || state.made.st_uid != geteuid() ||
+        !S_ISREG(state.made.st_mode) || state.made.st_uid != folder.Maker() ||
         state.made.st_nlink != 1 || (state.made.st_mode & 07777U & ~FirstMode()) != 0) {
       return false;
     }
@@ -51,7 +51,7 @@ bool OutputFile::OpenPartial(bool go_on) {
     // A file of our own: whoever has the old one open has nothing.
     (void)folder.Remove(partial, false);
     state.file = folder.Open(partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, FirstMode());
-    if (state.file == nullptr || !journal.Start(SourceMark::Of(state.entry)).ok()) {
+    if (state.file == nullptr || !journal->Start(SourceMark::Of(state.entry)).ok()) {
       if (state.file != nullptr) (void)folder.Remove(partial, false);
       (void)folder.Remove(JournalName(state.place.name), false);
       return false;
@@ -65,7 +65,7 @@ bool OutputFile::OpenPartial(bool go_on) {
 // Takes what can be believed, and makes all the rest a hole again.
 Status OutputFile::KeepTrusted(const std::atomic<bool>& stop) {
   State& state = *state_;
-  auto trusted = state.journal.Trusted(SourceMark::Of(state.entry), state.file->descriptor(), stop);
+  auto trusted = state.journal->Trusted(SourceMark::Of(state.entry), *state.file, stop);
   if (!trusted.ok()) {
     if (trusted.status().errno_value() == EINTR) return trusted.status();
     return {};
@@ -90,14 +90,14 @@ std::uint64_t OutputFile::kept_bytes() const {
 }
 
 void OutputFile::Note(std::uint64_t offset, ByteSpan bytes) {
-  if (!state_->journal.valid()) return;
-  state_->journal.Add(offset, bytes);
+  if (state_->journal == nullptr) return;
+  state_->journal->Add(offset, bytes);
   state_->written = true;
 }
 
 Status OutputFile::CopyMissing(File& source, std::uint64_t begin, std::uint64_t end,
                                const Conduct& conduct) {
-  if (!state_->journal.valid()) {
+  if (state_->journal == nullptr) {
     return CopyData({source, *state_->file, begin, end}, conduct);
   }
   const Conduct noted{conduct.moved, conduct.stop, conduct.pace,
@@ -113,7 +113,7 @@ Status OutputFile::CopyMissing(File& source, std::uint64_t begin, std::uint64_t 
 void OutputFile::Remove() {
   File& folder = *state_->place.in;
   (void)folder.Remove(state_->temporary, false);
-  if (state_->journal.valid()) (void)folder.Remove(JournalName(state_->place.name), false);
+  if (state_->journal != nullptr) (void)folder.Remove(JournalName(state_->place.name), false);
 }
 
 void OutputFile::Distrust() { state_->written = false; }

@@ -1,10 +1,17 @@
 #include "tools/copy/export/file.h"
 
+#include <fmt/core.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
+#include <thread>
+
+#include "transport/base/clock.h"
+#include "transport/base/random.h"
 
 namespace rdfs::copy {
 namespace {
@@ -18,6 +25,13 @@ using Seat = ExportSession::Seat;
 constexpr int kMostSymlinks = 40;
 // Names that are known: some pages of them, so that whoever copies what was listed still finds it.
 constexpr std::size_t kMostKnown = 2048;
+// A lock is all of a file's, as flock(2) has it.
+constexpr std::uint64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
+// Who was killed has his locks until his lease is over, and is found out a little later. A server
+// may say any.
+constexpr std::chrono::milliseconds kLongestLease{60'000};
+constexpr std::chrono::milliseconds kBeyondLease{3'000};
+constexpr std::chrono::milliseconds kShortestNap{5}, kLongestNap{250};
 
 bool Is(const AttrWire& attr, mode_t type) { return (attr.mode & S_IFMT) == type; }
 
@@ -169,6 +183,7 @@ FilePtr ExportFile::Create(const std::string& name, int flags, mode_t mode) {
       session_.Do([&](Seat& seat) { return seat.client.Create(handle(), name, wire, mode); });
   if (!made.ok()) return NoFile(made.status().errno_value());
   made->open->SetHint(handle(), name);
+  if ((flags & O_EXCL) != 0) session_.maker() = std::uint32_t{made->file.attr.uid};
   auto way = std::make_shared<const Way>(Way{made->file, name, way_});
   return std::make_shared<ExportFile>(session_, std::move(way), made->open, made->file.attr);
 }
@@ -366,6 +381,39 @@ int ExportFile::RemoveXattr(const std::string& name, const char* attribute) {
   if (!file.ok()) return Fail(file.status());
   NoteChange(name);
   return Answer(session_.Do([&](Seat& seat) { return seat.client.RemoveXattr(*file, attribute); }));
+}
+
+std::optional<uid_t> ExportFile::Maker() {
+  if (session_.maker() == ExportSession::kUnknown) {
+    const std::string name = fmt::format(".rdcp-{:016x}", RandomU64());
+    if (Create(name, O_RDWR | O_CREAT | O_EXCL, 0600) == nullptr) return std::nullopt;
+    (void)Remove(name, false);
+  }
+  return static_cast<uid_t>(session_.maker());
+}
+
+int ExportFile::Lock() {
+  if (open_ == nullptr) return Fail(Errno(EBADF));
+  is_current_ = false;  // whoever had it may have changed it
+  const fs::client::Lock lock{.owner = owner_,
+                              .start = 0,
+                              .end = kToTheEnd,
+                              .type = fs::LockType::kWrite,
+                              .pid = static_cast<std::uint32_t>(getpid())};
+  const Deadline deadline = DeadlineAfter(std::min(session_.lease(), kLongestLease) + kBeyondLease);
+  for (std::chrono::milliseconds nap = kShortestNap;; nap = std::min(2 * nap, kLongestNap)) {
+    // Do would take it for a server without room.
+    const auto had = session_.Do([&](Seat& seat) -> Result<bool> {
+      const Status status = seat.client.SetLock(open_, lock, true);
+      if (status.ok()) return true;
+      if (status.errno_value() == EAGAIN) return false;
+      return status;
+    });
+    if (!had.ok()) return Fail(had.status());
+    if (*had) return 0;
+    if (session_.stop() || BootClock::now() > deadline) return Fail(Errno(EAGAIN));
+    std::this_thread::sleep_for(nap);
+  }
 }
 
 // ---- content ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 
 #include "tools/copy/export/session.h"
 #include "tools/copy/file.h"
+#include "transport/base/random.h"
 
 namespace rdfs::copy {
 
@@ -44,6 +45,10 @@ class ExportFile final : public File {
   int RemoveXattr(const std::string& name, const char* attribute) override;
   // Nobody knows what the server lets us do before it has refused.
   [[nodiscard]] bool IsPrivileged() const override { return false; }
+  // Asks once in a session, by making a file.
+  std::optional<uid_t> Maker() override;
+
+  int Lock() override;
 
   ssize_t Read(MutableByteSpan out, std::uint64_t offset) override;
   ssize_t Write(ByteSpan bytes, std::uint64_t offset) override;
@@ -99,6 +104,7 @@ class ExportFile final : public File {
   const fs::AttrWire attributes_;   // as it was opened
   // Whether nobody has asked for them yet, and nothing was changed.
   std::atomic<bool> is_current_{true};
+  const std::uint64_t owner_ = RandomU64();  // of its lock
   // Names: one thread's.
   fs::client::OpenPtr names_;
   std::uint64_t cookie_ = 0;

@@ -85,6 +85,12 @@ class ExportSession {
   void Release(fs::client::OpenPtr open);
   [[nodiscard]] std::uint64_t device() const { return device_; }
   void NoteKeptOwner() { kept_owner_ = true; }
+  // Whose files it makes for us, once that is known.
+  static constexpr std::int64_t kUnknown = -1;
+  std::atomic<std::int64_t>& maker() { return maker_; }
+  // A client that does not come back is given up so long after it was last heard of.
+  [[nodiscard]] std::chrono::milliseconds lease() const { return mount_->info().lease; }
+  [[nodiscard]] const std::atomic<bool>& stop() const { return stop_; }
 
  private:
   using SeatPtr = std::unique_ptr<Seat>;
@@ -106,6 +112,7 @@ class ExportSession {
   const std::uint64_t device_;
   std::atomic<bool>& stop_;
   std::atomic<bool> lost_{false}, kept_owner_{false};
+  std::atomic<std::int64_t> maker_{kUnknown};
   std::mutex mutex_;  // guards what follows
   std::condition_variable given_back_, ending_;
   std::deque<SeatPtr> idle_;  // the latest used behind

@@ -192,6 +192,28 @@ TEST_P(ExportFiles, ARestartedServerIsGoneOnWith) {
   EXPECT_FALSE(session_->lost());
 }
 
+TEST_P(ExportFiles, WhoMakesFilesIsFoundOutOnce) {
+  EXPECT_EQ(root_->Maker(), geteuid());
+  EXPECT_TRUE(filesystem::is_empty(server_.root()));
+  filesystem::remove_all(server_.root());
+  EXPECT_EQ(root_->Maker(), geteuid());
+}
+
+TEST_P(ExportFiles, ALockIsWaitedForUntilItsHolderIsGone) {
+  Put("file", "x");
+  FilePtr holder = root_->Open("file", O_RDWR);
+  const FilePtr other = root_->Open("file", O_RDWR);
+  ASSERT_EQ(holder->Lock(), 0);
+  // Nobody waits in a run that ends.
+  stop_ = true;
+  EXPECT_EQ(other->Lock(), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  stop_ = false;
+  std::thread waiting([&] { EXPECT_EQ(other->Lock(), 0); });
+  holder = nullptr;
+  waiting.join();
+}
+
 TEST_P(ExportFiles, WhatTheServerHasNoRoomForIsAskedAgain) {
   int calls = 0;
   const Status status = session_->Do([&](ExportSession::Seat&) {

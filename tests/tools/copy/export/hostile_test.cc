@@ -6,6 +6,7 @@
 
 #include "tests/tools/copy/temp_tree.h"
 #include "tools/copy/local_copy.h"
+#include "tools/copy/pattern.h"
 
 namespace rdfs::copy {
 namespace {
@@ -77,6 +78,8 @@ class HostileFile final : public File {
   int SetXattr(const std::string&, const char*, const std::string&) override { return Refuse(); }
   int RemoveXattr(const std::string&, const char*) override { return Refuse(); }
   [[nodiscard]] bool IsPrivileged() const override { return false; }
+  std::optional<uid_t> Maker() override { return 0; }
+  int Lock() override { return 0; }
   ssize_t Write(ByteSpan, std::uint64_t) override { return Refuse(); }
   int Truncate(std::uint64_t) override { return Refuse(); }
   int PunchHole(std::uint64_t, std::uint64_t) override { return Refuse(); }
@@ -124,6 +127,14 @@ TEST(HostileTree, MakesNothingOutsideTheDestination) {
   EXPECT_FALSE(tree.Has("base/to/short"));
   EXPECT_FALSE(tree.Has("base/to/turns"));
   EXPECT_FALSE(tree.Has("base/to/escaped"));
+}
+
+TEST(HostileTree, PatternsMatchNoNameThatLeadsElsewhere) {
+  HostileFile root(HostileFile::Is::kDirectory, 0);
+  EXPECT_EQ(Expand(root, "*"),
+            (std::vector<std::string>{"honest", "inner", "link", "short", "turns"}));
+  EXPECT_EQ(Expand(root, ".*"), std::vector<std::string>{});
+  EXPECT_EQ(Expand(root, "*/escaped*"), std::vector<std::string>{});
 }
 
 }  // namespace
