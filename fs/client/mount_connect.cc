@@ -121,8 +121,10 @@ Status MountImpl::Redial(Deadline deadline) {
   session_stale_.store(false);
   const bool same = admission->resumed && admission->grant.session == admission_.grant.session &&
                     admission->grant.epoch == admission_.grant.epoch;
+  const bool given_up = !admission->resumed && admission->grant.epoch == admission_.grant.epoch;
   admission_ = *admission;
   if (!same) incarnation_.fetch_add(1);
+  if (given_up && options_.locks_end_with_session) LoseLocks();
   if (admission_.resumed) {
     // The server still has every open file: none of them needs to be made known again.
     const std::lock_guard lock(opens_mutex_);
@@ -143,6 +145,14 @@ Status MountImpl::Redial(Deadline deadline) {
     if (seat.taken && !same) seat.mailbox->Wake();  // to see that its connection is of no use
   }
   return Status::Ok();
+}
+
+void MountImpl::LoseLocks() {
+  const std::lock_guard lock(opens_mutex_);
+  for (const auto& known : opens_) {
+    const OpenPtr open = known.lock();
+    if (open != nullptr && !open->inode().locks.Of(open.get()).empty()) LoseLock(*open);
+  }
 }
 
 Status MountImpl::ReclaimOpens(LaneLink& link, Deadline deadline) {

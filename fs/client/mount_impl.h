@@ -95,6 +95,7 @@ class MountImpl final : public Mount {
   Result<std::unique_ptr<transport::Connection>> OpenConnection(std::uint32_t lane,
                                                                 Deadline deadline);
   Status Redial(Deadline deadline);
+  void LoseLocks();
   Status ReclaimOpens(LaneLink& link, Deadline deadline);
   Result<std::vector<OpenPtr>> ReclaimOnce(Attacher& attacher, const std::vector<OpenPtr>& opens,
                                            std::uint64_t incarnation);
