@@ -166,21 +166,9 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Ro
                          : "interrupted; what was not finished was removed"};
 }
 
-Status CheckTogether(const CopyOptions& options) {
-  const bool to_export = options.destination.where == Operand::Where::kExport;
-  if (!to_export || !options.resume) return {};
-  return {Code::kInvalidArgument,
-          "--resume and -P keep what they know of unfinished files beside them here, and cannot on "
-          "an export: leave them out, or mount it with rdfs"};
-}
-
 }  // namespace
 
 int RunLocal(CopyOptions& options) {
-  if (const Status wrong = CheckTogether(options); !wrong.ok()) {
-    (void)Fail(wrong);
-    return kExitUsage;
-  }
   SetLogName(kName);
   SetLogLevel(options.verbosity > 1 ? LogLevel::kDebug : LogLevel::kError);
   const mode_t mask = SetUpProcess();

@@ -61,7 +61,7 @@ Result<std::unique_ptr<Destination>> Destination::Open(const std::string& root,
 Destination::Destination(FilePtr root, DestinationOptions options)
     : options_(std::move(options)),
       root_(std::move(root)),
-      run_(fmt::format("{:08x}", static_cast<std::uint32_t>(RandomU64()))) {
+      run_(static_cast<std::uint32_t>(RandomU64())) {
   const NodePtr node = NewNode();
   node->inherits = HasDefaultAcl(*root_);
   struct stat info {};
@@ -87,8 +87,12 @@ Status Destination::AddTarget(std::uint32_t source, const std::string& name) {
   return {};
 }
 
+std::uint64_t Destination::NextNumber() {
+  return std::uint64_t{run_} << 32U | temporaries_.fetch_add(1);
+}
+
 std::string Destination::TemporaryName() {
-  return fmt::format("{}{}{:08x}", kTemporaryPrefix, run_, temporaries_.fetch_add(1));
+  return fmt::format("{}{:016x}", kTemporaryPrefix, NextNumber());
 }
 
 Result<std::string> Destination::PathOf(const Entry& entry) {
@@ -248,7 +252,7 @@ Status Destination::Touch(const Entry& entry) {
 }
 
 bool Destination::IsOurs(const std::string& name) const {
-  return name.starts_with(std::string(kTemporaryPrefix) + run_) ||
+  return name.starts_with(fmt::format("{}{:08x}", kTemporaryPrefix, run_)) ||
          (options_.resume && IsPartialName(name));
 }
 

@@ -5,8 +5,8 @@
 // what is made is made next to its place under a random name of fixed length, ".rdcp-" and 16
 // digits, and renamed. So a file appears under its name only when it is whole, with owner, mode,
 // ACLs and times; and neither a hostile far end nor a symlink that was there before leads outside.
-// With `resume` a large file's temporary name is always the same, and what was not finished stays,
-// with a journal (journal.h) of what is in it.
+// With `resume` a large file's temporary name is one that is found again, and what was not finished
+// stays, with a journal (journal.h) of what is in it.
 //
 //     Enter(a) -> Enter(a/b) -> Begin(a/b/f) ... Write, Finish -> Leave(a/b) -> Leave(a)
 //
@@ -48,7 +48,7 @@ struct DestinationOptions {
   Keep keep{};
   std::uint32_t umask = 022;
   bool in_place = false;  // --inplace: existing files are written, not replaced
-  bool resume = false;    // --resume; not with in_place, and on this machine only
+  bool resume = false;    // --resume; not with in_place
   // The entries' ids are of this machine, or of exports: a file is not copied onto itself.
   bool same_machine = false;
   // What goes wrong behind a call that had succeeded: a directory's times, a hard link whose first
@@ -149,11 +149,13 @@ class Destination {
   Status ApplyToNode(Node& node);
   Status MakeAt(const Place& place, const Entry& entry, bool& is_there);
   Result<Turn> MakeLink(const std::string& first, const Place& place);
+  // This copy's own, one after the other.
+  std::uint64_t NextNumber();
   std::string TemporaryName();
 
   const DestinationOptions options_;
   const FilePtr root_;
-  const std::string run_;  // in all our temporary names
+  const std::uint32_t run_;  // in all our temporary names
   std::atomic<std::uint32_t> temporaries_{0};
   // The source's device number, plus one, of which FICLONE has failed.
   std::atomic<std::uint64_t> clones_not_{0};
@@ -201,6 +203,8 @@ class OutputFile {
   Status Open();
   [[nodiscard]] mode_t FirstMode() const;
   bool OpenPartial(bool go_on);
+  bool TakePartial(const std::vector<std::string>& left);
+  bool MakePartial(const std::vector<std::string>& left);
   Status KeepTrusted(const std::atomic<bool>& stop);
   void Remove();
   Status CopyMissing(File& source, std::uint64_t begin, std::uint64_t end, const Conduct& conduct);

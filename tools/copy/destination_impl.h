@@ -60,6 +60,7 @@ struct OutputFile::State {
   std::string temporary;  // empty: in place
   // With `resume`, of a large file; as long as somebody may go on with what is there.
   std::unique_ptr<Journal> journal;
+  std::optional<std::uint64_t> number;  // of its name, where that is of this copy alone
   std::vector<Range> kept;
   std::atomic<bool> written{false};  // something that is worth going on with
   bool open = true;                  // neither finished nor given up

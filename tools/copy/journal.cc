@@ -13,9 +13,16 @@
 #include "tools/pipe/digest.h"
 
 namespace rdfs::copy {
-namespace {
 
 using pipe::Digest;
+
+// A stretch; without any length, the number of a name.
+struct Journal::Record {
+  Le64 offset, length;
+  Digest digest;
+};
+
+namespace {
 
 constexpr std::string_view kPartialPrefix = ".rdcp-part-";
 constexpr std::string_view kJournalPrefix = ".rdcp-journal-";
@@ -25,6 +32,12 @@ constexpr std::uint64_t kMostNoted = 16 << 20;
 // Of all that is read of one: 128 MiB. Behind it the file is copied again.
 constexpr std::size_t kMostRecords = 4 << 20;
 constexpr std::size_t kRecordsAtOnce = 4096;
+// Each is a round trip to an export. Who is killed loses so many stretches at most, or what was
+// written in so long a time.
+constexpr std::size_t kNotedAtOnce = 8;
+constexpr std::chrono::seconds kNotedWithin{1};
+// Each was interrupted before it had done anything.
+constexpr std::size_t kMostNumbers = 16;
 
 struct TimeField {
   LeI64 seconds;
@@ -40,12 +53,6 @@ struct HeadWithDigest {
   Head head;
   Digest digest;
 };
-struct Record {
-  Le64 offset, length;
-  Digest digest;
-};
-static_assert(sizeof(Record) == 32 && alignof(Record) == 1);
-
 TimeField ToField(const timespec& time) {
   return {std::int64_t{time.tv_sec}, static_cast<std::uint32_t>(time.tv_nsec)};
 }
@@ -73,26 +80,7 @@ std::string Named(std::string_view prefix, std::string_view name) {
   return out;
 }
 
-// All that may be worth a look, in the order of the file.
-Result<std::vector<Record>> ReadRecords(File& file, std::uint64_t size,
-                                        const std::atomic<bool>& stop) {
-  std::vector<Record> out;
-  std::vector<Record> some(kRecordsAtOnce);
-  std::uint64_t at = sizeof(HeadWithDigest);
-  while (out.size() < kMostRecords) {
-    RDFS_ASSIGN_OR_RETURN(const std::size_t got,
-                          ReadFully(file, at, std::as_writable_bytes(std::span(some)), stop));
-    at += got;
-    const auto whole = std::span(some).first(got / sizeof(Record));
-    std::ranges::copy_if(whole, std::back_inserter(out), [&](const Record& each) {
-      return each.length > 0 && each.length <= kMostNoted && each.offset <= size &&
-             each.length <= size - each.offset;
-    });
-    if (whole.size() < some.size()) break;
-  }
-  std::ranges::stable_sort(out, {}, [](const Record& each) { return std::uint64_t{each.offset}; });
-  return out;
-}
+Digest DigestOfNumber(std::uint64_t number) { return pipe::DigestOf(BytesOf(Le64(number))); }
 
 }  // namespace
 
@@ -113,9 +101,31 @@ Range NextMissing(std::span<const Range> kept, std::uint64_t begin, std::uint64_
 }
 
 std::string PartialName(std::string_view name) { return Named(kPartialPrefix, name); }
+std::string PartialName(std::uint64_t number) {
+  return fmt::format("{}{:016x}", kPartialPrefix, number);
+}
 std::string JournalName(std::string_view name) { return Named(kJournalPrefix, name); }
 bool IsPartialName(std::string_view name) {
   return name.starts_with(kPartialPrefix) || name.starts_with(kJournalPrefix);
+}
+
+// Those that `wanted` wants, as they were noted.
+template <typename Wanted>
+Result<std::vector<Journal::Record>> Journal::Read(const std::atomic<bool>& stop,
+                                                   Wanted wanted) const {
+  std::vector<Record> out;
+  std::vector<Record> some(kRecordsAtOnce);
+  constexpr std::uint64_t kBegin = sizeof(HeadWithDigest);
+  std::uint64_t at = kBegin;
+  while (at < kBegin + kMostRecords * sizeof(Record)) {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t got,
+                          ReadFully(*file_, at, std::as_writable_bytes(std::span(some)), stop));
+    at += got;
+    const auto whole = std::span(some).first(got / sizeof(Record));
+    std::ranges::copy_if(whole, std::back_inserter(out), wanted);
+    if (whole.size() < some.size()) break;
+  }
+  return out;
 }
 
 std::unique_ptr<Journal> Journal::Open(File& directory, const std::string& name, bool make) {
@@ -137,9 +147,15 @@ std::unique_ptr<Journal> Journal::Open(File& directory, const std::string& name,
 
 // Behind the last record that is whole.
 Journal::Journal(FilePtr file, std::uint64_t size)
-    : file_(std::move(file)), end_(size / sizeof(Record) * sizeof(Record)) {
+    : file_(std::move(file)),
+      at_once_(file_->descriptor() < 0 ? kNotedAtOnce : 1),
+      end_(size / sizeof(Record) * sizeof(Record)),
+      flushed_(BootClock::now()) {
+  static_assert(sizeof(Record) == 32 && alignof(Record) == 1);
   static_assert(sizeof(HeadWithDigest) % sizeof(Record) == 0);
 }
+
+Journal::~Journal() = default;
 
 Status Journal::Start(const SourceMark& mark) {
   if (file_->Truncate(0) != 0) return Status::FromErrno(errno, "cannot empty the journal");
@@ -154,7 +170,13 @@ Result<std::vector<Range>> Journal::Trusted(const SourceMark& mark, File& file,
   const MutableByteSpan place = std::as_writable_bytes(std::span<HeadWithDigest, 1>(&head, 1));
   RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadFully(*file_, 0, place, stop));
   if (got != place.size() || !std::ranges::equal(place, BytesOf(HeadOf(mark)))) return out;
-  RDFS_ASSIGN_OR_RETURN(const auto records, ReadRecords(*file_, mark.size, stop));
+  // All that may be worth a look, in the order of the file.
+  RDFS_ASSIGN_OR_RETURN(auto records, Read(stop, [size = mark.size](const Record& each) {
+                          return each.length > 0 && each.length <= kMostNoted &&
+                                 each.offset <= size && each.length <= size - each.offset;
+                        }));
+  std::ranges::stable_sort(records, {},
+                           [](const Record& each) { return std::uint64_t{each.offset}; });
   std::vector<std::byte> buffer;
   std::uint64_t end = 0;
   for (const Record& each : records) {
@@ -175,7 +197,42 @@ Result<std::vector<Range>> Journal::Trusted(const SourceMark& mark, File& file,
 
 void Journal::Add(std::uint64_t offset, ByteSpan bytes) {
   const Record record{offset, bytes.size(), pipe::DigestOf(bytes)};
-  (void)WriteFully(*file_, end_.fetch_add(sizeof(record)), BytesOf(record));
+  {
+    const std::lock_guard lock(mutex_);
+    pending_.push_back(record);
+    if (pending_.size() < at_once_ && BootClock::now() < flushed_ + kNotedWithin) return;
+  }
+  Flush();
+}
+
+void Journal::Flush() {
+  std::vector<Record> ripe;
+  {
+    const std::lock_guard lock(mutex_);
+    ripe.swap(pending_);
+    flushed_ = BootClock::now();
+  }
+  const ByteSpan bytes = std::as_bytes(std::span(ripe));
+  (void)WriteFully(*file_, end_.fetch_add(bytes.size()), bytes);
+}
+
+Status Journal::AddNumber(std::uint64_t number) {
+  const Record record{number, 0, DigestOfNumber(number)};
+  return WriteFully(*file_, end_.fetch_add(sizeof(record)), BytesOf(record));
+}
+
+std::vector<std::uint64_t> Journal::Numbers() const {
+  const std::atomic<bool> never{false};
+  const auto records = Read(never, [](const Record& each) {
+    return each.length == 0 && each.digest == DigestOfNumber(each.offset);
+  });
+  std::vector<std::uint64_t> out;
+  if (!records.ok()) return out;
+  for (auto each = records->rbegin(); each != records->rend() && out.size() < kMostNumbers;
+       ++each) {
+    out.push_back(each->offset);
+  }
+  return out;
 }
 
 }  // namespace rdfs::copy

@@ -41,7 +41,11 @@ OutputFile::OutputFile(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 OutputFile::~OutputFile() {
   if (!state_->open) return;
-  if (!state_->temporary.empty() && !(state_->journal != nullptr && state_->written)) Remove();
+  if (state_->journal != nullptr && state_->written) {
+    state_->journal->Flush();
+  } else if (!state_->temporary.empty()) {
+    Remove();
+  }
   state_->owner.Settle(state_->entry, false);
 }
 

@@ -29,37 +29,63 @@ Result<std::unique_ptr<OutputFile>> Destination::GoOn(const Entry& entry,
   return std::unique_ptr<OutputFile>();
 }
 
-// Under the names that are always the same. False where there is nothing to go on with, or where
-// somebody else writes it: then it gets a name of its own.
+// Under names that are found again. False where there is nothing to go on with, or where somebody
+// else writes it: then it gets a name that nobody else knows.
 bool OutputFile::OpenPartial(bool go_on) {
   State& state = *state_;
   const DestinationOptions& options = state.owner.options_;
   if (!options.resume || options.in_place || state.entry.size < kLeastResumed) return false;
   File& folder = *state.place.in;
-  const std::string partial = PartialName(state.place.name);
   auto journal = Journal::Open(folder, JournalName(state.place.name), !go_on);
   if (journal == nullptr) return false;
-  if (go_on) {
-    state.file = folder.Open(partial, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    // Neither somebody else's, nor one that was about to be finished with another mode.
-    if (state.file == nullptr || state.file->Stat("", true, state.made) != 0 ||
-        !S_ISREG(state.made.st_mode) || state.made.st_uid != folder.Maker() ||
-        state.made.st_nlink != 1 || (state.made.st_mode & 07777U & ~FirstMode()) != 0) {
-      return false;
-    }
+  std::vector<std::string> left;
+  if (folder.descriptor() >= 0) {
+    state.temporary = PartialName(state.place.name);
+    left.push_back(state.temporary);
   } else {
-    // A file of our own: whoever has the old one open has nothing.
-    (void)folder.Remove(partial, false);
-    state.file = folder.Open(partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, FirstMode());
-    if (state.file == nullptr || !journal->Start(SourceMark::Of(state.entry)).ok()) {
-      if (state.file != nullptr) (void)folder.Remove(partial, false);
-      (void)folder.Remove(JournalName(state.place.name), false);
-      return false;
-    }
+    state.number = state.owner.NextNumber();
+    state.temporary = PartialName(*state.number);
+    for (const std::uint64_t each : journal->Numbers()) left.push_back(PartialName(each));
   }
-  state.temporary = partial;
   state.journal = std::move(journal);
-  return true;
+  if (go_on ? TakePartial(left) : MakePartial(left)) return true;
+  state.journal = nullptr;
+  state.temporary.clear();
+  return false;
+}
+
+// The latest of these that is there.
+bool OutputFile::TakePartial(const std::vector<std::string>& left) {
+  State& state = *state_;
+  File& folder = *state.place.in;
+  for (const std::string& name : left) {
+    state.file = folder.Open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    // Neither somebody else's, nor one that was about to be finished with another mode.
+    if (state.file == nullptr || state.file->Lock() != 0 ||
+        state.file->Stat("", true, state.made) != 0 || !S_ISREG(state.made.st_mode) ||
+        state.made.st_uid != folder.Maker() || state.made.st_nlink != 1 ||
+        (state.made.st_mode & 07777U & ~FirstMode()) != 0) {
+      continue;
+    }
+    return !state.number || (state.journal->AddNumber(*state.number).ok() &&
+                             folder.Rename(name, state.temporary) == 0);
+  }
+  return false;
+}
+
+// A file of our own: whoever has an old one open has nothing.
+bool OutputFile::MakePartial(const std::vector<std::string>& left) {
+  State& state = *state_;
+  File& folder = *state.place.in;
+  for (const std::string& name : left) (void)folder.Remove(name, false);
+  if (state.journal->Start(SourceMark::Of(state.entry)).ok() &&
+      (!state.number || state.journal->AddNumber(*state.number).ok())) {
+    state.file = folder.Open(state.temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, FirstMode());
+    if (state.file != nullptr && state.file->Lock() == 0) return true;
+  }
+  if (state.file != nullptr) (void)folder.Remove(state.temporary, false);
+  (void)folder.Remove(JournalName(state.place.name), false);
+  return false;
 }
 
 // Takes what can be believed, and makes all the rest a hole again.

@@ -158,7 +158,6 @@ run 1 "a key that is not there" --key-file nokey list "$url/x"; says "a key that
 run 2 "a port that is none" list rdfs://host:x/e; says "a port that is none" 'from 1 to 65535'
 run 2 "no export" list rdfs://host; says "no export" 'its name is missing'
 run 2 "with a host" list host:x "$url"; says "with a host" 'do not go into one command'
-run 2 "--resume" --resume list "$url"; says "--resume" 'cannot on an export'
 run 1 "nobody there" list rdfs://127.0.0.1:1/e/x; says "nobody there" 'rdfs://127.0.0.1:1/e: nothing listens'
 # Interrupted: it ends soon, and leaves nothing.
 cases=$((cases + 1))

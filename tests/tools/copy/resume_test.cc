@@ -208,6 +208,30 @@ TEST_F(Resume, LinksAndOtherFilesInItsPlaceAreNotTouched) {
   EXPECT_TRUE(tree_.Read("precious") == std::string(kSize, 'p'));
 }
 
+TEST_F(Resume, AJournalTellsTheNumbersOfNamesTheLatestFirst) {
+  const SourceMark mark = SourceMark::Of(entry_);
+  const FilePtr folder = Here()->Open(tree_.path(), O_RDONLY | O_DIRECTORY);
+  const auto open = [&] { return Journal::Open(*folder, journal_, true); };
+  {
+    const auto journal = open();
+    ASSERT_TRUE(journal != nullptr && journal->Start(mark).ok());
+    EXPECT_TRUE(journal->Numbers().empty());
+    ASSERT_TRUE(journal->AddNumber(7).ok());
+    journal->Add(0, Piece(0));
+    journal->Flush();
+  }
+  // Torn, by who was killed: what comes next is behind what is whole.
+  ASSERT_EQ(truncate((tree_ / journal_).c_str(), 64 + 2 * 32 + 5), 0);
+  ASSERT_TRUE(open()->AddNumber(9).ok());
+  EXPECT_EQ(open()->Numbers(), (std::vector<std::uint64_t>{9, 7}));
+  Damage(journal_, 64 + 20);
+  EXPECT_EQ(open()->Numbers(), std::vector<std::uint64_t>{9});
+  tree_.Write(partial_, content_.substr(0, kPiece));
+  EXPECT_EQ(*open()->Trusted(mark, *folder->Open(partial_, O_RDONLY), stop_),
+            (Ranges{{0, kPiece}}));
+  EXPECT_EQ(PartialName(0x123456789abcdefU), ".rdcp-part-0123456789abcdef");
+}
+
 TEST_F(Resume, TwoNeverWriteOne) {
   auto one = destination_->Begin(entry_);
   auto other = destination_->Begin(entry_);
