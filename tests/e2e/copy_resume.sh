@@ -37,6 +37,8 @@ run() {
   ends_with_us "$copy"
 }
 clean() { [ -z "$(compgen -G "$work/dst/.rdcp-*")" ] || problem "$1: something is left: $(ls -A "$work/dst")"; }
+# Of a small file that was under way when it was killed; it is what README says may be left.
+sweep() { rm -f "$work"/dst/.rdcp-[0-9a-f]*; }
 same() { diff -r "$work/src" "$work/dst" >/dev/null || problem "$1: the copy is another"; }
 
 # killed NAME VICTIM ARGUMENT...: until it is whole, killed whenever three more stretches were noted.
@@ -59,6 +61,7 @@ killed() {
     # The far end of a caller that was killed is still about to hear of it.
     [ ! -s "$work/far.pid" ] || wait_until 100 gone "$(cat "$work/far.pid")" || problem "$name: the far end lives on"
     kills=$((kills + 1))
+    sweep
     [ ! -e "$work/dst/large" ] || cmp -s "$work/src/large" "$work/dst/large" || problem "$name: a part has the final name"
     [ "$kills" -lt 4 ] || break
   done
@@ -101,6 +104,7 @@ half() {
   kill -KILL "$copy"
   wait "$copy" 2>/dev/null
   [ ! -s "$work/far.pid" ] || wait_until 100 gone "$(cat "$work/far.pid")"
+  sweep
   [ ! -e "$work/dst/large" ] || problem "half: too fast"
 }
 for to in "$work/dst" "$far:$work/dst"; do
