@@ -3,24 +3,12 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 
 #include "fs/client/client.h"
+#include "transport/base/count.h"
 
 namespace rdfs::fs::client {
-
-class Count {
- public:
-  void Add(std::uint64_t n = 1) {
-    // One writer: no read-modify-write needed.
-    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
-  [[nodiscard]] std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<std::uint64_t> value_{0};
-};
 
 struct LaneCounters {
   std::array<Count, std::tuple_size_v<decltype(Counters::round_trips)>> round_trips;
