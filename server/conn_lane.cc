@@ -14,10 +14,12 @@ std::shared_ptr<ConnLane> ConnLane::Create(SessionPtr session,
                                            std::unique_ptr<transport::Connection> connection,
                                            std::shared_ptr<StagingBudget> budget,
                                            std::uint64_t epoch, PostFunction post,
-                                           std::vector<std::weak_ptr<ConnLane>>& unflushed) {
+                                           std::vector<std::weak_ptr<ConnLane>>& unflushed,
+                                           AnswerTimes& times) {
   transport::Connection& raw = *connection;
   std::shared_ptr<ConnLane> lane(new ConnLane(std::move(session), std::move(connection),
-                                              std::move(budget), std::move(post), unflushed));
+                                              std::move(budget), std::move(post), unflushed,
+                                              times));
   std::weak_ptr<ConnLane> weak = lane;
   lane->SetGrants(std::make_shared<GrantLane>(raw, [weak, epoch](const fs::ArenaMessage& arena) {
     const std::shared_ptr<ConnLane> self = weak.lock();
@@ -37,12 +39,13 @@ std::shared_ptr<ConnLane> ConnLane::Create(SessionPtr session,
 
 ConnLane::ConnLane(SessionPtr session, std::unique_ptr<transport::Connection> connection,
                    std::shared_ptr<StagingBudget> budget, PostFunction post,
-                   std::vector<std::weak_ptr<ConnLane>>& unflushed)
+                   std::vector<std::weak_ptr<ConnLane>>& unflushed, AnswerTimes& times)
     : Lane(std::move(session)),
       connection_(std::move(connection)),
       budget_(std::move(budget)),
       post_(std::move(post)),
-      unflushed_lanes_(unflushed) {}
+      unflushed_lanes_(unflushed),
+      times_(times) {}
 
 void ConnLane::Send(std::span<const ByteSpan> parts) {
   if (!holding_) return SendNow(parts);

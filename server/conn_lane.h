@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/answer_times.h"
 #include "server/lane.h"
 #include "server/staging.h"
 #include "transport/transport.h"
@@ -20,10 +21,12 @@ class ConnLane final : public Lane {
                                           std::unique_ptr<transport::Connection> connection,
                                           std::shared_ptr<StagingBudget> budget,
                                           std::uint64_t epoch, PostFunction post,
-                                          std::vector<std::weak_ptr<ConnLane>>& unflushed);
+                                          std::vector<std::weak_ptr<ConnLane>>& unflushed,
+                                          AnswerTimes& times);
   ~ConnLane() override { Close(); }
 
   void Send(std::span<const ByteSpan> parts) override;
+  void Answered(fs::Opcode opcode, TimePoint taken) override { times_.Note(opcode, taken); }
   std::shared_ptr<Staging> MakeStaging(std::size_t wished_bytes) override;
   void Post(std::function<void()> task) override { post_(std::move(task)); }
 
@@ -47,13 +50,14 @@ class ConnLane final : public Lane {
  private:
   ConnLane(SessionPtr session, std::unique_ptr<transport::Connection> connection,
            std::shared_ptr<StagingBudget> budget, PostFunction post,
-           std::vector<std::weak_ptr<ConnLane>>& unflushed);
+           std::vector<std::weak_ptr<ConnLane>>& unflushed, AnswerTimes& times);
   void SendNow(std::span<const ByteSpan> parts);
 
   std::unique_ptr<transport::Connection> connection_;
   const std::shared_ptr<StagingBudget> budget_;
   const PostFunction post_;
   std::vector<std::weak_ptr<ConnLane>>& unflushed_lanes_;  // the loop's list
+  AnswerTimes& times_;                                     // the loop's
   Status failure_;
   bool holding_ = false;
   bool unflushed_ = false;

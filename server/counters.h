@@ -21,10 +21,11 @@ class Counters {
   // Opcodes are small numbers; what is not known counts as 0.
   static constexpr std::size_t kOpcodes = 96;
 
-  PerOpcode& Of(fs::Opcode opcode) {
+  static std::size_t IndexOf(fs::Opcode opcode) {
     const auto index = static_cast<std::size_t>(opcode);
-    return opcodes_[index < kOpcodes ? index : 0];
+    return index < kOpcodes ? index : 0;
   }
+  PerOpcode& Of(fs::Opcode opcode) { return opcodes_[IndexOf(opcode)]; }
   std::atomic<std::uint64_t> malformed{0};
   std::atomic<std::uint64_t> lanes_opened{0};
   std::atomic<std::uint64_t> sessions_started{0};

@@ -51,6 +51,11 @@ Snapshot Service::Describe() {
   out.Gauge("staging_free_bytes", core_->staging->free_bytes());
   core_->counters.AddTo(out);
   core_->refusals.AddTo(out);
+  AnswerTimes::Sums took;
+  for (const auto& loop : loops_) loop->times().AddTo(took);
+  for (std::size_t i = 0; i < took.size(); ++i) {
+    out.Latency(std::string(fs::OpcodeName(static_cast<fs::Opcode>(i))), took[i]);
+  }
   return out;
 }
 

@@ -138,7 +138,9 @@ bool Dispatcher::Serve(const LanePtr& lane, ByteSpan message, Responder responde
   if (header.session != session.id() || session.ended()) {
     return Finish(call, Outcome::Error(fs::WireError::kUnknownSession));
   }
-  session.Touch(core.clock.Now());
+  const TimePoint now = core.clock.Now();
+  session.Touch(now);
+  call.responder.SetTaken(now);
   return Finish(call, Run(call));
 }
 

@@ -100,12 +100,9 @@ void Loop::AddOnLoop(const SessionPtr& session,
   LogDebug("loop {}: lane of {} over {}", index_, session->params().client,
            connection->Describe());
   core_->counters.lanes_opened.fetch_add(1);
-  const LaneEntry lane = ConnLane::Create(session, std::move(connection), core_->staging,
-                                          core_->options.epoch,
-                                          [this](std::function<void()> task) {
-                                            Post(std::move(task));
-                                          },
-                                          unflushed_);
+  const LaneEntry lane = ConnLane::Create(
+      session, std::move(connection), core_->staging, core_->options.epoch,
+      [this](std::function<void()> task) { Post(std::move(task)); }, unflushed_, times_);
   lanes_[fd] = lane;
   active_.Add(session->id(), lane);
 }
@@ -126,6 +123,7 @@ void Loop::Run(Core& core) {
     for (const std::weak_ptr<ConnLane>& weak : std::exchange(unflushed_, {})) {
       if (const LaneEntry lane = weak.lock()) (void)lane->Flush();
     }
+    times_.Flushed(core.clock);
     if (io_->has_deferred()) {
       io_->RunDeferred();
       busy = true;
@@ -168,6 +166,7 @@ std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
   }
   lane->Release();
   (void)lane->Flush();
+  times_.Flushed(core_->clock);
   if (!fine) {
     Remove(lane, Status(Code::kProtocolError, "the client sent a malformed request"));
   } else if (!lane->failure().ok()) {

@@ -1,13 +1,13 @@
 // Loop: one thread that serves many lanes.
 //
 // Each round polls the lanes that have something, one session after the other (turns.h), runs their
-// requests to completion (what may block goes through the loop's FileIo), and hands the answers over
-// in one Flush a lane. With nothing to
-// do it spins for as long as that pays off, then arms its lanes and sleeps in epoll: an idle loop
-// makes no system call. A lane whose peer does not read its answers is left
-// alone until it does.
+// requests to completion (what may block goes through the loop's FileIo), and hands the answers
+// over in one Flush a lane. With nothing to do it spins for as long as that pays off, then arms its
+// lanes and sleeps in epoll: an idle loop makes no system call. A lane whose peer does not read its
+// answers is left alone until it does.
 //
-// Owned by the Service. AddLane, Post, After and Stop are for any thread; the rest is the loop's.
+// Owned by the Service. AddLane, Post, After, times and Stop are for any thread; the rest is the
+// loop's.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/answer_times.h"
 #include "server/conn_lane.h"
 #include "server/core.h"
 #include "server/dispatch.h"
@@ -55,6 +56,8 @@ class Loop final : public Scheduler {
   void DropLanes(std::uint64_t session);
   void Post(std::function<void()> task);
   void After(std::chrono::nanoseconds delay, std::function<void()> task) override;
+  // How long its answers have taken. Any thread.
+  [[nodiscard]] const AnswerTimes& times() const { return times_; }
   [[nodiscard]] std::size_t lanes() const { return lane_count_.load(std::memory_order_relaxed); }
 
  private:
@@ -86,6 +89,7 @@ class Loop final : public Scheduler {
   std::unordered_map<int, LaneEntry> lanes_;  // by descriptor
   Turns<LaneEntry> active_;                   // not armed: polled each round
   std::vector<std::weak_ptr<ConnLane>> unflushed_;  // sent to outside of their own turn
+  AnswerTimes times_;
   unsigned rounds_ = 0;
   bool io_ready_ = true;
   std::multimap<TimePoint, std::function<void()>> timers_;

@@ -42,6 +42,7 @@ Responder& Responder::operator=(Responder&& other) noexcept {
   opcode_ = other.opcode_;
   sequence_ = other.sequence_;
   epoch_ = other.epoch_;
+  taken_ = other.taken_;
   recorded_ = other.recorded_;
   counted_ = other.counted_;
   change_ = std::move(other.change_);
@@ -77,6 +78,7 @@ void Responder::Send(fs::WireError error, std::span<const ByteSpan> body, ByteSp
   if (const LanePtr lane = lane_.lock()) {
     if (counted_) lane->RequestAnswered();
     lane->Send(std::span(parts).first(extensions.empty() ? count + 1 : count + 2));
+    if (taken_ != TimePoint{}) lane->Answered(opcode_, taken_);
   }
   if (recorded_) Repeat(error, body);
 }

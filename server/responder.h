@@ -14,6 +14,7 @@
 #include "server/lane.h"
 #include "server/lease_change.h"
 #include "transport/base/bytes.h"
+#include "transport/base/clock.h"
 
 namespace rdfs::server {
 
@@ -26,6 +27,10 @@ class Responder {
   Responder& operator=(Responder&& other) noexcept;
   ~Responder();
 
+  // When its message came; a later call changes nothing.
+  void SetTaken(TimePoint now) {
+    if (taken_ == TimePoint{}) taken_ = now;
+  }
   // From here on the answer is recorded.
   void SetRecorded() { recorded_ = true; }
   // What this request changes, until it is answered.
@@ -57,6 +62,7 @@ class Responder {
   fs::Opcode opcode_{};
   std::uint64_t sequence_ = 0;
   std::uint64_t epoch_ = 0;
+  TimePoint taken_{};  // none: it was refused before it was looked at
   bool recorded_ = false;
   bool counted_ = true;  // in Lane::in_flight
   LeaseChange change_;

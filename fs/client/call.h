@@ -107,7 +107,8 @@ struct Call {
   bool reclaiming = false;    // goes on when its open file is known again
   std::uint8_t reclaims = 0;  // how often the server did not know its open file
   CallContext context;
-  TimePoint asked{};
+  TimePoint begun{};
+  TimePoint asked{};            // when its request was sent for the first time
   OpenPtr open, other_open;     // their numbers stand at the body's offsets 0 and 16
   std::uint64_t sent_open = 0;  // the number that the request went out with
   Body body;

@@ -45,6 +45,7 @@
 #include "fs/client/open_file.h"
 #include "fs/client/types.h"
 #include "fs/protocol.h"
+#include "transport/base/latency.h"
 #include "transport/session/session.h"
 
 namespace rdfs::fs::client {
@@ -89,6 +90,10 @@ struct Counters {
   std::uint64_t connections_lost = 0;
   std::uint64_t reconnects = 0;
   std::uint64_t timeouts = 0;
+  // Calls that have ended, by opcode, however they ended: from the call to its callback, waiting
+  // for a server or for a lock included. Those that nobody waits for, to know grants ahead of
+  // reads, are not among them.
+  std::array<LatencyHistogram, 128> took{};
 };
 
 // What the server said at the (latest) mount request.

@@ -177,7 +177,8 @@ Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion comp
     return nullptr;
   }
   const milliseconds timeout = context.timeout.value_or(mount_.options().timeout);
-  const TimePoint deadline = timeout.count() == 0 ? TimePoint::max() : clock_.Now() + timeout;
+  const TimePoint now = clock_.Now();
+  const TimePoint deadline = timeout.count() == 0 ? TimePoint::max() : now + timeout;
   const std::optional<Slot> slot = table_.Open(deadline);
   if (!slot) {
     Refuse(std::move(completion), ENOBUFS);
@@ -192,6 +193,7 @@ Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion comp
   call.reclaiming = false;
   call.reclaims = 0;
   call.context = context;
+  call.begun = now;
   call.payload_bytes = 0;
   call.body.Clear();
   call.completion = std::move(completion);
@@ -226,6 +228,7 @@ void LaneImpl::Finish(Slot slot, Answer& answer) {
     // It may be carried out, or have been in part: what was cached of the file means nothing.
     if (!answer.status.ok()) grants_.OwnChange(call.open->inode(), 0, UINT64_MAX);
   }
+  Time(call);
   answer.request = call.body.bytes();
   Completion completion = std::move(call.completion);
   const OpenPtr open = std::move(call.open);  // live until the callback has run
@@ -235,6 +238,16 @@ void LaneImpl::Finish(Slot slot, Answer& answer) {
   table_.Finish(slot);
   ++callbacks_run_;
   if (!completion(answer)) Hostile("body of an answer");
+}
+
+void LaneImpl::Time(const Call& call) {
+  Opcode opcode = call.opcode;
+  if (call.kind == Call::Kind::kRead) opcode = Opcode::kRead;
+  if (call.kind == Call::Kind::kWrite) opcode = Opcode::kWrite;
+  // A read of no kind: see PrefetchGrants.
+  if (call.kind == Call::Kind::kPlain && opcode == Opcode::kRead) return;
+  counters_->took[static_cast<std::size_t>(opcode) % counters_->took.size()].Record(now_ -
+                                                                                    call.begun);
 }
 
 void LaneImpl::FinishLater(Slot slot, Status status) {

@@ -7,6 +7,7 @@
 
 #include "fs/client/client.h"
 #include "transport/base/count.h"
+#include "transport/base/latency.h"
 
 namespace rdfs::fs::client {
 
@@ -15,6 +16,10 @@ struct LaneCounters {
   Count read_bytes, written_bytes, inline_read_bytes, inline_written_bytes;
   Count grant_hits, grant_misses, grants_discarded;
   Count retries, connections_lost, reconnects, timeouts;
+  // Written when a call ends, with readings of the clock that its deadline and Poll need anyway. An
+  // answer that Poll finds behind others counts as if it had been the first: what their callbacks
+  // take is not in it.
+  std::array<LatencyRecorder, std::tuple_size_v<decltype(Counters::took)>> took;
 
   void AddTo(Counters& sum) const {
     for (std::size_t i = 0; i < round_trips.size(); ++i) {
@@ -31,6 +36,7 @@ struct LaneCounters {
     sum.connections_lost += connections_lost.value();
     sum.reconnects += reconnects.value();
     sum.timeouts += timeouts.value();
+    for (std::size_t i = 0; i < took.size(); ++i) took[i].AddTo(sum.took[i]);
   }
 };
 

@@ -140,6 +140,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   void ReclaimLocks(const OpenPtr& open);
   void Finish(Slot slot, Status status);
   void Finish(Slot slot, Answer& answer);
+  // Counts how long a call took that ends now.
+  void Time(const Call& call);
   void FinishLater(Slot slot, Status status);
   std::size_t RunReady();
   void SendQueued();
@@ -264,7 +266,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   std::unordered_set<const InodeState*> prefetching_;
   std::deque<Ready> ready_;
   std::deque<Waiting> restart_;  // were idle when the connection was lost: go on with the next one
-  TimePoint now_{};              // when Poll began, or messages were last sent
+  TimePoint now_{};  // when Poll began, messages were last sent, or a one-sided read was over
   bool was_connected_ = false;
   bool closing_ = false;
   std::size_t callbacks_run_ = 0;

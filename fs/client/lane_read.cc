@@ -253,12 +253,11 @@ void LaneImpl::PostGenerations(Slot slot) {
 // Whether what was READ is what was granted.
 bool LaneImpl::RoundHolds(const ReadRound& round) const {
   if (round.refused) return false;
-  const TimePoint now = clock_.Now();
   const std::size_t base = round.index * ReadRound::kMaxPieces * kWord;
   for (std::size_t i = 0; i < round.count; ++i) {
     const CachedGrant& grant = round.pieces[i].grant;
     ByteReader word(control_->bytes().subspan(base + i * kWord, kWord));
-    if (word.Read<Le64>() != grant.generation || now > grant.expires) return false;
+    if (word.Read<Le64>() != grant.generation || now_ > grant.expires) return false;
   }
   return true;
 }
@@ -266,6 +265,7 @@ bool LaneImpl::RoundHolds(const ReadRound& round) const {
 void LaneImpl::OnReadsDone(Slot slot) {
   Call& call = calls_[slot];
   ReadState& read = call.read;
+  now_ = clock_.Now();
   if (RoundHolds(*read.round)) {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < read.round->count; ++i) bytes += read.round->pieces[i].length;

@@ -62,6 +62,9 @@ void AddFigures(const client::Counters& counters, Snapshot& out) {
     out.Count("round_trips", counters.round_trips[i],
               std::string(OpcodeName(static_cast<Opcode>(i))));
   }
+  for (std::size_t i = 0; i < counters.took.size(); ++i) {
+    out.Latency(std::string(OpcodeName(static_cast<Opcode>(i))), counters.took[i]);
+  }
 }
 
 // Everything of a mount, in the order in which it is made; it ends in the opposite one.

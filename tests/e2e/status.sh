@@ -27,6 +27,7 @@ says "$work/status" "^mount +$work/mnt\$" 'rdfs status'
 says "$work/status" '^transport +shm' 'rdfs status'
 says "$work/status" '^server +connected' 'rdfs status'
 says "$work/status" '^ +round_trips lookup +[1-9]' 'rdfs status'
+says "$work/status" '^ +latency read +[1-9][0-9]*, p50 .* p99 .*s$' 'rdfs status'
 "$rdfs" status "$work/other" >"$work/out" 2>&1 && problem 'another directory is taken for the mount'
 
 # figure NAME: of the JSON.
@@ -36,6 +37,7 @@ before=$(figure written_bytes)
 dd if=/dev/zero of="$work/mnt/new" bs=1000000 count=1 status=none || problem 'cannot write'
 [ "$(figure written_bytes)" -ge $((before + 1000000)) ] || problem "written_bytes is $(figure written_bytes) after $before"
 "$rdfs" stats --prometheus >"$work/metrics" || problem 'rdfs stats --prometheus fails'
+says "$work/metrics" "^rdfs_operation_seconds_bucket\{mount=\"$work/mnt\",op=\"read\",le=\"[+]Inf\"\} [1-9]" 'metrics'
 says "$work/metrics" "^rdfs_read_bytes_total\{mount=\"$work/mnt\"\} [1-9]" 'metrics'
 "$rdfs" top -n 1 "$work/mnt" >"$work/top" || problem 'rdfs top fails'
 says "$work/top" ' rdfs_inodes\{' 'rdfs top'
@@ -45,6 +47,7 @@ says "$work/status" "^port +$port\$" 'rdfsd status'
 says "$work/status" '^ +session .* of data, over shm' 'rdfsd status'
 says "$work/status" '^ +requests lookup +[1-9]' 'rdfsd status'
 says "$work/status" '^ +pool_cached_bytes +[1-9]' 'rdfsd status'
+says "$work/status" '^ +latency lookup +[1-9][0-9]*, p50 .* p99 .*s$' 'rdfsd status'
 "$rdfsd" stats --json | python3 -c 'import json,sys; json.load(sys.stdin)' || problem 'rdfsd stats --json is no JSON'
 "$rdfs" stats --jsn >"$work/out" 2>&1
 [ $? -eq 2 ] || problem 'a wrong option is taken'

@@ -25,11 +25,17 @@ void Run(ByteSpan input) {
   const std::string label(AsText(pieces.Next()));
   snapshot.Count("operations", 7, label);
   snapshot.Gauge("sessions", 1);
+  LatencyHistogram times;
+  times.buckets[3] = 1;
+  snapshot.Latency(label, times);
   Require(IsPlain(ToText(snapshot)), "a terminal may show it");
   const auto json = nlohmann::json::parse(ToJson(snapshot), nullptr, false);
-  Require(!json.is_discarded() && json.size() == 3, "it is JSON");
+  Require(!json.is_discarded() && json.size() == 4, "it is JSON");
   const std::string metrics = ToPrometheus(snapshot);
-  Require(std::ranges::count(metrics, '\n') == 4, "a line is a sample");
+  constexpr auto kLines = static_cast<std::ptrdiff_t>(8 + LatencyHistogram::kBuckets);
+  Require(std::ranges::count(metrics, '\n') == kLines, "a line is a sample");
+  Require(MergeMetrics({metrics}) == metrics, "one program's are as they are");
+  (void)MergeMetrics({request, metrics});
   (void)AnswerRequest(request, snapshot);
 }
 

@@ -98,6 +98,8 @@ TEST_F(LockTest, AWaiterGetsItsLockAtTheUnlock) {
       Body().Add(Request(second_, 2, LockType::kWrite, 0, LockTable::kEnd, fs::kLockWait)));
   EXPECT_FALSE(server.WaitForAnswer(server.lane, 20));
   EXPECT_EQ(server.core().locks.waiting(), 1U);
+  const TimePoint waited = BootClock::now();
+  server.lane->answered.clear();
   server.Send(Opcode::kSetLock, Body().Add(Request(first_, 1, LockType::kUnlock)));
   bool granted = false;
   for (int i = 0; i < 2; ++i) {
@@ -106,6 +108,11 @@ TEST_F(LockTest, AWaiterGetsItsLockAtTheUnlock) {
     granted |= answer.sequence == waiting;
   }
   EXPECT_TRUE(granted);
+  // What it waited for counts: one was taken before, the other after.
+  ASSERT_EQ(server.lane->answered.size(), 2U);
+  const auto& times = server.lane->answered;
+  EXPECT_LT(std::min(times[0].second, times[1].second), waited);
+  EXPECT_GE(std::max(times[0].second, times[1].second), waited);
 }
 
 TEST_F(LockTest, AWaiterForALocalProcessIsTriedAgain) {

@@ -59,10 +59,14 @@ class MemoryLane final : public Lane {
     for (const ByteSpan part : parts) message.insert(message.end(), part.begin(), part.end());
     sent.push_back(std::move(message));
   }
+  void Answered(fs::Opcode opcode, TimePoint taken) override {
+    answered.emplace_back(opcode, taken);
+  }
   std::shared_ptr<Staging> MakeStaging(std::size_t) override { return nullptr; }
   void Post(std::function<void()> task) override { io_.Post(std::move(task)); }
 
   std::deque<std::vector<std::byte>> sent;
+  std::vector<std::pair<fs::Opcode, TimePoint>> answered;
 
  private:
   FileIo& io_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 namespace rdfs {
 namespace {
@@ -26,6 +27,38 @@ std::string Quoted(std::string_view text) {
   return out + '"';
 }
 
+// "8.4 us": two or three digits.
+std::string Short(std::chrono::nanoseconds time) {
+  double value = static_cast<double>(time.count());
+  const char* unit = "ns";
+  for (const char* next : {"us", "ms", "s"}) {
+    if (value < 1000) break;
+    value /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.{}f} {}", value, value < 10 ? 1 : 0, unit);
+}
+
+double Seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// A histogram as https://prometheus.io/docs/instrumenting/exposition_formats/ has it: each bucket
+// counts all that the smaller ones count as well.
+void AddHistogram(const std::string& labels, const LatencyHistogram& times, std::string& out) {
+  constexpr std::string_view kName = "rdfs_operation_seconds";
+  std::uint64_t up_to = 0;
+  for (std::size_t i = 0; i < times.buckets.size(); ++i) {
+    up_to += times.buckets[i];
+    const bool last = i + 1 == times.buckets.size();
+    const std::string edge =
+        last ? "+Inf" : fmt::format("{}", Seconds(LatencyHistogram::UpperEdge(i)));
+    out += fmt::format("{}_bucket{{{},le=\"{}\"}} {}\n", kName, labels, edge, up_to);
+  }
+  out += fmt::format("{}_sum{{{}}} {}\n", kName, labels, Seconds(times.sum));
+  out += fmt::format("{}_count{{{}}} {}\n", kName, labels, up_to);
+}
+
 }  // namespace
 
 std::string ToText(const Snapshot& snapshot) {
@@ -41,6 +74,11 @@ std::string ToText(const Snapshot& snapshot) {
     const std::string name =
         figure.label.empty() ? figure.name : figure.name + " " + Plain(figure.label);
     out += fmt::format("  {:<30} {}\n", name, figure.value);
+  }
+  for (const auto& [operation, times] : snapshot.latencies) {
+    out += fmt::format("  {:<30} {}, p50 {}, p99 {}, longest {}\n", "latency " + Plain(operation),
+                       times.count(), Short(times.Percentile(50)), Short(times.Percentile(99)),
+                       Short(times.longest));
   }
   return out;
 }
@@ -70,6 +108,14 @@ std::string ToJson(const Snapshot& snapshot) {
     out += fmt::format("{}{}: {}{}", first ? "{" : "", Quoted(figure.label), figure.value,
                        last ? "}" : "");
   }
+  out += "}, \"latencies\": {";
+  for (std::size_t i = 0; i < snapshot.latencies.size(); ++i) {
+    const auto& [operation, times] = snapshot.latencies[i];
+    out += fmt::format(
+        "{}{}: {{\"count\": {}, \"sum_ns\": {}, \"p50_ns\": {}, \"p99_ns\": {}, \"max_ns\": {}}}",
+        i == 0 ? "" : ", ", Quoted(operation), times.count(), times.sum.count(),
+        times.Percentile(50).count(), times.Percentile(99).count(), times.longest.count());
+  }
   return out + "}}\n";
 }
 
@@ -92,6 +138,44 @@ std::string ToPrometheus(const Snapshot& snapshot) {
     }
     out += fmt::format("{}{{{}}} {}\n", name, labels, figure.value);
   }
+  if (!snapshot.latencies.empty()) {
+    out +=
+        "# HELP rdfs_operation_seconds How long operations took, from the request to its answer.\n"
+        "# TYPE rdfs_operation_seconds histogram\n";
+  }
+  for (const auto& [operation, times] : snapshot.latencies) {
+    const std::string labels =
+        fmt::format("{}{}op={}", common, common.empty() ? "" : ",", Quoted(operation));
+    AddHistogram(labels, times, out);
+  }
+  return out;
+}
+
+std::string MergeMetrics(const std::vector<std::string>& answers) {
+  struct Metric {
+    std::string name, comments, samples;
+  };
+  std::deque<Metric> metrics;
+  for (std::string_view text : answers) {
+    Metric* metric = nullptr;  // that the lines speak of
+    bool first = false;        // nobody before has said what it is
+    while (!text.empty()) {
+      const std::string line(text.substr(0, text.find('\n')));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      const bool comment = line.starts_with("# ");  // "# TYPE name ..."
+      const std::size_t at = comment ? std::min(line.find(' ', 2), line.size() - 1) + 1 : 0;
+      const std::string name = comment ? line.substr(at, line.find(' ', at) - at) : "";
+      if (metric == nullptr || (comment && metric->name != name)) {
+        const auto known = std::ranges::find(metrics, name, &Metric::name);
+        first = known == metrics.end();
+        metric = first ? &metrics.emplace_back(Metric{name, {}, {}}) : &*known;
+      }
+      if (!comment) metric->samples += line + '\n';
+      if (comment && first) metric->comments += line + '\n';
+    }
+  }
+  std::string out;
+  for (const Metric& metric : metrics) out += metric.comments + metric.samples;
   return out;
 }
 

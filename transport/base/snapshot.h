@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/latency.h"
+
 namespace rdfs {
 
 struct Figure {
@@ -20,12 +22,19 @@ struct Figure {
   bool counter = true;  // grows only
 };
 
+struct OperationTimes {
+  std::string operation;
+  LatencyHistogram times;
+};
+
 struct Snapshot {
   // What it is: "mount" "/mnt". The first one tells it from others of its kind.
   std::vector<std::pair<std::string, std::string>> words;
   // Things of which there are many: "session" and a line each.
   std::vector<std::pair<std::string, std::string>> lines;
   std::vector<Figure> figures;
+  // How long each kind of operation took, from its request to its answer.
+  std::vector<OperationTimes> latencies;
 
   void Count(std::string name, std::uint64_t value, std::string label = {}) {
     figures.push_back({std::move(name), std::move(label), value, true});
@@ -33,12 +42,18 @@ struct Snapshot {
   void Gauge(std::string name, std::uint64_t value, std::string label = {}) {
     figures.push_back({std::move(name), std::move(label), value, false});
   }
+  // Those that did not happen are left out.
+  void Latency(std::string operation, const LatencyHistogram& times) {
+    if (times.count() > 0) latencies.push_back({std::move(operation), times});
+  }
 };
 
 std::string ToText(const Snapshot& snapshot);  // without figures that are 0
 std::string ToJson(const Snapshot& snapshot);
 // Names begin with "rdfs_"; every sample has the first word as a label.
 std::string ToPrometheus(const Snapshot& snapshot);
+// What several programs answered to that as one: no metric may be spoken of twice.
+std::string MergeMetrics(const std::vector<std::string>& answers);
 
 // What a ControlSocket answers: "name" (the first word), "status", "json", "metrics".
 std::string AnswerRequest(std::string_view request, const Snapshot& snapshot);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "transport/base/control_socket.h"
+#include "transport/base/snapshot.h"
 
 namespace rdfs {
 namespace {
@@ -92,6 +93,34 @@ Samples ParseMetrics(const std::vector<std::string>& answers) {
   return samples;
 }
 
+struct Shown {
+  double value;
+  std::string_view unit;
+};
+
+double Growth(const std::string& name, const Samples& now, const Samples& before) {
+  const auto at = [&name](const Samples& samples) {
+    const auto found = samples.find(name);
+    return found == samples.end() ? 0 : found->second;
+  };
+  return at(now) - at(before);
+}
+
+// What a sample says of the last `seconds`: of what is counted how many a second, of times their
+// mean, and of anything else how much there is.
+Shown Show(const std::string& name, const Samples& now, const Samples& before, double seconds) {
+  if (const std::size_t sum = name.find("_sum{"); sum != name.npos) {
+    std::string count = name;
+    count.replace(sum, 4, "_count");
+    const double times = Growth(count, now, before);
+    return {times > 0 ? Growth(name, now, before) / times * 1e6 : 0, " us on average"};
+  }
+  if (name.find("_total{") != name.npos || name.find("_count{") != name.npos) {
+    return {Growth(name, now, before) / seconds, "/s"};
+  }
+  return {now.at(name), "  "};
+}
+
 // What changes in a second, once a second.
 int Top(const std::string& program, const Wanted& wanted) {
   Samples before;
@@ -106,11 +135,9 @@ int Top(const std::string& program, const Wanted& wanted) {
       const double seconds = std::chrono::duration<double>(now - last).count();
       std::string out = terminal ? "\033[H\033[J" : "";
       for (const auto& [name, value] : samples) {
-        const auto earlier = before.find(name);
-        const bool counter = name.find("_total{") != name.npos;
-        const double shown =
-            counter ? (value - (earlier == before.end() ? 0 : earlier->second)) / seconds : value;
-        if (shown != 0) out += fmt::format("{:>14.0f}{} {}\n", shown, counter ? "/s" : "  ", name);
+        if (name.find("_bucket{") != name.npos) continue;
+        const Shown shown = Show(name, samples, before, seconds);
+        if (shown.value != 0) out += fmt::format("{:>14.0f}{} {}\n", shown.value, shown.unit, name);
       }
       fmt::print("{}\n", out);
       std::fflush(stdout);
@@ -137,7 +164,11 @@ std::optional<int> RunWatchCommand(const std::string& program,
     status = Top(program, *wanted);
   } else {
     const auto answers = Ask(program, *wanted, wanted->format);
-    for (const std::string& answer : answers) fmt::print("{}", answer);
+    if (wanted->format == "metrics") {
+      fmt::print("{}", MergeMetrics(answers));
+    } else {
+      for (const std::string& answer : answers) fmt::print("{}", answer);
+    }
     status = answers.empty() ? 1 : 0;
   }
   if (status != 0) {

@@ -27,6 +27,9 @@ class LaneTest : public ScriptedTest {
           change(reply);
         });
   }
+  static const LatencyHistogram& Took(const Counters& counters, Opcode opcode) {
+    return counters.took[static_cast<std::size_t>(opcode)];
+  }
 };
 
 TEST_F(LaneTest, ReadsGrantedExtentsWithoutFurtherMessages) {
@@ -50,6 +53,7 @@ TEST_F(LaneTest, PrefetchesForASequentialReader) {
   EXPECT_GE(counters.grant_hits, 13U);  // of 16: nobody waited for a grant after the first
   EXPECT_EQ(counters.grant_misses, 1U);
   EXPECT_LE(server_.Count(Opcode::kRead), 9U);
+  EXPECT_EQ(Took(counters, Opcode::kRead).count(), 16U) << "the reads, and not what runs ahead";
 }
 
 TEST_F(LaneTest, ReadsAreShortAtTheEndOfTheFileOnly) {
@@ -134,6 +138,8 @@ TEST_F(LaneTest, MoreWritesThanStagingSlotsTakeTurns) {
   EXPECT_TRUE(std::equal(file.begin(), file.begin() + kWrites * kExtent, buffer->bytes().begin()));
   EXPECT_EQ(server_.Count(Opcode::kCommit), std::size_t{kWrites});
   EXPECT_EQ(mount_->counters().written_bytes, kWrites * kExtent);
+  EXPECT_EQ(Took(mount_->counters(), Opcode::kWrite).count(), std::uint64_t{kWrites});
+  EXPECT_EQ(Took(mount_->counters(), Opcode::kCommit).count(), 0U) << "a part of a write";
 }
 
 TEST_F(LaneTest, CallbacksRunInsidePollOnly) {
@@ -212,8 +218,12 @@ TEST_F(LaneTest, DeadlinesEndCallsAndLateAnswersHarmNobody) {
   ChangeNext(Opcode::kMkdir, [](Reply& reply) { reply.send = false; });
   EXPECT_EQ(client_->Mkdir(root_, "dir").status().errno_value(), ETIMEDOUT);
   EXPECT_TRUE(client_->Lookup(root_, "file").ok());
-  EXPECT_EQ(mount_->counters().timeouts, 1U);
-  EXPECT_EQ(mount_->counters().connections_lost, 0U);
+  const Counters counters = mount_->counters();
+  EXPECT_EQ(counters.timeouts, 1U);
+  EXPECT_EQ(counters.connections_lost, 0U);
+  EXPECT_EQ(Took(counters, Opcode::kMkdir).count(), 1U);
+  EXPECT_GE(Took(counters, Opcode::kMkdir).longest, milliseconds(100));
+  EXPECT_EQ(Took(counters, Opcode::kLookup).count(), 1U);
   EXPECT_EQ(client_->lane().calls_in_flight(), 0U);
 }
 
@@ -243,6 +253,7 @@ TEST_F(LaneTest, WaitingLocksAreInterrupted) {
   std::jthread([&] { client_->lane().CancelFromAnyThread(ticket); });
   ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(10))));
   EXPECT_EQ(ended.errno_value(), EINTR);
+  EXPECT_GE(Took(mount_->counters(), Opcode::kSetLock).longest, milliseconds(30));
   client_->lane().Cancel(ticket);  // names nothing any more
   EXPECT_TRUE(client_->Lookup(root_, "file").ok());
 }

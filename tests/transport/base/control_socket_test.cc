@@ -106,6 +106,13 @@ Snapshot Example() {
   out.Gauge("open_files", 3);
   out.Count("trips", 1, "read");
   out.Count("trips", 2, "write");
+  LatencyRecorder times;
+  times.Record(std::chrono::microseconds(3));
+  times.Record(std::chrono::microseconds(5));
+  LatencyHistogram sum;
+  out.Latency("never", sum);
+  times.AddTo(sum);
+  out.Latency("read", sum);
   return out;
 }
 
@@ -113,17 +120,46 @@ TEST(Snapshot, IsTheSameInEveryFormat) {
   EXPECT_EQ(ToJson(Example()),
             "{\"mount\": \"/a\\\"b?\", \"server\": \"connected\", \"lines\": [[\"session\", "
             "\"one\"]], \"figures\": {\"open_files\": 3, \"trips\": {\"read\": 1, \"write\": "
-            "2}}}\n");
-  EXPECT_EQ(ToPrometheus(Example()),
+            "2}}, \"latencies\": {\"read\": {\"count\": 2, \"sum_ns\": 8000, \"p50_ns\": 4000, "
+            "\"p99_ns\": 5000, \"max_ns\": 5000}}}\n");
+  const std::string metrics = ToPrometheus(Example());
+  const std::size_t histogram = metrics.find("# HELP");
+  EXPECT_EQ(metrics.substr(0, histogram),
             "# TYPE rdfs_open_files gauge\n"
             "rdfs_open_files{mount=\"/a\\\"b?\"} 3\n"
             "# TYPE rdfs_trips_total counter\n"
             "rdfs_trips_total{mount=\"/a\\\"b?\",op=\"read\"} 1\n"
             "rdfs_trips_total{mount=\"/a\\\"b?\",op=\"write\"} 2\n");
+  EXPECT_TRUE(metrics.substr(histogram).starts_with(
+      "# HELP rdfs_operation_seconds How long operations took, from the request to its answer.\n"
+      "# TYPE rdfs_operation_seconds histogram\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"1e-06\"} 0\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"2e-06\"} 0\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"4e-06\"} 1\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"8e-06\"} 2\n"))
+      << metrics;
+  EXPECT_TRUE(metrics.ends_with(
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"33.554432\"} 2\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"+Inf\"} 2\n"
+      "rdfs_operation_seconds_sum{mount=\"/a\\\"b?\",op=\"read\"} 8e-06\n"
+      "rdfs_operation_seconds_count{mount=\"/a\\\"b?\",op=\"read\"} 2\n"))
+      << metrics;
   EXPECT_NE(ToText(Example()).find("trips write"), std::string::npos);
+  EXPECT_NE(ToText(Example()).find("latency read                   2, p50 4.0 us, p99 5.0 us, "
+                                   "longest 5.0 us\n"),
+            std::string::npos)
+      << ToText(Example());
   EXPECT_EQ(ToText(Example()).find("/a\"b\n"), std::string::npos) << "nothing steers a terminal";
   EXPECT_EQ(AnswerRequest("name", Example()), "/a\"b\n");
   EXPECT_NE(AnswerRequest("nonsense", Example()).find("no such request"), std::string::npos);
+}
+
+TEST(Snapshot, SeveralProgramsSayWhatAMetricIsOnce) {
+  EXPECT_EQ(MergeMetrics({"# HELP a b c\n# TYPE a counter\na{m=\"1\"} 1\n# TYPE b gauge\nb 2\n",
+                          "# HELP a b c\n# TYPE a counter\na{m=\"2\"} 3\n# TYPE c gauge\nc 4\n", "",
+                          "# TYPE b gauge\nb 5"}),
+            "# HELP a b c\n# TYPE a counter\na{m=\"1\"} 1\na{m=\"2\"} 3\n"
+            "# TYPE b gauge\nb 2\nb 5\n# TYPE c gauge\nc 4\n");
 }
 
 }  // namespace
