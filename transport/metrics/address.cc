@@ -1,0 +1,44 @@
+#include "transport/metrics/address.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "transport/transport.h"
+
+namespace rdfs::metrics {
+
+Result<Address> ParseAddress(std::string_view text) {
+  const Status bad(Code::kInvalidArgument,
+                   fmt::format("'{}' is no place for metrics: write PORT, ADDRESS:PORT (an IPv6 "
+                               "address in brackets) or the absolute path of a socket",
+                               text));
+  if (std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; })) {
+    return bad;
+  }
+  Address out;
+  if (text.starts_with('/')) {
+    out.path = text;
+    return text.ends_with('/') ? Result<Address>(bad) : Result<Address>(std::move(out));
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out.port);
+  if (error == std::errc() && end == text.data() + text.size()) return out;
+  const auto named = transport::HostAndPort::Parse(text, 0);
+  if (!named.ok() || named->host.empty() || named->port == 0 ||
+      named->host.find_first_of("[] ") != named->host.npos) {
+    return bad;
+  }
+  out.host = named->host == "localhost" ? "127.0.0.1" : named->host;
+  out.port = named->port;
+  return out;
+}
+
+std::string ToString(const Address& address) {
+  if (!address.path.empty()) return address.path;
+  const bool brackets = address.host.find(':') != address.host.npos;
+  return fmt::format("{}{}{}:{}", brackets ? "[" : "", address.host, brackets ? "]" : "",
+                     address.port);
+}
+
+}  // namespace rdfs::metrics
