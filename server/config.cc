@@ -4,6 +4,7 @@
 //   port = 7337
 //   key_file = "/etc/rdfs/key"
 //   pool = "4G"
+//   metrics = 9464           # or "10.0.0.7:9464", or the path of a socket
 //   [limits]                 # of one client: see limits.h
 //   mounts = 256
 //   pinned = "256M"
@@ -119,6 +120,15 @@ Status ReadEntry(const std::string& path, std::string_view key, const toml::node
     auto size = ParseSize(node.value<std::string>().value_or(""));
     if (!size.ok()) return Wrong(path, node, size.status().message());
     if (options.pool_bytes == 0) options.pool_bytes = *size;
+    return {};
+  }
+  if (key == "metrics" && (node.is_string() || node.is_integer())) {
+    const auto port = node.value<std::int64_t>();
+    auto address =
+        metrics::ParseAddress(node.is_integer() ? std::to_string(port.value_or(0))
+                                                : node.value<std::string>().value_or(""));
+    if (!address.ok()) return Wrong(path, node, address.status().message());
+    if (!options.metrics) options.metrics = *std::move(address);
     return {};
   }
   if (key == "limits" && node.is_table()) {

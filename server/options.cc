@@ -20,7 +20,7 @@ constexpr const char* kFooter =
 // What CLI11 fills, before it is checked.
 struct Raw {
   std::vector<std::string> exports, read_only;
-  std::string config, pool;
+  std::string config, pool, metrics;
 };
 
 void Declare(CLI::App& app, Options& options, Raw& raw) {
@@ -46,7 +46,12 @@ void Declare(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--lease", options.lease_seconds,
                  "seconds after which a silent client loses its locks and open files (default 40)")
       ->check(CLI::Range(1, 3600));
-  app.add_flag("--stdio", options.stdio, "serve one client over standard input and output (ssh)");
+  auto* metrics = app.add_option("--metrics", raw.metrics,
+                                 "answer Prometheus there: a port of this host's own, an address "
+                                 "and a port, or a socket")
+                      ->type_name("PORT|ADDR:PORT|PATH");
+  app.add_flag("--stdio", options.stdio, "serve one client over standard input and output (ssh)")
+      ->excludes(metrics);
   app.add_flag("-f,--foreground", options.foreground, "stay in the foreground");
   app.add_flag("-v,--verbose", options.verbosity, "say more; twice for debugging");
 }
@@ -58,6 +63,9 @@ Status Settle(const Raw& raw, Options& options) {
   }
   if (!raw.pool.empty()) {
     RDFS_ASSIGN_OR_RETURN(options.pool_bytes, ParseSize(raw.pool));
+  }
+  if (!raw.metrics.empty()) {
+    RDFS_ASSIGN_OR_RETURN(options.metrics, metrics::ParseAddress(raw.metrics));
   }
   if (!raw.config.empty()) RDFS_RETURN_IF_ERROR(ReadConfig(raw.config, options));
   for (const std::string& name : raw.read_only) {

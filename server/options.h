@@ -15,6 +15,7 @@
 #include "server/export.h"
 #include "server/limits.h"
 #include "transport/base/status.h"
+#include "transport/metrics/address.h"
 #include "transport/session/session.h"
 
 namespace rdfs::server {
@@ -32,6 +33,7 @@ struct Options {
   bool stdio = false;
   bool foreground = false;
   int verbosity = 0;
+  std::optional<rdfs::metrics::Address> metrics;
 };
 
 // Either options, or what to print and the exit code to end with.

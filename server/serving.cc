@@ -15,6 +15,7 @@
 #include "transport/base/control_socket.h"
 #include "transport/base/log.h"
 #include "transport/base/snapshot.h"
+#include "transport/metrics/server.h"
 #include "transport/session/acceptor.h"
 
 namespace rdfs::server {
@@ -76,13 +77,39 @@ std::vector<ExportSpec> CurrentExports(const ServingParams& params, const Shared
   return params.options.exports;
 }
 
+Snapshot Describe(Service& service, std::uint16_t port) {
+  Snapshot snapshot = service.Describe();
+  snapshot.words = {{"port", std::to_string(port)}, {"process", std::to_string(::getpid())}};
+  return snapshot;
+}
+
+// Where the command line or the configuration file wants it; null elsewhere. A worker that was
+// started again listens where the first one did, and serves all the same where it cannot.
+Result<std::unique_ptr<metrics::Server>> ServeMetrics(const ServingParams& params, Service& service,
+                                                      std::uint16_t port, SharedState& shared) {
+  if (!params.options.metrics) return std::unique_ptr<metrics::Server>();
+  metrics::Address address = *params.options.metrics;
+  if (shared.metrics_port != 0) address.port = shared.metrics_port;
+  auto server = metrics::Server::Listen(
+      address, [&service, port] { return ToPrometheus(Describe(service, port)); });
+  if (server.ok()) {
+    shared.metrics_port = (*server)->address().port;
+  } else if (shared.announced) {
+    LogWarn("{}", server.status().message());
+    return std::unique_ptr<metrics::Server>();
+  }
+  return server;
+}
+
 // Without it rdfsd serves as well: only nobody can ask.
-std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_t port) {
-  auto control = ControlSocket::Listen("rdfsd", [&service, port](std::string_view request) {
-    Snapshot snapshot = service.Describe();
-    snapshot.words = {{"port", std::to_string(port)}, {"process", std::to_string(::getpid())}};
-    return AnswerRequest(request, snapshot);
-  });
+std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_t port,
+                                                  const metrics::Server* metrics) {
+  auto control =
+      ControlSocket::Listen("rdfsd", [&service, port, metrics](std::string_view request) {
+        Snapshot snapshot = Describe(service, port);
+        if (metrics) snapshot.words.emplace_back("metrics", ToString(metrics->address()));
+        return AnswerRequest(request, snapshot);
+      });
   if (control.ok()) return *std::move(control);
   LogInfo("`rdfsd status` cannot ask this server: {}", control.status().message());
   return nullptr;
@@ -124,7 +151,9 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
       [&core] { LogLine(LogLevel::kInfo, core.counters.ToString() + core.leases.Describe()); },
       [&] { Reload(params, **service, shared); });
   if (!signals.ok()) return Fail(signals.status());
-  const auto control = ListenForQuestions(**service, (*acceptor)->port());
+  const auto metrics = ServeMetrics(params, **service, (*acceptor)->port(), shared);
+  if (!metrics.ok()) return Fail(metrics.status());
+  const auto control = ListenForQuestions(**service, (*acceptor)->port(), metrics->get());
   if (!shared.announced.exchange(true)) {
     Announce(params, (*acceptor)->port(), readiness);
   } else {

@@ -19,6 +19,7 @@ namespace rdfs::server {
 // again listens where the first one did.
 struct SharedState {
   std::atomic<std::uint16_t> port{0};
+  std::atomic<std::uint16_t> metrics_port{0};
   std::atomic<bool> announced{false};
   std::atomic<bool> reloaded{false};  // the exports are other ones than at the start
 };

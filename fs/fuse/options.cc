@@ -191,6 +191,11 @@ Status ApplyFile(std::string_view word, const std::string& value, std::string& o
   return {};
 }
 
+Status ApplyMetrics(const std::string& value, Options& options) {
+  RDFS_ASSIGN_OR_RETURN(options.metrics, metrics::ParseAddress(value));
+  return {};
+}
+
 #define RDFS_FLAG(member, value)             \
   [](const std::string&, Options& options) { \
     options.member = value;                  \
@@ -217,6 +222,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"ssh_command", "CMD", ApplySshCommand},
     {"log", "FILE",
      [](const std::string& v, Options& o) { return ApplyFile("log", v, o.log_file); }},
+    {"metrics", "PORT|ADDRESS:PORT|PATH", ApplyMetrics},
     {"read_ahead", "KIB",
      [](const std::string& v, Options& o) {
        return ApplyNumber("read_ahead", v, 0, 1U << 20U, o.read_ahead_kib);
@@ -336,6 +342,8 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
   ssh_command=CMD          instead of ssh: a program and its options (no shell; absolute paths)
   rdfsd_path=PATH          where rdfsd is on the far host (rdfsd in its PATH)
   log=FILE                 where log lines go once mounted (else: syslog; with -f: standard error)
+  metrics=PORT             answer Prometheus on this port of this host's own, or ADDRESS:PORT, or the
+                           path of a socket
   suid, dev, noexec, noatime, ... as in mount(8); nosuid and nodev unless root says otherwise
 
 SIGNALS

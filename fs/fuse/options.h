@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/base/status.h"
+#include "transport/metrics/address.h"
 #include "transport/session/session.h"
 
 namespace rdfs::fs::fuse {
@@ -56,6 +57,7 @@ struct Options {
   std::string rdfsd_path = "rdfsd";
   std::vector<std::string> ssh_command{"ssh"};
   std::string log_file;  // empty: syslog
+  std::optional<rdfs::metrics::Address> metrics;
   unsigned read_ahead_kib = 4096;
 
   bool foreground = false;

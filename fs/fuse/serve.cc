@@ -24,6 +24,7 @@
 #include "transport/base/host_name.h"
 #include "transport/base/log.h"
 #include "transport/base/snapshot.h"
+#include "transport/metrics/server.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -94,6 +95,7 @@ class Served {
   void UnmountOrDetach();
   void EndNow();
   void ShowCounters();
+  Status StartMetrics();
   void StartControl();
   Snapshot Describe() const;
 
@@ -116,13 +118,18 @@ class Served {
   std::vector<std::jthread> threads_;
   std::jthread unmounter_;
   std::unique_ptr<SignalThread> signals_;
-  std::unique_ptr<ControlSocket> control_;  // asks the rest: made last, ends first
+  std::atomic<bool> connected_{false};
+  // These ask the rest, and end first.
+  std::unique_ptr<metrics::Server> metrics_;
+  std::unique_ptr<ControlSocket> control_;
 };
 
 Status Served::Start() {
   RDFS_RETURN_IF_ERROR(Check());
   RDFS_RETURN_IF_ERROR(StartSignals());
+  RDFS_RETURN_IF_ERROR(StartMetrics());
   RDFS_RETURN_IF_ERROR(Connect());
+  connected_.store(true, std::memory_order_release);
   signals_->Enter(Phase::kMounting);
   RDFS_RETURN_IF_ERROR(MountAndWork());
   report_.Ready(fmt::format("{} is {} over {}", mount_point_, options_.source_text,
@@ -278,13 +285,26 @@ void Served::ShowCounters() {
                                             filesystem_->opens.size()));
 }
 
+// Before anything is asked of the server: a place that is taken is told to whoever mounts. Until
+// the mount is there, there is nothing to tell of it.
+Status Served::StartMetrics() {
+  if (!options_.metrics) return {};
+  RDFS_ASSIGN_OR_RETURN(metrics_, metrics::Server::Listen(*options_.metrics, [this] {
+                          const bool known = connected_.load(std::memory_order_acquire);
+                          return known ? ToPrometheus(Describe()) : std::string();
+                        }));
+  return {};
+}
+
 // Without it a mount is as good: only nobody can ask.
 void Served::StartControl() {
   auto control = ControlSocket::Listen("rdfs", [this](std::string_view request) {
     if (request == "session") {
       return watch::SessionAnswer(options_.source_text, session_options_);
     }
-    return AnswerRequest(request, Describe());
+    Snapshot snapshot = Describe();
+    if (metrics_) snapshot.words.emplace_back("metrics", ToString(metrics_->address()));
+    return AnswerRequest(request, snapshot);
   });
   if (control.ok()) {
     control_ = *std::move(control);
@@ -309,6 +329,7 @@ Snapshot Served::Describe() const {
 
 Served::~Served() {
   control_.reset();
+  metrics_.reset();
   if (fuse_mount_) EndNow();
   threads_.clear();
   if (filesystem_) filesystem_->kernel.Silence();

@@ -5,7 +5,7 @@ _rdfs_options() {
   case "$1" in
     rdfs) echo "-h --help -V --version -o -f --foreground -v --verbose" ;;
     rdfsd) echo "-h --help --version --export --read-only --listen --port --rdma-port --key-file
-      --no-auth --config --pool --lease --stdio -f --foreground -v --verbose" ;;
+      --no-auth --config --pool --lease --metrics --stdio -f --foreground -v --verbose" ;;
     rdcp) echo "-h --help --version -r -R --recursive -p -a --archive -L --dereference -x
       --one-file-system -u --update --sync --checksum --delete --verify --inplace --resume -P -n --dry-run
       --exclude --include --files-from -0 --null -l --bwlimit -v --verbose -q --quiet -e --rsh --rdcp-path --bootstrap --port
@@ -25,7 +25,7 @@ _rdfs_options() {
 # The words of rdfs -o.
 _rdfs_mount_options() {
   echo "key_file= require= deadline= workers= read_ahead= allow_other ro rw plaintext
-    require_encryption idmap= uid= gid= writeback ssh_command= rdfsd_path= log= suid nosuid dev nodev exec noexec
+    require_encryption idmap= uid= gid= writeback ssh_command= rdfsd_path= log= metrics= suid nosuid dev nodev exec noexec
     atime noatime"
 }
 
@@ -50,7 +50,7 @@ _rdfs_complete_value() {
   case "${1##*,}" in
     require | --require) _rdfs_offer "verbs shm tcp" "$2" ;;
     idmap) _rdfs_offer "user none" "$2" ;;
-    key_file | log | rdfsd_path | --key-file | --config | --files-from) _rdfs_files "$2" ;;
+    key_file | log | metrics | rdfsd_path | --metrics | --key-file | --config | --files-from) _rdfs_files "$2" ;;
   esac
 }
 

@@ -16,7 +16,7 @@ head -c 300000 /dev/urandom >"$work/export/file"
 "$rdfs" status "$work/mnt" >"$work/out" 2>&1 && problem 'rdfs status succeeds without a mount'
 grep -q "no rdfs of this user answers for $work/mnt" "$work/out" || problem "without a mount: $(cat "$work/out")"
 
-serve server --export "data=$work/export" --no-auth
+serve server --export "data=$work/export" --no-auth --metrics 0
 "$rdfs" "rdfs://127.0.0.1:$port/data" "$work/mnt" >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
 cmp "$work/mnt/file" "$work/export/file" || problem 'the file differs'
 
@@ -49,18 +49,37 @@ says "$work/status" '^ +requests lookup +[1-9]' 'rdfsd status'
 says "$work/status" '^ +pool_cached_bytes +[1-9]' 'rdfsd status'
 says "$work/status" '^ +latency lookup +[1-9][0-9]*, p50 .* p99 .*s$' 'rdfsd status'
 "$rdfsd" stats --json | python3 -c 'import json,sys; json.load(sys.stdin)' || problem 'rdfsd stats --json is no JSON'
+# scrape PLACE FILE: as Prometheus does, from ADDRESS:PORT or a socket; prints the status.
+scrape() {
+  case "$1" in
+    /*) curl --silent --max-time 20 --unix-socket "$1" --output "$2" --write-out '%{http_code}' http://rdfs/metrics ;;
+    *) curl --silent --max-time 20 --output "$2" --write-out '%{http_code}' "http://$1/metrics" ;;
+  esac
+}
+place=$(awk '$1 == "metrics" { print $2 }' "$work/status")
+[ "$(scrape "$place" "$work/metrics")" = 200 ] || problem "no metrics at '$place'"
+says "$work/metrics" "^rdfs_operation_seconds_count\{port=\"$port\",op=\"lookup\"\} [1-9]" 'metrics of rdfsd'
+timeout 60 "$rdfsd" --export "data=$work/export" --no-auth --port 0 -f --metrics "$place" >"$work/out" 2>&1
+[ $? -eq 1 ] || problem 'a second rdfsd takes the same port for metrics'
+says "$work/out" "cannot listen for metrics on $place: another program does; name another place" 'the second rdfsd'
 "$rdfs" stats --jsn >"$work/out" 2>&1
 [ $? -eq 2 ] || problem 'a wrong option is taken'
 
 # Whoever the options say is the far user here.
 fusermount3 -u "$work/mnt" || problem 'no unmount'
-"$rdfs" "rdfs://127.0.0.1:$port/data" "$work/mnt" -o uid=54321,gid=12345 >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
+"$rdfs" "rdfs://127.0.0.1:$port/data" "$work/mnt" -o "uid=54321,gid=12345,metrics=$work/socket" >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
 owner=$(stat -c %u:%g "$work/mnt/file")
 [ "$owner" = 54321:12345 ] || problem "with uid= and gid= the owner is $owner"
+[ "$(scrape "$work/socket" "$work/metrics")" = 200 ] || problem 'no metrics at the socket of the mount'
+says "$work/metrics" "^rdfs_operation_seconds_count\{mount=\"$work/mnt\",op=\"lookup\"\} [1-9]" 'metrics of the mount'
+"$rdfs" "rdfs://127.0.0.1:$port/data" "$work/other" -o "metrics=$place" >"$work/out" 2>&1 && problem 'a mount takes the port of rdfsd'
+says "$work/out" "cannot listen for metrics on $place: another program does" 'the mount that is refused'
+mountpoint -q "$work/other" && problem 'a refused mount is there'
 
-# The end of a mount is the end of its socket; the server says that its client is gone.
+# The end of a mount is the end of its sockets; the server says that its client is gone.
 fusermount3 -u "$work/mnt" || problem 'no unmount'
 wait_until 100 bash -c "! ls '$XDG_RUNTIME_DIR'/rdfs/rdfs-*.sock 2>/dev/null" || problem 'the socket stays'
+wait_until 100 test ! -e "$work/socket" || problem 'the socket for metrics stays'
 kill "$server" && wait "$server"
 [ -z "$(ls "$XDG_RUNTIME_DIR/rdfs")" ] || problem "left behind: $(ls "$XDG_RUNTIME_DIR/rdfs")"
 conclude 'status, stats and top'

@@ -47,6 +47,8 @@ TEST(Options, WrongCallsEndWithTwo) {
   EXPECT_EQ(Parse({"--stdio", "--export", "a=/x"}).exit_code, 2);
   EXPECT_EQ(Parse({"--export", "a=/x", "--read-only", "b"}).exit_code, 2);
   EXPECT_EQ(Parse({"--export", "a=/x", "--pool", "lots"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--export", "a=/x", "--metrics", "there"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--stdio", "--metrics", "9464"}).exit_code, 2);
   EXPECT_EQ(Parse({"--help"}).exit_code, 0);
   EXPECT_NE(Parse({"--version"}).output.find("rdfsd"), std::string::npos);
 }
@@ -71,6 +73,29 @@ TEST(Options, TheFileFillsWhatTheCommandLineLeaves) {
   EXPECT_EQ(line.options->pool_bytes, 64U << 20U);
   ASSERT_EQ(line.options->exports.size(), 1U);
   EXPECT_TRUE(line.options->exports.front().read_only);
+}
+
+TEST(Options, MetricsAreWhereTheFileSaysUnlessTheCommandLineDoes) {
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  const std::string exported = "[[export]]\nname = \"n\"\ndir = \"/d\"\n";
+  for (const char* place : {"9464", "\"9464\"", "\"127.0.0.1:9464\""}) {
+    std::ofstream(path) << "metrics = " << place << "\n" << exported;
+    const CommandLine line = Parse({"--config", path.c_str()});
+    ASSERT_TRUE(line.options.has_value()) << line.output;
+    ASSERT_TRUE(line.options->metrics);
+    EXPECT_EQ(ToString(*line.options->metrics), "127.0.0.1:9464");
+  }
+  const CommandLine line = Parse({"--config", path.c_str(), "--metrics", "/run/m"});
+  ASSERT_TRUE(line.options.has_value()) << line.output;
+  EXPECT_EQ(line.options->metrics->path, "/run/m");
+  EXPECT_FALSE(Parse({"--export", "a=/x"}).options->metrics);
+  for (const char* place : {"99999", "-1", "\"there\"", "true"}) {
+    std::ofstream(path) << "metrics = " << place << "\n" << exported;
+    const CommandLine wrong = Parse({"--config", path.c_str()});
+    EXPECT_EQ(wrong.exit_code, 1) << place;
+    EXPECT_NE(wrong.output.find(path + ":1: "), std::string::npos) << wrong.output;
+  }
 }
 
 TEST(Options, TheFileSaysWhatOneClientMayTake) {

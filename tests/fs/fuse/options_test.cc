@@ -91,7 +91,7 @@ TEST(MountOptions, AllWords) {
   const Status status = ApplyMountOptions(
       "key_file=/k,require=shm,deadline=5,workers=2,allow_other,ro,plaintext,idmap=none,writeback,"
       "rdfsd_path=/opt/rdfsd,ssh_command=ssh -p 22 -o 'User=a "
-      "b',log=/l,read_ahead=0,suid,dev,noexec,"
+      "b',log=/l,read_ahead=0,metrics=[::1]:9464,suid,dev,noexec,"
       "noatime,,_netdev,x-systemd.automount,defaults,user,auto",
       options);
   ASSERT_TRUE(status.ok()) << status.message();
@@ -106,6 +106,8 @@ TEST(MountOptions, AllWords) {
   EXPECT_EQ(options.ssh_command, (std::vector<std::string>{"ssh", "-p", "22", "-o", "User=a b"}));
   EXPECT_EQ(options.log_file, "/l");
   EXPECT_EQ(options.read_ahead_kib, 0U);
+  ASSERT_TRUE(options.metrics);
+  EXPECT_EQ(ToString(*options.metrics), "[::1]:9464");
 }
 
 TEST(MountOptions, TheLastWordCountsAndCommasCanBeKept) {
@@ -160,6 +162,8 @@ TEST(MountOptions, BadValuesAreRefused) {
                            "ssh_command=",
                            "ssh_command=ssh 'x",
                            "log=",
+                           "metrics=",
+                           "metrics=there",
                            "read_ahead=1048577",
                            "allow_other=yes",
                            "=",
