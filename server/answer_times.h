@@ -1,10 +1,11 @@
 // AnswerTimes: how long a loop takes for its answers, by opcode: from when a request has been
-// recognised to when its answer has been handed to the wire, with what it waited for in between (a
-// disk, other clients' leases, a lock).
+// recognised to when its answer is handed to the wire, with what it waited for in between (a disk,
+// other clients' leases, a lock).
 //
-// An answer is noted when its lane gets it, and timed when lanes have been flushed, with one
-// reading of the clock for all that went out together: so it costs a store, and LatencyRecorder's
-// Record. That a request has come is stamped with the reading that keeps its session alive.
+// An answer is noted when its lane gets it, and timed right before lanes are flushed, with one
+// reading of the clock for all that go out together: so it costs a store, and LatencyRecorder's
+// Record. Behind the flush, which wakes the client up, it may be the client who runs, and not we.
+// That a request has come is stamped with the reading that keeps its session alive.
 //
 // A loop's, on its thread; only AddTo is for any.
 #pragma once
@@ -25,8 +26,8 @@ class AnswerTimes {
 
   AnswerTimes() { sent_.reserve(kUsual); }
   void Note(fs::Opcode opcode, TimePoint taken) { sent_.push_back({opcode, taken}); }
-  // All that were noted are on their way.
-  void Flushed(const Clock& clock) {
+  // All that were noted go out now.
+  void GoOut(const Clock& clock) {
     if (sent_.empty()) return;
     const TimePoint now = clock.Now();
     for (const Sent& one : sent_) times_[Counters::IndexOf(one.opcode)].Record(now - one.taken);

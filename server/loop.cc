@@ -120,10 +120,10 @@ void Loop::Run(Core& core) {
       io_->Poll();
     }
     io_->Submit();
+    times_.GoOut(core.clock);
     for (const std::weak_ptr<ConnLane>& weak : std::exchange(unflushed_, {})) {
       if (const LaneEntry lane = weak.lock()) (void)lane->Flush();
     }
-    times_.Flushed(core.clock);
     if (io_->has_deferred()) {
       io_->RunDeferred();
       busy = true;
@@ -165,8 +165,8 @@ std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
     fine = dispatcher_->Handle(lane, completions[i].message);
   }
   lane->Release();
+  times_.GoOut(core_->clock);
   (void)lane->Flush();
-  times_.Flushed(core_->clock);
   if (!fine) {
     Remove(lane, Status(Code::kProtocolError, "the client sent a malformed request"));
   } else if (!lane->failure().ok()) {

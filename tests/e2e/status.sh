@@ -80,6 +80,11 @@ mountpoint -q "$work/other" && problem 'a refused mount is there'
 fusermount3 -u "$work/mnt" || problem 'no unmount'
 wait_until 100 bash -c "! ls '$XDG_RUNTIME_DIR'/rdfs/rdfs-*.sock 2>/dev/null" || problem 'the socket stays'
 wait_until 100 test ! -e "$work/socket" || problem 'the socket for metrics stays'
+
+# A worker that is started again answers Prometheus where the one that died did. Whoever asks next removes what that left.
+kill -KILL "$(awk '$1 == "process" { print $2 }' "$work/status")"
+wait_until 100 eval '[ "$(scrape "$place" "$work/metrics")" = 200 ]' || problem "no metrics at '$place' any more"
+"$rdfsd" status >"$work/status" || problem 'rdfsd status fails after a crash'
 kill "$server" && wait "$server"
 [ -z "$(ls "$XDG_RUNTIME_DIR/rdfs")" ] || problem "left behind: $(ls "$XDG_RUNTIME_DIR/rdfs")"
 conclude 'status, stats and top'
