@@ -29,9 +29,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // One message to the client. A lane that has failed swallows it.
   virtual void Send(std::span<const ByteSpan> parts) = 0;
   // A request that was taken then has been answered: what was just sent.
-  virtual void Answered(fs::Opcode opcode, TimePoint taken) {
-    static_cast<void>(opcode), static_cast<void>(taken);
-  }
+  virtual void Answered(fs::Opcode, TimePoint /*taken*/) {}
   // Memory for the client's writes, at most once a lane; null when it cannot be had.
   virtual std::shared_ptr<Staging> MakeStaging(std::size_t wished_bytes) = 0;
   // Runs `task` on the lane's loop; any thread.
