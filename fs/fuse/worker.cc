@@ -120,8 +120,6 @@ Status Worker::Run() {
 
 bool Worker::LookAgain() {
   if (++turns_blind_ >= kTurnsBlind || lane_->calls_in_flight() > 1) return true;
-  // Nobody has run since who could have asked for something.
-  if (gives_way_) return false;
   if (lane_->calls_in_flight() == 1) return answer_spin_.pays();
   return request_spin_.pays();
 }
