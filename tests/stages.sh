@@ -88,12 +88,12 @@ stage_asan() {
     fuse_test rdfs_command_test server_core_test server_store_test server_survival_test \
     rdsock_switch_test rdsock_end_test rdsock_meeting_test \
     pipe_rules_test pipe_files_test pipe_live_test copy_rules_test copy_files_test \
-    copy_wire_test copy_remote_test copy_export_test
+    copy_wire_test copy_remote_test copy_export_test metrics_test
 }
 # The thread sanitizer goes where threads are; the rest has nothing for it to find.
 stage_tsan() {
   sanitized tsan tcp_conformance_test shm_conformance_test session_test server_store_test \
-    rdsock_end_test pipe_files_test pipe_live_test copy_files_test copy_remote_test
+    rdsock_end_test pipe_files_test pipe_live_test copy_files_test copy_remote_test metrics_test
 }
 
 # Every decoder under libFuzzer: tests/fuzz/fuzz.h.
