@@ -41,6 +41,8 @@ class Rdfsd {
   [[nodiscard]] DialFunction Dialer(transport::Kind kind) const;
 
  private:
+  // Empty when it is ready, else what it said before it ended.
+  std::string StartOnce();
   [[nodiscard]] pid_t Worker() const;
 
   std::filesystem::path directory_;  // private; holds root_ and the runtime directory
