@@ -79,15 +79,11 @@ void ExportList::KeepLocked(Entry entry) {
   entries_.push_back(std::move(entry));
 }
 
-const ExportList::Entry* ExportList::FindLocked(std::string_view name) const {
+ExportList::Entry* ExportList::FindLocked(std::string_view name) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return entry.offer.exported->name() == name;
   });
   return found == entries_.end() ? nullptr : &*found;
-}
-
-ExportList::Entry* ExportList::FindLocked(std::string_view name) {
-  return const_cast<Entry*>(std::as_const(*this).FindLocked(name));
 }
 
 Status ExportList::Reload(const std::vector<ExportSpec>& specs) {
@@ -133,7 +129,7 @@ std::unique_ptr<OutsideWatch> ExportList::WatchOutside(InodeTable& inodes) const
   return watch;
 }
 
-std::optional<Offer> ExportList::Find(std::string_view name) const {
+std::optional<Offer> ExportList::Find(std::string_view name) {
   const std::lock_guard lock(mutex_);
   const Entry* entry = FindLocked(name);
   if (entry == nullptr || !entry->offered) return std::nullopt;

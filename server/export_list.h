@@ -63,7 +63,7 @@ class ExportList {
   Status Reload(const std::vector<ExportSpec>& specs);
 
   // None: not offered.
-  [[nodiscard]] std::optional<Offer> Find(std::string_view name) const;
+  [[nodiscard]] std::optional<Offer> Find(std::string_view name);
   [[nodiscard]] std::vector<std::string> Names() const;  // of what is offered
   // Whether one has this ExportIdOf.
   [[nodiscard]] bool Has(std::uint64_t export_id) const;
@@ -85,7 +85,6 @@ class ExportList {
   };
   Result<Entry> Make(const ExportSpec& spec, const InodeLimits& limits) const;
   std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes) const;
-  const Entry* FindLocked(std::string_view name) const;
   Entry* FindLocked(std::string_view name);
   void KeepLocked(Entry entry);
 

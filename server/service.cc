@@ -37,6 +37,7 @@ constexpr std::chrono::seconds kHouseTurn{1};
 constexpr unsigned kTurnsOfAnAge = 15;
 // Open files of a session that one turn hands to the supervisor: some milliseconds.
 constexpr std::size_t kKeptATurn = 512;
+
 // A host that starts again has lost its page cache, and with it what was written and not synced.
 std::uint64_t BootVerifier() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
