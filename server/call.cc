@@ -30,13 +30,11 @@ void Call::Watch(const InodeRef& ref) const {
 
 void Call::TellDirectories(std::initializer_list<const InodeRef*> changed) {
   if ((header.flags & fs::kRequestTellDirectories) == 0) return;
-  std::size_t told = 0;
   for (const InodeRef* directory : changed) {
     struct statx stat {};
-    if (StatFd(directory->fd(), stat) != 0) return;  // it asks
-    directories[told++] = Attr(*directory->inode, stat);
+    if (StatFd(directory->fd(), stat) != 0) return directories.clear();  // it asks
+    directories.push_back(Attr(*directory->inode, stat));
   }
-  directories_told = told;
 }
 
 // A client that cannot let go of all names at once may keep a change of names waiting for as long

@@ -7,12 +7,12 @@
 
 #include <sys/stat.h>
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "fs/protocol.h"
 #include "server/attr.h"
@@ -60,8 +60,7 @@ struct Call {
   // What Watch came to: for some directory, and for some other.
   mutable bool watched = false, unwatched = false;
   // What the answer says of the directories that were changed (kExtensionDirectories).
-  std::array<fs::AttrWire, fs::kMostDirectoriesTold> directories{};
-  std::size_t directories_told = 0;
+  std::vector<fs::AttrWire> directories{};
 
   // A bound of ClientLimits was reached.
   Outcome Refuse(Refusals::What what, int error) const;

@@ -299,13 +299,15 @@ bool Dispatcher::Finish(Call& call, Outcome outcome) {
     outcome = Outcome::Errno(EIO);
   }
   if (outcome.error() == fs::WireError::kOk) {
-    std::array<std::byte, sizeof(fs::ExtensionHeader) + sizeof(call.directories)> extension;
+    std::array<std::byte,
+               sizeof(fs::ExtensionHeader) + fs::kMostDirectoriesTold * sizeof(fs::AttrWire)>
+        extension;
     ByteWriter writer(extension);
-    if (call.directories_told > 0) {
-      writer.Write(fs::ExtensionHeader{
-          .type = fs::kExtensionDirectories,
-          .length = static_cast<std::uint16_t>(call.directories_told * sizeof(fs::AttrWire))});
-      for (std::size_t i = 0; i < call.directories_told; ++i) writer.Write(call.directories[i]);
+    if (!call.directories.empty()) {
+      const ByteSpan told = std::as_bytes(std::span(call.directories));
+      writer.Write(fs::ExtensionHeader{.type = fs::kExtensionDirectories,
+                                       .length = static_cast<std::uint16_t>(told.size())});
+      writer.WriteBytes(told);
     }
     call.responder.Ok(call.out.written(), writer.written());
   } else {
