@@ -57,7 +57,8 @@ ctest_step() {
     rm -f "$log"
     return 0
   fi
-  cat "$log"
+  # What passed would hide what did not, here and inside a test.
+  grep -vE '^ *Start +[0-9]+: |^ *[0-9]+/[0-9]+ Test .* Passed|^\[ RUN|^\[ +OK \]|^\[-{10}\]' "$log"
   rm -f "$log"
   [ "$bad" -eq 0 ] && failed=$((failed + 1))
   failures+=("$name")
