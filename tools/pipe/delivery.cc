@@ -154,7 +154,7 @@ Delivery Deliver(const SendOptions& options, Result<std::unique_ptr<Source>> sou
     out.status = reached.status();
     return out;
   }
-  SenderSettings settings = SettingsFor(options, *reached->session, (*source)->seekable());
+  SenderSettings settings = SettingsFor(options, *reached->session, (*source)->size().has_value());
   settings.interrupts = interrupts;
   progress.SetSize((*source)->size());
   Sender sender(*reached->lane, domain, **source, stop, std::move(settings), progress);

@@ -63,7 +63,8 @@ Result<std::shared_ptr<Relay>> RelayFor(const ReceiveOptions& options, const Hel
     onwards.hosts.push_back(std::move(hop));
   }
   if (onwards.hosts.empty()) return std::shared_ptr<Relay>();
-  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<Relay> relay, Relay::Create(std::move(onwards)));
+  const bool resumes = options.resume && hello.seekable;
+  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<Relay> relay, Relay::Create(std::move(onwards), resumes));
   return relay;
 }
 
@@ -74,7 +75,6 @@ Status TakeStream(const ReceiveOptions& options, Door& door, int interrupts) {
   ReceiverSettings settings = SettingsFor(options, guest);
   settings.interrupts = interrupts;
   RDFS_ASSIGN_OR_RETURN(settings.relay, RelayFor(options, guest.hello));
-  if (settings.relay != nullptr) settings.seekable = false;  // those behind us need all of it
   Progress progress(ShowsProgress(options), kName, BootClock::now());
   if (guest.hello.size_known) progress.SetSize(guest.hello.size);
   Receiver receiver(*guest.lane, guest.domain, std::move(settings), progress);

@@ -159,6 +159,18 @@ Status ReceiveCrew::OpenSink() {
   return {};
 }
 
+Status ReceiveCrew::StartAt(std::uint64_t offset) {
+  Fd head;
+  if (own_.ok()) {
+    RDFS_RETURN_IF_ERROR(sink_->StartAt(offset));
+    if (relay_ != nullptr && offset > 0) {
+      RDFS_ASSIGN_OR_RETURN(head, sink_->Reader());
+    }
+  }
+  if (relay_ != nullptr) relay_->StartAt(std::move(head), offset);
+  return {};
+}
+
 Status ReceiveCrew::OwnFailure(Status why) {
   if (relay_ == nullptr || relay_->over() || stop_) return why;
   if (sink_ != nullptr) (void)sink_->Abandon(0);
@@ -196,7 +208,7 @@ Status ReceiveCrew::FinishAll(std::uint64_t length) {
     if (!status.ok()) RDFS_RETURN_IF_ERROR(OwnFailure(std::move(status)));
   }
   Finished finished;
-  if (relay_ != nullptr) finished.failed = relay_->Finish(stop_);
+  if (relay_ != nullptr) finished.failed = relay_->Finish(length, stop_);
   if (!own_.ok()) finished.failed.insert(finished.failed.begin(), FailedHop{"", own_});
   Report(std::move(finished));
   return {};

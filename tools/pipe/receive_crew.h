@@ -48,7 +48,7 @@ class ReceiveCrew {
   // First of all; answered by Opened.
   void Open() { Put(Job{Job::Kind::kOpen, 0, 0, {}}); }
   // After Opened, before the first Store; on the driver's thread.
-  Status StartAt(std::uint64_t offset) { return own_.ok() ? sink_->StartAt(offset) : Status::Ok(); }
+  Status StartAt(std::uint64_t offset);
   void Store(const RecordWire& record, std::uint32_t slot) {
     Put(Job{Job::Kind::kStore, slot, 0, record});
   }

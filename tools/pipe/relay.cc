@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kLook{100};
 
 }  // namespace
 
-Result<std::unique_ptr<Relay>> Relay::Create(SendOptions options) {
+Result<std::unique_ptr<Relay>> Relay::Create(SendOptions options, bool resumes) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return Status::FromErrno(errno, "cannot make a pipe");
   Fd from(ends[0]);
@@ -26,9 +26,13 @@ Result<std::unique_ptr<Relay>> Relay::Create(SendOptions options) {
   (void)fcntl(into.get(), F_SETPIPE_SZ, kPipeBytes);
   Fd interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!interrupt.valid()) return Status::FromErrno(errno, "eventfd");
+  std::shared_ptr<Head> head;
+  if (resumes) {
+    RDFS_ASSIGN_OR_RETURN(head, Head::Create());
+  }
   options.relayed = true;
   std::unique_ptr<Relay> relay(
-      new Relay(std::move(options), std::move(into), std::move(interrupt)));
+      new Relay(std::move(options), std::move(head), std::move(into), std::move(interrupt)));
   relay->thread_ = std::thread([raw = relay.get(), fd = std::make_shared<Fd>(std::move(from))] {
     raw->Run(std::move(*fd));
   });
@@ -38,8 +42,8 @@ Result<std::unique_ptr<Relay>> Relay::Create(SendOptions options) {
 void Relay::Run(Fd from) {
   Progress unseen(false, "rdrecv", BootClock::now());
   // The source goes with Deliver, and the pipe's reading end with it: who writes gets EPIPE.
-  Delivery delivery = Deliver(options_, Source::OfPipe(std::move(from), whole_, stop_), stop_,
-                              interrupt_.get(), unseen);
+  Delivery delivery = Deliver(options_, Source::OfPipe(std::move(from), head_, length_, stop_),
+                              stop_, interrupt_.get(), unseen);
   const std::lock_guard lock(mutex_);
   delivery_ = std::move(delivery);
   done_ = true;
@@ -76,8 +80,8 @@ void Relay::WriteHole(std::uint64_t length, const StopFlag& stop) {
   }
 }
 
-std::vector<FailedHop> Relay::Finish(const StopFlag& stop) {
-  whole_ = true;
+std::vector<FailedHop> Relay::Finish(std::uint64_t length, const StopFlag& stop) {
+  length_ = length;
   into_.Reset();
   {
     std::unique_lock lock(mutex_);

@@ -22,31 +22,42 @@ namespace rdfs::pipe {
 class Relay {
  public:
   // `options` say where to, as of Deliver. Starts at once: the next receiver is awaited meanwhile.
-  static Result<std::unique_ptr<Relay>> Create(SendOptions options);
+  // `resumes`: StartAt will be called; else the stream comes from its beginning on.
+  static Result<std::unique_ptr<Relay>> Create(SendOptions options, bool resumes);
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
   // Not finished: the receivers behind us are told that the stream has broken off.
   ~Relay();
 
+  // Of one that resumes, before Write: the stream goes on behind the first `have` bytes, which are
+  // in `file`. The next receiver may have less of it, or other bytes.
+  void StartAt(Fd file, std::uint64_t have) {
+    if (head_ != nullptr) head_->Set(std::move(file), have);
+  }
   // Block while the pipe is full; drop the bytes once the relay is over, or `stop` is set.
   void Write(ByteSpan bytes, const StopFlag& stop);
   void WriteHole(std::uint64_t length, const StopFlag& stop);
-  // The stream is whole. Blocks until those behind us have it, or have failed, or `stop` is set.
-  std::vector<FailedHop> Finish(const StopFlag& stop);
+  // The stream is whole, `length` with its head. Blocks until those behind us have it, or have
+  // failed, or `stop` is set.
+  std::vector<FailedHop> Finish(std::uint64_t length, const StopFlag& stop);
   // Nobody behind us takes anything any more.
   [[nodiscard]] bool over() const { return over_; }
 
  private:
-  Relay(SendOptions options, Fd into, Fd interrupt)
-      : options_(std::move(options)), into_(std::move(into)), interrupt_(std::move(interrupt)) {}
+  Relay(SendOptions options, std::shared_ptr<Head> head, Fd into, Fd interrupt)
+      : options_(std::move(options)),
+        head_(std::move(head)),
+        into_(std::move(into)),
+        interrupt_(std::move(interrupt)) {}
   void Run(Fd from);
   void End();
 
   const SendOptions options_;
+  const std::shared_ptr<Head> head_;  // null: it does not resume
   Fd into_;
-  const Fd interrupt_;              // ends a Deliver that nobody wants any more
-  StopFlag stop_{false};            // of the thread's source
-  std::atomic<bool> whole_{false};  // set before `into_` is closed
+  const Fd interrupt_;    // ends a Deliver that nobody wants any more
+  StopFlag stop_{false};  // of the thread's source
+  std::atomic<std::uint64_t> length_{Source::kBrokenOff};  // set before `into_` is closed
   std::atomic<bool> over_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -50,7 +50,7 @@ Status SendState::Handle(ByteSpan message, TimePoint now, SendActions& out) {
   if (!type) return {Code::kProtocolError, "the receiver sent an unknown message"};
   switch (*type) {
     case MessageType::kWelcome:
-      return OnWelcome(message, now, out);
+      return OnWelcome(message, out);
     case MessageType::kCredit:
       RDFS_RETURN_IF_ERROR(OnCredit(message));
       SendWhatFits(now, out);
@@ -69,15 +69,11 @@ Status SendState::Handle(ByteSpan message, TimePoint now, SendActions& out) {
   }
 }
 
-Status SendState::OnWelcome(ByteSpan message, TimePoint now, SendActions& out) {
+Status SendState::OnWelcome(ByteSpan message, SendActions& out) {
   if (state_ != State::kGreeting) return OutOfTurn();
   RDFS_ASSIGN_OR_RETURN(welcome_, Welcome::Decode(message));
   state_ = State::kChecking;
-  if (welcome_.blocks.empty()) {
-    OnChecked(0, now, out);
-  } else {
-    out.push_back({.kind = Kind::kCheck});
-  }
+  out.push_back({.kind = Kind::kCheck});
   return {};
 }
 

@@ -78,7 +78,7 @@ class SendState {
   enum class State : std::uint8_t { kGreeting, kChecking, kStreaming, kEnding, kOver };
 
   Status Handle(ByteSpan message, TimePoint now, SendActions& out);
-  Status OnWelcome(ByteSpan message, TimePoint now, SendActions& out);
+  Status OnWelcome(ByteSpan message, SendActions& out);
   Status OnCredit(ByteSpan message);
   Status OnReport(ByteSpan message);
   Status OnStored(ByteSpan message, SendActions& out);

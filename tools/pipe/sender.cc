@@ -38,8 +38,8 @@ Status Sender::Run() {
 // One turn: what has come in, what has been made, what follows from both. An error is the lane's.
 Status Sender::Step() {
   RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
-  const bool made = TakeFromCrew() || checked_;
-  if (checked_) {
+  const bool made = TakeFromCrew() || CanCheck();
+  if (CanCheck()) {
     if (Status status = CheckBlock(); !status.ok()) state_.Fail(std::move(status), actions_);
   }
   if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
@@ -51,7 +51,9 @@ Status Sender::Step() {
   RDFS_RETURN_IF_ERROR(Perform());
   RDFS_RETURN_IF_ERROR(lane_.Flush());
   if (state_.over() || heard || made) return {};
-  if (crew_ == nullptr) return turns_.Sleep(lane_, {}, -1, state_.NextTime());
+  if (crew_ == nullptr) {
+    return turns_.Sleep(lane_, {checked_ ? source_.fixed_told() : -1}, -1, state_.NextTime());
+  }
   return turns_.Sleep(lane_, {crew_->fd(), crew_->wants()}, -1, state_.NextTime());
 }
 
@@ -138,10 +140,9 @@ Status Sender::Write(const SendAction& action) {
 
 Status Sender::CheckBlock() {
   const Welcome& welcome = state_.welcome();
-  const bool possible = source_.seekable() && *source_.size() >= welcome.have_bytes;
   const std::uint64_t at = *checked_;
   const std::uint64_t length = std::min(welcome.block_bytes, welcome.have_bytes - at);
-  bool same = possible && length > 0;
+  bool same = length > 0 && at + length <= *source_.fixed();
   if (same) {
     block_.resize(length);
     RDFS_RETURN_IF_ERROR(source_.Fill(at, block_));

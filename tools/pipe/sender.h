@@ -47,6 +47,7 @@ class Sender {
   // How much of what the receiver has from an earlier run is also what we would send: a block each
   // turn, so that the receiver hears of us meanwhile.
   Status CheckBlock();
+  [[nodiscard]] bool CanCheck() const { return checked_ && source_.fixed(); }
   Status Start(std::uint64_t offset);
 
   transport::Connection& lane_;

@@ -173,6 +173,12 @@ Status Sink::StartAt(std::uint64_t offset) {
   return ftruncate(fd_, static_cast<off_t>(offset)) == 0 ? Status::Ok() : Failure(errno);
 }
 
+Result<Fd> Sink::Reader() const {
+  Fd reader(fcntl(fd_, F_DUPFD_CLOEXEC, 0));
+  if (!reader.valid()) return Failure(errno);
+  return reader;
+}
+
 Status Sink::Write(std::uint64_t offset, ByteSpan bytes) const {
   while (!bytes.empty()) {
     const ssize_t put = ranged_

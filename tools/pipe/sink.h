@@ -52,6 +52,8 @@ class Sink {
   Result<Partial> ReadPartial() const;
   // Forgets what is behind `offset`.
   Status StartAt(std::uint64_t offset);
+  // Of a ranged one: what is in it, which stays there when the sink is abandoned.
+  [[nodiscard]] Result<Fd> Reader() const;
   Status Write(std::uint64_t offset, ByteSpan bytes) const;
   Status WriteHole(std::uint64_t length) const;  // a ranged sink has nothing to do
   // From now on WriteSome may be used, which waits for no other process. False where that cannot be

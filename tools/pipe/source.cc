@@ -32,12 +32,24 @@ Result<std::unique_ptr<Source>> Source::Open(const std::string& path, const Stop
   return source;
 }
 
-std::unique_ptr<Source> Source::OfPipe(Fd fd, const std::atomic<bool>& whole,
+std::unique_ptr<Source> Source::OfPipe(Fd fd, std::shared_ptr<const Head> head,
+                                       const std::atomic<std::uint64_t>& length,
                                        const StopFlag& stop) {
   const int number = fd.get();
   std::unique_ptr<Source> source(new Source(std::move(fd), number, "what the sender sends", stop));
-  source->whole_ = &whole;
+  source->length_ = &length;
+  source->head_ = std::move(head);
   return source;
+}
+
+std::optional<std::uint64_t> Source::fixed() const {
+  if (head_ != nullptr) return head_->bytes();
+  return ranged_ ? size_ : 0;
+}
+
+void Source::StartAt(std::uint64_t offset) {
+  at_ = offset;
+  if (head_ != nullptr) size_ = head_->bytes().value_or(0);
 }
 
 void Source::LookAtKind() {
@@ -77,22 +89,21 @@ Status Source::BecameShorter() const {
 
 Status Source::CheckLength() const {
   struct stat info {};
-  if (fstat(fd_, &info) != 0) return Failure(errno);
+  if (fstat(file(), &info) != 0) return Failure(errno);
   return static_cast<std::uint64_t>(info.st_size) < base_ + size_ && size_ > 0 ? BecameShorter()
                                                                                : Status::Ok();
 }
 
 Result<Piece> Source::Next(MutableByteSpan room) {
-  if (!ranged_) return ReadStream(room);
   if (at_ < size_) return NextRange(room.size());
-  return ReadTail(room);
+  return ranged_ ? ReadTail(room) : ReadStream(room);
 }
 
 Result<Piece> Source::NextRange(std::size_t room) {
   Piece piece{Piece::Kind::kToFill, at_, 0};
   if (at_ >= data_end_) {
     const off_t place = static_cast<off_t>(base_ + at_);
-    const off_t data = lseek(fd_, place, SEEK_DATA);
+    const off_t data = lseek(file(), place, SEEK_DATA);
     // A file system that cannot tell says that all is data.
     if (data < 0 && errno != ENXIO) {
       data_end_ = size_;
@@ -105,7 +116,7 @@ Result<Piece> Source::NextRange(std::size_t room) {
         at_ = next;
         return piece;
       }
-      const off_t hole = lseek(fd_, place, SEEK_HOLE);
+      const off_t hole = lseek(file(), place, SEEK_HOLE);
       data_end_ = hole < 0 ? size_ : std::min(static_cast<std::uint64_t>(hole) - base_, size_);
       data_end_ = std::max(data_end_, at_ + 1);
     }
@@ -135,7 +146,7 @@ Result<Piece> Source::ReadTail(MutableByteSpan room) {
 
 Result<std::size_t> Source::ReadAt(std::uint64_t offset, MutableByteSpan room) const {
   for (;;) {
-    const ssize_t got = pread(fd_, room.data(), room.size(), static_cast<off_t>(base_ + offset));
+    const ssize_t got = pread(file(), room.data(), room.size(), static_cast<off_t>(base_ + offset));
     if (got >= 0) return static_cast<std::size_t>(got);
     if (errno != EINTR || stop_) return Failure(errno);
   }
@@ -155,7 +166,7 @@ Result<Piece> Source::ReadStream(MutableByteSpan room) {
     RDFS_ASSIGN_OR_RETURN(const auto got, ReadOnce(room.subspan(piece.length)));
     if (!got) break;
     ended_ = *got == 0;
-    if (ended_ && whole_ != nullptr && !*whole_) {
+    if (ended_ && length_ != nullptr && *length_ != at_ + piece.length) {
       return Status(Code::kDisconnected, "the stream has broken off before it got here");
     }
     piece.length += *got;

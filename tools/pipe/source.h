@@ -2,8 +2,9 @@
 //
 // A regular file is a source of ranges: Next says which piece comes next and Fill reads it, several
 // at a time; holes are told, not read (lseek(2), SEEK_DATA). Everything else is a stream, which
-// Next reads itself. Next by one thread at a time, Fill by any; both block until there are bytes,
-// and return kErrno EINTR soon after `stop` was set (stopping.h).
+// Next reads itself; what a relay passes on may be a file at its beginning (head.h). Next by one
+// thread at a time, Fill by any; both block until there are bytes, and return kErrno EINTR soon
+// after `stop` was set (stopping.h).
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/pipe/head.h"
 #include "tools/pipe/stopping.h"
 #include "transport/base/bytes.h"
 #include "transport/base/fd.h"
@@ -31,18 +33,26 @@ class Source {
   // `path` empty: standard input. Blocks while a FIFO has no writer. Errors name the file.
   static Result<std::unique_ptr<Source>> Open(const std::string& path, const StopFlag& stop);
 
-  // What comes out of a pipe of our own; where it ends before `whole` is set, it has broken off.
-  static std::unique_ptr<Source> OfPipe(Fd fd, const std::atomic<bool>& whole,
+  // What comes out of a pipe of our own, behind `head` (null: from its beginning on). `length`, set
+  // before the pipe is closed: of all of it; a stream of another length, and one that ends while it
+  // is kBrokenOff, has broken off.
+  static constexpr std::uint64_t kBrokenOff = UINT64_MAX;
+  static std::unique_ptr<Source> OfPipe(Fd fd, std::shared_ptr<const Head> head,
+                                        const std::atomic<std::uint64_t>& length,
                                         const StopFlag& stop);
 
   // How much will come, where that is known.
   [[nodiscard]] std::optional<std::uint64_t> size() const {
     return ranged_ ? std::optional(size_) : std::nullopt;
   }
-  [[nodiscard]] bool seekable() const { return ranged_; }
+  // It can begin elsewhere than at its beginning: anywhere in the first fixed() bytes. Those are
+  // nothing while they are not known, and fixed_told() becomes readable then.
+  [[nodiscard]] bool seekable() const { return ranged_ || head_ != nullptr; }
+  [[nodiscard]] std::optional<std::uint64_t> fixed() const;
+  [[nodiscard]] int fixed_told() const { return head_ != nullptr ? head_->told() : -1; }
 
-  // Of a seekable one, before the first Next.
-  void StartAt(std::uint64_t offset) { at_ = offset; }
+  // Of a seekable one, before the first Next; within fixed().
+  void StartAt(std::uint64_t offset);
   // From now on Next waits for no other process: where nothing is there it says kNone, and fd()
   // becomes readable in time. False where that cannot be had; then nothing has changed.
   bool Unblock();
@@ -56,6 +66,7 @@ class Source {
   Source(Fd fd, int number, std::string name, const StopFlag& stop)
       : owned_(std::move(fd)), fd_(number), name_(std::move(name)), stop_(stop) {}
   void LookAtKind();
+  [[nodiscard]] int file() const { return head_ != nullptr ? head_->file() : fd_; }
   Result<Piece> NextRange(std::size_t room);
   Result<Piece> ReadStream(MutableByteSpan room);
   // What is there beyond the size that the file had at first, if anything.
@@ -73,10 +84,11 @@ class Source {
   int fd_;
   std::string name_;
   const StopFlag& stop_;
-  const std::atomic<bool>* whole_ = nullptr;  // of a pipe of our own
+  const std::atomic<std::uint64_t>* length_ = nullptr;  // of a pipe of our own
+  std::shared_ptr<const Head> head_;                    // of the same; null for none
   bool ranged_ = false;
   std::uint64_t base_ = 0;  // where the stream begins in the file
-  std::uint64_t size_ = 0;  // of the stream, as the file was at first
+  std::uint64_t size_ = 0;  // of what is in the file: the stream, as it was at first; its head
   std::uint64_t at_ = 0;
   std::uint64_t data_end_ = 0;  // bytes, not a hole, up to here
   bool waits_ = true;           // in Next, for whoever writes

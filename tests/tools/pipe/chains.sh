@@ -124,4 +124,85 @@ done
 ended "one is killed" 3 1
 same "one is killed, the first" "$work/twice" "$work/got.1"
 [ ! -e "$work/got.3" ] || problem "one is killed: the last has a part under its final name"
+# ---- one that broke off goes on where each of them was -----------------------------------------------
+# went_on NAME I BYTES: receiver I, behind so many.
+went_on() {
+  grep -q "went on behind $3 bytes" "$work/recv.err.$2" || [ "$3" -eq 0 ] ||
+    problem "$1: receiver $2 did not go on behind $3 bytes: $(cat "$work/recv.err.$2")"
+  [ "$3" -ne 0 ] || ! grep -q "went on behind" "$work/recv.err.$2" ||
+    problem "$1: receiver $2 went on: $(cat "$work/recv.err.$2")"
+}
+# resumes NAME BYTES BYTES BYTES OPTION...: with the parts there, all of three go on behind so many bytes.
+resumes() {
+  local name=$1 i begin=("$2" "$3" "$4")
+  shift 4
+  hops 3 -v --resume
+  send_all "$@" "$work/long"; sent "$name" $? 0
+  for i in 1 2 3; do
+    ended "$name" $i 0
+    same "$name" "$work/long" "$work/got.$i"
+    [ ! -e "$work/got.$i.rdpart" ] || problem "$name: receiver $i left its part"
+    went_on "$name" $i "${begin[i - 1]}"
+  done
+}
+rm -f "$work"/got.*
+mib=$((1 << 20))
+{ head -c $((5 * mib)) /dev/urandom; cat "$work/sparse"; head -c 5000001 /dev/urandom; } >"$work/dense"
+cp --sparse=always "$work/dense" "$work/long"
+# The first has most, and gives the others what they lack; the last has more than the one before it.
+part() { head -c "$2" "$work/long" | cp --sparse=always /dev/stdin "$work/got.$1.rdpart"; }
+part 1 $((7 * mib + 123)); part 2 $((3 * mib)); part 3 $((9 * mib))
+resumes "parts of other lengths" $((7 * mib + 123)) $((3 * mib)) $((3 * mib))
+part 1 $((28 * mib)); part 2 $((26 * mib)); part 3 $((2 * mib + 1))
+resumes "parts of other lengths, encrypted" $((28 * mib)) $((26 * mib)) $((2 * mib + 1)) --encrypt --compress=1
+# A part of something else, in the middle of the chain; none at all; all of it and more.
+part 1 $((4 * mib)); part 3 $((4 * mib))
+{ head -c $((mib + 1)) "$work/long"; head -c $((3 * mib)) /dev/urandom; } >"$work/got.2.rdpart"
+resumes "a part of another stream" $((4 * mib)) $mib $mib
+part 2 $((4 * mib)); part 3 $((4 * mib))
+resumes "none at the first" 0 0 0
+part 1 $((4 * mib))
+resumes "none at the others" $((4 * mib)) 0 0
+size=$(stat -c %s "$work/long")
+part 1 "$size"; part 2 "$size"; cp "$work/long" "$work/got.3.rdpart"; echo more >>"$work/got.3.rdpart"
+resumes "all of it" "$size" "$size" $((size / mib * mib))
+# Not all of them resume.
+part 1 $((6 * mib)); part 2 $((6 * mib))
+hops 1
+last=${hops[0]} last_pid=${pids[0]}
+mv "$work/recv.err.1" "$work/recv.err.last"
+mv "$work/got.1.rdpart" "$work/first"
+receive -v --resume --forward "$last" "$work/got.2"
+mv "$work/first" "$work/got.1.rdpart"
+send "$work/long"; status=$?
+received; both "the last does not resume" $status $?
+grep -q "went on behind $((6 * mib)) bytes" "$work/recv.err" || problem "the last does not resume: the first did not"
+receiver=$last_pid
+received || problem "the last does not resume: it ended with $?"
+same "the last does not resume, the first" "$work/long" "$work/got.2"
+same "the last does not resume, the last" "$work/long" "$work/got.1"
+rm -f "$work"/got.*
+# Everything is killed in the middle: the third takes nothing any more, then the sender and the first die.
+mkfifo "$work/got.3"
+hops 3 -v --resume
+rm "$work/got.3.rdpart" 2>/dev/null
+timeout 60 "$rdsend" --require "$over" "$hosts" 1 "$key" "$work/long" 2>"$work/send.err" &
+waiting=$!
+children+=("$waiting")
+exec 5<"$work/got.3"
+head -c 1000 <&5 >/dev/null
+for _ in $(seq 500); do
+  [ "$(stat -c %s "$work/got.2.rdpart" 2>/dev/null || echo 0)" -gt $((2 * mib)) ] && break
+  sleep 0.02
+done
+kill -KILL "${pids[0]}"
+wait "$waiting" && problem "killed in the middle: rdsend ended with 0"
+exec 5<&-
+for i in 1 2 3; do receiver=${pids[i - 1]}; received && problem "killed in the middle: receiver $i ended with 0"; done
+rm "$work/got.3"
+[ -s "$work/got.1.rdpart" ] && [ -s "$work/got.2.rdpart" ] || problem "killed in the middle: no part is kept"
+hops 3 -v --resume
+send_all "$work/long"; sent "after being killed" $? 0
+for i in 1 2 3; do ended "after being killed" $i 0; same "after being killed" "$work/long" "$work/got.$i"; done
+grep -q 'went on behind' "$work/recv.err.2" || problem "after being killed: the second did not go on"
 conclude

@@ -148,7 +148,9 @@ class Schedule {
   }
 
   void Collect() {
-    for (const SendAction& action : from_sender_) {
+    for (std::size_t i = 0; i < from_sender_.size(); ++i) {
+      const SendAction action = from_sender_[i];
+      if (action.kind == SendAction::Kind::kCheck) sender_.OnChecked(0, now_, from_sender_);
       if (action.kind == SendAction::Kind::kSend) {
         to_receiver_.push_back(action.message);
         if (TypeOf(action.message) == MessageType::kRecord) ++released_;

@@ -28,6 +28,8 @@ class SendStateTest : public testing::Test {
     welcome.slot_bytes = kSlot;
     welcome.slots = slots;
     Hear(welcome.Encode());
+    EXPECT_EQ(Took(), std::vector{Kind::kCheck});
+    state_.OnChecked(0, now_, actions_);
     EXPECT_EQ(Took(), (std::vector{Kind::kSend, Kind::kStart}));
   }
   void Made(std::uint64_t sequence) {

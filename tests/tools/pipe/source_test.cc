@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -145,8 +146,8 @@ TEST_F(SourceTest, AnUnblockedPipeWaitsForNobody) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
   const Fd others(dup(ends[0]));
-  const std::atomic<bool> whole(true);
-  const auto source = Source::OfPipe(Fd(ends[0]), whole, stop_);
+  const std::atomic<std::uint64_t> length(3);
+  const auto source = Source::OfPipe(Fd(ends[0]), nullptr, length, stop_);
   ASSERT_TRUE(source->Unblock());
   EXPECT_EQ(fcntl(others.get(), F_GETFL) & O_NONBLOCK, 0);
   std::vector<std::byte> room(kRoom);
@@ -162,16 +163,48 @@ TEST_F(SourceTest, AnUnblockedPipeWaitsForNobody) {
 }
 
 TEST_F(SourceTest, APipeOfOurOwnHasToBeWhole) {
-  for (const bool whole : {true, false}) {
+  for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{2}, Source::kBrokenOff}) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);
     ASSERT_EQ(write(ends[1], "abc", 3), 3);
     close(ends[1]);
-    const std::atomic<bool> flag(whole);
-    const auto source = Source::OfPipe(Fd(ends[0]), flag, stop_);
+    const std::atomic<std::uint64_t> whole(length);
+    const auto source = Source::OfPipe(Fd(ends[0]), nullptr, whole, stop_);
     error_ = Status();
     EXPECT_EQ(ReadAll(*source), "abc");
-    EXPECT_EQ(error_.ok(), whole);
+    EXPECT_EQ(error_.ok(), length == 3);
+  }
+}
+
+// Its beginning is in a file, once it is known how much of it; what is behind that there is not
+// its.
+TEST_F(SourceTest, WhatIsRelayedMayBeginInAFile) {
+  std::string text(9000, 'x');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 23);
+  dir_.Write("part", text + "of another stream");
+  for (const std::size_t have : {std::size_t{0}, std::size_t{1}, text.size()}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    ASSERT_EQ(write(ends[1], "behind it", 9), 9);
+    close(ends[1]);
+    const std::atomic<std::uint64_t> whole(have + 9);
+    const auto head = Head::Create();
+    ASSERT_TRUE(head.ok());
+    const auto source = Source::OfPipe(Fd(ends[0]), *head, whole, stop_);
+    EXPECT_TRUE(source->seekable());
+    EXPECT_FALSE(source->size());
+    EXPECT_FALSE(source->fixed());
+    pollfd entry{.fd = source->fixed_told(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(poll(&entry, 1, 0), 0);
+    (*head)->Set(Fd(open((dir_ / "part").c_str(), O_RDONLY | O_CLOEXEC)), have);
+    EXPECT_EQ(poll(&entry, 1, 0), 1);
+    EXPECT_EQ(source->fixed(), have);
+    std::vector<std::byte> block(have);
+    ASSERT_TRUE(source->Fill(0, block).ok());  // as it is compared before anything is sent
+    EXPECT_EQ(AsText(block), text.substr(0, have));
+    source->StartAt(0);
+    EXPECT_EQ(ReadAll(*source), text.substr(0, have) + "behind it");
+    EXPECT_TRUE(error_.ok()) << error_.ToString();
   }
 }
 
