@@ -41,4 +41,8 @@ std::string ToString(const Address& address) {
                      address.port);
 }
 
+bool IsLoopback(const Address& address) {
+  return address.path.empty() && (address.host == "::1" || address.host.starts_with("127."));
+}
+
 }  // namespace rdfs::metrics

@@ -38,13 +38,6 @@ Status Failed(const Address& address) {
                            fmt::format("cannot listen for metrics on {}", ToString(address)));
 }
 
-bool IsLoopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET6) {
-    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr) != 0;
-  }
-  return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24U == 127;
-}
-
 Result<std::uint16_t> PortOf(const Fd& socket) {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
@@ -80,7 +73,7 @@ Result<Fd> ListenOnPort(Address& address) {
     return Failed(address);
   }
   RDFS_ASSIGN_OR_RETURN(address.port, PortOf(socket));
-  if (!IsLoopback(found->ai_addr)) {
+  if (!IsLoopback(address)) {
     LogWarn("whoever reaches {} can read the metrics", ToString(address));
   }
   return socket;

@@ -1,6 +1,8 @@
 #include "transport/metrics/request.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
@@ -71,18 +73,42 @@ std::optional<RequestLine> ParseRequestLine(std::string_view line) {
   return out;
 }
 
-// How many Host fields there are; nothing where a field is none.
-std::optional<unsigned> CountHosts(std::string_view fields) {
-  unsigned hosts = 0;
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
+struct Hosts {
+  unsigned count = 0;
+  std::string_view last;
+};
+
+// The Host fields; nothing where a field is none.
+std::optional<Hosts> FindHosts(std::string_view fields) {
+  Hosts hosts;
   while (const auto line = TakeLine(fields)) {
     if (line->empty()) break;
     const std::size_t colon = line->find(':');
     if (colon == line->npos || line->find('\r') != line->npos) return std::nullopt;
     const std::string_view name = line->substr(0, colon);
     if (!IsToken(name)) return std::nullopt;  // also one folded from the line before
-    if (EqualsIgnoringCase(name, "host")) ++hosts;
+    if (EqualsIgnoringCase(name, "host")) {
+      ++hosts.count;
+      hosts.last = Trimmed(line->substr(colon + 1));
+    }
   }
   return hosts;
+}
+
+// "localhost", "127.0.0.1:9464", "[::1]:9464": nobody else can have these for a name.
+bool IsLocal(std::string_view host) {
+  const std::size_t end = host.starts_with('[') ? host.find(']') : host.find(':');
+  std::string name(host.substr(0, end));
+  std::array<char, sizeof(in6_addr)> address{};
+  if (name.starts_with('[')) return inet_pton(AF_INET6, name.c_str() + 1, address.data()) == 1;
+  return EqualsIgnoringCase(name, "localhost") ||
+         inet_pton(AF_INET, name.c_str(), address.data()) == 1;
 }
 
 // "/metrics?x" and "http://host/metrics" are "/metrics".
@@ -106,6 +132,7 @@ constexpr auto kReasons = std::to_array<Reason>({
     {404, "Not Found", "there is only /metrics here"},
     {405, "Method Not Allowed", "ask with GET"},
     {408, "Request Timeout", "the request did not come in time"},
+    {421, "Misdirected Request", "ask by the address, or as localhost"},
     {431, "Request Header Fields Too Large", "the request is too long"},
     {505, "HTTP Version Not Supported", "ask by HTTP/1.1"},
 });
@@ -125,7 +152,7 @@ std::string HttpDate(std::time_t now) {
 
 }  // namespace
 
-std::optional<Request> Judge(std::string_view received) {
+std::optional<Request> Judge(std::string_view received, Names names) {
   const bool full = received.size() >= kMostRequestBytes;
   received = received.substr(0, kMostRequestBytes);
   const auto header = HeaderIn(received);
@@ -136,9 +163,12 @@ std::optional<Request> Judge(std::string_view received) {
   const auto line = ParseRequestLine(TakeLine(rest).value_or(""));
   if (!line) return Request{.status = 400};
   if (!line->version.starts_with("HTTP/1.")) return Request{.status = 505};
-  const auto hosts = CountHosts(rest);
-  if (!hosts || *hosts > 1 || (*hosts == 0 && line->version != "HTTP/1.0")) {
+  const auto hosts = FindHosts(rest);
+  if (!hosts || hosts->count > 1 || (hosts->count == 0 && line->version != "HTTP/1.0")) {
     return Request{.status = 400};
+  }
+  if (names == Names::kLocal && hosts->count == 1 && !IsLocal(hosts->last)) {
+    return Request{.status = 421};
   }
   Request request{.head = line->method == "HEAD"};
   if (line->method != "GET" && !request.head) {

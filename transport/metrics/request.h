@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <optional>
 #include <string>
@@ -18,15 +19,20 @@ namespace rdfs::metrics {
 inline constexpr std::size_t kMostRequestBytes = 8192;
 
 struct Request {
-  // 200, or why not: 400 malformed, 404 another document, 405 another method than GET and HEAD, 431
-  // too long, 505 not HTTP/1.
+  // 200, or why not: 400 malformed, 404 another document, 405 another method than GET and HEAD, 421
+  // a name that is not this host's, 431 too long, 505 not HTTP/1.
   unsigned status = 200;
   bool head = false;  // the answer's header alone is wanted
 };
 
+// By which names it may be asked. Behind a loopback address only by addresses and as "localhost":
+// the browser of a local user sends there, by a name of its own, what a web page asks for whose
+// name has come to mean this host, and the page reads the answer (DNS rebinding).
+enum class Names : std::uint8_t { kAny, kLocal };
+
 // Judges what has come so far; nothing while its end is still to come. What it has said of the
 // beginning of some bytes it says of all of them.
-std::optional<Request> Judge(std::string_view received);
+std::optional<Request> Judge(std::string_view received, Names names);
 
 // Nothing more came in time.
 inline constexpr Request kTooSlow{.status = 408};

@@ -41,6 +41,7 @@ Server::Server(Address address, Fd listener, Fd stop, std::function<std::string(
     : address_(std::move(address)),
       listener_(std::move(listener)),
       stop_(std::move(stop)),
+      names_(IsLoopback(address_) ? Names::kLocal : Names::kAny),
       metrics_(std::move(metrics)),
       patience_(patience),
       thread_([this] { Run(); }) {}
@@ -98,7 +99,7 @@ bool Server::Receive(Peer& peer) const {
   const ssize_t got = recv(peer.socket.get(), buffer.data(), buffer.size(), 0);
   if (got <= 0) return got < 0 && WouldBlock();
   peer.received.append(buffer.data(), static_cast<std::size_t>(got));
-  if (const auto request = Judge(peer.received)) {
+  if (const auto request = Judge(peer.received, names_)) {
     peer.answer =
         MakeAnswer(*request, request->status == 200 ? metrics_() : "", std::time(nullptr));
   }

@@ -19,6 +19,7 @@
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 #include "transport/metrics/address.h"
+#include "transport/metrics/request.h"
 
 namespace rdfs::metrics {
 
@@ -66,6 +67,7 @@ class Server {
 
   const Address address_;
   const Fd listener_, stop_;
+  const Names names_;
   const std::function<std::string()> metrics_;
   const std::chrono::milliseconds patience_;
   std::list<Peer> peers_;     // the thread's

@@ -25,6 +25,15 @@ TEST(MetricsAddress, OthersAreNamed) {
   }
 }
 
+TEST(MetricsAddress, WhatOnlyThisHostReachesIsKnown) {
+  for (const char* text : {"9464", "127.9.0.1:1", "[::1]:9464", "localhost:9464"}) {
+    EXPECT_TRUE(IsLoopback(*ParseAddress(text))) << text;
+  }
+  for (const char* text : {"10.0.0.7:9464", "0.0.0.0:1", "[::]:1", "[::1:2]:1", "/run/127.0.0.1"}) {
+    EXPECT_FALSE(IsLoopback(*ParseAddress(text))) << text;
+  }
+}
+
 TEST(MetricsAddress, AnythingElseIsRefusedWithTheForms) {
   for (const char* text :
        {"",         "x",         "-1",          "65536",      "99999",          " 9464", "9464 ",

@@ -6,8 +6,8 @@ namespace rdfs::metrics {
 namespace {
 
 // The status of a whole request; 0: more must come.
-unsigned StatusOf(std::string_view received) {
-  const auto request = Judge(received);
+unsigned StatusOf(std::string_view received, Names names = Names::kAny) {
+  const auto request = Judge(received, names);
   return request ? request->status : 0;
 }
 
@@ -26,11 +26,28 @@ TEST(MetricsRequest, WhatScrapersSendIsUnderstood) {
   EXPECT_EQ(StatusOf(Get("HTTP://here/metrics?x")), 200U);
   EXPECT_EQ(StatusOf("GET /metrics HTTP/1.0\r\n\r\n"), 200U);
   EXPECT_EQ(StatusOf("GET /metrics HTTP/1.1\nhOST:x\n\n"), 200U) << "lines of LF alone";
-  const auto head = Judge("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto head = Judge("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Names::kAny);
   ASSERT_TRUE(head);
   EXPECT_EQ(head->status, 200U);
   EXPECT_TRUE(head->head);
-  EXPECT_FALSE(Judge(Get("/metrics"))->head);
+  EXPECT_FALSE(Judge(Get("/metrics"), Names::kAny)->head);
+}
+
+TEST(MetricsRequest, BehindALoopbackAddressOnlyNamesOfThisHostAreAnswered) {
+  const auto status = [](const std::string& host) {
+    return StatusOf("GET /metrics HTTP/1.1\r\nHost:" + host + "\r\n\r\n", Names::kLocal);
+  };
+  for (const char* host : {"localhost", " LocalHost:9464 ", "127.0.0.1", "127.0.0.1:9464",
+                           "10.0.0.7:80", "[::1]", "[::1]:9464"}) {
+    EXPECT_EQ(status(host), 200U) << host;
+  }
+  for (const char* host :
+       {"", "here", "here:9464", "localhost.here", "here.localhost", "127.0.0.1.here", "[here]",
+        "[::1.here]", "[", "]", "::1", "1", "127.1"}) {
+    EXPECT_EQ(status(host), 421U) << host;
+  }
+  EXPECT_EQ(StatusOf("GET /metrics HTTP/1.0\r\n\r\n", Names::kLocal), 200U) << "no browser";
+  EXPECT_EQ(StatusOf("GET / HTTP/1.1\r\nHost: here\r\n\r\n", Names::kLocal), 421U);
 }
 
 TEST(MetricsRequest, WhatIsNotThereIsSaidProperly) {

@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr std::string_view kGet = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+constexpr std::string_view kGet = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 // Who connects; every wait of it has an end.
 class Client {
@@ -115,11 +115,16 @@ TEST_F(MetricsServerTest, AnswersOnAPortOfThisHost) {
     EXPECT_EQ(StatusIn(answer), 200U) << answer;
     EXPECT_TRUE(answer.ends_with("\r\n\r\nrdfs_x 1\n")) << answer;
   }
+  const std::string page =
+      Client(server->address()).Say("GET /metrics HTTP/1.1\r\nHost: page.example\r\n\r\n").Hear();
+  EXPECT_EQ(StatusIn(page), 421U) << "a name that a web page has come by";
+  EXPECT_EQ(page.find("rdfs_x"), std::string::npos);
   Client slowly(server->address());
   for (const char c : kGet) slowly.Say(std::string_view(&c, 1));
   EXPECT_EQ(StatusIn(slowly.Hear()), 200U) << "byte by byte";
-  EXPECT_EQ(StatusIn(Client(server->address()).Say("GET / HTTP/1.1\r\nHost: x\r\n\r\n").Hear()),
-            404U);
+  EXPECT_EQ(
+      StatusIn(Client(server->address()).Say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").Hear()),
+      404U);
 }
 
 TEST_F(MetricsServerTest, AnswersOnASocketOfItsUserAlone) {
