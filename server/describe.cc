@@ -20,17 +20,31 @@ std::string DescribeSession(const FsSession& session, TimePoint now) {
 }
 
 void AddPool(const StoreStats& pool, Snapshot& out) {
-  out.Gauge("pool_capacity_bytes", pool.capacity_bytes);
-  out.Gauge("pool_cached_bytes", pool.cached_bytes);
-  out.Gauge("pool_leased_bytes", pool.leased_bytes);
-  out.Count("pool_hits", pool.hits);
-  out.Count("pool_misses", pool.misses);
-  out.Count("pool_evicted", pool.evicted);
-  out.Count("grants", pool.grants);
-  out.Count("grants_refused", pool.refused_grants);
-  out.Count("fills_at_once", pool.fills_at_once);
-  out.Count("fills_waited", pool.fills_waited);
-  out.Count("inline_bytes", pool.inline_bytes);
+  out.Gauge("pool_capacity_bytes", "Memory that may hold content of files for clients to read.",
+            pool.capacity_bytes);
+  out.Gauge("pool_cached_bytes", "Content of files in that memory.", pool.cached_bytes);
+  out.Gauge("pool_leased_bytes", "Content that clients may be reading right now.",
+            pool.leased_bytes);
+  out.Count("pool_hits", "Extents asked for that were in memory.", pool.hits);
+  out.Count("pool_misses", "Extents asked for that had to be read from their file.", pool.misses);
+  out.Count("pool_evicted", "Extents that made room for others.", pool.evicted);
+  out.Count("grants", "Rights to read an extent given to clients.", pool.grants);
+  out.Count("grants_refused", "Rights not given because all memory was being read.",
+            pool.refused_grants);
+  out.Count("fills_at_once", "Extents filled from the page cache without waiting.",
+            pool.fills_at_once);
+  out.Count("fills_waited", "Extents filled by a thread that waited for the disk.",
+            pool.fills_waited);
+  out.Count("inline_bytes", "Bytes that were read into answers instead of extents.",
+            pool.inline_bytes);
+}
+
+void AddLeases(const LeaseService::Stats& leases, Snapshot& out) {
+  out.Gauge("leases", "Files and directories that clients believe something about.", leases.leases);
+  out.Count("recalls", "Times that a client was told to believe something no more.",
+            leases.recalls);
+  out.Count("recalls_expired", "Changes that waited for a lease to run out: a client was silent.",
+            leases.expired_waits);
 }
 
 }  // namespace
@@ -43,12 +57,14 @@ Snapshot Service::Describe() {
   for (const SessionPtr& session : sessions) {
     out.lines.emplace_back("session", DescribeSession(*session, now));
   }
-  out.Gauge("sessions", sessions.size());
+  out.Gauge("sessions", "Mounts.", sessions.size());
   std::size_t lanes = 0;
   for (const auto& loop : loops_) lanes += loop->lanes();
-  out.Gauge("lanes", lanes);
+  out.Gauge("lanes", "Connections for data.", lanes);
   AddPool(exports_->PoolStats(), out);
-  out.Gauge("staging_free_bytes", core_->staging->free_bytes());
+  out.Gauge("staging_free_bytes", "Memory that is left for what clients write.",
+            core_->staging->free_bytes());
+  AddLeases(core_->leases.stats(), out);
   core_->counters.AddTo(out);
   core_->refusals.AddTo(out);
   AnswerTimes::Sums took;

@@ -33,7 +33,8 @@ void Refusals::Note(What what, std::string_view client) {
 
 void Refusals::AddTo(Snapshot& out) const {
   for (std::size_t i = 0; i < kRows.size(); ++i) {
-    out.Count("refused", counts_[i].load(std::memory_order_relaxed), std::string(kRows[i].name));
+    out.Count("refused", "Requests and clients refused for a limit or a wrong key.",
+              counts_[i].load(std::memory_order_relaxed), std::string(kRows[i].name));
   }
 }
 

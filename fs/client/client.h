@@ -89,6 +89,7 @@ struct Counters {
   std::uint64_t retries = 0;  // requests sent again after a loss
   std::uint64_t connections_lost = 0;
   std::uint64_t reconnects = 0;
+  std::uint64_t fallbacks = 0;  // transports that were tried in vain before a lesser one
   std::uint64_t timeouts = 0;
   // Calls that have ended, by opcode, however they ended: from the call to its callback, waiting
   // for a server or for a lock included. Those that nobody waits for, to know grants ahead of

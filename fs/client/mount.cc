@@ -109,6 +109,7 @@ Counters MountImpl::counters() const {
     if (seat.counters != nullptr) seat.counters->AddTo(sum);
   }
   for (const auto& counters : old_counters_) counters->AddTo(sum);
+  sum.fallbacks = fallbacks_ + session_fallbacks_;
   return sum;
 }
 

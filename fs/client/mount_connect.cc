@@ -1,5 +1,6 @@
 // The mount's thread: making connections anew, and the session where that is needed.
 #include <algorithm>
+#include <utility>
 
 #include "fs/client/attach.h"
 #include "fs/client/mount_impl.h"
@@ -89,6 +90,8 @@ Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Dea
   RDFS_RETURN_IF_ERROR(reclaimed);
   const std::lock_guard lock(mutex_);
   info_.transport = session_->ExplainChoice();
+  session_fallbacks_ = static_cast<std::uint64_t>(
+      std::ranges::count_if(session_->legs(), &transport::LegReport::failed));
   return link;
 }
 
@@ -141,6 +144,7 @@ Status MountImpl::Redial(Deadline deadline) {
            .attr_lease = std::chrono::milliseconds(grant.attr_lease_ms),
            .max_transfer_bytes = grant.max_transfer_bytes,
            .transport = {}};
+  fallbacks_ += std::exchange(session_fallbacks_, 0);
   for (const LaneSeat& seat : seats_) {
     if (seat.taken && !same) seat.mailbox->Wake();  // to see that its connection is of no use
   }

@@ -122,6 +122,8 @@ class MountImpl final : public Mount {
   std::deque<LostLane> lost_;                                // under mutex_: connections to destroy
   std::deque<LostLane> waiting_;                             // under mutex_: lanes to connect
   MountInfo info_;                                           // under mutex_
+  std::uint64_t fallbacks_ = 0;                              // under mutex_: of earlier sessions
+  std::uint64_t session_fallbacks_ = 0;                      // under mutex_
   Status health_;                                            // under mutex_
 
   std::mutex opens_mutex_;

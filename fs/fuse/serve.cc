@@ -47,20 +47,26 @@ std::string SessionOptions(const Options& options) {
 }
 
 void AddFigures(const client::Counters& counters, Snapshot& out) {
-  out.Count("read_bytes", counters.read_bytes);
-  out.Count("written_bytes", counters.written_bytes);
-  out.Count("inline_read_bytes", counters.inline_read_bytes);
-  out.Count("inline_written_bytes", counters.inline_written_bytes);
-  out.Count("grant_hits", counters.grant_hits);
-  out.Count("grant_misses", counters.grant_misses);
-  out.Count("grants_discarded", counters.grants_discarded);
-  out.Count("retries", counters.retries);
-  out.Count("connections_lost", counters.connections_lost);
-  out.Count("reconnects", counters.reconnects);
-  out.Count("timeouts", counters.timeouts);
+  out.Count("read_bytes", "Bytes read from the server's memory, one-sided.", counters.read_bytes);
+  out.Count("written_bytes", "Bytes written into the server's memory, one-sided.",
+            counters.written_bytes);
+  out.Count("inline_read_bytes", "Bytes read that came inside answers.",
+            counters.inline_read_bytes);
+  out.Count("inline_written_bytes", "Bytes written that went inside requests.",
+            counters.inline_written_bytes);
+  out.Count("grant_hits", "Reads that needed no message: where the bytes lie was known.",
+            counters.grant_hits);
+  out.Count("grant_misses", "Reads that had to ask where the bytes lie.", counters.grant_misses);
+  out.Count("grants_discarded", "Reads that came too late for their bytes and asked again.",
+            counters.grants_discarded);
+  out.Count("retries", "Requests sent again after a connection was lost.", counters.retries);
+  out.Count("connections_lost", "Connections that broke.", counters.connections_lost);
+  out.Count("reconnects", "Connections made again.", counters.reconnects);
+  out.Count("fallbacks", "Better transports that were tried in vain.", counters.fallbacks);
+  out.Count("timeouts", "Calls that had no answer in time.", counters.timeouts);
   for (std::size_t i = 0; i < counters.round_trips.size(); ++i) {
     if (counters.round_trips[i] == 0) continue;
-    out.Count("round_trips", counters.round_trips[i],
+    out.Count("round_trips", "Requests that were answered.", counters.round_trips[i],
               std::string(OpcodeName(static_cast<Opcode>(i))));
   }
   for (std::size_t i = 0; i < counters.took.size(); ++i) {
@@ -322,8 +328,10 @@ Snapshot Served::Describe() const {
                {"transport", info.transport},
                {"server", health.ok() ? "connected" : "away: " + health.message()}};
   AddFigures(mount_->counters(), out);
-  out.Gauge("inodes", filesystem_->inodes.size());
-  out.Gauge("open_files", filesystem_->opens.size());
+  out.Count("recalls", "Times that the server said to believe something no more.",
+            filesystem_->kernel.recalls());
+  out.Gauge("inodes", "Files and directories that the kernel knows.", filesystem_->inodes.size());
+  out.Gauge("open_files", "Files that are open.", filesystem_->opens.size());
   return out;
 }
 

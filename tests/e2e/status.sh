@@ -39,6 +39,13 @@ dd if=/dev/zero of="$work/mnt/new" bs=1000000 count=1 status=none || problem 'ca
 "$rdfs" stats --prometheus >"$work/metrics" || problem 'rdfs stats --prometheus fails'
 says "$work/metrics" "^rdfs_operation_seconds_bucket\{mount=\"$work/mnt\",op=\"read\",le=\"[+]Inf\"\} [1-9]" 'metrics'
 says "$work/metrics" "^rdfs_read_bytes_total\{mount=\"$work/mnt\"\} [1-9]" 'metrics'
+# explained FILE WHAT: it is said of every metric what it is.
+explained() {
+  local unexplained
+  unexplained=$(comm -23 <(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$1" | sort) <(sed -n 's/^# HELP \([^ ]*\) [A-Z].*[.]$/\1/p' "$1" | sort))
+  [ -z "$unexplained" ] || problem "$2: nothing says what these are: $unexplained"
+}
+explained "$work/metrics" 'metrics'
 "$rdfs" top -n 1 "$work/mnt" >"$work/top" || problem 'rdfs top fails'
 says "$work/top" ' rdfs_inodes\{' 'rdfs top'
 
@@ -59,6 +66,8 @@ scrape() {
 place=$(awk '$1 == "metrics" { print $2 }' "$work/status")
 [ "$(scrape "$place" "$work/metrics")" = 200 ] || problem "no metrics at '$place'"
 says "$work/metrics" "^rdfs_operation_seconds_count\{port=\"$port\",op=\"lookup\"\} [1-9]" 'metrics of rdfsd'
+explained "$work/metrics" 'metrics of rdfsd'
+says "$work/metrics" "^rdfs_leases\{port=\"$port\"\} [1-9]" 'metrics of rdfsd'
 timeout 60 "$rdfsd" --export "data=$work/export" --no-auth --port 0 -f --metrics "$place" >"$work/out" 2>&1
 [ $? -eq 1 ] || problem 'a second rdfsd takes the same port for metrics'
 says "$work/out" "cannot listen for metrics on $place: another program does; name another place" 'the second rdfsd'
@@ -75,6 +84,18 @@ says "$work/metrics" "^rdfs_operation_seconds_count\{mount=\"$work/mnt\",op=\"lo
 "$rdfs" "rdfs://127.0.0.1:$port/data" "$work/other" -o "metrics=$place" >"$work/out" 2>&1 && problem 'a mount takes the port of rdfsd'
 says "$work/out" "cannot listen for metrics on $place: another program does" 'the mount that is refused'
 mountpoint -q "$work/other" && problem 'a refused mount is there'
+
+# A server on this host whose network is another: what was tried in vain is counted, and why is said.
+fusermount3 -u "$work/mnt" || problem 'no unmount'
+cat >"$work/elsewhere" <<'SCRIPT'
+#!/bin/sh
+for command; do :; done
+exec unshare --map-current-user --net sh -c "$command"
+SCRIPT
+chmod 700 "$work/elsewhere"
+"$rdfs" "localhost:$work/export" "$work/mnt" -o "ssh_command=$work/elsewhere,rdfsd_path=$rdfsd" >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
+cmp "$work/mnt/file" "$work/export/file" || problem 'the file differs through a stream'
+[ "$(figure fallbacks)" -ge 1 ] || problem "fallbacks is $(figure fallbacks): $("$rdfs" status "$work/mnt")"
 
 # The end of a mount is the end of its sockets; the server says that its client is gone.
 fusermount3 -u "$work/mnt" || problem 'no unmount'

@@ -23,8 +23,8 @@ void Run(ByteSpan input) {
   snapshot.words.emplace_back("mount", AsText(pieces.Next()));
   snapshot.lines.emplace_back("session", AsText(pieces.Next()));
   const std::string label(AsText(pieces.Next()));
-  snapshot.Count("operations", 7, label);
-  snapshot.Gauge("sessions", 1);
+  snapshot.Count("operations", "Operations.", 7, label);
+  snapshot.Gauge("sessions", "Sessions.", 1);
   LatencyHistogram times;
   times.buckets[3] = 1;
   snapshot.Latency(label, times);

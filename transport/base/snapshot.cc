@@ -129,7 +129,8 @@ std::string ToPrometheus(const Snapshot& snapshot) {
   for (const Figure& figure : snapshot.figures) {
     const std::string name = fmt::format("rdfs_{}{}", figure.name, figure.counter ? "_total" : "");
     if (figure.name != before) {
-      out += fmt::format("# TYPE {} {}\n", name, figure.counter ? "counter" : "gauge");
+      out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, figure.help, name,
+                         figure.counter ? "counter" : "gauge");
     }
     before = figure.name;
     std::string labels = common;

@@ -16,8 +16,9 @@
 namespace rdfs {
 
 struct Figure {
-  std::string name;   // "read_bytes"
-  std::string label;  // of one of several under a name: an operation; else empty
+  std::string name;       // "read_bytes"
+  std::string_view help;  // what it counts, for who meets it for the first time: a literal
+  std::string label;      // of one of several under a name: an operation; else empty
   std::uint64_t value = 0;
   bool counter = true;  // grows only
 };
@@ -36,11 +37,11 @@ struct Snapshot {
   // How long each kind of operation took, from its request to its answer.
   std::vector<OperationTimes> latencies;
 
-  void Count(std::string name, std::uint64_t value, std::string label = {}) {
-    figures.push_back({std::move(name), std::move(label), value, true});
+  void Count(std::string name, std::string_view help, std::uint64_t value, std::string label = {}) {
+    figures.push_back({std::move(name), help, std::move(label), value, true});
   }
-  void Gauge(std::string name, std::uint64_t value, std::string label = {}) {
-    figures.push_back({std::move(name), std::move(label), value, false});
+  void Gauge(std::string name, std::string_view help, std::uint64_t value) {
+    figures.push_back({std::move(name), help, {}, value, false});
   }
   // Those that did not happen are left out.
   void Latency(std::string operation, const LatencyHistogram& times) {

@@ -111,6 +111,7 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenBest(Deadline deadline, boo
         lane.status().code() == Code::kDeadlineExceeded && BootClock::now() < now + kLegTime;
     if (our_deadline || lane.status().code() == Code::kBusy) return lane;
     legs_[i].status = lane.status();
+    legs_[i].failed = true;
   }
   chosen_.reset();
   // The stream is what remains, and may be in use already.

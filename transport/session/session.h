@@ -51,6 +51,7 @@ struct LegReport {
   Kind kind;
   bool stdio = false;  // the vestibule's own stream
   Status status;
+  bool failed = false;  // it was tried; else what status says was known before
 };
 
 class Session {

@@ -103,9 +103,9 @@ Snapshot Example() {
   Snapshot out;
   out.words = {{"mount", "/a\"b\n"}, {"server", "connected"}};
   out.lines = {{"session", "one"}};
-  out.Gauge("open_files", 3);
-  out.Count("trips", 1, "read");
-  out.Count("trips", 2, "write");
+  out.Gauge("open_files", "Files that are open.", 3);
+  out.Count("trips", "Round trips.", 1, "read");
+  out.Count("trips", "Round trips.", 2, "write");
   LatencyRecorder times;
   times.Record(std::chrono::microseconds(3));
   times.Record(std::chrono::microseconds(5));
@@ -123,10 +123,12 @@ TEST(Snapshot, IsTheSameInEveryFormat) {
             "2}}, \"latencies\": {\"read\": {\"count\": 2, \"sum_ns\": 8000, \"p50_ns\": 4000, "
             "\"p99_ns\": 5000, \"max_ns\": 5000}}}\n");
   const std::string metrics = ToPrometheus(Example());
-  const std::size_t histogram = metrics.find("# HELP");
+  const std::size_t histogram = metrics.find("# HELP rdfs_operation_seconds");
   EXPECT_EQ(metrics.substr(0, histogram),
+            "# HELP rdfs_open_files Files that are open.\n"
             "# TYPE rdfs_open_files gauge\n"
             "rdfs_open_files{mount=\"/a\\\"b?\"} 3\n"
+            "# HELP rdfs_trips_total Round trips.\n"
             "# TYPE rdfs_trips_total counter\n"
             "rdfs_trips_total{mount=\"/a\\\"b?\",op=\"read\"} 1\n"
             "rdfs_trips_total{mount=\"/a\\\"b?\",op=\"write\"} 2\n");
