@@ -70,9 +70,6 @@ struct MountOptions {
   // Writes up to this travel inside their message instead of through a staging slot.
   std::size_t inline_write_bytes = 16 * 1024;
   const Clock* clock = nullptr;  // null: the system's
-  // A server that has given the session up may have given its locks to others meanwhile. False:
-  // what can be had back of them is taken, as if nothing had been; true: their files answer EIO.
-  bool locks_end_with_session = false;
 };
 
 // Counted since the mount; sums of all lanes.

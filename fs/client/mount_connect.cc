@@ -127,7 +127,7 @@ Status MountImpl::Redial(Deadline deadline) {
   const bool given_up = !admission->resumed && admission->grant.epoch == admission_.grant.epoch;
   admission_ = *admission;
   if (!same) incarnation_.fetch_add(1);
-  if (given_up && options_.locks_end_with_session) LoseLocks();
+  if (given_up) LoseLocks();
   if (admission_.resumed) {
     // The server still has every open file: none of them needs to be made known again.
     const std::lock_guard lock(opens_mutex_);
@@ -151,6 +151,7 @@ Status MountImpl::Redial(Deadline deadline) {
   return Status::Ok();
 }
 
+// The server may have given them to others meanwhile, who changed what the locks were for.
 void MountImpl::LoseLocks() {
   const std::lock_guard lock(opens_mutex_);
   for (const auto& known : opens_) {

@@ -374,6 +374,22 @@ TEST_F(LossTest, AFileWhoseLockIsRefusedThenAnswersEIO) {
   EXPECT_TRUE(client_->Release(open).ok());
 }
 
+// A client that was silent for too long: somebody else may have had the lock, and given it back.
+TEST_F(LossTest, ALockEndsWithTheSessionThatHadIt) {
+  const OpenPtr locked = Open();
+  const OpenPtr other = Open();
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+  });
+  ASSERT_TRUE(client_->SetLock(locked, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
+  server_.GiveUp();
+  ExpectFile(client_->Read(other, 0, 1000), 0);
+  EXPECT_EQ(client_->Read(locked, 0, 1000).status().errno_value(), EIO);
+  EXPECT_EQ(server_.Count(Opcode::kReclaimLock), 0U);
+  EXPECT_TRUE(client_->Release(locked).ok());
+  EXPECT_TRUE(client_->Release(other).ok());
+}
+
 TEST_F(LossTest, AFileThatIsGoneIsStale) {
   const OpenPtr open = Open();
   server_.SetHook([](const Request& request, Reply& reply) {

@@ -124,6 +124,15 @@ void ScriptedServer::Restart(bool resumed) {
   DropAll();
 }
 
+void ScriptedServer::GiveUp() {
+  {
+    const std::lock_guard lock(mutex_);
+    resumed_ = false;
+    opens_.clear();
+  }
+  DropAll();
+}
+
 void ScriptedServer::DropAll() {
   const std::lock_guard lock(mutex_);
   for (const auto& lane : lanes_) lane->drop = true;

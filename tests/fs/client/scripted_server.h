@@ -61,6 +61,8 @@ class ScriptedServer {
 
   // Another epoch; open files are forgotten unless `resumed`.
   void Restart(bool resumed);
+  // The session is over for a server that goes on: nothing was heard of its client for too long.
+  void GiveUp();
   void DropAll();                                 // connections
   void Refuse(bool refuse) { refuse_ = refuse; }  // dialling fails
 

@@ -64,7 +64,6 @@ Result<std::unique_ptr<ExportSession>> ExportSession::Connect(const Operand& ope
   mount.flags = fs::kMountDropsNames;  // nothing is kept by name
   mount.timeout = kPatience;
   mount.lane_buffer_bytes = kLaneBytes;
-  mount.locks_end_with_session = true;  // File::Lock
   const SignalsBlocked blocked;
   auto made = Mount::Create(std::move(mount), DeadlineAfter(kPatience));
   if (!made.ok()) return made.status().WithContext(operand.base());
