@@ -70,8 +70,8 @@ stage_unit() {
   ctest_step "unit tests" 900 dev -LE 'e2e|rdma|full'
 }
 
-# sanitized PRESET TARGET...: builds these test programs and runs their cases.
-sanitized() {
+# test_programs PRESET TARGET...: builds these test programs and runs their cases.
+test_programs() {
   local preset=$1
   shift
   step "build ($preset)" 2400 bash -c "$(declare -f build); jobs=$jobs; build $preset $*" || return 1
@@ -84,7 +84,7 @@ sanitized() {
 }
 
 stage_asan() {
-  sanitized asan-ubsan base_test tcp_test tcp_conformance_test shm_test shm_conformance_test \
+  test_programs asan-ubsan base_test tcp_test tcp_conformance_test shm_test shm_conformance_test \
     verbs_unit_test session_rules_test session_test fs_protocol_test fs_client_rules_test fs_library_test \
     fuse_test rdfs_command_test server_core_test server_store_test server_survival_test \
     rdsock_switch_test rdsock_end_test rdsock_meeting_test \
@@ -93,7 +93,7 @@ stage_asan() {
 }
 # The thread sanitizer goes where threads are; the rest has nothing for it to find.
 stage_tsan() {
-  sanitized tsan tcp_conformance_test shm_conformance_test session_test server_store_test \
+  test_programs tsan tcp_conformance_test shm_conformance_test session_test server_store_test \
     rdsock_end_test pipe_files_test pipe_live_test copy_files_test copy_remote_test metrics_test
 }
 
@@ -105,6 +105,15 @@ stage_fuzz() {
 
 stage_clang() {
   step "build (clang)" 2400 bash -c "$(declare -f build); jobs=$jobs; build clang"
+}
+
+# Another processor: that it compiles, and what is on the wire and in shared memory has the same layout there. By
+# emulation, which keeps this processor's order of loads and stores: what leans on that is not found here.
+stage_arm64() {
+  step "libraries for arm64" 900 cmake/arm64-sysroot || return 1
+  test_programs arm64 base_test tcp_test tcp_conformance_test shm_test shm_conformance_test \
+    fault_test verbs_unit_test session_rules_test session_test fs_protocol_test pipe_rules_test \
+    copy_wire_test rdsock_switch_test
 }
 
 # An ordinary user for the mounts, when we are root: that is how people mount.

@@ -6,9 +6,13 @@
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
+#include <vector>
 
 #include "tests/transport/conformance/harness.h"
 
@@ -17,6 +21,17 @@ namespace {
 
 // Where the peer finds its end of the control lines.
 constexpr int kControlFd = 3;
+
+// What starts this program once more: itself, or what runs programs of another processor here.
+std::vector<std::string> ThisProgram() {
+  std::vector<std::string> words;
+  std::istringstream emulator(RDFS_EMULATOR);
+  for (std::string word; emulator >> word;) words.push_back(word);
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  words.emplace_back(path.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  return words;
+}
 
 struct Regions {
   Shared readable, writable;
@@ -111,12 +126,13 @@ PeerProcess::PeerProcess(const Subject& subject, const std::string& role) : cont
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), kControlFd);
-  std::string program = "/proc/self/exe";
-  std::string peer = "--conformance-peer=" + role;
-  std::string name = "--subject=" + subject.name;
-  std::array<char*, 4> arguments{program.data(), peer.data(), name.data(), nullptr};
-  const int error =
-      posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments.data(), environ);
+  std::vector<std::string> words = ThisProgram();
+  words.push_back("--conformance-peer=" + role);
+  words.push_back("--subject=" + subject.name);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const int error = posix_spawnp(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) pid_ = -1;
   EXPECT_EQ(error, 0) << "cannot start the peer: " << strerror(error);
