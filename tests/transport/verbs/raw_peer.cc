@@ -49,8 +49,9 @@ bool RawPeer::MakeQueuePair(std::uint32_t receives) {
   if (domain_ == nullptr) return false;
   receive_buffer_.resize(kReceiveBytes * std::max(receives, 1U));
   region_.reset(ibv_reg_mr(domain_.get(), buffer_.data(), buffer_.size(), kAccess));
-  receive_region_.reset(ibv_reg_mr(domain_.get(), receive_buffer_.data(), receive_buffer_.size(),
-                                   IBV_ACCESS_LOCAL_WRITE));
+  const int may_receive = IBV_ACCESS_LOCAL_WRITE;
+  receive_region_.reset(
+      ibv_reg_mr(domain_.get(), receive_buffer_.data(), receive_buffer_.size(), may_receive));
   completions_.reset(ibv_create_cq(id_->verbs, 2 * kDepth, nullptr, nullptr, 0));
   if (region_ == nullptr || receive_region_ == nullptr || completions_ == nullptr) return false;
   ibv_qp_init_attr attr{};
