@@ -78,11 +78,17 @@ new_key() { (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$1
 serve() {
   local log=$work/$1.log
   shift
-  rm -f "$log"
-  "$rdfsd" --listen 127.0.0.1 --port "${port:-0}" -f "$@" >"$log" 2>&1 </dev/null &
-  server=$!
-  ends_with_us "$server"
-  if ! wait_until 100 grep -qs 'ready on port' "$log"; then
+  for _ in $(seq 30); do
+    rm -f "$log"
+    "$rdfsd" --listen 127.0.0.1 --port "${port:-0}" -f "$@" >"$log" 2>&1 </dev/null &
+    server=$!
+    ends_with_us "$server"
+    wait_until 100 grep -qsE 'ready on port|another program holds the port' "$log"
+    # Somebody else's connection may have the port of a server that was killed, for a moment.
+    grep -qs 'another program holds the port' "$log" || break
+    sleep 1
+  done
+  if ! grep -qs 'ready on port' "$log"; then
     cat "$log" >&2
     echo "$this: rdfsd did not start" >&2
     exit 1

@@ -15,11 +15,16 @@ ids=''; [ "$(id -u)" -ne 0 ] || ids=,trusted
 port=0
 # Who was killed is given up after two seconds.
 serve() {
-  : >rdfsd.log
-  XDG_RUNTIME_DIR=$work "$rdfsd" --export "e=$work/export$ids" --port "$port" --no-auth --lease 2 -f >rdfsd.log 2>&1 </dev/null &
-  server=$!
-  children+=("$server")
-  for _ in $(seq 600); do grep -q 'ready on port' rdfsd.log && break; sleep 0.05; done
+  for _ in $(seq 30); do
+    : >rdfsd.log
+    XDG_RUNTIME_DIR=$work "$rdfsd" --export "e=$work/export$ids" --port "$port" --no-auth --lease 2 -f >rdfsd.log 2>&1 </dev/null &
+    server=$!
+    children+=("$server")
+    for _ in $(seq 600); do { grep -q 'ready on port' rdfsd.log || ! kill -0 "$server" 2>/dev/null; } && break; sleep 0.05; done
+    # Somebody else's connection may have the port of a server that was killed, for a moment.
+    grep -q 'another program holds the port' rdfsd.log || break
+    sleep 1
+  done
   port=$(sed -n 's/.*ready on port \([0-9]*\).*/\1/p' rdfsd.log | head -n 1)
   [ -n "$port" ] || { cat rdfsd.log >&2; exit 1; }
 }
