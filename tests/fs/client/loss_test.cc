@@ -326,7 +326,7 @@ TEST_F(LossTest, ARestartedServerIsLedToWhatIsAskedAgain) {
   server_.SetGate([this, lost = false](const Request& request) mutable {
     if (request.opcode != Opcode::kMkdir || lost) return true;
     lost = true;
-    std::thread([this] { server_.Restart(false); }).detach();
+    server_.RestartFromGate(false);
     return false;
   });
   (void)client_->Mkdir(directory, "new");

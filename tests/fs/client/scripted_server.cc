@@ -82,7 +82,7 @@ std::vector<std::byte> ScriptedServer::GrantFor(std::uint64_t last_epoch) {
   std::vector<std::byte> bytes;
   Put(bytes, MountGrant{.major = kProtocolMajor,
                         .minor = 0,
-                        .session = 1000 + epoch_,
+                        .session = 1000 + epoch_ + given_up_,
                         .epoch = epoch_,
                         .verifier = 1,
                         .lease_ms = 30'000,
@@ -115,26 +115,31 @@ void ScriptedServer::SetClientEnd(ClientEnd end) {
 }
 
 void ScriptedServer::Restart(bool resumed) {
-  {
-    const std::lock_guard lock(mutex_);
-    ++epoch_;
-    resumed_ = resumed;
-    if (!resumed) opens_.clear();
-  }
-  DropAll();
+  const std::lock_guard lock(mutex_);
+  RestartFromGate(resumed);
+}
+
+void ScriptedServer::RestartFromGate(bool resumed) {
+  ++epoch_;
+  resumed_ = resumed;
+  if (!resumed) opens_.clear();
+  DropLocked();
 }
 
 void ScriptedServer::GiveUp() {
-  {
-    const std::lock_guard lock(mutex_);
-    resumed_ = false;
-    opens_.clear();
-  }
-  DropAll();
+  const std::lock_guard lock(mutex_);
+  ++given_up_;
+  resumed_ = false;
+  opens_.clear();
+  DropLocked();
 }
 
 void ScriptedServer::DropAll() {
   const std::lock_guard lock(mutex_);
+  DropLocked();
+}
+
+void ScriptedServer::DropLocked() {
   for (const auto& lane : lanes_) lane->drop = true;
 }
 
@@ -239,6 +244,9 @@ std::vector<std::byte> ScriptedServer::Arguments(const Request& request) {
 }
 
 ScriptedServer::Reply ScriptedServer::AnswerOnce(LaneState& lane, const Request& request) {
+  if (given_up_ > 0 && request.header.session != 1000 + epoch_ + given_up_) {
+    return {.error = WireError::kUnknownSession};
+  }
   const auto record = records_.find(request.header.sequence);
   if (record != records_.end()) {
     // A sequence comes again only as it was, and says so.

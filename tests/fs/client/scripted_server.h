@@ -61,6 +61,7 @@ class ScriptedServer {
 
   // Another epoch; open files are forgotten unless `resumed`.
   void Restart(bool resumed);
+  void RestartFromGate(bool resumed);  // inside a Gate
   // The session is over for a server that goes on: nothing was heard of its client for too long.
   void GiveUp();
   void DropAll();                                 // connections
@@ -79,6 +80,7 @@ class ScriptedServer {
   [[nodiscard]] std::size_t misdeeds() const { return misdeeds_; }  // by the client
 
  private:
+  void DropLocked();  // under mutex_
   struct LaneState {
     std::unique_ptr<transport::Connection> connection;
     std::unique_ptr<transport::MemoryRegion> staging;
@@ -115,6 +117,7 @@ class ScriptedServer {
   std::map<std::uint64_t, Record> records_;        // under mutex_
   std::set<std::uint64_t> opens_;                  // under mutex_
   std::uint64_t epoch_ = 1;                        // under mutex_
+  std::uint64_t given_up_ = 0;                     // under mutex_: sessions
   std::uint64_t next_open_ = 100;                  // under mutex_
   std::uint64_t change_ = 1;                       // under mutex_
   bool resumed_ = true;                            // under mutex_
