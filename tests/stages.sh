@@ -77,9 +77,13 @@ test_programs() {
   step "build ($preset)" 2400 bash -c "$(declare -f build); jobs=$jobs; build $preset $*" || return 1
   local pattern
   pattern=$(IFS='|'; echo "^($*)\\.")
-  # A death test forks a program that dies on purpose: nothing for the thread sanitizer to find.
   local without='^$'
-  [ "$preset" = tsan ] && without='DeathTest'
+  case "$preset" in
+    # A death test forks a program that dies on purpose: nothing for the thread sanitizer to find.
+    tsan) without='DeathTest' ;;
+    # qemu-user offers the kernel more room for descriptors than we did, and keeps what we had no room for.
+    arm64) without='ShmHostile.PacketsThatNoCorrectPeerSendsEndTheConnection' ;;
+  esac
   ctest_step "unit tests ($preset)" 1200 "$preset" -LE 'e2e|rdma' -R "$pattern" -E "$without"
 }
 
