@@ -8,6 +8,15 @@
 #include "transport/transport.h"
 
 namespace rdfs::metrics {
+namespace {
+
+// Of addresses, and of names, which the listener refuses by name.
+bool IsHostCharacter(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+         c == ':' || c == '-' || c == '_' || c == '%';
+}
+
+}  // namespace
 
 Result<Address> ParseAddress(std::string_view text) {
   const Status bad(Code::kInvalidArgument,
@@ -26,7 +35,7 @@ Result<Address> ParseAddress(std::string_view text) {
   if (error == std::errc() && end == text.data() + text.size()) return out;
   const auto named = transport::HostAndPort::Parse(text, 0);
   if (!named.ok() || named->host.empty() || named->port == 0 ||
-      named->host.find_first_of("[] ") != named->host.npos) {
+      !std::ranges::all_of(named->host, IsHostCharacter)) {
     return bad;
   }
   out.host = named->host == "localhost" ? "127.0.0.1" : named->host;

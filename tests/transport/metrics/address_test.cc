@@ -36,9 +36,10 @@ TEST(MetricsAddress, WhatOnlyThisHostReachesIsKnown) {
 
 TEST(MetricsAddress, AnythingElseIsRefusedWithTheForms) {
   for (const char* text :
-       {"",         "x",         "-1",          "65536",      "99999",          " 9464", "9464 ",
-        ":9464",    "10.0.0.7",  "10.0.0.7:",   "10.0.0.7:0", "10.0.0.7:65536", "::1",   "[::1]",
-        "::1:9464", "[::1]9464", "run/metrics", "./metrics",  "/run/rdfs/",     "/a\nb"}) {
+       {"",           "x",     "-1",        "65536",     "99999",       " 9464",
+        "9464 ",      ":9464", "10.0.0.7",  "10.0.0.7:", "10.0.0.7:0",  "10.0.0.7:65536",
+        "::1",        "[::1]", "::1:9464",  "[::1]9464", "run/metrics", "./metrics",
+        "/run/rdfs/", "/a\nb", "[/a]:9464", "\xc6:9464"}) {
     const auto address = ParseAddress(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_EQ(address.status().code(), Code::kInvalidArgument);
