@@ -72,10 +72,11 @@ void Receiver::Welcome(Partial partial) {
   state_.OnOpened(std::move(welcome), BootClock::now(), actions_);
 }
 
-// One turn: what has come in, what has been done, what follows from both. An error is the lane's.
+// One turn: what has been done, what has come in, what follows from both. An error is the lane's, and
+// what was stored before it counts: that is what a part is kept of.
 Status Receiver::Step() {
-  RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
   const bool done = TakeFromCrew();
+  RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
   if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
     state_.Fail(stopped, actions_);
   }

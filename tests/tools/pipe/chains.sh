@@ -185,14 +185,14 @@ rm -f "$work"/got.*
 # Everything is killed in the middle: the third takes nothing any more, then the sender and the first die.
 mkfifo "$work/got.3"
 hops 3 -v --resume
-rm "$work/got.3.rdpart" 2>/dev/null
-timeout 60 "$rdsend" --require "$over" "$hosts" 1 "$key" "$work/long" 2>"$work/send.err" &
+head -c $((60 * mib)) /dev/urandom >"$work/big"  # more than what is on its way fills, over any transport
+timeout 60 "$rdsend" --require "$over" "$hosts" 1 "$key" "$work/big" 2>"$work/send.err" &
 waiting=$!
 children+=("$waiting")
 exec 5<"$work/got.3"
 head -c 1000 <&5 >/dev/null
 for _ in $(seq 500); do
-  [ "$(stat -c %s "$work/got.2.rdpart" 2>/dev/null || echo 0)" -gt $((2 * mib)) ] && break
+  [ "$(stat -c %s "$work/got.2.rdpart" 2>/dev/null || echo 0)" -gt $((5 * mib)) ] && break
   sleep 0.02
 done
 kill -KILL "${pids[0]}"
@@ -202,7 +202,7 @@ for i in 1 2 3; do receiver=${pids[i - 1]}; received && problem "killed in the m
 rm "$work/got.3"
 [ -s "$work/got.1.rdpart" ] && [ -s "$work/got.2.rdpart" ] || problem "killed in the middle: no part is kept"
 hops 3 -v --resume
-send_all "$work/long"; sent "after being killed" $? 0
-for i in 1 2 3; do ended "after being killed" $i 0; same "after being killed" "$work/long" "$work/got.$i"; done
+send_all "$work/big"; sent "after being killed" $? 0
+for i in 1 2 3; do ended "after being killed" $i 0; same "after being killed" "$work/big" "$work/got.$i"; done
 grep -q 'went on behind' "$work/recv.err.2" || problem "after being killed: the second did not go on"
 conclude
