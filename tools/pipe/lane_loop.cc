@@ -16,19 +16,42 @@ using transport::Completion;
 using transport::Connection;
 using std::chrono_literals::operator""s;
 
-Status SleepUntil(Connection& lane, std::span<const int> others, Deadline deadline, int writable) {
-  RDFS_ASSIGN_OR_RETURN(const bool armed, lane.Arm());
-  if (!armed) return {};
-  std::array<pollfd, 6> entries{};  // poll(2) passes over -1
+namespace {
+
+// The most of `others` below.
+constexpr std::size_t kMostOthers = 4;
+// There is progress to draw.
+constexpr auto kLongestSleep = std::chrono::milliseconds(200);
+
+// Until `lane` or one of `others` is readable or `writable` takes something; poll(2) passes over
+// -1.
+Status Await(int lane, std::span<const int> others, Deadline deadline, int writable) {
+  std::array<pollfd, kMostOthers + 2> entries{};
   std::size_t count = 0;
-  entries[count++] = {.fd = lane.fd(), .events = POLLIN, .revents = 0};
+  entries[count++] = {.fd = lane, .events = POLLIN, .revents = 0};
+  entries[count++] = {.fd = writable, .events = POLLOUT, .revents = 0};
   for (const int fd : others) entries[count++] = {.fd = fd, .events = POLLIN, .revents = 0};
-  if (writable >= 0) entries[count++] = {.fd = writable, .events = POLLOUT, .revents = 0};
   const int timeout_ms = PollTimeoutMs(deadline, BootClock::now());
   if (poll(entries.data(), count, timeout_ms) < 0 && errno != EINTR) {
     return Status::FromErrno(errno, "poll");
   }
   return {};
+}
+
+std::span<const int> Fill(std::array<int, kMostOthers>& others, std::initializer_list<int> readable,
+                          int interrupts) {
+  std::size_t count = 0;
+  others[count++] = interrupts;
+  for (const int fd : readable) others[count++] = fd;
+  return std::span(others).first(count);
+}
+
+}  // namespace
+
+Status SleepUntil(Connection& lane, std::span<const int> others, Deadline deadline, int writable) {
+  RDFS_ASSIGN_OR_RETURN(const bool armed, lane.Arm());
+  if (!armed) return {};
+  return Await(lane.fd(), others, deadline, writable);
 }
 
 void Part(Connection& lane) {
@@ -64,13 +87,16 @@ Status Turns::CheckInterrupt() {
 
 Status Turns::Sleep(Connection& lane, std::initializer_list<int> readable, int writable,
                     Deadline next) {
-  std::array<int, 4> others{};
-  std::size_t count = 0;
-  others[count++] = interrupts_;
-  for (const int fd : readable) others[count++] = fd;
   slept_ = true;
-  return SleepUntil(lane, std::span(others).first(count),
-                    std::min(next, DeadlineAfter(std::chrono::milliseconds(200))), writable);
+  std::array<int, kMostOthers> others{};
+  return SleepUntil(lane, Fill(others, readable, interrupts_),
+                    std::min(next, DeadlineAfter(kLongestSleep)), writable);
+}
+
+Status Turns::Sleep(std::initializer_list<int> readable, int writable) {
+  slept_ = true;
+  std::array<int, kMostOthers> others{};
+  return Await(-1, Fill(others, readable, interrupts_), DeadlineAfter(kLongestSleep), writable);
 }
 
 }  // namespace rdfs::pipe

@@ -35,6 +35,8 @@ class Turns {
   // -1 among `readable` is nothing.
   Status Sleep(transport::Connection& lane, std::initializer_list<int> readable, int writable,
                Deadline next);
+  // The same without a lane.
+  Status Sleep(std::initializer_list<int> readable, int writable);
 
  private:
   const int interrupts_;

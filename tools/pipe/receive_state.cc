@@ -36,7 +36,7 @@ void ReceiveState::Fail(Status why, ReceiveActions& out) {
 void ReceiveState::Lost(const Status& why, ReceiveActions& out) {
   // What was confirmed is whole, whether or not the sender heard it.
   if (confirmed()) return Finish(Status::Ok(), out);
-  if (state_ == State::kFinishing) {
+  if (state_ == State::kDraining || state_ == State::kFinishing) {
     lost_ = true;
     return;
   }

@@ -4,8 +4,9 @@
 //   kOpening --Opened--> kGreeting --Begin--> kStreaming --End--> kDraining
 //   kDraining --every record stored, digest equal--> kFinishing --Finished--> kConfirmed
 //   kConfirmed --Farewell, or the connection's end--> kOver (ok)
-//   kFinishing --the connection's end--> goes on, and is kOver (ok) when Finished
-//   before kFinishing: --Abort, malformed message, silence, Fail, Lost--> kOver (why)
+//   kDraining, kFinishing --the connection's end--> go on, and are kOver (ok) when Finished
+//   before kFinishing: --Abort, malformed message, silence, Fail--> kOver (why)
+//   before kDraining: --the connection's end--> kOver (why)
 //
 // A record's bytes are looked at only between its message and its credit; what the peer claims of
 // them is checked before. One thread.
@@ -54,7 +55,7 @@ class ReceiveState {
   void OnFinished(const std::vector<FailedHop>& failed, TimePoint now, ReceiveActions& out);
   // Something of ours went wrong: the sender is told.
   void Fail(Status why, ReceiveActions& out);
-  // The connection is over.
+  // The connection is over. A stream that came whole is finished all the same: over() says when.
   void Lost(const Status& why, ReceiveActions& out);
   void OnTime(TimePoint now, ReceiveActions& out);
   [[nodiscard]] Deadline NextTime() const { return liveness_.Next(); }
@@ -103,7 +104,7 @@ class ReceiveState {
   std::set<std::uint64_t> out_of_order_;  // stored, but not all before them; fewer than slots
   StreamDigest digest_;
   EndWire end_{};
-  bool lost_ = false;  // while the output was being finished, which goes on
+  bool lost_ = false;  // behind the stream's end: the output is finished all the same
 };
 
 }  // namespace rdfs::pipe

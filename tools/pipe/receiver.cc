@@ -1,7 +1,5 @@
 #include "tools/pipe/receiver.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -26,7 +24,7 @@ Status Receiver::Run() {
   if (Status status = Prepare(); !status.ok()) state_.Fail(std::move(status), actions_);
   do {
     if (lane_is_over_) {
-      AwaitCrew();
+      StepWithoutLane();
     } else if (const Status status = Step(); !status.ok()) {
       lane_is_over_ = true;
       state_.Lost(status, actions_);
@@ -72,8 +70,8 @@ void Receiver::Welcome(Partial partial) {
   state_.OnOpened(std::move(welcome), BootClock::now(), actions_);
 }
 
-// One turn: what has been done, what has come in, what follows from both. An error is the lane's, and
-// what was stored before it counts: that is what a part is kept of.
+// One turn: what has been done, what has come in, what follows from both. An error is the lane's,
+// and what was stored before it counts: that is what a part is kept of.
 Status Receiver::Step() {
   const bool done = TakeFromCrew();
   RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
@@ -90,13 +88,16 @@ Status Receiver::Step() {
   return turns_.Sleep(lane_, {crew_->fd()}, crew_->wants(), state_.NextTime());
 }
 
-// The sender is gone, but the output is being finished, with all that belongs into it.
-void Receiver::AwaitCrew() {
-  if (TakeFromCrew()) return;
-  std::array<pollfd, 2> entries{
-      pollfd{.fd = crew_->fd(), .events = POLLIN, .revents = 0},
-      pollfd{.fd = crew_->wants(), .events = POLLOUT, .revents = 0}};  // -1 is passed over
-  (void)poll(entries.data(), entries.size(), 200);
+// The sender is gone, but all of the stream came: the output is being finished. What the last turn
+// of the lane left to do is done as well.
+void Receiver::StepWithoutLane() {
+  const bool done = TakeFromCrew();
+  if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
+    state_.Fail(stopped, actions_);
+  }
+  progress_.Update(received_bytes(), BootClock::now());
+  (void)Perform();
+  if (!state_.over() && !done) (void)turns_.Sleep({crew_->fd()}, crew_->wants());
 }
 
 Result<bool> Receiver::TakeFromLane() {
@@ -142,13 +143,15 @@ void Receiver::Account(const std::vector<FailedHop>& failed) {
   }
 }
 
-// Carries out the actions; what they lead to is appended to them on the way.
+// Carries out the actions; what they lead to is appended to them on the way. An error is the
+// lane's, and keeps none of the others from being carried out.
 Status Receiver::Perform() {
+  Status sent;
   for (std::size_t i = 0; i < actions_.size(); ++i) {
     const ReceiveAction action = std::move(actions_[i]);
     switch (action.kind) {
       case ReceiveAction::Kind::kSend:
-        RDFS_RETURN_IF_ERROR(lane_.Send(ByteSpan(action.message)));
+        if (sent.ok() && !lane_is_over_) sent = lane_.Send(ByteSpan(action.message));
         break;
       case ReceiveAction::Kind::kBegin:
         progress_.SetAlready(action.offset);
@@ -167,7 +170,7 @@ Status Receiver::Perform() {
     }
   }
   actions_.clear();
-  return {};
+  return sent;
 }
 
 }  // namespace rdfs::pipe

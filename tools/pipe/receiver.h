@@ -45,7 +45,7 @@ class Receiver {
   Status Prepare();
   Status MakeRing();
   Status Step();
-  void AwaitCrew();
+  void StepWithoutLane();
   Result<bool> TakeFromLane();
   bool TakeFromCrew();
   Status Perform();

@@ -3,11 +3,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <random>
 #include <thread>
 
 #include "tests/tools/pipe/temp_dir.h"
+#include "tools/pipe/digest.h"
 #include "tools/pipe/door.h"
 #include "tools/pipe/receiver.h"
 #include "tools/pipe/sender.h"
@@ -110,6 +112,30 @@ class PipeLive : public testing::TestWithParam<Kind> {
     return {std::move(sent), std::move(received)};
   }
 
+  // A sender that says all it has to, `size` zeros, and is gone before anything of it is stored.
+  Status SendAndGo(std::uint32_t size) {
+    const auto domain = transport::Domain::Create("test");
+    RDFS_ASSIGN_OR_RETURN(const auto session, Dial("sesame", Hello{}, domain));
+    RDFS_ASSIGN_OR_RETURN(const auto lane, session->OpenLane(DeadlineAfter(20s)));
+    std::array<transport::Completion, 4> welcome;
+    RDFS_RETURN_IF_ERROR(lane->Wait(welcome, DeadlineAfter(20s)).status());
+    RecordWire hole{};
+    hole.type = static_cast<std::uint8_t>(MessageType::kRecord);
+    hole.kind = static_cast<std::uint8_t>(RecordKind::kHole);
+    hole.length = size;
+    StreamDigest digest;
+    digest.Add(0, size, hole.digest);
+    EndWire end{};
+    end.type = static_cast<std::uint8_t>(MessageType::kEnd);
+    end.number = 1;
+    end.length = size;
+    end.digest = digest.Value();
+    RDFS_RETURN_IF_ERROR(lane->Send(EncodeNumber(MessageType::kBegin, 0)));
+    RDFS_RETURN_IF_ERROR(lane->Send(ToBytes(hole)));
+    RDFS_RETURN_IF_ERROR(lane->Send(ToBytes(end)));
+    return lane->Flush();
+  }
+
   std::string Noise(std::size_t size) {
     std::mt19937 random(7);
     std::string out(size, '\0');
@@ -178,6 +204,22 @@ TEST_P(PipeLive, AFullDeviceEndsBoth) {
   const auto [sent, received] = Both(dir_ / "in", {.path = "/dev/full"}, {});
   EXPECT_EQ(received.errno_value(), ENOSPC);
   EXPECT_NE(sent.message().find("the receiver gave up: cannot write /dev/full"), std::string::npos);
+}
+
+// The output is slower than the sender: when it is stored, there is nobody to tell.
+TEST_P(PipeLive, AStreamThatCameWholeIsFinishedWithoutItsSender) {
+  ASSERT_EQ(mkfifo((dir_ / "out").c_str(), 0600), 0);
+  Status received;
+  std::thread receiver([&] { received = Receive({.path = dir_ / "out"}, {}); });
+  std::ifstream out;
+  std::thread reader([&] { out.open(dir_ / "out"); });
+  const Status sent = SendAndGo(5 << 20);
+  EXPECT_TRUE(sent.ok()) << sent.message();
+  reader.join();
+  const std::string got{std::istreambuf_iterator<char>(out), {}};
+  receiver.join();
+  EXPECT_TRUE(received.ok()) << received.message();
+  EXPECT_EQ(got, std::string(5 << 20, '\0'));
 }
 
 TEST_P(PipeLive, OneSenderOnly) {

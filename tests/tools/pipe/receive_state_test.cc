@@ -116,6 +116,20 @@ TEST_F(ReceiveStateTest, AConnectionThatEndsIsNoEnd) {
   EXPECT_EQ(Why(), "the sender is gone before the end of the stream (bye)");
 }
 
+TEST_F(ReceiveStateTest, BehindTheEndNobodyIsNeededToStoreTheRest) {
+  Begun();
+  Heard(0);
+  End(1);
+  EXPECT_EQ(Took(), std::vector{Kind::kStore});
+  state_.Lost(Status(Code::kDisconnected, "bye"), actions_);
+  EXPECT_FALSE(state_.over());
+  Stored(0);
+  EXPECT_EQ(Took(), std::vector{Kind::kFinishFile});
+  state_.OnFinished({}, now_, actions_);
+  EXPECT_EQ(Took(), std::vector{Kind::kFinish});
+  EXPECT_TRUE(state_.status().ok());
+}
+
 TEST_F(ReceiveStateTest, OnceFinishingNothingTakesItBack) {
   Begun();
   End(0);
