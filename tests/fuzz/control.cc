@@ -32,7 +32,7 @@ void Run(ByteSpan input) {
   const auto json = nlohmann::json::parse(ToJson(snapshot), nullptr, false);
   Require(!json.is_discarded() && json.size() == 4, "it is JSON");
   const std::string metrics = ToPrometheus(snapshot);
-  constexpr auto kLines = static_cast<std::ptrdiff_t>(8 + LatencyHistogram::kBuckets);
+  constexpr auto kLines = static_cast<std::ptrdiff_t>(10 + LatencyHistogram::kBuckets);
   Require(std::ranges::count(metrics, '\n') == kLines, "a line is a sample");
   Require(MergeMetrics({metrics}) == metrics, "one program's are as they are");
   (void)MergeMetrics({request, metrics});
