@@ -19,7 +19,7 @@ struct Address {
 // "9464", "10.0.0.7:9464", "[::1]:9464", "/run/user/1000/metrics". kInvalidArgument.
 Result<Address> ParseAddress(std::string_view text);
 std::string ToString(const Address& address);
-// Only this host's own programs reach it, by a port.
+// Only this host's own programs reach it, by a port. The host as Listen leaves it: see there.
 bool IsLoopback(const Address& address);
 
 }  // namespace rdfs::metrics

@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -73,6 +74,12 @@ Result<Fd> ListenOnPort(Address& address) {
     return Failed(address);
   }
   RDFS_ASSIGN_OR_RETURN(address.port, PortOf(socket));
+  // One address has many spellings ("0:0::1", "2130706433"): from here on it is the usual one.
+  std::array<char, NI_MAXHOST> usual{};
+  if (getnameinfo(found->ai_addr, found->ai_addrlen, usual.data(), usual.size(), nullptr, 0,
+                  NI_NUMERICHOST) == 0) {
+    address.host = usual.data();
+  }
   if (!IsLoopback(address)) {
     LogWarn("whoever reaches {} can read the metrics", ToString(address));
   }

@@ -6,7 +6,7 @@
 
 namespace rdfs::metrics {
 
-// `address` gets the port that it is. Errors as Server::Listen.
+// `address` gets the port that it is, and its host in the usual spelling. Errors as Server::Listen.
 Result<Fd> Listen(Address& address);
 
 }  // namespace rdfs::metrics

@@ -159,6 +159,15 @@ TEST_F(MetricsServerTest, ALongAnswerArrivesWhole) {
   EXPECT_TRUE(answer.ends_with("\r\n\r\n" + text)) << answer.size();
 }
 
+// However it is written: who may ask depends on it.
+TEST_F(MetricsServerTest, ALoopbackAddressIsKnownInEverySpelling) {
+  for (const char* host : {"2130706433", "127.1", "0x7f.0.0.1", "0:0:0:0:0:0:0:1", "0::1"}) {
+    const auto server = Listen({.path = {}, .host = host, .port = 0});
+    ASSERT_NE(server, nullptr) << host;
+    EXPECT_TRUE(IsLoopback(server->address())) << ToString(server->address());
+  }
+}
+
 TEST_F(MetricsServerTest, HostilePeersAreTurnedAwayAndTheNextIsServed) {
   const auto server = Listen(*ParseAddress("0"), std::string(8 << 20, 'x'));
   const Address& at = server->address();
