@@ -220,7 +220,9 @@ void Worker::Track(std::uint64_t unique, const Interrupts::Call& call) {
 void Worker::Untrack(std::uint64_t unique) {
   if (const auto found = changing_.find(unique); found != changing_.end()) {
     const Changing& changing = found->second;
-    const auto told = lane_->DirectoriesTold(unique);
+    // Null: it ends, and with it the calls that were not answered.
+    const auto told =
+        lane_ != nullptr ? lane_->DirectoriesTold(unique) : std::span<const client::Attributes>{};
     for (std::size_t i = 0; i < changing.count; ++i) {
       const NodeId node = changing.nodes[i];
       if (i < told.size()) {

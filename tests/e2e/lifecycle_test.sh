@@ -195,6 +195,22 @@ ended 80
 wait "$reader" && problem "the call has not failed"
 start_server
 
+for what in "detached" "told to end"; do
+  begin_case "$what with a pending write, without its server"
+  mount_it -o deadline=60
+  exec 5>"$mnt/written"
+  kill_server
+  echo more >&5 2>"$work/said" &
+  writer=$!
+  wait_until 50 pending_call "$writer" || problem "no call is pending"
+  if [ "$what" = detached ]; then fusermount3 -uz "$mnt"; else kill -TERM "$(clients)"; fi
+  ended 80
+  wait "$writer" && problem "the call has not failed"
+  grep -q 'Input/output error' "$work/said" || problem "the call failed otherwise: $(cat "$work/said")"
+  exec 5>&-
+  start_server
+done
+
 begin_case "a reader killed while its call is pending"
 mount_it -o deadline=60
 freeze_server
