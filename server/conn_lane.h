@@ -26,7 +26,9 @@ class ConnLane final : public Lane {
   ~ConnLane() override { Close(); }
 
   void Send(std::span<const ByteSpan> parts) override;
-  void Answered(fs::Opcode opcode, TimePoint taken) override { times_.Note(opcode, taken); }
+  void Answered(fs::Opcode opcode, TimePoint taken) override {
+    if (!closed()) times_.Note(opcode, taken);
+  }
   std::shared_ptr<Staging> MakeStaging(std::size_t wished_bytes) override;
   void Post(std::function<void()> task) override { post_(std::move(task)); }
 
@@ -57,7 +59,7 @@ class ConnLane final : public Lane {
   const std::shared_ptr<StagingBudget> budget_;
   const PostFunction post_;
   std::vector<std::weak_ptr<ConnLane>>& unflushed_lanes_;  // the loop's list
-  AnswerTimes& times_;                                     // the loop's
+  AnswerTimes& times_;                                     // the loop's, until Close
   Status failure_;
   bool holding_ = false;
   bool unflushed_ = false;

@@ -47,7 +47,8 @@ class Client {
     fs::RequestHeader header{};
     header.opcode = static_cast<std::uint16_t>(opcode);
     std::size_t size = 0;
-    std::vector<ByteSpan> parts = {std::as_bytes(std::span<const fs::RequestHeader, 1>(&header, 1))};
+    std::vector<ByteSpan> parts = {
+        std::as_bytes(std::span<const fs::RequestHeader, 1>(&header, 1))};
     for (const ByteSpan part : body) {
       size += part.size();
       parts.push_back(part);
@@ -64,8 +65,8 @@ class Client {
       std::array<Completion, 1> completion;
       const auto count = lane_->Wait(completion, DeadlineAfter(kPatience));
       if (!count.ok() || *count == 0) {
-        reply.connection = count.ok() ? Status(Code::kDeadlineExceeded, "no answer")
-                                      : count.status();
+        reply.connection =
+            count.ok() ? Status(Code::kDeadlineExceeded, "no answer") : count.status();
         break;
       }
       ByteReader reader(completion[0].message);
@@ -207,11 +208,14 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     if (!lane.ok()) return nullptr;
     return std::make_unique<Client>(*std::move(lane), domain_, grant_.session);
   }
-  std::uint64_t OpenFile(Client& client, std::uint32_t flags) {
-    const Reply found = client.Ask(Opcode::kLookup, Sized(root_.handle.bytes()),
-                                   Sized(AsBytes("file")));
+  fs::Entry LookUpFile(Client& client) {
+    const Reply found =
+        client.Ask(Opcode::kLookup, Sized(root_.handle.bytes()), Sized(AsBytes("file")));
     ByteReader reader(found.body);
-    const fs::Entry entry = fs::ReadEntry(reader);
+    return fs::ReadEntry(reader);
+  }
+  std::uint64_t OpenFile(Client& client, std::uint32_t flags) {
+    const fs::Entry entry = LookUpFile(client);
     fs::OpenRequest request{};
     request.flags = flags;
     const Reply opened = client.Ask(Opcode::kOpen, request, Sized(entry.handle.bytes()));
@@ -273,8 +277,7 @@ TEST_P(ServiceTest, ReadsThroughGrants) {
     client->Move(true, 0, grant.length, {client->arena(grant.arena), grant.arena_offset});
     EXPECT_EQ(AsText(client->buffer().first(grant.length)),
               std::string_view(content).substr(at, grant.length));
-    client->Move(true, 0, 8,
-                 {client->arena(grant.generation_arena), grant.generation_offset});
+    client->Move(true, 0, 8, {client->arena(grant.generation_arena), grant.generation_offset});
     Le64 generation;
     std::memcpy(static_cast<void*>(&generation), client->buffer().data(), 8);
     EXPECT_EQ(generation, std::uint64_t{grant.generation});
@@ -345,6 +348,33 @@ TEST_P(ServiceTest, ASessionThatIsNotHeardOfEnds) {
   EXPECT_FALSE(count.ok());
   EXPECT_EQ(service_->sessions(), 0U);
   EXPECT_EQ(service_->core().counters.sessions_expired.load(), 1U);
+}
+
+TEST_P(ServiceTest, EndsWhileAChangeWaitsForAnotherClient) {
+  const auto silent = Connect();
+  ASSERT_TRUE(silent);
+  (void)silent->Ask(Opcode::kAttachLane, fs::AttachLaneRequest{});
+  const fs::Entry file = LookUpFile(*silent);
+  ASSERT_GT(file.attr.lease_ms, 0U);
+  const auto its_session = std::move(session_);
+  FillRandom(client_id_);
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  (void)client->Ask(Opcode::kAttachLane, fs::AttachLaneRequest{});
+  fs::SetAttrRequest request{};
+  request.valid = fs::kSetMode;
+  request.mode = 0600U;
+  std::thread asking([&] {
+    const Reply reply = client->Ask(Opcode::kSetAttr, request, Sized(file.handle.bytes()));
+    EXPECT_FALSE(reply.connection.ok());
+  });
+  const Deadline deadline = DeadlineAfter(kPatience);
+  while (service_->core().leases.stats().recalls == 0 && BootClock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(service_->core().leases.stats().recalls, 1U);
+  Stop();
+  asking.join();
 }
 
 TEST_P(ServiceTest, AMalformedRequestEndsThatLaneOnly) {
