@@ -126,13 +126,15 @@ Status MountImpl::Redial(Deadline deadline) {
                     admission->grant.epoch == admission_.grant.epoch;
   const bool given_up = !admission->resumed && admission->grant.epoch == admission_.grant.epoch;
   admission_ = *admission;
+  const std::uint64_t before = incarnation();
   if (!same) incarnation_.fetch_add(1);
   if (given_up) LoseLocks();
   if (admission_.resumed) {
-    // The server still has every open file: none of them needs to be made known again.
+    // The server still has the open files that it knew: none of these needs to be made known again.
     const std::lock_guard lock(opens_mutex_);
     for (const auto& known : opens_) {
-      if (const OpenPtr open = known.lock(); open != nullptr) open->set_incarnation(incarnation());
+      const OpenPtr open = known.lock();
+      if (open != nullptr && open->incarnation() == before) open->set_incarnation(incarnation());
     }
   }
   const MountGrant& grant = admission_.grant;

@@ -313,8 +313,36 @@ TEST_F(LossTest, ARestartedServerIsToldWhatIsOpen) {
   EXPECT_TRUE(client_->Release(opened->open).ok());
 }
 
+// The session that it made when the client came back is resumed the next time: without its files.
+TEST_F(LossTest, ARestartedServerThatIsLostAgainIsStillToldWhatIsOpen) {
+  const OpenPtr open = Open();
+  server_.SetGate([this, lost = false](const Request& request) mutable {
+    if (request.opcode != Opcode::kReclaimOpen || std::exchange(lost, true)) return true;
+    server_.Refuse(true);
+    return false;
+  });
+  server_.Restart(false);
+  std::thread again([this] {  // another lane was refused, and then another session
+    const Deadline deadline = DeadlineAfter(seconds(10));
+    while (server_.refused() < 2 && BootClock::now() < deadline) std::this_thread::yield();
+    server_.Refuse(false);
+  });
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  again.join();
+  std::vector<Opcode> asked;
+  for (const Request& request : server_.requests()) {
+    const bool reclaim = request.opcode == Opcode::kReclaimOpen;
+    if (reclaim || (request.opcode == Opcode::kRead && !asked.empty())) {
+      asked.push_back(request.opcode);
+    }
+  }
+  EXPECT_EQ(asked, (std::vector{Opcode::kReclaimOpen, Opcode::kReclaimOpen, Opcode::kRead}));
+  EXPECT_TRUE(client_->Release(open).ok());
+}
+
 // A server without the right to open files by handle knows only what it has been led to. What may
-// have been done already must not be answered with ESTALE: it would be asked again as something new.
+// have been done already must not be answered with ESTALE: it would be asked again as something
+// new.
 TEST_F(LossTest, ARestartedServerIsLedToWhatIsAskedAgain) {
   const Handle directory = *Handle::FromBytes(AsBytes("directory"));
   finder_ = [this, directory](const Handle& handle) {

@@ -66,7 +66,7 @@ ScriptedServer::~ScriptedServer() {
 DialFunction ScriptedServer::Dialer() {
   return [this](std::vector<std::byte> request, std::shared_ptr<transport::Domain> domain,
                 Deadline) -> Result<std::unique_ptr<transport::Session>> {
-    if (refuse_) return Status(Code::kDisconnected, "refused");
+    if (Refuses()) return Status(Code::kDisconnected, "refused");
     const auto mount = ByteReader(request).Read<MountRequest>();
     return std::unique_ptr<transport::Session>(std::make_unique<ScriptedSession>(
         [this, domain] { return NewLane(domain); }, GrantFor(mount.last_epoch), domain));
@@ -96,6 +96,7 @@ std::vector<std::byte> ScriptedServer::GrantFor(std::uint64_t last_epoch) {
       writer,
       {.handle = *Handle::FromBytes(AsBytes("root")), .attr = FileAttr(1), .entry_lease_ms = 1000});
   bytes.insert(bytes.end(), writer.written().begin(), writer.written().end());
+  resumed_ = true;  // when it comes once more
   return bytes;
 }
 
@@ -159,9 +160,14 @@ std::size_t ScriptedServer::Count(Opcode opcode) {
       requests_.begin(), requests_.end(), [&](const Request& r) { return r.opcode == opcode; }));
 }
 
+bool ScriptedServer::Refuses() {
+  if (refuse_) ++refused_;
+  return refuse_;
+}
+
 Result<std::unique_ptr<transport::Connection>> ScriptedServer::NewLane(
     const std::shared_ptr<transport::Domain>& client_domain) {
-  if (refuse_) return Status(Code::kDisconnected, "refused");
+  if (Refuses()) return Status(Code::kDisconnected, "refused");
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Status::FromErrno(errno, "socketpair");

@@ -65,7 +65,8 @@ class ScriptedServer {
   // The session is over for a server that goes on: nothing was heard of its client for too long.
   void GiveUp();
   void DropAll();                                 // connections
-  void Refuse(bool refuse) { refuse_ = refuse; }  // dialling fails
+  void Refuse(bool refuse) { refuse_ = refuse; }  // dialling fails, and lanes
+  [[nodiscard]] int refused() const { return refused_; }
 
   std::atomic<std::uint32_t> lease_ms{60'000};
   std::atomic<bool> grants{true};
@@ -121,7 +122,9 @@ class ScriptedServer {
   std::uint64_t next_open_ = 100;                  // under mutex_
   std::uint64_t change_ = 1;                       // under mutex_
   bool resumed_ = true;                            // under mutex_
+  bool Refuses();
   std::atomic<bool> refuse_{false};
+  std::atomic<int> refused_{0};
   std::atomic<std::size_t> made_{0};
   std::atomic<std::size_t> written_{0};
   std::atomic<std::size_t> misdeeds_{0};
