@@ -108,7 +108,6 @@ Counters MountImpl::counters() const {
   for (const LaneSeat& seat : seats_) {
     if (seat.counters != nullptr) seat.counters->AddTo(sum);
   }
-  for (const auto& counters : old_counters_) counters->AddTo(sum);
   sum.fallbacks = fallbacks_ + session_fallbacks_;
   return sum;
 }
@@ -139,7 +138,7 @@ bool MountImpl::IsLast(std::uint32_t lane) const {
 void MountImpl::Closed(std::uint32_t lane) {
   const std::lock_guard lock(mutex_);
   std::erase_if(waiting_, [lane](const LostLane& l) { return l.lane == lane; });
-  if (seats_[lane].counters != nullptr) old_counters_.push_back(seats_[lane].counters);
+  if (seats_[lane].counters != nullptr) seats_[lane].counters->AddTo(closed_counters_);
   seats_[lane] = {};
   sequences_.SetOldest(lane, SequenceCounter::kIdle);
   UpdateKeeperLocked();

@@ -118,7 +118,7 @@ class MountImpl final : public Mount {
   std::condition_variable changed_;
   bool stopping_ = false;                                    // under mutex_
   std::array<LaneSeat, kMaxLanes> seats_;                    // under mutex_
-  std::vector<std::shared_ptr<LaneCounters>> old_counters_;  // under mutex_
+  Counters closed_counters_;                                 // of lanes that are gone; under mutex_
   std::deque<LostLane> lost_;                                // under mutex_: connections to destroy
   std::deque<LostLane> waiting_;                             // under mutex_: lanes to connect
   MountInfo info_;                                           // under mutex_
