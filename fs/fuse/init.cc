@@ -118,7 +118,11 @@ void Init(void* userdata, fuse_conn_info* connection) {
     if (Choose(connection->capable, feature)) connection->want |= feature.bit;
   }
   connection->want &= ~unsigned{FUSE_CAP_HANDLE_KILLPRIV};
-  const auto asked = Worker::Current().current_message().Body<fuse_init_in>();
+  // As much of fuse_init_in as every kernel sends.
+  struct Asked {
+    std::uint32_t major, minor, max_readahead, flags;
+  };
+  const auto asked = Worker::Current().current_message().Body<Asked>();
   filesystem.init_flags = ChooseForReply(asked.flags);
 
   LogInfo("FUSE: {} direct writes: {}", options.direct_writes ? "with" : "without",
