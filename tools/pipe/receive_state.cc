@@ -178,6 +178,10 @@ void ReceiveState::OnFinished(const std::vector<FailedHop>& failed, TimePoint no
 void ReceiveState::OnTime(TimePoint now, ReceiveActions& out) {
   if (over() || lost_) return;
   if (liveness_.Dead(now)) {
+    if (state_ == State::kDraining || state_ == State::kFinishing) {
+      lost_ = true;
+      return;
+    }
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(liveness_.limit());
     return Fail(Status(Code::kDeadlineExceeded, "the sender has been silent for " +
                                                     std::to_string(seconds.count()) +

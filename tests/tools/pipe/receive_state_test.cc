@@ -130,6 +130,21 @@ TEST_F(ReceiveStateTest, BehindTheEndNobodyIsNeededToStoreTheRest) {
   EXPECT_TRUE(state_.status().ok());
 }
 
+TEST_F(ReceiveStateTest, BehindTheEndNobodyNeedsToSpeak) {
+  Begun();
+  Heard(0);
+  End(1);
+  (void)Took();
+  now_ += 100s;
+  state_.OnTime(now_, actions_);
+  EXPECT_FALSE(state_.over());
+  Stored(0);
+  EXPECT_EQ(Took(), std::vector{Kind::kFinishFile});
+  state_.OnFinished({}, now_, actions_);
+  EXPECT_TRUE(state_.status().ok());
+  EXPECT_TRUE(state_.over());
+}
+
 TEST_F(ReceiveStateTest, OnceFinishingNothingTakesItBack) {
   Begun();
   End(0);
