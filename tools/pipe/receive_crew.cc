@@ -149,7 +149,7 @@ Result<bool> ReceiveCrew::WriteHalf() {
 Status ReceiveCrew::OpenSink() {
   auto sink = Sink::Open(options_, stop_);
   if (!sink.ok()) {
-    RDFS_RETURN_IF_ERROR(OwnFailure(sink.status()));
+    RDFS_RETURN_IF_ERROR(OwnFailure(sink.status(), 0));
     Report(Opened{});
     return {};
   }
@@ -171,10 +171,11 @@ Status ReceiveCrew::StartAt(std::uint64_t offset) {
   return {};
 }
 
-Status ReceiveCrew::OwnFailure(Status why) {
+Status ReceiveCrew::OwnFailure(Status why, std::uint64_t whole) {
   if (relay_ == nullptr || relay_->over() || stop_) return why;
-  if (sink_ != nullptr) (void)sink_->Abandon(0);
-  own_ = std::move(why);
+  const std::string kept = sink_ != nullptr ? sink_->Abandon(whole) : std::string();
+  own_ = kept.empty() ? std::move(why)
+                      : Status(why.code(), why.message() + "; what had come is kept in " + kept);
   return {};
 }
 
@@ -194,7 +195,7 @@ Status ReceiveCrew::WriteRecord(const RecordWire& record, ByteSpan bytes) {
   const bool hole = record.kind == static_cast<std::uint8_t>(RecordKind::kHole);
   if (own_.ok()) {
     Status status = hole ? sink_->WriteHole(record.length) : sink_->Write(record.offset, bytes);
-    if (!status.ok()) RDFS_RETURN_IF_ERROR(OwnFailure(std::move(status)));
+    if (!status.ok()) RDFS_RETURN_IF_ERROR(OwnFailure(std::move(status), record.offset));
   }
   if (relay_ == nullptr) return {};
   hole ? relay_->WriteHole(record.length, stop_) : relay_->Write(bytes, stop_);
@@ -205,7 +206,7 @@ Status ReceiveCrew::WriteRecord(const RecordWire& record, ByteSpan bytes) {
 Status ReceiveCrew::FinishAll(std::uint64_t length) {
   if (own_.ok()) {
     Status status = sink_->Finish(length);
-    if (!status.ok()) RDFS_RETURN_IF_ERROR(OwnFailure(std::move(status)));
+    if (!status.ok()) RDFS_RETURN_IF_ERROR(OwnFailure(std::move(status), length));
   }
   Finished finished;
   if (relay_ != nullptr) finished.failed = relay_->Finish(length, stop_);

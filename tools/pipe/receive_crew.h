@@ -64,7 +64,7 @@ class ReceiveCrew {
   // Ends the threads; idempotent. Then the sink may be abandoned: see Sink::Abandon.
   void Stop();
   std::string Abandon(std::uint64_t whole) {
-    return sink_ != nullptr ? sink_->Abandon(whole) : std::string();
+    return sink_ != nullptr && own_.ok() ? sink_->Abandon(whole) : std::string();
   }
 
  private:
@@ -87,8 +87,9 @@ class ReceiveCrew {
   Status OpenSink();
   Status StoreRecord(const Job& job, RecordTaker& taker);
   Status WriteRecord(const RecordWire& record, ByteSpan bytes);
-  // Remembers that our own output has failed; what the stream does then.
-  Status OwnFailure(Status why);
+  // Remembers that our own output has failed, with all before `whole` written; what the stream does
+  // then.
+  Status OwnFailure(Status why, std::uint64_t whole);
   Status FinishAll(std::uint64_t length);
   bool AwaitTurn(std::uint64_t sequence);
   void PassTurn();

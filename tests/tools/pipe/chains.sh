@@ -121,9 +121,27 @@ for _ in $(seq 100); do
   grep -q 'came and went without a stream' "$work/recv.err.3" && kill "${pids[2]}" && break
   sleep 0.02
 done
+# Nor even have proved the key to it.
+compgen -G "$work/.rdrecv-*" >/dev/null || kill "${pids[2]}" 2>/dev/null
 ended "one is killed" 3 1
 same "one is killed, the first" "$work/twice" "$work/got.1"
 [ ! -e "$work/got.3" ] || problem "one is killed: the last has a part under its final name"
+# One whose disk is full keeps what it has, where it is told to.
+if [ "$(id -u)" -eq 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=2m tmpfs "$work/small" 2>/dev/null; then
+  rm -f "$work"/got.*
+  touch "$work/small/file"
+  ln -s small/file "$work/got.2"
+  hops 3 --keep-partial
+  send_all "$work/noise"; sent "a full disk in the middle" $? 1
+  for i in 1 3; do ended "a full disk in the middle" $i 0; same "a full disk in the middle" "$work/noise" "$work/got.$i"; done
+  ended "a full disk in the middle" 2 1
+  grep -q 'No space left on device; what had come is kept in .*/small/file.rdpart' "$work/recv.err.2" ||
+    problem "a full disk in the middle: it does not say what is kept"
+  cmp -s -n "$(stat -c %s "$work/small/file.rdpart")" "$work/noise" "$work/small/file.rdpart" ||
+    problem "a full disk in the middle: its part is something else"
+  rm -f "$work/got.2"
+  umount "$work/small"
+fi
 # ---- one that broke off goes on where each of them was -----------------------------------------------
 # went_on NAME I BYTES: receiver I, behind so many.
 went_on() {
@@ -192,7 +210,7 @@ children+=("$waiting")
 exec 5<"$work/got.3"
 head -c 1000 <&5 >/dev/null
 for _ in $(seq 500); do
-  [ "$(stat -c %s "$work/got.2.rdpart" 2>/dev/null || echo 0)" -gt $((5 * mib)) ] && break
+  [ "$(stat -c %s "$work/got.2.rdpart" 2>/dev/null || echo 0)" -gt $((3 * mib)) ] && break
   sleep 0.02
 done
 kill -KILL "${pids[0]}"
