@@ -113,7 +113,9 @@ Result<Welcome> Welcome::Decode(ByteSpan message) {
                                      : out.block_bytes > 0 &&
                                            (out.have_bytes - 1) / out.block_bytes == count - 1 &&
                                            out.have_bytes > 0;
-  if (!ring_fits || !blocks_fit) return Malformed("welcome");
+  // Large ones only where there would be too many: what the peer makes us read at once.
+  const bool small_enough = out.block_bytes <= kLeastBlockBytes || count > kMaxBlocks / 2;
+  if (!ring_fits || !blocks_fit || !small_enough) return Malformed("welcome");
   out.blocks.resize(count);
   for (Digest& digest : out.blocks) {
     const ByteSpan bytes = reader.ReadBytes(digest.size());

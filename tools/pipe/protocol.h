@@ -38,6 +38,7 @@ inline constexpr std::uint32_t kMaxSlotBytes = 16 << 20;
 inline constexpr std::uint32_t kMaxSlots = 64;
 // Digests of what a receiver has already: they fit into one message.
 inline constexpr std::uint32_t kMaxBlocks = 4096;
+inline constexpr std::uint64_t kLeastBlockBytes = 1 << 20;
 inline constexpr std::size_t kMaxSentence = 512;
 // Receivers that one behind the other get the same stream; their names fit into a hello.
 inline constexpr std::size_t kMaxHops = 32;

@@ -20,7 +20,6 @@ namespace {
 
 constexpr int kPipeBytes = 1 << 20;  // as in source.cc
 constexpr std::string_view kPartialSuffix = ".rdpart";
-constexpr std::uint64_t kLeastBlock = 1 << 20;
 // Zeros for a hole in a stream.
 constexpr std::size_t kZeros = 64 << 10;
 
@@ -148,7 +147,7 @@ Result<Partial> Sink::ReadPartial() const {
   struct stat info {};
   if (!ranged_ || !options_.resume || fstat(fd_, &info) != 0 || info.st_size == 0) return partial;
   partial.bytes = static_cast<std::uint64_t>(info.st_size);
-  partial.block_bytes = kLeastBlock;
+  partial.block_bytes = kLeastBlockBytes;
   while ((partial.bytes - 1) / partial.block_bytes >= kMaxBlocks) partial.block_bytes *= 2;
   std::vector<std::byte> block(std::min(partial.bytes, partial.block_bytes));
   for (std::uint64_t at = 0; at < partial.bytes;) {
