@@ -54,7 +54,7 @@ begin() {
   shift
   cases=$((cases + 1))
   size=$(stat -c %s export/.rdcp-journal-* 2>/dev/null || echo 96)
-  start --bwlimit 10M "$@"
+  start --bwlimit "${limit:-10M}" "$@"
   wait_for 30 noted $((size + 96)) || problem "$name: nothing is noted"
   [ ! -e export/large ] || problem "$name: a part has the final name"
 }
@@ -93,7 +93,7 @@ grep -q '^rdcp: 0 files, ' err || problem "again: it is copied again"
 
 # The server's worker, while it goes on.
 rm export/large
-begin "the worker" -r src/. "$url"
+limit=2M begin "the worker" -r src/. "$url"
 another_worker() { [ "$(pgrep -P "$server" | head -n 1)" != "$worker" ] && pgrep -P "$server" >pid; }
 for _ in 1 2; do
   worker=$(pgrep -P "$server" | head -n 1)

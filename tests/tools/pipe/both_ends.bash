@@ -6,7 +6,7 @@ rdsend=$1/rdsend rdrecv=$1/rdrecv over=$2
 address=${RDFS_RDMA_ADDRESS:-127.0.0.1}
 work=$(mktemp -d)
 failures=0 cases=0
-receiver='' port='' key=sesame
+receiver='' port='' key=sesame-$$-$RANDOM  # another test may get the port that was ours
 # Processes that a case started and that may be left when it failed.
 children=()
 finish() {
@@ -33,7 +33,7 @@ receive() {
 await_port() {
   receiver=$1 port=''
   children+=("$receiver")
-  for _ in $(seq 200); do
+  for _ in $(seq 1500); do
     port=$(sed -n 's/^rdrecv: listening on port \([0-9]*\)$/\1/p' "$work/recv.err")
     [ -n "$port" ] && return 0
     sleep 0.02
