@@ -116,15 +116,15 @@ class MountImpl final : public Mount {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool stopping_ = false;                                    // under mutex_
-  std::array<LaneSeat, kMaxLanes> seats_;                    // under mutex_
-  Counters closed_counters_;                                 // of lanes that are gone; under mutex_
-  std::deque<LostLane> lost_;                                // under mutex_: connections to destroy
-  std::deque<LostLane> waiting_;                             // under mutex_: lanes to connect
-  MountInfo info_;                                           // under mutex_
-  std::uint64_t fallbacks_ = 0;                              // under mutex_: of earlier sessions
-  std::uint64_t session_fallbacks_ = 0;                      // under mutex_
-  Status health_;                                            // under mutex_
+  bool stopping_ = false;                  // under mutex_
+  std::array<LaneSeat, kMaxLanes> seats_;  // under mutex_
+  Counters closed_counters_;               // of lanes that are gone; under mutex_
+  std::deque<LostLane> lost_;              // under mutex_: connections to destroy
+  std::deque<LostLane> waiting_;           // under mutex_: lanes to connect
+  MountInfo info_;                         // under mutex_
+  std::uint64_t fallbacks_ = 0;            // under mutex_: of earlier sessions
+  std::uint64_t session_fallbacks_ = 0;    // under mutex_
+  Status health_;                          // under mutex_
 
   std::mutex opens_mutex_;
   std::unordered_map<Handle, std::weak_ptr<InodeState>, HandleHash> inodes_;  // under opens_mutex_
