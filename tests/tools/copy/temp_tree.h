@@ -11,6 +11,7 @@
 #include <iterator>
 #include <string>
 
+#include "tests/tools/content_of.h"
 #include "tools/copy/beneath.h"
 
 namespace rdfs::copy {
@@ -32,10 +33,7 @@ class TempTree {
   void MakeDirectory(const std::string& name) const {
     std::filesystem::create_directories(*this / name);
   }
-  [[nodiscard]] std::string Read(const std::string& name) const {
-    std::ifstream in(*this / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  [[nodiscard]] std::string Read(const std::string& name) const { return ContentOf(*this / name); }
   [[nodiscard]] struct stat Stat(const std::string& name) const {
     struct stat info {};
     EXPECT_EQ(lstat((*this / name).c_str(), &info), 0) << name;

@@ -8,6 +8,8 @@
 #include <iterator>
 #include <string>
 
+#include "tests/tools/content_of.h"
+
 namespace rdfs::pipe {
 
 class TempDir {
@@ -26,10 +28,7 @@ class TempDir {
   void Write(const std::string& name, const std::string& text) const {
     std::ofstream(path_ / name, std::ios::binary) << text;
   }
-  [[nodiscard]] std::string Read(const std::string& name) const {
-    std::ifstream in(path_ / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  [[nodiscard]] std::string Read(const std::string& name) const { return ContentOf(path_ / name); }
   [[nodiscard]] std::size_t Entries() const {
     const std::filesystem::directory_iterator all(path_);
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));

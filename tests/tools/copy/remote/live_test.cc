@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <random>
@@ -42,9 +41,8 @@ std::map<std::string, std::string> Describe(const std::string& root) {
            std::to_string(info.st_mtim.tv_nsec);
     if (S_ISLNK(info.st_mode)) text += " -> " + fs::read_symlink(path).string();
     if (!S_ISREG(info.st_mode)) continue;
-    std::ifstream in(path, std::ios::binary);
     text += " " + std::to_string(info.st_size) + " " +
-            std::to_string(std::hash<std::string>()({std::istreambuf_iterator<char>(in), {}}));
+            std::to_string(std::hash<std::string>()(ContentOf(path)));
     if (info.st_nlink > 1)
       text += " = " + first.try_emplace({info.st_dev, info.st_ino}, name).first->second;
   }
