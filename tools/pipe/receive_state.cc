@@ -36,7 +36,7 @@ void ReceiveState::Fail(Status why, ReceiveActions& out) {
 void ReceiveState::Lost(const Status& why, ReceiveActions& out) {
   // What was confirmed is whole, whether or not the sender heard it.
   if (confirmed()) return Finish(Status::Ok(), out);
-  if (state_ == State::kDraining || state_ == State::kFinishing) {
+  if (came_whole()) {
     lost_ = true;
     return;
   }
@@ -178,7 +178,7 @@ void ReceiveState::OnFinished(const std::vector<FailedHop>& failed, TimePoint no
 void ReceiveState::OnTime(TimePoint now, ReceiveActions& out) {
   if (over() || lost_) return;
   if (liveness_.Dead(now)) {
-    if (state_ == State::kDraining || state_ == State::kFinishing) {
+    if (came_whole()) {
       lost_ = true;
       return;
     }

@@ -4,9 +4,9 @@
 //   kOpening --Opened--> kGreeting --Begin--> kStreaming --End--> kDraining
 //   kDraining --every record stored, digest equal--> kFinishing --Finished--> kConfirmed
 //   kConfirmed --Farewell, or the connection's end--> kOver (ok)
-//   kDraining, kFinishing --the connection's end, silence--> go on, and are kOver (ok) when
-//   Finished before kFinishing: --Abort, malformed message, Fail--> kOver (why) before kDraining:
-//   --the connection's end, silence--> kOver (why)
+//   kDraining, kFinishing --the connection's end, silence--> go on; kOver (ok) when Finished
+//   before kFinishing: --Abort, malformed message, Fail--> kOver (why)
+//   before kDraining: --the connection's end, silence--> kOver (why)
 //
 // A record's bytes are looked at only between its message and its credit; what the peer claims of
 // them is checked before. One thread.
@@ -58,7 +58,7 @@ class ReceiveState {
   // The connection is over. A stream that came whole is finished all the same: over() says when.
   void Lost(const Status& why, ReceiveActions& out);
   void OnTime(TimePoint now, ReceiveActions& out);
-  [[nodiscard]] Deadline NextTime() const { return liveness_.Next(); }
+  [[nodiscard]] Deadline NextTime() const { return lost_ ? Deadline::max() : liveness_.Next(); }
 
   [[nodiscard]] bool over() const { return state_ == State::kOver; }
   [[nodiscard]] const Status& status() const { return status_; }
@@ -81,6 +81,10 @@ class ReceiveState {
     kOver
   };
 
+  // What is left to do needs no sender.
+  [[nodiscard]] bool came_whole() const {
+    return state_ == State::kDraining || state_ == State::kFinishing;
+  }
   Status Handle(ByteSpan message, TimePoint now, ReceiveActions& out);
   Status OnBegin(ByteSpan message, ReceiveActions& out);
   Status OnRecord(ByteSpan message, ReceiveActions& out);

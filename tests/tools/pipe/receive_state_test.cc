@@ -138,6 +138,7 @@ TEST_F(ReceiveStateTest, BehindTheEndNobodyNeedsToSpeak) {
   now_ += 100s;
   state_.OnTime(now_, actions_);
   EXPECT_FALSE(state_.over());
+  EXPECT_GT(state_.NextTime(), now_) << "a driver would not sleep";
   Stored(0);
   EXPECT_EQ(Took(), std::vector{Kind::kFinishFile});
   state_.OnFinished({}, now_, actions_);
