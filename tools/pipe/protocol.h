@@ -36,7 +36,8 @@ using SealTag = std::array<std::byte, 16>;  // of AES-256-GCM; zero where nothin
 inline constexpr std::uint32_t kMinSlotBytes = 4096;
 inline constexpr std::uint32_t kMaxSlotBytes = 16 << 20;
 inline constexpr std::uint32_t kMaxSlots = 64;
-// Digests of what a receiver has already: they fit into one message.
+// Digests of what a receiver has already: they fit into one message. Blocks are the least, doubled
+// until there are few enough.
 inline constexpr std::uint32_t kMaxBlocks = 4096;
 inline constexpr std::uint64_t kLeastBlockBytes = 1 << 20;
 inline constexpr std::size_t kMaxSentence = 512;

@@ -229,6 +229,17 @@ TEST(PipeProtocol, WelcomeThatMakesNoSense) {
     w.block_bytes = 1;
     w.have_bytes = kMaxBlocks + 1;
   }));
+  // Blocks larger than the least are for what would have too many.
+  const auto large = [](std::uint32_t count) {
+    return [count](Welcome& w) {
+      w.blocks.resize(count);
+      w.block_bytes = 2 * kLeastBlockBytes;
+      w.have_bytes = count * w.block_bytes;
+    };
+  };
+  EXPECT_TRUE(refused(large(1)));
+  EXPECT_TRUE(refused(large(kMaxBlocks / 2)));
+  EXPECT_FALSE(refused(large(kMaxBlocks / 2 + 1)));
   Bytes cut = good.Encode();
   cut.pop_back();
   EXPECT_FALSE(Welcome::Decode(cut).ok());
