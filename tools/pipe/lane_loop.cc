@@ -20,11 +20,8 @@ namespace {
 
 // The most of `others` below.
 constexpr std::size_t kMostOthers = 4;
-// There is progress to draw.
-constexpr auto kLongestSleep = std::chrono::milliseconds(200);
 
-// Until `lane` or one of `others` is readable or `writable` takes something; poll(2) passes over
-// -1.
+// Until `lane` or one of `others` is readable, or `writable` takes something. -1 is nothing.
 Status Await(int lane, std::span<const int> others, Deadline deadline, int writable) {
   std::array<pollfd, kMostOthers + 2> entries{};
   std::size_t count = 0;
@@ -36,14 +33,6 @@ Status Await(int lane, std::span<const int> others, Deadline deadline, int writa
     return Status::FromErrno(errno, "poll");
   }
   return {};
-}
-
-std::span<const int> Fill(std::array<int, kMostOthers>& others, std::initializer_list<int> readable,
-                          int interrupts) {
-  std::size_t count = 0;
-  others[count++] = interrupts;
-  for (const int fd : readable) others[count++] = fd;
-  return std::span(others).first(count);
 }
 
 }  // namespace
@@ -85,18 +74,17 @@ Status Turns::CheckInterrupt() {
   return looks ? pipe::CheckInterrupt(interrupts_) : Status::Ok();
 }
 
-Status Turns::Sleep(Connection& lane, std::initializer_list<int> readable, int writable,
+Status Turns::Sleep(Connection* lane, std::initializer_list<int> readable, int writable,
                     Deadline next) {
+  std::array<int, kMostOthers> fds{};
+  std::size_t count = 0;
+  fds[count++] = interrupts_;
+  for (const int fd : readable) fds[count++] = fd;
+  const auto others = std::span(fds).first(count);
+  const Deadline deadline = std::min(next, DeadlineAfter(std::chrono::milliseconds(200)));
   slept_ = true;
-  std::array<int, kMostOthers> others{};
-  return SleepUntil(lane, Fill(others, readable, interrupts_),
-                    std::min(next, DeadlineAfter(kLongestSleep)), writable);
-}
-
-Status Turns::Sleep(std::initializer_list<int> readable, int writable) {
-  slept_ = true;
-  std::array<int, kMostOthers> others{};
-  return Await(-1, Fill(others, readable, interrupts_), DeadlineAfter(kLongestSleep), writable);
+  return lane == nullptr ? Await(-1, others, deadline, writable)
+                         : SleepUntil(*lane, others, deadline, writable);
 }
 
 }  // namespace rdfs::pipe

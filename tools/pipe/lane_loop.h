@@ -32,11 +32,9 @@ class Turns {
   // 50 KiB.
   Status CheckInterrupt();
   // SleepUntil, also until the user wants an end, and 200 ms at most: there is progress to draw.
-  // -1 among `readable` is nothing.
-  Status Sleep(transport::Connection& lane, std::initializer_list<int> readable, int writable,
+  // -1 among `readable` is nothing, nor is a null lane.
+  Status Sleep(transport::Connection* lane, std::initializer_list<int> readable, int writable,
                Deadline next);
-  // The same without a lane.
-  Status Sleep(std::initializer_list<int> readable, int writable);
 
  private:
   const int interrupts_;

@@ -173,9 +173,7 @@ Status ReceiveCrew::StartAt(std::uint64_t offset) {
 
 Status ReceiveCrew::OwnFailure(Status why, std::uint64_t whole) {
   if (relay_ == nullptr || relay_->over() || stop_) return why;
-  const std::string kept = sink_ != nullptr ? sink_->Abandon(whole) : std::string();
-  own_ = kept.empty() ? std::move(why)
-                      : Status(why.code(), why.message() + "; what had come is kept in " + kept);
+  own_ = WithKept(why, sink_ != nullptr ? sink_->Abandon(whole) : std::string());
   return {};
 }
 

@@ -23,9 +23,7 @@ Receiver::Receiver(transport::Connection& lane, std::shared_ptr<transport::Domai
 Status Receiver::Run() {
   if (Status status = Prepare(); !status.ok()) state_.Fail(std::move(status), actions_);
   do {
-    if (lane_is_over_) {
-      StepWithoutLane();
-    } else if (const Status status = Step(); !status.ok()) {
+    if (const Status status = Step(); !status.ok()) {
       lane_is_over_ = true;
       state_.Lost(status, actions_);
     }
@@ -37,8 +35,7 @@ Status Receiver::Run() {
   crew_->Stop();
   if (status.ok()) return own_;
   const std::string kept = crew_->Abandon(state_.stored_offset());
-  if (kept.empty()) return status;
-  return {status.code(), status.message() + "; what had come is kept in " + kept};
+  return WithKept(status, kept);
 }
 
 Status Receiver::Prepare() {
@@ -71,10 +68,14 @@ void Receiver::Welcome(Partial partial) {
 }
 
 // One turn: what has been done, what has come in, what follows from both. An error is the lane's,
-// and what was stored before it counts: that is what a part is kept of.
+// and what was stored before it counts: that is what a part is kept of. Without a lane the rest of
+// a stream that came whole is stored, and what its last turn left to do is done as well.
 Status Receiver::Step() {
   const bool done = TakeFromCrew();
-  RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
+  bool heard = false;
+  if (!lane_is_over_) {
+    RDFS_ASSIGN_OR_RETURN(heard, TakeFromLane());
+  }
   if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
     state_.Fail(stopped, actions_);
   }
@@ -82,22 +83,11 @@ Status Receiver::Step() {
   state_.OnTime(now, actions_);
   progress_.Update(received_bytes(), now);
   RDFS_RETURN_IF_ERROR(Perform());
-  RDFS_RETURN_IF_ERROR(lane_.Flush());
+  if (!lane_is_over_) RDFS_RETURN_IF_ERROR(lane_.Flush());
   if (state_.over() || heard || done) return {};
-  if (crew_ == nullptr) return turns_.Sleep(lane_, {}, -1, state_.NextTime());
-  return turns_.Sleep(lane_, {crew_->fd()}, crew_->wants(), state_.NextTime());
-}
-
-// The sender is gone, but all of the stream came: the output is being finished. What the last turn
-// of the lane left to do is done as well.
-void Receiver::StepWithoutLane() {
-  const bool done = TakeFromCrew();
-  if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
-    state_.Fail(stopped, actions_);
-  }
-  progress_.Update(received_bytes(), BootClock::now());
-  (void)Perform();
-  if (!state_.over() && !done) (void)turns_.Sleep({crew_->fd()}, crew_->wants());
+  transport::Connection* const lane = lane_is_over_ ? nullptr : &lane_;
+  if (crew_ == nullptr) return turns_.Sleep(lane, {}, -1, state_.NextTime());
+  return turns_.Sleep(lane, {crew_->fd()}, crew_->wants(), state_.NextTime());
 }
 
 Result<bool> Receiver::TakeFromLane() {

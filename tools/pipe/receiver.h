@@ -45,7 +45,6 @@ class Receiver {
   Status Prepare();
   Status MakeRing();
   Status Step();
-  void StepWithoutLane();
   Result<bool> TakeFromLane();
   bool TakeFromCrew();
   Status Perform();

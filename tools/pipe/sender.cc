@@ -52,9 +52,9 @@ Status Sender::Step() {
   RDFS_RETURN_IF_ERROR(lane_.Flush());
   if (state_.over() || heard || made) return {};
   if (crew_ == nullptr) {
-    return turns_.Sleep(lane_, {checked_ ? source_.fixed_told() : -1}, -1, state_.NextTime());
+    return turns_.Sleep(&lane_, {checked_ ? source_.fixed_told() : -1}, -1, state_.NextTime());
   }
-  return turns_.Sleep(lane_, {crew_->fd(), crew_->wants()}, -1, state_.NextTime());
+  return turns_.Sleep(&lane_, {crew_->fd(), crew_->wants()}, -1, state_.NextTime());
 }
 
 Result<bool> Sender::TakeFromLane() {

@@ -260,4 +260,9 @@ std::string Sink::Abandon(std::uint64_t whole) {
   return {};
 }
 
+Status WithKept(const Status& why, const std::string& kept) {
+  if (kept.empty()) return why;
+  return {why.code(), why.errno_value(), why.message() + "; what had come is kept in " + kept};
+}
+
 }  // namespace rdfs::pipe

@@ -90,4 +90,7 @@ class Sink {
   bool done_ = false;
 };
 
+// `why`, and where the part is that Abandon has kept, if it has.
+Status WithKept(const Status& why, const std::string& kept);
+
 }  // namespace rdfs::pipe

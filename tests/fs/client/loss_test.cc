@@ -341,8 +341,7 @@ TEST_F(LossTest, ARestartedServerThatIsLostAgainIsStillToldWhatIsOpen) {
 }
 
 // A server without the right to open files by handle knows only what it has been led to. What may
-// have been done already must not be answered with ESTALE: it would be asked again as something
-// new.
+// have been done already must not be answered with ESTALE: it would be asked again as something new.
 TEST_F(LossTest, ARestartedServerIsLedToWhatIsAskedAgain) {
   const Handle directory = *Handle::FromBytes(AsBytes("directory"));
   finder_ = [this, directory](const Handle& handle) {

@@ -82,6 +82,7 @@ class ScriptedServer {
 
  private:
   void DropLocked();  // under mutex_
+  bool Refuses();
   struct LaneState {
     std::unique_ptr<transport::Connection> connection;
     std::unique_ptr<transport::MemoryRegion> staging;
@@ -122,7 +123,6 @@ class ScriptedServer {
   std::uint64_t next_open_ = 100;                  // under mutex_
   std::uint64_t change_ = 1;                       // under mutex_
   bool resumed_ = true;                            // under mutex_
-  bool Refuses();
   std::atomic<bool> refuse_{false};
   std::atomic<int> refused_{0};
   std::atomic<std::size_t> made_{0};
