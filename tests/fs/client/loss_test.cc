@@ -509,8 +509,7 @@ TEST_F(LossTest, ASessionThatTheServerForgotIsMadeAnew) {
 // Connections drop at random under two busy lanes, the server restarts now and then.
 TEST_F(LossTest, Storm) {
   std::unique_ptr<SyncClient> other = OpenClient();
-  std::mt19937 random(77);
-  server_.SetHook([&random](const Request& request, Reply& reply) {
+  server_.SetHook([random = std::mt19937(77)](const Request& request, Reply& reply) mutable {
     if (request.opcode == Opcode::kAttachLane || random() % 12 != 0) return;
     reply.drop = true;
     reply.send = random() % 2 == 0;

@@ -211,6 +211,7 @@ void ScriptedServer::OnMessage(LaneState& lane, ByteSpan message) {
   const ByteSpan body = reader.ReadBytes(request.header.body_bytes);
   request.body.assign(body.begin(), body.end());
   std::unique_lock lock(mutex_);
+  if (lane.drop) return;  // what a server that died had not looked at
   if (!reader.ok() || reader.remaining() > 0) ++misdeeds_;
   // What it says to have an answer to must not be asked again.
   if (request.header.acknowledged >= request.header.sequence) ++misdeeds_;
