@@ -72,10 +72,10 @@ twice=$(grep -v MODIFY "$work/events" | sort | uniq -d)
 ends
 
 watch -q -o "key_file=$work/key" "$source/top"
-for _ in $(seq 100); do
+# It does not say when it has begun; what comes and goes between two looks is not told of.
+for _ in $(seq 20); do
   touch "$top/at-last"
-  grep -q 'top/ CREATE at-last' "$work/events" && break
-  sleep 0.05
+  wait_until 5 grep -q 'top/ CREATE at-last' "$work/events" && break
   rm "$top/at-last"
 done
 grep -qxF "$source/top/ CREATE at-last" "$work/events" || problem "of a source: $(cat "$work/events" "$work/said")"
