@@ -227,7 +227,12 @@ void LockService::DropUnclaimed() {
   {
     const std::lock_guard lock(mutex_);
     for (const Unclaimed& entry : std::exchange(unclaimed_, {})) {
-      UnlockLocked(entry.inode, entry.lock);
+      // Not what was reclaimed through a file of another number: twice killed, the server may have
+      // given it one that its client never heard of.
+      const Lock& then = entry.lock;
+      for (const Lock& held : table_.HeldThrough(entry.inode, then.owner.session, then.open)) {
+        UnlockLocked(entry.inode, held);
+      }
       WakeLocked(entry.inode, answers);
     }
   }

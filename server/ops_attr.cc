@@ -115,6 +115,20 @@ int Apply(Call& call, const Target& target, const fs::SetAttrRequest& request) {
   return error;
 }
 
+// What will be lost by it to a server that is killed right behind it.
+void KeepBefore(Call& call, const Target& target, const fs::SetAttrRequest& request) {
+  DescriptorKeeper& keeper = call.core().keeper;
+  const std::uint32_t valid = request.valid;
+  struct statx stat {};
+  if ((valid & (fs::kSetMode | fs::kSetUid)) == 0 || !keeper.supervised()) return;
+  if (StatFd(target.fd(), stat) != 0) return;
+  if ((valid & fs::kSetUid) != 0) stat.stx_uid = call.session.ids().ToServerUid(request.uid);
+  if ((valid & fs::kSetMode) != 0) {
+    stat.stx_mode = static_cast<std::uint16_t>((stat.stx_mode & S_IFMT) | (request.mode & 07777U));
+  }
+  KeepWhatWouldBeLost(keeper, call.session.inodes(), target.inode, stat);
+}
+
 bool BadNanoseconds(const fs::SetAttrRequest& request) {
   const std::uint32_t valid = request.valid;
   return ((valid & fs::kSetAtime) != 0 && request.atime.nanoseconds >= 1'000'000'000U) ||
@@ -153,6 +167,7 @@ Outcome OpSetAttr(Call& call) {
   if (BadNanoseconds(request)) return Outcome::Errno(EINVAL);
   const Target target = FindTarget(call, request.open, handle);
   if (target.error != fs::WireError::kOk) return Outcome::Error(target.error);
+  KeepBefore(call, target, request);
   const int failed = Apply(call, target, request);
   target.inode->Changed();
   if (failed != 0) return Outcome::Errno(failed);

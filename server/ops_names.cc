@@ -15,8 +15,9 @@
 namespace rdfs::server {
 namespace {
 
-// A name of an open file has changed. Whoever had the file open by it could not lead a restarted
-// server there.
+// A name of an open file is about to change, or has changed. Whoever had the file open by it could
+// not lead a restarted server there: before, because the server may be killed at any moment; and
+// behind for who has opened it meanwhile.
 void KeepRenamed(Call& call, const struct statx& file) {
   DescriptorKeeper& keeper = call.core().keeper;
   if (file.stx_ino == 0 || !S_ISREG(file.stx_mode) || !keeper.supervised()) return;
@@ -51,6 +52,7 @@ Outcome Remove(Call& call, int flags) {
   if (!call.Decoded()) return Outcome::Malformed();
   if (!where.parent.ok()) return Outcome::Errno(where.parent.error);
   const struct statx before = StatName(where.parent, where.name);
+  KeepRenamed(call, before);
   if (::unlinkat(where.parent.fd(), where.name.c_str(), flags) != 0) return Outcome::Errno(errno);
   NameGone(call, before);
   KeepRenamed(call, before);
@@ -146,6 +148,8 @@ Outcome OpRename(Call& call) {
   if (!to.parent.ok()) return Outcome::Errno(to.parent.error);
   const struct statx moved = StatName(from.parent, from.name);
   const struct statx replaced = StatName(to.parent, to.name);
+  KeepRenamed(call, moved);
+  KeepRenamed(call, replaced);
   if (::syscall(SYS_renameat2, from.parent.fd(), from.name.c_str(), to.parent.fd(),
                 to.name.c_str(), static_cast<unsigned>(flags)) != 0) {
     return Outcome::Errno(errno);

@@ -34,7 +34,7 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
   if (old_number != 0) {
     call.core().locks.Reclaimed(*open, old_number);
-    MoveKeptOpen(call.core().keeper, *open, old_number);
+    KeepReclaimed(call.core().keeper, *open, old_number);
   } else if (stat.stx_uid == opener && CannotBeReopened(*open, stat)) {
     KeepOpen(call.core().keeper, *open);
   }

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,8 +34,8 @@ std::size_t DescriptorsOf(pid_t pid) {
 
 }  // namespace
 
-Rdfsd::Rdfsd(std::vector<std::string> options, std::size_t descriptors)
-    : options_(std::move(options)), descriptors_(descriptors) {
+Rdfsd::Rdfsd(std::vector<std::string> options, std::size_t descriptors, OpensByHandle by_handle)
+    : options_(std::move(options)), descriptors_(descriptors), by_handle_(by_handle) {
   std::string pattern = std::filesystem::temp_directory_path() / "rdfs-live-XXXXXX";
   directory_ = mkdtemp(pattern.data());
   root_ = directory_ / "root";
@@ -72,6 +74,11 @@ std::string Rdfsd::StartOnce() {
     if (descriptors_ != 0) {
       const rlimit limit{.rlim_cur = descriptors_, .rlim_max = descriptors_};
       setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (by_handle_ == OpensByHandle::kNo) {
+      for (const int capability : {CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN}) {
+        prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+      }
     }
     setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
     dup2(pipe_ends[1], STDERR_FILENO);

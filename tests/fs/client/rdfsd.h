@@ -17,8 +17,11 @@ namespace rdfs::fs::client {
 
 class Rdfsd {
  public:
+  // Whether it may find a file that has no name: root may (open_by_handle_at(2)), nobody else.
+  enum class OpensByHandle { kAsWeMay, kNo };
   // `options` of rdfsd, besides its own; `descriptors`: its limit, if not this process's.
-  explicit Rdfsd(std::vector<std::string> options = {}, std::size_t descriptors = 0);
+  explicit Rdfsd(std::vector<std::string> options = {}, std::size_t descriptors = 0,
+                 OpensByHandle by_handle = OpensByHandle::kAsWeMay);
   ~Rdfsd();
   Rdfsd(const Rdfsd&) = delete;
   Rdfsd& operator=(const Rdfsd&) = delete;
@@ -50,6 +53,7 @@ class Rdfsd {
   std::uint16_t port_ = 0;
   const std::vector<std::string> options_;
   const std::size_t descriptors_;
+  const OpensByHandle by_handle_;
   pid_t pid_ = -1;
 };
 

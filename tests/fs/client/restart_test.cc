@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cerrno>
 #include <fstream>
+#include <functional>
 
 #include "fs/client/sync_client.h"
 #include "tests/fs/client/rdfsd.h"
+#include "tests/fs/client/scripted_session.h"
 
 namespace rdfs::fs::client {
 namespace {
@@ -20,6 +22,50 @@ using std::chrono::seconds;
 // A call that is held back ends at this deadline.
 constexpr milliseconds kHeld{700};
 
+// An end of a connection that is lost with the message that `lost` says so of: nobody hears that
+// one.
+class Deaf final : public transport::Connection {
+ public:
+  Deaf(std::unique_ptr<transport::Connection> inner, std::function<bool()> lost)
+      : inner_(std::move(inner)), lost_(std::move(lost)) {}
+
+  [[nodiscard]] const transport::Capabilities& capabilities() const override {
+    return inner_->capabilities();
+  }
+  [[nodiscard]] std::string Describe() const override { return inner_->Describe(); }
+  Status Send(std::span<const ByteSpan> parts) override { return inner_->Send(parts); }
+  [[nodiscard]] std::size_t backlog_bytes() const override { return inner_->backlog_bytes(); }
+  Result<transport::Ticket> Read(const transport::LocalSlice& to,
+                                 const transport::RemoteSlice& from,
+                                 transport::Order order) override {
+    return inner_->Read(to, from, order);
+  }
+  Result<transport::Ticket> Write(const transport::LocalSlice& from,
+                                  const transport::RemoteSlice& to) override {
+    return inner_->Write(from, to);
+  }
+  Status Flush() override { return inner_->Flush(); }
+  Result<std::size_t> Poll(std::span<transport::Completion> out) override {
+    Result<std::size_t> count = inner_->Poll(out);
+    for (std::size_t i = 0; count.ok() && i < *count; ++i) {
+      if (out[i].kind == transport::Completion::Kind::kMessage && lost_()) {
+        return Status(Code::kDisconnected, "not heard");
+      }
+    }
+    return count;
+  }
+  Result<bool> Arm() override { return inner_->Arm(); }
+  [[nodiscard]] int fd() const override { return inner_->fd(); }
+  Result<transport::RemoteRegion> Share(const transport::MemoryRegion& region) override {
+    return inner_->Share(region);
+  }
+  void Unshare(const transport::MemoryRegion& region) override { inner_->Unshare(region); }
+
+ private:
+  const std::unique_ptr<transport::Connection> inner_;
+  const std::function<bool()> lost_;
+};
+
 // A mount with one lane, which can be cut off from the server.
 class Peer {
  public:
@@ -29,7 +75,18 @@ class Peer {
                        std::vector<std::byte> request, std::shared_ptr<transport::Domain> domain,
                        Deadline deadline) -> Result<std::unique_ptr<transport::Session>> {
       if (cut_off) return Status(Code::kDisconnected, "cut off");
-      return dial(std::move(request), std::move(domain), deadline);
+      RDFS_ASSIGN_OR_RETURN(std::shared_ptr<transport::Session> session,
+                            dial(std::move(request), domain, deadline));
+      const auto lane = [this, session]() -> ScriptedSession::Lane {
+        RDFS_ASSIGN_OR_RETURN(auto connection, session->OpenLane(DeadlineAfter(seconds(10))));
+        std::unique_ptr<transport::Connection> deaf =
+            std::make_unique<Deaf>(std::move(connection), [this] { return Lost(); });
+        return deaf;
+      };
+      const ByteSpan grant = session->grant();
+      std::unique_ptr<transport::Session> deaf = std::make_unique<ScriptedSession>(
+          lane, std::vector(grant.begin(), grant.end()), session->domain());
+      return deaf;
     };
     options.export_name = "live";
     options.host_name = "test";
@@ -60,9 +117,24 @@ class Peer {
     fs_->context().timeout = hurry ? std::optional<milliseconds>(kHeld) : std::nullopt;
   }
 
+  // The n-th message from now on is not heard any more, and `then` is done.
+  void LoseMessage(int n, std::function<void()> then) {
+    then_ = std::move(then);
+    messages_left_ = n;
+  }
+  [[nodiscard]] bool has_lost() const { return messages_left_ == 0; }
+
   std::atomic<bool> cut_off{false};
 
  private:
+  bool Lost() {
+    if (messages_left_ <= 0 || --messages_left_ > 0) return false;
+    then_();
+    return true;
+  }
+
+  std::atomic<int> messages_left_{-1};  // -1: no message is lost
+  std::function<void()> then_;
   std::unique_ptr<client::Mount> mount_;
   std::unique_ptr<SyncClient> fs_;
 };
@@ -237,6 +309,52 @@ TEST_F(RestartTest, AccessThatWasTakenAwayIsNoLoss) {
   EXPECT_TRUE(first->Write(open, 0, AsBytes(more)).ok());
   server.KillWorker();
   EXPECT_EQ(Text(first->Read(open, 0, 100)), more) << "kept again after the first time";
+}
+
+// The server has given the file another number then, of which the client may not have heard.
+TEST_F(RestartTest, KilledAgainAtAnyAnswerOnTheWayBackItLosesNothing) {
+  int at = 1;
+  for (; at < 50; ++at) {
+    Rdfsd server({}, 0, Rdfsd::OpensByHandle::kNo);
+    Write(server, "file");
+    Write(server, "locked");
+    Peer first(server), second(server);
+    const OpenPtr open = first.Open("file");
+    const OpenPtr mine = first.Open("locked");
+    const OpenPtr theirs = second.Open("locked");
+    const Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
+    ASSERT_TRUE(first->SetLock(mine, lock).ok());
+    ASSERT_TRUE(first->Unlink(first.root(), "file").ok());
+    first.LoseMessage(at, [&server] { server.KillWorker(); });
+    server.KillWorker();
+    EXPECT_EQ(Text(first->Read(open, 0, 100)), "content") << at;
+    EXPECT_EQ(Text(first->Read(mine, 0, 100)), "content") << at;
+    EXPECT_EQ(second->SetLock(theirs, lock).errno_value(), EAGAIN) << at;
+    EXPECT_TRUE(first->Release(open).ok());
+    if (!first.has_lost()) break;
+  }
+  EXPECT_GT(at, 4) << "a lane, two files, a lock";
+  EXPECT_LT(at, 50);
+}
+
+// When nobody can come back any more, the server gives up the locks that nobody has claimed.
+TEST_F(RestartTest, ALockThatIsClaimedByAnEarlierNumberIsNoneOfThem) {
+  constexpr seconds kLease{4};
+  Rdfsd server({"--lease", std::to_string(kLease.count())});
+  Write(server, "file");
+  Peer first(server);
+  const OpenPtr mine = first.Open("file");
+  const Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
+  ASSERT_TRUE(first->SetLock(mine, lock).ok());
+  first.LoseMessage(2, [&server] { server.KillWorker(); });  // which says the file's new number
+  server.KillWorker();
+  EXPECT_EQ(Text(first->Read(mine, 0, 100)), "content");
+  EXPECT_TRUE(first.has_lost());
+  bool never = false;
+  EXPECT_FALSE(first->RunUntil(never, DeadlineAfter(kLease + seconds(1))));
+  Peer second(server);
+  EXPECT_EQ(second->SetLock(second.Open("file"), lock).errno_value(), EAGAIN);
+  EXPECT_EQ(mine->lost_errno(), 0);
 }
 
 // Behind the server's back a file is moved and its directory closed to everybody.
