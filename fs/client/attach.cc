@@ -87,6 +87,19 @@ Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer) {
   return Opcode::kReclaimOpen;
 }
 
+std::vector<std::vector<PathStep>> WaysTo(const OpenFile& open, const PathFinder& finder) {
+  std::vector<std::vector<PathStep>> ways;
+  if (!finder) return ways;
+  if (auto steps = finder(open.handle())) ways.push_back(*std::move(steps));
+  const OpenFile::Hint hint = open.hint();
+  if (hint.name.empty()) return ways;
+  if (auto steps = finder(hint.parent)) {
+    steps->push_back({hint.parent, hint.name, open.handle()});
+    ways.push_back(*std::move(steps));
+  }
+  return ways;
+}
+
 Result<Attacher::Answer> Attacher::AskToReclaim(const OpenFile& open) {
   std::array<std::byte, kMaxReclaimBytes> body;
   ByteWriter writer(body);
@@ -115,12 +128,11 @@ Result<Attacher::Reclaimed> Attacher::Reclaim(OpenFile& open, const PathFinder& 
     return error == WireError::kStale || error == WireError::kNotFound;
   };
   RDFS_ASSIGN_OR_RETURN(Answer answer, AskToReclaim(open));
-  if (is_gone(answer.error) && finder) {
-    if (const auto steps = finder(open.handle())) {
-      RDFS_ASSIGN_OR_RETURN(answer.error, Walk(open, *steps));
-      if (answer.error == WireError::kOk) {
-        RDFS_ASSIGN_OR_RETURN(answer, AskToReclaim(open));
-      }
+  for (const std::vector<PathStep>& steps : WaysTo(open, finder)) {
+    if (!is_gone(answer.error)) break;
+    RDFS_ASSIGN_OR_RETURN(answer.error, Walk(open, steps));
+    if (answer.error == WireError::kOk) {
+      RDFS_ASSIGN_OR_RETURN(answer, AskToReclaim(open));
     }
   }
   if (answer.error == WireError::kOk) {

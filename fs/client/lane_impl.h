@@ -176,6 +176,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   // To a server that was started anew and cannot open files by their handles: what is asked again
   // names directories that it must have been led to before.
   void ShowTheWay();
+  // Ahead of everything else; nobody waits for the answers.
+  void LookUp(std::span<const PathStep> steps);
   void SetStaging(std::uint32_t slot_bytes, std::uint32_t slots);
   void LoseConnection();
   void OnTimers();

@@ -74,6 +74,10 @@ void LaneImpl::ShowTheWay() {
       }
     }
   }
+  LookUp(steps);
+}
+
+void LaneImpl::LookUp(std::span<const PathStep> steps) {
   for (const PathStep& step : steps) {
     std::array<std::byte, 4 + kMaxHandleBytes + kMaxNameBytes> body;
     ByteWriter writer(body);

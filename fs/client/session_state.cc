@@ -102,7 +102,8 @@ Result<Admission> SessionState::OnGrant(ByteSpan bytes, TimePoint asked) {
   if (!reader.ok() || grant.epoch == 0 || grant.lease_ms == 0) {
     return Status(Code::kProtocolError, "the server's mount grant is malformed");
   }
-  admission.resumed = (grant.flags & kGrantResumed) != 0;
+  // It may go on with a session that it has made for us since, whose grant never arrived here.
+  admission.resumed = (grant.flags & kGrantResumed) != 0 && grant.epoch == last_epoch_;
   admission.must_reclaim = last_epoch_ != 0 && !admission.resumed;
   admission.generation = ++generation_;
   last_epoch_ = grant.epoch;

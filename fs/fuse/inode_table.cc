@@ -28,8 +28,22 @@ void InodeTable::ClearPlaceLocked(NodeId id) {
   if (node == nullptr || node->parent == 0) return;
   const auto found = by_place_.find({node->parent, node->name});
   if (found != by_place_.end() && found->second == id) by_place_.erase(found);
-  node->parent = 0;
+  const NodeId above = std::exchange(node->parent, 0);
   node->name.clear();
+  if (Node* parent = FindLocked(above); parent != nullptr) {
+    --parent->children;
+    EraseIfUnusedLocked(above);
+  }
+}
+
+// An open file's directory may be forgotten before the file, when its name has changed elsewhere;
+// a server that was started again needs the whole way.
+void InodeTable::EraseIfUnusedLocked(NodeId id) {
+  const Node* node = FindLocked(id);
+  if (node == nullptr || id == kRootNode || node->lookups > 0 || node->children > 0) return;
+  ClearPlaceLocked(id);
+  by_handle_.erase(nodes_.at(id).handle);
+  nodes_.erase(id);
 }
 
 void InodeTable::SetPlaceLocked(NodeId id, NodeId parent, std::string_view name) {
@@ -42,6 +56,8 @@ void InodeTable::SetPlaceLocked(NodeId id, NodeId parent, std::string_view name)
   // Another file was there before: it has lost this name, and keeps no place until it is seen
   // again.
   if (previous != by_place_.end()) ClearPlaceLocked(previous->second);
+  // One that is not known has nothing to count: its number is nobody else's, ever.
+  if (Node* above = FindLocked(parent); above != nullptr) ++above->children;
   node->parent = parent;
   node->name = name;
   by_place_[std::move(key)] = id;
@@ -72,10 +88,7 @@ void InodeTable::Forget(NodeId id, std::uint64_t lookups) {
   Node* node = FindLocked(id);
   if (node == nullptr || id == kRootNode) return;
   node->lookups -= std::min(node->lookups, lookups);
-  if (node->lookups > 0) return;
-  ClearPlaceLocked(id);
-  by_handle_.erase(node->handle);
-  nodes_.erase(id);
+  EraseIfUnusedLocked(id);
 }
 
 std::optional<Handle> InodeTable::Find(NodeId id) const {

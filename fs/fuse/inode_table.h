@@ -100,8 +100,9 @@ class InodeTable {
  private:
   struct Node {
     Handle handle;
-    std::uint64_t lookups = 0;
-    NodeId parent = 0;  // 0: no place
+    std::uint64_t lookups = 0;   // 0: only the way to others
+    std::uint64_t children = 0;  // nodes that have their place in it
+    NodeId parent = 0;           // 0: no place
     std::string name;
     std::uint64_t change_at_open = 0;
     TimePoint no_capability_until{};
@@ -117,6 +118,8 @@ class InodeTable {
   // by_place_ and the places in the nodes say the same, always.
   void SetPlaceLocked(NodeId node, NodeId parent, std::string_view name);
   void ClearPlaceLocked(NodeId node);
+  // Nobody needs it any more: neither the kernel nor a node below.
+  void EraseIfUnusedLocked(NodeId node);
 
   struct PlaceKey {
     NodeId parent;

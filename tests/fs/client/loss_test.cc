@@ -340,6 +340,46 @@ TEST_F(LossTest, ARestartedServerThatIsLostAgainIsStillToldWhatIsOpen) {
   EXPECT_TRUE(client_->Release(open).ok());
 }
 
+// The server goes on with a session that it has made anew, of which its client has never heard.
+TEST_F(LossTest, ARestartedServerWhoseGrantWasLostIsToldWhatIsOpen) {
+  const OpenPtr open = Open();
+  server_.lost_grants = 1;
+  server_.Restart(false);
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  std::vector<Opcode> asked;
+  for (const Request& request : server_.requests()) {
+    if (request.opcode == Opcode::kReclaimOpen || request.opcode == Opcode::kRead) {
+      asked.push_back(request.opcode);
+    }
+  }
+  EXPECT_EQ(asked, (std::vector{Opcode::kReclaimOpen, Opcode::kRead}));
+}
+
+// Where the name that was seen last leads nowhere, the one by which it was opened may.
+TEST_F(LossTest, AFileIsFoundByTheNameByWhichItWasOpened) {
+  finder_ = [this](const Handle& handle) -> std::optional<std::vector<PathStep>> {
+    if (handle == root_) return std::vector<PathStep>();
+    return std::nullopt;
+  };
+  for (const bool in_use : {false, true}) {
+    Mount(seconds(20));
+    const OpenPtr open = Open();
+    open->SetHint(root_, "its name");
+    server_.SetHook([led = false](const Request& request, Reply& reply) mutable {
+      led |= request.opcode == Opcode::kLookup;
+      if (request.opcode == Opcode::kReclaimOpen && !led) reply.error = WireError::kStale;
+    });
+    if (in_use) {
+      open->set_server_open(55);  // as if it had been answered from a record
+    } else {
+      server_.Restart(false);
+    }
+    ExpectFile(client_->Read(open, 0, 1000), 0);
+    EXPECT_EQ(open->lost_errno(), 0) << in_use;
+    server_.SetHook({});
+  }
+}
+
 // A server without the right to open files by handle knows only what it has been led to. What may
 // have been done already must not be answered with ESTALE: it would be asked again as something new.
 TEST_F(LossTest, ARestartedServerIsLedToWhatIsAskedAgain) {

@@ -68,6 +68,11 @@ DialFunction ScriptedServer::Dialer() {
                 Deadline) -> Result<std::unique_ptr<transport::Session>> {
     if (Refuses()) return Status(Code::kDisconnected, "refused");
     const auto mount = ByteReader(request).Read<MountRequest>();
+    if (lost_grants > 0) {
+      --lost_grants;
+      (void)GrantFor(mount.last_epoch);
+      return Status(Code::kDisconnected, "the grant is lost");
+    }
     return std::unique_ptr<transport::Session>(std::make_unique<ScriptedSession>(
         [this, domain] { return NewLane(domain); }, GrantFor(mount.last_epoch), domain));
   };
@@ -121,9 +126,11 @@ void ScriptedServer::Restart(bool resumed) {
 }
 
 void ScriptedServer::RestartFromGate(bool resumed) {
-  ++epoch_;
   resumed_ = resumed;
-  if (!resumed) opens_.clear();
+  if (!resumed) {
+    ++epoch_;
+    opens_.clear();
+  }
   DropLocked();
 }
 

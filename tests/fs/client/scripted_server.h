@@ -59,7 +59,7 @@ class ScriptedServer {
       std::function<std::unique_ptr<transport::Connection>(std::unique_ptr<transport::Connection>)>;
   void SetClientEnd(ClientEnd end);
 
-  // Another epoch; open files are forgotten unless `resumed`.
+  // Connections drop; unless `resumed`, the epoch is another and open files are forgotten.
   void Restart(bool resumed);
   void RestartFromGate(bool resumed);  // inside a Gate
   // The session is over for a server that goes on: nothing was heard of its client for too long.
@@ -68,6 +68,7 @@ class ScriptedServer {
   void Refuse(bool refuse) { refuse_ = refuse; }  // dialling fails, and lanes
   [[nodiscard]] int refused() const { return refused_; }
 
+  std::atomic<int> lost_grants{0};  // so many of sessions to come do not arrive
   std::atomic<std::uint32_t> lease_ms{60'000};
   std::atomic<bool> grants{true};
   std::atomic<std::uint32_t> slot_bytes{kSlotBytes}, slots{kSlots};  // of lanes to come

@@ -146,6 +146,11 @@ TEST_F(SessionStateTest, ReclaimsUnlessResumed) {
   const Result<Admission> restarted = state_.OnGrant(GrantBytes(MakeGrant(2)), kStart);
   ASSERT_TRUE(restarted.ok());
   EXPECT_TRUE(restarted->must_reclaim);
+  // The session that is resumed is one whose grant never arrived.
+  const auto unheard = state_.OnGrant(GrantBytes(MakeGrant(3, kGrantResumed)), kStart);
+  ASSERT_TRUE(unheard.ok());
+  EXPECT_TRUE(unheard->must_reclaim);
+  EXPECT_FALSE(unheard->resumed);
   EXPECT_GT(restarted->generation, resumed->generation);
 }
 

@@ -126,6 +126,25 @@ TEST(InodeTable, PathsFollowRenames) {
   EXPECT_FALSE(table.PathTo(H(9)));
 }
 
+// An open file whose name was taken away in the kernel: its directory may be forgotten first.
+TEST(InodeTable, AWayStaysKnownAsLongAsSomebodyNeedsIt) {
+  InodeTable table(H(0));
+  const NodeId dir = table.Remember(H(1), kRootNode, "dir");
+  const NodeId below = table.Remember(H(2), dir, "below");
+  const NodeId file = table.Remember(H(3), below, "file");
+  table.Forget(below, 1);
+  table.Forget(dir, 1);
+  const auto path = table.PathTo(file);
+  ASSERT_TRUE(path);
+  EXPECT_EQ(path->size(), 3U);
+  EXPECT_EQ(table.Remember(H(1), kRootNode, "dir"), dir) << "it is the same one";
+  table.Forget(file, 1);
+  EXPECT_EQ(table.size(), 2U) << "the root, and what the kernel knows again";
+  EXPECT_FALSE(table.FindNode(H(2)));
+  table.Forget(dir, 1);
+  EXPECT_EQ(table.size(), 1U);
+}
+
 TEST(InodeTable, ARenameOverAFileTakesItsPlaceAway) {
   InodeTable table(H(0));
   const NodeId a = table.Remember(H(1), kRootNode, "a");
