@@ -170,6 +170,10 @@ TEST_F(AcknowledgedTest, WhatIsUnsureMayBeEither) {
   EXPECT_EQ(Found(), std::vector<std::string>{}) << "not done";
   std::ofstream(path) << std::string(10, '\0') + Stamp(0, 2, 10, 50);
   EXPECT_EQ(Found(), std::vector<std::string>{}) << "done";
+  std::ofstream(path) << std::string(10, '\0') + Stamp(0, 2, 10, 20);
+  EXPECT_EQ(Found(), std::vector<std::string>{}) << "done in part";
+  std::ofstream(path) << std::string(10, '\0') + Stamp(0, 2, 10, 50) + "more";
+  EXPECT_EQ(Found().size(), 1U) << "more than was written";
   std::ofstream(path) << std::string(10, '\0') + Stamp(0, 3, 10, 50);
   EXPECT_EQ(Found().size(), 1U) << "something else";
 }

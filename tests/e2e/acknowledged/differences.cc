@@ -29,9 +29,11 @@ std::string FirstDifference(const std::string& found, const std::string& due) {
                      shown(found), shown(due));
 }
 
-// Each byte is of one of the two: a write may have been done in part.
+// Each byte is of one of the two: a write may have been done in part, and have made the file longer
+// by as much.
 bool IsEither(const std::string& found, const std::string& one, const std::string& other) {
-  if (found.size() != one.size() && found.size() != other.size()) return false;
+  const bool in_part = found.size() > one.size() && found.size() < other.size();
+  if (found.size() != one.size() && found.size() != other.size() && !in_part) return false;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const bool fits = (i < one.size() && found[i] == one[i]) ||
                       (i < other.size() && found[i] == other[i]);
