@@ -39,7 +39,8 @@ struct OpenFile {
   uid_t opener = 0;                            // as whom it was opened here
   std::unique_ptr<DirectoryCursor> directory;  // of directories only
   mutable std::atomic<bool> kept{false};       // by the supervisor
-  std::uint64_t kept_before = 0;               // number under which it is kept as well, or 0
+  // The number under which it is kept as well, or 0.
+  mutable std::atomic<std::uint64_t> kept_before{0};
   std::size_t place = 0;                       // among the inode's; the InodeTable's
 
   [[nodiscard]] bool writable() const { return (flags & fs::kOpenWrite) != 0; }

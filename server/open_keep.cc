@@ -54,16 +54,19 @@ void KeepWhatWouldBeLost(DescriptorKeeper& keeper, InodeTable& table, const Inod
 void DropKeptOpen(DescriptorKeeper& keeper, const OpenFile& open) {
   const OpenKey key = KeyOf(open.session, open.number);
   keeper.Drop(Bytes(key));
-  if (open.kept_before == 0) return;
-  const OpenKey old_key = KeyOf(open.session, open.kept_before);
+  const std::uint64_t before = open.kept_before.exchange(0);
+  if (before == 0) return;
+  const OpenKey old_key = KeyOf(open.session, before);
   keeper.Drop(Bytes(old_key));
 }
 
-void KeepReclaimed(DescriptorKeeper& keeper, OpenFile& open, std::uint64_t old_number) {
+void KeepReclaimed(DescriptorKeeper& keeper, const OpenFile& open, std::uint64_t old_number) {
   const OpenKey old_key = KeyOf(open.session, old_number);
   if (keeper.SetState(Bytes(old_key), {}).code() == Code::kNotFound) return;
-  open.kept_before = old_number;
   KeepOpen(keeper, open);
+  // Where there is little room, for the number that will be asked for most likely.
+  if (open.kept.load() && !keeper.HasPlenty()) return keeper.Drop(Bytes(old_key));
+  open.kept_before = old_number;
 }
 
 bool OrphanedOpens::Adopt(DescriptorKeeper::Kept& kept) {

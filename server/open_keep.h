@@ -29,8 +29,9 @@ void KeepWhatWouldBeLost(DescriptorKeeper& keeper, InodeTable& table, const Inod
                          const struct statx& stat);
 void DropKeptOpen(DescriptorKeeper& keeper, const OpenFile& open);
 // A reclaimed file has another number now; nothing happens unless it was kept. Where the server is
-// killed again, its client may have heard of either number: so it stays kept under both.
-void KeepReclaimed(DescriptorKeeper& keeper, OpenFile& open, std::uint64_t old_number);
+// killed again, its client may have heard of either number: so it stays kept under both, while
+// there is plenty of room.
+void KeepReclaimed(DescriptorKeeper& keeper, const OpenFile& open, std::uint64_t old_number);
 
 // Descriptors of open files that an earlier worker left, until their clients reclaim them or their
 // lease runs out. Any thread.

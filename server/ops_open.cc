@@ -214,7 +214,7 @@ Outcome OpRelease(Call& call) {
 
 void CloseOpen(Core& core, const OpenFile& open) {
   core.locks.Released(open);
-  if (open.kept.load()) DropKeptOpen(core.keeper, open);
+  if (open.kept.load() || open.kept_before.load() != 0) DropKeptOpen(core.keeper, open);
 }
 
 }  // namespace rdfs::server

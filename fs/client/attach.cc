@@ -95,7 +95,11 @@ std::vector<std::vector<PathStep>> WaysTo(const OpenFile& open, const PathFinder
   if (hint.name.empty()) return ways;
   if (auto steps = finder(hint.parent)) {
     steps->push_back({hint.parent, hint.name, open.handle()});
-    ways.push_back(*std::move(steps));
+    const auto same = [&steps](const std::vector<PathStep>& way) {
+      return way.size() == steps->size() && way.back().parent == steps->back().parent &&
+             way.back().name == steps->back().name;
+    };
+    if (std::ranges::none_of(ways, same)) ways.push_back(*std::move(steps));
   }
   return ways;
 }

@@ -43,7 +43,7 @@ void RequestTable::Queue(Slot slot, Opcode opcode) {
   Entry& entry = entries_[slot];
   entry.phase = Phase::kQueued;
   entry.opcode = opcode;
-  Append(queue_, &Entry::queue, slot);
+  Append(QueueOf(entry), &Entry::queue, slot);
 }
 
 void RequestTable::QueueUrgent(Slot slot, Opcode opcode) {

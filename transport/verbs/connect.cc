@@ -13,6 +13,10 @@
 namespace rdfs::transport::verbs {
 namespace {
 
+// Attempts while the local port that was drawn is taken: iWARP's TCP may still remember a
+// connection from it to the same place. Each draws another one.
+constexpr int kTriesForAPort = 5;
+
 Status Refused(const std::string& where) {
   return {Code::kDisconnected,
           fmt::format("{} refuses RDMA connections; is rdfsd running there, with verbs, on this "
@@ -143,10 +147,13 @@ Result<std::unique_ptr<Connection>> ConnectTo(const Endpoint& endpoint,
     const TimePoint now = BootClock::now();
     const auto left = std::max(deadline - now, Deadline::duration::zero());
     const Deadline share = now + left / static_cast<std::int64_t>(addresses.size() - i);
-    Result<std::unique_ptr<Connection>> connection =
-        Attempt(addresses[i], share).Run(domain, token);
-    if (connection.ok()) return connection;
-    why = connection.status();
+    for (int tries = 0; tries < kTriesForAPort; ++tries) {
+      Result<std::unique_ptr<Connection>> connection =
+          Attempt(addresses[i], share).Run(domain, token);
+      if (connection.ok()) return connection;
+      why = connection.status();
+      if (why.errno_value() != EADDRINUSE) break;
+    }
     // The peer itself has answered, or nothing here can: other addresses change nothing.
     if (why.code() == Code::kResourceExhausted) break;
   }

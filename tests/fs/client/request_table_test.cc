@@ -61,6 +61,17 @@ TEST_F(RequestTableTest, TheWireHasABoundThatUrgentOnesPass) {
   EXPECT_EQ(table_.Next(), std::nullopt);
 }
 
+TEST_F(RequestTableTest, AnUrgentOneThatIsAskedAgainIsSentOnce) {
+  const Slot urgent = *table_.Open(kNever);
+  table_.QueueUrgent(urgent, Opcode::kReclaimLock);
+  const std::uint64_t sequence = table_.MarkSent(urgent).sequence;
+  EXPECT_EQ(table_.OnReply(sequence, Opcode::kReclaimLock).slot, urgent);
+  table_.Queue(urgent, Opcode::kReclaimLock);  // the server said: not yet
+  EXPECT_EQ(table_.Next(), urgent);
+  table_.MarkSent(urgent);
+  EXPECT_EQ(table_.Next(), std::nullopt);
+}
+
 TEST_F(RequestTableTest, WhatMayWaitForEverHoldsNothingUp) {
   std::vector<Slot> waiting;
   for (int i = 0; i < 100; ++i) {
