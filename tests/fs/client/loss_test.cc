@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/fs/client/scripted_fixture.h"
+#include "tests/fs/client/wrapped_connection.h"
 #include "transport/fault/transport.h"
 
 namespace rdfs::fs::client {
@@ -19,45 +20,24 @@ using Reply = ScriptedServer::Reply;
 using Request = ScriptedServer::Request;
 
 // A connection that ends when it is let: its destructor waits.
-class LongEnd final : public transport::Connection {
+class LongEnd final : public WrappedConnection {
  public:
   struct Shared {
     std::mutex ends;  // held: the connection goes on existing
     std::atomic<int> reads{0};
   };
   LongEnd(std::unique_ptr<transport::Connection> inner, std::shared_ptr<Shared> shared)
-      : inner_(std::move(inner)), shared_(std::move(shared)) {}
+      : WrappedConnection(std::move(inner)), shared_(std::move(shared)) {}
   ~LongEnd() override { const std::lock_guard lock(shared_->ends); }
 
-  [[nodiscard]] const transport::Capabilities& capabilities() const override {
-    return inner_->capabilities();
-  }
-  [[nodiscard]] std::string Describe() const override { return inner_->Describe(); }
-  Status Send(std::span<const ByteSpan> parts) override { return inner_->Send(parts); }
-  [[nodiscard]] std::size_t backlog_bytes() const override { return inner_->backlog_bytes(); }
   Result<transport::Ticket> Read(const transport::LocalSlice& to,
                                  const transport::RemoteSlice& from,
                                  transport::Order order) override {
     ++shared_->reads;
-    return inner_->Read(to, from, order);
+    return WrappedConnection::Read(to, from, order);
   }
-  Result<transport::Ticket> Write(const transport::LocalSlice& from,
-                                  const transport::RemoteSlice& to) override {
-    return inner_->Write(from, to);
-  }
-  Status Flush() override { return inner_->Flush(); }
-  Result<std::size_t> Poll(std::span<transport::Completion> out) override {
-    return inner_->Poll(out);
-  }
-  Result<bool> Arm() override { return inner_->Arm(); }
-  [[nodiscard]] int fd() const override { return inner_->fd(); }
-  Result<transport::RemoteRegion> Share(const transport::MemoryRegion& region) override {
-    return inner_->Share(region);
-  }
-  void Unshare(const transport::MemoryRegion& region) override { inner_->Unshare(region); }
 
  private:
-  const std::unique_ptr<transport::Connection> inner_;
   const std::shared_ptr<Shared> shared_;
 };
 

@@ -12,6 +12,7 @@
 #include "fs/client/sync_client.h"
 #include "tests/fs/client/rdfsd.h"
 #include "tests/fs/client/scripted_session.h"
+#include "tests/fs/client/wrapped_connection.h"
 
 namespace rdfs::fs::client {
 namespace {
@@ -24,29 +25,13 @@ constexpr milliseconds kHeld{700};
 
 // An end of a connection that is lost with the message that `lost` says so of: nobody hears that
 // one.
-class Deaf final : public transport::Connection {
+class Deaf final : public WrappedConnection {
  public:
   Deaf(std::unique_ptr<transport::Connection> inner, std::function<bool()> lost)
-      : inner_(std::move(inner)), lost_(std::move(lost)) {}
+      : WrappedConnection(std::move(inner)), lost_(std::move(lost)) {}
 
-  [[nodiscard]] const transport::Capabilities& capabilities() const override {
-    return inner_->capabilities();
-  }
-  [[nodiscard]] std::string Describe() const override { return inner_->Describe(); }
-  Status Send(std::span<const ByteSpan> parts) override { return inner_->Send(parts); }
-  [[nodiscard]] std::size_t backlog_bytes() const override { return inner_->backlog_bytes(); }
-  Result<transport::Ticket> Read(const transport::LocalSlice& to,
-                                 const transport::RemoteSlice& from,
-                                 transport::Order order) override {
-    return inner_->Read(to, from, order);
-  }
-  Result<transport::Ticket> Write(const transport::LocalSlice& from,
-                                  const transport::RemoteSlice& to) override {
-    return inner_->Write(from, to);
-  }
-  Status Flush() override { return inner_->Flush(); }
   Result<std::size_t> Poll(std::span<transport::Completion> out) override {
-    Result<std::size_t> count = inner_->Poll(out);
+    Result<std::size_t> count = WrappedConnection::Poll(out);
     for (std::size_t i = 0; count.ok() && i < *count; ++i) {
       if (out[i].kind == transport::Completion::Kind::kMessage && lost_()) {
         return Status(Code::kDisconnected, "not heard");
@@ -54,15 +39,8 @@ class Deaf final : public transport::Connection {
     }
     return count;
   }
-  Result<bool> Arm() override { return inner_->Arm(); }
-  [[nodiscard]] int fd() const override { return inner_->fd(); }
-  Result<transport::RemoteRegion> Share(const transport::MemoryRegion& region) override {
-    return inner_->Share(region);
-  }
-  void Unshare(const transport::MemoryRegion& region) override { inner_->Unshare(region); }
 
  private:
-  const std::unique_ptr<transport::Connection> inner_;
   const std::function<bool()> lost_;
 };
 
