@@ -21,6 +21,11 @@ OpenKey KeyOf(std::uint64_t session, std::uint64_t number) {
 
 ByteSpan Bytes(const OpenKey& key) { return std::as_bytes(std::span<const OpenKey, 1>(&key, 1)); }
 
+void DropKept(DescriptorKeeper& keeper, std::uint64_t session, std::uint64_t number) {
+  const OpenKey key = KeyOf(session, number);
+  keeper.Drop(Bytes(key));
+}
+
 }  // namespace
 
 bool CannotBeReopened(const OpenFile& open, const struct statx& stat) {
@@ -52,12 +57,9 @@ void KeepWhatWouldBeLost(DescriptorKeeper& keeper, InodeTable& table, const Inod
 }
 
 void DropKeptOpen(DescriptorKeeper& keeper, const OpenFile& open) {
-  const OpenKey key = KeyOf(open.session, open.number);
-  keeper.Drop(Bytes(key));
+  DropKept(keeper, open.session, open.number);
   const std::uint64_t before = open.kept_before.exchange(0);
-  if (before == 0) return;
-  const OpenKey old_key = KeyOf(open.session, before);
-  keeper.Drop(Bytes(old_key));
+  if (before != 0) DropKept(keeper, open.session, before);
 }
 
 void KeepReclaimed(DescriptorKeeper& keeper, const OpenFile& open, std::uint64_t old_number) {
@@ -65,7 +67,7 @@ void KeepReclaimed(DescriptorKeeper& keeper, const OpenFile& open, std::uint64_t
   if (keeper.SetState(Bytes(old_key), {}).code() == Code::kNotFound) return;
   KeepOpen(keeper, open);
   // Where there is little room, for the number that will be asked for most likely.
-  if (open.kept.load() && !keeper.HasPlenty()) return keeper.Drop(Bytes(old_key));
+  if (open.kept.load() && !keeper.HasPlenty()) return DropKept(keeper, open.session, old_number);
   open.kept_before = old_number;
 }
 
@@ -90,8 +92,7 @@ Fd OrphanedOpens::Take(std::uint64_t session, std::uint64_t number) {
 void OrphanedOpens::DropAll(DescriptorKeeper& keeper) {
   const std::lock_guard lock(mutex_);
   for (const auto& [name, fd] : fds_) {
-    const OpenKey key = KeyOf(name.first, name.second);
-    keeper.Drop(Bytes(key));
+    DropKept(keeper, name.first, name.second);
   }
   fds_.clear();
 }
