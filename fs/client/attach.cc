@@ -87,19 +87,14 @@ Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer) {
   return Opcode::kReclaimOpen;
 }
 
-std::vector<std::vector<PathStep>> WaysTo(const OpenFile& open, const PathFinder& finder) {
-  std::vector<std::vector<PathStep>> ways;
-  if (!finder) return ways;
-  if (auto steps = finder(open.handle())) ways.push_back(*std::move(steps));
+std::vector<Path> WaysTo(const OpenFile& open, const PathFinder& finder) {
+  if (!finder) return {};
+  std::vector<Path> ways = finder(open.handle());
   const OpenFile::Hint hint = open.hint();
   if (hint.name.empty()) return ways;
-  if (auto steps = finder(hint.parent)) {
-    steps->push_back({hint.parent, hint.name, open.handle()});
-    const auto same = [&steps](const std::vector<PathStep>& way) {
-      return way.size() == steps->size() && way.back().parent == steps->back().parent &&
-             way.back().name == steps->back().name;
-    };
-    if (std::ranges::none_of(ways, same)) ways.push_back(*std::move(steps));
+  for (Path& way : finder(hint.parent)) {
+    way.push_back({hint.parent, hint.name, open.handle()});
+    if (std::ranges::find(ways, way) == ways.end()) ways.push_back(std::move(way));
   }
   return ways;
 }
@@ -132,7 +127,7 @@ Result<Attacher::Reclaimed> Attacher::Reclaim(OpenFile& open, const PathFinder& 
     return error == WireError::kStale || error == WireError::kNotFound;
   };
   RDFS_ASSIGN_OR_RETURN(Answer answer, AskToReclaim(open));
-  for (const std::vector<PathStep>& steps : WaysTo(open, finder)) {
+  for (const Path& steps : WaysTo(open, finder)) {
     if (!is_gone(answer.error)) break;
     RDFS_ASSIGN_OR_RETURN(answer.error, Walk(open, steps));
     if (answer.error == WireError::kOk) {

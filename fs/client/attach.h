@@ -63,9 +63,9 @@ bool MayPass(int errno_value);
 
 // What makes `open` known to the server again: the opcode, and its body into `writer`.
 Opcode EncodeReclaim(const OpenFile& open, ByteWriter& writer);
-// Names that lead from the root to the file, best first: to where it was seen last, and to where it
-// was opened, which may have another name of it.
-std::vector<std::vector<PathStep>> WaysTo(const OpenFile& open, const PathFinder& finder);
+// Names that lead from the root to the file, best first: to where it was seen, and to where it was
+// opened.
+std::vector<Path> WaysTo(const OpenFile& open, const PathFinder& finder);
 inline constexpr std::size_t kMaxReclaimBytes =
     sizeof(ReclaimOpenRequest) + 2 * (2 + kMaxHandleBytes) + 2 + kMaxNameBytes;
 

@@ -536,7 +536,7 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
   call->body.Encode([&](ByteWriter& writer) { call->opcode = EncodeReclaim(*open, writer); });
   table_.Queue(reclaim, call->opcode);
   // Ahead of it: a server without the right to open by handle knows what it has been led to.
-  for (const std::vector<PathStep>& steps : WaysTo(*open, mount_.path_finder())) LookUp(steps);
+  for (const Path& steps : WaysTo(*open, mount_.path_finder())) LookUp(steps);
 }
 
 // They go out ahead of the call that needed the file. Where the connection is lost before the

@@ -62,15 +62,14 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
 void LaneImpl::ShowTheWay() {
   const PathFinder& finder = mount_.path_finder();
   if (!finder) return;
-  std::vector<PathStep> steps;
+  Path steps;
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
     if (!table_.IsOpen(slot) || table_.IsIdle(slot) || !table_.MayHaveArrived(slot)) continue;
     for (const Handle& handle : HandlesToFind(calls_[slot].opcode, calls_[slot].body.bytes())) {
-      for (PathStep& step : finder(handle).value_or(std::vector<PathStep>())) {
-        const bool known = std::ranges::any_of(steps, [&step](const PathStep& other) {
-          return other.parent == step.parent && other.name == step.name;
-        });
-        if (!known) steps.push_back(std::move(step));
+      for (Path& way : finder(handle)) {
+        for (PathStep& step : way) {
+          if (std::ranges::find(steps, step) == steps.end()) steps.push_back(std::move(step));
+        }
       }
     }
   }

@@ -112,10 +112,12 @@ struct PathStep {
   Handle parent;
   std::string name;
   Handle expected;
+  friend bool operator==(const PathStep&, const PathStep&) = default;
 };
-// Tells the way to a file that a restarted server does not know by its handle any more; none where
-// it is not known. Called on the mount's own thread and on lanes'.
-using PathFinder = std::function<std::optional<std::vector<PathStep>>(const Handle&)>;
+using Path = std::vector<PathStep>;
+// Tells the ways to a file that a restarted server does not know by its handle any more, by its
+// names, the one that was seen last first. Called on the mount's own thread and on lanes'.
+using PathFinder = std::function<std::vector<Path>(const Handle&)>;
 // The handles in the body of a request that may have been carried out already and must not be twice:
 // an answer that they are not known would not do. None for those that may be repeated.
 std::vector<Handle> HandlesToFind(Opcode opcode, ByteSpan body);

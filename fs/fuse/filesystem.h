@@ -36,7 +36,7 @@ bool KernelDropsPagesAfterWrites(std::string_view release);  // as uname(2) says
 struct Filesystem {
   Filesystem(client::Mount& of, FilesystemOptions with)
       : mount(of), options(with), lease(of.info().attr_lease), inodes(of.info().root.handle) {
-    mount.SetPathFinder([this](const Handle& handle) { return inodes.PathTo(handle); });
+    mount.SetPathFinder([this](const Handle& handle) { return inodes.WaysTo(handle); });
     mount.SetRecallHandler([this](client::Lane& lane, const client::RecallNotice& notice) {
       kernel.OnRecall(lane, notice);
     });

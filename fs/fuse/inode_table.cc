@@ -23,17 +23,29 @@ InodeTable::Node* InodeTable::FindLocked(NodeId node) {
   return found == nodes_.end() ? nullptr : &found->second;
 }
 
-void InodeTable::ClearPlaceLocked(NodeId id) {
-  Node* node = FindLocked(id);
-  if (node == nullptr || node->parent == 0) return;
-  const auto found = by_place_.find({node->parent, node->name});
-  if (found != by_place_.end() && found->second == id) by_place_.erase(found);
-  const NodeId above = std::exchange(node->parent, 0);
-  node->name.clear();
-  if (Node* parent = FindLocked(above); parent != nullptr) {
+void InodeTable::RemovePlaceLocked(const PlaceKey& place) {
+  const auto found = by_place_.find(place);
+  if (found == by_place_.end()) return;
+  const PlaceKey gone = found->first;  // `place` may be the node's own
+  if (Node* node = FindLocked(found->second)) std::erase(node->places, gone);
+  by_place_.erase(found);
+  if (Node* parent = FindLocked(gone.parent)) {
     --parent->children;
-    EraseIfUnusedLocked(above);
+    EraseIfUnusedLocked(gone.parent);
   }
+}
+
+void InodeTable::AddPlaceLocked(NodeId id, PlaceKey place) {
+  Node* node = FindLocked(id);
+  if (id == kRootNode || node == nullptr) return;
+  if (!node->places.empty() && node->places.back() == place) return;
+  // Another file may have been there before, or this one, but not last.
+  RemovePlaceLocked(place);
+  if (node->places.size() == kMostPlaces) RemovePlaceLocked(node->places.front());
+  // A parent that is not known has nothing to count: its number is nobody else's, ever.
+  if (Node* parent = FindLocked(place.parent)) ++parent->children;
+  node->places.push_back(place);
+  by_place_[std::move(place)] = id;
 }
 
 // An open file's directory may be forgotten before the file, when its name has changed elsewhere;
@@ -41,26 +53,9 @@ void InodeTable::ClearPlaceLocked(NodeId id) {
 void InodeTable::EraseIfUnusedLocked(NodeId id) {
   const Node* node = FindLocked(id);
   if (node == nullptr || id == kRootNode || node->lookups > 0 || node->children > 0) return;
-  ClearPlaceLocked(id);
+  while (!nodes_.at(id).places.empty()) RemovePlaceLocked(nodes_.at(id).places.back());
   by_handle_.erase(nodes_.at(id).handle);
   nodes_.erase(id);
-}
-
-void InodeTable::SetPlaceLocked(NodeId id, NodeId parent, std::string_view name) {
-  Node* node = FindLocked(id);
-  if (id == kRootNode || node == nullptr) return;
-  if (node->parent == parent && node->name == name) return;
-  ClearPlaceLocked(id);
-  PlaceKey key{parent, std::string(name)};
-  const auto previous = by_place_.find(key);
-  // Another file was there before: it has lost this name, and keeps no place until it is seen
-  // again.
-  if (previous != by_place_.end()) ClearPlaceLocked(previous->second);
-  // One that is not known has nothing to count: its number is nobody else's, ever.
-  if (Node* above = FindLocked(parent); above != nullptr) ++above->children;
-  node->parent = parent;
-  node->name = name;
-  by_place_[std::move(key)] = id;
 }
 
 std::optional<NodeId> InodeTable::FindNode(const Handle& handle) const {
@@ -79,7 +74,7 @@ NodeId InodeTable::Remember(const Handle& handle, NodeId parent, std::string_vie
     nodes_[id].handle = handle;
   }
   ++nodes_[id].lookups;
-  if (!name.empty()) SetPlaceLocked(id, parent, name);
+  if (!name.empty()) AddPlaceLocked(id, {parent, std::string(name)});
   return id;
 }
 
@@ -101,58 +96,72 @@ std::optional<Handle> InodeTable::Find(NodeId id) const {
 std::optional<InodeTable::Place> InodeTable::FindPlace(NodeId id) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);
-  if (node == nullptr || node->parent == 0) return std::nullopt;
-  const Node* parent = FindLocked(node->parent);
+  if (node == nullptr || node->places.empty()) return std::nullopt;
+  const PlaceKey& last = node->places.back();
+  const Node* parent = FindLocked(last.parent);
   if (parent == nullptr) return std::nullopt;
-  return Place{parent->handle, node->name};
+  return Place{parent->handle, last.name};
 }
 
 void InodeTable::Renamed(NodeId parent, std::string_view name, NodeId new_parent,
                          std::string_view new_name, bool exchange) {
   const std::lock_guard lock(mutex_);
-  const auto at = [this](NodeId where, std::string_view what) -> NodeId {
-    const auto found = by_place_.find({where, std::string(what)});
+  const PlaceKey from{parent, std::string(name)}, to{new_parent, std::string(new_name)};
+  const auto at = [this](const PlaceKey& place) -> NodeId {
+    const auto found = by_place_.find(place);
     return found == by_place_.end() ? 0 : found->second;
   };
-  const NodeId moved = at(parent, name);
-  const NodeId other = at(new_parent, new_name);
+  const NodeId moved = at(from), other = at(to);
   if (moved == other) return;  // nothing known, or two names of one file
-  if (other != 0) ClearPlaceLocked(other);
-  if (moved != 0) SetPlaceLocked(moved, new_parent, new_name);
-  if (exchange && other != 0) SetPlaceLocked(other, parent, name);
+  // The new ones first: without a place a directory may be nobody's any more.
+  if (moved != 0) AddPlaceLocked(moved, to);
+  if (other != 0 && exchange) AddPlaceLocked(other, from);
+  if (moved == 0) RemovePlaceLocked(to);
+  if (other == 0 || !exchange) RemovePlaceLocked(from);
 }
 
 void InodeTable::Removed(NodeId parent, std::string_view name) {
   const std::lock_guard lock(mutex_);
-  const auto found = by_place_.find({parent, std::string(name)});
-  if (found != by_place_.end()) ClearPlaceLocked(found->second);
+  RemovePlaceLocked({parent, std::string(name)});
 }
 
-std::optional<std::vector<InodeTable::Step>> InodeTable::PathTo(NodeId id) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<Step> steps;
+std::optional<InodeTable::Path> InodeTable::PathLocked(const PlaceKey& place) const {
+  Path steps;
+  const PlaceKey* at = &place;
   // Hints may be out of date and even form a ring: no path is longer than there are nodes.
-  while (id != kRootNode) {
-    const Node* node = FindLocked(id);
-    if (node == nullptr || node->parent == 0 || steps.size() > nodes_.size()) return std::nullopt;
-    const Node* parent = FindLocked(node->parent);
-    if (parent == nullptr) return std::nullopt;
-    steps.push_back({parent->handle, node->name, node->handle});
-    id = node->parent;
+  while (steps.size() <= nodes_.size()) {
+    const Node* parent = FindLocked(at->parent);
+    const auto child = by_place_.find(*at);
+    if (parent == nullptr || child == by_place_.end()) return std::nullopt;
+    steps.push_back({parent->handle, at->name, nodes_.at(child->second).handle});
+    if (at->parent == kRootNode) {
+      std::ranges::reverse(steps);
+      return steps;
+    }
+    if (parent->places.empty()) return std::nullopt;
+    at = &parent->places.back();
   }
-  std::ranges::reverse(steps);
-  return steps;
+  return std::nullopt;
 }
 
-std::optional<std::vector<InodeTable::Step>> InodeTable::PathTo(const Handle& handle) const {
-  NodeId node = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = by_handle_.find(handle);
-    if (found == by_handle_.end()) return std::nullopt;
-    node = found->second;
+std::optional<InodeTable::Path> InodeTable::PathTo(NodeId id) const {
+  const std::optional<Handle> handle = Find(id);
+  std::vector<Path> ways = handle ? WaysTo(*handle) : std::vector<Path>();
+  if (ways.empty()) return std::nullopt;
+  return std::move(ways.front());
+}
+
+std::vector<InodeTable::Path> InodeTable::WaysTo(const Handle& handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_handle_.find(handle);
+  if (found == by_handle_.end()) return {};
+  if (found->second == kRootNode) return {Path()};
+  std::vector<Path> ways;
+  const Node& node = nodes_.at(found->second);
+  for (auto place = node.places.rbegin(); place != node.places.rend(); ++place) {
+    if (auto path = PathLocked(*place)) ways.push_back(*std::move(path));
   }
-  return PathTo(node);
+  return ways;
 }
 
 std::uint64_t InodeTable::change_at_open(NodeId id) const {

@@ -2,9 +2,9 @@
 //
 // A node number stands for a server handle while the kernel holds look-ups of it (nlookup); the
 // same handle always has the same number meanwhile. Numbers are never reused, so that a late one is
-// recognised as unknown rather than taken for another file. Each node keeps where it was last seen
-// (parent and name): the way to find its file again when a restarted server does not know the
-// handle.
+// recognised as unknown rather than taken for another file. Each node keeps where it was seen
+// (parents and names): the ways to find its file again when a restarted server does not know the
+// handle. Another client may have taken a name away since.
 //
 // Any thread; one short lock. Memory: about 250 bytes a node and its name.
 #pragma once
@@ -52,12 +52,14 @@ class InodeTable {
                bool exchange);
   void Removed(NodeId parent, std::string_view name);
 
-  // The steps from the root to `node`, for looking it up again: each the handle that is expected
-  // behind one more name. None when a place on the way is unknown, or the chain does not reach the
-  // root.
+  // The steps from the root to the file, for looking it up again: each the handle that is expected
+  // behind one more name. By each place of the file, last seen first; where directories on the way
+  // are known and the chain reaches the root.
   using Step = client::PathStep;
-  [[nodiscard]] std::optional<std::vector<Step>> PathTo(NodeId node) const;
-  [[nodiscard]] std::optional<std::vector<Step>> PathTo(const Handle& handle) const;
+  using Path = client::Path;
+  [[nodiscard]] std::vector<Path> WaysTo(const Handle& handle) const;
+  // The first of them.
+  [[nodiscard]] std::optional<Path> PathTo(NodeId node) const;
 
   // The change cookie at this client's last open: the kernel's pages are good while it stays.
   [[nodiscard]] std::uint64_t change_at_open(NodeId node) const;
@@ -98,12 +100,16 @@ class InodeTable {
   [[nodiscard]] std::size_t size() const;
 
  private:
+  struct PlaceKey {
+    NodeId parent;
+    std::string name;
+    friend bool operator==(const PlaceKey&, const PlaceKey&) = default;
+  };
   struct Node {
     Handle handle;
     std::uint64_t lookups = 0;   // 0: only the way to others
-    std::uint64_t children = 0;  // nodes that have their place in it
-    NodeId parent = 0;           // 0: no place
-    std::string name;
+    std::uint64_t children = 0;  // places in it
+    std::vector<PlaceKey> places;  // last seen last
     std::uint64_t change_at_open = 0;
     TimePoint no_capability_until{};
     TimePoint lease_until{};
@@ -116,21 +122,20 @@ class InodeTable {
   const Node* FindLocked(NodeId node) const;
   Node* FindLocked(NodeId node);
   // by_place_ and the places in the nodes say the same, always.
-  void SetPlaceLocked(NodeId node, NodeId parent, std::string_view name);
-  void ClearPlaceLocked(NodeId node);
+  void AddPlaceLocked(NodeId node, PlaceKey place);
+  void RemovePlaceLocked(const PlaceKey& place);
+  [[nodiscard]] std::optional<Path> PathLocked(const PlaceKey& place) const;
   // Nobody needs it any more: neither the kernel nor a node below.
   void EraseIfUnusedLocked(NodeId node);
 
-  struct PlaceKey {
-    NodeId parent;
-    std::string name;
-    friend bool operator==(const PlaceKey&, const PlaceKey&) = default;
-  };
   struct PlaceHash {
     std::size_t operator()(const PlaceKey& key) const noexcept {
       return std::hash<std::string_view>()(key.name) * 31 + key.parent;
     }
   };
+
+  // Of one file: of more names the ones seen last are enough.
+  static constexpr std::size_t kMostPlaces = 8;
 
   mutable std::mutex mutex_;
   std::unordered_map<NodeId, Node> nodes_;

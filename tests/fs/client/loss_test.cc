@@ -337,10 +337,7 @@ TEST_F(LossTest, ARestartedServerWhoseGrantWasLostIsToldWhatIsOpen) {
 
 // Where the name that was seen last leads nowhere, the one by which it was opened may.
 TEST_F(LossTest, AFileIsFoundByTheNameByWhichItWasOpened) {
-  finder_ = [this](const Handle& handle) -> std::optional<std::vector<PathStep>> {
-    if (handle == root_) return std::vector<PathStep>();
-    return std::nullopt;
-  };
+  finder_ = [this](const Handle& handle) { return std::vector<Path>(handle == root_ ? 1 : 0); };
   for (const bool in_use : {false, true}) {
     Mount(seconds(20));
     const OpenPtr open = Open();
@@ -365,9 +362,9 @@ TEST_F(LossTest, AFileIsFoundByTheNameByWhichItWasOpened) {
 TEST_F(LossTest, ARestartedServerIsLedToWhatIsAskedAgain) {
   const Handle directory = *Handle::FromBytes(AsBytes("directory"));
   finder_ = [this, directory](const Handle& handle) {
-    std::vector<PathStep> steps;
+    Path steps;
     if (handle == directory) steps.push_back({root_, "on the way", directory});
-    return std::optional(steps);
+    return std::vector<Path>{steps};
   };
   Mount(seconds(20));
   server_.SetGate([this, lost = false](const Request& request) mutable {

@@ -120,10 +120,38 @@ TEST(InodeTable, PathsFollowRenames) {
   EXPECT_EQ((*path)[0].parent, H(0));
   EXPECT_EQ((*path)[1].name, "file");
   EXPECT_EQ((*path)[1].expected, H(2));
-  const auto by_handle = table.PathTo(H(2));
-  ASSERT_TRUE(by_handle);
-  EXPECT_EQ(by_handle->size(), 2U);
-  EXPECT_FALSE(table.PathTo(H(9)));
+  const auto by_handle = table.WaysTo(H(2));
+  ASSERT_EQ(by_handle.size(), 1U);
+  EXPECT_EQ(by_handle[0], *path);
+  EXPECT_TRUE(table.WaysTo(H(9)).empty());
+  EXPECT_EQ(table.WaysTo(H(0)).size(), 1U) << "no step leads to the root";
+}
+
+TEST(InodeTable, AFileOfSeveralNamesIsFoundByEach) {
+  InodeTable table(H(0));
+  const NodeId dir = table.Remember(H(1), kRootNode, "dir");
+  const NodeId file = table.Remember(H(2), kRootNode, "one");
+  table.Remember(H(2), dir, "two");
+  table.Remember(H(2), kRootNode, "three");
+  const auto names = [&] {
+    std::vector<std::string> last;
+    for (const auto& way : table.WaysTo(H(2))) last.push_back(way.back().name);
+    return last;
+  };
+  EXPECT_EQ(names(), (std::vector<std::string>{"three", "two", "one"}));
+  table.Remember(H(2), dir, "two");
+  EXPECT_EQ(names(), (std::vector<std::string>{"two", "three", "one"})) << "seen last";
+  table.Removed(kRootNode, "three");
+  table.Renamed(kRootNode, "one", dir, "four", false);
+  EXPECT_EQ(names(), (std::vector<std::string>{"four", "two"}));
+  table.Remember(H(3), dir, "two");
+  EXPECT_EQ(names(), std::vector<std::string>{"four"}) << "another file has that name";
+  for (int i = 0; i < 100; ++i) table.Remember(H(2), dir, std::to_string(i));
+  EXPECT_EQ(names().size(), 8U);
+  EXPECT_EQ(names().front(), "99");
+  table.Forget(dir, 1);
+  table.Forget(file, 200);
+  EXPECT_EQ(table.size(), 3U) << "the root, and the way to the other file";
 }
 
 // An open file whose name was taken away in the kernel: its directory may be forgotten first.
