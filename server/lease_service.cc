@@ -98,7 +98,7 @@ void LeaseService::Acknowledge(std::uint64_t session, std::uint64_t recall) {
   Later later;
   {
     const std::lock_guard lock(mutex_);
-    CollectReadyLocked(table_.Acknowledge(session, recall), later);
+    CollectReadyLocked(table_.Acknowledge(session, recall, clock_.Now()), later);
     if (!table_.IsOutstanding(recall)) messages_.erase(recall);
   }
   Carry(later);

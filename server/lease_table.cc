@@ -12,6 +12,11 @@ std::chrono::nanoseconds ServerLength(std::chrono::nanoseconds lease) {
   return lease + lease / 100 + std::chrono::milliseconds(1);
 }
 
+// For whom others have waited in vain.
+constexpr std::chrono::minutes kSilence{1};
+// Who acknowledges later than this is as silent.
+constexpr std::chrono::seconds kLate{1};
+
 }  // namespace
 
 void LeaseTable::Changed::Note(Session session, Stamp stamp) {
@@ -74,6 +79,8 @@ bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePo
   }
   const TimePoint until = now + ServerLength(lease);
   if (found != inodes_.end()) {
+    // Who has not asked that one knows an older file.
+    if (IsWrittenByOther(found->second, session, now)) return false;
     for (Holder& holder : found->second.holders) {
       if (holder.session != session) continue;
       holder.until = std::max(holder.until, until);
@@ -88,6 +95,65 @@ bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePo
   return true;
 }
 
+bool LeaseTable::GrantWrites(const InodeKey& key, Session session, Stamp since, TimePoint now,
+                             std::chrono::nanoseconds lease) {
+  if (IsQuietFor(session, now) || WrittenEarlierByAnother(session, now)) return false;
+  if (const auto silent = silent_.find(session); silent != silent_.end()) {
+    if (now < silent->second) return false;
+    silent_.erase(silent);
+  }
+  if (const auto found = inodes_.find(key); found != inodes_.end()) {
+    const bool alone = std::all_of(
+        found->second.holders.begin(), found->second.holders.end(),
+        [&](const Holder& holder) { return holder.session == session || holder.until <= now; });
+    if (!alone) return false;
+  }
+  if (!Grant(key, session, since, now, lease)) return false;
+  Inode& inode = Entry(key);
+  // What others are gathering about it at this moment they may not believe.
+  inode.changed.Note(session, ++stamp_);
+  const TimePoint until = now + ServerLength(lease) + ServerLength(options_.write_travel);
+  for (Holder& holder : inode.holders) {
+    if (holder.session != session) continue;
+    holder.writes_until = until;
+    holder.until = std::max(holder.until, until);
+  }
+  writers_.Note(session, until);
+  return true;
+}
+
+void LeaseTable::EndWrites(const InodeKey& key, Session session, Stamp before) {
+  const auto found = inodes_.find(key);
+  if (found == inodes_.end()) return;
+  for (Holder& holder : found->second.holders) {
+    if (holder.session == session && holder.granted < before) holder.writes_until = {};
+  }
+}
+
+bool LeaseTable::WrittenByAnother(const InodeKey& key, Session session, TimePoint now) const {
+  const auto found = inodes_.find(key);
+  return found != inodes_.end() && IsWrittenByOther(found->second, session, now);
+}
+
+bool LeaseTable::IsWrittenByOther(const Inode& inode, Session than, TimePoint now) {
+  return std::any_of(inode.holders.begin(), inode.holders.end(), [&](const Holder& holder) {
+    return holder.session != than && holder.writes_until > now;
+  });
+}
+
+void LeaseTable::Writers::Note(Session session, TimePoint until) {
+  if (session != last) {
+    others_until = std::max(others_until, last_until);
+    last = session;
+    last_until = {};
+  }
+  last_until = std::max(last_until, until);
+}
+
+TimePoint LeaseTable::Writers::UntilWithout(Session session) const {
+  return session == last ? others_until : std::max(others_until, last_until);
+}
+
 void LeaseTable::AddRecall(Begun& begun, Change& change, const Outgoing& recall,
                            std::size_t target) {
   const RecallNumber number = next_++;
@@ -99,31 +165,55 @@ void LeaseTable::AddRecall(Begun& begun, Change& change, const Outgoing& recall,
   }
 }
 
+bool LeaseTable::HasOther(const Sessions& sessions, Session than) {
+  return !sessions || std::any_of(sessions->begin(), sessions->end(),
+                                  [than](Session session) { return session != than; });
+}
+
 bool LeaseTable::IsQuietFor(Session by, TimePoint now) const {
-  if (now >= options_.quiet_until) return false;
-  if (!options_.earlier) return true;
-  return std::any_of(options_.earlier->begin(), options_.earlier->end(),
-                     [by](Session other) { return other != by; });
+  return now < options_.quiet_until && HasOther(options_.earlier, by);
+}
+
+bool LeaseTable::WaitsForEarlier(Session by, Purpose purpose, TimePoint now) const {
+  if (purpose == Purpose::kLeasedWrite) return false;
+  return purpose == Purpose::kLook ? WrittenEarlierByAnother(by, now) : IsQuietFor(by, now);
+}
+
+std::vector<LeaseTable::ChangeNumber> LeaseTable::WroteEarlier(Session session, TimePoint now) {
+  if (!earlier_writers_ || earlier_writers_->erase(session) == 0) return {};
+  return SettleEarlier(now);
 }
 
 std::vector<LeaseTable::ChangeNumber> LeaseTable::ForgetsEarlier(Session session, TimePoint now) {
-  std::vector<ChangeNumber> ready;
+  std::vector<ChangeNumber> ready = WroteEarlier(session, now);
   if (!options_.earlier || options_.earlier->erase(session) == 0) return ready;
+  const std::vector<ChangeNumber> more = SettleEarlier(now);
+  ready.insert(ready.end(), more.begin(), more.end());
+  return ready;
+}
+
+std::vector<LeaseTable::ChangeNumber> LeaseTable::SettleEarlier(TimePoint now) {
+  std::vector<ChangeNumber> ready;
   for (const RecallNumber number : Outstanding(0)) {
     const auto recall = recalls_.find(number);
     const auto change = changes_.find(recall->second.change);
-    if (change != changes_.end() && IsQuietFor(change->second.by, now)) continue;
+    if (change != changes_.end() &&
+        WaitsForEarlier(change->second.by, change->second.purpose, now)) {
+      continue;
+    }
     if (const ChangeNumber done = Settle(recall); done != 0) ready.push_back(done);
   }
   return ready;
 }
 
-LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets, TimePoint now) {
+LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets, TimePoint now,
+                                    Purpose purpose) {
   Begun begun{.change = next_++};
   Change& change = changes_[begun.change];
   change.by = by;
+  change.purpose = purpose;
   ++stamp_;
-  if (IsQuietFor(by, now)) {
+  if (WaitsForEarlier(by, purpose, now)) {
     AddRecall(begun, change,
               {.session = 0,
                .target = {},
@@ -182,10 +272,11 @@ LeaseTable::ChangeNumber LeaseTable::Settle(Outstandings::iterator recall) {
   return --change->second.waits_for == 0 ? settled.change : 0;
 }
 
-std::vector<LeaseTable::ChangeNumber> LeaseTable::Acknowledge(Session session,
-                                                              RecallNumber number) {
+std::vector<LeaseTable::ChangeNumber> LeaseTable::Acknowledge(Session session, RecallNumber number,
+                                                              TimePoint now) {
   const auto found = recalls_.find(number);
   if (found == recalls_.end() || found->second.session != session) return {};
+  if (now - found->second.asked > kLate) silent_[session] = now + kSilence;
   const ChangeNumber ready = Settle(found);
   return ready == 0 ? std::vector<ChangeNumber>{} : std::vector{ready};
 }
@@ -195,13 +286,17 @@ std::vector<LeaseTable::ChangeNumber> LeaseTable::Expire(TimePoint now) {
   while (!due_.empty() && due_.begin()->first <= now) {
     const auto recall = recalls_.find(due_.begin()->second);
     const Outgoing& out = recall->second;
-    if (out.session != 0 && out.until - out.asked >= kSoon) ++expired_waits_;
+    if (out.session != 0 && out.until - out.asked >= kSoon) {
+      ++expired_waits_;
+      silent_[out.session] = now + kSilence;
+    }
     if (const ChangeNumber change = Settle(recall); change != 0) ready.push_back(change);
   }
   return ready;
 }
 
 std::vector<LeaseTable::ChangeNumber> LeaseTable::SessionEnded(Session session) {
+  silent_.erase(session);
   std::vector<ChangeNumber> ready;
   for (const RecallNumber number : Outstanding(session)) {
     if (const ChangeNumber change = Settle(recalls_.find(number)); change != 0) {

@@ -48,6 +48,8 @@ class LeaseTable {
   struct Options {
     std::size_t session_leases = 131072;  // of one session; what goes beyond gets no lease
     std::uint64_t first_number = 1;  // of changes and recalls: tells one server's from another's
+    // How long a write may be on its way that its program was told of at the end of the lease.
+    std::chrono::nanoseconds write_travel{};
     TimePoint quiet_until{};
     std::optional<std::set<Session>> earlier{};  // who an earlier server knew; none: nobody knows
   };
@@ -66,7 +68,8 @@ class LeaseTable {
     std::vector<Recall> recalls{};
   };
 
-  explicit LeaseTable(const Options& options) : options_(options), next_(options.first_number) {}
+  explicit LeaseTable(const Options& options)
+      : options_(options), next_(options.first_number), earlier_writers_(options.earlier) {}
 
   // What is gathered from now on is as new as this.
   [[nodiscard]] Stamp stamp() const { return stamp_; }
@@ -75,21 +78,52 @@ class LeaseTable {
   bool Grant(const InodeKey& inode, Session session, Stamp since, TimePoint now,
              std::chrono::nanoseconds lease);
 
+  // As Grant, where no other session has a lease: from now on, and for as long as writes travel
+  // behind the lease, the inode may have been written by `session` without a word to us yet. Not
+  // for a session that was not heard of lately when somebody waited for it.
+  bool GrantWrites(const InodeKey& inode, Session session, Stamp since, TimePoint now,
+                   std::chrono::nanoseconds lease);
+  // The session has closed it, and all that it wrote is here: its lease is one to read. One that
+  // was granted at `before` or later holds.
+  void EndWrites(const InodeKey& inode, Session session, Stamp before);
+  // Whether another session than `session` may have: what is told about it has to be asked for, by
+  // a change of nothing (Begin).
+  [[nodiscard]] bool WrittenByAnother(const InodeKey& inode, Session session, TimePoint now) const;
+  // Whether that may be so of any inode.
+  [[nodiscard]] bool AnyWrittenByAnother(Session session, TimePoint now) const {
+    return now < writers_.UntilWithout(session);
+  }
+  // Whether another may have done so under a lease of an earlier server's, of whatever inode.
+  [[nodiscard]] bool WrittenEarlierByAnother(Session session, TimePoint now) const {
+    return now < options_.quiet_until && HasOther(earlier_writers_, session);
+  }
+
   // Whether the session has less than half of what it may have.
   [[nodiscard]] bool HasPlenty(Session session) const;
 
   // See above; at the start, before the first change.
   void BeQuietUntil(TimePoint until, std::optional<std::set<Session>> earlier) {
     options_.quiet_until = until;
+    earlier_writers_ = earlier;
     options_.earlier = std::move(earlier);
   }
-  // The session believes nothing that an earlier server has told it, or is over.
+  // Whether somebody else may have a lease of an earlier server's.
+  [[nodiscard]] bool IsQuietFor(Session by, TimePoint now) const;
+  // What the session has written under leases of an earlier server is here.
+  std::vector<ChangeNumber> WroteEarlier(Session session, TimePoint now);
+  // That, and it believes nothing that an earlier server has told it; or it is over.
   std::vector<ChangeNumber> ForgetsEarlier(Session session, TimePoint now);
+  enum class Purpose : std::uint8_t {
+    kChange,
+    kLeasedWrite,  // under a lease of its session alone (GrantWrites), maybe an earlier server's
+    kLook,         // changes nothing: what others have written is to be here
+  };
   // `by` is about to change these; none: anything, where nobody else can have a lease yet. Applied
   // once ready: see Begun, and what the next three return.
-  Begun Begin(Session by, std::span<const Target> targets, TimePoint now);
+  Begun Begin(Session by, std::span<const Target> targets, TimePoint now,
+              Purpose purpose = Purpose::kChange);
   // An unknown number, or another session's, is ignored: it has run out, or is a repetition.
-  std::vector<ChangeNumber> Acknowledge(Session session, RecallNumber number);
+  std::vector<ChangeNumber> Acknowledge(Session session, RecallNumber number, TimePoint now);
   std::vector<ChangeNumber> Expire(TimePoint now);
   // It believes nothing any more.
   std::vector<ChangeNumber> SessionEnded(Session session);
@@ -113,6 +147,7 @@ class LeaseTable {
     Session session = 0;
     TimePoint until{};
     Stamp granted = 0;  // the last time
+    TimePoint writes_until{};
   };
   // The last change, and the last one by anybody else.
   struct Changed {
@@ -128,10 +163,14 @@ class LeaseTable {
     Changed changed;
   };
   static bool MayGrant(const Inode& inode, Session session, Stamp since);
-  // Whether somebody else may have a lease of an earlier server's.
-  [[nodiscard]] bool IsQuietFor(Session by, TimePoint now) const;
+  static bool IsWrittenByOther(const Inode& inode, Session than, TimePoint now);
+  using Sessions = std::optional<std::set<Session>>;  // none: nobody knows whose
+  static bool HasOther(const Sessions& sessions, Session than);
+  std::vector<ChangeNumber> SettleEarlier(TimePoint now);
+  [[nodiscard]] bool WaitsForEarlier(Session by, Purpose purpose, TimePoint now) const;
   struct Change {
     Session by = 0;
+    Purpose purpose = Purpose::kChange;
     std::vector<InodeKey> inodes;
     std::size_t waits_for = 0;  // recalls
   };
@@ -170,6 +209,16 @@ class LeaseTable {
   std::size_t leases_ = 0;
   std::size_t sweep_at_ = 1024;  // leases
   TimePoint sweep_after_{};      // for the sake of one session that has too many
+  // Until when anybody may write so; by two sessions or more it may say too much.
+  struct Writers {
+    void Note(Session session, TimePoint until);
+    [[nodiscard]] TimePoint UntilWithout(Session session) const;
+    Session last = 0;
+    TimePoint last_until{}, others_until{};
+  };
+  Writers writers_;
+  Sessions earlier_writers_;     // of Options::earlier, whose writes may not be here
+  std::unordered_map<Session, TimePoint> silent_;  // no lease to write until then
   std::uint64_t expired_waits_ = 0;
 };
 

@@ -18,6 +18,10 @@ class LeaseTableTest : public testing::Test {
   bool Grant(LeaseTable::Session session, const InodeKey& inode = kFile) {
     return table_.Grant(inode, session, table_.stamp(), now_, kLease);
   }
+  bool GrantWrites(LeaseTable::Session session) { return GrantWrites(session, table_.stamp()); }
+  bool GrantWrites(LeaseTable::Session session, LeaseTable::Stamp since) {
+    return table_.GrantWrites(kFile, session, since, now_, kLease);
+  }
   LeaseTable::Begun Begin(LeaseTable::Session by, bool whole = false) {
     const LeaseTable::Target target{.inode = kFile, .whole = whole};
     return table_.Begin(by, {&target, 1}, now_);
@@ -40,9 +44,9 @@ TEST_F(LeaseTableTest, AChangeWaitsForEverybodyElse) {
   const LeaseTable::Begun begun = Begin(kAnn);
   EXPECT_FALSE(begun.ready);
   ASSERT_EQ(begun.recalls.size(), 2U);
-  EXPECT_EQ(table_.Acknowledge(kBob, begun.recalls[0].number), Changes{});
+  EXPECT_EQ(table_.Acknowledge(kBob, begun.recalls[0].number, now_), Changes{});
   EXPECT_TRUE(table_.IsWaiting(begun.change));
-  EXPECT_EQ(table_.Acknowledge(kCarl, begun.recalls[1].number), Changes{begun.change});
+  EXPECT_EQ(table_.Acknowledge(kCarl, begun.recalls[1].number, now_), Changes{begun.change});
   table_.End(begun.change);
 }
 
@@ -111,11 +115,11 @@ TEST_F(LeaseTableTest, AnOlderChangeBySomebodyElseIsNotForgotten) {
 TEST_F(LeaseTableTest, ARecallLeavesTheRestOfALeaseUnlessItTakesAll) {
   EXPECT_TRUE(Grant(kAnn));
   LeaseTable::Begun begun = Begin(kBob);
-  table_.Acknowledge(kAnn, begun.recalls.at(0).number);
+  table_.Acknowledge(kAnn, begun.recalls.at(0).number, now_);
   table_.End(begun.change);
   EXPECT_EQ(Holders(), 1U);
   begun = Begin(kBob, true);
-  table_.Acknowledge(kAnn, begun.recalls.at(0).number);
+  table_.Acknowledge(kAnn, begun.recalls.at(0).number, now_);
   table_.End(begun.change);
   EXPECT_EQ(Holders(), 0U);
 }
@@ -124,10 +128,10 @@ TEST_F(LeaseTableTest, OnlyWhoWasAskedCanAnswerAndOnlyOnce) {
   EXPECT_TRUE(Grant(kAnn));
   EXPECT_TRUE(Grant(kBob));
   const LeaseTable::Begun begun = Begin(kCarl);
-  EXPECT_EQ(table_.Acknowledge(kCarl, begun.recalls[0].number), Changes{});
-  EXPECT_EQ(table_.Acknowledge(kAnn, 12345), Changes{});
-  EXPECT_EQ(table_.Acknowledge(kAnn, begun.recalls[0].number), Changes{});
-  EXPECT_EQ(table_.Acknowledge(kAnn, begun.recalls[0].number), Changes{});
+  EXPECT_EQ(table_.Acknowledge(kCarl, begun.recalls[0].number, now_), Changes{});
+  EXPECT_EQ(table_.Acknowledge(kAnn, 12345, now_), Changes{});
+  EXPECT_EQ(table_.Acknowledge(kAnn, begun.recalls[0].number, now_), Changes{});
+  EXPECT_EQ(table_.Acknowledge(kAnn, begun.recalls[0].number, now_), Changes{});
   EXPECT_TRUE(table_.IsWaiting(begun.change));
   EXPECT_EQ(table_.Outstanding(kBob), Changes{begun.recalls[1].number});
 }
@@ -144,7 +148,7 @@ TEST_F(LeaseTableTest, AChangeThatIsGivenUpIsWaitedForByNobody) {
   EXPECT_TRUE(Grant(kAnn));
   const LeaseTable::Begun begun = Begin(kBob);
   table_.End(begun.change);
-  EXPECT_EQ(table_.Acknowledge(kAnn, begun.recalls[0].number), Changes{});
+  EXPECT_EQ(table_.Acknowledge(kAnn, begun.recalls[0].number, now_), Changes{});
   EXPECT_TRUE(Grant(kAnn));
 }
 
@@ -155,7 +159,7 @@ TEST_F(LeaseTableTest, WhatIsGrantedBehindAChangeOutlivesTheAcknowledgementOfIts
   table_.End(outside.change);
   ASSERT_EQ(outside.recalls.size(), 1U);
   ASSERT_TRUE(Grant(kAnn));
-  EXPECT_EQ(table_.Acknowledge(kAnn, outside.recalls[0].number), Changes{});
+  EXPECT_EQ(table_.Acknowledge(kAnn, outside.recalls[0].number, now_), Changes{});
   EXPECT_EQ(Begin(kBob).recalls.size(), 1U) << "she believes what she asked for since";
 }
 
@@ -188,6 +192,140 @@ TEST_F(LeaseTableTest, NobodyWaitsForWhoHasForgottenWhatWasBefore) {
   EXPECT_FALSE(Begin(kBob).ready) << "nothing is known of what Ann believes";
   EXPECT_EQ(table_.ForgetsEarlier(kAnn, now_).front(), bobs.change);
   EXPECT_TRUE(Begin(kBob).ready);
+}
+
+TEST_F(LeaseTableTest, OnlyOneMayHaveWrittenWhatIsNotHere) {
+  EXPECT_FALSE(table_.AnyWrittenByAnother(kBob, now_));
+  EXPECT_TRUE(GrantWrites(kAnn));
+  EXPECT_TRUE(table_.AnyWrittenByAnother(kBob, now_));
+  EXPECT_FALSE(table_.AnyWrittenByAnother(kAnn, now_)) << "her own";
+  EXPECT_TRUE(table_.WrittenByAnother(kFile, kBob, now_));
+  EXPECT_FALSE(table_.WrittenByAnother(kFile, kAnn, now_));
+  EXPECT_FALSE(table_.WrittenByAnother(kOther, kBob, now_));
+  EXPECT_FALSE(GrantWrites(kBob));
+  now_ += kLease + kLease / 50;
+  EXPECT_FALSE(table_.WrittenByAnother(kFile, kBob, now_));
+  EXPECT_TRUE(GrantWrites(kBob));
+}
+
+TEST_F(LeaseTableTest, WhatSomebodyElseBelievesIsNotWrittenWithoutAWord) {
+  EXPECT_TRUE(Grant(kBob));
+  EXPECT_FALSE(GrantWrites(kAnn));
+  now_ += kLease + kLease / 50;
+  EXPECT_TRUE(GrantWrites(kAnn));
+}
+
+TEST_F(LeaseTableTest, OfSeveralWritersEachIsAnotherForTheOthers) {
+  EXPECT_TRUE(GrantWrites(kAnn));
+  now_ += kLease / 2;
+  EXPECT_TRUE(table_.GrantWrites(kOther, kBob, table_.stamp(), now_, kLease));
+  EXPECT_TRUE(table_.AnyWrittenByAnother(kAnn, now_));
+  EXPECT_TRUE(table_.AnyWrittenByAnother(kBob, now_));
+  now_ += kLease / 2 + kLease / 50;
+  EXPECT_FALSE(table_.AnyWrittenByAnother(kBob, now_));
+  EXPECT_TRUE(table_.AnyWrittenByAnother(kCarl, now_));
+}
+
+TEST_F(LeaseTableTest, WhoHasNotAskedTheWriterBelievesNothing) {
+  EXPECT_TRUE(GrantWrites(kAnn));
+  EXPECT_FALSE(Grant(kBob));
+  EXPECT_TRUE(Grant(kAnn));
+  now_ += kLease + kLease / 50;
+  EXPECT_TRUE(Grant(kBob));
+}
+
+TEST_F(LeaseTableTest, WhoHasClosedItWritesNoMore) {
+  const LeaseTable::Stamp before = table_.stamp();
+  EXPECT_TRUE(GrantWrites(kAnn));
+  table_.EndWrites(kFile, kBob, table_.stamp());
+  table_.EndWrites(kFile, kAnn, before);  // opened again meanwhile
+  EXPECT_TRUE(table_.WrittenByAnother(kFile, kBob, now_));
+  table_.EndWrites(kFile, kAnn, table_.stamp());
+  EXPECT_FALSE(table_.WrittenByAnother(kFile, kBob, now_));
+  EXPECT_TRUE(Grant(kBob));
+  EXPECT_EQ(Begin(kBob).recalls.size(), 1U) << "she still knows what it is like";
+}
+
+TEST_F(LeaseTableTest, WhoLooksAsksWhoMayHaveWritten) {
+  EXPECT_TRUE(GrantWrites(kAnn));
+  const LeaseTable::Begun look = Begin(kBob, true);
+  EXPECT_FALSE(look.ready);
+  ASSERT_EQ(look.recalls.size(), 1U);
+  EXPECT_EQ(look.recalls[0].session, kAnn);
+  EXPECT_EQ(table_.Acknowledge(kAnn, look.recalls[0].number, now_), Changes{look.change});
+  EXPECT_FALSE(table_.WrittenByAnother(kFile, kBob, now_));
+  EXPECT_FALSE(GrantWrites(kAnn)) << "while he looks";
+  const LeaseTable::Stamp before = table_.stamp();
+  table_.End(look.change);
+  EXPECT_FALSE(GrantWrites(kAnn, before));
+  EXPECT_TRUE(GrantWrites(kAnn));
+}
+
+TEST_F(LeaseTableTest, WhatWasGatheredBeforeWritesWereLeasedIsNotBelieved) {
+  const LeaseTable::Stamp before = table_.stamp();
+  EXPECT_TRUE(GrantWrites(kAnn));
+  EXPECT_FALSE(table_.Grant(kFile, kBob, before, now_, kLease));
+}
+
+TEST_F(LeaseTableTest, AWriteMayTravelBeyondItsLease) {
+  constexpr auto kTravel = kLease / 2;
+  LeaseTable table({.write_travel = kTravel});
+  EXPECT_TRUE(table.GrantWrites(kFile, kAnn, table.stamp(), now_, kLease));
+  now_ += kLease + kLease / 50;
+  EXPECT_TRUE(table.AnyWrittenByAnother(kBob, now_));
+  EXPECT_TRUE(table.WrittenByAnother(kFile, kBob, now_));
+  const LeaseTable::Target target{.inode = kFile, .whole = true};
+  EXPECT_FALSE(table.Begin(kBob, {&target, 1}, now_, LeaseTable::Purpose::kLook).ready);
+  now_ += kTravel;
+  EXPECT_FALSE(table.WrittenByAnother(kFile, kBob, now_));
+}
+
+TEST_F(LeaseTableTest, ASilentClientIsNotWaitedForAgainAndAgain) {
+  EXPECT_TRUE(GrantWrites(kAnn));
+  const LeaseTable::Begun look = Begin(kBob, true);
+  EXPECT_FALSE(look.ready);
+  now_ += kLease + kLease / 50;
+  EXPECT_EQ(table_.Expire(now_), Changes{look.change});
+  table_.End(look.change);
+  EXPECT_FALSE(GrantWrites(kAnn));
+  EXPECT_TRUE(Grant(kAnn));
+  now_ += std::chrono::minutes(1);
+  EXPECT_TRUE(GrantWrites(kAnn));
+}
+
+TEST_F(LeaseTableTest, NorOneThatAnswersLate) {
+  EXPECT_TRUE(table_.GrantWrites(kFile, kAnn, table_.stamp(), now_, 2 * kLease));
+  const LeaseTable::Begun look = Begin(kBob, true);
+  now_ += kLease + milliseconds(1);
+  EXPECT_EQ(table_.Acknowledge(kAnn, look.recalls.at(0).number, now_), Changes{look.change});
+  table_.End(look.change);
+  EXPECT_FALSE(GrantWrites(kAnn));
+}
+
+TEST_F(LeaseTableTest, AfterARestartAnybodyMayHaveWritten) {
+  using Purpose = LeaseTable::Purpose;
+  table_.BeQuietUntil(now_ + kLease, std::set<LeaseTable::Session>{kAnn, kBob});
+  EXPECT_TRUE(table_.WrittenEarlierByAnother(kCarl, now_));
+  EXPECT_FALSE(GrantWrites(kAnn));
+  // What she had written before reaches the server though nobody has said anything yet.
+  const LeaseTable::Target target{.inode = kFile};
+  const auto begin = [&](LeaseTable::Session by, Purpose purpose) {
+    return table_.Begin(by, {&target, 1}, now_, purpose);
+  };
+  EXPECT_TRUE(begin(kAnn, Purpose::kLeasedWrite).ready);
+  EXPECT_FALSE(begin(kAnn, Purpose::kChange).ready);
+  const LeaseTable::Begun hers = begin(kAnn, Purpose::kLook);
+  EXPECT_FALSE(hers.ready);
+  // Bob's kernel may still believe what it was told; what he has written is here.
+  EXPECT_EQ(table_.WroteEarlier(kBob, now_), Changes{hers.change});
+  EXPECT_TRUE(begin(kAnn, Purpose::kLook).ready);
+  EXPECT_FALSE(begin(kAnn, Purpose::kChange).ready);
+  EXPECT_FALSE(begin(kBob, Purpose::kLook).ready);
+  EXPECT_EQ(table_.ForgetsEarlier(kAnn, now_).size(), 1U);
+  EXPECT_FALSE(table_.WrittenEarlierByAnother(kCarl, now_));
+  EXPECT_FALSE(begin(kAnn, Purpose::kChange).ready);
+  EXPECT_EQ(table_.ForgetsEarlier(kBob, now_).size(), 3U);
+  EXPECT_TRUE(begin(kAnn, Purpose::kChange).ready);
 }
 
 TEST_F(LeaseTableTest, TheNumberOfLeasesIsBounded) {

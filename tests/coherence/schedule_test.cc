@@ -2,12 +2,15 @@
 // nothing may hang, and a planted bug must not go unnoticed.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 
 #include "tests/coherence/world.h"
 
 namespace rdfs::coherence {
 namespace {
+
+using std::chrono::milliseconds;
 
 // Many more with ./check --full.
 std::uint32_t Seeds() {
@@ -16,7 +19,7 @@ std::uint32_t Seeds() {
 }
 
 TEST(Schedule, EverythingIsLinearizableUnderFaults) {
-  std::uint64_t hits = 0, recalls = 0, expired = 0;
+  std::uint64_t hits = 0, recalls = 0, expired = 0, early = 0;
   for (std::uint32_t seed = 1; seed <= Seeds(); ++seed) {
     World world({.seed = seed});
     world.Run();
@@ -25,11 +28,13 @@ TEST(Schedule, EverythingIsLinearizableUnderFaults) {
     hits += world.cache_hits();
     recalls += world.recalls();
     expired += world.expired_waits();
+    early += world.early_writes();
   }
   // The schedules are about something.
   EXPECT_GT(hits, Seeds() * 10U);
   EXPECT_GT(recalls, Seeds() * 10U);
   EXPECT_GT(expired, Seeds() / 10U);
+  EXPECT_GT(early, Seeds() * 2U);
 }
 
 TEST(Schedule, NothingWaitsForALeaseToRunOutWhereNothingIsLost) {
@@ -62,13 +67,20 @@ class Planted : public testing::TestWithParam<Bug> {};
 TEST_P(Planted, IsNoticed) {
   int noticed = 0;
   std::uint32_t seed = 0;
-  // A lease that is counted wrongly shows where answers are slow and recalls are lost.
-  const bool worse = GetParam() == Bug::kLeaseFromTheAnswer;
+  WorldOptions options{.bug = GetParam()};
+  if (GetParam() == Bug::kLeaseFromTheAnswer) {
+    // Shows where answers are slow and recalls are lost.
+    options.lost_one_in = 6;
+    options.slow_one_in = 2;
+  }
+  if (GetParam() == Bug::kForgottenOnTheWay) {
+    // Shows where most leases end before anybody else asks.
+    options.slow_one_in = 4;
+    options.write_lease = milliseconds(5);
+  }
   while (noticed < 2 && seed < 2000) {
-    World world({.seed = ++seed,
-                 .bug = GetParam(),
-                 .lost_one_in = worse ? 6U : 25U,
-                 .slow_one_in = worse ? 2U : 12U});
+    options.seed = ++seed;
+    World world(options);
     world.Run();
     if (!world.Verdict().empty()) ++noticed;
   }
@@ -80,7 +92,9 @@ INSTANTIATE_TEST_SUITE_P(Schedule, Planted,
                          testing::Values(Bug::kRecallSkipped, Bug::kLeaseFromTheAnswer,
                                          Bug::kBelievedAfterRecall, Bug::kAppliedBeforeAnswer,
                                          Bug::kGrantedDuringChange, Bug::kForgottenLeases,
-                                         Bug::kAcknowledgedTooSoon));
+                                         Bug::kAcknowledgedTooSoon, Bug::kLookedWithoutAsking,
+                                         Bug::kHeldBackNothing, Bug::kForgottenOnTheWay,
+                                         Bug::kOvertaken));
 
 }  // namespace
 }  // namespace rdfs::coherence

@@ -23,15 +23,17 @@ constexpr std::size_t kFirstContent = kFirstName + kDirectories * kNames;
 constexpr std::size_t kFacts = kFirstContent + kFiles;
 
 constexpr milliseconds kLease{100};
+constexpr milliseconds kTravel{60};  // LeaseTable::Options::write_travel
 constexpr std::chrono::nanoseconds kResend = milliseconds(15);
 // Longer than any lease as the server counts it.
-constexpr std::chrono::nanoseconds kQuiet = milliseconds(105);
+constexpr std::chrono::nanoseconds kQuiet = milliseconds(170);
 
 std::size_t NodeOf(std::size_t fact) {
   if (fact < kFirstName) return fact;
   if (fact < kFirstContent) return (fact - kFirstName) / kNames;
   return kDirectories + (fact - kFirstContent);
 }
+bool IsFile(std::size_t node) { return node >= kDirectories; }
 bool IsName(std::size_t fact) { return fact >= kFirstName && fact < kFirstContent; }
 std::size_t NameFact(std::size_t directory, std::size_t name) {
   return kFirstName + directory * kNames + name;
@@ -57,6 +59,10 @@ struct World::Op {
   std::uint64_t own_changes = 0;
   std::size_t client = 0;
   std::uint64_t session = 0;
+  // A write whose process was told that it is done, and until when that was allowed.
+  std::optional<std::uint64_t> early_end{};
+  TimePoint early_until{};
+  LeaseTable::Stamp since = 0;  // the server's, when it came
 };
 
 struct World::Client {
@@ -77,6 +83,12 @@ struct World::Client {
   std::vector<unsigned> left;  // operations of each process
   std::vector<bool> ended;     // processes
   std::set<std::shared_ptr<Op>> open;
+  std::map<std::size_t, TimePoint> write_leases;  // by node
+  std::optional<std::size_t> written;             // the file, last
+  std::map<std::size_t, unsigned> behind;         // writes that ended early, by node
+  std::vector<std::shared_ptr<Op>> parked;        // behind those
+  std::map<std::uint64_t, std::size_t> recalled;  // the node of each recall
+  std::vector<std::uint64_t> held;                // acknowledgements
 
   [[nodiscard]] TimePoint Local(Time now) const {
     return TimePoint(Time(static_cast<std::int64_t>(static_cast<double>(now.count()) * rate)));
@@ -89,6 +101,7 @@ struct World::Server {
   double rate = 1;
   std::map<std::uint64_t, std::shared_ptr<Op>> waiting;  // by change
   std::set<std::uint64_t> begun;                         // requests
+  std::set<std::uint64_t> looking;                       // questions that wait
   std::map<std::uint64_t, fs::client::Recalls::Recall> recalls;
   std::optional<Time> watch;
   [[nodiscard]] TimePoint Local(Time now) const {
@@ -102,7 +115,7 @@ World::World(const WorldOptions& options)
       faults_(options.faults),
       values_(kFacts),
       histories_(kFacts) {
-  server_ = std::make_unique<Server>(LeaseTable::Options{});
+  server_ = std::make_unique<Server>(NewTable());
   for (unsigned i = 0; i < options_.clients; ++i) {
     auto client = std::make_unique<Client>();
     client->index = i;
@@ -118,6 +131,12 @@ World::World(const WorldOptions& options)
 }
 
 World::~World() = default;
+
+LeaseTable::Options World::NewTable() const {
+  LeaseTable::Options options;
+  if (options_.bug != Bug::kForgottenOnTheWay) options.write_travel = kTravel;
+  return options;
+}
 
 void World::At(Time when, std::function<void()> what) {
   queue_.push({.when = when, .order = ++events_, .what = std::move(what)});
@@ -196,7 +215,9 @@ void World::NextOperation(Client& client, unsigned process) {
   AfterAt(client,
           Between(microseconds(1), Chance(10) ? Time(milliseconds(30)) : Time(microseconds(500))),
           [this, &client, process] {
-            if (Pick(4) != 0) {
+            // Who writes to a file often goes on with it.
+            const bool goes_on = client.written && Chance(2);
+            if (!goes_on && Pick(4) != 0) {
               StartRead(client, process);
             } else {
               StartChange(client, process);
@@ -219,11 +240,43 @@ void World::StartRead(Client& client, unsigned process) {
   op->process = process;
   op->begin = Tick();
   op->facts = {fact};
+  if (!WaitsBehind(client, op)) Ask(client, op);
+}
+
+void World::Ask(Client& client, const std::shared_ptr<Op>& op) {
   op->asked_stamp = client.recalls->stamp();
   op->asked = client.Local(now_);
   op->own_changes = client.own_changes;
-  ++client.asking[fact];
+  ++client.asking[op->facts[0]];
   SendUntilAnswered(client, op);
+}
+
+// What follows an early write to a file is taken up when that has arrived.
+bool World::WaitsBehind(Client& client, const std::shared_ptr<Op>& op) {
+  if (options_.bug == Bug::kOvertaken && !op->change) return false;
+  for (const Fact fact : op->facts) {
+    const auto behind = client.behind.find(NodeOf(fact));
+    if (behind == client.behind.end() || behind->second == 0) continue;
+    client.parked.push_back(op);
+    return true;
+  }
+  return false;
+}
+
+bool World::MayEndEarly(Client& client, const Op& op) {
+  const std::size_t node = NodeOf(op.facts[0]);
+  if (!IsFile(node)) return false;
+  const auto lease = client.write_leases.find(node);
+  return lease != client.write_leases.end() && client.Local(now_) < lease->second;
+}
+
+void World::Arrived(Client& client, const std::shared_ptr<Op>& op) {
+  --client.behind[NodeOf(op->facts[0])];
+  for (const std::uint64_t number : std::exchange(client.held, {})) Acknowledge(client, number);
+  for (const std::shared_ptr<Op>& next : std::exchange(client.parked, {})) {
+    if (WaitsBehind(client, next)) continue;
+    next->change ? Change(client, next) : Ask(client, next);
+  }
 }
 
 void World::StartChange(Client& client, unsigned process) {
@@ -232,8 +285,12 @@ void World::StartChange(Client& client, unsigned process) {
   op->process = process;
   op->begin = Tick();
   op->change = true;
-  const std::size_t directory = Pick(kDirectories), file = kDirectories + Pick(kFiles);
-  switch (Pick(4)) {
+  const std::size_t directory = Pick(kDirectories), picked = kDirectories + Pick(kFiles);
+  const std::size_t file = client.written && Chance(2) ? *client.written : picked;
+  client.written.reset();
+  const std::uint64_t what = Pick(4);
+  if (what < 2 && Chance(2)) client.written = file;
+  switch (what) {
     case 0:
       op->facts = {file};
       break;
@@ -249,11 +306,24 @@ void World::StartChange(Client& client, unsigned process) {
       op->facts.insert(op->facts.end(), {other, NameFact(other, Pick(kNames))});
     }
   }
+  if (!WaitsBehind(client, op)) Change(client, op);
+}
+
+void World::Change(Client& client, const std::shared_ptr<Op>& op) {
   for (const Fact fact : op->facts) {
     client.cache.erase(fact);  // the sender's own lease
     ++client.own_busy[fact];
     client.own_changed[fact] = ++client.own_changes;
     if (IsName(fact)) Do(client, client.recalls->ChangeBegins(NodeOf(fact)));
+  }
+  op->asked = client.Local(now_);
+  op->asked_stamp = client.recalls->stamp();
+  if (MayEndEarly(client, *op)) {
+    ++early_writes_;
+    op->early_end = Tick();
+    op->early_until = client.write_leases.at(NodeOf(op->facts[0]));
+    ++client.behind[NodeOf(op->facts[0])];
+    NextOperation(client, op->process);
   }
   SendUntilAnswered(client, op);
 }
@@ -296,9 +366,18 @@ void World::OnReply(Client& client, const std::shared_ptr<Op>& op, std::uint64_t
   EndOperation(client, op);
 }
 
-void World::OnDone(Client& client, const std::shared_ptr<Op>& op) {
+void World::OnDone(Client& client, const std::shared_ptr<Op>& op, std::uint32_t write_lease_ms) {
   if (op->answered) return;
-  const std::uint64_t end = Tick();
+  std::uint64_t end = Tick();
+  const std::size_t node = NodeOf(op->facts[0]);
+  if (op->early_end) {
+    // One that was on its way for longer than is waited for may have been overtaken by others.
+    const bool in_time = client.Local(now_) < op->early_until + kTravel - kTravel / 50;
+    end = in_time ? *op->early_end : Operation::kNever;
+  }
+  if (client.recalls->MayBelieve(op->asked_stamp)) {
+    client.write_leases[node] = fs::client::LeaseEnd(op->asked, write_lease_ms);
+  }
   for (const Fact fact : op->facts) {
     --client.own_busy[fact];
     client.own_changed[fact] = ++client.own_changes;
@@ -306,10 +385,15 @@ void World::OnDone(Client& client, const std::shared_ptr<Op>& op) {
     histories_[fact].push_back(
         {.write = true, .value = op->number, .begin = op->begin, .end = end});
   }
-  EndOperation(client, op);
+  if (!op->early_end) return EndOperation(client, op);
+  op->answered = true;
+  client.open.erase(op);
+  Arrived(client, op);
 }
 
 void World::OnRecall(Client& client, const Recalls::Recall& recall) {
+  client.write_leases.erase(recall.node);
+  client.recalled[recall.number] = recall.node;
   if (options_.bug == Bug::kAcknowledgedTooSoon) Acknowledge(client, recall.number);
   Do(client, client.recalls->Arrived(recall));
 }
@@ -369,6 +453,10 @@ void World::Drop(Client& client, const Recalls::Recall& recall) {
 }
 
 void World::Acknowledge(Client& client, std::uint64_t number) {
+  const std::size_t node = client.recalled[number];
+  if (client.behind[node] > 0 && options_.bug != Bug::kHeldBackNothing) {
+    return client.held.push_back(number);
+  }
   Send([this, session = client.session, number] { OnAcknowledge(session, number); });
 }
 
@@ -395,6 +483,11 @@ void World::KillClient() {
   client.own_busy.clear();
   client.own_changed.clear();
   client.asking.clear();
+  client.write_leases.clear();
+  client.behind.clear();
+  client.parked.clear();
+  client.recalled.clear();
+  client.held.clear();
   // Every process of it that had not ended begins again.
   for (unsigned process = 0; process < options_.processes; ++process) {
     if (!client.ended[process]) NextOperation(client, process);
@@ -405,13 +498,42 @@ void World::KillClient() {
 
 void World::OnAsk(Client& client, const std::shared_ptr<Op>& op) {
   if (op->session != client.session) return;
+  if (!MustAskFirst(*op)) return Look(client, op, 0);
+  if (!server_->looking.insert(op->number).second) return;
+  const LeaseTable::Target target{.inode = KeyOf(NodeOf(op->facts[0])), .whole = true};
+  const LeaseTable::Begun begun = server_->table.Begin(
+      op->session, {&target, 1}, server_->Local(now_), LeaseTable::Purpose::kLook);
+  SendRecalls(begun, op, true);
+  if (begun.ready) {
+    Look(client, op, begun.change);
+  } else {
+    server_->waiting[begun.change] = op;
+  }
+  WatchExpiry();
+}
+
+bool World::MustAskFirst(const Op& op) {
+  const std::size_t node = NodeOf(op.facts[0]);
+  const TimePoint now = server_->Local(now_);
+  if (!IsFile(node) || options_.bug == Bug::kLookedWithoutAsking) return false;
+  return server_->table.WrittenEarlierByAnother(op.session, now) ||
+         server_->table.WrittenByAnother(KeyOf(node), op.session, now);
+}
+
+// `change`: what has been begun for it, or 0.
+void World::Look(Client& client, const std::shared_ptr<Op>& op, std::uint64_t change) {
   const Fact fact = op->facts[0];
   const LeaseTable::Stamp since = server_->table.stamp();
   const std::uint64_t value = values_[fact];
   // The answer takes a moment behind the look at the disk.
   After(Between(microseconds(1), microseconds(300)),
-        [this, &client, op, fact, since, value, life = life_] {
-          if (life_ != life || op->session != client.session) return;
+        [this, &client, op, fact, since, value, change, life = life_] {
+          if (life_ != life) return;
+          if (change != 0) {
+            server_->table.End(change);
+            server_->looking.erase(op->number);
+          }
+          if (op->session != client.session) return;
           bool granted = server_->table.Grant(KeyOf(NodeOf(fact)), op->session, since,
                                               server_->Local(now_), kLease);
           if (options_.bug == Bug::kGrantedDuringChange) granted = true;
@@ -427,9 +549,10 @@ void World::OnChange(Client& client, const std::shared_ptr<Op>& op) {
   if (op->session != client.session) return;
   if (applied_.contains(op->number)) {
     return Send([this, &client, op] {
-      AfterAt(client, Time(1), [this, &client, op] { OnDone(client, op); });
+      AfterAt(client, Time(1), [this, &client, op] { OnDone(client, op, 0); });
     });
   }
+  op->since = server_->table.stamp();
   if (server_->begun.insert(op->number).second) BeginChange(op);
 }
 
@@ -438,9 +561,21 @@ void World::BeginChange(const std::shared_ptr<Op>& op) {
   for (const Fact fact : op->facts) targets.push_back({.inode = KeyOf(NodeOf(fact))});
   const bool whole = Chance(4);
   for (LeaseTable::Target& target : targets) target.whole = whole;
-  LeaseTable::Begun begun = server_->table.Begin(op->session, targets, server_->Local(now_));
+  LeaseTable::Begun begun = server_->table.Begin(
+      op->session, targets, server_->Local(now_),
+      op->early_end ? LeaseTable::Purpose::kLeasedWrite : LeaseTable::Purpose::kChange);
   if (options_.bug == Bug::kRecallSkipped && Chance(8))
     begun = {.change = begun.change, .ready = true};
+  SendRecalls(begun, op, whole);
+  if (begun.ready || options_.bug == Bug::kAppliedBeforeAnswer) {
+    Apply(op, begun.change);
+  } else {
+    server_->waiting[begun.change] = op;
+  }
+  WatchExpiry();
+}
+
+void World::SendRecalls(const LeaseTable::Begun& begun, const std::shared_ptr<Op>& op, bool whole) {
   for (const LeaseTable::Recall& recall : begun.recalls) {
     const Fact fact = op->facts[recall.target];
     const std::uint32_t all = fs::kRecallAttributes | fs::kRecallName | fs::kRecallContent;
@@ -450,12 +585,6 @@ void World::BeginChange(const std::shared_ptr<Op>& op) {
                                        .name = whole ? "" : std::to_string(fact)};
     SendRecall(recall, op);
   }
-  if (begun.ready || options_.bug == Bug::kAppliedBeforeAnswer) {
-    Apply(op, begun.change);
-  } else {
-    server_->waiting[begun.change] = op;
-  }
-  WatchExpiry();
 }
 
 void World::SendRecall(const LeaseTable::Recall& recall, const std::shared_ptr<Op>& op) {
@@ -477,7 +606,7 @@ void World::SendRecall(const LeaseTable::Recall& recall, const std::shared_ptr<O
 }
 
 void World::OnAcknowledge(std::uint64_t session, std::uint64_t number) {
-  if (server_) Ready(server_->table.Acknowledge(session, number));
+  if (server_) Ready(server_->table.Acknowledge(session, number, server_->Local(now_)));
 }
 
 void World::Ready(const std::vector<LeaseTable::ChangeNumber>& changes) {
@@ -486,7 +615,7 @@ void World::Ready(const std::vector<LeaseTable::ChangeNumber>& changes) {
     if (found == server_->waiting.end()) continue;
     const std::shared_ptr<Op> op = found->second;
     server_->waiting.erase(found);
-    Apply(op, change);
+    op->change ? Apply(op, change) : Look(*clients_[op->client], op, change);
   }
 }
 
@@ -498,12 +627,17 @@ void World::Apply(const std::shared_ptr<Op>& op, std::uint64_t change) {
     applied_.insert(op->number);
     After(Between(microseconds(1), microseconds(100)), [this, op, change, life] {
       if (life_ != life) return;
+      const std::size_t node = NodeOf(op->facts[0]);
+      const bool leased =
+          IsFile(node) && server_->table.GrantWrites(KeyOf(node), op->session, op->since,
+                                                     server_->Local(now_), options_.write_lease);
+      const auto lease = static_cast<std::uint32_t>(leased ? options_.write_lease.count() : 0);
       server_->table.End(change);
       Client& client = *clients_[op->client];
       if (op->session != client.session) return;
-      Send([this, &client, op] {
+      Send([this, &client, op, lease] {
         if (op->session != client.session) return;
-        AfterAt(client, Time(1), [this, &client, op] { OnDone(client, op); });
+        AfterAt(client, Time(1), [this, &client, op, lease] { OnDone(client, op, lease); });
       });
     });
   });
@@ -529,7 +663,7 @@ void World::CrashServer() {
   server_.reset();
   ++life_;
   After(Between(milliseconds(1), milliseconds(30)), [this, rate] {
-    LeaseTable::Options options;
+    LeaseTable::Options options = NewTable();
     options.first_number = std::uint64_t{1} << 40U;
     server_ = std::make_unique<Server>(options);
     server_->rate = rate;

@@ -36,6 +36,10 @@ enum class Bug : std::uint8_t {
   kGrantedDuringChange,  // the server grants a lease on what is changing
   kForgottenLeases,      // a restarted server does not wait for leases of the one before
   kAcknowledgedTooSoon,  // the client acknowledges before its kernel has let go
+  kLookedWithoutAsking,  // the server tells what another client may have written early
+  kHeldBackNothing,      // the client acknowledges before what it wrote early has arrived
+  kForgottenOnTheWay,    // the server looks at its lease only, not at what is written at its end
+  kOvertaken,            // the client asks about a file before what it wrote early has arrived
 };
 
 struct WorldOptions {
@@ -47,6 +51,7 @@ struct WorldOptions {
   unsigned clients = 4;
   unsigned processes = 2;    // of each client
   unsigned operations = 60;  // of each process
+  std::chrono::milliseconds write_lease{100};
 };
 
 class World {
@@ -61,6 +66,7 @@ class World {
   [[nodiscard]] std::uint64_t expired_waits() const { return expired_waits_; }
   [[nodiscard]] std::uint64_t cache_hits() const { return cache_hits_; }
   [[nodiscard]] std::uint64_t recalls() const { return recalls_sent_; }
+  [[nodiscard]] std::uint64_t early_writes() const { return early_writes_; }
 
  private:
   using Time = std::chrono::nanoseconds;
@@ -83,30 +89,40 @@ class World {
   void NextOperation(Client& client, unsigned process);
   void StartRead(Client& client, unsigned process);
   void StartChange(Client& client, unsigned process);
+  void Ask(Client& client, const std::shared_ptr<Op>& op);
+  void Change(Client& client, const std::shared_ptr<Op>& op);
   void EndOperation(Client& client, const std::shared_ptr<Op>& op);
   void SendUntilAnswered(Client& client, const std::shared_ptr<Op>& op);
   void OnReply(Client& client, const std::shared_ptr<Op>& op, std::uint64_t value,
                std::uint32_t lease_ms);
-  void OnDone(Client& client, const std::shared_ptr<Op>& op);
+  void OnDone(Client& client, const std::shared_ptr<Op>& op, std::uint32_t write_lease_ms);
   void OnRecall(Client& client, const fs::client::Recalls::Recall& recall);
   void Do(Client& client, const fs::client::Recalls::Actions& actions);
   void Invalidate(Client& client, std::uint64_t number);
   void TryInvalidate(Client& client, std::uint64_t number);
   void Drop(Client& client, const fs::client::Recalls::Recall& recall);
   void Acknowledge(Client& client, std::uint64_t number);
+  bool WaitsBehind(Client& client, const std::shared_ptr<Op>& op);
+  bool MayEndEarly(Client& client, const Op& op);
+  void Arrived(Client& client, const std::shared_ptr<Op>& op);
   void Freeze();
   void KillClient();
 
   // ---- the server
   void OnAsk(Client& client, const std::shared_ptr<Op>& op);
+  bool MustAskFirst(const Op& op);
+  void Look(Client& client, const std::shared_ptr<Op>& op, std::uint64_t change);
   void OnChange(Client& client, const std::shared_ptr<Op>& op);
   void BeginChange(const std::shared_ptr<Op>& op);
+  void SendRecalls(const server::LeaseTable::Begun& begun, const std::shared_ptr<Op>& op,
+                   bool whole);
   void SendRecall(const server::LeaseTable::Recall& recall, const std::shared_ptr<Op>& op);
   void OnAcknowledge(std::uint64_t session, std::uint64_t number);
   void Ready(const std::vector<server::LeaseTable::ChangeNumber>& changes);
   void Apply(const std::shared_ptr<Op>& op, std::uint64_t change);
   void WatchExpiry();
   void CrashServer();
+  [[nodiscard]] server::LeaseTable::Options NewTable() const;
 
   const WorldOptions options_;
   std::mt19937_64 random_;
@@ -132,7 +148,7 @@ class World {
   std::uint64_t next_op_ = 1;
   std::uint64_t next_session_ = 1;
   std::size_t unfinished_ = 0;
-  std::uint64_t expired_waits_ = 0, cache_hits_ = 0, recalls_sent_ = 0;
+  std::uint64_t expired_waits_ = 0, cache_hits_ = 0, recalls_sent_ = 0, early_writes_ = 0;
 };
 
 }  // namespace rdfs::coherence
