@@ -196,9 +196,12 @@ struct RequestHeader {
   Le32 uid, gid, pid;  // of the calling process, as the client sees them
 };
 static_assert(sizeof(RequestHeader) == 56);
-inline constexpr std::uint16_t kRequestSentBefore = 1,  // may have been carried out already
-    // What changes names: the answer is to say what their directories are like then.
-    kRequestTellDirectories = 2;
+// kRequestSentBefore: may have been carried out already. kRequestTellDirectories: the answer to
+// what changes names is to say what their directories are like then. kRequestComesBack: of a client
+// on its way back: it waits for nobody, and believes nothing of the answer but that the server
+// knows the file.
+inline constexpr std::uint16_t kRequestSentBefore = 1, kRequestTellDirectories = 2,
+                               kRequestComesBack = 4;
 
 struct ReplyHeader {
   Le16 opcode;
@@ -286,7 +289,8 @@ ByteSpan ReadName(ByteReader& reader);
 // Flags that open(2), rename(2) and others take have their own bits on the wire.
 inline constexpr std::uint32_t kOpenRead = 1, kOpenWrite = 2, kOpenAppend = 4, kOpenTruncate = 8,
                                kOpenExclusive = 16, kOpenDirect = 32, kOpenSync = 64,
-                               kOpenDataSync = 128, kOpenNoAtime = 256, kOpenCreate = 512;
+                               kOpenDataSync = 128, kOpenNoAtime = 256, kOpenCreate = 512,
+                               kOpenWriteLease = 1024;  // asks for one: WriteLeaseMs
 std::uint32_t OpenFlagsToWire(int flags);
 int OpenFlagsFromWire(std::uint32_t flags);  // with O_CLOEXEC | O_NOFOLLOW | O_NOCTTY
 inline constexpr std::uint32_t kRenameNoReplace = 1, kRenameExchange = 2, kRenameWhiteout = 4;
@@ -358,9 +362,11 @@ inline constexpr std::uint32_t kRecallAttributes = 1,  // of the inode; xattrs t
     kRecallName = 2,                                   // what the name stands for, or that it is free
     kRecallContent = 4;
 struct RecallAckRequest {  // kRecallAck. Reply: no body.
-  Le64 number;  // or kRecallEarlier: nothing that a server of an earlier epoch told is believed
+  Le64 number;             // of the recall, or one of these
 };
-inline constexpr std::uint64_t kRecallEarlier = 0;
+// Of what a server of an earlier epoch told nothing is believed any more, and what was written
+// under its leases (WriteLeaseMs) is here; or the latter only.
+inline constexpr std::uint64_t kRecallEarlier = 0, kRecallEarlierWrites = 1;
 
 // ---------------------------------------------------------------------------------------------------
 // Names. Replies that make or find a file carry an Entry.
@@ -425,9 +431,14 @@ struct GetXattrReply {  // + value [32], empty when size was 0
 struct OpenRequest {  // + handle
   Le32 flags;         // kOpen...
 };
+// For so long the client may answer writes to the file before they are here, each sent at once:
+// whoever else asks about the file waits until it has acknowledged a recall of the file's
+// attributes, which it does once all of them are. 0: it may not.
+using WriteLeaseMs = Le32;
 struct OpenReply {
   Le64 open;
   AttrWire attr;
+  WriteLeaseMs write_lease_ms;
 };
 struct CreateRequest {  // + parent handle, name [16]. Reply: OpenReply, Entry.
   Le32 flags;
@@ -479,9 +490,9 @@ struct GrantWire {
 };
 static_assert(sizeof(GrantWire) == 48);
 
-inline constexpr std::uint32_t kWriteAppend = 1,  // at the end, wherever that is; offset is where
-                                                  // the client expects it
-    kWriteKillPriv = 2;
+// kWriteAppend: at the end, wherever that is; offset is where the client expects it. kWriteEarly:
+// its program was told that it is done, under a lease (WriteLeaseMs).
+inline constexpr std::uint32_t kWriteAppend = 1, kWriteKillPriv = 2, kWriteEarly = 4;
 struct WriteRequest {  // kWrite: + bytes [32]
   Le64 open;
   Le64 offset;
@@ -503,6 +514,7 @@ struct WriteReply {
   Le64 size;  // of the file, after
   Le64 change;
   Le64 verifier;  // another than at the write: an fsync must write the bytes again
+  WriteLeaseMs write_lease_ms;
 };
 
 // kFlush: drops the owner's locks and reports a write error once. Reply: no body.

@@ -104,6 +104,9 @@ struct Call {
     fs::WriteEntry(out, EntryOf(parent, ref, stat));
     return Outcome::Ok();
   }
+  [[nodiscard]] bool WrittenByAnother(const Inode& inode) const {
+    return core().leases.WrittenByAnother(inode.key, session.id());
+  }
   // Looks up what the request has just made and answers its entry.
   Outcome AnswerLookup(const InodeRef& parent, const std::string& name) {
     struct statx stat {};

@@ -1,6 +1,6 @@
 // Which inodes and names a request is about to change, for the clients that believe something about
-// them (lease_service.h). Looks at the file system as the caller, changes nothing; what cannot be
-// found is left out, since the request will fail on it. The loop's thread.
+// them (lease_service.h), or to tell. Looks at the file system as the caller, changes nothing; what
+// cannot be found is left out, since the request will fail on it. The loop's thread.
 #pragma once
 
 #include <vector>
@@ -12,5 +12,9 @@ namespace rdfs::server {
 
 bool ChangesSomething(const Call& call);
 std::vector<LeaseService::Target> TargetsOf(const Call& call);
+// Of one that changes something, or only looks.
+LeaseTable::Purpose PurposeOf(const Call& call);
+// Of which inodes the answer tells size, times or content, but for a listing's.
+std::vector<LeaseService::Target> LookedAt(const Call& call);
 
 }  // namespace rdfs::server

@@ -12,6 +12,7 @@
 #include "server/beneath.h"
 #include "server/counters.h"
 #include "server/extent_store.h"
+#include "server/free_space.h"
 #include "server/fs_session.h"
 #include "server/grace.h"
 #include "server/identity.h"
@@ -65,6 +66,11 @@ struct Core {
   ExtentStores stores;
   const std::shared_ptr<StagingBudget> staging;
   OpenBudget open_budget;
+  FreeSpace free_space;
+  // Whether another session than this has the file open, by whichever export. Set by the
+  // ExportList.
+  std::function<bool(const InodeKey&, std::uint64_t session)> opened_by_another =
+      [](const InodeKey&, std::uint64_t) { return true; };
   LockService locks;
   OrphanedOpens orphans;
   // Ends a session whose client has said goodbye: any thread; the lanes go a little later. Set before

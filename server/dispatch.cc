@@ -1,5 +1,6 @@
 #include "server/dispatch.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -154,7 +155,7 @@ Outcome Dispatcher::Run(Call& call) {
   }
   IntentRing* record = call.session.record();
   if (record != nullptr) record->Acknowledge(call.header.acknowledged);
-  if (!MayChangeNow(call)) return Outcome::Pending();
+  if (!MayGoOn(call)) return Outcome::Pending();
   if (record == nullptr || !IsRecorded(call)) {
     return HeldBack(call) ? Outcome::Error(fs::WireError::kGrace) : row->handler(call);
   }
@@ -180,17 +181,28 @@ Outcome Dispatcher::Run(Call& call) {
   return row->handler(call);
 }
 
-bool Dispatcher::MayChangeNow(Call& call) {
-  if (!ChangesSomething(call)) return true;
+bool Dispatcher::MayGoOn(Call& call) {
   LeaseService& leases = worker_.core.leases;
+  const bool changes = ChangesSomething(call);
+  const bool asks = (call.header.flags & fs::kRequestComesBack) == 0 &&
+                    leases.AnyWrittenByAnother(call.session.id());
+  if (!changes && !asks) return true;
   LeaseChange& change = call.responder.change();
   std::vector<LeaseService::Target> targets;
-  if (!leases.IsAlone()) {
-    // While it waited a name may have come to mean something else.
-    targets = TargetsOf(call);
-    std::erase_if(targets, [&](const auto& target) { return change.Covers(target.inode); });
+  if (changes && (asks || !leases.IsAlone())) targets = TargetsOf(call);
+  if (asks) {
+    std::vector<LeaseService::Target> looked = LookedAt(call);
+    leases.KeepWrittenByOthers(call.session.id(), looked);
+    for (LeaseService::Target& target : looked) {
+      const bool changed = std::any_of(targets.begin(), targets.end(), [&](const auto& other) {
+        return other.inode == target.inode;
+      });
+      if (!changed) targets.push_back(std::move(target));
+    }
   }
-  if (targets.empty() && change.begun()) return true;
+  // While it waited a name may have come to mean something else.
+  std::erase_if(targets, [&](const auto& target) { return change.Covers(target.inode); });
+  if (targets.empty() && (!changes || change.begun())) return true;
   struct Parked {
     LanePtr lane;
     std::vector<std::byte> message;
@@ -198,12 +210,14 @@ bool Dispatcher::MayChangeNow(Call& call) {
   };
   auto parked = std::make_shared<Parked>();
   parked->lane = call.lane;
-  const bool now = leases.Begin(call.session.id(), targets, change, [this, parked] {
+  auto go_on = [this, parked] {
     parked->lane->Post([this, parked] {
       const bool fine = Serve(parked->lane, parked->message, std::move(parked->responder));
       if (!fine) LogDebug("a request that had waited turned out malformed");
     });
-  });
+  };
+  const bool now =
+      leases.Begin(call.session.id(), targets, change, std::move(go_on), PurposeOf(call));
   if (now) return true;
   // The lane runs what is posted on this thread, and so behind this.
   parked->message.assign(message_.begin(), message_.end());

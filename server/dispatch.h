@@ -29,8 +29,9 @@ class Dispatcher {
   // Of a request that was counted; again when it has waited.
   bool Serve(const LanePtr& lane, ByteSpan message, Responder responder);
   Outcome Run(Call& call);
-  // False: the request is parked until others believe nothing of what it changes.
-  bool MayChangeNow(Call& call);
+  // False: the request is parked until others believe nothing of what it changes, and what they
+  // have written of what it tells is here.
+  bool MayGoOn(Call& call);
   // Whether it has to wait until the clients of an earlier epoch are back.
   [[nodiscard]] bool HeldBack(const Call& call) const;
   bool Finish(Call& call, Outcome outcome);

@@ -54,6 +54,19 @@ std::uint64_t ExportIdOf(const InodeTable& inodes) {
   return XXH3_64bits_withSeed(name.data(), name.size(), root.inode ^ root.generation);
 }
 
+ExportList::ExportList(Options options, Core& core) : options_(std::move(options)), core_(core) {
+  core_.opened_by_another = [this](const InodeKey& file, std::uint64_t session) {
+    return OpenedByAnother(file, session);
+  };
+}
+
+bool ExportList::OpenedByAnother(const InodeKey& file, std::uint64_t session) const {
+  const auto by_another = [session](const OpenFile& open) { return open.session != session; };
+  const std::lock_guard lock(tables_mutex_);
+  return std::ranges::any_of(
+      tables_, [&](const InodeTable* table) { return table->HasUser(file, by_another); });
+}
+
 Result<ExportList::Entry> ExportList::Make(const ExportSpec& spec,
                                            const InodeLimits& limits) const {
   RDFS_ASSIGN_OR_RETURN(const IdMode mode, ModeOf(spec));
@@ -76,6 +89,10 @@ Status ExportList::Add(const ExportSpec& spec, const InodeLimits& limits) {
 
 void ExportList::KeepLocked(Entry entry) {
   entry.watch = WatchOutside(*entry.inodes);
+  {
+    const std::lock_guard lock(tables_mutex_);
+    tables_.push_back(entry.inodes.get());
+  }
   entries_.push_back(std::move(entry));
 }
 

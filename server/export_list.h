@@ -52,7 +52,7 @@ class ExportList {
     std::chrono::milliseconds attr_lease{};
   };
   // `core` outlives the list.
-  ExportList(Options options, Core& core) : options_(std::move(options)), core_(core) {}
+  ExportList(Options options, Core& core);
 
   // Errors: those of Export::Create and InodeTable::Create, a name that is taken, an id mapping
   // that needs root.
@@ -68,6 +68,9 @@ class ExportList {
   // Whether one has this ExportIdOf.
   [[nodiscard]] bool Has(std::uint64_t export_id) const;
   const AccessClass& ClassOf(const Offer& offer, const std::string& key_name);
+
+  // Whether another session than this has the file open, by whichever export.
+  [[nodiscard]] bool OpenedByAnother(const InodeKey& file, std::uint64_t session) const;
 
   // Closes descriptors that were not used lately; how many are left.
   std::size_t Age();
@@ -92,6 +95,9 @@ class ExportList {
   Core& core_;
   mutable std::mutex mutex_;    // before classes_mutex_
   std::vector<Entry> entries_;  // grows only
+  // Of the entries; for requests, which must not wait for a directory that is listed anew.
+  mutable std::mutex tables_mutex_;  // behind mutex_
+  std::vector<const InodeTable*> tables_;
   mutable std::mutex classes_mutex_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<AccessClass>> classes_;
 };

@@ -287,6 +287,21 @@ std::vector<std::shared_ptr<OpenFile>> InodeTable::UsersOf(const struct statx& s
   return UsersOfLocked(*it->second);
 }
 
+bool InodeTable::HasUser(const InodeKey& key,
+                         const std::function<bool(const OpenFile&)>& such) const {
+  std::vector<std::shared_ptr<OpenFile>> seen;  // let go of behind the lock, which closing takes
+  const std::lock_guard lock(mutex_);
+  const auto it = by_key_.find(key);
+  if (it == by_key_.end()) return false;
+  for (const auto& open : it->second->opens_) {
+    if (auto user = open.lock()) {
+      seen.push_back(std::move(user));
+      if (such(*seen.back())) return true;
+    }
+  }
+  return false;
+}
+
 std::size_t InodeTable::Age() {
   const std::lock_guard lock(mutex_);
   ++age_;

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -124,6 +125,9 @@ class InodeTable {
   // The open files of an inode, of all sessions.
   [[nodiscard]] std::vector<std::shared_ptr<OpenFile>> UsersOf(const InodePtr& inode) const;
   [[nodiscard]] std::vector<std::shared_ptr<OpenFile>> UsersOf(const struct statx& stat) const;
+  // Whether there is such a one among them.
+  [[nodiscard]] bool HasUser(const InodeKey& key,
+                             const std::function<bool(const OpenFile&)>& such) const;
 
   // Called every so often: closes descriptors that nobody has used since the call before the last:
   // they keep the space of files that are deleted behind the server's back. Returns how many may

@@ -27,7 +27,8 @@ void LeaseChange::End() {
 }
 
 void LeaseService::FollowAnother(std::optional<std::set<std::uint64_t>> sessions) {
-  const std::chrono::milliseconds longest = std::max(lengths_.lease, lengths_.watched_lease);
+  const std::chrono::milliseconds longest =
+      std::max(lengths_.lease + kWriteTravel, lengths_.watched_lease);
   const std::lock_guard lock(mutex_);
   table_.BeQuietUntil(clock_.Now() + longest + longest / 50 + kBehind,
                       std::move(sessions));
@@ -48,6 +49,43 @@ std::uint32_t LeaseService::Grant(const InodeKey& inode, std::uint64_t session,
   return granted ? static_cast<std::uint32_t>(lease.count()) : 0;
 }
 
+std::uint32_t LeaseService::GrantWrites(const InodeKey& inode, std::uint64_t session,
+                                        LeaseTable::Stamp since) {
+  const TimePoint now = clock_.Now();
+  const std::lock_guard lock(mutex_);
+  const bool granted = table_.GrantWrites(inode, session, since, now, lengths_.lease);
+  return granted ? static_cast<std::uint32_t>(lengths_.lease.count()) : 0;
+}
+
+void LeaseService::EndWrites(const InodeKey& inode, std::uint64_t session,
+                             LeaseTable::Stamp before) {
+  const std::lock_guard lock(mutex_);
+  table_.EndWrites(inode, session, before);
+}
+
+void LeaseService::KeepWrittenByOthers(std::uint64_t session, std::vector<Target>& targets) {
+  const TimePoint now = clock_.Now();
+  const std::lock_guard lock(mutex_);
+  if (table_.WrittenEarlierByAnother(session, now)) return;
+  std::erase_if(targets, [&](const Target& target) {
+    return !table_.WrittenByAnother(target.inode, session, now);
+  });
+}
+
+bool LeaseService::WrittenByAnother(const InodeKey& inode, std::uint64_t session) {
+  const TimePoint now = clock_.Now();
+  const std::lock_guard lock(mutex_);
+  return table_.WrittenEarlierByAnother(session, now) ||
+         table_.WrittenByAnother(inode, session, now);
+}
+
+bool LeaseService::AnyWrittenByAnother(std::uint64_t session) {
+  const TimePoint now = clock_.Now();
+  const std::lock_guard lock(mutex_);
+  return (lanes_.size() > 1 && table_.AnyWrittenByAnother(session, now)) ||
+         table_.WrittenEarlierByAnother(session, now);
+}
+
 void LeaseService::ChangedOutside(std::span<const Target> targets) {
   LeaseChange change;  // over at once
   (void)Begin(kNobody, targets, change, [] {});
@@ -59,7 +97,8 @@ bool LeaseService::IsAlone() {
 }
 
 bool LeaseService::Begin(std::uint64_t session, std::span<const Target> targets,
-                         LeaseChange& change, std::function<void()> ready) {
+                         LeaseChange& change, std::function<void()> ready,
+                         LeaseTable::Purpose purpose) {
   Later later;
   bool at_once = true;
   {
@@ -68,7 +107,7 @@ bool LeaseService::Begin(std::uint64_t session, std::span<const Target> targets,
     for (const Target& target : targets) {
       inodes.push_back({.inode = target.inode, .whole = !target.directory});
     }
-    const LeaseTable::Begun begun = table_.Begin(session, inodes, clock_.Now());
+    const LeaseTable::Begun begun = table_.Begin(session, inodes, clock_.Now(), purpose);
     at_once = begun.ready;
     change.service_ = this;
     change.numbers_.push_back(begun.change);
@@ -100,6 +139,15 @@ void LeaseService::Acknowledge(std::uint64_t session, std::uint64_t recall) {
     const std::lock_guard lock(mutex_);
     CollectReadyLocked(table_.Acknowledge(session, recall, clock_.Now()), later);
     if (!table_.IsOutstanding(recall)) messages_.erase(recall);
+  }
+  Carry(later);
+}
+
+void LeaseService::WroteEarlier(std::uint64_t session) {
+  Later later;
+  {
+    const std::lock_guard lock(mutex_);
+    CollectReadyLocked(table_.WroteEarlier(session, clock_.Now()), later);
   }
   Carry(later);
 }

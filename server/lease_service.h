@@ -46,12 +46,16 @@ class LeaseService {
     std::chrono::milliseconds lease;          // what is changed behind the server's back is no older
     std::chrono::milliseconds watched_lease;  // where such changes are told
   };
+  // How long a write may take to arrive whose program was told at once that it is done: others see
+  // it all the same. A client that is gone is waited for as long beyond its lease.
+  static constexpr std::chrono::milliseconds kWriteTravel{2000};
+
   LeaseService(const Clock& clock, Scheduler& scheduler, Lengths lengths, std::uint64_t epoch)
       : clock_(clock),
         scheduler_(scheduler),
         lengths_(lengths),
         epoch_(epoch),
-        table_({.first_number = (epoch << 32U) | 1U}) {}
+        table_({.first_number = (epoch << 32U) | 1U, .write_travel = kWriteTravel}) {}
   // Requests that still wait are given up.
   ~LeaseService() { const auto waiting = std::move(waiting_); }
   LeaseService(const LeaseService&) = delete;
@@ -71,16 +75,29 @@ class LeaseService {
   std::uint32_t Grant(const InodeKey& inode, std::uint64_t session, LeaseTable::Stamp since,
                       bool watched);
 
+  // For how many milliseconds the session may answer writes to the inode before they are here; 0
+  // where anybody else has a lease. Whether others have it open the caller knows.
+  std::uint32_t GrantWrites(const InodeKey& inode, std::uint64_t session, LeaseTable::Stamp since);
+  // LeaseTable's.
+  void EndWrites(const InodeKey& inode, std::uint64_t session, LeaseTable::Stamp before);
+  // Which of these another session may have written without a word to us yet; after a restart, all.
+  void KeepWrittenByOthers(std::uint64_t session, std::vector<Target>& targets);
+  [[nodiscard]] bool WrittenByAnother(const InodeKey& inode, std::uint64_t session);
+  // Whether that may be so of any inode.
+  [[nodiscard]] bool AnyWrittenByAnother(std::uint64_t session);
+
   // Whether no other session than this one is there.
   [[nodiscard]] bool IsAlone();
   // `change` says what it is about already (empty at first), and holds what is begun. False: it has
   // to wait; `ready` runs once, on any thread, when it need not any more.
   bool Begin(std::uint64_t session, std::span<const Target> targets, LeaseChange& change,
-             std::function<void()> ready);
+             std::function<void()> ready,
+             LeaseTable::Purpose purpose = LeaseTable::Purpose::kChange);
   void End(std::span<const LeaseTable::ChangeNumber> changes);
 
   void Acknowledge(std::uint64_t session, std::uint64_t recall);
-  // It has forgotten what an earlier server told it.
+  // LeaseTable's.
+  void WroteEarlier(std::uint64_t session);
   void ForgetsEarlier(std::uint64_t session);
   // What the session has not acknowledged is sent again on this lane.
   void LaneOpened(const std::shared_ptr<Lane>& lane);

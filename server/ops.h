@@ -67,6 +67,8 @@ void ContentChanged(Core& core, const OpenFile& open, std::uint64_t offset, std:
 // The reply of a write of `written` bytes at `offset`, after which the file is as `stat` says.
 fs::WriteReply MakeWriteReply(const Core& core, const OpenFile& open, std::uint64_t offset,
                               std::uint32_t written, const struct statx& stat);
+// For how long its client may answer writes to it early (fs::WriteLeaseMs); `since`: Call's.
+std::uint32_t WriteLeaseOf(Core& core, const OpenFile& open, LeaseTable::Stamp since);
 // Takes setuid, and setgid where the group may execute, out of a regular file's mode, as the kernel
 // does at a write by a user who is not root. `stat` is the file's, and is changed alike.
 void KillPrivileges(const ProcFd& proc, int fd, struct statx& stat);

@@ -52,6 +52,7 @@ struct WriteJob {
   ByteSpan bytes;                    // in one of the next two
   std::vector<std::byte> copy;       // of a message
   std::shared_ptr<Staging> staging;  // whose slot it is
+  LeaseTable::Stamp since{};         // Call's
 };
 using WriteJobPtr = std::shared_ptr<WriteJob>;
 
@@ -79,8 +80,9 @@ void FinishWrite(WriteJob& job, std::int64_t result) {
     KillPrivileges(core.proc, job.open->fd->get(), stat);
   }
   core.counters.Of(job.opcode).bytes.fetch_add(written, std::memory_order_relaxed);
-  const fs::WriteReply reply =
+  fs::WriteReply reply =
       MakeWriteReply(core, *job.open, offset, static_cast<std::uint32_t>(written), stat);
+  reply.write_lease_ms = WriteLeaseOf(core, *job.open, job.since);
   job.responder.Ok(std::as_bytes(std::span<const fs::WriteReply, 1>(&reply, 1)));
 }
 
@@ -99,7 +101,8 @@ Outcome BeginWrite(Call& call, WriteJobPtr job, std::uint64_t number) {
   job->open = call.session.FindOpen(number);
   if (!job->open) return Outcome::Error(call.session.WhyNotOpen(number));
   if (job->open->directory || !job->open->writable()) return Outcome::Errno(EBADF);
-  if ((job->flags & ~(fs::kWriteAppend | fs::kWriteKillPriv)) != 0) return Outcome::Errno(EINVAL);
+  constexpr std::uint32_t kKnown = fs::kWriteAppend | fs::kWriteKillPriv | fs::kWriteEarly;
+  if ((job->flags & ~kKnown) != 0) return Outcome::Errno(EINVAL);
   const bool append = (job->flags & fs::kWriteAppend) != 0;
   if (append) job->offset = 0;  // the kernel decides
   if (job->offset > kMaxOffset - job->bytes.size()) return Outcome::Errno(EFBIG);
@@ -108,6 +111,7 @@ Outcome BeginWrite(Call& call, WriteJobPtr job, std::uint64_t number) {
   const auto caller = call.Caller();
   job->by_root = caller ? caller->uid == 0 : true;
   job->responder = std::move(call.responder);
+  job->since = call.since;
   if (!append) {
     StartWrite(job);
     return Outcome::Pending();
@@ -138,7 +142,25 @@ fs::WriteReply MakeWriteReply(const Core& core, const OpenFile& open, std::uint6
   reply.size = stat.stx_size;
   reply.change = ChangeOf(stat, open.inode->version.load(std::memory_order_relaxed));
   reply.verifier = core.options.verifier;
+  reply.write_lease_ms = 0U;
   return reply;
+}
+
+std::uint32_t WriteLeaseOf(Core& core, const OpenFile& open, LeaseTable::Stamp since) {
+  constexpr std::uint32_t kKinds =
+      fs::kOpenWriteLease | fs::kOpenWrite | fs::kOpenAppend | fs::kOpenSync | fs::kOpenDataSync;
+  if ((open.flags & kKinds) != (fs::kOpenWriteLease | fs::kOpenWrite)) return 0;
+  if (!core.free_space.HasPlenty(open.fd->get(), open.inode->key.device, core.clock.Now())) {
+    return 0;
+  }
+  // Who has it open may READ what was granted to him, without a question.
+  const auto shared = [&] {
+    return !core.leases.IsAlone() && core.opened_by_another(open.inode->key, open.session);
+  };
+  if (shared()) return 0;
+  const std::uint32_t granted = core.leases.GrantWrites(open.inode->key, open.session, since);
+  // Or has opened it meanwhile: a moment later, he would have asked its writer.
+  return granted != 0 && shared() ? 0 : granted;
 }
 
 Outcome OpRead(Call& call) {

@@ -75,9 +75,14 @@ int Refill(DirectoryCursor& cursor, int fd, std::size_t bytes) {
 // The entry's attributes behind it, or a 0 where they cannot be had.
 void WritePlus(Call& call, ByteWriter& out, const InodeRef& directory, std::string_view name) {
   if (name != "." && name != "..") {
+    const bool some = call.core().leases.AnyWrittenByAnother(call.session.id());
     struct statx stat {};
     const InodeRef ref = call.session.inodes().Lookup(directory, std::string(name), stat);
-    if (ref.ok()) {
+    // What somebody else may have written of it is not waited for: who wants to know looks it up.
+    bool known = ref.ok() && !(some && call.WrittenByAnother(*ref.inode));
+    // It may have arrived since that look.
+    if (known && some) known = StatFd(ref.fd(), stat) == 0;
+    if (known) {
       out.Write(Le16(1));
       fs::WriteEntry(out, call.EntryOf(*directory.inode, ref, stat));
       return;
@@ -167,6 +172,7 @@ Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
   fs::OpenReply reply;
   reply.open = open->number;
   reply.attr = call.Attr(*ref.inode, stat);
+  reply.write_lease_ms = 0U;
   call.out.Write(reply);
   return Outcome::Ok();
 }

@@ -41,6 +41,7 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   fs::OpenReply reply;
   reply.open = open->number;
   reply.attr = call.Attr(*inode, stat);
+  reply.write_lease_ms = WriteLeaseOf(call.core(), *open, call.since);
   call.out.Write(reply);
   if (entry != nullptr) fs::WriteEntry(call.out, *entry);
   return Outcome::Ok();
@@ -209,6 +210,11 @@ Outcome OpRelease(Call& call) {
   const OpenPtr open = call.session.RemoveOpen(request.open);
   if (!open) return Outcome::Error(call.session.WhyNotOpen(request.open));
   CloseOpen(call.core(), *open);
+  // All that was written by it early is here. Soon its inode's number may be another file's.
+  const bool goes_on = call.session.inodes().HasUser(open->inode->key, [&](const OpenFile& other) {
+    return &other != open.get() && other.session == open->session;
+  });
+  if (!goes_on) call.core().leases.EndWrites(open->inode->key, open->session, call.since);
   return Outcome::Ok();
 }
 

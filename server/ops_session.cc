@@ -40,6 +40,8 @@ Outcome OpRecallAck(Call& call) {
   if (!call.Decoded()) return Outcome::Malformed();
   if (request.number == fs::kRecallEarlier) {
     call.core().leases.ForgetsEarlier(call.session.id());
+  } else if (request.number == fs::kRecallEarlierWrites) {
+    call.core().leases.WroteEarlier(call.session.id());
   } else {
     call.core().leases.Acknowledge(call.session.id(), request.number);
   }

@@ -190,6 +190,7 @@ Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body, const OpenF
   const std::uint64_t sequence = sequences_.Take(cell_);
   RequestHeader header{};
   header.opcode = static_cast<std::uint16_t>(opcode);
+  header.flags = kRequestComesBack;
   header.body_bytes = static_cast<std::uint32_t>(body.size());
   header.session = link_.session;
   header.sequence = sequence;

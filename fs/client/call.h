@@ -105,6 +105,7 @@ struct Call {
   bool cancelled = false;
   bool waiting = false;       // stands in a waiting list of the lane
   bool reclaiming = false;    // goes on when its open file is known again
+  bool comes_back = false;    // kRequestComesBack
   std::uint8_t reclaims = 0;  // how often the server did not know its open file
   CallContext context;
   TimePoint begun{};

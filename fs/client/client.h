@@ -187,6 +187,8 @@ class Lane {
   virtual void Wake() = 0;
   // False while the connection is being made anew: calls wait.
   [[nodiscard]] virtual bool connected() const = 0;
+  // Whether a Write of so many bytes would go out whole with the next flush, ahead of no answer.
+  [[nodiscard]] virtual bool SendsWriteAtOnce(std::uint32_t bytes) const = 0;
   [[nodiscard]] virtual std::size_t calls_in_flight() const = 0;
   // How many requests the server has been sent so far.
   [[nodiscard]] virtual std::uint64_t requests_sent() const = 0;
@@ -263,12 +265,17 @@ class Lane {
   struct Opened {
     OpenPtr open;
     Attributes attributes;
+    // Until then a program may be told that its write to the file is done as soon as it has been
+    // handed to Write, where kOpenWriteLease asked for that: unless the attributes are recalled,
+    // and then the recall is acknowledged behind the last of those writes.
+    TimePoint write_lease{};
   };
   virtual CallTicket Open(const CallContext&, const Handle&, std::uint32_t flags,
                           Callback<Opened> done) = 0;
   struct Created {
     OpenPtr open;
     NamedFile file;
+    TimePoint write_lease{};
   };
   virtual CallTicket Create(const CallContext&, const Handle& parent, std::string_view name,
                             std::uint32_t flags, std::uint32_t mode, std::uint32_t umask,
@@ -283,7 +290,7 @@ class Lane {
   virtual CallTicket Read(const CallContext&, const OpenPtr&, std::uint64_t offset,
                           const transport::LocalSlice& into, std::uint32_t want_ahead,
                           Callback<ReadDone> done) = 0;
-  // Writes from.length bytes (at most kMaxTransferBytes). `flags`: kWriteAppend, kWriteKillPriv.
+  // Writes from.length bytes (at most kMaxTransferBytes). `flags`: kWrite... of the protocol.
   // Cached grants that it makes untrue are dropped before `done` runs. `from` lies in a Buffer of
   // this lane. Fewer bytes than asked are written only when the server said so (no space).
   virtual CallTicket Write(const CallContext&, const OpenPtr&, std::uint64_t offset,

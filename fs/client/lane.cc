@@ -72,7 +72,7 @@ LaneImpl::LaneImpl(MountImpl& mount, std::uint32_t number, std::shared_ptr<Mailb
       control_(std::move(control)),
       memory_(std::move(memory)),
       buffers_(*memory_),
-      table_(mount.sequences(), number, kMaxRequestsInFlight - RequestTable::kUrgentOnWire),
+      table_(mount.sequences(), number, kMostOnWire),
       grants_(GrantCache::Limits{}),
       wire_(buffers_, *this, epoll_.get()) {
   for (std::uint32_t i = 0; i < kRounds; ++i) {
@@ -191,6 +191,7 @@ Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion comp
   call.cancelled = false;
   call.waiting = false;
   call.reclaiming = false;
+  call.comes_back = false;
   call.reclaims = 0;
   call.context = context;
   call.begun = now;
@@ -210,6 +211,7 @@ void LaneImpl::IssueUrgent(Opcode opcode, ByteSpan body, Completion completion) 
   Slot slot = kNoSlot;
   Call* call = Begin({}, opcode, completion ? std::move(completion) : Ignore, &slot);
   if (call == nullptr) return;
+  call->comes_back = opcode == Opcode::kLookup;  // ShowTheWay's
   call->body.Encode([body](ByteWriter& writer) { writer.WriteBytes(body); });
   table_.QueueUrgent(slot, opcode);
 }
@@ -330,7 +332,8 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
   header.opcode = static_cast<std::uint16_t>(call.opcode);
   header.flags =
       static_cast<std::uint16_t>((sent.sent_before ? kRequestSentBefore : 0U) |
-                                 (call.context.tell_directories ? kRequestTellDirectories : 0U));
+                                 (call.context.tell_directories ? kRequestTellDirectories : 0U) |
+                                 (call.comes_back ? kRequestComesBack : 0U));
   header.body_bytes = static_cast<std::uint32_t>(body.size() + call.payload_bytes);
   header.session = session_;
   header.sequence = sent.sequence;

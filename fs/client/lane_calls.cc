@@ -326,6 +326,7 @@ CallTicket LaneImpl::Open(const CallContext& context, const Handle& handle, std:
         Opened opened;
         opened.attributes = {.attr = reply.attr,
                              .expires = LeaseEnd(answer.asked, reply.attr.lease_ms)};
+        opened.write_lease = LeaseEnd(answer.asked, reply.write_lease_ms);
         if (answer.body.ok())
           opened.open = NewOpen(ReadHandle(request), flags, false, reply, opener);
         return opened;
@@ -344,6 +345,7 @@ Completion LaneImpl::CreatedCompletion(Opener opener, std::uint32_t flags, bool 
     Created created;
     created.file = DecodeNamedFile(answer.body, answer.asked);
     if (!answer.body.ok()) return created;
+    created.write_lease = LeaseEnd(answer.asked, reply.write_lease_ms);
     created.open = NewOpen(created.file.handle, flags, false, reply, opener);
     if (!named) return created;
     ByteReader request(answer.request);

@@ -41,6 +41,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   [[nodiscard]] TimePoint NextTimer() const override;
   void Wake() override { mailbox_->Wake(); }
   [[nodiscard]] bool connected() const override { return wire_.connected(); }
+  [[nodiscard]] bool SendsWriteAtOnce(std::uint32_t bytes) const override;
   [[nodiscard]] std::uint64_t requests_sent() const override { return table_.sent(); }
   [[nodiscard]] std::size_t calls_in_flight() const override { return table_.open_calls(); }
   [[nodiscard]] std::string Describe() const override;
@@ -110,6 +111,7 @@ class LaneImpl final : public Lane, private Wire::Events {
                      DoneCallback) override;
 
  private:
+  static constexpr std::size_t kMostOnWire = kMaxRequestsInFlight - RequestTable::kUrgentOnWire;
   LaneImpl(MountImpl& mount, std::uint32_t number, std::shared_ptr<Mailbox> mailbox,
            std::shared_ptr<LaneCounters> counters, Fd epoll,
            std::unique_ptr<transport::MemoryRegion> control,
@@ -224,6 +226,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void StartChunk(Slot slot);
   void Stage(Slot slot);
   [[nodiscard]] std::uint64_t MostStaged() const;
+  [[nodiscard]] bool IsInline(std::uint32_t bytes) const;  // what is left of a write
   static void EncodeWrite(Call& call, std::uint32_t slot_bytes);
   void OnWritePosted(Slot slot) override;
   void OnWriteReply(Slot slot, WireError error, ByteSpan body);

@@ -38,6 +38,17 @@ CallTicket LaneImpl::Write(const CallContext& context, const OpenPtr& open, std:
   return table_.TicketOf(slot);
 }
 
+bool LaneImpl::SendsWriteAtOnce(std::uint32_t bytes) const {
+  // Each call has one request at a time.
+  if (!wire_.connected() || table_.open_calls() >= kMostOnWire) return false;
+  if (!IsInline(bytes)) return bytes <= MostStaged() && !free_staging_.empty();
+  return bytes <= kMaxInlineDataBytes;
+}
+
+bool LaneImpl::IsInline(std::uint32_t bytes) const {
+  return bytes <= mount_.options().inline_write_bytes || staging_slots_ == 0;
+}
+
 // The next chunk, or the one under way again after a loss.
 void LaneImpl::StartWrite(Slot slot) {
   calls_[slot].write.answered = false;
@@ -58,7 +69,7 @@ void LaneImpl::ResendChunk(Slot slot) {
 void LaneImpl::StartChunk(Slot slot) {
   Call& call = calls_[slot];
   WriteState& write = call.write;
-  if (write.left() <= mount_.options().inline_write_bytes || staging_slots_ == 0) {
+  if (IsInline(write.left())) {
     write.chunk = std::min<std::uint32_t>(write.left(), kMaxInlineDataBytes);
     call.opcode = Opcode::kWrite;
     return table_.Queue(slot, call.opcode);
@@ -156,9 +167,10 @@ void LaneImpl::OnWriteReply(Slot slot, WireError error, ByteSpan body) {
     if (write.done == 0) write.result.offset = reply.offset;
     write.result.file_size = reply.size;
     write.result.change = reply.change;
+    write.result.write_lease = LeaseEnd(call.asked, reply.write_lease_ms);
     write.done += reply.written;
-    // Less than asked: there is no room for more.
-    if (reply.written < write.chunk) write.failure = Status(Code::kErrno, ENOSPC, {});
+    // The rest is asked for again, and what is wrong with it said then.
+    if (reply.written == 0) write.failure = Status(Code::kErrno, ENOSPC, {});
     call.open->NoteWritten(reply.verifier);
     grants_.OwnChange(call.open->inode(), reply.offset, reply.offset + reply.written);
     (call.opcode == Opcode::kWrite ? counters_->inline_written_bytes : counters_->written_bytes)
@@ -174,6 +186,7 @@ void LaneImpl::AfterChunk(Slot slot) {
   if (!write.failure.ok() && write.done == 0) return Finish(slot, std::move(write.failure));
   Answer answer;
   write.result.written = write.done;
+  write.result.rest_errno = write.failure.ok() ? 0 : write.failure.errno_value();
   answer.write = write.result;
   Finish(slot, answer);
 }

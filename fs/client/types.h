@@ -75,8 +75,10 @@ struct ReadDone {
 struct WriteDone {
   std::uint64_t offset = 0;  // where the bytes went (append: the server's choice)
   std::uint32_t written = 0;
+  int rest_errno = 0;  // why less than asked was written
   std::uint64_t file_size = 0;
   std::uint64_t change = 0;
+  TimePoint write_lease{};  // as of Opened; in the past for copies
 };
 
 struct XattrReply {

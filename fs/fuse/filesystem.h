@@ -5,6 +5,7 @@
 #include <fuse3/fuse_lowlevel.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "fs/fuse/kernel_cache.h"
 #include "fs/fuse/new_directories.h"
 #include "fs/fuse/open_table.h"
+#include "fs/fuse/writes_behind.h"
 
 namespace rdfs::fs::fuse {
 
@@ -24,6 +26,8 @@ struct FilesystemOptions {
   bool acls = true;        // offer POSIX ACLs
   // What is opened for writing only goes past the page cache: see KernelDropsPagesAfterWrites.
   bool direct_writes = false;
+  bool early_writes = true;                    // writes_behind.h
+  std::chrono::milliseconds deadline{30'000};  // how long a call waits for its answer
 };
 
 // Whether this kernel drops cached pages behind a write that went past the cache. Before Linux 6.19
@@ -53,7 +57,8 @@ struct Filesystem {
   // Requests answered so far that changed names, attributes or content. What the server said before
   // one of them may lack it, and must not reach the kernel behind it.
   std::atomic<std::uint64_t> changes{0};
-  KernelCache kernel{inodes, directories, new_directories, kept, changes};
+  WritesBehind behind;
+  KernelCache kernel{inodes, directories, new_directories, kept, behind, changes};
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.
   std::uint32_t transfer_bytes = 128 << 10;

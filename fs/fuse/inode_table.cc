@@ -189,7 +189,28 @@ void InodeTable::EndLease(NodeId id) {
   Node* node = FindLocked(id);
   if (node == nullptr) return;
   node->lease_until = {};
+  node->write_lease_until = {};
   node->without_xattrs = 0;
+}
+
+void InodeTable::SetWriteLease(NodeId id, TimePoint until) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  if (node == nullptr) return;
+  node->write_lease_until = until;
+  node->write_leases_ended = write_leases_ended_;
+}
+
+TimePoint InodeTable::write_lease_until(NodeId id) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  if (node == nullptr || node->write_leases_ended != write_leases_ended_) return {};
+  return node->write_lease_until;
+}
+
+void InodeTable::EndWriteLeases() {
+  const std::lock_guard lock(mutex_);
+  ++write_leases_ended_;
 }
 
 void InodeTable::OwnChange(NodeId id, TimePoint now) {

@@ -73,6 +73,11 @@ class InodeTable {
   void EndLease(NodeId node);
   void OwnChange(NodeId node, TimePoint now);
   [[nodiscard]] TimePoint lease_until(NodeId node) const;
+  // Until then writes to the file may be answered before the server has them (writes_behind.h);
+  // EndLease ends that as well.
+  void SetWriteLease(NodeId node, TimePoint until);
+  [[nodiscard]] TimePoint write_lease_until(NodeId node) const;
+  void EndWriteLeases();
   // Whether what the kernel has of the file's bytes, since this client's last open, is what the
   // server has: the lease holds, with the change cookie of that open.
   [[nodiscard]] bool PagesAreCurrent(NodeId node, TimePoint now) const;
@@ -113,6 +118,8 @@ class InodeTable {
     std::uint64_t change_at_open = 0;
     TimePoint no_capability_until{};
     TimePoint lease_until{};
+    TimePoint write_lease_until{};
+    std::uint64_t write_leases_ended = 0;  // as the table's then: else it is over
     TimePoint changed_at{};           // by this mount, last
     std::uint64_t leased_change = 0;  // 0: not known
     TimePoint without_until{};
@@ -138,6 +145,7 @@ class InodeTable {
   static constexpr std::size_t kMostPlaces = 8;
 
   mutable std::mutex mutex_;
+  std::uint64_t write_leases_ended_ = 0;  // counts EndWriteLeases
   std::unordered_map<NodeId, Node> nodes_;
   std::unordered_map<Handle, NodeId, HandleHash> by_handle_;
   std::unordered_map<PlaceKey, NodeId, PlaceHash> by_place_;

@@ -37,9 +37,13 @@ std::uint64_t SignalSet(std::string_view status, std::string_view name) {
 
 Interrupts::Decision Interrupts::Track(std::uint64_t unique, const Call& call) {
   tracked_[unique] = {.call = call};
-  const bool early =
-      call.may_wait && std::find(early_.begin(), early_.end(), unique) != early_.end();
-  return {call.ticket, early ? Action::kCancel : Action::kNone};
+  const auto some = early_.begin() + static_cast<std::ptrdiff_t>(std::min(next_early_, kEarly));
+  if (std::find(early_.begin(), some, unique) == some) return {};
+  interrupted_.push_back(unique);
+  next_look_ = {};
+  if (!call.may_wait) return {};
+  tracked_[unique].cancelled = true;
+  return {call.ticket, Action::kCancel};
 }
 
 void Interrupts::Untrack(std::uint64_t unique) { tracked_.erase(unique); }

@@ -41,7 +41,8 @@ class Interrupts {
 
   explicit Interrupts(IsDying is_dying) : is_dying_(is_dying) {}
 
-  // The request `unique` waits for `call` from now on. kCancel: its interrupt came first.
+  // The request `unique` waits for `call` from now on. kCancel: its interrupt came first. For a
+  // call that only a dying caller gives up, the next Look says so.
   [[nodiscard]] Decision Track(std::uint64_t unique, const Call& call);
   void Untrack(std::uint64_t unique);
 

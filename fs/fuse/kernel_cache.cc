@@ -62,8 +62,13 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
   }
   if (notice.everything()) return DropEverything(lane);
   const std::optional<NodeId> node = inodes_.FindNode(notice.handle);
-  // The kernel knows nothing of it?
-  if (!node || session_ == nullptr) return lane.AcknowledgeRecall(notice.number);
+  if (session_ == nullptr) return lane.AcknowledgeRecall(notice.number);
+  // The kernel knows nothing of it, or by another handle, of another export. What it was told is
+  // written may be on its way all the same.
+  if (!node) {
+    inodes_.EndWriteLeases();
+    return Act(lane, {{Recalls::Act::kAcknowledge, notice.number}}, WritesBehind::kAnyNode);
+  }
   ForgetOurs(*node);
   if ((notice.parts & kRecallAttributes) != 0) DropAttributes(*node);
   const bool names = (notice.parts & kRecallName) != 0;
@@ -86,27 +91,74 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
     }
   }
   came_.notify_one();
-  Act(lane, actions);
+  Act(lane, actions, *node);
 }
 
-// Without epochs names stay until their leases run out, and so it is not acknowledged.
+// Without epochs names stay until their leases run out, and so only what was written is spoken of.
 void KernelCache::DropEverything(client::Lane& lane) {
   changes_.fetch_add(1);
+  {
+    // Said to an earlier server, and not sent yet, it is not true for this one. Numbers of recalls
+    // tell servers apart.
+    const std::lock_guard lock(mutex_);
+    const auto of_earlier = [](std::uint64_t number) {
+      return number == kRecallEarlier || number == kRecallEarlierWrites;
+    };
+    std::erase_if(held_, [&](const Held& held) { return of_earlier(held.number); });
+    std::erase_if(acknowledgements_, of_earlier);
+  }
   directories_.ForgetAll();
   new_directories_.ForgetAll();
+  inodes_.EndWriteLeases();
   const std::vector<NodeId> nodes = inodes_.ForgetCapabilities();
   if (session_ == nullptr) return lane.AcknowledgeRecall(kRecallEarlier);
   for (const NodeId node : nodes) DropAttributes(node);
-  if (!KernelHasEpochs()) return;
-  NewEpoch();
-  lane.AcknowledgeRecall(kRecallEarlier);
+  if (KernelHasEpochs()) NewEpoch();
+  const std::uint64_t over = KernelHasEpochs() ? kRecallEarlier : kRecallEarlierWrites;
+  Act(lane, {{Recalls::Act::kAcknowledge, over}}, WritesBehind::kAnyNode);
 }
 
-void KernelCache::Act(client::Lane& lane, const Recalls::Actions& actions) {
+void KernelCache::Act(client::Lane& lane, const Recalls::Actions& actions, NodeId node) {
   for (const Recalls::Action& action : actions) {
     if (action.act == Recalls::Act::kNewEpoch) NewEpoch();
-    if (action.act == Recalls::Act::kAcknowledge) lane.AcknowledgeRecall(action.number);
+    if (action.act != Recalls::Act::kAcknowledge) continue;
+    const std::lock_guard lock(mutex_);
+    AcknowledgeLocked(action.number, node);
   }
+  if (has_acknowledgements()) SendAcknowledgements(lane);
+}
+
+void KernelCache::AcknowledgeLocked(std::uint64_t number, NodeId node) {
+  // Before the look at them: the last one may arrive meanwhile.
+  some_held_.store(true);
+  if (const WritesBehind::Wait wait = behind_.NowFor(node); wait.last != 0) {
+    held_.push_back({wait, number});
+    return;
+  }
+  some_held_.store(!held_.empty());
+  acknowledgements_.push_back(number);
+  some_.store(true, std::memory_order_release);
+}
+
+void KernelCache::WroteBehind() {
+  if (!some_held_.load()) return;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(held_, [this](const Held& held) {
+    if (!behind_.IsOver(held.wait)) return false;
+    acknowledgements_.push_back(held.number);
+    some_.store(true, std::memory_order_release);
+    return true;
+  });
+  some_held_.store(!held_.empty());
+}
+
+void KernelCache::WriteFailed(NodeId node) {
+  ForgetOurs(node);
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back({.number = 0, .node = node, .parts = kRecallContent});
+  }
+  came_.notify_one();
 }
 
 void KernelCache::NewEpoch() {
@@ -123,7 +175,7 @@ void KernelCache::ChangeBegins(client::Lane& lane, NodeId node) {
     const std::lock_guard lock(mutex_);
     actions = recalls_.ChangeBegins(node);
   }
-  Act(lane, actions);
+  Act(lane, actions, node);
 }
 
 void KernelCache::ChangeEnds(NodeId node) {
@@ -166,8 +218,7 @@ void KernelCache::Do(const Job& job) {
   }
   const std::lock_guard lock(mutex_);
   for (const Recalls::Action& action : recalls_.Invalidated(job.number)) {
-    acknowledgements_.push_back(action.number);
-    some_.store(true, std::memory_order_release);
+    AcknowledgeLocked(action.number, job.node);
     if (wake_) wake_();
   }
 }

@@ -31,6 +31,7 @@
 #include "fs/fuse/inode_table.h"
 #include "fs/fuse/kept_opens.h"
 #include "fs/fuse/new_directories.h"
+#include "fs/fuse/writes_behind.h"
 
 namespace rdfs::fs::fuse {
 
@@ -40,12 +41,13 @@ bool KernelHasEpochs();
 class KernelCache {
  public:
   // `changes`: Filesystem's.
-  KernelCache(InodeTable& inodes, DirectoryAttributes& directories,
-              NewDirectories& new_directories, KeptOpens& kept, std::atomic<std::uint64_t>& changes)
+  KernelCache(InodeTable& inodes, DirectoryAttributes& directories, NewDirectories& new_directories,
+              KeptOpens& kept, const WritesBehind& behind, std::atomic<std::uint64_t>& changes)
       : inodes_(inodes),
         directories_(directories),
         new_directories_(new_directories),
         kept_(kept),
+        behind_(behind),
         changes_(changes),
         recalls_(KernelHasEpochs()) {}
   ~KernelCache() { Stop(); }
@@ -67,6 +69,14 @@ class KernelCache {
   void ChangeBegins(client::Lane& lane, NodeId node);
   void ChangeEnds(NodeId node);
 
+  // One of the writes behind has arrived: who recalled the file's lease may be waiting for it. A
+  // worker, which then looks at has_acknowledgements.
+  void WroteBehind();
+
+  // A write that the kernel was told is done has failed: what it has of the file is not the
+  // server's. Any thread; the pages go a little later.
+  void WriteFailed(NodeId node);
+
   // Counts recalls: what was asked for at another count must not be believed.
   [[nodiscard]] std::uint32_t stamp() const {
     return static_cast<std::uint32_t>(stamp_.load(std::memory_order_acquire));
@@ -80,15 +90,17 @@ class KernelCache {
  private:
   static constexpr std::size_t kThreads = 3;
   struct Job {
-    std::uint64_t number = 0;
+    std::uint64_t number = 0;  // of the recall; 0: of none
     NodeId node = 0;
     std::uint32_t parts = 0;
-    std::string name;
+    std::string name{};
   };
   void Run();
   void Do(const Job& job);
   void NewEpoch();
-  void Act(client::Lane& lane, const client::Recalls::Actions& actions);
+  void Act(client::Lane& lane, const client::Recalls::Actions& actions, NodeId node);
+  // By whoever sends acknowledgements next; behind the writes to the node that are on their way.
+  void AcknowledgeLocked(std::uint64_t number, NodeId node);
   void DropAttributes(NodeId node);
   void DropEverything(client::Lane& lane);
   void ForgetOurs(NodeId node);
@@ -97,12 +109,14 @@ class KernelCache {
   DirectoryAttributes& directories_;
   NewDirectories& new_directories_;
   KeptOpens& kept_;
+  const WritesBehind& behind_;
   std::atomic<std::uint64_t>& changes_;
   fuse_session* session_ = nullptr;
   bool several_ = false;
   std::atomic<std::uint64_t> stamp_{0};
   std::atomic<std::uint64_t> new_epochs_{0};
   std::atomic<bool> some_{false};
+  std::atomic<bool> some_held_{false};
   std::shared_mutex replies_;
 
   std::mutex mutex_;  // guards the rest
@@ -110,6 +124,11 @@ class KernelCache {
   client::Recalls recalls_;
   std::deque<Job> jobs_;
   std::vector<std::uint64_t> acknowledgements_;
+  struct Held {
+    WritesBehind::Wait wait;
+    std::uint64_t number = 0;
+  };
+  std::vector<Held> held_;  // until those writes have arrived
   std::function<void()> wake_;
   std::size_t busy_ = 0;  // threads
   bool stopping_ = false;

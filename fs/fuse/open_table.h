@@ -5,6 +5,7 @@
 // meanwhile; its other members belong to the worker that handles a request of it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,8 @@ struct Open {
   client::OpenPtr file;
   NodeId node = 0;
   bool append = false;
+  // Of a write that was answered early: the next write or fsync tells it, and every close before.
+  std::atomic<int> write_error{0};
   std::mutex mutex;  // of what follows, when there are several workers
   SequentialReader sequential;
   // Directories: entries that the server sent and the kernel had no room for, and the cookie that
@@ -79,6 +82,14 @@ class OpenTable {
     std::shared_ptr<Open> open = std::move(found->second);
     opens_.erase(found);
     return open;
+  }
+  // A write to the file that was answered early has failed: whoever syncs it is told, by whichever
+  // descriptor.
+  void NoteWriteError(NodeId node, int errno_value) {
+    const std::lock_guard lock(mutex_);
+    for (auto& [fh, open] : opens_) {
+      if (open->node == node) open->write_error = errno_value;
+    }
   }
   [[nodiscard]] std::size_t size() const {
     const std::lock_guard lock(mutex_);

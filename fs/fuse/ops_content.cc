@@ -1,14 +1,70 @@
 // The bytes of files: read, write, holes, copies.
+#include <fcntl.h>
+
 #include <cerrno>
 #include <memory>
 
 #include "fs/fuse/ops.h"
+#include "transport/base/log.h"
 
 namespace rdfs::fs::fuse::ops {
 namespace {
 
 using client::CallContext;
 using client::Lane;
+
+// Whether a program may take this write for done before the server has answered it, if the lease
+// allows it: where it does not ask for more itself.
+bool MayAnswerEarly(const Request& request, const fuse::Open& open, const fuse_write_in& in) {
+  constexpr std::uint32_t kAsksForMore = O_DIRECT | O_SYNC | O_DSYNC | O_APPEND;
+  return !open.append && (in.flags & kAsksForMore) == 0 &&
+         (in.write_flags & FUSE_WRITE_CACHE) == 0 &&
+         request.worker().lane().SendsWriteAtOnce(in.size);
+}
+
+// See writes_behind.h for the order.
+WritesBehind::Number PlaceBehind(const Request& request, NodeId node, const fuse_write_in& in) {
+  Filesystem& filesystem = request.worker().filesystem();
+  if (BootClock::now() >= filesystem.inodes.write_lease_until(node)) return 0;
+  const WritesBehind::Number place = filesystem.behind.Begin(node, in.offset, in.size);
+  if (place == 0 || BootClock::now() < filesystem.inodes.write_lease_until(node)) return place;
+  request.worker().WroteBehind(place, request.message());
+  return 0;
+}
+
+// Keeps the message, in which the bytes are.
+struct Behind {
+  Request request;
+  std::shared_ptr<fuse::Open> open;
+  WritesBehind::Number place;
+  std::uint64_t length;
+
+  void Arrived(const Result<client::WriteDone>& done) {
+    if (done.ok() && done->written == length) {
+      request.AllowWrites(open->node, done->write_lease);
+    } else {
+      Worker& worker = request.worker();
+      const int error = done.ok() ? done->rest_errno : done.status().errno_value();
+      LogWarn("{}",
+              Status::FromErrno(error, "a write that its program was told is done").message());
+      worker.filesystem().opens.NoteWriteError(open->node, error);
+      if (!worker.ends()) worker.filesystem().kernel.WriteFailed(open->node);
+    }
+    request.worker().WroteBehind(place, request.message());
+  }
+};
+
+void WriteBehind(Request request, const std::shared_ptr<fuse::Open>& open,
+                 WritesBehind::Number place, std::uint64_t offset,
+                 const transport::LocalSlice& from, std::uint32_t flags) {
+  const CallContext caller = request.context();
+  Lane& lane = request.worker().lane();
+  request.Write(from.length);
+  auto behind = std::make_unique<Behind>(Behind{std::move(request), open, place, from.length});
+  lane.Write(
+      caller, open->file, offset, from, flags | kWriteEarly,
+      [behind = std::move(behind)](Result<client::WriteDone>&& done) { behind->Arrived(done); });
+}
 
 }  // namespace
 
@@ -48,18 +104,32 @@ void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size,
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
+  WritesBehind& behind = request.worker().filesystem().behind;
+  const fuse_write_in in = request.message().Body<fuse_write_in>();
+  // Pages of a mapping are nobody's call, and would be lost.
+  const bool is_call = (in.write_flags & FUSE_WRITE_CACHE) == 0;
+  const int failed = is_call ? open->write_error.exchange(0) : 0;
+  if (failed != 0) return request.Error(failed);
+  const WritesBehind::Number early =
+      MayAnswerEarly(request, *open, in) ? PlaceBehind(request, node, in) : 0;
+  // What is on its way to this place of the file must not be overtaken.
+  if (early == 0 && request.message().waited == 0 && behind.any() &&
+      behind.NowFor(node).last != 0) {
+    return request.WaitForWrites(node);
+  }
   const transport::LocalSlice from = request.Slice(bytes, size);
   std::uint32_t flags = open->append ? kWriteAppend : 0;
   // The writer has no right to leave setuid and setgid as they are.
-  if ((request.message().Body<fuse_write_in>().write_flags & FUSE_WRITE_KILL_SUIDGID) != 0) {
-    flags |= kWriteKillPriv;
-  }
+  if ((in.write_flags & FUSE_WRITE_KILL_SUIDGID) != 0) flags |= kWriteKillPriv;
+  const auto at = static_cast<std::uint64_t>(offset);
+  if (early != 0) return WriteBehind(std::move(request), open, early, at, from, flags);
   request.worker().SettleWhenAnswered(request.unique(), node);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Write(
-        caller, open->file, static_cast<std::uint64_t>(offset), from, flags,
+        caller, open->file, at, from, flags,
         [pending = std::move(pending), node](Result<client::WriteDone>&& done) mutable {
           if (!done.ok()) return pending.ErrorOrRecover(node, done.status());
+          pending.AllowWrites(node, done->write_lease);
           pending.Write(done->written);
         });
   });

@@ -186,7 +186,8 @@ void AnswerOpened(Request& request, std::shared_ptr<fuse::Open> open) {
 void AskAhead(Worker& worker, const CallContext& caller, NodeId node);
 
 // The kernel opens it: what it will open next.
-void GoAhead(Worker& worker, const CallContext& caller, NodeId node) {
+void GoAhead(Worker& worker, CallContext caller, NodeId node) {
+  caller.timeout.reset();  // what this one had left
   const std::uint64_t changes = worker.filesystem().changes.load();
   for (const NodeId next : worker.open_ahead().Opened(node, changes)) {
     AskAhead(worker, caller, next);

@@ -24,6 +24,13 @@ int FlagsForServer(const Filesystem& filesystem, int flags) {
   return flags & ~O_APPEND;
 }
 
+// With which the file is opened at the server; `making`: O_CREAT and O_EXCL.
+std::uint32_t WireFlags(const Filesystem& filesystem, int flags, int making = 0) {
+  const std::uint32_t wire = OpenFlagsToWire(FlagsForServer(filesystem, flags) | making);
+  const bool asks = (wire & kOpenWrite) != 0 && filesystem.options.early_writes;
+  return wire | (asks ? kOpenWriteLease : 0);
+}
+
 // Gives the open file a number, and tells the kernel how it may cache.
 //
 // O_APPEND goes past the page cache: only the server knows where the end is, and the kernel would
@@ -80,6 +87,7 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
   Filesystem& filesystem = request.worker().filesystem();
   const fuse_entry_param entry = ToEntry(filesystem, parent, name, created->file);
   request.Believe(entry.ino, created->file.attr_expires, created->file.attr.change);
+  request.AllowWrites(entry.ino, created->write_lease);
   fuse_file_info file{};
   FillFileInfo(filesystem, entry.ino, created->open, created->file.attr.change, file);
   // Whatever sets an attribute moves ctime, so a file as it was made has no capability.
@@ -96,8 +104,7 @@ void Open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
-  const std::uint32_t flags =
-      OpenFlagsToWire(FlagsForServer(request.worker().filesystem(), file->flags));
+  const std::uint32_t flags = WireFlags(request.worker().filesystem(), file->flags);
   if (OpenKept(request, node, flags)) return;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Open(caller, *handle, flags,
@@ -108,6 +115,7 @@ void Open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
                        FillFileInfo(pending.worker().filesystem(), node, opened->open,
                                     now.attr.change, info);
                        pending.Believe(node, now.expires, now.attr.change);
+                       pending.AllowWrites(node, opened->write_lease);
                        pending.Open(info);
                      });
   });
@@ -121,8 +129,8 @@ void Create(fuse_req_t raw, fuse_ino_t parent, const char* name, mode_t mode,
   request.worker().filesystem().new_directories.Adds(parent, name);
   const std::uint32_t umask = request.umask();
   const int exclusive = file->flags & O_EXCL;
-  const std::uint32_t flags = OpenFlagsToWire(
-      FlagsForServer(request.worker().filesystem(), file->flags) | O_CREAT | exclusive);
+  const std::uint32_t flags =
+      WireFlags(request.worker().filesystem(), file->flags, O_CREAT | exclusive);
   StartChange(
       std::move(request), {parent}, [&](Lane& lane, const CallContext& caller, Request&& pending) {
         return lane.Create(
@@ -138,8 +146,7 @@ void Tmpfile(fuse_req_t raw, fuse_ino_t parent, mode_t mode, fuse_file_info* fil
   const auto handle = FindHandle(request, parent);
   if (!handle) return;
   const std::uint32_t umask = request.umask();
-  const std::uint32_t flags =
-      OpenFlagsToWire(FlagsForServer(request.worker().filesystem(), file->flags));
+  const std::uint32_t flags = WireFlags(request.worker().filesystem(), file->flags);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Tmpfile(
         caller, *handle, flags, mode, umask,
@@ -153,11 +160,14 @@ void Flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
-  // Writes have been answered by the server, with their errors: only locks are left to be dropped.
-  if (!request.worker().filesystem().inodes.may_be_locked(node)) return request.Ok();
+  // Writes have been answered by the server: only their errors are left, and locks to be dropped.
+  // Who else has this descriptor, after a fork, is to hear of them as well.
+  const int error = open->write_error.load();
+  if (!request.worker().filesystem().inodes.may_be_locked(node)) return request.Error(error);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.FlushFile(caller, open->file, file->lock_owner,
-                          [pending = std::move(pending), node](Status&& status) mutable {
+                          [pending = std::move(pending), node, error](Status&& status) mutable {
+                            if (error != 0) return pending.Error(error);
                             AnswerDone(pending, node, status);
                           });
   });
@@ -168,6 +178,7 @@ void Release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Filesystem& filesystem = request.worker().filesystem();
   const auto open = filesystem.opens.Remove(file->fh);
   if (open == nullptr) return request.Error(EBADF);
+  filesystem.inodes.SetWriteLease(node, {});  // the server takes it back
   if (!filesystem.inodes.may_be_locked(node)) {
     const TimePoint now = BootClock::now();
     if (MayKeep(filesystem, *open, now)) {
@@ -190,6 +201,7 @@ void Fsync(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info* file)
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
+  if (const int error = open->write_error.exchange(0); error != 0) return request.Error(error);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Fsync(caller, open->file, data_only != 0,
                       [pending = std::move(pending), node](Status&& status) mutable {

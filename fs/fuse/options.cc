@@ -218,6 +218,8 @@ constexpr auto kWords = std::to_array<Word>({
     {"uid", "N", [](const std::string& v, Options& o) { return ApplyId("uid", v, o.uid); }},
     {"gid", "N", [](const std::string& v, Options& o) { return ApplyId("gid", v, o.gid); }},
     {"writeback", "", RDFS_FLAG(writeback, true)},
+    {"sync", "", RDFS_FLAG(sync, true)},
+    {"async", "", RDFS_FLAG(sync, false)},
     {"rdfsd_path", "PATH", ApplyRdfsdPath},
     {"ssh_command", "CMD", ApplySshCommand},
     {"log", "FILE",
@@ -240,9 +242,9 @@ constexpr auto kWords = std::to_array<Word>({
 
 // Words for mount(8) and fstab(5) that mean nothing to us.
 constexpr auto kIgnored = std::to_array<std::string_view>(
-    {"relatime",   "norelatime", "_netdev",  "auto",    "noauto",  "user",
-     "nouser",     "users",      "defaults", "nofail",  "async",   "default_permissions",
-     "owner",      "noowner",    "group",    "nogroup", "nousers", "diratime",
+    {"relatime",   "norelatime", "_netdev",  "auto",    "noauto",   "user",
+     "nouser",     "users",      "defaults", "nofail",  "lazytime", "default_permissions",
+     "owner",      "noowner",    "group",    "nogroup", "nousers",  "diratime",
      "nodiratime", "silent",     "loud"});
 
 std::string KnownWords() {
@@ -339,6 +341,8 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
                            themselves: by ssh, or the rdfsd of an ordinary user
   gid=N                    the same of the group
   writeback                the kernel's writeback cache: for a directory with a single writer
+  sync                     each write is at the server when it returns, also where nobody else has
+                           the file open
   ssh_command=CMD          instead of ssh: a program and its options (no shell; absolute paths)
   rdfsd_path=PATH          where rdfsd is on the far host (rdfsd in its PATH)
   log=FILE                 where log lines go once mounted (else: syslog; with -f: standard error)

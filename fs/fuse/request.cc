@@ -19,6 +19,12 @@ void Request::Believe(NodeId node, TimePoint until, std::uint64_t change) {
   filesystem.inodes.SetLease(node, until, change, filesystem.lease);
 }
 
+void Request::AllowWrites(NodeId node, TimePoint until) {
+  Filesystem& filesystem = worker_->filesystem();
+  const auto hold = filesystem.kernel.HoldReplies();
+  if (!Outdated()) filesystem.inodes.SetWriteLease(node, until);
+}
+
 void Request::BelieveEmpty(NodeId directory, TimePoint until) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();
@@ -41,10 +47,15 @@ Request::~Request() {
 
 client::CallContext Request::context() const {
   const fuse_ctx* context = fuse_req_ctx(request_);
-  return {.uid = context->uid,
-          .gid = context->gid,
-          .pid = static_cast<std::uint32_t>(context->pid),
-          .trace = message_.unique};
+  client::CallContext caller{.uid = context->uid,
+                             .gid = context->gid,
+                             .pid = static_cast<std::uint32_t>(context->pid),
+                             .trace = message_.unique};
+  // What it has waited for already counts; for a lock nobody waits too long.
+  if (message_.waited != 0 && message_.header().opcode != FUSE_SETLKW) {
+    caller.timeout = worker_->TimeLeft(message_.unique);
+  }
+  return caller;
 }
 
 std::uint32_t Request::umask() const { return fuse_req_ctx(request_)->umask; }
@@ -78,6 +89,11 @@ void Request::ErrorOrRecover(NodeId node, const Status& status) {
 }
 
 void Request::WaitForBuffer() { worker_->Postpone(TakeMessage()); }
+
+void Request::WaitForWrites(NodeId node) {
+  const WritesBehind::Wait wait = worker_->filesystem().behind.NowFor(node);
+  worker_->PostponeBehind(wait, TakeMessage());
+}
 
 void Request::Entry(fuse_entry_param entry) {
   const auto hold = worker_->filesystem().kernel.HoldReplies();

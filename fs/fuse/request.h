@@ -26,11 +26,17 @@ struct Message {
   client::Buffer buffer;
   std::uint64_t unique = 0;        // the kernel's number of the request
   std::uint32_t size : 24 = 0;     // at most a transfer and a page
-  std::uint32_t attempts : 7 = 0;  // how often it was taken up again because of a stale handle
+  std::uint32_t attempts : 6 = 0;  // how often it was taken up again because of a stale handle
+  std::uint32_t waited : 1 = 0;    // for writes behind: it does not for those that came later
   std::uint32_t changes : 1 = 0;   // see Filesystem::changes
   // How many recalls had come when it was taken, counted round: no request sees 2^32 of them.
   std::uint32_t recalls = 0;
 
+  [[nodiscard]] fuse_in_header header() const {
+    fuse_in_header header{};
+    std::memcpy(&header, buffer.bytes().data(), sizeof header);
+    return header;
+  }
   // What follows its header, for what libfuse does not pass on; zeros where it is shorter.
   template <typename T>
   [[nodiscard]] T Body() const {
@@ -71,11 +77,15 @@ class Request {
   void ErrorOrRecover(NodeId node, const Status& status);
   // Takes the request up again when a buffer has been given back.
   void WaitForBuffer();
+  // Takes the request up again when the writes to the node that are on their way have arrived.
+  void WaitForWrites(NodeId node);
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   void Believe(NodeId node, TimePoint until, std::uint64_t change);
   // The directory has just been made (NewDirectories).
   void BelieveEmpty(NodeId directory, TimePoint until);
+  // Until then writes to the file may be answered early.
+  void AllowWrites(NodeId node, TimePoint until);
   // The same for xattrs that are not there (InodeTable).
   void BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked);
 

@@ -196,7 +196,10 @@ Status Served::Connect() {
   filesystem_ = std::make_unique<Filesystem>(
       *mount_,
       FilesystemOptions{.writeback = options_.writeback,
-                        .direct_writes = !options_.writeback && KernelDropsPagesAfterWrites()});
+                        .direct_writes = !options_.writeback && KernelDropsPagesAfterWrites(),
+                        // With its writeback cache the kernel answers writes by itself.
+                        .early_writes = !options_.writeback && !options_.sync,
+                        .deadline = options_.deadline});
   return {};
 }
 
@@ -330,6 +333,8 @@ Snapshot Served::Describe() const {
   AddFigures(mount_->counters(), out);
   out.Count("recalls", "Times that the server said to believe something no more.",
             filesystem_->kernel.recalls());
+  out.Count("early_writes", "Writes that programs were told are done while they were on their way.",
+            filesystem_->behind.total());
   out.Gauge("inodes", "Files and directories that the kernel knows.", filesystem_->inodes.size());
   out.Gauge("open_files", "Files that are open.", filesystem_->opens.size());
   return out;

@@ -28,6 +28,8 @@ constexpr int kLooksAtLane = 8;
 constexpr int kTurnsBlind = 4;
 
 constexpr std::size_t kMostReleasesHeld = 64;
+// How often who waits for writes behind is asked whether it still lives.
+constexpr std::chrono::seconds kLookAtBehind{1};
 
 // Whether a request changes names, attributes or content.
 bool Changes(std::uint32_t opcode, ByteSpan body) {
@@ -59,6 +61,40 @@ bool Changes(std::uint32_t opcode, ByteSpan body) {
   }
 }
 
+// Whose writes that are on their way a request must not overtake; none for most. (A write looks for
+// itself.)
+std::optional<NodeId> Follows(const fuse_in_header& header) {
+  switch (header.opcode) {
+    case FUSE_LOOKUP:
+    case FUSE_OPENDIR:  // brings entries
+    case FUSE_READDIRPLUS:
+    case FUSE_LINK:
+    case FUSE_RENAME:  // who looks the name up is told of the file that it becomes
+    case FUSE_RENAME2:
+    case FUSE_COPY_FILE_RANGE:
+      return WritesBehind::kAnyNode;
+    case FUSE_GETATTR:
+    case FUSE_SETATTR:
+    case FUSE_OPEN:
+    case FUSE_READ:
+    case FUSE_RELEASE:
+    case FUSE_FSYNC:
+    case FUSE_SETXATTR:
+    case FUSE_GETXATTR:
+    case FUSE_LISTXATTR:
+    case FUSE_REMOVEXATTR:
+    case FUSE_FLUSH:
+    case FUSE_GETLK:
+    case FUSE_SETLK:
+    case FUSE_SETLKW:
+    case FUSE_LSEEK:
+    case FUSE_FALLOCATE:
+      return header.nodeid;
+    default:
+      return std::nullopt;
+  }
+}
+
 // libfuse's operations get no argument that could say which worker called them.
 thread_local Worker* t_current = nullptr;
 
@@ -83,6 +119,8 @@ Worker::~Worker() {
   current_.buffer.Reset();
   postponed_.clear();
   resumed_.clear();
+  for (const Behind& waiting : behind_) AnswerError(waiting.message, EIO);
+  behind_.clear();
   released_.clear();  // they end with the session
   lane_.reset();
   t_current = nullptr;
@@ -109,13 +147,27 @@ Status Worker::Run() {
     if (answered) answer_spin_.Came();
     const bool resumed = TakeUpAgain();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
+    if (!behind_.empty()) LetDyingGo(BootClock::now());
     if (asked || answered || resumed) {
       look_ = LookAgain();
     } else if (!Spin()) {
       RDFS_RETURN_IF_ERROR(Sleep());
     }
   }
+  SendRest();
   return {};
+}
+
+void Worker::SendRest() {
+  constexpr std::chrono::seconds kPatience{5};
+  const Deadline deadline = DeadlineAfter(kPatience);
+  while (filesystem_.behind.any() && BootClock::now() < deadline) {
+    if (lane_->Poll() > 0 || !lane_->Arm()) continue;
+    pollfd entry{.fd = lane_->fd(), .events = POLLIN, .revents = 0};
+    (void)poll(&entry, 1, 10);  // another worker's lane may be who has it
+  }
+  if (!filesystem_.behind.any()) return;
+  LogError("some of what programs wrote in the last moment has not reached the server: it is lost");
 }
 
 bool Worker::LookAgain() {
@@ -200,6 +252,12 @@ void Worker::Process(Message message) {
     return;
   }
   message.unique = header.unique;
+  if (filesystem_.behind.any() && message.waited == 0) {
+    if (const auto node = Follows(header)) {
+      const WritesBehind::Wait wait = filesystem_.behind.NowFor(*node);
+      if (wait.last != 0) return PostponeBehind(wait, std::move(message));
+    }
+  }
   const ByteSpan body =
       ByteSpan(message.buffer.bytes()).subspan(sizeof header, message.size - sizeof header);
   message.changes = Changes(header.opcode, body) ? 1U : 0U;
@@ -215,14 +273,15 @@ void Worker::Process(Message message) {
 void Worker::Track(std::uint64_t unique, const Interrupts::Call& call) {
   const std::lock_guard lock(interrupts_mutex_);
   Act(interrupts_.Track(unique, call));
+  if (interrupts_.next_look() != TimePoint::max()) interrupted_ = true;
 }
 
 void Worker::Untrack(std::uint64_t unique) {
+  if (!waits_since_.empty()) waits_since_.erase(unique);
   if (const auto found = changing_.find(unique); found != changing_.end()) {
     const Changing& changing = found->second;
-    // Null: it ends, and with it the calls that were not answered.
     const auto told =
-        lane_ != nullptr ? lane_->DirectoriesTold(unique) : std::span<const client::Attributes>{};
+        ends() ? std::span<const client::Attributes>{} : lane_->DirectoriesTold(unique);
     for (std::size_t i = 0; i < changing.count; ++i) {
       const NodeId node = changing.nodes[i];
       if (i < told.size()) {
@@ -247,6 +306,7 @@ void Worker::SettleWhenAnswered(std::uint64_t unique, NodeId node, std::uint64_t
 
 void Worker::ReleaseLater(const client::CallContext& caller, client::OpenPtr file) {
   released_.push_back({.caller = caller, .file = std::move(file)});
+  released_.back().caller.timeout.reset();  // how long its request had left
   if (released_.size() >= kMostReleasesHeld) SendReleases();
 }
 
@@ -263,8 +323,7 @@ void Worker::TakeDropped(TimePoint now) {
 }
 
 void Worker::NoteChange(const Message& message) {
-  fuse_in_header header{};
-  std::memcpy(&header, message.buffer.bytes().data(), sizeof header);
+  const fuse_in_header header = message.header();
   filesystem_.inodes.OwnChange(header.nodeid, BootClock::now());
   // Permissions may be among it.
   if (header.opcode == FUSE_SETATTR || header.opcode == FUSE_SETXATTR ||
@@ -301,6 +360,63 @@ void Worker::Act(const Interrupts::Decision& decision) {
   if (decision.action == Interrupts::Action::kAbandon) lane_->Abandon(decision.ticket);
 }
 
+void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message) {
+  message.waited = 1;
+  const TimePoint now = BootClock::now();
+  waits_since_[message.unique] = now;
+  if (behind_.empty()) next_look_at_behind_ = now + kLookAtBehind;
+  behind_.push_back({wait, std::move(message)});
+  waits_behind_ = true;
+}
+
+std::chrono::milliseconds Worker::TimeLeft(std::uint64_t unique) const {
+  using std::chrono::milliseconds;
+  const auto since = waits_since_.find(unique);
+  if (since == waits_since_.end()) return filesystem_.options.deadline;
+  const auto waited = std::chrono::duration_cast<milliseconds>(BootClock::now() - since->second);
+  return std::max(filesystem_.options.deadline - waited, milliseconds(1));
+}
+
+// Not only those that the kernel has interrupted: a program that was killed closes its files, and
+// of that no signal is told.
+void Worker::LetDyingGo(TimePoint now) {
+  if (now < next_look_at_behind_) return;
+  next_look_at_behind_ = now + kLookAtBehind;
+  std::erase_if(behind_, [this](const Behind& waiting) {
+    const fuse_in_header header = waiting.message.header();
+    // Nobody waits for the one, and the other has locks to drop.
+    const bool has_to_be =
+        header.opcode == FUSE_RELEASE ||
+        (header.opcode == FUSE_FLUSH && filesystem_.inodes.may_be_locked(header.nodeid));
+    if (has_to_be || !IsDying(static_cast<pid_t>(header.pid))) return false;
+    AnswerError(waiting.message, EINTR);
+    waits_since_.erase(header.unique);
+    return true;
+  });
+}
+
+void Worker::AnswerError(const Message& message, int errno_value) const {
+  fuse_out_header answer{};
+  answer.len = sizeof answer;
+  answer.error = -errno_value;
+  answer.unique = message.unique;
+  (void)!write(fuse_session_fd(session_), &answer, sizeof answer);
+}
+
+void Worker::WroteBehind(WritesBehind::Number number, const Message& message) {
+  // First: who goes on behind it must not take what was asked for before it for new.
+  if (!ends()) {
+    NoteChange(message);
+    filesystem_.changes.fetch_add(1);
+  }
+  filesystem_.behind.End(number);
+  if (ends()) return;
+  filesystem_.kernel.WroteBehind();
+  for (const Worker* worker : all_) {
+    if (worker != this && worker->waits_behind_) worker->Wake();
+  }
+}
+
 void Worker::Recover(NodeId node, Message message) {
   ++message.attempts;
   StaleRecovery::Start(*this, node, std::move(message));
@@ -315,6 +431,17 @@ bool Worker::TakeUpAgain() {
     Process(std::move(message));
     any = true;
   }
+  for (std::size_t left = behind_.size(); left > 0; --left) {
+    Behind next = std::move(behind_.front());
+    behind_.pop_front();
+    if (!filesystem_.behind.IsOver(next.wait)) {
+      behind_.push_back(std::move(next));
+      continue;
+    }
+    Process(std::move(next.message));
+    any = true;
+  }
+  waits_behind_ = !behind_.empty();
   // One that still finds no buffer postpones itself again: at most one look at each.
   for (std::size_t left = postponed_.size(); left > 0; --left) {
     if (lane_->buffers().free_bytes() < request_bytes_) break;
@@ -337,6 +464,7 @@ Status Worker::Sleep() {
   // Without a buffer to read into, a waiting request would keep us from sleeping.
   if (!ReadyToReceive()) entries[2].fd = -1;
   TimePoint timer = std::min(lane_->NextTimer(), filesystem_.kept.next());
+  if (!behind_.empty()) timer = std::min(timer, next_look_at_behind_);
   if (interrupted_) {
     const std::lock_guard lock(interrupts_mutex_);
     timer = std::min(timer, interrupts_.next_look());

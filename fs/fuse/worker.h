@@ -58,6 +58,15 @@ class Worker {
   Message TakeCurrentMessage() { return std::move(current_); }
   // Messages that wait for a buffer, and those whose file is being looked up again.
   void Postpone(Message message) { postponed_.push_back(std::move(message)); }
+  // One that is to be carried out behind these writes.
+  void PostponeBehind(const WritesBehind::Wait& wait, Message message);
+  // Of the deadline of a request that has waited so.
+  [[nodiscard]] std::chrono::milliseconds TimeLeft(std::uint64_t unique) const;
+  // The server has answered a write that the kernel was answered before, or the write has given its
+  // place back.
+  void WroteBehind(WritesBehind::Number number, const Message& message);
+  // It ends, and with it the calls that were not answered.
+  [[nodiscard]] bool ends() const { return lane_ == nullptr; }
   void Recover(NodeId node, Message message);
   void Resume(Message message) { resumed_.push_back(std::move(message)); }
   // The request `unique` waits for this call: what an interrupt does to it, interrupts.h says.
@@ -114,6 +123,12 @@ class Worker {
   void SendReleases();
   void TakeDropped(TimePoint now);
   Status Sleep();
+  // Whoever is killed does not wait for writes.
+  void LetDyingGo(TimePoint now);
+  // To the kernel, of a request that no operation has taken up.
+  void AnswerError(const Message& message, int errno_value) const;
+  // Gives the server what programs were told is written.
+  void SendRest();
 
   fuse_session* session_;
   Filesystem& filesystem_;
@@ -124,6 +139,14 @@ class Worker {
   client::Buffer receive_;  // of full size, for the next request
   std::deque<Message> postponed_;
   std::deque<Message> resumed_;
+  std::unordered_map<std::uint64_t, TimePoint> waits_since_;  // by request that was in `behind_`
+  struct Behind {
+    WritesBehind::Wait wait;
+    Message message;
+  };
+  std::deque<Behind> behind_;
+  TimePoint next_look_at_behind_ = TimePoint::max();  // while there are some
+  std::atomic<bool> waits_behind_ = false;            // for another worker to wake us
   struct Released {
     client::CallContext caller;
     client::OpenPtr file;

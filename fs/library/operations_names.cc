@@ -50,6 +50,7 @@ struct Listing {
   OperationPtr operation;
   client::OpenPtr open;
   std::uint64_t cookie = 0;
+  std::size_t next_unknown = 0;  // entries before it are known, or went
   Status failure;
 };
 using ListingPtr = std::shared_ptr<Listing>;
@@ -59,6 +60,32 @@ void EndListing(const ListingPtr& listing) {
     if (!listing->failure.ok()) listing->operation->listing.reset();
     listing->queue.End(listing->operation, listing->failure);
   });
+}
+
+// It has gone, or is not for us.
+bool MayBeLeftOut(const Status& status) {
+  const int error = status.errno_value();
+  return error == ENOENT || error == ESTALE || error == EACCES || error == EPERM;
+}
+
+// A listing does not wait for what others have on their way to a file, and leaves it out.
+void LookUpUnknown(const ListingPtr& listing) {
+  auto& entries = listing->operation->listing->entries;
+  std::size_t& next = listing->next_unknown;
+  while (next < entries.size() && entries[next].known) ++next;
+  if (next == entries.size() || !listing->failure.ok()) return EndListing(listing);
+  listing->queue.lane().Lookup(listing->queue.owner().caller, listing->open->handle(),
+                               entries[next].name, [listing](Result<client::NamedFile>&& found) {
+                                 rdfs_listing::Entry& entry =
+                                     listing->operation->listing->entries[listing->next_unknown++];
+                                 entry.known = found.ok();
+                                 if (found.ok()) {
+                                   entry.attributes = ToAttributes(found->attr);
+                                 } else if (!MayBeLeftOut(found.status())) {
+                                   listing->failure = found.status();
+                                 }
+                                 LookUpUnknown(listing);
+                               });
 }
 
 // Returns whether there may be more.
@@ -89,7 +116,7 @@ void NextPage(const ListingPtr& listing) {
                                   if (page.ok() && TakePage(*listing, *page, false)) {
                                     return NextPage(listing);
                                   }
-                                  EndListing(listing);
+                                  LookUpUnknown(listing);
                                 });
 }
 
@@ -111,11 +138,12 @@ void StartList(rdfs_queue& queue, const OperationPtr& operation, const std::stri
                                                                       .operation = operation,
                                                                       .open = opened->open,
                                                                       .cookie = 0,
+                                                                      .next_unknown = 0,
                                                                       .failure = {}});
                                 if (TakePage(*listing, opened->first_page, true)) {
                                   return NextPage(listing);
                                 }
-                                EndListing(listing);
+                                LookUpUnknown(listing);
                               });
        });
 }

@@ -77,7 +77,8 @@ rdfs_queue::rdfs_queue(rdfs_export& owner, std::unique_ptr<client::Lane> lane, F
       wake_(std::move(wake)),
       completed_(std::move(completed)),
       spin_(kLongestSpin),
-      lane_(std::move(lane)) {
+      lane_(std::move(lane)),
+      used_lane_(lane_.get()) {
   ++owner_.queues;
   // What rdfs_pread can count on, whatever the program takes.
   const std::size_t spare = std::min(kSpareBytes, lane_->buffers().free_bytes() / 4);

@@ -80,7 +80,7 @@ struct rdfs_queue {
 
   // ---- under the mutex: for what starts and ends operations -------------------------------------
   void End(const OperationPtr& operation, rdfs::Status status, std::int64_t count = 0);
-  [[nodiscard]] rdfs::fs::client::Lane& lane() { return *lane_; }
+  [[nodiscard]] rdfs::fs::client::Lane& lane() { return *used_lane_; }
   [[nodiscard]] rdfs_export& owner() { return owner_; }
 
  private:
@@ -119,5 +119,7 @@ struct rdfs_queue {
   rdfs::AdaptiveSpin spin_;
   const bool gives_way_ = !rdfs::RoomForAChain();  // who spins, to the server
   std::unique_ptr<rdfs::fs::client::Lane> lane_;
+  // The same, also while it is destroyed and its callbacks would go on with something.
+  rdfs::fs::client::Lane* const used_lane_;
   std::thread thread_;  // Keep
 };

@@ -102,8 +102,18 @@ Status Watcher::Look(const Handle& handle, bool first) {
   // Its own lease first: what changes behind it is recalled, and looked at again.
   const auto own = client_->GetAttr(handle);
   if (!own.ok()) return own.status();
-  const auto entries = client_->List(handle, true);
+  auto entries = client_->List(handle, true);
   if (!entries.ok()) return entries.status();
+  for (auto& entry : *entries) {
+    if (entry.file || entry.name == "." || entry.name == "..") continue;
+    // Somebody is writing to it: a look-up waits for what is on its way, a listing does not.
+    const auto file = client_->Lookup(handle, entry.name);
+    if (file.ok()) {
+      entry.file = *file;
+    } else if (!Is(file.status(), {ENOENT, ESTALE, EACCES, EPERM})) {
+      return file.status();
+    }
+  }
   const auto directory = directories_.find(handle);
   if (directory != directories_.end()) Take(handle, directory->second, *own, *entries, first);
   return {};

@@ -4,6 +4,8 @@
 source "$(dirname "$0")/setup.sh"
 begin "$@"
 
+export XDG_RUNTIME_DIR=$work/run
+mkdir -m 700 "$XDG_RUNTIME_DIR"
 mkdir "$work/export" "$work/a" "$work/b"
 new_key "$work/key"
 ids=''; [ "$(id -u)" -ne 0 ] || ids=,trusted
@@ -101,9 +103,37 @@ assert not there(f"{b}/tree/new")
 open(f"{a}/tree/new", "w").close()
 assert there(f"{b}/tree/new")
 
-# Bytes that change while they are known here: under a lease nothing is asked, so they must have been recalled.
 def content(path):
     with open(path, "rb", buffering=0) as file: return file.read()
+# What a program was told is written is seen at once by whoever looks, in whatever way, though it may be on its
+# way (fs/fuse/writes_behind.h).
+def size_in_listing(mount, i):
+    return [entry.stat().st_size for entry in os.scandir(f"{mount}/d") if entry.name == f"w{i}"][0]
+def size_of_link(mount, i):
+    os.link(f"{mount}/d/w{i}", f"{mount}/d/link")
+    size = os.stat(f"{mount}/d/link").st_size
+    os.unlink(f"{mount}/d/link")
+    return size
+for mount, writer in ((b, a), (a, b), (a, a)):
+    for i in range(90):
+        written, held = b"", None
+        with open(f"{writer}/d/w{i}", "xb", buffering=0) as file:
+            for piece in (1, 100, 4096, 5000, 20000, 70000, 3):
+                file.write(bytes([i]) * piece)
+                written += bytes([i]) * piece
+                look = i % 6
+                if look == 0: assert os.stat(f"{mount}/d/w{i}").st_size == len(written), (i, piece)
+                if look == 1: assert content(f"{mount}/d/w{i}") == written, (i, piece)
+                if look == 2: assert size_in_listing(mount, i) == len(written), (i, piece)
+                if look == 3: assert size_of_link(mount, i) == len(written), (i, piece)
+                if look >= 4 and held is None: held = os.open(f"{mount}/d/w{i}", os.O_RDONLY)
+                if look == 4: assert os.pread(held, 200000, 0) == written, (i, piece)
+                if look == 5: assert os.lseek(held, 0, os.SEEK_END) == len(written), (i, piece)
+        if held is not None: os.close(held)
+        with open(f"{work}/export/d/w{i}", "rb") as file: assert file.read() == written, i
+        os.unlink(f"{mount}/d/w{i}")
+
+# Bytes that change while they are known here: under a lease nothing is asked, so they must have been recalled.
 for i in range(200):
     content(f"{b}/tree/0/0"); content(f"{b}/tree/0/0")
     fresh = b"%08d" % i
@@ -187,20 +217,35 @@ side_by_side(lambda: storm(a, b, "a", "b"), lambda: storm(b, a, "b", "a"))
 print(f"storm: {time.monotonic() - start:.2f} s")
 assert sorted(os.listdir(f"{a}/storm")) == sorted(os.listdir(f"{b}/storm"))
 
-# A server that is started again does not know who believes what: each client says that it has dropped it.
-for i in range(3):
+# A server that is started again does not know who believes what, nor what programs were told is written: each client
+# says that it has dropped the one, and that the other has arrived.
+def size(path): return os.stat(path).st_size
+for i in range(4):  # six within a minute are too many
     os.stat(f"{b}/d/f"); os.listdir(f"{b}/d")
+    held = [open(f"{a}/d/of-a{i}", "xb", buffering=0), open(f"{b}/d/of-b{i}", "xb", buffering=0)]
+    for file in held: file.write(b"x" * 5000)
+    for file in held: file.write(b"y" * 5000)
     with open(f"/proc/{server}/task/{server}/children") as children: worker = int(children.read())
     os.kill(worker, signal.SIGKILL)
     start = time.monotonic()
+    if i % 3 == 0: assert (size(f"{b}/d/of-a{i}"), size(f"{a}/d/of-b{i}")) == (10000, 10000)
+    if i % 3 == 1: assert [e.stat().st_size for e in os.scandir(f"{b}/d") if e.name == f"of-a{i}"] == [10000]
+    if i % 3 == 2: assert content(f"{b}/d/of-a{i}") == b"x" * 5000 + b"y" * 5000
     os.mkdir(f"{a}/d/again{i}")
     assert time.monotonic() - start < 4, "it waited for a lease to run out"
     assert there(f"{b}/d/again{i}")
+    for file in held: file.write(b"z" * 5000)
+    assert (size(f"{b}/d/of-a{i}"), size(f"{a}/d/of-b{i}")) == (15000, 15000)
+    for file in held: file.close()
 PYTHON
 kill -USR1 "$server"
 wait_until 50 grep -q 'expired waits' "$work/server.log" || problem "the server tells no leases"
 grep 'expired waits' "$work/server.log" | tail -n 1
 grep -q 'expired waits 0' "$work/server.log" || problem "something waited for a lease to run out"
+for name in a b; do
+  early=$("$rdfs" stats --json "$work/$name" | sed -n 's/.*"early_writes": \([0-9]*\).*/\1/p')
+  [ "${early:-0}" -gt 100 ] || problem "mount $name has answered ${early:-no} writes early"
+done
 
 # A frozen client is waited for as long as its lease lasts, and no longer; thawed, it is right.
 timeout 60 python3 - "$work/a" "$work/b" "${clients[1]}" <<'PYTHON' || problem "a frozen client"

@@ -172,10 +172,11 @@ TEST(Golden, Attributes) {
 TEST(Golden, OpenFiles) {
   ExpectGolden(OpenRequest{.flags = 1}, "01000000 ");
   ExpectGolden(
-      OpenReply{.open = 1, .attr = Attr()},
+      OpenReply{.open = 1, .attr = Attr(), .write_lease_ms = 2},
       "0100000000000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 "
       "05000000 0600000000000000 07000000 0800000000000000 09000000 0a00000000000000 0b000000 "
-      "0c000000 0d000000 0e000000 0f000000 10000000 11000000 12000000 13000000 1400000000000000 ");
+      "0c000000 0d000000 0e000000 0f000000 10000000 11000000 12000000 13000000 1400000000000000 "
+      "02000000 ");
   ExpectGolden(CreateRequest{.flags = 1, .mode = 2, .umask = 3}, "01000000 02000000 03000000 ");
   ExpectGolden(TmpfileRequest{.flags = 1, .mode = 2, .umask = 3}, "01000000 02000000 03000000 ");
   ExpectGolden(ReclaimOpenRequest{.open = 1, .flags = 2}, "0100000000000000 02000000 ");
@@ -198,8 +199,11 @@ TEST(Golden, OpenFiles) {
                "0100000000000000 0200000000000000 03000000 ");
   ExpectGolden(CommitRequest{.open = 1, .offset = 2, .flags = 3, .length = 4, .staging_offset = 5},
                "0100000000000000 0200000000000000 03000000 04000000 0500000000000000 ");
-  ExpectGolden(WriteReply{.offset = 1, .written = 2, .size = 3, .change = 4, .verifier = 5},
-               "0100000000000000 02000000 0300000000000000 0400000000000000 0500000000000000 ");
+  ExpectGolden(
+      WriteReply{
+          .offset = 1, .written = 2, .size = 3, .change = 4, .verifier = 5, .write_lease_ms = 6},
+      "0100000000000000 02000000 0300000000000000 0400000000000000 0500000000000000 "
+      "06000000 ");
   ExpectGolden(FlushRequest{.open = 1, .lock_owner = 2}, "0100000000000000 0200000000000000 ");
   ExpectGolden(ReleaseRequest{.open = 1}, "0100000000000000 ");
   ExpectGolden(FsyncRequest{.open = 1, .data_only = 2}, "0100000000000000 02000000 ");

@@ -404,7 +404,7 @@ Bytes Sized32(std::size_t size) {
 std::vector<Bytes> Seeds() {
   const Bytes entry = EntryBytes("file");
   const AttrWire attr{.size = 1 << 20, .mode = 0100644, .lease_ms = 1000, .change = 1};
-  const Bytes opened = Join(OpenReply{7, attr});
+  const Bytes opened = Join(OpenReply{7, attr, 1000});
   Bytes page = Join(DirEntryWire{1, 2, 8});
   page = Join(Join(std::move(page), Sized16("name")), Join(Le16(1)));
   page = Join(std::move(page), entry);
@@ -434,12 +434,12 @@ std::vector<Bytes> Seeds() {
           .OperationsDone(2);
   const auto inside = Answers(0xfa400)
                           .Reply(opened)
-                          .Reply(Join(WriteReply{0, 100, 100, 2, 1}))
+                          .Reply(Join(WriteReply{0, 100, 100, 2, 1, 1000}))
                           .OperationsDone(1)
-                          .Reply(Join(WriteReply{0, 32 << 10, 32 << 10, 2, 1}))
+                          .Reply(Join(WriteReply{0, 32 << 10, 32 << 10, 2, 1, 1000}))
                           .Reply(Join(FsyncReply{1}))
                           .Reply(Join(SeekReply{5}))
-                          .Reply(Join(WriteReply{0, 100, 100, 2, 1}))
+                          .Reply(Join(WriteReply{0, 100, 100, 2, 1, 1000}))
                           .Reply(Join(LockReply{}))
                           .Reply({});
   Bytes recall = Join(RecallMessage{1, kRecallName | kRecallContent});

@@ -299,7 +299,8 @@ ScriptedServer::Reply ScriptedServer::Answer(LaneState& lane, const Request& req
     case Opcode::kOpen:
     case Opcode::kReclaimOpen:
       opens_.insert(++next_open_);
-      Put(reply.body, OpenReply{.open = next_open_, .attr = FileAttr(change_)});
+      Put(reply.body,
+          OpenReply{.open = next_open_, .attr = FileAttr(change_), .write_lease_ms = 0});
       return reply;
     case Opcode::kRead:
       return opens_.contains(open_number) ? Read(request) : Reply{.error = WireError::kWrongEpoch};
@@ -420,7 +421,8 @@ ScriptedServer::Reply ScriptedServer::Write(LaneState& lane, const Request& requ
                              .written = static_cast<std::uint32_t>(bytes.size()),
                              .size = kFileBytes,
                              .change = change_,
-                             .verifier = epoch_});
+                             .verifier = epoch_,
+                             .write_lease_ms = 0});
   return reply;
 }
 

@@ -74,6 +74,20 @@ TEST(InterruptsTest, ACallerThatIsKilledAfterAHarmlessSignalIsFound) {
   EXPECT_EQ(interrupts.Look(kStart + seconds(3)).at(0).action, Action::kAbandon);
 }
 
+// It waited for something else before it was asked of the server.
+TEST(InterruptsTest, OfOneThatWasKilledBeforeItsCallTheCallIsCancelledAtTheNextLook) {
+  Interrupts interrupts(DiesByNumber);
+  (void)interrupts.Interrupt(2, kStart);
+  (void)interrupts.Interrupt(4, kStart);
+  EXPECT_EQ(interrupts.Track(2, {.ticket = 7, .caller = kDying}).action, Action::kNone);
+  EXPECT_EQ(interrupts.Track(4, {.ticket = 8, .caller = kAlive}).action, Action::kNone);
+  const auto decisions = interrupts.Look(kStart + seconds(1));
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_EQ(decisions[0].ticket, 7U);
+  EXPECT_EQ(decisions[0].action, Action::kCancel);
+  EXPECT_EQ(interrupts.Look(kStart + seconds(2)).at(0).action, Action::kAbandon);
+}
+
 TEST(InterruptsTest, AnInterruptThatComesBeforeItsRequestIsKept) {
   Interrupts interrupts(DiesByNumber);
   EXPECT_EQ(interrupts.Interrupt(2, kStart).action, Action::kNone);

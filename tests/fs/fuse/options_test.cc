@@ -89,7 +89,8 @@ TEST(ParseSource, RefusesWhatIsNone) {
 TEST(MountOptions, AllWords) {
   Options options;
   const Status status = ApplyMountOptions(
-      "key_file=/k,require=shm,deadline=5,workers=2,allow_other,ro,plaintext,idmap=none,writeback,"
+      "key_file=/"
+      "k,require=shm,deadline=5,workers=2,allow_other,ro,plaintext,idmap=none,writeback,sync,"
       "rdfsd_path=/opt/rdfsd,ssh_command=ssh -p 22 -o 'User=a "
       "b',log=/l,read_ahead=0,metrics=[::1]:9464,suid,dev,noexec,"
       "noatime,,_netdev,x-systemd.automount,defaults,user,auto",
@@ -100,7 +101,8 @@ TEST(MountOptions, AllWords) {
   EXPECT_EQ(options.deadline, std::chrono::seconds(5));
   EXPECT_EQ(options.workers, 2U);
   EXPECT_TRUE(options.allow_other && options.read_only && options.plaintext && options.raw_ids);
-  EXPECT_TRUE(options.writeback && options.set_uid && options.devices && options.no_exec);
+  EXPECT_TRUE(options.writeback && options.sync && options.set_uid && options.devices &&
+              options.no_exec);
   EXPECT_TRUE(options.no_atime);
   EXPECT_EQ(options.rdfsd_path, "/opt/rdfsd");
   EXPECT_EQ(options.ssh_command, (std::vector<std::string>{"ssh", "-p", "22", "-o", "User=a b"}));

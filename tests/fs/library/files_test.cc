@@ -1,10 +1,15 @@
 // What librdfs does to files and names, and how it says what went wrong.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <set>
+#include <stop_token>
+#include <thread>
 
+#include "fs/client/sync_client.h"
 #include "tests/fs/library/fixture.h"
 
 namespace rdfs::fs::library {
@@ -145,6 +150,38 @@ TEST_P(Library, ListsEverything) {
   Put("file", "");
   EXPECT_EQ(rdfs_list(queue_, "file", &listing), -ENOTDIR);
   EXPECT_EQ(rdfs_list(queue_, "none", &listing), -ENOENT);
+}
+
+// The server's listing says nothing of what may be on its way from another client.
+TEST_P(Library, ListsWhatSomebodyElseIsWriting) {
+  using std::chrono::seconds;
+  Put("file", "content");
+  client::MountOptions options;
+  options.dial = server_.Dialer(transport::Kind::kTcp);
+  options.export_name = "live";
+  options.uid = getuid();
+  options.gid = getgid();
+  auto mount = client::Mount::Create(std::move(options), DeadlineAfter(seconds(10)));
+  ASSERT_TRUE(mount.ok()) << mount.status().ToString();
+  auto lane = (*mount)->OpenLane(DeadlineAfter(seconds(10)));
+  ASSERT_TRUE(lane.ok()) << lane.status().ToString();
+  client::SyncClient writer(*std::move(lane), {.uid = getuid(), .gid = getgid(), .pid = 1});
+  const Handle root = (*mount)->info().root.handle;
+  const auto file = writer.Lookup(root, "file");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  const auto open = writer.Open(file->handle, kOpenWrite | kOpenWriteLease);
+  ASSERT_TRUE(open.ok()) << open.status().ToString();
+  EXPECT_GT(open->write_lease, BootClock::now());
+  const std::jthread acknowledges([&writer, root](const std::stop_token& stop) {
+    while (!stop.stop_requested()) EXPECT_TRUE(writer.GetAttr(root).ok());
+  });
+  rdfs_listing* listing = nullptr;
+  ASSERT_EQ(rdfs_list(queue_, "/", &listing), 0);
+  ASSERT_EQ(rdfs_listing_count(listing), 1U);
+  const rdfs_attributes* attributes = rdfs_listing_attributes(listing, 0);
+  ASSERT_NE(attributes, nullptr);
+  EXPECT_EQ(attributes->size, 7U);
+  rdfs_listing_free(listing);
 }
 
 TEST_P(Library, GoesOnWhenTheServerIsStartedAnew) {
