@@ -149,6 +149,15 @@ std::optional<NativeHandle> HandleCodec::Decode(const fs::Handle& handle) const 
   return native;
 }
 
+fs::Handle HandleCodec::Own(const fs::Handle& handle) const {
+  std::array<std::byte, fs::kMaxHandleBytes> buffer{};
+  const ByteSpan body = handle.bytes().subspan(kTagBytes);
+  const auto tag = Tag(body);
+  std::memcpy(buffer.data(), tag.data(), tag.size());
+  std::memcpy(buffer.data() + tag.size(), body.data(), body.size());
+  return *fs::Handle::FromBytes(ByteSpan(buffer).first(handle.bytes().size()));
+}
+
 int OpenNativeHandle(int mount, const NativeHandle& native, int flags) {
   if (native.kind != NativeHandle::Kind::kFileHandle) {
     errno = ESTALE;

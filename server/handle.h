@@ -84,6 +84,8 @@ class HandleCodec {
   [[nodiscard]] fs::Handle Encode(const NativeHandle& native) const;
   // Nothing when this server did not issue these bytes for this export.
   [[nodiscard]] std::optional<NativeHandle> Decode(const fs::Handle& handle) const;
+  // The handle here of what has `handle`, which this server issued, in any export.
+  [[nodiscard]] fs::Handle Own(const fs::Handle& handle) const;
 
  private:
   [[nodiscard]] std::array<std::byte, 8> Tag(ByteSpan body) const;

@@ -94,6 +94,8 @@ class InodeTable {
   // Whether handles outlive this process (open_by_handle_at works here).
   [[nodiscard]] bool persistent() const { return by_handle_; }
 
+  // The handle in this export of what has `handle` in another export of this server's.
+  [[nodiscard]] fs::Handle Own(const fs::Handle& handle) const { return codec_.Own(handle); }
   // ESTALE for what is not known or gone.
   InodeRef Find(const fs::Handle& handle, ThreadIdentity& identity);
   // One name of a directory, as the calling thread's identity may see it; `stat` is filled.

@@ -113,7 +113,7 @@ bool LeaseService::Begin(std::uint64_t session, std::span<const Target> targets,
     change.numbers_.push_back(begun.change);
     for (const Target& target : targets) change.inodes_.push_back(target.inode);
     for (const LeaseTable::Recall& recall : begun.recalls) {
-      messages_[recall.number] = Encode(recall.number, targets[recall.target]);
+      recalled_[recall.number] = targets[recall.target];
       SendLocked(recall.number, recall.session, later);
     }
     if (!at_once) {
@@ -138,7 +138,7 @@ void LeaseService::Acknowledge(std::uint64_t session, std::uint64_t recall) {
   {
     const std::lock_guard lock(mutex_);
     CollectReadyLocked(table_.Acknowledge(session, recall, clock_.Now()), later);
-    if (!table_.IsOutstanding(recall)) messages_.erase(recall);
+    if (!table_.IsOutstanding(recall)) recalled_.erase(recall);
   }
   Carry(later);
 }
@@ -181,7 +181,7 @@ void LeaseService::SessionEnded(std::uint64_t session) {
   {
     const std::lock_guard lock(mutex_);
     for (const LeaseTable::RecallNumber number : table_.Outstanding(session)) {
-      messages_.erase(number);
+      recalled_.erase(number);
     }
     lanes_.erase(session);
     CollectReadyLocked(table_.SessionEnded(session), later);
@@ -215,12 +215,12 @@ void LeaseService::CollectReadyLocked(const std::vector<LeaseTable::ChangeNumber
 void LeaseService::SendLocked(LeaseTable::RecallNumber number, std::uint64_t session,
                               Later& later) {
   const auto lanes = lanes_.find(session);
-  const auto message = messages_.find(number);
-  if (lanes == lanes_.end() || message == messages_.end()) return;
+  const auto target = recalled_.find(number);
+  if (lanes == lanes_.end() || target == recalled_.end()) return;
   for (auto lane = lanes->second.rbegin(); lane != lanes->second.rend(); ++lane) {
     if (const std::shared_ptr<Lane> live = lane->lock()) {
       ++recalls_;
-      later.messages.emplace_back(live, message->second);
+      later.messages.emplace_back(live, Encode(number, target->second, live->session()->inodes()));
       return;
     }
   }
@@ -241,16 +241,16 @@ void LeaseService::Expire() {
     const std::lock_guard lock(mutex_);
     watched_ = TimePoint::max();
     CollectReadyLocked(table_.Expire(clock_.Now()), later);
-    std::erase_if(messages_, [&](const auto& entry) { return !table_.IsOutstanding(entry.first); });
+    std::erase_if(recalled_, [&](const auto& entry) { return !table_.IsOutstanding(entry.first); });
     WatchLocked(later);
   }
   Carry(later);
 }
 
 void LeaseService::Carry(Later& later) {
-  for (const auto& [lane, message] : later.messages) {
-    lane->Post([to = lane, message = message] {
-      const ByteSpan bytes(*message);
+  for (auto& [lane, message] : later.messages) {
+    lane->Post([to = lane, message = std::move(message)] {
+      const ByteSpan bytes(message);
       to->Send(std::span<const ByteSpan>(&bytes, 1));
     });
   }
@@ -260,8 +260,8 @@ void LeaseService::Carry(Later& later) {
   }
 }
 
-std::shared_ptr<const LeaseService::Message> LeaseService::Encode(LeaseTable::RecallNumber number,
-                                                                  const Target& target) const {
+LeaseService::Message LeaseService::Encode(LeaseTable::RecallNumber number, const Target& target,
+                                           const InodeTable& known_by) const {
   std::array<std::byte, sizeof(fs::ReplyHeader) + sizeof(fs::RecallMessage) + fs::kMaxHandleBytes +
                             fs::kMaxNameBytes + 4>
       room;
@@ -270,7 +270,7 @@ std::shared_ptr<const LeaseService::Message> LeaseService::Encode(LeaseTable::Re
   recall.number = number;
   recall.parts = target.parts;
   body.Write(recall);
-  fs::WriteHandle(body, target.handle);
+  fs::WriteHandle(body, known_by.Own(target.handle));
   body.WriteSized16(AsBytes(target.name));
   fs::ReplyHeader header{};
   header.opcode = static_cast<std::uint16_t>(fs::Opcode::kRecall);
@@ -278,8 +278,7 @@ std::shared_ptr<const LeaseService::Message> LeaseService::Encode(LeaseTable::Re
   header.epoch = epoch_;
   ByteWriter start{MutableByteSpan(room)};
   start.Write(header);
-  return std::make_shared<const Message>(
-      room.begin(), room.begin() + static_cast<std::ptrdiff_t>(sizeof(header) + body.size()));
+  return {room.begin(), room.begin() + static_cast<std::ptrdiff_t>(sizeof(header) + body.size())};
 }
 
 }  // namespace rdfs::server

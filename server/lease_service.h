@@ -117,7 +117,7 @@ class LeaseService {
   using Message = std::vector<std::byte>;
   // What is to be done when the lock is given back.
   struct Later {
-    std::vector<std::pair<std::shared_ptr<Lane>, std::shared_ptr<const Message>>> messages;
+    std::vector<std::pair<std::shared_ptr<Lane>, Message>> messages;
     std::vector<std::function<void()>> ready;
     std::chrono::nanoseconds look_after{-1};
   };
@@ -126,8 +126,9 @@ class LeaseService {
   void SendLocked(LeaseTable::RecallNumber number, std::uint64_t session, Later& later);
   void WatchLocked(Later& later);
   void Expire();
-  [[nodiscard]] std::shared_ptr<const Message> Encode(LeaseTable::RecallNumber number,
-                                                      const Target& target) const;
+  // With the handle that the recipient knows, maybe by another export.
+  [[nodiscard]] Message Encode(LeaseTable::RecallNumber number, const Target& target,
+                               const InodeTable& known_by) const;
 
   const Clock& clock_;
   Scheduler& scheduler_;
@@ -137,7 +138,7 @@ class LeaseService {
   LeaseTable table_;
   std::unordered_map<std::uint64_t, std::vector<std::weak_ptr<Lane>>> lanes_;  // by session
   std::unordered_map<LeaseTable::ChangeNumber, std::function<void()>> waiting_;
-  std::unordered_map<LeaseTable::RecallNumber, std::shared_ptr<const Message>> messages_;
+  std::unordered_map<LeaseTable::RecallNumber, Target> recalled_;
   TimePoint watched_ = TimePoint::max();
   std::uint64_t recalls_ = 0;
 };

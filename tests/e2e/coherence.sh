@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
-# Usage: coherence.sh --bin BUILD_DIR: two mounts of one export, over shm and over tcp, see each other's names,
-# attributes and bytes at once, ask nothing about what has not changed, and do not wait for a frozen one.
+# Usage: coherence.sh --bin BUILD_DIR: two mounts of one export, over shm and over tcp, and one of the same directory
+# under another name, see each other's names, attributes and bytes at once, ask nothing about what has not changed, and
+# do not wait for a frozen one.
 source "$(dirname "$0")/setup.sh"
 begin "$@"
 
 export XDG_RUNTIME_DIR=$work/run
 mkdir -m 700 "$XDG_RUNTIME_DIR"
-mkdir "$work/export" "$work/a" "$work/b"
+mkdir "$work/export" "$work/a" "$work/b" "$work/c"
 new_key "$work/key"
 ids=''; [ "$(id -u)" -ne 0 ] || ids=,trusted
-serve server --export "e2e=$work/export$ids" --key-file "$work/key"
-for name in a b; do
-  over=shm
-  [ $name = a ] || over=tcp
-  "$rdfs" "rdfs://127.0.0.1:$port/e2e" "$work/$name" -o key_file="$work/key" -o require=$over -f \
+serve server --export "e2e=$work/export$ids" --export "other=$work/export$ids" --key-file "$work/key"
+for name in a b c; do
+  over=tcp export=e2e
+  [ $name != a ] || over=shm
+  [ $name != c ] || export=other
+  "$rdfs" "rdfs://127.0.0.1:$port/$export" "$work/$name" -o key_file="$work/key" -o require=$over -f \
     >"$work/$name.log" 2>&1 </dev/null &
   ends_with_us $!
   clients[${#clients[@]}]=$!
   wait_until 100 is_mounted "$work/$name" || { cat "$work/$name.log" >&2; problem "$name did not mount"; conclude; }
 done
-timeout 60 "${python[@]}" - "$work/a" "$work/b" "${clients[@]}" "$work" "$server" <<'PYTHON' || problem "the mounts do not agree"
+timeout 60 "${python[@]}" - "$work/a" "$work/b" "${clients[@]:0:2}" "$work" "$server" <<'PYTHON' || problem "the mounts do not agree"
 import os, shutil, signal, subprocess, sys, threading, time
 from counters import round_trips
 a, b = sys.argv[1], sys.argv[2]
@@ -132,6 +134,19 @@ for mount, writer in ((b, a), (a, b), (a, a)):
         if held is not None: os.close(held)
         with open(f"{work}/export/d/w{i}", "rb") as file: assert file.read() == written, i
         os.unlink(f"{mount}/d/w{i}")
+
+# The same directory under another export's name.
+c = f"{work}/c"
+for mine, other in ((a, c), (c, a)):
+    with open(f"{mine}/d/shared", "xb", buffering=0) as file:
+        for i in range(100):
+            file.write(b"x" * 100)
+            assert os.stat(f"{other}/d/shared").st_size == (i + 1) * 100, (mine, i)
+            os.rename(f"{mine}/d/shared", f"{mine}/d/moved")
+            assert there(f"{other}/d/moved") and not there(f"{other}/d/shared"), (mine, i)
+            os.rename(f"{other}/d/moved", f"{other}/d/shared")
+            assert there(f"{mine}/d/shared") and not there(f"{mine}/d/moved"), (mine, i)
+    os.unlink(f"{other}/d/shared")
 
 # Bytes that change while they are known here: under a lease nothing is asked, so they must have been recalled.
 for i in range(200):
@@ -273,4 +288,4 @@ PYTHON
 for log in server a b; do
   if grep -iE ': (error|warning): ' "$work/$log.log" | grep -vE 'worker (died of signal 9|was started again)'; then problem "an unexpected warning in $log.log"; fi
 done
-conclude "two mounts of one export"
+conclude "mounts of one directory"

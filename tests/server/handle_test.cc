@@ -40,6 +40,15 @@ TEST(Handle, AnotherExportOrSecretDoesNotAcceptIt) {
   EXPECT_FALSE(HandleCodec(HandleSecret::Random(), "home").Decode(handle).has_value());
 }
 
+TEST(Handle, OfAnotherExportCanBeHadFromThatOne) {
+  const TempDir dir;
+  const HandleSecret secret = HandleSecret::Random();
+  const HandleCodec home(secret, "home"), other(secret, "other");
+  const NativeHandle native = HandleOf(dir.path());
+  EXPECT_EQ(other.Own(home.Encode(native)), other.Encode(native));
+  EXPECT_EQ(home.Own(home.Encode(native)), home.Encode(native));
+}
+
 TEST(Handle, EveryChangedBitIsNoticed) {
   const TempDir dir;
   const HandleCodec codec(HandleSecret::Random(), "home");
