@@ -123,16 +123,21 @@ std::array<std::byte, 8> HandleCodec::Tag(ByteSpan body) const {
   return tag;
 }
 
-fs::Handle HandleCodec::Encode(const NativeHandle& native) const {
+fs::Handle HandleCodec::Tagged(ByteSpan body) const {
   std::array<std::byte, fs::kMaxHandleBytes> buffer{};
-  const MutableByteSpan body_room = MutableByteSpan(buffer).subspan(kTagBytes);
-  ByteWriter writer(body_room);
+  ByteWriter writer(buffer);
+  writer.WriteBytes(Tag(body));
+  writer.WriteBytes(body);
+  return *fs::Handle::FromBytes(writer.written());
+}
+
+fs::Handle HandleCodec::Encode(const NativeHandle& native) const {
+  std::array<std::byte, fs::kMaxHandleBytes - kTagBytes> body{};
+  ByteWriter writer(body);
   writer.Write(Le<std::uint8_t>(static_cast<std::uint8_t>(native.kind)));
   writer.Write(Le64(native.device));
   writer.WriteBytes(ByteSpan(native.bytes).first(native.size));
-  const auto tag = Tag(writer.written());
-  std::memcpy(buffer.data(), tag.data(), tag.size());
-  return *fs::Handle::FromBytes(ByteSpan(buffer).first(kTagBytes + writer.size()));
+  return Tagged(writer.written());
 }
 
 std::optional<NativeHandle> HandleCodec::Decode(const fs::Handle& handle) const {
@@ -150,12 +155,7 @@ std::optional<NativeHandle> HandleCodec::Decode(const fs::Handle& handle) const 
 }
 
 fs::Handle HandleCodec::Own(const fs::Handle& handle) const {
-  std::array<std::byte, fs::kMaxHandleBytes> buffer{};
-  const ByteSpan body = handle.bytes().subspan(kTagBytes);
-  const auto tag = Tag(body);
-  std::memcpy(buffer.data(), tag.data(), tag.size());
-  std::memcpy(buffer.data() + tag.size(), body.data(), body.size());
-  return *fs::Handle::FromBytes(ByteSpan(buffer).first(handle.bytes().size()));
+  return Tagged(handle.bytes().subspan(kTagBytes));
 }
 
 int OpenNativeHandle(int mount, const NativeHandle& native, int flags) {

@@ -89,6 +89,7 @@ class HandleCodec {
 
  private:
   [[nodiscard]] std::array<std::byte, 8> Tag(ByteSpan body) const;
+  [[nodiscard]] fs::Handle Tagged(ByteSpan body) const;
   HandleSecret secret_;
   std::string export_name_;
 };

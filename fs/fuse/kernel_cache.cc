@@ -63,10 +63,8 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
   if (notice.everything()) return DropEverything(lane);
   const std::optional<NodeId> node = inodes_.FindNode(notice.handle);
   if (session_ == nullptr) return lane.AcknowledgeRecall(notice.number);
-  // The kernel knows nothing of it, or by another handle, of another export. What it was told is
-  // written may be on its way all the same.
+  // The kernel knows nothing of it; what it was told is written may be on its way all the same.
   if (!node) {
-    inodes_.EndWriteLeases();
     return Act(lane, {{Recalls::Act::kAcknowledge, notice.number}}, WritesBehind::kAnyNode);
   }
   ForgetOurs(*node);
