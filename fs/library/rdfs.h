@@ -5,6 +5,8 @@
  *   buffer   a piece of a queue's registered memory: what is read comes into it one-sided
  *   file     an open file; any queue of its export takes it
  *
+ * And streams between two programs, which need no export: see Pipes.
+ *
  * Every operation is there twice: rdfs_submit_X returns at once, and rdfs_poll hands out its
  * completion later, exactly once; rdfs_X waits. Both may be mixed.
  *
@@ -51,6 +53,7 @@ typedef struct rdfs_queue rdfs_queue;
 typedef struct rdfs_buffer rdfs_buffer;
 typedef struct rdfs_file rdfs_file;
 typedef struct rdfs_listing rdfs_listing;
+typedef struct rdfs_pipe rdfs_pipe;
 
 typedef struct rdfs_error {
   int number;         /* an errno */
@@ -192,6 +195,53 @@ RDFS_PUBLIC const char* rdfs_listing_name(const rdfs_listing* listing, size_t in
 RDFS_PUBLIC const rdfs_attributes* rdfs_listing_attributes(const rdfs_listing* listing,
                                                            size_t index);
 RDFS_PUBLIC void rdfs_listing_free(rdfs_listing* listing);
+
+/* ---- Pipes ----------------------------------------------------------------------------------- */
+/* A stream of bytes from one program to another, which may as well be rdsend(1) or rdrecv(1): over
+ * RDMA, shared memory or TCP, with a checksum over all of it. A pipe is one end.
+ *
+ *   rdfs_pipe_send                      rdfs_pipe_listen
+ *   rdfs_pipe_write, again and again    rdfs_pipe_read, until it returns 0
+ *   rdfs_pipe_finish                    rdfs_pipe_close
+ *   rdfs_pipe_close
+ *
+ * `key`: any text of up to 1024 bytes, the same at both ends, which never travels; NULL with the
+ * option key_file. `options`, which may be NULL: words with commas between them, of which both ends
+ * know key_file=FILE (its first line; mode 0600), require=verbs|shm|tcp, encrypt (every byte, also
+ * over RDMA), timeout=SECONDS (after which a silent peer is given up; 60, 0: never) and
+ * wait=SECONDS (for the other end to come).
+ *
+ * Any thread may call; those that write, or read, take turns. An end has a thread of the library's
+ * own, which blocks all signals. It must not be used after a fork in the child. */
+
+/* To whoever listens at `hosts` (HOST, or several with commas between them, HOST or HOST:PORT: each
+ * but the last one an rdrecv, which passes it on), at most for `wait` (10 s) while nobody does. More
+ * options: plaintext (no TLS over TCP to another host), compress, or compress=1 to 19 (zstd). */
+RDFS_PUBLIC int rdfs_pipe_send(const char* hosts, uint16_t port, const char* key,
+                               const char* options, rdfs_pipe** out, rdfs_error* error);
+/* Listens and returns; the first read waits for the sender, for ever without the option wait. One
+ * sender, and nobody behind it. `port` 0: any, see rdfs_pipe_port. More options: listen=ADDRESS
+ * (all), verbs_port=N (port + 1). */
+RDFS_PUBLIC int rdfs_pipe_listen(uint16_t port, const char* key, const char* options,
+                                 rdfs_pipe** out, rdfs_error* error);
+/* Where it listens; of a sender -EINVAL. */
+RDFS_PUBLIC int rdfs_pipe_port(const rdfs_pipe* pipe);
+/* What it goes over, and why, as snprintf(3) does; nothing while no sender has come. */
+RDFS_PUBLIC int rdfs_pipe_transport(const rdfs_pipe* pipe, char* text, size_t size);
+/* All of it, or a negative errno. Returns when it is copied, once, to where it leaves from: large
+ * pieces (a megabyte) are fast. */
+RDFS_PUBLIC ssize_t rdfs_pipe_write(rdfs_pipe* pipe, const void* from, size_t length);
+/* As many as are there, at least one; 0: the stream is whole, its length and checksum are right,
+ * and the sender will be told so. Anything that is cut off is an error instead. */
+RDFS_PUBLIC ssize_t rdfs_pipe_read(rdfs_pipe* pipe, void* to, size_t length);
+/* Of a sender: that was all. Waits until every receiver has confirmed it. A receiver, which has
+ * read 0, need not call it: it waits until the sender has been told. */
+RDFS_PUBLIC int rdfs_pipe_finish(rdfs_pipe* pipe);
+/* Of the last call of this pipe that failed, valid until this thread asks again. Never NULL. */
+RDFS_PUBLIC const char* rdfs_pipe_sentence(const rdfs_pipe* pipe);
+/* What is not finished, or not read to its end, has broken off, and the other end is told so. NULL
+ * is ignored. */
+RDFS_PUBLIC void rdfs_pipe_close(rdfs_pipe* pipe);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,7 @@ struct Delete {
   void operator()(rdfs_queue* held) const { rdfs_queue_close(held); }
   void operator()(rdfs_buffer* held) const { rdfs_buffer_free(held); }
   void operator()(rdfs_listing* held) const { rdfs_listing_free(held); }
+  void operator()(rdfs_pipe* held) const { rdfs_pipe_close(held); }
 };
 
 using Buffer = std::unique_ptr<rdfs_buffer, Delete>;
@@ -116,6 +117,37 @@ class Queue {
 
  private:
   std::unique_ptr<rdfs_queue, Delete> held_;
+};
+
+// One end of a stream. One that goes unfinished, or was not read to its end, has broken off.
+class Pipe {
+ public:
+  static int Send(const std::string& hosts, std::uint16_t port, const std::string& key,
+                  const std::string& options, Pipe& out, rdfs_error* error = nullptr) {
+    rdfs_pipe* made = nullptr;
+    const int result =
+        rdfs_pipe_send(hosts.c_str(), port, key.c_str(), options.c_str(), &made, error);
+    if (result == 0) out.held_.reset(made);
+    return result;
+  }
+  static int Listen(std::uint16_t port, const std::string& key, const std::string& options,
+                    Pipe& out, rdfs_error* error = nullptr) {
+    rdfs_pipe* made = nullptr;
+    const int result = rdfs_pipe_listen(port, key.c_str(), options.c_str(), &made, error);
+    if (result == 0) out.held_.reset(made);
+    return result;
+  }
+  ssize_t Write(const void* from, std::size_t length) const {
+    return rdfs_pipe_write(get(), from, length);
+  }
+  ssize_t Read(void* to, std::size_t length) const { return rdfs_pipe_read(get(), to, length); }
+  [[nodiscard]] int Finish() const { return rdfs_pipe_finish(get()); }
+  [[nodiscard]] int port() const { return rdfs_pipe_port(get()); }
+  [[nodiscard]] const char* sentence() const { return rdfs_pipe_sentence(get()); }
+  [[nodiscard]] rdfs_pipe* get() const { return held_.get(); }
+
+ private:
+  std::unique_ptr<rdfs_pipe, Delete> held_;
 };
 
 }  // namespace rdfs

@@ -9,12 +9,14 @@ import io
 import os
 import random
 import sys
+import tarfile
 import threading
 import unittest
 
 import fsspec
 
 import rdfs
+import rdfs.pipe
 from rdfs.spec import RdfsFileSystem, options_text, split_url
 
 SOURCE, KEY, ROOT = sys.argv[1:]
@@ -104,6 +106,62 @@ class Bindings(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(failures, [])
+
+
+class Pipes(unittest.TestCase):
+    def receive(self, take, options='require=tcp'):
+        """A Receiver's port, and a thread in which `take` has it; what it returned or raised is in .outcome."""
+        receiver = rdfs.pipe.Receiver(0, 'sesame', options)
+
+        def work():
+            try:
+                with receiver:
+                    thread.outcome = take(receiver)
+            except OSError as error:
+                thread.outcome = error
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.addCleanup(thread.join)
+        return receiver.port, thread
+
+    def test_large_and_small_pieces(self):
+        data = random.Random(2).randbytes(5_000_001)
+        port, thread = self.receive(lambda receiver: receiver.read())
+        with rdfs.pipe.Sender('127.0.0.1', port, 'sesame', 'require=tcp') as sender:
+            self.assertIn('tcp', sender.transport)
+            for piece in (data[:7], data[7:100], data[100:3_000_000], bytearray(data[3_000_000:])):
+                self.assertEqual(sender.write(piece), len(piece))
+        thread.join()
+        self.assertEqual(thread.outcome, data)
+
+    def test_a_tar_that_leaves_something_over(self):
+        def names(receiver):
+            with tarfile.open(fileobj=receiver, mode='r|') as tar:
+                return sorted(member.name for member in tar)
+        port, thread = self.receive(names, 'encrypt')
+        with rdfs.pipe.Sender('127.0.0.1', port, 'sesame', 'encrypt,compress') as sender:
+            with tarfile.open(fileobj=sender, mode='w|', bufsize=1 << 20) as tar:
+                tar.add(path('dir'), 'dir')
+        thread.join()
+        self.assertEqual(thread.outcome, ['dir', 'dir/file'])
+
+    def test_what_breaks_off_is_no_end(self):
+        port, thread = self.receive(lambda receiver: receiver.read())
+        with self.assertRaises(KeyError):
+            with rdfs.pipe.Sender('127.0.0.1', port, 'sesame') as sender:
+                sender.write(b'part')
+                raise KeyError
+        thread.join()
+        self.assertIsInstance(thread.outcome, OSError)
+
+    def test_a_wrong_key(self):
+        port, thread = self.receive(lambda receiver: receiver.read())
+        with self.assertRaises(PermissionError):
+            rdfs.pipe.Sender('127.0.0.1', port, 'open')
+        with rdfs.pipe.Sender('127.0.0.1', port, 'sesame') as sender:
+            sender.write(b'whole')
+        thread.join()
+        self.assertEqual(thread.outcome, b'whole')
 
 
 class Fsspec(unittest.TestCase):

@@ -100,11 +100,14 @@ Result<Reached> ReachFirst(const SendOptions& options, const Hello& hello,
   }
 }
 
-SenderSettings SettingsFor(const SendOptions& options, const Session& session, bool ranged) {
+SenderSettings SettingsFor(const SendOptions& options, const Session& session,
+                           const Source& source) {
   SenderSettings settings;
   settings.level = options.level;
   settings.silence = options.silence;
-  settings.threads = CrewSize(options.level || options.encrypt, ranged);
+  settings.threads = source.of_program() ? 1
+                                         : CrewSize(options.level || options.encrypt,
+                                                    source.size().has_value());
   if (options.encrypt) {
     settings.from_us = Seal(session.exporter(), Direction::kFromSender);
     settings.from_peer = Seal(session.exporter(), Direction::kFromReceiver);
@@ -138,31 +141,33 @@ transport::Key RelayKey(const transport::Key& key) {
 }
 
 Delivery Deliver(const SendOptions& options, Result<std::unique_ptr<Source>> source, StopFlag& stop,
-                 int interrupts, Progress& progress) {
+                 int interrupts, Progress& progress,
+                 const std::function<void(const std::string& how)>& reached) {
   Delivery out;
   const auto domain = Domain::Create("rdsend");
   // A receiver that is there learns that nothing will come; nobody waits for one to say so.
   const auto wait = source.ok() ? options.wait.value_or(10s) : 0ms;
-  auto reached = ReachFirst(options, HelloFor(options, source), wait, domain, stop, out.failed);
+  auto first = ReachFirst(options, HelloFor(options, source), wait, domain, stop, out.failed);
   if (!source.ok()) {
-    if (reached.ok()) SendRefusal(*reached->lane, source.status());
+    if (first.ok()) SendRefusal(*first->lane, source.status());
     out.failed.clear();
     out.status = source.status();
     return out;
   }
-  if (!reached.ok()) {
-    out.status = reached.status();
+  if (!first.ok()) {
+    out.status = first.status();
     return out;
   }
-  SenderSettings settings = SettingsFor(options, *reached->session, (*source)->size().has_value());
+  out.how = first->session->ExplainChoice();
+  if (reached) reached(out.how);
+  SenderSettings settings = SettingsFor(options, *first->session, **source);
   settings.interrupts = interrupts;
   progress.SetSize((*source)->size());
-  Sender sender(*reached->lane, domain, **source, stop, std::move(settings), progress);
+  Sender sender(*first->lane, domain, **source, stop, std::move(settings), progress);
   out.status = sender.Run();
   out.bytes = sender.sent_bytes();
   out.begin = sender.begin_offset();
-  out.how = reached->session->ExplainChoice();
-  Account(options, reached->hop, sender.failed(), out);
+  Account(options, first->hop, sender.failed(), out);
   return out;
 }
 

@@ -1,9 +1,10 @@
 // Delivery: one stream from a source to the first of its receivers that answers, which passes it on
-// to those behind it. What rdsend does, and rdrecv when it relays.
+// to those behind it. What rdsend does, rdrecv when it relays, and librdfs for its program.
 //
 // Blocks on the caller's thread until the receivers have it or it is known why not.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,8 +26,10 @@ struct Delivery {
 
 // `source`, where it could not be opened: the receiver is told, if there is one. `stop`: is also
 // the source's; set, it ends the waiting for a receiver. `interrupts`: as CheckInterrupt, or -1.
+// `reached`, if any, is told how, as soon as there is a receiver for the source.
 Delivery Deliver(const SendOptions& options, Result<std::unique_ptr<Source>> source, StopFlag& stop,
-                 int interrupts, Progress& progress);
+                 int interrupts, Progress& progress,
+                 const std::function<void(const std::string& how)>& reached = {});
 
 // The key that a receiver which relays proves to the next one, and its name: made from the key of
 // both, so that neither can be taken for the other's.

@@ -11,10 +11,10 @@
 
 namespace rdfs::pipe {
 
-Result<std::unique_ptr<Door>> Door::Create(bool require_sealed) {
+Result<std::unique_ptr<Door>> Door::Create(bool require_sealed, bool passes_on) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
-  return std::unique_ptr<Door>(new Door(require_sealed, std::move(wake)));
+  return std::unique_ptr<Door>(new Door(require_sealed, passes_on, std::move(wake)));
 }
 
 Result<transport::Admission> Door::Admit(const transport::SessionRequest& request) {
@@ -26,6 +26,10 @@ Result<transport::Admission> Door::Admit(const transport::SessionRequest& reques
   if (require_sealed_ && !hello.sealed) {
     return Status(Code::kInvalidArgument,
                   "rdrecv was started with --encrypt: give it to rdsend as well");
+  }
+  if (!passes_on_ && !hello.forward.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "a program that passes nothing on receives there: name it last of the hosts");
   }
   const std::lock_guard lock(mutex_);
   if (session_ || taken_) return Status(Code::kBusy, "rdrecv has another sender already");

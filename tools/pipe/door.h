@@ -25,8 +25,9 @@ struct Guest {
 
 class Door final : public transport::SessionHost {
  public:
-  // `require_sealed`: senders that do not encrypt are refused.
-  static Result<std::unique_ptr<Door>> Create(bool require_sealed);
+  // `require_sealed`: senders that do not encrypt are refused. Not `passes_on`: nor are those let in
+  // that want their stream to go further.
+  static Result<std::unique_ptr<Door>> Create(bool require_sealed, bool passes_on = true);
 
   Result<transport::Admission> Admit(const transport::SessionRequest& request) override;
   void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
@@ -38,9 +39,10 @@ class Door final : public transport::SessionHost {
   Result<Guest> Await(int interrupts, std::optional<Deadline> deadline);
 
  private:
-  Door(bool require_sealed, Fd wake) : require_sealed_(require_sealed), wake_(std::move(wake)) {}
+  Door(bool require_sealed, bool passes_on, Fd wake)
+      : require_sealed_(require_sealed), passes_on_(passes_on), wake_(std::move(wake)) {}
 
-  const bool require_sealed_;
+  const bool require_sealed_, passes_on_;
   const Fd wake_;
   std::mutex mutex_;
   std::optional<std::uint64_t> session_;  // under mutex_: whose lane is awaited, or has come

@@ -53,12 +53,12 @@ class ReceiveCrew {
     Put(Job{Job::Kind::kStore, slot, 0, record});
   }
   void Finish(std::uint64_t length) { Put(Job{Job::Kind::kFinish, 0, length, {}}); }
-  [[nodiscard]] int fd() const { return wake_.get(); }
+  [[nodiscard]] int fd() const { return half_ && sink_->told() >= 0 ? sink_->told() : wake_.get(); }
   // Without a thread: does up to `most` jobs, as far as the output takes them now; whether it has
   // done something.
   bool Work(std::uint32_t most);
   // Without a thread: what Work waits for to become writable, or -1.
-  [[nodiscard]] int wants() const { return half_ ? sink_->fd() : -1; }
+  [[nodiscard]] int wants() const { return half_ ? sink_->writable() : -1; }
   // Replaces `out` by what has been done since the last call. Never blocks.
   void Take(std::vector<Output>& out);
   // Ends the threads; idempotent. Then the sink may be abandoned: see Sink::Abandon.

@@ -75,6 +75,7 @@ Status Sink::Check(const SinkOptions& options) {
 
 Result<std::unique_ptr<Sink>> Sink::Open(const SinkOptions& options, const StopFlag& stop) {
   std::unique_ptr<Sink> sink(new Sink(options, stop));
+  if (options.program != nullptr) return sink;
   const bool in_place = options.path.empty() || IsInPlace(options.path);
   RDFS_RETURN_IF_ERROR(in_place ? sink->OpenInPlace() : sink->OpenBeside());
   return sink;
@@ -201,6 +202,7 @@ Status Sink::Write(std::uint64_t offset, ByteSpan bytes) const {
 
 bool Sink::Unblock() {
   if (ranged_) return false;
+  if (options_.program != nullptr) return true;
   auto own = OpenUnblocked(fd_, O_WRONLY);
   if (!own) return false;
   if (own->valid()) {
@@ -211,6 +213,7 @@ bool Sink::Unblock() {
 }
 
 Result<std::size_t> Sink::WriteSome(ByteSpan bytes) const {
+  if (options_.program != nullptr) return options_.program->Put(bytes);
   for (;;) {
     const ssize_t put = write(fd_, bytes.data(), bytes.size());
     if (put >= 0) return static_cast<std::size_t>(put);
@@ -230,6 +233,7 @@ Status Sink::WriteHole(std::uint64_t length) const {
 }
 
 Status Sink::Finish(std::uint64_t length) {
+  if (options_.program != nullptr) options_.program->End();
   struct stat info {};
   if (ranged_ && ftruncate(fd_, static_cast<off_t>(length)) != 0) return Failure(errno);
   if (fstat(fd_, &info) == 0 && (S_ISREG(info.st_mode) || S_ISBLK(info.st_mode)) &&

@@ -1,4 +1,4 @@
-// Sink: what rdrecv writes: standard output or FILE.
+// Sink: where a stream goes: standard output or FILE for rdrecv; a program that takes it over.
 //
 // A regular FILE is written beside its place, under another name, and renamed at the end: nobody
 // ever sees a part of it under its own. Pieces may come in any order, and holes stay holes. A
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/pipe/handover.h"
 #include "tools/pipe/protocol.h"
 #include "tools/pipe/stopping.h"
 #include "transport/base/fd.h"
@@ -27,6 +28,8 @@ struct SinkOptions {
   std::string path;           // empty: standard output
   bool keep_partial = false;  // on failure the part is kept, and named in the message
   bool resume = false;        // go on with such a part
+  // Instead: whoever reads there. A stream, and only for who unblocks it.
+  std::shared_ptr<Handover> program{};
 };
 
 // What of FILE.rdpart there is to go on with: the digests of its blocks.
@@ -59,9 +62,11 @@ class Sink {
   // From now on WriteSome may be used, which waits for no other process. False where that cannot be
   // had; then nothing has changed.
   bool Unblock();
-  // Of a stream: as much as it takes now. 0: nothing, and fd() becomes writable in time.
+  // Of a stream: as much as it takes now. 0: nothing, and in time writable() becomes writable or
+  // told() readable; -1 is nothing.
   Result<std::size_t> WriteSome(ByteSpan bytes) const;
-  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] int writable() const { return fd_; }
+  [[nodiscard]] int told() const { return options_.program ? options_.program->fd() : -1; }
   // All is there: makes it last (fsync(2)) and gives it its name.
   Status Finish(std::uint64_t length);
   // It will not be finished. `whole`: what is there without a gap, once StartAt was called; before,

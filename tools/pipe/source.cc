@@ -42,6 +42,13 @@ std::unique_ptr<Source> Source::OfPipe(Fd fd, std::shared_ptr<const Head> head,
   return source;
 }
 
+std::unique_ptr<Source> Source::OfProgram(std::shared_ptr<Handover> program, const StopFlag& stop) {
+  const int number = program->fd();
+  std::unique_ptr<Source> source(new Source(Fd(), number, "what the program writes", stop));
+  source->program_ = std::move(program);
+  return source;
+}
+
 std::optional<std::uint64_t> Source::fixed() const {
   if (head_ != nullptr) return head_->bytes();
   return ranged_ ? size_ : 0;
@@ -71,6 +78,10 @@ void Source::LookAtKind() {
 
 bool Source::Unblock() {
   if (ranged_) return true;
+  if (program_ != nullptr) {
+    waits_ = false;
+    return true;
+  }
   auto own = OpenUnblocked(fd_, O_RDONLY);
   if (!own) return false;
   if (own->valid()) {
@@ -181,6 +192,7 @@ Result<Piece> Source::ReadStream(MutableByteSpan room) {
 }
 
 Result<std::optional<std::size_t>> Source::ReadOnce(MutableByteSpan room) const {
+  if (program_ != nullptr) return program_->Take(room);
   for (;;) {
     const ssize_t got = read(fd_, room.data(), room.size());
     if (got >= 0) return std::optional(static_cast<std::size_t>(got));

@@ -1,4 +1,4 @@
-// Source: what rdsend reads: standard input or FILE.
+// Source: what a stream is made of: standard input or FILE for rdsend; what a program hands over.
 //
 // A regular file is a source of ranges: Next says which piece comes next and Fill reads it, several
 // at a time; holes are told, not read (lseek(2), SEEK_DATA). Everything else is a stream, which
@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/pipe/handover.h"
 #include "tools/pipe/head.h"
 #include "tools/pipe/stopping.h"
 #include "transport/base/bytes.h"
@@ -40,6 +41,11 @@ class Source {
   static std::unique_ptr<Source> OfPipe(Fd fd, std::shared_ptr<const Head> head,
                                         const std::atomic<std::uint64_t>& length,
                                         const StopFlag& stop);
+
+  // What a program writes. Only for who unblocks it.
+  static std::unique_ptr<Source> OfProgram(std::shared_ptr<Handover> program,
+                                           const StopFlag& stop);
+  [[nodiscard]] bool of_program() const { return program_ != nullptr; }
 
   // How much will come, where that is known.
   [[nodiscard]] std::optional<std::uint64_t> size() const {
@@ -86,6 +92,7 @@ class Source {
   const StopFlag& stop_;
   const std::atomic<std::uint64_t>* length_ = nullptr;  // of a pipe of our own
   std::shared_ptr<const Head> head_;                    // of the same; null for none
+  std::shared_ptr<Handover> program_;                   // null unless it is one that writes
   bool ranged_ = false;
   std::uint64_t base_ = 0;  // where the stream begins in the file
   std::uint64_t size_ = 0;  // of what is in the file: the stream, as it was at first; its head

@@ -8,7 +8,8 @@
 
 Source and options are those of `rdfs SOURCE MNT -o OPTIONS`. Whatever fails raises OSError with the errno and
 a sentence. Threads may share an export; their calls take turns. An export must not be used in a child after a
-fork: connect there. `rdfs.spec` has the same as a file system for fsspec, which pandas and others use.
+fork: connect there. `rdfs.spec` has the same as a file system for fsspec, which pandas and others use; `rdfs.pipe`
+has streams from one program to another.
 """
 import ctypes
 import io

@@ -3,7 +3,7 @@
 The library is looked for where the dynamic linker looks. Calls release the interpreter's lock.
 """
 import ctypes
-from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_ssize_t, c_uint, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_ssize_t, c_uint, c_uint16, c_uint32, c_uint64, c_void_p
 
 __all__ = ['Attributes', 'Completion', 'Error', 'byref', 'library']
 
@@ -62,7 +62,16 @@ for _name, _result, _arguments in (
         ('listing_count', c_size_t, (_P,)),
         ('listing_name', c_char_p, (_P, c_size_t)),
         ('listing_attributes', POINTER(Attributes), (_P, c_size_t)),
-        ('listing_free', None, (_P,))):
+        ('listing_free', None, (_P,)),
+        ('pipe_send', c_int, (c_char_p, c_uint16, c_char_p, c_char_p, POINTER(_P), POINTER(Error))),
+        ('pipe_listen', c_int, (c_uint16, c_char_p, c_char_p, POINTER(_P), POINTER(Error))),
+        ('pipe_port', c_int, (_P,)),
+        ('pipe_transport', c_int, (_P, c_char_p, c_size_t)),
+        ('pipe_write', c_ssize_t, (_P, _P, c_size_t)),
+        ('pipe_read', c_ssize_t, (_P, _P, c_size_t)),
+        ('pipe_finish', c_int, (_P,)),
+        ('pipe_sentence', c_char_p, (_P,)),
+        ('pipe_close', None, (_P,))):
     _function = getattr(library, 'rdfs_' + _name)
     _function.restype = _result
     _function.argtypes = _arguments
