@@ -42,8 +42,8 @@ Result<std::unique_ptr<rdfs_pipe>> rdfs_pipe::Send(rdfs::pipe::SendOptions optio
   RDFS_ASSIGN_OR_RETURN(auto made, Make());
   {
     const rdfs::SignalsBlocked blocked;
-    made->driver_ = std::thread(
-        [raw = made.get(), options = std::move(options)] { raw->Deliver(options); });
+    made->driver_ =
+        std::thread([raw = made.get(), options = std::move(options)] { raw->Deliver(options); });
   }
   {
     // The driver waits for the receiver with a deadline.

@@ -90,8 +90,8 @@ Status ReadKey(const char* text, const std::string& file, CommonOptions& out) {
   }
   const std::string_view key(text);
   if (key.empty() || key.size() > Key::kMaxBytes) {
-    return {Code::kInvalidArgument, key.empty() ? "the key is empty"
-                                                : "the key is longer than 1024 bytes"};
+    return {Code::kInvalidArgument,
+            key.empty() ? "the key is empty" : "the key is longer than 1024 bytes"};
   }
   out.key = Key(key);
   return {};

@@ -1,5 +1,6 @@
-// The options of a stream: "word,word=value", as rdfs_pipe_send and rdfs_pipe_listen take them. Pure but for
-// the key's file. Errors: kInvalidArgument, one sentence that says which words there are.
+// The options of a stream: "word,word=value", as rdfs_pipe_send and rdfs_pipe_listen take them.
+// Pure but for the key's file. Errors: kInvalidArgument, one sentence that says which words there
+// are.
 #pragma once
 
 #include <cstdint>

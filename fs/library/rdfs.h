@@ -215,8 +215,9 @@ RDFS_PUBLIC void rdfs_listing_free(rdfs_listing* listing);
  * own, which blocks all signals. It must not be used after a fork in the child. */
 
 /* To whoever listens at `hosts` (HOST, or several with commas between them, HOST or HOST:PORT: each
- * but the last one an rdrecv, which passes it on), at most for `wait` (10 s) while nobody does. More
- * options: plaintext (no TLS over TCP to another host), compress, or compress=1 to 19 (zstd). */
+ * but the last one an rdrecv, which passes it on), at most for `wait` (10 s) while nobody does.
+ * More options: plaintext (no TLS over TCP to another host), compress, or compress=1 to 19 (zstd).
+ */
 RDFS_PUBLIC int rdfs_pipe_send(const char* hosts, uint16_t port, const char* key,
                                const char* options, rdfs_pipe** out, rdfs_error* error);
 /* Listens and returns; the first read waits for the sender, for ever without the option wait. One

@@ -105,9 +105,9 @@ SenderSettings SettingsFor(const SendOptions& options, const Session& session,
   SenderSettings settings;
   settings.level = options.level;
   settings.silence = options.silence;
-  settings.threads = source.of_program() ? 1
-                                         : CrewSize(options.level || options.encrypt,
-                                                    source.size().has_value());
+  settings.threads = source.of_program()
+                         ? 1
+                         : CrewSize(options.level || options.encrypt, source.size().has_value());
   if (options.encrypt) {
     settings.from_us = Seal(session.exporter(), Direction::kFromSender);
     settings.from_peer = Seal(session.exporter(), Direction::kFromReceiver);

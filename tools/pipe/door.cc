@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -11,10 +12,10 @@
 
 namespace rdfs::pipe {
 
-Result<std::unique_ptr<Door>> Door::Create(bool require_sealed, bool passes_on) {
+Result<std::unique_ptr<Door>> Door::Create(DoorOptions options) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
-  return std::unique_ptr<Door>(new Door(require_sealed, passes_on, std::move(wake)));
+  return std::unique_ptr<Door>(new Door(options, std::move(wake)));
 }
 
 Result<transport::Admission> Door::Admit(const transport::SessionRequest& request) {
@@ -23,20 +24,22 @@ Result<transport::Admission> Door::Admit(const transport::SessionRequest& reques
                                        request.service + "' server");
   }
   RDFS_ASSIGN_OR_RETURN(const Hello hello, Hello::Decode(request.request));
-  if (require_sealed_ && !hello.sealed) {
+  if (options_.require_sealed && !hello.sealed) {
     return Status(Code::kInvalidArgument,
                   "rdrecv was started with --encrypt: give it to rdsend as well");
   }
-  if (!passes_on_ && !hello.forward.empty()) {
+  if (!options_.passes_on && !hello.forward.empty()) {
     return Status(Code::kInvalidArgument,
                   "a program that passes nothing on receives there: name it last of the hosts");
   }
   const std::lock_guard lock(mutex_);
   if (session_ || taken_) return Status(Code::kBusy, "rdrecv has another sender already");
   session_ = request.session_id;
+  lane_by_ = BootClock::now() + options_.lane_limit;
   guest_.domain = transport::Domain::Create("pipe");
   guest_.hello = hello;
   guest_.exporter = request.exporter;
+  (void)eventfd_write(wake_.get(), 1);  // Await has a limit now
   return transport::Admission{.domain = guest_.domain, .grant = {}, .context = nullptr};
 }
 
@@ -53,6 +56,10 @@ void Door::OnLane(std::uint64_t session_id, const std::shared_ptr<void>&,
 void Door::OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>&) {
   const std::lock_guard lock(mutex_);
   if (session_ != session_id || taken_ || guest_.lane != nullptr) return;
+  MakeRoom();
+}
+
+void Door::MakeRoom() {
   LogWarn("a sender with the right key came and went without a stream: waiting for the next");
   session_.reset();
   guest_ = Guest{};
@@ -60,23 +67,28 @@ void Door::OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>&) 
 
 Result<Guest> Door::Await(int interrupts, std::optional<Deadline> deadline) {
   for (;;) {
-    std::array<pollfd, 2> entries{pollfd{wake_.get(), POLLIN, 0}, pollfd{interrupts, POLLIN, 0}};
-    const int timeout_ms = deadline ? PollTimeoutMs(*deadline, BootClock::now()) : -1;
-    if (poll(entries.data(), entries.size(), timeout_ms) < 0 && errno != EINTR) {
-      return Status::FromErrno(errno, "poll");
-    }
-    RDFS_RETURN_IF_ERROR(CheckInterrupt(interrupts));
+    std::optional<Deadline> until = deadline;
     {
       const std::lock_guard lock(mutex_);
       if (guest_.lane != nullptr) {
         taken_ = true;
         return std::move(guest_);
       }
+      if (session_ && BootClock::now() >= lane_by_) MakeRoom();
+      if (session_) until = std::min(deadline.value_or(lane_by_), lane_by_);
     }
     if (deadline && BootClock::now() >= *deadline) {
       return Status(Code::kDeadlineExceeded,
                     "no sender came; check that it uses this host, port and key");
     }
+    std::array<pollfd, 2> entries{pollfd{wake_.get(), POLLIN, 0}, pollfd{interrupts, POLLIN, 0}};
+    const int timeout_ms = until ? PollTimeoutMs(*until, BootClock::now()) : -1;
+    if (poll(entries.data(), entries.size(), timeout_ms) < 0 && errno != EINTR) {
+      return Status::FromErrno(errno, "poll");
+    }
+    eventfd_t ignored = 0;
+    (void)eventfd_read(wake_.get(), &ignored);
+    RDFS_RETURN_IF_ERROR(CheckInterrupt(interrupts));
   }
 }
 

@@ -1,11 +1,12 @@
 // Door: the upper layer of rdrecv's acceptor. It lets one sender in, and nobody behind it.
 //
 // Admit, OnLane and OnSessionEnd come on the acceptor's thread; Await on the caller's. A sender
-// that proved the key but brings no lane (it required a transport that does not work) makes room
-// for the next; so does, before that, whoever had a wrong key. The domain is made when a sender is
-// admitted and has no memory in it until the receiver puts it there.
+// that proved the key but brings no lane (it required a transport that does not work, or has
+// stopped) makes room for the next; so does, before that, whoever had a wrong key. The domain is
+// made when a sender is admitted and has no memory in it until the receiver puts it there.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,11 +24,15 @@ struct Guest {
   Hello hello;
 };
 
+struct DoorOptions {
+  bool require_sealed = false;  // senders that do not encrypt are refused
+  bool passes_on = true;        // else so are those that want their stream to go further
+  std::chrono::milliseconds lane_limit{20000};  // who has been let in brings a lane by then
+};
+
 class Door final : public transport::SessionHost {
  public:
-  // `require_sealed`: senders that do not encrypt are refused. Not `passes_on`: nor are those let in
-  // that want their stream to go further.
-  static Result<std::unique_ptr<Door>> Create(bool require_sealed, bool passes_on = true);
+  static Result<std::unique_ptr<Door>> Create(DoorOptions options);
 
   Result<transport::Admission> Admit(const transport::SessionRequest& request) override;
   void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
@@ -39,13 +44,15 @@ class Door final : public transport::SessionHost {
   Result<Guest> Await(int interrupts, std::optional<Deadline> deadline);
 
  private:
-  Door(bool require_sealed, bool passes_on, Fd wake)
-      : require_sealed_(require_sealed), passes_on_(passes_on), wake_(std::move(wake)) {}
+  Door(DoorOptions options, Fd wake) : options_(options), wake_(std::move(wake)) {}
+  // Under mutex_.
+  void MakeRoom();
 
-  const bool require_sealed_, passes_on_;
+  const DoorOptions options_;
   const Fd wake_;
   std::mutex mutex_;
   std::optional<std::uint64_t> session_;  // under mutex_: whose lane is awaited, or has come
+  TimePoint lane_by_{};                   // under mutex_: when there is such a session
   Guest guest_;                           // under mutex_
   bool taken_ = false;                    // under mutex_
 };

@@ -51,9 +51,9 @@ class Handover {
   std::mutex turn_;   // the program's threads; taken before mutex_
   std::mutex mutex_;  // of all below
   std::condition_variable changed_;
-  ByteSpan offered_;           // by Write, what is left of it
-  MutableByteSpan wanted_;     // by Read
-  std::size_t put_ = 0;        // into what was wanted
+  ByteSpan offered_;        // by Write, what is left of it
+  MutableByteSpan wanted_;  // by Read
+  std::size_t put_ = 0;     // into what was wanted
   bool ended_ = false;
   std::optional<Status> over_;
 };

@@ -112,6 +112,11 @@ bool ParsePort(const std::string& text, std::uint16_t& out) {
 std::optional<Exit> Finish(std::string_view name, int argc, char** argv, Words& words,
                            std::size_t leading, CommonOptions& out) {
   const auto variable = TakeVariable();
+  // Who gives the same key twice has not named a file after it.
+  if (variable && words.words.size() > leading + 1 && words.words[leading + 1] == *variable) {
+    ScrubArguments(argc, argv, *variable);
+    words.words.erase(words.words.begin() + static_cast<std::ptrdiff_t>(leading + 1));
+  }
   const bool key_elsewhere = !words.key_file.empty() || words.key_fd >= 0 || variable;
   const std::size_t least = leading + 1 + (key_elsewhere ? 0 : 1);
   std::optional<std::string> text;

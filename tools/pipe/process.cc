@@ -1,5 +1,6 @@
 #include "tools/pipe/process.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -18,9 +19,20 @@ constexpr int kMostThreads = 16;
 // Reading or writing ranges of one file from the page cache: more do not make it faster.
 constexpr int kRangeThreads = 4;
 
+sigset_t Interrupts() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, number);
+  return signals;
+}
+
 }  // namespace
 
 void SetUpProcess(const char* name, const CommonOptions& options) {
+  // What was closed is no descriptor of ours, then: to read it is EBADF.
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_PATH);
+  }
   SetLogName(name);
   SetLogLevel(options.verbosity == 0   ? LogLevel::kWarn
               : options.verbosity == 1 ? LogLevel::kInfo
@@ -28,14 +40,21 @@ void SetUpProcess(const char* name, const CommonOptions& options) {
   (void)signal(SIGPIPE, SIG_IGN);
 }
 
-Result<Fd> TakeInterrupts() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, number);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+Result<Fd> WatchInterrupts() {
+  const sigset_t signals = Interrupts();
   Fd fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd.valid()) return Status::FromErrno(errno, "signalfd");
   return fd;
+}
+
+void BlockInterrupts() {
+  const sigset_t signals = Interrupts();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+Result<Fd> TakeInterrupts() {
+  BlockInterrupts();
+  return WatchInterrupts();
 }
 
 bool ShowsProgress(const CommonOptions& options) {

@@ -12,8 +12,12 @@ namespace rdfs::pipe {
 
 // Logging as -v says; a closed pipe becomes an error of write(2) instead of a signal.
 void SetUpProcess(const char* name, const CommonOptions& options);
-// From here on SIGINT, SIGTERM and SIGHUP make the descriptor readable, in this thread and in those
-// that it starts; so the peer is told, and nothing half-made is left.
+// A descriptor that SIGINT, SIGTERM and SIGHUP make readable once they are blocked; until then they
+// end the process.
+Result<Fd> WatchInterrupts();
+// In this thread and in those that it starts: so the peer is told, and nothing half-made is left.
+void BlockInterrupts();
+// Both.
 Result<Fd> TakeInterrupts();
 // Whether to draw progress.
 bool ShowsProgress(const CommonOptions& options);

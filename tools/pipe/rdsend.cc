@@ -26,10 +26,12 @@ void Tell(const Delivery& delivery, const Progress& progress) {
 int Send(const SendOptions& options) {
   StopFlag stop{false};
   auto source = Source::Open(options.file, stop);
-  auto interrupts = TakeInterrupts();
+  auto interrupts = WatchInterrupts();
   if (!interrupts.ok()) return Report(kName, interrupts.status());
   Progress progress(ShowsProgress(options), kName, BootClock::now());
-  const Delivery delivery = Deliver(options, std::move(source), stop, interrupts->get(), progress);
+  // Nothing is lost by who is stopped while it waits for a receiver.
+  const Delivery delivery = Deliver(options, std::move(source), stop, interrupts->get(), progress,
+                                    [](const std::string&) { BlockInterrupts(); });
   if (options.verbosity > 0 && !delivery.how.empty()) Tell(delivery, progress);
   for (const FailedHop& hop : delivery.failed) {
     (void)Report(kName, Status(hop.why.code(), hop.name + ": " + hop.why.message()));

@@ -47,7 +47,8 @@ Result<std::unique_ptr<Reception>> Reception::Create(ReceiveOptions options,
                                                      std::shared_ptr<Handover> program) {
   SinkOptions sink{options.file, options.keep_partial, options.resume, std::move(program)};
   if (sink.program == nullptr) RDFS_RETURN_IF_ERROR(Sink::Check(sink));
-  RDFS_ASSIGN_OR_RETURN(auto door, Door::Create(options.encrypt, sink.program == nullptr));
+  RDFS_ASSIGN_OR_RETURN(auto door, Door::Create({.require_sealed = options.encrypt,
+                                                 .passes_on = sink.program == nullptr}));
   RDFS_ASSIGN_OR_RETURN(auto acceptor, Acceptor::Create(AcceptFor(options), *door));
   return std::unique_ptr<Reception>(
       new Reception(std::move(options), std::move(sink), std::move(door), std::move(acceptor)));

@@ -105,18 +105,30 @@ Status Sink::OpenBeside() {
   final_name_ = place.name;
   folder_.Reset(open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.valid()) return Status::FromErrno(errno, "cannot open " + place.folder);
+  struct stat info {};
+  const int looked = fstatat(folder_.get(), final_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW);
+  if (looked == 0 && S_ISREG(info.st_mode)) replaced_ = info;
   RDFS_RETURN_IF_ERROR(options_.keep_partial || options_.resume ? TakePartialName()
                                                                 : TakeRandomName());
   fd_ = owned_.get();
+  BeAsOpenAsReplaced();
   ranged_ = true;
   return {};
+}
+
+void Sink::BeAsOpenAsReplaced() const {
+  if (!replaced_) return;
+  // What cannot be given away stays ours, and then its group's rights mean somebody else.
+  const bool given = fchown(fd_, replaced_->st_uid, replaced_->st_gid) == 0;
+  (void)fchmod(fd_, replaced_->st_mode & (given ? 0777U : 0707U));
 }
 
 Status Sink::TakeRandomName() {
   for (int tries = 0; tries < 16; ++tries) {
     temporary_name_ = fmt::format(".rdrecv-{:016x}", RandomU64());
     owned_.Reset(openat(folder_.get(), temporary_name_.c_str(),
-                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                        replaced_ ? 0600 : 0666));
     if (owned_.valid()) return {};
     if (errno != EEXIST) break;
   }
@@ -128,14 +140,21 @@ Status Sink::TakeRandomName() {
 Status Sink::TakePartialName() {
   const std::string name = final_name_ + std::string(kPartialSuffix);
   const std::string path = folder_path_ + "/" + name;
-  owned_.Reset(
-      openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+  owned_.Reset(openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+                      replaced_ ? 0600 : 0666));
   if (!owned_.valid()) return Status::FromErrno(errno, "cannot make " + path);
   struct stat info {};
   if (fstat(owned_.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return {Code::kInvalidArgument, path + " is in the way, and is not a file: remove it"};
   }
-  if (flock(owned_.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (info.st_uid != geteuid() && !(replaced_ && info.st_uid == replaced_->st_uid)) {
+    return {Code::kInvalidArgument, path + " is in the way, and is another user's: remove it"};
+  }
+  // Who held the lock may have finished, and given the file its name.
+  struct stat named {};
+  if (flock(owned_.get(), LOCK_EX | LOCK_NB) != 0 ||
+      fstatat(folder_.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0 ||
+      named.st_ino != info.st_ino) {
     return {Code::kBusy, "another rdrecv writes " + path};
   }
   temporary_name_ = name;

@@ -11,8 +11,11 @@
 // Used by one thread at a time, save Write. Blocks; returns kErrno EINTR soon after `stop` was set.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +83,8 @@ class Sink {
   Status OpenBeside();
   Status TakeRandomName();
   Status TakePartialName();
+  // The open file under its name becomes as open to others as the one that it will replace.
+  void BeAsOpenAsReplaced() const;
   [[nodiscard]] Status Failure(int error) const;
   [[nodiscard]] std::string NameInMessages() const;
 
@@ -90,6 +95,7 @@ class Sink {
   int fd_ = -1;
   std::string final_name_, temporary_name_;  // in folder_
   std::string folder_path_;
+  std::optional<struct stat> replaced_;  // the file that has the name now
   bool ranged_ = false;
   bool started_ = false;
   bool done_ = false;

@@ -43,8 +43,7 @@ class Source {
                                         const StopFlag& stop);
 
   // What a program writes. Only for who unblocks it.
-  static std::unique_ptr<Source> OfProgram(std::shared_ptr<Handover> program,
-                                           const StopFlag& stop);
+  static std::unique_ptr<Source> OfProgram(std::shared_ptr<Handover> program, const StopFlag& stop);
   [[nodiscard]] bool of_program() const { return program_ != nullptr; }
 
   // How much will come, where that is known.

@@ -50,9 +50,9 @@ class Pipes : public testing::TestWithParam<const char*> {
   rdfs::Pipe Listen(const std::string& more = "") {
     rdfs::Pipe pipe;
     rdfs_error error{};
-    EXPECT_EQ(rdfs::Pipe::Listen(0, kKey, Options(GetParam(), ",listen=127.0.0.1" + more), pipe,
-                                 &error),
-              0)
+    EXPECT_EQ(
+        rdfs::Pipe::Listen(0, kKey, Options(GetParam(), ",listen=127.0.0.1" + more), pipe, &error),
+        0)
         << error.sentence;
     return pipe;
   }
@@ -174,7 +174,8 @@ std::future<int> Shell(const std::string& command) {
 }
 
 TEST_P(Pipes, ToAndFromTheTools) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / ("pipe-" + std::to_string(getpid()));
+  const auto folder =
+      std::filesystem::path(testing::TempDir()) / ("pipe-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const std::string data = RandomText(2'000'003, 3);
   const std::string from = folder / "from";
@@ -184,13 +185,14 @@ TEST_P(Pipes, ToAndFromTheTools) {
   {
     const rdfs::Pipe receiver = Listen();
     auto tool = Shell(words + "/rdsend --require " + GetParam() + " 127.0.0.1 " +
-                    std::to_string(receiver.port()) + " " + from);
+                      std::to_string(receiver.port()) + " " + from);
     EXPECT_TRUE(ReadAll(receiver, 1U << 20U).bytes == data);
     EXPECT_EQ(tool.get(), 0);
   }
   {
     const int port = Listen().port();  // free again a moment later
-    auto tool = Shell(words + "/rdrecv --wait 20 --listen 127.0.0.1 " + std::to_string(port) + " " + to);
+    auto tool =
+        Shell(words + "/rdrecv --wait 20 --listen 127.0.0.1 " + std::to_string(port) + " " + to);
     const rdfs::Pipe sender = Send(port);
     EXPECT_GT(sender.Write(data.data(), data.size()), 0) << sender.sentence();
     EXPECT_EQ(sender.Finish(), 0) << sender.sentence();

@@ -88,6 +88,22 @@ neither "rdrecv interrupted" "$(cat "$work/sent")" $ended 'the receiver gave up:
   'interrupted by SIGINT'
 clean "rdrecv interrupted" "$work/dir"
 
+# ---- what is in the way ----------------------------------------------------------------------------
+(umask 077; echo old >"$work/dir/private")
+receive "$work/dir/private"
+send <"$work/noise"; sent=$?
+received; both "a file of mode 0600" $sent $?
+same "a file of mode 0600" "$work/noise" "$work/dir/private"
+[ "$(stat -c %a "$work/dir/private")" = 600 ] || problem "the file lets others read it now"
+if [ "$(id -u)" -eq 0 ]; then
+  : >"$work/dir/other.rdpart"
+  chown 65534 "$work/dir/other.rdpart"
+  receive --keep-partial "$work/dir/other"
+  send <"$work/noise"; sent=$?
+  received; neither "another user's part" $sent $? 'the receiver gave up: .*another user' "is another user's: remove it"
+  rm "$work/dir/other.rdpart"
+fi
+
 # ---- keys, ports, versions, hosts ------------------------------------------------------------------
 receive
 for wrong in 1 2 3; do
@@ -113,6 +129,13 @@ send --wait 0.2 <"$work/noise"; sent=$?
 cases=$((cases + 1))
 [ "$sent" -eq 1 ] || problem "nobody there: rdsend ended with $sent"
 says "nobody there" send 'rdrecv does not answer: nothing listens on'
+timeout 0.5 "$rdsend" --wait 30 --require "$over" "$address" "$port" "$key" 2>"$work/send.err" <"$work/noise"; sent=$?
+cases=$((cases + 1))
+[ "$sent" -eq 124 ] && [ ! -s "$work/send.err" ] || problem "stopped while it waits for a receiver: $sent"
+receive
+send <&-; sent=$?
+received; neither "a closed standard input" $sent $? 'cannot read standard input: Bad file' \
+  'the sender gave up: .*Bad file'
 receive --wait 0.2
 received; ended=$?
 cases=$((cases + 1))

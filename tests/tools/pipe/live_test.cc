@@ -23,6 +23,8 @@ using transport::Kind;
 using transport::Session;
 using std::chrono_literals::operator""s;
 
+constexpr std::chrono::milliseconds kLaneLimit{1500};
+
 transport::AcceptorOptions AcceptFor() {
   transport::AcceptorOptions accept;
   accept.addresses = {"127.0.0.1"};
@@ -40,7 +42,7 @@ struct Wishes {
 class PipeLive : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    auto door = Door::Create(false);
+    auto door = Door::Create({.lane_limit = kLaneLimit});
     ASSERT_TRUE(door.ok());
     door_ = *std::move(door);
     auto acceptor = transport::Acceptor::Create(AcceptFor(), *door_);
@@ -237,6 +239,23 @@ TEST_P(PipeLive, OneSenderOnly) {
     next = Dial("sesame", Hello{}, domain);
   }
   EXPECT_TRUE(next.ok()) << next.status().message();
+}
+
+TEST_P(PipeLive, WhoStopsBeforeItsStreamMakesRoom) {
+  std::ofstream(dir_ / "in") << "content";
+  const auto domain = transport::Domain::Create("test");
+  const auto stopped = Dial("sesame", Hello{}, domain);
+  ASSERT_TRUE(stopped.ok()) << stopped.status().message();
+  Status received;
+  std::thread receiver([&] { received = Receive({dir_ / "out"}, {}); });
+  const Deadline deadline = DeadlineAfter(20s);
+  Status sent;
+  do {
+    sent = Send(dir_ / "in", {});
+  } while (sent.code() == Code::kBusy && BootClock::now() < deadline);
+  receiver.join();
+  EXPECT_TRUE(sent.ok()) << sent.message();
+  EXPECT_TRUE(received.ok()) << received.message();
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, PipeLive, testing::Values(Kind::kShm, Kind::kTcp),

@@ -100,6 +100,16 @@ TEST(PipeOptions, AKeyFromElsewhereIsNotOnTheCommandLine) {
   EXPECT_EQ(getenv("RDFS_KEY"), nullptr);
 }
 
+TEST(PipeOptions, TheSameKeyTwiceIsNoFile) {
+  setenv("RDFS_KEY", "sesame", 1);
+  Arguments arguments({"rdrecv", "1", "sesame"});
+  ReceiveOptions receive;
+  ASSERT_FALSE(ParseReceive(arguments.count(), arguments.pointers(), receive));
+  EXPECT_EQ(receive.key.text(), "sesame");
+  EXPECT_EQ(receive.file, "");
+  EXPECT_FALSE(arguments.Show("sesame"));
+}
+
 TEST(PipeOptions, TheKeyDoesNotStayVisible) {
   for (const bool wrong : {false, true}) {
     std::vector<std::string> words{"rdsend", "host", wrong ? "no port" : "1", "sesame", "file"};
