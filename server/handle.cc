@@ -112,7 +112,7 @@ HandleCodec::HandleCodec(const HandleSecret& secret, std::string_view export_nam
 std::array<std::byte, 8> HandleCodec::Tag(ByteSpan body) const {
   static_assert(crypto_shorthash_KEYBYTES == HandleSecret::kBytes);
   static_assert(crypto_shorthash_BYTES == kTagBytes);
-  std::array<std::byte, fs::kMaxHandleBytes + fs::kMaxExportNameBytes> buffer;
+  std::array<std::byte, fs::kMaxHandleBytes + fs::kMaxExportNameBytes> buffer{};
   ByteWriter writer(buffer);
   writer.WriteBytes(body);
   writer.WriteBytes(AsBytes(export_name_));
