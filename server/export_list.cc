@@ -5,8 +5,10 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/outside_changes.h"
+#include "transport/base/log.h"
 
 namespace rdfs::server {
 namespace {
@@ -134,7 +136,7 @@ Status ExportList::Reload(const std::vector<ExportSpec>& specs) {
   return {};
 }
 
-std::unique_ptr<OutsideWatch> ExportList::WatchOutside(InodeTable& inodes) const {
+std::unique_ptr<OutsideWatch> ExportList::WatchOutside(InodeTable& inodes) {
   OutsideWatch::Options options;
   options.period = std::max(options.period, 2 * core_.options.watched_lease);
   auto watch = OutsideWatch::Start(
@@ -142,8 +144,18 @@ std::unique_ptr<OutsideWatch> ExportList::WatchOutside(InodeTable& inodes) const
       {.changed = [&core = core_,
                    &inodes](auto changes) { OnChangedOutside(core, inodes, changes); },
        .lost = [&core = core_, &inodes] { OnLostOutside(core, inodes); }});
-  inodes.SetWatch(watch.get());
-  return watch;
+  if (!watch.ok()) {
+    // About the age of a kernel, and as an ordinary user, nothing can be done.
+    const bool denied = ::geteuid() == 0 && watch.status().code() != Code::kUnsupported;
+    const LogLevel level = denied ? LogLevel::kWarn : LogLevel::kInfo;
+    if (!std::exchange(told_of_no_watch_, true)) {
+      Log(level, "what others change in an export on this host is seen up to a second later: {}",
+          watch.status().message());
+    }
+    return nullptr;
+  }
+  inodes.SetWatch(watch->get());
+  return *std::move(watch);
 }
 
 std::optional<Offer> ExportList::Find(std::string_view name) {

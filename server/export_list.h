@@ -87,7 +87,7 @@ class ExportList {
     bool offered = true;
   };
   Result<Entry> Make(const ExportSpec& spec, const InodeLimits& limits) const;
-  std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes) const;
+  std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes);
   Entry* FindLocked(std::string_view name);
   void KeepLocked(Entry entry);
 
@@ -95,6 +95,7 @@ class ExportList {
   Core& core_;
   mutable std::mutex mutex_;    // before classes_mutex_
   std::vector<Entry> entries_;  // grows only
+  bool told_of_no_watch_ = false;
   // Of the entries; for requests, which must not wait for a directory that is listed anew.
   mutable std::mutex tables_mutex_;  // behind mutex_
   std::vector<const InodeTable*> tables_;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -32,6 +33,22 @@ constexpr std::uint64_t kContent = FAN_MODIFY;
 constexpr std::uint64_t kEvents = kEntry | kContent | FAN_ATTRIB | FAN_ONDIR | FAN_EVENT_ON_CHILD;
 
 Fd NewGroup() { return Fd(::fanotify_init(kGroupFlags, O_RDONLY | O_CLOEXEC)); }
+
+Status WhyNone(int error) {
+  if (error == EINVAL || error == ENOSYS) {
+    return {Code::kUnsupported, error, "the kernel is older than Linux 5.17, or has no fanotify"};
+  }
+  if (error == EPERM) {
+    return {Code::kErrno, error,
+            "fanotify_init is refused; a container, or SystemCallFilter= of a unit, has to allow "
+            "it and fanotify_mark"};
+  }
+  if (error == EMFILE) {
+    return {Code::kErrno, error,
+            "too many watchers; raise fs.fanotify.max_user_groups, or the limit of open files"};
+  }
+  return Status::FromErrno(error, "fanotify_init");
+}
 
 std::string MakeKey(std::uint64_t file_system, ByteSpan handle) {
   std::string key(sizeof file_system + handle.size(), '\0');
@@ -93,12 +110,14 @@ Event DecodeEvent(const fanotify_event_metadata& head, const std::byte* at) {
 
 }  // namespace
 
-std::unique_ptr<OutsideWatch> OutsideWatch::Start(const ProcFd& proc, const Options& options,
-                                                  Listener listener) {
+Result<std::unique_ptr<OutsideWatch>> OutsideWatch::Start(const ProcFd& proc,
+                                                          const Options& options,
+                                                          Listener listener) {
   std::unique_ptr<OutsideWatch> watch(new OutsideWatch(proc, options, std::move(listener)));
   watch->current_.group = NewGroup();
+  if (!watch->current_.group.valid()) return WhyNone(errno);
   watch->wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!watch->current_.group.valid() || !watch->wake_.valid()) return nullptr;
+  if (!watch->wake_.valid()) return Status::FromErrno(errno, "eventfd");
   watch->thread_ = std::thread([self = watch.get()] { self->Run(); });
   return watch;
 }

@@ -35,6 +35,7 @@
 #include "server/handle.h"
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
+#include "transport/base/status.h"
 
 namespace rdfs::server {
 
@@ -64,9 +65,10 @@ class OutsideWatch {
     std::function<void()> lost;  // anything may have changed
   };
 
-  // `proc` outlives it. Null where this host cannot tell: too old, or too many watchers.
-  static std::unique_ptr<OutsideWatch> Start(const ProcFd& proc, const Options& options,
-                                             Listener listener);
+  // `proc` outlives it. Errors where this host cannot tell: kUnsupported for an old kernel, kErrno
+  // with what to do about it.
+  static Result<std::unique_ptr<OutsideWatch>> Start(const ProcFd& proc, const Options& options,
+                                                     Listener listener);
   // Stops the thread.
   ~OutsideWatch();
   OutsideWatch(const OutsideWatch&) = delete;

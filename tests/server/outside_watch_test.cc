@@ -3,12 +3,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -33,9 +40,10 @@ class OutsideWatchTest : public ::testing::Test {
   }
 
   void Start(const OutsideWatch::Options& options) {
-    watch_ = OutsideWatch::Start(
+    auto watch = OutsideWatch::Start(
         *proc_, options, {.changed = [this](auto changes) { Take(changes); }, .lost = [] {}});
-    ASSERT_NE(watch_, nullptr);
+    ASSERT_TRUE(watch.ok()) << watch.status().ToString();
+    watch_ = *std::move(watch);
   }
 
   void Take(std::span<const OutsideWatch::Change> changes) {
@@ -177,6 +185,33 @@ TEST_F(OutsideWatchTest, TakesSoManyDirectoriesAndNoMore) {
     const Directory directory = Open(path);
     EXPECT_EQ(watch_->Watch(directory.inode, directory.fd.get()), i < 3);
   }
+}
+
+// As a container or a unit that does not allow it. The filter is the calling thread's alone.
+bool RefuseFanotify(int error) {
+  std::array<sock_filter, 4> filter = {
+      sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, __NR_fanotify_init},
+      sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)},
+      sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+  const sock_fprog program{.len = filter.size(), .filter = filter.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(OutsideWatchTest, SaysWhyThereIsNone) {
+  const auto try_with = [this](int error) {
+    Status status;
+    std::thread([&] {
+      ASSERT_TRUE(RefuseFanotify(error));
+      status = OutsideWatch::Start(*proc_, {}, {.changed = [](auto) {}, .lost = [] {}}).status();
+    }).join();
+    return status;
+  };
+  EXPECT_EQ(try_with(ENOSYS).code(), Code::kUnsupported);
+  const Status refused = try_with(EPERM);
+  EXPECT_EQ(refused.code(), Code::kErrno);
+  EXPECT_NE(refused.message().find("SystemCallFilter="), std::string::npos) << refused.ToString();
 }
 
 }  // namespace
