@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Usage: install.sh BUILD_DIR
-# `cmake --install` into an empty root: every file where a distribution has it, and no more.
+# `cmake --install` into an empty root: every file where a distribution has it, and no more. Then beneath
+# /usr/local, where zsh and python3 have other places.
 set -uo pipefail
 . "$(dirname "$0")/checks" "$1"
 
@@ -11,4 +12,20 @@ expect_files "$work/root"
 expect_clean "$work/root" "$build"
 expect_modes "$work/root"
 expect_running "$work/root"
+
+# expect_found ROOT PREFIX: zsh and the system's python3 look where their files are.
+expect_found() {
+  local place
+  place=$(cd "$1" && dirname "/$(find . -name _rdfs -printf '%P')")
+  case $place in "$2"/*) ;; *) fail "_rdfs is in $place, not beneath $2" ;; esac
+  # shellcheck disable=SC2016
+  zsh -fc 'print -l $fpath' | grep -xF "$place" >/dev/null || fail "zsh does not look into $place"
+  place=$(cd "$1" && dirname "$(dirname "/$(find . -path '*/rdfs/spec.py' -printf '%P')")")
+  case $place in "$2"/*) ;; *) fail "the Python modules are in $place, not beneath $2" ;; esac
+  /usr/bin/python3 -c 'import site; print(*site.getsitepackages(), sep="\n")' | grep -xF "$place" >/dev/null ||
+    fail "python3 does not look into $place"
+}
+expect_found "$work/root" /usr
+DESTDIR=$work/local cmake --install "$build" --prefix /usr/local >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+expect_found "$work/local" /usr/local
 [ "$failures" -eq 0 ]
