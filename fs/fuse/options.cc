@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 
 #include "fs/protocol.h"
@@ -183,11 +184,13 @@ Status ApplySshCommand(const std::string& value, Options& options) {
   return {};
 }
 
+// A shell replaces "~/" at the start of a word only, not behind "key_file=".
 Status ApplyFile(std::string_view word, const std::string& value, std::string& out) {
   if (value.empty() || value.find('\0') != std::string::npos) {
     return BadValue(word, value, "give the path of a file");
   }
-  out = value;
+  const char* home = value.starts_with("~/") ? std::getenv("HOME") : nullptr;
+  out = home != nullptr && *home != '\0' ? home + value.substr(1) : value;
   return {};
 }
 

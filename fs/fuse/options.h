@@ -1,7 +1,7 @@
 // The command line of rdfs, read and checked before anything happens.
 //
-// Pure: argv goes in, Options or what to print come out. Nothing here looks at the machine; whether
-// a file or a host is there is found out later. Values; any thread.
+// Pure: argv (and $HOME) goes in, Options or what to print come out. Nothing here looks at the
+// machine; whether a file or a host is there is found out later. Values; any thread.
 #pragma once
 
 #include <chrono>

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,48 @@ SshSource SshOf(std::string_view text) {
   if (!source.ok()) return {};
   EXPECT_TRUE(std::holds_alternative<SshSource>(*source)) << text;
   return std::get<SshSource>(*source);
+}
+
+// A variable of the environment, for a test's time.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    const char* before = getenv(name);
+    if (before != nullptr) before_ = before;
+    Set(value);
+  }
+  ~Variable() { Set(before_ ? before_->c_str() : nullptr); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+  void Set(const char* value) const {
+    if (value == nullptr) {
+      unsetenv(name_);
+    } else {
+      setenv(name_, value, 1);
+    }
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(MountOptions, TheHomeDirectoryOfAFile) {
+  const Variable home("HOME", "/home/me");
+  const auto key_file = [](const std::string& value) {
+    Options options;
+    EXPECT_TRUE(ApplyMountOptions("key_file=" + value, options).ok());
+    return options.key_file;
+  };
+  EXPECT_EQ(key_file("~/.config/rdfs/key"), "/home/me/.config/rdfs/key");
+  EXPECT_EQ(key_file("/a/~/key"), "/a/~/key");
+  EXPECT_EQ(key_file("~other/key"), "~other/key");
+  Options options;
+  ASSERT_TRUE(ApplyMountOptions("log=~/log", options).ok());
+  EXPECT_EQ(options.log_file, "/home/me/log");
+  home.Set(nullptr);
+  EXPECT_EQ(key_file("~/key"), "~/key");
 }
 
 TEST(ParseSource, Exports) {
