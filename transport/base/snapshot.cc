@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <deque>
 
+#include "transport/base/json_string.h"
+
 namespace rdfs {
 namespace {
 
@@ -14,29 +16,6 @@ std::string Plain(std::string_view text) {
   std::string out(text);
   std::ranges::replace_if(out, IsControl, '?');
   return out;
-}
-
-// A JSON string (RFC 8259, section 7). Bytes that are not ASCII become '?': names need not be
-// UTF-8.
-std::string Quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += IsControl(c) || static_cast<unsigned char>(c) > 0x7e ? '?' : c;
-  }
-  return out + '"';
-}
-
-// "8.4 us": two or three digits.
-std::string Short(std::chrono::nanoseconds time) {
-  double value = static_cast<double>(time.count());
-  const char* unit = "ns";
-  for (const char* next : {"us", "ms", "s"}) {
-    if (value < 1000) break;
-    value /= 1000;
-    unit = next;
-  }
-  return fmt::format("{:.{}f} {}", value, value < 10 ? 1 : 0, unit);
 }
 
 double Seconds(std::chrono::nanoseconds time) {
@@ -61,6 +40,17 @@ void AddHistogram(const std::string& labels, const LatencyHistogram& times, std:
 
 }  // namespace
 
+std::string ShortTime(std::chrono::nanoseconds time) {
+  double value = static_cast<double>(time.count());
+  const char* unit = "ns";
+  for (const char* next : {"us", "ms", "s"}) {
+    if (value < 1000) break;
+    value /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.{}f} {}", value, value < 10 ? 1 : 0, unit);
+}
+
 std::string ToText(const Snapshot& snapshot) {
   std::string out;
   for (const auto& [name, value] : snapshot.words) {
@@ -77,8 +67,8 @@ std::string ToText(const Snapshot& snapshot) {
   }
   for (const auto& [operation, times] : snapshot.latencies) {
     out += fmt::format("  {:<30} {}, p50 {}, p99 {}, longest {}\n", "latency " + Plain(operation),
-                       times.count(), Short(times.Percentile(50)), Short(times.Percentile(99)),
-                       Short(times.longest));
+                       times.count(), ShortTime(times.Percentile(50)),
+                       ShortTime(times.Percentile(99)), ShortTime(times.longest));
   }
   return out;
 }
@@ -86,12 +76,12 @@ std::string ToText(const Snapshot& snapshot) {
 std::string ToJson(const Snapshot& snapshot) {
   std::string out = "{";
   for (const auto& [name, value] : snapshot.words) {
-    out += fmt::format("{}: {}, ", Quoted(name), Quoted(value));
+    out += fmt::format("{}: {}, ", JsonString(name), JsonString(value));
   }
   out += "\"lines\": [";
   for (std::size_t i = 0; i < snapshot.lines.size(); ++i) {
     const auto& [name, value] = snapshot.lines[i];
-    out += fmt::format("{}[{}, {}]", i == 0 ? "" : ", ", Quoted(name), Quoted(value));
+    out += fmt::format("{}[{}, {}]", i == 0 ? "" : ", ", JsonString(name), JsonString(value));
   }
   out += "], \"figures\": {";
   for (std::size_t i = 0; i < snapshot.figures.size(); ++i) {
@@ -100,12 +90,12 @@ std::string ToJson(const Snapshot& snapshot) {
     const bool last =
         i + 1 == snapshot.figures.size() || snapshot.figures[i + 1].name != figure.name;
     if (i > 0) out += ", ";
-    if (first) out += Quoted(figure.name) + ": ";
+    if (first) out += JsonString(figure.name) + ": ";
     if (figure.label.empty()) {
       out += std::to_string(figure.value);
       continue;
     }
-    out += fmt::format("{}{}: {}{}", first ? "{" : "", Quoted(figure.label), figure.value,
+    out += fmt::format("{}{}: {}{}", first ? "{" : "", JsonString(figure.label), figure.value,
                        last ? "}" : "");
   }
   out += "}, \"latencies\": {";
@@ -113,7 +103,7 @@ std::string ToJson(const Snapshot& snapshot) {
     const auto& [operation, times] = snapshot.latencies[i];
     out += fmt::format(
         "{}{}: {{\"count\": {}, \"sum_ns\": {}, \"p50_ns\": {}, \"p99_ns\": {}, \"max_ns\": {}}}",
-        i == 0 ? "" : ", ", Quoted(operation), times.count(), times.sum.count(),
+        i == 0 ? "" : ", ", JsonString(operation), times.count(), times.sum.count(),
         times.Percentile(50).count(), times.Percentile(99).count(), times.longest.count());
   }
   return out + "}}\n";
@@ -123,7 +113,7 @@ std::string ToPrometheus(const Snapshot& snapshot) {
   std::string out;
   std::string common;
   if (!snapshot.words.empty()) {
-    common = fmt::format("{}={}", snapshot.words[0].first, Quoted(snapshot.words[0].second));
+    common = fmt::format("{}={}", snapshot.words[0].first, JsonString(snapshot.words[0].second));
   }
   std::string_view before;
   for (const Figure& figure : snapshot.figures) {
@@ -135,7 +125,7 @@ std::string ToPrometheus(const Snapshot& snapshot) {
     before = figure.name;
     std::string labels = common;
     if (!figure.label.empty()) {
-      labels += fmt::format("{}op={}", labels.empty() ? "" : ",", Quoted(figure.label));
+      labels += fmt::format("{}op={}", labels.empty() ? "" : ",", JsonString(figure.label));
     }
     out += fmt::format("{}{{{}}} {}\n", name, labels, figure.value);
   }
@@ -146,7 +136,7 @@ std::string ToPrometheus(const Snapshot& snapshot) {
   }
   for (const auto& [operation, times] : snapshot.latencies) {
     const std::string labels =
-        fmt::format("{}{}op={}", common, common.empty() ? "" : ",", Quoted(operation));
+        fmt::format("{}{}op={}", common, common.empty() ? "" : ",", JsonString(operation));
     AddHistogram(labels, times, out);
   }
   return out;

@@ -5,6 +5,7 @@
 // than text is escaped.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -55,6 +56,9 @@ std::string ToJson(const Snapshot& snapshot);
 std::string ToPrometheus(const Snapshot& snapshot);
 // What several programs answered to that as one: no metric may be spoken of twice.
 std::string MergeMetrics(const std::vector<std::string>& answers);
+
+// "8.4 us": two or three digits.
+std::string ShortTime(std::chrono::nanoseconds time);
 
 // What a ControlSocket answers: "name" (the first word), "status", "json", "metrics".
 std::string AnswerRequest(std::string_view request, const Snapshot& snapshot);
