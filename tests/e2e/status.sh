@@ -47,7 +47,7 @@ explained() {
 }
 explained "$work/metrics" 'metrics'
 "$rdfs" top -n 1 "$work/mnt" >"$work/top" || problem 'rdfs top fails'
-says "$work/top" ' rdfs_inodes\{' 'rdfs top'
+says "$work/top" '^  inodes +[1-9]' 'rdfs top'
 
 "$rdfsd" status >"$work/status" || problem 'rdfsd status fails'
 says "$work/status" "^port +$port\$" 'rdfsd status'

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <thread>
 
 #include "transport/base/control_socket.h"
 #include "transport/base/snapshot.h"
+#include "transport/base/top.h"
 
 namespace rdfs {
 namespace {
@@ -75,53 +75,7 @@ std::vector<std::string> Ask(const std::string& program, const Wanted& wanted,
   return answers;
 }
 
-using Samples = std::map<std::string, double>;
-
-// "name{labels} value" lines.
-Samples ParseMetrics(const std::vector<std::string>& answers) {
-  Samples samples;
-  for (std::string_view text : answers) {
-    while (!text.empty()) {
-      const std::string_view line = text.substr(0, text.find('\n'));
-      text.remove_prefix(std::min(line.size() + 1, text.size()));
-      const std::size_t blank = line.rfind(' ');
-      if (line.starts_with('#') || blank == line.npos) continue;
-      samples[std::string(line.substr(0, blank))] =
-          std::strtod(std::string(line.substr(blank + 1)).c_str(), nullptr);
-    }
-  }
-  return samples;
-}
-
-struct Shown {
-  double value;
-  std::string_view unit;
-};
-
-double Growth(const std::string& name, const Samples& now, const Samples& before) {
-  const auto at = [&name](const Samples& samples) {
-    const auto found = samples.find(name);
-    return found == samples.end() ? 0 : found->second;
-  };
-  return at(now) - at(before);
-}
-
-// What a sample says of the last `seconds`: of what is counted how many a second, of times their
-// mean, and of anything else how much there is.
-Shown Show(const std::string& name, const Samples& now, const Samples& before, double seconds) {
-  if (const std::size_t sum = name.find("_sum{"); sum != name.npos) {
-    std::string count = name;
-    count.replace(sum, 4, "_count");
-    const double times = Growth(count, now, before);
-    return {times > 0 ? Growth(name, now, before) / times * 1e6 : 0, " us on average"};
-  }
-  if (name.find("_total{") != name.npos || name.find("_count{") != name.npos) {
-    return {Growth(name, now, before) / seconds, "/s"};
-  }
-  return {now.at(name), "  "};
-}
-
-// What changes in a second, once a second.
+// What happens in a second, once a second.
 int Top(const std::string& program, const Wanted& wanted) {
   Samples before;
   TimePoint last{};
@@ -133,13 +87,7 @@ int Top(const std::string& program, const Wanted& wanted) {
     const Samples samples = ParseMetrics(answers);
     if (turn > 0) {
       const double seconds = std::chrono::duration<double>(now - last).count();
-      std::string out = terminal ? "\033[H\033[J" : "";
-      for (const auto& [name, value] : samples) {
-        if (name.find("_bucket{") != name.npos) continue;
-        const Shown shown = Show(name, samples, before, seconds);
-        if (shown.value != 0) out += fmt::format("{:>14.0f}{} {}\n", shown.value, shown.unit, name);
-      }
-      fmt::print("{}\n", out);
+      fmt::print("{}{}", terminal ? "\033[H\033[J" : "", TopTable(before, samples, seconds));
       std::fflush(stdout);
     }
     before = samples;
