@@ -12,6 +12,7 @@
 #include "server/supervisor.h"
 #include "server/supervisor_keeper.h"
 #include "transport/base/log.h"
+#include "transport/base/log_format.h"
 #include "transport/base/watch_command.h"
 
 namespace rdfs::server {
@@ -54,7 +55,9 @@ int Main(int argc, const char* const* argv) {
   if (const auto watched = RunWatchCommand("rdfsd", arguments, false)) return *watched;
   const CommandLine command = ParseCommandLine(argc, argv);
   if (!command.options) {
-    std::fputs(command.output.c_str(), command.exit_code == 0 ? stdout : stderr);
+    const bool asked = command.exit_code == 0;
+    const std::string text = std::string(asked ? "" : ErrorPrefix()) + command.output;
+    std::fputs(text.c_str(), asked ? stdout : stderr);
     return command.exit_code;
   }
   const Options& options = *command.options;

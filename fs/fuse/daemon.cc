@@ -15,6 +15,7 @@
 #include <cstdlib>
 
 #include "transport/base/log.h"
+#include "transport/base/log_format.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -44,7 +45,9 @@ std::string ReadAll(int fd) {
 
 // A person reads it: stdout for how it went, stderr for why not.
 void Print(char outcome, std::string_view text) {
-  WriteAll(outcome == kReady ? STDOUT_FILENO : STDERR_FILENO, "rdfs: " + std::string(text) + "\n");
+  const bool ready = outcome == kReady;
+  WriteAll(ready ? STDOUT_FILENO : STDERR_FILENO,
+           std::string(ready ? "" : ErrorPrefix()) + "rdfs: " + std::string(text) + "\n");
 }
 
 int WaitForOutcome(int pipe, pid_t child) {

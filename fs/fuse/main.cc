@@ -13,6 +13,7 @@
 #include "fs/fuse/serve.h"
 #include "fs/watch/command.h"
 #include "transport/base/log.h"
+#include "transport/base/log_format.h"
 #include "transport/base/watch_command.h"
 
 namespace {
@@ -36,6 +37,7 @@ int Print(const Answer& answer) {
   if (answer.text.empty()) return answer.exit_code;
   std::string text = answer.text;
   if (!text.ends_with('\n')) text += '\n';
+  if (answer.exit_code != 0) text.insert(0, rdfs::ErrorPrefix());
   const int fd = answer.exit_code == 0 ? STDOUT_FILENO : STDERR_FILENO;
   (void)!write(fd, text.data(), text.size());
   return answer.exit_code;

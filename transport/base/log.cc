@@ -5,10 +5,13 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
+#include "transport/base/log_format.h"
 #include "transport/base/log_limit.h"
 
 namespace rdfs {
@@ -21,10 +24,55 @@ std::string& Name() {
   return *name;
 }
 
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kTrace:
+      return spdlog::level::trace;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
+  }
+  return spdlog::level::off;
+}
+
+LogLevel FromSpdlog(spdlog::level::level_enum level) {
+  for (const LogLevel ours :
+       {LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn}) {
+    if (ToSpdlog(ours) == level) return ours;
+  }
+  return LogLevel::kError;
+}
+
+class LineFormatter final : public spdlog::formatter {
+ public:
+  explicit LineFormatter(LogStyle style) : style_(style) {}
+
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const std::string line =
+        FormatLogLine(style_, message.time, FromSpdlog(message.level), Name(),
+                      std::string_view(message.payload.data(), message.payload.size()));
+    out.append(line.data(), line.data() + line.size());
+    out.push_back('\n');
+  }
+  [[nodiscard]] std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<LineFormatter>(style_);
+  }
+
+ private:
+  LogStyle style_;
+};
+
 spdlog::logger& Logger() {
   static spdlog::logger* const logger = [] {
     auto* made = new spdlog::logger(Name(), std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%n: %l: %v");
+    made->set_formatter(std::make_unique<LineFormatter>(DetectLogStyle()));
     made->set_level(spdlog::level::trace);
     made->flush_on(spdlog::level::trace);
     return made;
@@ -47,31 +95,18 @@ bool AdmitWarning() {
   return verdict.write;
 }
 
-spdlog::level::level_enum ToSpdlog(LogLevel level) {
-  switch (level) {
-    case LogLevel::kTrace:
-      return spdlog::level::trace;
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarn:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-    case LogLevel::kOff:
-      return spdlog::level::off;
-  }
-  return spdlog::level::off;
-}
-
 }  // namespace
 
 void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
 
 void SetLogName(std::string_view name) {
   Name() = name;
-  Logger().set_pattern(Name() + ": %l: %v");
+  (void)Logger();  // before there are threads
+  const char* wanted = std::getenv("RDFS_LOG");
+  const std::string_view style = wanted == nullptr ? "" : wanted;
+  if (style != "" && style != "text" && style != "json") {
+    LogWarn("RDFS_LOG={} is not known; give text or json", style);
+  }
 }
 
 void LogToSyslog() {
