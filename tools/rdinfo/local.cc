@@ -14,22 +14,11 @@
 #include <fstream>
 #include <sstream>
 
+#include "tools/rdinfo/firewall.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::rdinfo {
 namespace {
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::string FirstLine(const std::string& path) {
-  const std::string text = ReadFile(path);
-  return text.substr(0, text.find('\n'));
-}
 
 Section Kernel() {
   Section section{"system", {}};
@@ -83,33 +72,30 @@ Section Fuse() {
   return section;
 }
 
-// The rules themselves are root's to read; the two programs that keep them on Debian and its kin
-// tell at least that there are some.
-Fact Firewall() {
-  if (HasLine(ReadFile("/etc/ufw/ufw.conf"), "ENABLED=yes")) {
-    return {"firewall", "ufw is on", true,
-            "where rdfsd serves, as root: ufw allow 7337:7338/tcp (and 4791/udp for RoCE)",
-            Weight::kNote};
-  }
-  if (access("/run/firewalld.pid", F_OK) == 0 || access("/run/firewalld", F_OK) == 0) {
-    return {"firewall", "firewalld is on", true,
-            "where rdfsd serves, as root: firewall-cmd --permanent --add-port=7337-7338/tcp "
-            "--add-port=4791/udp; firewall-cmd --reload",
-            Weight::kNote};
-  }
-  return {"firewall", "neither ufw nor firewalld is on", true, ""};
-}
-
 Fact ClockDiscipline() {
   timex state{};  // modes 0: only asks
   const int told = adjtimex(&state);
   if (told < 0) return {"clock", "cannot be asked about", true, ""};
-  return {"clock",
-          told == TIME_ERROR ? "not kept by NTP, as far as the kernel knows" : "kept by NTP", true,
-          ""};
+  if (told != TIME_ERROR) return {"clock", "kept by NTP", true, ""};
+  return {"clock", "not kept by NTP, as far as the kernel knows", true,
+          "as root: timedatectl set-ntp true (the package systemd-timesyncd or chrony), so that "
+          "files have the same times on all hosts",
+          Weight::kNote};
 }
 
 }  // namespace
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string FirstLine(const std::string& path) {
+  const std::string text = ReadFile(path);
+  return text.substr(0, text.find('\n'));
+}
 
 std::string FindField(std::string_view text, std::string_view key) {
   while (!text.empty()) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tools/rdinfo/firewall.h"
 #include "tools/rdinfo/local.h"
 #include "tools/rdinfo/path.h"
 #include "tools/rdinfo/remote.h"
@@ -29,6 +30,22 @@ TEST(Advice, NamesWhatStopsFirstAndWhatWasAskedForBeforeTheRest) {
 
 TEST(Advice, IsEmptyWhereNothingIsWrong) {
   EXPECT_TRUE(Advise({{"here", {{"kernel", "5.4", true, ""}}}}).facts.empty());
+}
+
+TEST(Firewall, IsWhatStopsSomethingThatComesIn) {
+  const auto chain = [](const std::string& type, const std::string& rules) {
+    return "table inet t {\n\tchain c {\n\t\ttype " + type + "; policy accept;\n" + rules +
+           "\t}\n}\n";
+  };
+  EXPECT_TRUE(FiltersInput(chain("filter hook input priority filter", "\t\ttcp dport 22 drop\n")));
+  EXPECT_TRUE(FiltersInput(chain("filter hook input priority 0", "\t\tcounter reject\n")));
+  EXPECT_TRUE(FiltersInput(chain("filter hook input priority 0", "\t\tjump other\n")));
+  EXPECT_TRUE(FiltersInput("chain in {\ntype filter hook input priority 0; policy drop;\n}\n"));
+  EXPECT_FALSE(FiltersInput(chain("filter hook input priority 0", "\t\tct state new accept\n")));
+  EXPECT_FALSE(FiltersInput(chain("filter hook forward priority 0", "\t\tdrop\n")));
+  EXPECT_FALSE(FiltersInput(chain("filter hook input priority 0", "") +
+                            chain("filter hook forward priority 0", "\t\tdrop\n")));
+  EXPECT_FALSE(FiltersInput(""));
 }
 
 TEST(Lines, AreWholeWords) {

@@ -17,6 +17,18 @@ expect() {
 
 expect 0 '/dev/fuse +there' 'this machine'
 expect 0 'memlock' 'this machine'
+expect 0 'user_allow_other +(set|not set)' 'this machine'
+expect 0 'clock +(kept by NTP|not kept by NTP|cannot be asked)' 'this machine'
+expect 0 'firewall +(ufw|firewalld|nftables|iptables|neither|none)' 'this machine'
+# Known by its process alone, as Debian starts it.
+cp "$(command -v sleep)" "$work/firewalld"
+"$work/firewalld" 60 &
+firewalld=$!
+for _ in $(seq 100); do [ "$(cat /proc/$firewalld/comm)" = firewalld ] && break; sleep 0.05; done
+expect 0 'firewall +(ufw|firewalld) is on' 'a firewalld without files'
+grep -qE 'ufw allow 7337|firewall-cmd .*7337' "$work/out" || fail 'a firewall that is on, and no advice'
+kill "$firewalld"
+wait "$firewalld" || true
 "$rdinfo" --json >"$work/json"
 python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$work/json" || fail "--json is no JSON"
 
