@@ -344,8 +344,8 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
                            themselves: by ssh, or the rdfsd of an ordinary user
   gid=N                    the same of the group
   writeback                the kernel's writeback cache: for a directory with a single writer
-  sync                     each write is at the server when it returns, also where nobody else has
-                           the file open
+  sync, async              each write is at the server when it returns, also where nobody else has
+                           the file open; or need not be, then (async)
   ssh_command=CMD          instead of ssh: a program and its options (no shell; absolute paths)
   rdfsd_path=PATH          where rdfsd is on the far host (rdfsd in its PATH)
   log=FILE                 where log lines go once mounted (else: syslog; with -f: standard error)

@@ -7,8 +7,8 @@
  *
  * And streams between two programs, which need no export: see Pipes.
  *
- * Every operation is there twice: rdfs_submit_X returns at once, and rdfs_poll hands out its
- * completion later, exactly once; rdfs_X waits. Both may be mixed.
+ * Every operation but rdfs_readlink, which waits, is there twice: rdfs_submit_X returns at once,
+ * and rdfs_poll hands out its completion later, exactly once; rdfs_X waits. Both may be mixed.
  *
  * Errors. Whatever fails returns a negative errno. The sentence that says more, for a person, is in
  * the rdfs_error given to rdfs_connect and rdfs_queue_open, in rdfs_sentence() after a call that

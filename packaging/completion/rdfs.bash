@@ -4,6 +4,10 @@
 _rdfs_options() {
   case "$1" in
     rdfs) echo "-h --help -V --version -o -f --foreground -v --verbose" ;;
+    "rdfs status" | "rdfsd status") echo "-h --help" ;;
+    "rdfs stats" | "rdfsd stats") echo "-h --help --json --prometheus" ;;
+    "rdfs top" | "rdfsd top") echo "-h --help -n" ;;
+    "rdfs watch") echo "-h --help -o -r --recursive -q --quiet" ;;
     rdfsd) echo "-h --help --version --export --read-only --listen --port --rdma-port --key-file
       --no-auth --config --pool --lease --metrics --stdio -f --foreground -v --verbose" ;;
     rdcp) echo "-h --help --version -r -R --recursive -p -a --archive -L --dereference -x
@@ -14,7 +18,7 @@ _rdfs_options() {
       --wait --plaintext --compress" ;;
     rdrecv) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout
       --wait --listen --verbs-port --keep-partial --resume --forward --piece --pieces" ;;
-    rdsock) echo "-h --help --version --only --except --require --stats --pair --far-rdsock --ssh --pairs --unpair" ;;
+    rdsock) echo "-h --help --version --only --except --require --stats -v --pair --far-rdsock --ssh --pairs --unpair" ;;
     rdinfo) echo "-h --help --version --key-file --json -v" ;;
     rdping) echo "-h --help --version -v" ;;
     "rdping server") echo "-h --help --listen --key-file" ;;
@@ -25,7 +29,7 @@ _rdfs_options() {
 # The words of rdfs -o.
 _rdfs_mount_options() {
   echo "key_file= require= deadline= workers= read_ahead= allow_other ro rw plaintext
-    require_encryption idmap= uid= gid= writeback sync ssh_command= rdfsd_path= log= metrics= suid nosuid dev nodev exec noexec
+    require_encryption idmap= uid= gid= writeback sync async ssh_command= rdfsd_path= log= metrics= suid nosuid dev nodev exec noexec
     atime noatime"
 }
 
@@ -73,6 +77,12 @@ _rdfs() {
       case "${COMP_WORDS[i]}" in server | client) command="rdping ${COMP_WORDS[i]}" ;; esac
     done
   fi
+  if [ "$COMP_CWORD" -gt 1 ]; then
+    case "$command ${COMP_WORDS[1]}" in
+      "rdfs watch" | "rdfs "[st]* | "rdfsd "[st]*)
+        case "${COMP_WORDS[1]}" in status | stats | top | watch) command="$command ${COMP_WORDS[1]}" ;; esac ;;
+    esac
+  fi
   # A '=' is a word of its own to bash: what stands before it names what comes.
   if [ "$word" = = ]; then
     _rdfs_complete_value "$previous" ''
@@ -85,7 +95,7 @@ _rdfs() {
     "rdsock --require") _rdfs_offer "shm verbs" "$word"; return ;;
     "rdsock --pair" | "rdsock --unpair") mapfile -t COMPREPLY < <(compgen -A hostname -- "$word"); return ;;
     *" --require") _rdfs_offer "verbs shm tcp" "$word"; return ;;
-    "rdfs -o") _rdfs_complete_mount_option "$word"; return ;;
+    "rdfs -o" | "rdfs watch -o") _rdfs_complete_mount_option "$word"; return ;;
     *" --key-file" | *" --config" | *" --files-from" | *" --rdcp-path" | *" --far-rdsock") _rdfs_files "$word"; return ;;
   esac
   if [[ $word == -* ]]; then
@@ -100,6 +110,7 @@ _rdfs() {
         mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "status stats top$([ "$command" = rdfsd ] || echo ' watch')" -- "$word")
       fi ;;
     rdinfo | "rdping client") mapfile -t COMPREPLY < <(compgen -A hostname -- "$word") ;;
+    rdfsd\ *) ;;
     rdsock) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
     *) _rdfs_files "$word" ;;
   esac

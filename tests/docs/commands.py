@@ -15,7 +15,10 @@ PROGRAMS = {
     'rdcp': 'tools/copy/rdcp', 'rdsend': 'tools/pipe/rdsend', 'rdrecv': 'tools/pipe/rdrecv',
     'rdsock': 'tools/sock/rdsock', 'rdping': 'tools/rdping/rdping', 'rdinfo': 'tools/rdinfo/rdinfo',
 }
-SUBCOMMANDS = {'rdping': ['server', 'client']}
+SUBCOMMANDS = {
+    'rdping': ['server', 'client'], 'rdfs': ['status', 'stats', 'top', 'watch'],
+    'rdfsd': ['status', 'stats', 'top'],
+}
 OPTION = re.compile(r'^-{1,2}[A-Za-z0-9][A-Za-z0-9-]*$')
 
 
@@ -61,6 +64,21 @@ def page_options(page, section):
     return found
 
 
+def page_command_options(page, command):
+    """Those in the heading that a page's section WATCHING gives a command, and -h, which all have."""
+    text = re.search(r'^\.SH WATCHING\n(.*?)(?=^\.SH)', page, re.M | re.S).group(1).replace('\\-', '-')
+    heading = re.search(r'^\.TP\n\.B %s\b(.*)$' % command, text, re.M).group(1)
+    found = {word for word in re.split(r'[\s\[\]|]+', re.sub(r'\\f.', '', heading)) if OPTION.match(word)}
+    return found | ({'-h', '--help'} if 'Each takes -h and --help.' in text else set())
+
+
+def known_words():
+    """What the code takes behind -o, but for what it ignores."""
+    code = read('fs/fuse/options.cc')
+    table = code[code.index('constexpr auto kWords'):code.index('#undef RDFS_FLAG')]
+    return set(re.findall(r'^    \{"([a-z_]+)"', table, re.M))
+
+
 def page_words(page):
     text = re.search(r'^\.SH "MOUNT OPTIONS"\n(.*?)(?=^\.SH)', page, re.M | re.S).group(1)
     found = set()
@@ -80,11 +98,12 @@ def bash_words(script, line):
 
 def zsh_options(script, command, sub=None):
     if sub:
-        script, command = script[script.index('_rdfs_rdping() {'):], sub
+        function = '_rdfs_rdping() {' if command == 'rdping' else '_rdfs_watching() {'
+        script, command = script[script.index(function):], sub
     elif command == 'rdping':
         script, command = script[script.index('_rdfs_rdping() {'):], r'\*'
     section = re.search(r'^    %s\)\n(.*?);;' % command, script, re.M | re.S).group(1)
-    return set(re.findall(r"^ +'\*?(-[^\[=]+)=?\[", section, re.M))
+    return set(re.findall(r"""^ +['"]\*?(-[^\[=]+)=?\[""", section, re.M))
 
 
 def zsh_words(script):
@@ -111,6 +130,7 @@ class Check:
         # --help leaves some of mount(8)'s words to the reader.
         also = {'nosuid', 'nodev', 'exec', 'atime'}
         words = mount_words(text) | also
+        self.same('fs/fuse/options.cc, kWords', words, known_words())
         self.same('rdfs.1, MOUNT OPTIONS', words, page_words(pages['rdfs']))
         offered = {word.split('=')[0] for word in bash_words(bash, ['rdfs', '-o', ''])}
         self.same('bash completion of rdfs -o', words, offered)
@@ -126,8 +146,11 @@ class Check:
         for sub in [None] + SUBCOMMANDS.get(command, []):
             name = command + (' ' + sub if sub else '')
             wanted = help_options(help_of(self.build, command, sub))
-            section = sub.upper() + ' OPTIONS' if sub else 'OPTIONS'
-            self.same('the man page of %s' % name, wanted, page_options(page, section))
+            if sub and command != 'rdping':
+                told = page_command_options(page, name)
+            else:
+                told = page_options(page, sub.upper() + ' OPTIONS' if sub else 'OPTIONS')
+            self.same('the man page of %s' % name, wanted, told)
             if command == 'mount.rdfs':  # run by mount(8), typed by nobody
                 continue
             self.same('bash completion of ' + name, wanted,
@@ -160,6 +183,11 @@ def self_test(build, pages, bash, zsh):
         ({**pages, 'rdfs': pages['rdfs'].replace('.B deadline=', '.B deadlines=')}, bash, zsh),
         (pages, bash.replace('--verbs-port', ''), zsh),
         (pages, bash.replace('read_ahead=', ''), zsh),
+        ({**pages, 'rdfs': pages['rdfs'].replace('[\\fB\\-n \\fITURNS', '[\\fITURNS')}, bash, zsh),
+        ({**pages, 'rdfsd': pages['rdfsd'].replace('Each takes', 'Some take')}, bash, zsh),
+        (pages, bash.replace('"rdfs watch") echo "-h --help -o', '"rdfs watch") echo "-h --help'), zsh),
+        (pages, bash, zsh.replace("'--json[One", "'--jason[One")),
+        (pages, bash, zsh.replace("'async[", "'asink[")),
         (pages, bash, zsh.replace("'--sizes[", "'--sises[")),
         (pages, bash, zsh.replace("'writeback[", "'write_back[").replace('"writeback[', '"wb[')),
     ]

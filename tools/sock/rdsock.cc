@@ -55,7 +55,8 @@ Exit status: COMMAND's own; 126 when it cannot be run, 127 when there is none of
 wrong usage. With --stats, 128 and the signal's number when a signal has ended it.
 
 Programs that are linked statically, that are setuid, or that make their system calls without the C
-library (Go) keep their TCP connections. So does what goes through io_uring, kTLS or splice(2).)";
+library (Go) keep their TCP connections. So does what goes through io_uring, aio(7), kTLS or splice(2),
+and what is opened as a stream with fdopen(3).)";
 
 int Fail(int status, const std::string& message) {
   fmt::print(stderr, "rdsock: {}\n", message);
@@ -258,7 +259,7 @@ int Main(int argc, char** argv) {
                  "Reset a connection that would stay on TCP for good, and say why on standard "
                  "error. 'shm': those to other hosts, too; 'verbs': those may move to RDMA")
       ->type_name("TRANSPORT");
-  app.add_flag("--stats", options.stats,
+  app.add_flag("-v,--stats", options.stats,
                "When COMMAND has ended, say on standard error what was moved, what was not and "
                "why, and how many bytes and wake-ups there were");
   app.add_option("--pair", options.pair.destination,

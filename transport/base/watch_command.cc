@@ -25,6 +25,29 @@ struct Wanted {
   unsigned turns = 0;             // of top; 0: for ever
 };
 
+// As the other commands' --help.
+std::string Help(const std::string& program, const std::string& command, bool named) {
+  const bool stats = command == "stats";
+  const bool top = command == "top";
+  std::string out =
+      fmt::format("Usage: {} {} [OPTIONS]{}\n\n", program, command, named ? " [MNT]" : "");
+  if (stats) {
+    out += "What running ones of this user are doing, for programs.\n";
+  } else if (top) {
+    out += "What running ones of this user are doing, once a second.\n";
+  } else {
+    out += "What running ones of this user are doing, and over which transport.\n";
+  }
+  out += "\nOptions:\n  -h,--help                   Print this and exit\n";
+  if (stats) {
+    out +=
+        "  --json                      One JSON object a line\n"
+        "  --prometheus                Prometheus's text format\n";
+  }
+  if (top) out += "  -n TURNS                    End after so many\n";
+  return out;
+}
+
 int Usage(const std::string& program, bool named) {
   fmt::print(stderr,
              "{0}: write {0} status{1}, {0} stats [--json|--prometheus]{1} or {0} top [-n "
@@ -104,6 +127,11 @@ std::optional<int> RunWatchCommand(const std::string& program,
   if (arguments.empty() ||
       (arguments[0] != "status" && arguments[0] != "stats" && arguments[0] != "top")) {
     return std::nullopt;
+  }
+  if (std::ranges::any_of(arguments,
+                          [](const auto& word) { return word == "-h" || word == "--help"; })) {
+    fmt::print("{}", Help(program, arguments[0], named));
+    return 0;
   }
   const auto wanted = Parse(arguments, named);
   if (!wanted) return Usage(program, named);
