@@ -160,6 +160,8 @@ Status ReceiveCrew::PlanRecord(Batch& batch, Record record) {
   RDFS_RETURN_IF_ERROR(rules_.Check(record));
   if (auto* entry = std::get_if<EntryRecord>(&record)) {
     if (entry->answer) return PlanAnswer(batch, std::move(*entry));
+    // Whatever becomes of it: the sender waits for an answer to each.
+    if (entry->offer) want_.up_to = entry->number + 1;
     if (settings_.dry_run) {
       Rehearse(*entry);
     } else if (!IsSkipped(entry->entry)) {
@@ -221,7 +223,6 @@ void ReceiveCrew::PlanLeave(Batch& batch, LeaveRecord record) {
 
 void ReceiveCrew::PlanOffer(const EntryRecord& record) {
   const Entry& entry = record.entry;
-  want_.up_to = record.number + 1;
   const Verdict verdict = Judge(entry);
   const bool is_there = verdict == Verdict::kLeave || verdict == Verdict::kSame;
   if (!PlanLink(record, is_there) || IsThere(entry, verdict, record.digest)) return;

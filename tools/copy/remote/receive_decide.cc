@@ -66,7 +66,6 @@ void ReceiveCrew::Rehearse(const EntryRecord& record) {
   const Entry& entry = record.entry;
   if (!seen_.empty()) seen_.back().emplace(NameOf(entry.path));
   if (entry.kind == Kind::kDirectory) return RehearseDirectory(entry);
-  if (record.offer) want_.up_to = record.number + 1;
   const auto now = destination_.Peek(entry);
   if (!now.ok()) return TellOf(entry, now.status());
   const Verdict verdict = Decide(entry, *now, settings_.policy);

@@ -126,6 +126,10 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     };
     settings.gone = [&](const std::string& path) { gone_.push_back(path); };
     Receiver receiver(talk, pair.caller_domain, std::move(settings));
+    using std::chrono_literals::operator""s;
+    receiver.on_turn = [deadline = DeadlineAfter(30s)] {
+      return BootClock::now() < deadline ? Status() : Status(Code::kDeadlineExceeded, "it hangs");
+    };
     out.received = receiver.Run();
     out.done = receiver.done();
     out.receiver_moved = talk.moved();
@@ -336,6 +340,20 @@ TEST_P(CopyLive, WhatFailsIsNamedAndTheRestGoesOn) {
   EXPECT_TRUE(says("none")) << "there is no such file at the far end";
   EXPECT_TRUE(says("in-the-way"));
   EXPECT_TRUE(says("folder")) << "once, and not for all that is in it";
+}
+
+// Nobody waits for the answer to what was offered beneath it.
+TEST_P(CopyLive, WhatIsOfferedBeneathADirectoryThatCannotBeMadeIsAnswered) {
+  fs::create_directories(dir_ / "src/folder/deeper");
+  dir_.Write("src/folder/beneath", "x");
+  dir_.Write("src/folder/deeper/beneath", "x");
+  fs::create_directory(dir_ / "dst/src");
+  dir_.Write("dst/src/folder", "a file where a directory should be");
+  const Ends ends = Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), false, true);
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  EXPECT_TRUE(ends.sent.ok()) << ends.sent.message();
+  EXPECT_EQ(ends.notices.size(), 1U);
+  EXPECT_EQ(ends.done.failed, 1U);
 }
 
 // --sync --delete: only what differs is sent, and what is gone there goes.
