@@ -219,7 +219,7 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.remove = options_.remove;
   settings.verify = options_.verify;
   settings.dry_run = options_.dry_run;
-  settings.filter = options_.scan.filter;
+  settings.asked = options_.scan;
   settings.gone = [&report](const std::string& path) { report.Done(path, "deleted "); };
   Talk talk(*lane_, SettingsToMove(report));
   Receiver receiver(talk, domain_, std::move(settings));

@@ -8,6 +8,7 @@
 
 #include "tools/copy/names.h"
 #include "tools/copy/remote/content.h"
+#include "tools/copy/remote/sources.h"
 #include "tools/pipe/digest.h"
 
 namespace rdfs::copy {
@@ -159,6 +160,9 @@ Status ReceiveCrew::PlanRecords(Batch& batch) {
 Status ReceiveCrew::PlanRecord(Batch& batch, Record record) {
   RDFS_RETURN_IF_ERROR(rules_.Check(record));
   if (auto* entry = std::get_if<EntryRecord>(&record)) {
+    if (!WasAskedFor(entry->entry, settings_.asked, settings_.keep)) {
+      return NotAskedFor(Named(entry->entry));
+    }
     if (entry->answer) return PlanAnswer(batch, std::move(*entry));
     // Whatever becomes of it: the sender waits for an answer to each.
     if (entry->offer) want_.up_to = entry->number + 1;

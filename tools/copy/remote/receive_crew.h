@@ -41,7 +41,8 @@ struct ReceiveCrewSettings {
   bool remove = false;  // --delete
   bool verify = false;
   bool dry_run = false;
-  Filter* filter = nullptr;  // what was left out there is not missing; outlives the crew
+  // Of the sender: what else it sends ends the copy, and what its filter leaves out is not missing.
+  ScanOptions asked;
   std::function<void(const std::string& path)> gone;  // told of what was deleted; may be empty
 };
 

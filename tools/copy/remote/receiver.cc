@@ -84,7 +84,7 @@ Status Receiver::OnBegin(const Begin& begin) {
                                                     .remove = settings_.remove,
                                                     .verify = settings_.verify,
                                                     .dry_run = settings_.dry_run,
-                                                    .filter = settings_.filter,
+                                                    .asked = settings_.asked,
                                                     .gone = settings_.gone}));
   return talk_.Say(Welcome{ring_.shared, ring_.size.slot_bytes, ring_.size.slots}.Encode());
 }

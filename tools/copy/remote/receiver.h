@@ -31,7 +31,7 @@ struct ReceiverSettings {
   bool remove = false;  // --delete
   bool verify = false;
   bool dry_run = false;      // nothing is changed; what would be is told by notices
-  Filter* filter = nullptr;  // see ReceiveCrewSettings, as for `gone`
+  ScanOptions asked;         // see ReceiveCrewSettings, as for `gone`
   std::function<void(const std::string& path)> gone;
 };
 

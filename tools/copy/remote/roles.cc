@@ -14,13 +14,21 @@ Selection::Selection(const Task& task) {
   }
 }
 
+namespace {
+
+ScanOptions ScanFor(const Task& task, Selection& selection) {
+  return {.recurse = task.recurse,
+          .follow = task.follow,
+          .follow_source = task.follow_source,
+          .one_file_system = task.one_file_system,
+          .filter = selection.filter()};
+}
+
+}  // namespace
+
 WalkOptions WalkFor(const Task& task, const Found& found, Selection& selection) {
   WalkOptions walk;
-  walk.scan.recurse = task.recurse;
-  walk.scan.follow = task.follow;
-  walk.scan.follow_source = task.follow_source;
-  walk.scan.one_file_system = task.one_file_system;
-  walk.scan.filter = selection.filter();
+  walk.scan = ScanFor(task, selection);
   walk.list = selection.list();
   walk.keep = task.keep;
   walk.paths = found.paths;
@@ -46,7 +54,7 @@ ReceiverSettings ReceiverFor(const Task& task, const std::string& destination, S
   settings.remove = task.remove;
   settings.verify = task.verify;
   settings.dry_run = task.dry_run;
-  settings.filter = selection.filter();
+  settings.asked = ScanFor(task, selection);
   return settings;
 }
 

@@ -33,9 +33,16 @@ Status CheckSource(const std::string& asked, const Begin::Source& source) {
   const bool pattern = HasPattern(LastComponent(asked));
   const bool fits = source.name == expected ||
                     (pattern && !source.name.empty() && Matches(LastComponent(asked), source.name));
-  if (fits) return {};
-  return {Code::kProtocolError, "the other end sends '" + Shown(source.name) +
-                                    "', which was not asked for: nothing of it was written"};
+  return fits ? Status() : NotAskedFor(source.name);
+}
+
+// Each directory on the way, too.
+bool FilterTakes(Filter& filter, const Entry& entry) {
+  const std::string_view path = entry.path;
+  for (std::size_t at = path.find('/'); at != path.npos; at = path.find('/', at + 1)) {
+    if (!filter.Takes(path.substr(0, at), true)) return false;
+  }
+  return path.empty() || filter.Takes(path, entry.kind == Kind::kDirectory);
 }
 
 }  // namespace
@@ -60,6 +67,28 @@ Status CheckSources(const std::vector<std::string>& asked, const Begin& begin) {
     RDFS_RETURN_IF_ERROR(CheckSource(path, source));
   }
   return {};
+}
+
+bool WasAskedFor(const Entry& entry, const ScanOptions& asked, const Keep& keep) {
+  switch (entry.kind) {
+    case Kind::kFile:
+      break;
+    case Kind::kDirectory:
+      if (!asked.recurse) return false;
+      break;
+    case Kind::kSymlink:
+      if (asked.follow || (asked.follow_source && entry.path.empty())) return false;
+      break;
+    default:
+      if (!keep.specials) return false;
+  }
+  if (!asked.recurse && !entry.path.empty()) return false;
+  return asked.filter == nullptr || FilterTakes(*asked.filter, entry);
+}
+
+Status NotAskedFor(const std::string& name) {
+  return {Code::kProtocolError, "the other end sends '" + Shown(name) +
+                                    "', which was not asked for: nothing of it was written"};
 }
 
 std::string ExpandHome(const std::string& path) {

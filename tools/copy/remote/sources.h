@@ -1,5 +1,5 @@
 // What a caller asked another machine for, and what it got: names of the command line, patterns in
-// them, and what each source is called at DST.
+// them, what each source is called at DST, and what may come of it.
 //
 // Pure but for FindSources, which looks into the file system. Any thread.
 #pragma once
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/copy/remote/wire.h"
+#include "tools/copy/scanner.h"
 
 namespace rdfs::copy {
 
@@ -20,6 +21,13 @@ std::string NameAtDestination(std::string_view path);
 // Whether the far end's sources are what was asked for, and no more: as many, or more where there
 // was a pattern, and called so. Errors: kProtocolError.
 Status CheckSources(const std::vector<std::string>& asked, const Begin& begin);
+
+// Whether a correct sender that was asked for that comes to send the entry: directories and what is
+// in them only with -r, no symlink where they are followed, no special file that is not kept, and
+// nothing that the filter leaves out, nor what is beneath that. One thread.
+bool WasAskedFor(const Entry& entry, const ScanOptions& asked, const Keep& keep);
+// What is said of the rest; kProtocolError.
+Status NotAskedFor(const std::string& name);
 
 // The files that were asked for, as paths here, and the Begin that tells of them. `expand`: a name
 // that is not there as it stands is taken for a pattern (pattern.h), and "~/" and "~user/" for

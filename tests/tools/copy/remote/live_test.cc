@@ -118,6 +118,7 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     settings.options.in_place = in_place;
     settings.allow = [&](const Begin& begin) { return CheckSources(asked, begin); };
     settings.threads = 3;
+    settings.asked.recurse = true;
     settings.policy.sync = sync;
     settings.remove = sync;
     if (set_receiver_) set_receiver_(settings);
@@ -484,7 +485,8 @@ TEST_P(CopyLive, NothingAtAll) {
 class CopyHostile : public CopyLive {
  protected:
   Status Receive(const Begin& begin, const std::function<void(BatchWriter&)>& fill,
-                 const std::function<void(Bytes&)>& spoil = nullptr) {
+                 const std::function<void(Bytes&)>& spoil = nullptr,
+                 const std::function<void(ReceiverSettings&)>& set = nullptr) {
     Pair pair(GetParam());
     EXPECT_EQ(pair.problem(), "");
     std::thread far([&] {
@@ -498,7 +500,9 @@ class CopyHostile : public CopyLive {
     settings.destination = dir_ / "dst";
     settings.options.keep = Keep::All();
     settings.allow = [](const Begin& got) { return CheckSources({"asked"}, got); };
+    settings.asked.recurse = true;
     settings.threads = 2;
+    if (set) set(settings);
     Receiver receiver(talk, pair.caller_domain, std::move(settings));
     Status status = receiver.Run();
     pair.caller_lane.reset();
@@ -563,6 +567,33 @@ TEST_P(CopyHostile, NamesThatNobodyAskedFor) {
   const Status status = Receive(begin, [](BatchWriter&) {});
   EXPECT_EQ(status.code(), Code::kProtocolError) << status.message();
   EXPECT_TRUE(fs::is_empty(dir_ / "dst"));
+}
+
+// What our own sender would never come to, with the options that it was given.
+TEST_P(CopyHostile, EntriesThatNobodyAskedFor) {
+  Rules rules;
+  rules.Add(false, "secret");
+  using Set = std::function<void(ReceiverSettings&)>;
+  const Set no_specials = [](ReceiverSettings& settings) {
+    settings.options.keep.specials = false;
+  };
+  const Set no_recursion = [](ReceiverSettings& settings) { settings.asked.recurse = false; };
+  const Set excluded = [&](ReceiverSettings& settings) { settings.asked.filter = &rules; };
+  for (const auto& [entry, set] : {std::pair{At("fifo", Kind::kFifo), no_specials},
+                                   {At("disk", Kind::kBlockDevice), no_specials},
+                                   {At("d", Kind::kDirectory), no_recursion},
+                                   {At("secret/d", Kind::kDirectory), excluded}}) {
+    const auto fill = [root = At("", Kind::kDirectory), one = entry](BatchWriter& batch) {
+      ASSERT_TRUE(batch.Add(root, 0, 0));
+      ASSERT_TRUE(batch.Add(one, 1, 0));
+    };
+    const Status status = Receive(Asked(), fill, nullptr, set);
+    EXPECT_EQ(status.code(), Code::kProtocolError) << entry.path << ": " << status.message();
+    EXPECT_NE(status.message().find("not asked for"), std::string::npos) << status.message();
+    std::error_code ignored;
+    fs::remove(dir_ / "dst/asked", ignored);
+    EXPECT_TRUE(fs::is_empty(dir_ / "dst")) << entry.path;
+  }
 }
 
 TEST_P(CopyHostile, PathsThatLeadElsewhere) {

@@ -39,6 +39,7 @@ class RelayTest : public testing::TestWithParam<transport::Kind> {
     Talk talk(lane, {});
     ReceiverSettings settings;
     settings.destination = tree_ / "to";
+    settings.asked.recurse = true;
     settings.threads = 2;
     return Receiver(talk, second_.far.domain, std::move(settings)).Run();
   }

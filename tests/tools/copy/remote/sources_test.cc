@@ -10,6 +10,7 @@
 #include <map>
 
 #include "tests/tools/pipe/temp_dir.h"
+#include "tools/copy/filter.h"
 #include "tools/copy/remote/errand.h"
 
 namespace rdfs::copy {
@@ -61,6 +62,53 @@ TEST(CopySources, WhatWasNotAskedForIsRefused) {
   EXPECT_FALSE(CheckSources({"*"}, BeginOf({{0, ""}})).ok());
   EXPECT_FALSE(CheckSources({"d*/f"}, BeginOf({{0, "g"}})).ok());
   EXPECT_FALSE(CheckSources({}, BeginOf({{0, "f"}})).ok());
+}
+
+Entry At(const std::string& path, Kind kind) {
+  Entry entry;
+  entry.path = path;
+  entry.kind = kind;
+  return entry;
+}
+
+// CVE-2022-29154: a server that sends other files than those that the options leave.
+TEST(CopySources, OnlyWhatTheOptionsLeaveMayCome) {
+  const ScanOptions tree{.recurse = true};
+  const ScanOptions alone{.follow_source = true};
+  const ScanOptions followed{.recurse = true, .follow = true};
+  EXPECT_TRUE(WasAskedFor(At("", Kind::kFile), alone, {}));
+  EXPECT_TRUE(WasAskedFor(At("d/l", Kind::kSymlink), tree, {}));
+  EXPECT_TRUE(WasAskedFor(At("", Kind::kSymlink), tree, {}));
+  EXPECT_FALSE(WasAskedFor(At("", Kind::kDirectory), alone, {}));
+  EXPECT_FALSE(WasAskedFor(At("f", Kind::kFile), alone, {}));
+  EXPECT_FALSE(WasAskedFor(At("", Kind::kSymlink), alone, {}));
+  EXPECT_FALSE(WasAskedFor(At("d/l", Kind::kSymlink), followed, {}));
+  for (const Kind kind : {Kind::kFifo, Kind::kSocket, Kind::kCharDevice, Kind::kBlockDevice}) {
+    EXPECT_FALSE(WasAskedFor(At("f", kind), tree, {}));
+    EXPECT_TRUE(WasAskedFor(At("f", kind), tree, Keep::All()));
+  }
+}
+
+TEST(CopySources, OnlyWhatTheFilterTakesMayCome) {
+  Rules rules;
+  rules.Add(false, "secret");
+  rules.Add(false, "*.o/");
+  const ScanOptions asked{.recurse = true, .filter = &rules};
+  EXPECT_TRUE(WasAskedFor(At("", Kind::kDirectory), asked, {}));
+  EXPECT_TRUE(WasAskedFor(At("d/f", Kind::kFile), asked, {}));
+  EXPECT_TRUE(WasAskedFor(At("a.o", Kind::kFile), asked, {})) << "directories only";
+  EXPECT_FALSE(WasAskedFor(At("a.o", Kind::kDirectory), asked, {}));
+  EXPECT_FALSE(WasAskedFor(At("a.o/f", Kind::kFile), asked, {}));
+  EXPECT_FALSE(WasAskedFor(At("d/secret", Kind::kFile), asked, {}));
+  EXPECT_FALSE(WasAskedFor(At("secret/d/f", Kind::kFile), asked, {})) << "beneath what is left out";
+  Listed list(&rules);
+  ASSERT_TRUE(list.Add("d/e").ok());
+  const ScanOptions listed{.recurse = true, .filter = &list};
+  EXPECT_TRUE(WasAskedFor(At("", Kind::kDirectory), listed, {}));
+  EXPECT_TRUE(WasAskedFor(At("d", Kind::kDirectory), listed, {})) << "on the way";
+  EXPECT_TRUE(WasAskedFor(At("d/e/f", Kind::kFile), listed, {}));
+  EXPECT_FALSE(WasAskedFor(At("d/f", Kind::kFile), listed, {}));
+  EXPECT_FALSE(WasAskedFor(At("d/e/secret", Kind::kFile), listed, {}));
 }
 
 class CopyFindSources : public testing::Test {
