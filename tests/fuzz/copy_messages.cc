@@ -20,7 +20,7 @@ void CheckBegin(ByteSpan input) {
     Require(source.name.find('/') == source.name.npos && source.name != "..", "a source's name");
     Require(source.name.find('\0') == source.name.npos, "a source's name");
   }
-  (void)CheckSources({"a", "b/*.c"}, *begin);
+  (void)CheckSources({"a", "b/*.c"}, *begin, begin->problems);
 }
 
 void CheckHave(ByteSpan input) {

@@ -87,7 +87,9 @@ Status Fetch(Talk& caller, Talk& talk, const Other& other, const Task& task, mod
   Selection selection(task);
   RDFS_RETURN_IF_ERROR(selection.status());
   ReceiverSettings settings = ReceiverFor(task, task.names.front(), selection, mask);
-  settings.allow = [&there](const Begin& begin) { return CheckSources(there.names, begin); };
+  settings.allow = [&there](const Begin& begin, std::uint64_t told) {
+    return CheckSources(there.names, begin, told);
+  };
   Receiver receiver(talk, other.domain, std::move(settings));
   receiver.on_turn = Attend(caller);
   RDFS_RETURN_IF_ERROR(receiver.Run());

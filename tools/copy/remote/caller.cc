@@ -212,7 +212,9 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.options.umask = options_.umask;
   settings.options.in_place = options_.in_place;
   settings.options.resume = options_.resume;
-  settings.allow = [&paths](const Begin& begin) { return CheckSources(paths, begin); };
+  settings.allow = [&paths](const Begin& begin, std::uint64_t told) {
+    return CheckSources(paths, begin, told);
+  };
   settings.threads = CrewThreads();
   settings.copied = CopiedTo(report);
   settings.policy = options_.policy;

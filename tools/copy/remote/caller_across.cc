@@ -90,7 +90,9 @@ Status FarEnd::Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report
   Talk receiver(*to.lane_, SettingsFor(report, -1));
   const std::uint64_t before = report.bytes();
   copy::Relay relay({sender, *from.domain_}, {receiver, *to.domain_},
-                    [&job](const Begin& begin) { return CheckSources(job.paths, begin); });
+                    [&job](const Begin& begin, std::uint64_t told) {
+                      return CheckSources(job.paths, begin, told);
+                    });
   Meter meter(report);
   relay.on_turn = [&] {
     meter.Show(relay.bytes());

@@ -68,7 +68,7 @@ Status Receiver::OnMessage(MessageType type, ByteSpan message) {
 }
 
 Status Receiver::OnBegin(const Begin& begin) {
-  if (settings_.allow) RDFS_RETURN_IF_ERROR(settings_.allow(begin));
+  if (settings_.allow) RDFS_RETURN_IF_ERROR(settings_.allow(begin, talk_.failures_heard()));
   RDFS_RETURN_IF_ERROR(OpenDestination(begin));
   RDFS_ASSIGN_OR_RETURN(
       ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp", pipe::ChooseRing(talk_.memory_kind()),
@@ -158,8 +158,7 @@ Status Receiver::OnEnd(ByteSpan message) {
 }
 
 Status Receiver::Tell(const Notice& notice) {
-  const bool bad = notice.what == Notice::What::kFailed || notice.what == Notice::What::kVanished;
-  if (bad) ++done_.failed;
+  if (notice.bad()) ++done_.failed;
   return talk_.Tell(notice);
 }
 

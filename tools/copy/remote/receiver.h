@@ -23,8 +23,8 @@ struct ReceiverSettings {
   std::string destination;        // DST
   bool directory_wanted = false;  // it must be one that is there
   DestinationOptions options;     // report is the receiver's own
-  // Whether that is what was asked for.
-  std::function<Status(const Begin&)> allow;
+  // Whether that is what was asked for; `told`: of so many failures the sender has told before.
+  std::function<Status(const Begin&, std::uint64_t told)> allow;
   int threads = 1;
   Copied copied;  // may be empty
   Policy policy;

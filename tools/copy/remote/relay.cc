@@ -58,7 +58,7 @@ Status Relay::OnSender(MessageType type, ByteSpan message) {
       if (begun_) return OutOfTurn();
       begun_ = true;
       RDFS_ASSIGN_OR_RETURN(const Begin begin, Begin::Decode(message));
-      if (allow_) RDFS_RETURN_IF_ERROR(allow_(begin));
+      if (allow_) RDFS_RETURN_IF_ERROR(allow_(begin, sender_.talk.failures_heard()));
       return receiver_.talk.Say(CopyOf(message));
     }
     case MessageType::kBatch:

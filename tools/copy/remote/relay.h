@@ -29,8 +29,9 @@ class Relay {
     Talk& talk;
     transport::Domain& domain;
   };
+  using Allow = std::function<Status(const Begin&, std::uint64_t told)>;
   // Both outlive this, and have their tasks. `allow`: see ReceiverSettings.
-  Relay(End sender, End receiver, std::function<Status(const Begin&)> allow)
+  Relay(End sender, End receiver, Allow allow)
       : sender_(sender), receiver_(receiver), allow_(std::move(allow)) {}
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
@@ -57,7 +58,7 @@ class Relay {
   static Bytes CopyOf(ByteSpan message) { return {message.begin(), message.end()}; }
 
   const End sender_, receiver_;
-  const std::function<Status(const Begin&)> allow_;
+  const Allow allow_;
   pipe::Ring ring_;            // that the sender writes
   pipe::SendBuffers buffers_;  // that we write to the receiver from
   Welcome welcome_;            // the receiver's

@@ -53,7 +53,7 @@ std::string NameAtDestination(std::string_view path) {
   return std::string(name);
 }
 
-Status CheckSources(const std::vector<std::string>& asked, const Begin& begin) {
+Status CheckSources(const std::vector<std::string>& asked, const Begin& begin, std::uint64_t told) {
   std::vector<bool> answered(asked.size());
   for (const Begin::Source& source : begin.sources) {
     if (source.asked >= asked.size()) {
@@ -65,6 +65,11 @@ Status CheckSources(const std::vector<std::string>& asked, const Begin& begin) {
     }
     answered[source.asked] = true;
     RDFS_RETURN_IF_ERROR(CheckSource(path, source));
+  }
+  const auto silent = static_cast<std::uint64_t>(std::ranges::count(answered, false));
+  if (silent > begin.problems || begin.problems > told) {
+    return {Code::kProtocolError,
+            "the other end leaves out what was asked for, and does not say why"};
   }
   return {};
 }

@@ -4,6 +4,7 @@
 // Pure but for FindSources, which looks into the file system. Any thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -19,8 +20,9 @@ namespace rdfs::copy {
 std::string NameAtDestination(std::string_view path);
 
 // Whether the far end's sources are what was asked for, and no more: as many, or more where there
-// was a pattern, and called so. Errors: kProtocolError.
-Status CheckSources(const std::vector<std::string>& asked, const Begin& begin);
+// was a pattern, and called so; and no fewer than that but for those of which it has `told` why.
+// Errors: kProtocolError.
+Status CheckSources(const std::vector<std::string>& asked, const Begin& begin, std::uint64_t told);
 
 // Whether a correct sender that was asked for that comes to send the entry: directories and what is
 // in them only with -r, no symlink where they are followed, no special file that is not kept, and

@@ -123,6 +123,7 @@ Status Talk::Handle(ByteSpan message, const OnMessage& on_message) {
       return DecodeAbort(message);
     case MessageType::kNotice: {
       RDFS_ASSIGN_OR_RETURN(const Notice notice, Notice::Decode(message));
+      if (notice.bad()) ++failures_heard_;
       if (settings_.tell) settings_.tell(notice);
       return {};
     }

@@ -74,6 +74,8 @@ class Talk {
   Status HearUntil(const bool& done, const OnMessage& on_message);
   // The end: what went wrong here is said to the peer, if that can still hear it.
   Status Part(Status status);
+  // Of single files, that the peer has told of.
+  [[nodiscard]] std::uint64_t failures_heard() const { return failures_heard_; }
   // The peer is gone; what it may have said before has been heard.
   [[nodiscard]] bool lost() const { return lost_; }
 
@@ -95,6 +97,7 @@ class Talk {
   bool leaving_ = false, peer_left_ = false, moved_ = false;
   // Said while hearing, since what was heard is valid until we send; or while leaving.
   std::vector<Bytes> later_;
+  std::uint64_t failures_heard_ = 0;
   bool lost_ = false;     // the connection is over
   bool aborted_ = false;  // by the peer
 };

@@ -211,6 +211,9 @@ struct Notice {
   std::string path;  // bytes
   std::string sentence;
 
+  // It is not where it should be.
+  [[nodiscard]] bool bad() const { return what == What::kFailed || what == What::kVanished; }
+
   // Cuts what is too long.
   [[nodiscard]] Bytes Encode() const;
   static Result<Notice> Decode(ByteSpan message);

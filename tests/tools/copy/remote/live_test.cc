@@ -116,7 +116,9 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     settings.destination = destination;
     settings.options.keep = keep;
     settings.options.in_place = in_place;
-    settings.allow = [&](const Begin& begin) { return CheckSources(asked, begin); };
+    settings.allow = [&](const Begin& begin, std::uint64_t failures) {
+      return CheckSources(asked, begin, failures);
+    };
     settings.threads = 3;
     settings.asked.recurse = true;
     settings.policy.sync = sync;
@@ -499,7 +501,9 @@ class CopyHostile : public CopyLive {
     ReceiverSettings settings;
     settings.destination = dir_ / "dst";
     settings.options.keep = Keep::All();
-    settings.allow = [](const Begin& got) { return CheckSources({"asked"}, got); };
+    settings.allow = [](const Begin& got, std::uint64_t failures) {
+      return CheckSources({"asked"}, got, failures);
+    };
     settings.asked.recurse = true;
     settings.threads = 2;
     if (set) set(settings);
@@ -567,6 +571,16 @@ TEST_P(CopyHostile, NamesThatNobodyAskedFor) {
   const Status status = Receive(begin, [](BatchWriter&) {});
   EXPECT_EQ(status.code(), Code::kProtocolError) << status.message();
   EXPECT_TRUE(fs::is_empty(dir_ / "dst"));
+}
+
+// As if it were not there, and nobody would hear of it.
+TEST_P(CopyHostile, ASourceThatIsLeftOutWithoutAWord) {
+  for (const std::uint64_t problems : {0U, 1U}) {
+    Begin begin;
+    begin.problems = problems;
+    const Status status = Receive(begin, [](BatchWriter&) {});
+    EXPECT_EQ(status.code(), Code::kProtocolError) << status.message();
+  }
 }
 
 // What our own sender would never come to, with the options that it was given.

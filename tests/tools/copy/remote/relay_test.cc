@@ -70,7 +70,9 @@ class RelayTest : public testing::TestWithParam<transport::Kind> {
     Talk from(*first_.caller_lane, told);
     Talk to(*second_.caller_lane, told);
     Relay relay({from, *first_.caller_domain}, {to, *second_.caller_domain},
-                [&](const Begin& begin) { return CheckSources(asked, begin); });
+                [&](const Begin& begin, std::uint64_t failures) {
+                  return CheckSources(asked, begin, failures);
+                });
     Status status = relay.Run();
     done_ = relay.done();
     first_.caller_lane.reset();

@@ -41,27 +41,29 @@ TEST(CopySources, NamesAtTheDestination) {
 }
 
 TEST(CopySources, WhatWasAskedForIsTaken) {
-  EXPECT_TRUE(CheckSources({"dir/file"}, BeginOf({{0, "file"}})).ok());
-  EXPECT_TRUE(CheckSources({"dir/"}, BeginOf({{0, "dir"}})).ok());
-  EXPECT_TRUE(CheckSources({""}, BeginOf({{0, ""}})).ok());
-  EXPECT_TRUE(CheckSources({"a", "b"}, BeginOf({{1, "b"}})).ok()) << "a may be missing there";
-  EXPECT_TRUE(CheckSources({"*.c"}, BeginOf({{0, "x.c"}, {0, "y.c"}})).ok());
-  EXPECT_TRUE(CheckSources({"*.c"}, BeginOf({{0, "*.c"}})).ok()) << "a file of that very name";
-  EXPECT_TRUE(CheckSources({"d*/f"}, BeginOf({{0, "f"}, {0, "f"}})).ok());
-  EXPECT_TRUE(CheckSources({"[ab]"}, BeginOf({{0, "a"}, {0, "b"}})).ok());
+  EXPECT_TRUE(CheckSources({"dir/file"}, BeginOf({{0, "file"}}), 0).ok());
+  EXPECT_TRUE(CheckSources({"dir/"}, BeginOf({{0, "dir"}}), 0).ok());
+  EXPECT_TRUE(CheckSources({""}, BeginOf({{0, ""}}), 0).ok());
+  Begin missing = BeginOf({{1, "b"}});
+  missing.problems = 1;
+  EXPECT_TRUE(CheckSources({"a", "b"}, missing, 1).ok());
+  EXPECT_TRUE(CheckSources({"*.c"}, BeginOf({{0, "x.c"}, {0, "y.c"}}), 0).ok());
+  EXPECT_TRUE(CheckSources({"*.c"}, BeginOf({{0, "*.c"}}), 0).ok()) << "a file of that very name";
+  EXPECT_TRUE(CheckSources({"d*/f"}, BeginOf({{0, "f"}, {0, "f"}}), 0).ok());
+  EXPECT_TRUE(CheckSources({"[ab]"}, BeginOf({{0, "a"}, {0, "b"}}), 0).ok());
 }
 
 // CVE-2019-6111: a server that answers with names of its own choosing.
 TEST(CopySources, WhatWasNotAskedForIsRefused) {
-  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{0, ".ssh"}})).ok());
-  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{0, ""}})).ok());
-  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{1, "file"}})).ok());
-  EXPECT_FALSE(CheckSources({"file"}, BeginOf({{0, "file"}, {0, "file"}})).ok());
-  EXPECT_FALSE(CheckSources({"*.c"}, BeginOf({{0, ".bashrc"}})).ok());
-  EXPECT_FALSE(CheckSources({"*"}, BeginOf({{0, ".bashrc"}})).ok()) << "as a shell has it";
-  EXPECT_FALSE(CheckSources({"*"}, BeginOf({{0, ""}})).ok());
-  EXPECT_FALSE(CheckSources({"d*/f"}, BeginOf({{0, "g"}})).ok());
-  EXPECT_FALSE(CheckSources({}, BeginOf({{0, "f"}})).ok());
+  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{0, ".ssh"}}), 0).ok());
+  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{0, ""}}), 0).ok());
+  EXPECT_FALSE(CheckSources({"dir/file"}, BeginOf({{1, "file"}}), 0).ok());
+  EXPECT_FALSE(CheckSources({"file"}, BeginOf({{0, "file"}, {0, "file"}}), 0).ok());
+  EXPECT_FALSE(CheckSources({"*.c"}, BeginOf({{0, ".bashrc"}}), 0).ok());
+  EXPECT_FALSE(CheckSources({"*"}, BeginOf({{0, ".bashrc"}}), 0).ok()) << "as a shell has it";
+  EXPECT_FALSE(CheckSources({"*"}, BeginOf({{0, ""}}), 0).ok());
+  EXPECT_FALSE(CheckSources({"d*/f"}, BeginOf({{0, "g"}}), 0).ok());
+  EXPECT_FALSE(CheckSources({}, BeginOf({{0, "f"}}), 0).ok());
 }
 
 Entry At(const std::string& path, Kind kind) {
@@ -69,6 +71,17 @@ Entry At(const std::string& path, Kind kind) {
   entry.path = path;
   entry.kind = kind;
   return entry;
+}
+
+TEST(CopySources, WhatIsLeftOutIsToldOf) {
+  Begin begin = BeginOf({{1, "b"}});
+  EXPECT_FALSE(CheckSources({"a", "b"}, begin, 0).ok());
+  EXPECT_FALSE(CheckSources({"a", "b"}, begin, 1).ok()) << "of another one";
+  EXPECT_FALSE(CheckSources({"*.c", "b"}, begin, 0).ok()) << "a pattern that leads to nothing";
+  begin.problems = 1;
+  EXPECT_FALSE(CheckSources({"a", "b"}, begin, 0).ok()) << "it only says that it told";
+  EXPECT_TRUE(CheckSources({"a", "b"}, begin, 1).ok());
+  EXPECT_FALSE(CheckSources({"a", "b", "c"}, begin, 1).ok());
 }
 
 // CVE-2022-29154: a server that sends other files than those that the options leave.
@@ -133,7 +146,7 @@ class CopyFindSources : public testing::Test {
 TEST_F(CopyFindSources, PatternsAreExpandedWithoutAShell) {
   const Found found = Find({dir_ / "?.c"});
   ASSERT_EQ(found.paths.size(), 3U) << "also the file that is called *.c";
-  EXPECT_TRUE(CheckSources({dir_ / "?.c"}, found.begin).ok());
+  EXPECT_TRUE(CheckSources({dir_ / "?.c"}, found.begin, 0).ok());
   const Found injected = Find({dir_ / "a.c; touch x", dir_ / "$(id)"});
   EXPECT_TRUE(injected.paths.empty());
   EXPECT_EQ(problems_.size(), 2U);
