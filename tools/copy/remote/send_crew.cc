@@ -2,6 +2,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -123,6 +124,7 @@ Status SendCrew::PackWhole(WalkItem& item, BatchWriter& batch) {
   RDFS_RETURN_IF_ERROR(
       batch.AddWhole(item.scanned.entry, item.number, item.flags, [&](MutableByteSpan place) {
         auto got = ReadFully(*file, 0, place, stop_);
+        if (got.ok() && *got < place.size()) got = BecameShorter();
         if (got.ok()) bytes_ += *got;
         return got;
       }));
@@ -137,6 +139,8 @@ Status SendCrew::PackPiece(const WalkPiece& piece, BatchWriter& batch) {
   Status status;
   if (place.size() != piece.length) {
     status = Status(Code::kInternal, "a batch was planned larger than it can be");
+  } else if (!piece.bytes.empty()) {
+    std::ranges::copy(piece.bytes, place.begin());
   } else if (auto got = ReadFully(*piece.file->file, piece.offset, place, stop_); !got.ok()) {
     status = got.status();
   } else if (*got < piece.length) {

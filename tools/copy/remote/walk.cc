@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "tools/copy/data.h"
 #include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
 
@@ -26,6 +27,13 @@ constexpr std::uint64_t kPage = 4096;
 bool IsStill(const SourceMark& mark, File& file) {
   struct stat info {};
   return file.Stat("", true, info) == 0 && SourceMark::Of(EntryOf(info)) == mark;
+}
+
+// Whatever its size says.
+Result<bool> HasAny(File& file, const pipe::StopFlag& stop) {
+  std::byte first{};
+  RDFS_ASSIGN_OR_RETURN(const std::size_t got, ReadFully(file, 0, {&first, 1}, stop));
+  return got > 0;
 }
 
 Notice::What Kinded(const Status& why) {
@@ -61,8 +69,8 @@ std::optional<WalkTask> Walk::Next() {
 bool Walk::TakePieces(WalkTask& task) {
   std::uint64_t room = options_.slot_bytes;
   while (file_ != nullptr && room > kPieceOverhead + kPage) {
-    WalkPiece piece{file_, 0, room - kPieceOverhead};
-    const bool found = NextPiece(*file_, piece);
+    WalkPiece piece{file_, 0, room - kPieceOverhead, {}};
+    const bool found = file_->unsized ? ReadPiece(*file_, piece) : NextPiece(*file_, piece);
     const std::lock_guard lock(files_mutex_);
     if (found) {
       ++file_->reading;
@@ -112,6 +120,23 @@ bool Walk::NextPiece(LargeFile& file, WalkPiece& out) const {
   out.length = std::min(out.length, most);
   file.next = out.offset + out.length;
   return true;
+}
+
+// What comes next of a file that does not say how long it is; false at its end.
+bool Walk::ReadPiece(LargeFile& file, WalkPiece& out) {
+  if (file.failed) return false;
+  out.offset = file.size;
+  out.bytes.resize(std::min<std::uint64_t>(out.length, kMostWhole));
+  const auto got = ReadFully(*file.file, file.size, out.bytes, stopped_);
+  if (!got.ok()) {
+    file.failed = true;
+    tell_({Kinded(got.status()), file.path, got.status().message()});
+    return false;
+  }
+  out.bytes.resize(*got);
+  out.length = *got;
+  file.size += *got;
+  return *got > 0;
 }
 
 void Walk::PieceRead(const WalkPiece& piece, const Status& status) {
@@ -351,19 +376,25 @@ std::optional<WalkItem> Walk::LeaveOut() {
 
 bool Walk::ClassifyFile(WalkItem& item) {
   const Entry& entry = item.scanned.entry;
-  if (entry.size <= kMostWhole && BatchWriter::SizeOf(entry) + entry.size <= options_.slot_bytes) {
-    item.what = WalkItem::What::kWhole;
-    return true;
-  }
+  const bool fits =
+      entry.size <= kMostWhole && BatchWriter::SizeOf(entry) + entry.size <= options_.slot_bytes;
+  item.what = fits ? WalkItem::What::kWhole : WalkItem::What::kEntry;
+  if (fits && entry.size > 0) return true;
   auto opened = Open(item.scanned);
-  if (!opened.ok()) {
-    TellOf(entry, opened.status());
+  const auto any =
+      opened.ok() && entry.size == 0 ? HasAny(**opened, stopped_) : Result<bool>(false);
+  const Status& problem = opened.ok() ? any.status() : opened.status();
+  if (!problem.ok()) {
+    TellOf(entry, problem);
     return false;
   }
+  if (fits && !*any) return true;
+  item.what = WalkItem::What::kEntry;
   auto file = std::make_shared<LargeFile>();
   file->number = next_number_;
   file->path = Named(entry);
   file->size = entry.size;
+  file->unsized = *any;
   file->file = *std::move(opened);
   {
     // Never many: behind this one the next is opened only when a batch holds its last pieces.

@@ -25,6 +25,7 @@
 #include "tools/copy/remote/records.h"
 #include "tools/copy/remote/wire.h"
 #include "tools/copy/scanner.h"
+#include "tools/pipe/stopping.h"
 
 namespace rdfs::copy {
 
@@ -32,7 +33,8 @@ namespace rdfs::copy {
 struct LargeFile {
   std::uint64_t number = 0;
   std::string path;  // for messages
-  std::uint64_t size = 0;
+  std::uint64_t size = 0;  // `unsized`: what has been read so far
+  bool unsized = false;    // it says that it is empty, and is not: as those of /proc
   FilePtr file;
   std::uint64_t next = 0;                 // where the next piece is looked for
   std::uint64_t data_end = 0;             // there are no holes between there and here
@@ -56,6 +58,7 @@ struct WalkItem {
 struct WalkPiece {
   std::shared_ptr<LargeFile> file;
   std::uint64_t offset = 0, length = 0;
+  std::vector<std::byte> bytes;  // of an `unsized` file, which the walk reads itself, in order
 };
 // What one batch is to hold: items, or pieces.
 struct WalkTask {
@@ -114,6 +117,7 @@ class Walk {
   bool TakePieces(WalkTask& task);
   bool FindData(LargeFile& file, std::uint64_t& offset) const;
   bool NextPiece(LargeFile& file, WalkPiece& out) const;
+  bool ReadPiece(LargeFile& file, WalkPiece& out);
   bool TakeItems(WalkTask& task);
   void TakeEnds(WalkTask& task, std::size_t& room);
   bool AwaitNews(bool scanned_all);
@@ -151,7 +155,7 @@ class Walk {
   };
   std::map<std::uint64_t, Offered> offers_;  // that are not answered
   std::deque<Offered> wanted_;
-  bool stopped_ = false;
+  pipe::StopFlag stopped_{false};  // set under files_mutex_
 };
 
 }  // namespace rdfs::copy

@@ -296,6 +296,30 @@ TEST(CopyWalk, AFileThatChangesMeanwhileStartsOver) {
   EXPECT_EQ(walk.kept(), 1'000'000U);
 }
 
+TEST_P(CopyLive, AFileThatSaysItIsEmptyIsReadToItsEnd) {
+  struct stat info {};
+  ASSERT_EQ(stat("/proc/version", &info), 0);
+  ASSERT_EQ(info.st_size, 0);
+  for (const bool sync : {false, true}) {
+    const Ends ends = Copy({"/proc/version"}, dir_ / "dst", {}, false, sync);
+    EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+    EXPECT_EQ(ends.notices, std::vector<std::string>{});
+    EXPECT_EQ(dir_.Read("dst/version"), ContentOf("/proc/version"));
+    fs::remove(dir_ / "dst/version");
+  }
+}
+
+TEST_P(CopyLive, ASmallFileThatIsShorterThanItWasIsNotTaken) {
+  const char* const kShorter = "/sys/devices/system/cpu/online";
+  struct stat info {};
+  if (stat(kShorter, &info) != 0 || info.st_size == 0) GTEST_SKIP() << "there is no " << kShorter;
+  const Ends ends = Copy({kShorter}, dir_ / "dst", {});
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  ASSERT_EQ(ends.notices.size(), 1U);
+  EXPECT_NE(ends.notices[0].find("shorter"), std::string::npos) << ends.notices[0];
+  EXPECT_TRUE(fs::is_empty(dir_ / "dst"));
+}
+
 TEST_P(CopyLive, HolesStayHoles) {
   const Fd fd(open((dir_ / "src/sparse").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
   ASSERT_EQ(ftruncate(fd.get(), 1L << 33), 0);
