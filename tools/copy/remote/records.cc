@@ -156,6 +156,15 @@ Result<std::optional<Record>> ReadFileEnd(ByteSpan body, std::uint16_t flags) {
 
 std::size_t BatchWriter::SizeOf(const Entry& entry) { return sizeof(RecordHeader) + BodyOf(entry); }
 
+bool BatchWriter::CanHold(const Entry& entry) {
+  return entry.path.size() <= kMaxPathBytes && entry.target.size() <= kMaxTargetBytes &&
+         entry.xattrs.size() <= kMaxXattrs &&
+         std::ranges::all_of(entry.xattrs, [](const Xattr& xattr) {
+           return xattr.name.size() <= kMaxXattrNameBytes &&
+                  xattr.value.size() <= kMaxXattrValueBytes;
+         });
+}
+
 // Undoes what did not fit whole.
 bool BatchWriter::Keep(std::size_t before) {
   if (writer_.ok()) return true;
@@ -165,10 +174,7 @@ bool BatchWriter::Keep(std::size_t before) {
 
 bool BatchWriter::Write(const Entry& entry, std::uint64_t number, std::uint16_t flags) {
   const std::size_t before = writer_.size();
-  if (entry.path.size() > kMaxPathBytes || entry.target.size() > kMaxTargetBytes ||
-      entry.xattrs.size() > kMaxXattrs) {
-    return false;
-  }
+  if (!CanHold(entry)) return false;
   const bool whole = (flags & EntryWire::kWhole) != 0;
   const bool resumable = (flags & EntryWire::kResumable) != 0;
   const std::size_t digest = (flags & EntryWire::kDigest) != 0 ? sizeof(Digest) : 0;

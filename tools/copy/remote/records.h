@@ -99,6 +99,8 @@ class BatchWriter {
  public:
   explicit BatchWriter(MutableByteSpan slot) : writer_(slot) {}
 
+  // Whether there is any batch that such an entry goes into.
+  static bool CanHold(const Entry& entry);
   // What the entry takes in a batch without its content, digest and change time.
   static std::size_t SizeOf(const Entry& entry);
 

@@ -338,8 +338,9 @@ std::optional<WalkItem> Walk::Classify(Scanned scanned) {
     return LeaveOut();
   }
   if (!ReadRestOf(scanned)) return LeaveOut();
-  if (BatchWriter::SizeOf(scanned.entry) + sizeof(Digest) + sizeof(TimeWire) >
-      options_.slot_bytes) {
+  if (!BatchWriter::CanHold(scanned.entry) ||
+      BatchWriter::SizeOf(scanned.entry) + sizeof(Digest) + sizeof(TimeWire) >
+          options_.slot_bytes) {
     TellOf(scanned.entry,
            {Code::kErrno, ENAMETOOLONG, "its path and attributes are too long to be sent"});
     if (what == Scanned::What::kEnter) scanner_->Skip();

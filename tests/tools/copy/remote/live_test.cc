@@ -259,6 +259,39 @@ TEST_P(CopyLive, GoesOnWhereItWasInterrupted) {
   EXPECT_EQ(ends.done.bytes, 5U << 20);
 }
 
+// Names of 255 bytes, one in the other, until a path has more bytes than a record can hold.
+TEST(CopyWalk, WhatNoRecordHoldsIsNamedAndTheRestGoesOn) {
+  const pipe::TempDir dir;
+  const std::string name(255, 'd');
+  Fd at(open((dir / ".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int depth = 0; depth < 257; ++depth) {
+    ASSERT_EQ(mkdirat(at.get(), name.c_str(), 0755), 0);
+    at = Fd(openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(at.valid());
+  }
+  dir.Write("behind", "x");
+  WalkOptions options;
+  options.scan.recurse = true;
+  options.paths = {dir / "."};
+  options.slot_bytes = 1 << 20;
+  std::vector<std::string> told;
+  Walk walk(options, [&](const Notice& notice) { told.push_back(notice.sentence); });
+  std::set<std::string> names;
+  std::vector<std::byte> slot(options.slot_bytes);
+  while (const auto task = walk.Next()) {
+    BatchWriter batch(slot);
+    for (const WalkItem& item : task->items) {
+      EXPECT_TRUE(item.what == WalkItem::What::kLeave ||
+                  batch.Add(item.scanned.entry, item.number, item.flags));
+      names.insert(item.scanned.entry.path);
+    }
+  }
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("too long"), std::string::npos) << told[0];
+  EXPECT_TRUE(names.contains("behind"));
+  EXPECT_EQ(names.size(), 258U) << "the root, 256 directories and a file";
+}
+
 // Between the offer and its answer: what the receiver has is of the file that was offered.
 TEST(CopyWalk, AFileThatChangesMeanwhileStartsOver) {
   const pipe::TempDir dir;

@@ -324,6 +324,22 @@ TEST_F(CopyRecords, NoiseIsRefusedWithoutHarm) {
   }
 }
 
+TEST_F(CopyRecords, WhatNoBatchHoldsIsKnownBefore) {
+  Entry entry = SomeFile("f", 0);
+  EXPECT_TRUE(BatchWriter::CanHold(entry));
+  entry.xattrs.assign(kMaxXattrs, {"user.x", "y"});
+  EXPECT_TRUE(BatchWriter::CanHold(entry) && writer_.Add(entry, 0, 0));
+  entry.xattrs.push_back({"user.x", "y"});
+  EXPECT_FALSE(BatchWriter::CanHold(entry) || writer_.Add(entry, 1, 0));
+  entry.xattrs = {{"user.x", std::string(kMaxXattrValueBytes + 1, 'v')}};
+  EXPECT_FALSE(BatchWriter::CanHold(entry));
+  entry.xattrs.clear();
+  entry.path.assign(kMaxPathBytes, 'p');
+  EXPECT_TRUE(BatchWriter::CanHold(entry));
+  entry.path += 'p';
+  EXPECT_FALSE(BatchWriter::CanHold(entry));
+}
+
 // --- the order ---
 
 EntryRecord OpenFile(std::uint64_t number) {
