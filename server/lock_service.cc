@@ -31,16 +31,16 @@ int LockService::Test(const OpenFile& open, const Lock& wanted, Lock& found) {
 
 int LockService::TryLocked(const OpenFile& open, const Lock& wanted) {
   const InodeKey& inode = open.inode->key;
-  if (wanted.owner.flock && !table_.HeldBy(inode, wanted.owner).empty()) {
-    // A change of a whole-file lock's kind gives the old one up first (flock(2)).
-    table_.Apply(inode, WholeFile(wanted.owner));
+  const std::vector<Lock> held = table_.HeldBy(inode, wanted.owner);
+  const bool replaces = wanted.owner.flock && !held.empty();
+  if (!replaces && (table_.held_count() >= kMaxLocks || table_.HeldOn(inode) >= kMaxPerInode ||
+                    table_.HeldOf(wanted.owner.session) >= max_of_session_)) {
+    return table_.Conflict(inode, wanted) ? EAGAIN : ENOLCK;
   }
-  if (table_.Conflict(inode, wanted)) return EAGAIN;
-  if (table_.held_count() >= kMaxLocks || table_.HeldOn(inode) >= kMaxPerInode ||
-      table_.HeldOf(wanted.owner.session) >= max_of_session_) {
-    return ENOLCK;
-  }
-  if (const int error = files_.Set(open, wanted, table_.HeldBy(inode, wanted.owner)); error != 0) {
+  const int error = table_.Conflict(inode, wanted) ? EAGAIN : files_.Set(open, wanted, held);
+  if (error != 0) {
+    // A change of a whole-file lock's kind gives the old one up first: who is refused has none.
+    if (replaces && error == EAGAIN) UnlockLocked(inode, WholeFile(wanted.owner));
     return error;
   }
   table_.Apply(inode, wanted);

@@ -38,6 +38,10 @@ class LockTest : public testing::Test {
     request.flags = flags;
     return request;
   }
+  static fs::LockRequest Flock(std::uint64_t open, std::uint64_t owner, LockType type,
+                               std::uint32_t flags = 0) {
+    return Request(open, owner, type, 0, LockTable::kEnd, flags | fs::kLockFlock);
+  }
   int Set(const fs::LockRequest& request) {
     return server.Ask(Opcode::kSetLock, Body().Add(request)).errno_value();
   }
@@ -50,6 +54,10 @@ class LockTest : public testing::Test {
     lock.l_start = start;
     lock.l_len = length;
     return ::fcntl(fd.get(), F_OFD_SETLK, &lock) == 0;
+  }
+  bool LocalMayFlock(int operation) {
+    const Fd fd(::open((server / "file").c_str(), O_RDWR));
+    return ::flock(fd.get(), operation | LOCK_NB) == 0;
   }
 
   Harness server;
@@ -183,14 +191,10 @@ TEST_F(LockTest, AReadersDescriptionGivesWayToAWriters) {
   EXPECT_FALSE(LocalMayLock(F_RDLCK, 10, 5));
 }
 
-TEST_F(LockTest, Flock) {
-  const auto flock_request = [&](std::uint64_t open, std::uint64_t owner, LockType type,
-                                 std::uint32_t flags = 0) {
-    return Request(open, owner, type, 0, LockTable::kEnd, flags | fs::kLockFlock);
-  };
-  EXPECT_EQ(Set(flock_request(first_, 1, LockType::kRead)), 0);
-  EXPECT_EQ(Set(flock_request(second_, 2, LockType::kRead)), 0);
-  EXPECT_EQ(Set(flock_request(second_, 2, LockType::kWrite)), EAGAIN);
+TEST_F(LockTest, WholeFiles) {
+  EXPECT_EQ(Set(Flock(first_, 1, LockType::kRead)), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kRead)), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kWrite)), EAGAIN);
   const Fd local(::open((server / "file").c_str(), O_RDWR));
   EXPECT_NE(::flock(local.get(), LOCK_EX | LOCK_NB), 0);
   EXPECT_EQ(::flock(local.get(), LOCK_SH | LOCK_NB), 0);
@@ -198,10 +202,43 @@ TEST_F(LockTest, Flock) {
   // Whole-file and range locks are apart.
   EXPECT_EQ(Set(Request(second_, 2, LockType::kWrite)), 0);
   EXPECT_TRUE(server.Release(first_).ok());
-  EXPECT_EQ(Set(flock_request(second_, 2, LockType::kWrite)), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kWrite)), 0);
   EXPECT_NE(::flock(local.get(), LOCK_SH | LOCK_NB), 0);
-  EXPECT_EQ(Set(flock_request(second_, 2, LockType::kUnlock)), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kUnlock)), 0);
   EXPECT_EQ(::flock(local.get(), LOCK_EX | LOCK_NB), 0);
+}
+
+// As the kernel has it on a local file: a change of kind gives the old lock up first (flock(2)).
+TEST_F(LockTest, WhoIsRefusedAnotherKindOfFlockHasNone) {
+  EXPECT_EQ(Set(Flock(first_, 1, LockType::kRead)), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kRead)), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kWrite)), EAGAIN);
+  EXPECT_EQ(Set(Flock(first_, 1, LockType::kWrite)), 0);
+  EXPECT_EQ(Set(Flock(first_, 1, LockType::kUnlock)), 0);
+  EXPECT_TRUE(LocalMayFlock(LOCK_EX));
+
+  // A process of the server's in the way.
+  const Fd local(::open((server / "file").c_str(), O_RDWR));
+  ASSERT_EQ(::flock(local.get(), LOCK_SH), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kRead)), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kWrite)), EAGAIN);
+  EXPECT_EQ(server.core().locks.held(), 0U);
+  EXPECT_EQ(::flock(local.get(), LOCK_EX | LOCK_NB), 0);
+}
+
+TEST_F(LockTest, WhoWaitsForAnotherKindOfFlockHasNone) {
+  EXPECT_EQ(Set(Flock(first_, 1, LockType::kRead)), 0);
+  EXPECT_EQ(Set(Flock(second_, 2, LockType::kRead)), 0);
+  const std::uint64_t waiting =
+      server.Send(Opcode::kSetLock, Body().Add(Flock(second_, 2, LockType::kWrite, fs::kLockWait)));
+  EXPECT_FALSE(server.WaitForAnswer(server.lane, 20));
+  fs::InterruptRequest interrupt{};
+  interrupt.sequence = waiting;
+  server.Send(Opcode::kInterrupt, Body().Add(interrupt));
+  for (int answers = 0; answers < 2; ++answers) (void)server.TakeAnswer(server.lane);
+  EXPECT_EQ(server.core().locks.waiting(), 0U);
+  EXPECT_TRUE(server.Release(second_).ok());
+  EXPECT_EQ(Set(Flock(first_, 1, LockType::kWrite)), 0);
 }
 
 TEST_F(LockTest, TheEndOfASessionLetsOthersIn) {
