@@ -28,6 +28,14 @@ void HeldLocks::Apply(const Held& set) {
   held_ = std::move(kept);
 }
 
+void HeldLocks::GiveUp(const Held& wanted) {
+  const std::lock_guard guard(mutex_);
+  std::erase_if(held_, [&](const Held& h) {
+    return h.flock && wanted.flock && h.lock.owner == wanted.lock.owner &&
+           h.lock.type != wanted.lock.type;
+  });
+}
+
 void HeldLocks::DropOwner(std::uint64_t owner) {
   const std::lock_guard guard(mutex_);
   std::erase_if(held_, [owner](const Held& h) { return !h.flock && h.lock.owner == owner; });

@@ -23,6 +23,9 @@ class HeldLocks {
   };
   // The server has set it, or (kUnlock) removed it.
   void Apply(const Held& set);
+  // The server is asked for a flock of another kind: the old one is gone, granted or not
+  // (flock(2)).
+  void GiveUp(const Held& wanted);
   // A descriptor was closed: the owner's fcntl locks are gone (POSIX).
   void DropOwner(std::uint64_t owner);
   // The last close: all that was taken through it is gone.

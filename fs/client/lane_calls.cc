@@ -593,6 +593,7 @@ CallTicket LaneImpl::SetLock(const CallContext& context, const OpenPtr& open, co
     done(std::move(answer.status));
     return true;
   };
+  open->inode().locks.GiveUp({open.get(), flock, lock});
   const CallTicket ticket =
       LockCall(with_timeout, Opcode::kSetLock, open, lock,
                (flock ? kLockFlock : 0) | (wait ? kLockWait : 0), std::move(completion));

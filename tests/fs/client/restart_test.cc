@@ -247,6 +247,29 @@ TEST_F(RestartTest, LocksComeBackAfterTheWholeServerWasStartedAnew) {
   EXPECT_TRUE(second->SetLock(theirs, lock).ok());
 }
 
+// A change of a flock's kind gives the old one up first, granted or not (flock(2)).
+TEST_F(RestartTest, AFlockThatWasGivenUpIsNotAskedForAgain) {
+  Rdfsd server;
+  Write(server, "file");
+  Peer first(server), second(server);
+  const OpenPtr mine = first.Open("file");
+  const OpenPtr theirs = second.Open("file");
+  const Lock read{.owner = 1, .start = 0, .end = INT64_MAX, .type = LockType::kRead, .pid = 11};
+  Lock write = read;
+  write.type = LockType::kWrite;
+  ASSERT_TRUE(first->SetLock(mine, read, true).ok());
+  ASSERT_TRUE(second->SetLock(theirs, read, true).ok());
+  EXPECT_EQ(first->SetLock(mine, write, true).errno_value(), EAGAIN);
+  server.KillWorker();
+  std::jthread comes_back_too([&second](const std::stop_token& stop) {
+    while (!stop.stop_requested()) EXPECT_TRUE(second->GetAttr(second.root()).ok());
+  });
+  EXPECT_EQ(Text(first->Read(mine, 0, 100)), "content");
+  comes_back_too.request_stop();
+  comes_back_too.join();
+  EXPECT_TRUE(second->SetLock(theirs, write, true).ok());
+}
+
 // A lock that is waited for stays unanswered while far more requests than the record has room for
 // come and go; as many of them as a lane has requests in flight are no reason not to unlock.
 TEST_F(RestartTest, ManyRequestsPassLocksThatAreWaitedFor) {
