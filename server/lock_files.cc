@@ -117,7 +117,10 @@ int LockFiles::Set(const OpenFile& open, const Lock& wanted, const std::vector<L
   if (wanted.owner.flock) return SetFlock(open, wanted);
   File* file = nullptr;
   if (const int error = Prepare(open, wanted, held, file); error != 0) return error;
-  return OfdSet(file->fd->get(), wanted);
+  const int error = OfdSet(file->fd->get(), wanted);
+  // A description without a lock would be nobody's to close.
+  if (error != 0 && held.empty()) Forget({wanted.owner, open.inode->key});
+  return error;
 }
 
 void LockFiles::Unlock(const InodeKey& inode, const Lock& range) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/server/server_harness.h"
@@ -97,6 +98,25 @@ TEST_F(LockTest, ProcessesOfTheServerAreHonouredBothWays) {
                          .As<fs::LockReply>();
   EXPECT_EQ(found.start, 100U);
   EXPECT_EQ(found.end, 109U);
+}
+
+TEST_F(LockTest, NoDescriptorIsLeftOfALockThatALocalProcessRefused) {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator entries("/proc/self/fd");
+    return std::distance(begin(entries), end(entries));
+  };
+  const Fd local(::open((server / "file").c_str(), O_RDWR));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(local.get(), F_OFD_SETLK, &lock), 0);
+  const auto before = descriptors();
+  for (const std::uint64_t owner : {1U, 2U}) {  // the file's own descriptor, then another
+    EXPECT_EQ(Set(Request(first_, owner, LockType::kWrite)), EAGAIN);
+    EXPECT_EQ(Set(Request(first_, owner, LockType::kRead)), EAGAIN);
+  }
+  EXPECT_EQ(descriptors(), before);
+  EXPECT_TRUE(server.Release(first_).ok());
+  EXPECT_EQ(descriptors(), before - 1);
 }
 
 TEST_F(LockTest, AWaiterGetsItsLockAtTheUnlock) {
