@@ -67,11 +67,12 @@ int LockFiles::SetFlock(const OpenFile& open, const Lock& wanted) {
   return 0;
 }
 
-int LockFiles::NewFile(const OpenFile& open, const LockOwner& owner, File& out) {
-  out.readable = open.readable();
-  out.writable = open.writable();
+int LockFiles::NewFile(const OpenFile& open, const LockOwner& owner, bool both, File& out) {
+  out.readable = both || open.readable();
+  out.writable = both || open.writable();
+  const bool allows = out.readable == open.readable() && out.writable == open.writable();
   const auto user = lent_.find(open.fd.get());
-  if (user == lent_.end() || user->second == owner) {
+  if (allows && (user == lent_.end() || user->second == owner)) {
     out.fd = open.fd;
     return 0;
   }
@@ -95,22 +96,31 @@ int LockFiles::Prepare(const OpenFile& open, const Lock& wanted, const std::vect
     return 0;
   }
   File file;
-  if (const int error = NewFile(open, wanted.owner, file); error != 0) return error;
-  if (it != files_.end()) {
-    // A description cannot change its mode: the locks move, and a local process may come between.
-    Lock all = wanted;
-    all.type = fs::LockType::kUnlock;
-    all.start = 0;
-    all.end = LockTable::kEnd;
-    (void)OfdSet(it->second.fd->get(), all);
-    for (const Lock& lock : held) {
-      if (OfdSet(file.fd->get(), lock) != 0) LogWarn("a lock was lost to a local process");
-    }
-    Forget(name);
+  const bool both = it != files_.end();
+  if (const int error = NewFile(open, wanted.owner, both, file); error != 0) return error;
+  if (both) {
+    Move(name, std::move(file), held);
+  } else {
+    Lend(name, std::move(file));
   }
-  Lend(name, file);
   out = &files_.find(name)->second;
   return 0;
+}
+
+void LockFiles::Move(const Name& name, File file, const std::vector<Lock>& held) {
+  const File old = files_.at(name);
+  const Lock all{.owner = name.owner, .type = fs::LockType::kUnlock, .end = LockTable::kEnd};
+  // Read locks may be held by both meanwhile. Write locks may not: a local process may come
+  // between.
+  if (old.writable) (void)OfdSet(old.fd->get(), all);
+  for (const Lock& lock : held) {
+    if (OfdSet(file.fd->get(), lock) != 0) LogWarn("a lock was lost to a local process");
+  }
+  (void)OfdSet(old.fd->get(), all);
+  keeper_.Drop(Bytes(KeyOf(name.owner, name.inode)));
+  Forget(name);
+  Lend(name, std::move(file));
+  Update(name.inode, name.owner, held);
 }
 
 int LockFiles::Set(const OpenFile& open, const Lock& wanted, const std::vector<Lock>& held) {

@@ -26,7 +26,7 @@ class LockFiles {
       : proc_(proc), keeper_(keeper), max_reopened_(max_reopened) {}
 
   // Sets `wanted` for its owner; `held` is what the owner has on this inode so far. Returns 0,
-  // EAGAIN (a local process has it), EBADF (not open for this), ENOLCK.
+  // EAGAIN (a local process has it), EBADF (not open for this), ENOLCK (no description to be had).
   int Set(const OpenFile& open, const Lock& wanted, const std::vector<Lock>& held);
   // Removes a range; nothing happens when the owner has none.
   void Unlock(const InodeKey& inode, const Lock& range);
@@ -64,7 +64,9 @@ class LockFiles {
   int SetFlock(const OpenFile& open, const Lock& wanted);
   // A description for the owner that allows `wanted`; the locks of an unsuitable one move to it.
   int Prepare(const OpenFile& open, const Lock& wanted, const std::vector<Lock>& held, File*& out);
-  int NewFile(const OpenFile& open, const LockOwner& owner, File& out);
+  // `both`: for reading and writing, whatever `open` is for.
+  int NewFile(const OpenFile& open, const LockOwner& owner, bool both, File& out);
+  void Move(const Name& name, File file, const std::vector<Lock>& held);
   void Lend(const Name& name, File file);
   void Forget(const Name& name);
 

@@ -211,6 +211,23 @@ TEST_F(LockTest, AReadersDescriptionGivesWayToAWriters) {
   EXPECT_FALSE(LocalMayLock(F_RDLCK, 10, 5));
 }
 
+TEST_F(LockTest, LocksOfAReadingAndOfAWritingDescriptorStay) {
+  const std::uint64_t reader = server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead));
+  const std::uint64_t writer = server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenWrite));
+  EXPECT_EQ(Set(Request(writer, 1, LockType::kRead, 0, 4)), EBADF);
+  EXPECT_EQ(Set(Request(reader, 1, LockType::kRead, 0, 4)), 0);
+  EXPECT_EQ(Set(Request(writer, 1, LockType::kWrite, 10, 14)), 0);
+  EXPECT_FALSE(LocalMayLock(F_WRLCK, 0, 5));
+  EXPECT_TRUE(LocalMayLock(F_RDLCK, 0, 5));
+  EXPECT_FALSE(LocalMayLock(F_RDLCK, 10, 5));
+  // And the other way round, by another owner.
+  EXPECT_EQ(Set(Request(writer, 2, LockType::kWrite, 20, 24)), 0);
+  EXPECT_EQ(Set(Request(reader, 2, LockType::kRead, 30, 34)), 0);
+  EXPECT_FALSE(LocalMayLock(F_RDLCK, 20, 5));
+  EXPECT_FALSE(LocalMayLock(F_WRLCK, 30, 5));
+  EXPECT_TRUE(LocalMayLock(F_RDLCK, 30, 5));
+}
+
 TEST_F(LockTest, WholeFiles) {
   EXPECT_EQ(Set(Flock(first_, 1, LockType::kRead)), 0);
   EXPECT_EQ(Set(Flock(second_, 2, LockType::kRead)), 0);

@@ -15,6 +15,7 @@
 #include "tests/fs/client/rdfsd.h"
 #include "tests/fs/client/scripted_session.h"
 #include "tests/fs/client/wrapped_connection.h"
+#include "transport/base/fd.h"
 
 namespace rdfs::fs::client {
 namespace {
@@ -84,10 +85,10 @@ class Peer {
   SyncClient& operator*() { return *fs_; }
   SyncClient* operator->() { return fs_.get(); }
   [[nodiscard]] Handle root() const { return mount_->info().root.handle; }
-  OpenPtr Open(std::string_view name) {
+  OpenPtr Open(std::string_view name, std::uint32_t flags = kOpenRead | kOpenWrite) {
     const auto file = fs_->Lookup(root(), name);
     EXPECT_TRUE(file.ok()) << file.status().ToString();
-    const auto open = fs_->Open(file->handle, kOpenRead | kOpenWrite);
+    const auto open = fs_->Open(file->handle, flags);
     EXPECT_TRUE(open.ok()) << open.status().ToString();
     open->open->SetHint(root(), name);
     return open->open;
@@ -218,6 +219,30 @@ TEST_F(RestartTest, ALockIsNotGivenToAnotherBeforeItsHolderIsBack) {
   EXPECT_TRUE(first->SetLock(mine, lock).ok());
   EXPECT_TRUE(second->RunUntil(over, DeadlineAfter(seconds(10))));
   EXPECT_TRUE(ended.ok()) << ended.ToString();
+}
+
+TEST_F(RestartTest, LocksOfAReadingAndOfAWritingDescriptorOutliveTheWorker) {
+  Rdfsd server;
+  Write(server, "file");
+  Peer first(server), second(server);
+  const OpenPtr reader = first.Open("file", kOpenRead);
+  const OpenPtr writer = first.Open("file", kOpenWrite);
+  Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kRead, .pid = 11};
+  ASSERT_TRUE(first->SetLock(reader, lock).ok());
+  lock = {.owner = 1, .start = 20, .end = 29, .type = LockType::kWrite, .pid = 11};
+  ASSERT_TRUE(first->SetLock(writer, lock).ok());
+  first.cut_off = true;
+  server.KillWorker();
+  EXPECT_TRUE(second->GetAttr(second.root()).ok()) << "another worker is there";
+  const Fd local(::open((server.root() / "file").c_str(), O_RDWR | O_CLOEXEC));
+  for (const off_t start : {0, 20}) {
+    struct flock wanted {};
+    wanted.l_type = F_WRLCK;
+    wanted.l_start = start;
+    wanted.l_len = 1;
+    EXPECT_EQ(::fcntl(local.get(), F_OFD_SETLK, &wanted), -1) << start;
+  }
+  first.cut_off = false;
 }
 
 TEST_F(RestartTest, LocksComeBackAfterTheWholeServerWasStartedAnew) {
