@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 
 #include "server/options.h"
@@ -42,11 +43,11 @@ Status ReadExport(const std::string& path, const toml::node& node, Options& opti
   return {};
 }
 
-Status ReadPort(const std::string& path, const toml::node& node, std::uint16_t& port,
-                std::uint16_t unset) {
+Status ReadPort(const std::string& path, const toml::node& node,
+                std::optional<std::uint16_t>& port) {
   const auto value = node.value<std::int64_t>();
   if (!value || *value < 0 || *value > 65535) return Wrong(path, node, "not a port");
-  if (port == unset) port = static_cast<std::uint16_t>(*value);
+  if (!port) port = static_cast<std::uint16_t>(*value);
   return {};
 }
 
@@ -104,8 +105,8 @@ Status ReadLimits(const std::string& path, const toml::table& table, ClientLimit
 Status ReadEntry(const std::string& path, std::string_view key, const toml::node& node,
                  Options& options) {
   if (key == "listen") return ReadListen(path, node, options);
-  if (key == "port") return ReadPort(path, node, options.port, transport::kDefaultPort);
-  if (key == "rdma_port") return ReadPort(path, node, options.rdma_port, 0);
+  if (key == "port") return ReadPort(path, node, options.port);
+  if (key == "rdma_port") return ReadPort(path, node, options.rdma_port);
   if (key == "key_file" && node.is_string()) {
     if (options.key_file.empty() && !options.no_auth) {
       options.key_file = node.value<std::string>().value_or("");
@@ -119,7 +120,7 @@ Status ReadEntry(const std::string& path, std::string_view key, const toml::node
   if (key == "pool" && node.is_string()) {
     auto size = ParseSize(node.value<std::string>().value_or(""));
     if (!size.ok()) return Wrong(path, node, size.status().message());
-    if (options.pool_bytes == 0) options.pool_bytes = *size;
+    if (!options.pool_bytes) options.pool_bytes = *size;
     return {};
   }
   if (key == "metrics" && (node.is_string() || node.is_integer())) {

@@ -40,7 +40,7 @@ transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t
   out.addresses = options.listen;
   if (options.no_auth && options.listen.empty()) out.addresses = LoopbackAddresses();
   out.port = port;
-  out.verbs_port = options.rdma_port;
+  out.verbs_port = options.rdma_port.value_or(0);
   out.no_auth = options.no_auth;
   out.wrong_keys = options.limits.wrong_keys;
   if (!options.no_auth) out.keys.push_back({"default", params.key});
@@ -133,14 +133,15 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
   ServiceOptions service_options;
   service_options.exports = CurrentExports(params, shared);
   service_options.secret = params.secret;
-  service_options.pool_bytes = params.options.pool_bytes;
+  service_options.pool_bytes = params.options.pool_bytes.value_or(0);
   service_options.record_directory = RecordDirectory();
   service_options.limits = params.options.limits;
   service_options.session_lease = std::chrono::seconds(params.options.lease_seconds);
   auto service = Service::Create(std::move(service_options), keeper);
   if (!service.ok()) return Fail(service.status());
 
-  const std::uint16_t port = shared.port != 0 ? shared.port.load() : params.options.port;
+  const std::uint16_t port =
+      shared.port != 0 ? shared.port.load() : params.options.port.value_or(transport::kDefaultPort);
   auto acceptor = transport::Acceptor::Create(ToAcceptor(params, port), **service);
   if (!acceptor.ok()) return Fail(acceptor.status());
   shared.port = (*acceptor)->port();

@@ -71,7 +71,7 @@ int ServeStdio(const Options& options) {
   spec.id_mode_given = true;
   service_options.exports.push_back(spec);
   service_options.secret = SetUpHandleSecret();
-  service_options.pool_bytes = options.pool_bytes;
+  service_options.pool_bytes = options.pool_bytes.value_or(0);
   service_options.session_lease = std::chrono::seconds(options.lease_seconds);
   if (auto records = IntentRing::DefaultDirectory(); records.ok()) {
     service_options.record_directory = *std::move(records);

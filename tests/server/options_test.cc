@@ -71,8 +71,22 @@ TEST(Options, TheFileFillsWhatTheCommandLineLeaves) {
   ASSERT_TRUE(line.options.has_value()) << line.output;
   EXPECT_EQ(line.options->port, 1234);
   EXPECT_EQ(line.options->pool_bytes, 64U << 20U);
+  EXPECT_FALSE(line.options->rdma_port);
   ASSERT_EQ(line.options->exports.size(), 1U);
   EXPECT_TRUE(line.options->exports.front().read_only);
+}
+
+TEST(Options, TheCommandLineWinsAlsoWithWhatIsTheDefaultAnyway) {
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  std::ofstream(path) << "port = 1234\nrdma_port = 1235\npool = \"1G\"\n"
+                         "[[export]]\nname = \"n\"\ndir = \"/d\"\n";
+  const CommandLine line =
+      Parse({"--config", path.c_str(), "--port", "7337", "--rdma-port", "0", "--pool", "0"});
+  ASSERT_TRUE(line.options.has_value()) << line.output;
+  EXPECT_EQ(line.options->port, 7337);
+  EXPECT_EQ(line.options->rdma_port, 0);
+  EXPECT_EQ(line.options->pool_bytes, 0U);
 }
 
 TEST(Options, MetricsAreWhereTheFileSaysUnlessTheCommandLineDoes) {
