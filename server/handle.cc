@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "server/new_file.h"
 #include "transport/base/fd.h"
 #include "transport/base/random.h"
 
@@ -71,15 +72,10 @@ Result<HandleSecret> HandleSecret::LoadOrCreate(const std::string& path) {
   HandleSecret secret = Random();
   std::error_code ignored;  // what is missing shows in open
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  // O_EXCL: two servers that start at once agree on the first one's secret.
-  Fd made(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (made.valid()) {
-    if (::write(made.get(), secret.bytes_.data(), kBytes) != static_cast<ssize_t>(kBytes)) {
-      return Fail("cannot write", path);
-    }
-    return secret;
-  }
-  if (errno != EEXIST) return Fail("cannot make", path);
+  RDFS_ASSIGN_OR_RETURN(
+      const bool made,
+      MakeFile(path, std::as_bytes(std::span<const unsigned char>(secret.bytes_))));
+  if (made) return secret;
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file.valid()) return Fail("cannot open", path);
   if (::read(file.get(), secret.bytes_.data(), kBytes) != static_cast<ssize_t>(kBytes)) {

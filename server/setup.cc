@@ -1,6 +1,5 @@
 #include "server/setup.h"
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <pwd.h>
 #include <sys/resource.h>
@@ -13,6 +12,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "server/new_file.h"
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
 
@@ -47,17 +47,10 @@ Result<bool> MakeKeyFile(const std::string& path) {
   std::error_code error;
   const bool fresh = std::filesystem::create_directories(folder, error);
   if (fresh) std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
-  const Fd file(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
-  if (!file.valid() && errno == EEXIST) return false;
-  if (!file.valid()) {
-    return Status::FromErrno(
-        errno, "cannot make the key file " + path + " (give --key-file FILE, or --no-auth)");
-  }
   const std::string line = std::string(transport::Key::Random().text()) + "\n";
-  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    return Status::FromErrno(errno, "cannot write the key file " + path);
-  }
-  return true;
+  auto made = MakeFile(path, AsBytes(line));
+  if (made.ok()) return made;
+  return made.status().WithContext("there is no key (give --key-file FILE, or --no-auth)");
 }
 
 bool CanBind(int family, const sockaddr* address, socklen_t size) {

@@ -36,7 +36,7 @@ Result<Key> ReadLine(int fd, const std::string& source) {
   if (length > 0 && line[length - 1] == std::byte{'\r'}) --length;
   if (failure.ok() && length == 0) {
     failure = Status(Code::kInvalidArgument,
-                     "there is no key in " + source + ": its first line is empty");
+                     "there is no key in " + source + ": its first line is empty (put one there)");
   }
   Key key(ByteSpan(line).first(failure.ok() ? length : 0));
   sodium_memzero(line.data(), line.size());
