@@ -21,12 +21,13 @@
 namespace rdfs::server {
 namespace {
 
-// As packaging/systemd/rdfsd.service has them. CAP_SYS_ADMIN: fanotify, and extended attributes
-// that begin with "trusted.".
-constexpr std::array kKept = {
-    CAP_CHOWN,        CAP_DAC_OVERRIDE,     CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
-    CAP_SETUID,       CAP_SETGID,           CAP_SETFCAP,         CAP_MKNOD,  CAP_IPC_LOCK,
-    CAP_SYS_RESOURCE, CAP_NET_BIND_SERVICE, CAP_SYS_ADMIN};
+// As packaging/systemd/rdfsd.service has them, which leaves the supervisor CAP_SYS_RESOURCE as
+// well: setfsuid(2) does not take that away, and callers would write beyond their quota and into
+// the blocks that are reserved for root. CAP_SYS_ADMIN: fanotify, and extended attributes that
+// begin with "trusted.".
+constexpr std::array kKept = {CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH,  CAP_FOWNER,
+                              CAP_FSETID, CAP_SETUID,       CAP_SETGID,           CAP_SETFCAP,
+                              CAP_MKNOD,  CAP_IPC_LOCK,     CAP_NET_BIND_SERVICE, CAP_SYS_ADMIN};
 
 // What somebody who got in would want next, and no request does.
 constexpr std::array kRefused = {__NR_ptrace,

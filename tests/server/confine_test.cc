@@ -83,9 +83,9 @@ TEST(Confine, NoRightsCanBeHadThatAreGone) {
               if (StatusLine("NoNewPrivs") != "1") return 2;
               if (StatusLine("Seccomp") != "2") return 3;
               // CAP_SYS_MODULE 16, CAP_SYS_RAWIO 17, CAP_SYS_CHROOT 18, CAP_SYS_PTRACE 19,
-              // CAP_NET_ADMIN 12, CAP_NET_RAW 13, CAP_SYS_BOOT 22.
-              constexpr std::uint64_t kGone =
-                  1U << 16U | 1U << 17U | 1U << 18U | 1U << 19U | 1U << 12U | 1U << 13U | 1U << 22U;
+              // CAP_NET_ADMIN 12, CAP_NET_RAW 13, CAP_SYS_BOOT 22, CAP_SYS_RESOURCE 24.
+              constexpr std::uint64_t kGone = 1U << 16U | 1U << 17U | 1U << 18U | 1U << 19U |
+                                              1U << 12U | 1U << 13U | 1U << 22U | 1U << 24U;
               for (const char* set : {"CapPrm", "CapEff", "CapInh"}) {
                 if ((std::stoull(StatusLine(set), nullptr, 16) & kGone) != 0) return 4;
               }
