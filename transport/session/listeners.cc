@@ -15,21 +15,59 @@ bool Offered(const AcceptorOptions& options, Kind kind) {
   return std::ranges::find(options.offer, kind) != options.offer.end();
 }
 
-// The verbs listener: the port that was asked for, else the one behind the TCP port, else any. The
-// port spaces of soft-iWARP and TCP are one, so a free TCP port need not be free here.
-Result<std::unique_ptr<Listener>> ListenVerbs(Transport& transport, const AcceptorOptions& options,
-                                              std::uint16_t tcp_port) {
-  const std::string host = options.addresses.empty() ? "" : options.addresses.front();
-  const bool settable = options.verbs_port == 0;
-  auto wanted = options.verbs_port;
+using LaneListeners = std::vector<std::unique_ptr<Listener>>;
+
+// The first verbs listener: on the port that was asked for, else the one behind the TCP port, else
+// any. The port spaces of soft-iWARP and TCP are one, so a free TCP port need not be free here.
+Result<std::unique_ptr<Listener>> ListenVerbs(Transport& transport, const std::string& host,
+                                              std::uint16_t port, std::uint16_t tcp_port) {
+  const bool settable = port == 0;
   if (settable && tcp_port != 0 && tcp_port != 0xffff) {
-    wanted = static_cast<std::uint16_t>(tcp_port + 1);
+    port = static_cast<std::uint16_t>(tcp_port + 1);
   }
-  auto listener = transport.Listen({Kind::kVerbs, host, wanted});
-  if (listener.ok() || !settable || wanted == 0) return listener;
-  LogDebug("verbs cannot listen on port {} ({}): taking a free one", wanted,
+  auto listener = transport.Listen({Kind::kVerbs, host, port});
+  if (listener.ok() || !settable || port == 0) return listener;
+  LogDebug("verbs cannot listen on port {} ({}): taking a free one", port,
            listener.status().message());
   return transport.Listen({Kind::kVerbs, host, 0});
+}
+
+bool IsLoopback(const std::string& host) {
+  return host.starts_with("127.") || host == "::1" || host == "localhost";
+}
+
+// One for each address that an RDMA device has, all on one port: clients are told a single one. To
+// RDMA's connection manager loopback is every address of every device, beside which there is none
+// (cma_any_addr): it is for those that listen there alone.
+Result<LaneListeners> ListenVerbs(Transport& transport, const AcceptorOptions& options,
+                                  std::uint16_t tcp_port) {
+  std::vector<std::string> hosts = options.addresses;
+  if (hosts.empty()) hosts.emplace_back();
+  std::stable_partition(hosts.begin(), hosts.end(),
+                        [](const std::string& host) { return !IsLoopback(host); });
+  LaneListeners out;
+  Status refused;
+  for (const std::string& host : hosts) {
+    if (!out.empty() && IsLoopback(host)) break;
+    auto listener = out.empty()
+                        ? ListenVerbs(transport, host, options.verbs_port, tcp_port)
+                        : transport.Listen({Kind::kVerbs, host, out.front()->endpoint().port});
+    if (listener.ok()) {
+      out.push_back(*std::move(listener));
+    } else if (refused.ok()) {
+      refused = listener.status();
+    }
+  }
+  if (out.empty()) return refused;
+  if (!refused.ok()) LogInfo("verbs listens on some addresses only: {}", refused.message());
+  return out;
+}
+
+Result<LaneListeners> ListenShm(Transport& transport) {
+  RDFS_ASSIGN_OR_RETURN(auto listener, transport.Listen({Kind::kShm, "", 0}));
+  LaneListeners out;
+  out.push_back(std::move(listener));
+  return out;
 }
 
 }  // namespace
@@ -75,18 +113,18 @@ void Listeners::OpenLanes(const AcceptorOptions& options, Kind kind,
   } else if (!viability.viable) {
     offer.reason = viability.reason;
   } else {
-    auto listener = kind == Kind::kVerbs ? ListenVerbs(*transport, options, port_)
-                                         : transport->Listen({kind, "", 0});
-    if (listener.ok()) {
-      const Endpoint endpoint = (*listener)->endpoint();
+    auto listeners =
+        kind == Kind::kVerbs ? ListenVerbs(*transport, options, port_) : ListenShm(*transport);
+    if (listeners.ok()) {
+      const Endpoint endpoint = listeners->front()->endpoint();
       offer.available = true;
       offer.port = endpoint.port;
       if (kind == Kind::kShm) offer.name = endpoint.host;
-      lanes_.push_back({kind, *std::move(listener)});
+      for (auto& listener : *listeners) lanes_.push_back({kind, std::move(listener)});
       transports_.push_back(std::move(transport));
     } else {
-      LogWarn("{} is not offered: {}", Name(kind), listener.status().message());
-      offer.reason = listener.status().message();
+      LogWarn("{} is not offered: {}", Name(kind), listeners.status().message());
+      offer.reason = listeners.status().message();
     }
   }
   offers_.push_back(std::move(offer));

@@ -50,6 +50,26 @@ TEST_F(SessionOverRdma, RequiredVerbsMovesBytesAndNamesItsDevice) {
   EXPECT_EQ((*session)->ExplainChoice().find("verbs ("), 0U) << (*session)->ExplainChoice();
 }
 
+// Not every address is an RDMA device's, and the first need not be.
+TEST_F(SessionOverRdma, EveryAddressThatADeviceHasIsListenedOn) {
+  AcceptorOptions server_options = OnTheDevice();
+  server_options.addresses = {"127.0.0.1", DeviceAddress()};
+  const char* address6 = std::getenv("RDFS_RDMA_ADDRESS6");
+  if (address6 != nullptr && *address6 != '\0') server_options.addresses.emplace_back(address6);
+  Server server(server_options);
+  for (auto host = server_options.addresses.begin() + 1; host != server_options.addresses.end();
+       ++host) {
+    DialOptions options = OverTheDevice(server);
+    options.host = *host;
+    options.require = Kind::kVerbs;
+    const auto session = Session::Dial(std::move(options), Domain::Create("client"));
+    ASSERT_TRUE(session.ok()) << session.status().ToString();
+    auto lane = (*session)->OpenLane(DeadlineAfter(seconds(10)));
+    ASSERT_TRUE(lane.ok()) << *host << ": " << lane.status().ToString();
+    ExpectEcho(**lane, *host);
+  }
+}
+
 TEST_F(SessionOverRdma, AnotherHostWouldUseVerbsFirst) {
   AcceptorOptions server_options = OnTheDevice();
   server_options.offer = {Kind::kVerbs, Kind::kTcp};
