@@ -1,51 +1,12 @@
-// rdfs.h: exports, queues, memory, listings, pipes.
-#include <algorithm>
+// rdfs.h: exports, queues, memory, listings.
 #include <cerrno>
-#include <climits>
-#include <cstring>
 
-#include "fs/library/pipe.h"
-#include "fs/library/pipe_options.h"
+#include "fs/library/c_answers.h"
 #include "fs/library/queue.h"
 
-namespace {
-
-void Tell(rdfs_error* error, const rdfs::Status& status) {
-  if (error == nullptr) return;
-  error->number = status.errno_value();
-  const std::string text = status.message().empty()
-                               ? rdfs::Status::FromErrno(error->number, "it failed").message()
-                               : status.message();
-  const std::size_t length = std::min(text.size(), sizeof error->sentence - 1);
-  std::memcpy(error->sentence, text.data(), length);
-  error->sentence[length] = '\0';
-}
-
-int Refuse(rdfs_error* error, const rdfs::Status& status) {
-  Tell(error, status);
-  return -status.errno_value();
-}
-
-// As snprintf(3) does.
-int Say(const std::string& said, char* text, std::size_t size) {
-  if (text == nullptr && size > 0) return -EINVAL;
-  if (size > 0) {
-    const std::size_t length = std::min(said.size(), size - 1);
-    std::memcpy(text, said.data(), length);
-    text[length] = '\0';
-  }
-  return static_cast<int>(said.size());
-}
-
-// Hands out what was made.
-template <typename Made>
-int Give(rdfs::Result<std::unique_ptr<Made>> made, Made** out, rdfs_error* error) {
-  if (!made.ok()) return Refuse(error, made.status());
-  *out = made->release();
-  return 0;
-}
-
-}  // namespace
+using rdfs::fs::library::Give;
+using rdfs::fs::library::Refuse;
+using rdfs::fs::library::Say;
 
 extern "C" {
 
@@ -108,41 +69,5 @@ const rdfs_attributes* rdfs_listing_attributes(const rdfs_listing* listing, size
   return entry.known ? &entry.attributes : nullptr;
 }
 void rdfs_listing_free(rdfs_listing* listing) { delete listing; }
-
-int rdfs_pipe_send(const char* hosts, uint16_t port, const char* key, const char* options,
-                   rdfs_pipe** out, rdfs_error* error) {
-  if (hosts == nullptr || out == nullptr) {
-    return Refuse(error, {rdfs::Code::kInvalidArgument, "rdfs_pipe_send: a NULL is no host"});
-  }
-  auto parsed = rdfs::fs::library::SendOptionsFrom(hosts, port, key, options ? options : "");
-  if (!parsed.ok()) return Refuse(error, parsed.status());
-  return Give(rdfs_pipe::Send(*std::move(parsed)), out, error);
-}
-
-int rdfs_pipe_listen(uint16_t port, const char* key, const char* options, rdfs_pipe** out,
-                     rdfs_error* error) {
-  if (out == nullptr) return -EINVAL;
-  auto parsed = rdfs::fs::library::ReceiveOptionsFrom(port, key, options ? options : "");
-  if (!parsed.ok()) return Refuse(error, parsed.status());
-  return Give(rdfs_pipe::Listen(*std::move(parsed)), out, error);
-}
-
-int rdfs_pipe_port(const rdfs_pipe* pipe) { return pipe == nullptr ? -EINVAL : pipe->port(); }
-int rdfs_pipe_transport(const rdfs_pipe* pipe, char* text, size_t size) {
-  return pipe == nullptr ? -EINVAL : Say(pipe->transport(), text, size);
-}
-ssize_t rdfs_pipe_write(rdfs_pipe* pipe, const void* from, size_t length) {
-  if (pipe == nullptr || (from == nullptr && length > 0) || length > SSIZE_MAX) return -EINVAL;
-  return pipe->Write({static_cast<const std::byte*>(from), length});
-}
-ssize_t rdfs_pipe_read(rdfs_pipe* pipe, void* to, size_t length) {
-  if (pipe == nullptr || to == nullptr || length > SSIZE_MAX) return -EINVAL;
-  return pipe->Read({static_cast<std::byte*>(to), length});
-}
-int rdfs_pipe_finish(rdfs_pipe* pipe) { return pipe == nullptr ? -EINVAL : pipe->Finish(); }
-const char* rdfs_pipe_sentence(const rdfs_pipe* pipe) {
-  return pipe == nullptr ? "" : pipe->sentence();
-}
-void rdfs_pipe_close(rdfs_pipe* pipe) { delete pipe; }
 
 }  // extern "C"

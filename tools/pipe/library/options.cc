@@ -1,14 +1,13 @@
-#include "fs/library/pipe_options.h"
+#include "tools/pipe/library/options.h"
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
 
-namespace rdfs::fs::library {
+namespace rdfs::pipe {
 namespace {
 
-using pipe::CommonOptions;
 using transport::Key;
 
 constexpr std::string_view kForBoth =
@@ -62,7 +61,7 @@ bool ApplyCommon(const Word& word, CommonOptions& out, std::string& key_file) {
   return false;
 }
 
-bool ApplyForSender(const Word& word, pipe::SendOptions& out) {
+bool ApplyForSender(const Word& word, SendOptions& out) {
   if (word.name == "plaintext" && !word.value) return out.plaintext = true;
   if (word.name != "compress") return false;
   const auto level = word.value ? NumberIn(word, 1, 19) : 3U;
@@ -70,7 +69,7 @@ bool ApplyForSender(const Word& word, pipe::SendOptions& out) {
   return level.has_value();
 }
 
-bool ApplyForReceiver(const Word& word, pipe::ReceiveOptions& out) {
+bool ApplyForReceiver(const Word& word, ReceiveOptions& out) {
   if (word.name == "listen" && word.value && !word.value->empty()) {
     out.listen = *word.value;
     return true;
@@ -113,21 +112,21 @@ Status ApplyWords(std::string_view list, const char* key, Options& out, Apply ap
 
 }  // namespace
 
-Result<pipe::SendOptions> SendOptionsFrom(std::string_view hosts, std::uint16_t port,
-                                          const char* key, std::string_view words) {
-  pipe::SendOptions out;
+Result<SendOptions> SendOptionsFrom(std::string_view hosts, std::uint16_t port, const char* key,
+                                    std::string_view words) {
+  SendOptions out;
   out.port = port;
   RDFS_RETURN_IF_ERROR(ApplyWords(words, key, out, ApplyForSender, kForSenders));
-  RDFS_ASSIGN_OR_RETURN(out.hosts, pipe::ParseHosts(std::string(hosts), port));
+  RDFS_ASSIGN_OR_RETURN(out.hosts, ParseHosts(std::string(hosts), port));
   return out;
 }
 
-Result<pipe::ReceiveOptions> ReceiveOptionsFrom(std::uint16_t port, const char* key,
-                                                std::string_view words) {
-  pipe::ReceiveOptions out;
+Result<ReceiveOptions> ReceiveOptionsFrom(std::uint16_t port, const char* key,
+                                          std::string_view words) {
+  ReceiveOptions out;
   out.port = port;
   RDFS_RETURN_IF_ERROR(ApplyWords(words, key, out, ApplyForReceiver, kForReceivers));
   return out;
 }
 
-}  // namespace rdfs::fs::library
+}  // namespace rdfs::pipe

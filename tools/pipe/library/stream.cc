@@ -1,4 +1,4 @@
-#include "fs/library/pipe.h"
+#include "tools/pipe/library/stream.h"
 
 #include <sys/eventfd.h>
 
