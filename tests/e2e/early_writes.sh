@@ -2,7 +2,7 @@
 # Usage: early_writes.sh --bin BUILD_DIR [--as-when-root USER]
 #
 # Writes that programs were told are done while they were on their way (fs/fuse/writes_behind.h): who is told that
-# one has failed and what is in the caches then, and who waits for them while the server hangs (early_writes.py).
+# one has failed and what is in the caches then, rdcp among them, and who waits for them while the server hangs (early_writes.py).
 source "$(dirname "$0")/setup.sh"
 source "$(dirname "$0")/mount.sh"
 begin "$@"
@@ -18,6 +18,19 @@ for over in shm tcp; do
   mount_it
   worker=$(cat "/proc/$server/task/$server/children")
   timeout 100 "${python[@]}" "$(dirname "$0")/early_writes.py" "$mnt" "$work/export" "$rdfs" "${worker% }" || problem "early writes"
+  # The last piece cannot be written: rdcp hears it when it closes the file, and not later.
+  head -c $((5 << 18)) /dev/urandom >"$work/source"
+  echo old >"$mnt/replaced"
+  head -c $((5 << 18)) /dev/zero >"$mnt/in_place"  # or its length could not be set either
+  prlimit --pid "${worker% }" --fsize=$((1 << 20)):
+  for copy in replaced "in_place --inplace"; do
+    # shellcheck disable=SC2086
+    timeout 20 "$bin/tools/copy/rdcp" "$work/source" "$mnt/"$copy 2>"$work/said"
+    [ $? -eq 1 ] && grep -q 'File too large' "$work/said" || problem "rdcp to $copy says: $(cat "$work/said")"
+  done
+  cmp -s "$mnt/replaced" <(echo old) || problem "half a copy has replaced a file"
+  [ -z "$(find "$work/export" -name '.rdcp-*')" ] || problem "rdcp leaves something"
+  prlimit --pid "${worker% }" --fsize=unlimited:
   fusermount3 -u "$mnt" || problem "cannot be unmounted"
   ended 50
 done

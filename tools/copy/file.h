@@ -80,6 +80,9 @@ class File {
   // fallocate(2) with PUNCH_HOLE and KEEP_SIZE.
   virtual int PunchHole(std::uint64_t offset, std::uint64_t length) = 0;
   virtual off_t Seek(std::uint64_t offset, int whence) = 0;  // SEEK_DATA, SEEK_HOLE
+  // What close(2) would say, while the file stays open: network file systems, and FUSE ones as
+  // ours, may tell only there that a write which they had answered has failed.
+  virtual int Flush() = 0;
   // Data to where they are kept, and what is cached of them here is dropped.
   virtual int Sync() = 0;
   // Where the file system copies by itself, without the bytes coming by; else EXDEV.

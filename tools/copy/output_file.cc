@@ -187,6 +187,11 @@ Status OutputFile::Finish(const Entry& entry) {
   if (!keep.mode && !in_place && state.place.now && S_ISREG(state.place.now->st_mode)) {
     AsItWas();
   }
+  if (state.file->Flush() != 0) {
+    const int error = errno;
+    Distrust();  // nor what the page cache still has of it
+    return Status::FromErrno(error, "cannot write");
+  }
   if (!in_place && state.place.in->Rename(state.temporary, state.place.name) != 0) {
     return Status::FromErrno(errno, "cannot give it its name");
   }

@@ -24,7 +24,7 @@ class Fd {
   [[nodiscard]] bool valid() const { return fd_ >= 0; }
   // Gives the descriptor up: the caller closes it.
   [[nodiscard]] int Release() { return std::exchange(fd_, -1); }
-  // Closes what is held and takes `fd`. errno is left alone; a failing close loses nothing of ours.
+  // Closes what is held and takes `fd`. errno is left alone; whoever has written asks before (dup).
   void Reset(int fd = -1);
 
  private:

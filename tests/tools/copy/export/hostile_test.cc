@@ -83,6 +83,7 @@ class HostileFile final : public File {
   ssize_t Write(ByteSpan, std::uint64_t) override { return Refuse(); }
   int Truncate(std::uint64_t) override { return Refuse(); }
   int PunchHole(std::uint64_t, std::uint64_t) override { return Refuse(); }
+  int Flush() override { return Refuse(); }
   int Sync() override { return Refuse(); }
   ssize_t CopyRange(File&, std::uint64_t, std::size_t) override { return Refuse(); }
   [[nodiscard]] const void* system() const override { return this; }
