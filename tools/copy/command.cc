@@ -76,6 +76,7 @@ Result<Job> Locate(const CopyOptions& options, const ScanOptions& scan, Roots& r
     return here ? targets.status() : targets.status().WithContext(options.destination.base());
   }
   out.targets = *std::move(targets);
+  if (options.remove) RDFS_RETURN_IF_ERROR(CheckApart(out.targets.names));
   return out;
 }
 
@@ -115,6 +116,7 @@ LocalOptions LocalOf(const CopyOptions& options, const ScanOptions& scan, const 
   out.verify = options.verify;
   out.dry_run = options.dry_run;
   out.limit = options.limit;
+  out.in_turn = Meet(job.targets.names);
   out.threads = job.exports ? kCrewForExports
                             : static_cast<int>(std::clamp(std::thread::hardware_concurrency(),
                                                           kLeastCrew, kMostCrew));

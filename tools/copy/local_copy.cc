@@ -71,6 +71,7 @@ void LocalCopy::Add(std::uint32_t source) {
   Scanned scanned;
   while (!stop_ && (*scanner)->Next(scanned)) Take(scanned, **scanner);
   seen_.clear();
+  if (options_.in_turn) AwaitIdle();
 }
 
 void LocalCopy::Take(Scanned& scanned, Scanner& scanner) {
@@ -165,6 +166,11 @@ void LocalCopy::Queue(Item item) {
   more_.notify_one();
 }
 
+void LocalCopy::AwaitIdle() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return queue_.empty() && busy_ == 0; });
+}
+
 // ---- the crew -----------------------------------------------------------------------------------
 
 void LocalCopy::Work() {
@@ -176,9 +182,13 @@ void LocalCopy::Work() {
       if (queue_.empty()) return;
       item = std::move(queue_.front());
       queue_.pop_front();
+      ++busy_;
       if (queue_.size() == kMostQueued / 2) room_.notify_one();
     }
     if (!stop_) CopyOne(item.scanned);
+    item = {};  // lets go of its directory
+    const std::lock_guard lock(mutex_);
+    if (--busy_ == 0 && queue_.empty()) idle_.notify_one();
   }
 }
 

@@ -39,6 +39,8 @@ struct LocalOptions {
   bool remove = false;   // --delete
   bool verify = false;   // --verify
   bool dry_run = false;  // -n
+  // A SRC is begun when all before it is finished: of two files of one name the later one stays.
+  bool in_turn = false;
   int threads = 2;
   std::uint64_t limit = 0;  // --bwlimit, bytes a second
   std::string root{};       // of the destination, for what is said
@@ -54,7 +56,8 @@ class LocalCopy {
   LocalCopy(const LocalCopy&) = delete;
   LocalCopy& operator=(const LocalCopy&) = delete;
 
-  // Copies SRC number `source`; returns when all of it was handed to the crew.
+  // Copies SRC number `source`; returns when all of it was handed to the crew, with `in_turn` when
+  // it was copied.
   void Add(std::uint32_t source);
   // Waits for the crew.
   void Finish();
@@ -72,6 +75,7 @@ class LocalCopy {
     Destination::Pin pin;
   };
   void Queue(Item item);
+  void AwaitIdle();
   void Take(Scanned& scanned, Scanner& scanner);
   void Enter(Scanned& scanned, Scanner& scanner);
   void Leave(const Entry& entry);
@@ -97,9 +101,10 @@ class LocalCopy {
   std::vector<Seen> seen_;
   Pace pace_;
 
-  std::mutex mutex_;  // guards the queue and ended_
-  std::condition_variable more_, room_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable more_, room_, idle_;
   std::deque<Item> queue_;
+  int busy_ = 0;  // of the crew
   bool ended_ = false;
   std::vector<std::thread> crew_;
 };

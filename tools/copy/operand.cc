@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
 
 #include "tools/copy/names.h"
 
@@ -126,6 +127,20 @@ Result<Operand> ParseOperand(const std::string& word) {
   out.user = head.substr(0, at);
   if (Suspicious(out.user)) return NoHost(word, "a user is not called so");
   return out;
+}
+
+bool Meet(const std::vector<std::string>& names) {
+  std::set<std::string_view> seen;
+  return names.size() > 1 && std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+           return name.empty() || !seen.insert(name).second;
+         });
+}
+
+Status CheckApart(const std::vector<std::string>& names) {
+  if (!Meet(names)) return {};
+  return {Code::kInvalidArgument,
+          "several SRC go into one directory, and --delete would remove of each what the others "
+          "have not: copy them one by one, without --delete"};
 }
 
 Result<Targets> PlaceTargets(const std::vector<SourceFacts>& sources,

@@ -53,5 +53,9 @@ struct Targets {
 //   DST ends with '/'         it is meant as a directory; only a directory may make it
 Result<Targets> PlaceTargets(const std::vector<SourceFacts>& sources,
                              const std::string& destination, const DestinationFacts& facts);
+// Whether two SRCs may bring one path: they have one name, or one of several is DST itself.
+bool Meet(const std::vector<std::string>& names);
+// With --delete they must not: when the first was copied nobody knows yet what the others bring.
+Status CheckApart(const std::vector<std::string>& names);
 
 }  // namespace rdfs::copy

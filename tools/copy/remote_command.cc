@@ -106,6 +106,17 @@ bool IsAcross(const CopyOptions& options) {
   return IsAt(options.destination, Where::kHost) && IsAt(options.sources[0], Where::kHost);
 }
 
+// Of sources on several machines none of these sees the others.
+Status CheckAllApart(const CopyOptions& options) {
+  if (!options.remove || options.sources.size() < 2) return {};
+  std::vector<SourceFacts> sources;
+  for (const Operand& each : options.sources) {
+    sources.push_back({each.path.empty() ? "." : each.path, true});
+  }
+  RDFS_ASSIGN_OR_RETURN(const Targets targets, PlaceTargets(sources, ".", {true, true}));
+  return CheckApart(targets.names);
+}
+
 // `dialling`: set if a thread still does at the end.
 Status Run(const CopyOptions& options, const Errand& errand, const RemoteOptions& remote,
            Report& report, bool& dialling) {
@@ -152,6 +163,7 @@ int RunRemote(CopyOptions& options) {
     fmt::print(stderr, "{}: {}\n", kName, wrong.message());
     return kExitUsage;
   }
+  if (const Status wrong = CheckAllApart(options); !wrong.ok()) return Fail(wrong);
   SetLogName(kName);
   SetLogLevel(options.verbosity > 1 ? LogLevel::kDebug : LogLevel::kError);
   const mode_t mask = SetUpProcess();

@@ -74,6 +74,27 @@ run 1 "a file onto a directory" new clash; says "a file onto a directory" 'in th
 run 0 "a file without a size" /proc/self/status status
 [ -s status ] || problem "a file without a size: is empty"
 
+# ---- several SRC into one directory ----------------------------------------------------------------
+mkdir -p meet/a/same meet/b/same meeting
+touch meet/a/same/first meet/b/same/second
+for what in "meet/a/. meet/b/." "meet/a/same meet/b/same" "meet/a/. meet/b/same" "-n meet/a/. meet/b/."; do
+  # shellcheck disable=SC2086
+  run 1 "--delete $what" -a --delete $what meeting
+  says "--delete $what" 'copy them one by one, without --delete'
+done
+[ -z "$(ls meeting)" ] || problem "--delete of several into one: copied something"
+run 0 "--delete of several" -a --delete meet/a meet/b meeting
+# The later one stays, whoever of the crew is faster: the first one takes longer.
+head -c 60000000 /dev/zero >meet/a/same/file
+echo later >meet/b/same/file
+for how in "meet/a/. meet/b/." "meet/a/same meet/b/same"; do
+  rm -rf meeting/*
+  # shellcheck disable=SC2086
+  run 0 "two of one name" -a $how meeting
+  cmp -s meeting/same/file <(echo later) || problem "two of one name: the first one stays"
+  [ -e meeting/same/first ] && [ -e meeting/same/second ] || problem "two of one name: one is missing"
+done
+
 # ---- full and out of inodes ------------------------------------------------------------------------
 mkdir full
 for i in 1 2 3 4 5 6; do head -c 900000 /dev/urandom >"full/$i"; done

@@ -115,5 +115,18 @@ TEST(PlaceTargets, FollowsTheRulesOfCp) {
   }
 }
 
+TEST(CheckApart, RefusesSourcesThatMayBringOnePath) {
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{""}, {"a"}, {"a", "b"}, {"a", "a.b", "b"}}) {
+    EXPECT_FALSE(Meet(names)) << names[0];
+    EXPECT_TRUE(CheckApart(names).ok()) << names[0];
+  }
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"", ""}, {"a", ""}, {"", "a"}, {"a", "b", "a"}}) {
+    EXPECT_TRUE(Meet(names)) << names[0];
+    EXPECT_FALSE(CheckApart(names).ok()) << names[0];
+  }
+}
+
 }  // namespace
 }  // namespace rdfs::copy

@@ -120,6 +120,7 @@ Status Receiver::OpenDestination(const Begin& begin) {
       sources.push_back({source.name.empty() ? "." : source.name, source.is_directory});
     }
     RDFS_ASSIGN_OR_RETURN(targets, PlaceHere(sources, path));
+    if (settings_.remove) RDFS_RETURN_IF_ERROR(CheckApart(targets.names));
   }
   DestinationOptions options = settings_.options;
   const auto here = transport::session::ReadHostIdentity().boot_id;
