@@ -114,7 +114,7 @@ void LocalCopy::Enter(Scanned& scanned, Scanner& scanner) {
     scanner.Skip();
     return;
   }
-  if (options_.remove) seen_.emplace_back();
+  if (options_.remove) seen_.push_back({.names = {}, .unread = scanned.unread});
 }
 
 void LocalCopy::Leave(const Entry& entry) {
@@ -128,6 +128,7 @@ void LocalCopy::Leave(const Entry& entry) {
 }
 
 void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
+  if (seen.unread) return;
   if (!seen.whole || stop_) {
     return report_.Note("nothing is deleted in " + copy::Shown(Shown(entry)) +
                         ": it could not be read to its end");

@@ -66,7 +66,8 @@ class LocalCopy {
   // What was seen of a directory that is being walked, for --delete.
   struct Seen {
     std::unordered_set<std::string> names;
-    bool whole = true;  // the list could be read to its end
+    bool whole = true;    // the list could be read to its end
+    bool unread = false;  // and was not meant to
   };
 
   void Work();

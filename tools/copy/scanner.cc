@@ -171,6 +171,7 @@ void Scanner::Descend(Entry entry, Scanned& out) {
   level->entry.source = source_;
   level->at_end = options_.one_file_system && info.st_dev != device_;
   Fill(out, Scanned::What::kEnter, level->entry);
+  out.unread = level->at_end;
   out.directory = level->file;
   out.name = ".";
   levels_.push_back(std::move(level));

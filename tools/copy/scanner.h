@@ -49,6 +49,7 @@ struct Scanned {
   FilePtr directory;
   std::string name;
   bool follow = false;  // what a symlink of that name leads to is meant
+  bool unread = false;  // kEnter: there may be something in it, which is not told of
   Status problem;
 };
 

@@ -118,6 +118,12 @@ mount -t tmpfs none from/mounted
 echo x >from/mounted/file
 run 0 "-x" -rx from small/x
 [ -d small/x/mounted ] && [ ! -e small/x/mounted/file ] || problem "-x: went into what is mounted"
+touch small/x/mounted/mine
+mkdir small/x/inner/gone
+run 0 "-x --delete" -rx --delete from/. small/x
+[ -e small/x/mounted/mine ] && [ ! -e small/x/inner/gone ] || problem "-x --delete: deletes in what is not read, or nowhere"
+run 0 "-x -n --delete" -nrx --delete from/. small/x
+grep -q mine "$work/out" && problem "-x -n --delete: would delete in what is not read"
 run 0 "without -x" -r from small/y
 [ -e small/y/mounted/file ] || problem "without -x: did not"
 umount from/mounted
