@@ -346,7 +346,7 @@ std::optional<WalkItem> Walk::Classify(Scanned scanned) {
     if (what == Scanned::What::kEnter) scanner_->Skip();
     return LeaveOut();
   }
-  if (what == Scanned::What::kEnter) partial_.push_back(false);
+  if (what == Scanned::What::kEnter) partial_.push_back(scanned.unread);
   item.scanned = std::move(scanned);
   if (!Number(item)) return LeaveOut();
   return item;

@@ -353,6 +353,24 @@ TEST_P(CopyLive, ASmallFileThatIsShorterThanItWasIsNotTaken) {
   EXPECT_TRUE(fs::is_empty(dir_ / "dst"));
 }
 
+// With -x; what is mounted at /proc on every machine is not read.
+TEST(CopyWalk, ADirectoryThatIsNotReadIsNotAllThereIs) {
+  Listed only_proc(nullptr);
+  ASSERT_TRUE(only_proc.Add("proc").ok());
+  WalkOptions options;
+  options.paths = {"/"};
+  options.slot_bytes = 1 << 20;
+  options.scan = {.recurse = true, .one_file_system = true, .filter = &only_proc};
+  Walk walk(options, [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
+  std::map<std::string, bool> partial;
+  while (const auto task = walk.Next()) {
+    for (const WalkItem& item : task->items) {
+      if (item.what == WalkItem::What::kLeave) partial[item.scanned.entry.path] = item.partial;
+    }
+  }
+  EXPECT_EQ(partial, (std::map<std::string, bool>{{"", false}, {"proc", true}}));
+}
+
 TEST_P(CopyLive, HolesStayHoles) {
   const Fd fd(open((dir_ / "src/sparse").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
   ASSERT_EQ(ftruncate(fd.get(), 1L << 33), 0);
