@@ -46,6 +46,12 @@ mode_t TypeOf(Kind kind) {
   return 0;
 }
 
+// As an interrupted copy to SRC has left it: it would take the place of a file that is being made.
+Status TakenByResume() {
+  return {Code::kInvalidArgument,
+          "--resume gives such names to what is not finished: remove it, or copy without --resume"};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Destination>> Destination::Open(const std::string& root,
@@ -102,7 +108,9 @@ Result<std::string> Destination::PathOf(const Entry& entry) {
   if (target == targets_.end()) {
     return Status(Code::kProtocolError, fmt::format("nobody asked for source {}", entry.source));
   }
-  return Joined(target->second, entry.path);
+  std::string path = Joined(target->second, entry.path);
+  if (options_.resume && IsPartialName(NameOf(path))) return TakenByResume();
+  return path;
 }
 
 Result<Destination::NodePtr> Destination::FolderFor(const std::string& path) {

@@ -207,6 +207,7 @@ class OutputFile {
   bool MakePartial(const std::vector<std::string>& left);
   Status KeepTrusted(const std::atomic<bool>& stop);
   void Remove();
+  [[nodiscard]] Status CheckPartial() const;
   Status CopyMissing(File& source, std::uint64_t begin, std::uint64_t end, const Conduct& conduct);
   bool Clone(File& source, std::uint64_t device);
   static Status FindData(File& source, std::uint64_t size, std::uint64_t& begin,

@@ -192,6 +192,7 @@ Status OutputFile::Finish(const Entry& entry) {
     Distrust();  // nor what the page cache still has of it
     return Status::FromErrno(error, "cannot write");
   }
+  if (state.journal != nullptr) RDFS_RETURN_IF_ERROR(CheckPartial());
   if (!in_place && state.place.in->Rename(state.temporary, state.place.name) != 0) {
     return Status::FromErrno(errno, "cannot give it its name");
   }

@@ -108,6 +108,17 @@ Status OutputFile::KeepTrusted(const std::atomic<bool>& stop) {
   return {};
 }
 
+// Others may know such a name: what has it now is the file that was written.
+Status OutputFile::CheckPartial() const {
+  const State& state = *state_;
+  struct stat now {};
+  if (state.place.in->Stat(state.temporary, false, now) != 0) {
+    return Status::FromErrno(errno, "cannot look at what was written");
+  }
+  if (now.st_dev == state.made.st_dev && now.st_ino == state.made.st_ino) return {};
+  return {Code::kErrno, EEXIST, "another file has taken the place of what was written"};
+}
+
 const std::vector<Range>& OutputFile::kept() const { return state_->kept; }
 
 std::uint64_t OutputFile::kept_bytes() const {

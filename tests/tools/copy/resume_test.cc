@@ -251,6 +251,39 @@ TEST_F(Resume, WhatWasFoundWrongIsNotKept) {
   EXPECT_EQ(tree_.Entries(), 0U);
 }
 
+TEST_F(Resume, WhatAnInterruptedCopyHasLeftInTheSourceTakesNobodysPlace) {
+  auto file = destination_->Begin(entry_);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Write(0, AsBytes(content_)).ok());
+  for (const std::string& name : {partial_, journal_, "folder/" + partial_}) {
+    Entry left = entry_;
+    left.path = name;
+    left.id = {1, 3};
+    EXPECT_FALSE(destination_->Begin(left).ok()) << name;
+    left.kind = Kind::kSymlink;
+    left.target = "x";
+    EXPECT_FALSE(destination_->Make(left).ok()) << name;
+    left.kind = Kind::kDirectory;
+    EXPECT_FALSE(destination_->Enter(left).ok()) << name;
+    EXPECT_FALSE(destination_->Peek(left).ok()) << name;
+  }
+  ASSERT_TRUE((*file)->Finish(entry_).ok());
+  file->reset();
+  EXPECT_TRUE(tree_.Read("file") == content_);
+  EXPECT_EQ(tree_.Entries(), 1U);
+}
+
+TEST_F(Resume, WhatIsRenamedOntoAnUnfinishedFileDoesNotGetItsName) {
+  auto file = destination_->Begin(entry_);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Write(0, AsBytes(content_)).ok());
+  tree_.Write("other", "evil");
+  std::filesystem::rename(tree_ / "other", tree_ / partial_);
+  EXPECT_EQ((*file)->Finish(entry_).errno_value(), EEXIST);
+  file->reset();
+  EXPECT_FALSE(tree_.Has("file"));
+}
+
 TEST_F(Resume, StoppedWhileItReadsItStaysAsItIs) {
   Interrupt({0, 1});
   stop_ = true;
