@@ -87,7 +87,9 @@ class LocalFile final : public File {
   int ReadNames(std::deque<std::string>& out) override;
 
   int SetMode(const std::string& name, mode_t mode) override {
-    return name.empty() ? fchmod(fd_, mode) : fchmodat(fd_, name.c_str(), mode, 0);
+    // A symlink that has taken the name since: EOPNOTSUPP. Before Linux 6.6 libc needs /proc.
+    return name.empty() ? fchmod(fd_, mode)
+                        : fchmodat(fd_, name.c_str(), mode, AT_SYMLINK_NOFOLLOW);
   }
   int SetOwner(const std::string& name, uid_t uid, gid_t gid) override {
     return name.empty() ? fchown(fd_, uid, gid)

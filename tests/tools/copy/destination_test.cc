@@ -111,6 +111,22 @@ TEST_F(DestinationTest, InPlaceFollowsNoSymlinkEither) {
   EXPECT_EQ(dst_.Read("root/file"), "new");
 }
 
+TEST_F(DestinationTest, ModesAreOfNoSymlinksTarget) {
+  dst_.Write("victim", "mine");
+  ASSERT_EQ(chmod((dst_ / "victim").c_str(), 0640), 0);
+  ASSERT_EQ(symlink("../victim", (dst_ / "root/link").c_str()), 0);
+  ASSERT_EQ(mkfifo((dst_ / "root/fifo").c_str(), 0), 0);
+  dst_.MakeDirectory("root/folder");
+  const FilePtr root = Here()->Open(dst_ / "root", O_RDONLY | O_DIRECTORY);
+  ASSERT_NE(root, nullptr);
+  EXPECT_EQ(root->SetMode("link", 0666), -1);
+  EXPECT_EQ(dst_.Stat("victim").st_mode & 07777U, 0640U);
+  for (const char* name : {"fifo", "folder"}) {
+    EXPECT_EQ(root->SetMode(name, 04705), 0) << name;
+    EXPECT_EQ(dst_.Stat(std::string("root/") + name).st_mode & 07777U, 04705U) << name;
+  }
+}
+
 TEST_F(DestinationTest, ASwappedDirectoryLeadsNowhereElse) {
   dst_.MakeDirectory("outside");
   Open();
