@@ -21,7 +21,7 @@ void Rules::Add(bool include, const std::string& pattern) {
   rules_.push_back(std::move(rule));
 }
 
-bool Rules::Takes(std::string_view path, bool is_directory) {
+bool Rules::MayGo(std::string_view path, bool is_directory) const {
   const std::string whole(path);
   const char* name = whole.c_str() + (whole.size() - NameOf(path).size());
   for (const Rule& rule : rules_) {
@@ -64,6 +64,16 @@ bool Listed::Takes(std::string_view path, bool is_directory) {
   const bool listed = IsListed(path);
   if (!listed && !(is_directory && on_the_way_.contains(std::string(path)))) return false;
   return !listed || next_ == nullptr || next_->Takes(path, is_directory);
+}
+
+bool Listed::MayGo(std::string_view path, bool is_directory) const {
+  const std::string whole(path);
+  if (listed_.contains(whole) || on_the_way_.contains(whole)) return false;
+  bool beneath = all_;
+  for (std::string_view at = FolderOf(path); !beneath && !at.empty(); at = FolderOf(at)) {
+    beneath = listed_.contains(std::string(at));
+  }
+  return beneath && (next_ == nullptr || next_->MayGo(path, is_directory));
 }
 
 std::vector<std::string> Listed::paths() const {

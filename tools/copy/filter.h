@@ -22,7 +22,10 @@ class Rules final : public Filter {
   // As they were added, each behind a '+' (include) or '-': for an rdcp on another machine.
   [[nodiscard]] const std::vector<std::string>& given() const { return given_; }
   [[nodiscard]] bool empty() const { return rules_.empty(); }
-  [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override;
+  [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override {
+    return MayGo(path, is_directory);
+  }
+  [[nodiscard]] bool MayGo(std::string_view path, bool is_directory) const override;
 
  private:
   struct Rule {
@@ -43,6 +46,8 @@ class Listed final : public Filter {
   // One path from SRC on; "./", "//" and a '/' at either end mean nothing. Fails for "..".
   Status Add(std::string_view path);
   [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override;
+  // What is beneath a listed path, but not what is listed itself.
+  [[nodiscard]] bool MayGo(std::string_view path, bool is_directory) const override;
   // Those that were never asked about: they are not there.
   [[nodiscard]] std::vector<std::string> Missing() const;
   // What is said of those.

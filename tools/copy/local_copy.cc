@@ -136,8 +136,8 @@ void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
   const auto keeps = [&](const std::string& name, bool is_directory) {
     if (seen.names.contains(name)) return true;
     // What was excluded is not missing.
-    Filter* filter = options_.scan.filter;
-    return filter != nullptr && !filter->Takes(Joined(entry.path, name), is_directory);
+    const Filter* filter = options_.scan.filter;
+    return filter != nullptr && !filter->MayGo(Joined(entry.path, name), is_directory);
   };
   const auto gone = [&](const std::string& path) {
     report_.Done(Joined(options_.root, path), "deleted ");

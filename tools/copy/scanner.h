@@ -26,6 +26,9 @@ class Filter {
   virtual ~Filter() = default;
   // `path` as in Entry, never empty. False for a directory leaves out all that is beneath it.
   [[nodiscard]] virtual bool Takes(std::string_view path, bool is_directory) = 0;
+  // With --delete: whether it may go at the destination when it is not in the source. Not what was
+  // left out, nor what should have been there.
+  [[nodiscard]] virtual bool MayGo(std::string_view path, bool is_directory) const = 0;
 };
 
 struct ScanOptions {

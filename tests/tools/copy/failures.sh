@@ -43,6 +43,12 @@ touch listing/one listing/two listing/inner/three
 run 1 "a list" -r --files-from <(printf 'one\ninner\ngone\n') listing listed
 says "a list" 'gone: it is listed, and not there'
 [ "$(cd listed && find . | sort | tr '\n' ' ')" = ". ./inner ./inner/three ./one " ] || problem "a list: $(find listed)"
+touch listed/gone listed/other listed/inner/other
+run 1 "a list, --delete" -r --delete --files-from <(printf 'one\ninner\ngone\nwhere/to\n') listing/. listed
+says "a list, --delete" 'gone: it is listed, and not there'
+says "a list, --delete" 'where/to: it is listed, and not there'
+[ "$(cd listed && find . | sort | tr '\n' ' ')" = ". ./gone ./inner ./inner/three ./one ./other " ] ||
+  problem "a list, --delete: $(find listed)"
 mkdir -p wood/cache wood/a
 touch wood/a.o wood/keep.o wood/a/b.o wood/a/c wood/cache/d
 run 0 "patterns" -r --include keep.o --exclude '*.o' --exclude cache/ wood cut

@@ -92,6 +92,22 @@ TEST(Lists, TakeWhatIsListedWhatIsBeneathAndTheWayThere) {
   EXPECT_EQ(list.Missing(), std::vector<std::string>{"gone"});
 }
 
+TEST(Lists, LetGoOnlyWhatIsBeneathWhatIsListed) {
+  Rules rules;
+  rules.Add(false, "*.o");
+  Listed list(&rules);
+  for (const char* path : {"a/b", "a/b/c/d", "gone"}) ASSERT_TRUE(list.Add(path).ok());
+  for (const char* path : {"gone", "a", "a/b", "a/b/c", "a/b/c/d", "a/x", "x", "a/b/x.o"}) {
+    EXPECT_FALSE(list.MayGo(path, true)) << path;
+  }
+  EXPECT_TRUE(list.MayGo("a/b/x", false));
+  EXPECT_TRUE(list.MayGo("a/b/c/x", true));
+  EXPECT_EQ(list.Missing(), (std::vector<std::string>{"a/b", "a/b/c/d", "gone"}));
+  ASSERT_TRUE(list.Add(".").ok());
+  EXPECT_TRUE(list.MayGo("x", false));
+  EXPECT_FALSE(list.MayGo("gone", false));
+}
+
 struct stat Existing(std::int64_t size, timespec mtime, mode_t mode = S_IFREG) {
   struct stat info {};
   info.st_mode = mode;

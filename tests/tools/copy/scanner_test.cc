@@ -197,6 +197,7 @@ TEST(Scanner, DoesNotOpenWhatTookTheNameOfAFile) {
 class NoB final : public Filter {
  public:
   [[nodiscard]] bool Takes(std::string_view path, bool) override { return path != "b"; }
+  [[nodiscard]] bool MayGo(std::string_view, bool) const override { return false; }
 };
 
 TEST(Scanner, LeavesOutWhatIsFiltered) {

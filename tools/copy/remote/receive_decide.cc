@@ -46,8 +46,8 @@ void ReceiveCrew::Prune(const LeaveRecord& record) {
   const Entry& entry = record.entry;
   const auto keeps = [&](const std::string& name, bool is_directory) {
     if (seen_.back().contains(name)) return true;
-    Filter* filter = settings_.asked.filter;
-    return filter != nullptr && !filter->Takes(Joined(entry.path, name), is_directory);
+    const Filter* filter = settings_.asked.filter;
+    return filter != nullptr && !filter->MayGo(Joined(entry.path, name), is_directory);
   };
   const auto gone = [&](const std::string& path) {
     if (settings_.gone) settings_.gone(path);
