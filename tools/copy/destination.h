@@ -97,9 +97,10 @@ class Destination {
   // or it is made as a link to the one that was brought, now (kLink; kThere if it was one already)
   // or when that is finished (kWaits; `made` is called then, by any thread, if there was a link to
   // make). `whole`: it is there already (Look, and nothing to do), and later names are linked to
-  // it.
+  // it. `stays`: what is at its place is not replaced by a link (kThere).
   enum class Turn : std::uint8_t { kFirst, kLink, kThere, kWaits };
-  Result<Turn> TakeTurn(const Entry& entry, bool whole = false, std::function<void()> made = {});
+  Result<Turn> TakeTurn(const Entry& entry, bool whole = false, std::function<void()> made = {},
+                        bool stays = false);
   // How that ended, where neither an OutputFile nor Make tells it: the caller could not bring it,
   // or found that it is there. Links that wait are made, or reported.
   void Settle(const Entry& entry, bool is_there);

@@ -9,7 +9,7 @@
 namespace rdfs::copy {
 
 Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole,
-                                                std::function<void()> made) {
+                                                std::function<void()> made, bool stays) {
   if (!options_.keep.links || entry.links < 2) return Turn::kFirst;
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
@@ -24,6 +24,7 @@ Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole,
       return Turn::kFirst;
     }
     ++group.seen;
+    if (stays) return Turn::kThere;
     if (group.state == LinkGroup::State::kFailed) {
       return Status(Code::kErrno, ECANCELED, "what it is a link to was not copied");
     }

@@ -202,7 +202,8 @@ void LocalCopy::CopyOne(Scanned& scanned) {
   using Turn = Destination::Turn;
   std::function<void()> made;
   if (entry.links > 1) made = [this, shown = Shown(entry)] { report_.Done(shown); };
-  const auto turn = destination_.TakeTurn(entry, whole, std::move(made));
+  const auto turn =
+      destination_.TakeTurn(entry, whole, std::move(made), *verdict == Verdict::kLeave);
   if (!turn.ok()) return report_.Failed(Shown(entry), turn.status());
   if (*turn == Turn::kThere || *turn == Turn::kWaits) return;
   if (*turn == Turn::kLink) return report_.Done(Shown(entry));

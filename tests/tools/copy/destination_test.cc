@@ -365,6 +365,26 @@ TEST_F(DestinationTest, ALinkReplacesWhatIsThere) {
   EXPECT_EQ(dst_.Entries("root"), 2U);
 }
 
+TEST_F(DestinationTest, ALinkDoesNotReplaceWhatStays) {
+  dst_.Write("root/second", "newer");
+  dst_.Write("root/third", "newer");
+  Open({.keep = Keep::All()});
+  Entry first = Of(Kind::kFile, "first");
+  first.links = 4;
+  first.id = {1, 42};
+  Entry other = first;
+  EXPECT_EQ(*to_->TakeTurn(first), Destination::Turn::kFirst);
+  other.path = "second";
+  EXPECT_EQ(*to_->TakeTurn(other, true, {}, true), Destination::Turn::kThere);
+  ASSERT_TRUE(MakeFile(first, "older").ok());
+  other.path = "third";
+  EXPECT_EQ(*to_->TakeTurn(other, true, {}, true), Destination::Turn::kThere);
+  other.path = "fourth";
+  EXPECT_EQ(*to_->TakeTurn(other), Destination::Turn::kLink);
+  EXPECT_EQ(dst_.Read("root/second") + dst_.Read("root/third"), "newernewer");
+  EXPECT_EQ(dst_.Read("root/fourth"), "older");
+}
+
 TEST_F(DestinationTest, WhatIsNoFileIsNotReplacedByOne) {
   ASSERT_EQ(mkfifo((dst_ / "root/fifo").c_str(), 0600), 0);
   dst_.MakeDirectory("root/folder");

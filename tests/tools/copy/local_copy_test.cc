@@ -129,6 +129,23 @@ TEST_F(LocalCopyTest, SyncCopiesOnlyWhatDiffers) {
   EXPECT_EQ(tree_.Read("to/same"), "same");
 }
 
+// Which of two names comes first is the file system's choice: of ten pairs some come either way.
+TEST_F(LocalCopyTest, UpdateReplacesNothingNewerByALink) {
+  const timespec before[2] = {{0, UTIME_OMIT}, {1'000'000'000, 0}};
+  for (int i = 0; i < 10; ++i) {
+    const std::string one = "from/" + std::to_string(i);
+    tree_.Write(one, "older");
+    ASSERT_EQ(utimensat(AT_FDCWD, (tree_ / one).c_str(), &before[0], 0), 0);
+    ASSERT_EQ(link((tree_ / one).c_str(), (tree_ / (one + "too")).c_str()), 0);
+    tree_.Write("to/" + std::to_string(i) + "too", "newer");
+  }
+  LocalOptions options;
+  options.keep.links = options.keep.times = true;
+  options.policy.update = true;
+  EXPECT_EQ(Copy(options), 0);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(tree_.Read("to/" + std::to_string(i) + "too"), "newer");
+}
+
 TEST_F(LocalCopyTest, ADryRunChangesNothing) {
   tree_.MakeDirectory("from/folder");
   tree_.Write("from/folder/file", "x");
