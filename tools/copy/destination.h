@@ -207,8 +207,8 @@ class OutputFile {
   bool TakePartial(const std::vector<std::string>& left);
   bool MakePartial(const std::vector<std::string>& left);
   Status KeepTrusted(const std::atomic<bool>& stop);
-  void Remove();
   [[nodiscard]] Status CheckPartial() const;
+  void Remove();
   Status CopyMissing(File& source, std::uint64_t begin, std::uint64_t end, const Conduct& conduct);
   bool Clone(File& source, std::uint64_t device);
   static Status FindData(File& source, std::uint64_t size, std::uint64_t& begin,
