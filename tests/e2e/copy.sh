@@ -19,8 +19,10 @@ problem() {
 private_sshd_start "$work" || { echo "copy.sh: no private sshd" >&2; exit 1; }
 ends_with_us "$(cat "$work/sshd.pid")"
 
-# Machines that ssh reaches, and nobody else: to their address there is no way.
+# Machines that ssh reaches, and nobody else: to their address there is no way. And one that is down.
 cat - "$work/ssh_config" >"$work/ssh_config.new" <<CONFIG
+Host down
+  ProxyCommand false
 Host hidden1 hidden2
   HostName 0.0.0.1
   ProxyCommand ssh -F $work/ssh_config -W 127.0.0.1:$(sed -n 's/^ *Port //p' "$work/ssh_config") localhost
@@ -146,6 +148,10 @@ fresh; copies "without some" -r --include one.c --exclude '*.c' "$far:$src" "$wo
 fresh; copies "without some, there" -r --exclude '/a*' "$src" "$far:$work/dst"; holds exclude "$work/dst" "./src ./src/.hidden ./src/one.c ./src/two.c "
 fresh; copies "IPv6 in brackets" "$(id -un)@[::1]:$src/one.c" "$work/dst"; holds IPv6 "$work/dst" "./one.c "
 fresh; copies "two machines" "$far:$src/one.c" "localhost:$src/two.c" "$work/dst"; holds machines "$work/dst" "./one.c ./two.c "
+fresh; fails "one machine of two is not there" 1 "could not reach .down" "down:$src/one.c" "$far:$src/two.c" "$work/dst"; holds "one of two" "$work/dst" "./two.c "
+mkdir "$work/other" && echo other >"$work/other/one.c"
+fresh; fails "a name of two machines" 1 "'one.c' of another machine is there already" "$far:$src/one.c" "localhost:$work/other/one.c" "localhost:$src/two.c" "$work/dst"
+holds "a name of two machines" "$work/dst" "./one.c "; cmp -s "$src/one.c" "$work/dst/one.c" || problem "a name of two machines: the second one came"
 # across NAME REGEX FROM TO: REGEX for what -v says of the way.
 across() {
   cases=$((cases + 1))

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -11,9 +12,11 @@
 
 #include "tools/copy/list.h"
 #include "tools/copy/remote/caller.h"
+#include "tools/copy/remote/sources.h"
 #include "tools/copy/report.h"
 #include "tools/copy/setup.h"
 #include "tools/copy/watch.h"
+#include "tools/pipe/lane_loop.h"
 #include "tools/pipe/process.h"
 #include "transport/base/log.h"
 
@@ -139,6 +142,13 @@ Status Run(const CopyOptions& options, const Errand& errand, const RemoteOptions
   return status;
 }
 
+// The user does not want the other machines either, or they would be told the same of DST.
+bool ConcernsAll(const Status& status, int interrupts) {
+  const bool interrupted = status.code() == Code::kErrno && status.errno_value() == EINTR;
+  return interrupted || status.code() == Code::kInvalidArgument ||
+         !pipe::CheckInterrupt(interrupts).ok();
+}
+
 int RunErrands(const CopyOptions& options, RemoteOptions& remote, bool& dialling) {
   const bool lists = options.verbosity > 0 || options.dry_run;
   Report report({.name = kName,
@@ -148,10 +158,17 @@ int RunErrands(const CopyOptions& options, RemoteOptions& remote, bool& dialling
   if (options.verbosity > 0) {
     remote.note = [&report](const std::string& sentence) { report.Note(sentence); };
   }
+  NamesTaken taken;
+  remote.take = [&taken](const Begin& begin) { return taken.Take(begin); };
+  int failed = 0;
   for (const Errand& errand : ErrandsOf(options)) {
     const Status status = Run(options, errand, remote, report, dialling);
-    if (!status.ok()) return Fail(status);
+    if (status.ok()) continue;
+    const int code = Fail(status);
+    if (failed == 0) failed = code;
+    if (ConcernsAll(status, remote.interrupts)) break;
   }
+  if (failed != 0) return failed;
   if (options.verbosity > 0) report.Note(report.Summary(BootClock::now()));
   return report.ExitCode();
 }

@@ -212,8 +212,9 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.options.umask = options_.umask;
   settings.options.in_place = options_.in_place;
   settings.options.resume = options_.resume;
-  settings.allow = [&paths](const Begin& begin, std::uint64_t told) {
-    return CheckSources(paths, begin, told);
+  settings.allow = [&](const Begin& begin, std::uint64_t told) {
+    RDFS_RETURN_IF_ERROR(CheckSources(paths, begin, told));
+    return options_.take ? options_.take(begin) : Status();
   };
   settings.threads = CrewThreads();
   settings.copied = CopiedTo(report);

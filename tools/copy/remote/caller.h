@@ -26,6 +26,8 @@
 
 namespace rdfs::copy {
 
+struct Begin;
+
 struct RemoteOptions {
   std::vector<std::string> ssh_command{"ssh"};  // -e
   std::string rdcp_path = "rdcp";               // --rdcp-path
@@ -48,6 +50,8 @@ struct RemoteOptions {
   const Listed* list = nullptr;  // that `scan` has as its filter
   std::uint32_t umask = 022;     // of this process, before SetUpProcess
   int interrupts = -1;           // a descriptor: readable when the user wants to stop
+  // Whether what another machine is about to send may be taken; may be empty.
+  std::function<Status(const Begin&)> take;
   std::function<void(const std::string&)> note;  // -v: which lane is used; may be empty
 };
 

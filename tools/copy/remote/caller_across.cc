@@ -90,8 +90,10 @@ Status FarEnd::Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report
   Talk receiver(*to.lane_, SettingsFor(report, -1));
   const std::uint64_t before = report.bytes();
   copy::Relay relay({sender, *from.domain_}, {receiver, *to.domain_},
-                    [&job](const Begin& begin, std::uint64_t told) {
-                      return CheckSources(job.paths, begin, told);
+                    [&](const Begin& begin, std::uint64_t told) {
+                      RDFS_RETURN_IF_ERROR(CheckSources(job.paths, begin, told));
+                      const auto& take = from.options_.take;
+                      return take ? take(begin) : Status();
                     });
   Meter meter(report);
   relay.on_turn = [&] {

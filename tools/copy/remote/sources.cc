@@ -74,6 +74,21 @@ Status CheckSources(const std::vector<std::string>& asked, const Begin& begin, s
   return {};
 }
 
+Status NamesTaken::Take(const Begin& begin) {
+  for (const Begin::Source& source : begin.sources) {
+    const auto before = taken_.find(source.name);
+    if (before == taken_.end() || (source.is_directory && before->second)) continue;
+    return {Code::kErrno, EEXIST,
+            "'" + Shown(source.name) +
+                "' of another machine is there already, and would be replaced: nothing of this "
+                "machine was copied; copy them one by one"};
+  }
+  for (const Begin::Source& source : begin.sources) {
+    if (!source.name.empty()) taken_.emplace(source.name, source.is_directory);
+  }
+  return {};
+}
+
 bool WasAskedFor(const Entry& entry, const ScanOptions& asked, const Keep& keep) {
   switch (entry.kind) {
     case Kind::kFile:

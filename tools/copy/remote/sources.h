@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,16 @@ std::string NameAtDestination(std::string_view path);
 // was a pattern, and called so; and no fewer than that but for those of which it has `told` why.
 // Errors: kProtocolError.
 Status CheckSources(const std::vector<std::string>& asked, const Begin& begin, std::uint64_t told);
+
+// Names at DST that one machine after the other brings.
+class NamesTaken {
+ public:
+  // Notes those of one more machine; an error if a file of an earlier one would be replaced.
+  Status Take(const Begin& begin);
+
+ private:
+  std::map<std::string, bool> taken_;  // and whether it is a directory
+};
 
 // Whether a correct sender that was asked for that comes to send the entry: directories and what is
 // in them only with -r, no symlink where they are followed, no special file that is not kept, and

@@ -66,6 +66,18 @@ TEST(CopySources, WhatWasNotAskedForIsRefused) {
   EXPECT_FALSE(CheckSources({}, BeginOf({{0, "f"}}), 0).ok());
 }
 
+TEST(CopySources, NoMachineReplacesWhatAnotherBrought) {
+  NamesTaken taken;
+  Begin directory = BeginOf({{0, "d"}, {1, ""}});
+  directory.sources[0].is_directory = true;
+  EXPECT_TRUE(taken.Take(BeginOf({{0, "a"}, {1, "b"}})).ok());
+  EXPECT_TRUE(taken.Take(directory).ok());
+  EXPECT_TRUE(taken.Take(directory).ok()) << "directories become one";
+  EXPECT_FALSE(taken.Take(BeginOf({{0, "c"}, {1, "b"}})).ok());
+  EXPECT_TRUE(taken.Take(BeginOf({{0, "c"}})).ok()) << "nothing of that machine came";
+  EXPECT_FALSE(taken.Take(BeginOf({{0, "d"}})).ok()) << "a file, and a directory";
+}
+
 Entry At(const std::string& path, Kind kind) {
   Entry entry;
   entry.path = path;
