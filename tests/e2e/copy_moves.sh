@@ -51,8 +51,25 @@ reachable
 copied "at once" "$work/src/." far:"$work/dst" '^rdcp: far: over tcp with TLS'
 unreachable
 copied "short, and no way" "$work/src/." far:"$work/dst" "$first.*far: ended before anything better had answered"
-copied "no way" far:"$work/src/." "$work/dst" "$first.*far: stayed on tcp over the session's own stream \(ssh\); not tcp: " \
+copied "no way" far:"$work/src/." "$work/dst" "$first.*far: stays on tcp over the session's own stream \(ssh\); not tcp: " \
   --bwlimit 2M
+# warns NAME REGEX ARGUMENT...: without -v that sentence is all that is said; without a REGEX nothing is.
+warns() {
+  local name=$1 regex=$2
+  shift 2
+  rm -rf "$work/dst" && mkdir "$work/dst"
+  timeout 60 "$bin/tools/copy/rdcp" -r -e "$work/ssh" --rdcp-path "$bin/tools/copy/rdcp" "$@" far:"$work/src/." "$work/dst" \
+    >"$work/out" 2>"$work/err" </dev/null || problem "$name: exit status $?"
+  if [ -z "$regex" ]; then [ ! -s "$work/err" ]; else
+    [ "$(wc -l <"$work/err")" -eq 1 ] && grep -qE "$regex" "$work/err"
+  fi || problem "$name: says $(cat "$work/err")"
+}
+stream="tcp over the session's own stream \(ssh\); not tcp: "
+warns "no way, without -v" "^rdcp: far: stays on $stream" --bwlimit 2M
+ip route add unreachable 10.77.0.2/32
+warns "no way, and that is known at once" "^rdcp: far: over $stream"
+warns "no way, with -q" '' -q
+ip route del unreachable 10.77.0.2/32
 for way in there back; do
   unreachable
   : >"$work/err"  # the last copy's words are not to be taken for this one's

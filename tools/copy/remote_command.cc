@@ -132,7 +132,8 @@ Status Run(const CopyOptions& options, const Errand& errand, const RemoteOptions
   }
   RDFS_ASSIGN_OR_RETURN(const auto far,
                         FarEnd::Start(errand.machine, remote, FarEnd::FirstLane::kAtOnce));
-  if (remote.note) remote.note(errand.machine + ": over " + far->ExplainChoice());
+  const auto& say = far->stays() ? remote.warn : remote.note;
+  if (say) say(errand.machine + ": over " + far->ExplainChoice());
   const std::string& destination = options.destination.path;
   const bool directory_wanted = options.sources.size() > 1;
   const Status status = IsAt(options.destination, Where::kHost)
@@ -158,6 +159,8 @@ int RunErrands(const CopyOptions& options, RemoteOptions& remote, bool& dialling
   if (options.verbosity > 0) {
     remote.note = [&report](const std::string& sentence) { report.Note(sentence); };
   }
+  if (!options.quiet || remote.note)
+    remote.warn = [&report](const std::string& text) { report.Note(text); };
   NamesTaken taken;
   remote.take = [&taken](const Begin& begin) { return taken.Take(begin); };
   int failed = 0;

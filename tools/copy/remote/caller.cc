@@ -1,5 +1,6 @@
 #include "tools/copy/remote/caller.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <optional>
@@ -158,16 +159,25 @@ TalkSettings FarEnd::SettingsToMove(Report& report) {
   return settings;
 }
 
+bool FarEnd::stays() const {
+  if (better_ != nullptr || options_.require) return false;
+  const auto leg =
+      std::ranges::find_if(session_->legs(), &Status::ok, &transport::LegReport::status);
+  return leg != session_->legs().end() && leg->stdio;
+}
+
 void FarEnd::NoteMove(const Talk& talk, bool ended) {
-  if (better_ == nullptr || noted_ || !options_.note || !(talk.moved() || ended)) return;
+  if (better_ == nullptr || noted_) return;
+  const bool dialling = better_->dialling();
+  if (next_ == nullptr && !dialling) next_ = better_->Take();
+  if (!talk.moved() && !ended && (dialling || next_ != nullptr)) return;
   noted_ = true;
-  if (talk.moved()) {
-    options_.note(name_ + ": moved to " + session_->ExplainChoice());
-  } else if (better_->dialling()) {
-    options_.note(name_ + ": ended before anything better had answered");
-  } else {
-    options_.note(name_ + ": stayed on " + session_->ExplainChoice());
-  }
+  const bool stays = !talk.moved() && !dialling;
+  const auto& say = stays ? options_.warn : options_.note;
+  if (!say) return;
+  say(name_ + (talk.moved() ? ": moved to " + session_->ExplainChoice()
+               : stays      ? ": stays on " + session_->ExplainChoice()
+                            : ": ended before anything better had answered"));
 }
 
 Task FarEnd::NewTask() const {

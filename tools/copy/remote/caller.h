@@ -53,6 +53,8 @@ struct RemoteOptions {
   // Whether what another machine is about to send may be taken; may be empty.
   std::function<Status(const Begin&)> take;
   std::function<void(const std::string&)> note;  // -v: which lane is used; may be empty
+  // Unless -q: that the data go through ssh, for nothing better stands, and why; may be empty.
+  std::function<void(const std::string&)> warn;
 };
 
 struct Task;
@@ -101,6 +103,8 @@ class FarEnd {
   Result<bool> CopyAcross(const Across& job, bool sends, Report& report, std::string& how);
   // The same through here: `from` has the sources. Both of Start.
   static Status Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report);
+  // The data go through ssh, nothing better is being tried, and the user did not ask for that.
+  [[nodiscard]] bool stays() const;
   // "shm; not verbs: ...", for -v.
   [[nodiscard]] std::string ExplainChoice() const;
   // A thread still does, and holds up who does not end by _exit.
@@ -116,7 +120,7 @@ class FarEnd {
   Status OpenLaneAtOnce();
   // Of a Talk over our lane, to be moved.
   TalkSettings SettingsToMove(Report& report);
-  // -v: that it has moved, once; and at the end that it has not.
+  // Once: -v that it has moved, or has ended before it could; and unless -q that it stays.
   void NoteMove(const Talk& talk, bool ended);
   Status SendTask(const Task& task);
   [[nodiscard]] Task NewTask() const;
