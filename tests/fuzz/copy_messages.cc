@@ -11,10 +11,18 @@ namespace {
 
 using namespace copy;
 
+// Of one message.
+Result<Begin> DecodeBegin(ByteSpan input) {
+  BeginReader reader;
+  RDFS_ASSIGN_OR_RETURN(const bool whole, reader.Take(input));
+  if (!whole) return Status(Code::kProtocolError, "there is more to come");
+  return reader.begin();
+}
+
 void CheckBegin(ByteSpan input) {
   Stable(
-      input, Begin::Decode, [](const Begin& begin) { return *begin.Encode(); }, "begin");
-  const auto begin = Begin::Decode(input);
+      input, DecodeBegin, [](const Begin& begin) { return begin.Encode()->front(); }, "begin");
+  const auto begin = DecodeBegin(input);
   if (!begin.ok()) return;
   for (const Begin::Source& source : begin->sources) {
     Require(source.name.find('/') == source.name.npos && source.name != "..", "a source's name");
@@ -113,7 +121,7 @@ std::vector<Bytes> Seeds() {
   for (const Bytes& message : *encoded) PutSized16(messages, message);
   Welcome welcome{{0, 4 * kMinSlotBytes, 1}, kMinSlotBytes, 4};
   Notice notice{Notice::What::kFailed, "a/b", "no space"};
-  return {Of(0, *begin.Encode()),
+  return {Of(0, begin.Encode()->front()),
           Of(1, have.Encode()),
           Of(2, messages),
           Of(3, EncodeHello()),

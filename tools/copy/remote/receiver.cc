@@ -54,9 +54,8 @@ Status Receiver::Drive() {
 
 Status Receiver::OnMessage(MessageType type, ByteSpan message) {
   if (type == MessageType::kBegin && !begun_) {
-    begun_ = true;
-    RDFS_ASSIGN_OR_RETURN(const Begin begin, Begin::Decode(message));
-    return OnBegin(begin);
+    RDFS_ASSIGN_OR_RETURN(begun_, begin_.Take(message));
+    return begun_ ? OnBegin(begin_.begin()) : Status();
   }
   if (type == MessageType::kBatch && crew_ != nullptr && !end_) return OnBatch(message);
   if (type == MessageType::kEnd && crew_ != nullptr && !end_) return OnEnd(message);

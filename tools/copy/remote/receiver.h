@@ -79,6 +79,7 @@ class Receiver {
   std::unique_ptr<Destination> destination_;
   std::unique_ptr<ReceiveCrew> crew_;
 
+  BeginReader begin_;
   bool begun_ = false, over_ = false, offered_ = false;
   std::uint64_t next_ = 0;      // the number that the next batch must have
   std::uint64_t finished_ = 0;  // batches

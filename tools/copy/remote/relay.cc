@@ -54,13 +54,8 @@ Status Relay::Sleep() {
 
 Status Relay::OnSender(MessageType type, ByteSpan message) {
   switch (type) {
-    case MessageType::kBegin: {
-      if (begun_) return OutOfTurn();
-      begun_ = true;
-      RDFS_ASSIGN_OR_RETURN(const Begin begin, Begin::Decode(message));
-      if (allow_) RDFS_RETURN_IF_ERROR(allow_(begin, sender_.talk.failures_heard()));
-      return receiver_.talk.Say(CopyOf(message));
-    }
+    case MessageType::kBegin:
+      return begun_ ? OutOfTurn() : OnBegin(message);
     case MessageType::kBatch:
       return welcomed_ && !end_ ? OnBatch(message) : OutOfTurn();
     case MessageType::kEnd:
@@ -75,6 +70,17 @@ Status Relay::OnSender(MessageType type, ByteSpan message) {
     default:
       return OutOfTurn();
   }
+}
+
+Status Relay::OnBegin(ByteSpan message) {
+  RDFS_ASSIGN_OR_RETURN(begun_, begin_.Take(message));
+  begin_messages_.push_back(CopyOf(message));
+  if (!begun_) return {};
+  if (allow_) RDFS_RETURN_IF_ERROR(allow_(begin_.begin(), sender_.talk.failures_heard()));
+  for (const Bytes& each : std::exchange(begin_messages_, {})) {
+    RDFS_RETURN_IF_ERROR(receiver_.talk.Say(each));
+  }
+  return {};
 }
 
 Status Relay::OnReceiver(MessageType type, ByteSpan message) {

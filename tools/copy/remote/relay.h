@@ -50,6 +50,7 @@ class Relay {
   Status Sleep();
   Status OnSender(MessageType type, ByteSpan message);
   Status OnReceiver(MessageType type, ByteSpan message);
+  Status OnBegin(ByteSpan message);
   Status OnWelcome(ByteSpan message);
   Status OnBatch(ByteSpan message);
   Status OnCredit(ByteSpan message);
@@ -70,6 +71,8 @@ class Relay {
   std::vector<InFlight> in_flight_;
   std::deque<BatchWire> waiting_;
 
+  BeginReader begin_;
+  std::vector<Bytes> begin_messages_;  // that go on when all are there and allowed
   bool begun_ = false, welcomed_ = false, over_ = false;
   std::optional<Bytes> end_;     // that waits until all batches went on
   std::uint64_t next_ = 0;       // the number that the sender's next batch must have

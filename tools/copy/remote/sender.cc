@@ -26,8 +26,8 @@ Status Sender::Run() {
 }
 
 Status Sender::Drive() {
-  RDFS_ASSIGN_OR_RETURN(const Bytes begin, begin_.Encode());
-  RDFS_RETURN_IF_ERROR(talk_.Say(begin));
+  RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> begin, begin_.Encode());
+  for (const Bytes& message : begin) RDFS_RETURN_IF_ERROR(talk_.Say(message));
   const Talk::OnMessage on_message = [this](MessageType type, ByteSpan message) {
     return OnMessage(type, message);
   };

@@ -1,6 +1,7 @@
 #include "tools/copy/remote/wire.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "tools/copy/names.h"
@@ -200,52 +201,71 @@ Status TaskReader::TakeNames(ByteSpan message) {
   return reader.remaining() == 0 ? Status() : Malformed("list of names");
 }
 
-Result<Bytes> Begin::Encode() const {
-  Bytes out(transport::kMaxMessageBytes);
-  ByteWriter writer(out);
-  writer.Write(TypeByte(MessageType::kBegin));
-  writer.Write(Le8(0));
-  writer.Write(Le16(0));
-  writer.Write(Le32(static_cast<std::uint32_t>(sources.size())));
-  writer.Write(Le64(problems));
-  writer.WriteBytes(boot);
-  for (const Source& source : sources) {
-    writer.Write(Le32(source.asked));
-    writer.Write(Le8(source.is_directory ? 1 : 0));
-    writer.WriteSized16(AsBytes(source.name));
-  }
-  if (!writer.ok()) {
-    return Status(Code::kInvalidArgument,
-                  "too many sources for one copy to or from another machine: name their directory "
-                  "with -r, or copy in parts");
-  }
-  out.resize(writer.size());
+Result<std::vector<Bytes>> Begin::Encode() const {
+  const BeginWire head{TypeByte(MessageType::kBegin),
+                       {},
+                       static_cast<std::uint32_t>(sources.size()),
+                       problems,
+                       boot};
+  std::vector<Bytes> out;
+  std::size_t bytes = 0;
+  auto source = sources.begin();
+  do {
+    Bytes message(transport::kMaxMessageBytes);
+    ByteWriter writer(message);
+    writer.Write(head);
+    for (; source != sources.end(); ++source) {
+      const std::size_t size = sizeof(Le32) + sizeof(Le8) + sizeof(Le16) + source->name.size();
+      if (source->name.size() > kMaxNameBytes || writer.room() < size) break;
+      writer.Write(Le32(source->asked));
+      writer.Write(Le8(source->is_directory ? 1 : 0));
+      writer.WriteSized16(AsBytes(source->name));
+      bytes += size;
+    }
+    message.resize(writer.size());
+    const bool stuck = source != sources.end() && message.size() == sizeof(head);
+    if (bytes > kMaxTaskBytes || sources.size() > kMaxTaskNames || stuck) {
+      return Status(Code::kInvalidArgument,
+                    "too many sources for one copy to or from another machine: name their "
+                    "directory with -r, or copy in parts");
+    }
+    out.push_back(std::move(message));
+  } while (source != sources.end());
   return out;
 }
 
-Result<Begin> Begin::Decode(ByteSpan message) {
+Status BeginReader::TakeSource(ByteReader& reader) {
+  Begin::Source source;
+  source.asked = reader.Read<Le32>();
+  const std::uint8_t directory = reader.Read<Le8>();
+  source.is_directory = directory == 1;
+  source.name = TextOf(reader.ReadSized16(kMaxNameBytes));
+  if (!reader.ok() || directory > 1) return Malformed("source");
+  if (!source.name.empty() && !CheckName(source.name).ok()) return Malformed("source's name");
+  begin_.sources.push_back(std::move(source));
+  return {};
+}
+
+Result<bool> BeginReader::Take(ByteSpan message) {
   ByteReader reader(message);
-  (void)reader.Read<Le32>();
-  const std::uint32_t count = reader.Read<Le32>();
-  Begin out;
-  out.problems = reader.Read<Le64>();
-  const ByteSpan boot = reader.ReadBytes(out.boot.size());
-  std::ranges::copy(boot, out.boot.begin());
-  // Each takes seven bytes at least.
-  if (!reader.ok() || count > reader.remaining() / 7) return Malformed("beginning");
-  out.sources.reserve(count);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    Source source;
-    source.asked = reader.Read<Le32>();
-    const std::uint8_t directory = reader.Read<Le8>();
-    source.is_directory = directory == 1;
-    source.name = TextOf(reader.ReadSized16(kMaxNameBytes));
-    if (!reader.ok() || directory > 1) return Malformed("source");
-    if (!source.name.empty() && !CheckName(source.name).ok()) return Malformed("source's name");
-    out.sources.push_back(std::move(source));
+  const auto head = reader.Read<BeginWire>();
+  const bool first = !head_;
+  const bool same = first || std::memcmp(&*head_, &head, sizeof(head)) == 0;
+  bytes_ += reader.remaining();
+  if (!reader.ok() || TypeOf(message) != MessageType::kBegin || !same ||
+      head.count > kMaxTaskNames || bytes_ > kMaxTaskBytes ||
+      (begin_.sources.size() == head.count && !first)) {
+    return Malformed("beginning");
   }
-  if (reader.remaining() != 0) return Malformed("beginning");
-  return out;
+  head_ = head;
+  begin_.problems = head.problems;
+  begin_.boot = head.boot;
+  if (reader.remaining() == 0 && head.count > 0) return Malformed("beginning");
+  while (reader.remaining() > 0) {
+    if (begin_.sources.size() == head.count) return Malformed("beginning");
+    RDFS_RETURN_IF_ERROR(TakeSource(reader));
+  }
+  return begin_.sources.size() == head.count;
 }
 
 Bytes Welcome::Encode() const {

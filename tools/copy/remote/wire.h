@@ -140,9 +140,29 @@ struct Begin {
   std::vector<Source> sources;  // Entry::source counts these
   std::uint64_t problems = 0;   // names of the task that led to nothing
 
-  // Errors: kInvalidArgument when there are too many for a message.
-  [[nodiscard]] Result<Bytes> Encode() const;
-  static Result<Begin> Decode(ByteSpan message);
+  // As many messages as it takes. Errors: kInvalidArgument when there are too many for a copy.
+  [[nodiscard]] Result<std::vector<Bytes>> Encode() const;
+};
+struct BeginWire {
+  Le8 type;
+  std::array<Le8, 3> zero;
+  Le32 count;
+  Le64 problems;
+  std::array<std::byte, 16> boot;
+};
+static_assert(sizeof(BeginWire) == 32 && alignof(BeginWire) == 1);
+// Puts a Begin together from its messages.
+class BeginReader {
+ public:
+  // True once it is complete. Errors: kProtocolError.
+  Result<bool> Take(ByteSpan message);
+  [[nodiscard]] const Begin& begin() const { return begin_; }
+
+ private:
+  Status TakeSource(ByteReader& reader);
+  Begin begin_;
+  std::optional<BeginWire> head_;  // which all of them have
+  std::size_t bytes_ = 0;
 };
 
 struct Welcome {

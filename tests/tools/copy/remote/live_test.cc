@@ -204,6 +204,18 @@ TEST_P(CopyLive, AMoveAsEverythingEndsLosesNothing) {
   }
 }
 
+// Their names are more than one message holds.
+TEST_P(CopyLive, MoreSourcesThanOneMessageHolds) {
+  constexpr std::size_t kFiles = 700;
+  for (std::size_t file = 0; file < kFiles; ++file) {
+    dir_.Write("src/" + std::string(200, 'n') + std::to_string(file), "x");
+  }
+  const Ends ends = Copy({dir_ / "src/n*"}, dir_ / "dst");
+  EXPECT_TRUE(ends.sent.ok()) << ends.sent.message();
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  EXPECT_EQ(Describe(dir_ / "dst").size(), kFiles);
+}
+
 TEST_P(CopyLive, LinksModesTimesAndSpecials) {
   dir_.Write("src/a", "linked");
   fs::create_directory(dir_ / "src/d");
@@ -607,7 +619,7 @@ class CopyHostile : public CopyLive {
                      const Begin& begin, const std::function<void(BatchWriter&)>& fill,
                      const std::function<void(Bytes&)>& spoil) {
     using std::chrono_literals::operator""s;
-    if (!lane.Send(ByteSpan(*begin.Encode())).ok()) return;
+    if (!lane.Send(ByteSpan(begin.Encode()->front())).ok()) return;
     std::optional<Welcome> welcome;
     std::array<transport::Completion, 4> got;
     // Until it is told that the batch is done, or that this is the end.

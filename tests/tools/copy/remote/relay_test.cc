@@ -120,7 +120,7 @@ TEST_P(RelayTest, MoreThanWasGrantedEndsAll) {
     Talk talk(lane, {});
     Begin begin;
     begin.sources = {{.asked = 0, .is_directory = true, .name = "from"}};
-    EXPECT_TRUE(talk.Say(*begin.Encode()).ok());
+    EXPECT_TRUE(talk.Say(begin.Encode()->front()).ok());
     return Listen(talk, [&](MessageType, ByteSpan message) -> Status {
       RDFS_ASSIGN_OR_RETURN(const Welcome welcome, Welcome::Decode(message));
       for (std::uint64_t i = 0; i <= welcome.slots; ++i) {

@@ -155,15 +155,24 @@ TEST(CopyWire, TasksThatAreNone) {
   }
 }
 
+// Of one message.
+Result<Begin> DecodeBegin(ByteSpan message) {
+  BeginReader reader;
+  RDFS_ASSIGN_OR_RETURN(const bool whole, reader.Take(message));
+  if (!whole) return Status(Code::kProtocolError, "there is more to come");
+  return reader.begin();
+}
+
 TEST(CopyWire, GoldenBegin) {
   Begin begin;
   begin.sources = {{.asked = 2, .is_directory = true, .name = "d"},
                    {.asked = 3, .is_directory = false, .name = ""}};
   begin.problems = 5;
   begin.boot.fill(std::byte{0xbb});
-  const auto message = begin.Encode();
-  ASSERT_TRUE(message.ok());
-  EXPECT_EQ(Hex(*message),
+  const auto messages = begin.Encode();
+  ASSERT_TRUE(messages.ok() && messages->size() == 1);
+  const Bytes& message = messages->front();
+  EXPECT_EQ(Hex(message),
             "03"
             "00"
             "0000"
@@ -177,25 +186,62 @@ TEST(CopyWire, GoldenBegin) {
             "03000000"
             "00"
             "0000");
-  const auto decoded = Begin::Decode(*message);
+  const auto decoded = DecodeBegin(message);
   ASSERT_TRUE(decoded.ok());
   ASSERT_EQ(decoded->sources.size(), 2U);
   EXPECT_EQ(decoded->sources[0].name, "d");
   EXPECT_TRUE(decoded->sources[0].is_directory);
   EXPECT_EQ(decoded->problems, 5U);
-  ExpectExactLength(*message, [](ByteSpan bytes) { return Begin::Decode(bytes).ok(); });
+  ExpectExactLength(message, [](ByteSpan bytes) { return DecodeBegin(bytes).ok(); });
+}
+
+TEST(CopyWire, ABeginOfManySourcesTakesSeveralMessages) {
+  Begin begin;
+  begin.problems = 2;
+  for (std::uint32_t i = 0; i < 10'000; ++i)
+    begin.sources.push_back({i, false, "a name of some length"});
+  const auto messages = begin.Encode();
+  ASSERT_TRUE(messages.ok());
+  ASSERT_EQ(messages->size(), 3U);
+  BeginReader reader;
+  for (const Bytes& message : *messages) {
+    EXPECT_LE(message.size(), transport::kMaxMessageBytes);
+    EXPECT_LT(reader.begin().sources.size(), begin.sources.size()) << "it is not complete before";
+    const auto taken = reader.Take(message);
+    ASSERT_TRUE(taken.ok()) << taken.status().message();
+    EXPECT_EQ(*taken, &message == &messages->back());
+  }
+  ASSERT_EQ(reader.begin().sources.size(), begin.sources.size());
+  EXPECT_EQ(reader.begin().sources.back().asked, 9999U);
+  EXPECT_EQ(reader.begin().problems, 2U);
+  EXPECT_FALSE(reader.Take(messages->back()).ok()) << "more than were announced";
+
+  const auto behind_the_first = [&](const Bytes& second) {
+    BeginReader another;
+    EXPECT_TRUE(another.Take(messages->front()).ok());
+    return another.Take(second).ok();
+  };
+  Bytes second = (*messages)[1];
+  EXPECT_TRUE(behind_the_first(second));
+  second[8] ^= std::byte{1};
+  EXPECT_FALSE(behind_the_first(second)) << "another head";
+  second = (*messages)[1];
+  second.resize(sizeof(BeginWire));
+  EXPECT_FALSE(behind_the_first(second)) << "nothing in it";
+  begin.sources.assign(17'000, {0, false, std::string(255, 'n')});
+  EXPECT_EQ(begin.Encode().status().code(), Code::kInvalidArgument) << "more than 4 MiB";
 }
 
 TEST(CopyWire, NamesOfSourcesThatLeadElsewhereAreRefused) {
   for (const std::string name : {"..", ".", "a/b", "/etc", "../x"}) {
     Begin begin;
     begin.sources = {{.asked = 0, .is_directory = true, .name = name}};
-    EXPECT_FALSE(Begin::Decode(*begin.Encode()).ok()) << name;
+    EXPECT_FALSE(DecodeBegin(begin.Encode()->front()).ok()) << name;
   }
   Bytes many(32 + 7);
   many[0] = std::byte{3};
   for (std::size_t i = 4; i < 8; ++i) many[i] = std::byte{0xff};
-  EXPECT_FALSE(Begin::Decode(many).ok()) << "four thousand million sources in seven bytes";
+  EXPECT_FALSE(BeginReader().Take(many).ok()) << "four thousand million sources in seven bytes";
 }
 
 TEST(CopyWire, GoldenWelcome) {
@@ -341,7 +387,7 @@ TEST(CopyWire, NoiseIsRefusedWithoutHarm) {
     for (std::byte& byte : message) byte = static_cast<std::byte>(random());
     (void)TypeOf(message);
     (void)TaskReader().Take(message).ok();
-    (void)Begin::Decode(message).ok();
+    (void)BeginReader().Take(message).ok();
     (void)Welcome::Decode(message).ok();
     (void)DecodeBatch(message, 65536).ok();
     (void)DecodeCredit(message).ok();
