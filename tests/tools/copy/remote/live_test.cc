@@ -16,6 +16,7 @@
 #include "tests/tools/copy/remote/pair.h"
 #include "tests/tools/pipe/temp_dir.h"
 #include "tools/copy/metadata.h"
+#include "tools/copy/remote/caller_impl.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
@@ -269,6 +270,32 @@ TEST_P(CopyLive, GoesOnWhereItWasInterrupted) {
   ends = Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), false, true);
   ExpectCopied(ends);
   EXPECT_EQ(ends.done.bytes, 5U << 20);
+}
+
+// Status 24, not 1: a tree that is in use is copied as well as it can be.
+TEST(CopyWalk, AFileThatVanishesMeanwhileIsToldAsThat) {
+  const pipe::TempDir dir;
+  dir.Write("f", "x");
+  WalkOptions options;
+  options.paths = {dir / "f"};
+  options.slot_bytes = 1 << 20;
+  options.offers = true;
+  Report report({.name = "rdcp"}, BootClock::now());
+  Walk walk(options, [&](const Notice& notice) {
+    const auto there = Notice::Decode(notice.Encode());
+    ASSERT_TRUE(there.ok());
+    SettingsFor(report, -1).tell(*there);
+  });
+  ASSERT_TRUE(walk.Next().has_value());
+  fs::remove(dir / "f");
+  ASSERT_TRUE(walk.Answered({1, {0}}).ok());
+  // Opened to be packed, or in the walk itself if it is large.
+  auto task = walk.Next();
+  ASSERT_TRUE(task && task->items.size() == 1);
+  const auto opened = Walk::Open(task->items[0].scanned);
+  ASSERT_FALSE(opened.ok());
+  walk.TellOf(task->items[0].scanned.entry, opened.status());
+  EXPECT_EQ(report.ExitCode(), kExitVanished);
 }
 
 // Names of 255 bytes, one in the other, until a path has more bytes than a record can hold.
