@@ -172,6 +172,9 @@ Status ReceiveCrew::PlanRecord(Batch& batch, Record record) {
       PlanEntry(batch, std::move(*entry));
     }
   } else if (auto* leave = std::get_if<LeaveRecord>(&record)) {
+    if (!WasAskedFor(leave->entry, settings_.asked, settings_.keep)) {
+      return NotAskedFor(Named(leave->entry));
+    }
     if (settings_.dry_run) {
       RehearseLeave(*leave);
     } else {

@@ -724,6 +724,27 @@ TEST_P(CopyHostile, EntriesThatNobodyAskedFor) {
   }
 }
 
+// With --delete the end of a directory deletes what is in it and did not come.
+TEST_P(CopyHostile, TheEndOfADirectoryThatNobodyAskedFor) {
+  fs::create_directories(dir_ / "dst/asked/secret");
+  dir_.Write("dst/asked/secret/f", "kept");
+  Rules rules;
+  rules.Add(false, "secret");
+  const Status status = Receive(
+      Asked(),
+      [](BatchWriter& batch) {
+        ASSERT_TRUE(batch.Add(At("", Kind::kDirectory), 0, 0));
+        ASSERT_TRUE(batch.AddLeave(0, "secret"));
+      },
+      nullptr,
+      [&](ReceiverSettings& settings) {
+        settings.asked.filter = &rules;
+        settings.remove = true;
+      });
+  EXPECT_EQ(status.code(), Code::kProtocolError) << status.message();
+  EXPECT_EQ(dir_.Read("dst/asked/secret/f"), "kept");
+}
+
 TEST_P(CopyHostile, PathsThatLeadElsewhere) {
   for (const std::string path : {"../x", "/x", "a/../../x"}) {
     const Status status = Receive(Asked(), [&](BatchWriter& batch) {
