@@ -1,5 +1,6 @@
 // The conformance suite over verbs, on a real RDMA stack: RDFS_RDMA_ADDRESS names an address of the
-// device, and RDFS_RDMA_ADDRESS6 its IPv6 address where it has one. tests/rdma/run sets them.
+// device, and RDFS_RDMA_ADDRESS6 its IPv6 address, or nothing where it has none. tests/rdma/run
+// sets them.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -25,6 +26,6 @@ int main(int argc, char** argv) {
                                 .refuses_reads_by_access = !siw};
   };
   std::vector<conformance::Subject> subjects{subject("Verbs", address)};
-  if (address6 != nullptr) subjects.push_back(subject("Verbs6", address6));
+  if (address6 != nullptr && *address6 != '\0') subjects.push_back(subject("Verbs6", address6));
   return conformance::Main(argc, argv, std::move(subjects));
 }
