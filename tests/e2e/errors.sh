@@ -142,7 +142,7 @@ if without_fuse true 2>/dev/null; then
   refused "no /dev/fuse" 1 'no working /dev/fuse; as root: modprobe fuse' \
     bash -c 'without_fuse "$@"' without_fuse "$rdfs" "$source/data" "$mnt" -o "$key"
 else
-  echo "errors.sh: not tried without /dev/fuse: no mount namespaces here"
+  problem "cannot be tried without /dev/fuse: no mount namespaces here (unshare --mount)"
 fi
 if [ "$(id -u)" -ne 0 ]; then
   refused "no fusermount3" 1 'no fusermount3.*install the package fuse3' \
@@ -189,5 +189,23 @@ if [ "$(id -u)" -eq 0 ]; then
     problem "cannot mount a tmpfs as root"
   fi
 fi
+
+# ---- rdfsd --------------------------------------------------------------------------------------
+cases=$((cases + 1))
+timeout 60 "$rdfsd" --export "x=$work/file" --no-auth --port 0 -f >"$work/out" 2>&1 </dev/null
+got=$?
+[ "$got" -eq 1 ] || problem "a file as an export: exit status $got"
+[ "$(wc -l <"$work/out")" -eq 1 ] && grep -qE "^rdfsd: .*$work/file.*not a directory" "$work/out" ||
+  problem "a file as an export: says: $(cat "$work/out")"
+
+# Who is asked for no key is on this host, unless --listen says otherwise.
+cases=$((cases + 1))
+"$rdfsd" --export "data=$work/export" --no-auth --port 0 -f >"$work/no_auth.log" 2>&1 </dev/null &
+ends_with_us $!
+wait_until 100 grep -qs 'ready on port' "$work/no_auth.log"
+port=$(sed -n 's/.*ready on port \([0-9]*\).*/\1/p' "$work/no_auth.log" | head -n 1)
+listening=$(ss -Hltn "sport = :${port:-0}" | awk '{ print $4 }')
+[ -n "$listening" ] || problem "--no-auth: nothing listens: $(cat "$work/no_auth.log")"
+! grep -qvE '^(127\.0\.0\.1|\[::1\]):' <<<"$listening" || problem "--no-auth listens at $listening"
 
 conclude "$cases cases"
