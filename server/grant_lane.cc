@@ -1,5 +1,7 @@
 #include "server/grant_lane.h"
 
+#include <algorithm>
+
 #include "transport/base/log.h"
 
 namespace rdfs::server {
@@ -16,8 +18,11 @@ bool GrantLane::Announce(const Arena& arena) {
   Status told = Tell(arena.number(), arena.memory());
   if (told.ok()) told = Tell(arena.generation_number(), arena.generations());
   if (!told.ok()) {
-    LogDebug("arena {} is not readable over {}: {}", arena.number(), connection_->Describe(),
-             told.message());
+    // The same holds for the next ones; and a lane that is lost grants nothing anyway.
+    const bool first = std::ranges::all_of(usable_, [](const auto& entry) { return entry.second; });
+    Log(first && told.scope() != Scope::kConnection ? LogLevel::kWarn : LogLevel::kDebug,
+        "some of what is read over {} has to go inside messages: {}", connection_->Describe(),
+        told.message());
   }
   usable_.emplace(arena.number(), told.ok());
   return told.ok();

@@ -41,6 +41,7 @@ std::unique_ptr<Staging> Staging::Create(const std::shared_ptr<transport::Domain
                                          const std::shared_ptr<StagingBudget>& budget) {
   std::unique_ptr<Staging> staging(new Staging(budget));
   wished = std::min(wished, kMaxSlots * fs::kMaxTransferBytes);
+  Status refused;
   for (std::size_t slot = fs::kMaxTransferBytes; slot >= kLeastSlotBytes; slot /= 2) {
     const std::size_t bytes = budget->Take(wished, slot);
     if (bytes == 0) continue;
@@ -52,10 +53,15 @@ std::unique_ptr<Staging> Staging::Create(const std::shared_ptr<transport::Domain
       return staging;
     }
     LogDebug("no staging of {} bytes on {}: {}", bytes, connection.Describe(), status.message());
+    refused = status;
     staging->region_ = nullptr;
     budget->GiveBack(std::exchange(staging->taken_, 0));
     // Registration may have failed for want of pinned memory: less may work.
     wished = bytes / 2;
+  }
+  if (!refused.ok() && refused.scope() != Scope::kConnection) {
+    LogWarn("what is written over {} has to go inside messages: {}", connection.Describe(),
+            refused.message());
   }
   return staging;
 }

@@ -21,6 +21,11 @@ echo "written, $(seconds dd if="$RDFS_E2E_LOCAL/large" of="$RDFS_E2E_MOUNT/large
 echo "read, $(seconds dd if="$RDFS_E2E_MOUNT/large" of=/dev/null bs=1M iflag=direct status=none)"
 dd if="$RDFS_E2E_MOUNT/large" bs=1M iflag=direct status=none | cmp - "$RDFS_E2E_LOCAL/large" || fail 'the large file differs'
 
+# And it is said, once, that this is not how fast it could be.
+said=$(grep -c ': warning: ' "$RDFS_E2E_SERVER_LOG") || true
+grep -q 'warning: .*has to go inside messages: .*ulimit -l' "$RDFS_E2E_SERVER_LOG" && [ "$said" = 1 ] ||
+  fail "rdfsd warns of this $said times: $(cat "$RDFS_E2E_SERVER_LOG")"
+
 # The supervisor's worker holds the server's regions.
 for process in "$RDFS_E2E_CLIENT_PID" $(pgrep -P "$RDFS_E2E_SERVER_PID" || true) "$RDFS_E2E_SERVER_PID"; do
   pinned=$(awk '/^VmPin/ { print $2 }' "/proc/$process/status")
