@@ -45,6 +45,9 @@ setfacl -m u:65534:r "$work/odd/b/two"
 chmod 2750 "$work/odd/b"
 files=$(find "$work" | wc -l)
 [ "$files" -gt 100 ] || fail "the source tree has only $files names"
+# By both programs together.
+copied=$((2 * $(find "$work" -type f | wc -l)))
+[ "$full" != 1 ] || [ "$copied" -ge 96000 ] || fail "at full size only $copied files are copied, not 96,000"
 
 compare() {
   local difference
@@ -61,8 +64,9 @@ rsync -aHAX "$work/" "$mount/rsync/"
 compare "$mount/rsync"
 echo "rsync -aHAX of the same: $((SECONDS - started)) s"
 report "with $((2 * files)) names looked up"
-# And as the server sees it.
+# And as the server sees them.
 compare "$RDFS_E2E_BACKING/cp"
+compare "$RDFS_E2E_BACKING/rsync"
 
 # Entries that are there all the time must be listed exactly once, whatever comes and goes meanwhile.
 entries=${RDFS_E2E_ENTRIES:-10000}
