@@ -16,7 +16,7 @@ class AppendQueue {
  public:
   // Runs `job` now or later; it must call Done exactly once, when its append is over. A job that
   // waited is started on the thread that calls Done, so it posts itself to its own loop first.
-  void Run(std::function<void()> now, std::function<void()> later) {
+  void Run(const std::function<void()>& now, std::function<void()> later) {
     {
       const std::lock_guard lock(mutex_);
       if (busy_) {

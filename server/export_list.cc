@@ -56,7 +56,7 @@ std::uint64_t ExportIdOf(const InodeTable& inodes) {
   return XXH3_64bits_withSeed(name.data(), name.size(), root.inode ^ root.generation);
 }
 
-ExportList::ExportList(Options options, Core& core) : options_(std::move(options)), core_(core) {
+ExportList::ExportList(Options options, Core& core) : options_(options), core_(core) {
   core_.opened_by_another = [this](const InodeKey& file, std::uint64_t session) {
     return OpenedByAnother(file, session);
   };

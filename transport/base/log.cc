@@ -104,7 +104,7 @@ void SetLogName(std::string_view name) {
   (void)Logger();  // before there are threads
   const char* wanted = std::getenv("RDFS_LOG");
   const std::string_view style = wanted == nullptr ? "" : wanted;
-  if (style != "" && style != "text" && style != "json") {
+  if (!style.empty() && style != "text" && style != "json") {
     LogWarn("RDFS_LOG={} is not known; give text or json", style);
   }
 }
