@@ -100,7 +100,8 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
       ->type_name("RATE")
       ->take_last();
   app.add_flag("-v,--verbose", out.verbosity, "List what is copied, and say how fast that was");
-  app.add_flag("-q,--quiet", out.quiet, "No progress on the terminal");
+  app.add_flag("-q,--quiet", out.quiet,
+               "No progress on the terminal, and no word of a copy that stays on ssh");
   app.add_option("-e,--rsh", words.shell, "What starts ssh, as 'ssh -p 2222'")
       ->type_name("CMD")
       ->take_last();
