@@ -174,6 +174,7 @@ fails "across, to no directory" 1 'there is no directory' "$far:$src/one.c" "loc
 fresh; fails "a directory without -r" 1 'give -r' "$far:$src" "$work/dst"; holds no-r "$work/dst" ""
 fresh; fails "more than one into nothing" 1 'there is no directory' "$src/one.c" "$src/two.c" "$far:$work/dst/none"
 fails "a far source that is not there" 1 'none' "$far:$src/none" "$far:$src/one.c" "$work/dst" 2>/dev/null
+fails "--delete from several machines" 1 'on several machines' -a --delete "$far:$src" "localhost:$src" "$work/dst"
 fails "a pattern without a match" 1 'none' "$far:$src/none*" "$work/dst"
 fails "a directory there that is not there" 1 "there is no directory" "$src/one.c" "$far:$work/none/"
 
@@ -192,6 +193,11 @@ for to in "$far:$work/dst" "$work/dst"; do
   touch -d '2001-01-01' "$work/changing/one.c"
   copies "-u" -r -u "$from/." "$to"
   [ "$(cat "$work/dst/one.c")" = changed ] || problem "-u: replaced by what is older"
+  rm -rf "$work/changing" && mkdir "$work/changing" && echo old >"$work/changing/a" && touch -d '2001-01-01' "$work/changing/a"
+  ln "$work/changing/a" "$work/changing/b" && ln "$work/changing/a" "$work/changing/c"
+  fresh; echo newer | tee "$work/dst/b" >"$work/dst/c"
+  copies "-u and hard links" -a -u "$from/." "$to"
+  [ "$(cat "$work/dst/b" "$work/dst/c" | sort -u)" = newer ] || problem "-u: a link took the place of what is newer"
 done
 for to in "$far:$work/dst" "$work/dst"; do
   if [ "$to" = "$work/dst" ]; then from=$far:$work/changing; else from=$work/changing; fi

@@ -109,15 +109,13 @@ bool IsAcross(const CopyOptions& options) {
   return IsAt(options.destination, Where::kHost) && IsAt(options.sources[0], Where::kHost);
 }
 
-// Of sources on several machines none of these sees the others.
+// Of sources on several machines none sees what the others bring, nor what their patterns and ~
+// stand for.
 Status CheckAllApart(const CopyOptions& options) {
-  if (!options.remove || options.sources.size() < 2) return {};
-  std::vector<SourceFacts> sources;
-  for (const Operand& each : options.sources) {
-    sources.push_back({each.path.empty() ? "." : each.path, true});
-  }
-  RDFS_ASSIGN_OR_RETURN(const Targets targets, PlaceTargets(sources, ".", {true, true}));
-  return CheckApart(targets.names);
+  if (!options.remove || ErrandsOf(options).size() < 2) return {};
+  return {Code::kInvalidArgument,
+          "the sources are on several machines, and --delete would remove of each what the others "
+          "have not: copy them one by one, without --delete"};
 }
 
 // `dialling`: set if a thread still does at the end.

@@ -172,12 +172,13 @@ void FarEnd::NoteMove(const Talk& talk, bool ended) {
   if (next_ == nullptr && !dialling) next_ = better_->Take();
   if (!talk.moved() && !ended && (dialling || next_ != nullptr)) return;
   noted_ = true;
-  const bool stays = !talk.moved() && !dialling;
+  const bool stays = !talk.moved() && !dialling && next_ == nullptr;
   const auto& say = stays ? options_.warn : options_.note;
   if (!say) return;
   say(name_ + (talk.moved() ? ": moved to " + session_->ExplainChoice()
                : stays      ? ": stays on " + session_->ExplainChoice()
-                            : ": ended before anything better had answered"));
+               : dialling   ? ": ended before anything better had answered"
+                            : ": ended before it could move"));
 }
 
 Task FarEnd::NewTask() const {

@@ -200,9 +200,10 @@ void ReceiveCrew::PlanEntry(Batch& batch, EntryRecord record) {
   if (!seen_.empty()) seen_.back().emplace(NameOf(entry.path));
   if (entry.kind == Kind::kDirectory) return PlanDirectory(entry);
   if (record.offer) return PlanOffer(record);
-  const Verdict verdict = record.no_data ? Verdict::kCopy : Judge(entry);
-  const bool is_there = verdict == Verdict::kLeave || verdict == Verdict::kSame;
-  if (!PlanLink(record, is_there) || IsThere(entry, verdict, std::nullopt)) return;
+  Verdict verdict = record.no_data && !settings_.policy.update ? Verdict::kCopy : Judge(entry);
+  // Of what comes without its data all that counts is whether it replaces what is newer.
+  if (record.no_data && verdict != Verdict::kLeave) verdict = Verdict::kCopy;
+  if (!PlanLink(record, verdict) || IsThere(entry, verdict, std::nullopt)) return;
   PlanContent(batch, std::move(record), nullptr);
 }
 
@@ -231,8 +232,7 @@ void ReceiveCrew::PlanLeave(Batch& batch, LeaveRecord record) {
 void ReceiveCrew::PlanOffer(const EntryRecord& record) {
   const Entry& entry = record.entry;
   const Verdict verdict = Judge(entry);
-  const bool is_there = verdict == Verdict::kLeave || verdict == Verdict::kSame;
-  if (!PlanLink(record, is_there) || IsThere(entry, verdict, record.digest)) return;
+  if (!PlanLink(record, verdict) || IsThere(entry, verdict, record.digest)) return;
   auto pin = destination_.Hold(entry);
   if (!pin.ok()) {
     destination_.Settle(entry, false);
@@ -291,10 +291,12 @@ void ReceiveCrew::PlanContent(Batch& batch, EntryRecord record, Destination::Pin
 }
 
 // False when there is nothing more to be done: it is, or becomes, a link to a name before it.
-bool ReceiveCrew::PlanLink(const EntryRecord& record, bool is_there) {
+bool ReceiveCrew::PlanLink(const EntryRecord& record, Verdict verdict) {
   const Entry& entry = record.entry;
+  const bool stays = verdict == Verdict::kLeave;
   if (settings_.keep.links && entry.links > 1) {
-    const auto turn = destination_.TakeTurn(entry, is_there);
+    const bool is_there = stays || verdict == Verdict::kSame;
+    const auto turn = destination_.TakeTurn(entry, is_there, {}, stays);
     if (!turn.ok()) {
       TellOf(entry, turn.status());
       return false;
@@ -302,9 +304,9 @@ bool ReceiveCrew::PlanLink(const EntryRecord& record, bool is_there) {
     using Turn = Destination::Turn;
     if (*turn == Turn::kLink || *turn == Turn::kWaits) Made(entry);
     if (*turn != Destination::Turn::kFirst) return false;
-    if (record.no_data) destination_.Settle(entry, false);
+    if (record.no_data && !stays) destination_.Settle(entry, false);
   }
-  if (!record.no_data) return true;
+  if (!record.no_data || stays) return !record.no_data;
   TellOf(entry, {Code::kErrno, ENOENT, "the name that it is a link to could not be copied"});
   return false;
 }

@@ -95,7 +95,7 @@ class ReceiveCrew {
   bool IsThere(const Entry& entry, Verdict verdict, const std::optional<Digest>& digest);
   bool HasContent(const Entry& entry, const Digest& digest);
   void Prune(const LeaveRecord& record);
-  bool PlanLink(const EntryRecord& record, bool is_there);
+  bool PlanLink(const EntryRecord& record, Verdict verdict);
   std::unique_ptr<OutputFile> GoOn(const EntryRecord& record);
   void PlanContent(Batch& batch, EntryRecord record, Destination::Pin pin);
   void BeginFile(EntryRecord record, std::unique_ptr<OutputFile> file);

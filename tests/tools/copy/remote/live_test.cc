@@ -131,7 +131,7 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     settings.gone = [&](const std::string& path) { gone_.push_back(path); };
     Receiver receiver(talk, pair.caller_domain, std::move(settings));
     using std::chrono_literals::operator""s;
-    receiver.on_turn = [deadline = DeadlineAfter(30s)] {
+    receiver.on_turn = [deadline = DeadlineAfter(120s)] {
       return BootClock::now() < deadline ? Status() : Status(Code::kDeadlineExceeded, "it hangs");
     };
     out.received = receiver.Run();
