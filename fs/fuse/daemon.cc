@@ -16,6 +16,7 @@
 
 #include "transport/base/log.h"
 #include "transport/base/log_format.h"
+#include "transport/base/log_format.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -131,6 +132,7 @@ Result<Fd> OpenLogFile(const std::string& path) {
 
 Status RedirectStandardError(const Fd& to) {
   if (dup2(to.get(), STDERR_FILENO) < 0) return Status::FromErrno(errno, "cannot redirect the log");
+  LogToWhereStandardErrorIs();
   return {};
 }
 
@@ -178,7 +180,8 @@ void SyslogPipe::Run() const {
       for (const char c : std::string_view(piece.data(), static_cast<std::size_t>(got))) {
         if (c != '\n') line += c;
         if (c != '\n' && line.size() < kMostLine) continue;
-        const bool grave = line.find(": error: ") != line.npos;
+        const bool grave =
+            line.find(": error: ") != line.npos || line.find(R"("level": "error")") != line.npos;
         syslog(grave ? LOG_ERR : LOG_NOTICE, "%s", line.c_str());
         line.clear();
       }

@@ -114,6 +114,10 @@ void LogToSyslog() {
       std::make_shared<spdlog::sinks::syslog_sink_mt>(Name(), LOG_PID, LOG_DAEMON, false)};
 }
 
+void LogToWhereStandardErrorIs() {
+  Logger().set_formatter(std::make_unique<LineFormatter>(DetectLogStyle()));
+}
+
 bool LogEnabled(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
 
 void LogLine(LogLevel level, std::string_view line) {

@@ -32,4 +32,8 @@ LogStyle DetectLogStyle();
 // For what is printed on standard error without the log: "<3>", or nothing.
 std::string_view ErrorPrefix();
 
+// Standard error has become something else: the log's lines take the form that fits. Before other
+// threads log.
+void LogToWhereStandardErrorIs();
+
 }  // namespace rdfs

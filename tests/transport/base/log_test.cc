@@ -101,5 +101,23 @@ TEST(Log, IsWrittenAsTheEnvironmentSays) {
             "test: info: one 1\n");
 }
 
+// As a mount does that goes on in the background, or with -o log=FILE.
+TEST(Log, LinesForTheJournalEndWhereStandardErrorIsAnother) {
+  const auto elsewhere = [] {
+    setenv("JOURNAL_STREAM", "1:1", 1);  // which standard error is not, from here on
+    SetLogName("test");
+    struct stat about {};
+    fstat(STDERR_FILENO, &about);
+    setenv("JOURNAL_STREAM",
+           (std::to_string(about.st_dev) + ":" + std::to_string(about.st_ino)).c_str(), 1);
+    LogToWhereStandardErrorIs();
+    SetLogLevel(LogLevel::kInfo);
+    LogInfo("to the journal");
+    setenv("JOURNAL_STREAM", "1:1", 1);
+    LogToWhereStandardErrorIs();
+  };
+  EXPECT_EQ(Written(elsewhere), "<6>test: info: to the journal\ntest: info: one 1\n");
+}
+
 }  // namespace
 }  // namespace rdfs
