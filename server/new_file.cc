@@ -41,6 +41,10 @@ Result<bool> MakeFile(const std::string& path, ByteSpan content) {
   (void)::unlink(temporary.c_str());
   if (error == EEXIST) return false;
   if (error != 0) return Status::FromErrno(error, "cannot make " + path);
+  const std::string folder = path.substr(0, path.find_last_of('/') + 1);
+  const Fd names(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some folders refuse: then the name may not outlast a power failure.
+  if (names.valid()) (void)::fsync(names.get());
   return true;
 }
 

@@ -19,7 +19,7 @@ expect_found() {
   place=$(cd "$1" && dirname "/$(find . -name _rdfs -printf '%P')")
   case $place in "$2"/*) ;; *) fail "_rdfs is in $place, not beneath $2" ;; esac
   # shellcheck disable=SC2016
-  zsh -fc 'print -l $fpath' | grep -xF "$place" >/dev/null || fail "zsh does not look into $place"
+  env -u FPATH zsh -fc 'print -l $fpath' | grep -xF "$place" >/dev/null || fail "zsh does not look into $place"
   place=$(cd "$1" && dirname "$(dirname "/$(find . -path '*/rdfs/spec.py' -printf '%P')")")
   case $place in "$2"/*) ;; *) fail "the Python modules are in $place, not beneath $2" ;; esac
   /usr/bin/python3 -c 'import site; print(*site.getsitepackages(), sep="\n")' | grep -xF "$place" >/dev/null ||

@@ -29,7 +29,8 @@ void Handover::Sleep() const {
 Status Handover::Write(ByteSpan bytes) {
   const std::lock_guard turn(turn_);
   std::unique_lock lock(mutex_);
-  if (ended_ && !over_) return {Code::kErrno, EPIPE, "the stream has ended"};
+  if (over_) return WhyOver();
+  if (ended_) return {Code::kErrno, EPIPE, "the stream has ended"};
   offered_ = bytes;
   if (!bytes.empty()) Wake();
   changed_.wait(lock, [this] { return offered_.empty() || over_; });

@@ -105,30 +105,33 @@ Status Sink::OpenBeside() {
   final_name_ = place.name;
   folder_.Reset(open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.valid()) return Status::FromErrno(errno, "cannot open " + place.folder);
-  struct stat info {};
-  const int looked = fstatat(folder_.get(), final_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW);
-  if (looked == 0 && S_ISREG(info.st_mode)) replaced_ = info;
+  // Until it is whole a file that replaces another one is ours alone: that one may be private.
+  if (faccessat(folder_.get(), final_name_.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) mode_ = 0600;
   RDFS_RETURN_IF_ERROR(options_.keep_partial || options_.resume ? TakePartialName()
                                                                 : TakeRandomName());
   fd_ = owned_.get();
-  BeAsOpenAsReplaced();
   ranged_ = true;
   return {};
 }
 
 void Sink::BeAsOpenAsReplaced() const {
-  if (!replaced_) return;
-  // What cannot be given away stays ours, and then its group's rights mean somebody else.
-  const bool given = fchown(fd_, replaced_->st_uid, replaced_->st_gid) == 0;
-  (void)fchmod(fd_, replaced_->st_mode & (given ? 0777U : 0707U));
+  struct stat replaced {};
+  struct stat ours {};
+  if (fstatat(folder_.get(), final_name_.c_str(), &replaced, AT_SYMLINK_NOFOLLOW) != 0) return;
+  if (!S_ISREG(replaced.st_mode)) return;
+  if (fchown(fd_, replaced.st_uid, replaced.st_gid) != 0) {
+    (void)!fchown(fd_, static_cast<uid_t>(-1), replaced.st_gid);
+  }
+  // The rights of a group are another one's where it could not be kept.
+  const bool same_group = fstat(fd_, &ours) == 0 && ours.st_gid == replaced.st_gid;
+  (void)fchmod(fd_, replaced.st_mode & (same_group ? 0777U : 0707U));
 }
 
 Status Sink::TakeRandomName() {
   for (int tries = 0; tries < 16; ++tries) {
     temporary_name_ = fmt::format(".rdrecv-{:016x}", RandomU64());
     owned_.Reset(openat(folder_.get(), temporary_name_.c_str(),
-                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                        replaced_ ? 0600 : 0666));
+                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_));
     if (owned_.valid()) return {};
     if (errno != EEXIST) break;
   }
@@ -140,14 +143,18 @@ Status Sink::TakeRandomName() {
 Status Sink::TakePartialName() {
   const std::string name = final_name_ + std::string(kPartialSuffix);
   const std::string path = folder_path_ + "/" + name;
-  owned_.Reset(openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
-                      replaced_ ? 0600 : 0666));
+  owned_.Reset(
+      openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode_));
   if (!owned_.valid()) return Status::FromErrno(errno, "cannot make " + path);
   struct stat info {};
   if (fstat(owned_.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return {Code::kInvalidArgument, path + " is in the way, and is not a file: remove it"};
   }
-  if (info.st_uid != geteuid() && !(replaced_ && info.st_uid == replaced_->st_uid)) {
+  // Where everybody may make files, as in /tmp. (Elsewhere a file system may choose their owner.)
+  struct stat folder {};
+  constexpr mode_t kForAll = S_ISVTX | S_IWOTH;
+  if (info.st_uid != geteuid() && fstat(folder_.get(), &folder) == 0 &&
+      (folder.st_mode & kForAll) == kForAll) {
     return {Code::kInvalidArgument, path + " is in the way, and is another user's: remove it"};
   }
   // Who held the lock may have finished, and given the file its name.
@@ -260,6 +267,7 @@ Status Sink::Finish(std::uint64_t length) {
     return Failure(errno);
   }
   if (ranged_) {
+    BeAsOpenAsReplaced();
     if (renameat(folder_.get(), temporary_name_.c_str(), folder_.get(), final_name_.c_str()) != 0) {
       return Status::FromErrno(errno, "cannot rename " + temporary_name_ + " to " + options_.path);
     }

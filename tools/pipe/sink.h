@@ -11,11 +11,10 @@
 // Used by one thread at a time, save Write. Blocks; returns kErrno EINTR soon after `stop` was set.
 #pragma once
 
-#include <sys/stat.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,7 +82,7 @@ class Sink {
   Status OpenBeside();
   Status TakeRandomName();
   Status TakePartialName();
-  // The open file under its name becomes as open to others as the one that it will replace.
+  // The file becomes as open to others as the one that has the name now.
   void BeAsOpenAsReplaced() const;
   [[nodiscard]] Status Failure(int error) const;
   [[nodiscard]] std::string NameInMessages() const;
@@ -95,7 +94,7 @@ class Sink {
   int fd_ = -1;
   std::string final_name_, temporary_name_;  // in folder_
   std::string folder_path_;
-  std::optional<struct stat> replaced_;  // the file that has the name now
+  mode_t mode_ = 0666;  // with which it is made
   bool ranged_ = false;
   bool started_ = false;
   bool done_ = false;

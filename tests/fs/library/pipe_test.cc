@@ -6,12 +6,14 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -190,9 +192,17 @@ TEST_P(Pipes, ToAndFromTheTools) {
     EXPECT_EQ(tool.get(), 0);
   }
   {
-    const int port = Listen().port();  // free again a moment later
-    auto tool =
-        Shell(words + "/rdrecv --wait 20 --listen 127.0.0.1 " + std::to_string(port) + " " + to);
+    const std::string said = folder / "said";
+    auto tool = Shell(words + "/rdrecv --wait 20 --listen 127.0.0.1 0 " + to + " 2>" + said);
+    const std::string_view start = "rdrecv: listening on port ";
+    std::string line;
+    for (int i = 0; i < 1000 && !line.starts_with(start); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::ifstream file(said);
+      std::getline(file, line);
+    }
+    ASSERT_TRUE(line.starts_with(start)) << line;
+    const int port = std::stoi(line.substr(start.size()));
     const rdfs::Pipe sender = Send(port);
     EXPECT_GT(sender.Write(data.data(), data.size()), 0) << sender.sentence();
     EXPECT_EQ(sender.Finish(), 0) << sender.sentence();

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "tools/pipe/delivery.h"
@@ -16,6 +17,9 @@ using rdfs::pipe::FailedHop;
 using rdfs::pipe::Handover;
 
 namespace {
+
+// So long a sender that does not answer is waited for at the end.
+constexpr std::chrono::seconds kToTell{10};
 
 // One sentence for all receivers that have not got it.
 Status WhyNotAll(const Delivery& delivery) {
@@ -65,12 +69,11 @@ Result<std::unique_ptr<rdfs_pipe>> rdfs_pipe::Listen(rdfs::pipe::ReceiveOptions 
 
 rdfs_pipe::~rdfs_pipe() {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     // What a reader has seen whole, its sender is still to be told of.
-    if (!whole_) {
-      stop_ = true;
-      (void)eventfd_write(interrupt_.get(), 1);
-    }
+    if (whole_) changed_.wait_for(lock, kToTell, [this] { return status_.has_value(); });
+    stop_ = true;
+    (void)eventfd_write(interrupt_.get(), 1);
   }
   if (driver_.joinable()) driver_.join();
 }
