@@ -16,7 +16,6 @@
 
 #include "transport/base/log.h"
 #include "transport/base/log_format.h"
-#include "transport/base/log_format.h"
 
 namespace rdfs::fs::fuse {
 namespace {

@@ -3,8 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
+
+#include "transport/base/scaled.h"
 
 namespace rdfs::pipe {
 namespace {
@@ -13,14 +14,8 @@ constexpr std::size_t kBarWidth = 24;
 // How far a new measurement moves the rate that is shown.
 constexpr double kNewWeight = 0.3;
 
-std::string Scaled(double value, double base, const std::array<const char*, 5>& units) {
-  std::size_t unit = 0;
-  while (value >= base && unit + 1 < units.size()) {
-    value /= base;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f} {}", value, units[0])
-                   : fmt::format("{:.2f} {}", value, units[unit]);
+std::string WithUnit(const Scaled& amount) {
+  return fmt::format("{:.{}f} {}", amount.value, amount.whole ? 0 : 2, amount.unit);
 }
 
 double Seconds(std::chrono::nanoseconds span) {
@@ -29,13 +24,9 @@ double Seconds(std::chrono::nanoseconds span) {
 
 }  // namespace
 
-std::string HumanBytes(double bytes) {
-  return Scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"});
-}
+std::string HumanBytes(double bytes) { return WithUnit(ScaleBytes(bytes)); }
 
-std::string HumanRate(double bytes_per_second) {
-  return Scaled(bytes_per_second, 1000, {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"});
-}
+std::string HumanRate(double bytes_per_second) { return WithUnit(ScaleByteRate(bytes_per_second)); }
 
 void Progress::Update(std::uint64_t bytes, TimePoint now) {
   if (!shown_ || now - drawn_ < kEvery) return;

@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "transport/base/scaled.h"
 #include "transport/base/snapshot.h"
 
 namespace rdfs {
@@ -39,17 +40,9 @@ void ParseLabels(std::string_view text, Sample& sample) {
   }
 }
 
-std::string Scaled(double value, double step, std::initializer_list<const char*> units) {
-  const auto* unit = units.begin();
-  for (; value >= step && unit + 1 != units.end(); ++unit) value /= step;
-  return fmt::format("{:.{}f} {}", value, value < 10 && unit != units.begin() ? 1 : 0, *unit);
-}
-
-std::string HumanBytes(double bytes) {
-  return Scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"});
-}
-std::string HumanByteRate(double rate) {
-  return Scaled(rate, 1000, {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"});
+std::string Short(const Scaled& amount) {
+  return fmt::format("{:.{}f} {}", amount.value, amount.value < 10 && !amount.whole ? 1 : 0,
+                     amount.unit);
 }
 
 // Less than one a second has happened, too.
@@ -158,11 +151,12 @@ std::string FigureLine(const Growth& growth, const Sample& sample, double value,
   if (sample.metric.ends_with("_total")) {
     const double rate = growth.Of(sample) / seconds;
     if (rate <= 0) return {};
-    return fmt::format("  {:<24}{:>12}\n", name, bytes ? HumanByteRate(rate) : Rate(rate) + "/s");
+    return fmt::format("  {:<24}{:>12}\n", name,
+                       bytes ? Short(ScaleByteRate(rate)) : Rate(rate) + "/s");
   }
   if (value <= 0) return {};
   return fmt::format("  {:<24}{:>12}\n", name,
-                     bytes ? HumanBytes(value) : fmt::format("{:.0f}", value));
+                     bytes ? Short(ScaleBytes(value)) : fmt::format("{:.0f}", value));
 }
 
 std::string FigureLines(const Growth& growth, const std::string& program, double seconds) {

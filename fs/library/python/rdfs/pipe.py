@@ -55,7 +55,6 @@ class Sender:
 
     def __init__(self, hosts, port, key=None, options=''):
         self._waiting = bytearray()  # small pieces, until they are worth a call
-        self._pipe = None
         self._pipe = _Pipe('send', hosts.encode(), port, _text(key), options.encode())
 
     @property
@@ -95,8 +94,7 @@ class Sender:
 
     def close(self):
         """What is not finished has broken off, and the receivers are told so."""
-        if self._pipe is not None:
-            self._pipe.close()
+        self._pipe.close()
 
     def __enter__(self):
         return self
