@@ -200,7 +200,9 @@ std::string World::Verdict() const {
 }
 
 std::string World::Stuck() const {
-  return unfinished_ == 0 ? "" : std::to_string(unfinished_) + " processes have not ended";
+  return unfinished_ == 0
+             ? ""
+             : std::to_string(unfinished_) + " processes or early writes have not ended";
 }
 
 // ---- The processes and their kernel
@@ -320,6 +322,7 @@ void World::Change(Client& client, const std::shared_ptr<Op>& op) {
   op->asked_stamp = client.recalls->stamp();
   if (MayEndEarly(client, *op)) {
     ++early_writes_;
+    ++unfinished_;
     op->early_end = Tick();
     op->early_until = client.write_leases.at(NodeOf(op->facts[0]));
     ++client.behind[NodeOf(op->facts[0])];
@@ -388,6 +391,7 @@ void World::OnDone(Client& client, const std::shared_ptr<Op>& op, std::uint32_t 
   if (!op->early_end) return EndOperation(client, op);
   op->answered = true;
   client.open.erase(op);
+  --unfinished_;
   Arrived(client, op);
 }
 
@@ -471,6 +475,7 @@ void World::KillClient() {
   Client& client = *clients_[Pick(clients_.size())];
   for (const auto& op : client.open) {
     if (!op->change) continue;
+    if (op->early_end) --unfinished_;
     for (const Fact fact : op->facts) {
       histories_[fact].push_back({.write = true, .value = op->number, .begin = op->begin});
     }

@@ -147,7 +147,7 @@ class World {
   std::vector<std::vector<Operation>> histories_;
   std::uint64_t next_op_ = 1;
   std::uint64_t next_session_ = 1;
-  std::size_t unfinished_ = 0;
+  std::size_t unfinished_ = 0;  // processes, and writes that were told done and are on their way
   std::uint64_t expired_waits_ = 0, cache_hits_ = 0, recalls_sent_ = 0, early_writes_ = 0;
 };
 
