@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from processes import children, freeze, thaw
 
 export, mount, server = sys.argv[1], sys.argv[2], int(sys.argv[3])
 DEADLINE = 3
@@ -132,17 +133,11 @@ remount("rw")
 expect("chmod when it may be written", outcome(os.chmod, f"{mount}/hole", 0o600), None)
 
 # ---- no answer ------------------------------------------------------------------------------------
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file: return [int(child) for child in file.read().split()]
-def freeze():
+def freeze_server():
+    """The pids of what it has stopped."""
     pids = [server, *children(server)]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            while open(f"/proc/{pid}/task/{thread}/stat").read().rsplit(")", 1)[1].split()[0] != "T": time.sleep(0.01)
+    freeze(*pids)
     return pids
-def thaw(pids):
-    for pid in reversed(pids): os.kill(pid, signal.SIGCONT)
 
 files = {name: create(name) for name in ("one", "two", "three", "four", "five", "six")}
 for fd in files.values(): os.pwrite(fd, b"before", 0)
@@ -181,7 +176,7 @@ def start(call):
         os._exit(0)
     os.close(tell)
     return pid, told
-frozen = freeze()
+frozen = freeze_server()
 begun = time.monotonic()
 children_of = {name: start(call) for name, (call, _) in calls.items()}
 for name, (pid, told) in children_of.items():
@@ -205,7 +200,7 @@ for name, (pid, told) in hanging.items():
     print(f"Ctrl-C during {name}: over after {took:.2f} s, {os.waitstatus_to_exitcode(status)}")
     assert took < 30, (name, took)
     os.close(told)
-thaw(frozen)
+thaw(*frozen)
 
 # When it is back, whatever was open works, and what was not answered may have been done or not.
 expect("a write when it is back", works(lambda: os.pwrite(files["one"], b"after!", 0)), True)
@@ -214,10 +209,10 @@ with open(f"{export}/one", "rb") as file: expect("its bytes", file.read(), b"aft
 expect("a name that was asked for", outcome(os.path.exists, f"{mount}/asked/never"), False)
 
 # ---- a store through a mapping that cannot be written -------------------------------------------------
-frozen = freeze()
+frozen = freeze_server()
 mapped[0:6] = b"mapped"
 expect("msync without an answer", msync(mapped), "ETIMEDOUT", "EIO")
-thaw(frozen)
+thaw(*frozen)
 expect("calls when it is back", works(lambda: os.stat(f"{mount}/four")), True)
 expect("fsync after it was told", outcome(os.fsync, files["five"]), None)
 mapped[0:6] = b"MAPPED"

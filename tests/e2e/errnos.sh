@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: errnos.sh --bin BUILD_DIR (as root): which call gets which errno when the export is full or read-only, its
+# Usage: errnos.sh --bin BUILD_DIR [--over TRANSPORT] (as root): which call gets which errno when the export is full or read-only, its
 # file is gone, or its server does not answer (docs/troubleshooting.md has the table); and that what is killed meanwhile is gone.
 source "$(dirname "$0")/setup.sh"
 begin "$@"
@@ -9,7 +9,7 @@ new_key "$work/key"
 mount -t tmpfs -o size=4m,nr_inodes=100 rdfs-errnos "$work/export" || exit 1
 trap 'umount -l "$work/export"; finish' EXIT
 serve server --export "e2e=$work/export,trusted" --key-file "$work/key"
-"$rdfs" "rdfs://127.0.0.1:$port/e2e" "$work/mnt" -o "key_file=$work/key,require=shm,deadline=3" -f >"$work/rdfs.log" 2>&1 </dev/null &
+"$rdfs" "rdfs://$address:$port/e2e" "$work/mnt" -o "key_file=$work/key,require=${over:-shm},deadline=3" -f >"$work/rdfs.log" 2>&1 </dev/null &
 client=$!
 ends_with_us $client
 wait_until 100 is_mounted "$work/mnt" || { cat "$work/rdfs.log" >&2; problem "rdfs did not mount"; conclude ""; }

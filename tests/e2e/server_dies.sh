@@ -3,20 +3,19 @@
 # keep working. Then the whole server is stopped: calls end with an errno within the deadline (the mount
 # has one of 8 s), and umount still works.
 set -euo pipefail
-python3 - "$RDFS_E2E_MOUNT" "$RDFS_E2E_SERVER_PID" <<'PYTHON'
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "$0") python3 - "$RDFS_E2E_MOUNT" "$RDFS_E2E_SERVER_PID" <<'PYTHON'
 import fcntl, os, signal, sys, time
+from processes import children, freeze, thaw
 mount, supervisor = sys.argv[1], int(sys.argv[2])
 
 def worker():
-    with open(f"/proc/{supervisor}/task/{supervisor}/children") as children:
-        pids = [int(pid) for pid in children.read().split()]
+    pids = children(supervisor)
     assert pids, "the supervisor has no worker"
     return pids[0]
 
 def worker_after(old):
     for _ in range(200):
-        with open(f"/proc/{supervisor}/task/{supervisor}/children") as children:
-            pids = [int(pid) for pid in children.read().split() if int(pid) != old]
+        pids = [pid for pid in children(supervisor) if pid != old]
         if pids:
             return pids[0]
         time.sleep(0.05)
@@ -84,14 +83,7 @@ time.sleep(0.5)
 
 # Now all of it, for good: frozen first, so that nothing can be answered.
 old = worker()
-def freeze(pid):
-    """Returns when it has stopped: the signal alone leaves it time to answer."""
-    os.kill(pid, signal.SIGSTOP)
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        while open(f"/proc/{pid}/task/{thread}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
-            time.sleep(0.01)
-freeze(supervisor)
-freeze(old)
+freeze(supervisor, old)
 started = time.monotonic()
 try:
     os.stat(f"{mount}/not looked at yet")
@@ -113,8 +105,7 @@ for signals, child, start in victims:
     took = time.monotonic() - started
     print(f"{signals[-1].name} while a call hangs: over after {took:.1f} s")
     assert killed == -signals[-1] and took < 4, (killed, took)
-os.kill(old, signal.SIGCONT)
-os.kill(supervisor, signal.SIGCONT)
+thaw(supervisor, old)
 for _ in range(100):
     try:
         os.stat(f"{mount}/dir/sub/plain")

@@ -2,7 +2,7 @@
 # What the tests of the real programs share, to be sourced.
 #
 # begin "$@" takes --bin BUILD_DIR and --as-when-root USER, goes on as that user when it is root, and makes
-# the private directory $work. At the end every mount below it, every process that was named with
+# the private directory $work. With --over TRANSPORT, which some tests know, $over is that; else it is empty. At the end every mount below it, every process that was named with
 # `ends_with_us PID` and the directory itself are gone. `problem` counts what is wrong, `conclude` exits.
 
 this=$(basename "$0")
@@ -11,13 +11,14 @@ failures=0 ours=()
 python=(env PYTHONDONTWRITEBYTECODE=1 "PYTHONPATH=$(realpath "$(dirname "$0")")" python3)
 
 begin() {
-  bin=''
+  bin='' over=''
   local as=''
   local arguments=("$@")
   while [ $# -gt 0 ]; do
     case "$1" in
       --bin) bin=$(realpath "$2"); shift 2 ;;
       --as-when-root) as=$2; shift 2 ;;
+      --over) over=$2; shift 2 ;;
       *) echo "$this: what is '$1'?" >&2; exit 2 ;;
     esac
   done
@@ -26,6 +27,9 @@ begin() {
     exec setpriv --reuid "$as" --regid "$(id -g "$as")" --init-groups \
       env HOME="$(getent passwd "$as" | cut -d: -f6)" USER="$as" "$0" "${arguments[@]}"
   fi
+  # Where our servers listen: verbs on the RDMA device's address, which tests/rdma tells.
+  address=127.0.0.1
+  [ "$over" != verbs ] || address=${RDFS_RDMA_ADDRESS:?}
   rdfs=$bin/fs/fuse/rdfs
   rdfsd=$bin/server/rdfsd
   work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-${this%%[._]*}-XXXXXX") || exit 1
@@ -80,7 +84,7 @@ serve() {
   shift
   for _ in $(seq 30); do
     rm -f "$log"
-    "$rdfsd" --listen 127.0.0.1 --port "${port:-0}" -f "$@" >"$log" 2>&1 </dev/null &
+    "$rdfsd" --listen "$address" --port "${port:-0}" -f "$@" >"$log" 2>&1 </dev/null &
     server=$!
     ends_with_us "$server"
     wait_until 100 grep -qsE 'ready on port|another program holds the port' "$log"
