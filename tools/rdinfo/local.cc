@@ -1,7 +1,9 @@
 #include "tools/rdinfo/local.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <link.h>
 #include <openssl/crypto.h>
 #include <sodium.h>
 #include <sys/timex.h>
@@ -11,7 +13,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
 
 #include "tools/rdinfo/firewall.h"
@@ -19,6 +23,25 @@
 
 namespace rdfs::rdinfo {
 namespace {
+
+// The first of `files` that the loader finds. Not every library tells its version: each one's file
+// is named after it.
+Fact Library(const char* name, std::initializer_list<const char*> files) {
+  for (const char* file : files) {
+    void* const library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    std::string version = "there";
+    link_map* map = nullptr;
+    if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0) {
+      std::error_code error;
+      const auto path = std::filesystem::canonical(map->l_name, error);
+      if (!error) version = LibraryVersion(path.filename().string());
+    }
+    dlclose(library);
+    return {name, version, true, ""};
+  }
+  return {name, "not there", true, ""};
+}
 
 Section Kernel() {
   Section section{"system", {}};
@@ -30,6 +53,9 @@ Section Kernel() {
   section.facts.push_back({"rdfs", RDFS_VERSION, true, ""});
   section.facts.push_back({"OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING), true, ""});
   section.facts.push_back({"libsodium", sodium_version_string(), true, ""});
+  section.facts.push_back(Library("libfuse", {"libfuse3.so.4", "libfuse3.so.3"}));
+  section.facts.push_back(Library("libibverbs", {"libibverbs.so.1"}));
+  section.facts.push_back(Library("librdmacm", {"librdmacm.so.1"}));
   return section;
 }
 
@@ -113,6 +139,12 @@ std::string FindField(std::string_view text, std::string_view key) {
     return std::string(value);
   }
   return "";
+}
+
+std::string LibraryVersion(std::string_view file) {
+  constexpr std::string_view kBefore = ".so.";
+  const std::size_t at = file.find(kBefore);
+  return std::string(at == std::string_view::npos ? file : file.substr(at + kBefore.size()));
 }
 
 bool HasLine(std::string_view text, std::string_view word) {

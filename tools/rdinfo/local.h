@@ -19,6 +19,8 @@ std::string FirstLine(const std::string& path);
 
 // "key : value" lines as /proc files have them: the value of `key`, empty when it is not there.
 std::string FindField(std::string_view text, std::string_view key);
+// What follows ".so." in a library's file name; the name where that has none.
+std::string LibraryVersion(std::string_view file);
 // Whether a line of `text` is `word`, blanks aside: fuse.conf(5) and ufw.conf.
 bool HasLine(std::string_view text, std::string_view word);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tools/rdinfo/firewall.h"
 #include "tools/rdinfo/local.h"
 #include "tools/rdinfo/path.h"
@@ -46,6 +48,24 @@ TEST(Firewall, IsWhatStopsSomethingThatComesIn) {
   EXPECT_FALSE(FiltersInput(chain("filter hook input priority 0", "") +
                             chain("filter hook forward priority 0", "\t\tdrop\n")));
   EXPECT_FALSE(FiltersInput(""));
+}
+
+TEST(Library, IsOfTheVersionInItsFileName) {
+  EXPECT_EQ(LibraryVersion("libibverbs.so.1.14.44.0"), "1.14.44.0");
+  EXPECT_EQ(LibraryVersion("libfuse3.so.3.14.0"), "3.14.0");
+  EXPECT_EQ(LibraryVersion("libodd.so"), "libodd.so");
+  EXPECT_EQ(LibraryVersion(""), "");
+}
+
+TEST(Machine, TellsTheVersionsOfWhatItUses) {
+  const std::vector<Section> sections = DescribeMachine();
+  for (const char* name : {"libfuse", "libibverbs", "librdmacm"}) {
+    const auto& facts = sections[0].facts;
+    const auto found = std::find_if(facts.begin(), facts.end(),
+                                    [name](const Fact& fact) { return fact.name == name; });
+    ASSERT_NE(found, facts.end()) << name;
+    EXPECT_NE(found->value.find('.'), std::string::npos) << name << " " << found->value;
+  }
 }
 
 TEST(Lines, AreWholeWords) {
