@@ -215,6 +215,24 @@ TEST(Attributes, SetgidDirectoriesHandTheirGroupDown) {
   });
 }
 
+// As root only: anybody else may not.
+TEST(Attributes, ChownToOthers) {
+  Compare([](Transcript& t) {
+    Make(t, "a");
+    t.Call("mkdir", mkdirat(t.dir(), "d", 0777));
+    t.Call("chmod", fchmodat(t.dir(), "a", 06755, 0));
+    t.Call("owner", fchownat(t.dir(), "a", 12345, static_cast<gid_t>(-1), 0));
+    t.Stat("a");
+    t.Call("chmod", fchmodat(t.dir(), "a", 06755, 0));
+    t.Call("group", fchownat(t.dir(), "a", static_cast<uid_t>(-1), 54321, 0));
+    t.Stat("a");
+    t.Call("a directory", fchownat(t.dir(), "d", 12345, 54321, 0));
+    t.Stat("d");
+    t.Call("an open file", fchown(t.Open("a", O_RDONLY), 1, 2));
+    t.Stat("a");
+  });
+}
+
 TEST(Attributes, Chown) {
   Compare([](Transcript& t) {
     Make(t, "a");

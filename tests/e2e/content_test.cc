@@ -234,6 +234,23 @@ TEST(Content, Fallocate) {
   });
 }
 
+TEST(Content, ZeroRange) {
+  Compare([](Transcript& t) {
+    const int fd = t.Open("f", O_CREAT | O_RDWR);
+    const std::string bytes = Pattern(50001, 8);
+    t.Call("write", write(fd, bytes.data(), bytes.size()));
+    t.Call("inside", fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 777, 20000));
+    t.Content("f");
+    t.Call("beyond the end, size kept",
+           fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 40000, 50000));
+    t.FStat("kept", fd);
+    t.Call("beyond the end", fallocate(fd, FALLOC_FL_ZERO_RANGE, 45000, 50000));
+    t.FStat("grown", fd);
+    t.Close(fd);
+    t.Content("f");
+  });
+}
+
 TEST(Content, CopyFileRange) {
   Compare([](Transcript& t) {
     const std::string bytes = Pattern(300001, 9);

@@ -220,6 +220,34 @@ TEST(Names, RenameFlags) {
   });
 }
 
+TEST(Names, RenameThatLeavesAWhiteout) {
+  Compare([](Transcript& t) {
+    Touch(t, "a", "a");
+    Touch(t, "b", "bb");
+    t.Call("whiteout", renameat2(t.dir(), "a", t.dir(), "c", RENAME_WHITEOUT));
+    for (const char* name : {"a", "c"}) t.Stat(name);
+    t.Call("over another", renameat2(t.dir(), "c", t.dir(), "b", RENAME_WHITEOUT));
+    for (const char* name : {"a", "b", "c"}) t.Stat(name);
+    t.Content("b");
+    t.Call("and exchange",
+           renameat2(t.dir(), "b", t.dir(), "c", RENAME_WHITEOUT | RENAME_EXCHANGE));
+    t.List(".");
+  });
+}
+
+// As root there are two of them, and else an errno. Nobody opens them: a mount may have no devices.
+TEST(Names, Devices) {
+  Compare([](Transcript& t) {
+    t.Call("character", mknodat(t.dir(), "null", S_IFCHR | 0640, makedev(1, 3)));
+    t.Call("block", mknodat(t.dir(), "loop", S_IFBLK | 0600, makedev(7, 300)));
+    t.Call("again", mknodat(t.dir(), "null", S_IFCHR | 0640, makedev(1, 5)));
+    for (const char* name : {"null", "loop"}) t.Stat(name);
+    t.List(".");
+    t.Call("rename", renameat(t.dir(), "null", t.dir(), "moved"));
+    t.Stat("moved");
+  });
+}
+
 TEST(Names, SpecialFiles) {
   Compare([](Transcript& t) {
     t.Call("fifo", mknodat(t.dir(), "fifo", S_IFIFO | 0640, 0));
