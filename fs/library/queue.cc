@@ -310,18 +310,37 @@ void rdfs_queue::Free(rdfs_buffer* buffer) {
   buffers_.erase(buffer);
 }
 
-std::shared_ptr<client::Buffer> rdfs_queue::Lend(std::size_t bytes) {
-  const Lock lock(mutex_);
+std::shared_ptr<client::Buffer> rdfs_queue::LendNow(std::size_t bytes) {
   if (auto memory = lane_->buffers().Allocate(bytes)) {
+    ++lent_;
     return std::make_shared<client::Buffer>(std::move(*memory));
   }
   if (spare_ == nullptr || spare_lent_ || spare_->size() < bytes) return nullptr;
   spare_lent_ = true;
+  ++lent_;
   return spare_;
 }
+
+std::shared_ptr<client::Buffer> rdfs_queue::Lend(std::size_t bytes, bool wait) {
+  Lock lock(mutex_);
+  std::shared_ptr<client::Buffer> memory = LendNow(bytes);
+  while (memory == nullptr && wait && lent_ > 0) {
+    ++borrowers_;
+    Turn(lock, Deadline::max());
+    --borrowers_;
+    memory = LendNow(bytes);
+  }
+  return memory;
+}
+
+std::size_t rdfs_queue::LargestLoan() const { return spare_ == nullptr ? 0 : spare_->size(); }
 
 void rdfs_queue::GiveBack(std::shared_ptr<client::Buffer>& memory) {
   const Lock lock(mutex_);
   if (memory == spare_) spare_lent_ = false;
   memory.reset();
+  --lent_;
+  if (borrowers_ == 0) return;
+  changed_.notify_all();
+  if (leading_) Kick();
 }

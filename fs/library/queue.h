@@ -74,9 +74,12 @@ struct rdfs_queue {
 
   rdfs_buffer* Allocate(std::size_t bytes);
   void Free(rdfs_buffer* buffer);
-  // Memory for a piece of rdfs_pread, and back. Null when the program has all of it.
-  std::shared_ptr<rdfs::fs::client::Buffer> Lend(std::size_t bytes);
+  // Memory for a piece of rdfs_pread, and back. Null when there is none; with `wait`, which is for
+  // threads that hold none of it, when the program has all of it. LargestLoan: what waiting always
+  // gets; 0: it may get nothing.
+  std::shared_ptr<rdfs::fs::client::Buffer> Lend(std::size_t bytes, bool wait);
   void GiveBack(std::shared_ptr<rdfs::fs::client::Buffer>& memory);
+  [[nodiscard]] std::size_t LargestLoan() const;
 
   // ---- under the mutex: for what starts and ends operations -------------------------------------
   void End(const OperationPtr& operation, rdfs::Status status, std::int64_t count = 0);
@@ -89,6 +92,7 @@ struct rdfs_queue {
              rdfs::Fd completed);
 
   bool Begin(const OperationPtr& operation, const Start& start);
+  std::shared_ptr<rdfs::fs::client::Buffer> LendNow(std::size_t bytes);
   // A step towards what somebody waits for; may release the mutex, and return with nothing done.
   void Turn(Lock& lock, rdfs::Deadline deadline);
   void Sleep(Lock& lock, rdfs::Deadline deadline);
@@ -116,6 +120,8 @@ struct rdfs_queue {
   std::unordered_map<rdfs_buffer*, std::unique_ptr<rdfs_buffer>> buffers_;
   std::shared_ptr<rdfs::fs::client::Buffer> spare_;
   bool spare_lent_ = false;
+  std::size_t lent_ = 0;       // pieces, spare_ included
+  std::size_t borrowers_ = 0;  // threads that wait for one
   rdfs::AdaptiveSpin spin_;
   const bool gives_way_ = !rdfs::RoomForAChain();  // who spins, to the server
   std::unique_ptr<rdfs::fs::client::Lane> lane_;

@@ -40,7 +40,10 @@ constexpr Direction kOut{.start = StartWrite, .before = CopyIn, .after = nullptr
 class Transfers {
  public:
   Transfers(rdfs_queue& queue, rdfs_file& file, const std::string& what, const Direction& direction)
-      : queue_(queue), file_(file), what_(what), direction_(direction) {}
+      : queue_(queue), file_(file), what_(what), direction_(direction) {
+    // What can always be had in the end.
+    if (queue.LargestLoan() != 0) largest_ = std::min(largest_, queue.LargestLoan());
+  }
 
   ssize_t Move(MutableByteSpan program, std::uint64_t offset) {
     // Only the server knows where the end is: one append after the other.
@@ -49,19 +52,25 @@ class Transfers {
     std::size_t begun = 0;
     do {
       while (!ended_ && begun < program.size() && pieces_.size() < most) {
-        const std::size_t length = std::min(kPieceBytes, program.size() - begun);
-        if (!Begin(program.subspan(begun, length), begun, offset + begun)) break;
+        const std::size_t length = std::min(largest_, program.size() - begun);
+        const int refused = Begin(program.subspan(begun, length), begun, offset + begun);
+        if (refused != 0) {
+          ended_ = pieces_.empty();
+          if (ended_) error_ = queue_.Refuse(what_, refused);
+          break;
+        }
         begun += length;
       }
-      Take(program);
+      if (!pieces_.empty()) Take(program);
     } while (!pieces_.empty() || (!ended_ && begun < program.size()));
     return moved_ > 0 || error_ == 0 ? static_cast<ssize_t>(moved_) : error_;
   }
 
  private:
-  bool Begin(MutableByteSpan program, std::size_t begin, std::uint64_t offset) {
-    Memory memory = queue_.Lend(program.size());
-    if (memory == nullptr) return false;
+  // 0, or why not. Who has nothing under way waits for memory that others were lent.
+  int Begin(MutableByteSpan program, std::size_t begin, std::uint64_t offset) {
+    Memory memory = queue_.Lend(program.size(), pieces_.empty());
+    if (memory == nullptr) return ENOBUFS;
     if (direction_.before != nullptr) direction_.before(program, memory->bytes());
     const Transfer transfer{.memory = memory, .at = 0, .length = program.size(), .offset = offset};
     OperationPtr operation = queue_.BeginToWait(what_, [&](const OperationPtr& under_way) {
@@ -69,19 +78,14 @@ class Transfers {
     });
     if (operation == nullptr) {
       queue_.GiveBack(memory);
-      return false;
+      return EAGAIN;
     }
     pieces_.push_back({std::move(operation), std::move(memory), begin, program.size()});
-    return true;
+    return 0;
   }
 
   // The oldest one. What comes behind a short one, or an error, does not count.
   void Take(MutableByteSpan program) {
-    if (pieces_.empty()) {
-      ended_ = true;  // there was no memory for any
-      if (!program.empty()) error_ = queue_.Refuse(what_, ENOBUFS);
-      return;
-    }
     Piece piece = std::move(pieces_.front());
     pieces_.pop_front();
     queue_.WaitFor(*piece.operation);
@@ -101,6 +105,7 @@ class Transfers {
   rdfs_file& file_;
   const std::string& what_;
   const Direction& direction_;
+  std::size_t largest_ = kPieceBytes;
   std::deque<Piece> pieces_;
   std::size_t moved_ = 0;
   bool ended_ = false;

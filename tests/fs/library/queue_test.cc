@@ -159,6 +159,31 @@ TEST_P(Queues, WaitsAlsoWhenTheProgramHasAllMemory) {
   EXPECT_EQ(rdfs_close(queue_, file), 0);
 }
 
+TEST_P(Queues, ThreadsThatShareTheLastMemoryMoveAllOfTheirBytes) {
+  const std::string text = RandomText(2'000'000, 15);
+  Put("file", text);
+  rdfs_file* file = Open("file", O_RDWR);
+  std::vector<rdfs_buffer*> all;
+  for (std::size_t bytes = 1 << 20; bytes >= 4096; bytes /= 2) {
+    while (rdfs_buffer* buffer = rdfs_buffer_alloc(queue_, bytes)) all.push_back(buffer);
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&, i] {
+      std::string back(text.size(), 'x');
+      const auto size = static_cast<ssize_t>(back.size());
+      const ssize_t moved = i == 0 ? rdfs_pwrite(queue_, file, text.data(), text.size(), 0)
+                                   : rdfs_pread(queue_, file, back.data(), back.size(), 0);
+      if (moved == size && (i == 0 || back == text)) ++right;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 6);
+  for (rdfs_buffer* buffer : all) rdfs_buffer_free(buffer);
+  EXPECT_EQ(rdfs_close(queue_, file), 0);
+}
+
 TEST_P(Queues, MemoryThatIsFreedStaysWithItsOperation) {
   const std::string text = RandomText(1 << 20, 6);
   Put("file", text);
