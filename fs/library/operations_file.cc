@@ -64,6 +64,8 @@ void StartOpen(rdfs_queue& queue, const OperationPtr& operation, const std::stri
                std::uint32_t mode) {
   auto opening = std::make_shared<Opening>(
       Opening{.queue = queue, .operation = operation, .path = path, .flags = flags, .mode = mode});
+  // No file is made where a directory is meant.
+  if ((flags & O_CREAT) != 0 && path.ends_with('/')) return opening->Failed(Errno(EISDIR));
   const bool exclusive = (flags & O_CREAT) != 0 && (flags & O_EXCL) != 0;
   const LastName last =
       exclusive || (flags & O_NOFOLLOW) != 0 ? LastName::kItself : LastName::kFollowed;

@@ -34,6 +34,14 @@ void GoTo(rdfs_queue& queue, const OperationPtr& operation, const std::string& p
   });
 }
 
+// A path that ends in '/' means a directory; whether it is one is asked of the name before it.
+bool MeansDirectory(const std::string& path) { return path.ends_with('/'); }
+std::string WithoutSlash(const std::string& path) {
+  const std::size_t last = path.find_last_not_of('/');
+  return last == std::string::npos ? path : path.substr(0, last + 1);
+}
+bool IsDirectory(const client::NamedFile& file) { return (file.attr.mode & S_IFMT) == S_IFDIR; }
+
 auto Ends(rdfs_queue& queue, const OperationPtr& operation) {
   return [&queue, operation](Status&& done) { queue.End(operation, std::move(done)); };
 }
@@ -125,7 +133,7 @@ void NextPage(const ListingPtr& listing) {
 void StartList(rdfs_queue& queue, const OperationPtr& operation, const std::string& path) {
   GoTo(queue, operation, path, LastName::kFollowed,
        [&queue, operation](const client::NamedFile& file) {
-         if ((file.attr.mode & S_IFMT) != S_IFDIR) return queue.End(operation, Errno(ENOTDIR));
+         if (!IsDirectory(file)) return queue.End(operation, Errno(ENOTDIR));
          operation->listing = std::make_unique<rdfs_listing>();
          queue.lane().OpenDir(queue.owner().caller, file.handle, kFirstPageBytes,
                               [&queue, operation](Result<client::OpenedDirectory>&& opened) {
@@ -175,6 +183,12 @@ void StartMkdir(rdfs_queue& queue, const OperationPtr& operation, const std::str
 }
 
 void StartUnlink(rdfs_queue& queue, const OperationPtr& operation, const std::string& path) {
+  if (MeansDirectory(path)) {
+    return GoTo(queue, operation, WithoutSlash(path), LastName::kItself,
+                [&queue, operation](const client::NamedFile& file) {
+                  queue.End(operation, Errno(IsDirectory(file) ? EISDIR : ENOTDIR));
+                });
+  }
   Go(queue, operation, path, LastName::kNotLooked, [&queue, operation](const Place& place) {
     queue.lane().Unlink(queue.owner().caller, place.parent, place.name, Ends(queue, operation));
   });
@@ -188,8 +202,14 @@ void StartRmdir(rdfs_queue& queue, const OperationPtr& operation, const std::str
 
 void StartRename(rdfs_queue& queue, const OperationPtr& operation, const std::string& from,
                  const std::string& to, std::uint32_t flags) {
-  Go(queue, operation, from, LastName::kNotLooked,
-     [&queue, operation, to, flags](const Place& old_place) {
+  const bool directory = MeansDirectory(from) || MeansDirectory(to);
+  Go(queue, operation, WithoutSlash(from), directory ? LastName::kItself : LastName::kNotLooked,
+     [&queue, operation, to, flags, directory](const Place& old_place) {
+       if (directory && !old_place.file) return queue.End(operation, Errno(ENOENT));
+       if (directory && !IsDirectory(*old_place.file)) {
+         return queue.End(operation, Errno(ENOTDIR));
+       }
+       if (old_place.name.empty()) return queue.End(operation, Errno(EBUSY));
        Go(queue, operation, to, LastName::kNotLooked,
           [&queue, operation, old_place, flags](const Place& place) {
             queue.lane().Rename(queue.owner().caller, old_place.parent, old_place.name,
@@ -200,6 +220,12 @@ void StartRename(rdfs_queue& queue, const OperationPtr& operation, const std::st
 
 void StartSymlink(rdfs_queue& queue, const OperationPtr& operation, const std::string& target,
                   const std::string& path) {
+  if (MeansDirectory(path)) {
+    return Go(queue, operation, WithoutSlash(path), LastName::kItself,
+              [&queue, operation](const Place& place) {
+                queue.End(operation, Errno(place.file ? EEXIST : ENOENT));
+              });
+  }
   Go(queue, operation, path, LastName::kNotLooked, [&queue, operation, target](const Place& place) {
     queue.lane().Symlink(queue.owner().caller, place.parent, place.name, target,
                          EndsMade(queue, operation));

@@ -87,6 +87,30 @@ TEST_P(Library, ChangesNames) {
   EXPECT_FALSE(std::filesystem::exists(Path("a")));
 }
 
+TEST_P(Library, ASlashAtTheEndMeansADirectory) {
+  Put("file", "kept");
+  ASSERT_EQ(rdfs_mkdir(queue_, "dir//", 0755), 0);
+  std::filesystem::create_symlink("dir", Path("link"));
+  EXPECT_EQ(rdfs_unlink(queue_, "file/"), -ENOTDIR);
+  EXPECT_EQ(rdfs_unlink(queue_, "link/"), -ENOTDIR);
+  EXPECT_EQ(rdfs_unlink(queue_, "dir/"), -EISDIR);
+  EXPECT_EQ(rdfs_unlink(queue_, "none/"), -ENOENT);
+  EXPECT_EQ(rdfs_rename(queue_, "file/", "x", 0), -ENOTDIR);
+  EXPECT_EQ(rdfs_rename(queue_, "file", "x/", 0), -ENOTDIR);
+  EXPECT_EQ(rdfs_rename(queue_, "link/", "x", 0), -ENOTDIR);
+  EXPECT_EQ(rdfs_rename(queue_, "none/", "x", 0), -ENOENT);
+  EXPECT_EQ(rdfs_symlink(queue_, "file", "new/"), -ENOENT);
+  EXPECT_EQ(rdfs_symlink(queue_, "file", "dir/"), -EEXIST);
+  rdfs_file* file = nullptr;
+  EXPECT_EQ(rdfs_open(queue_, "new/", O_CREAT | O_WRONLY, 0644, &file), -EISDIR);
+  EXPECT_EQ(rdfs_open(queue_, "file/", O_RDONLY, 0, &file), -ENOTDIR);
+  EXPECT_EQ(rdfs_rmdir(queue_, "file/"), -ENOTDIR);
+  EXPECT_EQ(Content("file"), "kept");
+  EXPECT_FALSE(std::filesystem::exists(Path("new")));
+  EXPECT_EQ(rdfs_rename(queue_, "dir/", "moved/", 0), 0);
+  EXPECT_EQ(rdfs_rmdir(queue_, "moved/"), 0);
+}
+
 TEST_P(Library, FollowsPathsAsIfTheExportWereTheRoot) {
   std::filesystem::create_directories(Path("d/e"));
   Put("d/e/file", "here");
