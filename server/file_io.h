@@ -49,7 +49,7 @@ class FileIo {
   void Write(SharedFd fd, ByteSpan from, std::uint64_t offset, int flags, Done done);
   void Fsync(SharedFd fd, bool data_only, Done done);
   // Runs `work` on another thread, then done(what it returned) on the loop. For calls without a
-  // ring operation: copy_file_range, fallocate, ftruncate of a large file, F_OFD_SETLKW never.
+  // ring operation: copy_file_range, fallocate; F_OFD_SETLKW never.
   void Offload(std::function<std::int64_t()> work, Done done);
 
   // Runs `task` on the loop's thread in a later Poll. Any thread.
