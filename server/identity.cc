@@ -18,24 +18,9 @@ namespace {
 constexpr auto kGroupsKept = std::chrono::minutes(1);
 constexpr std::size_t kMaxUsersKept = 4096;
 
-std::vector<gid_t> AskGroups(Ids ids) {
-  std::vector<char> buffer(16 * 1024);
-  passwd entry{};
-  passwd* found = nullptr;
-  if (::getpwuid_r(ids.uid, &entry, buffer.data(), buffer.size(), &found) != 0 ||
-      found == nullptr) {
-    return {ids.gid};
-  }
-  std::vector<gid_t> groups(64);
-  int count = static_cast<int>(groups.size());
-  while (::getgrouplist(found->pw_name, ids.gid, groups.data(), &count) < 0) {
-    // A list that grows while it is asked for ends at the kernel's own bound.
-    if (groups.size() >= 65536) return {ids.gid};
-    groups.resize(static_cast<std::size_t>(count) + 64);
-    count = static_cast<int>(groups.size());
-  }
-  groups.resize(static_cast<std::size_t>(count));
-  return groups;
+// getpwuid_r(3): these say that there is no such user, as success with nothing found does.
+bool MeansNobody(int error) {
+  return error == 0 || error == ENOENT || error == ESRCH || error == EBADF || error == EPERM;
 }
 
 bool SetFsIds(Ids ids) {
@@ -48,6 +33,25 @@ bool SetFsIds(Ids ids) {
 
 }  // namespace
 
+std::optional<std::vector<gid_t>> GroupCache::AskUserDatabase(Ids ids) {
+  std::vector<char> buffer(16 * 1024);
+  passwd entry{};
+  passwd* found = nullptr;
+  const int error = ::getpwuid_r(ids.uid, &entry, buffer.data(), buffer.size(), &found);
+  if (found == nullptr && !MeansNobody(error)) return std::nullopt;
+  if (found == nullptr) return {{ids.gid}};
+  std::vector<gid_t> groups(64);
+  int count = static_cast<int>(groups.size());
+  while (::getgrouplist(found->pw_name, ids.gid, groups.data(), &count) < 0) {
+    // A list that grows while it is asked for ends at the kernel's own bound.
+    if (groups.size() >= 65536) return {{ids.gid}};
+    groups.resize(static_cast<std::size_t>(count) + 64);
+    count = static_cast<int>(groups.size());
+  }
+  groups.resize(static_cast<std::size_t>(count));
+  return groups;
+}
+
 GroupCache::Groups GroupCache::Of(Ids ids) {
   const std::uint64_t key = (std::uint64_t{ids.uid} << 32U) | ids.gid;
   const TimePoint now = clock_.Now();
@@ -56,11 +60,26 @@ GroupCache::Groups GroupCache::Of(Ids ids) {
     const auto it = entries_.find(key);
     if (it != entries_.end() && now < it->second.until) return it->second.groups;
   }
-  auto groups = std::make_shared<const std::vector<gid_t>>(AskGroups(ids));
+  std::optional<std::vector<gid_t>> told = ask_(ids);
   const std::lock_guard lock(mutex_);
-  if (entries_.size() >= kMaxUsersKept) entries_.clear();
+  const auto known = entries_.find(key);
+  Groups groups;
+  if (!told && known != entries_.end()) {
+    groups = known->second.groups;
+  } else {
+    groups = std::make_shared<const std::vector<gid_t>>(told ? *std::move(told)
+                                                             : std::vector<gid_t>{ids.gid});
+  }
+  if (known == entries_.end()) MakeRoom(now);
   entries_[key] = {groups, now + kGroupsKept};
   return groups;
+}
+
+// Who asks for very many users does not make everybody else's be asked for again.
+void GroupCache::MakeRoom(TimePoint now) {
+  if (entries_.size() < kMaxUsersKept) return;
+  std::erase_if(entries_, [now](const auto& entry) { return entry.second.until <= now; });
+  if (entries_.size() >= kMaxUsersKept) entries_.erase(entries_.begin());
 }
 
 ThreadIdentity::ThreadIdentity(bool can_switch, GroupCache& groups)

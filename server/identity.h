@@ -14,10 +14,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "server/idmap.h"
@@ -28,10 +30,15 @@ namespace rdfs::server {
 
 // Supplementary groups as the server's own user database has them (getgrouplist(3)), as NFS with
 // --manage-gids: a client's list is neither carried nor believed. Any thread; an answer is kept for
-// a minute. The first question about a user may block in the name service.
+// a minute, and for longer where the database does not answer then. The first question about a user
+// may block in the name service.
 class GroupCache {
  public:
-  explicit GroupCache(const Clock& clock) : clock_(clock) {}
+  // Nothing: the database did not answer.
+  using Ask = std::function<std::optional<std::vector<gid_t>>(Ids)>;
+  static std::optional<std::vector<gid_t>> AskUserDatabase(Ids ids);
+  explicit GroupCache(const Clock& clock, Ask ask = AskUserDatabase)
+      : clock_(clock), ask_(std::move(ask)) {}
   using Groups = std::shared_ptr<const std::vector<gid_t>>;
   [[nodiscard]] Groups Of(Ids ids);
 
@@ -40,7 +47,9 @@ class GroupCache {
     Groups groups;
     TimePoint until;
   };
+  void MakeRoom(TimePoint now);
   const Clock& clock_;
+  const Ask ask_;
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, Entry> entries_;
 };
