@@ -179,7 +179,10 @@ void InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
                           std::chrono::milliseconds lease) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
-  if (node == nullptr || until - lease < node->changed_at || until <= node->lease_until) return;
+  if (node == nullptr || until - lease < node->changed_at) return;
+  // Another cookie than the one that a lease vouches for: that lease is over.
+  const bool contradicts = node->leased_change != 0 && node->leased_change != change;
+  if (until <= node->lease_until && !contradicts) return;
   node->lease_until = until;
   node->leased_change = change;
 }
@@ -198,19 +201,12 @@ void InodeTable::SetWriteLease(NodeId id, TimePoint until) {
   Node* node = FindLocked(id);
   if (node == nullptr) return;
   node->write_lease_until = until;
-  node->write_leases_ended = write_leases_ended_;
 }
 
 TimePoint InodeTable::write_lease_until(NodeId id) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);
-  if (node == nullptr || node->write_leases_ended != write_leases_ended_) return {};
-  return node->write_lease_until;
-}
-
-void InodeTable::EndWriteLeases() {
-  const std::lock_guard lock(mutex_);
-  ++write_leases_ended_;
+  return node == nullptr ? TimePoint{} : node->write_lease_until;
 }
 
 void InodeTable::OwnChange(NodeId id, TimePoint now) {
@@ -283,11 +279,14 @@ void InodeTable::SetMayBeLocked(NodeId node) {
   if (Node* found = FindLocked(node)) found->may_be_locked = true;
 }
 
-std::vector<NodeId> InodeTable::ForgetCapabilities() {
+std::vector<NodeId> InodeTable::EndAllLeases() {
   std::vector<NodeId> all;
   const std::lock_guard lock(mutex_);
   all.reserve(nodes_.size());
   for (auto& [id, node] : nodes_) {
+    node.lease_until = {};
+    node.write_lease_until = {};
+    node.without_xattrs = 0;
     node.no_capability_until = {};
     all.push_back(id);
   }

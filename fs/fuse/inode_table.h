@@ -77,7 +77,6 @@ class InodeTable {
   // EndLease ends that as well.
   void SetWriteLease(NodeId node, TimePoint until);
   [[nodiscard]] TimePoint write_lease_until(NodeId node) const;
-  void EndWriteLeases();
   // Whether what the kernel has of the file's bytes, since this client's last open, is what the
   // server has: the lease holds, with the change cookie of that open.
   [[nodiscard]] bool PagesAreCurrent(NodeId node, TimePoint now) const;
@@ -99,8 +98,8 @@ class InodeTable {
   [[nodiscard]] bool may_be_locked(NodeId node) const;
   void SetMayBeLocked(NodeId node);
 
-  // All that the kernel knows; what was known to be without security.capability may have one now.
-  [[nodiscard]] std::vector<NodeId> ForgetCapabilities();
+  // Nothing that was said of any node is believed any more; returns all that the kernel knows.
+  [[nodiscard]] std::vector<NodeId> EndAllLeases();
 
   [[nodiscard]] std::size_t size() const;
 
@@ -119,7 +118,6 @@ class InodeTable {
     TimePoint no_capability_until{};
     TimePoint lease_until{};
     TimePoint write_lease_until{};
-    std::uint64_t write_leases_ended = 0;  // as the table's then: else it is over
     TimePoint changed_at{};           // by this mount, last
     std::uint64_t leased_change = 0;  // 0: not known
     TimePoint without_until{};
@@ -145,7 +143,6 @@ class InodeTable {
   static constexpr std::size_t kMostPlaces = 8;
 
   mutable std::mutex mutex_;
-  std::uint64_t write_leases_ended_ = 0;  // counts EndWriteLeases
   std::unordered_map<NodeId, Node> nodes_;
   std::unordered_map<Handle, NodeId, HandleHash> by_handle_;
   std::unordered_map<PlaceKey, NodeId, PlaceHash> by_place_;

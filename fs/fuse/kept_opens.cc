@@ -68,6 +68,12 @@ void KeptOpens::Drop(NodeId node) {
   SetNextLocked();
 }
 
+void KeptOpens::DropAll() {
+  const std::lock_guard lock(mutex_);
+  while (!order_.empty()) DropLocked(order_.begin());
+  SetNextLocked();
+}
+
 std::vector<KeptOpens::Kept> KeptOpens::TakeDropped(TimePoint now) {
   const std::lock_guard lock(mutex_);
   while (!order_.empty() && order_.front().until <= now) DropLocked(order_.begin());

@@ -38,6 +38,7 @@ class KeptOpens {
   std::shared_ptr<Open> Take(NodeId node, const client::CallContext& opener, std::uint32_t flags,
                              TimePoint now);
   void Drop(NodeId node);
+  void DropAll();
   [[nodiscard]] bool Has(NodeId node);
 
   // When there may be something to take next.

@@ -107,8 +107,8 @@ void KernelCache::DropEverything(client::Lane& lane) {
   }
   directories_.ForgetAll();
   new_directories_.ForgetAll();
-  inodes_.EndWriteLeases();
-  const std::vector<NodeId> nodes = inodes_.ForgetCapabilities();
+  const std::vector<NodeId> nodes = inodes_.EndAllLeases();
+  kept_.DropAll();
   if (session_ == nullptr) return lane.AcknowledgeRecall(kRecallEarlier);
   for (const NodeId node : nodes) DropAttributes(node);
   if (KernelHasEpochs()) NewEpoch();

@@ -56,6 +56,23 @@ TEST(InodeTable, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow));
 }
 
+// A server that was started anew gives shorter ones.
+TEST(InodeTable, AShorterLeaseThatSaysSomethingElseEndsTheLongerOne) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.set_change_at_open(a, 7);
+  table.SetLease(a, kNow + kLease, 7, kLease);
+  table.SetLease(a, kNow + kLease / 2, 7, kLease);
+  EXPECT_EQ(table.lease_until(a), kNow + kLease) << "an answer that came late says the same";
+  table.SetLease(a, kNow + kLease / 2, 8, kLease);
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow));
+  EXPECT_EQ(table.lease_until(a), kNow + kLease / 2);
+  table.set_change_at_open(a, 8);
+  EXPECT_TRUE(table.PagesAreCurrent(a, kNow));
+}
+
 TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   constexpr TimePoint kNow{std::chrono::hours(1)};
   constexpr std::chrono::milliseconds kLease{1000};

@@ -61,6 +61,12 @@ TEST(KeptOpens, AreGivenUpAtOnceWhenAskedTo) {
   EXPECT_EQ(kept.Take(5, kMe, kOpenRead, kNow), nullptr);
   EXPECT_EQ(kept.TakeDropped(kNow).size(), 2U);
   EXPECT_NE(kept.Take(6, kMe, kOpenRead, kNow), nullptr);
+  for (const NodeId node : {5U, 6U}) kept.Keep(kMe, Opened(node), kNow);
+  kept.DropAll();
+  EXPECT_EQ(kept.next(), TimePoint{});
+  EXPECT_FALSE(kept.Has(5));
+  EXPECT_EQ(kept.TakeDropped(kNow).size(), 2U);
+  EXPECT_EQ(kept.next(), TimePoint::max());
 }
 
 TEST(KeptOpens, TheOldestMakesRoom) {
