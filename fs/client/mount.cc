@@ -104,7 +104,7 @@ MountInfo MountImpl::info() const {
 
 Counters MountImpl::counters() const {
   const std::lock_guard lock(mutex_);
-  Counters sum;
+  Counters sum = closed_counters_;
   for (const LaneSeat& seat : seats_) {
     if (seat.counters != nullptr) seat.counters->AddTo(sum);
   }

@@ -418,5 +418,17 @@ TEST_F(HostileTest, MoreWrittenThanSent) {
   ExpectRecovery(1);
 }
 
+TEST_F(LaneTest, WhatAClosedLaneDidStaysCounted) {
+  ASSERT_TRUE(client_->GetAttr(root_).ok());
+  const auto asked = [this] {
+    return mount_->counters().round_trips[static_cast<std::size_t>(Opcode::kGetAttr)];
+  };
+  std::unique_ptr<SyncClient> other = OpenClient();
+  ASSERT_TRUE(other->GetAttr(root_).ok());
+  EXPECT_EQ(asked(), 2U);
+  other.reset();
+  EXPECT_EQ(asked(), 2U);
+}
+
 }  // namespace
 }  // namespace rdfs::fs::client
