@@ -106,6 +106,7 @@ struct Call {
   bool waiting = false;       // stands in a waiting list of the lane
   bool reclaiming = false;    // goes on when its open file is known again
   bool comes_back = false;    // kRequestComesBack
+  bool caller_gone = false;   // goes on without its caller: see LaneImpl::LetCallerGo
   std::uint8_t reclaims = 0;  // how often the server did not know its open file
   CallContext context;
   TimePoint begun{};

@@ -299,7 +299,9 @@ class Lane {
   // close(2) of one descriptor: drops the owner's locks, reports a write error once.
   virtual CallTicket FlushFile(const CallContext&, const OpenPtr&, std::uint64_t lock_owner,
                                DoneCallback done) = 0;
-  // The last close; of directories too. The file must not be used in later calls.
+  // The last close; of directories too. The file must not be used in later calls. It is carried out
+  // also where `done` has heard ETIMEDOUT or EINTR, or there are too many calls: as soon as the
+  // server can be asked.
   virtual CallTicket Release(const CallContext&, OpenPtr, DoneCallback done) = 0;
   // EIO, once, when a crash of the server's host may have lost bytes written through this file.
   virtual CallTicket Fsync(const CallContext&, const OpenPtr&, bool data_only,

@@ -37,6 +37,10 @@ Result<std::unique_ptr<transport::MemoryRegion>> MakeRegion(
 
 Status ErrnoStatus(int errno_value) { return {Code::kErrno, errno_value, {}}; }
 
+bool IsRelease(Opcode opcode) {
+  return opcode == Opcode::kRelease || opcode == Opcode::kReleaseDir;
+}
+
 // Its own lane's, and nobody waits for it: nothing to decode.
 bool Ignore(Answer&) { return true; }
 
@@ -120,6 +124,7 @@ std::size_t LaneImpl::Poll() {
   if (!wire_.failure().ok()) LoseConnection();
   OnTimers();
   RunReady();
+  SendOwedReleases();
   Flush();
   if (!wire_.failure().ok()) LoseConnection();
   return callbacks_run_;
@@ -158,14 +163,14 @@ void LaneImpl::Cancel(CallTicket ticket) {
   // One-sided operations under way end soon by themselves.
   if (table_.IsIdle(*slot) && table_.HasLocal(*slot) && wire_.connected()) return;
   call.cancelled = true;
-  FinishLater(*slot, ErrnoStatus(EINTR));
+  GiveUp(*slot, ErrnoStatus(EINTR));
 }
 
 void LaneImpl::Abandon(CallTicket ticket) {
   const std::optional<Slot> slot = table_.Find(ticket);
   if (!slot || (table_.HasLocal(*slot) && wire_.connected())) return;
   calls_[*slot].cancelled = true;
-  FinishLater(*slot, ErrnoStatus(EINTR));
+  GiveUp(*slot, ErrnoStatus(EINTR));
 }
 
 // ---- Calls begin and end
@@ -192,6 +197,7 @@ Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion comp
   call.waiting = false;
   call.reclaiming = false;
   call.comes_back = false;
+  call.caller_gone = false;
   call.reclaims = 0;
   call.context = context;
   call.begun = now;
@@ -258,6 +264,20 @@ void LaneImpl::FinishLater(Slot slot, Status status) {
       {.ticket = table_.TicketOf(slot), .completion = {}, .status = std::move(status)});
 }
 
+bool LaneImpl::LetCallerGo(Slot slot, Status status) {
+  Call& call = calls_[slot];
+  if (!IsRelease(call.opcode)) return false;
+  table_.NeverExpire(slot);
+  if (std::exchange(call.caller_gone, true)) return true;
+  ready_.push_back({.completion = std::move(call.completion), .status = std::move(status)});
+  call.completion = Ignore;
+  return true;
+}
+
+void LaneImpl::GiveUp(Slot slot, Status status) {
+  if (!LetCallerGo(slot, status)) FinishLater(slot, std::move(status));
+}
+
 std::size_t LaneImpl::RunReady() {
   // Those that callbacks add run next time: a callback that fails at once and asks again must not
   // keep the worker here.
@@ -309,7 +329,7 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
   Call& call = calls_[slot];
   for (const OpenPtr& open : {call.open, call.other_open}) {
     if (open == nullptr || open->lost_errno() == 0) continue;
-    const bool released = call.opcode == Opcode::kRelease || call.opcode == Opcode::kReleaseDir;
+    const bool released = IsRelease(call.opcode);
     // One that has lost a lock only is open at the server.
     if (released && open->lost_errno() != ESTALE) continue;
     FinishLater(slot, released ? Status::Ok() : ErrnoStatus(open->lost_errno()));
@@ -479,8 +499,7 @@ void LaneImpl::Deliver(Slot slot, WireError error, ByteSpan body) {
   if (call.kind == Call::Kind::kRead && error == WireError::kOk) return OnReadReply(slot, body);
   if (call.kind == Call::Kind::kWrite) return OnWriteReply(slot, error, body);
   // Released twice, because the first answer was lost: that is what was wanted.
-  const bool release = call.opcode == Opcode::kRelease || call.opcode == Opcode::kReleaseDir;
-  if (release && error == WireError::kBadHandle) error = WireError::kOk;
+  if (IsRelease(call.opcode) && error == WireError::kBadHandle) error = WireError::kOk;
   Answer answer;
   if (error != WireError::kOk) answer.status = ErrnoStatus(ToErrno(error));
   answer.body = ByteReader(body);
@@ -562,6 +581,11 @@ void LaneImpl::OnReclaimed(Slot slot, const Status& status) {
     return Restart(slot);
   }
   call.reclaiming = false;
+  // What the server cannot open has nothing to give up, and nobody waits.
+  if (call.caller_gone) {
+    const bool unheard = status.code() == Code::kDeadlineExceeded;
+    return unheard ? Restart(slot) : FinishLater(slot, Status::Ok());
+  }
   if (!MayPass(status.errno_value())) return FinishLater(slot, ErrnoStatus(status.errno_value()));
   --call.reclaims;
   table_.QueueAt(slot, call.opcode, now_ + kReclaimRetry);

@@ -398,9 +398,22 @@ CallTicket LaneImpl::FlushFile(const CallContext& context, const OpenPtr& open,
 CallTicket LaneImpl::Release(const CallContext& context, OpenPtr open, DoneCallback done) {
   const Opcode opcode = open->directory() ? Opcode::kReleaseDir : Opcode::kRelease;
   open->inode().locks.DropOpen(open.get());
+  if (table_.full()) {
+    owed_.push_back({context, std::move(open)});
+    ready_.push_back({.completion = Nothing(std::move(done)), .status = Status::Ok()});
+    return 0;
+  }
   return Issue(
       context, opcode, Nothing(std::move(done)),
       [&](ByteWriter& writer) { writer.Write(ReleaseRequest{.open = 0}); }, std::move(open));
+}
+
+void LaneImpl::SendOwedReleases() {
+  while (!owed_.empty() && !table_.full()) {
+    const Owed owed = std::move(owed_.front());
+    owed_.pop_front();
+    Release(owed.context, owed.open, [](Status&&) {});
+  }
 }
 
 CallTicket LaneImpl::SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,

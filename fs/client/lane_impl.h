@@ -145,6 +145,11 @@ class LaneImpl final : public Lane, private Wire::Events {
   // Counts how long a call took that ends now.
   void Time(const Call& call);
   void FinishLater(Slot slot, Status status);
+  // A release ends when the server has heard it, however long that takes: the file would stay open,
+  // and its locks held. Only its caller is told `status` before. False: another call, nothing done.
+  bool LetCallerGo(Slot slot, Status status);
+  // The caller waits no longer.
+  void GiveUp(Slot slot, Status status);
   std::size_t RunReady();
   void SendQueued();
   void SendOne(Slot slot, TimePoint now);
@@ -196,6 +201,7 @@ class LaneImpl final : public Lane, private Wire::Events {
                   Opener opener);
   Completion CreatedCompletion(Opener opener, std::uint32_t flags, bool named,
                                Callback<Created> done);
+  void SendOwedReleases();
   CallTicket LockCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                       const Lock& lock, std::uint32_t flags, Completion completion);
   CallTicket SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
@@ -270,6 +276,11 @@ class LaneImpl final : public Lane, private Wire::Events {
   std::deque<Waiting> waiting_reads_;  // for a round
   std::unordered_set<const InodeState*> prefetching_;
   std::deque<Ready> ready_;
+  struct Owed {
+    CallContext context;
+    OpenPtr open;
+  };
+  std::deque<Owed> owed_;        // releases that found no room among the calls
   std::deque<Waiting> restart_;  // were idle when the connection was lost: go on with the next one
   TimePoint now_{};  // when Poll began, messages were last sent, or a one-sided read was over
   bool was_connected_ = false;

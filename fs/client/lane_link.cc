@@ -120,7 +120,7 @@ void LaneImpl::LoseConnection() {
   // What was interrupted is not asked again.
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
     if (table_.IsOpen(slot) && calls_[slot].cancelled) {
-      FinishLater(slot, Status(Code::kErrno, EINTR, {}));
+      GiveUp(slot, Status(Code::kErrno, EINTR, {}));
     }
   }
   mount_.Lost(number_, std::move(connection), incarnation_, stale_session_);
@@ -135,7 +135,8 @@ void LaneImpl::OnTimers() {
     // A callback of this loop may have ended it, or its slot be another's by now.
     if (!table_.IsOpen(slot) || table_.DeadlineOf(slot) > now_) continue;
     counters_->timeouts.Add();
-    Finish(slot, Status(Code::kDeadlineExceeded, ETIMEDOUT, {}));
+    const Status late(Code::kDeadlineExceeded, ETIMEDOUT, {});
+    if (!LetCallerGo(slot, late)) Finish(slot, late);
   }
   switch (heartbeat_.Check(now_, WantsHeartbeat())) {
     case Heartbeat::Action::kNone:

@@ -181,6 +181,13 @@ std::vector<Slot> RequestTable::Expire(TimePoint now) {
   return expired;
 }
 
+void RequestTable::NeverExpire(Slot slot) {
+  Entry& entry = entries_[slot];
+  entry.deadline = TimePoint::max();
+  // Expire leaves this time out of what has expired.
+  if (entry.phase == Phase::kDelayed) next_timer_ = std::min(next_timer_, entry.not_before);
+}
+
 void RequestTable::EndSequence(Slot slot) {
   entries_[slot].sequence = 0;
   entries_[slot].sent_before = false;

@@ -49,6 +49,9 @@ class RequestTable {
   // Whether the ticket's call is unfinished.
   [[nodiscard]] bool IsOpen(Slot slot) const { return entries_[slot].open; }
   [[nodiscard]] std::size_t open_calls() const { return open_calls_; }
+  // Whether Open has no room.
+  [[nodiscard]] bool full() const { return free_.empty() && entries_.size() == kMaxCalls; }
+  void NeverExpire(Slot slot);
 
   // ---- Sending ----------------------------------------------------------------------------------
   void Queue(Slot slot, Opcode opcode);  // idle -> queued

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "fs/client/request_table.h"
 #include "tests/fs/client/scripted_fixture.h"
 #include "tests/fs/client/wrapped_connection.h"
 #include "transport/fault/transport.h"
@@ -188,6 +189,53 @@ TEST_F(LossTest, WhatHasNoConnectionIsInterruptedAtOnce) {
   server_.Refuse(false);
   EXPECT_TRUE(client_->Lookup(root_, "file").ok());
   EXPECT_EQ(server_.made(), 0U);
+}
+
+// Nobody else would ever have the locks otherwise, as long as this mount lives.
+TEST_F(LossTest, AReleaseIsHeardWhenItsCallerWaitsNoLonger) {
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+  });
+  for (const bool killed : {false, true}) {
+    Mount(milliseconds(200));
+    const OpenPtr open = Open();
+    ASSERT_TRUE(client_->SetLock(open, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
+    const std::size_t before = server_.Count(Opcode::kRelease);
+    server_.Refuse(true);
+    server_.DropAll();
+    RunUntilDisconnected();
+    Status released;
+    bool over = false;
+    const CallTicket ticket = client_->lane().Release({}, open, [&](Status&& status) {
+      EXPECT_FALSE(over);
+      released = status;
+      over = true;
+    });
+    if (killed) client_->lane().Abandon(ticket);
+    ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(20))));
+    EXPECT_EQ(released.errno_value(), killed ? EINTR : ETIMEDOUT);
+    EXPECT_EQ(server_.Count(Opcode::kRelease), before);
+    server_.Refuse(false);
+    RunUntil([&] { return client_->lane().calls_in_flight() == 0; });
+    EXPECT_EQ(server_.Count(Opcode::kRelease), before + 1);
+    EXPECT_EQ(server_.misdeeds(), 0U);
+  }
+}
+
+TEST_F(LossTest, AReleaseIsHeardWhereTooManyCallsWait) {
+  const OpenPtr open = Open();
+  server_.Refuse(true);
+  server_.DropAll();
+  RunUntilDisconnected();
+  Lane& lane = client_->lane();
+  std::vector<CallTicket> tickets;
+  for (std::size_t i = 0; i < RequestTable::kMaxCalls; ++i) {
+    tickets.push_back(lane.GetAttr({}, root_, nullptr, [](Result<Attributes>&&) {}));
+  }
+  EXPECT_TRUE(client_->Release(open).ok());
+  for (const CallTicket ticket : tickets) lane.Cancel(ticket);
+  server_.Refuse(false);
+  RunUntil([&] { return server_.Count(Opcode::kRelease) == 1; });
 }
 
 // A device may write into the memory of READs under way for as long as its connection exists.
