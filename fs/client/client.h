@@ -296,7 +296,8 @@ class Lane {
   virtual CallTicket Write(const CallContext&, const OpenPtr&, std::uint64_t offset,
                            const transport::LocalSlice& from, std::uint32_t flags,
                            Callback<WriteDone> done) = 0;
-  // close(2) of one descriptor: drops the owner's locks, reports a write error once.
+  // close(2) of one descriptor: drops the owner's locks, reports a write error once. Carried out as
+  // a Release is.
   virtual CallTicket FlushFile(const CallContext&, const OpenPtr&, std::uint64_t lock_owner,
                                DoneCallback done) = 0;
   // The last close; of directories too. The file must not be used in later calls. It is carried out

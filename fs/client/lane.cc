@@ -266,7 +266,7 @@ void LaneImpl::FinishLater(Slot slot, Status status) {
 
 bool LaneImpl::LetCallerGo(Slot slot, Status status) {
   Call& call = calls_[slot];
-  if (!IsRelease(call.opcode)) return false;
+  if (!IsRelease(call.opcode) && call.opcode != Opcode::kFlush) return false;
   table_.NeverExpire(slot);
   if (std::exchange(call.caller_gone, true)) return true;
   ready_.push_back({.completion = std::move(call.completion), .status = std::move(status)});

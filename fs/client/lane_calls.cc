@@ -383,14 +383,9 @@ CallTicket LaneImpl::Tmpfile(const CallContext& context, const Handle& parent, s
 
 CallTicket LaneImpl::FlushFile(const CallContext& context, const OpenPtr& open,
                                std::uint64_t lock_owner, DoneCallback done) {
-  Completion completion = [open, done = std::move(done)](Answer& answer) mutable {
-    const std::uint64_t owner = ByteReader(answer.request).Read<FlushRequest>().lock_owner;
-    if (answer.status.ok()) open->inode().locks.DropOwner(owner);
-    done(std::move(answer.status));
-    return true;
-  };
+  open->inode().locks.DropOwner(lock_owner);
   return Issue(
-      context, Opcode::kFlush, std::move(completion),
+      context, Opcode::kFlush, Nothing(std::move(done)),
       [&](ByteWriter& writer) { writer.Write(FlushRequest{.open = 0, .lock_owner = lock_owner}); },
       open);
 }

@@ -145,8 +145,9 @@ class LaneImpl final : public Lane, private Wire::Events {
   // Counts how long a call took that ends now.
   void Time(const Call& call);
   void FinishLater(Slot slot, Status status);
-  // A release ends when the server has heard it, however long that takes: the file would stay open,
-  // and its locks held. Only its caller is told `status` before. False: another call, nothing done.
+  // A release or a flush ends when the server has heard it, however long that takes: the file would
+  // stay open, and locks held. Only its caller is told `status` before. False: another call,
+  // nothing done.
   bool LetCallerGo(Slot slot, Status status);
   // The caller waits no longer.
   void GiveUp(Slot slot, Status status);

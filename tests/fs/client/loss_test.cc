@@ -222,6 +222,30 @@ TEST_F(LossTest, AReleaseIsHeardWhenItsCallerWaitsNoLonger) {
   }
 }
 
+// The file stays open, in another process, and its closer's locks must not.
+TEST_F(LossTest, AFlushIsHeardWhenItsCallerWaitsNoLonger) {
+  Mount(milliseconds(200));
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+  });
+  const OpenPtr open = Open();
+  ASSERT_TRUE(client_->SetLock(open, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
+  server_.Refuse(true);
+  server_.DropAll();
+  RunUntilDisconnected();
+  Status flushed;
+  bool over = false;
+  client_->lane().FlushFile({}, open, 1, [&](Status&& status) {
+    flushed = status;
+    over = true;
+  });
+  ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(20))));
+  EXPECT_EQ(flushed.errno_value(), ETIMEDOUT);
+  EXPECT_TRUE(open->inode().locks.Of(open.get()).empty()) << "they would be asked for again";
+  server_.Refuse(false);
+  RunUntil([&] { return server_.Count(Opcode::kFlush) == 1; });
+}
+
 TEST_F(LossTest, AReleaseIsHeardWhereTooManyCallsWait) {
   const OpenPtr open = Open();
   server_.Refuse(true);
