@@ -32,13 +32,17 @@ bool OpenAhead::Ask(NodeId directory, std::uint32_t uid, std::uint32_t gid) {
   return pending_.try_emplace(directory, Pending{.uid = uid, .gid = gid}).second;
 }
 
-bool OpenAhead::Wait(NodeId directory, Request& request) {
+void OpenAhead::Asked(NodeId directory, client::CallTicket ticket) {
+  pending_.at(directory).ticket = ticket;
+}
+
+std::optional<client::CallTicket> OpenAhead::Wait(NodeId directory, Request& request) {
   const auto found = pending_.find(directory);
-  if (found == pending_.end() || found->second.waiting) return false;
+  if (found == pending_.end() || found->second.waiting) return std::nullopt;
   const client::CallContext caller = request.context();
-  if (caller.uid != found->second.uid || caller.gid != found->second.gid) return false;
+  if (caller.uid != found->second.uid || caller.gid != found->second.gid) return std::nullopt;
   found->second.waiting.emplace(std::move(request));
-  return true;
+  return found->second.ticket;
 }
 
 std::optional<Request> OpenAhead::Came(NodeId directory) {

@@ -42,10 +42,12 @@ class OpenAhead {
   // The kernel opens this one, and nothing has changed since `changes`: what to ask for now.
   std::vector<NodeId> Opened(NodeId directory, std::uint64_t changes);
 
-  // `directory` is asked for on behalf of this user. False: it has been already.
+  // `directory` is asked for on behalf of this user, by the call that Asked names next. False: it
+  // has been already.
   [[nodiscard]] bool Ask(NodeId directory, std::uint32_t uid, std::uint32_t gid);
-  // Whether it has, and no answer has come: then the request waits for that.
-  bool Wait(NodeId directory, Request& request);
+  void Asked(NodeId directory, client::CallTicket ticket);
+  // The call by which it has, if no answer has come: then the request waits for that.
+  std::optional<client::CallTicket> Wait(NodeId directory, Request& request);
   // The answer has come: for the request that waits for it, if one does.
   std::optional<Request> Came(NodeId directory);
   [[nodiscard]] std::size_t known() const { return places_.size(); }
@@ -57,6 +59,7 @@ class OpenAhead {
   };
   struct Pending {
     std::uint32_t uid = 0, gid = 0;
+    client::CallTicket ticket = 0;
     std::optional<Request> waiting{};
   };
   std::unordered_map<NodeId, Place> places_;

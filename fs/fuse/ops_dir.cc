@@ -199,26 +199,28 @@ void AskAhead(Worker& worker, const CallContext& caller, NodeId node) {
   const auto handle = worker.filesystem().inodes.Find(node);
   if (!handle || worker.filesystem().kept.Has(node)) return;
   if (!worker.open_ahead().Ask(node, caller.uid, caller.gid)) return;
-  worker.lane().OpenDir(caller, *handle, kFirstPageBytes,
-                        [&worker, caller, open = Unopened(worker.filesystem(), node)](
-                            Result<client::OpenedDirectory>&& opened) {
-                          std::optional<Request> waiting = worker.open_ahead().Came(open->node);
-                          if (!opened.ok()) {
-                            if (waiting) waiting->ErrorOrRecover(open->node, opened.status());
-                            return;
-                          }
-                          Filesystem& filesystem = worker.filesystem();
-                          Take(filesystem, *open, *opened);
-                          const TimePoint now = BootClock::now();
-                          if (waiting) {
-                            AnswerOpened(*waiting, open);
-                            GoAhead(worker, caller, open->node);
-                          } else if (open->IsFresh(filesystem.changes.load(), now)) {
-                            filesystem.kept.Keep(caller, open, now);
-                          } else {
-                            worker.ReleaseLater(caller, open->file);
-                          }
-                        });
+  const client::CallTicket ticket =
+      worker.lane().OpenDir(caller, *handle, kFirstPageBytes,
+                            [&worker, caller, open = Unopened(worker.filesystem(), node)](
+                                Result<client::OpenedDirectory>&& opened) {
+                              std::optional<Request> waiting = worker.open_ahead().Came(open->node);
+                              if (!opened.ok()) {
+                                if (waiting) waiting->ErrorOrRecover(open->node, opened.status());
+                                return;
+                              }
+                              Filesystem& filesystem = worker.filesystem();
+                              Take(filesystem, *open, *opened);
+                              const TimePoint now = BootClock::now();
+                              if (waiting) {
+                                AnswerOpened(*waiting, open);
+                                GoAhead(worker, caller, open->node);
+                              } else if (open->IsFresh(filesystem.changes.load(), now)) {
+                                filesystem.kept.Keep(caller, open, now);
+                              } else {
+                                worker.ReleaseLater(caller, open->file);
+                              }
+                            });
+  worker.open_ahead().Asked(node, ticket);
 }
 
 // Without a message, where the directory is still open from before and nothing can have changed.
@@ -291,7 +293,10 @@ void OpenDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
   Worker& worker = request.worker();
   const CallContext caller = request.context();
   if (OpenKept(request, node)) return GoAhead(worker, caller, node);
-  if (worker.open_ahead().Wait(node, request)) return;
+  const std::uint64_t unique = request.unique();
+  if (const auto ticket = worker.open_ahead().Wait(node, request)) {
+    return worker.Track(unique, {.ticket = *ticket, .caller = static_cast<pid_t>(caller.pid)});
+  }
   auto open = Unopened(worker.filesystem(), node);
   Start(std::move(request), [&](Lane& lane, const CallContext&, Request&& pending) {
     return lane.OpenDir(caller, *handle, kFirstPageBytes,

@@ -61,6 +61,36 @@ for round in range(3):
     worker_after(old)
     print(f"killed the worker: everything went on after {time.monotonic() - started:.2f} s")
 
+# A walk asks for directories ahead: who comes to one that is asked for already waits for that answer, and can
+# be killed as well.
+for number in range(8):
+    os.makedirs(f"{mount}/walk/{number}")
+def open_directory(entry):
+    return os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY)
+(come, ready), (wait, start) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    signal.alarm(120)
+    listed = list(os.scandir(f"{mount}/walk"))
+    opened = [open_directory(entry) for entry in listed[:2]]
+    time.sleep(0.2)  # the third one comes unasked
+    os.write(ready, b"x")
+    os.read(wait, 1)
+    opened += [open_directory(entry) for entry in listed[2:4]]
+    os._exit(3)
+os.read(come, 1)
+old = worker()
+freeze(supervisor, old)
+os.write(start, b"x")
+time.sleep(0.5)
+started = time.monotonic()
+os.kill(child, signal.SIGKILL)
+killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+took = time.monotonic() - started
+thaw(supervisor, old)
+print(f"SIGKILL in a walk: over after {took:.1f} s")
+assert killed == -signal.SIGKILL and took < 4, (killed, took)
+
 # They have no file of the mount open: closing it, as dying does, would ask the server too.
 def victim(signals):
     wait, start = os.pipe()
