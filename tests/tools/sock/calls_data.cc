@@ -77,7 +77,9 @@ void VectorsReceive(Party& party) {
   party.Meet();
   std::vector<char> bytes(1000);
   const std::array<iovec, 2> pieces = {iovec{bytes.data(), 300}, iovec{bytes.data() + 300, 700}};
+  party.Say("readv of nothing", readv(party.fd, pieces.data(), 0));
   party.SayBytes("readv", readv(party.fd, pieces.data(), 2), bytes);
+  party.Say("readv of nothing where nothing is", readv(party.fd, pieces.data(), 0));
   msghdr message{};
   sockaddr_in address{};
   message.msg_name = &address;

@@ -82,7 +82,7 @@ void SaySelect(Party& party, const char* what, bool write, long timeout_ms) {
   FD_ZERO(&out);
   FD_SET(party.fd, &in);
   if (write) FD_SET(party.fd, &out);
-  timeval wait{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  timeval wait{0, timeout_ms * 1000};  // more than a second of them, too
   party.Say(what, select(party.fd + 1, &in, &out, nullptr, &wait));
   party.Say("in", FD_ISSET(party.fd, &in) ? 1 : 0);
   party.Say("out", FD_ISSET(party.fd, &out) ? 1 : 0);

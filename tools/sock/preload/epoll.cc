@@ -132,6 +132,10 @@ RDSOCK_EXPORT(int, epoll_pwait2,
                const sigset_t* mask)) {
   int milliseconds = -1;
   if (timeout != nullptr) {
+    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1'000'000'000) {
+      errno = EINVAL;
+      return -1;
+    }
     const auto time =
         std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
     milliseconds = PollTimeoutMs(

@@ -247,8 +247,9 @@ RDSOCK_EXPORT(ssize_t, __recvfrom_chk,
 }
 RDSOCK_EXPORT(ssize_t, readv, (int fd, const iovec* vectors, int count)) {
   if (!Plausible(vectors, count)) return libc().readv(fd, vectors, count);
-  return Receiving(fd, Vectors(vectors, static_cast<std::size_t>(count)), 0,
-                   [&] { return libc().readv(fd, vectors, count); });
+  const Buffers buffers = Vectors(vectors, static_cast<std::size_t>(count));
+  if (Total(buffers) == 0) return libc().readv(fd, vectors, count);  // nothing, whatever there is
+  return Receiving(fd, buffers, 0, [&] { return libc().readv(fd, vectors, count); });
 }
 RDSOCK_EXPORT(ssize_t, recvmsg, (int fd, msghdr* message, int flags)) {
   return RecvMessage(fd, message, flags);

@@ -135,7 +135,10 @@ RDSOCK_EXPORT(int, __ppoll_chk,
 RDSOCK_EXPORT(int, select,
               (int end, fd_set* read, fd_set* write, fd_set* except, timeval* timeout)) {
   timespec left{};
-  if (timeout != nullptr) left = {timeout->tv_sec, timeout->tv_usec * 1000};
+  // Linux takes more than a second of microseconds, too.
+  if (timeout != nullptr) {
+    left = {timeout->tv_sec + timeout->tv_usec / 1'000'000, timeout->tv_usec % 1'000'000 * 1000};
+  }
   const auto kernel = [&] { return libc().select(end, read, write, except, timeout); };
   const timespec* const wait = timeout == nullptr ? nullptr : &left;
   if (!Sane(wait)) return kernel();
