@@ -46,6 +46,42 @@ void HeldLocks::DropOpen(const OpenFile* open) {
   std::erase_if(held_, [open](const Held& h) { return h.open == open; });
 }
 
+std::vector<Lock> HeldLocks::ToUndo(const Held& granted) const {
+  std::vector<Lock> had;
+  {
+    const std::lock_guard guard(mutex_);
+    for (const Held& h : held_) {
+      const bool same = h.flock == granted.flock && h.lock.owner == granted.lock.owner;
+      if (same && h.lock.start <= granted.lock.end && granted.lock.start <= h.lock.end) {
+        had.push_back(h.lock);
+      }
+    }
+  }
+  std::ranges::sort(had, {}, &Lock::start);
+  std::vector<Lock> undo;
+  const auto ask = [&](std::uint64_t start, std::uint64_t end, LockType type) {
+    undo.push_back(granted.lock);
+    undo.back().start = start;
+    undo.back().end = end;
+    undo.back().type = type;
+  };
+  std::uint64_t next = granted.lock.start;
+  for (const Lock& lock : had) {
+    const std::uint64_t start = std::max(lock.start, next);
+    const std::uint64_t end = std::min(lock.end, granted.lock.end);
+    if (next < start) ask(next, start - 1, LockType::kUnlock);
+    if (lock.type != granted.lock.type) ask(start, end, lock.type);
+    next = end + 1;  // an end is below 2^63
+  }
+  if (next <= granted.lock.end) ask(next, granted.lock.end, LockType::kUnlock);
+  return undo;
+}
+
+std::shared_ptr<void> HeldLocks::BeginUndo() {
+  ++*undoing_;
+  return {nullptr, [count = undoing_](void*) { --*count; }};
+}
+
 std::vector<HeldLocks::Held> HeldLocks::Of(const OpenFile* open) const {
   const std::lock_guard guard(mutex_);
   std::vector<Held> found;

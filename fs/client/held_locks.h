@@ -4,7 +4,9 @@
 // One an inode (InodeState), whatever open file and lane a lock was taken through. Any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -32,7 +34,21 @@ class HeldLocks {
   void DropOpen(const OpenFile* open);
   [[nodiscard]] std::vector<Held> Of(const OpenFile* open) const;
 
+  // ---- A lock whose caller was told that it has none, and that the server gave it all the same
+  // ---- What to ask for so that all is as if it had not: what the owner had there is had again,
+  // the rest goes.
+  [[nodiscard]] std::vector<Lock> ToUndo(const Held& granted) const;
+  // Another lock or unlock is wanted on this inode: counted, so that what is asked for to undo an
+  // earlier one is not sent behind it and takes from that.
+  std::uint64_t Ask() { return ++asked_; }
+  [[nodiscard]] std::uint64_t asked() const { return asked_.load(); }
+  // While what it returns lives something is being undone: other requests wait.
+  [[nodiscard]] std::shared_ptr<void> BeginUndo();
+  [[nodiscard]] bool undoing() const { return undoing_->load() > 0; }
+
  private:
+  std::atomic<std::uint64_t> asked_{0};
+  const std::shared_ptr<std::atomic<int>> undoing_ = std::make_shared<std::atomic<int>>(0);
   mutable std::mutex mutex_;
   std::vector<Held> held_;
 };

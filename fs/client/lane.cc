@@ -24,6 +24,8 @@ constexpr milliseconds kGracePause{100};
 constexpr milliseconds kGoodbyePatience{1000};
 // Another lane is making an open file known again.
 constexpr milliseconds kReclaimPause{10};
+// A lock that nobody knows of is given back first.
+constexpr milliseconds kUndoPause{10};
 // The server could not open it, for a reason that may pass.
 constexpr milliseconds kReclaimRetry{100};
 constexpr std::uint8_t kMostReclaims = 4;
@@ -198,6 +200,8 @@ Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion comp
   call.reclaiming = false;
   call.comes_back = false;
   call.caller_gone = false;
+  call.lock = 0;
+  call.undoes = 0;
   call.reclaims = 0;
   call.context = context;
   call.begun = now;
@@ -266,11 +270,14 @@ void LaneImpl::FinishLater(Slot slot, Status status) {
 
 bool LaneImpl::LetCallerGo(Slot slot, Status status) {
   Call& call = calls_[slot];
-  if (!IsRelease(call.opcode) && call.opcode != Opcode::kFlush) return false;
+  const bool lock = call.lock != 0 && table_.MayHaveArrived(slot);
+  if (!IsRelease(call.opcode) && call.opcode != Opcode::kFlush && !lock) return false;
   table_.NeverExpire(slot);
-  if (std::exchange(call.caller_gone, true)) return true;
-  ready_.push_back({.completion = std::move(call.completion), .status = std::move(status)});
-  call.completion = Ignore;
+  if (!std::exchange(call.caller_gone, true)) {
+    ready_.push_back({.completion = std::move(call.completion), .status = std::move(status)});
+    call.completion = Ignore;
+  }
+  if (lock) LetLockGo(slot);
   return true;
 }
 
@@ -334,6 +341,14 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
     if (released && open->lost_errno() != ESTALE) continue;
     FinishLater(slot, released ? Status::Ok() : ErrnoStatus(open->lost_errno()));
     return;
+  }
+  if (call.opcode == Opcode::kSetLock) {
+    const HeldLocks& locks = call.open->inode().locks;
+    if (call.undoes != 0 && call.undoes != locks.asked()) return FinishLater(slot, Status::Ok());
+    if (call.undoes == 0 && locks.undoing()) {
+      table_.Withdraw(slot);
+      return table_.QueueAt(slot, call.opcode, now + kUndoPause);
+    }
   }
   if (call.kind == Call::Kind::kWrite) {
     if (call.opcode == Opcode::kCommit && !call.write.staged && !call.write.inquiring) {
@@ -584,7 +599,7 @@ void LaneImpl::OnReclaimed(Slot slot, const Status& status) {
   // What the server cannot open has nothing to give up, and nobody waits.
   if (call.caller_gone) {
     const bool unheard = status.code() == Code::kDeadlineExceeded;
-    return unheard ? Restart(slot) : FinishLater(slot, Status::Ok());
+    return unheard ? Restart(slot) : FinishLater(slot, ErrnoStatus(status.errno_value()));
   }
   if (!MayPass(status.errno_value())) return FinishLater(slot, ErrnoStatus(status.errno_value()));
   --call.reclaims;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "fs/client/attach.h"
 #include "fs/client/decode.h"
 #include "fs/client/lane_impl.h"
 
@@ -602,11 +603,62 @@ CallTicket LaneImpl::SetLock(const CallContext& context, const OpenPtr& open, co
     return true;
   };
   open->inode().locks.GiveUp({open.get(), flock, lock});
+  const std::uint64_t number = open->inode().locks.Ask();
   const CallTicket ticket =
       LockCall(with_timeout, Opcode::kSetLock, open, lock,
                (flock ? kLockFlock : 0) | (wait ? kLockWait : 0), std::move(completion));
-  if (const std::optional<Slot> slot = table_.Find(ticket); wait && slot) table_.MayWait(*slot);
+  if (const std::optional<Slot> slot = table_.Find(ticket)) {
+    if (wait) table_.MayWait(*slot);
+    if (lock.type != LockType::kUnlock) calls_[*slot].lock = number;
+  }
   return ticket;
+}
+
+// What is not waited for is asked for again after a loss, to hear what became of it. What is waited
+// for may be so for long: it is interrupted instead, or undone without having been heard of.
+void LaneImpl::LetLockGo(Slot slot) {
+  Call& call = calls_[slot];
+  const auto undo = [this, context = call.context, open = call.open,
+                     number = call.lock](Answer& answer) {
+    if (answer.status.ok()) UndoLock(context, open, answer.request, number);
+    return true;
+  };
+  if (!table_.Waits(slot)) {
+    call.completion = undo;
+  } else if (wire_.connected() && table_.IsSent(slot)) {
+    call.completion = undo;
+    if (std::exchange(call.cancelled, true)) return;
+    const InterruptRequest request{.sequence = table_.SequenceOf(slot)};
+    IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
+  } else {
+    UndoLock(call.context, call.open, call.body.bytes(), call.lock);
+    call.completion = [](Answer&) { return true; };
+    FinishLater(slot, Status(Code::kErrno, EINTR, {}));
+  }
+}
+
+void LaneImpl::UndoLock(CallContext context, const OpenPtr& open, ByteSpan set,
+                        std::uint64_t number) {
+  const auto granted = ByteReader(set).Read<LockRequest>();
+  const bool flock = (granted.flags & kLockFlock) != 0;
+  context.timeout = std::chrono::milliseconds(0);
+  HeldLocks& locks = open->inode().locks;
+  const std::shared_ptr<void> undoing = locks.BeginUndo();
+  const Lock lock{.owner = granted.owner,
+                  .start = granted.start,
+                  .end = granted.end,
+                  .type = static_cast<LockType>(std::uint32_t{granted.type}),
+                  .pid = granted.pid};
+  for (const Lock& piece : locks.ToUndo({open.get(), flock, lock})) {
+    const bool had = piece.type != LockType::kUnlock;
+    const CallTicket ticket =
+        LockCall(context, Opcode::kSetLock, open, piece, flock ? kLockFlock : 0,
+                 [this, open, undoing, had](Answer& answer) {
+                   if (had && !closing_ && !answer.status.ok()) LoseLock(*open);
+                   return true;
+                 });
+    if (const std::optional<Slot> slot = table_.Find(ticket)) calls_[*slot].undoes = number;
+  }
 }
 
 }  // namespace rdfs::fs::client

@@ -146,8 +146,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   void Time(const Call& call);
   void FinishLater(Slot slot, Status status);
   // A release or a flush ends when the server has heard it, however long that takes: the file would
-  // stay open, and locks held. Only its caller is told `status` before. False: another call,
-  // nothing done.
+  // stay open, and locks held. A lock that the server may have given ends when it has been undone.
+  // Only the caller is told `status` before. False: another call, nothing done.
   bool LetCallerGo(Slot slot, Status status);
   // The caller waits no longer.
   void GiveUp(Slot slot, Status status);
@@ -203,6 +203,9 @@ class LaneImpl final : public Lane, private Wire::Events {
   Completion CreatedCompletion(Opener opener, std::uint32_t flags, bool named,
                                Callback<Created> done);
   void SendOwedReleases();
+  // The server has given this lock, or may have, and its caller was told that it has not.
+  void UndoLock(CallContext context, const OpenPtr& open, ByteSpan set, std::uint64_t number);
+  void LetLockGo(Slot slot);
   CallTicket LockCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                       const Lock& lock, std::uint32_t flags, Completion completion);
   CallTicket SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,

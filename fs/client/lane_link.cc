@@ -119,7 +119,9 @@ void LaneImpl::LoseConnection() {
   for (const Slot slot : lost.urgent) Finish(slot, Status(Code::kDisconnected, EIO, {}));
   // What was interrupted is not asked again.
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
-    if (table_.IsOpen(slot) && calls_[slot].cancelled) {
+    const bool forsaken =
+        calls_[slot].cancelled || (calls_[slot].caller_gone && table_.Waits(slot));
+    if (table_.IsOpen(slot) && forsaken) {
       GiveUp(slot, Status(Code::kErrno, EINTR, {}));
     }
   }

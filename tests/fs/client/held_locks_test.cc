@@ -67,5 +67,42 @@ TEST(HeldLocks, AreAsATableOfBytesSays) {
   }
 }
 
+bool Same(const Lock& lock, std::uint64_t start, std::uint64_t end, LockType type) {
+  return lock.owner == 1 && lock.start == start && lock.end == end && lock.type == type;
+}
+
+TEST(HeldLocks, WhatIsUndoneLeavesWhatTheOwnerHadBefore) {
+  HeldLocks locks;
+  const auto lock = [](std::uint64_t owner, std::uint64_t start, std::uint64_t end, LockType type) {
+    return HeldLocks::Held{
+        nullptr, false, {.owner = owner, .start = start, .end = end, .type = type}};
+  };
+  const auto granted = lock(1, 10, 39, LockType::kWrite);
+  std::vector<Lock> undo = locks.ToUndo(granted);
+  ASSERT_EQ(undo.size(), 1U);
+  EXPECT_TRUE(Same(undo[0], 10, 39, LockType::kUnlock));
+  locks.Apply(lock(1, 0, 14, LockType::kRead));
+  locks.Apply(lock(1, 20, 24, LockType::kWrite));
+  locks.Apply(lock(2, 26, 27, LockType::kRead));
+  locks.Apply(lock(1, 30, 50, LockType::kRead));
+  undo = locks.ToUndo(granted);
+  ASSERT_EQ(undo.size(), 4U);
+  EXPECT_TRUE(Same(undo[0], 10, 14, LockType::kRead));
+  EXPECT_TRUE(Same(undo[1], 15, 19, LockType::kUnlock));
+  EXPECT_TRUE(Same(undo[2], 25, 29, LockType::kUnlock)) << "20 to 24 stay";
+  EXPECT_TRUE(Same(undo[3], 30, 39, LockType::kRead));
+}
+
+TEST(HeldLocks, OthersWaitWhileSomethingIsUndone) {
+  HeldLocks locks;
+  std::shared_ptr<void> one = locks.BeginUndo();
+  const std::shared_ptr<void> copy = one;
+  one.reset();
+  EXPECT_TRUE(locks.undoing());
+  std::shared_ptr<void> other = locks.BeginUndo();
+  other.reset();
+  EXPECT_TRUE(locks.undoing());
+}
+
 }  // namespace
 }  // namespace rdfs::fs::client

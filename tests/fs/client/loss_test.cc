@@ -246,6 +246,87 @@ TEST_F(LossTest, AFlushIsHeardWhenItsCallerWaitsNoLonger) {
   RunUntil([&] { return server_.Count(Opcode::kFlush) == 1; });
 }
 
+// The locks that the server was asked for, by type.
+class LockLossTest : public LossTest {
+ protected:
+  std::vector<LockType> Asked() {
+    std::vector<LockType> types;
+    for (const Request& request : server_.requests()) {
+      if (request.opcode != Opcode::kSetLock) continue;
+      const auto lock = ByteReader(request.body).Read<LockRequest>();
+      types.push_back(static_cast<LockType>(std::uint32_t{lock.type}));
+    }
+    return types;
+  }
+  // Only what is not waited for is answered; `lose`: the connection goes instead, once.
+  void Answer(bool lose) {
+    server_.SetHook([this, lose, first = true](const Request& request, Reply& reply) mutable {
+      if (request.opcode != Opcode::kSetLock) return;
+      reply.send = !std::exchange(first, false);
+      if (!reply.send && lose) reply.drop = true;
+      if (reply.drop) server_.Refuse(true);
+    });
+  }
+  CallTicket Lock(const OpenPtr& open, bool wait) {
+    return client_->lane().SetLock({}, open, {.owner = 1, .end = 9, .type = LockType::kWrite},
+                                   false, wait, [this](const Status& status) {
+                                     EXPECT_FALSE(over_);
+                                     status_ = status;
+                                     over_ = true;
+                                   });
+  }
+  Status status_;
+  bool over_ = false;
+};
+
+constexpr auto kLocked = LockType::kWrite;
+constexpr auto kUnlocked = LockType::kUnlock;
+
+TEST_F(LockLossTest, ALockWhoseAnswerCameTooLateIsGivenBack) {
+  Mount(milliseconds(200));
+  const OpenPtr open = Open();
+  Answer(true);
+  Lock(open, false);
+  ASSERT_TRUE(client_->RunUntil(over_, DeadlineAfter(seconds(20))));
+  EXPECT_EQ(status_.errno_value(), ETIMEDOUT);
+  server_.Refuse(false);
+  RunUntil([&] { return client_->lane().calls_in_flight() == 0; });
+  EXPECT_EQ(Asked(), (std::vector{kLocked, kLocked, kUnlocked})) << "the second is from the record";
+  EXPECT_FALSE(open->inode().locks.undoing());
+  EXPECT_EQ(server_.misdeeds(), 0U);
+}
+
+TEST_F(LockLossTest, ALockThatIsInterruptedAsTheConnectionBreaksIsGivenBack) {
+  const OpenPtr open = Open();
+  Answer(true);
+  const CallTicket ticket = Lock(open, true);
+  RunUntilDisconnected();
+  client_->lane().Cancel(ticket);
+  ASSERT_TRUE(client_->RunUntil(over_, DeadlineAfter(seconds(20))));
+  EXPECT_EQ(status_.errno_value(), EINTR);
+  server_.Refuse(false);
+  RunUntil([&] { return client_->lane().calls_in_flight() == 0; });
+  EXPECT_EQ(Asked(), (std::vector{kLocked, kUnlocked}));
+}
+
+// Who has asked for it again by then may have it: that must not be taken from him.
+TEST_F(LockLossTest, WhatIsAskedForSinceIsNotGivenBack) {
+  const OpenPtr open = Open();
+  Answer(true);
+  const CallTicket ticket = Lock(open, true);
+  RunUntilDisconnected();
+  client_->lane().Cancel(ticket);
+  ASSERT_TRUE(client_->RunUntil(over_, DeadlineAfter(seconds(20))));
+  over_ = false;
+  Lock(open, false);
+  server_.Refuse(false);
+  ASSERT_TRUE(client_->RunUntil(over_, DeadlineAfter(seconds(20))));
+  EXPECT_TRUE(status_.ok());
+  RunUntil([&] { return client_->lane().calls_in_flight() == 0; });
+  EXPECT_EQ(Asked(), (std::vector{kLocked, kLocked}));
+  EXPECT_EQ(open->inode().locks.Of(open.get()).size(), 1U);
+}
+
 TEST_F(LossTest, AReleaseIsHeardWhereTooManyCallsWait) {
   const OpenPtr open = Open();
   server_.Refuse(true);
