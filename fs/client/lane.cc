@@ -43,6 +43,19 @@ bool IsRelease(Opcode opcode) {
   return opcode == Opcode::kRelease || opcode == Opcode::kReleaseDir;
 }
 
+bool Opens(Opcode opcode) {
+  return opcode == Opcode::kOpen || opcode == Opcode::kCreate || opcode == Opcode::kTmpfile ||
+         opcode == Opcode::kOpenDir;
+}
+
+// Whether asking again tells what became of it, and leaves nothing behind where it had not arrived.
+// A file must not be made, or cut short, long after its caller has heard that it was not.
+bool MayBeOpenedAgain(Call& call) {
+  if (call.opcode != Opcode::kOpen) return call.opcode == Opcode::kTmpfile;
+  const std::uint32_t flags = ByteReader(call.body.bytes()).Read<OpenRequest>().flags;
+  return (flags & (kOpenCreate | kOpenTruncate)) == 0;
+}
+
 // Its own lane's, and nobody waits for it: nothing to decode.
 bool Ignore(Answer&) { return true; }
 
@@ -271,13 +284,17 @@ void LaneImpl::FinishLater(Slot slot, Status status) {
 bool LaneImpl::LetCallerGo(Slot slot, Status status) {
   Call& call = calls_[slot];
   const bool lock = call.lock != 0 && table_.MayHaveArrived(slot);
-  if (!IsRelease(call.opcode) && call.opcode != Opcode::kFlush && !lock) return false;
+  const bool on_its_way = wire_.connected() && table_.IsSent(slot);
+  const bool open =
+      Opens(call.opcode) && table_.MayHaveArrived(slot) && (on_its_way || MayBeOpenedAgain(call));
+  if (!IsRelease(call.opcode) && call.opcode != Opcode::kFlush && !lock && !open) return false;
   table_.NeverExpire(slot);
   if (!std::exchange(call.caller_gone, true)) {
     ready_.push_back({.completion = std::move(call.completion), .status = std::move(status)});
     call.completion = Ignore;
   }
   if (lock) LetLockGo(slot);
+  if (open) LetOpenGo(slot);
   return true;
 }
 
@@ -418,7 +435,8 @@ void LaneImpl::OnMessage(ByteSpan message) {
     case RequestTable::Verdict::kUnknown:
       return Hostile("answer to nothing that was asked");
     case RequestTable::Verdict::kLate:
-      return OnLate(arrival.slot, error, body);
+      if (calls_[arrival.slot].kind == Call::Kind::kWrite) GiveStagingBack(calls_[arrival.slot]);
+      return;
     case RequestTable::Verdict::kDeliver:
       break;
   }
@@ -520,19 +538,6 @@ void LaneImpl::Deliver(Slot slot, WireError error, ByteSpan body) {
   answer.body = ByteReader(body);
   answer.asked = call.asked;
   Finish(slot, answer);
-}
-
-// Its caller has been told that it failed: what it made must not stay.
-void LaneImpl::OnLate(Slot slot, WireError error, ByteSpan body) {
-  Call& call = calls_[slot];
-  if (call.kind == Call::Kind::kWrite) GiveStagingBack(call);
-  const bool opened = call.opcode == Opcode::kOpen || call.opcode == Opcode::kCreate ||
-                      call.opcode == Opcode::kTmpfile || call.opcode == Opcode::kOpenDir;
-  if (!opened || error != WireError::kOk || body.size() < sizeof(OpenReply)) return;
-  const ReleaseRequest request{.open = ByteReader(body).Read<OpenReply>().open};
-  const bool directory = call.opcode == Opcode::kOpenDir;
-  IssueUrgent(directory ? Opcode::kReleaseDir : Opcode::kRelease,
-              std::as_bytes(std::span(&request, 1)));
 }
 
 void LaneImpl::OnWrongEpoch(Slot slot) {

@@ -404,6 +404,18 @@ CallTicket LaneImpl::Release(const CallContext& context, OpenPtr open, DoneCallb
       [&](ByteWriter& writer) { writer.Write(ReleaseRequest{.open = 0}); }, std::move(open));
 }
 
+void LaneImpl::LetOpenGo(Slot slot) {
+  Call& call = calls_[slot];
+  const Opcode release = call.opcode == Opcode::kOpenDir ? Opcode::kReleaseDir : Opcode::kRelease;
+  call.completion = [this, context = call.context, release](Answer& answer) {
+    if (!answer.status.ok() || answer.body.remaining() < sizeof(OpenReply)) return true;
+    const std::uint64_t open = answer.body.Read<OpenReply>().open;
+    Issue(context, release, Nothing([](Status&&) {}),
+          [&](ByteWriter& writer) { writer.Write(ReleaseRequest{.open = open}); });
+    return true;
+  };
+}
+
 void LaneImpl::SendOwedReleases() {
   while (!owed_.empty() && !table_.full()) {
     const Owed owed = std::move(owed_.front());

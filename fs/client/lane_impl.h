@@ -146,8 +146,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   void Time(const Call& call);
   void FinishLater(Slot slot, Status status);
   // A release or a flush ends when the server has heard it, however long that takes: the file would
-  // stay open, and locks held. A lock that the server may have given ends when it has been undone.
-  // Only the caller is told `status` before. False: another call, nothing done.
+  // stay open, and locks held. What the server may have locked or opened is
+  // given back. Only the caller is told `status` before. False: another call, nothing done.
   bool LetCallerGo(Slot slot, Status status);
   // The caller waits no longer.
   void GiveUp(Slot slot, Status status);
@@ -163,7 +163,6 @@ class LaneImpl final : public Lane, private Wire::Events {
   void Deliver(Slot slot, WireError error, ByteSpan body);
   // kExtensionDirectories of this answer, for its callback; false: not what was asked for.
   bool TakeDirectories(Slot slot, ByteSpan directories);
-  void OnLate(Slot slot, WireError error, ByteSpan body);
   void OnWrongEpoch(Slot slot);
   void ReclaimOpen(Slot slot, const OpenPtr& open);
   void OnReclaimed(Slot slot, const Status& status);
@@ -206,6 +205,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   // The server has given this lock, or may have, and its caller was told that it has not.
   void UndoLock(CallContext context, const OpenPtr& open, ByteSpan set, std::uint64_t number);
   void LetLockGo(Slot slot);
+  void LetOpenGo(Slot slot);
   CallTicket LockCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                       const Lock& lock, std::uint32_t flags, Completion completion);
   CallTicket SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,

@@ -119,8 +119,7 @@ void LaneImpl::LoseConnection() {
   for (const Slot slot : lost.urgent) Finish(slot, Status(Code::kDisconnected, EIO, {}));
   // What was interrupted is not asked again.
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
-    const bool forsaken =
-        calls_[slot].cancelled || (calls_[slot].caller_gone && table_.Waits(slot));
+    const bool forsaken = calls_[slot].cancelled || calls_[slot].caller_gone;
     if (table_.IsOpen(slot) && forsaken) {
       GiveUp(slot, Status(Code::kErrno, EINTR, {}));
     }

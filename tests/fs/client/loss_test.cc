@@ -246,6 +246,50 @@ TEST_F(LossTest, AFlushIsHeardWhenItsCallerWaitsNoLonger) {
   RunUntil([&] { return server_.Count(Opcode::kFlush) == 1; });
 }
 
+// What it opened would be open as long as this mount lives. But nothing is cut short long after its
+// caller was told that it was not.
+TEST_F(LossTest, WhatWasOpenedForNobodyIsReleased) {
+  for (const bool cut : {false, true}) {
+    Mount(milliseconds(200));
+    const std::size_t opened = server_.Count(Opcode::kOpen);
+    const std::size_t released = server_.Count(Opcode::kRelease);
+    server_.SetHook([this, first = true](const Request& request, Reply& reply) mutable {
+      if (request.opcode != Opcode::kOpen || !std::exchange(first, false)) return;
+      reply.drop = true;
+      reply.send = false;
+      server_.Refuse(true);
+    });
+    const std::uint32_t flags = kOpenRead | kOpenWrite | (cut ? kOpenTruncate : 0);
+    EXPECT_EQ(client_->Open(file_, flags).status().errno_value(), ETIMEDOUT);
+    server_.Refuse(false);
+    RunUntil([&] { return client_->lane().connected() && client_->lane().calls_in_flight() == 0; });
+    EXPECT_EQ(server_.Count(Opcode::kOpen), opened + (cut ? 1 : 2));
+    EXPECT_EQ(server_.Count(Opcode::kRelease), released + (cut ? 0 : 1));
+    EXPECT_EQ(server_.misdeeds(), 0U);
+  }
+}
+
+TEST_F(LossTest, WhatWasOpenedTooLateIsReleased) {
+  Mount(milliseconds(200));
+  server_.SetHook([late = std::vector<std::byte>()](const Request& request, Reply& reply) mutable {
+    if (request.opcode == Opcode::kLookup) reply.instead = late;
+    if (request.opcode != Opcode::kOpen) return;
+    reply.send = false;
+    ReplyHeader header{};
+    header.opcode = static_cast<std::uint16_t>(Opcode::kOpen);
+    header.body_bytes = static_cast<std::uint32_t>(reply.body.size());
+    header.sequence = request.header.sequence;
+    header.epoch = 1;
+    const auto bytes = std::as_bytes(std::span(&header, 1));
+    late.assign(bytes.begin(), bytes.end());
+    late.insert(late.end(), reply.body.begin(), reply.body.end());
+  });
+  EXPECT_EQ(client_->Open(file_, kOpenRead | kOpenTruncate).status().errno_value(), ETIMEDOUT);
+  EXPECT_EQ(server_.Count(Opcode::kRelease), 0U);
+  EXPECT_EQ(client_->Lookup(root_, "file").status().errno_value(), ETIMEDOUT);
+  RunUntil([&] { return server_.Count(Opcode::kRelease) == 1; });
+}
+
 // The locks that the server was asked for, by type.
 class LockLossTest : public LossTest {
  protected:
