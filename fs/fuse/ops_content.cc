@@ -124,11 +124,16 @@ void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size,
   const auto at = static_cast<std::uint64_t>(offset);
   if (early != 0) return WriteBehind(std::move(request), open, early, at, from, flags);
   request.worker().SettleWhenAnswered(request.unique(), node);
+  // Of pages the kernel believes that all are written, whatever number it is told.
+  const std::size_t least = is_call ? 0 : size;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Write(
         caller, open->file, at, from, flags,
-        [pending = std::move(pending), node](Result<client::WriteDone>&& done) mutable {
+        [pending = std::move(pending), node, least](Result<client::WriteDone>&& done) mutable {
           if (!done.ok()) return pending.ErrorOrRecover(node, done.status());
+          if (done->written < least) {
+            return pending.Error(done->rest_errno != 0 ? done->rest_errno : EIO);
+          }
           pending.AllowWrites(node, done->write_lease);
           pending.Write(done->written);
         });

@@ -82,6 +82,11 @@ expect("fsync after it was told", outcome(os.fsync, hole), None)
 mapped[4096:8192] = b"m" * 4096
 expect("fsync of a mapped page without room", outcome(os.fsync, hole), "ENOSPC", "EIO")
 expect("fsync after it was told", outcome(os.fsync, hole), None)
+# Pages that go out together, of which some have room.
+os.ftruncate(full, size - 16 * KIB)
+mapped[0:64 * KIB] = b"p" * (64 * KIB)
+expect("msync of pages that have room in part", msync(mapped), "ENOSPC", "EIO")
+expect("fsync after it was told", outcome(os.fsync, hole), None)
 os.unlink(f"{mount}/full")
 os.close(full)
 # What is closed is given up behind the close.
