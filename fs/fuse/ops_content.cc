@@ -47,7 +47,7 @@ struct Behind {
       const int error = done.ok() ? done->rest_errno : done.status().errno_value();
       LogWarn("{}",
               Status::FromErrno(error, "a write that its program was told is done").message());
-      worker.filesystem().opens.NoteWriteError(open->node, error);
+      worker.filesystem().opens.NoteWriteError(*open, error);
       if (!worker.ends()) worker.filesystem().kernel.WriteFailed(open->node);
     }
     request.worker().WroteBehind(place, request.message());
@@ -108,7 +108,7 @@ void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size,
   const fuse_write_in in = request.message().Body<fuse_write_in>();
   // Pages of a mapping are nobody's call, and would be lost.
   const bool is_call = (in.write_flags & FUSE_WRITE_CACHE) == 0;
-  const int failed = is_call ? open->write_error.exchange(0) : 0;
+  const int failed = is_call ? open->TakeWriteError() : 0;
   if (failed != 0) return request.Error(failed);
   const WritesBehind::Number early =
       MayAnswerEarly(request, *open, in) ? PlaceBehind(request, node, in) : 0;

@@ -201,7 +201,7 @@ void Fsync(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info* file)
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
-  if (const int error = open->write_error.exchange(0); error != 0) return request.Error(error);
+  if (const int error = open->TakeSyncError(); error != 0) return request.Error(error);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Fsync(caller, open->file, data_only != 0,
                       [pending = std::move(pending), node](Status&& status) mutable {

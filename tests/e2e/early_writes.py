@@ -98,10 +98,17 @@ for tells in (os.fsync, os.close):
     name = tells.__name__
     fd = os.open(f"{mount}/{name}", os.O_RDWR)
     other = os.open(f"{mount}/{name}", os.O_RDWR)
+    third = os.open(f"{mount}/{name}", os.O_RDWR)
+    reader = os.open(f"{mount}/{name}", os.O_RDONLY)
     with Frozen(fd):
         assert os.pwrite(fd, PIECE, LIMIT) == len(PIECE)  # told of by nobody yet
     expect(errno.EFBIG, os.fsync, other)  # who syncs the file, whoever wrote
     os.close(other)
+    # Nobody else is: their calls are carried out.
+    assert os.pwrite(third, b"third", 0) == 5
+    os.close(third)
+    os.close(reader)
+    with open(f"{export}/{name}", "rb") as there: assert there.read(5) == b"third"
     child = os.fork()
     if child == 0:
         os._exit(0)  # closes it, and looks at no error
