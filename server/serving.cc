@@ -43,6 +43,7 @@ transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t
   out.verbs_port = options.rdma_port.value_or(0);
   out.no_auth = options.no_auth;
   out.wrong_keys = options.limits.wrong_keys;
+  out.peers_share = false;  // clients read and write our memory, never we theirs
   if (!options.no_auth) out.keys.push_back({"default", params.key});
   return out;
 }

@@ -37,6 +37,7 @@ Result<std::unique_ptr<transport::Acceptor>> MakeAcceptor(const transport::Key& 
   options.port = 0;
   options.keys.push_back({"ssh", key});
   options.same_user_only = true;
+  options.peers_share = false;
   auto acceptor = transport::Acceptor::Create(options, service);
   if (acceptor.ok()) return acceptor;
   // No network to listen on: the stream alone will do.

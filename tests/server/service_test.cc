@@ -156,6 +156,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     acceptor.port = 0;
     acceptor.keys.push_back({"k", key_});
     acceptor.offer = {Kind::kShm, Kind::kTcp};
+    acceptor.peers_share = false;
     auto made = transport::Acceptor::Create(acceptor, *service_);
     ASSERT_TRUE(made.ok()) << made.status().message();
     acceptor_ = *std::move(made);

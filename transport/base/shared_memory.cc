@@ -65,7 +65,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::Adopt(Fd fd, std::size_t siz
   }
   const int protection = peers == Peers::kReadOnly ? PROT_READ : PROT_READ | PROT_WRITE;
   RDFS_ASSIGN_OR_RETURN(std::byte * data, Map(fd.get(), size, protection));
-  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(fd), data, size, peers));
+  // The mapping is enough, and descriptors are few: a peer must not take ours by sending memory.
+  return std::shared_ptr<SharedMemory>(new SharedMemory(Fd(), data, size, peers));
 }
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::Part(int fd, std::size_t offset,

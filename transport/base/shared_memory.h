@@ -27,8 +27,8 @@ class SharedMemory {
   // size of 0, kErrno, kResourceExhausted.
   static Result<std::shared_ptr<SharedMemory>> Create(const std::string& name, std::size_t size,
                                                       Peers peers);
-  // Maps a descriptor that a peer sent. Refuses one whose size is not exactly `size` or that lacks
-  // the seals SHRINK, GROW and SEAL (and FUTURE_WRITE for kReadOnly, which is mapped for reading).
+  // Maps a descriptor that a peer sent, and closes it. Refuses one whose size is not exactly `size`
+  // or that lacks the seals SHRINK, GROW and SEAL (and FUTURE_WRITE for kReadOnly, mapped to read).
   static Result<std::shared_ptr<SharedMemory>> Adopt(Fd fd, std::size_t size, Peers peers);
 
   // Maps [offset, offset + size) of such memory once more, to be offered apart from the rest. It

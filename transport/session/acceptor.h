@@ -72,6 +72,7 @@ struct AcceptorOptions {
   bool no_auth = false;
   bool same_user_only = false;  // refuse shm peers of other users (ssh-started servers)
   std::size_t wrong_keys = 8;   // from one address, before answers are held back
+  bool peers_share = true;      // false: peers may show us no memory of theirs over shm
   bool allow_plaintext = true;  // peers on other hosts may ask for no TLS
   std::vector<Kind> offer = {Kind::kShm, Kind::kVerbs, Kind::kTcp};
 };

@@ -75,7 +75,8 @@ Result<LaneListeners> ListenShm(Transport& transport) {
 Result<std::unique_ptr<Listeners>> Listeners::Open(const AcceptorOptions& options) {
   std::unique_ptr<Listeners> out(new Listeners());
   RDFS_RETURN_IF_ERROR(out->OpenTcp(options));
-  out->OpenLanes(options, Kind::kShm, shm::MakeTransport());
+  out->OpenLanes(options, Kind::kShm,
+                 options.peers_share ? shm::MakeTransport() : shm::MakeTransport(0));
   out->OpenLanes(options, Kind::kVerbs, verbs::MakeTransport());
   return out;
 }

@@ -30,16 +30,17 @@ std::size_t Other(Role role) { return 1 - Index(role); }
 Result<std::unique_ptr<Connection>> ShmConnection::Create(Role role, std::shared_ptr<Domain> domain,
                                                           PacketSocket socket,
                                                           std::shared_ptr<SharedMemory> channel,
-                                                          std::string description) {
+                                                          std::string description,
+                                                          std::size_t peer_regions) {
   RDFS_ASSIGN_OR_RETURN(const std::size_t attachment, KeyAttachment::Join(*domain));
   return std::unique_ptr<Connection>(new ShmConnection(role, std::move(domain), attachment,
                                                        std::move(socket), std::move(channel),
-                                                       std::move(description)));
+                                                       std::move(description), peer_regions));
 }
 
 ShmConnection::ShmConnection(Role role, std::shared_ptr<Domain> domain, std::size_t attachment,
                              PacketSocket socket, std::shared_ptr<SharedMemory> channel,
-                             std::string description)
+                             std::string description, std::size_t peer_regions)
     : capabilities_{.kind = Kind::kShm,
                     .passive_progress = false,
                     .encrypted = false,
@@ -59,7 +60,7 @@ ShmConnection::ShmConnection(Role role, std::shared_ptr<Domain> domain, std::siz
               kMaxMessageBytes),
       ended_seen_(attachment_.ended()),
       shared_(channel_, Layout(*channel_).live[Index(role)]),
-      peer_regions_(Layout(*channel_).live[Other(role)]),
+      peer_regions_(Layout(*channel_).live[Other(role)], peer_regions),
       inbox_(new std::byte[kInboxBytes]) {
   finished_.reserve(kMaxOutstanding);
   PublishCpu();

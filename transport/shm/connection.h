@@ -5,8 +5,8 @@
 // ends keep polling, save one look at the socket in 1024 empty polls.
 //
 // Memory of one connection: the channel (two rings of 256 KiB and three pages, shared by both
-// ends), an inbox of 128 KiB, a mapping and a descriptor for each region of the peer's (512 at
-// most), and the messages that wait for room in the ring (backlog_bytes).
+// ends), an inbox of 128 KiB, a mapping for each region of the peer's (512 at most, or as many as
+// whoever listens allows), and the messages that wait for room in the ring (backlog_bytes).
 #pragma once
 
 #include <atomic>
@@ -29,10 +29,12 @@ enum class Role : std::uint8_t { kAcceptor = 0, kConnector = 1 };
 class ShmConnection final : public Connection {
  public:
   // Over a socket on which Preface and Accept have been exchanged. `channel` holds a ChannelLayout.
+  // A peer that shares more than `peer_regions` at a time ends the connection.
   static Result<std::unique_ptr<Connection>> Create(Role role, std::shared_ptr<Domain> domain,
                                                     PacketSocket socket,
                                                     std::shared_ptr<SharedMemory> channel,
-                                                    std::string description);
+                                                    std::string description,
+                                                    std::size_t peer_regions = kMaxRegions);
   ~ShmConnection() override;
 
   [[nodiscard]] const Capabilities& capabilities() const override { return capabilities_; }
@@ -64,8 +66,8 @@ class ShmConnection final : public Connection {
   };
 
   ShmConnection(Role role, std::shared_ptr<Domain> domain, std::size_t attachment,
-                PacketSocket socket, std::shared_ptr<SharedMemory> channel,
-                std::string description);
+                PacketSocket socket, std::shared_ptr<SharedMemory> channel, std::string description,
+                std::size_t peer_regions);
 
   Status End(Status why);
   void RingBell();

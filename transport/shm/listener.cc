@@ -49,8 +49,13 @@ std::optional<uid_t> PeerUid(const Incoming& incoming) {
   return ours->uid();
 }
 
-ShmIncoming::ShmIncoming(PacketSocket socket, uid_t uid, ByteSpan token, std::string name)
-    : socket_(std::move(socket)), uid_(uid), token_bytes_(token.size()), name_(std::move(name)) {
+ShmIncoming::ShmIncoming(PacketSocket socket, uid_t uid, ByteSpan token, std::string name,
+                         std::size_t peer_regions)
+    : socket_(std::move(socket)),
+      uid_(uid),
+      token_bytes_(token.size()),
+      name_(std::move(name)),
+      peer_regions_(peer_regions) {
   std::ranges::copy(token, token_.begin());
 }
 
@@ -68,7 +73,7 @@ Result<std::unique_ptr<Connection>> ShmIncoming::Accept(const std::shared_ptr<Do
       socket.Send(std::as_bytes(std::span<const AcceptWire, 1>(&wire, 1)), channel->fd()));
   if (!sent) return Status(Code::kDisconnected, "the peer on this host does not read its socket");
   return ShmConnection::Create(Role::kAcceptor, domain, std::move(socket), std::move(channel),
-                               fmt::format("shm {} {}", name_, peer()));
+                               fmt::format("shm {} {}", name_, peer()), peer_regions_);
 }
 
 void ShmIncoming::Reject(const Status& why) {
@@ -76,7 +81,8 @@ void ShmIncoming::Reject(const Status& why) {
   socket_.reset();
 }
 
-Result<std::unique_ptr<Listener>> ShmListener::Create(const std::string& name) {
+Result<std::unique_ptr<Listener>> ShmListener::Create(const std::string& name,
+                                                      std::size_t peer_regions) {
   const std::string taken =
       !name.empty() ? name : fmt::format("rdfs-{:016x}{:016x}", RandomU64(), RandomU64());
   RDFS_ASSIGN_OR_RETURN(const AbstractAddress address, MakeAbstractAddress(taken));
@@ -95,8 +101,8 @@ Result<std::unique_ptr<Listener>> ShmListener::Create(const std::string& name) {
       !Watch(epoll, timer.get())) {
     return Status::FromErrno(errno, "cannot wait for shm peers");
   }
-  return std::unique_ptr<Listener>(
-      new ShmListener(taken, std::move(socket_fd), std::move(epoll), std::move(timer)));
+  return std::unique_ptr<Listener>(new ShmListener(taken, peer_regions, std::move(socket_fd),
+                                                   std::move(epoll), std::move(timer)));
 }
 
 ShmListener::Heard ShmListener::Hear(PacketSocket& socket, std::unique_ptr<Incoming>& out) const {
@@ -120,7 +126,7 @@ ShmListener::Heard ShmListener::Hear(PacketSocket& socket, std::unique_ptr<Incom
   }
   const auto uid = socket.PeerUid();
   if (!uid.ok()) return Heard::kNonsense;
-  out = std::make_unique<ShmIncoming>(std::move(socket), *uid, token, name_);
+  out = std::make_unique<ShmIncoming>(std::move(socket), *uid, token, name_, peer_regions_);
   return Heard::kPreface;
 }
 

@@ -28,7 +28,8 @@ std::optional<uid_t> PeerUid(const Incoming& incoming);
 
 class ShmIncoming final : public Incoming {
  public:
-  ShmIncoming(PacketSocket socket, uid_t uid, ByteSpan token, std::string name);
+  ShmIncoming(PacketSocket socket, uid_t uid, ByteSpan token, std::string name,
+              std::size_t peer_regions);
 
   [[nodiscard]] ByteSpan token() const override { return ByteSpan(token_).first(token_bytes_); }
   [[nodiscard]] std::string peer() const override { return "uid " + std::to_string(uid_); }
@@ -42,12 +43,15 @@ class ShmIncoming final : public Incoming {
   std::array<std::byte, kMaxTokenBytes> token_{};
   std::size_t token_bytes_;
   std::string name_;
+  std::size_t peer_regions_;
 };
 
 class ShmListener final : public Listener {
  public:
-  // `name` empty: a random one. Errors: kInvalidArgument (name), kErrno (in use), kUnavailable.
-  static Result<std::unique_ptr<Listener>> Create(const std::string& name);
+  // `name` empty: a random one. `peer_regions`: how many each peer may share at a time. Errors:
+  // kInvalidArgument (name), kErrno (in use), kUnavailable.
+  static Result<std::unique_ptr<Listener>> Create(const std::string& name,
+                                                  std::size_t peer_regions);
 
   [[nodiscard]] Endpoint endpoint() const override { return {Kind::kShm, name_, 0}; }
   [[nodiscard]] int fd() const override { return epoll_.get(); }
@@ -59,8 +63,9 @@ class ShmListener final : public Listener {
     Deadline deadline;
   };
 
-  ShmListener(std::string name, Fd socket, Fd epoll, Fd timer)
+  ShmListener(std::string name, std::size_t peer_regions, Fd socket, Fd epoll, Fd timer)
       : name_(std::move(name)),
+        peer_regions_(peer_regions),
         socket_(std::move(socket)),
         epoll_(std::move(epoll)),
         timer_(std::move(timer)) {}
@@ -72,6 +77,7 @@ class ShmListener final : public Listener {
   Heard Hear(PacketSocket& socket, std::unique_ptr<Incoming>& out) const;
 
   const std::string name_;
+  const std::size_t peer_regions_;
   Fd socket_;
   Fd epoll_;                   // the socket, the silent peers, the timer
   Fd timer_;                   // goes off when the oldest silent peer is to be dropped

@@ -125,7 +125,7 @@ Result<std::shared_ptr<SharedMemory>> AdoptFromPeer(Fd fd, std::size_t size,
 }
 
 Status PeerRegions::Add(const ShareWire& share, Fd fd) {
-  if (entries_.size() >= kMaxRegions || share.slot >= kMaxRegions || entries_.contains(share.key)) {
+  if (entries_.size() >= most_ || share.slot >= kMaxRegions || entries_.contains(share.key)) {
     return {Code::kProtocolError, "the peer on this host shares too many regions or one twice"};
   }
   const auto access = static_cast<Access>(share.access);

@@ -99,8 +99,8 @@ Result<std::shared_ptr<SharedMemory>> AdoptFromPeer(Fd fd, std::size_t size,
 // The peer's regions, mapped here.
 class PeerRegions {
  public:
-  // `live`: the peer's.
-  explicit PeerRegions(const LiveKeys& live) : live_(live) {}
+  // `live`: the peer's. `most`: how many it may share at a time, no more than kMaxRegions.
+  PeerRegions(const LiveKeys& live, std::size_t most) : live_(live), most_(most) {}
   // Maps what the peer sent. Errors: those of AdoptFromPeer, kProtocolError for one too many.
   Status Add(const ShareWire& share, Fd fd);
   bool Remove(std::uint64_t key);
@@ -116,6 +116,7 @@ class PeerRegions {
     std::uint16_t slot = 0;
   };
   const LiveKeys& live_;
+  const std::size_t most_;
   std::unordered_map<std::uint64_t, Entry> entries_;
 };
 

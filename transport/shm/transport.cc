@@ -58,6 +58,8 @@ Status RejectedWith(ByteSpan packet) {
 
 class ShmTransport final : public Transport {
  public:
+  explicit ShmTransport(std::size_t peer_regions) : peer_regions_(peer_regions) {}
+
   [[nodiscard]] Kind kind() const override { return Kind::kShm; }
 
   [[nodiscard]] Viability Probe() const override {
@@ -70,7 +72,7 @@ class ShmTransport final : public Transport {
   }
 
   Result<std::unique_ptr<Listener>> Listen(const Endpoint& endpoint) override {
-    return ShmListener::Create(endpoint.host);
+    return ShmListener::Create(endpoint.host, peer_regions_);
   }
 
   Result<std::unique_ptr<Connection>> Connect(const Endpoint& endpoint,
@@ -129,10 +131,14 @@ class ShmTransport final : public Transport {
     return ShmConnection::Create(Role::kConnector, domain, std::move(socket), std::move(channel),
                                  fmt::format("shm {} uid {}", name, uid));
   }
+
+  const std::size_t peer_regions_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeTransport() { return std::make_unique<ShmTransport>(); }
+std::unique_ptr<Transport> MakeTransport(std::size_t peer_regions) {
+  return std::make_unique<ShmTransport>(std::min(peer_regions, kMaxRegions));
+}
 
 }  // namespace rdfs::transport::shm

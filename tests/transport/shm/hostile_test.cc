@@ -31,6 +31,8 @@ struct Intruder {
   RawPeer peer{pair.listener->endpoint()};
   std::unique_ptr<Connection> ours;
 
+  explicit Intruder(std::size_t peer_regions = kMaxRegions) : pair(peer_regions) {}
+
   void Enter() {
     peer.Send(PrefaceWire{});
     const std::unique_ptr<Incoming> incoming = AcceptNext(*pair.listener);
@@ -233,6 +235,30 @@ TEST(ShmHostile, ARegionTooManyEndsTheConnection) {
     ASSERT_EQ(status.ok(), i < kMaxRegions) << i << ": " << status.ToString();
   }
   EXPECT_EQ(status.code(), Code::kProtocolError);
+}
+
+TEST(ShmHostile, WhatAPeerSharesCostsNoDescriptor) {
+  Intruder in;
+  in.Enter();
+  const Fd memory = MakeMemfd(4096, kSeals | kFutureWrite);
+  const std::size_t before = OpenDescriptors();
+  std::array<Completion, 1> out;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    ShareWire wire = ShareOf(Access::kRemoteRead, 4096);
+    wire.key = i + 1;
+    in.peer.SendWithFds(wire, {memory.get()});
+    ASSERT_TRUE(*in.ours->Arm());  // so that Poll looks at the socket
+    ASSERT_TRUE(in.ours->Poll(out).ok());
+  }
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+TEST(ShmHostile, WhereNothingMayBeSharedOneRegionEndsTheConnection) {
+  Intruder in(0);
+  in.Enter();
+  const Fd memory = MakeMemfd(4096, kSeals);
+  in.peer.SendWithFds(ShareOf(Access::kRemoteWrite, 4096), {memory.get()});
+  EXPECT_EQ(WaitForMessage(*in.ours).status.code(), Code::kProtocolError);
 }
 
 TEST(ShmHostile, AScribblingPeerNeverGetsUsOutOfOurMemory) {

@@ -58,13 +58,13 @@ inline std::unique_ptr<MemoryRegion> MakeRegion(const std::shared_ptr<Domain>& d
 }
 
 struct Pair {
-  std::unique_ptr<Transport> transport = MakeTransport();
+  std::unique_ptr<Transport> transport;
   std::unique_ptr<Listener> listener;
   std::shared_ptr<Domain> client_domain = Domain::Create("client");
   std::shared_ptr<Domain> server_domain = Domain::Create("server");
   std::unique_ptr<Connection> client, server;
 
-  Pair() {
+  explicit Pair(std::size_t peer_regions = kMaxRegions) : transport(MakeTransport(peer_regions)) {
     auto made = transport->Listen({Kind::kShm, "", 0});
     EXPECT_TRUE(made.ok()) << made.status().ToString();
     listener = *std::move(made);
