@@ -25,7 +25,7 @@ namespace {
 
 // One turn of the loop takes so many newcomers from each socket, then looks at everybody else.
 constexpr int kAcceptsATurn = 64;
-// Out of descriptors: the sockets stay readable, so they are left alone for a while.
+// Out of descriptors: what is listened on stays readable, so it is left alone for a while.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 class AcceptorImpl final : public Acceptor {
@@ -74,7 +74,9 @@ class AcceptorImpl final : public Acceptor {
   SessionServer server_;
   Guests guests_;
   std::vector<pollfd> polled_;
+  // Apart, as each is the first to ask for a descriptor once its pause is over.
   TimePoint accept_after_{};
+  TimePoint lanes_after_{};
 };
 
 void AcceptorImpl::Wake() {
@@ -123,7 +125,11 @@ void AcceptorImpl::PreparePoll() {
   if (BootClock::now() >= accept_after_) {
     for (const Fd& socket : listeners_->sockets()) polled_.push_back({socket.get(), POLLIN, 0});
   }
-  for (const auto& lane : listeners_->lanes()) polled_.push_back({lane.listener->fd(), POLLIN, 0});
+  if (BootClock::now() >= lanes_after_) {
+    for (const auto& lane : listeners_->lanes()) {
+      polled_.push_back({lane.listener->fd(), POLLIN, 0});
+    }
+  }
   for (Guest& guest : guests_) {
     guest.first = polled_.size();
     guest.vestibule->AddPollEntries(polled_);
@@ -133,7 +139,9 @@ void AcceptorImpl::PreparePoll() {
 
 int AcceptorImpl::PollTimeout(TimePoint now) const {
   std::optional<Deadline> next;
-  if (accept_after_ > now) next = accept_after_;
+  for (const TimePoint pause : {accept_after_, lanes_after_}) {
+    if (pause > now && (!next || pause < *next)) next = pause;
+  }
   for (const Guest& guest : guests_) {
     const auto deadline = guest.vestibule->deadline();
     if (deadline && (!next || *deadline < *next)) next = deadline;
@@ -216,11 +224,13 @@ void AcceptorImpl::MakeRoom(const PeerAddress& newcomer) {
 }
 
 void AcceptorImpl::AcceptLanes(TimePoint now) {
+  if (now < lanes_after_) return;
   for (const auto& [kind, listener] : listeners_->lanes()) {
     for (int i = 0; i < kAcceptsATurn; ++i) {
       auto incoming = listener->Accept();
       if (!incoming.ok()) {
         LogWarn("{} cannot accept: {}", Name(kind), incoming.status().message());
+        lanes_after_ = now + kAcceptPause;
         break;
       }
       if (*incoming == nullptr) break;

@@ -3,11 +3,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <ctime>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/transport/session/server_fixture.h"
@@ -64,6 +68,38 @@ TEST(Session, EveryTransportThatIsHereMovesBytes) {
     EXPECT_FALSE((*lane)->capabilities().encrypted) << "the same host";
   }
   EXPECT_TRUE(session->legs().empty()) << "OpenLaneOver leaves the choice alone";
+}
+
+// The time that this process has had from its processors.
+std::chrono::nanoseconds ProcessorTime() {
+  timespec spent{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  return seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
+}
+
+TEST(Session, WithoutADescriptorForALaneTheAcceptorSleeps) {
+  Server server(ServerOptions());
+  const auto session = MustDial(ClientOptions(server));
+  ASSERT_NE(session, nullptr);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int free = dup(0);  // the lowest: the client's socket
+  ASSERT_GE(free, 0);
+  close(free);
+  const rlimit one_more{static_cast<rlim_t>(free) + 1, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &one_more), 0);
+  auto opening = std::async(std::launch::async, [&session] {
+    return session->OpenLaneOver(Kind::kShm, DeadlineAfter(seconds(10)));
+  });
+  const auto spent = ProcessorTime();
+  const auto opened = opening.wait_for(std::chrono::milliseconds(500));
+  const auto since = ProcessorTime() - spent;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(opened, std::future_status::timeout) << "the server had a descriptor after all";
+  EXPECT_LT(since, std::chrono::milliseconds(50)) << "it tried all the time";
+  auto lane = opening.get();
+  ASSERT_TRUE(lane.ok()) << lane.status().ToString();
+  ExpectEcho(**lane, "late");
 }
 
 TEST(Session, ProbesAreAnsweredAndNotMoreThanAFew) {
