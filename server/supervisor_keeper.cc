@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include "server/supervisor_packet.h"
@@ -81,6 +82,25 @@ Status DescriptorKeeper::Admit(const std::string& key, std::size_t bytes) {
   return Status::Ok();
 }
 
+// A packet arrives whole or not at all: what was kept before a failure is kept as it was.
+Status DescriptorKeeper::Tell(PacketType type, const std::string& key, ByteSpan state, int fd) {
+  const auto held = kept_.find(key);
+  const std::optional<Count> before =
+      held == kept_.end() ? std::nullopt : std::optional(held->second);
+  const std::size_t bytes_before = state_bytes_;
+  RDFS_RETURN_IF_ERROR(Admit(key, key.size() + state.size()));
+  Status sent =
+      SendPacket(socket_.get(), type, AsBytes(key), state, fd, DeadlineAfter(kSendPatience));
+  if (sent.ok()) return sent;
+  state_bytes_ = bytes_before;
+  if (before) {
+    kept_[key] = *before;
+  } else {
+    kept_.erase(key);
+  }
+  return sent;
+}
+
 Status DescriptorKeeper::Keep(ByteSpan key, int fd, ByteSpan state) {
   if (key.empty() || key.size() > kMaxKeyBytes || state.size() > kMaxStateBytes) {
     return Status(Code::kInvalidArgument, "a key or state that is too long to be kept");
@@ -88,8 +108,7 @@ Status DescriptorKeeper::Keep(ByteSpan key, int fd, ByteSpan state) {
   if (!supervised()) return Status::Ok();
   const std::string name(AsText(key));
   const std::lock_guard lock(mutex_);
-  RDFS_RETURN_IF_ERROR(Admit(name, key.size() + state.size()));
-  return SendPacket(socket_.get(), PacketType::kKeep, key, state, fd, DeadlineAfter(kSendPatience));
+  return Tell(PacketType::kKeep, name, state, fd);
 }
 
 Status DescriptorKeeper::SetState(ByteSpan key, ByteSpan state) {
@@ -100,9 +119,7 @@ Status DescriptorKeeper::SetState(ByteSpan key, ByteSpan state) {
   const std::string name(AsText(key));
   const std::lock_guard lock(mutex_);
   if (!kept_.contains(name)) return Status(Code::kNotFound, "nothing is kept under this key");
-  RDFS_RETURN_IF_ERROR(Admit(name, key.size() + state.size()));
-  return SendPacket(socket_.get(), PacketType::kSetState, key, state, -1,
-                    DeadlineAfter(kSendPatience));
+  return Tell(PacketType::kSetState, name, state, -1);
 }
 
 void DescriptorKeeper::Drop(ByteSpan key) {

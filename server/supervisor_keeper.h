@@ -23,6 +23,8 @@
 
 namespace rdfs::server {
 
+enum class PacketType : std::uint16_t;
+
 class DescriptorKeeper {
  public:
   static constexpr std::size_t kMaxKeyBytes = 256;
@@ -70,6 +72,8 @@ class DescriptorKeeper {
   };
   explicit DescriptorKeeper(Fd socket) : socket_(std::move(socket)) {}
   Status Admit(const std::string& key, std::size_t bytes);
+  // What Admit has counted stays counted only once the supervisor has been told.
+  Status Tell(PacketType type, const std::string& key, ByteSpan state, int fd);
 
   const Fd socket_;
   std::uint64_t epoch_ = 0;

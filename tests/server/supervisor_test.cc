@@ -11,9 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
+#include <span>
+#include <string>
 
 #include "server/supervisor_keeper.h"
+#include "server/supervisor_packet.h"
 #include "tests/server/temp_dir.h"
 #include "transport/base/clock.h"
 
@@ -306,6 +310,29 @@ TEST(DescriptorKeeper, NoneKeepsNothingAndSucceeds) {
   const auto all = keeper->FetchAll();
   ASSERT_TRUE(all.ok());
   EXPECT_TRUE(all->empty());
+}
+
+TEST(DescriptorKeeper, WhatTheSupervisorWasNotToldIsNotKept) {
+  std::array<int, 2> pair{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
+  const Fd other(pair[1]);
+  HelloWire hello{};
+  hello.max_descriptors = 2;
+  hello.max_state_bytes = 100;
+  ASSERT_TRUE(SendPacket(other.get(), PacketType::kHello, {},
+                         std::as_bytes(std::span<const HelloWire, 1>(&hello, 1)), -1,
+                         DeadlineAfter(std::chrono::seconds(5)))
+                  .ok());
+  const auto keeper = DescriptorKeeper::Connect(pair[0]);
+  ASSERT_TRUE(keeper.ok()) << keeper.status().message();
+  ASSERT_TRUE((*keeper)->Keep(AsBytes("a"), 0, AsBytes("state")).ok());
+  constexpr int kNoDescriptor = 1 << 29;  // so that the packet cannot go
+  const std::string half(60, 's');
+  EXPECT_FALSE((*keeper)->Keep(AsBytes("a"), kNoDescriptor, AsBytes(half)).ok());
+  EXPECT_FALSE((*keeper)->Keep(AsBytes("b"), kNoDescriptor, AsBytes(half)).ok());
+  EXPECT_EQ((*keeper)->kept(), 1U);
+  EXPECT_EQ((*keeper)->SetState(AsBytes("b"), {}).code(), Code::kNotFound);
+  EXPECT_TRUE((*keeper)->Keep(AsBytes("c"), 0, AsBytes(half)).ok()) << "the room is free again";
 }
 
 TEST(DescriptorKeeper, RefusesASocketThatIsNoSupervisors) {
