@@ -82,7 +82,10 @@ InodeRef InodeTable::OpenByHandle(const fs::Handle& handle, const NativeHandle& 
   {
     const std::lock_guard lock(mutex_);
     const auto it = mounts_.find(native.device);
-    if (it != mounts_.end()) mount = it->second;
+    if (it != mounts_.end()) {
+      mount = it->second.fd;
+      it->second.used = age_;
+    }
   }
   if (!mount && native.device != export_->root_device()) return Stale();
   const std::optional<Ids> caller = identity.current();
@@ -194,12 +197,16 @@ void InodeTable::RememberMount(std::uint64_t device, int fd, const struct statx&
   if (device == export_->root_device() || !S_ISDIR(stat.stx_mode)) return;
   {
     const std::lock_guard lock(mutex_);
-    if (mounts_.contains(device)) return;
+    if (const auto it = mounts_.find(device); it != mounts_.end()) {
+      it->second.used = age_;
+      return;
+    }
   }
   OpenResult opened = proc_.Reopen(fd, O_RDONLY | O_DIRECTORY);
   if (!opened.fd.valid()) return;  // then its inodes are found by name
   const std::lock_guard lock(mutex_);
-  mounts_.try_emplace(device, std::make_shared<const Fd>(std::move(opened.fd)));
+  mounts_.try_emplace(device,
+                      Mount{.fd = std::make_shared<const Fd>(std::move(opened.fd)), .used = age_});
 }
 
 UnlinkedInode InodeTable::Unlinked(const struct statx& before) {
@@ -317,7 +324,18 @@ std::size_t InodeTable::Age() {
     ++it;
     DropDescriptorLocked(inode);
   }
-  return open_.size() - pinned;
+  DropUnusedMountsLocked();
+  return open_.size() - pinned + mounts_.size();
+}
+
+// Its inodes are found by name until a directory of it has been opened again.
+void InodeTable::DropUnusedMountsLocked() {
+  if (mounts_.empty()) return;
+  for (const InodePtr& inode : open_) {
+    const auto it = mounts_.find(inode->key.device);
+    if (it != mounts_.end()) it->second.used = age_;
+  }
+  std::erase_if(mounts_, [this](const auto& mount) { return mount.second.used + 2 <= age_; });
 }
 
 std::size_t InodeTable::descriptors() const {

@@ -132,14 +132,18 @@ class InodeTable {
                              const std::function<bool(const OpenFile&)>& such) const;
 
   // Called every so often: closes descriptors that nobody has used since the call before the last:
-  // they keep the space of files that are deleted behind the server's back. Returns how many may
-  // still be closed later.
+  // they keep the space of files that are deleted behind the server's back, and file systems from
+  // being unmounted. Returns how many may still be closed later.
   std::size_t Age();
 
   [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t entries() const;
 
  private:
+  struct Mount {
+    std::shared_ptr<const Fd> fd;  // of a directory in it
+    std::uint64_t used = 0;        // the table's age then
+  };
   InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret, const ProcFd& proc,
              InodeLimits limits);
   Status AddRoot();
@@ -152,6 +156,7 @@ class InodeTable {
   InodeRef OpenByHandle(const fs::Handle& handle, const NativeHandle& native,
                         ThreadIdentity& identity);
   InodeRef OpenByName(const InodePtr& inode);
+  void DropUnusedMountsLocked();
   void RememberMount(std::uint64_t device, int fd, const struct statx& stat);
 
   static std::vector<std::shared_ptr<OpenFile>> UsersOfLocked(const Inode& inode);
@@ -175,7 +180,7 @@ class InodeTable {
   std::list<InodePtr> open_;    // with a descriptor, most recently used first
   std::list<InodePtr> closed_;  // without
   std::uint64_t age_ = 0;       // calls of Age
-  std::unordered_map<std::uint64_t, std::shared_ptr<const Fd>> mounts_;  // a descriptor by device
+  std::unordered_map<std::uint64_t, Mount> mounts_;  // below the export, by device
 };
 
 }  // namespace rdfs::server

@@ -2,10 +2,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 
 #include "server/attr.h"
@@ -69,6 +73,59 @@ TEST_P(InodeTableTest, HandlesResolveAfterTheirDescriptorsWereEvicted) {
     EXPECT_EQ(stat.stx_size, ("sub/f" + std::to_string(i)).size());
   }
   EXPECT_TRUE(table_->Find(table_->root().inode->handle, identity_).ok());
+}
+
+// In a mount namespace of its own: 0 where the file system can be unmounted in the end.
+int UnmountedWhenUnused(const std::string& directory, InodeLimits limits) {
+  constexpr int kCannotTry = 77;
+  const uid_t user = ::geteuid();
+  if (::unshare(CLONE_NEWNS) != 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return kCannotTry;
+    std::ofstream("/proc/self/uid_map") << "0 " << user << " 1";
+  }
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kCannotTry;
+  const std::string below = directory + "/below";
+  if (::mkdir(below.c_str(), 0755) != 0) return 1;
+  if (::mount("none", below.c_str(), "tmpfs", 0, nullptr) != 0) return kCannotTry;
+  std::ofstream(below + "/file") << "content";
+  auto proc = ProcFd::Open();
+  auto exported = Export::Create({.name = "x", .directory = directory});
+  if (!proc.ok() || !exported.ok()) return 2;
+  auto table = InodeTable::Create(*exported, HandleSecret::Random(), *proc, limits);
+  if (!table.ok()) return 3;
+  fs::Handle handle;
+  {
+    struct statx stat {};
+    const InodeRef mounted = (*table)->Lookup((*table)->root(), "below", stat);
+    if (!mounted.ok()) return 4;
+    const InodeRef file = (*table)->Lookup(mounted, "file", stat);
+    if (!file.ok()) return 5;
+    handle = file.inode->handle;
+  }
+  if (::umount(below.c_str()) == 0 || errno != EBUSY) return 6;
+  SystemClock clock;
+  GroupCache groups{clock};
+  ThreadIdentity identity{false, groups};
+  for (int turn = 0; turn < 3; ++turn) (*table)->Age();
+  if (!(*table)->Find(handle, identity).ok()) return 7;
+  std::size_t left = 1;
+  for (int turn = 0; turn < 4 && left > 0; ++turn) left = (*table)->Age();
+  if (left > 0) return 8;
+  return ::umount(below.c_str()) == 0 ? 0 : 9;
+}
+
+TEST_P(InodeTableTest, WhatIsMountedBelowCanBeUnmountedWhenNobodyUsesIt) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(20);
+    ::_exit(UnmountedWhenUnused(dir_.path(), {.by_handle = GetParam()}));
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespace may be made here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_P(InodeTableTest, AnotherFileUnderTheNameIsStale) {
