@@ -417,6 +417,22 @@ TEST_P(LimitedServiceTest, MountsFromOneAddress) {
   EXPECT_TRUE(Dial().ok()) << "who comes back has its mount already";
 }
 
+TEST_P(ServiceTest, AMountThatConnectsAgainAndAgainLosesItsOldestConnections) {
+  constexpr std::size_t kDialled = 20;
+  constexpr std::size_t kKept = 8;
+  std::vector<std::unique_ptr<transport::Session>> sessions;
+  for (std::size_t i = 0; i < kDialled; ++i) {
+    auto dialled = Dial();
+    ASSERT_TRUE(dialled.ok()) << "who comes back is never refused: " << dialled.status().message();
+    sessions.push_back(*std::move(dialled));
+  }
+  for (std::size_t i = 0; i < kDialled; ++i) {
+    const auto lane = sessions[i]->OpenLaneOver(GetParam(), DeadlineAfter(kPatience));
+    EXPECT_EQ(lane.ok(), i >= kDialled - kKept) << i;
+  }
+  EXPECT_EQ(service_->sessions(), 1U);
+}
+
 TEST_P(LimitedServiceTest, LanesOfAMount) {
   const auto first = Connect();
   const auto second = OpenLane();

@@ -155,7 +155,8 @@ void AcceptorImpl::AdvanceGuests(TimePoint now) {
     const auto deadline = guest->vestibule->deadline();
     const bool due = (deadline && now >= *deadline) ||
                      std::ranges::any_of(entries, [](const pollfd& e) { return e.revents != 0; });
-    const bool stays = !due || guest->vestibule->Advance(now);
+    const bool stays =
+        !guest->vestibule->session_lost() && (!due || guest->vestibule->Advance(now));
     guest = stays ? std::next(guest) : guests_.erase(guest);
   }
 }

@@ -38,7 +38,7 @@ struct SessionRequest {
 struct Admission {
   std::shared_ptr<Domain> domain;  // of every lane of this session
   std::vector<std::byte> grant;    // Session::grant() at the client; at most 4 KiB
-  std::shared_ptr<void> context;   // handed back with each lane
+  std::shared_ptr<void> context;   // handed back with each lane; of one, eight sessions may stand
 };
 
 class SessionHost {

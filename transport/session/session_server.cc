@@ -74,6 +74,8 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
   if (admission.grant.size() > kMaxOpening || admission.domain == nullptr) {
     return Status(Code::kInternal, "the service '" + open.service + "' granted what cannot travel");
   }
+  // Its own oldest: a client that comes back is not refused for what it has left behind.
+  if (const auto oldest = table_.OldestOf(admission.context)) End(*oldest);
   SessionGrant grant;
   grant.session_id = request.session_id;
   grant.same_host = same_host;

@@ -18,7 +18,7 @@ Status SessionTable::Add(Ticket ticket, TimePoint now) {
                              " sessions already: try again when one has ended"};
   }
   const std::uint64_t id = ticket.session_id;
-  sessions_.emplace(id, Entry{std::make_shared<const Ticket>(std::move(ticket)), 0,
+  sessions_.emplace(id, Entry{std::make_shared<const Ticket>(std::move(ticket)), ++last_number_, 0,
                               TokenBucket(kLaneBurst, kLanesPerSecond, now)});
   return Status::Ok();
 }
@@ -34,6 +34,19 @@ std::shared_ptr<const SessionTable::Ticket> SessionTable::Remove(std::uint64_t s
 std::shared_ptr<const SessionTable::Ticket> SessionTable::Find(std::uint64_t session_id) const {
   const auto found = sessions_.find(session_id);
   return found == sessions_.end() ? nullptr : found->second.ticket;
+}
+
+std::optional<std::uint64_t> SessionTable::OldestOf(const std::shared_ptr<void>& context) const {
+  if (context == nullptr) return std::nullopt;
+  std::size_t count = 0;
+  const Entry* oldest = nullptr;
+  for (const auto& [id, entry] : sessions_) {
+    if (entry.ticket->context != context) continue;
+    ++count;
+    if (oldest == nullptr || entry.number < oldest->number) oldest = &entry;
+  }
+  if (count < kMaxOfOne) return std::nullopt;
+  return oldest->ticket->session_id;
 }
 
 std::optional<std::uint64_t> SessionTable::Any() const {

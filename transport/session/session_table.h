@@ -1,7 +1,8 @@
 // The server's sessions: who may open lanes, and which lane tokens have been used.
 //
 // Pure: the time comes in, no I/O. Owned by the acceptor, on its thread. Bounded: kMaxSessions
-// sessions, and as many lanes as a bucket of kLaneBurst that refills with kLanesPerSecond allows.
+// sessions, kMaxOfOne for each mount, and as many lanes as a bucket of kLaneBurst that refills with
+// kLanesPerSecond allows.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,8 @@ namespace rdfs::transport::session {
 class SessionTable {
  public:
   static constexpr std::size_t kMaxSessions = 4096;
+  // Of one context: a client that comes back leaves some behind until TCP gives them up.
+  static constexpr std::size_t kMaxOfOne = 8;
   static constexpr double kLaneBurst = 64;
   static constexpr double kLanesPerSecond = 4;
 
@@ -40,6 +43,8 @@ class SessionTable {
   // From now on no token of this session opens anything. Null when there is none.
   std::shared_ptr<const Ticket> Remove(std::uint64_t session_id);
   [[nodiscard]] std::shared_ptr<const Ticket> Find(std::uint64_t session_id) const;
+  // The oldest session of this context when it has kMaxOfOne, to make room for its next.
+  [[nodiscard]] std::optional<std::uint64_t> OldestOf(const std::shared_ptr<void>& context) const;
   // Any session there is.
   [[nodiscard]] std::optional<std::uint64_t> Any() const;
   // The session that `token` belongs to, if it is genuine, meant for `kind`, and was never used.
@@ -54,10 +59,12 @@ class SessionTable {
  private:
   struct Entry {
     std::shared_ptr<const Ticket> ticket;
+    std::uint64_t number = 0;           // counted as they come
     std::uint64_t highest_counter = 0;  // counters start at 1 and only rise
     TokenBucket lanes;
   };
   std::map<std::uint64_t, Entry> sessions_;
+  std::uint64_t last_number_ = 0;
 };
 
 }  // namespace rdfs::transport::session

@@ -43,6 +43,10 @@ class Vestibule {
   [[nodiscard]] std::optional<Deadline> deadline() const { return deadline_; }
   // As the limits see it; none once a session stands, and for a stream that was given.
   [[nodiscard]] std::optional<HalfOpen> half_open() const;
+  // Its session was ended by others: nothing is left to stand here for.
+  [[nodiscard]] bool session_lost() const {
+    return session_id_ != 0 && server_.Find(session_id_) == nullptr;
+  }
   [[nodiscard]] const PeerFacts& peer() const { return peer_; }
 
  private:
