@@ -2,11 +2,11 @@
 
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -210,12 +210,14 @@ bool Loop::Idle() {
 }
 
 void Loop::Sleep() {
-  bool backlog = false;
   std::vector<LaneEntry> failed;
+  std::vector<LaneEntry> stuck;
   for (const LaneEntry& lane : active_.TakeAll()) {
-    const bool stuck = lane->BacklogFull();
-    const Result<bool> armed = stuck ? Result<bool>(false) : lane->connection().Arm();
-    backlog |= stuck;
+    if (lane->BacklogFull()) {
+      stuck.push_back(lane);
+      continue;
+    }
+    const Result<bool> armed = lane->connection().Arm();
     if (!armed.ok()) {
       failed.push_back(lane);
     } else if (!*armed) {
@@ -225,14 +227,31 @@ void Loop::Sleep() {
     }
   }
   for (const LaneEntry& lane : failed) Remove(lane, Status(Code::kDisconnected, "arm failed"));
-  if (!active_.empty() && !backlog) return;  // something came while arming
-  if (backlog) {
-    // Their descriptors may stay readable, so a wait would not sleep.
-    ::usleep(static_cast<useconds_t>(kBacklogLook.count() * 1000));
-    Wait(0);
-    return;
+  // Otherwise something came while arming.
+  if (active_.empty()) WaitBeside(stuck);
+  for (const LaneEntry& lane : stuck) {
+    if (!lane->closed()) active_.Add(lane->session()->id(), lane);
   }
-  Wait(timers_.empty() ? -1 : PollTimeoutMs(timers_.begin()->first, BootClock::now()));
+}
+
+// The descriptors of lanes that are stuck may stay readable, and a wait for them would not sleep:
+// they are left out, so that the others wake us at once.
+void Loop::WaitBeside(const std::vector<LaneEntry>& stuck) {
+  const TimePoint now = BootClock::now();
+  std::optional<Deadline> until;
+  if (!timers_.empty()) until = timers_.begin()->first;
+  if (!stuck.empty()) until = std::min(until.value_or(now + kBacklogLook), now + kBacklogLook);
+  for (const LaneEntry& lane : stuck) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, lane->connection().fd(), nullptr);
+  }
+  Wait(until ? PollTimeoutMs(*until, now) : -1);
+  for (const LaneEntry& lane : stuck) {
+    const int fd = lane->connection().fd();
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      Remove(lane, Status::FromErrno(errno, "epoll_ctl"));
+    }
+  }
 }
 
 void Loop::Wait(int timeout_ms) {

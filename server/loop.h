@@ -72,6 +72,7 @@ class Loop final : public Scheduler {
   bool RunTimers();
   bool Idle();
   void Sleep();
+  void WaitBeside(const std::vector<LaneEntry>& stuck);
   void Wait(int timeout_ms);
   void AddOnLoop(const SessionPtr& session, std::unique_ptr<transport::Connection> connection);
 

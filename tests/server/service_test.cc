@@ -88,6 +88,14 @@ class Client {
     const std::vector<ByteSpan> body = {Bytes(parts)...};
     return Ask(opcode, std::span<const ByteSpan>(body));
   }
+  // Asks for what is never read.
+  Status AskOnly(Opcode opcode) {
+    fs::RequestHeader header{};
+    header.opcode = static_cast<std::uint16_t>(opcode);
+    header.session = session_;
+    header.sequence = ++sequence_;
+    return lane_->Send(std::as_bytes(std::span<const fs::RequestHeader, 1>(&header, 1)));
+  }
   // READs or WRITEs [offset, offset + length) of the buffer at `to`.
   void Move(bool read, std::uint64_t offset, std::uint64_t length, transport::RemoteSlice remote) {
     const transport::LocalSlice local{buffer_.get(), offset, length};
@@ -148,6 +156,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     options.pool_bytes = 32 << 20;
     options.session_lease = lease;
     options.limits = limits_;
+    options.loops = loops_;
     auto service = Service::Create(std::move(options), *keeper_);
     ASSERT_TRUE(service.ok()) << service.status().message();
     service_ = *std::move(service);
@@ -227,6 +236,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
 
   TempDir dir_;
   ClientLimits limits_;  // of servers to come
+  unsigned loops_ = 0;   // the same
   const transport::Key key_ = transport::Key::Random();
   std::array<std::byte, 16> client_id_ = [] {
     std::array<std::byte, 16> id{};
@@ -415,6 +425,33 @@ TEST_P(LimitedServiceTest, MountsFromOneAddress) {
   EXPECT_EQ(refused(Refusals::What::kMounts), 1U);
   client_id_ = id;
   EXPECT_TRUE(Dial().ok()) << "who comes back has its mount already";
+}
+
+TEST_P(ServiceTest, ALaneThatDoesNotReadDelaysNoOtherOfItsLoop) {
+  Stop();
+  loops_ = 1;
+  Start(kPatience);
+  const auto deaf = Connect();
+  const auto other = OpenLane();
+  ASSERT_TRUE(deaf && other);
+  // Answers enough for the wire, and for all that the server lets wait.
+  const std::size_t answers = (Connection::kBacklogLimit + (24U << 20U)) / sizeof(fs::ReplyHeader);
+  for (std::size_t i = 0; i < answers; ++i) ASSERT_TRUE(deaf->AskOnly(Opcode::kRenew).ok());
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(deaf->lane().Flush().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  constexpr std::size_t kTimes = 200;
+  std::vector<std::chrono::nanoseconds> waits;
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the loop goes to sleep
+    const TimePoint asked = BootClock::now();
+    ASSERT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+    waits.push_back(BootClock::now() - asked);
+  }
+  // Most come later where others work on this machine, too.
+  std::ranges::sort(waits);
+  EXPECT_LT(waits[kTimes / 10], std::chrono::microseconds(500));
 }
 
 TEST_P(ServiceTest, AMountThatConnectsAgainAndAgainLosesItsOldestConnections) {
