@@ -13,7 +13,8 @@ namespace {
 
 // WRITEs below this are copied behind their header: cheaper than a part of their own.
 constexpr std::size_t kCopyBelow = 512;
-// How long the destructor tries to get the last bytes out.
+// How long the destructor tries to get the last bytes out, from when the wire last took some: who
+// ends many connections of a peer that is frozen must not wait for each.
 constexpr std::chrono::milliseconds kGoodbye{200};
 // Where the peer runs costs a system call to ask and changes rarely.
 constexpr std::uint32_t kWaitsPerLook = 16;
@@ -68,10 +69,10 @@ TcpConnection::~TcpConnection() { SayBye(); }
 // with unread input resets it, and the peer might lose our last words (RFC 1122, 4.2.2.13).
 void TcpConnection::SayBye() {
   if (readiness_.fd() < 0) return;
-  const Deadline deadline = DeadlineAfter(kGoodbye);
   if (!over_ && !write_error_) {
     QueueFrame(Opcode::kBye, 0);
     FlushOutput(false);
+    const Deadline deadline = stuck_since_.value_or(BootClock::now()) + kGoodbye;
     while (!output_.empty()) {
       const int timeout = PollTimeoutMs(deadline, BootClock::now());
       pollfd entry{.fd = stream_->write_fd(), .events = stream_->write_events(), .revents = 0};
@@ -171,7 +172,13 @@ void TcpConnection::FlushOutput(bool acknowledge) {
   // make us queue anything.
   if (acknowledge && owed_ > 0 && output_.empty()) QueueFrame(Opcode::kAcknowledge, 0);
   if (output_.empty()) return;
+  const std::uint64_t before = output_.sent_bytes();
   Status status = output_.WriteTo(*stream_);
+  if (output_.empty()) {
+    stuck_since_.reset();
+  } else if (!stuck_since_ || output_.sent_bytes() != before) {
+    stuck_since_ = BootClock::now();
+  }
   if (status.ok()) return;
   write_error_ = std::move(status);
   output_.Clear();

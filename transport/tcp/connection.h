@@ -10,7 +10,8 @@
 // whatever waits. What a peer can make us hold is bounded: the input buffer, kMaxOutstanding
 // answers, and acknowledgements that are a counter.
 //
-// Used by one thread at a time; sleeps never, but for a moment in the destructor.
+// Used by one thread at a time; sleeps never, but for a moment in the destructor
+// while the peer goes on reading.
 #pragma once
 
 #include <memory>
@@ -132,6 +133,7 @@ class TcpConnection final : public Connection {
   bool spinning_pays_ = true;         // as of the last look, some Waits ago
   std::uint32_t waits_ = 0;
   std::size_t owed_ = 0;               // WRITEs of the peer's to acknowledge
+  std::optional<TimePoint> stuck_since_;  // output waits, and the wire took something last then
   std::optional<Status> write_error_;  // output is over; input may still hold something
   std::optional<Status> over_;
 };

@@ -32,6 +32,7 @@ class OutputQueue {
   void EndAnswer() { answer_ends_.push_back(queued_); }
 
   [[nodiscard]] bool empty() const { return queued_ == sent_; }
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_; }
   [[nodiscard]] std::size_t backlog_bytes() const { return backlog_; }
   [[nodiscard]] std::size_t unsent_answers() const { return answer_ends_.size(); }
 

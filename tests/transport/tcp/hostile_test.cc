@@ -1,6 +1,7 @@
 // Peers that lie, stop in the middle, flood, or send what no peer of ours would: each ends its own
 // connection only, reaches no memory, and makes nobody hold more than the bounds.
 #include <random>
+#include <thread>
 
 #include "tests/transport/tcp/raw_peer.h"
 
@@ -96,6 +97,19 @@ TEST_F(Hostile, AnAnswerOfAnotherLengthEndsTheConnectionAndTouchesNothing) {
     EXPECT_EQ(over_.code(), Code::kProtocolError) << length;
     EXPECT_TRUE(IsAll(*local_, 'l'));
   }
+}
+
+TEST_F(Hostile, WhoHasNotReadForLongIsNotWaitedForAtTheEnd) {
+  const Bytes message(kMaxMessageBytes);
+  for (int i = 0; i < 64; ++i) {
+    ASSERT_TRUE(connection_->Send(message).ok());
+    ASSERT_TRUE(connection_->Flush().ok());
+  }
+  ASSERT_GT(connection_->backlog_bytes(), 0U);
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));  // longer than a goodbye takes
+  const TimePoint before = BootClock::now();
+  connection_.reset();
+  EXPECT_LT(BootClock::now() - before, std::chrono::milliseconds(100));
 }
 
 TEST_F(Hostile, ARefusalOfAnUnknownReasonIsARefusal) {
