@@ -10,6 +10,6 @@ int main(int argc, char** argv) {
   const std::string name = "rdfs-conformance-" + std::to_string(getpid());
   return conformance::Main(argc, argv,
                            {{.name = "Shm",
-                             .make = shm::MakeTransport,
+                             .make = [] { return shm::MakeTransport(); },
                              .listen = {.kind = Kind::kShm, .host = name, .port = 0}}});
 }
