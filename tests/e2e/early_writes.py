@@ -108,7 +108,8 @@ for tells in (os.fsync, os.close):
     assert os.pwrite(third, b"third", 0) == 5
     os.close(third)
     os.close(reader)
-    with open(f"{export}/{name}", "rb") as there: assert there.read(5) == b"third"
+    with open(f"{export}/{name}", "rb") as there:
+        assert there.read(5) == b"third"
     child = os.fork()
     if child == 0:
         os._exit(0)  # closes it, and looks at no error
