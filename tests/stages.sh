@@ -79,6 +79,8 @@ test_programs() {
   pattern=$(IFS='|'; echo "^($*)\\.")
   local without='^$'
   case "$preset" in
+    # The sanitizer looks at an object through a pipe of its own, and takes it for none where there are no descriptors left.
+    asan-ubsan) without='Session.WithoutADescriptorForALaneTheAcceptorSleeps' ;;
     # A death test forks a program that dies on purpose: nothing for the thread sanitizer to find.
     tsan) without='DeathTest' ;;
     # qemu-user offers the kernel more room for descriptors than we did, and keeps what we had no room for.
