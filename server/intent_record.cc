@@ -124,9 +124,13 @@ Resolution Resolve(const InterruptedIntent& intent, const PriorState& now,
     case fs::Opcode::kMknod:
       return ResolveMake(intent, now, 0);
     case fs::Opcode::kCreate:
-      // Without O_EXCL a file that is there is opened, whoever made it.
-      if ((intent.flags & fs::kOpenExclusive) == 0) return Resolution::kRepeat;
-      return ResolveMake(intent, now, S_IFREG);
+      // Without O_EXCL a file that is there is opened, whoever made it; but ours as who makes it,
+      // whom its mode does not bind.
+      if (const Resolution made = ResolveMake(intent, now, S_IFREG);
+          made == Resolution::kDone || (intent.flags & fs::kOpenExclusive) != 0) {
+        return made;
+      }
+      return Resolution::kRepeat;
     case fs::Opcode::kLink:
       return ResolveLink(intent, now);
     case fs::Opcode::kUnlink:

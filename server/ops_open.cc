@@ -47,11 +47,30 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   return Outcome::Ok();
 }
 
+// Who makes a file may write to it whatever mode it gets (git's objects: 0444). Where the
+// descriptor of the making is lost, the caller, who owns the file, allows itself to open it, and
+// takes that back.
+OpenResult OpenAsItsMaker(const Call& call, const InodeRef& ref, std::uint32_t flags) {
+  const ProcFd& proc = call.core().proc;
+  OpenResult opened = proc.Reopen(ref.fd(), DescriptorFlags(flags));
+  struct statx stat {};
+  if (opened.error != EACCES || StatFd(ref.fd(), stat) != 0) return opened;
+  const std::string path = ProcFd::Path(ref.fd());
+  if (::chmod(path.c_str(), (stat.stx_mode & 07777U) | S_IRUSR | S_IWUSR) != 0) return opened;
+  opened = proc.Reopen(ref.fd(), DescriptorFlags(flags));
+  (void)::chmod(path.c_str(), stat.stx_mode & 07777U);
+  return opened;
+}
+
+enum class Opens : std::uint8_t { kWhatIsThere, kWhatItMade };
+
 // Opens an inode that exists; `parent` asks for the longer reply of Create.
 Outcome OpenInode(Call& call, const InodeRef& ref, std::uint32_t flags, const Inode* parent,
-                  std::uint64_t old_number = 0) {
+                  std::uint64_t old_number = 0, Opens opens = Opens::kWhatIsThere) {
   if (const int error = RefuseType(ref.inode->type); error != 0) return Outcome::Errno(error);
-  OpenResult opened = call.core().proc.Reopen(ref.fd(), DescriptorFlags(flags));
+  OpenResult opened = opens == Opens::kWhatItMade
+                          ? OpenAsItsMaker(call, ref, flags)
+                          : call.core().proc.Reopen(ref.fd(), DescriptorFlags(flags));
   if (!opened.fd.valid()) return Outcome::Errno(opened.error);
   if ((flags & fs::kOpenTruncate) != 0) {
     ref.inode->Changed();
@@ -146,7 +165,8 @@ Outcome OpOpenMade(Call& call) {
   struct statx stat {};
   const InodeRef found = call.session.inodes().Lookup(parent, name, stat);
   if (!found.ok()) return Outcome::Errno(found.error);
-  return OpenInode(call, found, request.flags & ~kMaking, parent.inode.get());
+  return OpenInode(call, found, request.flags & ~kMaking, parent.inode.get(), 0,
+                   Opens::kWhatItMade);
 }
 
 Outcome OpTmpfile(Call& call) {

@@ -112,7 +112,9 @@ PriorState CapturePrior(const Call& call) {
       break;
     case fs::Opcode::kCreate: {
       const auto request = body.Read<fs::CreateRequest>();
-      if ((request.flags & fs::kOpenExclusive) == 0) return state;
+      // A file that is there is opened as well, unless it is ours and its mode forbids that.
+      const std::uint32_t mode = request.mode & ~request.umask;
+      if ((request.flags & fs::kOpenExclusive) == 0 && (mode & 0600U) == 0600U) return state;
       state.first = ReadNamed(call, body, state.known);
       break;
     }

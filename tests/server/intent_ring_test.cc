@@ -368,6 +368,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Resolution::kRepeat},
         ResolveCase{
             "create_without_excl", Of(Opcode::kCreate, kNone), {Inode(5)}, {}, Resolution::kRepeat},
+        ResolveCase{"create_without_excl_of_ours",
+                    Of(Opcode::kCreate, kNone),
+                    {Born(5, S_IFREG, kThen)},
+                    {},
+                    Resolution::kDone},
         ResolveCase{"create_excl_done",
                     Of(Opcode::kCreate, kNone, {}, fs::kOpenExclusive),
                     {Born(5, S_IFREG, kThen)},

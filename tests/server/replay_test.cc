@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "tests/server/server_harness.h"
 
@@ -145,6 +146,7 @@ TEST_F(ReplayTest, AWaiterWhoseLaneIsLostGetsNoLock) {
 // The worker is killed between the deed and its answer, and another one finds the intent.
 class CrashTest : public testing::Test {
  protected:
+  explicit CrashTest(HarnessOptions options = {.record = true}) : server(std::move(options)) {}
   // What the first worker wrote down before it died.
   void LeaveIntent(std::uint64_t sequence, Opcode opcode, const Body& body,
                    const PriorState& before) {
@@ -155,10 +157,12 @@ class CrashTest : public testing::Test {
   }
   Answer AskAgain(std::uint64_t sequence, Opcode opcode, const Body& body) {
     const auto lane = server.NewLane(server.NewSession(77));
-    EXPECT_TRUE(server.Deliver(lane, Harness::Message(opcode, body.bytes(), sequence, 77)));
+    EXPECT_TRUE(
+        server.Deliver(lane, Harness::Message(opcode, body.bytes(), sequence, 77, server.caller)));
+    server.ActAsItself();
     return server.TakeAnswer(lane);
   }
-  Harness server{{.record = true}};
+  Harness server;
 };
 
 TEST_F(CrashTest, AnUnlinkThatHappenedIsAnsweredAsDone) {
@@ -239,6 +243,44 @@ TEST_F(CrashTest, ACreateThatHappenedIsOpened) {
   LeaveIntent(9, Opcode::kCreate, body, before);
   std::ofstream(server / "made");
   EXPECT_TRUE(AskAgain(9, Opcode::kCreate, body).ok());
+}
+
+// A server that is root and acts as its callers.
+class CrashAsCallerTest : public CrashTest {
+ protected:
+  CrashAsCallerTest()
+      : CrashTest(
+            {.ids = IdMap::Daemon(IdMode::kRootSquash), .can_switch_ids = true, .record = true}) {}
+};
+
+// As git makes its objects. Nobody else gets at a file by that way.
+TEST_F(CrashAsCallerTest, ACreateThatHappenedIsOpenedThoughItsModeForbidsThat) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  ::chmod(server.base.path().c_str(), 0755);
+  ::chmod(server.dir().c_str(), 0777);
+  const std::string made = server / "made";
+  const int fd = ::open(made.c_str(), O_CREAT | O_WRONLY, 0444);
+  ASSERT_EQ(::fchown(fd, 1234, 1234), 0);
+  ::close(fd);
+  PriorState before;
+  before.at_ns = 1;
+  std::uint64_t sequence = 9;
+  for (const std::uint32_t exclusive : {0U, fs::kOpenExclusive}) {
+    fs::CreateRequest request{};
+    request.flags = fs::kOpenRead | fs::kOpenWrite | fs::kOpenCreate | exclusive;
+    request.mode = 0444;
+    const Body body = Body().Add(request).Add(server.root()).Name("made");
+    LeaveIntent(sequence, Opcode::kCreate, body, before);
+    LeaveIntent(sequence + 1, Opcode::kCreate, body, before);
+    server.caller = {1235, 1235};
+    EXPECT_EQ(AskAgain(sequence + 1, Opcode::kCreate, body).errno_value(), EACCES);
+    server.caller = {1234, 1234};
+    EXPECT_EQ(AskAgain(sequence, Opcode::kCreate, body).errno_value(), 0) << exclusive;
+    sequence += 2;
+    struct stat stat {};
+    ASSERT_EQ(::stat(made.c_str(), &stat), 0);
+    EXPECT_EQ(stat.st_mode & 07777U, 0444U);
+  }
 }
 
 }  // namespace
