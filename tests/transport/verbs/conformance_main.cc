@@ -1,11 +1,14 @@
-// The conformance suite over verbs, on a real RDMA stack: RDFS_RDMA_ADDRESS names an address of the
-// device, and RDFS_RDMA_ADDRESS6 its IPv6 address, or nothing where it has none. tests/rdma/run
-// sets them.
+// The conformance suite over verbs, bare and with faults, on a real RDMA stack: RDFS_RDMA_ADDRESS
+// names an address of the device, and RDFS_RDMA_ADDRESS6 its IPv6 address, or nothing where it has
+// none. tests/rdma/run sets them.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tests/transport/conformance/suite.h"
+#include "tests/transport/fault/bearable.h"
 #include "transport/verbs/transport.h"
 
 int main(int argc, char** argv) {
@@ -27,5 +30,9 @@ int main(int argc, char** argv) {
   };
   std::vector<conformance::Subject> subjects{subject("Verbs", address)};
   if (address6 != nullptr && *address6 != '\0') subjects.push_back(subject("Verbs6", address6));
+  conformance::Subject faulty = subject("VerbsWithFaults", address);
+  faulty.make = [] { return fault::Wrap(verbs::MakeTransport(), fault::kBearable); };
+  faulty.injects_busy = true;
+  subjects.push_back(std::move(faulty));
   return conformance::Main(argc, argv, std::move(subjects));
 }
