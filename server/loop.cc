@@ -1,5 +1,6 @@
 #include "server/loop.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 
@@ -24,6 +25,8 @@ constexpr std::chrono::nanoseconds kLongestSpin{200'000};
 constexpr unsigned kRoundsBetweenLooks = 16;
 // How often a lane is looked at whose peer does not take its answers.
 constexpr std::chrono::milliseconds kBacklogLook{2};
+// How long a stop waits for file I/O that is under way.
+constexpr std::chrono::seconds kLongestFarewell{2};
 
 }  // namespace
 
@@ -120,10 +123,7 @@ void Loop::Run(Core& core) {
       io_->Poll();
     }
     io_->Submit();
-    times_.GoOut(core.clock);
-    for (const std::weak_ptr<ConnLane>& weak : std::exchange(unflushed_, {})) {
-      if (const LaneEntry lane = weak.lock()) (void)lane->Flush();
-    }
+    FlushAnswers();
     if (io_->has_deferred()) {
       io_->RunDeferred();
       busy = true;
@@ -136,9 +136,28 @@ void Loop::Run(Core& core) {
     }
     if (Idle()) Sleep();
   }
+  FinishIo();
   const auto all = lanes_;
   for (const auto& [fd, lane] : all) Remove(lane, Status(Code::kDisconnected, "server stops"));
   dispatcher_.reset();
+}
+
+void Loop::FlushAnswers() {
+  times_.GoOut(core_->clock);
+  for (const std::weak_ptr<ConnLane>& weak : std::exchange(unflushed_, {})) {
+    if (const LaneEntry lane = weak.lock()) (void)lane->Flush();
+  }
+}
+
+void Loop::FinishIo() {
+  const Deadline until = DeadlineAfter(kLongestFarewell);
+  do {
+    io_->Submit();
+    pollfd ready{.fd = io_->fd(), .events = POLLIN, .revents = 0};
+    if (io_->in_flight() > 0) ::poll(&ready, 1, PollTimeoutMs(until, BootClock::now()));
+    io_->Poll();
+    FlushAnswers();
+  } while (io_->in_flight() > 0 && BootClock::now() < until);
 }
 
 bool Loop::ServeLanes() {

@@ -66,6 +66,9 @@ class Loop final : public Scheduler {
 
   void Run(Core& core);
   bool ServeLanes();
+  void FlushAnswers();
+  // Answers what is under way when the loop stops; what takes too long is left unanswered.
+  void FinishIo();
   // How many messages it took, at most `most`; what ended the lane counts as one.
   std::size_t Serve(const LaneEntry& lane, std::size_t most);
   void Remove(const LaneEntry& lane, const Status& why);

@@ -35,7 +35,7 @@ Responder::Responder(Responder&& other) noexcept { *this = std::move(other); }
 
 Responder& Responder::operator=(Responder&& other) noexcept {
   if (this == &other) return *this;
-  if (pending()) Errno(EIO);
+  if (pending()) const Responder dropped(std::move(*this));
   lane_ = std::move(other.lane_);
   session_ = std::move(other.session_);
   counters_ = std::exchange(other.counters_, nullptr);
@@ -50,7 +50,10 @@ Responder& Responder::operator=(Responder&& other) noexcept {
 }
 
 Responder::~Responder() {
-  if (pending()) Errno(EIO);
+  if (!pending()) return;
+  // A server that stops leaves the record as a crash would: the next one finds out what was done.
+  if (session_->ended()) recorded_ = false;
+  Errno(EIO);
 }
 
 void Responder::Send(fs::WireError error, std::span<const ByteSpan> body, ByteSpan extensions) {

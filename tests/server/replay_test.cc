@@ -55,6 +55,20 @@ TEST_F(ReplayTest, AnAppendIsNotDoneTwice) {
   EXPECT_EQ(content, "xonce");
 }
 
+TEST_F(ReplayTest, WhatAStopCutsOffIsLeftToTheNextServer) {
+  IntentRing& record = *server.session()->record();
+  const auto drop = [&](std::uint64_t sequence) {
+    ASSERT_TRUE(record.Begin(sequence, Opcode::kFallocate, 1, {}).ok());
+    Responder dropped(server.lane, Opcode::kFallocate, sequence, 7, server.core().counters);
+    dropped.SetRecorded();
+  };
+  drop(5);
+  EXPECT_EQ(record.Lookup(5, 1).verdict, IntentRing::Verdict::kDone);
+  server.session()->MarkEnded();
+  drop(6);
+  EXPECT_EQ(record.Lookup(6, 1).verdict, IntentRing::Verdict::kInProgress);
+}
+
 TEST_F(ReplayTest, AnotherRequestUnderTheSameNumberEndsTheLane) {
   const Body one = Body().Add(server.root()).Name("a");
   const Body two = Body().Add(server.root()).Name("b");

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <climits>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "tests/server/temp_dir.h"
@@ -263,6 +264,37 @@ TEST_P(ServiceTest, MountsAndAnswers) {
       client->Ask(Opcode::kLookup, Sized(root_.handle.bytes()), Sized(AsBytes("file")));
   ByteReader reader(found.body);
   EXPECT_EQ(fs::ReadEntry(reader).attr.size, 10U);
+}
+
+TEST_P(ServiceTest, WhatIsUnderWayWhenItStopsIsAnswered) {
+  constexpr std::uint64_t kLength = 64 << 20;  // some ten milliseconds
+  ASSERT_EQ(::truncate((dir_ / "file").c_str(), kLength), 0);
+  std::vector<std::unique_ptr<Client>> clients;
+  clients.push_back(Connect());
+  ASSERT_TRUE(clients[0]);
+  const std::uint64_t open = OpenFile(*clients[0], fs::kOpenRead | fs::kOpenWrite);
+  while (clients.size() < 4) {
+    clients.push_back(OpenLane());
+    ASSERT_TRUE(clients.back());
+  }
+  std::vector<std::future<Reply>> replies;
+  for (std::uint64_t i = 0; i < clients.size(); ++i) {
+    fs::CopyFileRangeRequest request{};
+    request.open_in = request.open_out = open;
+    request.length = kLength;
+    request.offset_out = kLength * (i + 1);
+    replies.push_back(std::async(std::launch::async, [client = clients[i].get(), request] {
+      return client->Ask(Opcode::kCopyFileRange, request);
+    }));
+  }
+  const Deadline until = DeadlineAfter(kPatience);
+  const auto& taken = service_->core().counters.Of(Opcode::kCopyFileRange).requests;
+  while (taken.load() < clients.size() && BootClock::now() < until) std::this_thread::yield();
+  Stop();
+  for (auto& waiting : replies) {
+    const Reply reply = waiting.get();
+    EXPECT_EQ(reply.error, fs::WireError::kOk) << reply.connection.message();
+  }
 }
 
 TEST_P(ServiceTest, ReadsThroughGrants) {
