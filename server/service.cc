@@ -37,6 +37,9 @@ constexpr std::chrono::seconds kHouseTurn{1};
 constexpr unsigned kTurnsOfAnAge = 15;
 // Open files of a session that one turn hands to the supervisor: some milliseconds.
 constexpr std::size_t kKeptATurn = 512;
+// How long a client waits that comes back while its earlier session is cleared away, and with it
+// all others that dial.
+constexpr std::chrono::milliseconds kLongestClearing{200};
 
 // A host that starts again has lost its page cache, and with it what was written and not synced.
 std::uint64_t BootVerifier() {
@@ -56,6 +59,10 @@ std::uint64_t SessionIdOf(const ClientId& client) {
   std::uint64_t id = 0;
   std::memcpy(&id, digest.data(), sizeof(id));
   return id == 0 ? 1 : id;
+}
+
+Status StillClearing() {
+  return {Code::kBusy, "the server still clears away this mount's earlier session: try again"};
 }
 
 }  // namespace
@@ -250,6 +257,7 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
   }
   const std::optional<Offer> offer = exports_->Find(name);
   if (!offer) return Status(Code::kNotFound, NoSuchExport(name));
+  if (!sessions_.WaitUntilCleared(mount.client_id, kLongestClearing)) return StillClearing();
   SessionPtr session = sessions_.Resume(mount.client_id, core_->clock.Now());
   const bool resumed = session != nullptr;
   if (!resumed && sessions_.size() >= kMaxSessions) {
@@ -264,6 +272,7 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
   }
   if (!resumed) {
     RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *offer, host + " " + request.peer));
+    if (session == nullptr) return StillClearing();
   }
   // Whoever resumes must have come in by the same door.
   if (session->params().access != &exports_->ClassOf(*offer, request.key_name)) {
@@ -394,6 +403,8 @@ void Service::EndSession(const SessionPtr& session, std::string_view why) {
   for (const OpenPtr& open : session->RemoveAllOpens()) CloseOpen(*core_, *open);
   if (session->record() != nullptr) session->record()->Remove();
   for (const auto& loop : loops_) loop->DropLanes(session->id());
+  // Last: what comes before goes by the id that the client's next session will have.
+  sessions_.Cleared(*session);
   if (sessions_.size() == 0 && options_.on_idle) options_.on_idle();
 }
 

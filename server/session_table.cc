@@ -16,7 +16,7 @@ SessionPtr SessionTable::Add(SessionPtr session, TimePoint now) {
   const std::lock_guard lock(mutex_);
   const auto [it, added] = entries_.try_emplace(session->params().client_id,
                                                 Entry{session, SessionState(now, lease_)});
-  return it->second.session;
+  return it->second.state.over() ? nullptr : it->second.session;
 }
 
 SessionTable::Entry* SessionTable::FindLocked(const FsSession& session) {
@@ -39,23 +39,38 @@ void SessionTable::LaneClosed(const FsSession& session, TimePoint now) {
 bool SessionTable::Take(const FsSession& session) {
   const std::lock_guard lock(mutex_);
   Entry* entry = FindLocked(session);
-  if (entry == nullptr) return false;
+  if (entry == nullptr || entry->state.over()) return false;
   entry->state.End();
-  entries_.erase(session.params().client_id);
   return true;
+}
+
+void SessionTable::Cleared(const FsSession& session) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (FindLocked(session) == nullptr) return;
+    entries_.erase(session.params().client_id);
+  }
+  cleared_.notify_all();
+}
+
+bool SessionTable::WaitUntilCleared(const ClientId& client, std::chrono::nanoseconds patience) {
+  std::unique_lock lock(mutex_);
+  return cleared_.wait_for(lock, patience, [&] {
+    const auto it = entries_.find(client);
+    return it == entries_.end() || !it->second.state.over();
+  });
 }
 
 std::vector<SessionPtr> SessionTable::TakeExpired(TimePoint now) {
   std::vector<SessionPtr> expired;
   const std::lock_guard lock(mutex_);
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    it->second.state.Seen(it->second.session->last_request());
-    if (it->second.state.Expire(now)) {
-      expired.push_back(it->second.session);
-      it = entries_.erase(it);
-    } else {
-      if (IntentRing* record = it->second.session->record()) record->NoteSeen();
-      ++it;
+  for (auto& [client, entry] : entries_) {
+    const FsSession& session = *entry.session;
+    entry.state.Seen(session.last_request());
+    if (entry.state.Expire(now)) {
+      expired.push_back(entry.session);
+    } else if (IntentRing* record = session.record(); record != nullptr && !entry.state.over()) {
+      record->NoteSeen();
     }
   }
   return expired;
@@ -65,6 +80,7 @@ std::optional<TimePoint> SessionTable::NextDeadline() const {
   const std::lock_guard lock(mutex_);
   std::optional<TimePoint> next;
   for (const auto& [client, entry] : entries_) {
+    if (entry.state.over()) continue;
     const TimePoint due = std::max(entry.state.deadline(), entry.session->last_request() + lease_);
     if (!next || due < *next) next = due;
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <thread>
 
 #include "server/session_state.h"
 #include "server/session_table.h"
@@ -93,6 +94,8 @@ TEST(SessionTable, ResumesByClientIdUntilItExpires) {
   EXPECT_TRUE(table.TakeExpired(At(70)).empty());
   EXPECT_EQ(table.TakeExpired(At(95)).size(), 1U);
   EXPECT_FALSE(table.LaneOpened(*one, At(96)));
+  table.Cleared(*one);
+  table.Cleared(*two);
   EXPECT_EQ(table.size(), 0U);
 }
 
@@ -102,9 +105,30 @@ TEST(SessionTable, OneThatIsEndedIsThereNoMoreAndItsNamesakeIsAnother) {
   EXPECT_TRUE(table.Take(*one));
   EXPECT_FALSE(table.Take(*one));
   EXPECT_FALSE(table.LaneOpened(*one, At(1)));
+  table.Cleared(*one);
   const SessionPtr again = table.Add(MakeSession(1), At(1));
   EXPECT_FALSE(table.Take(*one)) << "a goodbye that comes late ends nobody else";
   EXPECT_EQ(table.Resume(again->params().client_id, At(2)), again);
+}
+
+TEST(SessionTable, AClientGetsNoOtherSessionUntilItsLastIsClearedAway) {
+  SessionTable table(seconds(40));
+  const SessionPtr one = table.Add(MakeSession(1), At(0));
+  const ClientId client = one->params().client_id;
+  EXPECT_TRUE(table.WaitUntilCleared(client, seconds(0)));
+  ASSERT_EQ(table.TakeExpired(At(40)).size(), 1U);
+  EXPECT_TRUE(table.TakeExpired(At(90)).empty());
+  EXPECT_EQ(table.NextDeadline(), std::nullopt);
+  EXPECT_FALSE(table.WaitUntilCleared(client, seconds(0)));
+  EXPECT_EQ(table.Resume(client, At(90)), nullptr);
+  EXPECT_EQ(table.Add(MakeSession(1), At(90)), nullptr);
+  std::thread clearing([&] { table.Cleared(*one); });
+  EXPECT_TRUE(table.WaitUntilCleared(client, seconds(10)));
+  clearing.join();
+  const SessionPtr again = MakeSession(1);
+  EXPECT_EQ(table.Add(again, At(91)), again);
+  table.Cleared(*one);
+  EXPECT_EQ(table.Resume(client, At(92)), again) << "cleared away late";
 }
 
 TEST(SessionTable, ASessionHasABoundedNumberOfLanes) {
