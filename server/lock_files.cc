@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "server/as_server.h"
 #include "transport/base/log.h"
 
 namespace rdfs::server {
@@ -79,6 +80,12 @@ int LockFiles::NewFile(const OpenFile& open, const LockOwner& owner, bool both, 
   if (reopened_ >= max_reopened_) return ENOLCK;
   const int flags = out.readable ? (out.writable ? O_RDWR : O_RDONLY) : O_WRONLY;
   OpenResult opened = proc_.Reopen(open.fd->get(), flags);
+  if (!opened.fd.valid()) {
+    // Its owner has these rights from when he opened the file: the mode may be another one by now,
+    // and who is served right now another user.
+    const AsServer rights;
+    opened = proc_.Reopen(open.fd->get(), flags);
+  }
   if (!opened.fd.valid()) return ENOLCK;
   out.fd = std::make_shared<const Fd>(std::move(opened.fd));
   out.reopened = true;

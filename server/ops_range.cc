@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <limits>
 
+#include "server/as_server.h"
 #include "server/ops.h"
 
 namespace rdfs::server {
@@ -27,6 +28,13 @@ struct RangeJob {
   OpenPtr open;
   bool by_root = true;
 };
+
+// `stat` is the file's, and is changed alike.
+void KillPrivilegesBehind(const RangeJob& job, struct statx& stat) {
+  if (job.by_root) return;
+  const AsServer rights;  // whoever changed it need not own the file
+  KillPrivileges(job.worker->core.proc, job.open->fd->get(), stat);
+}
 
 bool ByRoot(const Call& call) {
   const auto caller = call.Caller();
@@ -66,7 +74,7 @@ Outcome OpFallocate(Call& call) {
     if (const int error = StatFd(job->open->fd->get(), stat); error != 0) {
       return job->responder.Errno(error);
     }
-    if (!job->by_root) KillPrivileges(job->worker->core.proc, job->open->fd->get(), stat);
+    KillPrivilegesBehind(*job, stat);
     const fs::AttrWire attr = ToAttr(stat, job->open->inode->version.load(), context);
     job->responder.Ok(std::as_bytes(std::span<const fs::AttrWire, 1>(&attr, 1)));
   });
@@ -125,7 +133,7 @@ Outcome OpCopyFileRange(Call& call) {
     if (const int error = StatFd(job->open->fd->get(), stat); error != 0) {
       return job->responder.Errno(error);
     }
-    if (!job->by_root) KillPrivileges(core.proc, job->open->fd->get(), stat);
+    KillPrivilegesBehind(*job, stat);
     core.counters.Of(fs::Opcode::kCopyFileRange).bytes.fetch_add(copied);
     const fs::WriteReply reply = MakeWriteReply(core, *job->open, offset_out,
                                                 static_cast<std::uint32_t>(copied), stat);

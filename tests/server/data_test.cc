@@ -334,6 +334,59 @@ TEST_F(SwitchTest, TheStickyBitAndSetuidAreTheKernelsOwn) {
             EPERM);
 }
 
+TEST_F(SwitchTest, AFallocateTakesSetuidAwayWhoeverIsServedMeanwhile) {
+  ASSERT_EQ(::chmod((server / "file").c_str(), 06777), 0);
+  // The kernel takes it away itself where the thread for such work was started as a user.
+  bool started = false;
+  server.io().Offload([] { return 0; }, [&](std::int64_t) { started = true; });
+  while (!started) server.io().Poll();
+  server.caller = {1234, 1234};
+  fs::FallocateRequest request{};
+  request.open = MustOpen("file", fs::kOpenWrite);
+  request.length = 100;
+  server.Send(Opcode::kFallocate, Body().Add(request));
+  server.caller = {1235, 1235};
+  server.Send(Opcode::kRenew, Body());
+  EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
+  EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
+  struct stat stat {};
+  ASSERT_EQ(::stat((server / "file").c_str(), &stat), 0);
+  EXPECT_EQ(stat.st_mode & 07777U, 0777U);
+  EXPECT_NE(::chmod((server / "file").c_str(), 0600), 0) << "the caller's rights again";
+}
+
+TEST_F(SwitchTest, ALockThatWaitsIsTakenWhoeverIsServedMeanwhile) {
+  server.caller = {1234, 1234};
+  const Answer made = server.Create(server.root(), "locked", kReadWrite, 0600);
+  ASSERT_TRUE(made.ok());
+  fs::LockRequest request{};
+  request.open = server.OpenNumber(made);
+  request.owner = 1;
+  request.type = static_cast<std::uint32_t>(fs::LockType::kWrite);
+  request.start = request.end = 100;
+  ASSERT_TRUE(server.Ask(Opcode::kSetLock, Body().Add(request)).ok());
+  server.ActAsItself();
+  const Fd local(::open((server / "locked").c_str(), O_RDWR | O_CLOEXEC));
+  struct flock held {};
+  held.l_type = F_WRLCK;
+  held.l_whence = SEEK_SET;
+  held.l_len = 10;
+  ASSERT_EQ(::fcntl(local.get(), F_OFD_SETLK, &held), 0);
+  request.owner = 2;
+  request.start = request.end = 5;
+  request.flags = fs::kLockWait;
+  const std::uint64_t waiting = server.Send(Opcode::kSetLock, Body().Add(request));
+  ASSERT_EQ(server.core().locks.waiting(), 1U);
+  server.caller = {1235, 1235};
+  ASSERT_TRUE(server.Ask(Opcode::kRenew, Body()).ok());
+  held.l_type = F_UNLCK;
+  ASSERT_EQ(::fcntl(local.get(), F_OFD_SETLK, &held), 0);
+  server.scheduler.Advance(std::chrono::seconds(1));
+  const Answer answer = server.TakeAnswer(server.lane);
+  EXPECT_EQ(answer.sequence, waiting);
+  EXPECT_TRUE(answer.ok()) << answer.errno_value();
+}
+
 TEST_F(SwitchTest, HandlesResolveWhileActingAsSomebodyElse) {
   if (!server.table().persistent()) GTEST_SKIP() << "no open_by_handle_at";
   ASSERT_EQ(::mkdir((server / "deep").c_str(), 0777), 0);
