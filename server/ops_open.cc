@@ -103,6 +103,25 @@ Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, 
   return AnswerOpen(call, made.inode, std::move(fd), flags, stat, &entry);
 }
 
+// Whether a kept descriptor is of the file that its client means, and open for what it wants.
+bool IsMeant(const Call& call, int kept, std::uint32_t flags, const fs::Handle& handle,
+             const struct statx& stat) {
+  const int have = ::fcntl(kept, F_GETFL) & O_ACCMODE;
+  const int wanted = DescriptorFlags(flags) & O_ACCMODE;
+  if (have != O_RDWR && have != wanted) return false;
+  // What has no name any more may be found no more.
+  const InodeRef named = call.Find(handle);
+  return !named.ok() || named.inode->key == InodeKey{DeviceOf(stat), stat.stx_ino};
+}
+
+// The supervisor need not keep it any more.
+void DropOrphan(Call& call, std::uint64_t number) {
+  OpenFile orphan;
+  orphan.session = call.session.id();
+  orphan.number = number;
+  DropKeptOpen(call.core().keeper, orphan);
+}
+
 bool WantsToWrite(std::uint32_t flags) {
   return (flags & (fs::kOpenWrite | fs::kOpenTruncate)) != 0;
 }
@@ -204,10 +223,13 @@ Outcome OpReclaimOpen(Call& call) {
   if (Fd kept = call.core().orphans.Take(call.session.id(), request.open); kept.valid()) {
     struct statx stat {};
     if (const int error = StatFd(kept.get(), stat); error != 0) return Outcome::Errno(error);
-    OpenResult path = call.core().proc.Reopen(kept.get(), O_PATH);
-    if (!path.fd.valid()) return Outcome::Errno(path.error);
-    const InodeRef ref = call.session.inodes().Adopt(nullptr, "", std::move(path.fd), stat);
-    return AnswerOpen(call, ref.inode, std::move(kept), flags, stat, nullptr, request.open);
+    if (IsMeant(call, kept.get(), flags, handle, stat)) {
+      OpenResult path = call.core().proc.Reopen(kept.get(), O_PATH);
+      if (!path.fd.valid()) return Outcome::Errno(path.error);
+      const InodeRef ref = call.session.inodes().Adopt(nullptr, "", std::move(path.fd), stat);
+      return AnswerOpen(call, ref.inode, std::move(kept), flags, stat, nullptr, request.open);
+    }
+    DropOrphan(call, request.open);
   }
   InodeRef ref = call.Find(handle);
   if (const auto parent_handle = fs::Handle::FromBytes(parent_bytes);

@@ -263,6 +263,33 @@ TEST_F(DataTest, AnOpenFileOfAnEarlierTimeIsReclaimed) {
   EXPECT_EQ(wrong.errno_value(), ESTALE);
 }
 
+// What an earlier worker has left with the supervisor.
+TEST_F(DataTest, AKeptDescriptorComesBackAsWhatItIs) {
+  std::ofstream(server / "other") << "abcdefghij";
+  const std::uint64_t number = 0x1234'0000'0000'0001;
+  const auto reclaim = [&](std::string_view kept_file, int kept_as, std::string_view name) {
+    const fs::Handle handle = server.Walk(name);
+    DescriptorKeeper::Kept kept;
+    const Body key = Body().Add(Le32(0x4e45504f)).Add(Le64(42)).Add(Le64(number));
+    kept.key.assign(key.bytes().begin(), key.bytes().end());
+    kept.fd.Reset(::open((server / std::string(kept_file)).c_str(), kept_as | O_CLOEXEC));
+    EXPECT_TRUE(server.core().orphans.Adopt(kept));
+    if (kept_file == name) {
+      EXPECT_EQ(::unlink((server / std::string(name)).c_str()), 0);
+    }
+    fs::ReclaimOpenRequest request{};
+    request.open = number;
+    request.flags = fs::kOpenRead;
+    const Answer answer =
+        server.Ask(Opcode::kReclaimOpen, Body().Add(request).Add(handle).Sized16({}).Sized16({}));
+    EXPECT_TRUE(answer.ok());
+    return server.Read(server.OpenNumber(answer), 0, 3).second;
+  };
+  EXPECT_EQ(reclaim("other", O_RDONLY, "file"), "012") << "of another file";
+  EXPECT_EQ(reclaim("file", O_WRONLY, "file"), "012") << "for writing only";
+  EXPECT_EQ(reclaim("other", O_RDWR, "other"), "abc");
+}
+
 class ReadOnlyTest : public DataTest {
  protected:
   ReadOnlyTest() : DataTest({.read_only = true}) {}
