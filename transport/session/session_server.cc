@@ -57,9 +57,6 @@ std::vector<Offer> SessionServer::OffersFor(const SessionOpen& open, bool same_h
 Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
                                                   const Agreement& agreement, const PeerFacts& peer,
                                                   TimePoint now) {
-  if (table_.size() >= SessionTable::kMaxSessions) {
-    return Status(Code::kBusy, "this server has as many sessions as it can: try again later");
-  }
   const bool same_host = SameHost(open.host, identity_);
   const SessionRequest request{.session_id = table_.NewId(),
                                .service = open.service,

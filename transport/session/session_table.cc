@@ -45,7 +45,9 @@ std::optional<std::uint64_t> SessionTable::OldestOf(const std::shared_ptr<void>&
     ++count;
     if (oldest == nullptr || entry.number < oldest->number) oldest = &entry;
   }
-  if (count < kMaxOfOne) return std::nullopt;
+  if (oldest == nullptr || (count < kMaxOfOne && sessions_.size() < kMaxSessions)) {
+    return std::nullopt;
+  }
   return oldest->ticket->session_id;
 }
 

@@ -43,7 +43,8 @@ class SessionTable {
   // From now on no token of this session opens anything. Null when there is none.
   std::shared_ptr<const Ticket> Remove(std::uint64_t session_id);
   [[nodiscard]] std::shared_ptr<const Ticket> Find(std::uint64_t session_id) const;
-  // The oldest session of this context when it has kMaxOfOne, to make room for its next.
+  // The oldest session of this context when it has kMaxOfOne, or the table is full: to make room
+  // for its next.
   [[nodiscard]] std::optional<std::uint64_t> OldestOf(const std::shared_ptr<void>& context) const;
   // Any session there is.
   [[nodiscard]] std::optional<std::uint64_t> Any() const;

@@ -138,5 +138,19 @@ TEST_F(SessionTableTest, BoundsSessions) {
   EXPECT_TRUE(table_.Add(TicketOf(table_.NewId(), 1), clock_.Now()).ok());
 }
 
+TEST_F(SessionTableTest, WhoComesBackIsNotRefusedByAFullTable) {
+  const auto add = [&](std::uint64_t id, const std::shared_ptr<void>& context) {
+    SessionTable::Ticket ticket = TicketOf(id, 1);
+    ticket.context = context;
+    return table_.Add(std::move(ticket), clock_.Now()).ok();
+  };
+  const auto client = std::make_shared<int>();
+  ASSERT_TRUE(add(8, client));
+  EXPECT_EQ(table_.OldestOf(client), std::nullopt);
+  while (table_.size() < SessionTable::kMaxSessions) ASSERT_TRUE(add(table_.NewId(), nullptr));
+  EXPECT_EQ(table_.OldestOf(client), 8U);
+  EXPECT_EQ(table_.OldestOf(std::make_shared<int>()), std::nullopt);
+}
+
 }  // namespace
 }  // namespace rdfs::transport::session
