@@ -513,11 +513,11 @@ struct WriteReply {
   Le32 written;
   Le64 size;  // of the file, after
   Le64 change;
-  Le64 verifier;  // another than at the write: an fsync must write the bytes again
+  Le64 verifier;  // another than at the write: the bytes may be lost
   WriteLeaseMs write_lease_ms;
 };
 
-// kFlush: drops the owner's locks and reports a write error once. Reply: no body.
+// kFlush: drops the owner's locks. Reply: no body.
 struct FlushRequest {
   Le64 open;
   Le64 lock_owner;

@@ -385,8 +385,14 @@ CallTicket LaneImpl::Tmpfile(const CallContext& context, const Handle& parent, s
 CallTicket LaneImpl::FlushFile(const CallContext& context, const OpenPtr& open,
                                std::uint64_t lock_owner, DoneCallback done) {
   open->inode().locks.DropOwner(lock_owner);
+  Completion completion = [open, done = std::move(done)](Answer& answer) mutable {
+    const bool well_formed = !answer.status.ok() || answer.body.remaining() == 0;
+    const bool lost = !well_formed || (answer.status.ok() && open->LostSince());
+    done(lost ? Status(Code::kErrno, EIO, {}) : std::move(answer.status));
+    return well_formed;
+  };
   return Issue(
-      context, Opcode::kFlush, Nothing(std::move(done)),
+      context, Opcode::kFlush, std::move(completion),
       [&](ByteWriter& writer) { writer.Write(FlushRequest{.open = 0, .lock_owner = lock_owner}); },
       open);
 }
@@ -426,15 +432,17 @@ void LaneImpl::SendOwedReleases() {
 
 CallTicket LaneImpl::SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                               bool data_only, DoneCallback done) {
-  Completion completion = [open, done = std::move(done)](Answer& answer) mutable {
+  const std::uint64_t noted = open->inode().unsynced.noted();
+  Completion completion = [open, noted, done = std::move(done)](Answer& answer) mutable {
     if (!answer.status.ok()) {
       done(std::move(answer.status));
       return true;
     }
     const auto reply = answer.body.Read<FsyncReply>();
     const bool well_formed = answer.body.ok() && answer.body.remaining() == 0;
-    const bool lost = well_formed && open->LostWritesAt(reply.verifier);
-    done(well_formed && !lost ? Status::Ok() : Status(Code::kErrno, EIO, {}));
+    if (well_formed) open->inode().unsynced.Synced(reply.verifier, noted);
+    const bool failed = !well_formed || open->TakeLoss();
+    done(failed ? Status(Code::kErrno, EIO, {}) : Status::Ok());
     return well_formed;
   };
   return Issue(
@@ -490,9 +498,9 @@ CallTicket LaneImpl::CopyFileRange(const CallContext& context, const OpenPtr& fr
                                    std::uint32_t flags, Callback<WriteDone> done) {
   Completion completion = [this, to, inner = std::move(done)](Answer& answer) mutable {
     grants_.OwnChange(to->inode(), 0, UINT64_MAX);
-    return Decoded<WriteDone>(std::move(inner), [&to](Answer& reply_to) {
+    return Decoded<WriteDone>(std::move(inner), [this, &to](Answer& reply_to) {
       const auto reply = reply_to.body.Read<WriteReply>();
-      to->NoteWritten(reply.verifier);
+      if (reply_to.body.ok() && reply.written > 0) NoteWritten(*to, reply.verifier);
       return WriteDone{.offset = reply.offset,
                        .written = reply.written,
                        .file_size = reply.size,

@@ -240,6 +240,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   static void EncodeWrite(Call& call, std::uint32_t slot_bytes);
   void OnWritePosted(Slot slot) override;
   void OnWriteReply(Slot slot, WireError error, ByteSpan body);
+  // The server has acknowledged it.
+  void NoteWritten(OpenFile& open, std::uint64_t verifier);
   void AfterChunk(Slot slot);
   void GiveStagingBack(Call& call);
   void StartWaitingWrites();

@@ -171,12 +171,18 @@ void LaneImpl::OnWriteReply(Slot slot, WireError error, ByteSpan body) {
     write.done += reply.written;
     // The rest is asked for again, and what is wrong with it said then.
     if (reply.written == 0) write.failure = Status(Code::kErrno, ENOSPC, {});
-    call.open->NoteWritten(reply.verifier);
+    if (reply.written > 0) NoteWritten(*call.open, reply.verifier);
     grants_.OwnChange(call.open->inode(), reply.offset, reply.offset + reply.written);
     (call.opcode == Opcode::kWrite ? counters_->inline_written_bytes : counters_->written_bytes)
         .Add(reply.written);
   }
   if (!table_.HasLocal(slot)) AfterChunk(slot);
+}
+
+void LaneImpl::NoteWritten(OpenFile& open, std::uint64_t verifier) {
+  if (open.durable()) return;
+  open.Wrote(verifier);
+  mount_.KeepUnsynced(open.inode_ref());
 }
 
 void LaneImpl::AfterChunk(Slot slot) {

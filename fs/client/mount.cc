@@ -173,6 +173,15 @@ std::shared_ptr<InodeState> MountImpl::FindInode(const Handle& handle) {
   return found == inodes_.end() ? nullptr : found->second.lock();
 }
 
+void MountImpl::KeepUnsynced(const std::shared_ptr<InodeState>& inode) {
+  if (inode->kept.exchange(true)) return;
+  const std::lock_guard lock(opens_mutex_);
+  unsynced_.push_back(inode);
+  if (unsynced_.size() <= kMostUnsynced) return;
+  unsynced_.front()->kept = false;
+  unsynced_.pop_front();
+}
+
 void MountImpl::Remember(const OpenPtr& open) {
   const std::lock_guard lock(opens_mutex_);
   opens_.push_back(open);

@@ -129,6 +129,7 @@ Status MountImpl::Redial(Deadline deadline) {
   const std::uint64_t before = incarnation();
   if (!same) incarnation_.fetch_add(1);
   if (given_up) LoseLocks();
+  TellVerifier(admission_.grant.verifier);
   if (admission_.resumed) {
     // The server still has the open files that it knew: none of these needs to be made known again.
     const std::lock_guard lock(opens_mutex_);
@@ -159,6 +160,13 @@ void MountImpl::LoseLocks() {
   for (const auto& known : opens_) {
     const OpenPtr open = known.lock();
     if (open != nullptr && !open->inode().locks.Of(open.get()).empty()) LoseLock(*open);
+  }
+}
+
+void MountImpl::TellVerifier(std::uint64_t verifier) {
+  const std::lock_guard lock(opens_mutex_);
+  for (const auto& [handle, known] : inodes_) {
+    if (const auto inode = known.lock()) inode->unsynced.ServerHas(verifier);
   }
 }
 

@@ -62,6 +62,11 @@ class MountImpl final : public Mount {
   // The state that all open files of an inode share, made when there is none; or null.
   std::shared_ptr<InodeState> InodeFor(const Handle& handle);
   std::shared_ptr<InodeState> FindInode(const Handle& handle);
+  static constexpr std::size_t kMostUnsynced = 8192;
+  // Something was written to it that is not synced: after the last close, what may be lost with a
+  // crash of the server's host is still known to who opens it next. Of the last kMostUnsynced that
+  // were written to.
+  void KeepUnsynced(const std::shared_ptr<InodeState>& inode);
   // Remembers an open file (with its incarnation), to be reclaimed after a restart.
   void Remember(const OpenPtr& open);
 
@@ -96,6 +101,8 @@ class MountImpl final : public Mount {
                                                                 Deadline deadline);
   Status Redial(Deadline deadline);
   void LoseLocks();
+  // For files that nobody syncs, but somebody closes.
+  void TellVerifier(std::uint64_t verifier);
   Status ReclaimOpens(LaneLink& link, Deadline deadline);
   Result<std::vector<OpenPtr>> ReclaimOnce(Attacher& attacher, const std::vector<OpenPtr>& opens,
                                            std::uint64_t incarnation);
@@ -129,6 +136,7 @@ class MountImpl final : public Mount {
   std::mutex opens_mutex_;
   std::unordered_map<Handle, std::weak_ptr<InodeState>, HandleHash> inodes_;  // under opens_mutex_
   std::size_t inodes_swept_at_ = 64;                                          // under opens_mutex_
+  std::deque<std::shared_ptr<InodeState>> unsynced_;                          // under opens_mutex_
   std::vector<std::weak_ptr<OpenFile>> opens_;                                // under opens_mutex_
   std::size_t opens_swept_at_ = 64;                                           // under opens_mutex_
 

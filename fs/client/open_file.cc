@@ -13,18 +13,19 @@ OpenFile::Hint OpenFile::hint() const {
   return hint_;
 }
 
-void OpenFile::NoteWritten(std::uint64_t verifier) {
+void OpenFile::Wrote(std::uint64_t verifier) {
   const std::lock_guard lock(mutex_);
-  if (write_verifier_ != 0 && write_verifier_ != verifier) lost_writes_ = true;
-  write_verifier_ = verifier;
+  inode_->unsynced.Wrote(verifier, told_);
 }
 
-bool OpenFile::LostWritesAt(std::uint64_t verifier) {
+bool OpenFile::TakeLoss() {
   const std::lock_guard lock(mutex_);
-  const bool lost = lost_writes_ || (write_verifier_ != 0 && write_verifier_ != verifier);
-  lost_writes_ = false;
-  write_verifier_ = 0;
-  return lost;
+  return inode_->unsynced.TakeLoss(told_);
+}
+
+bool OpenFile::LostSince() const {
+  const std::lock_guard lock(mutex_);
+  return inode_->unsynced.LostSince(told_);
 }
 
 }  // namespace rdfs::fs::client

@@ -14,25 +14,32 @@
 #include <string>
 
 #include "fs/client/held_locks.h"
+#include "fs/client/unsynced.h"
 #include "fs/protocol.h"
 
 namespace rdfs::fs::client {
 
-// What all open files of one inode share: the count of changes that this client has made, by which
-// every lane knows that grants it holds are older than the client's own writes.
+// What all open files of one inode share, and what the mount keeps of it for a while when none is
+// left (MountImpl::KeepUnsynced).
 struct InodeState {
   explicit InodeState(const Handle& of) : handle(of) {}
   const Handle handle;
+  // Changes that this client has made: by it every lane knows which grants are older than they.
   std::atomic<std::uint64_t> own_changes{0};
   // The change cookie at the last open: another one drops cached grants (close-to-open).
   std::atomic<std::uint64_t> change{0};
   HeldLocks locks;
+  UnsyncedWrites unsynced;
+  std::atomic<bool> kept{false};  // the mount's
 };
 
 class OpenFile {
  public:
   OpenFile(std::shared_ptr<InodeState> inode, std::uint32_t flags, bool directory)
-      : inode_(std::move(inode)), flags_(flags), directory_(directory) {}
+      : inode_(std::move(inode)),
+        flags_(flags),
+        directory_(directory),
+        told_(inode_->unsynced.Opened()) {}
 
   [[nodiscard]] const Handle& handle() const { return inode_->handle; }
   [[nodiscard]] std::uint32_t flags() const { return flags_; }  // kOpen...
@@ -77,10 +84,12 @@ class OpenFile {
   bool BeginReclaim() { return !reclaiming_.exchange(true); }
   void EndReclaim() { reclaiming_.store(false); }
 
-  // Keeps the verifier of a write, and tells at an fsync (or close) whether what was written since
-  // the last one may have been lost by a crash of the server's host: once for each loss.
-  void NoteWritten(std::uint64_t verifier);
-  [[nodiscard]] bool LostWritesAt(std::uint64_t verifier);
+  // See UnsyncedWrites. Whether what is acknowledged is durable: opened with O_SYNC or O_DSYNC.
+  [[nodiscard]] bool durable() const { return (flags_ & (kOpenSync | kOpenDataSync)) != 0; }
+  void Wrote(std::uint64_t verifier);
+  // Whether a crash of the server's host may have lost something: what fsync and close tell.
+  [[nodiscard]] bool TakeLoss();
+  [[nodiscard]] bool LostSince() const;
 
  private:
   const std::shared_ptr<InodeState> inode_;
@@ -92,9 +101,8 @@ class OpenFile {
   std::atomic<int> lost_errno_{0};
   std::atomic<bool> reclaiming_{false};
   mutable std::mutex mutex_;
-  Hint hint_;                         // under mutex_
-  std::uint64_t write_verifier_ = 0;  // under mutex_; 0: nothing written since the last fsync
-  bool lost_writes_ = false;          // under mutex_
+  Hint hint_;                  // under mutex_
+  UnsyncedWrites::Told told_;  // under mutex_
 };
 
 using OpenPtr = std::shared_ptr<OpenFile>;

@@ -162,7 +162,8 @@ void Flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   if (open == nullptr) return;
   // Writes have been answered by the server: only their errors are left, and locks to be dropped.
   // Who else has this descriptor, after a fork, is to hear of them as well.
-  const int error = open->write_error.load();
+  const int failed = open->write_error.load();
+  const int error = failed == 0 && open->file->LostSince() ? EIO : failed;
   if (!request.worker().filesystem().inodes.may_be_locked(node)) return request.Error(error);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.FlushFile(caller, open->file, file->lock_owner,

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "fs/client/mount_impl.h"
 #include "fs/client/request_table.h"
 #include "tests/fs/client/scripted_fixture.h"
 #include "tests/fs/client/wrapped_connection.h"
@@ -55,6 +56,9 @@ class LossTest : public ScriptedTest {
   }
   void RunUntilDisconnected() {
     RunUntil([this] { return !client_->lane().connected(); });
+  }
+  void WriteSome(const OpenPtr& open) {
+    ASSERT_TRUE(client_->Write(open, 0, std::vector<std::byte>(10)).ok());
   }
   // A row of operations that uses every kind of step.
   void Work(SyncClient& fs) {
@@ -702,13 +706,122 @@ TEST_F(LossTest, AReclaimThatFindsNoSessionDialsAnew) {
 
 TEST_F(LossTest, ACrashOfTheHostIsToldOnceByFsync) {
   const OpenPtr open = Open();
-  const std::vector<std::byte> bytes(10);
-  ASSERT_TRUE(client_->Write(open, 0, bytes).ok());
+  WriteSome(open);
   EXPECT_TRUE(client_->Fsync(open).ok());
-  ASSERT_TRUE(client_->Write(open, 0, bytes).ok());
-  server_.Restart(false);  // whose verifier is another: the bytes may be gone
+  WriteSome(open);
+  server_.CrashHost();
   EXPECT_EQ(client_->Fsync(open).errno_value(), EIO);
   EXPECT_TRUE(client_->Fsync(open).ok());
+}
+
+TEST_F(LossTest, ARestartWithoutACrashOfTheHostLosesNoWrite) {
+  const OpenPtr open = Open();
+  WriteSome(open);
+  server_.Restart(false);
+  WriteSome(open);
+  EXPECT_TRUE(client_->Fsync(open).ok());
+  EXPECT_TRUE(client_->FlushFile(open).ok());
+}
+
+TEST_F(LossTest, AWriteThatACrashLostIsToldByFsyncOfEachDescriptor) {
+  const OpenPtr writer = Open(), other = Open();
+  WriteSome(writer);
+  server_.CrashHost();
+  for (const OpenPtr& open : {other, writer}) {
+    EXPECT_EQ(client_->Fsync(open).errno_value(), EIO);
+    EXPECT_TRUE(client_->Fsync(open).ok());
+  }
+}
+
+TEST_F(LossTest, AWriteThatACrashLostBehindItsCloseIsToldToWhoOpensTheFileNext) {
+  OpenPtr open = Open();
+  WriteSome(open);
+  ASSERT_TRUE(client_->Release(std::exchange(open, nullptr)).ok());
+  server_.CrashHost();
+  EXPECT_EQ(client_->Fsync(Open()).errno_value(), EIO);
+  EXPECT_TRUE(client_->Fsync(Open()).ok());
+}
+
+TEST_F(LossTest, AFileThatNobodyWroteIsNotLost) {
+  OpenPtr open = Open();
+  WriteSome(open);
+  const auto other = client_->Open(*Handle::FromBytes(AsBytes("other")), kOpenRead | kOpenWrite);
+  ASSERT_TRUE(other.ok());
+  server_.CrashHost();
+  EXPECT_TRUE(client_->Fsync(other->open).ok());
+}
+
+TEST_F(LossTest, AWriteThatACrashLostIsToldByEachCloseOfItsWriter) {
+  const OpenPtr writer = Open(), other = Open();
+  WriteSome(writer);
+  EXPECT_TRUE(client_->FlushFile(writer).ok());
+  server_.CrashHost();
+  EXPECT_EQ(client_->FlushFile(writer).errno_value(), EIO);
+  EXPECT_EQ(client_->FlushFile(writer).errno_value(), EIO);  // of a descriptor made by dup(2)
+  EXPECT_TRUE(client_->FlushFile(other).ok());
+  EXPECT_EQ(client_->Fsync(writer).errno_value(), EIO);
+  EXPECT_TRUE(client_->FlushFile(writer).ok());
+}
+
+TEST_F(LossTest, AWriteThatIsAnsweredWhileAnFsyncIsUnderWayIsNotSynced) {
+  std::unique_ptr<SyncClient> other = OpenClient();
+  const OpenPtr open = Open();
+  WriteSome(open);
+  const Status synced = client_->AwaitDone([&](DoneCallback done) {
+    client_->lane().Fsync({}, open, false, std::move(done));
+    client_->lane().Flush();
+    ASSERT_TRUE(other->Write(open, 0, std::vector<std::byte>(10)).ok());
+  });
+  EXPECT_TRUE(synced.ok());
+  server_.CrashHost();
+  EXPECT_EQ(client_->Fsync(open).errno_value(), EIO);
+}
+
+TEST_F(LossTest, AWriteThatIsDurableWhenItIsAnsweredIsNotLost) {
+  for (const std::uint32_t durable : {kOpenSync, kOpenDataSync}) {
+    const auto opened = client_->Open(file_, kOpenWrite | durable);
+    ASSERT_TRUE(opened.ok());
+    WriteSome(opened->open);
+    ASSERT_TRUE(client_->CopyFileRange(opened->open, 0, opened->open, 0, 1).ok());
+    server_.CrashHost();
+    WriteSome(opened->open);
+    EXPECT_TRUE(client_->Fsync(opened->open).ok());
+    EXPECT_TRUE(client_->FlushFile(opened->open).ok());
+  }
+}
+
+TEST_F(LossTest, ACopyThatACrashLostIsTold) {
+  const OpenPtr from = Open(), to = Open();
+  ASSERT_TRUE(client_->CopyFileRange(from, 0, to, 0, 1).ok());
+  server_.CrashHost();
+  EXPECT_EQ(client_->Fsync(to).errno_value(), EIO);
+}
+
+TEST_F(LossTest, AMalformedAnswerToACopyLosesNothing) {
+  const OpenPtr open = Open();
+  WriteSome(open);
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kCopyFileRange) reply.body.resize(3);
+  });
+  EXPECT_EQ(client_->CopyFileRange(open, 0, open, 0, 1).status().errno_value(), EIO);
+  server_.SetHook({});
+  EXPECT_TRUE(client_->Fsync(open).ok());
+}
+
+TEST_F(LossTest, OfTheFilesThatNobodySyncedTheLastAreRemembered) {
+  auto& mount = dynamic_cast<MountImpl&>(*mount_);
+  std::vector<std::weak_ptr<InodeState>> written;
+  for (std::size_t i = 0; i <= MountImpl::kMostUnsynced; ++i) {
+    const auto inode = std::make_shared<InodeState>(file_);
+    mount.KeepUnsynced(inode);
+    mount.KeepUnsynced(inode);
+    written.push_back(inode);
+  }
+  EXPECT_TRUE(written.front().expired());
+  EXPECT_FALSE(written[1].expired());
+  EXPECT_FALSE(written.back().expired());
+  mount.KeepUnsynced(written.back().lock());
+  EXPECT_FALSE(written[1].expired());
 }
 
 TEST_F(LossTest, ASessionThatTheServerForgotIsMadeAnew) {

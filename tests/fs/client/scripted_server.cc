@@ -89,7 +89,7 @@ std::vector<std::byte> ScriptedServer::GrantFor(std::uint64_t last_epoch) {
                         .minor = 0,
                         .session = 1000 + epoch_ + given_up_,
                         .epoch = epoch_,
-                        .verifier = 1,
+                        .verifier = verifier_,
                         .lease_ms = 30'000,
                         .attr_lease_ms = 1000,
                         .grace_ms = 0,
@@ -123,6 +123,12 @@ void ScriptedServer::SetClientEnd(ClientEnd end) {
 void ScriptedServer::Restart(bool resumed) {
   const std::lock_guard lock(mutex_);
   RestartFromGate(resumed);
+}
+
+void ScriptedServer::CrashHost() {
+  const std::lock_guard lock(mutex_);
+  ++verifier_;
+  RestartFromGate(false);
 }
 
 void ScriptedServer::RestartFromGate(bool resumed) {
@@ -315,7 +321,15 @@ ScriptedServer::Reply ScriptedServer::Answer(LaneState& lane, const Request& req
       Put(reply.body, FileAttr(change_));
       return reply;
     case Opcode::kFsync:
-      Put(reply.body, FsyncReply{.verifier = epoch_});
+      Put(reply.body, FsyncReply{.verifier = verifier_});
+      return reply;
+    case Opcode::kCopyFileRange:
+      Put(reply.body, WriteReply{.offset = 0,
+                                 .written = 1,
+                                 .size = kFileBytes,
+                                 .change = ++change_,
+                                 .verifier = verifier_,
+                                 .write_lease_ms = 0});
       return reply;
     case Opcode::kSetLock:
       reply.send = false;  // waits
@@ -421,7 +435,7 @@ ScriptedServer::Reply ScriptedServer::Write(LaneState& lane, const Request& requ
                              .written = static_cast<std::uint32_t>(bytes.size()),
                              .size = kFileBytes,
                              .change = change_,
-                             .verifier = epoch_,
+                             .verifier = verifier_,
                              .write_lease_ms = 0});
   return reply;
 }

@@ -62,6 +62,8 @@ class ScriptedServer {
   // Connections drop; unless `resumed`, the epoch is another and open files are forgotten.
   void Restart(bool resumed);
   void RestartFromGate(bool resumed);  // inside a Gate
+  // And what was not synced is gone: the verifier is another.
+  void CrashHost();
   // The session is over for a server that goes on: nothing was heard of its client for too long.
   void GiveUp();
   void DropAll();                                 // connections
@@ -120,6 +122,7 @@ class ScriptedServer {
   std::map<std::uint64_t, Record> records_;        // under mutex_
   std::set<std::uint64_t> opens_;                  // under mutex_
   std::uint64_t epoch_ = 1;                        // under mutex_
+  std::uint64_t verifier_ = 1;                     // under mutex_
   std::uint64_t given_up_ = 0;                     // under mutex_: sessions
   std::uint64_t next_open_ = 100;                  // under mutex_
   std::uint64_t change_ = 1;                       // under mutex_
