@@ -296,15 +296,15 @@ class Lane {
   virtual CallTicket Write(const CallContext&, const OpenPtr&, std::uint64_t offset,
                            const transport::LocalSlice& from, std::uint32_t flags,
                            Callback<WriteDone> done) = 0;
-  // close(2) of one descriptor: drops the owner's locks. EIO when what was written through it may
-  // be lost (UnsyncedWrites). Carried out as a Release is.
+  // close(2) of one descriptor: drops the owner's locks. Fails when what was written through it is
+  // lost (UnsyncedWrites). Carried out as a Release is.
   virtual CallTicket FlushFile(const CallContext&, const OpenPtr&, std::uint64_t lock_owner,
                                DoneCallback done) = 0;
   // The last close; of directories too. The file must not be used in later calls. It is carried out
   // also where `done` has heard ETIMEDOUT or EINTR, or there are too many calls: as soon as the
   // server can be asked.
   virtual CallTicket Release(const CallContext&, OpenPtr, DoneCallback done) = 0;
-  // EIO, once, when a crash of the server's host may have lost bytes of the file (UnsyncedWrites).
+  // Fails, once, when what was written to the file may be lost already (UnsyncedWrites).
   virtual CallTicket Fsync(const CallContext&, const OpenPtr&, bool data_only,
                            DoneCallback done) = 0;
   virtual CallTicket Fallocate(const CallContext&, const OpenPtr&, std::uint32_t mode,

@@ -252,6 +252,7 @@ void LaneImpl::Finish(Slot slot, Answer& answer) {
     if (!table_.IsSent(slot)) GiveStagingBack(call);
     // It may be carried out, or have been in part: what was cached of the file means nothing.
     if (!answer.status.ok()) grants_.OwnChange(call.open->inode(), 0, UINT64_MAX);
+    NoteFailed(call, answer);
   }
   Time(call);
   answer.request = call.body.bytes();

@@ -387,8 +387,8 @@ CallTicket LaneImpl::FlushFile(const CallContext& context, const OpenPtr& open,
   open->inode().locks.DropOwner(lock_owner);
   Completion completion = [open, done = std::move(done)](Answer& answer) mutable {
     const bool well_formed = !answer.status.ok() || answer.body.remaining() == 0;
-    const bool lost = !well_formed || (answer.status.ok() && open->LostSince());
-    done(lost ? Status(Code::kErrno, EIO, {}) : std::move(answer.status));
+    const int error = well_formed ? open->LossSince() : EIO;
+    done(error != 0 ? Status(Code::kErrno, error, {}) : std::move(answer.status));
     return well_formed;
   };
   return Issue(
@@ -441,8 +441,8 @@ CallTicket LaneImpl::SyncCall(const CallContext& context, Opcode opcode, const O
     const auto reply = answer.body.Read<FsyncReply>();
     const bool well_formed = answer.body.ok() && answer.body.remaining() == 0;
     if (well_formed) open->inode().unsynced.Synced(reply.verifier, noted);
-    const bool failed = !well_formed || open->TakeLoss();
-    done(failed ? Status(Code::kErrno, EIO, {}) : Status::Ok());
+    const int error = well_formed ? open->TakeLoss() : EIO;
+    done(error != 0 ? Status(Code::kErrno, error, {}) : Status::Ok());
     return well_formed;
   };
   return Issue(

@@ -242,6 +242,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   void OnWriteReply(Slot slot, WireError error, ByteSpan body);
   // The server has acknowledged it.
   void NoteWritten(OpenFile& open, std::uint64_t verifier);
+  // If it was an early one that failed.
+  void NoteFailed(const Call& call, const Answer& answer);
   void AfterChunk(Slot slot);
   void GiveStagingBack(Call& call);
   void StartWaitingWrites();

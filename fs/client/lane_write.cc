@@ -185,6 +185,14 @@ void LaneImpl::NoteWritten(OpenFile& open, std::uint64_t verifier) {
   mount_.KeepUnsynced(open.inode_ref());
 }
 
+void LaneImpl::NoteFailed(const Call& call, const Answer& answer) {
+  if ((call.write.flags & kWriteEarly) == 0) return;
+  if (answer.status.ok() && answer.write.written == call.write.from.length) return;
+  call.open->WriteFailed(answer.status.ok() ? answer.write.rest_errno
+                                            : answer.status.errno_value());
+  mount_.KeepUnsynced(call.open->inode_ref());
+}
+
 void LaneImpl::AfterChunk(Slot slot) {
   WriteState& write = calls_[slot].write;
   if (write.failure.ok() && write.left() > 0) return StartWrite(slot);

@@ -18,14 +18,19 @@ void OpenFile::Wrote(std::uint64_t verifier) {
   inode_->unsynced.Wrote(verifier, told_);
 }
 
-bool OpenFile::TakeLoss() {
+void OpenFile::WriteFailed(int errno_value) {
+  const std::lock_guard lock(mutex_);
+  inode_->unsynced.Failed(errno_value, told_);
+}
+
+int OpenFile::TakeLoss() {
   const std::lock_guard lock(mutex_);
   return inode_->unsynced.TakeLoss(told_);
 }
 
-bool OpenFile::LostSince() const {
+int OpenFile::LossSince() const {
   const std::lock_guard lock(mutex_);
-  return inode_->unsynced.LostSince(told_);
+  return inode_->unsynced.LossSince(told_);
 }
 
 }  // namespace rdfs::fs::client

@@ -87,9 +87,10 @@ class OpenFile {
   // See UnsyncedWrites. Whether what is acknowledged is durable: opened with O_SYNC or O_DSYNC.
   [[nodiscard]] bool durable() const { return (flags_ & (kOpenSync | kOpenDataSync)) != 0; }
   void Wrote(std::uint64_t verifier);
-  // Whether a crash of the server's host may have lost something: what fsync and close tell.
-  [[nodiscard]] bool TakeLoss();
-  [[nodiscard]] bool LostSince() const;
+  void WriteFailed(int errno_value);
+  // The errno that fsync and close tell of what is lost, or 0.
+  [[nodiscard]] int TakeLoss();
+  [[nodiscard]] int LossSince() const;
 
  private:
   const std::shared_ptr<InodeState> inode_;

@@ -1,9 +1,10 @@
 // UnsyncedWrites: what was written to one inode and may not be on the server's disk yet, and which
-// losses of such writes were told to whom.
+// losses of what programs believe to be written were told to whom.
 //
 // Each answer to a write or an fsync carries a verifier: the same as long as the server's host has
 // its page cache. Another one than the unsynced writes had means that a crash of the host may have
-// lost them. A loss is counted, and each descriptor remembers which it has told, as Linux does with
+// lost them. So has one that failed when its program had been told that it is done (kWriteEarly).
+// A loss is counted, and each descriptor remembers which it has told, as Linux does with
 // errseq_t: fsync tells it once by each descriptor that was open, and where nobody was told yet,
 // also by the next one that is opened.
 //
@@ -27,6 +28,8 @@ class UnsyncedWrites {
 
   // The server has acknowledged a write through this descriptor, and it is not durable yet.
   void Wrote(std::uint64_t verifier, Told& through);
+  // One through this descriptor was said to be done, and failed.
+  void Failed(int errno_value, Told& through);
   // The server's verifier is this one now.
   void ServerHas(std::uint64_t verifier);
 
@@ -36,10 +39,10 @@ class UnsyncedWrites {
   // An fsync has succeeded that was sent at this noted().
   void Synced(std::uint64_t verifier, std::uint64_t noted_when_sent);
 
-  // Whether the fsync of this descriptor has to fail; the next one need not.
-  [[nodiscard]] bool TakeLoss(Told& told);
-  // Whether its close has to. Each close of it, after a fork or dup(2), until an fsync has told it.
-  [[nodiscard]] bool LostSince(const Told& told) const;
+  // The errno of this descriptor's fsync, or 0; the next one is 0.
+  [[nodiscard]] int TakeLoss(Told& told);
+  // That of its close. Each close of it, after a fork or dup(2), until an fsync has told it.
+  [[nodiscard]] int LossSince(const Told& told) const;
 
  private:
   void ServerHasLocked(std::uint64_t verifier);
@@ -48,6 +51,7 @@ class UnsyncedWrites {
   std::optional<std::uint64_t> verifier_;  // of what is unsynced; none: nothing is
   std::uint64_t noted_ = 0;
   std::uint64_t losses_ = 0;
+  int errno_ = 0;           // of the last one
   std::uint64_t told_ = 0;  // of these, to anybody
 };
 

@@ -33,21 +33,14 @@ struct Open {
   client::OpenPtr file;
   NodeId node = 0;
   bool append = false;
-  // Of a write through this descriptor that was answered early: the next write or fsync tells it,
-  // and every close before.
+  // Of a write through this descriptor that was answered early: the next write tells it, unless an
+  // fsync has (UnsyncedWrites).
   std::atomic<int> write_error{0};
-  // Of one through any descriptor of the file: the next fsync tells it.
-  std::atomic<int> sync_error{0};
-  // What the next write or fsync tells, once; 0: nothing.
+  // What the next write tells, once; 0: nothing.
   int TakeWriteError() {
     const int error = write_error.exchange(0);
-    if (error != 0) sync_error = 0;
+    if (error != 0) (void)file->TakeLoss();
     return error;
-  }
-  int TakeSyncError() {
-    const int any = sync_error.exchange(0);
-    const int own = write_error.exchange(0);
-    return own != 0 ? own : any;
   }
   std::mutex mutex;  // of what follows, when there are several workers
   SequentialReader sequential;
@@ -96,15 +89,6 @@ class OpenTable {
     std::shared_ptr<Open> open = std::move(found->second);
     opens_.erase(found);
     return open;
-  }
-  // A write by `writer` that was answered early has failed: he is told, and whoever syncs the file,
-  // by whichever descriptor.
-  void NoteWriteError(Open& writer, int errno_value) {
-    const std::lock_guard lock(mutex_);
-    for (auto& [fh, open] : opens_) {
-      if (open->node == writer.node) open->sync_error = errno_value;
-    }
-    writer.write_error = errno_value;
   }
   [[nodiscard]] std::size_t size() const {
     const std::lock_guard lock(mutex_);

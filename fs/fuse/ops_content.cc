@@ -47,7 +47,7 @@ struct Behind {
       const int error = done.ok() ? done->rest_errno : done.status().errno_value();
       LogWarn("{}",
               Status::FromErrno(error, "a write that its program was told is done").message());
-      worker.filesystem().opens.NoteWriteError(*open, error);
+      open->write_error = error;
       if (!worker.ends()) worker.filesystem().kernel.WriteFailed(open->node);
     }
     request.worker().WroteBehind(place, request.message());

@@ -162,13 +162,11 @@ void Flush(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   if (open == nullptr) return;
   // Writes have been answered by the server: only their errors are left, and locks to be dropped.
   // Who else has this descriptor, after a fork, is to hear of them as well.
-  const int failed = open->write_error.load();
-  const int error = failed == 0 && open->file->LostSince() ? EIO : failed;
+  const int error = open->file->LossSince();
   if (!request.worker().filesystem().inodes.may_be_locked(node)) return request.Error(error);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.FlushFile(caller, open->file, file->lock_owner,
-                          [pending = std::move(pending), node, error](Status&& status) mutable {
-                            if (error != 0) return pending.Error(error);
+                          [pending = std::move(pending), node](Status&& status) mutable {
                             AnswerDone(pending, node, status);
                           });
   });
@@ -202,7 +200,7 @@ void Fsync(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info* file)
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
-  if (const int error = open->TakeSyncError(); error != 0) return request.Error(error);
+  open->write_error = 0;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Fsync(caller, open->file, data_only != 0,
                       [pending = std::move(pending), node](Status&& status) mutable {

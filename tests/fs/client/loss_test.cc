@@ -808,6 +808,24 @@ TEST_F(LossTest, AMalformedAnswerToACopyLosesNothing) {
   EXPECT_TRUE(client_->Fsync(open).ok());
 }
 
+TEST_F(LossTest, AnEarlyWriteThatFailedIsToldByCloseAndByFsyncOfEachDescriptor) {
+  const OpenPtr writer = Open(), other = Open();
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kWrite) reply.error = WireError::kFileTooBig;
+  });
+  for (const std::uint32_t flags : {0U, kWriteEarly}) {
+    EXPECT_FALSE(client_->Write(writer, 0, std::vector<std::byte>(10), flags).ok());
+    EXPECT_EQ(client_->FlushFile(writer).errno_value(), flags == 0 ? 0 : EFBIG);
+  }
+  EXPECT_TRUE(client_->FlushFile(other).ok());
+  for (const OpenPtr& open : {other, writer}) {
+    EXPECT_EQ(client_->Fsync(open).errno_value(), EFBIG);
+    EXPECT_TRUE(client_->Fsync(open).ok());
+  }
+  EXPECT_TRUE(client_->FlushFile(writer).ok());
+  EXPECT_TRUE(client_->Fsync(Open()).ok());
+}
+
 TEST_F(LossTest, OfTheFilesThatNobodySyncedTheLastAreRemembered) {
   auto& mount = dynamic_cast<MountImpl&>(*mount_);
   std::vector<std::weak_ptr<InodeState>> written;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 namespace rdfs::fs::client {
 namespace {
 
@@ -13,7 +15,9 @@ class UnsyncedTest : public testing::Test {
   // An fsync that nothing overtakes.
   bool SyncFails(UnsyncedWrites::Told& told, std::uint64_t verifier) {
     writes_.Synced(verifier, writes_.noted());
-    return writes_.TakeLoss(told);
+    const int error = writes_.TakeLoss(told);
+    EXPECT_TRUE(error == 0 || error == EIO) << error;
+    return error != 0;
   }
   UnsyncedWrites writes_;
   UnsyncedWrites::Told writer_ = writes_.Opened(), other_ = writes_.Opened();
@@ -23,7 +27,7 @@ TEST_F(UnsyncedTest, NothingWrittenIsNothingLost) {
   EXPECT_FALSE(SyncFails(writer_, kBefore));
   writes_.ServerHas(kAfter);
   EXPECT_FALSE(SyncFails(writer_, kAfter));
-  EXPECT_FALSE(writes_.LostSince(writer_));
+  EXPECT_EQ(writes_.LossSince(writer_), 0);
 }
 
 TEST_F(UnsyncedTest, WhatIsSyncedIsNotLost) {
@@ -78,7 +82,7 @@ TEST_F(UnsyncedTest, AnFsyncCoversOnlyWhatWasThereWhenItWasSent) {
   const std::uint64_t sent = writes_.noted();
   writes_.Wrote(kBefore, writer_);
   writes_.Synced(kBefore, sent);
-  EXPECT_FALSE(writes_.TakeLoss(writer_));
+  EXPECT_EQ(writes_.TakeLoss(writer_), 0);
   EXPECT_TRUE(SyncFails(writer_, kAfter));
 }
 
@@ -88,29 +92,41 @@ TEST_F(UnsyncedTest, WhatIsWrittenBehindACrashWhileAnFsyncIsUnderWayStays) {
   const std::uint64_t sent = writes_.noted();
   writes_.Wrote(kAfter, writer_);
   writes_.Synced(kAfter, sent);
-  EXPECT_TRUE(writes_.TakeLoss(writer_));
+  EXPECT_EQ(writes_.TakeLoss(writer_), EIO);
   writes_.ServerHas(kAfter);
-  EXPECT_FALSE(writes_.TakeLoss(writer_));
+  EXPECT_EQ(writes_.TakeLoss(writer_), 0);
   writes_.ServerHas(kLater);
-  EXPECT_TRUE(writes_.TakeLoss(writer_));
+  EXPECT_EQ(writes_.TakeLoss(writer_), EIO);
 }
 
 TEST_F(UnsyncedTest, EachCloseOfTheWriterTellsUntilFsyncHas) {
   writes_.Wrote(kBefore, writer_);
-  EXPECT_FALSE(writes_.LostSince(writer_));
+  EXPECT_EQ(writes_.LossSince(writer_), 0);
   writes_.ServerHas(kAfter);
-  EXPECT_TRUE(writes_.LostSince(writer_));
-  EXPECT_TRUE(writes_.LostSince(writer_));
-  EXPECT_FALSE(writes_.LostSince(other_));  // has written nothing
+  EXPECT_EQ(writes_.LossSince(writer_), EIO);
+  EXPECT_EQ(writes_.LossSince(writer_), EIO);
+  EXPECT_EQ(writes_.LossSince(other_), 0);  // has written nothing
   EXPECT_TRUE(SyncFails(writer_, kAfter));
-  EXPECT_FALSE(writes_.LostSince(writer_));
+  EXPECT_EQ(writes_.LossSince(writer_), 0);
 }
 
 TEST_F(UnsyncedTest, WhoWritesBehindTheCrashHasLostNothing) {
   writes_.Wrote(kBefore, writer_);
   writes_.Wrote(kAfter, other_);
-  EXPECT_TRUE(writes_.LostSince(writer_));
-  EXPECT_FALSE(writes_.LostSince(other_));
+  EXPECT_EQ(writes_.LossSince(writer_), EIO);
+  EXPECT_EQ(writes_.LossSince(other_), 0);
+}
+
+TEST_F(UnsyncedTest, AWriteThatFailedWhenItWasSaidToBeDoneIsALoss) {
+  writes_.Failed(EFBIG, writer_);
+  EXPECT_EQ(writes_.LossSince(writer_), EFBIG);
+  EXPECT_EQ(writes_.LossSince(other_), 0);
+  UnsyncedWrites::Told next = writes_.Opened();
+  for (UnsyncedWrites::Told* told : {&next, &other_, &writer_}) {
+    EXPECT_EQ(writes_.TakeLoss(*told), EFBIG);
+    EXPECT_EQ(writes_.TakeLoss(*told), 0);
+  }
+  EXPECT_EQ(writes_.LossSince(writer_), 0);
 }
 
 }  // namespace
