@@ -139,7 +139,7 @@ std::size_t LaneImpl::Poll() {
   if (!wire_.failure().ok()) LoseConnection();
   OnTimers();
   RunReady();
-  SendOwedReleases();
+  SendOwed();
   Flush();
   if (!wire_.failure().ok()) LoseConnection();
   return callbacks_run_;

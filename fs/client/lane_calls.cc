@@ -391,6 +391,11 @@ CallTicket LaneImpl::FlushFile(const CallContext& context, const OpenPtr& open,
     done(error != 0 ? Status(Code::kErrno, error, {}) : std::move(answer.status));
     return well_formed;
   };
+  if (table_.full()) {
+    owed_.push_back({context, open, Owed::Flush{lock_owner, open->inode().locks.asked()}});
+    ready_.push_back({.completion = std::move(completion), .status = Status::Ok()});
+    return 0;
+  }
   return Issue(
       context, Opcode::kFlush, std::move(completion),
       [&](ByteWriter& writer) { writer.Write(FlushRequest{.open = 0, .lock_owner = lock_owner}); },
@@ -401,7 +406,7 @@ CallTicket LaneImpl::Release(const CallContext& context, OpenPtr open, DoneCallb
   const Opcode opcode = open->directory() ? Opcode::kReleaseDir : Opcode::kRelease;
   open->inode().locks.DropOpen(open.get());
   if (table_.full()) {
-    owed_.push_back({context, std::move(open)});
+    owed_.push_back({context, std::move(open), {}});
     ready_.push_back({.completion = Nothing(std::move(done)), .status = Status::Ok()});
     return 0;
   }
@@ -422,11 +427,15 @@ void LaneImpl::LetOpenGo(Slot slot) {
   };
 }
 
-void LaneImpl::SendOwedReleases() {
+void LaneImpl::SendOwed() {
   while (!owed_.empty() && !table_.full()) {
     const Owed owed = std::move(owed_.front());
     owed_.pop_front();
-    Release(owed.context, owed.open, [](Status&&) {});
+    if (!owed.flush) {
+      Release(owed.context, owed.open, [](Status&&) {});
+    } else if (owed.flush->asked == owed.open->inode().locks.asked()) {
+      FlushFile(owed.context, owed.open, owed.flush->lock_owner, [](Status&&) {});
+    }
   }
 }
 

@@ -201,7 +201,7 @@ class LaneImpl final : public Lane, private Wire::Events {
                   Opener opener);
   Completion CreatedCompletion(Opener opener, std::uint32_t flags, bool named,
                                Callback<Created> done);
-  void SendOwedReleases();
+  void SendOwed();
   // The server has given this lock, or may have, and its caller was told that it has not.
   void UndoLock(CallContext context, const OpenPtr& open, ByteSpan set, std::uint64_t number);
   void LetLockGo(Slot slot);
@@ -284,11 +284,18 @@ class LaneImpl final : public Lane, private Wire::Events {
   std::deque<Waiting> waiting_reads_;  // for a round
   std::unordered_set<const InodeState*> prefetching_;
   std::deque<Ready> ready_;
+  // A release, or a flush, that found no room among the calls.
   struct Owed {
+    struct Flush {
+      std::uint64_t lock_owner;
+      // HeldLocks::asked then: a lock that the owner has asked for since must not go with it.
+      std::uint64_t asked;
+    };
     CallContext context;
     OpenPtr open;
+    std::optional<Flush> flush;
   };
-  std::deque<Owed> owed_;        // releases that found no room among the calls
+  std::deque<Owed> owed_;
   std::deque<Waiting> restart_;  // were idle when the connection was lost: go on with the next one
   TimePoint now_{};  // when Poll began, messages were last sent, or a one-sided read was over
   bool was_connected_ = false;

@@ -375,20 +375,62 @@ TEST_F(LockLossTest, WhatIsAskedForSinceIsNotGivenBack) {
   EXPECT_EQ(open->inode().locks.Of(open.get()).size(), 1U);
 }
 
-TEST_F(LossTest, AReleaseIsHeardWhereTooManyCallsWait) {
-  const OpenPtr open = Open();
-  server_.Refuse(true);
-  server_.DropAll();
-  RunUntilDisconnected();
-  Lane& lane = client_->lane();
-  std::vector<CallTicket> tickets;
-  for (std::size_t i = 0; i < RequestTable::kMaxCalls; ++i) {
-    tickets.push_back(lane.GetAttr({}, root_, nullptr, [](Result<Attributes>&&) {}));
+class CrowdedLaneTest : public LossTest {
+ protected:
+  // So many calls wait for a connection that there is no room for one more.
+  void Crowd() {
+    server_.Refuse(true);
+    server_.DropAll();
+    RunUntilDisconnected();
+    for (std::size_t i = 0; i < RequestTable::kMaxCalls; ++i) {
+      waiting_.push_back(client_->lane().GetAttr({}, root_, nullptr, [this](Result<Attributes>&&) {
+        if (room_) std::exchange(room_, {})();
+      }));
+    }
   }
+  void Disperse() {
+    for (const CallTicket ticket : std::exchange(waiting_, {})) client_->lane().Cancel(ticket);
+    server_.Refuse(false);
+  }
+  std::vector<CallTicket> waiting_;
+  std::function<void()> room_;  // is called when there is some
+};
+
+TEST_F(CrowdedLaneTest, AReleaseIsHeardWhereTooManyCallsWait) {
+  const OpenPtr open = Open();
+  Crowd();
   EXPECT_TRUE(client_->Release(open).ok());
-  for (const CallTicket ticket : tickets) lane.Cancel(ticket);
-  server_.Refuse(false);
+  Disperse();
   RunUntil([&] { return server_.Count(Opcode::kRelease) == 1; });
+}
+
+TEST_F(CrowdedLaneTest, AFlushIsHeardWhereTooManyCallsWait) {
+  const OpenPtr open = Open();
+  Crowd();
+  EXPECT_TRUE(client_->FlushFile(open, 7).ok());
+  Disperse();
+  RunUntil([&] { return server_.Count(Opcode::kFlush) == 1; });
+  for (const Request& request : server_.requests()) {
+    if (request.opcode != Opcode::kFlush) continue;
+    EXPECT_EQ(std::uint64_t{ByteReader(request.body).Read<FlushRequest>().lock_owner}, 7U);
+  }
+}
+
+TEST_F(CrowdedLaneTest, AFlushTakesNoLockThatItsOwnerHasAskedForSince) {
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+  });
+  const OpenPtr open = Open();
+  bool locked = false;
+  room_ = [&] {
+    client_->lane().SetLock({}, open, {.owner = 7, .end = 9, .type = LockType::kWrite}, false,
+                            false, [&](Status&& status) { locked = status.ok(); });
+  };
+  Crowd();
+  EXPECT_TRUE(client_->FlushFile(open, 7).ok());
+  Disperse();
+  RunUntil([&] { return locked && client_->lane().calls_in_flight() == 0; });
+  EXPECT_EQ(server_.Count(Opcode::kFlush), 0U);
 }
 
 // A device may write into the memory of READs under way for as long as its connection exists.
