@@ -240,7 +240,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   static void EncodeWrite(Call& call, std::uint32_t slot_bytes);
   void OnWritePosted(Slot slot) override;
   void OnWriteReply(Slot slot, WireError error, ByteSpan body);
-  // The server has acknowledged it.
+  // The server has acknowledged it, and it is not durable yet.
   void NoteWritten(OpenFile& open, std::uint64_t verifier);
   // If it was an early one that failed.
   void NoteFailed(const Call& call, const Answer& answer);

@@ -171,7 +171,7 @@ void LaneImpl::OnWriteReply(Slot slot, WireError error, ByteSpan body) {
     write.done += reply.written;
     // The rest is asked for again, and what is wrong with it said then.
     if (reply.written == 0) write.failure = Status(Code::kErrno, ENOSPC, {});
-    if (reply.written > 0) NoteWritten(*call.open, reply.verifier);
+    if (reply.written > 0 && !call.open->durable()) NoteWritten(*call.open, reply.verifier);
     grants_.OwnChange(call.open->inode(), reply.offset, reply.offset + reply.written);
     (call.opcode == Opcode::kWrite ? counters_->inline_written_bytes : counters_->written_bytes)
         .Add(reply.written);
@@ -180,7 +180,6 @@ void LaneImpl::OnWriteReply(Slot slot, WireError error, ByteSpan body) {
 }
 
 void LaneImpl::NoteWritten(OpenFile& open, std::uint64_t verifier) {
-  if (open.durable()) return;
   open.Wrote(verifier);
   mount_.KeepUnsynced(open.inode_ref());
 }

@@ -84,8 +84,9 @@ class OpenFile {
   bool BeginReclaim() { return !reclaiming_.exchange(true); }
   void EndReclaim() { reclaiming_.store(false); }
 
-  // See UnsyncedWrites. Whether what is acknowledged is durable: opened with O_SYNC or O_DSYNC.
+  // Opened with O_SYNC or O_DSYNC: a write is durable when it is acknowledged, a copy is not.
   [[nodiscard]] bool durable() const { return (flags_ & (kOpenSync | kOpenDataSync)) != 0; }
+  // See UnsyncedWrites.
   void Wrote(std::uint64_t verifier);
   void WriteFailed(int errno_value);
   // The errno that fsync and close tell of what is lost, or 0.

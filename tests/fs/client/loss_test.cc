@@ -824,7 +824,6 @@ TEST_F(LossTest, AWriteThatIsDurableWhenItIsAnsweredIsNotLost) {
     const auto opened = client_->Open(file_, kOpenWrite | durable);
     ASSERT_TRUE(opened.ok());
     WriteSome(opened->open);
-    ASSERT_TRUE(client_->CopyFileRange(opened->open, 0, opened->open, 0, 1).ok());
     server_.CrashHost();
     WriteSome(opened->open);
     EXPECT_TRUE(client_->Fsync(opened->open).ok());
@@ -833,10 +832,14 @@ TEST_F(LossTest, AWriteThatIsDurableWhenItIsAnsweredIsNotLost) {
 }
 
 TEST_F(LossTest, ACopyThatACrashLostIsTold) {
-  const OpenPtr from = Open(), to = Open();
-  ASSERT_TRUE(client_->CopyFileRange(from, 0, to, 0, 1).ok());
-  server_.CrashHost();
-  EXPECT_EQ(client_->Fsync(to).errno_value(), EIO);
+  for (const std::uint32_t durable : {0U, kOpenDataSync}) {
+    const OpenPtr from = Open();
+    const auto to = client_->Open(file_, kOpenWrite | durable);
+    ASSERT_TRUE(to.ok());
+    ASSERT_TRUE(client_->CopyFileRange(from, 0, to->open, 0, 1).ok());
+    server_.CrashHost();
+    EXPECT_EQ(client_->Fsync(to->open).errno_value(), EIO);
+  }
 }
 
 TEST_F(LossTest, AMalformedAnswerToACopyLosesNothing) {
