@@ -39,26 +39,6 @@ Result<std::unique_ptr<transport::MemoryRegion>> MakeRegion(
 
 Status ErrnoStatus(int errno_value) { return {Code::kErrno, errno_value, {}}; }
 
-bool IsRelease(Opcode opcode) {
-  return opcode == Opcode::kRelease || opcode == Opcode::kReleaseDir;
-}
-
-bool Opens(Opcode opcode) {
-  return opcode == Opcode::kOpen || opcode == Opcode::kCreate || opcode == Opcode::kTmpfile ||
-         opcode == Opcode::kOpenDir;
-}
-
-// Whether asking again tells what became of it, and leaves nothing behind where it had not arrived.
-// A file must not be made, or cut short, long after its caller has heard that it was not.
-bool MayBeOpenedAgain(Call& call) {
-  if (call.opcode != Opcode::kOpen) return call.opcode == Opcode::kTmpfile;
-  const std::uint32_t flags = ByteReader(call.body.bytes()).Read<OpenRequest>().flags;
-  return (flags & (kOpenCreate | kOpenTruncate)) == 0;
-}
-
-// Its own lane's, and nobody waits for it: nothing to decode.
-bool Ignore(Answer&) { return true; }
-
 }  // namespace
 
 Result<std::unique_ptr<LaneImpl>> LaneImpl::Create(MountImpl& mount, std::uint32_t number,
@@ -280,27 +260,6 @@ void LaneImpl::FinishLater(Slot slot, Status status) {
   table_.Withdraw(slot);
   ready_.push_back(
       {.ticket = table_.TicketOf(slot), .completion = {}, .status = std::move(status)});
-}
-
-bool LaneImpl::LetCallerGo(Slot slot, Status status) {
-  Call& call = calls_[slot];
-  const bool lock = call.lock != 0 && table_.MayHaveArrived(slot);
-  const bool on_its_way = wire_.connected() && table_.IsSent(slot);
-  const bool open =
-      Opens(call.opcode) && table_.MayHaveArrived(slot) && (on_its_way || MayBeOpenedAgain(call));
-  if (!IsRelease(call.opcode) && call.opcode != Opcode::kFlush && !lock && !open) return false;
-  table_.NeverExpire(slot);
-  if (!std::exchange(call.caller_gone, true)) {
-    ready_.push_back({.completion = std::move(call.completion), .status = std::move(status)});
-    call.completion = Ignore;
-  }
-  if (lock) LetLockGo(slot);
-  if (open) LetOpenGo(slot);
-  return true;
-}
-
-void LaneImpl::GiveUp(Slot slot, Status status) {
-  if (!LetCallerGo(slot, status)) FinishLater(slot, std::move(status));
 }
 
 std::size_t LaneImpl::RunReady() {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "fs/client/attach.h"
 #include "fs/client/decode.h"
 #include "fs/client/lane_impl.h"
 
@@ -415,30 +414,6 @@ CallTicket LaneImpl::Release(const CallContext& context, OpenPtr open, DoneCallb
       [&](ByteWriter& writer) { writer.Write(ReleaseRequest{.open = 0}); }, std::move(open));
 }
 
-void LaneImpl::LetOpenGo(Slot slot) {
-  Call& call = calls_[slot];
-  const Opcode release = call.opcode == Opcode::kOpenDir ? Opcode::kReleaseDir : Opcode::kRelease;
-  call.completion = [this, context = call.context, release](Answer& answer) {
-    if (!answer.status.ok() || answer.body.remaining() < sizeof(OpenReply)) return true;
-    const std::uint64_t open = answer.body.Read<OpenReply>().open;
-    Issue(context, release, Nothing([](Status&&) {}),
-          [&](ByteWriter& writer) { writer.Write(ReleaseRequest{.open = open}); });
-    return true;
-  };
-}
-
-void LaneImpl::SendOwed() {
-  while (!owed_.empty() && !table_.full()) {
-    const Owed owed = std::move(owed_.front());
-    owed_.pop_front();
-    if (!owed.flush) {
-      Release(owed.context, owed.open, [](Status&&) {});
-    } else if (owed.flush->asked == owed.open->inode().locks.asked()) {
-      FlushFile(owed.context, owed.open, owed.flush->lock_owner, [](Status&&) {});
-    }
-  }
-}
-
 CallTicket LaneImpl::SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                               bool data_only, DoneCallback done) {
   const std::uint64_t noted = open->inode().unsynced.noted();
@@ -641,53 +616,6 @@ CallTicket LaneImpl::SetLock(const CallContext& context, const OpenPtr& open, co
     if (lock.type != LockType::kUnlock) calls_[*slot].lock = number;
   }
   return ticket;
-}
-
-// What is not waited for is asked for again after a loss, to hear what became of it. What is waited
-// for may be so for long: it is interrupted instead, or undone without having been heard of.
-void LaneImpl::LetLockGo(Slot slot) {
-  Call& call = calls_[slot];
-  const auto undo = [this, context = call.context, open = call.open,
-                     number = call.lock](Answer& answer) {
-    if (answer.status.ok()) UndoLock(context, open, answer.request, number);
-    return true;
-  };
-  if (!table_.Waits(slot)) {
-    call.completion = undo;
-  } else if (wire_.connected() && table_.IsSent(slot)) {
-    call.completion = undo;
-    if (std::exchange(call.cancelled, true)) return;
-    const InterruptRequest request{.sequence = table_.SequenceOf(slot)};
-    IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
-  } else {
-    UndoLock(call.context, call.open, call.body.bytes(), call.lock);
-    call.completion = [](Answer&) { return true; };
-    FinishLater(slot, Status(Code::kErrno, EINTR, {}));
-  }
-}
-
-void LaneImpl::UndoLock(CallContext context, const OpenPtr& open, ByteSpan set,
-                        std::uint64_t number) {
-  const auto granted = ByteReader(set).Read<LockRequest>();
-  const bool flock = (granted.flags & kLockFlock) != 0;
-  context.timeout = std::chrono::milliseconds(0);
-  HeldLocks& locks = open->inode().locks;
-  const std::shared_ptr<void> undoing = locks.BeginUndo();
-  const Lock lock{.owner = granted.owner,
-                  .start = granted.start,
-                  .end = granted.end,
-                  .type = static_cast<LockType>(std::uint32_t{granted.type}),
-                  .pid = granted.pid};
-  for (const Lock& piece : locks.ToUndo({open.get(), flock, lock})) {
-    const bool had = piece.type != LockType::kUnlock;
-    const CallTicket ticket =
-        LockCall(context, Opcode::kSetLock, open, piece, flock ? kLockFlock : 0,
-                 [this, open, undoing, had](Answer& answer) {
-                   if (had && !closing_ && !answer.status.ok()) LoseLock(*open);
-                   return true;
-                 });
-    if (const std::optional<Slot> slot = table_.Find(ticket)) calls_[*slot].undoes = number;
-  }
 }
 
 }  // namespace rdfs::fs::client

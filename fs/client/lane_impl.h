@@ -3,6 +3,7 @@
 // lane.cc       the event loop, sending and answers
 // lane_link.cc  losing and getting connections, timers
 // lane_calls.cc the plain calls: encode, decode
+// lane_left.cc  calls whose callers wait no longer
 // lane_read.cc, lane_write.cc   the data path
 // One thread, but for Wake and CancelFromAnyThread.
 #pragma once
@@ -22,6 +23,13 @@
 #include "fs/client/wire.h"
 
 namespace rdfs::fs::client {
+
+inline bool IsRelease(Opcode opcode) {
+  return opcode == Opcode::kRelease || opcode == Opcode::kReleaseDir;
+}
+
+// The completion of a call for whose answer nobody waits: nothing to decode.
+inline bool Ignore(Answer&) { return true; }
 
 class LaneImpl final : public Lane, private Wire::Events {
  public:
@@ -145,12 +153,6 @@ class LaneImpl final : public Lane, private Wire::Events {
   // Counts how long a call took that ends now.
   void Time(const Call& call);
   void FinishLater(Slot slot, Status status);
-  // A release or a flush ends when the server has heard it, however long that takes: the file would
-  // stay open, and locks held. What the server may have locked or opened is
-  // given back. Only the caller is told `status` before. False: another call, nothing done.
-  bool LetCallerGo(Slot slot, Status status);
-  // The caller waits no longer.
-  void GiveUp(Slot slot, Status status);
   std::size_t RunReady();
   void SendQueued();
   void SendOne(Slot slot, TimePoint now);
@@ -201,15 +203,23 @@ class LaneImpl final : public Lane, private Wire::Events {
                   Opener opener);
   Completion CreatedCompletion(Opener opener, std::uint32_t flags, bool named,
                                Callback<Created> done);
-  void SendOwed();
-  // The server has given this lock, or may have, and its caller was told that it has not.
-  void UndoLock(CallContext context, const OpenPtr& open, ByteSpan set, std::uint64_t number);
-  void LetLockGo(Slot slot);
-  void LetOpenGo(Slot slot);
   CallTicket LockCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                       const Lock& lock, std::uint32_t flags, Completion completion);
   CallTicket SyncCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                       bool data_only, DoneCallback done);
+
+  // ---- lane_left.cc -----------------------------------------------------------------------------
+  // A release or a flush ends when the server has heard it, however long that takes: the file would
+  // stay open, and locks held. What the server may have locked or opened is
+  // given back. Only the caller is told `status` before. False: another call, nothing done.
+  bool LetCallerGo(Slot slot, Status status);
+  // The caller waits no longer.
+  void GiveUp(Slot slot, Status status);
+  void LetOpenGo(Slot slot);
+  void LetLockGo(Slot slot);
+  // The server has given this lock, or may have, and its caller was told that it has not.
+  void UndoLock(CallContext context, const OpenPtr& open, ByteSpan set, std::uint64_t number);
+  void SendOwed();
 
   // ---- lane_read.cc -----------------------------------------------------------------------------
   bool TakeRound(Slot slot);
