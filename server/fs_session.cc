@@ -1,5 +1,6 @@
 #include "server/fs_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/responder.h"
@@ -23,16 +24,26 @@ void FsSession::ReturnBudget(std::size_t count) {
   if (params_.budget != nullptr) params_.budget->Return(count);
 }
 
-OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool directory,
-                           uid_t opener) {
+OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, uid_t opener) {
   auto open = std::make_shared<OpenFile>();
+  open->opener = opener;
+  return Add(std::move(open), std::move(inode), std::move(fd), flags);
+}
+
+OpenPtr FsSession::AddDirectory(InodePtr inode, Fd fd, std::uint32_t flags,
+                                std::uint64_t asked_by) {
+  auto open = std::make_shared<OpenFile>();
+  open->directory = std::make_unique<DirectoryCursor>();
+  open->asked_by = asked_by;
+  return Add(std::move(open), std::move(inode), std::move(fd), flags);
+}
+
+OpenPtr FsSession::Add(OpenPtr open, InodePtr inode, Fd fd, std::uint32_t flags) {
   open->session = id();
   open->file = FileIdOf(*inode);
   open->inode = std::move(inode);
   open->fd = std::make_shared<const Fd>(std::move(fd));
   open->flags = flags;
-  open->opener = opener;
-  if (directory) open->directory = std::make_unique<DirectoryCursor>();
   {
     const std::lock_guard lock(mutex_);
     if (opens_.size() >= params_.limits.open_files) return nullptr;
@@ -43,6 +54,15 @@ OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool dire
   }
   inodes().Opened(open->inode, open);
   return open;
+}
+
+OpenPtr FsSession::FindDirectory(const Inode& inode, std::uint64_t asked_by) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = std::ranges::find_if(opens_, [&](const auto& entry) {
+    const OpenFile& open = *entry.second;
+    return open.directory && open.asked_by == asked_by && open.inode.get() == &inode;
+  });
+  return it == opens_.end() ? nullptr : it->second;
 }
 
 OpenPtr FsSession::FindOpen(std::uint64_t number) const {

@@ -73,7 +73,10 @@ class FsSession {
   [[nodiscard]] IntentRing* record() const { return record_.get(); }
 
   // Null when the session has too many open files, or all sessions together.
-  OpenPtr AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, bool directory, uid_t opener = 0);
+  OpenPtr AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, uid_t opener);
+  OpenPtr AddDirectory(InodePtr inode, Fd fd, std::uint32_t flags, std::uint64_t asked_by);
+  // The directory that the request of this number opened already; null: it has none open.
+  [[nodiscard]] OpenPtr FindDirectory(const Inode& inode, std::uint64_t asked_by) const;
   [[nodiscard]] OpenPtr FindOpen(std::uint64_t number) const;
   [[nodiscard]] std::size_t open_files() const;
   // Why there is no such open file: closed, or never one of this session's (to be reclaimed).
@@ -118,6 +121,7 @@ class FsSession {
   }
 
  private:
+  OpenPtr Add(OpenPtr open, InodePtr inode, Fd fd, std::uint32_t flags);
   void NoteOpensLocked();
   void ReturnBudget(std::size_t count);
 

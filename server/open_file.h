@@ -34,7 +34,8 @@ struct OpenFile {
   std::uint64_t number = 0;
   InodePtr inode;
   std::shared_ptr<const Fd> fd;
-  std::uint32_t flags = 0;  // kOpen... bits as asked for
+  std::uint32_t flags = 0;     // kOpen... bits as asked for
+  std::uint64_t asked_by = 0;  // of directories: the number of the request
   FileId file;
   uid_t opener = 0;                            // as whom it was opened here
   std::unique_ptr<DirectoryCursor> directory;  // of directories only

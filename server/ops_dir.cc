@@ -163,12 +163,23 @@ int List(Call& call, const OpenFile& open, std::uint64_t cookie, std::size_t max
 
 Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
   if (!S_ISDIR(ref.inode->type)) return Outcome::Errno(ENOTDIR);
-  OpenResult opened = call.core().proc.Reopen(ref.fd(), O_RDONLY | O_DIRECTORY);
-  if (!opened.fd.valid()) return Outcome::Errno(opened.error);
-  struct statx stat {};
-  if (const int error = StatFd(opened.fd.get(), stat); error != 0) return Outcome::Errno(error);
-  const OpenPtr open = call.session.AddOpen(ref.inode, std::move(opened.fd), flags, true);
+  const std::uint64_t number = call.header.sequence;
+  OpenPtr open;
+  // The answer was lost, and nobody else would ever close what it opened.
+  if ((call.header.flags & fs::kRequestSentBefore) != 0) {
+    open = call.session.FindDirectory(*ref.inode, number);
+  }
+  if (!open) {
+    OpenResult opened = call.core().proc.Reopen(ref.fd(), O_RDONLY | O_DIRECTORY);
+    if (!opened.fd.valid()) return Outcome::Errno(opened.error);
+    open = call.session.AddDirectory(ref.inode, std::move(opened.fd), flags, number);
+  }
   if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
+  struct statx stat {};
+  if (const int error = StatFd(open->fd->get(), stat); error != 0) {
+    (void)call.session.RemoveOpen(open->number);
+    return Outcome::Errno(error);
+  }
   fs::OpenReply reply;
   reply.open = open->number;
   reply.attr = call.Attr(*ref.inode, stat);

@@ -30,7 +30,7 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   call.core().stores.NoteVersion(FileIdOf(*inode), FileVersion::From(stat));
   const std::optional<Ids> caller = call.Caller();
   const uid_t opener = caller ? caller->uid : ::geteuid();
-  const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, false, opener);
+  const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, opener);
   if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
   if (old_number != 0) {
     call.core().locks.Reclaimed(*open, old_number);

@@ -15,7 +15,8 @@ bool Opens(Opcode opcode) {
 // Whether asking again tells what became of it, and leaves nothing behind where it had not arrived.
 // A file must not be made, or cut short, long after its caller has heard that it was not.
 bool MayBeOpenedAgain(Call& call) {
-  if (call.opcode != Opcode::kOpen) return call.opcode == Opcode::kTmpfile;
+  if (call.opcode == Opcode::kTmpfile || call.opcode == Opcode::kOpenDir) return true;
+  if (call.opcode != Opcode::kOpen) return false;
   const std::uint32_t flags = ByteReader(call.body.bytes()).Read<OpenRequest>().flags;
   return (flags & (kOpenCreate | kOpenTruncate)) == 0;
 }

@@ -132,6 +132,31 @@ TEST_F(DirTest, TheFirstPageComesWithTheOpenWhereAskedFor) {
   }
 }
 
+TEST_F(DirTest, WhatIsAskedAgainIsTheDirectoryThatIsOpenAlready) {
+  for (int i = 0; i < 100; ++i) std::ofstream(server / ("entry-" + std::to_string(i)));
+  const fs::OpenDirRequest page{.max_bytes = 600, .flags = 0};
+  const Body body = Body().Add(page).Add(server.root());
+  const auto ask = [&](std::uint64_t sequence, std::uint16_t flags) {
+    const auto message = Harness::Message(Opcode::kOpenDir, body.bytes(), sequence,
+                                          server.lane->session()->id(), server.caller, flags);
+    EXPECT_TRUE(server.Deliver(server.lane, message));
+    return server.TakeAnswer(server.lane);
+  };
+  const std::uint64_t sequence = server.NextSequence();
+  const Answer lost = ask(sequence, 0);
+  const std::uint64_t open = server.OpenNumber(lost);
+  ReadSome(open, 0, 4096, false);
+  const Answer again = ask(sequence, fs::kRequestSentBefore);
+  EXPECT_EQ(server.OpenNumber(again), open);
+  EXPECT_EQ(again.body.size(), lost.body.size());  // from the start
+  EXPECT_EQ(server.lane->session()->open_files(), 1U);
+  // One that had not arrived before.
+  const std::uint64_t other = server.OpenNumber(ask(server.NextSequence(), fs::kRequestSentBefore));
+  EXPECT_NE(other, open);
+  EXPECT_EQ(ReadAll(other, 4096, false).size(), 102U);
+  EXPECT_EQ(server.lane->session()->open_files(), 2U);
+}
+
 TEST_F(DirTest, AFirstPageThatHoldsNothingLeavesTheDirectoryOpen) {
   std::ofstream(server / "file");
   const fs::OpenDirRequest page{.max_bytes = 8, .flags = 0};

@@ -188,8 +188,10 @@ class Harness {
     return dispatcher_->Handle(to, message);
   }
   static std::vector<std::byte> Message(fs::Opcode opcode, ByteSpan body, std::uint64_t sequence,
-                                        std::uint64_t session = 42, Ids caller = {0, 0}) {
+                                        std::uint64_t session = 42, Ids caller = {0, 0},
+                                        std::uint16_t flags = 0) {
     fs::RequestHeader header{};
+    header.flags = flags;
     header.opcode = static_cast<std::uint16_t>(opcode);
     header.body_bytes = static_cast<std::uint32_t>(body.size());
     header.session = session;

@@ -273,6 +273,21 @@ TEST_F(LossTest, WhatWasOpenedForNobodyIsReleased) {
   }
 }
 
+TEST_F(LossTest, ADirectoryThatWasOpenedForNobodyIsReleased) {
+  Mount(milliseconds(200));
+  server_.SetHook([this, first = true](const Request& request, Reply& reply) mutable {
+    if (request.opcode != Opcode::kOpenDir || !std::exchange(first, false)) return;
+    reply.drop = true;
+    reply.send = false;
+    server_.Refuse(true);
+  });
+  EXPECT_EQ(client_->OpenDir(root_).status().errno_value(), ETIMEDOUT);
+  server_.Refuse(false);
+  RunUntil([&] { return client_->lane().connected() && client_->lane().calls_in_flight() == 0; });
+  EXPECT_EQ(server_.Count(Opcode::kOpenDir), 2U);
+  EXPECT_EQ(server_.Count(Opcode::kReleaseDir), 1U);
+}
+
 TEST_F(LossTest, WhatWasOpenedTooLateIsReleased) {
   Mount(milliseconds(200));
   server_.SetHook([late = std::vector<std::byte>()](const Request& request, Reply& reply) mutable {

@@ -303,6 +303,7 @@ ScriptedServer::Reply ScriptedServer::Answer(LaneState& lane, const Request& req
       return Answer(lane, as_lookup);
     }
     case Opcode::kOpen:
+    case Opcode::kOpenDir:
     case Opcode::kReclaimOpen:
       opens_.insert(++next_open_);
       Put(reply.body,
