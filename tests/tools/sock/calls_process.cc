@@ -152,6 +152,39 @@ void Spawns(Party& party) {
   Ends(party, party.fd);
 }
 
+// The socket itself, which closes on exec, as standard output; the same actions twice.
+void SpawnsItself(Party& party) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, party.fd, STDOUT_FILENO);
+  char shell[] = "sh";
+  char option[] = "-c";
+  char* const arguments[] = {shell, option, const_cast<char*>(kWrite500), nullptr};
+  for (int i = 0; i < 2; ++i) {
+    pid_t child = -1;
+    party.Say("posix_spawn", posix_spawn(&child, "/bin/sh", &actions, nullptr, arguments, environ));
+    SayEnd(party, child);
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  Ends(party, party.fd);
+}
+
+// A child of vfork makes it its standard output.
+void ExecutesAfterVfork(Party& party) {
+  Send(party, party.fd, 0, 500);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  const pid_t child = vfork();
+#pragma GCC diagnostic pop
+  if (child == 0) {
+    dup2(party.fd, STDOUT_FILENO);
+    execl("/bin/sh", "sh", "-c", kWrite500, nullptr);
+    _exit(127);
+  }
+  SayEnd(party, child);
+  Ends(party, party.fd);
+}
+
 void Streams(Party& party) {
   Send(party, party.fd, 0, 500);
   FILE* const stream = fdopen(dup(party.fd), "r+");
@@ -354,6 +387,8 @@ const std::vector<Scenario> kProcessScenarios = {
     {"a child that serves", Hears, Serves},
     {"exec", Executes, Hears},
     {"posix_spawn", Spawns, Hears},
+    {"posix_spawn of the socket itself", SpawnsItself, Hears},
+    {"vfork", ExecutesAfterVfork, Hears},
     {"stdio", Streams, Hears},
     {"fortified stdio", Fortified, Hears},
     {"aio", Asynchronous, Hears},

@@ -122,8 +122,13 @@ void Connection::NeedTcp(int fd, Reason reason) {
         break;
     }
     if (!working_.test_and_set()) {
-      if (mode_ == Mode::kUndecided) Stay(fd, reason);
+      const bool undecided = mode_ == Mode::kUndecided;
+      // A child of vfork must not free what its parent has open.
+      const bool ours = IsThisProcess();
+      if (undecided && ours) Stay(fd, reason);
+      if (undecided && !ours) slot().stays = true;
       working_.clear();
+      if (undecided) return;
     }
     sched_yield();
   }

@@ -66,7 +66,13 @@ namespace {
 
 // `copy` is what the C library has just made of `fd`.
 int Duplicated(int fd, int copy) {
-  if (copy >= 0 && IsThisProcess()) NoteDuplicate(fd, copy);
+  if (copy < 0) return copy;
+  if (IsThisProcess()) {
+    NoteDuplicate(fd, copy);
+  } else {
+    // A child of vfork makes copies for the program that it is about to become.
+    NeedTcp(fd, Reason::kShared);
+  }
   return copy;
 }
 
@@ -80,7 +86,8 @@ bool Taken(int fd) {
 int DupTo(int fd, int to, int flags, bool two) {
   const auto call = [&] { return two ? libc().dup2(fd, to) : libc().dup3(fd, to, flags); };
   if (Taken(to)) return -1;
-  if (fd == to || !IsThisProcess() || libc().fcntl64(fd, F_GETFD, nullptr) < 0) return call();
+  if (fd == to || libc().fcntl64(fd, F_GETFD, nullptr) < 0) return call();
+  if (!IsThisProcess()) return Duplicated(fd, call());
   const Closing closing(to);
   return Duplicated(fd, call());
 }

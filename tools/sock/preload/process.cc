@@ -3,12 +3,15 @@
 #include <aio.h>
 #include <alloca.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 
 #include "tools/sock/preload/connection.h"
@@ -52,6 +55,27 @@ bool MovesBytes(long number) {
       return true;
     default:
       return false;
+  }
+}
+
+// Numbers that file actions of posix_spawn copy, though no other file was there when they were told
+// to: such actions may be used again and again, for one connection after the other.
+constinit std::array<std::atomic<bool>, 1024> g_passed{};
+
+void WillPass(int fd) {
+  const bool connection = Registry().Get(fd).kind() == Word::Kind::kConnection;
+  const auto number = static_cast<std::size_t>(fd);  // a negative one is above all
+  const int saved = errno;
+  if (number < g_passed.size() && (connection || libc().fcntl64(fd, F_GETFD, nullptr) < 0)) {
+    g_passed[number] = true;
+  }
+  errno = saved;
+  NeedTcp(fd, Reason::kShared);
+}
+
+void BeforePassing() {
+  for (std::size_t fd = 0; fd < g_passed.size(); ++fd) {
+    if (g_passed[fd]) NeedTcp(static_cast<int>(fd), Reason::kShared);
   }
 }
 
@@ -119,11 +143,19 @@ RDSOCK_EXPORT(int, execle, (const char* path, const char* first, ...)) {
   return Execute(path, variables,
                  [&](char* const* all) { return libc().execve(path, vector, all); });
 }
+// The C library carries it out in the child, where a copy no longer closes on exec.
+RDSOCK_EXPORT(int, posix_spawn_file_actions_adddup2,
+              (posix_spawn_file_actions_t * actions, int fd, int to)) {
+  const int error = libc().posix_spawn_file_actions_adddup2(actions, fd, to);
+  if (error == 0) WillPass(fd);
+  return error;
+}
 RDSOCK_EXPORT(int, posix_spawn,
               (pid_t * pid, const char* path, const posix_spawn_file_actions_t* actions,
                const posix_spawnattr_t* attributes, char* const* arguments,
                char* const* variables)) {
   BeforeExec();
+  if (actions != nullptr) BeforePassing();
   return libc().posix_spawn(pid, path, actions, attributes, arguments, variables);
 }
 RDSOCK_EXPORT(int, posix_spawnp,
@@ -131,6 +163,7 @@ RDSOCK_EXPORT(int, posix_spawnp,
                const posix_spawnattr_t* attributes, char* const* arguments,
                char* const* variables)) {
   BeforeExec();
+  if (actions != nullptr) BeforePassing();
   return libc().posix_spawnp(pid, file, actions, attributes, arguments, variables);
 }
 RDSOCK_EXPORT(int, system, (const char* command)) {
