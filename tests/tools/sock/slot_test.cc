@@ -50,9 +50,17 @@ TEST(Slot, WaitsForChildrenToJoin) {
 
 TEST(Slot, IsNobodysOwnWhenThereAreTooMany) {
   Slot slot;
-  for (std::size_t i = 0; i < Slot::kMostHolders; ++i) EXPECT_TRUE(slot.Join(DeadProcess()));
+  for (std::size_t i = 0; i < Slot::kMostHolders; ++i) EXPECT_TRUE(slot.Join(getppid()));
   EXPECT_FALSE(slot.Join(getpid()));
   EXPECT_FALSE(slot.OnlyHolderIs(getpid()));
+}
+
+TEST(Slot, GivesThePlacesOfTheDeadAway) {
+  Slot slot;
+  for (std::size_t i = 0; i < Slot::kMostHolders; ++i) EXPECT_TRUE(slot.Join(DeadProcess()));
+  EXPECT_TRUE(slot.Join(getpid()));
+  EXPECT_TRUE(slot.OnlyHolderIs(getpid()));
+  EXPECT_TRUE(slot.Leave(getpid()));
 }
 
 TEST(SlotArena, GivesEachOnce) {

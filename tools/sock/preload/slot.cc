@@ -32,6 +32,10 @@ bool Slot::Join(pid_t pid) {
     pid_t none = 0;
     if (holder.compare_exchange_strong(none, pid)) return true;
   }
+  for (std::atomic<pid_t>& holder : holders) {
+    pid_t other = holder;
+    if ((other == 0 || IsDead(other)) && holder.compare_exchange_strong(other, pid)) return true;
+  }
   crowded = true;
   return false;
 }
