@@ -32,6 +32,8 @@ class Party {
   void SayBytes(const std::string& what, ssize_t got, const std::vector<char>& bytes);
   [[nodiscard]] const std::string& transcript() const { return transcript_; }
 
+  [[nodiscard]] int beside() const { return beside_; }
+
  private:
   int beside_;
   std::string transcript_;
@@ -40,10 +42,19 @@ class Party {
 // Bytes [from, from + count) of the one stream that all scenarios send.
 std::vector<char> Bytes(std::size_t from, std::size_t count);
 
+// A connection between both processes, which have a UNIX socket `beside` it. `prepare` is called
+// with the socket before it is connected, or listens; it may be null.
+int Connect(int beside, void (*prepare)(int fd));
+int Accept(int beside, void (*prepare)(int listener));
+// Enough calls that both ends have met, and a quiet connection afterwards. What is sent later
+// arrives at once.
+void WarmUp(int fd, bool first);
+
 struct Scenario {
   const char* name;
   void (*client)(Party&);
   void (*server)(Party&);
+  long upgraded = 1;  // connections, with both ends under rdsock
 };
 extern const std::vector<Scenario> kDataScenarios;
 extern const std::vector<Scenario> kWaitScenarios;

@@ -3,14 +3,18 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 
@@ -119,6 +123,80 @@ void Serves(Party& party) {
 }
 
 constexpr const char* kWrite500 = "head -c 500 /dev/zero";
+
+// A child that writes when it is told to.
+struct Writer {
+  int fd, go;
+
+  [[nodiscard]] int Run() const {
+    const std::vector<char> bytes = Bytes(500, 500);
+    char byte = 0;
+    if (read(go, &byte, 1) != 1) return 1;
+    return send(fd, bytes.data(), 500, 0) == 500 ? 0 : 2;
+  }
+};
+pid_t BySystemCall(const Writer& writer) {
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+  if (child == 0) _exit(writer.Run());
+  return child;
+}
+pid_t ByUnderscoreFork(const Writer& writer) {
+  const pid_t child = _Fork();
+  if (child == 0) _exit(writer.Run());
+  return child;
+}
+pid_t ByClone(const Writer& writer) {
+  alignas(16) static std::array<char, 65536> stack;
+  const auto run = [](void* its) { return static_cast<const Writer*>(its)->Run(); };
+  return clone(run, stack.data() + stack.size(), SIGCHLD, const_cast<Writer*>(&writer));
+}
+
+// Both processes have a connection when it would be moved.
+template <pid_t (*make)(const Writer&)>
+void Shares(Party& party) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) _exit(3);
+  const int fd = Connect(party.beside(), nullptr);
+  const pid_t child = make({fd, go[0]});
+  WarmUp(fd, true);
+  Send(party, fd, 0, 500);
+  party.Say("go", write(go[1], "x", 1));
+  SayEnd(party, child);
+  party.Say("shutdown", shutdown(fd, SHUT_WR));
+  Recv(party, fd, 500);
+  for (const int open : {fd, go[0], go[1]}) close(open);
+  party.Meet();
+}
+void HearsAnother(Party& party) {
+  const int fd = Accept(party.beside(), nullptr);
+  WarmUp(fd, false);
+  Recv(party, fd, 1000);
+  Recv(party, fd, 10);
+  Send(party, fd, 0, 500);
+  close(fd);
+  party.Meet();
+}
+
+// Without a child in the end.
+void FailsToFork(Party& party) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit none{};
+    if (geteuid() == 0 && setresuid(1, 1, 1) != 0) _exit(1);
+    if (setrlimit(RLIMIT_NPROC, &none) != 0) _exit(2);
+    const int fd = Connect(party.beside(), nullptr);
+    if (fork() >= 0) _exit(4);
+    WarmUp(fd, true);
+    const std::vector<char> bytes = Bytes(0, 1000);
+    if (send(fd, bytes.data(), 1000, 0) != 1000) _exit(5);
+    if (shutdown(fd, SHUT_WR) != 0) _exit(6);
+    std::vector<char> answer(500);
+    if (recv(fd, answer.data(), 500, MSG_WAITALL) != 500) _exit(7);
+    _exit(answer == Bytes(0, 500) ? 0 : 8);
+  }
+  SayEnd(party, child);
+  party.Meet();
+}
 
 // A program that knows nothing of the library, nor of sockets, writes into it.
 void Executes(Party& party) {
@@ -385,6 +463,10 @@ const std::vector<Scenario> kProcessScenarios = {
     {"fork", Forks, HearsForks},
     {"fork, the other way", HearsForks, Forks},
     {"a child that serves", Hears, Serves},
+    {"clone, by system call", Shares<BySystemCall>, HearsAnother},
+    {"_Fork", Shares<ByUnderscoreFork>, HearsAnother},
+    {"clone", Shares<ByClone>, HearsAnother},
+    {"a fork that fails", FailsToFork, HearsAnother, 2},
     {"exec", Executes, Hears},
     {"posix_spawn", Spawns, Hears},
     {"posix_spawn of the socket itself", SpawnsItself, Hears},

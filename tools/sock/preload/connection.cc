@@ -56,7 +56,10 @@ void Connection::BeforeFork() {
   // Who attaches has seen no other holder; the child must be found an end, or none.
   while (mode_ == Mode::kAttaching) sched_yield();
 }
-void Connection::AfterForkInParent() { forking_ = false; }
+void Connection::AfterForkInParent(bool failed) {
+  if (forking_ && failed) --slot().forks;
+  forking_ = false;
+}
 void Connection::AfterForkInChild() {
   if (!forking_) return;
   forking_ = false;

@@ -68,7 +68,7 @@ class Connection {
   [[nodiscard]] std::uint32_t index() const { return index_; }
   // Around fork; a connection with two descriptors is asked twice.
   void BeforeFork();
-  void AfterForkInParent();
+  void AfterForkInParent(bool failed);
   void AfterForkInChild();
 
  private:
@@ -147,6 +147,10 @@ class Closing {
 void NoteInherited(int fd, std::uint32_t index, bool first);
 // Calls act(argument, fd, index) for each plain connection that exec leaves open.
 void ForEachHeld(void (*act)(void* argument, int fd, std::uint32_t index), void* argument);
+// Fork, by a call that runs the handlers of pthread_atfork, or does not.
+pid_t ForkCounted(pid_t (*call)(), bool runs_handlers);
+// Before a child is made that this library cannot tell what to do: TCP for what it gets.
+void BeforeUnseenChild();
 // Everything that exec hands over: no program without this library may find it half in memory.
 // `taken`: what the next program may take (handover.h).
 void BeforeExec(std::span<const std::uint32_t> taken = {});

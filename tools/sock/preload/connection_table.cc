@@ -43,14 +43,30 @@ bool StaysOpen(int fd) {
   return flags >= 0 && (flags & FD_CLOEXEC) == 0;
 }
 
+// One thread at a time forks, so that its child knows which connections count on it.
+constinit pthread_mutex_t g_fork_lock = PTHREAD_MUTEX_INITIALIZER;
+constinit thread_local bool t_forking = false;        // it has the lock
+constinit thread_local bool t_tells_failure = false;  // it is in ForkCounted
+
 void BeforeFork() {
+  if (t_forking) return;  // a signal handler in the middle of a fork
+  pthread_mutex_lock(&g_fork_lock);
+  t_forking = true;
   ForEachConnection([](int, Connection& connection) { connection.BeforeFork(); });
 }
+void EndFork(bool failed) {
+  if (!t_forking) return;
+  ForEachConnection([&](int, Connection& connection) { connection.AfterForkInParent(failed); });
+  t_forking = false;
+  pthread_mutex_unlock(&g_fork_lock);
+}
 void AfterForkInParent() {
-  ForEachConnection([](int, Connection& connection) { connection.AfterForkInParent(); });
+  if (!t_tells_failure) EndFork(false);
 }
 void AfterForkInChild() {
   g_pid = getpid();
+  g_fork_lock = PTHREAD_MUTEX_INITIALIZER;
+  t_forking = false;
   ForEachConnection([](int, Connection& connection) { connection.AfterForkInChild(); });
   EpollAfterForkInChild();
 }
@@ -73,6 +89,22 @@ __attribute__((destructor)) void CloseAll() {
 bool IsThisProcess() { return g_aside || getpid() == g_pid; }
 pid_t ThisProcess() { return g_pid; }
 bool StandsAside() { return g_aside; }
+
+pid_t ForkCounted(pid_t (*call)(), bool runs_handlers) {
+  t_tells_failure = true;
+  if (!runs_handlers) BeforeFork();
+  const pid_t child = call();
+  t_tells_failure = false;
+  if (child != 0) EndFork(child < 0);
+  if (child == 0 && !runs_handlers) AfterForkInChild();
+  return child;
+}
+
+void BeforeUnseenChild() {
+  const int saved = errno;
+  ForEachConnection([](int fd, Connection& c) { c.NeedTcp(fd, Reason::kShared); });
+  errno = saved;
+}
 
 Use::Use(int fd) {
   for (;;) {

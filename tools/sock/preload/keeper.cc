@@ -82,7 +82,7 @@ bool StartKeeper(int tcp, End& end) {
   // is seen only by who asks for such.
   const auto between = static_cast<pid_t>(libc().syscall(SYS_clone, 0, 0, 0, 0, 0, 0));
   if (between == 0) {
-    const pid_t keeper = _Fork();
+    const pid_t keeper = libc()._Fork();
     if (keeper == 0) Run(tcp, end);
     _exit(keeper > 0 ? 0 : 1);
   }

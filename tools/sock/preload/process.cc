@@ -4,6 +4,7 @@
 #include <alloca.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -13,6 +14,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/descriptors.h"
@@ -77,6 +80,17 @@ void BeforePassing() {
   for (std::size_t fd = 0; fd < g_passed.size(); ++fd) {
     if (g_passed[fd]) NeedTcp(static_cast<int>(fd), Reason::kShared);
   }
+}
+
+// Whether the system call makes a child with memory of its own.
+bool Forks(long number, const long* arguments) {
+  std::uint64_t flags = 0;
+  if (number == SYS_clone) flags = static_cast<std::uint64_t>(arguments[0]);
+  if (number == SYS_clone3) {
+    std::memcpy(&flags, reinterpret_cast<const void*>(arguments[0]), sizeof(flags));
+  }
+  return (number == SYS_fork || number == SYS_clone || number == SYS_clone3) &&
+         (flags & CLONE_VM) == 0;
 }
 
 // exec, with what the next program can take; `path` is null where the C library looks for it.
@@ -165,6 +179,18 @@ RDSOCK_EXPORT(int, posix_spawnp,
   BeforeExec();
   if (actions != nullptr) BeforePassing();
   return libc().posix_spawnp(pid, file, actions, attributes, arguments, variables);
+}
+RDSOCK_EXPORT(pid_t, fork, ()) { return ForkCounted(libc().fork, true); }
+RDSOCK_EXPORT(pid_t, _Fork, ()) { return ForkCounted(libc()._Fork, false); }
+RDSOCK_EXPORT(int, clone, (int (*child)(void*), void* stack, int flags, void* argument, ...)) {
+  va_list arguments;
+  va_start(arguments, argument);
+  auto* const parent_pid = va_arg(arguments, pid_t*);
+  void* const thread = va_arg(arguments, void*);
+  auto* const child_pid = va_arg(arguments, pid_t*);
+  va_end(arguments);
+  if ((flags & CLONE_VM) == 0) BeforeUnseenChild();
+  return libc().clone(child, stack, flags, argument, parent_pid, thread, child_pid);
 }
 RDSOCK_EXPORT(int, system, (const char* command)) {
   BeforeExec();
@@ -255,6 +281,7 @@ RDSOCK_EXPORT(long, syscall, (long number, ...)) {
   va_end(arguments);
   if (MovesBytes(number)) NeedTcp(static_cast<int>(a[0]));
   if (number == SYS_splice) NeedTcp(static_cast<int>(a[2]));
+  if (Forks(number, a)) BeforeUnseenChild();
   if (number == SYS_seccomp) StandAside();
   if (number == SYS_close) return CloseForProgram(static_cast<int>(a[0]));
   // What goes through it would not be seen.
