@@ -167,6 +167,37 @@ void Shares(Party& party) {
   for (const int open : {fd, go[0], go[1]}) close(open);
   party.Meet();
 }
+// Both processes, and both descriptors, have a socket before it is connected.
+std::array<int, 2> go_early;
+pid_t early_child;
+int early_copy;
+void SharesEarly(Party& party) {
+  if (pipe2(go_early.data(), O_CLOEXEC) != 0) _exit(3);
+  const int fd = Connect(party.beside(), [](int socket) {
+    early_child = fork();
+    if (early_child == 0) _exit(Writer{socket, go_early[0]}.Run());
+  });
+  WarmUp(fd, true);
+  Send(party, fd, 0, 500);
+  party.Say("go", write(go_early[1], "x", 1));
+  SayEnd(party, early_child);
+  party.Say("shutdown", shutdown(fd, SHUT_WR));
+  Recv(party, fd, 500);
+  for (const int open : {fd, go_early[0], go_early[1]}) close(open);
+  party.Meet();
+}
+void CopiesEarly(Party& party) {
+  const int fd = Connect(party.beside(), [](int socket) { early_copy = dup(socket); });
+  WarmUp(fd, true);
+  Send(party, fd, 0, 500);
+  Send(party, early_copy, 500, 500);
+  party.Say("shutdown", shutdown(early_copy, SHUT_WR));
+  Recv(party, early_copy, 500);
+  close(fd);
+  close(early_copy);
+  party.Meet();
+}
+
 void HearsAnother(Party& party) {
   const int fd = Accept(party.beside(), nullptr);
   WarmUp(fd, false);
@@ -466,6 +497,8 @@ const std::vector<Scenario> kProcessScenarios = {
     {"clone, by system call", Shares<BySystemCall>, HearsAnother},
     {"_Fork", Shares<ByUnderscoreFork>, HearsAnother},
     {"clone", Shares<ByClone>, HearsAnother},
+    {"fork before connect", SharesEarly, HearsAnother},
+    {"copies before connect", CopiesEarly, HearsAnother},
     {"a fork that fails", FailsToFork, HearsAnother, 2},
     {"exec", Executes, Hears},
     {"posix_spawn", Spawns, Hears},

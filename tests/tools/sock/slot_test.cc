@@ -96,6 +96,11 @@ TEST(DescriptorTable, RemembersWords) {
   EXPECT_EQ(table.Set(3, Word()), word);
   EXPECT_EQ(table.Set(DescriptorTable::kMost, word), Word());
   EXPECT_EQ(table.Get(DescriptorTable::kMost), Word());
+  table.Change(4, kOwnSocket, kSharedSocket);
+  EXPECT_EQ(table.Get(4), Word());
+  table.Set(4, kOwnSocket);
+  table.Change(4, kOwnSocket, kSharedSocket);
+  EXPECT_EQ(table.Get(4), kSharedSocket);
   table.Hide(1000);
   EXPECT_TRUE(table.IsHidden(1000));
   table.Forget(1000);

@@ -157,7 +157,7 @@ void BeforeExec(std::span<const std::uint32_t> taken = {});
 // TCP for everything, now and later: the program is about to forbid itself system calls.
 void StandAside();
 bool StandsAside();
-// TCP for good, if it is a connection.
+// TCP for good, if it is a connection or becomes one.
 void NeedTcp(int fd, Reason reason = Reason::kNeedsTcp);
 
 }  // namespace rdfs::sock

@@ -37,6 +37,12 @@ void ForEachConnection(Do act) {
   }
 }
 
+void ShareSocket(int fd) { Registry().Change(fd, kOwnSocket, kSharedSocket); }
+void ShareSockets() {
+  const int end = Registry().end();
+  for (int fd = 0; fd < end; ++fd) ShareSocket(fd);
+}
+
 // Whether exec leaves it open.
 bool StaysOpen(int fd) {
   const int flags = fcntl(fd, F_GETFD);
@@ -52,6 +58,7 @@ void BeforeFork() {
   if (t_forking) return;  // a signal handler in the middle of a fork
   pthread_mutex_lock(&g_fork_lock);
   t_forking = true;
+  ShareSockets();
   ForEachConnection([](int, Connection& connection) { connection.BeforeFork(); });
 }
 void EndFork(bool failed) {
@@ -102,6 +109,7 @@ pid_t ForkCounted(pid_t (*call)(), bool runs_handlers) {
 
 void BeforeUnseenChild() {
   const int saved = errno;
+  ShareSockets();
   ForEachConnection([](int fd, Connection& c) { c.NeedTcp(fd, Reason::kShared); });
   errno = saved;
 }
@@ -138,6 +146,7 @@ void NoteConnection(int fd, bool opened) {
 }
 
 void NoteDuplicate(int fd, int copy) {
+  ShareSocket(fd);
   const Word word = Registry().Get(fd);
   if (word.kind() == Word::Kind::kConnection) Connections()[word.index()].AddDescriptor();
   if (word.kind() == Word::Kind::kEpoll) EpollDuplicated(word.index());
@@ -181,6 +190,10 @@ void ForEachHeld(void (*act)(void* argument, int fd, std::uint32_t index), void*
 
 void BeforeExec(std::span<const std::uint32_t> taken) {
   const int saved = errno;
+  const int end = Registry().end();
+  for (int fd = 0; fd < end; ++fd) {
+    if (Registry().Get(fd) == kOwnSocket && StaysOpen(fd)) ShareSocket(fd);
+  }
   ForEachConnection([&](int fd, Connection& connection) {
     const bool known = std::find(taken.begin(), taken.end(), connection.index()) != taken.end();
     if (StaysOpen(fd) && !known) connection.NeedTcp(fd, Reason::kShared);
@@ -204,6 +217,7 @@ void StandAside() {
 }
 
 void NeedTcp(int fd, Reason reason) {
+  ShareSocket(fd);
   const Use use(fd);
   if (use) use->NeedTcp(fd, reason);
 }

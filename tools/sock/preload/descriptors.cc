@@ -170,7 +170,7 @@ RDSOCK_EXPORT(int, socket, (int domain, int type, int protocol)) {
   const int fd = libc().socket(domain, type, protocol);
   if (fd < 0 || !IsThisProcess()) return fd;
   const bool ours = IsTcp(domain, type, protocol) && !StandsAside();
-  Registry().Set(fd, ours ? Word(Word::Kind::kSocket, 0) : Word());
+  Registry().Set(fd, ours ? kOwnSocket : Word());
   return fd;
 }
 
@@ -186,7 +186,9 @@ RDSOCK_EXPORT(int, connect, (int fd, const sockaddr* address, socklen_t length))
   const int result = libc().connect(fd, address, length);
   if ((result == 0 || errno == EINPROGRESS || errno == EINTR) && IsThisProcess()) {
     const int saved = errno;
+    const bool shared = Registry().Get(fd) == kSharedSocket;
     NoteConnection(fd, true);
+    if (shared) NeedTcp(fd, Reason::kShared);
     errno = saved;
   }
   return result;

@@ -46,6 +46,12 @@ Word DescriptorTable::Set(int fd, Word word) {
   return Word::FromBits(words[fd].exchange(word.bits()));
 }
 
+void DescriptorTable::Change(int fd, Word from, Word to) {
+  if (Get(fd) != from) return;
+  std::uint32_t bits = from.bits();
+  words_.load(std::memory_order_acquire)[fd].compare_exchange_strong(bits, to.bits());
+}
+
 // High enough to be out of a program's way, low enough that the kernel's own table stays small.
 int DescriptorTable::hidden_base() {
   constexpr int kHighest = 4096;

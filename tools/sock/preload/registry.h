@@ -32,6 +32,11 @@ class Word {
   std::uint32_t bits_ = 0;
 };
 
+// A TCP socket before connect. Once others have it as well, or code that this library does not see,
+// what it becomes stays on TCP. Of a listener it says nothing.
+inline constexpr Word kOwnSocket(Word::Kind::kSocket, 0);
+inline constexpr Word kSharedSocket(Word::Kind::kSocket, 1);
+
 class DescriptorTable {
  public:
   // More descriptors than this are not looked after.
@@ -44,6 +49,8 @@ class DescriptorTable {
   }
   // Returns what was there. Without memory for a table nothing is noted.
   Word Set(int fd, Word word);
+  // Unless it is something else by now.
+  void Change(int fd, Word from, Word to);
   void Hide(int fd) { Set(fd, Word(Word::Kind::kHidden, 0)); }
   void Forget(int fd) { Set(fd, Word()); }
   [[nodiscard]] bool IsHidden(int fd) const { return Get(fd).kind() == Word::Kind::kHidden; }
