@@ -1,7 +1,11 @@
 // Scenarios of waiting: poll, select and epoll in all their modes, timeouts.
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/time.h>
 
@@ -285,13 +289,86 @@ void LetsTimeOut(Party& party) {
   party.Meet();
 }
 
+// Before connect, and on the listener.
+void WithLength(int fd) {
+  const int on = 1;
+  if (setsockopt(fd, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)) != 0) _exit(3);
+}
+void HearsLength(Party& party, int fd) {
+  party.Meet();
+  char byte = 0;
+  iovec buffer{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &buffer;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  party.Say("recvmsg", recvmsg(fd, &message, MSG_DONTWAIT));
+  party.Say("what came with it", static_cast<long>(message.msg_controllen));
+  close(fd);
+  party.Meet();
+}
+void SendsSome(Party& party, int fd) {
+  party.Say("send", send(fd, "0123456789", 10, 0));
+  party.Meet();
+  party.Meet();
+  close(fd);
+}
+int Warm(int fd, bool first) {
+  WarmUp(fd, first);
+  return fd;
+}
+void ClientWithLength(Party& party) {
+  HearsLength(party, Warm(Connect(party.beside(), WithLength), true));
+}
+void ServesClientWithLength(Party& party) {
+  SendsSome(party, Warm(Accept(party.beside(), nullptr), false));
+}
+void AsksListenerWithLength(Party& party) {
+  SendsSome(party, Warm(Connect(party.beside(), nullptr), true));
+}
+void ListenerWithLength(Party& party) {
+  HearsLength(party, Warm(Accept(party.beside(), WithLength), false));
+}
+
+volatile sig_atomic_t told;
+void Told(int) { told = 1; }
+void IsTold(Party& party) {
+  struct sigaction action {};
+  action.sa_handler = Told;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGIO, &action, nullptr);
+  const int on = 1;
+  party.Say("F_SETOWN", fcntl(party.fd, F_SETOWN, getpid()));
+  party.Say("FIOASYNC", ioctl(party.fd, FIOASYNC, &on));
+  told = 0;
+  party.Meet();
+  party.Meet();
+  party.Say("told", told);
+  party.Meet();
+}
+void Tells(Party& party) {
+  party.Meet();
+  party.Say("send", send(party.fd, "x", 1, 0));
+  party.Meet();
+  party.Meet();
+}
+
 }  // namespace
 
 const std::vector<Scenario> kWaitScenarios = {
-    {"poll", Polls, Feeds},          {"poll, the other way", Feeds, Polls},
-    {"select", Selects, Feeds},      {"epoll, level", Levels, Feeds},
-    {"epoll, edge", Edges, Feeds},   {"epoll, one shot", Shots, Feeds},
-    {"epoll, nested", Nests, Feeds}, {"timeouts", TimesOut, LetsTimeOut},
+    {"poll", Polls, Feeds},
+    {"poll, the other way", Feeds, Polls},
+    {"select", Selects, Feeds},
+    {"epoll, level", Levels, Feeds},
+    {"epoll, edge", Edges, Feeds},
+    {"epoll, one shot", Shots, Feeds},
+    {"epoll, nested", Nests, Feeds},
+    {"timeouts", TimesOut, LetsTimeOut},
+    {"TCP_INQ before connect", ClientWithLength, ServesClientWithLength},
+    {"TCP_INQ of the listener", AsksListenerWithLength, ListenerWithLength},
+    {"FIOASYNC", IsTold, Tells},
 };
 
 }  // namespace rdfs::sock

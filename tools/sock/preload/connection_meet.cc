@@ -2,10 +2,12 @@
 // them.
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 
 #include "tools/sock/preload/connection.h"
@@ -73,6 +75,41 @@ bool Filtered(int fd) {
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) != 0) return true;
   return settings.except.Matches(here, there) ||
          (!settings.only.empty() && !settings.only.Matches(here, there));
+}
+
+// Whether it has what only TCP can do since before connect, or from its listener: what setsockopt
+// would make it stay for later (descriptors.cc).
+bool HasWhatOnlyTcpCan(int fd) {
+  struct Option {
+    int level, name, usual;
+  };
+  constexpr std::array<Option, 8> kOptions = {{{SOL_SOCKET, SO_RCVLOWAT, 1},
+                                               {SOL_SOCKET, SO_TIMESTAMP, 0},
+                                               {SOL_SOCKET, SO_TIMESTAMPNS, 0},
+                                               {SOL_SOCKET, SO_TIMESTAMPING, 0},
+                                               {SOL_SOCKET, SO_OOBINLINE, 0},
+                                               {SOL_SOCKET, SO_ZEROCOPY, 0},
+                                               {IPPROTO_TCP, TCP_INQ, 0},
+                                               {IPPROTO_TCP, TCP_REPAIR, 0}}};
+  for (const Option& option : kOptions) {
+    int value = 0;
+    socklen_t size = sizeof(value);
+    if (getsockopt(fd, option.level, option.name, &value, &size) == 0 && value != option.usual) {
+      return true;
+    }
+  }
+  // These say how much there is.
+  std::array<char, 16> text;
+  socklen_t size = text.size();
+  if (getsockopt(fd, IPPROTO_TCP, TCP_ULP, text.data(), &size) == 0 && size > 0) return true;
+  size = text.size();
+  if (getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, text.data(), &size) == 0 && size > 0) return true;
+  size = 0;
+  if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, nullptr, &size) != 0 ? errno == EACCES : size > 0) {
+    return true;
+  }
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ASYNC) != 0;
 }
 
 std::int64_t TimeoutOf(int fd, int option) {
@@ -165,6 +202,7 @@ bool Connection::Begin(int fd) {
     return false;
   };
   if (Filtered(fd)) return stay(Reason::kFiltered);
+  if (HasWhatOnlyTcpCan(fd)) return stay(Reason::kNeedsTcp);
   if (IsStandard(index_)) return last && stay(Reason::kNeedsTcp);
   if (slot().handed != 0 || !slot().OnlyHolderIs(ThisProcess()))
     return last && stay(Reason::kShared);

@@ -134,6 +134,9 @@ int Ioctl(int fd, unsigned long request, void* argument) {
   const int result = libc().ioctl(fd, request, argument);
   const Use use(fd);
   if (!use || result != 0 || argument == nullptr) return result;
+  if (request == FIOASYNC && *static_cast<int*>(argument) != 0) {
+    use->NeedTcp(fd, Reason::kNeedsTcp);
+  }
   if (request == FIONBIO) use->slot().nonblocking = *static_cast<int*>(argument) != 0;
   if (request == FIONREAD && use->attached()) {
     *static_cast<int*>(argument) += static_cast<int>(use->end().UnreadInRing());
