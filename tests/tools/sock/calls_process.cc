@@ -305,6 +305,27 @@ void Streams(Party& party) {
   Ends(party, party.fd);
 }
 
+// How many descriptors are open is as before once the stream is closed.
+int OpenDescriptors() {
+  int count = 0;
+  for (int fd = 0; fd < 8192; ++fd) count += syscall(SYS_fcntl, fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+void ClosesStream(Party& party) {
+  const int before = OpenDescriptors();
+  const int fd = Connect(party.beside(), nullptr);
+  WarmUp(fd, true);
+  FILE* const stream = fdopen(fd, "r+");
+  const std::vector<char> bytes = Bytes(0, 1000);
+  party.Say("fwrite", static_cast<long>(fwrite(bytes.data(), 1, 1000, stream)));
+  party.Say("fflush", fflush(stream));
+  party.Say("shutdown", shutdown(fd, SHUT_WR));
+  Recv(party, fd, 500);
+  party.Say("fclose", fclose(stream));
+  party.Say("left open", OpenDescriptors() - before);
+  party.Meet();
+}
+
 // As programs call it that are compiled with -D_FORTIFY_SOURCE.
 void Fortified(Party& party) {
   Send(party, party.fd, 0, 500);
@@ -505,6 +526,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"posix_spawn of the socket itself", SpawnsItself, Hears},
     {"vfork", ExecutesAfterVfork, Hears},
     {"stdio", Streams, Hears},
+    {"fclose", ClosesStream, HearsAnother, 2},
     {"fortified stdio", Fortified, Hears},
     {"aio", Asynchronous, Hears},
     {"a standard stream", IsOutput, Hears},

@@ -80,6 +80,7 @@ namespace rdfs::sock {
   X(FILE*, popen, (const char*, const char*))                                          \
   X(int, prctl, (int, unsigned long, unsigned long, unsigned long, unsigned long))     \
   X(int, daemon, (int, int))                                                           \
+  X(int, fclose, (FILE*))                                                              \
   X(FILE*, fdopen, (int, const char*))                                                 \
   X(int, vdprintf, (int, const char*, va_list))                                        \
   X(int, __vdprintf_chk, (int, int, const char*, va_list))                             \

@@ -206,6 +206,11 @@ RDSOCK_EXPORT(FILE*, fdopen, (int fd, const char* mode)) {
   NeedTcp(fd);
   return libc().fdopen(fd, mode);
 }
+RDSOCK_EXPORT(int, fclose, (FILE * stream)) {
+  const int fd = IsThisProcess() ? fileno_unlocked(stream) : -1;
+  const Closing closing(fd);
+  return libc().fclose(stream);
+}
 RDSOCK_EXPORT(int, vdprintf, (int fd, const char* format, va_list arguments)) {
   NeedTcp(fd);
   return libc().vdprintf(fd, format, arguments);
