@@ -1,12 +1,44 @@
 #include "tools/sock/packet.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
 namespace rdfs::sock {
+namespace {
+
+// The beginning of a file of the kernel's; empty when it cannot be read.
+std::array<char, 64> Text(const char* path) {
+  std::array<char, 64> text{};
+  const Fd fd(open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd.valid() || read(fd.get(), text.data(), text.size() - 1) < 0) text = {};
+  return text;
+}
+
+// Whether that number may stand for users that have none in this user namespace, all alike
+// (user_namespaces(7), "Unmapped user and group IDs"). Looked up each time: a process may have
+// entered another one.
+bool IsAnybody(uid_t uid) {
+  unsigned first = 0;
+  unsigned outside = 0;
+  unsigned count = 0;
+  if (sscanf(Text("/proc/self/uid_map").data(), "%u %u %u", &first, &outside, &count) == 3 &&
+      count == UINT_MAX) {
+    return false;  // every user has one
+  }
+  uid_t overflow = 65534;
+  (void)sscanf(Text("/proc/sys/kernel/overflowuid").data(), "%u", &overflow);
+  return uid == overflow;
+}
+
+}  // namespace
 
 Result<Fd> MakePacketSocket() {
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -25,6 +57,7 @@ std::optional<uid_t> PartnerOf(int socket) {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
+  if (IsAnybody(credentials.uid)) return std::nullopt;
   return credentials.uid;
 }
 

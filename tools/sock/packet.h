@@ -20,7 +20,8 @@ namespace rdfs::sock {
 Result<Fd> MakePacketSocket();
 // Returns the length for bind and connect. `name`: at most 100 bytes.
 socklen_t AbstractAddress(std::string_view name, sockaddr_un& address);
-// Whose process connected or listened there (SO_PEERCRED); none when the kernel does not say.
+// Whose process connected or listened there (SO_PEERCRED); none when the kernel does not say, as of
+// a user who has no number in this user namespace.
 std::optional<uid_t> PartnerOf(int socket);
 // Whether it is a socket as ours are: waiting on anything else could do anything.
 bool IsPacketSocket(int fd);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 
 #include "tests/tools/sock/tcp_pair.h"
 #include "tools/sock/end.h"
+#include "tools/sock/packet.h"
 
 namespace rdfs::sock {
 namespace {
@@ -74,6 +76,24 @@ TEST(Meeting, SettlesWhoOpened) {
   EXPECT_EQ(Settle(Opened::kHere, Opened::kHere), Opened::kUnknown);
   EXPECT_EQ(Settle(Opened::kThere, Opened::kThere), Opened::kUnknown);
   EXPECT_EQ(Settle(Opened::kUnknown, Opened::kUnknown), Opened::kUnknown);
+}
+
+// Users without a number in a user namespace all have the same one there.
+TEST(Partner, IsNobodyWhenItMayBeAnybody) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  EXPECT_EQ(PartnerOf(ends[0]), geteuid());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWUSER) != 0) _exit(2);
+    _exit(PartnerOf(ends[0]).has_value() ? 1 : 0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  close(ends[0]);
+  close(ends[1]);
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Meeting, LetsInTheOwnerAndRoot) {
