@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 #include <algorithm>
@@ -332,6 +333,25 @@ void ListenerWithLength(Party& party) {
   HearsLength(party, Warm(Accept(party.beside(), WithLength), false));
 }
 
+// The waits themselves, without the C library's functions for them.
+void WaitsByNumber(Party& party) {
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = 42;
+  party.Say("add", syscall(SYS_epoll_ctl, set, EPOLL_CTL_ADD, party.fd, &event));
+  party.Say("nothing", syscall(SYS_epoll_wait, set, &event, 1, 0));
+  party.Meet();
+  party.Meet();
+  party.Say("epoll_wait", syscall(SYS_epoll_wait, set, &event, 1, kLong));
+  party.Say("whose", static_cast<long>(event.data.u64));
+  party.Say("epoll_pwait", syscall(SYS_epoll_pwait, set, &event, 1, kLong, nullptr, 8));
+  party.Say("whose", static_cast<long>(event.data.u64));
+  Recv(party, 1);
+  close(set);
+  party.Meet();
+}
+
 volatile sig_atomic_t told;
 void Told(int) { told = 1; }
 void IsTold(Party& party) {
@@ -369,6 +389,7 @@ const std::vector<Scenario> kWaitScenarios = {
     {"TCP_INQ before connect", ClientWithLength, ServesClientWithLength},
     {"TCP_INQ of the listener", AsksListenerWithLength, ListenerWithLength},
     {"FIOASYNC", IsTold, Tells},
+    {"waits by number", WaitsByNumber, Tells},
 };
 
 }  // namespace rdfs::sock

@@ -63,14 +63,16 @@ int NoteEpoll(int fd) {
   return fd;
 }
 
-int Control(int epoll, int operation, int fd, epoll_event* event) {
+}  // namespace
+
+int EpollControl(int epoll, int operation, int fd, epoll_event* event) {
   EpollSet* const set = SetOf(epoll);
   if (set != nullptr && IsThisProcess()) return set->Control(epoll, operation, fd, event);
   if (operation != EPOLL_CTL_DEL) NeedTcp(fd);
   return libc().epoll_ctl(epoll, operation, fd, event);
 }
 
-int Wait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask) {
+int EpollWait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask) {
   EpollSet* const set = SetOf(epoll);
   if (set == nullptr || events == nullptr || most <= 0) {
     return mask == nullptr ? libc().epoll_wait(epoll, events, most, timeout)
@@ -78,8 +80,6 @@ int Wait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* 
   }
   return set->Wait(epoll, {events, static_cast<std::size_t>(most)}, timeout, mask);
 }
-
-}  // namespace
 
 void EpollAttached(Connection& connection) {
   ForEachDescriptor(connection, [&](int fd) {
@@ -118,14 +118,14 @@ RDSOCK_EXPORT(int, epoll_create, (int size)) {
 }
 RDSOCK_EXPORT(int, epoll_create1, (int flags)) { return NoteEpoll(libc().epoll_create1(flags)); }
 RDSOCK_EXPORT(int, epoll_ctl, (int epoll, int operation, int fd, epoll_event* event)) {
-  return Control(epoll, operation, fd, event);
+  return EpollControl(epoll, operation, fd, event);
 }
 RDSOCK_EXPORT(int, epoll_wait, (int epoll, epoll_event* events, int most, int timeout)) {
-  return Wait(epoll, events, most, timeout, nullptr);
+  return EpollWait(epoll, events, most, timeout, nullptr);
 }
 RDSOCK_EXPORT(int, epoll_pwait,
               (int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask)) {
-  return Wait(epoll, events, most, timeout, mask);
+  return EpollWait(epoll, events, most, timeout, mask);
 }
 RDSOCK_EXPORT(int, epoll_pwait2,
               (int epoll, epoll_event* events, int most, const timespec* timeout,
@@ -141,7 +141,7 @@ RDSOCK_EXPORT(int, epoll_pwait2,
     milliseconds = PollTimeoutMs(
         TimePoint(std::chrono::duration_cast<std::chrono::nanoseconds>(time)), TimePoint());
   }
-  return Wait(epoll, events, most, milliseconds, mask);
+  return EpollWait(epoll, events, most, milliseconds, mask);
 }
 
 }  // namespace rdfs::sock

@@ -7,12 +7,18 @@
 // the kernel's part, as the kernel has it). Any thread; its lock is never held asleep.
 #pragma once
 
+#include <signal.h>
+#include <sys/epoll.h>
+
 #include <cstdint>
 
 namespace rdfs::sock {
 
 class Connection;
 
+// epoll_ctl(2), and epoll_pwait(2): `mask` may be null.
+int EpollControl(int epoll, int operation, int fd, epoll_event* event);
+int EpollWait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask);
 // A connection was attached, or went back to TCP: sets that have it are told.
 void EpollAttached(Connection& connection);
 void EpollDetached(Connection& connection);

@@ -19,6 +19,7 @@
 
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/descriptors.h"
+#include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/handover.h"
 #include "tools/sock/preload/libc.h"
 
@@ -38,7 +39,7 @@ namespace {
   vector[0] = const_cast<char*>(first);                                           \
   for (std::size_t i = 1; i <= count; ++i) vector[i] = va_arg(arguments, char*)
 
-bool MovesBytes(long number) {
+bool ConcernsFirst(long number) {
   switch (number) {
     case SYS_read:
     case SYS_write:
@@ -55,6 +56,9 @@ bool MovesBytes(long number) {
     case SYS_sendfile:
     case SYS_splice:
     case SYS_shutdown:
+    case SYS_dup:
+    case SYS_dup2:
+    case SYS_dup3:
       return true;
     default:
       return false;
@@ -80,6 +84,21 @@ void BeforePassing() {
   for (std::size_t fd = 0; fd < g_passed.size(); ++fd) {
     if (g_passed[fd]) NeedTcp(static_cast<int>(fd), Reason::kShared);
   }
+}
+
+// epoll_wait and its kin by number; the kernel's mask is shorter than the C library's.
+int EpollBySystemCall(long number, const long* a) {
+  const auto epoll = static_cast<int>(a[0]);
+  auto* const events = reinterpret_cast<epoll_event*>(a[1]);
+  const auto third = static_cast<int>(a[2]);
+  if (number == SYS_epoll_ctl) {
+    return EpollControl(epoll, static_cast<int>(a[1]), third, reinterpret_cast<epoll_event*>(a[3]));
+  }
+  sigset_t mask;
+  sigemptyset(&mask);
+  const bool masked = number == SYS_epoll_pwait && a[4] != 0;
+  if (masked) std::memcpy(&mask, reinterpret_cast<const void*>(a[4]), NSIG / 8);
+  return EpollWait(epoll, events, third, static_cast<int>(a[3]), masked ? &mask : nullptr);
 }
 
 // Whether the system call makes a child with memory of its own.
@@ -284,10 +303,13 @@ RDSOCK_EXPORT(long, syscall, (long number, ...)) {
   long a[6];
   for (long& argument : a) argument = va_arg(arguments, long);
   va_end(arguments);
-  if (MovesBytes(number)) NeedTcp(static_cast<int>(a[0]));
+  if (ConcernsFirst(number)) NeedTcp(static_cast<int>(a[0]));
   if (number == SYS_splice) NeedTcp(static_cast<int>(a[2]));
   if (Forks(number, a)) BeforeUnseenChild();
   if (number == SYS_seccomp) StandAside();
+  if (number == SYS_epoll_ctl || number == SYS_epoll_wait || number == SYS_epoll_pwait) {
+    return EpollBySystemCall(number, a);
+  }
   if (number == SYS_close) return CloseForProgram(static_cast<int>(a[0]));
   // What goes through it would not be seen.
   if (number == SYS_io_uring_setup) {
