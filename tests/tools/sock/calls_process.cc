@@ -382,7 +382,8 @@ void IsOutput(Party& party) {
 }
 
 // To another process, through a UNIX socket, which answers with it.
-void Passes(Party& party) {
+template <typename Pass>
+void PassesBy(Party& party, const char* call, Pass pass) {
   Send(party, party.fd, 0, 500);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) _exit(3);
@@ -408,11 +409,20 @@ void Passes(Party& party) {
   c->cmsg_type = SCM_RIGHTS;
   c->cmsg_len = CMSG_LEN(sizeof(int));
   memcpy(CMSG_DATA(c), &party.fd, sizeof(int));
-  party.Say("sendmsg", sendmsg(ends[0], &message, 0));
+  party.Say(call, pass(ends[0], message));
   SayEnd(party, child);
   close(ends[0]);
   close(ends[1]);
   Ends(party, party.fd);
+}
+void Passes(Party& party) {
+  PassesBy(party, "sendmsg", [](int to, msghdr& message) { return sendmsg(to, &message, 0); });
+}
+void PassesAmongMany(Party& party) {
+  PassesBy(party, "sendmmsg", [](int to, msghdr& message) {
+    mmsghdr messages[1] = {{message, 0}};
+    return sendmmsg(to, messages, 1, 0);
+  });
 }
 
 // Everything above the standard ones is closed, as daemons do; the library's own are not there.
@@ -531,6 +541,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"aio", Asynchronous, Hears},
     {"a standard stream", IsOutput, Hears},
     {"passed on", Passes, Hears},
+    {"passed on by sendmmsg", PassesAmongMany, Hears},
     {"everything closed", ClosesAll, Hears},
     {"handed on while the writer is busy", IsBusy, HandsOn},
     {"a filter of system calls", Filters, HearsAndAnswers},

@@ -295,7 +295,13 @@ RDSOCK_EXPORT(ssize_t, sendmsg, (int fd, const msghdr* message, int flags)) {
 RDSOCK_EXPORT(int, sendmmsg, (int fd, mmsghdr* messages, unsigned count, int flags)) {
   {
     const Use use(fd);
-    if (!use) return libc().sendmmsg(fd, messages, count, flags);
+    if (!use) {
+      for (unsigned i = 0; messages != nullptr && i < count; ++i) {
+        const msghdr& message = messages[i].msg_hdr;
+        if (message.msg_control != nullptr && message.msg_controllen > 0) LetGo(message);
+      }
+      return libc().sendmmsg(fd, messages, count, flags);
+    }
   }
   unsigned done = 0;
   for (; done < count; ++done) {
