@@ -97,10 +97,13 @@ stage_asan() {
     pipe_rules_test pipe_files_test pipe_live_test copy_rules_test copy_files_test \
     copy_wire_test copy_remote_test copy_export_test metrics_test
 }
-# The thread sanitizer goes where threads are; the rest has nothing for it to find.
+# The thread sanitizer goes where threads are; the rest has nothing for it to find. Whole servers and clients
+# with --full: much to build.
 stage_tsan() {
+  local whole=()
+  [ "$RDFS_CHECK_FULL" = 0 ] || whole=(server_service_test fs_client_live_test fs_library_test)
   test_programs tsan tcp_conformance_test shm_conformance_test session_test server_store_test \
-    rdsock_end_test pipe_files_test pipe_live_test copy_files_test copy_remote_test metrics_test
+    rdsock_end_test pipe_files_test pipe_live_test copy_files_test copy_remote_test metrics_test "${whole[@]}"
 }
 
 # Every decoder under libFuzzer: tests/fuzz/fuzz.h.
