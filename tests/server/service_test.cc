@@ -267,7 +267,7 @@ TEST_P(ServiceTest, MountsAndAnswers) {
 }
 
 TEST_P(ServiceTest, WhatIsUnderWayWhenItStopsIsAnswered) {
-  constexpr std::uint64_t kLength = 64 << 20;  // some ten milliseconds
+  constexpr std::uint64_t kLength = 12 << 20;  // some milliseconds
   ASSERT_EQ(::truncate((dir_ / "file").c_str(), kLength), 0);
   std::vector<std::unique_ptr<Client>> clients;
   clients.push_back(Connect());
