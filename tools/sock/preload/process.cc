@@ -105,6 +105,8 @@ int EpollBySystemCall(long number, const long* a) {
 bool Forks(long number, const long* arguments) {
   std::uint64_t flags = 0;
   if (number == SYS_clone) flags = static_cast<std::uint64_t>(arguments[0]);
+  // A program may ask with nothing whether the kernel has it.
+  if (number == SYS_clone3 && arguments[0] == 0) return false;
   if (number == SYS_clone3) {
     std::memcpy(&flags, reinterpret_cast<const void*>(arguments[0]), sizeof(flags));
   }
