@@ -19,9 +19,10 @@ from setups import ROOT
 
 MIB = 1 << 20
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
-PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1, "handles": 1}
+PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1, "handles": 1, "idle": 1}
 NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
-         "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held", "handles": "curve, handles"}
+         "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held", "handles": "curve, handles",
+         "idle": "idle rdfsd and rdfs, verbs, CPU in a minute"}
 
 
 def run(bench) -> None:
@@ -50,7 +51,11 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 
 def inside(bench, part: str) -> None:
     {"rdping": rdping, "mount": mount, "pipe": pipe, "nfs": nfs.measure, "grants": grants,
-     "handles": handles}[part](bench)
+     "handles": handles, "idle": idle}[part](bench)
+
+
+def idle(bench) -> None:
+    bench.idle(("verbs",), os.environ["RDFS_RDMA_ADDRESS"])
 
 
 def grants(bench) -> None:
