@@ -169,6 +169,7 @@ class End {
   bool LookForBytes(int tcp, bool arm);
   void TakeBackIfGone(int tcp);
   bool LookForHangUp();
+  void LookNowAndThen();
   void LookForEnd(int tcp);
   void NoteError(int error);
   void NoteFull();
@@ -189,6 +190,7 @@ class End {
   std::atomic<std::uint64_t> ring_bytes_{kLeastRingBytes};
   std::atomic<std::uint32_t> full_{0};
   std::atomic<std::uint32_t> cpu_{0};
+  std::atomic<std::int64_t> looked_ns_{0};
   // One thread at a time spins.
   std::atomic_flag spinning_ = ATOMIC_FLAG_INIT;
   AdaptiveSpin spin_{kLongestSpin};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <ctime>
 
 #include "tools/sock/end_parts.h"
 
@@ -13,6 +14,8 @@ namespace {
 
 // Rings that are found full so often are exchanged for larger ones.
 constexpr std::uint32_t kFullToGrow = 4;
+// How old what is known of the peer may be when something is sent.
+constexpr std::int64_t kLookEveryNs = 20'000'000;
 
 }  // namespace
 
@@ -21,14 +24,15 @@ Sender::Wish End::SendWish(std::size_t bytes, bool sleep) const {
 }
 
 ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
-  if (memory_.send_over) {
-    errno = EPIPE;
-    return -1;
-  }
   PublishCpu();
+  LookNowAndThen();
   Cursor cursor(buffers);
   const auto sent = [&] { return static_cast<ssize_t>(cursor.gone()); };
   for (;;) {
+    if (memory_.send_over) {  // another thread may shut it down while this one sleeps
+      errno = EPIPE;
+      return sent() > 0 ? sent() : -1;
+    }
     const Stand stand = SendSome(tcp, cursor, SendWish(cursor.left(), patience.wait));
     if (stand == Stand::kError) return sent() > 0 ? sent() : -1;
     if (stand == Stand::kDone) return sent();
@@ -44,6 +48,17 @@ void End::PublishCpu() {
   if (cpu_.load(std::memory_order_relaxed) == cpu) return;
   cpu_.store(cpu, std::memory_order_relaxed);
   outgoing_.words->sender_cpu.store(cpu, std::memory_order_relaxed);
+}
+
+// A ring has room for a peer that is gone, too, and who only writes would not hear of it. The
+// coarse clock takes no system call and few cycles.
+void End::LookNowAndThen() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  const std::int64_t ns = now.tv_sec * 1'000'000'000 + now.tv_nsec;
+  if (hung_up() || ns - looked_ns_.load(std::memory_order_relaxed) < kLookEveryNs) return;
+  looked_ns_.store(ns, std::memory_order_relaxed);
+  (void)LookForHangUp();
 }
 
 // A ring that is full again and again is too small.

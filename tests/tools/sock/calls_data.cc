@@ -176,6 +176,19 @@ void WritesToNobody(Party& party) {
   party.Meet();
 }
 
+// Nothing fills up meanwhile, and nothing is read.
+void WritesNowAndThenToNobody(Party& party) {
+  party.Meet();
+  SayRecv(party, "what was sent", 3000, MSG_WAITALL);
+  ssize_t sent = 0;
+  for (int i = 0; i < 100 && sent >= 0; ++i) {
+    usleep(30'000);
+    sent = SendBytes(party.fd, 0, 10, MSG_NOSIGNAL);
+  }
+  party.Say("send at last", sent);
+  party.Meet();
+}
+
 void FileSends(Party& party) {
   std::array<char, 32> name = {"/tmp/rdsock-calls-XXXXXX"};
   const int file = mkstemp(name.data());
@@ -305,6 +318,7 @@ const std::vector<Scenario> kDataScenarios = {
     {"half close, the other way", HalfCloseReceives, HalfCloseSends},
     {"close with unread bytes", IsReset, LeavesBytesUnread},
     {"close", ClosesAtOnce, WritesToNobody},
+    {"close, and little is written", ClosesAtOnce, WritesNowAndThenToNobody},
     {"sendfile", FileSends, FileReceives},
     {"urgent bytes", UrgentSends, UrgentReceives},
     {"a full socket", FillsUp, Drains},

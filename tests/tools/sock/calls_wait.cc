@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "tests/tools/sock/calls.h"
 
@@ -269,6 +271,140 @@ void Nests(Party& party) {
   party.Meet();
 }
 
+// A set that only other waits sleep for, as loops inside loops do: it is asked for what is there.
+template <typename Sleep>
+void AsksAfter(Party& party, int set, Sleep sleep) {
+  const auto ask = [&](const char* what) {
+    epoll_event got{};
+    party.Say(what, epoll_wait(set, &got, 1, 0));
+  };
+  for (int i = 0; i < 3; ++i) {
+    party.Meet();
+    sleep("wait for bytes", kLong);
+    ask("bytes");
+    Recv(party, 40);
+    sleep("some of them", kLong);
+    ask("bytes");
+    party.Meet();
+    Recv(party, 500);
+  }
+  party.Meet();
+  sleep("wait for the end", kLong);
+  ask("the end");
+  party.Meet();
+  party.Meet();
+}
+int SetOfOne(Party& party, int fd) {
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = 1}};
+  party.Say("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+  return set;
+}
+void SleepsInAnother(Party& party) {
+  const int inner = SetOfOne(party, party.fd);
+  const int outer = SetOfOne(party, inner);
+  AsksAfter(party, inner, [&](const char* what, int timeout) {
+    epoll_event got{};
+    party.Say(what, epoll_wait(outer, &got, 1, timeout));
+  });
+  close(inner);
+  close(outer);
+}
+void SleepsInPoll(Party& party) {
+  const int set = SetOfOne(party, party.fd);
+  AsksAfter(party, set, [&](const char* what, int timeout) {
+    pollfd fd{set, POLLIN, 0};
+    party.Say(what, poll(&fd, 1, timeout));
+  });
+  close(set);
+}
+void SleepsInSelect(Party& party) {
+  const int set = SetOfOne(party, party.fd);
+  AsksAfter(party, set, [&](const char* what, int timeout) {
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(set, &in);
+    timeval wait{timeout / 1000, 0};
+    party.Say(what, select(set + 1, &in, nullptr, nullptr, &wait));
+  });
+  close(set);
+}
+
+// Told once before the connection has met anybody, and not again when it has.
+void SpentBefore(Party& party) {
+  const int other = std::exchange(party.fd, Connect(party.beside(), nullptr));
+  {
+    Set set(party);
+    set.Control("add", EPOLL_CTL_ADD, EPOLLIN | EPOLLONESHOT);
+    party.Meet();
+    set.Wait("wait for a byte", kLong);
+    Recv(party, 1);
+    WarmUp(party.fd, true);
+    party.Meet();
+    party.Meet();
+    set.Wait("spent", 20);
+    set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+    set.Wait("again", kLong);
+    set.Wait("spent", 0);
+    Recv(party, 100);
+    // And back again: what it lies in is no stream's.
+    int ends[2];
+    party.Say("pipe", pipe(ends));
+    party.Meet();
+    party.Meet();
+    party.Say("splice", splice(party.fd, nullptr, ends[1], nullptr, 50, 0));
+    set.Wait("still spent", 20);
+    set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+    set.Wait("the rest", kLong);
+    set.Wait("spent", 20);
+    Send(party, 10);
+    close(ends[0]);
+    close(ends[1]);
+  }
+  party.Meet();
+  close(std::exchange(party.fd, other));
+}
+void FeedsSpent(Party& party) {
+  const int other = std::exchange(party.fd, Accept(party.beside(), nullptr));
+  party.Meet();
+  party.Say("send", send(party.fd, "x", 1, 0));
+  WarmUp(party.fd, false);
+  party.Meet();
+  Send(party, 100);
+  party.Meet();
+  party.Meet();
+  Send(party, 100);
+  party.Meet();
+  // In a call, so that it can give back what lies in memory.
+  Recv(party, 10, MSG_WAITALL);
+  party.Meet();
+  close(std::exchange(party.fd, other));
+}
+
+// The room that one number of a connection was refused, told to another one's entry.
+void FillsByCopy(Party& party) {
+  fcntl(party.fd, F_SETFL, O_NONBLOCK);
+  const int copy = dup(party.fd);
+  Set set(party);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLOUT | EPOLLET);
+  set.Wait("room", kLong);
+  set.Wait("told", 0);
+  long sent = 0;
+  const std::vector<char> bytes = Bytes(0, 30'000);
+  for (ssize_t went = 0; (went = send(copy, bytes.data(), bytes.size(), 0)) > 0;) sent += went;
+  set.Wait("full", 0);
+  party.Tell(sent);
+  set.Wait("room again", kLong);
+  close(copy);
+  party.Meet();
+}
+void TakesAll(Party& party) {
+  std::vector<char> bytes(static_cast<std::size_t>(party.Hear()));
+  party.Say("all of it", recv(party.fd, bytes.data(), bytes.size(), MSG_WAITALL) ==
+                             static_cast<ssize_t>(bytes.size()));
+  party.Meet();
+}
+
 void TimesOut(Party& party) {
   const timeval wait{0, 50'000};
   party.Say("SO_RCVTIMEO", setsockopt(party.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)));
@@ -333,6 +469,33 @@ void ListenerWithLength(Party& party) {
   HearsLength(party, Warm(Accept(party.beside(), WithLength), false));
 }
 
+// A set of more descriptors than the C library's own type has.
+void SelectsAbove(Party& party) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  const int high = fcntl(party.fd, F_DUPFD_CLOEXEC, 1500);
+  std::array<unsigned long, 32> in{};
+  constexpr int kBits = sizeof(long) * 8;
+  const auto select_high = [&](const char* what, long seconds) {
+    in.fill(0);
+    in[static_cast<std::size_t>(high / kBits)] = 1UL << static_cast<unsigned>(high % kBits);
+    timeval wait{seconds, 20'000};
+    party.Say(what,
+              select(high + 1, reinterpret_cast<fd_set*>(in.data()), nullptr, nullptr, &wait));
+    party.Say("in", in[static_cast<std::size_t>(high / kBits)] != 0 ? 1 : 0);
+  };
+  select_high("nothing", 0);
+  party.Meet();
+  party.Meet();
+  select_high("bytes", kLong / 1000);
+  Recv(party, 1);
+  select_high("none", 0);
+  close(high);
+  party.Meet();
+}
+
 // The waits themselves, without the C library's functions for them.
 void WaitsByNumber(Party& party) {
   const int set = epoll_create1(EPOLL_CLOEXEC);
@@ -347,7 +510,25 @@ void WaitsByNumber(Party& party) {
   party.Say("whose", static_cast<long>(event.data.u64));
   party.Say("epoll_pwait", syscall(SYS_epoll_pwait, set, &event, 1, kLong, nullptr, 8));
   party.Say("whose", static_cast<long>(event.data.u64));
+  pollfd fd{party.fd, POLLIN, 0};
+  const timespec wait{kLong / 1000, 0};
+#ifdef SYS_poll
+  party.Say("poll", syscall(SYS_poll, &fd, 1, kLong));
+#endif
+  party.Say("ppoll", syscall(SYS_ppoll, &fd, 1, &wait, nullptr, 8));
+  fd_set in;
+  FD_ZERO(&in);
+  FD_SET(party.fd, &in);
+  timespec rest = wait;
+  party.Say("pselect6", syscall(SYS_pselect6, party.fd + 1, &in, nullptr, nullptr, &rest, nullptr));
+#ifdef SYS_select
+  timeval time{kLong / 1000, 0};
+  party.Say("select", syscall(SYS_select, party.fd + 1, &in, nullptr, nullptr, &time));
+#endif
+  party.Say("epoll_pwait2", syscall(SYS_epoll_pwait2, set, &event, 1, &wait, nullptr, 8));
   Recv(party, 1);
+  const timespec none{};
+  party.Say("nothing", syscall(SYS_ppoll, &fd, 1, &none, nullptr, 8));
   close(set);
   party.Meet();
 }
@@ -385,6 +566,12 @@ const std::vector<Scenario> kWaitScenarios = {
     {"epoll, edge", Edges, Feeds},
     {"epoll, one shot", Shots, Feeds},
     {"epoll, nested", Nests, Feeds},
+    {"epoll, slept for by another", SleepsInAnother, Feeds},
+    {"epoll, slept for by poll", SleepsInPoll, Feeds},
+    {"epoll, slept for by select", SleepsInSelect, Feeds},
+    {"epoll, spent before it moves", SpentBefore, FeedsSpent, 2},
+    {"epoll, filled by a copy", FillsByCopy, TakesAll},
+    {"select above 1,023", SelectsAbove, Tells},
     {"timeouts", TimesOut, LetsTimeOut},
     {"TCP_INQ before connect", ClientWithLength, ServesClientWithLength},
     {"TCP_INQ of the listener", AsksListenerWithLength, ListenerWithLength},

@@ -19,6 +19,9 @@ namespace {
 constexpr std::size_t kMostSets = 1024;
 constinit std::array<std::atomic<EpollSet*>, kMostSets> g_sets{};
 
+// Whether one of them was ever put into another.
+constinit std::atomic<bool> g_nested{false};
+
 EpollSet* SetOf(int epoll) {
   const Word word = Registry().Get(epoll);
   return word.kind() == Word::Kind::kEpoll ? g_sets[word.index()].load() : nullptr;
@@ -66,6 +69,11 @@ int NoteEpoll(int fd) {
 }  // namespace
 
 int EpollControl(int epoll, int operation, int fd, epoll_event* event) {
+  EpollSet* const inner = SetOf(fd);
+  if (inner != nullptr && operation == EPOLL_CTL_ADD) {
+    g_nested = true;
+    inner->Nest();
+  }
   EpollSet* const set = SetOf(epoll);
   if (set != nullptr && IsThisProcess()) return set->Control(epoll, operation, fd, event);
   if (operation != EPOLL_CTL_DEL) NeedTcp(fd);
@@ -78,7 +86,28 @@ int EpollWait(int epoll, epoll_event* events, int most, int timeout, const sigse
     return mask == nullptr ? libc().epoll_wait(epoll, events, most, timeout)
                            : libc().epoll_pwait(epoll, events, most, timeout, mask);
   }
+  if (g_nested) {
+    ForEachSet([&](EpollSet& other) {
+      if (other.nested() && &other != set) other.WaitedForOutside();
+    });
+  }
   return set->Wait(epoll, {events, static_cast<std::size_t>(most)}, timeout, mask);
+}
+
+int EpollWait(int epoll, epoll_event* events, int most, const timespec* timeout,
+              const sigset_t* mask) {
+  int milliseconds = -1;
+  if (timeout != nullptr) {
+    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1'000'000'000) {
+      errno = EINVAL;
+      return -1;
+    }
+    const auto time =
+        std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
+    milliseconds = PollTimeoutMs(
+        TimePoint(std::chrono::duration_cast<std::chrono::nanoseconds>(time)), TimePoint());
+  }
+  return EpollWait(epoll, events, most, milliseconds, mask);
 }
 
 void EpollAttached(Connection& connection) {
@@ -96,8 +125,14 @@ void EpollDetached(Connection& connection) {
 void EpollForget(int fd) {
   ForEachSet([&](EpollSet& set) { set.Forget(fd); });
 }
-void EpollRefused(int fd) {
-  ForEachSet([&](EpollSet& set) { set.Refused(fd); });
+void EpollRefused(const Connection& connection, int fd) {
+  const auto tell = [](int number) { ForEachSet([&](EpollSet& set) { set.Refused(number); }); };
+  if (connection.descriptors() == 1) return tell(fd);
+  ForEachDescriptor(connection, tell);  // a set may have it by another number
+}
+void EpollWaitedForBy(int fd) {
+  EpollSet* const set = SetOf(fd);
+  if (set != nullptr) set->WaitedForOutside();
 }
 
 void EpollDuplicated(std::uint32_t index) { ++g_sets[index].load()->descriptors; }
@@ -130,18 +165,7 @@ RDSOCK_EXPORT(int, epoll_pwait,
 RDSOCK_EXPORT(int, epoll_pwait2,
               (int epoll, epoll_event* events, int most, const timespec* timeout,
                const sigset_t* mask)) {
-  int milliseconds = -1;
-  if (timeout != nullptr) {
-    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1'000'000'000) {
-      errno = EINVAL;
-      return -1;
-    }
-    const auto time =
-        std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
-    milliseconds = PollTimeoutMs(
-        TimePoint(std::chrono::duration_cast<std::chrono::nanoseconds>(time)), TimePoint());
-  }
-  return EpollWait(epoll, events, most, milliseconds, mask);
+  return EpollWait(epoll, events, most, timeout, mask);
 }
 
 }  // namespace rdfs::sock

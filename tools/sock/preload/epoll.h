@@ -19,11 +19,17 @@ class Connection;
 // epoll_ctl(2), and epoll_pwait(2): `mask` may be null.
 int EpollControl(int epoll, int operation, int fd, epoll_event* event);
 int EpollWait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask);
+// epoll_pwait2(2).
+int EpollWait(int epoll, epoll_event* events, int most, const timespec* timeout,
+              const sigset_t* mask);
 // A connection was attached, or went back to TCP: sets that have it are told.
 void EpollAttached(Connection& connection);
 void EpollDetached(Connection& connection);
-// A program was told that it may not send now.
-void EpollRefused(int fd);
+// A program was told that it may not send now, by this descriptor of the connection.
+void EpollRefused(const Connection& connection, int fd);
+// Somebody is about to wait for this descriptor, by something else than epoll_wait on it. If it is
+// an instance, it is ready for them when, and as long as, a wait on it would tell of something.
+void EpollWaitedForBy(int fd);
 // A descriptor is about to be closed.
 void EpollForget(int fd);
 // Descriptors of the instance itself.

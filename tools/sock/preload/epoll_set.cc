@@ -68,6 +68,8 @@ void EpollSet::Renew() {
   busy_ = 0;
   attached_ = 0;
   mixed_ = inherited_ = false;
+  nested_ = outside_ = false;
+  waker_rings_ = false;
 }
 
 EpollSet::Entry* EpollSet::Find(int fd) {
@@ -120,9 +122,11 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
   const bool attached = use && use->attached();
   epoll_event asked = event;
   asked.events |= kAlways;
-  if (attached) {
+  if (attached) asked.events &= ~kOut;  // OUT when Look finds that only the kernel has room
+  // Of one shot it has to be known whether it was told when the connection moves.
+  if (attached || (event.events & EPOLLONESHOT) != 0) {
     asked.data.u64 = Marked(static_cast<std::uint32_t>(fd));
-    asked.events &= ~kOut;  // OUT when Look finds that only the kernel has room
+    mixed_ = true;
   }
   const int result = libc().epoll_ctl(fd_, operation, fd, &asked);
   if (result != 0) return result;
@@ -150,10 +154,15 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
   return 0;
 }
 
+// What the kernel is asked of an entry that is TCP's.
+std::uint32_t EpollSet::Wanted(const Entry& entry) {
+  return entry.spent ? entry.events & kModes : entry.events;
+}
+
 void EpollSet::Ask(int fd, Entry& entry, std::uint32_t events) {
   entry.kernel_events = events;
   epoll_event asked{.events = events, .data = {.u64 = Marked(static_cast<std::uint32_t>(fd))}};
-  if (!entry.attached) asked.data.u64 = entry.data;
+  if (!entry.attached && (entry.events & EPOLLONESHOT) == 0) asked.data.u64 = entry.data;
   const int saved = errno;
   (void)libc().epoll_ctl(fd_, EPOLL_CTL_MOD, fd, &asked);
   errno = saved;
@@ -201,10 +210,24 @@ void EpollSet::AddBells(const End& end, int fd, Entry& entry) {
 
 // Another thread waits for what it knew when it began.
 void EpollSet::WakeWaiters() {
-  if (waiters_ == 0 || !waker_.valid()) return;
+  if (waiters_ != 0 || outside_) RingWaker();
+}
+
+void EpollSet::RingWaker() {
+  if (!waker_.valid()) return;
   const int saved = errno;
   (void)eventfd_write(waker_.get(), 1);
   errno = saved;
+  waker_rings_ = true;
+}
+
+void EpollSet::QuietWaker() {
+  if (!waker_rings_) return;
+  eventfd_t ignored = 0;
+  const int saved = errno;
+  (void)eventfd_read(waker_.get(), &ignored);
+  errno = saved;
+  waker_rings_ = false;
 }
 
 void EpollSet::RemoveBells(const End& end, Entry& entry) {
@@ -223,7 +246,7 @@ void EpollSet::Attached(Connection& connection, int fd) {
   entry->attached = true;
   ++attached_;
   AddBells(connection.end(), fd, *entry);
-  Ask(fd, *entry, entry->events);
+  Ask(fd, *entry, Wanted(*entry));
   Busy(fd, *entry);
   WakeWaiters();
 }
@@ -236,7 +259,7 @@ void EpollSet::Detached(const End& end, int fd) {
   --attached_;
   if (inherited_) return;
   RemoveBells(end, *entry);
-  Ask(fd, *entry, entry->events);
+  Ask(fd, *entry, Wanted(*entry));
 }
 
 void EpollSet::Refused(int fd) {
@@ -267,7 +290,7 @@ void EpollSet::AfterForkInChild() {
 
 // What is ready of one entry; nothing when the program has been told. With `arm` a bell will tell
 // of the rest. As in the kernel an edge in one thing tells of all that is ready.
-std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm) {
+std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
   const Use use(fd);
   if (!use || !use->attached()) return entry.came & entry.events;
   if (entry.spent) return 0;
@@ -294,9 +317,34 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm) {
     if (asked != entry.kernel_events) Ask(fd, entry, asked);
   }
   if (ready == 0 || !news) return 0;
+  if (!tell) return ready;
   if ((ready & kIn) != 0) entry.reported_gate = gate;
   if ((ready & kOut) != 0) entry.reported_refusals = refusals;
   return ready;
+}
+
+void EpollSet::WaitedForOutside() {
+  const Locked locked(lock_);
+  if (!locked.held()) return;
+  outside_ = true;
+  bool any = false;
+  int* last = &busy_;
+  for (int rest = busy_; rest != 0;) {
+    const int fd = rest - 1;
+    Entry& entry = entries_[fd];
+    rest = entry.next;
+    entry.busy = entry.present && entry.attached && Look(fd, entry, true, false) != 0;
+    if (!entry.busy) continue;  // quiet: a bell will ring
+    any = true;
+    *last = fd + 1;
+    last = &entry.next;
+  }
+  *last = 0;
+  if (any) {
+    RingWaker();
+  } else if (waiters_ == 0) {
+    QuietWaker();  // what it rang for has been told
+  }
 }
 
 // Tells what is ready of the busy entries. Those that are not ready become quiet when armed: all of
@@ -331,7 +379,7 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, bool arm) {
     events[count++] = {.events = ready, .data = {.u64 = entry.data}};
     entry.came = 0;
     entry.spent = (entry.events & EPOLLONESHOT) != 0;
-    if (entry.spent) Ask(fd, entry, entry.events & kModes);
+    if (entry.spent) Ask(fd, entry, Wanted(entry));
     append(last_told, fd, entry);
   }
   *last_told = 0;
@@ -359,7 +407,9 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
     }
     Entry* const entry = Find(static_cast<int>(fd));
     if (entry == nullptr) continue;
-    if (!entry->attached) {  // it left meanwhile
+    if (!entry->attached) {        // of one shot, or it left meanwhile
+      if (entry->spent) continue;  // the kernel tells of errors though asked for nothing
+      entry->spent = (entry->events & EPOLLONESHOT) != 0;
       events[out++] = {.events = event.events, .data = {.u64 = entry->data}};
       continue;
     }
@@ -385,8 +435,7 @@ void EpollSet::Rung() {
   for (int i = 0; i < count; ++i) {
     const std::uint64_t what = bells[static_cast<std::size_t>(i)].data.u64;
     if (what == kBells) {
-      eventfd_t ignored = 0;
-      (void)eventfd_read(waker_.get(), &ignored);
+      QuietWaker();
       continue;
     }
     const auto fd = static_cast<int>(what & ~kRoomBell);

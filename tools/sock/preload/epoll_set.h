@@ -35,6 +35,12 @@ class EpollSet {
   // The connection's program was refused room: it will want to know when there is some.
   void Refused(int fd);
   void AfterForkInChild();
+  // Who waits for the instance itself, as for any descriptor, hears of what is ready by the
+  // kernel's part of it alone: what is ready now rings there, and so does what comes later.
+  void WaitedForOutside();
+  // It lies in another instance, where nobody says when it is waited for.
+  void Nest() { nested_ = true; }
+  [[nodiscard]] bool nested() const { return nested_; }
   // For a new instance of the program's, where an old one has been closed.
   void Renew();
 
@@ -62,7 +68,7 @@ class EpollSet {
   Entry* Find(int fd);
   void Busy(int fd, Entry& entry);
   void Ask(int fd, Entry& entry, std::uint32_t events);
-  std::uint32_t Look(int fd, Entry& entry, bool arm);
+  std::uint32_t Look(int fd, Entry& entry, bool arm, bool tell = true);
   std::size_t Harvest(std::span<epoll_event> events, bool arm);
   std::size_t Translate(std::span<epoll_event> told, std::span<epoll_event> events,
                         std::size_t count);
@@ -72,7 +78,10 @@ class EpollSet {
   void Hear(int operation, int bell, std::uint32_t events, std::uint32_t what);
   void HearBytes(const End& end, int fd, Entry& entry);
   void AddBells(const End& end, int fd, Entry& entry);
+  static std::uint32_t Wanted(const Entry& entry);
   void WakeWaiters();
+  void RingWaker();
+  void QuietWaker();
   int WaitInKernel(int epoll, std::span<epoll_event> events, int mine, int timeout,
                    const sigset_t* mask, int& told);
   void RemoveBells(const End& end, Entry& entry);
@@ -81,11 +90,14 @@ class EpollSet {
   std::atomic<int> fd_{-1};  // of the program's, the last that was used
   Fd bells_;
   Fd waker_;  // an eventfd among the bells, for waits that others have overtaken
+  bool waker_rings_ = false;
   Entry* entries_ = nullptr;
   int busy_ = 0;  // as Entry::next
   std::atomic<std::uint32_t> attached_{0};
   std::atomic<bool> mixed_{false};  // what the kernel says may be ours
   std::atomic<std::uint32_t> waiters_{0};
+  std::atomic<bool> nested_{false};
+  std::atomic<bool> outside_{false};  // somebody has waited for the instance itself
   // What only the kernel knows has its turn now and then, also when there is always something.
   std::uint32_t unasked_ = 0;
   AdaptiveSpin spin_{kLongestSpin};  // while several are busy

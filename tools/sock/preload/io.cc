@@ -51,7 +51,7 @@ ssize_t SendOnEnd(Connection& connection, int fd, Buffers buffers, int flags) {
   if (sent > 0) counts.bytes_sent += static_cast<std::uint64_t>(sent);
   if (sent < 0 || static_cast<std::size_t>(sent) < Total(buffers)) {
     ++connection.refusals;
-    if (connection.in_epoll) EpollRefused(fd);
+    if (connection.in_epoll) EpollRefused(connection, fd);
   }
   if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
     raise(SIGPIPE);

@@ -1,7 +1,6 @@
-// poll and select as programs see them.
-#include <poll.h>
+#include "tools/sock/preload/poll.h"
+
 #include <stdlib.h>
-#include <sys/select.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -31,25 +30,16 @@ bool Concerned(const pollfd* fds, nfds_t count) {
   return Registry().end() > 0 && fds != nullptr && count > 0 && count < DescriptorTable::kMost;
 }
 
-int Poll(pollfd* fds, nfds_t count, int timeout) {
-  if (!Concerned(fds, count)) return libc().poll(fds, count, timeout);
-  Watch watch({fds, count});
-  if (watch.plain()) return libc().poll(fds, count, timeout);
-  return watch.Poll(
-      timeout < 0 ? Deadline::max() : DeadlineAfter(std::chrono::milliseconds(timeout)), nullptr);
-}
-
-int PPoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  if (!Concerned(fds, count) || !Sane(timeout)) return libc().ppoll(fds, count, timeout, mask);
-  Watch watch({fds, count});
-  if (watch.plain()) return libc().ppoll(fds, count, timeout, mask);
-  return watch.Poll(DeadlineOf(timeout), mask);
-}
-
 // What select's sets mean in poll's events, as the kernel has it (fs/select.c).
 constexpr short kReadEvents = POLLIN | POLLRDNORM | POLLRDBAND | POLLHUP | POLLERR;
 constexpr short kWriteEvents = POLLOUT | POLLWRNORM | POLLWRBAND | POLLERR;
 constexpr short kExceptEvents = POLLPRI;
+
+// Sets may be longer than the C library's type, whose macros know of FD_SETSIZE descriptors.
+constexpr int kWordBits = 8 * sizeof(fd_mask);
+fd_mask& WordOf(fd_set* set, int fd) { return reinterpret_cast<fd_mask*>(set)[fd / kWordBits]; }
+fd_mask BitOf(int fd) { return static_cast<fd_mask>(1UL << static_cast<unsigned>(fd % kWordBits)); }
+bool Has(fd_set* set, int fd) { return set != nullptr && (WordOf(set, fd) & BitOf(fd)) != 0; }
 
 struct Sets {
   fd_set* read;
@@ -58,20 +48,20 @@ struct Sets {
 
   [[nodiscard]] short EventsOf(int fd) const {
     int events = 0;
-    if (read != nullptr && FD_ISSET(fd, read)) events |= POLLIN;
-    if (write != nullptr && FD_ISSET(fd, write)) events |= POLLOUT;
-    if (except != nullptr && FD_ISSET(fd, except)) events |= POLLPRI;
+    if (Has(read, fd)) events |= POLLIN;
+    if (Has(write, fd)) events |= POLLOUT;
+    if (Has(except, fd)) events |= POLLPRI;
     return static_cast<short>(events);
   }
   // Writes the answer over the question; how many bits are set.
   int Answer(std::span<const pollfd> fds) const {
     int count = 0;
     const auto keep = [&](fd_set* set, const pollfd& fd, int events) {
-      if (set == nullptr || !FD_ISSET(fd.fd, set)) return;
+      if (!Has(set, fd.fd)) return;
       if ((fd.revents & events) != 0) {
         ++count;
       } else {
-        FD_CLR(fd.fd, set);
+        WordOf(set, fd.fd) &= ~BitOf(fd.fd);
       }
     };
     for (const pollfd& fd : fds) {
@@ -96,7 +86,10 @@ std::size_t Collect(int end, const Sets& sets, pollfd* fds) {
 // `kernel` is the C library's call.
 template <typename Kernel>
 int Select(int end, const Sets& sets, Deadline deadline, const sigset_t* mask, Kernel kernel) {
-  if (end <= 0 || end > FD_SETSIZE || Registry().end() == 0) return kernel();
+  if (end <= 0 || Registry().end() == 0) return kernel();
+  // A program may name more descriptors than its sets have room for: the kernel looks no further
+  // than its table of open ones goes, and that is behind ours.
+  end = std::min(end, std::max(FD_SETSIZE, Registry().end()));
   Room<pollfd, 64> fds(static_cast<std::size_t>(end));
   if (fds.data() == nullptr) return kernel();
   const std::span<pollfd> asked(fds.data(), Collect(end, sets, fds.data()));
@@ -114,26 +107,22 @@ int Select(int end, const Sets& sets, Deadline deadline, const sigset_t* mask, K
 
 }  // namespace
 
-RDSOCK_EXPORT(int, poll, (pollfd * fds, nfds_t count, int timeout)) {
-  return Poll(fds, count, timeout);
-}
-RDSOCK_EXPORT(int, __poll_chk, (pollfd * fds, nfds_t count, int timeout, size_t space)) {
-  if (space / sizeof(pollfd) < count) abort();
-  return Poll(fds, count, timeout);
-}
-RDSOCK_EXPORT(int, ppoll,
-              (pollfd * fds, nfds_t count, const timespec* timeout, const sigset_t* mask)) {
-  return PPoll(fds, count, timeout, mask);
-}
-RDSOCK_EXPORT(int, __ppoll_chk,
-              (pollfd * fds, nfds_t count, const timespec* timeout, const sigset_t* mask,
-               size_t space)) {
-  if (space / sizeof(pollfd) < count) abort();
-  return PPoll(fds, count, timeout, mask);
+int PollForProgram(pollfd* fds, nfds_t count, int timeout) {
+  if (!Concerned(fds, count)) return libc().poll(fds, count, timeout);
+  Watch watch({fds, count});
+  if (watch.plain()) return libc().poll(fds, count, timeout);
+  return watch.Poll(
+      timeout < 0 ? Deadline::max() : DeadlineAfter(std::chrono::milliseconds(timeout)), nullptr);
 }
 
-RDSOCK_EXPORT(int, select,
-              (int end, fd_set* read, fd_set* write, fd_set* except, timeval* timeout)) {
+int PPollForProgram(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+  if (!Concerned(fds, count) || !Sane(timeout)) return libc().ppoll(fds, count, timeout, mask);
+  Watch watch({fds, count});
+  if (watch.plain()) return libc().ppoll(fds, count, timeout, mask);
+  return watch.Poll(DeadlineOf(timeout), mask);
+}
+
+int SelectForProgram(int end, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   timespec left{};
   // Linux takes more than a second of microseconds, too.
   if (timeout != nullptr) {
@@ -158,12 +147,40 @@ RDSOCK_EXPORT(int, select,
   }
   return count;
 }
-RDSOCK_EXPORT(int, pselect,
-              (int end, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,
-               const sigset_t* mask)) {
+
+int PSelectForProgram(int end, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,
+                      const sigset_t* mask) {
   const auto kernel = [&] { return libc().pselect(end, read, write, except, timeout, mask); };
   if (!Sane(timeout)) return kernel();
   return Select(end, {read, write, except}, DeadlineOf(timeout), mask, kernel);
+}
+
+RDSOCK_EXPORT(int, poll, (pollfd * fds, nfds_t count, int timeout)) {
+  return PollForProgram(fds, count, timeout);
+}
+RDSOCK_EXPORT(int, __poll_chk, (pollfd * fds, nfds_t count, int timeout, size_t space)) {
+  if (space / sizeof(pollfd) < count) abort();
+  return PollForProgram(fds, count, timeout);
+}
+RDSOCK_EXPORT(int, ppoll,
+              (pollfd * fds, nfds_t count, const timespec* timeout, const sigset_t* mask)) {
+  return PPollForProgram(fds, count, timeout, mask);
+}
+RDSOCK_EXPORT(int, __ppoll_chk,
+              (pollfd * fds, nfds_t count, const timespec* timeout, const sigset_t* mask,
+               size_t space)) {
+  if (space / sizeof(pollfd) < count) abort();
+  return PPollForProgram(fds, count, timeout, mask);
+}
+
+RDSOCK_EXPORT(int, select,
+              (int end, fd_set* read, fd_set* write, fd_set* except, timeval* timeout)) {
+  return SelectForProgram(end, read, write, except, timeout);
+}
+RDSOCK_EXPORT(int, pselect,
+              (int end, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,
+               const sigset_t* mask)) {
+  return PSelectForProgram(end, read, write, except, timeout, mask);
 }
 
 }  // namespace rdfs::sock

@@ -22,6 +22,7 @@
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/handover.h"
 #include "tools/sock/preload/libc.h"
+#include "tools/sock/preload/poll.h"
 
 extern char** environ;
 
@@ -86,7 +87,15 @@ void BeforePassing() {
   }
 }
 
-// epoll_wait and its kin by number; the kernel's mask is shorter than the C library's.
+// A mask of signals as the kernel has it, which is shorter than the C library's.
+const sigset_t* KernelMask(long address, sigset_t& mask) {
+  if (address == 0) return nullptr;
+  sigemptyset(&mask);
+  std::memcpy(&mask, reinterpret_cast<const void*>(address), NSIG / 8);
+  return &mask;
+}
+
+// epoll_wait and its kin by number.
 int EpollBySystemCall(long number, const long* a) {
   const auto epoll = static_cast<int>(a[0]);
   auto* const events = reinterpret_cast<epoll_event*>(a[1]);
@@ -95,10 +104,44 @@ int EpollBySystemCall(long number, const long* a) {
     return EpollControl(epoll, static_cast<int>(a[1]), third, reinterpret_cast<epoll_event*>(a[3]));
   }
   sigset_t mask;
-  sigemptyset(&mask);
-  const bool masked = number == SYS_epoll_pwait && a[4] != 0;
-  if (masked) std::memcpy(&mask, reinterpret_cast<const void*>(a[4]), NSIG / 8);
-  return EpollWait(epoll, events, third, static_cast<int>(a[3]), masked ? &mask : nullptr);
+  const sigset_t* const masked = number == SYS_epoll_wait ? nullptr : KernelMask(a[4], mask);
+  if (number == SYS_epoll_pwait2) {
+    return EpollWait(epoll, events, third, reinterpret_cast<const timespec*>(a[3]), masked);
+  }
+  return EpollWait(epoll, events, third, static_cast<int>(a[3]), masked);
+}
+
+// poll, select and their kin by number. ppoll and pselect6 leave in the timeout what is left of it;
+// nobody leans on that by number.
+bool WaitsBySystemCall(long number, const long* a, int& result) {
+  sigset_t mask;
+  auto* const fds = reinterpret_cast<pollfd*>(a[0]);
+  const auto count = static_cast<nfds_t>(a[1]);
+  const auto set = [&](int i) { return reinterpret_cast<fd_set*>(a[i]); };
+  switch (number) {
+#ifdef SYS_poll
+    case SYS_poll:
+      result = PollForProgram(fds, count, static_cast<int>(a[2]));
+      return true;
+    case SYS_select:
+      result = SelectForProgram(static_cast<int>(a[0]), set(1), set(2), set(3),
+                                reinterpret_cast<timeval*>(a[4]));
+      return true;
+#endif
+    case SYS_ppoll:
+      result = PPollForProgram(fds, count, reinterpret_cast<const timespec*>(a[2]),
+                               KernelMask(a[3], mask));
+      return true;
+    case SYS_pselect6: {
+      // Its sixth argument is a pair: the mask's address and its size.
+      const long masked = a[5] == 0 ? 0 : *reinterpret_cast<const long*>(a[5]);
+      result = PSelectForProgram(static_cast<int>(a[0]), set(1), set(2), set(3),
+                                 reinterpret_cast<const timespec*>(a[4]), KernelMask(masked, mask));
+      return true;
+    }
+    default:
+      return false;
+  }
 }
 
 // Whether the system call makes a child with memory of its own.
@@ -309,9 +352,19 @@ RDSOCK_EXPORT(long, syscall, (long number, ...)) {
   if (number == SYS_splice) NeedTcp(static_cast<int>(a[2]));
   if (Forks(number, a)) BeforeUnseenChild();
   if (number == SYS_seccomp) StandAside();
-  if (number == SYS_epoll_ctl || number == SYS_epoll_wait || number == SYS_epoll_pwait) {
-    return EpollBySystemCall(number, a);
+  switch (number) {
+    case SYS_epoll_ctl:
+#ifdef SYS_epoll_wait
+    case SYS_epoll_wait:
+#endif
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+      return EpollBySystemCall(number, a);
+    default:
+      break;
   }
+  int waited = 0;
+  if (WaitsBySystemCall(number, a, waited)) return waited;
   if (number == SYS_close) return CloseForProgram(static_cast<int>(a[0]));
   // What goes through it would not be seen.
   if (number == SYS_io_uring_setup) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/libc.h"
 
 namespace rdfs::sock {
@@ -28,7 +29,10 @@ Watch::Watch(std::span<pollfd> fds) : fds_(fds), watched_(fds.size()), asked_(3 
   }
   for (std::size_t i = 0; i < fds_.size(); ++i) {
     Use use(fds_[i].fd);
-    if (!use) continue;
+    if (!use) {
+      EpollWaitedForBy(fds_[i].fd);
+      continue;
+    }
     watched_[i].road = use->Enter(fds_[i].fd, false);
     watched_[i].connection = use.Release();
     if (watched_[i].road == Connection::Road::kEnd) ++attached_;
