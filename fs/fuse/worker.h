@@ -88,8 +88,9 @@ class Worker {
  private:
   // About what two wake-ups cost, the server's and ours: an answer that takes longer is slept for.
   static constexpr std::chrono::nanoseconds kLongestForAnswer{100'000};
-  // About what one costs: a program that does nothing else asks again sooner.
-  static constexpr std::chrono::nanoseconds kLongestForRequest{40'000};
+  // Twice what one costs: a program that does nothing else asks again sooner, though it had to be
+  // woken up itself.
+  static constexpr std::chrono::nanoseconds kLongestForRequest{80'000};
 
   Worker(fuse_session* session, Filesystem& filesystem, std::unique_ptr<client::Lane> lane,
          std::vector<Worker*>& all, Fd wake, std::size_t request_bytes)
