@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "tests/tools/sock/calls.h"
@@ -330,6 +331,52 @@ void SleepsInSelect(Party& party) {
   close(set);
 }
 
+// What is read without asking the inner set is not there any more; an edge is told once; and who
+// polls the outer set hears of what the inner one has, also where that comes into it later.
+void SleepsForSets(Party& party) {
+  const int inner = SetOfOne(party, party.fd);
+  const int outer = epoll_create1(EPOLL_CLOEXEC);
+  const int edges = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.u64 = 1}};
+  party.Say("add by its edges", epoll_ctl(edges, EPOLL_CTL_ADD, inner, &event));
+  const auto wait = [&](const char* what, int epoll, int timeout) {
+    epoll_event got{};
+    party.Say(what, epoll_wait(epoll, &got, 1, timeout));
+  };
+  long woken = 0;
+  std::thread sleeper([&] {
+    epoll_event got{};
+    woken = epoll_wait(outer, &got, 1, kLong);
+  });
+  usleep(50'000);
+  event.events = EPOLLIN;
+  party.Say("add to one that is slept for", epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event));
+  party.Meet();
+  sleeper.join();
+  party.Say("woken", woken);
+  wait("the edge", edges, kLong);
+  wait("no other", edges, 20);
+  party.Meet();
+  Recv(party, 500);
+  wait("read directly", outer, 20);
+  party.Meet();
+  pollfd fd{outer, POLLIN, 0};
+  party.Say("poll", poll(&fd, 1, kLong));
+  wait("outer", outer, 0);
+  wait("inner", inner, 0);
+  Recv(party, 500);
+  party.Meet();
+  party.Meet();
+  party.Say("poll again", poll(&fd, 1, kLong));
+  Recv(party, 500);
+  party.Say("poll of nothing", poll(&fd, 1, 20));
+  party.Meet();
+  for (const int set : {inner, outer, edges}) close(set);
+  party.Meet();
+  party.Meet();
+  party.Meet();
+}
+
 // Told once before the connection has met anybody, and not again when it has.
 void SpentBefore(Party& party) {
   const int other = std::exchange(party.fd, Connect(party.beside(), nullptr));
@@ -569,6 +616,7 @@ const std::vector<Scenario> kWaitScenarios = {
     {"epoll, slept for by another", SleepsInAnother, Feeds},
     {"epoll, slept for by poll", SleepsInPoll, Feeds},
     {"epoll, slept for by select", SleepsInSelect, Feeds},
+    {"epoll, sets in sets", SleepsForSets, Feeds},
     {"epoll, spent before it moves", SpentBefore, FeedsSpent, 2},
     {"epoll, filled by a copy", FillsByCopy, TakesAll},
     {"select above 1,023", SelectsAbove, Tells},

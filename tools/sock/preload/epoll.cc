@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kMostSets = 1024;
 constinit std::array<std::atomic<EpollSet*>, kMostSets> g_sets{};
 
-// Whether one of them was ever put into another.
-constinit std::atomic<bool> g_nested{false};
+// Whether one of them was ever put into one that is not among them.
+constinit std::atomic<bool> g_nested_in_unknown{false};
 
 EpollSet* SetOf(int epoll) {
   const Word word = Registry().Get(epoll);
@@ -43,6 +43,24 @@ void ForEachDescriptor(const Connection& connection, Do act) {
     const Word word = Registry().Get(fd);
     if (word.kind() == Word::Kind::kConnection && word.index() == connection.index()) act(fd);
   }
+}
+
+// Somebody is about to wait for a set that others lie in, at whatever depth.
+void LookAtNested() {
+  ForEachSet([](EpollSet& set) {
+    if (set.nested()) set.WaitedForOutside();
+  });
+}
+
+// `outer`: null when it is not among ours. Somebody may wait for it already.
+void Nest(EpollSet* outer, EpollSet& inner) {
+  if (outer == nullptr) {
+    g_nested_in_unknown = true;
+  } else {
+    outer->HoldSets();
+  }
+  inner.BeNested();
+  inner.WaitedForOutside();
 }
 
 // Without a place for it an instance goes unnoticed, and what is put into it stays on TCP.
@@ -71,8 +89,9 @@ int NoteEpoll(int fd) {
 int EpollControl(int epoll, int operation, int fd, epoll_event* event) {
   EpollSet* const inner = SetOf(fd);
   if (inner != nullptr && operation == EPOLL_CTL_ADD) {
-    g_nested = true;
-    inner->Nest();
+    const int result = libc().epoll_ctl(epoll, operation, fd, event);
+    if (result == 0) Nest(SetOf(epoll), *inner);
+    return result;
   }
   EpollSet* const set = SetOf(epoll);
   if (set != nullptr && IsThisProcess()) return set->Control(epoll, operation, fd, event);
@@ -83,14 +102,11 @@ int EpollControl(int epoll, int operation, int fd, epoll_event* event) {
 int EpollWait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask) {
   EpollSet* const set = SetOf(epoll);
   if (set == nullptr || events == nullptr || most <= 0) {
+    if (g_nested_in_unknown) LookAtNested();
     return mask == nullptr ? libc().epoll_wait(epoll, events, most, timeout)
                            : libc().epoll_pwait(epoll, events, most, timeout, mask);
   }
-  if (g_nested) {
-    ForEachSet([&](EpollSet& other) {
-      if (other.nested() && &other != set) other.WaitedForOutside();
-    });
-  }
+  if (set->holds_sets()) LookAtNested();
   return set->Wait(epoll, {events, static_cast<std::size_t>(most)}, timeout, mask);
 }
 
@@ -132,7 +148,9 @@ void EpollRefused(const Connection& connection, int fd) {
 }
 void EpollWaitedForBy(int fd) {
   EpollSet* const set = SetOf(fd);
-  if (set != nullptr) set->WaitedForOutside();
+  if (set == nullptr) return;
+  if (set->holds_sets()) LookAtNested();
+  set->WaitedForOutside();
 }
 
 void EpollDuplicated(std::uint32_t index) { ++g_sets[index].load()->descriptors; }

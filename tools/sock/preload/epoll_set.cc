@@ -1,5 +1,6 @@
 #include "tools/sock/preload/epoll_set.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -68,8 +69,7 @@ void EpollSet::Renew() {
   busy_ = 0;
   attached_ = 0;
   mixed_ = inherited_ = false;
-  nested_ = outside_ = false;
-  waker_rings_ = false;
+  nested_ = holds_sets_ = outside_ = false;
 }
 
 EpollSet::Entry* EpollSet::Find(int fd) {
@@ -149,8 +149,7 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
   if (!attached) return 0;
   ++attached_;
   AddBells(use->end(), fd, entry);
-  Busy(fd, entry);
-  WakeWaiters();
+  Announce(fd, entry);
   return 0;
 }
 
@@ -213,21 +212,30 @@ void EpollSet::WakeWaiters() {
   if (waiters_ != 0 || outside_) RingWaker();
 }
 
+// There may be something of the entry that nobody was told of.
+void EpollSet::Announce(int fd, Entry& entry) {
+  const bool only_outside = outside_ && waiters_ == 0;
+  // A bell rings for what is not there yet, and saves them a look for nothing.
+  if (only_outside && Look(fd, entry, true, false) == 0) return;
+  Busy(fd, entry);
+  WakeWaiters();
+}
+
+// Not again while it rings: who waits for edges would take that for news.
 void EpollSet::RingWaker() {
   if (!waker_.valid()) return;
   const int saved = errno;
-  (void)eventfd_write(waker_.get(), 1);
+  pollfd rings{waker_.get(), POLLIN, 0};
+  if (libc().poll(&rings, 1, 0) == 0) (void)eventfd_write(waker_.get(), 1);
   errno = saved;
-  waker_rings_ = true;
 }
 
 void EpollSet::QuietWaker() {
-  if (!waker_rings_) return;
+  if (!waker_.valid()) return;
   eventfd_t ignored = 0;
   const int saved = errno;
   (void)eventfd_read(waker_.get(), &ignored);
   errno = saved;
-  waker_rings_ = false;
 }
 
 void EpollSet::RemoveBells(const End& end, Entry& entry) {
@@ -247,8 +255,7 @@ void EpollSet::Attached(Connection& connection, int fd) {
   ++attached_;
   AddBells(connection.end(), fd, *entry);
   Ask(fd, *entry, Wanted(*entry));
-  Busy(fd, *entry);
-  WakeWaiters();
+  Announce(fd, *entry);
 }
 
 void EpollSet::Detached(const End& end, int fd) {
@@ -266,8 +273,7 @@ void EpollSet::Refused(int fd) {
   const Locked locked(lock_);
   Entry* const entry = Find(fd);
   if (entry == nullptr || !entry->attached || (entry->events & kOut) == 0) return;
-  Busy(fd, *entry);
-  WakeWaiters();
+  Announce(fd, *entry);
 }
 
 void EpollSet::Forget(int fd) {
@@ -327,6 +333,8 @@ void EpollSet::WaitedForOutside() {
   const Locked locked(lock_);
   if (!locked.held()) return;
   outside_ = true;
+  // What rang may have been read without a wait on this set.
+  if (bells_.valid()) Rung(false);
   bool any = false;
   int* last = &busy_;
   for (int rest = busy_; rest != 0;) {
@@ -401,7 +409,7 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
     }
     const auto fd = static_cast<std::uint32_t>(event.data.u64);
     if (fd == kBells) {
-      Rung();
+      Rung(true);
       rung = true;
       continue;
     }
@@ -425,17 +433,17 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
     Busy(static_cast<int>(fd), *entry);
   }
   // This wait is over before what rang is looked at; a bell that rang by its edge says no more.
-  if (rung && out > 0 && waiters_ > 1) WakeWaiters();
+  if (rung && out > 0 && (waiters_ > 1 || outside_)) WakeWaiters();
   return out;
 }
 
-void EpollSet::Rung() {
+void EpollSet::Rung(bool take_waker) {
   std::array<epoll_event, kBellsAtOnce> bells;
   const int count = libc().epoll_pwait(bells_.get(), bells.data(), kBellsAtOnce, 0, nullptr);
   for (int i = 0; i < count; ++i) {
     const std::uint64_t what = bells[static_cast<std::size_t>(i)].data.u64;
     if (what == kBells) {
-      QuietWaker();
+      if (take_waker) QuietWaker();
       continue;
     }
     const auto fd = static_cast<int>(what & ~kRoomBell);

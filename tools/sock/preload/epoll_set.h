@@ -38,8 +38,10 @@ class EpollSet {
   // Who waits for the instance itself, as for any descriptor, hears of what is ready by the
   // kernel's part of it alone: what is ready now rings there, and so does what comes later.
   void WaitedForOutside();
-  // It lies in another instance, where nobody says when it is waited for.
-  void Nest() { nested_ = true; }
+  // It lies in another instance, or others lie in it: then each wait for that is one for these.
+  void BeNested() { nested_ = true; }
+  void HoldSets() { holds_sets_ = true; }
+  [[nodiscard]] bool holds_sets() const { return holds_sets_; }
   [[nodiscard]] bool nested() const { return nested_; }
   // For a new instance of the program's, where an old one has been closed.
   void Renew();
@@ -72,7 +74,7 @@ class EpollSet {
   std::size_t Harvest(std::span<epoll_event> events, bool arm);
   std::size_t Translate(std::span<epoll_event> told, std::span<epoll_event> events,
                         std::size_t count);
-  void Rung();
+  void Rung(bool take_waker);
   bool SpinForOne();
   bool GiveWay();
   void Hear(int operation, int bell, std::uint32_t events, std::uint32_t what);
@@ -80,6 +82,7 @@ class EpollSet {
   void AddBells(const End& end, int fd, Entry& entry);
   static std::uint32_t Wanted(const Entry& entry);
   void WakeWaiters();
+  void Announce(int fd, Entry& entry);
   void RingWaker();
   void QuietWaker();
   int WaitInKernel(int epoll, std::span<epoll_event> events, int mine, int timeout,
@@ -90,13 +93,13 @@ class EpollSet {
   std::atomic<int> fd_{-1};  // of the program's, the last that was used
   Fd bells_;
   Fd waker_;  // an eventfd among the bells, for waits that others have overtaken
-  bool waker_rings_ = false;
   Entry* entries_ = nullptr;
   int busy_ = 0;  // as Entry::next
   std::atomic<std::uint32_t> attached_{0};
   std::atomic<bool> mixed_{false};  // what the kernel says may be ours
   std::atomic<std::uint32_t> waiters_{0};
   std::atomic<bool> nested_{false};
+  std::atomic<bool> holds_sets_{false};
   std::atomic<bool> outside_{false};  // somebody has waited for the instance itself
   // What only the kernel knows has its turn now and then, also when there is always something.
   std::uint32_t unasked_ = 0;

@@ -83,13 +83,23 @@ std::size_t Collect(int end, const Sets& sets, pollfd* fds) {
   return count;
 }
 
+// A program may name more descriptors than its sets have room for: the kernel looks no further than
+// its table of open ones goes, and that is behind all that the program has of ours.
+int EndOfSets() {
+  int end = Registry().end();
+  const auto programs = [](int fd) {
+    const Word::Kind kind = Registry().Get(fd).kind();
+    return kind != Word::Kind::kNone && kind != Word::Kind::kHidden;
+  };
+  while (end > FD_SETSIZE && !programs(end - 1)) --end;
+  return std::max(end, FD_SETSIZE);
+}
+
 // `kernel` is the C library's call.
 template <typename Kernel>
 int Select(int end, const Sets& sets, Deadline deadline, const sigset_t* mask, Kernel kernel) {
   if (end <= 0 || Registry().end() == 0) return kernel();
-  // A program may name more descriptors than its sets have room for: the kernel looks no further
-  // than its table of open ones goes, and that is behind ours.
-  end = std::min(end, std::max(FD_SETSIZE, Registry().end()));
+  end = std::min(end, EndOfSets());
   Room<pollfd, 64> fds(static_cast<std::size_t>(end));
   if (fds.data() == nullptr) return kernel();
   const std::span<pollfd> asked(fds.data(), Collect(end, sets, fds.data()));
