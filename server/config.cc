@@ -45,7 +45,7 @@ Status ReadExport(const std::string& path, const toml::node& node, Options& opti
 
 Status ReadPort(const std::string& path, const toml::node& node,
                 std::optional<std::uint16_t>& port) {
-  const auto value = node.value<std::int64_t>();
+  const auto value = node.value_exact<std::int64_t>();
   if (!value || *value < 0 || *value > 65535) return Wrong(path, node, "not a port");
   if (!port) port = static_cast<std::uint16_t>(*value);
   return {};
@@ -86,7 +86,7 @@ Status ReadLimit(const std::string& path, std::string_view key, const toml::node
     limits.pinned_bytes = *size;
     return {};
   }
-  const auto value = node.value<std::int64_t>();
+  const auto value = node.value_exact<std::int64_t>();
   // Without any of these there is no mount; memory for writes can be done without.
   if (!node.is_integer() || !value || *value < (key == "pinned" ? 0 : 1)) {
     return Wrong(path, node, "a limit is a number above zero, and pinned a size, as \"64M\"");
@@ -124,7 +124,7 @@ Status ReadEntry(const std::string& path, std::string_view key, const toml::node
     return {};
   }
   if (key == "metrics" && (node.is_string() || node.is_integer())) {
-    const auto port = node.value<std::int64_t>();
+    const auto port = node.value_exact<std::int64_t>();
     auto address =
         metrics::ParseAddress(node.is_integer() ? std::to_string(port.value_or(0))
                                                 : node.value<std::string>().value_or(""));

@@ -133,11 +133,11 @@ TEST(Options, TheFileSaysWhatOneClientMayTake) {
 TEST(Options, ABrokenFileIsToldWithItsLine) {
   const TempDir dir;
   const std::string path = dir / "rdfsd.toml";
-  for (const char* text : {"port = \n", "nonsense = 1\n", "\n\nport = 70000\n",
-                           "[limits]\nmounts = 0\n", "[limits]\nmounts = \"many\"\n",
-                           "[limits]\npinned = \"64X\"\n", "[limits]\nnonsense = 1\n",
-                           "[[export]]\nname = \"n\"\n",
-                           "[[export]]\nname = \"n\"\ndir = \"/d\"\noptions = \"rx\"\n"}) {
+  for (const char* text :
+       {"port = \n", "\n\nport = 7e37\n", "nonsense = 1\n", "\n\nport = 70000\n",
+        "[limits]\nmounts = 0\n", "[limits]\nmounts = \"many\"\n", "[limits]\npinned = \"64X\"\n",
+        "[limits]\nnonsense = 1\n", "[[export]]\nname = \"n\"\n",
+        "[[export]]\nname = \"n\"\ndir = \"/d\"\noptions = \"rx\"\n"}) {
     std::ofstream(path) << text;
     const CommandLine line = Parse({"--config", path.c_str()});
     EXPECT_EQ(line.exit_code, 1) << text;
