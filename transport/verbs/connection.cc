@@ -186,14 +186,14 @@ Result<bool> VerbsConnection::Arm() {
 
 void VerbsConnection::LookAtEvents() {
   polls_until_look_ = kPollsBetweenLooks;
+  // Most often it is completions, and the rest keeps wake_fd_ readable.
+  if (armed_ && ConsumeEvents()) return;
   std::array<epoll_event, 3> ready{};
   const int count = epoll_wait(wake_fd_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (int i = 0; i < count; ++i) {
     const WakeSource source{ready[static_cast<std::size_t>(i)].data.u32};
     if (source == WakeSource::kCompletions) {
-      const Result<bool> consumed = queue_pair_->ConsumeEvents();
-      if (!consumed.ok()) return BeginEnding({Code::kDisconnected, consumed.status().message()});
-      if (*consumed) armed_ = false;
+      ConsumeEvents();
       continue;
     }
     if (source == WakeSource::kNudgeTimer) {
@@ -205,6 +205,16 @@ void VerbsConnection::LookAtEvents() {
     if (!event.ok()) return BeginEnding({Code::kDisconnected, event.status().message()});
     if (*event) HandleCmEvent(**event);
   }
+}
+
+bool VerbsConnection::ConsumeEvents() {
+  const Result<bool> consumed = queue_pair_->ConsumeEvents();
+  if (!consumed.ok()) {
+    BeginEnding({Code::kDisconnected, consumed.status().message()});
+    return true;
+  }
+  if (*consumed) armed_ = false;
+  return *consumed;
 }
 
 void VerbsConnection::HandleCmEvent(const CmEvent& event) {

@@ -105,6 +105,7 @@ class VerbsConnection final : public Connection {
   void Repost();
   void PostSends();
   void LookAtEvents();
+  bool ConsumeEvents();  // of completions; whether there was one
   Status StartNudging();
   void Nudge();
   void HandleCmEvent(const CmEvent& event);

@@ -304,13 +304,14 @@ Status QueuePair::Arm() {
 Result<bool> QueuePair::ConsumeEvents() {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  unsigned events = 0;
-  while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ++events;
-  const int error = errno;
-  // Here, at once, although it takes a lock: this is the path of a wake-up, not of the data.
-  if (events > 0) ibv_ack_cq_events(completions_.get(), events);
-  if (error != EAGAIN && error != EINTR) return FromReturned(error, "cannot read RDMA events");
-  return events > 0;
+  // One arming, one event.
+  if (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) {
+    // Here, at once, although it takes a lock: this is the path of a wake-up, not of the data.
+    ibv_ack_cq_events(completions_.get(), 1);
+    return true;
+  }
+  if (errno != EAGAIN && errno != EINTR) return FromErrno("cannot read RDMA events");
+  return false;
 }
 
 }  // namespace rdfs::transport::verbs
