@@ -70,7 +70,8 @@ fs::WriteReply MakeWriteReply(const Core& core, const OpenFile& open, std::uint6
 // For how long its client may answer writes to it early (fs::WriteLeaseMs); `since`: Call's.
 std::uint32_t WriteLeaseOf(Core& core, const OpenFile& open, LeaseTable::Stamp since);
 // Takes setuid, and setgid where the group may execute, out of a regular file's mode, as the kernel
-// does at a write by a user who is not root. `stat` is the file's, and is changed alike.
+// does at a write by a user who is not root, whoever owns it. `stat` is the file's, and is changed
+// alike.
 void KillPrivileges(const ProcFd& proc, int fd, struct statx& stat);
 // A Create or Open whose file was made, or truncated, by an earlier epoch: only opens it.
 Outcome OpOpenMade(Call& call);

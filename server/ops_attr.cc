@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <limits>
 
+#include "server/as_server.h"
 #include "server/open_keep.h"
 #include "server/ops.h"
 
@@ -143,6 +144,7 @@ void KillPrivileges(const ProcFd& proc, int fd, struct statx& stat) {
   if ((stat.stx_mode & S_IXGRP) != 0) kill |= stat.stx_mode & S_ISGID;
   if (kill == 0) return;
   const mode_t mode = stat.stx_mode & 07777U & ~kill;
+  const AsServer rights;  // whoever changed it need not own the file
   if (::fchmodat(proc.dir(), std::to_string(fd).c_str(), mode, 0) == 0) {
     stat.stx_mode = static_cast<std::uint16_t>(stat.stx_mode & ~kill);
   }

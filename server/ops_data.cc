@@ -9,7 +9,6 @@
 #include <limits>
 #include <vector>
 
-#include "server/as_server.h"
 #include "server/ops.h"
 
 namespace rdfs::server {
@@ -78,7 +77,6 @@ void FinishWrite(WriteJob& job, std::int64_t result) {
   if (error != 0) return job.responder.Errno(error);
   // A server that is root writes through descriptors with rights that its caller may not have.
   if (!job.by_root || (job.flags & fs::kWriteKillPriv) != 0) {
-    const AsServer rights;  // whoever wrote need not own the file
     KillPrivileges(core.proc, job.open->fd->get(), stat);
   }
   core.counters.Of(job.opcode).bytes.fetch_add(written, std::memory_order_relaxed);

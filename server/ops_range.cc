@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <limits>
 
-#include "server/as_server.h"
 #include "server/ops.h"
 
 namespace rdfs::server {
@@ -31,9 +30,7 @@ struct RangeJob {
 
 // `stat` is the file's, and is changed alike.
 void KillPrivilegesBehind(const RangeJob& job, struct statx& stat) {
-  if (job.by_root) return;
-  const AsServer rights;  // whoever changed it need not own the file
-  KillPrivileges(job.worker->core.proc, job.open->fd->get(), stat);
+  if (!job.by_root) KillPrivileges(job.worker->core.proc, job.open->fd->get(), stat);
 }
 
 bool ByRoot(const Call& call) {

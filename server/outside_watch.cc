@@ -176,7 +176,7 @@ void OutsideWatch::Run() {
                                pollfd{before_.group.get(), POLLIN, 0}};
     (void)::poll(wait.data(), wait.size(), PatienceMs());
     eventfd_t ignored = 0;
-    (void)::eventfd_read(wake_.get(), &ignored);
+    if (wait[0].revents != 0) (void)::eventfd_read(wake_.get(), &ignored);
     Read(current_);
     if (before_.group.valid()) Read(before_);
     Turn();
@@ -214,6 +214,8 @@ void OutsideWatch::Read(Generation& generation) {
     const ssize_t size = ::read(generation.group.get(), events.data(), events.size());
     if (size <= 0) return;
     Tell(generation, events.data(), static_cast<std::size_t>(size));
+    // fanotify(7): as many as fit, and one is no longer than a name and a file handle.
+    if (static_cast<std::size_t>(size) < events.size() / 2) return;
   }
 }
 
