@@ -27,9 +27,7 @@ class AnswerTimes {
   AnswerTimes() { sent_.reserve(kUsual); }
   void Note(fs::Opcode opcode, TimePoint taken) { sent_.push_back({opcode, taken}); }
   // All that were noted go out now.
-  void GoOut(const Clock& clock) {
-    if (sent_.empty()) return;
-    const TimePoint now = clock.Now();
+  void GoOut(TimePoint now) {
     for (const Sent& one : sent_) times_[Counters::IndexOf(one.opcode)].Record(now - one.taken);
     sent_.clear();
   }

@@ -14,6 +14,7 @@
 #include "server/worker.h"
 #include "transport/base/log.h"
 #include "transport/base/processors.h"
+#include "transport/base/turn_clock.h"
 
 namespace rdfs::server {
 namespace {
@@ -117,7 +118,9 @@ void Loop::Run(Core& core) {
   dispatcher_ = std::make_unique<Dispatcher>(worker);
   while (!stop_.load(std::memory_order_relaxed)) {
     bool busy = ServeLanes();
-    busy |= RunTimers();
+    const TimePoint now = looked_ == TimePoint{} ? BootClock::now() : looked_;
+    looked_ = {};
+    busy |= RunTimers(now);
     if (io_ready_ || io_->in_flight() > 0) {
       io_ready_ = false;
       io_->Poll();
@@ -134,7 +137,7 @@ void Loop::Run(Core& core) {
       if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
       continue;
     }
-    if (Idle()) Sleep();
+    if (Idle(now)) Sleep(now);
   }
   FinishIo();
   const auto all = lanes_;
@@ -143,7 +146,7 @@ void Loop::Run(Core& core) {
 }
 
 void Loop::FlushAnswers() {
-  times_.GoOut(core_->clock);
+  if (!unflushed_.empty()) times_.GoOut(BootClock::now());
   for (const std::weak_ptr<ConnLane>& weak : std::exchange(unflushed_, {})) {
     if (const LaneEntry lane = weak.lock()) (void)lane->Flush();
   }
@@ -181,10 +184,12 @@ std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
   bool fine = true;
   for (std::size_t i = 0; i < *count && fine; ++i) {
     if (completions[i].kind != transport::Completion::Kind::kMessage) continue;
+    const TurnClock::Turn turn;
     fine = dispatcher_->Handle(lane, completions[i].message);
   }
   lane->Release();
-  times_.GoOut(core_->clock);
+  looked_ = BootClock::now();
+  times_.GoOut(looked_);
   (void)lane->Flush();
   if (!fine) {
     Remove(lane, Status(Code::kProtocolError, "the client sent a malformed request"));
@@ -211,24 +216,23 @@ void Loop::Remove(const LaneEntry& lane, const Status& why) {
   lane_gone_(keep->session());
 }
 
-bool Loop::RunTimers() {
-  if (timers_.empty() || timers_.begin()->first > BootClock::now()) return false;
+bool Loop::RunTimers(TimePoint now) {
+  if (timers_.empty() || timers_.begin()->first > now) return false;
   const auto task = std::move(timers_.begin()->second);
   timers_.erase(timers_.begin());
   task();
   return true;
 }
 
-bool Loop::Idle() {
+bool Loop::Idle(TimePoint now) {
   if (active_.empty()) return true;
-  const TimePoint now = BootClock::now();
   if (!spin_.GoOn(now)) return true;
   if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
-  if (gives_way_) GiveWay(spin_, now);
+  if (gives_way_) looked_ = GiveWay(spin_, now);
   return false;
 }
 
-void Loop::Sleep() {
+void Loop::Sleep(TimePoint now) {
   std::vector<LaneEntry> failed;
   std::vector<LaneEntry> stuck;
   for (const LaneEntry& lane : active_.TakeAll()) {
@@ -247,7 +251,7 @@ void Loop::Sleep() {
   }
   for (const LaneEntry& lane : failed) Remove(lane, Status(Code::kDisconnected, "arm failed"));
   // Otherwise something came while arming.
-  if (active_.empty()) WaitBeside(stuck);
+  if (active_.empty()) WaitBeside(stuck, now);
   for (const LaneEntry& lane : stuck) {
     if (!lane->closed()) active_.Add(lane->session()->id(), lane);
   }
@@ -255,8 +259,7 @@ void Loop::Sleep() {
 
 // The descriptors of lanes that are stuck may stay readable, and a wait for them would not sleep:
 // they are left out, so that the others wake us at once.
-void Loop::WaitBeside(const std::vector<LaneEntry>& stuck) {
-  const TimePoint now = BootClock::now();
+void Loop::WaitBeside(const std::vector<LaneEntry>& stuck, TimePoint now) {
   std::optional<Deadline> until;
   if (!timers_.empty()) until = timers_.begin()->first;
   if (!stuck.empty()) until = std::min(until.value_or(now + kBacklogLook), now + kBacklogLook);

@@ -72,10 +72,12 @@ class Loop final : public Scheduler {
   // How many messages it took, at most `most`; what ended the lane counts as one.
   std::size_t Serve(const LaneEntry& lane, std::size_t most);
   void Remove(const LaneEntry& lane, const Status& why);
-  bool RunTimers();
-  bool Idle();
-  void Sleep();
-  void WaitBeside(const std::vector<LaneEntry>& stuck);
+  // `now` is the round's: what the clock said when the last messages had been served, or behind
+  // that.
+  bool RunTimers(TimePoint now);
+  bool Idle(TimePoint now);
+  void Sleep(TimePoint now);
+  void WaitBeside(const std::vector<LaneEntry>& stuck, TimePoint now);
   void Wait(int timeout_ms);
   void AddOnLoop(const SessionPtr& session, std::unique_ptr<transport::Connection> connection);
 
@@ -95,6 +97,7 @@ class Loop final : public Scheduler {
   std::vector<std::weak_ptr<ConnLane>> unflushed_;  // sent to outside of their own turn
   AnswerTimes times_;
   unsigned rounds_ = 0;
+  TimePoint looked_{};  // at the clock, in this round; none: not yet
   bool io_ready_ = true;
   std::multimap<TimePoint, std::function<void()>> timers_;
   AdaptiveSpin spin_;

@@ -16,6 +16,7 @@
 #include "server/ops.h"
 #include "transport/base/log.h"
 #include "transport/base/processors.h"
+#include "transport/base/turn_clock.h"
 #include "transport/session/messages.h"
 #include "transport/verbs/devices.h"
 
@@ -99,7 +100,7 @@ Status Service::Start() {
     RDFS_ASSIGN_OR_RETURN(auto loop, Loop::Create(i));
     loops_.push_back(std::move(loop));
   }
-  static const SystemClock clock;
+  static const TurnClock clock;
   CoreOptions core;
   core.session_lease = options_.session_lease;
   core.attr_lease = options_.attr_lease;

@@ -131,11 +131,12 @@ std::int64_t FileWriter::WriteNow(int fd, std::uint64_t device, ByteSpan from,
     if (errno != EOPNOTSUPP) return -errno;
     mode = mode_ = Nowait::kRefused;
   }
-  const TimePoint before = clock_.Now();
-  if (mode == Nowait::kRefused && before < slow_until_) return -EAGAIN;
+  const bool may_wait = mode == Nowait::kRefused;
+  const TimePoint before = may_wait ? clock_.Now() : TimePoint{};
+  if (may_wait && before < slow_until_) return -EAGAIN;
   const ssize_t count = pwritev2(fd, &buffer, 1, at, flags);
   const int error = errno;
-  if (mode == Nowait::kRefused) {
+  if (may_wait) {
     const TimePoint after = clock_.Now();
     if (after - before > kSlowWrite) slow_until_ = after + kBackOff;
   }

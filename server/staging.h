@@ -83,6 +83,7 @@ class Staging {
 // its thread only.
 class FileWriter {
  public:
+  // The clock tells how long a write takes: a TurnClock does not.
   FileWriter(FileIo& io, const Clock& clock) : io_(io), clock_(clock) {}
 
   static constexpr std::chrono::milliseconds kSlowWrite{2};

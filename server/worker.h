@@ -18,7 +18,7 @@ struct Worker {
   Worker(Core& core_in, FileIo& io_in)
       : core(core_in),
         io(io_in),
-        writer(io_in, core_in.clock),
+        writer(io_in, clock),
         identity(core_in.options.can_switch_ids, core_in.groups),
         reply(transport::kMaxMessageBytes) {}
   Worker(const Worker&) = delete;
@@ -26,6 +26,7 @@ struct Worker {
 
   Core& core;
   FileIo& io;
+  const SystemClock clock;
   FileWriter writer;
   ThreadIdentity identity;
   std::vector<std::byte> reply;  // a reply's body is written here

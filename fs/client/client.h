@@ -174,6 +174,12 @@ class Lane {
   // ---- The event loop ---------------------------------------------------------------------------
   // Makes progress, runs callbacks; returns how many ran. Hands what was issued to the wire.
   virtual std::size_t Poll() = 0;
+  // Its caller has just read the clock: up to the end of the next Poll, or until Arm says true, the
+  // lane takes that for the time, and reads the clock only where a stale time could make a lease
+  // seem longer than it is. Without this it reads the clock for each call.
+  virtual void AsOf(TimePoint now) = 0;
+  // That time; the clock's own where none was told.
+  [[nodiscard]] virtual TimePoint Now() const = 0;
   // Hands what was issued to the wire without polling; for a worker that goes on to do other
   // things.
   virtual void Flush() = 0;

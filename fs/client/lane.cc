@@ -110,11 +110,12 @@ void LaneImpl::SayGoodbye() {
 
 std::size_t LaneImpl::Poll() {
   callbacks_run_ = 0;
-  now_ = clock_.Now();
+  AsOf(Now());
   if (mailbox_->pending()) OpenMailbox();
   if (wire_.connected() && incarnation_ != mount_.incarnation()) {
     wire_.Fail({Code::kDisconnected, "the session was made anew"});
   }
+  SendQueued();  // what a WRITE is followed by goes to the device together with it
   wire_.Poll();
   if (!wire_.failure().ok()) LoseConnection();
   OnTimers();
@@ -122,6 +123,7 @@ std::size_t LaneImpl::Poll() {
   SendOwed();
   Flush();
   if (!wire_.failure().ok()) LoseConnection();
+  told_time_ = false;
   return callbacks_run_;
 }
 
@@ -133,7 +135,9 @@ void LaneImpl::Flush() {
 bool LaneImpl::Arm() {
   Flush();
   // A connection that has just failed is dealt with in Poll.
-  return wire_.failure().ok() && ready_.empty() && !mailbox_->pending() && wire_.Arm();
+  if (!wire_.failure().ok() || !ready_.empty() || mailbox_->pending() || !wire_.Arm()) return false;
+  told_time_ = false;  // it sleeps now
+  return true;
 }
 
 TimePoint LaneImpl::NextTimer() const {
@@ -177,7 +181,7 @@ Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion comp
     return nullptr;
   }
   const milliseconds timeout = context.timeout.value_or(mount_.options().timeout);
-  const TimePoint now = clock_.Now();
+  const TimePoint now = Now();
   const TimePoint deadline = timeout.count() == 0 ? TimePoint::max() : now + timeout;
   const std::optional<Slot> slot = table_.Open(deadline);
   if (!slot) {
@@ -287,7 +291,7 @@ std::size_t LaneImpl::RunReady() {
 
 void LaneImpl::SendQueued() {
   if (!wire_.connected() || !table_.Next()) return;
-  now_ = clock_.Now();
+  now_ = Now();
   if (table_.on_wire() == 0) heartbeat_.OnReceived(now_);  // silence counts from here
   while (wire_.connected()) {
     const std::optional<Slot> slot = table_.Next();

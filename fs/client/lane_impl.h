@@ -43,6 +43,11 @@ class LaneImpl final : public Lane, private Wire::Events {
   void TakeFirstLink() { OpenMailbox(); }
 
   std::size_t Poll() override;
+  void AsOf(TimePoint now) override {
+    now_ = now;
+    told_time_ = true;
+  }
+  [[nodiscard]] TimePoint Now() const override { return told_time_ ? now_ : clock_.Now(); }
   void Flush() override;
   bool Arm() override;
   [[nodiscard]] int fd() const override { return epoll_.get(); }
@@ -308,6 +313,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   std::deque<Owed> owed_;
   std::deque<Waiting> restart_;  // were idle when the connection was lost: go on with the next one
   TimePoint now_{};  // when Poll began, messages were last sent, or a one-sided read was over
+  bool told_time_ = false;  // by AsOf, and it has not got old since
   bool was_connected_ = false;
   bool closing_ = false;
   std::size_t callbacks_run_ = 0;

@@ -103,7 +103,7 @@ bool LaneImpl::ReadFromCache(Slot slot) {
   ReadState& read = call.read;
   ReadRound& round = *read.round;
   const GrantCache::Cover cover =
-      grants_.Find(call.open->inode(), read.position(), read.left(), clock_.Now(), round.pieces);
+      grants_.Find(call.open->inode(), read.position(), read.left(), Now(), round.pieces);
   const bool whole = cover.length == read.left() || cover.to_end_of_file;
   if (cover.length == 0 || (!whole && cover.pieces < round.pieces.size())) return false;
   if (!std::all_of(round.pieces.begin(),
@@ -265,7 +265,7 @@ bool LaneImpl::RoundHolds(const ReadRound& round) const {
 void LaneImpl::OnReadsDone(Slot slot) {
   Call& call = calls_[slot];
   ReadState& read = call.read;
-  now_ = clock_.Now();
+  now_ = clock_.Now();  // no earlier than the bytes were read
   if (RoundHolds(*read.round)) {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < read.round->count; ++i) bytes += read.round->pieces[i].length;
@@ -302,7 +302,7 @@ void LaneImpl::PrefetchGrants(const Call& call) {
   if (read.want_ahead == 0) return;
   const std::shared_ptr<InodeState>& inode = call.open->inode_ref();
   const std::uint64_t end = read.offset + read.into.length;
-  const GrantCache::Reach reach = grants_.ReachFrom(*inode, read.position(), clock_.Now());
+  const GrantCache::Reach reach = grants_.ReachFrom(*inode, read.position(), Now());
   if (reach.to_end_of_file || reach.end >= end + read.want_ahead / 2) return;
   if (!prefetching_.insert(inode.get()).second) return;
 

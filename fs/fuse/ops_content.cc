@@ -25,9 +25,10 @@ bool MayAnswerEarly(const Request& request, const fuse::Open& open, const fuse_w
 // See writes_behind.h for the order.
 WritesBehind::Number PlaceBehind(const Request& request, NodeId node, const fuse_write_in& in) {
   Filesystem& filesystem = request.worker().filesystem();
-  if (BootClock::now() >= filesystem.inodes.write_lease_until(node)) return 0;
+  const TimePoint now = request.worker().lane().Now();
+  if (now >= filesystem.inodes.write_lease_until(node)) return 0;
   const WritesBehind::Number place = filesystem.behind.Begin(node, in.offset, in.size);
-  if (place == 0 || BootClock::now() < filesystem.inodes.write_lease_until(node)) return place;
+  if (place == 0 || now < filesystem.inodes.write_lease_until(node)) return place;
   request.worker().WroteBehind(place, request.message());
   return 0;
 }

@@ -59,7 +59,7 @@ void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& op
 // Without a message, where the file is still open from before and nothing can have changed.
 bool OpenKept(Request& request, NodeId node, std::uint32_t flags) {
   Filesystem& filesystem = request.worker().filesystem();
-  const TimePoint now = BootClock::now();
+  const TimePoint now = request.worker().lane().Now();
   if (flags != kOpenRead || !filesystem.inodes.PagesAreCurrent(node, now)) return false;
   const auto kept = filesystem.kept.Take(node, request.context(), flags, now);
   if (kept == nullptr) return false;
@@ -179,7 +179,7 @@ void Release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   if (open == nullptr) return request.Error(EBADF);
   filesystem.inodes.SetWriteLease(node, {});  // the server takes it back
   if (!filesystem.inodes.may_be_locked(node)) {
-    const TimePoint now = BootClock::now();
+    const TimePoint now = request.worker().lane().Now();
     if (MayKeep(filesystem, *open, now)) {
       filesystem.kept.Keep(request.context(), open, now);
     } else {

@@ -68,7 +68,7 @@ transport::LocalSlice Request::Slice(const char* bytes, std::size_t size) const 
 fuse_req_t Request::Take() {
   worker_->Untrack(message_.unique);
   if (message_.changes != 0) {
-    worker_->NoteChange(message_);
+    worker_->NoteChange(message_, BootClock::now());
     worker_->filesystem().changes.fetch_add(1);
   }
   return std::exchange(request_, nullptr);

@@ -143,13 +143,15 @@ Status Worker::Run() {
     if (filesystem_.kept.next() == TimePoint{}) TakeDropped(BootClock::now());
     if (!released_.empty() && lane_->calls_in_flight() > 0) SendReleases();
     if (filesystem_.kernel.has_acknowledgements()) filesystem_.kernel.SendAcknowledgements(*lane_);
+    const TimePoint now = lane_->Now();
+    lane_->AsOf(now);
     const bool answered = lane_->Poll() > 0;
     if (answered) answer_spin_.Came();
     const bool resumed = TakeUpAgain();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
-    if (!behind_.empty()) LetDyingGo(BootClock::now());
+    if (!behind_.empty()) LetDyingGo(now);
     if (asked || answered || resumed) {
-      look_ = LookAgain();
+      look_ = (answered || resumed || !drained_) && LookAgain();
     } else if (!Spin()) {
       RDFS_RETURN_IF_ERROR(Sleep());
     }
@@ -178,12 +180,15 @@ bool Worker::LookAgain() {
 
 bool Worker::Spin() {
   look_ = true;
-  const TimePoint now = BootClock::now();
+  TimePoint now = BootClock::now();
   const bool waits = lane_->calls_in_flight() > 0;
   AdaptiveSpin& spin = waits ? answer_spin_ : request_spin_;
-  if (!spin.GoOn(now)) return false;
-  if (gives_way_) GiveWay(spin, now);
+  const bool go_on = spin.GoOn(now);
+  if (go_on && gives_way_) now = GiveWay(spin, now);
+  lane_->AsOf(now);
+  if (!go_on) return false;
   for (int i = 0; waits && i < kLooksAtLane; ++i) {
+    if (i > 0) lane_->AsOf(now);
     if (lane_->Poll() == 0) continue;
     answer_spin_.Came();
     look_ = LookAgain();
@@ -201,6 +206,7 @@ bool Worker::ReadyToReceive() {
 
 Result<bool> Worker::TakeRequests() {
   bool any = false;
+  drained_ = false;
   for (int i = 0; i < kRequestsAtOnce; ++i) {
     if (!ReadyToReceive())
       return any;  // the kernel keeps the rest until a reply has freed a buffer
@@ -208,7 +214,10 @@ Result<bool> Worker::TakeRequests() {
     if (got < 0) {
       // ENOENT: the request was interrupted while it was being read.
       if (errno == EINTR || errno == ENOENT) continue;
-      if (errno == EAGAIN) return any;
+      if (errno == EAGAIN) {
+        drained_ = true;
+        return any;
+      }
       if (errno == ENODEV) {  // unmounted
         fuse_session_exit(session_);
         return true;
@@ -216,6 +225,7 @@ Result<bool> Worker::TakeRequests() {
       return Status::FromErrno(errno, "reading from /dev/fuse");
     }
     any = true;
+    lane_->AsOf(BootClock::now());
     Process(TakeReceived(static_cast<std::size_t>(got)));
     if (fuse_session_exited(session_) != 0) return true;
     // A program with one thread makes one request at a time.
@@ -264,7 +274,7 @@ void Worker::Process(Message message) {
   fuse_buf raw{};
   raw.size = message.size;
   raw.mem = message.buffer.bytes().data();
-  if (message.changes != 0) NoteChange(message);
+  if (message.changes != 0) NoteChange(message, lane_->Now());
   current_ = std::move(message);
   fuse_session_process_buf(session_, &raw);
   current_.buffer.Reset();  // nobody took it: a request without an answer, or answered by libfuse
@@ -322,9 +332,9 @@ void Worker::TakeDropped(TimePoint now) {
   }
 }
 
-void Worker::NoteChange(const Message& message) {
+void Worker::NoteChange(const Message& message, TimePoint now) {
   const fuse_in_header header = message.header();
-  filesystem_.inodes.OwnChange(header.nodeid, BootClock::now());
+  filesystem_.inodes.OwnChange(header.nodeid, now);
   // Permissions may be among it.
   if (header.opcode == FUSE_SETATTR || header.opcode == FUSE_SETXATTR ||
       header.opcode == FUSE_REMOVEXATTR) {
@@ -362,7 +372,7 @@ void Worker::Act(const Interrupts::Decision& decision) {
 
 void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message) {
   message.waited = 1;
-  const TimePoint now = BootClock::now();
+  const TimePoint now = lane_->Now();
   waits_since_[message.unique] = now;
   if (behind_.empty()) next_look_at_behind_ = now + kLookAtBehind;
   behind_.push_back({wait, std::move(message)});
@@ -406,7 +416,7 @@ void Worker::AnswerError(const Message& message, int errno_value) const {
 void Worker::WroteBehind(WritesBehind::Number number, const Message& message) {
   // First: who goes on behind it must not take what was asked for before it for new.
   if (!ends()) {
-    NoteChange(message);
+    NoteChange(message, BootClock::now());
     filesystem_.changes.fetch_add(1);
   }
   filesystem_.behind.End(number);
@@ -454,7 +464,8 @@ bool Worker::TakeUpAgain() {
 }
 
 Status Worker::Sleep() {
-  if (filesystem_.kept.next() < BootClock::now()) TakeDropped(BootClock::now());
+  const TimePoint now = lane_->Now();
+  if (filesystem_.kept.next() < now) TakeDropped(now);
   SendReleases();
   if (!lane_->Arm()) return {};
   std::array<pollfd, 3> entries{
@@ -469,7 +480,7 @@ Status Worker::Sleep() {
     const std::lock_guard lock(interrupts_mutex_);
     timer = std::min(timer, interrupts_.next_look());
   }
-  const int timeout = timer == TimePoint::max() ? -1 : PollTimeoutMs(timer, BootClock::now());
+  const int timeout = timer == TimePoint::max() ? -1 : PollTimeoutMs(timer, now);
   if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) {
     return Status::FromErrno(errno, "poll of /dev/fuse");
   }

@@ -83,7 +83,7 @@ class Worker {
   // takes its name or permissions away.
   void GiveUpKept(NodeId node);
   // A request that changes something is about to be carried out, or has been answered.
-  void NoteChange(const Message& message);
+  void NoteChange(const Message& message, TimePoint now);
 
  private:
   // About what two wake-ups cost, the server's and ours: an answer that takes longer is slept for.
@@ -164,7 +164,8 @@ class Worker {
   Interrupts interrupts_{IsDying};
   std::atomic<bool> interrupted_ = false;  // there is one to look at again
   bool look_ = true;                       // for a request, in the next turn
-  int turns_blind_ = 0;                    // since the last look
+  bool drained_ = false;                   // the last look has found that there is none more
+  int turns_blind_ = 0;                    // since then
   AdaptiveSpin answer_spin_;
   AdaptiveSpin request_spin_;
   const bool gives_way_;                // who spins, to the program and the server

@@ -20,16 +20,16 @@ TEST(AnswerTimes, AnAnswerTakesUntilItGoesOut) {
   ManualClock clock;
   AnswerTimes times;
   const TimePoint taken = clock.Now();
-  times.GoOut(clock);  // nothing yet
+  times.GoOut(clock.Now());  // nothing yet
   times.Note(Opcode::kLookup, taken);
   clock.Advance(microseconds(10));
   times.Note(Opcode::kLookup, clock.Now());
   times.Note(static_cast<Opcode>(60000), taken);
   EXPECT_EQ(SumsOf(times)[Counters::IndexOf(Opcode::kLookup)].count(), 0U);
   clock.Advance(microseconds(20));
-  times.GoOut(clock);
+  times.GoOut(clock.Now());
   clock.Advance(microseconds(500));
-  times.GoOut(clock);  // once each
+  times.GoOut(clock.Now());  // once each
   const AnswerTimes::Sums sums = SumsOf(times);
   const LatencyHistogram& lookups = sums[Counters::IndexOf(Opcode::kLookup)];
   EXPECT_EQ(lookups.count(), 2U);

@@ -23,10 +23,13 @@ inline int Processors() {
 // Where not, who spins gives way (adaptive_spin.h).
 inline bool RoomForAChain() { return Processors() >= 3; }
 
-// After a GoOn at `asked` that said true: lets whoever waits for this processor run.
-inline void GiveWay(AdaptiveSpin& spin, TimePoint asked) {
+// After a GoOn at `asked` that said true: lets whoever waits for this processor run. Returns when
+// we are running again.
+inline TimePoint GiveWay(AdaptiveSpin& spin, TimePoint asked) {
   ::sched_yield();
-  spin.GaveWay(BootClock::now() - asked);
+  const TimePoint now = BootClock::now();
+  spin.GaveWay(now - asked);
+  return now;
 }
 
 }  // namespace rdfs

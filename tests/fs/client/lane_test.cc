@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <thread>
 
 #include "tests/fs/client/scripted_fixture.h"
 
@@ -94,6 +95,33 @@ TEST_F(LaneTest, ALeaseThatIsOverIsDiscarded) {
   EXPECT_EQ(mount_->counters().grants_discarded, 1U);
   ExpectFile(client_->Read(open, 0, 1000), 0);
   EXPECT_EQ(mount_->counters().grant_hits, 0U);
+}
+
+TEST_F(LaneTest, ALeaseThatHasRunOutSinceTheToldTimeIsDiscarded) {
+  constexpr milliseconds kLease{30};
+  const OpenPtr open = Open();
+  server_.lease_ms = static_cast<std::uint32_t>(kLease.count());
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  const TimePoint before = BootClock::now();
+  std::this_thread::sleep_for(2 * kLease);
+  Lane& lane = client_->lane();
+  lane.AsOf(before);
+  EXPECT_EQ(lane.Now(), before);
+  const std::uint64_t discarded = mount_->counters().grants_discarded;
+  std::optional<Buffer> buffer = lane.buffers().Allocate(1000);
+  ASSERT_TRUE(buffer);
+  bool over = false;
+  lane.Read({}, open, 0, buffer->Slice(0, 1000), 0, [&](const Result<ReadDone>& done) {
+    EXPECT_TRUE(done.ok());
+    over = true;
+  });
+  for (const Deadline limit = DeadlineAfter(seconds(10)); !over && BootClock::now() < limit;) {
+    lane.AsOf(before);
+    lane.Poll();
+  }
+  EXPECT_TRUE(over);
+  EXPECT_GT(mount_->counters().grants_discarded, discarded);
+  EXPECT_GT(lane.Now(), before + kLease) << "told for one Poll only";
 }
 
 TEST_F(LaneTest, OwnChangesAreReadAtOnceOnEveryLane) {
