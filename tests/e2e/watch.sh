@@ -77,6 +77,8 @@ for _ in $(seq 20); do
   touch "$top/at-last"
   wait_until 5 grep -q 'top/ CREATE at-last' "$work/events" && break
   rm "$top/at-last"
+  # If it had begun by then, it knows the name: it has to see it gone before it can see it come.
+  wait_until 5 grep -q 'top/ DELETE at-last' "$work/events"
 done
 grep -qxF "$source/top/ CREATE at-last" "$work/events" || problem "of a source: $(cat "$work/events" "$work/said")"
 [ -s "$work/said" ] && problem "quiet, it says: $(cat "$work/said")"
