@@ -130,6 +130,10 @@ class Mount {
   // A lane for one more worker, connected. Blocks at most until `deadline`; any thread. Errors: as
   // Create, kResourceExhausted (memlock: the message says what to do). At most kMaxLanes.
   virtual Result<std::unique_ptr<Lane>> OpenLane(Deadline deadline) = 0;
+  // One more over the same transport as the others have, for who can do without: it neither dials
+  // nor tries another transport. Errors: besides, kUnavailable when the session has none to give
+  // (its only lane is ssh's stream, or it is being made anew).
+  virtual Result<std::unique_ptr<Lane>> OpenLaneBeside(Deadline deadline) = 0;
   static constexpr std::size_t kMaxLanes = 32;
 
   // How open files are found again by name after a restart; without it only OpenFile::SetHint

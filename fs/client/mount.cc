@@ -51,6 +51,14 @@ Status MountImpl::Start(Deadline deadline) {
 }
 
 Result<std::unique_ptr<Lane>> MountImpl::OpenLane(Deadline deadline) {
+  return TakeSeat(&MountImpl::Connect, deadline);
+}
+
+Result<std::unique_ptr<Lane>> MountImpl::OpenLaneBeside(Deadline deadline) {
+  return TakeSeat(&MountImpl::ConnectBeside, deadline);
+}
+
+Result<std::unique_ptr<Lane>> MountImpl::TakeSeat(Connector connect, Deadline deadline) {
   RDFS_ASSIGN_OR_RETURN(std::shared_ptr<Mailbox> mailbox, Mailbox::Create());
   auto counters = std::make_shared<LaneCounters>();
   std::uint32_t number = 0;
@@ -64,7 +72,7 @@ Result<std::unique_ptr<Lane>> MountImpl::OpenLane(Deadline deadline) {
     UpdateKeeperLocked();
   }
   // From here on the seat is given back by the lane, or by us when there is none.
-  Result<std::unique_ptr<LaneImpl>> lane = MakeLane(number, mailbox, counters, deadline);
+  Result<std::unique_ptr<LaneImpl>> lane = MakeLane(number, mailbox, counters, connect, deadline);
   if (!lane.ok()) {
     Closed(number);
     return lane.status();
@@ -76,9 +84,9 @@ Result<std::unique_ptr<Lane>> MountImpl::OpenLane(Deadline deadline) {
 Result<std::unique_ptr<LaneImpl>> MountImpl::MakeLane(std::uint32_t number,
                                                       const std::shared_ptr<Mailbox>& mailbox,
                                                       std::shared_ptr<LaneCounters> counters,
-                                                      Deadline deadline) {
+                                                      Connector connect, Deadline deadline) {
   const std::lock_guard lock(session_mutex_);
-  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<LaneLink> link, Connect(number, deadline));
+  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<LaneLink> link, (this->*connect)(number, deadline));
   const std::uint64_t memlock = MemlockLimit();
   std::size_t buffer_bytes = options_.lane_buffer_bytes;
   if (buffer_bytes == 0) {

@@ -76,8 +76,35 @@ Result<std::unique_ptr<LaneLink>> MountImpl::Connect(std::uint32_t lane, Deadlin
 }
 
 Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Deadline deadline) {
+  RDFS_ASSIGN_OR_RETURN(auto connection, OpenConnection(lane, deadline));
+  RDFS_ASSIGN_OR_RETURN(auto link, MakeLink(lane, std::move(connection), deadline));
+  const std::lock_guard lock(mutex_);
+  info_.transport = session_->ExplainChoice();
+  session_fallbacks_ = static_cast<std::uint64_t>(
+      std::ranges::count_if(session_->legs(), &transport::LegReport::failed));
+  return link;
+}
+
+// The leg that the others are on is the first that works; what becomes of this attempt says nothing
+// about it.
+Result<std::unique_ptr<LaneLink>> MountImpl::ConnectBeside(std::uint32_t lane, Deadline deadline) {
+  if (session_ == nullptr || session_stale_.load()) {
+    return Status(Code::kUnavailable, "the session is being made anew");
+  }
+  const auto& legs = session_->legs();
+  const auto works =
+      std::ranges::find_if(legs, [](const transport::LegReport& leg) { return leg.status.ok(); });
+  if (works == legs.end() || works->stdio) {
+    return Status(Code::kUnavailable, "the session carries one lane only");
+  }
+  RDFS_ASSIGN_OR_RETURN(auto connection, session_->OpenLaneOver(works->kind, deadline));
+  return MakeLink(lane, std::move(connection), deadline);
+}
+
+Result<std::unique_ptr<LaneLink>> MountImpl::MakeLink(
+    std::uint32_t lane, std::unique_ptr<transport::Connection> connection, Deadline deadline) {
   auto link = std::make_unique<LaneLink>();
-  RDFS_ASSIGN_OR_RETURN(link->connection, OpenConnection(lane, deadline));
+  link->connection = std::move(connection);
   link->session = admission_.grant.session;
   link->epoch = admission_.grant.epoch;
   link->incarnation = incarnation();
@@ -88,10 +115,6 @@ Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Dea
   const Status reclaimed = ReclaimOpens(*link, deadline);
   if (reclaimed.code() == Code::kNotFound) session_stale_.store(true);
   RDFS_RETURN_IF_ERROR(reclaimed);
-  const std::lock_guard lock(mutex_);
-  info_.transport = session_->ExplainChoice();
-  session_fallbacks_ = static_cast<std::uint64_t>(
-      std::ranges::count_if(session_->legs(), &transport::LegReport::failed));
   return link;
 }
 

@@ -28,6 +28,7 @@ class MountImpl final : public Mount {
   Status Start(Deadline deadline);
 
   Result<std::unique_ptr<Lane>> OpenLane(Deadline deadline) override;
+  Result<std::unique_ptr<Lane>> OpenLaneBeside(Deadline deadline) override;
   void SetPathFinder(PathFinder finder) override { path_finder_ = std::move(finder); }
   void SetRecallHandler(RecallHandler handler) override { on_recall_ = std::move(handler); }
   [[nodiscard]] MountInfo info() const override;
@@ -86,10 +87,14 @@ class MountImpl final : public Mount {
   static constexpr std::size_t kMountCell = SequenceCounter::kCells - 1;
   static_assert(kMaxLanes <= kMountCell);
 
+  // How a lane is connected: Connect or ConnectBeside.
+  using Connector = Result<std::unique_ptr<LaneLink>> (MountImpl::*)(std::uint32_t lane,
+                                                                     Deadline deadline);
+  Result<std::unique_ptr<Lane>> TakeSeat(Connector connect, Deadline deadline);
   Result<std::unique_ptr<LaneImpl>> MakeLane(std::uint32_t number,
                                              const std::shared_ptr<Mailbox>& mailbox,
                                              std::shared_ptr<LaneCounters> counters,
-                                             Deadline deadline);
+                                             Connector connect, Deadline deadline);
   void Run();
   void DestroyLost(std::unique_lock<std::mutex>& lock);
   void UpdateKeeperLocked();
@@ -97,6 +102,10 @@ class MountImpl final : public Mount {
   // Under session_mutex_:
   Result<std::unique_ptr<LaneLink>> Connect(std::uint32_t lane, Deadline deadline);
   Result<std::unique_ptr<LaneLink>> ConnectOnce(std::uint32_t lane, Deadline deadline);
+  Result<std::unique_ptr<LaneLink>> ConnectBeside(std::uint32_t lane, Deadline deadline);
+  Result<std::unique_ptr<LaneLink>> MakeLink(std::uint32_t lane,
+                                             std::unique_ptr<transport::Connection> connection,
+                                             Deadline deadline);
   Result<std::unique_ptr<transport::Connection>> OpenConnection(std::uint32_t lane,
                                                                 Deadline deadline);
   Status Redial(Deadline deadline);

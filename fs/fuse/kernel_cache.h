@@ -54,6 +54,8 @@ class KernelCache {
 
   // Before the workers run. `wake` makes one of them look at has_acknowledgements.
   void Start(fuse_session* session, bool several_workers, std::function<void()> wake);
+  // By the only worker that there was, before there is another one.
+  void ServeSeveralWorkers() { several_ = true; }
   // Wakes nobody any more; before the workers go.
   void Silence();
   // After the last worker, before the session ends.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "fs/fuse/workers.h"
 #include "fs/protocol.h"
 #include "transport/ssh/launch.h"
 
@@ -211,7 +212,9 @@ constexpr auto kWords = std::to_array<Word>({
     {"require", "verbs|shm|tcp", ApplyRequire},
     {"deadline", "SECONDS", ApplyDeadline},
     {"workers", "N",
-     [](const std::string& v, Options& o) { return ApplyNumber("workers", v, 1, 16, o.workers); }},
+     [](const std::string& v, Options& o) {
+       return ApplyNumber("workers", v, 1, Workers::kMost, o.workers.emplace());
+     }},
     {"allow_other", "", RDFS_FLAG(allow_other, true)},
     {"ro", "", RDFS_FLAG(read_only, true)},
     {"rw", "", RDFS_FLAG(read_only, false)},
@@ -332,7 +335,9 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
   key_file=FILE            the key of the rdfsd (mode 0600)
   require=verbs|shm|tcp    this transport or none
   deadline=SECONDS         how long a call waits for its answer, reconnecting included (30)
-  workers=N                event loops, each with a lane of its own (1)
+  workers=N                event loops, each with a lane of its own (1, and a second one for
+                           times when that has more to do than it can, where there are two
+                           processors)
   read_ahead=KIB           the kernel's read-ahead, settable by root only (4096; 0: the kernel's own)
   allow_other              other users may use the mount (needs user_allow_other in /etc/fuse.conf)
   ro, rw                   read-only or not (rw)

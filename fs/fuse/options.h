@@ -45,7 +45,7 @@ struct Options {
   std::string key_file;                    // empty: none
   std::optional<transport::Kind> require;  // nothing else will do
   std::chrono::seconds deadline{30};       // how long a call waits for its answer
-  unsigned workers = 1;
+  std::optional<unsigned> workers;         // else one, and a helper where there is room for it
   bool allow_other = false;
   bool read_only = false;
   bool plaintext = false;

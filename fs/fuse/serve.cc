@@ -23,6 +23,7 @@
 #include "transport/base/control_socket.h"
 #include "transport/base/host_name.h"
 #include "transport/base/log.h"
+#include "transport/base/processors.h"
 #include "transport/base/snapshot.h"
 #include "transport/metrics/server.h"
 
@@ -94,6 +95,13 @@ class Served {
   Status StartSignals();
   Status Connect();
   Status MountAndWork();
+  void Work(Worker& worker);
+  // The first worker has more to do than it can: the helper takes its share, and is made when it is
+  // called for the first time. On that worker's thread.
+  void CallHelper(TimePoint now);
+  Status Help();
+  // Behind the worker that may have called it.
+  void EndHelper();
   Status StartLog();
   // What signals do; see signals.h.
   void Stop();
@@ -116,12 +124,14 @@ class Served {
   std::unique_ptr<Filesystem> filesystem_;
   std::unique_ptr<FuseMount> fuse_mount_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Worker*> all_workers_;
+  Workers all_workers_;
   std::mutex failure_mutex_;
   Status failure_;
   std::unique_ptr<MountWatch> watch_;
   std::atomic<unsigned> working_{0};  // workers that run
   std::vector<std::jthread> threads_;
+  std::jthread helper_thread_;  // started by the first of those
+  std::atomic<Worker*> helper_{nullptr};
   std::jthread unmounter_;
   std::unique_ptr<SignalThread> signals_;
   std::atomic<bool> connected_{false};
@@ -206,7 +216,7 @@ Status Served::Connect() {
 Status Served::MountAndWork() {
   const Deadline deadline = DeadlineAfter(options_.deadline);
   std::vector<std::unique_ptr<client::Lane>> lanes;
-  for (unsigned i = 0; i < options_.workers; ++i) {
+  for (unsigned i = 0; i < options_.workers.value_or(1); ++i) {
     RDFS_ASSIGN_OR_RETURN(std::unique_ptr<client::Lane> lane, mount_->OpenLane(deadline));
     lanes.push_back(std::move(lane));
   }
@@ -220,22 +230,65 @@ Status Served::MountAndWork() {
     workers_.push_back(std::move(worker));
   }
   RDFS_ASSIGN_OR_RETURN(watch_, MountWatch::Create());
-  for (const auto& worker : workers_) all_workers_.push_back(worker.get());
-  filesystem_->kernel.Start(fuse_mount_->session(), options_.workers > 1,
-                            [first = all_workers_.front()] { first->Wake(); });
-  working_ = options_.workers;
-  for (const auto& worker : workers_) {
-    threads_.emplace_back([this, running = worker.get()] {
-      Status ended = running->Run();
-      EndNow();
-      {
-        const std::lock_guard lock(failure_mutex_);
-        if (failure_.ok()) failure_ = std::move(ended);
-      }
+  for (const auto& worker : workers_) all_workers_.Add(*worker);
+  Worker* const first = workers_.front().get();
+  filesystem_->kernel.Start(fuse_mount_->session(), workers_.size() > 1,
+                            [first] { first->Wake(); });
+  if (!options_.workers && Processors() > 1)
+    first->set_call_helper([this](TimePoint now) { CallHelper(now); });
+  working_ = static_cast<unsigned>(workers_.size());
+  for (Worker* const worker : all_workers_) {
+    threads_.emplace_back([this, worker] {
+      Work(*worker);
       if (working_.fetch_sub(1) == 1) watch_->Wake();
     });
   }
   return fuse_mount_->WaitUntilUp(options_.read_ahead_kib);
+}
+
+void Served::Work(Worker& worker) {
+  Status ended = worker.Run();
+  EndNow();
+  const std::lock_guard lock(failure_mutex_);
+  if (failure_.ok()) failure_ = std::move(ended);
+}
+
+void Served::CallHelper(TimePoint now) {
+  if (Worker* const helper = helper_.load()) return helper->Call(now);
+  if (helper_thread_.joinable()) return;
+  filesystem_->kernel.ServeSeveralWorkers();
+  helper_thread_ = std::jthread([this] {
+    const Status made = Help();
+    if (!made.ok()) LogInfo("one worker has to do: {}", made.message());
+  });
+}
+
+Status Served::Help() {
+  constexpr std::chrono::seconds kPatience{5};
+  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<client::Lane> lane,
+                        mount_->OpenLaneBeside(DeadlineAfter(kPatience)));
+  if (TransferBytes(mount_->info().max_transfer_bytes, lane->buffers().free_bytes()) <
+      filesystem_->transfer_bytes) {
+    return {Code::kResourceExhausted, "there is not enough memory for the buffers of another"};
+  }
+  RDFS_ASSIGN_OR_RETURN(
+      std::unique_ptr<Worker> worker,
+      Worker::Create(fuse_mount_->session(), *filesystem_, std::move(lane), all_workers_));
+  worker->set_helps();
+  workers_.push_back(std::move(worker));
+  Worker& helper = *workers_.back();
+  all_workers_.Add(helper);
+  helper_ = &helper;
+  LogInfo("a second worker helps the first");
+  Work(helper);
+  return {};
+}
+
+// It may have begun when the others were told to end.
+void Served::EndHelper() {
+  if (!helper_thread_.joinable()) return;
+  EndNow();
+  helper_thread_.join();
 }
 
 Status Served::StartLog() {
@@ -253,6 +306,7 @@ Status Served::Wait() {
   }
   for (std::jthread& thread : threads_) thread.join();
   threads_.clear();
+  EndHelper();
   const std::lock_guard lock(failure_mutex_);
   return failure_;
 }
@@ -336,6 +390,7 @@ Snapshot Served::Describe() const {
   out.Count("early_writes", "Writes that programs were told are done while they were on their way.",
             filesystem_->behind.total());
   out.Gauge("inodes", "Files and directories that the kernel knows.", filesystem_->inodes.size());
+  out.Gauge("workers", "Event loops that serve the mount.", all_workers_.size());
   out.Gauge("open_files", "Files that are open.", filesystem_->opens.size());
   return out;
 }
@@ -345,6 +400,7 @@ Served::~Served() {
   metrics_.reset();
   if (fuse_mount_) EndNow();
   threads_.clear();
+  EndHelper();
   if (filesystem_) filesystem_->kernel.Silence();
   // Answers what is still asked for, while the kernel listens.
   workers_.clear();

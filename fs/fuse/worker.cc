@@ -26,6 +26,9 @@ constexpr int kRequestsAtOnce = 16;
 constexpr int kLooksAtLane = 8;
 // Turns of the loop that may go by without a look at the FUSE descriptor.
 constexpr int kTurnsBlind = 4;
+// Requests that were all there when they were looked for: more of them come at once than this
+// worker answers. One program's with one thread never are; it has to run to make the next.
+constexpr int kCrowd = 32;
 
 constexpr std::size_t kMostReleasesHeld = 64;
 // How often who waits for writes behind is asked whether it still lives.
@@ -103,8 +106,7 @@ thread_local Worker* t_current = nullptr;
 Worker& Worker::Current() { return *t_current; }
 
 Result<std::unique_ptr<Worker>> Worker::Create(fuse_session* session, Filesystem& filesystem,
-                                               std::unique_ptr<client::Lane> lane,
-                                               std::vector<Worker*>& all) {
+                                               std::unique_ptr<client::Lane> lane, Workers& all) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
   const std::size_t request_bytes = filesystem.transfer_bytes + kHeaderRoom;
@@ -135,7 +137,7 @@ Status Worker::Run() {
   t_current = this;
   while (fuse_session_exited(session_) == 0) {
     bool asked = false;
-    if (look_) {
+    if (look_ && OnDuty(lane_->Now())) {
       RDFS_ASSIGN_OR_RETURN(asked, TakeRequests());
       turns_blind_ = 0;
     }
@@ -186,7 +188,7 @@ bool Worker::Spin() {
   const bool go_on = spin.GoOn(now);
   if (go_on && gives_way_) now = GiveWay(spin, now);
   lane_->AsOf(now);
-  if (!go_on) return false;
+  if (!go_on || (!waits && !OnDuty(now))) return false;
   for (int i = 0; waits && i < kLooksAtLane; ++i) {
     if (i > 0) lane_->AsOf(now);
     if (lane_->Poll() == 0) continue;
@@ -216,6 +218,7 @@ Result<bool> Worker::TakeRequests() {
       if (errno == EINTR || errno == ENOENT) continue;
       if (errno == EAGAIN) {
         drained_ = true;
+        in_a_row_ = 0;
         return any;
       }
       if (errno == ENODEV) {  // unmounted
@@ -225,7 +228,12 @@ Result<bool> Worker::TakeRequests() {
       return Status::FromErrno(errno, "reading from /dev/fuse");
     }
     any = true;
-    lane_->AsOf(BootClock::now());
+    const TimePoint now = BootClock::now();
+    if (++in_a_row_ >= kCrowd && call_helper_) {
+      in_a_row_ = 0;
+      call_helper_(now);
+    }
+    lane_->AsOf(now);
     Process(TakeReceived(static_cast<std::size_t>(got)));
     if (fuse_session_exited(session_) != 0) return true;
     // A program with one thread makes one request at a time.
@@ -472,20 +480,26 @@ Status Worker::Sleep() {
       {{.fd = lane_->fd(), .events = POLLIN, .revents = 0},
        {.fd = wake_.get(), .events = POLLIN, .revents = 0},
        {.fd = fuse_session_fd(session_), .events = POLLIN, .revents = 0}}};
+  const TimePoint duty_ends = duty_ends_.load();
+  const bool on_duty = !helps_ || now < duty_ends;
   // Without a buffer to read into, a waiting request would keep us from sleeping.
-  if (!ReadyToReceive()) entries[2].fd = -1;
-  TimePoint timer = std::min(lane_->NextTimer(), filesystem_.kept.next());
+  if (!on_duty || !ReadyToReceive()) entries[2].fd = -1;
+  TimePoint timer = lane_->NextTimer();
+  if (!helps_) timer = std::min(timer, filesystem_.kept.next());
+  if (helps_ && on_duty) timer = std::min(timer, duty_ends);
   if (!behind_.empty()) timer = std::min(timer, next_look_at_behind_);
   if (interrupted_) {
     const std::lock_guard lock(interrupts_mutex_);
     timer = std::min(timer, interrupts_.next_look());
   }
   const int timeout = timer == TimePoint::max() ? -1 : PollTimeoutMs(timer, now);
+  off_duty_ = !on_duty;
   if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) {
     return Status::FromErrno(errno, "poll of /dev/fuse");
   }
+  const bool called = !on_duty && !off_duty_.exchange(false);
   // poll(2) reports an unmounted FUSE descriptor as an error: the read says ENODEV then.
-  look_ = entries[2].revents != 0;
+  look_ = called || entries[2].revents != 0;
   turns_blind_ = 0;
   if ((entries[1].revents & POLLIN) != 0) {
     std::uint64_t count = 0;

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -24,6 +25,7 @@
 #include "fs/fuse/filesystem.h"
 #include "fs/fuse/interrupts.h"
 #include "fs/fuse/request.h"
+#include "fs/fuse/workers.h"
 #include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"
 #include "transport/base/processors.h"
@@ -36,8 +38,7 @@ class Worker {
   // workers of the mount, this one among them: an interrupt may be read by another one than its
   // request.
   static Result<std::unique_ptr<Worker>> Create(fuse_session* session, Filesystem& filesystem,
-                                                std::unique_ptr<client::Lane> lane,
-                                                std::vector<Worker*>& all);
+                                                std::unique_ptr<client::Lane> lane, Workers& all);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();
@@ -47,6 +48,17 @@ class Worker {
   Status Run();
   // Any thread, and signal handlers: Run looks at the session's exit flag again.
   void Wake() const;
+
+  // A worker that cannot keep up with the kernel's requests has a helper: one that takes its share
+  // for a while when it is called, and is not woken by requests else, so that it costs nothing
+  // while one is enough. Before Run:
+  void set_call_helper(std::function<void(TimePoint now)> call) { call_helper_ = std::move(call); }
+  void set_helps() { helps_ = true; }
+  // To a helper; any thread.
+  void Call(TimePoint now) {
+    duty_ends_ = now + kDuty;
+    if (off_duty_.exchange(false)) Wake();
+  }
 
   // ---- for Request and the operations ----------------------------------------------------------
   // The worker that is running on this thread.
@@ -91,9 +103,11 @@ class Worker {
   // Twice what one costs: a program that does nothing else asks again sooner, though it had to be
   // woken up itself.
   static constexpr std::chrono::nanoseconds kLongestForRequest{80'000};
+  // Of a helper, since it was called last.
+  static constexpr std::chrono::milliseconds kDuty{10};
 
   Worker(fuse_session* session, Filesystem& filesystem, std::unique_ptr<client::Lane> lane,
-         std::vector<Worker*>& all, Fd wake, std::size_t request_bytes)
+         Workers& all, Fd wake, std::size_t request_bytes)
       : session_(session),
         filesystem_(filesystem),
         all_(all),
@@ -123,6 +137,8 @@ class Worker {
   bool Spin();
   void SendReleases();
   void TakeDropped(TimePoint now);
+  // Whether it takes requests; a helper does for a while.
+  [[nodiscard]] bool OnDuty(TimePoint now) const { return !helps_ || now < duty_ends_.load(); }
   Status Sleep();
   // Whoever is killed does not wait for writes.
   void LetDyingGo(TimePoint now);
@@ -133,7 +149,7 @@ class Worker {
 
   fuse_session* session_;
   Filesystem& filesystem_;
-  std::vector<Worker*>& all_;
+  Workers& all_;
   Fd wake_;
   const std::size_t request_bytes_;
   Message current_;         // being processed
@@ -165,7 +181,12 @@ class Worker {
   std::atomic<bool> interrupted_ = false;  // there is one to look at again
   bool look_ = true;                       // for a request, in the next turn
   bool drained_ = false;                   // the last look has found that there is none more
-  int turns_blind_ = 0;                    // since then
+  int in_a_row_ = 0;                       // requests that were there when we looked, since then
+  std::function<void(TimePoint)> call_helper_;
+  bool helps_ = false;
+  std::atomic<TimePoint> duty_ends_{};  // of a helper
+  std::atomic<bool> off_duty_ = false;  // it sleeps until it is called
+  int turns_blind_ = 0;                 // since then
   AdaptiveSpin answer_spin_;
   AdaptiveSpin request_spin_;
   const bool gives_way_;                // who spins, to the program and the server

@@ -73,7 +73,7 @@ def run(bench):
         ("TLS, tcp: sequential read", "B/s", sequential, "plaintext",
          dict(options="require=tcp,require_encryption"), dict(options=tcp)),
         ("workers=2, shm: four programs read 4 KiB", "1/s", lambda place: readers(place, 4), "workers=1",
-         dict(options="require=shm,workers=2"), dict(options="require=shm")),
+         dict(options="require=shm,workers=2"), dict(options="require=shm,workers=1")),
         ("writeback, shm: writes of 512 bytes", "1/s", lambda place: small_writes(place, 20_000), "without",
          dict(options="require=shm,writeback"), dict(options="require=shm")),
         ("pool 64 MiB, shm: random 4 KiB reads of 256 MiB", "1/s",

@@ -36,6 +36,26 @@ figure() { "$rdfs" stats --json "$work/mnt" | python3 -c "import json,sys; print
 before=$(figure written_bytes)
 dd if=/dev/zero of="$work/mnt/new" bs=1000000 count=1 status=none || problem 'cannot write'
 [ "$(figure written_bytes)" -ge $((before + 1000000)) ] || problem "written_bytes is $(figure written_bytes) after $before"
+# helped MANY: whether, while eight programs read at once, so many workers come to serve the mount.
+helped() {
+  local reader readers=() found=false
+  for reader in $(seq 8); do
+    while :; do
+      dd if="$work/mnt/file" of=/dev/null bs=4k iflag=direct status=none || break
+    done &
+    readers+=($!)
+    ends_with_us $!
+  done
+  wait_until "$2" eval '[ "$(figure workers)" -eq '"$1"' ]' && found=true
+  kill "${readers[@]}"
+  wait "${readers[@]}" 2>/dev/null
+  $found
+}
+[ "$(figure workers)" -eq 1 ] || problem "for one program there are $(figure workers) workers"
+if [ "$(nproc)" -gt 1 ]; then
+  helped 2 200 || problem "eight programs at once are left to $(figure workers) worker"
+  cmp "$work/mnt/file" "$work/export/file" || problem 'the file differs with two workers'
+fi
 "$rdfs" stats --prometheus >"$work/metrics" || problem 'rdfs stats --prometheus fails'
 says "$work/metrics" "^rdfs_operation_seconds_bucket\{mount=\"$work/mnt\",op=\"read\",le=\"[+]Inf\"\} [1-9]" 'metrics'
 says "$work/metrics" "^rdfs_read_bytes_total\{mount=\"$work/mnt\"\} [1-9]" 'metrics'

@@ -458,5 +458,19 @@ TEST_F(LaneTest, WhatAClosedLaneDidStaysCounted) {
   EXPECT_EQ(asked(), 2U);
 }
 
+// Who asks for one more has lanes already: they must not suffer from that.
+TEST_F(LaneTest, ALaneBesideIsOpenedOnTheLegInUseOrNotAtAll) {
+  const auto open_beside = [this] {
+    return mount_->OpenLaneBeside(DeadlineAfter(std::chrono::seconds(5))).status();
+  };
+  EXPECT_TRUE(open_beside().ok());
+  server_.legs = {{.kind = transport::Kind::kTcp, .status = Status(Code::kUnavailable, "closed")},
+                  {.kind = transport::Kind::kTcp, .stdio = true, .status = {}}};
+  Mount(std::chrono::seconds(20));
+  EXPECT_EQ(open_beside().code(), Code::kUnavailable);
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+  EXPECT_EQ(mount_->counters().reconnects, 0U);
+}
+
 }  // namespace
 }  // namespace rdfs::fs::client

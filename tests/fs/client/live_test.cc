@@ -366,6 +366,9 @@ TEST_P(Live, LocksWaitAreInterruptedAndGranted) {
 TEST_P(Live, AKilledServerIsNotNoticed) {
   SyncClient& fs = *client_;
   std::unique_ptr<SyncClient> other = OpenClient();
+  auto lane_beside = mount_->OpenLaneBeside(DeadlineAfter(seconds(10)));
+  ASSERT_TRUE(lane_beside.ok()) << lane_beside.status().ToString();
+  SyncClient beside(*std::move(lane_beside), client_->context());
   const auto content = RandomBytes(300000, 8);
   const OpenPtr open = Make("file", content);
   const OpenPtr unlinked = Make("unlinked", content);
@@ -375,7 +378,7 @@ TEST_P(Live, AKilledServerIsNotNoticed) {
     const std::string name = "made-" + std::to_string(round);
     const Result<NamedFile> made = fs.Mkdir(root_, name);
     ASSERT_TRUE(made.ok()) << made.status().ToString();
-    for (SyncClient* lane : {&fs, other.get()}) {
+    for (SyncClient* lane : {&fs, other.get(), &beside}) {
       const auto got = lane->Read(open, 0, content.size());
       ASSERT_TRUE(got.ok()) << got.status().ToString();
       EXPECT_TRUE(*got == content);

@@ -74,7 +74,7 @@ DialFunction ScriptedServer::Dialer() {
       return Status(Code::kDisconnected, "the grant is lost");
     }
     return std::unique_ptr<transport::Session>(std::make_unique<ScriptedSession>(
-        [this, domain] { return NewLane(domain); }, GrantFor(mount.last_epoch), domain));
+        [this, domain] { return NewLane(domain); }, GrantFor(mount.last_epoch), domain, legs));
   };
 }
 

@@ -30,6 +30,8 @@ class ScriptedServer {
   ScriptedServer();
   ~ScriptedServer();
   [[nodiscard]] DialFunction Dialer();
+  // Of the next session.
+  std::vector<transport::LegReport> legs{{.kind = transport::Kind::kTcp, .status = {}}};
 
   struct Request {
     RequestHeader header;

@@ -18,8 +18,12 @@ class ScriptedSession final : public transport::Session {
   using Lane = Result<std::unique_ptr<transport::Connection>>;
 
   ScriptedSession(std::function<Lane()> open_lane, std::vector<std::byte> grant,
-                  std::shared_ptr<transport::Domain> domain)
-      : open_lane_(std::move(open_lane)), grant_(std::move(grant)), domain_(std::move(domain)) {}
+                  std::shared_ptr<transport::Domain> domain,
+                  std::vector<transport::LegReport> legs = {})
+      : open_lane_(std::move(open_lane)),
+        grant_(std::move(grant)),
+        domain_(std::move(domain)),
+        legs_(std::move(legs)) {}
   [[nodiscard]] std::uint64_t id() const override { return 1; }
   [[nodiscard]] ByteSpan grant() const override { return grant_; }
   [[nodiscard]] const std::shared_ptr<transport::Domain>& domain() const override {

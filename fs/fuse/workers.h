@@ -1,0 +1,31 @@
+// Workers: those of one mount. They are added one after the other, while others look at them, and
+// stay as long as the list.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+namespace rdfs::fs::fuse {
+
+class Worker;
+
+class Workers {
+ public:
+  static constexpr std::size_t kMost = 16;
+  // One thread at a time.
+  void Add(Worker& worker) {
+    const std::size_t count = count_.load();
+    list_.at(count) = &worker;
+    count_.store(count + 1);
+  }
+  [[nodiscard]] std::size_t size() const { return count_.load(); }
+  [[nodiscard]] Worker* const* begin() const { return list_.data(); }
+  [[nodiscard]] Worker* const* end() const { return begin() + size(); }
+
+ private:
+  std::array<Worker*, kMost> list_{};
+  std::atomic<std::size_t> count_{0};
+};
+
+}  // namespace rdfs::fs::fuse
