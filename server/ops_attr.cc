@@ -104,7 +104,9 @@ int Apply(Call& call, const Target& target, const fs::SetAttrRequest& request) {
     error = SetOwner(call, target, request);
   }
   if (error == 0 && (valid & fs::kSetMode) != 0) error = SetMode(call, target, request.mode);
-  if (error == 0 && (valid & fs::kSetKillPriv) != 0) {
+  // Who cut the file was allowed to write to it; chown does this by itself.
+  constexpr std::uint32_t kCut = fs::kSetSize | fs::kSetKillPriv;
+  if (error == 0 && (valid & kCut) == kCut) {
     struct statx stat {};
     error = StatFd(target.fd(), stat);
     if (error == 0) KillPrivileges(call.core().proc, target.fd(), stat);

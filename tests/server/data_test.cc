@@ -361,6 +361,25 @@ TEST_F(SwitchTest, TheStickyBitAndSetuidAreTheKernelsOwn) {
             EPERM);
 }
 
+TEST_F(SwitchTest, SetuidIsTakenFromAFileByWhoMayWriteToItOnly) {
+  const std::string file = server / "file";
+  const auto mode_after = [&](mode_t mode, std::uint32_t valid) {
+    server.ActAsItself();
+    EXPECT_EQ(::chmod(file.c_str(), mode), 0);
+    fs::SetAttrRequest request{};
+    request.valid = valid;
+    server.caller = {1234, 1234};
+    (void)server.Ask(Opcode::kSetAttr, Body().Add(request).Add(server.Walk("file")));
+    struct stat stat {};
+    EXPECT_EQ(::stat(file.c_str(), &stat), 0);
+    return stat.st_mode & 07777U;
+  };
+  EXPECT_EQ(mode_after(04755, fs::kSetKillPriv), 04755U);
+  EXPECT_EQ(mode_after(04755, fs::kSetKillPriv | fs::kSetSize), 04755U);
+  EXPECT_EQ(mode_after(04777, fs::kSetKillPriv), 04777U);
+  EXPECT_EQ(mode_after(04777, fs::kSetKillPriv | fs::kSetSize), 0777U);
+}
+
 TEST_F(SwitchTest, AFallocateTakesSetuidAwayWhoeverIsServedMeanwhile) {
   ASSERT_EQ(::chmod((server / "file").c_str(), 06777), 0);
   // The kernel takes it away itself where the thread for such work was started as a user.

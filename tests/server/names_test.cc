@@ -336,7 +336,7 @@ TEST_F(AttrTest, ChownTakesSetuidAway) {
   request.mode = 04755;
   ASSERT_TRUE(Set("file", request).ok());
   EXPECT_EQ(StatOf(server / "file").st_mode & 07777U, 04755U);
-  request.valid = fs::kSetKillPriv;
+  request.valid = fs::kSetSize | fs::kSetKillPriv;
   ASSERT_TRUE(Set("file", request).ok());
   EXPECT_EQ(StatOf(server / "file").st_mode & 07777U, 0755U);
 }
