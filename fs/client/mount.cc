@@ -85,7 +85,11 @@ Result<std::unique_ptr<LaneImpl>> MountImpl::MakeLane(std::uint32_t number,
                                                       const std::shared_ptr<Mailbox>& mailbox,
                                                       std::shared_ptr<LaneCounters> counters,
                                                       Connector connect, Deadline deadline) {
-  const std::lock_guard lock(session_mutex_);
+  std::unique_lock lock(session_mutex_, std::defer_lock);
+  if (connect != &MountImpl::ConnectBeside) lock.lock();
+  if (!lock.owns_lock() && !lock.try_lock()) {
+    return Status(Code::kUnavailable, "the session is being made anew");
+  }
   RDFS_ASSIGN_OR_RETURN(std::unique_ptr<LaneLink> link, (this->*connect)(number, deadline));
   const std::uint64_t memlock = MemlockLimit();
   std::size_t buffer_bytes = options_.lane_buffer_bytes;

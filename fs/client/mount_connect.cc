@@ -14,6 +14,19 @@ namespace {
 constexpr std::chrono::seconds kReclaimPatience{2};
 constexpr std::chrono::milliseconds kReclaimPause{50};
 
+// The first that works: the one that the session's lanes are on.
+const transport::LegReport* LegInUse(const transport::Session& session) {
+  const auto& legs = session.legs();
+  const auto works =
+      std::ranges::find_if(legs, [](const transport::LegReport& leg) { return leg.status.ok(); });
+  return works == legs.end() ? nullptr : &*works;
+}
+
+bool OnStream(const transport::Session& session) {
+  const transport::LegReport* const leg = LegInUse(session);
+  return leg != nullptr && leg->stdio;
+}
+
 }  // namespace
 
 void MountImpl::Run() {
@@ -35,16 +48,21 @@ void MountImpl::Run() {
     const std::shared_ptr<Mailbox> mailbox = waiting_.front().mailbox;
     lock.unlock();
     Result<std::unique_ptr<LaneLink>> link = Status(Code::kInternal, "not connected");
+    bool anothers_stream = false;
     {
       const std::lock_guard session_lock(session_mutex_);
       link = Connect(lane, DeadlineAfter(options_.dial_timeout));
+      anothers_stream = stream_lane_ && *stream_lane_ != lane;
     }
     lock.lock();
-    health_ = link.status();
     if (!link.ok()) {
       LogDebug("lane {}: {}", lane, link.status().message());
+      if (!anothers_stream) health_ = link.status();
+      // Its turn comes again behind the others.
+      if (!waiting_.empty()) std::rotate(waiting_.begin(), waiting_.begin() + 1, waiting_.end());
       continue;
     }
+    health_ = Status::Ok();
     backoff.Reset();
     // The lane may have gone meanwhile; then nobody opens the letter.
     std::erase_if(waiting_, [&](const LostLane& l) { return l.mailbox == mailbox; });
@@ -70,6 +88,8 @@ Result<std::unique_ptr<LaneLink>> MountImpl::Connect(std::uint32_t lane, Deadlin
   if (fresh) RDFS_RETURN_IF_ERROR(Redial(deadline));
   Result<std::unique_ptr<LaneLink>> link = ConnectOnce(lane, deadline);
   if (link.ok() || fresh) return link;
+  // A new session would be no better for this lane, and take the stream from the other one.
+  if (link.status().code() == Code::kBusy && stream_lane_ && *stream_lane_ != lane) return link;
   // The session that the lane belonged to may be gone with its server: once more with a new one.
   RDFS_RETURN_IF_ERROR(Redial(deadline));
   return ConnectOnce(lane, deadline);
@@ -91,13 +111,11 @@ Result<std::unique_ptr<LaneLink>> MountImpl::ConnectBeside(std::uint32_t lane, D
   if (session_ == nullptr || session_stale_.load()) {
     return Status(Code::kUnavailable, "the session is being made anew");
   }
-  const auto& legs = session_->legs();
-  const auto works =
-      std::ranges::find_if(legs, [](const transport::LegReport& leg) { return leg.status.ok(); });
-  if (works == legs.end() || works->stdio) {
+  const transport::LegReport* const leg = LegInUse(*session_);
+  if (leg == nullptr || leg->stdio) {
     return Status(Code::kUnavailable, "the session carries one lane only");
   }
-  RDFS_ASSIGN_OR_RETURN(auto connection, session_->OpenLaneOver(works->kind, deadline));
+  RDFS_ASSIGN_OR_RETURN(auto connection, session_->OpenLaneOver(leg->kind, deadline));
   return MakeLink(lane, std::move(connection), deadline);
 }
 
@@ -123,6 +141,7 @@ Result<std::unique_ptr<LaneLink>> MountImpl::MakeLink(
 Result<std::unique_ptr<transport::Connection>> MountImpl::OpenConnection(std::uint32_t lane,
                                                                          Deadline deadline) {
   auto connection = session_->OpenLane(deadline);
+  if (connection.ok() && OnStream(*session_)) stream_lane_ = lane;
   if (!connection.ok() || (*connection)->capabilities().kind != transport::Kind::kVerbs) {
     return connection;
   }
@@ -137,6 +156,7 @@ Result<std::unique_ptr<transport::Connection>> MountImpl::OpenConnection(std::ui
 
 Status MountImpl::Redial(Deadline deadline) {
   session_.reset();
+  stream_lane_.reset();
   const TimePoint asked = options_.clock->Now();
   RDFS_ASSIGN_OR_RETURN(session_, options_.dial(state_.Request(), domain_, deadline));
   Result<Admission> admission = state_.OnGrant(session_->grant(), asked);

@@ -129,6 +129,8 @@ class MountImpl final : public Mount {
   SessionState state_;                           // under session_mutex_
   std::unique_ptr<transport::Session> session_;  // under session_mutex_
   Admission admission_;                          // under session_mutex_
+  // Which lane has ssh's stream, where that is all that the session has for data: the others wait.
+  std::optional<std::uint32_t> stream_lane_;  // under session_mutex_
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

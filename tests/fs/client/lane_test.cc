@@ -464,12 +464,40 @@ TEST_F(LaneTest, ALaneBesideIsOpenedOnTheLegInUseOrNotAtAll) {
     return mount_->OpenLaneBeside(DeadlineAfter(std::chrono::seconds(5))).status();
   };
   EXPECT_TRUE(open_beside().ok());
-  server_.legs = {{.kind = transport::Kind::kTcp, .status = Status(Code::kUnavailable, "closed")},
-                  {.kind = transport::Kind::kTcp, .stdio = true, .status = {}}};
+  server_.KeepToStream();
   Mount(std::chrono::seconds(20));
   EXPECT_EQ(open_beside().code(), Code::kUnavailable);
   EXPECT_TRUE(client_->Lookup(root_, "file").ok());
   EXPECT_EQ(mount_->counters().reconnects, 0U);
+}
+
+TEST_F(LaneTest, LanesDoNotTakeTheOnlyStreamFromEachOther) {
+  const std::unique_ptr<SyncClient> other = OpenClient();
+  server_.KeepToStream();
+  server_.Restart(false);
+  const auto connected = [&] { return client_->lane().connected() + other->lane().connected(); };
+  const auto run_until = [&](auto&& done, std::chrono::milliseconds limit) {
+    const Deadline deadline = DeadlineAfter(limit);
+    while (!done() && BootClock::now() < deadline) {
+      (void)client_->lane().Poll();
+      (void)other->lane().Poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  run_until([&] { return connected() == 0; }, std::chrono::seconds(5));
+  run_until([&] { return connected() == 1; }, std::chrono::seconds(5));
+  EXPECT_EQ(connected(), 1);
+  run_until([] { return false; }, std::chrono::seconds(1));
+  EXPECT_EQ(connected(), 1);
+  EXPECT_EQ(server_.sessions(), 2);
+  EXPECT_TRUE(mount_->health().ok());
+  SyncClient& alive = client_->lane().connected() ? *client_ : *other;
+  EXPECT_TRUE(alive.Lookup(root_, "file").ok());
+  // Its lane gone, it has the stream of the next session.
+  server_.Restart(false);
+  run_until([&] { return connected() == 0; }, std::chrono::seconds(5));
+  run_until([&] { return connected() == 1; }, std::chrono::seconds(5));
+  EXPECT_EQ(connected(), 1);
 }
 
 }  // namespace

@@ -68,13 +68,15 @@ DialFunction ScriptedServer::Dialer() {
                 Deadline) -> Result<std::unique_ptr<transport::Session>> {
     if (Refuses()) return Status(Code::kDisconnected, "refused");
     const auto mount = ByteReader(request).Read<MountRequest>();
+    ++sessions_;
     if (lost_grants > 0) {
       --lost_grants;
       (void)GrantFor(mount.last_epoch);
       return Status(Code::kDisconnected, "the grant is lost");
     }
-    return std::unique_ptr<transport::Session>(std::make_unique<ScriptedSession>(
-        [this, domain] { return NewLane(domain); }, GrantFor(mount.last_epoch), domain, legs));
+    return std::unique_ptr<transport::Session>(
+        std::make_unique<ScriptedSession>([this, domain] { return NewLane(domain); },
+                                          GrantFor(mount.last_epoch), domain, stream_only_));
   };
 }
 

@@ -30,8 +30,9 @@ class ScriptedServer {
   ScriptedServer();
   ~ScriptedServer();
   [[nodiscard]] DialFunction Dialer();
-  // Of the next session.
-  std::vector<transport::LegReport> legs{{.kind = transport::Kind::kTcp, .status = {}}};
+  // From the next session on there is ssh's stream only, which carries one lane.
+  void KeepToStream() { stream_only_ = true; }
+  [[nodiscard]] int sessions() const { return sessions_; }
 
   struct Request {
     RequestHeader header;
@@ -72,6 +73,8 @@ class ScriptedServer {
   void Refuse(bool refuse) { refuse_ = refuse; }  // dialling fails, and lanes
   [[nodiscard]] int refused() const { return refused_; }
 
+  std::atomic<bool> stream_only_{false};
+  std::atomic<int> sessions_{0};
   std::atomic<int> lost_grants{0};  // so many of sessions to come do not arrive
   std::atomic<std::uint32_t> lease_ms{60'000};
   std::atomic<bool> grants{true};

@@ -17,20 +17,25 @@ class ScriptedSession final : public transport::Session {
  public:
   using Lane = Result<std::unique_ptr<transport::Connection>>;
 
+  // `stream_only`: as ssh's own stream, it has one lane.
   ScriptedSession(std::function<Lane()> open_lane, std::vector<std::byte> grant,
-                  std::shared_ptr<transport::Domain> domain,
-                  std::vector<transport::LegReport> legs = {})
+                  std::shared_ptr<transport::Domain> domain, bool stream_only = false)
       : open_lane_(std::move(open_lane)),
         grant_(std::move(grant)),
         domain_(std::move(domain)),
-        legs_(std::move(legs)) {}
+        legs_{{.kind = transport::Kind::kTcp, .stdio = stream_only, .status = {}}} {}
   [[nodiscard]] std::uint64_t id() const override { return 1; }
   [[nodiscard]] ByteSpan grant() const override { return grant_; }
   [[nodiscard]] const std::shared_ptr<transport::Domain>& domain() const override {
     return domain_;
   }
   [[nodiscard]] transport::session::Secret32 exporter() const override { return {}; }
-  Lane OpenLane(Deadline) override { return open_lane_(); }
+  Lane OpenLane(Deadline) override {
+    if (legs_.front().stdio && std::exchange(taken_, true)) {
+      return Status(Code::kBusy, "the stream carries a lane");
+    }
+    return open_lane_();
+  }
   Lane OpenStreamLane(Deadline) override { return open_lane_(); }
   Lane OpenDirectLane(Deadline) override { return open_lane_(); }
   Lane OpenLaneOver(transport::Kind, Deadline) override { return open_lane_(); }
@@ -42,6 +47,7 @@ class ScriptedSession final : public transport::Session {
   const std::vector<std::byte> grant_;
   const std::shared_ptr<transport::Domain> domain_;
   const std::vector<transport::LegReport> legs_;
+  bool taken_ = false;
 };
 
 }  // namespace rdfs::fs::client
