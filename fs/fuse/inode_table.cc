@@ -175,16 +175,18 @@ void InodeTable::set_change_at_open(NodeId id, std::uint64_t change) {
   if (Node* node = FindLocked(id)) node->change_at_open = change;
 }
 
-void InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
+bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
                           std::chrono::milliseconds lease) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
-  if (node == nullptr || until - lease < node->changed_at) return;
+  if (node == nullptr) return true;
+  if (until - lease < node->changed_at) return false;
   // Another cookie than the one that a lease vouches for: that lease is over.
   const bool contradicts = node->leased_change != 0 && node->leased_change != change;
-  if (until <= node->lease_until && !contradicts) return;
+  if (until <= node->lease_until && !contradicts) return true;
   node->lease_until = until;
   node->leased_change = change;
+  return true;
 }
 
 void InodeTable::EndLease(NodeId id) {

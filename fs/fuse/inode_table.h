@@ -68,7 +68,8 @@ class InodeTable {
   // What the server says of the node, now with this change cookie, stays true until then: unless it
   // is recalled (EndLease), or this mount changes it itself. An answer that was asked for less than
   // `lease` before `until` and before such a change does not count.
-  void SetLease(NodeId node, TimePoint until, std::uint64_t change,
+  // False for that one.
+  bool SetLease(NodeId node, TimePoint until, std::uint64_t change,
                 std::chrono::milliseconds lease);
   void EndLease(NodeId node);
   void OwnChange(NodeId node, TimePoint now);

@@ -56,6 +56,7 @@ class KernelCache {
   void Start(fuse_session* session, bool several_workers, std::function<void()> wake);
   // By the only worker that there was, before there is another one.
   void ServeSeveralWorkers() { several_ = true; }
+  [[nodiscard]] bool several_workers() const { return several_; }
   // Wakes nobody any more; before the workers go.
   void Silence();
   // After the last worker, before the session ends.

@@ -109,15 +109,17 @@ fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file) {
   if (!file.ok()) return request.ErrorOrRecover(parent, file.status());
-  const fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
-  request.Believe(entry.ino, file->attr_expires, file->attr.change);
+  fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
+  const bool current = request.Believe(entry.ino, file->attr_expires, file->attr.change);
+  if (!current) entry.attr_timeout = 0;
   request.Entry(entry);
 }
 
 void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
   if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
-  request.Believe(node, attributes->expires, attributes->attr.change);
-  request.Attr(ToStat(attributes->attr), CacheSeconds(attributes->expires, BootClock::now()));
+  const bool current = request.Believe(node, attributes->expires, attributes->attr.change);
+  request.Attr(ToStat(attributes->attr),
+               current ? CacheSeconds(attributes->expires, BootClock::now()) : 0);
 }
 
 void AnswerDone(Request& request, NodeId node, const Status& status) {

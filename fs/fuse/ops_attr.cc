@@ -75,9 +75,10 @@ void GetCapability(Request request, NodeId node, std::size_t size) {
     return lane.GetXattr(caller, *handle, kCapabilityXattr, static_cast<std::uint32_t>(size),
                          [asked = std::move(asked)](Result<XattrReply>&& reply) {
                            if (!reply.ok() && reply.status().errno_value() == ENODATA) {
-                             Filesystem& filesystem = asked->request.worker().filesystem();
-                             filesystem.inodes.SetWithoutCapabilityUntil(
-                                 asked->node, asked->at + filesystem.mount.info().attr_lease);
+                             const auto lease =
+                                 asked->request.worker().filesystem().mount.info().attr_lease;
+                             asked->request.BelieveWithoutCapability(asked->node,
+                                                                     asked->at + lease);
                            }
                            AnswerXattr(asked->request, asked->node, asked->size, reply);
                          });

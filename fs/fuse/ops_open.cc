@@ -93,7 +93,7 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
   // Whatever sets an attribute moves ctime, so a file as it was made has no capability.
   const AttrWire& attr = created->file.attr;
   if (IsSet(attr.btime) && SameTime(attr.btime, attr.ctime)) {
-    filesystem.inodes.SetWithoutCapabilityUntil(entry.ino, created->file.attr_expires);
+    request.BelieveWithoutCapability(entry.ino, created->file.attr_expires);
   }
   request.Create(entry, file);
 }
@@ -182,6 +182,7 @@ void Release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
     const TimePoint now = request.worker().lane().Now();
     if (MayKeep(filesystem, *open, now)) {
       filesystem.kept.Keep(request.context(), open, now);
+      request.worker().KeptOne();
     } else {
       request.worker().ReleaseLater(request.context(), open->file);
     }

@@ -12,11 +12,12 @@ Request::Request(fuse_req_t request, Worker& worker)
   message_.recalls = worker.filesystem().kernel.stamp();
 }
 
-void Request::Believe(NodeId node, TimePoint until, std::uint64_t change) {
+bool Request::Believe(NodeId node, TimePoint until, std::uint64_t change) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();
-  if (Outdated()) return;
-  filesystem.inodes.SetLease(node, until, change, filesystem.lease);
+  if (Outdated()) return true;  // which whoever answers sees by itself
+  return filesystem.inodes.SetLease(node, until, change, filesystem.lease) ||
+         !filesystem.kernel.several_workers();
 }
 
 void Request::AllowWrites(NodeId node, TimePoint until) {
@@ -35,6 +36,12 @@ void Request::BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked) 
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();
   if (!Outdated()) filesystem.inodes.SetWithoutXattr(node, xattrs, asked);
+}
+
+void Request::BelieveWithoutCapability(NodeId node, TimePoint until) {
+  Filesystem& filesystem = worker_->filesystem();
+  const auto hold = filesystem.kernel.HoldReplies();
+  if (!Outdated()) filesystem.inodes.SetWithoutCapabilityUntil(node, until);
 }
 
 bool Request::Outdated() const { return worker_->filesystem().kernel.stamp() != message_.recalls; }

@@ -81,13 +81,15 @@ class Request {
   void WaitForWrites(NodeId node);
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
-  void Believe(NodeId node, TimePoint until, std::uint64_t change);
+  // False: another worker has changed the node since the server was asked, and so it is not news.
+  bool Believe(NodeId node, TimePoint until, std::uint64_t change);
   // The directory has just been made (NewDirectories).
   void BelieveEmpty(NodeId directory, TimePoint until);
   // Until then writes to the file may be answered early.
   void AllowWrites(NodeId node, TimePoint until);
   // The same for xattrs that are not there (InodeTable).
   void BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked);
+  void BelieveWithoutCapability(NodeId node, TimePoint until);
 
   void Ok() { Error(0); }
   // With no time to live where a recall came since the request was taken.

@@ -125,12 +125,15 @@ class Served {
   std::unique_ptr<FuseMount> fuse_mount_;
   std::vector<std::unique_ptr<Worker>> workers_;
   Workers all_workers_;
+  std::mutex ending_mutex_;  // of who wakes them to end, against their end
   std::mutex failure_mutex_;
   Status failure_;
   std::unique_ptr<MountWatch> watch_;
   std::atomic<unsigned> working_{0};  // workers that run
   std::vector<std::jthread> threads_;
   std::jthread helper_thread_;  // started by the first of those
+  std::atomic<bool> making_helper_{false};  // or made
+  TimePoint next_try_to_help_{};            // the first worker's
   std::atomic<Worker*> helper_{nullptr};
   std::jthread unmounter_;
   std::unique_ptr<SignalThread> signals_;
@@ -248,19 +251,29 @@ Status Served::MountAndWork() {
 
 void Served::Work(Worker& worker) {
   Status ended = worker.Run();
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_.ok()) failure_ = std::move(ended);
+  }
   EndNow();
-  const std::lock_guard lock(failure_mutex_);
-  if (failure_.ok()) failure_ = std::move(ended);
 }
 
 void Served::CallHelper(TimePoint now) {
   if (Worker* const helper = helper_.load()) return helper->Call(now);
-  if (helper_thread_.joinable()) return;
+  if (now < next_try_to_help_ || making_helper_.exchange(true)) return;
+  next_try_to_help_ = now + std::chrono::seconds(10);
   filesystem_->kernel.ServeSeveralWorkers();
-  helper_thread_ = std::jthread([this] {
-    const Status made = Help();
-    if (!made.ok()) LogInfo("one worker has to do: {}", made.message());
-  });
+  try {
+    helper_thread_ = std::jthread([this] {
+      const Status made = Help();
+      if (made.ok()) return;
+      LogInfo("one worker has to do: {}", made.message());
+      making_helper_ = false;
+    });
+  } catch (const std::system_error& error) {
+    LogInfo("one worker has to do: {}", error.what());
+    making_helper_ = false;
+  }
 }
 
 Status Served::Help() {
@@ -306,7 +319,6 @@ Status Served::Wait() {
   }
   for (std::jthread& thread : threads_) thread.join();
   threads_.clear();
-  EndHelper();
   const std::lock_guard lock(failure_mutex_);
   return failure_;
 }
@@ -339,6 +351,7 @@ void Served::UnmountOrDetach() {
 }
 
 void Served::EndNow() {
+  const std::lock_guard lock(ending_mutex_);
   fuse_session_exit(fuse_mount_->session());
   for (const Worker* worker : all_workers_) worker->Wake();
 }
@@ -402,8 +415,13 @@ Served::~Served() {
   threads_.clear();
   EndHelper();
   if (filesystem_) filesystem_->kernel.Silence();
-  // Answers what is still asked for, while the kernel listens.
-  workers_.clear();
+  {
+    const std::lock_guard lock(ending_mutex_);
+    all_workers_.Clear();
+  }
+  // Answers what is still asked for, while the kernel listens. The first one's lane says goodbye to
+  // the server, so it goes last.
+  while (!workers_.empty()) workers_.pop_back();
   // Nothing that the kernel asked for is unanswered: these wait for nothing any more.
   if (filesystem_) filesystem_->kernel.Stop();
   // Closing the descriptor also frees an unmount that waits in the kernel.

@@ -480,8 +480,9 @@ Status Worker::Sleep() {
       {{.fd = lane_->fd(), .events = POLLIN, .revents = 0},
        {.fd = wake_.get(), .events = POLLIN, .revents = 0},
        {.fd = fuse_session_fd(session_), .events = POLLIN, .revents = 0}}};
+  if (std::exchange(kept_one_, false)) (*all_.begin())->Wake();
   const TimePoint duty_ends = duty_ends_.load();
-  const bool on_duty = !helps_ || now < duty_ends;
+  const bool on_duty = OnDuty(now);
   // Without a buffer to read into, a waiting request would keep us from sleeping.
   if (!on_duty || !ReadyToReceive()) entries[2].fd = -1;
   TimePoint timer = lane_->NextTimer();

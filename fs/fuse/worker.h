@@ -94,6 +94,8 @@ class Worker {
   // As that for what is kept open of a node (kept_opens.h), but at once: before a request that
   // takes its name or permissions away.
   void GiveUpKept(NodeId node);
+  // This request's open file is kept open: somebody has to look at the time.
+  void KeptOne() { kept_one_ = helps_; }
   // A request that changes something is about to be carried out, or has been answered.
   void NoteChange(const Message& message, TimePoint now);
 
@@ -138,7 +140,9 @@ class Worker {
   void SendReleases();
   void TakeDropped(TimePoint now);
   // Whether it takes requests; a helper does for a while.
-  [[nodiscard]] bool OnDuty(TimePoint now) const { return !helps_ || now < duty_ends_.load(); }
+  [[nodiscard]] bool OnDuty(TimePoint now) const {
+    return !helps_ || (now < duty_ends_.load() && lane_->connected());
+  }
   Status Sleep();
   // Whoever is killed does not wait for writes.
   void LetDyingGo(TimePoint now);
@@ -184,6 +188,7 @@ class Worker {
   int in_a_row_ = 0;                       // requests that were there when we looked, since then
   std::function<void(TimePoint)> call_helper_;
   bool helps_ = false;
+  bool kept_one_ = false;               // since it slept, where another worker looks at the time
   std::atomic<TimePoint> duty_ends_{};  // of a helper
   std::atomic<bool> off_duty_ = false;  // it sleeps until it is called
   int turns_blind_ = 0;                 // since then

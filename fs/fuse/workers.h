@@ -19,6 +19,8 @@ class Workers {
     list_.at(count) = &worker;
     count_.store(count + 1);
   }
+  // Behind whoever adds.
+  void Clear() { count_.store(0); }
   [[nodiscard]] std::size_t size() const { return count_.load(); }
   [[nodiscard]] Worker* const* begin() const { return list_.data(); }
   [[nodiscard]] Worker* const* end() const { return begin() + size(); }
