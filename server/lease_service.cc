@@ -176,6 +176,23 @@ void LeaseService::LaneOpened(const std::shared_ptr<Lane>& lane) {
   Carry(later);
 }
 
+void LeaseService::LaneClosed(const std::shared_ptr<Lane>& lane) {
+  Later later;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t session = lane->session()->id();
+    const auto lanes = lanes_.find(session);
+    if (lanes == lanes_.end()) return;
+    std::erase_if(lanes->second, [&](const std::weak_ptr<Lane>& known) {
+      return known.expired() || known.lock() == lane;
+    });
+    for (const LeaseTable::RecallNumber number : table_.Outstanding(session)) {
+      SendLocked(number, session, later);
+    }
+  }
+  Carry(later);
+}
+
 void LeaseService::SessionEnded(std::uint64_t session) {
   Later later;
   {

@@ -101,6 +101,8 @@ class LeaseService {
   void ForgetsEarlier(std::uint64_t session);
   // What the session has not acknowledged is sent again on this lane.
   void LaneOpened(const std::shared_ptr<Lane>& lane);
+  // The same on one that is left.
+  void LaneClosed(const std::shared_ptr<Lane>& lane);
   void SessionEnded(std::uint64_t session);
 
   struct Stats {

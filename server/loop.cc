@@ -213,6 +213,7 @@ void Loop::Remove(const LaneEntry& lane, const Status& why) {
   active_.Remove(keep->session()->id(), keep);
   keep->Close();
   lane_count_.fetch_sub(1);
+  core_->leases.LaneClosed(keep);
   lane_gone_(keep->session());
 }
 
