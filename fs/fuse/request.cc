@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "fs/fuse/stale_recovery.h"
 #include "fs/fuse/worker.h"
 #include "transport/base/log.h"
 
@@ -59,7 +60,7 @@ client::CallContext Request::context() const {
                              .pid = static_cast<std::uint32_t>(context->pid),
                              .trace = message_.unique};
   // What it has waited for already counts; for a lock nobody waits too long.
-  if (message_.waited != 0 && message_.header().opcode != FUSE_SETLKW) {
+  if ((message_.waited != 0 || message_.attempts != 0) && message_.header().opcode != FUSE_SETLKW) {
     caller.timeout = worker_->TimeLeft(message_.unique);
   }
   return caller;
@@ -90,9 +91,11 @@ Message Request::TakeMessage() {
 void Request::Error(int errno_value) { fuse_reply_err(Take(), errno_value); }
 
 void Request::ErrorOrRecover(NodeId node, const Status& status) {
-  const bool stale = status.errno_value() == ESTALE && message_.attempts == 0 && node != kRootNode;
-  if (!stale) return Error(status);
-  worker_->Recover(node, TakeMessage());
+  if (status.errno_value() != ESTALE || !StaleRecovery::MayHelp(node, message_)) {
+    return Error(status);
+  }
+  const TimePoint since = worker_->WaitsSince(message_.unique);
+  worker_->Recover(node, TakeMessage(), since);
 }
 
 void Request::WaitForBuffer() { worker_->Postpone(TakeMessage()); }

@@ -72,8 +72,8 @@ class Request {
 
   void Error(int errno_value);
   void Error(const Status& status) { Error(status.errno_value()); }
-  // As Error; but a stale handle of `node` is looked up again by its path, once, and the request
-  // taken up again then.
+  // As Error; but if `node` or another that the request is about is stale, they are looked up again
+  // by their paths, and the request is taken up again then.
   void ErrorOrRecover(NodeId node, const Status& status);
   // Takes the request up again when a buffer has been given back.
   void WaitForBuffer();

@@ -6,13 +6,45 @@
 #include "transport/base/log.h"
 
 namespace rdfs::fs::fuse {
+namespace {
+
+// The second node of a request that has two; else the root, whose handle no server forgets.
+NodeId SecondNode(const Message& message) {
+  switch (message.header().opcode) {
+    case FUSE_LINK:
+      return message.Body<fuse_link_in>().oldnodeid;
+    case FUSE_RENAME:
+      return message.Body<fuse_rename_in>().newdir;
+    case FUSE_RENAME2:
+      return message.Body<fuse_rename2_in>().newdir;
+    case FUSE_COPY_FILE_RANGE:
+      return message.Body<fuse_copy_file_range_in>().nodeid_out;
+    default:
+      return kRootNode;
+  }
+}
+
+}  // namespace
+
+bool StaleRecovery::MayHelp(NodeId node, const Message& message) {
+  if (message.attempts >= kMostAttempts) return false;
+  return node != kRootNode || SecondNode(message) != kRootNode;
+}
 
 void StaleRecovery::Start(Worker& worker, NodeId node, Message message) {
-  auto steps = worker.filesystem().inodes.PathTo(node);
-  if (!steps) steps.emplace();
-  LogDebug("looking node {} up again along {} names", node, steps->size());
+  ++message.attempts;
+  std::vector<InodeTable::Step> steps;
+  for (const NodeId each : {node, SecondNode(message)}) {
+    auto path = worker.filesystem().inodes.PathTo(each);
+    if (!path) {
+      message.attempts = kMostAttempts;
+      continue;
+    }
+    steps.insert(steps.end(), path->begin(), path->end());
+  }
+  LogDebug("looking node {} up again along {} names", node, steps.size());
   Next(std::unique_ptr<StaleRecovery>(
-      new StaleRecovery(worker, std::move(*steps), std::move(message))));
+      new StaleRecovery(worker, std::move(steps), std::move(message))));
 }
 
 void StaleRecovery::Next(std::unique_ptr<StaleRecovery> self) {
@@ -22,7 +54,13 @@ void StaleRecovery::Next(std::unique_ptr<StaleRecovery> self) {
   lane.Lookup({}, step.parent, step.name,
               [self = std::move(self)](Result<client::NamedFile>&& found) mutable {
                 const InodeTable::Step& at = self->steps_[self->done_];
-                if (!found.ok() || found->handle != at.expected) return self->Finish();
+                if (!found.ok() || found->handle != at.expected) {
+                  // A lookup that was answered with ESTALE itself met another restart.
+                  if (found.ok() || found.status().errno_value() != ESTALE) {
+                    self->message_.attempts = kMostAttempts;
+                  }
+                  return self->Finish();
+                }
                 ++self->done_;
                 Next(std::move(self));
               });

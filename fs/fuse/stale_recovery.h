@@ -1,10 +1,12 @@
-// StaleRecovery: finds a file again whose handle the server no longer knows.
+// StaleRecovery: finds files again whose handles the server no longer knows.
 //
 // A server without the right to open by handle has forgotten every handle after a restart, until
-// the name is looked up again. This walks the node's path from the root, one Lookup a name, and
-// takes the request up again when every step led to the handle that was expected. If one did not,
-// the file is gone for good, and the request is taken up all the same: it then fails with ESTALE
-// for the caller. On its worker's thread; owns itself until it is done.
+// the name is looked up again. This walks the paths of the nodes that a request is about from the
+// root, one Lookup a name, and takes the request up again. If a step did not lead to the handle
+// that was expected, that file is gone for good, and the request then fails with ESTALE for its
+// caller. The server may be started anew meanwhile, and the request be tried some more times; but
+// what else makes a server say ESTALE must not make it go round for ever. On its worker's thread;
+// owns itself until it is done.
 #pragma once
 
 #include <memory>
@@ -19,6 +21,10 @@ class Worker;
 
 class StaleRecovery {
  public:
+  // Of one request.
+  static constexpr std::uint32_t kMostAttempts = 4;
+  // Whether looking up again may help the request, of whose nodes `node` is one.
+  static bool MayHelp(NodeId node, const Message& message);
   static void Start(Worker& worker, NodeId node, Message message);
 
  private:

@@ -435,8 +435,13 @@ void Worker::WroteBehind(WritesBehind::Number number, const Message& message) {
   }
 }
 
-void Worker::Recover(NodeId node, Message message) {
-  ++message.attempts;
+TimePoint Worker::WaitsSince(std::uint64_t unique) const {
+  const auto since = waits_since_.find(unique);
+  return since == waits_since_.end() ? BootClock::now() : since->second;
+}
+
+void Worker::Recover(NodeId node, Message message, TimePoint since) {
+  waits_since_[message.unique] = since;
   StaleRecovery::Start(*this, node, std::move(message));
 }
 

@@ -79,7 +79,10 @@ class Worker {
   void WroteBehind(WritesBehind::Number number, const Message& message);
   // It ends, and with it the calls that were not answered.
   [[nodiscard]] bool ends() const { return lane_ == nullptr; }
-  void Recover(NodeId node, Message message);
+  // When a request first came to wait, or now.
+  [[nodiscard]] TimePoint WaitsSince(std::uint64_t unique) const;
+  // Looks a node up again whose request has waited since then (stale_recovery.h).
+  void Recover(NodeId node, Message message, TimePoint since);
   void Resume(Message message) { resumed_.push_back(std::move(message)); }
   // The request `unique` waits for this call: what an interrupt does to it, interrupts.h says.
   void Track(std::uint64_t unique, const Interrupts::Call& call);
@@ -160,7 +163,8 @@ class Worker {
   client::Buffer receive_;  // of full size, for the next request
   std::deque<Message> postponed_;
   std::deque<Message> resumed_;
-  std::unordered_map<std::uint64_t, TimePoint> waits_since_;  // by request that was in `behind_`
+  // By request, of those that were in `behind_` or stale.
+  std::unordered_map<std::uint64_t, TimePoint> waits_since_;
   struct Behind {
     WritesBehind::Wait wait;
     Message message;

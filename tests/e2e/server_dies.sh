@@ -35,11 +35,18 @@ os.fchmod(closed, 0)
 locked = os.open(f"{mount}/locked", os.O_CREAT | os.O_RDWR)
 fcntl.flock(locked, fcntl.LOCK_EX)
 directory = os.open(f"{mount}/dir", os.O_RDONLY | os.O_DIRECTORY)
+# What is not open a server that may not open by handle has forgotten: the client has to lead it there again, because
+# the caller's kernel, which came there by descriptors, does not.
+os.mknod(f"{mount}/dir/sub/source")
+os.makedirs(f"{mount}/links/deep")
+source, links = (os.open(f"{mount}/{path}", os.O_PATH) for path in ("dir/sub/source", "links/deep"))
 
 for round in range(3):
     old = worker()
     os.kill(old, signal.SIGKILL)
     started = time.monotonic()
+    os.link(f"/proc/self/fd/{source}", f"link-{round}", dst_dir_fd=links, follow_symlinks=True)
+    assert os.stat(f"{mount}/links/deep/link-{round}").st_nlink == 2 + round, "a link of what is not open"
     assert os.pread(plain, 100, 0).startswith(b"before"), "an open file"
     assert os.pread(unlinked, 100, 0) == b"unlinked", "an unlinked open file"
     assert os.pread(secret, 100, 0) == b"mode 000", "an open file of mode 000"
