@@ -93,7 +93,7 @@ class Server:
         self.process.kill()
         self.process.wait()
         signal_if_there(worker, signal.SIGKILL)
-        wait_until("the killed worker has gone", lambda: worker is None or not os.path.exists(f"/proc/{worker}"))
+        wait_until("the killed worker has gone", lambda: worker is None or has_ended(worker))
 
 
 def signal_if_there(pid, number):
@@ -147,6 +147,16 @@ class Mount:
     def end(self):
         subprocess.run(["fusermount3", "-u", self.path], check=True, timeout=10)
         self.process.wait(timeout=10)
+
+
+def has_ended(pid):
+    """Every thread of it; also if nobody has waited for it: some inits take seconds, in which clients would have no
+    server."""
+    try:
+        alone = len(os.listdir(f"/proc/{pid}/task")) == 1
+        return alone and text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def freeze(pid, seconds):

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/e2e/acknowledged/check.h"
+#include "tests/e2e/acknowledged/model.h"
 #include "tests/e2e/acknowledged/run.h"
 
 namespace rdfs::acknowledged {
@@ -115,6 +116,27 @@ TEST_F(AcknowledgedTest, WhatIsLostOrComesBackIsFound) {
   EXPECT_FALSE(with_log(log.substr(kRecordBytes)).empty()) << "a record lost";
   EXPECT_FALSE(with_log(log.substr(0, log.size() - 7)).empty()) << "torn";
   EXPECT_EQ(with_log(log), std::vector<std::string>{}) << "all of it was put back";
+}
+
+// An open file that the server has lost takes with it what was not synced, and nothing else.
+TEST(ModelTest, ALostOpenFileMakesUnsureWhatWasNotSynced) {
+  const auto after = [](bool synced, int error) {
+    Model model(0);
+    Op op{.number = 1, .kind = Kind::kCreate};
+    model.Done(op);
+    op.kind = Kind::kWrite;
+    op.length = 10;
+    model.Done(op);
+    op.kind = Kind::kSync;
+    if (synced) model.Done(op);
+    op.kind = Kind::kClose;
+    const Model::FilePtr file = model.Find(op.file);
+    model.Unsure(op, error);
+    return file->sure();
+  };
+  EXPECT_FALSE(after(false, ESTALE));
+  EXPECT_TRUE(after(true, ESTALE));
+  EXPECT_TRUE(after(false, EIO));
 }
 
 // Answers that contradict each other, as a server gives them that does something twice.

@@ -55,7 +55,7 @@ class Checker {
         return;
       }
       Note(thread, op, verdict, entry.error.value_or(EIO));
-      verdict == Verdict::kDone ? model.Done(op) : model.Unsure(op);
+      verdict == Verdict::kDone ? model.Done(op) : model.Unsure(op, entry.error.value_or(0));
     }
     for (std::string& line : Differences(model, root_ + "/" + ThreadDirectory(thread))) {
       Say(std::move(line));

@@ -43,6 +43,7 @@ bool IsEither(const std::string& found, const std::string& one, const std::strin
 }
 
 std::string ContentDifference(const Model::File& file, const std::string& path) {
+  if (file.bytes_unsure) return {};
   std::ifstream in(path, std::ios::binary);
   if (!in) return fmt::format("cannot be opened: {}", std::strerror(errno));
   const std::string found{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

@@ -135,6 +135,9 @@ void Model::Done(const Op& op) {
   if (ChangesContent(op.kind)) {
     const FilePtr file = TargetOf(op);
     file->bytes = Changed(op, *file);
+    if (IsOfSlot(op.kind)) at.unsynced = true;
+  } else if (op.kind == Kind::kSync) {
+    at.unsynced = false;
   } else if (op.kind == Kind::kClose) {
     at = {};
   } else if (op.kind == Kind::kOpen) {
@@ -180,8 +183,10 @@ void Model::UnsureName(int name) {
   unsure_[name] = true;
 }
 
-void Model::Unsure(const Op& op) {
+void Model::Unsure(const Op& op, int error) {
   if (IsShared(op.kind)) return;
+  const Slot& open = slot(op.slot);
+  if (IsOfSlot(op.kind) && error == ESTALE && open.unsynced) open.file->bytes_unsure = true;
   const auto expected = Expected(op);
   if (op.kind == Kind::kClose) slots_[static_cast<std::size_t>(op.slot)] = {};
   if (expected != 0) return;  // it could not have been done

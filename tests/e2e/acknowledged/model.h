@@ -20,17 +20,23 @@ class Model {
   struct File {
     std::string bytes;
     std::optional<std::string> or_else;  // what it may be as well; nothing is done with it then
+    // What was written and not synced was lost with its open file, in whatever part: as fsync(2)
+    // and close(2) said, or a call before them.
+    bool bytes_unsure = false;
     std::uint32_t mode = 0644;
     bool mode_unsure = false;
     int links = 1;
     bool links_unsure = false;
-    [[nodiscard]] bool sure() const { return !or_else && !links_unsure && !mode_unsure; }
+    [[nodiscard]] bool sure() const {
+      return !or_else && !bytes_unsure && !links_unsure && !mode_unsure;
+    }
   };
   using FilePtr = std::shared_ptr<File>;
   struct Slot {
     FilePtr file;  // null: closed
     int mount = 0;
     bool append = false;
+    bool unsynced = false;  // something was written through it since the last sync
   };
 
   explicit Model(int thread) : thread_(thread) {}
@@ -42,8 +48,8 @@ class Model {
 
   // It was answered as Expected said.
   void Done(const Op& op);
-  // It may have been done, or not.
-  void Unsure(const Op& op);
+  // It may have been done, or not. `error`: 0 if nobody was told.
+  void Unsure(const Op& op, int error);
 
   [[nodiscard]] FilePtr Find(int name) const;
   [[nodiscard]] bool NameIsSure(int name) const;

@@ -139,7 +139,9 @@ void Worker::Do(const Op& op) {
   }
   switch (Judge(model_, op, error, plan_.unsure)) {
     case Verdict::kDone: return model_.Done(op);
-    case Verdict::kUnsure: ++unsure_; return model_.Unsure(op);
+    case Verdict::kUnsure:
+      ++unsure_;
+      return model_.Unsure(op, error);
     case Verdict::kWrong:
       Wrong(op, fmt::format("{}, where {} was due", Shown(error),
                             Shown(model_.Expected(op).value_or(0))));
