@@ -2,7 +2,7 @@
 # Usage: server_ends.sh --bin BUILD_DIR [--as-when-root USER]
 #
 # An rdfsd that ssh has started ends with its mount: at once at the unmount, also when its ssh was killed
-# before, and within its lease when the client and its ssh are killed.
+# before, and within its lease when the client and its ssh are killed. The mount outlives it.
 set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 begin "$@"
@@ -54,6 +54,20 @@ for over in shm tcp ''; do
   fusermount3 -u "$work/mnt" || fail "cannot unmount"
   ends_within 3 "$server" || fail "rdfsd lives on after its unmount (over '$over')"
   ends_within 3 "$client" || fail "rdfs lives on after its unmount"
+
+  # Where only the server is killed, the mount has ssh start another one.
+  start "${options[@]}"
+  printf before >"$work/mnt/open-$over"
+  exec 9<>"$work/mnt/open-$over"
+  kill -KILL "$server"
+  printf after. >&9 || fail "a write to an open file failed once the server was killed (over '$over')"
+  echo new >"$work/mnt/new-$over" || fail "no new file once the server was killed (over '$over')"
+  exec 9>&-
+  [ "$(cat "$work/export/open-$over" "$work/export/new-$over")" = after.new ] || fail "a write was lost (over '$over')"
+  server=$(cat "$work/rdfsd.pid")
+  ends_with_us "$server"
+  fusermount3 -u "$work/mnt" || fail "cannot unmount"
+  ends_within 3 "$server" || fail "the second rdfsd lives on after its unmount (over '$over')"
 
   start "${options[@]}"
   kill -KILL "$ssh"

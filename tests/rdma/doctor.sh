@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: doctor.sh BUILD_DIR     (in the guest, booted with --hosts, as root)
 # rdinfo names what is wrong with set-ups that need a machine of their own to be broken: a device that is down, an
-# MTU that differs, a port that a firewall drops, no /dev/fuse, a disk that is full. Each is mended before the next.
+# MTU that differs, no /dev/fuse, a disk that is full. Each is mended before the next.
 set -uo pipefail
 bin=$1
 work=$(mktemp -d)
