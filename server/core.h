@@ -76,6 +76,8 @@ struct Core {
   // Ends a session whose client has said goodbye: any thread; the lanes go a little later. Set before
   // the first request.
   std::function<void(const SessionPtr&)> end_session = [](const SessionPtr&) {};
+  // Told of every file that a session opens, not of directories: any thread. Set likewise.
+  std::function<void()> file_opened = [] {};
   LeaseService leases;  // last: requests that wait in it use the rest
 };
 

@@ -124,6 +124,11 @@ std::vector<OpenPtr> FsSession::OpensToKeep(std::size_t most) {
   return found;
 }
 
+bool FsSession::MayHaveOpensToKeep() const {
+  const std::lock_guard lock(mutex_);
+  return all_kept_ != next_open_ && !opens_.empty();
+}
+
 void FsSession::NoteOpensLocked() {
   if (record_) record_->NoteOpens(opens_.size());
 }

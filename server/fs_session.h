@@ -87,6 +87,8 @@ class FsSession {
   // Called every so often: at most `most` of the files that were open at the last call already and
   // are not kept by the supervisor yet.
   std::vector<OpenPtr> OpensToKeep(std::size_t most);
+  // Whether the next call may have some.
+  [[nodiscard]] bool MayHaveOpensToKeep() const;
 
   // Requests that came again while the first is in progress: answered together with it.
   void AddDuplicate(std::uint64_t sequence, Responder responder);

@@ -32,6 +32,7 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   const uid_t opener = caller ? caller->uid : ::geteuid();
   const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, opener);
   if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
+  call.core().file_opened();
   if (old_number != 0) {
     call.core().locks.Reclaimed(*open, old_number);
     KeepReclaimed(call.core().keeper, *open, old_number);

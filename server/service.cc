@@ -33,9 +33,10 @@ constexpr int kWatchedPart = 8;
 constexpr std::chrono::milliseconds kLongestWatched{5000};
 // A session that was not heard of for this long before its server ended will not come back.
 constexpr std::chrono::hours kForgotten{1};
-constexpr std::chrono::seconds kHouseTurn{1};
-// Descriptors that were not used for one to two of these turns' rows are closed.
-constexpr unsigned kTurnsOfAnAge = 15;
+// Files that stay open for one to two of these are kept by the supervisor.
+constexpr std::chrono::seconds kKeepTurn{1};
+// Descriptors that were not used for one to two of these are closed.
+constexpr std::chrono::seconds kAge{15};
 // Open files of a session that one turn hands to the supervisor: some milliseconds.
 constexpr std::size_t kKeptATurn = 512;
 // How long a client waits that comes back while its earlier session is cleared away, and with it
@@ -121,6 +122,7 @@ Status Service::Start() {
       if (sessions_.Take(*session)) EndSession(session, "has unmounted");
     });
   };
+  core_->file_opened = [this] { KeepSoon(); };
   exports_ = std::make_unique<ExportList>(ExportList::Options{.secret = options_.secret,
                                                               .pool_bytes = options_.pool_bytes,
                                                               .attr_lease = options_.attr_lease},
@@ -328,7 +330,7 @@ void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& 
     if (!session->ended()) core_->refusals.Note(Refusals::What::kLanes, session->params().client);
     return;
   }
-  if (!keeping_house_.exchange(true)) loops_.front()->After(kHouseTurn, [this] { KeepHouse(); });
+  AgeLater();
   session->NoteLane(lane->Describe());
   // Loops act as their callers.
   if (core_->options.can_switch_ids) lane->KeepCredentials();
@@ -338,27 +340,35 @@ void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& 
   (*loop)->AddLane(std::move(session), std::move(lane));
 }
 
-void Service::KeepHouse() {
-  KeepLongOpens();
-  bool more = true;
-  if (++house_turns_ % kTurnsOfAnAge == 0) {
-    more = exports_->Age() + sessions_.size() > 0;
-  }
-  keeping_house_.store(more);
-  if (more) loops_.front()->After(kHouseTurn, [this] { KeepHouse(); });
+void Service::AgeLater() {
+  if (aging_.exchange(true)) return;
+  loops_.front()->After(kAge, [this] {
+    aging_.store(false);  // a session that comes from now on sees to the next turn itself
+    if (exports_->Age() + sessions_.size() > 0) AgeLater();
+  });
+}
+
+// An idle server has nothing to do every second, with or without files that are open.
+void Service::KeepSoon() {
+  if (!keeper_.supervised() || keep_scheduled_.load() || keep_scheduled_.exchange(true)) return;
+  loops_.front()->After(kKeepTurn, [this] { KeepLongOpens(); });
 }
 
 // What stays open outlives a crash, whatever is done to its name and mode meanwhile.
 void Service::KeepLongOpens() {
-  if (!keeper_.supervised()) return;
+  keep_scheduled_.store(false);  // a file that is opened from now on has a turn of its own
+  bool more = false;
   for (const SessionPtr& session : sessions_.All()) {
-    if (!keeper_.HasPlenty()) return;
-    for (const OpenPtr& open : session->OpensToKeep(kKeptATurn)) {
-      KeepOpen(keeper_, *open);
-      // Closed meanwhile: whoever did that may not have seen that it was kept.
-      if (session->FindOpen(open->number) != open) DropKeptOpen(keeper_, *open);
+    if (keeper_.HasPlenty()) {
+      for (const OpenPtr& open : session->OpensToKeep(kKeptATurn)) {
+        KeepOpen(keeper_, *open);
+        // Closed meanwhile: whoever did that may not have seen that it was kept.
+        if (session->FindOpen(open->number) != open) DropKeptOpen(keeper_, *open);
+      }
     }
+    more = more || session->MayHaveOpensToKeep();
   }
+  if (more) KeepSoon();
 }
 
 void Service::OnSessionEnd(std::uint64_t /*session_id*/, const std::shared_ptr<void>& context) {

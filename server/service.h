@@ -77,8 +77,11 @@ class Service final : public transport::SessionHost {
   std::unique_ptr<IntentRing> OpenRecord(std::uint64_t session, const InodeTable& inodes) const;
   Result<transport::Admission> Grant(const SessionPtr& session, bool resumed);
   void LaneGone(const SessionPtr& session);
-  // Every second while there is a session: what need not be done at once.
-  void KeepHouse();
+  // Closes descriptors that were not used, every so often while there is a session or one is open.
+  void AgeLater();
+  // Has KeepLongOpens run in a second, and again until every file that stays open is kept. Any
+  // thread.
+  void KeepSoon();
   void KeepLongOpens();
   void ScheduleExpiry();
   void Expire();
@@ -91,8 +94,8 @@ class Service final : public transport::SessionHost {
   std::unique_ptr<ExportList> exports_;
   SessionTable sessions_;
   std::atomic<bool> expiry_scheduled_{false};
-  std::atomic<bool> keeping_house_{false};
-  unsigned house_turns_ = 0;  // the first loop's
+  std::atomic<bool> aging_{false};
+  std::atomic<bool> keep_scheduled_{false};
 };
 
 // The words for a person when a mount fails: which exports there are is told to nobody.

@@ -1,4 +1,4 @@
-"""A server's processes: its children, and how to stop all of it."""
+"""A server's processes: its children, how often they sleep, and how to stop all of it."""
 import os
 import signal
 import subprocess
@@ -9,6 +9,16 @@ def children(pid):
     """The pids of its children. Not every kernel has /proc/PID/task/PID/children."""
     found = subprocess.run(["pgrep", "-P", str(pid)], stdout=subprocess.PIPE, text=True)
     return [int(child) for child in found.stdout.split()]
+
+
+def sleeps(pid, name):
+    """How often the threads of that name have gone to sleep so far."""
+    count = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        if open(f"/proc/{pid}/task/{thread}/comm").read().strip() == name:
+            status = open(f"/proc/{pid}/task/{thread}/status").read()
+            count += int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+    return count
 
 
 def freeze(*pids):
