@@ -95,12 +95,6 @@ def each_file(action):
 MIB = b"x" * (1 << 20)  # pages that have been touched: Linux 6.18 sends others one by one
 costs("write a MiB", each_file(lambda file: os.pwrite(file, MIB, 0)), commit=1)
 costs("fsync", each_file(os.fsync), fsync=1)
-for _ in range(2):  # the first fills the extents
-    for file in files:
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-    each_file(lambda file: len(os.pread(file, 1 << 20, 0)) == 1 << 20 or 1 / 0)()
-costs("read what is granted", each_file(
-    lambda file: (os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED), os.pread(file, 1 << 20, 0))))
 costs("truncate", each_file(lambda file: os.ftruncate(file, 100_000)), setattr=1)
 costs("lseek", each_file(lambda file: os.lseek(file, 0, os.SEEK_HOLE)), seek=1)
 costs("fallocate", each_file(lambda file: os.posix_fallocate(file, 0, 200_000)), fallocate=1)
