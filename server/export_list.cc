@@ -9,6 +9,7 @@
 
 #include "server/outside_changes.h"
 #include "transport/base/log.h"
+#include "transport/base/memlock.h"
 
 namespace rdfs::server {
 namespace {
@@ -194,7 +195,7 @@ const AccessClass& ExportList::ClassOf(const Offer& offer, const std::string& ke
   slot->domain = transport::Domain::Create(offer.exported->name() + "/" + key_name);
   StoreOptions store;
   const std::size_t pool = options_.pool_bytes != 0 ? options_.pool_bytes : DefaultPoolBytes();
-  store.pool = PoolOptionsFor(pool / std::max<std::size_t>(1, exports), PinnableBytes());
+  store.pool = PoolOptionsFor(pool / std::max<std::size_t>(1, exports), MemlockLimit());
   store.attr_lease = options_.attr_lease;
   slot->store = std::make_shared<ExtentStore>(slot->domain, store, core_.clock);
   core_.stores.Add(slot->store);

@@ -1,17 +1,12 @@
 #include "server/pool.h"
 
 #include <fmt/format.h>
-#include <linux/capability.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cerrno>
-#include <limits>
 
 namespace rdfs::server {
 namespace {
@@ -22,13 +17,6 @@ constexpr std::size_t kMostPoolBytes = std::size_t{4} << 30;
 
 std::size_t RoundUp(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
-}
-
-bool HasCapIpcLock() {
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
-  if (syscall(SYS_capget, &header, sets.data()) != 0) return false;
-  return (sets[CAP_IPC_LOCK / 32].effective & (1U << (CAP_IPC_LOCK % 32))) != 0;
 }
 
 // The generation word in the order of bytes that the wire has.
@@ -50,14 +38,6 @@ std::size_t DefaultPoolBytes() {
   if (pages <= 0 || page <= 0) return kLeastPoolBytes;
   const auto machine = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
   return std::clamp(machine / 8, kLeastPoolBytes, kMostPoolBytes);
-}
-
-std::size_t PinnableBytes() {
-  if (HasCapIpcLock()) return std::numeric_limits<std::size_t>::max();
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 0;
-  if (limit.rlim_cur == RLIM_INFINITY) return std::numeric_limits<std::size_t>::max();
-  return limit.rlim_cur;
 }
 
 PoolOptions PoolOptionsFor(std::size_t pool_bytes, std::size_t pinnable_bytes) {

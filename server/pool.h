@@ -37,8 +37,6 @@ struct PoolOptions {
 
 // An eighth of the machine's memory, at least 16 MiB and at most 4 GiB.
 std::size_t DefaultPoolBytes();
-// What this process may pin for RDMA devices: RLIMIT_MEMLOCK, or SIZE_MAX with CAP_IPC_LOCK.
-std::size_t PinnableBytes();
 // PoolOptions for a machine that can pin `pinnable_bytes`, `pool_bytes` as in PoolOptions. A
 // quarter of scarce memory goes to the first arena; the rest is the lanes'.
 PoolOptions PoolOptionsFor(std::size_t pool_bytes, std::size_t pinnable_bytes);

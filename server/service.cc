@@ -15,6 +15,7 @@
 #include "server/attr.h"
 #include "server/ops.h"
 #include "transport/base/log.h"
+#include "transport/base/memlock.h"
 #include "transport/base/processors.h"
 #include "transport/base/turn_clock.h"
 #include "transport/session/messages.h"
@@ -115,7 +116,7 @@ Status Service::Start() {
   core.max_lock_files = shares.lock_files;
   core.limits = options_.limits;
   core_ = std::make_unique<Core>(clock, std::move(proc), keeper_, *loops_.front(),
-                                 DefaultStagingBytes(PinnableBytes()), core);
+                                 DefaultStagingBytes(MemlockLimit()), core);
   core_->end_session = [this](const SessionPtr& session) {
     // Later, so that the answer goes first.
     loops_.front()->Post([this, session] {
@@ -154,7 +155,7 @@ Status Service::AdoptKept() {
 }
 
 void Service::TellMemlock() {
-  const std::string note = MemlockNote(PinnableBytes());
+  const std::string note = MemlockNote(MemlockLimit());
   if (!note.empty() && transport::verbs::ProbeDevices().viable) LogLine(LogLevel::kInfo, note);
 }
 

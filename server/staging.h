@@ -38,7 +38,7 @@ class StagingBudget {
   std::atomic<std::size_t> free_;
   const std::shared_ptr<StagingBudget> whole_;
 };
-// Half of what may be pinned (PinnableBytes), at most 1 GiB.
+// Half of what may be pinned (MemlockLimit), at most 1 GiB.
 std::size_t DefaultStagingBytes(std::size_t pinnable_bytes);
 
 class Staging {

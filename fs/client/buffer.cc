@@ -1,10 +1,5 @@
 #include "fs/client/buffer.h"
 
-#include <linux/capability.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -116,20 +111,6 @@ std::size_t LaneBufferBytes(transport::Kind kind, std::uint64_t memlock_bytes, u
   // whole number of MiB, so that buffers of 1 MiB do not strand what is left.
   const std::uint64_t share = memlock_bytes / 2 / std::max(1U, lanes);
   return std::clamp<std::uint64_t>(share / kLeast * kLeast, kLeast, kMost);
-}
-
-std::uint64_t MemlockLimit() {
-  // capget(2) needs no library; the structure of version 3 has two words for 64 capabilities.
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  std::array<__user_cap_data_struct, 2> sets{};
-  if (syscall(SYS_capget, &header, sets.data()) == 0 &&
-      (sets[0].effective & (1U << CAP_IPC_LOCK)) != 0) {
-    return std::numeric_limits<std::uint64_t>::max();
-  }
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 0;
-  return limit.rlim_cur == RLIM_INFINITY ? std::numeric_limits<std::uint64_t>::max()
-                                         : limit.rlim_cur;
 }
 
 }  // namespace rdfs::fs::client

@@ -89,7 +89,5 @@ class BufferPool {
 // How much registered memory one lane takes: 16 MiB, but over verbs, which locks it, `lanes` of
 // them share half of the memlock limit: 2 MiB for each of two at 8 MiB, never less than 1 MiB.
 std::size_t LaneBufferBytes(transport::Kind kind, std::uint64_t memlock_bytes, unsigned lanes);
-// The limit of this process: RLIMIT_MEMLOCK, or UINT64_MAX with CAP_IPC_LOCK.
-std::uint64_t MemlockLimit();
 
 }  // namespace rdfs::fs::client

@@ -2,6 +2,7 @@
 
 #include "fs/client/lane_impl.h"
 #include "fs/client/mount_impl.h"
+#include "transport/base/memlock.h"
 
 namespace rdfs::fs::client {
 namespace {

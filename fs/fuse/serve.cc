@@ -23,6 +23,7 @@
 #include "transport/base/control_socket.h"
 #include "transport/base/host_name.h"
 #include "transport/base/log.h"
+#include "transport/base/memlock.h"
 #include "transport/base/processors.h"
 #include "transport/base/snapshot.h"
 #include "transport/metrics/server.h"
@@ -170,7 +171,7 @@ Status Served::Check() {
   RDFS_RETURN_IF_ERROR(CheckFuse());
   if (options_.allow_other) RDFS_RETURN_IF_ERROR(CheckAllowOther());
   if (options_.require == transport::Kind::kVerbs) {
-    RDFS_RETURN_IF_ERROR(CheckMemlock(client::MemlockLimit()));
+    RDFS_RETURN_IF_ERROR(CheckMemlock(MemlockLimit()));
   }
   RDFS_ASSIGN_OR_RETURN(key_, ReadKey(options_));
   session_options_ = SessionOptions(options_);

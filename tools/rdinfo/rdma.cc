@@ -1,11 +1,11 @@
 // The RDMA part of what this machine can do: devices, their ports, GIDs and MTUs, pinned memory.
 #include <fmt/core.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "tools/rdinfo/local.h"
+#include "transport/base/memlock.h"
 #include "transport/verbs/devices.h"
 
 namespace rdfs::rdinfo {
@@ -20,15 +20,13 @@ constexpr std::uint64_t kComfortableMemlock = 256ULL << 20U;
 constexpr std::uint64_t kLeastMemlock = 2ULL << 20U;
 
 Fact Memlock() {
-  rlimit limit{};
-  getrlimit(RLIMIT_MEMLOCK, &limit);
-  if (geteuid() == 0) return {"memlock", "no limit for root", true, ""};
-  if (limit.rlim_cur == RLIM_INFINITY) return {"memlock", "unlimited", true, ""};
-  const std::string value = fmt::format("{} KiB", limit.rlim_cur >> 10U);
-  if (limit.rlim_cur >= kComfortableMemlock) return {"memlock", value, true, ""};
+  const std::uint64_t limit = MemlockLimit();
+  if (limit == std::numeric_limits<std::uint64_t>::max()) return {"memlock", "unlimited", true, ""};
+  const std::string value = fmt::format("{} KiB", limit >> 10U);
+  if (limit >= kComfortableMemlock) return {"memlock", value, true, ""};
   return {"memlock",
-          value + (limit.rlim_cur < kLeastMemlock ? ": too little for RDMA"
-                                                  : ": RDMA works, with small buffers"),
+          value + (limit < kLeastMemlock ? ": too little for RDMA"
+                                         : ": RDMA works, with small buffers"),
           false, transport::verbs::MemlockRemedy(), Weight::kHinders};
 }
 
