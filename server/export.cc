@@ -76,10 +76,12 @@ Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
   if (!root.valid()) {
     const std::string what = "cannot export " + spec.directory + " as \"" + spec.name + "\"";
     if (errno == ENOENT) {
-      return Status(Code::kNotFound, ENOENT, what + ": there is no such directory");
+      return Status(Code::kNotFound, ENOENT,
+                    what + ": there is no such directory; make it, or correct the path");
     }
     if (errno == ENOTDIR) {
-      return Status(Code::kInvalidArgument, ENOTDIR, what + ": it is not a directory");
+      return Status(Code::kInvalidArgument, ENOTDIR,
+                    what + ": it is not a directory; export the one that holds it");
     }
     return Status::FromErrno(errno, what);
   }

@@ -35,8 +35,10 @@ void Declare(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--listen", options.listen, "address to listen on (repeatable; default: all)")
       ->type_name("ADDR")
       ->allow_extra_args(false);
-  app.add_option("--port", options.port, "TCP port; 0 takes a free one (default 7337)");
-  app.add_option("--rdma-port", options.rdma_port, "RDMA port (default: the TCP port + 1)");
+  app.add_option("--port", options.port, "TCP port; 0 takes a free one (default 7337)")
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--rdma-port", options.rdma_port, "RDMA port (default: the TCP port + 1)")
+      ->check(CLI::Range(0, 65535));
   auto* key = app.add_option("--key-file", options.key_file, "file whose first line is the key");
   app.add_flag("--no-auth", options.no_auth,
                "ask for no key; listens on loopback only, unless --listen is given")

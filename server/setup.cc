@@ -67,7 +67,14 @@ Result<KeySetup> SetUpKey(const Options& options) {
     setup.path = DefaultKeyPath();
     RDFS_ASSIGN_OR_RETURN(setup.made, MakeKeyFile(setup.path));
   }
-  RDFS_ASSIGN_OR_RETURN(setup.key, transport::Key::FromFile(setup.path));
+  auto key = transport::Key::FromFile(setup.path);
+  if (!key.ok() && key.status().errno_value() == ENOENT) {
+    return Status(Code::kNotFound, ENOENT,
+                  "there is no key file " + setup.path +
+                      "; write a key into it, with mode 0600, or leave --key-file out: rdfsd then "
+                      "makes one");
+  }
+  RDFS_ASSIGN_OR_RETURN(setup.key, std::move(key));
   return setup;
 }
 

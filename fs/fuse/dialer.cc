@@ -119,13 +119,7 @@ Result<Dialer> MakeDialer(const Options& options, const transport::Key& key) {
 
 Result<transport::Key> ReadKey(const Options& options) {
   if (options.key_file.empty()) return transport::Key();
-  Result<transport::Key> key = transport::Key::FromFile(options.key_file);
-  if (!key.ok() && key.status().errno_value() == ENOENT) {
-    return Status(Code::kNotFound, ENOENT,
-                  key.status().message() +
-                      "; copy the server's key there (it says where it keeps it), with mode 0600");
-  }
-  return key;
+  return transport::Key::FromFile(options.key_file);
 }
 
 }  // namespace rdfs::fs::fuse

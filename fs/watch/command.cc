@@ -162,6 +162,7 @@ int RunWatch(const std::vector<std::string>& arguments) {
   app.name("rdfs watch");
   app.footer(kFooter);
   app.set_help_flag("-h,--help", "Print this and exit");
+  app.set_version_flag("--version", "rdfs " RDFS_VERSION, "Print the version and exit");
   app.add_option("PATH", words.operands, "What to watch (see below)")->required();
   app.add_option("-o", words.lists,
                  "Options of the session, as for a mount; those of PATH's mount "
@@ -176,6 +177,9 @@ int RunWatch(const std::vector<std::string>& arguments) {
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    fmt::print("{}\n", version.what());
     return 0;
   } catch (const CLI::ParseError& error) {
     fmt::print(stderr, "rdfs: {}; see rdfs watch --help\n", error.what());

@@ -65,11 +65,11 @@ def page_options(page, section):
 
 
 def page_command_options(page, command):
-    """Those in the heading that a page's section WATCHING gives a command, and -h, which all have."""
+    """Those in the heading that a page's section WATCHING gives a command, and those that all have."""
     text = re.search(r'^\.SH WATCHING\n(.*?)(?=^\.SH)', page, re.M | re.S).group(1).replace('\\-', '-')
     heading = re.search(r'^\.TP\n\.B %s\b(.*)$' % command, text, re.M).group(1)
     found = {word for word in re.split(r'[\s\[\]|]+', re.sub(r'\\f.', '', heading)) if OPTION.match(word)}
-    return found | ({'-h', '--help'} if 'Each takes -h and --help.' in text else set())
+    return found | ({'-h', '--help', '--version'} if 'Each takes -h, --help and --version.' in text else set())
 
 
 def known_words():
@@ -185,7 +185,7 @@ def self_test(build, pages, bash, zsh):
         (pages, bash.replace('read_ahead=', ''), zsh),
         ({**pages, 'rdfs': pages['rdfs'].replace('[\\fB\\-n \\fITURNS', '[\\fITURNS')}, bash, zsh),
         ({**pages, 'rdfsd': pages['rdfsd'].replace('Each takes', 'Some take')}, bash, zsh),
-        (pages, bash.replace('"rdfs watch") echo "-h --help -o', '"rdfs watch") echo "-h --help'), zsh),
+        (pages, bash.replace('"rdfs watch") echo "-h --help --version -o', '"rdfs watch") echo "-h --help --version'), zsh),
         (pages, bash, zsh.replace("'--json[One", "'--jason[One")),
         (pages, bash, zsh.replace("'async[", "'asink[")),
         (pages, bash, zsh.replace("'--sizes[", "'--sises[")),

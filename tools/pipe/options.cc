@@ -239,7 +239,8 @@ std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out) {
   app.add_option("--wait", words.wait, "For rdsend, in seconds (default: as long as it takes)")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--listen", out.listen, "Address to listen on (default: all)");
-  app.add_option("--verbs-port", out.verbs_port, "RDMA's port (default: PORT + 1)");
+  app.add_option("--verbs-port", out.verbs_port, "RDMA's port (default: PORT + 1)")
+      ->check(CLI::Range(0, 65535));
   app.add_flag("--keep-partial", out.keep_partial, "On failure keep what has come as FILE.rdpart");
   app.add_flag("--resume", out.resume,
                "Go on with FILE.rdpart, as far as its checksums are the sender's; keeps it, too");

@@ -81,7 +81,9 @@ int main(int argc, char** argv) {
   app.add_option(
       "HOST", host,
       "The peer to try (HOST:PORT, [ADDRESS]:PORT and rdfs://HOST[:PORT]/EXPORT do too)");
-  app.add_option("PORT", peer.port, "Its TCP port")->capture_default_str();
+  app.add_option("PORT", peer.port, "Its TCP port")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
   app.add_option("--key-file", key_file, "The server's key");
   app.add_flag("--json", json, "JSON instead of text");
   app.add_flag("-v", verbosity, "Say more");

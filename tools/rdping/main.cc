@@ -33,17 +33,22 @@ void Declare(CLI::App& app, Arguments& arguments) {
       app.add_subcommand("server", "Answer measurements; prints the client's command");
   arguments.server.port = rdfs::rdping::kDefaultPort;
   server->add_option("PORT", arguments.server.port, "TCP port; 0 takes a free one")
+      ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   server->add_option("--listen", arguments.server.address, "Address to listen on (default: all)");
   server->add_option("--key-file", arguments.key_file, "Serve only who has this key");
+  server->set_version_flag("--version", "rdping " RDFS_VERSION);
 
   CLI::App* client = app.add_subcommand("client", "Measure against a server");
+  client->set_version_flag("--version", "rdping " RDFS_VERSION);
   arguments.client.port = rdfs::rdping::kDefaultPort;
   client
       ->add_option("HOST", arguments.client.host,
                    "The server's name or address (HOST:PORT does too)")
       ->required();
-  client->add_option("PORT", arguments.client.port, "The server's port")->capture_default_str();
+  client->add_option("PORT", arguments.client.port, "The server's port")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
   client->add_option("--key-file", arguments.key_file, "The server's key");
   client->add_option("--require", arguments.require, "Only this transport")
       ->check(CLI::IsMember({"verbs", "shm", "tcp"}));

@@ -38,7 +38,9 @@ std::string Help(const std::string& program, const std::string& command, bool na
   } else {
     out += "What running ones of this user are doing, and over which transport.\n";
   }
-  out += "\nOptions:\n  -h,--help                   Print this and exit\n";
+  out +=
+      "\nOptions:\n  -h,--help                   Print this and exit\n"
+      "  --version                   Print the version and exit\n";
   if (stats) {
     out +=
         "  --json                      One JSON object a line\n"
@@ -128,10 +130,15 @@ std::optional<int> RunWatchCommand(const std::string& program,
       (arguments[0] != "status" && arguments[0] != "stats" && arguments[0] != "top")) {
     return std::nullopt;
   }
-  if (std::ranges::any_of(arguments,
-                          [](const auto& word) { return word == "-h" || word == "--help"; })) {
-    fmt::print("{}", Help(program, arguments[0], named));
-    return 0;
+  for (const std::string& word : arguments) {
+    if (word == "-h" || word == "--help") {
+      fmt::print("{}", Help(program, arguments[0], named));
+      return 0;
+    }
+    if (word == "--version") {
+      fmt::print("{} " RDFS_VERSION "\n", program);
+      return 0;
+    }
   }
   const auto wanted = Parse(arguments, named);
   if (!wanted) return Usage(program, named);

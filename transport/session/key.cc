@@ -84,7 +84,13 @@ Key Key::Random() {
 
 Result<Key> Key::FromFile(const std::string& path) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return Status::FromErrno(errno, "cannot open the key file " + path);
+  if (!fd.valid()) {
+    const Status failed = Status::FromErrno(errno, "cannot open the key file " + path);
+    if (failed.errno_value() != ENOENT) return failed;
+    return Status(Code::kNotFound, ENOENT,
+                  failed.message() +
+                      "; copy the server's key there (it says where it keeps it), with mode 0600");
+  }
   RDFS_RETURN_IF_ERROR(CheckOwnerOnly(fd.get(), path));
   return ReadLine(fd.get(), "the key file " + path);
 }

@@ -100,6 +100,25 @@ int TryOne(const addrinfo& address, Deadline deadline, Fd& out) {
   return 0;
 }
 
+Status CannotListen(int error, const std::string& where) {
+  switch (error) {
+    case EADDRINUSE:
+      return Status(
+          Code::kErrno, error,
+          "cannot listen on " + where + ": another program holds the port (see `ss -ltnp`)");
+    case EADDRNOTAVAIL:
+      return Status(
+          Code::kErrno, error,
+          "cannot listen on " + where + ": this machine has no such address (see `ip address`)");
+    case EACCES:
+      return Status(Code::kErrno, error,
+                    "cannot listen on " + where +
+                        ": only root may listen on a port that low; choose one above 1023");
+    default:
+      return Status::FromErrno(error, "cannot listen on " + where);
+  }
+}
+
 Result<Fd> ListenOn(const addrinfo& address, const std::string& where) {
   Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return Status::FromErrno(errno, "cannot make a socket");
@@ -112,10 +131,7 @@ Result<Fd> ListenOn(const addrinfo& address, const std::string& where) {
   if (bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 ||
       listen(socket.get(), SOMAXCONN) != 0) {
     const int error = errno;
-    if (error != EADDRINUSE) return Status::FromErrno(error, "cannot listen on " + where);
-    return Status(
-        Code::kErrno, error,
-        "cannot listen on " + where + ": another program holds the port (see `ss -ltnp`)");
+    return CannotListen(error, where);
   }
   return socket;
 }

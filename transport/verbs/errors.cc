@@ -64,7 +64,7 @@ std::string MemlockRemedy() {
   }
   return fmt::format(
       "this process may lock {} KiB (ulimit -l); put the line '* - memlock unlimited' into "
-      "/etc/security/limits.d/rdma.conf and log in again (for a systemd service: "
+      "/etc/security/limits.d/rdfs.conf and log in again (for a systemd service: "
       "LimitMEMLOCK=infinity)",
       limit.rlim_cur / 1024);
 }
