@@ -11,6 +11,8 @@ servers=()
 
 # Not `ip netns exec`: a mount has to be seen outside, too.
 on() { local host=$1; shift; nsenter --net="/run/netns/$host" "$@"; }
+# In the background, as $!: of `on &` that would be a shell.
+start_on() { local host=$1; shift; exec nsenter --net="/run/netns/$host" "$@"; }
 fail() {
   echo "FAILED: $1" >&2
   tail -n 20 "$work"/*.log >&2
@@ -38,7 +40,7 @@ measure() { # NAME LISTEN HOST
   local log=$work/rdping.log port
   rm -f "$log"  # what the last server wrote must not be taken for this one's
   port=$(free_port)
-  on a "$bin/tools/rdping/rdping" server "$port" --listen "$2" >"$log" 2>&1 &
+  start_on a "$bin/tools/rdping/rdping" server "$port" --listen "$2" >"$log" 2>&1 &
   servers+=($!)
   wait_for "$log" 'rdping client' || return 1
   local transport
@@ -58,10 +60,10 @@ mount_and_compare() { # LISTEN URL-HOST TRANSPORT
   port=$(free_port)
   rm -f "$log" "$work/rdfs.log"
   mkdir -p "$export" "$mnt"
-  on a "$bin/server/rdfsd" --export "e=$export,trusted" --listen "$1" --port "$port" --no-auth -f >"$log" 2>&1 &
+  start_on a "$bin/server/rdfsd" --export "e=$export,trusted" --listen "$1" --port "$port" --no-auth -f >"$log" 2>&1 &
   servers+=($!)
   wait_for "$log" 'ready on port' || return 1
-  on b "$bin/fs/fuse/rdfs" "rdfs://$2:$port/e" "$mnt" -o "require=$3" -f >"$work/rdfs.log" 2>&1 &
+  start_on b "$bin/fs/fuse/rdfs" "rdfs://$2:$port/e" "$mnt" -o "require=$3" -f >"$work/rdfs.log" 2>&1 &
   client=$!
   wait_for /proc/self/mountinfo " $mnt .* - fuse" || return 1
   { cp -r "$work/tree" "$mnt/tree" && diff -r "$work/tree" "$mnt/tree" && diff -r "$work/tree" "$export/tree"; } || status=1

@@ -29,6 +29,18 @@ expect 0 'firewall +(ufw|firewalld) is on' 'a firewalld without files'
 grep -qE 'ufw allow 7337|firewall-cmd .*7337' "$work/out" || fail 'a firewall that is on, and no advice'
 kill "$firewalld"
 wait "$firewalld" || true
+# Little memory that may be locked, and no right to lock more.
+unlimited=$rdinfo
+cat >"$work/limited" <<END
+#!/bin/sh
+ulimit -l 64
+[ "\$(id -u)" -ne 0 ] || exec setpriv --bounding-set=-ipc_lock "$unlimited" "\$@"
+exec "$unlimited" "\$@"
+END
+chmod +x "$work/limited"
+rdinfo=$work/limited
+expect 0 "'[*] - memlock unlimited' into /etc/security/limits.d/rdfs.conf and log in again" 'memlock'
+rdinfo=$unlimited
 "$rdinfo" --json >"$work/json"
 python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$work/json" || fail "--json is no JSON"
 
@@ -53,6 +65,29 @@ expect 1 "! TCP port $port" 'a port where nobody listens' 127.0.0.1 "$port"
 expect 1 "1. TCP port $port: not reached" 'a port where nobody listens, in the advice' 127.0.0.1 "$port"
 expect 1 'nothing listens on' 'a port where nobody listens, in the advice' 127.0.0.1 "$port"
 expect 2 '' 'a wrong option' --no-such-option
+
+# A port that drops who asks, as a firewall does: its queue is full, and nobody takes from it.
+: >"$work/full"
+python3 - "$work/full" <<'END' &
+import socket, sys, time
+listener = socket.create_server(('127.0.0.1', 0), backlog=0)
+waiting = []
+for _ in range(8):
+    waiting.append(socket.socket())
+    waiting[-1].setblocking(False)
+    waiting[-1].connect_ex(listener.getsockname())
+with open(sys.argv[1], 'w') as file:
+    file.write('port %d\n' % listener.getsockname()[1])
+time.sleep(60)
+END
+server=$!
+for _ in $(seq 100); do grep -q port "$work/full" && break; sleep 0.1; done
+read -r _ port <"$work/full"
+expect 1 "! TCP port $port +not reached" 'a port behind a firewall' 127.0.0.1 "$port"
+expect 1 'a firewall there or between drops this one: open it, and the next one for RDMA' 'the remedy for it' 127.0.0.1 "$port"
+kill "$server"
+wait "$server" || true
+server=''
 
 # A peer of another major version: it refuses our hello, in the words that every version has.
 : >"$work/version"
