@@ -4,7 +4,7 @@
 # PostgreSQL on one host and its programs on another, here two network namespaces without RDMA, so that
 # carriers carry over TCP: pgbench, COPY, pg_dump and a cancelled query. The accounts must add up.
 set -uo pipefail
-[ "$(id -u)" -eq 0 ] || { echo "skipped: only root can run PostgreSQL as somebody else between network namespaces"; exit 77; }
+[ "$(id -u)" -eq 0 ] || { echo "only root can run PostgreSQL as somebody else between network namespaces" >&2; exit 1; }
 [ -n "${RDFS_ACROSS_INSIDE:-}" ] || exec env RDFS_ACROSS_INSIDE=1 unshare --net "$0" "$@"
 . "$(dirname "$0")/setup.sh"
 begin "$@"

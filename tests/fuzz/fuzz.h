@@ -3,7 +3,7 @@
 // Each target is one program of tests/fuzz/NAME.cc, which defines Run and Seeds, and main.cc. The
 // seeds are what correct peers say; `fuzz_NAME --seeds FOLDER` writes them out, and those in the
 // tree (corpus/NAME) are these. libFuzzer calls Run on one thread, with inputs grown from them.
-// Source: https://llvm.org/docs/LibFuzzer.html (clang 14).
+// Source: https://llvm.org/docs/LibFuzzer.html
 #pragma once
 
 #include <algorithm>

@@ -309,9 +309,9 @@ TEST_F(ReadOnlyTest, RefusesEveryChange) {
 }
 
 // A server that is root and acts as its callers.
-class SwitchTest : public DataTest {
+class SwitchAsRootTest : public DataTest {
  protected:
-  SwitchTest()
+  SwitchAsRootTest()
       : DataTest({.ids = IdMap::Daemon(IdMode::kRootSquash), .can_switch_ids = true}) {}
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root";
@@ -321,7 +321,7 @@ class SwitchTest : public DataTest {
   }
 };
 
-TEST_F(SwitchTest, TheCallerOwnsWhatItMakesAndMayNotMore) {
+TEST_F(SwitchAsRootTest, TheCallerOwnsWhatItMakesAndMayNotMore) {
   server.caller = {1234, 1234};
   ASSERT_TRUE(server.Create(server.root(), "mine", kReadWrite, 0600).ok());
   struct stat stat {};
@@ -338,7 +338,7 @@ TEST_F(SwitchTest, TheCallerOwnsWhatItMakesAndMayNotMore) {
   EXPECT_EQ(stat.st_uid, kNobody.uid);
 }
 
-TEST_F(SwitchTest, TheStickyBitAndSetuidAreTheKernelsOwn) {
+TEST_F(SwitchAsRootTest, TheStickyBitAndSetuidAreTheKernelsOwn) {
   ::chmod(server.dir().c_str(), 01777);
   ::chmod((server / "file").c_str(), 0666);
   server.caller = {1234, 1234};
@@ -361,7 +361,7 @@ TEST_F(SwitchTest, TheStickyBitAndSetuidAreTheKernelsOwn) {
             EPERM);
 }
 
-TEST_F(SwitchTest, SetuidIsTakenFromAFileByWhoMayWriteToItOnly) {
+TEST_F(SwitchAsRootTest, SetuidIsTakenFromAFileByWhoMayWriteToItOnly) {
   const std::string file = server / "file";
   const auto mode_after = [&](mode_t mode, std::uint32_t valid) {
     server.ActAsItself();
@@ -380,7 +380,7 @@ TEST_F(SwitchTest, SetuidIsTakenFromAFileByWhoMayWriteToItOnly) {
   EXPECT_EQ(mode_after(04777, fs::kSetKillPriv | fs::kSetSize), 0777U);
 }
 
-TEST_F(SwitchTest, AFallocateTakesSetuidAwayWhoeverIsServedMeanwhile) {
+TEST_F(SwitchAsRootTest, AFallocateTakesSetuidAwayWhoeverIsServedMeanwhile) {
   ASSERT_EQ(::chmod((server / "file").c_str(), 06777), 0);
   // The kernel takes it away itself where the thread for such work was started as a user.
   bool started = false;
@@ -401,7 +401,7 @@ TEST_F(SwitchTest, AFallocateTakesSetuidAwayWhoeverIsServedMeanwhile) {
   EXPECT_NE(::chmod((server / "file").c_str(), 0600), 0) << "the caller's rights again";
 }
 
-TEST_F(SwitchTest, ALockThatWaitsIsTakenWhoeverIsServedMeanwhile) {
+TEST_F(SwitchAsRootTest, ALockThatWaitsIsTakenWhoeverIsServedMeanwhile) {
   server.caller = {1234, 1234};
   const Answer made = server.Create(server.root(), "locked", kReadWrite, 0600);
   ASSERT_TRUE(made.ok());
@@ -433,7 +433,7 @@ TEST_F(SwitchTest, ALockThatWaitsIsTakenWhoeverIsServedMeanwhile) {
   EXPECT_TRUE(answer.ok()) << answer.errno_value();
 }
 
-TEST_F(SwitchTest, HandlesResolveWhileActingAsSomebodyElse) {
+TEST_F(SwitchAsRootTest, HandlesResolveWhileActingAsSomebodyElse) {
   if (!server.table().persistent()) GTEST_SKIP() << "no open_by_handle_at";
   ASSERT_EQ(::mkdir((server / "deep").c_str(), 0777), 0);
   ::chmod((server / "deep").c_str(), 0777);

@@ -177,7 +177,7 @@ TEST_F(NamesTest, UmaskIsTheClientsUnlessTheParentHasADefaultAcl) {
   EXPECT_EQ(StatOf(server / "dir/open").st_mode & 07777U, 0777U);
 }
 
-TEST_F(NamesTest, SetgidDirectoriesPassTheirGroupOn) {
+TEST_F(NamesTest, SetgidDirectoriesPassTheirGroupOnAsRoot) {
   for (const std::string& top : {server.dir(), plain.path()}) {
     if (::chown((top + "/dir").c_str(), static_cast<uid_t>(-1), 1) != 0) {
       GTEST_SKIP() << "not root";
@@ -323,7 +323,7 @@ TEST_F(AttrTest, TruncatingWhatIsNoFile) {
   EXPECT_EQ(Set("file", request).errno_value(), EFBIG);
 }
 
-TEST_F(AttrTest, ChownTakesSetuidAway) {
+TEST_F(AttrTest, ChownTakesSetuidAwayAsRoot) {
   if (::geteuid() != 0) GTEST_SKIP() << "not root";
   ASSERT_EQ(::chmod((server / "file").c_str(), 06755), 0);
   fs::SetAttrRequest request{};

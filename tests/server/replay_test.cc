@@ -260,15 +260,15 @@ TEST_F(CrashTest, ACreateThatHappenedIsOpened) {
 }
 
 // A server that is root and acts as its callers.
-class CrashAsCallerTest : public CrashTest {
+class CrashAsRootTest : public CrashTest {
  protected:
-  CrashAsCallerTest()
+  CrashAsRootTest()
       : CrashTest(
             {.ids = IdMap::Daemon(IdMode::kRootSquash), .can_switch_ids = true, .record = true}) {}
 };
 
 // As git makes its objects. Nobody else gets at a file by that way.
-TEST_F(CrashAsCallerTest, ACreateThatHappenedIsOpenedThoughItsModeForbidsThat) {
+TEST_F(CrashAsRootTest, ACreateThatHappenedIsOpenedThoughItsModeForbidsThat) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root";
   ::chmod(server.base.path().c_str(), 0755);
   ::chmod(server.dir().c_str(), 0777);

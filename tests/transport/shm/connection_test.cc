@@ -47,7 +47,7 @@ TEST(Shm, TheKernelTellsWhoConnects) {
   EXPECT_EQ(refused.status().message(), "no such export 'x'");
 }
 
-TEST(Shm, AnotherUserIsToldApart) {
+TEST(Shm, AnotherUserIsToldApartAsRoot) {
   if (getuid() != 0) GTEST_SKIP() << "only root can be somebody else";
   Pair pair;
   const pid_t child = fork();
