@@ -79,9 +79,12 @@ TEST_P(InodeTableTest, HandlesResolveAfterTheirDescriptorsWereEvicted) {
 int UnmountedWhenUnused(const std::string& directory, InodeLimits limits) {
   constexpr int kCannotTry = 77;
   const uid_t user = ::geteuid();
+  const gid_t group = ::getegid();
   if (::unshare(CLONE_NEWNS) != 0) {
     if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return kCannotTry;
     std::ofstream("/proc/self/uid_map") << "0 " << user << " 1";
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/gid_map") << "0 " << group << " 1";
   }
   if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kCannotTry;
   const std::string below = directory + "/below";

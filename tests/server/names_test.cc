@@ -107,8 +107,9 @@ TEST_F(NamesTest, DirectoriesAreToldWhereThatIsAskedFor) {
     return Body(Where(body, path));
   };
   fs::MknodRequest mknod{};
-  mknod.mode = S_IFREG | 0644;
+  mknod.mode = 0755;
   expect(tell(Opcode::kMkdir, Where(Body().Add(mknod), "d")), {server.dir()});
+  mknod.mode = S_IFREG | 0644;
   expect(tell(Opcode::kMknod, Where(Body().Add(mknod), "d/node")), {server.dir() + "/d"});
   expect(tell(Opcode::kSymlink, at("d/link").Name("x")), {server.dir() + "/d"});
   fs::CreateRequest create{};

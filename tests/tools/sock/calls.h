@@ -55,6 +55,7 @@ struct Scenario {
   void (*client)(Party&);
   void (*server)(Party&);
   long upgraded = 1;  // connections, with both ends under rdsock
+  bool needs_filter = false;  // SO_ATTACH_FILTER, which some kernels keep for CAP_NET_ADMIN
 };
 extern const std::vector<Scenario> kDataScenarios;
 extern const std::vector<Scenario> kWaitScenarios;

@@ -543,7 +543,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"passed on", Passes, Hears},
     {"passed on by sendmmsg", PassesAmongMany, Hears},
     {"everything closed", ClosesAll, Hears},
-    {"handed on while the writer is busy", IsBusy, HandsOn},
+    {"handed on while the writer is busy", IsBusy, HandsOn, 1, true},
     {"a filter of system calls", Filters, HearsAndAnswers},
 };
 
