@@ -86,6 +86,38 @@ TEST(Names, OddNames) {
   });
 }
 
+TEST(Names, PlacesInADirectoryAreComeBackTo) {
+  Compare([](Transcript& t) {
+    constexpr int kFiles = 500;  // several pages of the kernel's
+    for (int i = 0; i < kFiles; ++i) Touch(t, ("f" + std::to_string(i)).c_str());
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(
+        fdopendir(openat(t.dir(), ".", O_RDONLY | O_DIRECTORY)), closedir);
+    ASSERT_NE(listing, nullptr);
+    std::vector<std::string> names;
+    std::vector<long> places;
+    for (;;) {
+      places.push_back(telldir(listing.get()));
+      const dirent* entry = readdir(listing.get());
+      if (entry == nullptr) break;
+      names.emplace_back(entry->d_name);
+    }
+    t.Note("entries", static_cast<long long>(names.size()));
+    for (const std::size_t at : {names.size() / 2, std::size_t{0}, names.size() - 1, names.size(),
+                                 std::size_t{1}, names.size() / 3}) {
+      seekdir(listing.get(), places[at]);
+      const dirent* entry = readdir(listing.get());
+      const std::string found = entry == nullptr ? "" : entry->d_name;
+      t.Note("the same as before", found == (at < names.size() ? names[at] : ""));
+    }
+    rewinddir(listing.get());
+    Touch(t, "another");
+    long long after = 0;
+    while (readdir(listing.get()) != nullptr) ++after;
+    // POSIX leaves it open whether what is made after rewinddir is seen.
+    t.Note("all of them again", after >= static_cast<long long>(names.size()));
+  });
+}
+
 TEST(Names, Directories) {
   Compare([](Transcript& t) {
     t.Call("mkdir", mkdirat(t.dir(), "d", 0755));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: outside.sh --bin BUILD_DIR: what other processes of the server's host change in the exported directory is seen
+# Usage: outside.sh --bin BUILD_DIR [--over TRANSPORT]: what other processes of the server's host change in the exported directory is seen
 # through a mount some milliseconds later, long before a lease has run out.
 source "$(dirname "$0")/setup.sh"
 begin "$@"
@@ -8,7 +8,7 @@ mkdir "$work/export" "$work/mnt"
 new_key "$work/key"
 ids=''; [ "$(id -u)" -ne 0 ] || ids=,trusted
 serve server --export "e2e=$work/export$ids" --key-file "$work/key"
-"$rdfs" "rdfs://127.0.0.1:$port/e2e" "$work/mnt" -o key_file="$work/key" -o require=shm -f >"$work/rdfs.log" 2>&1 </dev/null &
+"$rdfs" "rdfs://$address:$port/e2e" "$work/mnt" -o key_file="$work/key" -o "require=${over:-shm}" -f >"$work/rdfs.log" 2>&1 </dev/null &
 client=$!
 ends_with_us "$client"
 wait_until 100 is_mounted "$work/mnt" || { cat "$work/rdfs.log" >&2; problem "rdfs did not mount"; conclude "nothing"; }

@@ -29,9 +29,9 @@ expect() {
 
 mkdir "$work/export"
 mount -t tmpfs -o size=1M none "$work/export"
-serve() {
+serve() { # OPTION...
   : >"$work/log"
-  start_on a "$bin/server/rdfsd" --export "e=$work/export" --listen "$RDFS_HOST_A" --no-auth -f >"$work/log" 2>&1 &
+  start_on a "$bin/server/rdfsd" --export "e=$work/export" --listen "$RDFS_HOST_A" --no-auth -f "$@" >"$work/log" 2>&1 &
   server=$!
   local tries
   for ((tries = 0; tries < 200; tries++)); do grep -q 'ready on port' "$work/log" && return; sleep 0.1; done
@@ -71,7 +71,11 @@ mounts_over_tcp 'RDMA' 'no RDMA there'
 finish
 on a rdma link add "${RDFS_RDMA_DRIVER}_a" type "$RDFS_RDMA_DRIVER" netdev link-a
 
-serve
+serve --rdma-port 17777
+if on a rdma resource show cm_id | grep -q 'LISTEN.*:17777'; then echo "listening for RDMA on port 17777"; else
+  echo "FAILED: --rdma-port 17777: $(on a rdma resource show cm_id)" >&2
+  failures=$((failures + 1))
+fi
 expect 0 'verbs +works: .* us a message, .* us a READ, .* GB/s' 'nothing wrong: verbs measured' "$url"
 expect 0 'path +MTU 9000' 'nothing wrong: the MTU' "$url"
 

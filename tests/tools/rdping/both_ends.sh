@@ -31,6 +31,30 @@ PYTHON
 grep -q "^${transports[0]} .*READ" "$work/table" || fail "no table"
 stop_server
 
+# A server with a key serves who has it.
+printf '0123456789abcdef' >"$work/key"
+printf 'another key' >"$work/wrong"
+chmod 600 "$work/key" "$work/wrong"
+start_server "$rdping" --listen "$address" --key-file "$work/key"
+"$rdping" client "$host" "$port" --key-file "$work/key" --seconds 0.02 --size 4096 --sizes 65536 --json >"$work/json" ||
+  fail "a key failed"
+python3 - "$work/json" <<'PYTHON' || fail "--size or --sizes is not heeded"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["latency_bytes"] == 4096, report
+assert all([b["bytes"] for b in row["bandwidth"]] == [65536] for row in report["rows"] if row["bandwidth"]), report
+PYTHON
+"$rdping" client "$host" "$port" --key-file "$work/key" --seconds 0.02 --require tcp --plaintext >"$work/plain" &&
+  grep -q '^tcp  .*READ' "$work/plain" || fail "--plaintext failed"
+for wrong in "--key-file $work/wrong" ''; do
+  status=0
+  # shellcheck disable=SC2086
+  "$rdping" client "$host" "$port" $wrong --seconds 0.02 2>"$work/refused" >/dev/null || status=$?
+  [ "$status" -eq 1 ] && [ "$(wc -l <"$work/refused")" -eq 1 ] && grep -q key "$work/refused" ||
+    fail "a wrong key ('$wrong') is not told in one line"
+done
+stop_server
+
 # What goes wrong is told in one sentence, with exit code 1.
 status=0
 "$rdping" client "$host" "$port" 2>"$work/refused" >/dev/null || status=$?
