@@ -216,7 +216,7 @@ class Connection {
   std::chrono::nanoseconds look_cost_{1'000};  // of one Poll that finds nothing, as last measured
 };
 
-// A peer that wants to connect and has sent its token, which nobody has verified yet.
+// A peer that has sent its token, which nobody has verified yet. Tells of it after the answer, too.
 class Incoming {
  public:
   virtual ~Incoming() = default;

@@ -60,7 +60,7 @@ ShmIncoming::ShmIncoming(PacketSocket socket, uid_t uid, ByteSpan token, std::st
 }
 
 Result<std::unique_ptr<Connection>> ShmIncoming::Accept(const std::shared_ptr<Domain>& domain) {
-  if (!socket_) return Status(Code::kInternal, "an incoming connection was used twice");
+  if (!socket_) return Status(Code::kInvalidArgument, "this peer was answered already");
   PacketSocket socket = std::move(*socket_);
   socket_.reset();
   RDFS_ASSIGN_OR_RETURN(

@@ -23,15 +23,14 @@ class VerbsIncoming final : public Incoming {
       : channel_(std::move(channel)),
         id_(std::move(id)),
         request_(std::move(request)),
-        token_(std::move(token)) {}
+        token_(std::move(token)),
+        peer_(AddressText(rdma_get_peer_addr(id_.get()))) {}
   ~VerbsIncoming() override {
     if (id_ != nullptr) Reject({Code::kDisconnected, "the server dropped the request"});
   }
 
   [[nodiscard]] ByteSpan token() const override { return token_; }
-  [[nodiscard]] std::string peer() const override {
-    return AddressText(rdma_get_peer_addr(id_.get()));
-  }
+  [[nodiscard]] std::string peer() const override { return peer_; }
   Result<std::unique_ptr<Connection>> Accept(const std::shared_ptr<Domain>& domain) override;
   void Reject(const Status& why) override;
 
@@ -40,10 +39,11 @@ class VerbsIncoming final : public Incoming {
   CmIdPtr id_;  // null when used up
   CmEvent request_;
   std::vector<std::byte> token_;
+  std::string peer_;
 };
 
 Result<std::unique_ptr<Connection>> VerbsIncoming::Accept(const std::shared_ptr<Domain>& domain) {
-  if (id_ == nullptr) return Status(Code::kInvalidArgument, "the request was answered already");
+  if (id_ == nullptr) return Status(Code::kInvalidArgument, "this peer was answered already");
   rdma_cm_id* id = id_.get();
   Result<std::unique_ptr<VerbsConnection>> made = VerbsConnection::Create(channel_, id_, domain);
   if (!made.ok()) {

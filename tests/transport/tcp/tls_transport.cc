@@ -45,10 +45,11 @@ Status ReadBytes(ByteStream& stream, MutableByteSpan out, Deadline deadline) {
 class TlsIncoming final : public Incoming {
  public:
   TlsIncoming(std::unique_ptr<ByteStream> stream, std::vector<std::byte> token)
-      : stream_(std::move(stream)), token_(std::move(token)) {}
+      : stream_(std::move(stream)), peer_(stream_->peer()), token_(std::move(token)) {}
   [[nodiscard]] ByteSpan token() const override { return token_; }
-  [[nodiscard]] std::string peer() const override { return stream_->peer(); }
+  [[nodiscard]] std::string peer() const override { return peer_; }
   Result<std::unique_ptr<Connection>> Accept(const std::shared_ptr<Domain>& domain) override {
+    if (stream_ == nullptr) return Status(Code::kInvalidArgument, "this peer was answered already");
     RDFS_RETURN_IF_ERROR(
         WriteText(*stream_, EncodeVerdict({}), DeadlineAfter(std::chrono::seconds(5))));
     return MakeConnection(std::move(stream_), domain, "tcp with TLS");
@@ -60,6 +61,7 @@ class TlsIncoming final : public Incoming {
 
  private:
   std::unique_ptr<ByteStream> stream_;
+  std::string peer_;
   std::vector<std::byte> token_;
 };
 
