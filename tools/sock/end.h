@@ -88,8 +88,9 @@ class End {
   // connection had to be reset.
   enum class Departure : std::uint8_t { kDone, kOwed, kReset };
   Departure Leave(int tcp);
-  // After kOwed, for as long as it takes. False: the other end died, and the connection was reset.
-  bool AwaitReturn(int tcp);
+  // After kOwed, until `deadline` (default: for as long as it takes). False: the bytes have not
+  // come, or the other end died, and the connection was reset.
+  bool AwaitReturn(int tcp, Deadline deadline = Deadline::max());
   // Both ends get ECONNRESET: the one way to say that bytes cannot be kept in order (RFC 9293,
   // ABORT).
   static void Reset(int tcp);

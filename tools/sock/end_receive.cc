@@ -296,7 +296,9 @@ End::Departure End::Leave(int tcp) {
   return ReceiveLast(tcp, DeadlineAfter(kLeaveTimeout));
 }
 
-bool End::AwaitReturn(int tcp) { return ReceiveLast(tcp, Deadline::max()) == Departure::kDone; }
+bool End::AwaitReturn(int tcp, Deadline deadline) {
+  return ReceiveLast(tcp, deadline) == Departure::kDone;
+}
 
 End::Departure End::ReceiveLast(int tcp, Deadline deadline) {
   Cursor none{Buffers()};

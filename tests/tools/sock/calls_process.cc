@@ -479,6 +479,39 @@ void IsBusy(Party& party) {
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
   party.Meet();
 }
+// Makes none for a while.
+void IsBusyForAWhile(Party& party) {
+  Send(party, party.fd, 0, 500);
+  party.Meet();
+  sleep(2);  // longer than End::kLeaveTimeout
+  Send(party, party.fd, 500, 500);
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+}
+void HandsOnAndWaits(Party& party) {
+  int out[2];
+  if (pipe2(out, O_CLOEXEC) != 0) _exit(3);
+  Recv(party, party.fd, 100);
+  party.Meet();
+  const pid_t child = fork();
+  if (child == 0) {
+    unsetenv("LD_PRELOAD");
+    dup2(party.fd, STDIN_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    execl("/bin/sh", "sh", "-c", "exec cat", nullptr);
+    _exit(127);
+  }
+  close(out[1]);
+  std::vector<char> bytes(1000);
+  std::size_t all = 0;
+  for (ssize_t got = 0; (got = read(out[0], bytes.data() + all, bytes.size() - all)) > 0;) {
+    all += static_cast<std::size_t>(got);
+  }
+  party.SayBytes("the program's output", static_cast<ssize_t>(all), bytes);
+  close(out[0]);
+  SayEnd(party, child);
+  party.Meet();
+}
 void HandsOn(Party& party) {
   int out[2];
   int gone[2];
@@ -544,6 +577,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"passed on by sendmmsg", PassesAmongMany, Hears},
     {"everything closed", ClosesAll, Hears},
     {"handed on while the writer is busy", IsBusy, HandsOn, 1, true},
+    {"handed on while the writer is busy for a while", IsBusyForAWhile, HandsOnAndWaits},
     {"a filter of system calls", Filters, HearsAndAnswers},
 };
 

@@ -19,6 +19,9 @@
 namespace rdfs::sock {
 namespace {
 
+// The program waits itself then, with its signals.
+constexpr std::chrono::seconds kWithoutFilter{10};
+
 // A filter of a TCP socket sees packets from the TCP header on (tcp_filter() in net/ipv4); flags
 // are its byte 13 (RFC 9293, 3.1).
 bool DropFin(int tcp) {
@@ -75,9 +78,10 @@ void CloseAllBut(std::array<int, 3> kept) {
 }  // namespace
 
 bool StartKeeper(int tcp, End& end) {
-  if (!DropFin(tcp)) return false;
+  const bool drops = DropFin(tcp);
   // What shut its half down can send nothing again.
   if (FinCame(tcp)) return false;
+  if (!drops) return end.AwaitReturn(tcp, DeadlineAfter(kWithoutFilter));
   // Between us and the keeper a process that is gone at once. It sends no signal when it ends, and
   // is seen only by who asks for such.
   const auto between = static_cast<pid_t>(libc().syscall(SYS_clone, 0, 0, 0, 0, 0, 0));

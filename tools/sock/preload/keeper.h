@@ -12,8 +12,9 @@
 
 namespace rdfs::sock {
 
-// After End::Leave has said kOwed. False when there can be none: then the connection has to be
-// reset. All signals are blocked meanwhile.
+// After End::Leave has said kOwed. Where the kernel lets only root filter sockets there can be
+// none, and this blocks for the bytes, for 10 s at most. False when the connection has to be reset.
+// All signals are blocked meanwhile.
 bool StartKeeper(int tcp, End& end);
 
 }  // namespace rdfs::sock
