@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -168,6 +169,42 @@ TEST(Session, SwitchedOffTransportsAreFallenBackFrom) {
   EXPECT_EQ(text.find("tcp (plaintext, same host); not verbs: "), 0U) << text;
   EXPECT_NE(text.find("; not shm: the server says: it is switched off there"), std::string::npos)
       << text;
+}
+
+TEST(Session, OfAServerForOneUserOthersGetNoSharedMemoryAsRoot) {
+  if (getuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  AcceptorOptions options = ServerOptions();
+  options.same_user_only = true;
+  Server server(std::move(options));
+  const auto dial = [&server] {
+    DialOptions shm = ClientOptions(server);
+    shm.require = Kind::kShm;
+    return MustDial(std::move(shm));
+  };
+  const auto as_another = [](const auto& act) {
+    std::thread([&act] {
+      // Of this thread alone, where setresuid(2) of the library's changes all.
+      ASSERT_EQ(syscall(SYS_setresuid, -1, 65534, -1), 0);
+      act();
+    }).join();
+  };
+  const auto refused = [&as_another](Session& session) {
+    Status status;
+    as_another([&] { status = session.OpenLane(DeadlineAfter(seconds(10))).status(); });
+    EXPECT_NE(status.message().find("started by another user and serves only that one"),
+              std::string::npos)
+        << status.ToString();
+  };
+  const auto session = dial();
+  ASSERT_NE(session, nullptr);
+  ASSERT_TRUE(session->OpenLane(DeadlineAfter(seconds(10))).ok());
+  // Whoever has said that it is this user: the kernel says who it is.
+  refused(*session);
+  // Who says the truth does not learn where the memory is.
+  std::unique_ptr<Session> of_another;
+  as_another([&] { of_another = dial(); });
+  ASSERT_NE(of_another, nullptr);
+  refused(*of_another);
 }
 
 TEST(Session, TlsCoversVestibuleAndLanes) {
