@@ -87,7 +87,8 @@ def bars(rows: list[dict]) -> str:
         return NAMES + (math.log2(ratio) - low) / (high - low) * BARS
 
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-           'viewBox="0 0 {0} {1}" font-family="sans-serif" font-size="12">'.format(width, height)]
+           'viewBox="0 0 {0} {1}" font-family="sans-serif" font-size="12">'.format(width, height),
+           '<rect width="100%" height="100%" fill="white"/>']
     for power in range(low, high + 1, max(1, (high - low) // 8)):
         x = at(2.0**power)
         out.append(f'<line x1="{x:.1f}" y1="{HEAD - 8}" x2="{x:.1f}" y2="{height}" '
@@ -117,7 +118,8 @@ def table(rows: list[dict]) -> str:
                       f'{row["ratio"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]']
         else:
             cells += ["", "", ""]
-        cells += ["" if row["goal"] is None else f'{row["goal"]:g}', verdict(row), row.get("cached", "")]
+        cells += ["" if row["goal"] is None else f'{row["goal"]:g}', verdict(row),
+                  "; ".join(filter(None, (row.get("cached"), row.get("remark"))))]
         falls = ' class="short"' if verdict(row) == "falls short" else ""
         out.append(f"<tr{falls}>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return "\n".join([*out, "</table>"])
@@ -150,3 +152,8 @@ def write(directory: pathlib.Path, measured: dict) -> pathlib.Path:
     path = directory / "index.html"
     path.write_text(page(measured), encoding="utf-8")
     return path
+
+
+def draw(path: pathlib.Path, measured: dict) -> None:
+    """The ratios alone, as a picture for a text."""
+    path.write_text(bars([row for row in measured["rows"] if "ratio" in row]) + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ import perftest
 import pipes
 import setups
 import workloads
+from ratios import median
 from setups import ROOT
 
 MIB = 1 << 20
@@ -123,9 +124,8 @@ def mount(bench) -> None:
                 return min(wire[-1], fuse[-1])
             pairs = bench.alternate(lambda: setups.as_user(user, lambda: job(ours["mount"], size)), limit)
             bench.row(f"{name}: {what}", "B/s", f"the slower of {program} and passthrough_hp", 0.6,
-                      "client cold, server warm (tmpfs)", pairs)
-            setups.log(f"  medians: {program} {sorted(wire)[len(wire) // 2] / 1e6:.0f} MB/s, passthrough_hp "
-                       f"{sorted(fuse)[len(fuse) // 2] / 1e6:.0f} MB/s")
+                      "client cold, server warm (tmpfs)", pairs,
+                      f"medians: {program} {median(wire) / 1e6:.0f} MB/s, passthrough_hp {median(fuse) / 1e6:.0f} MB/s")
 
 
 def pipe(bench) -> None:
