@@ -6,18 +6,27 @@ jobs=$(nproc)
 # A second clone finds what the first one compiled.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
 
+# failure_of NAME SECONDS STATUS: what failed under timeout(1), and whether it was for its time.
+failure_of() {
+  case "$3" in
+    124 | 137) echo "$1 (no end after $2 s)" ;;  # 137: not even when it was asked to end
+    *) echo "$1" ;;
+  esac
+}
+
 # step NAME SECONDS COMMAND...: one thing that passes or fails, under a time limit.
 step() {
   local name=$1 limit=$2
   shift 2
   echo "--- $name"
+  local status=0
   # --foreground would leave a timed-out command's children behind.
-  if timeout --kill-after=20 "$limit" "$@" </dev/null; then
+  timeout --kill-after=20 "$limit" "$@" </dev/null || status=$?
+  if [ "$status" -eq 0 ]; then
     passed=$((passed + 1))
     return 0
   fi
-  local status=$?
-  [ "$status" -eq 124 ] && name="$name (no end after $limit s)"
+  name=$(failure_of "$name" "$limit" "$status")
   echo "--- FAILED: $name" >&2
   failed=$((failed + 1))
   failures+=("$name")
@@ -74,7 +83,7 @@ ctest_step() {
   grep -vE '^ *Start +[0-9]+: |^ *[0-9]+/[0-9]+ Test .* Passed|^\[ RUN|^\[ +OK \]|^\[-{10}\]' "$log"
   rm -f "$log"
   [ "$bad" -eq 0 ] && failed=$((failed + 1))
-  failures+=("$name")
+  failures+=("$(failure_of "$name" "$limit" "$status")")
   return 1
 }
 
