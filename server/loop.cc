@@ -118,14 +118,16 @@ void Loop::Run(Core& core) {
   dispatcher_ = std::make_unique<Dispatcher>(worker);
   while (!stop_.load(std::memory_order_relaxed)) {
     bool busy = ServeLanes();
-    const TimePoint now = looked_ == TimePoint{} ? BootClock::now() : looked_;
+    TimePoint now = looked_ == TimePoint{} ? BootClock::now() : looked_;
     looked_ = {};
     busy |= RunTimers(now);
-    if (io_ready_ || io_->in_flight() > 0) {
+    bool served_io = io_ready_ || io_->in_flight() > 0;
+    if (served_io) {
       io_ready_ = false;
       io_->Poll();
     }
     io_->Submit();
+    served_io |= io_->in_flight() > 0;
     FlushAnswers();
     if (io_->has_deferred()) {
       io_->RunDeferred();
@@ -137,6 +139,7 @@ void Loop::Run(Core& core) {
       if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
       continue;
     }
+    if (served_io) now = BootClock::now();  // which may have taken long
     if (Idle(now)) Sleep(now);
   }
   FinishIo();
