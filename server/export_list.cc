@@ -188,9 +188,11 @@ const AccessClass& ExportList::ClassOf(const Offer& offer, const std::string& ke
     exports = entries_.size();
   }
   const std::lock_guard lock(classes_mutex_);
-  auto& slot = classes_[{offer.exported->name(), key_name}];
+  auto& slot =
+      classes_[{offer.exported->name(), key_name, offer.id_mode, offer.exported->spec().anonymous}];
   if (slot) return *slot;
   slot = std::make_unique<AccessClass>();
+  slot->key_name = key_name;
   slot->inodes = offer.inodes;
   slot->domain = transport::Domain::Create(offer.exported->name() + "/" + key_name);
   StoreOptions store;

@@ -1,5 +1,5 @@
 // ExportList: what a server offers, and what belongs to each export: its inodes, the watch on what
-// others change in it, and an access class for each key that it is mounted with.
+// others change in it, and an access class for each key and id mapping that it is mounted with.
 //
 // Any thread; Add before the first connection. What an export has is made once and stays until the
 // list goes: sessions may use what is offered no more.
@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "server/core.h"
@@ -67,6 +67,7 @@ class ExportList {
   [[nodiscard]] std::vector<std::string> Names() const;  // of what is offered
   // Whether one has this ExportIdOf.
   [[nodiscard]] bool Has(std::uint64_t export_id) const;
+  // For a mount to come: one that comes back keeps the class that it has.
   const AccessClass& ClassOf(const Offer& offer, const std::string& key_name);
 
   // Whether another session than this has the file open, by whichever export.
@@ -100,7 +101,8 @@ class ExportList {
   mutable std::mutex tables_mutex_;  // behind mutex_
   std::vector<const InodeTable*> tables_;
   mutable std::mutex classes_mutex_;
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<AccessClass>> classes_;
+  using Door = std::tuple<std::string, std::string, IdMode, Ids>;  // export, key, id mapping
+  std::map<Door, std::unique_ptr<AccessClass>> classes_;
 };
 
 }  // namespace rdfs::server

@@ -32,6 +32,7 @@ namespace rdfs::server {
 // server.
 struct AccessClass {
   InodeTable* inodes = nullptr;
+  std::string key_name;
   std::shared_ptr<transport::Domain> domain;
   std::shared_ptr<ExtentStore> store;
 };

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -15,7 +16,7 @@ namespace rdfs::server {
 struct Ids {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  friend bool operator==(const Ids&, const Ids&) = default;
+  friend auto operator<=>(const Ids&, const Ids&) = default;
 };
 
 // How an export treats the ids of its clients.

@@ -278,8 +278,9 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
     RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *offer, host + " " + request.peer));
     if (session == nullptr) return StillClearing();
   }
-  // Whoever resumes must have come in by the same door.
-  if (session->params().access != &exports_->ClassOf(*offer, request.key_name)) {
+  // Whoever resumes must have come in by the same door, whatever ids it maps for others by now.
+  const AccessClass& access = session->access();
+  if (access.inodes != offer->inodes || access.key_name != request.key_name) {
     return Status(Code::kInvalidArgument, "this client id belongs to a mount of another export");
   }
   return Grant(session, resumed);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -377,6 +378,48 @@ TEST_P(ServiceTest, ASessionIsResumedWithItsOpenFiles) {
   request.flags = fs::kReadNoGrants;
   const Reply reply = client->Ask(Opcode::kRead, request);
   EXPECT_EQ(reply.error, fs::WireError::kOk);
+}
+
+TEST_P(ServiceTest, MountsOfAnotherIdMappingShareNoMemoryAsRoot) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can act as others";
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0755), 0);
+  std::this_thread::sleep_for(2 * FileVersion::kRacyWindow);  // else the pool does not trust it
+  const auto reload = [this](IdMode mode) {
+    ExportSpec spec;
+    spec.name = "x";
+    spec.directory = dir_.path();
+    spec.id_mode = mode;
+    spec.id_mode_given = true;
+    ASSERT_TRUE(service_->Reload({spec}).ok());
+  };
+  // What a mount's pool has not had yet of the file that it reads.
+  const auto misses_of_a_mount = [this] {
+    const auto misses = [this] {
+      const std::vector<Figure> figures = service_->Describe().figures;
+      return std::ranges::find(figures, "pool_misses", &Figure::name)->value;
+    };
+    const auto client = Connect();
+    EXPECT_TRUE(client);
+    const std::uint64_t before = misses();
+    fs::ReadRequest request{};
+    request.open = OpenFile(*client, fs::kOpenRead);
+    request.length = 10;
+    EXPECT_EQ(client->Ask(Opcode::kRead, request).error, fs::WireError::kOk);
+    return misses() - before;
+  };
+  reload(IdMode::kTrusted);
+  EXPECT_GT(misses_of_a_mount(), 0U);
+  const auto of_a_trusted = client_id_;
+  FillRandom(client_id_);
+  EXPECT_EQ(misses_of_a_mount(), 0U);
+  reload(IdMode::kAllSquash);
+  FillRandom(client_id_);
+  EXPECT_GT(misses_of_a_mount(), 0U);
+  EXPECT_EQ(grant_.flags & fs::kGrantResumed, 0U);
+  // Who was there before goes on as he was.
+  client_id_ = of_a_trusted;
+  EXPECT_EQ(misses_of_a_mount(), 0U);
+  EXPECT_NE(grant_.flags & fs::kGrantResumed, 0U);
 }
 
 TEST_P(ServiceTest, ASessionThatIsNotHeardOfEnds) {
