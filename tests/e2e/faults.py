@@ -6,7 +6,7 @@ No call may fail or take longer than the mount's deadline, and afterwards the ex
 through each mount and at the server: nothing lost, nothing done twice. From the environment:
 
     RDFS_FAULT_OVER     a mount for each of these transports (shm tcp)
-    RDFS_FAULT_KINDS    what breaks (cut worker freeze stall); also: server, packets (needs root and netem)
+    RDFS_FAULT_KINDS    what breaks (cut worker freeze stall); also: server, upgrade, packets (needs root and netem)
     RDFS_FAULT_SECONDS  how long (3; with RDFS_CHECK_FULL=1 60)
     RDFS_FAULT_SEED     of faults and calls; printed, and random if not given
 """
@@ -15,6 +15,7 @@ import errno
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -31,10 +32,11 @@ ADDRESS = os.environ.get("RDFS_RDMA_ADDRESS") if "verbs" in OVER else "127.0.0.1
 THREADS, SHARED = 4, 600
 DEADLINE = 20
 # EIO: a crash in the middle of a call may leave it open whether it was done (ARCHITECTURE.md, "After a restart").
-UNSURE = str(errno.EIO)
-if "server" in KINDS:
+UNSURE = [errno.EIO] if KINDS != ["upgrade"] else []
+if "server" in KINDS or "upgrade" in KINDS:
     # What only the supervisor held is gone with it: files that were open and had no name any more.
-    UNSURE += f",{errno.ESTALE}"
+    UNSURE += [errno.ESTALE]
+UNSURE = ",".join(map(str, UNSURE))
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -57,7 +59,14 @@ class Server:
         self.port, self.starts = 0, 0
         os.mkdir(f"{WORK}/export")
         os.mkdir(f"{WORK}/run")
+        self.program = f"{WORK}/rdfsd"
+        self.install()
         self.start()
+
+    def install(self):
+        """Over one that runs, as package managers do it."""
+        shutil.copy2(f"{BIN}/server/rdfsd", f"{self.program}.new")
+        os.rename(f"{self.program}.new", self.program)
 
     def start(self):
         self.starts += 1
@@ -66,7 +75,7 @@ class Server:
         trusted = ",trusted" if os.geteuid() == 0 else ""
         with open(log, "w") as out:
             self.process = subprocess.Popen(
-                [f"{BIN}/server/rdfsd", "--export", f"e2e={WORK}/export{trusted}", "--listen", ADDRESS, "--port",
+                [self.program, "--export", f"e2e={WORK}/export{trusted}", "--listen", ADDRESS, "--port",
                  str(self.port), "--key-file", f"{WORK}/key", "--lease", "20", "-f"],
                 stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, "XDG_RUNTIME_DIR": f"{WORK}/run"})
         wait_until("rdfsd is ready", lambda: "ready on port" in text(log) or self.process.poll() is not None)
@@ -94,6 +103,11 @@ class Server:
         self.process.wait()
         signal_if_there(worker, signal.SIGKILL)
         wait_until("the killed worker has gone", lambda: worker is None or has_ended(worker))
+
+    def stop(self):
+        self.process.terminate()
+        status = self.process.wait(timeout=20)
+        assert status == 0, f"status {status}: " + text(f"{WORK}/server-{self.starts}.log")
 
 
 def signal_if_there(pid, number):
@@ -184,6 +198,12 @@ def break_something(dice, server, mounts):
         server.kill()
         time.sleep(dice.random() * 0.5)
         server.start()
+    elif kind == "upgrade":
+        server.install()
+        if dice.random() < 0.3:
+            return "install"  # and the one that runs goes on for some time
+        server.stop()
+        server.start()
     elif kind == "freeze":
         freeze(dice.choice(mounts).process.pid, dice.random() * 0.7)
     elif kind == "stall":
@@ -229,8 +249,7 @@ def main():
     for mount in mounts:
         mount.end()
     fine = check(f"{WORK}/export", acknowledged) and fine
-    server.process.terminate()
-    server.process.wait(timeout=20)
+    server.stop()
     if not fine:
         keep = os.environ.get("RDFS_FAULT_KEEP")
         if keep:
