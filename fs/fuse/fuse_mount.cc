@@ -177,7 +177,10 @@ void FuseMount::End() {
 }
 
 Status FuseMount::Unmount() {
-  if (!IsMounted(mount_point_)) {
+  const std::string mountinfo = ReadMountInfo();
+  const std::optional<MountEntry> there = FindMount(mountinfo, mount_point_);
+  // With autofs, or another mount, what is there without ours is not ours to unmount.
+  if (!there || (!device_.empty() && there->device != device_)) {
     detached_ = true;
     return {Code::kNotFound, mount_point_ + " is not mounted any more"};
   }

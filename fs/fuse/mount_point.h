@@ -15,7 +15,8 @@
 namespace rdfs::fs::fuse {
 
 // The mount point as an absolute path without symlinks: an empty directory, ours to mount on, and
-// not a mount point already. ENOTCONN when it is a mount whose program is gone.
+// not a mount point already; or one of autofs, for root. ENOTCONN when it is a mount whose program
+// is gone.
 Result<std::string> CheckMountPoint(const std::string& path,
                                     const std::string& mounts = "/proc/self/mountinfo");
 
@@ -30,7 +31,6 @@ std::optional<MountEntry> FindMount(std::string_view mountinfo, std::string_view
 bool IsDeviceMounted(std::string_view mountinfo, std::string_view device);
 // The kernel's text at this moment; empty where /proc is not there.
 std::string ReadMountInfo();
-bool IsMounted(const std::string& path);
 
 // The path of a mount point that cannot be entered, without symlinks: its parent's is what counts.
 std::string PathOfStaleMount(const std::string& path);

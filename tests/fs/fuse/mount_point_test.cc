@@ -62,6 +62,16 @@ TEST_F(MountPoint, RefusesWhatCannotBeMountedOn) {
   ExpectRefused(Path(std::string(5000, 'x')), "cannot be used", "");
 }
 
+TEST_F(MountPoint, TheTrapOfAnAutomountIsWhereItsMountGoesAsRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root mounts for systemd";
+  std::filesystem::create_directory(Path("trap"));
+  Write("trap/file", "whoever looked for it would wait for the mount");
+  Write("mounts", "36 25 0:31 / " + Path("trap") + " rw - autofs systemd-1 rw\n");
+  const Result<std::string> checked = CheckMountPoint(Path("trap"), Path("mounts"));
+  ASSERT_TRUE(checked.ok()) << checked.status().message();
+  EXPECT_EQ(*checked, Path("trap"));
+}
+
 TEST_F(MountPoint, FindsMountsByTheKernelsOwnWriting) {
   const std::string text =
       "36 35 98:0 /r /mnt rw,noatime master:1 - ext3 /dev/root rw\n"
