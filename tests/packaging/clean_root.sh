@@ -1,50 +1,14 @@
 #!/usr/bin/env bash
 # Usage: clean_root.sh BUILD_DIR
 #
-# The .deb in a root that has nothing but what debootstrap puts there: apt installs it with all that it needs,
-# its programs run, a line of fstab mounts an export of its rdfsd, the mount outlives a restart of that, and fsspec
-# reads from it. As root, in a mount namespace of its own; needs Debian's archive, from where this system has it.
+# The .deb in a clean root: apt installs it with all that it needs, its programs run, a line of fstab mounts an export
+# of its rdfsd, the mount outlives a restart of that, and fsspec reads from it.
 set -uo pipefail
-
-if [ -z "${RDFS_CLEAN_ROOT_INSIDE:-}" ]; then
-  as_root=()
-  [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
-  exec "${as_root[@]}" env RDFS_CLEAN_ROOT_INSIDE=1 unshare --mount --pid --fork --kill-child \
-    --mount-proc --propagation private "$0" "$@"
-fi
-build=$(realpath "$1")
-work=$(mktemp -d "${TMPDIR:-/var/tmp}/rdfs-root-XXXXXX") || exit 1
-root=$work/root
-leave() {
-  umount --lazy --recursive "$root/mnt/data" "$root/proc" "$root/dev" 2>/dev/null
-  # Never through a mount that would not go.
-  rm -rf --one-file-system "$work"
-}
-trap leave EXIT
-give_up() {
-  echo "clean_root.sh: $1" >&2
-  [ -s "$work/log" ] && tail -n 30 "$work/log" >&2
-  exit 1
-}
-
-(cd "$work" && cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/packages") >"$work/log" 2>&1 ||
-  give_up "cpack failed"
-# shellcheck source=/dev/null
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-mirror=$(apt-get indextargets --format '$(REPO_URI)' "Suite: $suite" 'Component: main' 2>/dev/null |
-  grep -m 1 '^http')
-debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"} >"$work/log" 2>&1 ||
-  give_up "debootstrap failed"
-
-# What is this system's own in reaching the archive.
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-[ ! -d /etc/apt/apt.conf.d ] || grep -rhi 'proxy' /etc/apt/apt.conf.d >"$root/etc/apt/apt.conf.d/99proxy" || true
-mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" || give_up "no /proc and /dev inside"
-cp "$work"/packages/rdfs_*.deb "$root/rdfs.deb"
-inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
-  DEBIAN_FRONTEND=noninteractive "$@"; }
-{ inside apt-get -qq update && inside apt-get -qq -y install --no-install-recommends /rdfs.deb; } \
-  >"$work/log" 2>&1 || give_up "apt cannot install it"
+# shellcheck source=tests/packaging/clean-root
+. "$(dirname "$0")/clean-root"
+alone "$(realpath "$0")" "$@"
+clean_root "$1"
+install_package
 
 for program in rdfs rdfsd rdcp rdsend rdrecv rdsock rdping rdinfo; do
   inside "$program" --version >"$work/log" 2>&1 || give_up "$program does not run"

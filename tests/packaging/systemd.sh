@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Usage: systemd.sh BUILD_DIR
+#
+# The units under a real systemd, which is the first process of a clean root in namespaces of its own: rdfsd serves from
+# its configuration, reads that again, and is there again after a restart, a crash and an upgrade of the package, under a
+# mount with an open file; rdfs@ mounts, again when rdfs was killed, and unmounts; a line of fstab with
+# x-systemd.automount mounts at the first use, each time; removing the package ends the server.
+set -uo pipefail
+# shellcheck source=tests/packaging/clean-root
+. "$(dirname "$0")/clean-root"
+alone "$(realpath "$0")" "$@"
+clean_root "$1" systemd
+install_package
+umount --lazy --recursive "$root/proc" "$root/dev"
+
+# A control group of its own: systemd wants to be its root, also where the first systemd of this host has the others.
+mkdir "$work/groups" && mount -t cgroup2 cgroup2 "$work/groups" || give_up "no control groups (cgroup2)"
+group=$work/groups/rdfs-test-$$
+mkdir "$group" || give_up "no control group of its own"
+leave_groups() {
+  [ -z "${init:-}" ] || kill -KILL "$init"
+  wait
+  find "$group" -depth -type d -exec rmdir {} + 2>/dev/null
+  umount "$work/groups"
+  leave
+}
+trap leave_groups EXIT
+
+# What systemd finds mounted, as systemd.io/CONTAINER_INTERFACE asks for.
+# shellcheck disable=SC2016
+boot='
+  root=$1
+  mount --bind "$root" "$root"
+  mount -t proc proc "$root/proc"
+  mount -t sysfs sysfs "$root/sys"
+  mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
+  for folder in run tmp dev; do mount -t tmpfs -o mode=755 tmpfs "$root/$folder"; done
+  chmod 1777 "$root/tmp"
+  for device in null zero full random urandom tty fuse autofs; do
+    touch "$root/dev/$device" && mount --bind "/dev/$device" "$root/dev/$device" || exit 1
+  done
+  mkdir -m 1777 "$root/dev/shm"
+  exec env -i container=rdfs-test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    chroot "$root" /lib/systemd/systemd --system --log-target=console'
+(
+  echo "$BASHPID" >"$group/cgroup.procs" || exit 1
+  exec unshare --mount --pid --cgroup --uts --ipc --net --fork --kill-child bash -euc "$boot" boot "$root"
+) >"$work/console" 2>&1 </dev/null &
+outer=$!
+booted() {
+  for _ in $(seq 300); do
+    init=$(pgrep -P "$outer")
+    if [ -n "$init" ] && grep -qs '^systemd$' "/proc/$init/comm" &&
+      [ "$(in_systemd systemctl is-system-running 2>/dev/null)" = running ]; then
+      return 0
+    fi
+    sleep 0.1
+  done
+  return 1
+}
+in_systemd() {
+  timeout --signal=KILL 120 nsenter --target "$init" --mount --pid --cgroup --uts --ipc --net --root --wd \
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+}
+booted || { cp "$work/console" "$work/log"; give_up "systemd does not come up"; }
+
+# shellcheck disable=SC2016
+in_systemd bash -euc '
+  trap "echo \"line \$LINENO of what runs inside: \$BASH_COMMAND\"; journalctl --no-pager -b -n 20" ERR
+  until_true() { for i in $(seq 200); do "$@" && return; sleep 0.1; done; "$@"; }
+  not() { ! "$@"; }  # which ends the script where it fails, as ! does not
+  is_mounted() { [ "$(findmnt -n -o FSTYPE "$1" | tail -n 1)" = fuse.rdfs ]; }
+  process_of() { systemctl show -P MainPID "$1"; }
+  another_process() { [ "$(process_of "$1")" != 0 ] && [ "$(process_of "$1")" != "$2" ]; }
+
+  mkdir -p /srv/data /srv/more /mnt/data /mnt/auto /etc/rdfs
+  echo first >/srv/data/file
+  export_of() { printf "[[export]]\nname = \"%s\"\ndir = \"/srv/%s\"\n" "$1" "$1"; }
+  { echo "listen = [\"127.0.0.1\"]"; export_of data; } >/etc/rdfs/rdfsd.toml
+  printf "SOURCE=rdfs://127.0.0.1/data\nMNT=/mnt/data\nOPTIONS=key_file=/etc/rdfs/key\n" >/etc/rdfs/data.mount
+  systemctl enable --now rdfsd
+  systemctl start rdfs@data
+  is_mounted /mnt/data
+  [ "$(cat /mnt/data/file)" = first ]
+
+  chmod 777 /srv/data
+  exec 7>/mnt/data/open
+  echo started >&7
+  export_of more >>/etc/rdfs/rdfsd.toml
+  systemctl reload rdfsd
+  until_true grep -q "read again: 2 exports" <(journalctl --no-pager -b -u rdfsd)
+  echo reloaded >&7
+  systemctl restart rdfsd
+  echo restarted >&7
+  before=$(process_of rdfsd)
+  kill -KILL "$before"
+  until_true another_process rdfsd "$before"
+  until_true systemctl -q is-active rdfsd
+  echo crashed >&7
+  before=$(process_of rdfsd)
+  dpkg -i /rdfs.deb
+  another_process rdfsd "$before"
+  echo upgraded >&7
+  exec 7>&-
+  [ "$(tr "\n" " " </srv/data/open)" = "started reloaded restarted crashed upgraded " ]
+
+  before=$(process_of rdfs@data)
+  kill -KILL "$before"
+  until_true another_process rdfs@data "$before"
+  until_true systemctl -q is-active rdfs@data
+  [ "$(cat /mnt/data/file)" = first ]
+  systemctl stop rdfs@data
+  not is_mounted /mnt/data
+
+  echo "rdfs://127.0.0.1/more /mnt/auto rdfs key_file=/etc/rdfs/key,_netdev,nofail,x-systemd.automount 0 0" >>/etc/fstab
+  echo more >/srv/more/file
+  systemctl daemon-reload
+  systemctl start mnt-auto.automount
+  for i in 1 2; do
+    not is_mounted /mnt/auto
+    [ "$(timeout 30 cat /mnt/auto/file)" = more ]
+    is_mounted /mnt/auto
+    systemctl stop mnt-auto.mount
+  done
+  systemctl stop mnt-auto.automount
+
+  [ -z "$(systemctl --failed --quiet --plain)" ]
+  dpkg -r rdfs
+  not systemctl -q is-active rdfsd
+' >"$work/log" 2>&1 || give_up "not as it should be under systemd"
+echo "systemd.sh: served, mounted, reloaded, crashed, upgraded and removed under systemd"
