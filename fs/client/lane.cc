@@ -142,7 +142,8 @@ bool LaneImpl::Arm() {
 
 TimePoint LaneImpl::NextTimer() const {
   if (!ready_.empty()) return now_;
-  return std::min(table_.NextTimer(), heartbeat_.NextCheck(WantsHeartbeat()));
+  if (!wire_.connected()) return table_.NextTimer();
+  return std::min(table_.NextTimer(), heartbeat_.NextCheck());
 }
 
 std::string LaneImpl::Describe() const {
@@ -292,7 +293,6 @@ std::size_t LaneImpl::RunReady() {
 void LaneImpl::SendQueued() {
   if (!wire_.connected() || !table_.Next()) return;
   now_ = Now();
-  if (table_.on_wire() == 0) heartbeat_.OnReceived(now_);  // silence counts from here
   while (wire_.connected()) {
     const std::optional<Slot> slot = table_.Next();
     if (!slot) return;

@@ -195,7 +195,6 @@ class LaneImpl final : public Lane, private Wire::Events {
   void SetStaging(std::uint32_t slot_bytes, std::uint32_t slots);
   void LoseConnection();
   void OnTimers();
-  [[nodiscard]] bool WantsHeartbeat() const;
   void OnConnectionDestroyed();
 
   // ---- lane_calls.cc ----------------------------------------------------------------------------

@@ -127,10 +127,6 @@ void LaneImpl::LoseConnection() {
   mount_.Lost(number_, std::move(connection), incarnation_, stale_session_);
 }
 
-bool LaneImpl::WantsHeartbeat() const {
-  return wire_.connected() && (table_.on_wire() > 0 || mount_.IsKeeper(number_));
-}
-
 void LaneImpl::OnTimers() {
   for (const Slot slot : table_.Expire(now_)) {
     // A callback of this loop may have ended it, or its slot be another's by now.
@@ -139,7 +135,8 @@ void LaneImpl::OnTimers() {
     const Status late(Code::kDeadlineExceeded, ETIMEDOUT, {});
     if (!LetCallerGo(slot, late)) Finish(slot, late);
   }
-  switch (heartbeat_.Check(now_, WantsHeartbeat())) {
+  if (!wire_.connected()) return;
+  switch (heartbeat_.Check(now_)) {
     case Heartbeat::Action::kNone:
       break;
     case Heartbeat::Action::kAsk:

@@ -70,7 +70,6 @@ Result<std::unique_ptr<Lane>> MountImpl::TakeSeat(Connector connect, Deadline de
     if (seat == seats_.end()) return Status(Code::kBusy, "every lane of this mount is open");
     *seat = {.taken = true, .mailbox = mailbox, .counters = counters};
     number = static_cast<std::uint32_t>(seat - seats_.begin());
-    UpdateKeeperLocked();
   }
   // From here on the seat is given back by the lane, or by us when there is none.
   Result<std::unique_ptr<LaneImpl>> lane = MakeLane(number, mailbox, counters, connect, deadline);
@@ -154,15 +153,6 @@ void MountImpl::Closed(std::uint32_t lane) {
   if (seats_[lane].counters != nullptr) seats_[lane].counters->AddTo(closed_counters_);
   seats_[lane] = {};
   sequences_.SetOldest(lane, SequenceCounter::kIdle);
-  UpdateKeeperLocked();
-}
-
-void MountImpl::UpdateKeeperLocked() {
-  const auto first =
-      std::find_if(seats_.begin(), seats_.end(), [](const LaneSeat& seat) { return seat.taken; });
-  const auto keeper = static_cast<std::uint32_t>(first - seats_.begin());
-  if (keeper_.exchange(keeper) == keeper || first == seats_.end()) return;
-  first->mailbox->Wake();  // it has a timer now
 }
 
 std::shared_ptr<InodeState> MountImpl::InodeFor(const Handle& handle) {

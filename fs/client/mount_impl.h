@@ -55,10 +55,6 @@ class MountImpl final : public Mount {
   [[nodiscard]] std::uint64_t incarnation() const {
     return incarnation_.load(std::memory_order_acquire);
   }
-  // Whether this lane keeps the session alive.
-  [[nodiscard]] bool IsKeeper(std::uint32_t lane) const {
-    return keeper_.load(std::memory_order_acquire) == lane;
-  }
 
   // The state that all open files of an inode share, made when there is none; or null.
   std::shared_ptr<InodeState> InodeFor(const Handle& handle);
@@ -97,7 +93,6 @@ class MountImpl final : public Mount {
                                              Connector connect, Deadline deadline);
   void Run();
   void DestroyLost(std::unique_lock<std::mutex>& lock);
-  void UpdateKeeperLocked();
 
   // Under session_mutex_:
   Result<std::unique_ptr<LaneLink>> Connect(std::uint32_t lane, Deadline deadline);
@@ -122,7 +117,6 @@ class MountImpl final : public Mount {
   const std::shared_ptr<transport::Domain> domain_;
   SequenceCounter sequences_;
   std::atomic<std::uint64_t> incarnation_{0};
-  std::atomic<std::uint32_t> keeper_{0};
   std::atomic<bool> session_stale_{false};
 
   std::mutex session_mutex_;

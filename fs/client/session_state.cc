@@ -37,22 +37,14 @@ void Heartbeat::OnReceived(TimePoint now) {
   asked_.reset();
 }
 
-Heartbeat::Action Heartbeat::Check(TimePoint now, bool wanted) {
-  if (!wanted) {
-    // Nothing is expected: silence says nothing, also later when something is.
-    Start(std::max(last_word_, now));
-    return Action::kNone;
-  }
+Heartbeat::Action Heartbeat::Check(TimePoint now) {
   if (asked_) return now >= *asked_ + interval_ ? Action::kDead : Action::kNone;
   if (now < last_word_ + interval_) return Action::kNone;
   asked_ = now;
   return Action::kAsk;
 }
 
-TimePoint Heartbeat::NextCheck(bool wanted) const {
-  if (!wanted) return TimePoint::max();
-  return (asked_ ? *asked_ : last_word_) + interval_;
-}
+TimePoint Heartbeat::NextCheck() const { return (asked_ ? *asked_ : last_word_) + interval_; }
 
 SessionState SessionState::Create(std::string export_name, std::string host_name, std::uint32_t uid,
                                   std::uint32_t gid, std::uint32_t flags) {

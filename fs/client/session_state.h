@@ -63,9 +63,10 @@ class Backoff {
   unsigned failures_ = 0;
 };
 
-// Whether a connection's peer is still there. A lane that waits for answers, and the one lane of a
-// mount that keeps the session alive, asks after a third of the session's lease (at most 10 s)
-// without a word from the peer, and gives the connection up when the same time again brought none.
+// Whether a connection's peer is still there, and that the session lives on: a lane asks after a
+// third of the session's lease (at most 10 s) without a word from the peer, and gives the
+// connection up when the same time again brought none. Every lane does, since recalls may be on
+// their way to any.
 //
 //   quiet --interval without a word--> asked --a word--> quiet
 //                                        \--interval without a word--> dead
@@ -76,9 +77,8 @@ class Heartbeat {
 
   void Start(TimePoint now);  // connected
   void OnReceived(TimePoint now);
-  // `wanted`: answers are waited for, or this lane keeps the session alive.
-  Action Check(TimePoint now, bool wanted);
-  [[nodiscard]] TimePoint NextCheck(bool wanted) const;
+  Action Check(TimePoint now);
+  [[nodiscard]] TimePoint NextCheck() const;
 
  private:
   std::chrono::nanoseconds interval_;

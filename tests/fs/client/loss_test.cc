@@ -448,6 +448,26 @@ TEST_F(CrowdedLaneTest, AFlushTakesNoLockThatItsOwnerHasAskedForSince) {
   EXPECT_EQ(server_.Count(Opcode::kFlush), 0U);
 }
 
+// Recalls may be on their way to a lane that nothing is asked on.
+TEST_F(LossTest, ALaneThatNothingIsAskedOnNoticesAServerThatIsSilent) {
+  server_.session_lease_ms = 600;
+  Mount(seconds(20));
+  const std::unique_ptr<SyncClient> beside = OpenClient();
+  const auto run_until = [&beside](bool connected) {
+    const Deadline deadline = DeadlineAfter(seconds(20));
+    bool never = false;
+    while (beside->lane().connected() != connected && BootClock::now() < deadline) {
+      beside->RunUntil(never, DeadlineAfter(milliseconds(1)));
+    }
+    EXPECT_EQ(beside->lane().connected(), connected);
+  };
+  server_.SetHook(
+      [](const Request& request, Reply& reply) { reply.send = request.opcode != Opcode::kRenew; });
+  run_until(false);
+  server_.SetHook({});
+  run_until(true);
+}
+
 // A device may write into the memory of READs under way for as long as its connection exists.
 TEST_F(LossTest, BuffersOfADeadConnectionAreQuarantined) {
   auto shared = std::make_shared<LongEnd::Shared>();

@@ -92,7 +92,7 @@ std::vector<std::byte> ScriptedServer::GrantFor(std::uint64_t last_epoch) {
                         .session = 1000 + epoch_ + given_up_,
                         .epoch = epoch_,
                         .verifier = verifier_,
-                        .lease_ms = 30'000,
+                        .lease_ms = session_lease_ms.load(),
                         .attr_lease_ms = 1000,
                         .grace_ms = 0,
                         .flags = last_epoch != 0 && resumed_ ? kGrantResumed : 0,

@@ -76,7 +76,7 @@ class ScriptedServer {
   std::atomic<bool> stream_only_{false};
   std::atomic<int> sessions_{0};
   std::atomic<int> lost_grants{0};  // so many of sessions to come do not arrive
-  std::atomic<std::uint32_t> lease_ms{60'000};
+  std::atomic<std::uint32_t> lease_ms{60'000}, session_lease_ms{30'000};
   std::atomic<bool> grants{true};
   std::atomic<std::uint32_t> slot_bytes{kSlotBytes}, slots{kSlots};  // of lanes to come
   std::atomic<std::uint64_t> generation_lie{0};                      // added to what is granted

@@ -67,28 +67,20 @@ TEST(Backoff, StartsAtOnceAndGrowsToABound) {
 TEST(Heartbeat, AsksAfterAThirdOfTheLeaseAndGivesUpAfterAnother) {
   Heartbeat heartbeat(seconds(9));
   heartbeat.Start(kStart);
-  EXPECT_EQ(heartbeat.NextCheck(true), kStart + seconds(3));
-  EXPECT_EQ(heartbeat.Check(kStart + milliseconds(2999), true), Heartbeat::Action::kNone);
-  EXPECT_EQ(heartbeat.Check(kStart + seconds(3), true), Heartbeat::Action::kAsk);
-  EXPECT_EQ(heartbeat.Check(kStart + seconds(5), true), Heartbeat::Action::kNone);
-  EXPECT_EQ(heartbeat.Check(kStart + seconds(6), true), Heartbeat::Action::kDead);
+  EXPECT_EQ(heartbeat.NextCheck(), kStart + seconds(3));
+  EXPECT_EQ(heartbeat.Check(kStart + milliseconds(2999)), Heartbeat::Action::kNone);
+  EXPECT_EQ(heartbeat.Check(kStart + seconds(3)), Heartbeat::Action::kAsk);
+  EXPECT_EQ(heartbeat.Check(kStart + seconds(5)), Heartbeat::Action::kNone);
+  EXPECT_EQ(heartbeat.Check(kStart + seconds(6)), Heartbeat::Action::kDead);
 }
 
 TEST(Heartbeat, AnyWordCounts) {
   Heartbeat heartbeat(seconds(9));
   heartbeat.Start(kStart);
-  ASSERT_EQ(heartbeat.Check(kStart + seconds(3), true), Heartbeat::Action::kAsk);
+  ASSERT_EQ(heartbeat.Check(kStart + seconds(3)), Heartbeat::Action::kAsk);
   heartbeat.OnReceived(kStart + seconds(4));
-  EXPECT_EQ(heartbeat.Check(kStart + seconds(6), true), Heartbeat::Action::kNone);
-  EXPECT_EQ(heartbeat.Check(kStart + seconds(7), true), Heartbeat::Action::kAsk);
-}
-
-TEST(Heartbeat, SilenceWithoutAQuestionSaysNothing) {
-  Heartbeat heartbeat(seconds(9));
-  heartbeat.Start(kStart);
-  EXPECT_EQ(heartbeat.NextCheck(false), TimePoint::max());
-  EXPECT_EQ(heartbeat.Check(kStart + seconds(60), false), Heartbeat::Action::kNone);
-  EXPECT_EQ(heartbeat.Check(kStart + seconds(61), true), Heartbeat::Action::kNone);
+  EXPECT_EQ(heartbeat.Check(kStart + seconds(6)), Heartbeat::Action::kNone);
+  EXPECT_EQ(heartbeat.Check(kStart + seconds(7)), Heartbeat::Action::kAsk);
 }
 
 class SessionStateTest : public testing::Test {
