@@ -3,14 +3,16 @@
 #
 # The units under a real systemd, which is the first process of a clean root in namespaces of its own: rdfsd serves from
 # its configuration, reads that again, and is there again after a restart, a crash and an upgrade of the package, under a
-# mount with an open file; rdfs@ mounts, again when rdfs was killed, and unmounts; a line of fstab with
-# x-systemd.automount mounts at the first use, each time; removing the package ends the server.
+# mount with an open file; in its sandbox it does whatever a local directory does (tests/e2e/compare.cc); rdfs@ mounts,
+# again when rdfs was killed, and unmounts; a line of fstab with x-systemd.automount mounts at the first use, each time;
+# removing the package ends the server.
 set -uo pipefail
 # shellcheck source=tests/packaging/clean-root
 . "$(dirname "$0")/clean-root"
 alone "$(realpath "$0")" "$@"
 clean_root "$1" systemd
 install_package
+cp "$1/tests/e2e/e2e_compare" "$root/opt" || give_up "no e2e_compare in the build directory"
 umount --lazy --recursive "$root/proc" "$root/dev"
 
 # A control group of its own: systemd wants to be its root, also where the first systemd of this host has the others.
@@ -73,9 +75,9 @@ in_systemd bash -euc '
   process_of() { systemctl show -P MainPID "$1"; }
   another_process() { [ "$(process_of "$1")" != 0 ] && [ "$(process_of "$1")" != "$2" ]; }
 
-  mkdir -p /srv/data /srv/more /mnt/data /mnt/auto /etc/rdfs
+  mkdir -p /srv/data /srv/more /srv/local /mnt/data /mnt/auto /etc/rdfs
   echo first >/srv/data/file
-  export_of() { printf "[[export]]\nname = \"%s\"\ndir = \"/srv/%s\"\n" "$1" "$1"; }
+  export_of() { printf "[[export]]\nname = \"%s\"\ndir = \"/srv/%s\"\noptions = \"trusted\"\n" "$1" "$1"; }
   { echo "listen = [\"127.0.0.1\"]"; export_of data; } >/etc/rdfs/rdfsd.toml
   printf "SOURCE=rdfs://127.0.0.1/data\nMNT=/mnt/data\nOPTIONS=key_file=/etc/rdfs/key\n" >/etc/rdfs/data.mount
   systemctl enable --now rdfsd
@@ -83,7 +85,6 @@ in_systemd bash -euc '
   is_mounted /mnt/data
   [ "$(cat /mnt/data/file)" = first ]
 
-  chmod 777 /srv/data
   exec 7>/mnt/data/open
   echo started >&7
   export_of more >>/etc/rdfs/rdfsd.toml
@@ -103,6 +104,10 @@ in_systemd bash -euc '
   echo upgraded >&7
   exec 7>&-
   [ "$(tr "\n" " " </srv/data/open)" = "started reloaded restarted crashed upgraded " ]
+
+  RDFS_E2E_LOCAL=/srv/local RDFS_E2E_MOUNT=/mnt/data RDFS_E2E_BACKING=/srv/data timeout 100 /opt/e2e_compare
+  # Nothing that it wanted was refused: also to be told of what others change.
+  [ -z "$(journalctl --no-pager -b -u rdfsd --quiet --grep "seen up to a second later|Operation not permitted")" ]
 
   before=$(process_of rdfs@data)
   kill -KILL "$before"
