@@ -72,6 +72,7 @@ in_systemd bash -euc '
   until_true() { for i in $(seq 200); do "$@" && return; sleep 0.1; done; "$@"; }
   not() { ! "$@"; }  # which ends the script where it fails, as ! does not
   is_mounted() { [ "$(findmnt -n -o FSTYPE "$1" | tail -n 1)" = fuse.rdfs ]; }
+  says() { journalctl --no-pager -b -u rdfsd | grep "$1" >/dev/null; }
   process_of() { systemctl show -P MainPID "$1"; }
   another_process() { [ "$(process_of "$1")" != 0 ] && [ "$(process_of "$1")" != "$2" ]; }
 
@@ -89,7 +90,7 @@ in_systemd bash -euc '
   echo started >&7
   export_of more >>/etc/rdfs/rdfsd.toml
   systemctl reload rdfsd
-  until_true grep -q "read again: 2 exports" <(journalctl --no-pager -b -u rdfsd)
+  until_true says "read again: 2 exports"
   echo reloaded >&7
   systemctl restart rdfsd
   echo restarted >&7
