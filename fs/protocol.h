@@ -220,7 +220,8 @@ struct ExtensionHeader {
 };
 inline constexpr std::uint16_t kExtensionMustUnderstand = 0x8000;
 // In a reply: an AttrWire of each directory whose names the request has changed, in its order (a
-// rename has two). Asked for with kRequestTellDirectories, and not always there.
+// rename has two), and of one that it has removed, last: whoever has that still open cannot ask.
+// Asked for with kRequestTellDirectories, and not always there.
 inline constexpr std::uint16_t kExtensionDirectories = 1;
 inline constexpr std::size_t kMostDirectoriesTold = 2;
 
@@ -308,8 +309,9 @@ struct MountRequest {
   Le32 uid, gid;                        // who mounts
   Le32 flags;
 };
+// kMountDropsNames: can let go of all names at once, whatever waits for what.
 inline constexpr std::uint32_t kMountReadOnly = 1, kMountNoGrants = 2, kMountRawIds = 4,
-    kMountDropsNames = 8;  // can let go of all names at once, whatever waits for what
+                               kMountDropsNames = 8;
 
 // + root Entry
 struct MountGrant {
@@ -323,8 +325,10 @@ struct MountGrant {
   Le32 flags;
   Le32 max_transfer_bytes;
 };
-inline constexpr std::uint32_t kGrantResumed = 1,  // opens and locks of this client are still there
-    kGrantReadOnly = 2, kGrantCanMknodDevices = 4, kGrantCanChown = 8;
+// kGrantResumed: opens and locks of this client are still there. kGrantRootIsRoot: its root is
+// refused nothing for permissions.
+inline constexpr std::uint32_t kGrantResumed = 1, kGrantReadOnly = 2, kGrantCanMknodDevices = 4,
+                               kGrantCanChown = 8, kGrantRootIsRoot = 16;
 
 // ---------------------------------------------------------------------------------------------------
 // Session and lane.
@@ -351,15 +355,16 @@ struct InterruptRequest {
   Le64 sequence;  // of the request to give up
 };
 
-// kRecall, unasked: somebody else is about to change this. + handle, name [16]: with kRecallName the
-// name in that directory, empty for all of them; else empty. Sent again on a new lane until it is acknowledged, in any
-// order with the answers on other lanes: what was asked for before it came is not to be believed.
+// kRecall, unasked: somebody else is about to change this. + handle, name [16]: with kRecallName
+// the name in that directory, empty for all of them; else empty. Sent again on a new lane until it
+// is acknowledged, in any order with the answers on other lanes: what was asked for before it came
+// is not to be believed.
 struct RecallMessage {
   Le64 number;
   Le32 parts;
 };
 inline constexpr std::uint32_t kRecallAttributes = 1,  // of the inode; xattrs too
-    kRecallName = 2,                                   // what the name stands for, or that it is free
+    kRecallName = 2,  // what the name stands for, or that it is free
     kRecallContent = 4;
 struct RecallAckRequest {  // kRecallAck. Reply: no body.
   Le64 number;             // of the recall, or one of these
@@ -601,9 +606,9 @@ struct LockReply {  // of kGetLock: the first lock in the way, or kUnlock
 };
 
 // ---------------------------------------------------------------------------------------------------
-// What a server that ssh started (`rdfsd --stdio`) is told (transport/ssh/bootstrap.h): its line's text
-// is the directory, and a relative one counts from where the server was started (the user's home).
-// The server exports that directory under the name kBootstrapExport.
+// What a server that ssh started (`rdfsd --stdio`) is told (transport/ssh/bootstrap.h): its line's
+// text is the directory, and a relative one counts from where the server was started (the user's
+// home). The server exports that directory under the name kBootstrapExport.
 
 inline constexpr std::string_view kBootstrapMagic = "RDFS1";
 inline constexpr std::string_view kBootstrapExport = "ssh";

@@ -47,6 +47,16 @@ ParentAndName ReadParentAndName(Call& call) {
   return out;
 }
 
+// What a directory that is gone, behind the parent's own news, is like for who has it open: as
+// rmdir(2) has left it, at the time that it has given the parent.
+void TellRemoved(Call& call, const struct statx& before) {
+  if (call.directories.empty() || !S_ISDIR(before.stx_mode)) return;
+  fs::AttrWire gone = ToAttr(before, 0, call.attr_context());
+  gone.nlink = 0U;
+  gone.ctime = call.directories.front().ctime;
+  call.directories.push_back(gone);
+}
+
 Outcome Remove(Call& call, int flags) {
   const ParentAndName where = ReadParentAndName(call);
   if (!call.Decoded()) return Outcome::Malformed();
@@ -57,6 +67,7 @@ Outcome Remove(Call& call, int flags) {
   NameGone(call, before);
   KeepRenamed(call, before);
   call.TellDirectories({&where.parent});
+  TellRemoved(call, before);
   return Outcome::Ok();
 }
 

@@ -79,7 +79,8 @@ std::string MemlockNote(std::size_t pinnable_bytes) {
   const std::size_t arena = PoolOptionsFor(DefaultPoolBytes(), pinnable_bytes).first_arena_bytes;
   if (arena == 0) return {};
   return fmt::format(
-      "RDMA clients can read only {} MiB of the server's cache by themselves, and the rest is copied "
+      "RDMA clients can read only {} MiB of the server's cache by themselves, and the rest is "
+      "copied "
       "into messages: {}",
       arena >> 20U, transport::verbs::MemlockRemedy());
 }
@@ -87,8 +88,7 @@ std::string MemlockNote(std::size_t pinnable_bytes) {
 Service::Service(ServiceOptions options, DescriptorKeeper& keeper)
     : options_(std::move(options)), keeper_(keeper), sessions_(options_.session_lease) {}
 
-Result<std::unique_ptr<Service>> Service::Create(ServiceOptions options,
-                                                 DescriptorKeeper& keeper) {
+Result<std::unique_ptr<Service>> Service::Create(ServiceOptions options, DescriptorKeeper& keeper) {
   std::unique_ptr<Service> service(new Service(std::move(options), keeper));
   RDFS_RETURN_IF_ERROR(service->Start());
   return service;
@@ -205,8 +205,7 @@ std::unique_ptr<IntentRing> Service::OpenRecord(std::uint64_t session,
                                                 const InodeTable& inodes) const {
   if (options_.record_directory.empty()) return nullptr;
   const std::string path = options_.record_directory + fmt::format("/{:016x}.ring", session);
-  auto ring =
-      IntentRing::Open(path, session, IntentRing::kDefaultRecords, ExportIdOf(inodes));
+  auto ring = IntentRing::Open(path, session, IntentRing::kDefaultRecords, ExportIdOf(inodes));
   if (!ring.ok()) {
     LogWarn("requests that are sent twice may be carried out twice: {}", ring.status().message());
     return nullptr;
@@ -226,13 +225,11 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
   params.ids = offer.id_mode == IdMode::kAsMe
                    ? IdMap::AsMe({::geteuid(), ::getegid()}, {mount.uid, mount.gid}, raw)
                    : IdMap::Daemon(offer.id_mode, offer.exported->spec().anonymous);
-  params.read_only =
-      offer.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
+  params.read_only = offer.exported->read_only() || (mount.flags & fs::kMountReadOnly) != 0;
   params.budget = &core_->open_budget;
   params.origin = request.origin;
   params.limits = options_.limits;
-  params.staging =
-      std::make_shared<StagingBudget>(options_.limits.pinned_bytes, core_->staging);
+  params.staging = std::make_shared<StagingBudget>(options_.limits.pinned_bytes, core_->staging);
   params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
   params.drops_names = (mount.flags & fs::kMountDropsNames) != 0;
   auto session = std::make_shared<FsSession>(params, OpenRecord(params.id, *offer.inodes));
@@ -302,9 +299,11 @@ Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resu
   grant.lease_ms = static_cast<std::uint32_t>(options_.session_lease.count());
   grant.attr_lease_ms = static_cast<std::uint32_t>(options_.attr_lease.count());
   grant.grace_ms = static_cast<std::uint32_t>(core_->grace.left(core_->clock.Now()).count());
+  const Ids roots = session->ids().Caller({}).value_or(Ids{});
   grant.flags = (resumed ? fs::kGrantResumed : 0U) |
                 (session->params().read_only ? fs::kGrantReadOnly : 0U) |
-                (root_server ? fs::kGrantCanChown | fs::kGrantCanMknodDevices : 0U);
+                (root_server ? fs::kGrantCanChown | fs::kGrantCanMknodDevices : 0U) |
+                (root_server && roots.uid == 0 ? fs::kGrantRootIsRoot : 0U);
   grant.max_transfer_bytes = static_cast<std::uint32_t>(fs::kMaxTransferBytes);
   const AttrContext context{.ids = session->ids(),
                             .root_device = session->inodes().exported().root_device(),
@@ -314,8 +313,8 @@ Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resu
                         .entry_lease_ms = 0};
   transport::Admission admission;
   admission.domain = session->access().domain;
-  admission.grant.resize(sizeof(grant) + sizeof(Le16) + fs::kMaxHandleBytes +
-                         sizeof(fs::AttrWire) + sizeof(Le32));
+  admission.grant.resize(sizeof(grant) + sizeof(Le16) + fs::kMaxHandleBytes + sizeof(fs::AttrWire) +
+                         sizeof(Le32));
   ByteWriter writer(admission.grant);
   writer.Write(grant);
   fs::WriteEntry(writer, entry);
@@ -336,9 +335,9 @@ void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& 
   session->NoteLane(lane->Describe());
   // Loops act as their callers.
   if (core_->options.can_switch_ids) lane->KeepCredentials();
-  const auto loop = std::min_element(
-      loops_.begin(), loops_.end(),
-      [](const auto& a, const auto& b) { return a->lanes() < b->lanes(); });
+  const auto loop =
+      std::min_element(loops_.begin(), loops_.end(),
+                       [](const auto& a, const auto& b) { return a->lanes() < b->lanes(); });
   (*loop)->AddLane(std::move(session), std::move(lane));
 }
 

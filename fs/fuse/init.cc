@@ -118,6 +118,11 @@ void Init(void* userdata, fuse_conn_info* connection) {
     if (Choose(connection->capable, feature)) connection->want |= feature.bit;
   }
   connection->want &= ~unsigned{FUSE_CAP_HANDLE_KILLPRIV};
+  const bool asks = options.asks_at_opendir;
+  const Feature unopened{FUSE_CAP_NO_OPENDIR_SUPPORT, "NO_OPENDIR_SUPPORT", !asks,
+                         asks ? "the server may refuse whom this kernel does not"
+                              : "who lists a directory does not open it first"};
+  filesystem.answers_opendir = !Choose(connection->capable, unopened);
   // As much of fuse_init_in as every kernel sends.
   struct Asked {
     std::uint32_t major, minor, max_readahead, flags;

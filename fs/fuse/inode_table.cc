@@ -270,6 +270,18 @@ void InodeTable::SetWithoutCapabilityUntil(NodeId id, TimePoint until) {
   if (Node* node = FindLocked(id)) node->no_capability_until = until;
 }
 
+void InodeTable::SetRemovedDirectory(NodeId node, const AttrWire& attr) {
+  const std::lock_guard lock(mutex_);
+  if (Node* found = FindLocked(node)) found->removed = std::make_unique<AttrWire>(attr);
+}
+
+std::optional<AttrWire> InodeTable::removed_directory(NodeId node) const {
+  const std::lock_guard lock(mutex_);
+  const Node* found = FindLocked(node);
+  if (found == nullptr || found->removed == nullptr) return std::nullopt;
+  return *found->removed;
+}
+
 bool InodeTable::may_be_locked(NodeId node) const {
   const std::lock_guard lock(mutex_);
   const Node* found = FindLocked(node);

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -86,6 +87,10 @@ class InodeTable {
   [[nodiscard]] bool KnownWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint now) const;
   // This mount sets or removes one, or what is one in truth.
   void ForgetXattrs(NodeId node);
+  // A directory that this mount has removed: what it is like for who has it open, since the server
+  // cannot be asked any more.
+  void SetRemovedDirectory(NodeId node, const AttrWire& attr);
+  [[nodiscard]] std::optional<AttrWire> removed_directory(NodeId node) const;
   // What is known under that name.
   [[nodiscard]] std::optional<NodeId> FindChild(NodeId parent, std::string_view name) const;
 
@@ -124,6 +129,7 @@ class InodeTable {
     TimePoint without_until{};
     std::uint8_t without_xattrs = 0;
     bool may_be_locked = false;
+    std::unique_ptr<AttrWire> removed{};
   };
   const Node* FindLocked(NodeId node) const;
   Node* FindLocked(NodeId node);

@@ -35,7 +35,7 @@ void KeptOpens::Keep(const client::CallContext& closer, std::shared_ptr<Open> op
 }
 
 std::shared_ptr<Open> KeptOpens::Take(NodeId node, const client::CallContext& opener,
-                                      std::uint32_t flags, TimePoint now) {
+                                      std::uint32_t flags, TimePoint now, const WillDo& will_do) {
   const std::lock_guard lock(mutex_);
   const auto [begin, end] = by_node_.equal_range(node);
   for (auto at = begin; at != end; ++at) {
@@ -43,7 +43,7 @@ std::shared_ptr<Open> KeptOpens::Take(NodeId node, const client::CallContext& op
     const client::OpenFile& file = *kept.open->file;
     // Who closes it, the kernel does not say.
     if (file.uid() != opener.uid || file.gid() != opener.gid || file.flags() != flags) continue;
-    if (kept.until <= now) continue;
+    if (kept.until <= now || (will_do && !will_do(*kept.open))) continue;
     std::shared_ptr<Open> open = kept.open;
     EraseLocked(at->second);
     SetNextLocked();

@@ -1,7 +1,8 @@
-// KeptOpens: files and directories that programs have closed and this mount has not, for the next
-// open of the same by the same user. Where nothing can have changed meanwhile, because the lease
-// holds (InodeTable::PagesAreCurrent, and for directories Filesystem::changes), that open needs no
-// message. Whoever asks decides that; here they are only kept: at most kMost, for a second each.
+// KeptOpens: what is open at the server and not in use. Files that programs have closed and this
+// mount has not, for the next open of the same by the same user: where nothing can have changed
+// meanwhile, because the lease holds (InodeTable::PagesAreCurrent), that needs no message. And
+// directories between two requests of who lists them, and behind the last one. Whoever asks decides
+// whether one will do; here they are only kept: at most kMost, for a second each.
 //
 // What is recalled, or is about to lose its name or its permissions, is given up at once: Drop.
 // Given up means that TakeDropped returns it, and its worker tells the server.
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -34,9 +36,10 @@ class KeptOpens {
   };
 
   void Keep(const client::CallContext& closer, std::shared_ptr<Open> open, TimePoint now);
-  // One that was opened with `flags` (kOpen...) by this user; null: there is none.
+  // One that was opened with `flags` (kOpen...) by this user, and will do; null: there is none.
+  using WillDo = std::function<bool(const Open&)>;
   std::shared_ptr<Open> Take(NodeId node, const client::CallContext& opener, std::uint32_t flags,
-                             TimePoint now);
+                             TimePoint now, const WillDo& will_do = nullptr);
   void Drop(NodeId node);
   void DropAll();
   [[nodiscard]] bool Has(NodeId node);

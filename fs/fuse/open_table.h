@@ -9,25 +9,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "fs/client/client.h"
+#include "fs/fuse/directory_listing.h"
 #include "fs/fuse/inode_table.h"
-#include "fs/fuse/open_ahead.h"
 #include "fs/fuse/sequential.h"
 
 namespace rdfs::fs::fuse {
-
-// An entry of a directory page that has not been handed to the kernel yet.
-struct PendingEntry {
-  std::uint64_t ino = 0;
-  std::uint64_t cookie = 0;
-  std::uint32_t type = 0;
-  std::string name;
-  std::optional<client::NamedFile> file;
-};
 
 struct Open {
   client::OpenPtr file;
@@ -44,30 +33,8 @@ struct Open {
   }
   std::mutex mutex;  // of what follows, when there are several workers
   SequentialReader sequential;
-  // Directories: entries that the server sent and the kernel had no room for, and the cookie that
-  // goes before them.
-  std::vector<PendingEntry> pending;
-  std::size_t next_pending = 0;
-  std::uint64_t pending_cookie = 0;
-  bool pending_is_last = false;       // nothing follows them; told to the kernel once
-  std::uint64_t pending_changes = 0;  // Filesystem::changes when they were asked for
-  // When the first entries came with the open, until the first listing: until when they count.
-  std::optional<TimePoint> first_page;
-  // They are all from the first one on, each page fetched right behind the one before: until when
-  // the lease holds that they began under. Past when they are not.
-  TimePoint gathered_until{};
-  // They are all there are: until when they count.
-  TimePoint whole_until{};
-  // Of what the kernel has been told.
-  std::shared_ptr<OpenAhead::Listing> listing;
-
-  // Opened ahead of who asks for it, and its first entries count.
-  [[nodiscard]] bool IsFresh(std::uint64_t changes, TimePoint now) const {
-    return first_page && now < *first_page && pending_changes == changes;
-  }
-  [[nodiscard]] bool ListedWhole(std::uint64_t changes, TimePoint now) const {
-    return now < whole_until && pending_changes == changes;
-  }
+  // Of a directory. It has no number that the kernel knows: it is found by its node (kept_opens.h).
+  std::unique_ptr<DirectoryListing> listing;
 };
 
 class OpenTable {

@@ -91,6 +91,9 @@ void GetAttr(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
+  if (const auto removed = request.worker().filesystem().inodes.removed_directory(node)) {
+    return request.Attr(ToStat(*removed), 0);
+  }
   const std::uint64_t changes = request.worker().filesystem().changes.load();
   if (const auto known =
           request.worker().filesystem().directories.Find(node, BootClock::now(), changes)) {

@@ -1,9 +1,10 @@
 // Directories: large pages from the server, cut to what the kernel asks for.
 #include <dirent.h>
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "fs/fuse/ops.h"
@@ -18,8 +19,10 @@ using client::Lane;
 // somebody opens one for fsync or fchdir only.
 constexpr std::uint32_t kFirstPageBytes = 16 * 1024;
 
-// Entries of one listing, so that what is kept of directories for who opens them next stays small.
-constexpr std::size_t kMostGathered = 1024;
+// What the kernel is told where nothing follows: shorter than any entry, so that it finds none.
+// Nothing at all would tell it that it may keep the whole listing, and for how long it could not
+// be told (Linux, fs/fuse/readdir.c; it asks for that by itself where OPENDIR is not answered).
+constexpr std::array<std::byte, 8> kEndOfListing{};
 
 // Appends entries to a reply of at most the size that the kernel gave.
 class DirReply {
@@ -29,7 +32,7 @@ class DirReply {
       : request_(request), bytes_(size), plus_(plus), current_(current) {}
 
   // False when it does not fit any more.
-  bool Add(Filesystem& filesystem, NodeId directory, const PendingEntry& entry) {
+  bool Add(Filesystem& filesystem, NodeId directory, const DirectoryListing::Entry& entry) {
     node_ = 0;
     char* const at = reinterpret_cast<char*>(bytes_.data() + used_);
     const std::size_t room = bytes_.size() - used_;
@@ -71,126 +74,59 @@ class DirReply {
   bool current_;
 };
 
-struct Listing {
+// A request that is about a directory's entries, on their way.
+struct Wanted {
   Request request;
-  std::shared_ptr<fuse::Open> open;
-  std::uint64_t cookie;
-  std::uint64_t changes;  // before it was asked for
-  std::size_t size;
-  bool plus;
+  NodeId node;
+  bool opens = false;  // OPENDIR: they are for who asks next
+  std::uint64_t cookie = 0;
+  std::size_t size = 0;
+  bool plus = false;
+  std::uint64_t changes = 0;  // Filesystem's, when the server was asked
 };
+using WantedPtr = std::unique_ptr<Wanted>;
 
-// A walk may go on there.
-void NoteDirectory(Worker& worker, fuse::Open& open, NodeId directory) {
+void Track(Worker& worker, const Wanted& wanted, client::CallTicket ticket) {
+  worker.Track(wanted.request.unique(),
+               {.ticket = ticket, .caller = static_cast<pid_t>(wanted.request.context().pid)});
+}
+
+void Keep(Worker& worker, const CallContext& user, const std::shared_ptr<fuse::Open>& open,
+          TimePoint now) {
+  worker.filesystem().kept.Keep(user, open, now);
+  worker.KeptOne();
+}
+
+// ---- a walk through a tree (open_ahead.h)
+// ----------------------------------------------------------
+
+// It may go on there.
+void NoteDirectory(Worker& worker, DirectoryListing& listing, NodeId directory) {
   OpenAhead& ahead = worker.open_ahead();
-  const OpenAhead::Listing* listing = open.listing.get();
-  if (listing == nullptr || listing->changes != open.pending_changes || listing->owner != &ahead) {
-    open.listing = std::make_shared<OpenAhead::Listing>();
-    open.listing->owner = &ahead;
-    open.listing->changes = open.pending_changes;
+  const OpenAhead::Listing* walk = listing.walk.get();
+  if (walk == nullptr || walk->changes != listing.changes() || walk->owner != &ahead) {
+    listing.walk = std::make_shared<OpenAhead::Listing>();
+    listing.walk->owner = &ahead;
+    listing.walk->changes = listing.changes();
   }
-  ahead.Listed(open.listing, directory);
+  ahead.Listed(listing.walk, directory);
 }
 
-// Answers from what is pending. The caller holds open->mutex.
-void AnswerLocked(Listing& listing) {
-  fuse::Open& open = *listing.open;
-  Filesystem& filesystem = listing.request.worker().filesystem();
-  if (listing.cookie == 0) open.listing.reset();
-  const auto hold = filesystem.kernel.HoldReplies();
-  DirReply reply(listing.request.raw(), listing.size, listing.plus,
-                 open.pending_changes == filesystem.changes.load());
-  while (open.next_pending < open.pending.size()) {
-    const PendingEntry& entry = open.pending[open.next_pending];
-    if (!reply.Add(filesystem, open.node, entry)) break;
-    if (reply.node() != 0 && entry.type == DT_DIR) {
-      NoteDirectory(listing.request.worker(), open, reply.node());
-    }
-    open.pending_cookie = entry.cookie;
-    ++open.next_pending;
-  }
-  listing.request.Bytes(reply.bytes());
-}
-
-void Append(fuse::Open& open, client::DirPage& page) {
-  while (auto entry = page.Next()) {
-    open.pending.push_back({.ino = entry->ino,
-                            .cookie = entry->cookie,
-                            .type = entry->type,
-                            .name = std::string(entry->name),
-                            .file = std::move(entry->file)});
-  }
-  open.pending_is_last = page.ends_directory();
-}
-
-void Keep(fuse::Open& open, std::uint64_t cookie, std::uint64_t changes, client::DirPage& page) {
-  open.pending.clear();
-  open.pending_changes = changes;
-  open.next_pending = 0;
-  open.pending_cookie = cookie;
-  Append(open, page);
-}
-
-// A page that goes on where what is pending ends, and under the same lease, makes one listing with
-// it, which the next one who opens the directory can have.
-void KeepOrGather(fuse::Open& open, std::uint64_t cookie, std::uint64_t changes,
-                  client::DirPage& page) {
-  const bool goes_on = cookie != 0 && cookie == open.pending_cookie &&
-                       open.next_pending == open.pending.size() &&
-                       open.pending.size() < kMostGathered && changes == open.pending_changes &&
-                       BootClock::now() < open.gathered_until;
-  if (goes_on) {
-    Append(open, page);
-  } else {
-    Keep(open, cookie, changes, page);
-    open.gathered_until = {};
-  }
-  open.whole_until = open.pending_is_last ? open.gathered_until : TimePoint{};
-}
-
-// Whether what came with the open is what the server would say now: the lease that it came under
-// holds, nothing has been recalled, and this mount has changed nothing since. The caller holds
-// open->mutex.
-bool TakeFirstPage(fuse::Open& open, const Filesystem& filesystem) {
-  const auto until = std::exchange(open.first_page, std::nullopt);
-  return until && open.pending_changes == filesystem.changes.load() && BootClock::now() < *until;
-}
-
-// What an open directory is like before the server has answered, and then.
+// What a directory is like before the server has answered, and then.
 std::shared_ptr<fuse::Open> Unopened(const Filesystem& filesystem, NodeId node) {
   auto open = std::make_shared<fuse::Open>();
   open->node = node;
-  open->pending_changes = filesystem.changes.load();
-  open->first_page =
-      client::LeaseEnd(BootClock::now(), static_cast<std::uint32_t>(filesystem.lease.count()));
+  const auto lease = static_cast<std::uint32_t>(filesystem.lease.count());
+  open->listing = std::make_unique<DirectoryListing>(filesystem.changes.load(),
+                                                     client::LeaseEnd(BootClock::now(), lease));
   return open;
 }
 
 void Take(const Filesystem& filesystem, fuse::Open& open, client::OpenedDirectory& opened) {
   open.file = opened.open;
-  Keep(open, 0, open.pending_changes, opened.first_page);
-  if (open.pending.empty()) open.first_page.reset();
-  if (open.first_page) open.gathered_until = *open.first_page;
-  if (open.pending_is_last) open.whole_until = open.gathered_until;
+  open.listing->TakeFirst(BootClock::now(), opened.first_page);
   if (const auto place = filesystem.inodes.FindPlace(open.node)) {
     open.file->SetHint(place->parent, place->name);
-  }
-}
-
-void AnswerOpened(Request& request, std::shared_ptr<fuse::Open> open) {
-  fuse_file_info info{};
-  info.fh = request.worker().filesystem().opens.Add(std::move(open));
-  request.Open(info);
-}
-
-void AskAhead(Worker& worker, const CallContext& caller, NodeId node);
-
-// The kernel opens it: what it will open next.
-void GoAhead(Worker& worker, CallContext caller, NodeId node) {
-  caller.timeout.reset();  // what this one had left
-  const std::uint64_t changes = worker.filesystem().changes.load();
-  for (const NodeId next : worker.open_ahead().Opened(node, changes)) {
-    AskAhead(worker, caller, next);
   }
 }
 
@@ -211,127 +147,201 @@ void AskAhead(Worker& worker, const CallContext& caller, NodeId node) {
                               Filesystem& filesystem = worker.filesystem();
                               Take(filesystem, *open, *opened);
                               const TimePoint now = BootClock::now();
-                              if (waiting) {
-                                AnswerOpened(*waiting, open);
-                                GoAhead(worker, caller, open->node);
-                              } else if (open->IsFresh(filesystem.changes.load(), now)) {
-                                filesystem.kept.Keep(caller, open, now);
+                              if (open->listing->IsCurrent(filesystem.changes.load(), now)) {
+                                Keep(worker, caller, open, now);
                               } else {
                                 worker.ReleaseLater(caller, open->file);
                               }
+                              if (waiting) waiting->TakeUpAgain();
                             });
   worker.open_ahead().Asked(node, ticket);
 }
 
-// Without a message, where the directory is still open from before and nothing can have changed.
-bool OpenKept(Request& request, NodeId node) {
-  Filesystem& filesystem = request.worker().filesystem();
-  const TimePoint now = BootClock::now();
-  const auto open = filesystem.kept.Take(node, request.context(), kOpenRead, now);
-  if (open == nullptr) return false;
-  {
-    const std::lock_guard lock(open->mutex);
-    const std::uint64_t changes = filesystem.changes.load();
-    if (open->ListedWhole(changes, now)) {
-      open->next_pending = 0;
-      open->pending_cookie = 0;
-      open->pending_is_last = true;
-      open->first_page = open->whole_until;
-    } else if (!open->IsFresh(changes, now)) {
-      request.worker().ReleaseLater(request.context(), open->file);
-      return false;
-    }
+// The kernel lists it: what it will list next.
+void GoAhead(Worker& worker, CallContext caller, NodeId node) {
+  caller.timeout.reset();  // what this one had left
+  const std::uint64_t changes = worker.filesystem().changes.load();
+  for (const NodeId next : worker.open_ahead().Opened(node, changes)) {
+    AskAhead(worker, caller, next);
   }
-  fuse_file_info info{};
-  info.fh = filesystem.opens.Add(open);
-  request.Open(info);
-  return true;
 }
 
-void List(fuse_req_t raw, std::size_t size, off_t offset, fuse_file_info* file, bool plus) {
-  Request request = Begin(raw);
-  auto open = FindOpen(request, file);
-  if (open == nullptr) return;
-  const auto cookie = static_cast<std::uint64_t>(offset);
-  const Filesystem& filesystem = request.worker().filesystem();
-  auto listing = std::make_unique<Listing>(
-      Listing{std::move(request), std::move(open), cookie, filesystem.changes.load(), size, plus});
-  fuse::Open& directory = *listing->open;
+// ---- listing
+// ---------------------------------------------------------------------------------------
+
+// Answers with these entries, of what has come.
+void Answer(Wanted& wanted, const std::shared_ptr<fuse::Open>& open,
+            std::span<const DirectoryListing::Entry> entries) {
+  Worker& worker = wanted.request.worker();
+  Filesystem& filesystem = worker.filesystem();
+  const CallContext caller = wanted.request.context();
+  DirectoryListing& listing = *open->listing;
+  if (wanted.cookie == 0) listing.walk.reset();
   {
-    const std::lock_guard lock(directory.mutex);
-    if (cookie == 0 && TakeFirstPage(directory, filesystem)) return AnswerLocked(*listing);
-    // What was fetched goes on exactly where the kernel is. A rewind fetches anew, as it must.
-    if (cookie != 0 && cookie == directory.pending_cookie) {
-      if (directory.next_pending < directory.pending.size()) return AnswerLocked(*listing);
-      // Who asks once more wants to see what has come meanwhile.
-      if (std::exchange(directory.pending_is_last, false)) return listing->request.Bytes({});
+    const auto hold = filesystem.kernel.HoldReplies();
+    DirReply reply(wanted.request.raw(), wanted.size, wanted.plus,
+                   listing.changes() == filesystem.changes.load());
+    std::size_t told = 0;
+    while (told < entries.size() && reply.Add(filesystem, open->node, entries[told])) {
+      if (reply.node() != 0 && entries[told].type == DT_DIR) {
+        NoteDirectory(worker, listing, reply.node());
+      }
+      ++told;
+    }
+    listing.Told(entries.first(told));
+    if (told > 0) {
+      wanted.request.Bytes(reply.bytes());
+    } else if (entries.empty()) {
+      wanted.request.Bytes(kEndOfListing);
+    } else {
+      wanted.request.Error(EINVAL);  // as getdents(2): no room for one
     }
   }
-  Worker& worker = listing->request.worker();
-  const std::uint64_t unique = listing->request.unique();
-  const CallContext caller = listing->request.context();
-  const client::OpenPtr opened = directory.file;
+  const TimePoint now = BootClock::now();
+  if (!entries.empty() || listing.IsCurrent(filesystem.changes.load(), now)) {
+    Keep(worker, caller, open, now);
+  } else {
+    worker.ReleaseLater(caller, open->file);
+  }
+  if (wanted.cookie == 0) GoAhead(worker, caller, open->node);
+}
+
+// Goes on with a directory that is open at the server, for this request alone.
+void Serve(WantedPtr wanted, std::shared_ptr<fuse::Open> open) {
+  Worker& worker = wanted->request.worker();
+  const CallContext caller = wanted->request.context();
+  const TimePoint now = BootClock::now();
+  if (wanted->opens) {
+    Keep(worker, caller, open, now);
+    return wanted->request.Open({});
+  }
+  wanted->changes = worker.filesystem().changes.load();
+  const auto entries = open->listing->Behind(wanted->cookie);
+  if (entries && (!entries->empty() || open->listing->TakeEnd(wanted->changes, now))) {
+    return Answer(*wanted, open, *entries);
+  }
+  const Wanted& on_its_way = *wanted;
   const client::CallTicket ticket = worker.lane().ReadDir(
-      caller, opened, cookie, kMaxReaddirBytes, plus,
-      [listing = std::move(listing)](Result<client::DirPage>&& page) {
+      caller, open->file, on_its_way.cookie, kMaxReaddirBytes, on_its_way.plus,
+      [wanted = std::move(wanted), open](Result<client::DirPage>&& page) {
         if (!page.ok()) {
-          return listing->request.ErrorOrRecover(listing->open->node, page.status());
+          wanted->request.worker().ReleaseLater(wanted->request.context(), open->file);
+          return wanted->request.ErrorOrRecover(open->node, page.status());
         }
-        const std::lock_guard lock(listing->open->mutex);
-        KeepOrGather(*listing->open, listing->cookie, listing->changes, *page);
-        AnswerLocked(*listing);
+        open->listing->Take(wanted->cookie, wanted->changes, BootClock::now(), *page);
+        Answer(*wanted, open, *open->listing->Behind(wanted->cookie));
       });
+  Track(worker, on_its_way, ticket);
+}
+
+// One that is open from before and will do: without a message for who begins while nothing can have
+// changed, and for who goes on where one of the listings has come.
+std::shared_ptr<fuse::Open> FindKept(const Wanted& wanted) {
+  Filesystem& filesystem = wanted.request.worker().filesystem();
+  const TimePoint now = BootClock::now();
+  const std::uint64_t changes = filesystem.changes.load();
+  return filesystem.kept.Take(wanted.node, wanted.request.context(), kOpenRead, now,
+                              [&](const fuse::Open& open) {
+                                if (open.file->lost_errno() != 0) return false;
+                                if (wanted.cookie == 0)
+                                  return open.listing->IsCurrent(changes, now);
+                                return open.listing->Behind(wanted.cookie).has_value();
+                              });
+}
+
+void List(WantedPtr wanted) {
+  Worker& worker = wanted->request.worker();
+  if (auto open = FindKept(*wanted)) return Serve(std::move(wanted), std::move(open));
+  const auto handle = FindHandle(wanted->request, wanted->node);
+  if (!handle) return;
+  const CallContext caller = wanted->request.context();
+  const std::uint64_t unique = wanted->request.unique();
+  const bool begins = wanted->cookie == 0;
+  if (begins) {
+    if (const auto ticket = worker.open_ahead().Wait(wanted->node, wanted->request)) {
+      return worker.Track(unique, {.ticket = *ticket, .caller = static_cast<pid_t>(caller.pid)});
+    }
+  }
+  const Wanted& on_its_way = *wanted;
+  const client::CallTicket ticket = worker.lane().OpenDir(
+      caller, *handle, begins ? kFirstPageBytes : 0,
+      [wanted = std::move(wanted), open = Unopened(worker.filesystem(), on_its_way.node)](
+          Result<client::OpenedDirectory>&& opened) mutable {
+        if (!opened.ok()) return wanted->request.ErrorOrRecover(open->node, opened.status());
+        Take(wanted->request.worker().filesystem(), *open, *opened);
+        Serve(std::move(wanted), std::move(open));
+      });
+  Track(worker, on_its_way, ticket);
+}
+
+void List(fuse_req_t raw, NodeId node, std::size_t size, off_t offset, bool plus) {
+  List(std::make_unique<Wanted>(Wanted{.request = Begin(raw),
+                                       .node = node,
+                                       .cookie = static_cast<std::uint64_t>(offset),
+                                       .size = size,
+                                       .plus = plus}));
+}
+
+// ---- fsync
+// -----------------------------------------------------------------------------------------
+
+struct Syncing {
+  Request request;
+  NodeId node;
+  bool data_only;
+  client::OpenPtr file;
+};
+
+void Sync(std::unique_ptr<Syncing> syncing) {
+  Worker& worker = syncing->request.worker();
+  const CallContext caller = syncing->request.context();
+  const std::uint64_t unique = syncing->request.unique();
+  const Syncing& on_its_way = *syncing;
+  const client::CallTicket ticket =
+      worker.lane().FsyncDir(caller, on_its_way.file, on_its_way.data_only,
+                             [syncing = std::move(syncing), caller](Status&& status) {
+                               syncing->request.worker().ReleaseLater(caller, syncing->file);
+                               AnswerDone(syncing->request, syncing->node, status);
+                             });
   worker.Track(unique, {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid)});
 }
 
 }  // namespace
 
+// Most kernels ask this once and are told that nobody answers it (Filesystem::answers_opendir).
 void OpenDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info*) {
   Request request = Begin(raw);
-  const auto handle = FindHandle(request, node);
+  if (!request.worker().filesystem().answers_opendir) return request.Error(ENOSYS);
+  List(
+      std::make_unique<Wanted>(Wanted{.request = std::move(request), .node = node, .opens = true}));
+}
+
+void ReadDir(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offset, fuse_file_info*) {
+  List(raw, node, size, offset, false);
+}
+
+void ReadDirPlus(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offset, fuse_file_info*) {
+  List(raw, node, size, offset, true);
+}
+
+// What is open is kept by its node and not by who opened it.
+void ReleaseDir(fuse_req_t raw, fuse_ino_t, fuse_file_info*) { Begin(raw).Ok(); }
+
+void FsyncDir(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info*) {
+  auto syncing = std::make_unique<Syncing>(Syncing{Begin(raw), node, data_only != 0, {}});
+  const auto handle = FindHandle(syncing->request, node);
   if (!handle) return;
-  Worker& worker = request.worker();
-  const CallContext caller = request.context();
-  if (OpenKept(request, node)) return GoAhead(worker, caller, node);
-  const std::uint64_t unique = request.unique();
-  if (const auto ticket = worker.open_ahead().Wait(node, request)) {
-    return worker.Track(unique, {.ticket = *ticket, .caller = static_cast<pid_t>(caller.pid)});
-  }
-  auto open = Unopened(worker.filesystem(), node);
-  Start(std::move(request), [&](Lane& lane, const CallContext&, Request&& pending) {
-    return lane.OpenDir(caller, *handle, kFirstPageBytes,
-                        [pending = std::move(pending),
-                         open = std::move(open)](Result<client::OpenedDirectory>&& opened) mutable {
-                          if (!opened.ok())
-                            return pending.ErrorOrRecover(open->node, opened.status());
-                          Take(pending.worker().filesystem(), *open, *opened);
-                          const CallContext opener = pending.context();
-                          AnswerOpened(pending, open);
-                          GoAhead(pending.worker(), opener, open->node);
-                        });
-  });
-}
-
-void ReadDir(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* file) {
-  List(raw, size, offset, file, false);
-}
-
-void ReadDirPlus(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* file) {
-  List(raw, size, offset, file, true);
-}
-
-void ReleaseDir(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) { Release(raw, node, file); }
-
-void FsyncDir(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info* file) {
-  Request request = Begin(raw);
-  const auto open = FindOpen(request, file);
-  if (open == nullptr) return;
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.FsyncDir(caller, open->file, data_only != 0,
-                         [pending = std::move(pending), node](Status&& status) mutable {
-                           AnswerDone(pending, node, status);
-                         });
-  });
+  Worker& worker = syncing->request.worker();
+  const CallContext caller = syncing->request.context();
+  const std::uint64_t unique = syncing->request.unique();
+  const client::CallTicket ticket = worker.lane().OpenDir(
+      caller, *handle, 0,
+      [syncing = std::move(syncing)](Result<client::OpenedDirectory>&& opened) mutable {
+        if (!opened.ok()) return syncing->request.ErrorOrRecover(syncing->node, opened.status());
+        syncing->file = opened->open;
+        Sync(std::move(syncing));
+      });
+  worker.Track(unique, {.ticket = ticket, .caller = static_cast<pid_t>(caller.pid)});
 }
 
 }  // namespace rdfs::fs::fuse::ops

@@ -60,6 +60,14 @@ void AnswerNewDirectory(Request& request, NodeId parent, const char* name,
   request.Entry(entry);
 }
 
+// The answer tells of the parent and of what is gone.
+void NoteRemovedDirectory(const Request& request, NodeId parent, const char* name) {
+  Worker& worker = request.worker();
+  const auto told = worker.lane().DirectoriesTold(request.unique());
+  const auto node = worker.filesystem().inodes.FindChild(parent, name);
+  if (node && told.size() > 1) worker.filesystem().inodes.SetRemovedDirectory(*node, told[1].attr);
+}
+
 void AnswerRemoved(Request& request, NodeId parent, const char* name, const Status& status) {
   if (status.ok()) request.worker().filesystem().inodes.Removed(parent, name);
   AnswerDone(request, parent, status);
@@ -179,6 +187,7 @@ void Rmdir(fuse_req_t raw, fuse_ino_t parent, const char* name) {
       std::move(request), {parent}, [&](Lane& lane, const CallContext& caller, Request&& pending) {
         return lane.Rmdir(caller, *handle, name,
                           [pending = std::move(pending), parent, name](Status&& status) mutable {
+                            if (status.ok()) NoteRemovedDirectory(pending, parent, name);
                             AnswerRemoved(pending, parent, name, status);
                           });
       });

@@ -72,7 +72,6 @@ bool OpenKept(Request& request, NodeId node, std::uint32_t flags) {
 // Whether the next open may have it as it is.
 bool MayKeep(const Filesystem& filesystem, const fuse::Open& open, TimePoint now) {
   if (open.file->lost_errno() != 0) return false;
-  if (open.file->directory()) return open.ListedWhole(filesystem.changes.load(), now);
   return open.file->flags() == kOpenRead && filesystem.inodes.PagesAreCurrent(open.node, now);
 }
 

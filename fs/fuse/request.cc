@@ -98,6 +98,8 @@ void Request::ErrorOrRecover(NodeId node, const Status& status) {
   worker_->Recover(node, TakeMessage(), since);
 }
 
+void Request::TakeUpAgain() { worker_->Resume(TakeMessage()); }
+
 void Request::WaitForBuffer() { worker_->Postpone(TakeMessage()); }
 
 void Request::WaitForWrites(NodeId node) {

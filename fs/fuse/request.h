@@ -75,7 +75,9 @@ class Request {
   // As Error; but if `node` or another that the request is about is stale, they are looked up again
   // by their paths, and the request is taken up again then.
   void ErrorOrRecover(NodeId node, const Status& status);
-  // Takes the request up again when a buffer has been given back.
+  // Takes the request up again, as if it had come now.
+  void TakeUpAgain();
+  // The same when a buffer has been given back.
   void WaitForBuffer();
   // Takes the request up again when the writes to the node that are on their way have arrived.
   void WaitForWrites(NodeId node);

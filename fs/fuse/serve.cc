@@ -95,6 +95,7 @@ class Served {
   Status Check();
   Status StartSignals();
   Status Connect();
+  bool MayBeRefused() const;
   Status MountAndWork();
   void Work(Worker& worker);
   // The first worker has more to do than it can: the helper takes its share, and is made when it is
@@ -132,7 +133,7 @@ class Served {
   std::unique_ptr<MountWatch> watch_;
   std::atomic<unsigned> working_{0};  // workers that run
   std::vector<std::jthread> threads_;
-  std::jthread helper_thread_;  // started by the first of those
+  std::jthread helper_thread_;              // started by the first of those
   std::atomic<bool> making_helper_{false};  // or made
   TimePoint next_try_to_help_{};            // the first worker's
   std::atomic<Worker*> helper_{nullptr};
@@ -213,8 +214,16 @@ Status Served::Connect() {
                         .direct_writes = !options_.writeback && KernelDropsPagesAfterWrites(),
                         // With its writeback cache the kernel answers writes by itself.
                         .early_writes = !options_.writeback && !options_.sync,
+                        .asks_at_opendir = MayBeRefused(),
                         .deadline = options_.deadline});
   return {};
+}
+
+// Whether the server may refuse a directory that this kernel lets somebody open: root here may be
+// nobody there, and of other users' groups each host has its own idea.
+bool Served::MayBeRefused() const {
+  const bool root_is_root = (mount_->info().flags & kGrantRootIsRoot) != 0;
+  return options_.allow_other || (geteuid() == 0 && !root_is_root);
 }
 
 Status Served::MountAndWork() {

@@ -70,6 +70,7 @@ std::optional<NodeId> Follows(const fuse_in_header& header) {
   switch (header.opcode) {
     case FUSE_LOOKUP:
     case FUSE_OPENDIR:  // brings entries
+    case FUSE_READDIR:
     case FUSE_READDIRPLUS:
     case FUSE_LINK:
     case FUSE_RENAME:  // who looks the name up is told of the file that it becomes
@@ -323,6 +324,7 @@ void Worker::SettleWhenAnswered(std::uint64_t unique, NodeId node, std::uint64_t
 }
 
 void Worker::ReleaseLater(const client::CallContext& caller, client::OpenPtr file) {
+  if (ends()) return;  // it ends with the session
   released_.push_back({.caller = caller, .file = std::move(file)});
   released_.back().caller.timeout.reset();  // how long its request had left
   if (released_.size() >= kMostReleasesHeld) SendReleases();

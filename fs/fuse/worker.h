@@ -68,7 +68,7 @@ class Worker {
   [[nodiscard]] OpenAhead& open_ahead() { return open_ahead_; }
   [[nodiscard]] const Message& current_message() const { return current_; }
   Message TakeCurrentMessage() { return std::move(current_); }
-  // Messages that wait for a buffer, and those whose file is being looked up again.
+  // Messages that wait for a buffer, and those that are to be taken up in the next turn.
   void Postpone(Message message) { postponed_.push_back(std::move(message)); }
   // One that is to be carried out behind these writes.
   void PostponeBehind(const WritesBehind::Wait& wait, Message message);

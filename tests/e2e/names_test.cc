@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <climits>
+#include <set>
+#include <utility>
 
 #include "tests/e2e/compare.h"
 
@@ -37,6 +39,39 @@ TEST(Names, AListingHasWhatWasMadeAfterTheDirectoryWasOpened) {
     closedir(listing);
     t.Close(early);
     t.Close(late);
+  });
+}
+
+// The kernel does not say which of them goes on.
+TEST(Names, SeveralListTheSameDirectoryAtOnce) {
+  Compare([](Transcript& t) {
+    constexpr int kFiles = 1500;  // more than a page of the server's
+    for (int i = 0; i < kFiles; ++i) Touch(t, ("f" + std::to_string(i)).c_str());
+    struct Program {
+      DIR* listing;
+      std::size_t at_once;
+      std::set<std::string> names{};
+      bool more = true;
+    };
+    std::vector<Program> programs;
+    for (const std::size_t at_once : {1U, 7U, 100U, 1000U}) {
+      programs.push_back({fdopendir(openat(t.dir(), ".", O_RDONLY | O_DIRECTORY)), at_once});
+    }
+    for (bool any = true; std::exchange(any, false);) {
+      for (Program& program : programs) {
+        for (std::size_t i = 0; program.more && i < program.at_once; ++i) {
+          const dirent* entry = readdir(program.listing);
+          program.more = entry != nullptr;
+          if (!program.more) break;
+          EXPECT_TRUE(program.names.insert(entry->d_name).second) << entry->d_name;
+        }
+        any |= program.more;
+      }
+    }
+    for (const Program& program : programs) {
+      t.Note("names", static_cast<long long>(program.names.size()));
+      closedir(program.listing);
+    }
   });
 }
 

@@ -119,6 +119,19 @@ TEST_F(NamesTest, DirectoriesAreToldWhereThatIsAskedFor) {
   expect(tell(Opcode::kRename, Where(Where(Body().Add(fs::RenameRequest{}), "d/file"), "moved")),
          {server.dir() + "/d", server.dir()});
   expect(tell(Opcode::kUnlink, at("moved")), {server.dir()});
+  // Who has a removed directory open cannot ask any more what it is like.
+  fs::MknodRequest empty{};
+  empty.mode = 0750;
+  (void)tell(Opcode::kMkdir, Where(Body().Add(empty), "e"));
+  const struct stat before = StatOf(server.dir() + "/e");
+  const std::vector<fs::AttrWire> told = tell(Opcode::kRmdir, at("e"));
+  ASSERT_EQ(told.size(), 2U);
+  expect({told[0]}, {server.dir()});
+  EXPECT_EQ(told[1].ino, before.st_ino);
+  EXPECT_EQ(told[1].mode, before.st_mode);
+  EXPECT_EQ(told[1].nlink, 0U);
+  EXPECT_EQ(told[1].ctime.nanoseconds, told[0].ctime.nanoseconds);
+  EXPECT_EQ(told[1].lease_ms, 0U);
   // What failed, and what changes no names, tells nothing.
   EXPECT_EQ(server.Ask(Opcode::kUnlink, at("moved")).errno_value(), ENOENT);
 }
