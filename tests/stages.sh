@@ -145,8 +145,8 @@ stage_clang() {
 stage_arm64() {
   step "libraries for arm64" 900 cmake/arm64-sysroot || return 1
   test_programs arm64 base_test tcp_test tcp_conformance_test shm_test shm_conformance_test \
-    fault_test verbs_unit_test session_rules_test session_test fs_protocol_test pipe_rules_test \
-    copy_wire_test rdsock_switch_test
+    fault_test fault_conformance_test verbs_unit_test session_rules_test session_test ssh_test metrics_test \
+    fs_protocol_test pipe_rules_test copy_wire_test rdsock_switch_test rdsock_far_rules_test
 }
 
 # An ordinary user for the mounts, when we are root: that is how people mount.

@@ -5,7 +5,8 @@
 # its configuration, reads that again, and is there again after a restart, a crash and an upgrade of the package, under a
 # mount with an open file; in its sandbox it does whatever a local directory does (tests/e2e/compare.cc); rdfs@ mounts,
 # again when rdfs was killed, and unmounts; a line of fstab with x-systemd.automount mounts at the first use, each time;
-# removing the package ends the server.
+# all of that is there after a boot, also a plain line of fstab, whose mount goes on over a restart of the server; removing
+# the package ends the server.
 set -uo pipefail
 # shellcheck source=tests/packaging/clean-root
 . "$(dirname "$0")/clean-root"
@@ -44,12 +45,12 @@ boot='
   mkdir -m 1777 "$root/dev/shm"
   exec env -i container=rdfs-test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     chroot "$root" /lib/systemd/systemd --system --log-target=console'
-(
-  echo "$BASHPID" >"$group/cgroup.procs" || exit 1
-  exec unshare --mount --pid --cgroup --uts --ipc --net --fork --kill-child bash -euc "$boot" boot "$root"
-) >"$work/console" 2>&1 </dev/null &
-outer=$!
 booted() {
+  (
+    echo "$BASHPID" >"$group/cgroup.procs" || exit 1
+    exec unshare --mount --pid --cgroup --uts --ipc --net --fork --kill-child bash -euc "$boot" boot "$root"
+  ) >"$work/console" 2>&1 </dev/null &
+  outer=$!
   for _ in $(seq 300); do
     init=$(pgrep -P "$outer")
     if [ -n "$init" ] && grep -qs '^systemd$' "/proc/$init/comm" &&
@@ -64,14 +65,26 @@ in_systemd() {
   timeout --signal=KILL 120 nsenter --target "$init" --mount --pid --cgroup --uts --ipc --net --root --wd \
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
 }
-booted || { cp "$work/console" "$work/log"; give_up "systemd does not come up"; }
+powered_off() {
+  in_systemd systemctl --no-block poweroff
+  for _ in $(seq 600); do
+    kill -0 "$outer" 2>/dev/null || { init=''; return 0; }
+    sleep 0.1
+  done
+  return 1
+}
+not_up() { cp "$work/console" "$work/log"; give_up "$1"; }
+booted || not_up "systemd does not come up"
 
 # shellcheck disable=SC2016
-in_systemd bash -euc '
+words='
   trap "echo \"line \$LINENO of what runs inside: \$BASH_COMMAND\"; journalctl --no-pager -b -n 20" ERR
   until_true() { for i in $(seq 200); do "$@" && return; sleep 0.1; done; "$@"; }
   not() { ! "$@"; }  # which ends the script where it fails, as ! does not
   is_mounted() { [ "$(findmnt -n -o FSTYPE "$1" | tail -n 1)" = fuse.rdfs ]; }
+'
+# shellcheck disable=SC2016
+in_systemd bash -euc "$words"'
   says() { journalctl --no-pager -b -u rdfsd | grep "$1" >/dev/null; }
   process_of() { systemctl show -P MainPID "$1"; }
   another_process() { [ "$(process_of "$1")" != 0 ] && [ "$(process_of "$1")" != "$2" ]; }
@@ -128,10 +141,35 @@ in_systemd bash -euc '
     is_mounted /mnt/auto
     systemctl stop mnt-auto.mount
   done
-  systemctl stop mnt-auto.automount
+
+  # Of a server on this host itself, therefore behind it.
+  mkdir /mnt/boot
+  echo "rdfs://127.0.0.1/more /mnt/boot rdfs key_file=/etc/rdfs/key,_netdev,x-systemd.requires=rdfsd.service 0 0" >>/etc/fstab
+  systemctl enable rdfs@data
+  [ -z "$(systemctl --failed --quiet --plain)" ]
+' >"$work/log" 2>&1 || give_up "not as it should be under systemd"
+
+powered_off || not_up "systemd does not go down with mounts"
+booted || not_up "systemd does not come up again with mounts in fstab"
+# shellcheck disable=SC2016
+in_systemd bash -euc "$words"'
+  for mount in data boot auto; do
+    [ "$mount" != auto ] || not is_mounted "/mnt/$mount"
+    [ -n "$(timeout 30 cat "/mnt/$mount/file")" ]
+    is_mounted "/mnt/$mount"
+  done
+  exec 7>/mnt/boot/open
+  echo booted >&7
+  systemctl restart rdfsd
+  echo restarted >&7
+  exec 7>&-
+  [ "$(tr "\n" " " </srv/more/open)" = "booted restarted " ]
+  is_mounted /mnt/boot
 
   [ -z "$(systemctl --failed --quiet --plain)" ]
+  systemctl stop rdfs@data mnt-auto.automount mnt-auto.mount mnt-boot.mount
+  not is_mounted /mnt/boot
   dpkg -r rdfs
   not systemctl -q is-active rdfsd
-' >"$work/log" 2>&1 || give_up "not as it should be under systemd"
-echo "systemd.sh: served, mounted, reloaded, crashed, upgraded and removed under systemd"
+' >"$work/log" 2>&1 || give_up "not as it should be after a boot"
+echo "systemd.sh: served, mounted, reloaded, crashed, upgraded, booted and removed under systemd"
