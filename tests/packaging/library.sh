@@ -12,8 +12,9 @@ libraries=$work/usr/lib/${arch:+$arch}
 export LD_LIBRARY_PATH=$libraries PKG_CONFIG_PATH=$libraries/pkgconfig
 
 # It shows what rdfs.h declares and nothing else, all of it under a version.
-nm -D --defined-only "$libraries/librdfs.so" | sed -n 's/.* T //p' | sort >"$work/shown"
-sed -n 's/^RDFS_PUBLIC .*[ *]\(rdfs_[a-z_]*\)(.*/\1@@RDFS_0.1/p' "$work/usr/include/rdfs.h" | sort -u >"$work/declared"
+nm -D --defined-only "$libraries/librdfs.so" | sed -n 's/.* T //p' | sed -E 's/@@RDFS_[0-9.]+$//' |
+  sort >"$work/shown"
+sed -n 's/^RDFS_PUBLIC .*[ *]\(rdfs_[a-z_]*\)(.*/\1/p' "$work/usr/include/rdfs.h" | sort -u >"$work/declared"
 diff "$work/declared" "$work/shown" >&2 || fail "librdfs shows something else than rdfs.h declares"
 nm -D --defined-only "$libraries/librdfs.so" | grep -v ' rdfs_' | grep -v ' A RDFS_' && fail "librdfs shows names of its inside"
 

@@ -22,7 +22,7 @@ dpkg-deb --contents "$deb" | grep -v ' root/root ' && fail "the .deb holds files
 
 # What the programs load or run, by the packages that have it.
 depends=$(dpkg-deb --field "$deb" Depends)
-for package in fuse3 libfuse3-3 libibverbs1 librdmacm1 libssl3 liburing2 libsodium23 libc6; do
+for package in fuse3 'libfuse3-[34]' libibverbs1 librdmacm1 libssl3 liburing2 libsodium23 libc6; do
   echo ", $depends" | grep -qE ", $package(t64)?( |,|$)" || fail "Depends has no $package: $depends"
 done
 [ "$(dpkg-deb --field "$deb" Version)" = "$("$work/deb/usr/bin/rdfs" --version | cut -d' ' -f2)" ] ||
