@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Usage: commands.py BUILD_DIR [--self-test]
+"""Usage: commands.py BUILD_DIR [--without PROGRAM] [--self-test]
 
-Each command's --help, its man page and its completions name the same options. --self-test takes an option
-away from each of them, one after the other, and wants every loss noticed.
+Each command's --help, its man page and its completions name the same options and subcommands, and the first two the
+same defaults; each has --help, --version and -v. --without names a program that this build leaves out. --self-test
+takes something away from each of them, one after the other, and wants every loss noticed.
 """
 import os
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAMS = {
@@ -19,6 +21,7 @@ SUBCOMMANDS = {
     'rdping': ['server', 'client'], 'rdfs': ['status', 'stats', 'top', 'watch'],
     'rdfsd': ['status', 'stats', 'top'],
 }
+EVERY = {'--help', '--version', '-v'}
 OPTION = re.compile(r'^-{1,2}[A-Za-z0-9][A-Za-z0-9-]*$')
 
 
@@ -43,6 +46,31 @@ def help_options(text):
     return found
 
 
+def help_defaults(text):
+    """What each option of --help, by its last name, or "PORT" is without it: "=7337" or "(default: all)"."""
+    found = {}
+    for entry in re.split(r'\n  (?=[-A-Z])', text.partition('\nOptions:')[0] + text.partition('\nOptions:')[2]):
+        name = re.match(r'(-\S+|[A-Z]+ )', entry)
+        value = re.search(r'\(default:? ([^)]+)\)|^.*(?:\]|\b[A-Z]+)=([0-9.]+)$|^-\S*\{([0-9.]+)\}', entry, re.M)
+        if name and value:
+            found[re.sub(r'[{=].*', '', name.group(1).strip().split(',')[-1])] = flat(value.group(value.lastindex))
+    return found
+
+
+def flat(text):
+    return re.sub(r'\s+', ' ', text)
+
+
+def mount_defaults(text):
+    """The same of the words of -o: "(30)", "(rw)"."""
+    section = text[text.index('OPTIONS OF -o'):text.index('SIGNALS')]
+    found = {}
+    for entry in re.split(r'\n  (?=[a-z])', section)[1:]:
+        if value := re.search(r'\((\d+|rw)\b', entry):
+            found[re.match(r'[a-z_]+', entry).group()] = value.group(1)
+    return found
+
+
 def mount_words(text):
     """What rdfs --help says of -o: the word before '=' of each."""
     section = text[text.index('OPTIONS OF -o'):text.index('SIGNALS')]
@@ -62,6 +90,24 @@ def page_options(page, section):
         words = re.sub(r'^\.[A-Z]+ ', '', heading).replace('\\-', '-').replace('"', ' ')
         found |= {word for word in re.split(r'[\s,=\[\]]+', words) if OPTION.match(word)}
     return found
+
+
+def page_defaults(page, section, pattern):
+    """Of the options of a section, by their last names: what `pattern` finds in the text of each."""
+    text = re.search(r'^\.SH "?%s"?\n(.*?)(?=^\.SH|\Z)' % section, page, re.M | re.S).group(1).replace('\\-', '-')
+    found = {}
+    for heading, said in re.findall(r'^\.TP\n\.B[IR]? (.*)\n((?:.*\n)*?)(?=\.TP|\Z)', text, re.M):
+        names = [name for name in re.split(r'[\s,=\[\]"]+', heading) if name]
+        if value := re.search(pattern, said):
+            options = [name for name in names if OPTION.match(name)]
+            found[options[-1] if options else names[0]] = value.group(1)
+    return found
+
+
+def page_synopsis(page):
+    """The words of it that are no placeholders."""
+    text = re.search(r'^\.SH SYNOPSIS\n(.*?)(?=^\.SH)', page, re.M | re.S).group(1)
+    return set(re.findall(r'\b[a-z]+\b', re.sub(r'\\f.', '', text.replace('\\-', '-'))))
 
 
 def page_command_options(page, command):
@@ -88,12 +134,22 @@ def page_words(page):
 
 
 def bash_words(script, line):
-    """What bash offers behind `line`."""
+    """What bash offers behind `line`, where there are no files."""
     words = ' '.join("'%s'" % word for word in line)
     run = script + '\ncompopt() { :; }\nCOMP_WORDS=(%s) COMP_CWORD=%d\n_rdfs %s\nprintf "%%s\\n" "${COMPREPLY[@]}"\n' % (
         words, len(line) - 1, line[0])
-    return set(subprocess.run(['bash', '-c', run], capture_output=True, text=True, check=True,
-                              timeout=20).stdout.split())
+    with tempfile.TemporaryDirectory() as empty:
+        return set(subprocess.run(['bash', '-c', run], capture_output=True, text=True, check=True, cwd=empty,
+                                  timeout=20).stdout.split())
+
+
+def zsh_commands(script, command):
+    """The words that it offers as the first one, for rdping in each of its places."""
+    if command == 'rdping':
+        section = script[script.index('_rdfs_rdping() {'):]
+    else:
+        section = re.search(r'^    %s\)\n(.*?);;' % command, script, re.M | re.S).group(1)
+    return [set(words.split()) for words in re.findall(r"'1:[^'(]*(?:\(|compadd )([a-z ]+)[)}]", section)]
 
 
 def zsh_options(script, command, sub=None):
@@ -112,8 +168,9 @@ def zsh_words(script):
 
 
 class Check:
-    def __init__(self, build):
+    def __init__(self, build, programs):
         self.build = build
+        self.programs = programs
         self.problems = []
 
     def same(self, what, wanted, got):
@@ -123,10 +180,15 @@ class Check:
             self.problems.append('%s has %s, which --help does not' % (what, ' '.join(extra)))
 
     def run(self, pages, bash, zsh):
-        for command in [name for name, path in PROGRAMS.items()
-                        if os.path.exists(os.path.join(self.build, path))]:
-            self.command(command, pages[command], bash, zsh)
+        for command, path in self.programs.items():
+            if os.path.exists(os.path.join(self.build, path)):
+                self.command(command, pages[command], bash, zsh)
+                self.subcommands(command, pages[command], bash, zsh)
+            else:
+                self.problems.append('%s is not built' % command)
         text = help_of(self.build, 'rdfs')
+        self.defaults('rdfs.1, MOUNT OPTIONS', mount_defaults(text),
+                      page_defaults(pages['rdfs'], 'MOUNT OPTIONS', r'\((\d+|rw)\b'))
         # --help leaves some of mount(8)'s words to the reader.
         also = {'nosuid', 'nodev', 'exec', 'atime'}
         words = mount_words(text) | also
@@ -142,7 +204,27 @@ class Check:
         self.same('zsh completion of rdfs -o', words, zsh_words(zsh))
         return self.problems
 
+    def defaults(self, what, wanted, got):
+        self.same(what, {'%s, without it %s,' % each for each in wanted.items()},
+                  {'%s, without it %s,' % each for each in got.items()})
+
+    def subcommands(self, command, page, bash, zsh):
+        words = set(SUBCOMMANDS.get(command, []))
+        if not words:
+            return
+        self.same('the SYNOPSIS of %s' % command, words, page_synopsis(page) & words)
+        self.same('bash completion of %s, its first word,' % command, words, bash_words(bash, [command, '']))
+        offers = zsh_commands(zsh, command)
+        for offered in offers or [set()]:
+            self.same('zsh completion of %s, its first word,' % command, words, offered)
+
     def command(self, command, page, bash, zsh):
+        said = subprocess.run([os.path.join(self.build, PROGRAMS[command]), '--version'], capture_output=True,
+                              text=True, timeout=20)
+        if said.returncode != 0 or not re.fullmatch(r'%s \d+\.\d+\.\d+\n' % re.escape(command), said.stdout):
+            self.problems.append('%s --version does not say "%s" and its version' % (command, command))
+        if lacks := sorted(EVERY - help_options(help_of(self.build, command))):
+            self.problems.append('%s --help lacks %s' % (command, ' '.join(lacks)))
         for sub in [None] + SUBCOMMANDS.get(command, []):
             name = command + (' ' + sub if sub else '')
             wanted = help_options(help_of(self.build, command, sub))
@@ -151,6 +233,12 @@ class Check:
             else:
                 told = page_options(page, sub.upper() + ' OPTIONS' if sub else 'OPTIONS')
             self.same('the man page of %s' % name, wanted, told)
+            if not sub or command == 'rdping':
+                defaults = help_defaults(help_of(self.build, command, sub))
+                if (port := defaults.pop('PORT', None)) and 'is %s unless given' % port not in page:
+                    self.problems.append('the man page of %s does not say that PORT is %s' % (name, port))
+                self.defaults('the man page of %s' % name, defaults, page_defaults(
+                    page, sub.upper() + ' OPTIONS' if sub else 'OPTIONS', r'\(default:? ([^)]+)\)'))
             if command == 'mount.rdfs':  # run by mount(8), typed by nobody
                 continue
             self.same('bash completion of ' + name, wanted,
@@ -177,8 +265,22 @@ def well_formed():
     return problems
 
 
-def self_test(build, pages, bash, zsh):
+def self_test(build, programs, pages, bash, zsh):
     losses = [
+        (pages, bash.replace("echo ' watch'", "echo ''"), zsh),
+        (pages, bash.replace('"server client"', '"server"'), zsh),
+        (pages, bash, zsh.replace('compadd status stats top watch', 'compadd status stats top')),
+        (pages, bash, zsh.replace("'1:command:(status stats top)'", "'1:command:(status stats)'")),
+        (pages, bash, zsh.replace("'1:subcommand:(server client)'", "'1:subcommand:(server)'", 1)),
+        ({**pages, 'rdfs': pages['rdfs'].replace('.B rdfs watch\n', '.B rdfs\n')}, bash, zsh),
+        ({**pages, 'rdfsd': pages['rdfsd'].replace('.B rdfsd top\n', '.B rdfsd\n')}, bash, zsh),
+        ({**pages, 'rdfs': pages['rdfs'].replace('included (30)', 'included (60)')}, bash, zsh),
+        ({**pages, 'rdfsd': pages['rdfsd'].replace('(default 40)', '(default 20)')}, bash, zsh),
+        ({**pages, 'rdsend': pages['rdsend'].replace('(default 10)', '')}, bash, zsh),
+        ({**pages, 'rdsend': pages['rdsend'].replace('(default 3)', '(default 19)')}, bash, zsh),
+        ({**pages, 'rdping': pages['rdping'].replace('(default 64)', '(default 8)')}, bash, zsh),
+        ({**pages, 'rdping': pages['rdping'].replace('7339', '7337')}, bash, zsh),
+        ({**pages, 'rdinfo': pages['rdinfo'].replace('7337', '7339')}, bash, zsh),
         ({**pages, 'rdcp': pages['rdcp'].replace('.BI \\-\\-port', '.BI \\-\\-ports')}, bash, zsh),
         ({**pages, 'rdfs': pages['rdfs'].replace('.B deadline=', '.B deadlines=')}, bash, zsh),
         (pages, bash.replace('--verbs-port', ''), zsh),
@@ -191,18 +293,27 @@ def self_test(build, pages, bash, zsh):
         (pages, bash, zsh.replace("'--sizes[", "'--sises[")),
         (pages, bash, zsh.replace("'writeback[", "'write_back[").replace('"writeback[', '"wb[')),
     ]
-    return ['loss %d is not noticed' % number for number, loss in enumerate(losses)
-            if not Check(build).run(*loss)]
+    problems = ['loss %d is not noticed' % number for number, loss in enumerate(losses)
+                if loss == (pages, bash, zsh) or not Check(build, programs).run(*loss)]
+    if not Check(build, {**programs, 'rdcp': 'tools/copy/none'}).run(pages, bash, zsh):
+        problems.append('a program that is not built is not noticed')
+    EVERY.add('--no-such-option')
+    if not Check(build, programs).run(pages, bash, zsh):
+        problems.append('a program without one of the options that all have is not noticed')
+    return problems
 
 
 def main():
     build = os.path.abspath(sys.argv[1])
     pages = {command: read(page_path(command)) for command in PROGRAMS}
     bash, zsh = read('packaging/completion/rdfs.bash'), read('packaging/completion/_rdfs')
+    programs = dict(PROGRAMS)
+    if '--without' in sys.argv:
+        del programs[sys.argv[sys.argv.index('--without') + 1]]
     if '--self-test' in sys.argv:
-        problems = self_test(build, pages, bash, zsh)
+        problems = self_test(build, programs, pages, bash, zsh)
     else:
-        problems = well_formed() + Check(build).run(pages, bash, zsh)
+        problems = well_formed() + Check(build, programs).run(pages, bash, zsh)
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
