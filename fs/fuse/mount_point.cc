@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "transport/base/fd.h"
+#include "transport/base/memlock.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -244,11 +245,8 @@ Status CheckMemlock(std::uint64_t memlock_bytes) {
   constexpr std::uint64_t kLeastBytes = 2U << 20U;
   if (memlock_bytes >= kLeastBytes) return {};
   return {Code::kResourceExhausted, ENOMEM,
-          fmt::format(
-              "only {} KiB of memory may be locked, and RDMA needs 2048 at least; put the lines "
-              "'* soft memlock unlimited' and '* hard memlock unlimited' into "
-              "/etc/security/limits.d/rdfs.conf and log in again",
-              memlock_bytes >> 10U)};
+          fmt::format("only {} KiB of memory may be locked, and RDMA needs 2048 at least; {}",
+                      memlock_bytes >> 10U, kMemlockRemedy)};
 }
 
 }  // namespace rdfs::fs::fuse

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "transport/base/memlock.h"
 #include "transport/verbs/devices.h"
 
 namespace rdfs::transport::verbs {
@@ -62,11 +63,8 @@ std::string MemlockRemedy() {
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return "free some memory: its limit (memlock) is not what stops us";
   }
-  return fmt::format(
-      "this process may lock {} KiB (ulimit -l); put the line '* - memlock unlimited' into "
-      "/etc/security/limits.d/rdfs.conf and log in again (for a systemd service: "
-      "LimitMEMLOCK=infinity)",
-      limit.rlim_cur / 1024);
+  return fmt::format("this process may lock {} KiB (ulimit -l); {}", limit.rlim_cur / 1024,
+                     kMemlockRemedy);
 }
 
 Status FromReturned(int errno_value, std::string_view what) { return Explain(errno_value, what); }

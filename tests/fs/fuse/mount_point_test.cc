@@ -135,7 +135,10 @@ TEST_F(MountPoint, RdmaNeedsMemlock) {
   EXPECT_TRUE(CheckMemlock(8U << 20U).ok());
   const Status status = CheckMemlock(64U << 10U);
   EXPECT_NE(status.message().find("64 KiB"), std::string::npos) << status.message();
-  EXPECT_NE(status.message().find("limits.d/rdfs.conf"), std::string::npos);
+  EXPECT_NE(status.message().find("put the line '* - memlock unlimited' into "
+                                  "/etc/security/limits.d/rdfs.conf and log in again"),
+            std::string::npos)
+      << status.message();
 }
 
 }  // namespace
