@@ -89,8 +89,11 @@ int main(int argc, char** argv) {
   app.add_flag("-v", verbosity, "Say more");
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& done) {  // --help, --version
+    return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    fmt::print(stderr, "rdinfo: {}; see rdinfo --help\n", error.what());
+    return 2;
   }
   rdfs::SetLogLevel(verbosity == 0 ? rdfs::LogLevel::kError : rdfs::LogLevel::kDebug);
   if (const rdfs::Status named = host.empty() ? rdfs::Status() : ParsePeer(host, peer);

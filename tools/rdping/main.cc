@@ -100,8 +100,11 @@ int main(int argc, char** argv) {
   Declare(app, arguments);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& done) {  // --help, --version
+    return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    fmt::print(stderr, "rdping: {}; see rdping --help\n", error.what());
+    return 2;
   }
   using rdfs::LogLevel;
   rdfs::SetLogLevel(arguments.verbosity == 0   ? LogLevel::kWarn

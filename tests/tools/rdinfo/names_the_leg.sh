@@ -41,6 +41,11 @@ chmod +x "$work/limited"
 rdinfo=$work/limited
 expect 0 "'[*] - memlock unlimited' into /etc/security/limits.d/rdfs.conf and log in again" 'memlock'
 rdinfo=$unlimited
+for wrong in --no-such-option '127.0.0.1 99999'; do
+  # shellcheck disable=SC2086
+  expect 2 '^rdinfo: .*; see rdinfo --help$' "the wrong command line 'rdinfo $wrong'" $wrong
+  [ "$(wc -l <"$work/out")" -eq 1 ] || fail "a wrong command line is not told in one line"
+done
 "$rdinfo" --json >"$work/json"
 python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$work/json" || fail "--json is no JSON"
 

@@ -62,6 +62,15 @@ status=0
 status=0
 "$rdping" client no-such-host.invalid 1 2>"$work/unknown" >/dev/null || status=$?
 [ "$status" -eq 1 ] && grep -q 'no-such-host.invalid' "$work/unknown" || fail "an unknown host is not named"
-status=0
-"$rdping" client 2>/dev/null >/dev/null || status=$?
-[ "$status" -eq 2 ] || fail "a wrong command line does not exit with 2"
+# As a wrong command line is, with 2.
+wrong() {
+  status=0
+  "$rdping" "$@" 2>"$work/wrong" >/dev/null || status=$?
+  [ "$status" -eq 2 ] && [ "$(wc -l <"$work/wrong")" -eq 1 ] &&
+    grep -qE '^rdping: .*; see rdping --help$' "$work/wrong" || fail "the wrong command line 'rdping $*'"
+}
+wrong
+wrong client
+wrong client "$host" 99999
+wrong client "$host" --require carrier-pigeon
+wrong client "$host" --no-such-option
