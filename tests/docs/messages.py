@@ -9,6 +9,7 @@ the section: the sentences of these codes, in these folders, that have one of th
 So a new sentence needs a row, unless it speaks as its class does. (What FromErrno makes ends in an errno, which
 the section has first.)
 """
+import ast
 import glob
 import os
 import re
@@ -18,15 +19,39 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LITERAL = r'"((?:[^"\\\n]|\\.)*)"'
 LITERALS = re.compile(r'(?:"(?:[^"\\\n]|\\.)*"\s*)+')
 # What takes a sentence without naming a code: it ends a program, or a Status is made of it.
-# (BadSource, BadValue, NoExport and NoHost fill a sentence that has a Code::k* and a row; what Malformed, Hostile,
-# Unexpected and Impossible are given is what a broken peer said.)
+# (BadSource, NoExport and NoHost fill a sentence that has a Code::k* and a row; what Malformed, Hostile, Unexpected
+# and Impossible are given is what a broken peer said. A Note of an errno ends in that.)
 HELPERS = ('LogError', 'Refuse', 'Refused', 'Wrong', 'Fail', 'No', 'Cannot', 'because', 'no', 'Failed', 'UsageError',
-           'WithContext')
-USAGE = ('Refuse', 'Wrong', 'Fail', 'no', 'kHint')
-STARTS = re.compile(r'Code::(?P<code>k\w+),|\b(?P<helper>%s)\(|\b(?:fmt::print|fprintf|fputs)\((?=\s*stderr,)|'
-                    r'(?P<set>\bkHint\b|\.reason\b|\bsentence_)\s*=(?!=)' % '|'.join(HELPERS))
+           'WithContext', 'BadValue', r'Note(?=\((?!errno))', 'WaitFor')
+USAGE = ('Refuse', 'Wrong', 'Fail', 'no', 'kHint', 'BadValue')
+# Why something cannot be used, beside that it cannot.
+REASONS = r'\b(?:Viability|return)\s*\{\s*false,|\bOffer(?:\s+\w+)?\{|\boffer = \{'
+# A variable that holds a sentence, which is one by its length.
+HOLDS = (r'\b(?:constexpr|const)\s+(?:auto|std::string(?:_view)?|char(?:\s*\*(?:\s*const)?)?)\s+(?P<holds>\w+)(?:\[\])?'
+         r'\s*(?=[={(])(?:=(?!=))?')
+LEAST_HELD = 4
+# Held texts that are none: help and what it lists, a script, what fills a sentence that has its row, what rdinfo
+# prints.
+NO_SENTENCES = {
+    'fs/fuse/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/options.cc': ('kDescription', 'kFooter'),
+    'tools/copy/options.cc': ('kAbout',), 'tools/pipe/library/options.cc': ('kForBoth', 'kForReceivers'),
+    'tools/copy/remote/own_binary.cc': ('kScript',), 'tools/copy/names.cc': ('why',),
+    'tools/rdinfo/firewall.cc': ('kPorts',), 'tools/rdinfo/fact.h': ('kAdviceTitle',),
+    'tools/sock/rdsock.cc': ('kDescription',),
+}
+# What CLI11 says of a command line, and we pass on; '|' is where it puts two pieces together.
+CLI11 = ('A subcommand| is required', '{} is required', 'The following argument was not expected: {}',
+         'The following arguments were not expected: {}', '{}: Value {} not in range {} to {}', '{}: {} not in {}',
+         '{}: {} required {} missing', '{}: At Most {} required but received {}',
+         '{}: {} unit not recognized.| Allowed values: {}', '{} excludes {}')
+CLI11_HEADERS = '/usr/include/CLI/*.hpp'
+STARTS = re.compile(r'Code::(?P<code>k\w+),|\b(?P<helper>%s)\(|'
+                    r'\b(?:fmt::print|fprintf|fputs|Print)\((?=\s*(?:stderr|kFailed(?!, Status::FromErrno)),)|'
+                    r'(?P<set>\bkHint\b|\.reason\b|\bsentence_)\s*=(?!=)|(?P<reason>%s)|%s' %
+                    ('|'.join(HELPERS), REASONS, HOLDS))
 # Functions that return the sentence, and say so by their files.
-RETURNS = ('tools/sock/rdsock.cc', 'tools/sock/preload/connection_meet.cc', 'fs/library/queue.cc', 'server/service.cc')
+RETURNS = ('tools/sock/rdsock.cc', 'tools/sock/preload/connection_meet.cc', 'fs/library/queue.cc', 'server/service.cc',
+           'transport/verbs/errors.cc')
 RETURN = re.compile(r'\breturn\s+(?:std::string\(|fmt::format\()?\s*(?=")')
 # A bullet by the first piece that it quotes: the codes or helpers, and the files, that it speaks for.
 CLASSES = {
@@ -58,6 +83,17 @@ def sources():
                 if '/transport/fault/' not in path:
                     with open(path, encoding='utf-8') as file:
                         yield os.path.relpath(path, ROOT), re.sub(r'^\s*//.*$', '', file.read(), flags=re.M)
+    for path in glob.glob(os.path.join(ROOT, 'fs/library/python/rdfs/*.py')):
+        with open(path, encoding='utf-8') as file:
+            yield os.path.relpath(path, ROOT), file.read()
+    yield 'CLI11', ''.join('fmt::print(stderr, "%s");\n' % said.replace('|', '') for said in CLI11)
+
+
+def cli11_says():
+    """What is in CLI11 and is not said by it, where it is installed for all."""
+    headers = [open(path, encoding='utf-8').read() for path in glob.glob(CLI11_HEADERS)]
+    return ['CLI11 does not say "%s"' % piece for said in CLI11 for piece in re.split(r'\{\}|\|', said)
+            if headers and not any(piece.strip(' :') in header for header in headers)]
 
 
 def joined(literals):
@@ -110,17 +146,48 @@ def words(text):
 
 def said_in(path, text):
     """Each sentence of a file, and the code or helper that has it."""
+    if path.endswith('.py'):
+        yield from (('raise', bare(re.sub(r'%[rsd]', '{}', sentence))) for sentence in raised(text))
+        return
     for start in STARTS.finditer(text):
-        kind = start['code'] or start['helper'] or start['set'] or 'print'
+        kind = (start['code'] or start['helper'] or start['set'] or (start['reason'] and 'reason') or
+                (start['holds'] and 'holds') or 'print')
         end = end_of(text, start.end())
-        # A helper that is given a whole Status: that one's code is met by itself.
-        if not start['helper'] or 'Code::k' not in text[start.end():end]:
-            for sentence in said_at(text, start.end(), end):
-                yield kind, bare(sentence)
+        # A helper that is given a whole Status, or a variable: that one's code is met by itself.
+        if kind in HELPERS + ('holds',) and 'Code::k' in text[start.end():end]:
+            continue
+        for sentence in map(bare, said_at(text, start.end(), end)):
+            if kind != 'holds' or is_held(path, start['holds'], sentence):
+                yield kind, sentence
     if path in RETURNS:
         for start in RETURN.finditer(text):
             for sentence in said_at(text, start.end(), end_of(text, start.end())):
-                yield 'return', bare(sentence)
+                if words(sentence) > 1:  # one alone is a name
+                    yield 'return', bare(sentence)
+
+
+def is_held(path, name, text):
+    """Whether the text that a variable holds is a sentence, and no path, list or help."""
+    return words(text) >= LEAST_HELD and not text.startswith('/') and name not in NO_SENTENCES.get(path, ())
+
+
+def raised(text):
+    """What the exceptions of a Python module say."""
+    for node in ast.walk(ast.parse(text)):
+        for part in node.exc.args if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) else ():
+            part = part.left if isinstance(part, ast.BinOp) else part
+            pieces = part.values if isinstance(part, ast.JoinedStr) else [part]
+            said = [piece.value if isinstance(piece, ast.Constant) else '{}' for piece in pieces]
+            if isinstance(part, ast.JoinedStr) or isinstance(said[0], str) and said[0] != '{}':
+                yield ''.join(said)
+
+
+def texts(path, text):
+    """All that is in quotation marks."""
+    if not path.endswith('.py'):
+        return [joined(found) for found in LITERALS.findall(text)]
+    return [node.value for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 def rows(document):
@@ -175,12 +242,15 @@ def missing(document, code):
 
 
 def stale(document, code):
-    said = flat(' '.join(joined(found) for _, text in code for found in LITERALS.findall(text)))
+    said = flat(' '.join(found for path, text in code for found in texts(path, text)))
     quotes = [part.strip(" :;,.'()") for quote in rows(document) for part in parts(quote)]
     problems = ['nothing says "%s" any more' % quote for quote in quotes if quote not in said]
     bullets = classes(document)
     problems += ['no bullet begins with "%s"' % first for first in CLASSES if first not in [b[0] for b in bullets]]
     problems += ['no class is that of the bullet "%s"' % b[0] for b in bullets if b[0] not in CLASSES]
+    by_path = dict(code)
+    problems += ['%s holds no %s any more' % (path, name) for path, names in NO_SENTENCES.items() for name in names
+                 if not re.search(r'\b%s\b' % name, by_path.get(path, ''))]
     own = [(path, kind, sentence) for path, text in code for kind, sentence in said_in(path, text)]
     problems += ['no sentence of its class says "%s" any more' % piece for quoted in bullets for piece in quoted
                  if not any(in_class(path, kind, sentence, [[quoted[0]]] if piece == quoted[0] else [])
@@ -203,6 +273,23 @@ PLANTED_HELPERS = (
     ('server/x.cc', 'LogError("the wombat has eaten {}", it);'),
     ('server/x.cc', 'return made.status().WithContext("the wombat has eaten it");'),
     ('transport/x.cc', 'offer.reason = "the wombat has eaten it";'),
+    ('transport/x.cc', 'offer = {Kind::kShm, false, 0, "", "the wombat has eaten it"};'),
+    ('transport/x.cc', 'Offer offer{Kind::kTcp, listens, 0, "", "the wombat has eaten it"};'),
+    ('transport/x.cc', 'return {false, fmt::format("the wombat has eaten {}", it)};'),
+    ('transport/x.cc', 'return Viability{false, "the wombat has eaten it"};'),
+    ('transport/ssh/launch.cc', 'RDFS_RETURN_IF_ERROR(WaitFor(fd, POLLOUT, deadline, "the wombat has eaten it"));'),
+    ('server/x.cc', 'constexpr std::string_view kWombat =\n    "the wombat has eaten it";'),
+    ('server/x.cc', 'inline constexpr char kWombat[] = "the wombat has eaten it";'),
+    ('transport/x.cc', 'const std::string late = fmt::format("the wombat has eaten {}", it);'),
+    ('transport/x.cc', 'const std::string late("the wombat has eaten it");'),
+    ('tools/copy/x.cc', 'Print(stderr, fmt::format("{}: the wombat has eaten it\\n", name));'),
+    ('fs/fuse/daemon.cc', 'Print(kFailed, killed ? "stopped by a signal" : "the wombat has eaten it");'),
+    ('transport/verbs/errors.cc', 'return fmt::format("the wombat has eaten {}", it);'),
+    ('tools/copy/x.cc', 'report.Note("the wombat has eaten " + it);'),
+    ('fs/fuse/options.cc', 'return BadValue(word, value, "the wombat has eaten it");'),
+    ('fs/library/python/rdfs/x.py', 'raise OSError(22, "the wombat has eaten it")'),
+    ('fs/library/python/rdfs/x.py', 'raise ValueError("%r: the wombat has eaten it" % it)'),
+    ('fs/library/python/rdfs/x.py', 'raise ValueError(f"the wombat has eaten {it}")'),
 )
 CODES = ('Errno', 'InvalidArgument', 'NotFound', 'Busy', 'DeadlineExceeded', 'Unsupported', 'Disconnected',
          'ProtocolError', 'VersionMismatch', 'AuthenticationFailed', 'ResourceExhausted', 'Unavailable', 'Internal')
@@ -210,8 +297,9 @@ CODES = ('Errno', 'InvalidArgument', 'NotFound', 'Busy', 'DeadlineExceeded', 'Un
 
 def self_test(document, code):
     problems = []
-    if not missing(document.replace('| "no memory for TLS"', '| "none"'), code):
-        problems.append('a row that is missing is not noticed')
+    for row in ('no memory for TLS', 'The following argument was not expected', 'not readable'):
+        if not missing(document.replace('| "' + row, '| "none'), code):
+            problems.append('a row that is missing is not noticed: ' + row)
     if not stale(document + '\n| "no such sentence" | |', code):
         problems.append('a sentence that nothing says is not noticed')
     if not stale(document.replace('"malformed"', '"malfermed"'), code):
@@ -234,7 +322,7 @@ def main():
     if '--self-test' in sys.argv:
         problems = self_test(document, code)
     else:
-        problems = missing(document, code) + stale(document, code)
+        problems = missing(document, code) + stale(document, code) + cli11_says()
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
