@@ -156,6 +156,12 @@ TEST(MountOptions, AllWords) {
   EXPECT_EQ(ToString(*options.metrics), "[::1]:9464");
 }
 
+TEST(MountOptions, TheDeadlineIsThirtySecondsWhereNoneIsGiven) {
+  Options options;
+  ASSERT_TRUE(ApplyMountOptions("ro", options).ok());
+  EXPECT_EQ(options.deadline, std::chrono::seconds(30));
+}
+
 TEST(MountOptions, TheLastWordCountsAndCommasCanBeKept) {
   Options options;
   ASSERT_TRUE(ApplyMountOptions("ro,rw,suid,nosuid,key_file=/a\\,b\\\\c\\d", options).ok());
