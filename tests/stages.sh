@@ -152,7 +152,7 @@ stage_arm64() {
 # An ordinary user for the mounts, when we are root: that is how people mount.
 make_test_user() {
   [ "$(id -u)" -ne 0 ] || id rdfs-test >/dev/null 2>&1 ||
-    useradd --create-home --shell /bin/bash rdfs-test
+    useradd --create-home --shell /bin/bash rdfs-test || id rdfs-test  # another clone was first
 }
 
 stage_e2e() {
