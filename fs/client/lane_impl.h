@@ -282,7 +282,6 @@ class LaneImpl final : public Lane, private Wire::Events {
   GrantCache grants_;
   Wire wire_;
   Heartbeat heartbeat_;
-  bool heartbeat_in_flight_ = false;
 
   // Of the connection: as in LaneLink.
   std::uint64_t session_ = 0, epoch_ = 0, incarnation_ = 0;

@@ -41,7 +41,7 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   staging_ = link->staging;
   SetStaging(link->slot_bytes, link->slots);
   heartbeat_ = Heartbeat(link->lease);
-  heartbeat_.Start(clock_.Now());
+  heartbeat_.OnReceived(clock_.Now());
   wire_.Connect(std::move(link->connection));
   for (const ArenaMessage& arena : link->arenas) OnArena(arena);
   if (another_server) ShowTheWay();

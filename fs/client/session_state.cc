@@ -27,11 +27,6 @@ Heartbeat::Heartbeat(milliseconds session_lease)
     : interval_(std::clamp<std::chrono::nanoseconds>(session_lease / 3, milliseconds(100),
                                                      std::chrono::seconds(10))) {}
 
-void Heartbeat::Start(TimePoint now) {
-  last_word_ = now;
-  asked_.reset();
-}
-
 void Heartbeat::OnReceived(TimePoint now) {
   last_word_ = now;
   asked_.reset();

@@ -75,8 +75,7 @@ class Heartbeat {
   enum class Action { kNone, kAsk, kDead };
   explicit Heartbeat(std::chrono::milliseconds session_lease = std::chrono::seconds(30));
 
-  void Start(TimePoint now);  // connected
-  void OnReceived(TimePoint now);
+  void OnReceived(TimePoint now);  // a word, or connected
   Action Check(TimePoint now);
   [[nodiscard]] TimePoint NextCheck() const;
 

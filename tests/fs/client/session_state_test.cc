@@ -66,7 +66,7 @@ TEST(Backoff, StartsAtOnceAndGrowsToABound) {
 
 TEST(Heartbeat, AsksAfterAThirdOfTheLeaseAndGivesUpAfterAnother) {
   Heartbeat heartbeat(seconds(9));
-  heartbeat.Start(kStart);
+  heartbeat.OnReceived(kStart);
   EXPECT_EQ(heartbeat.NextCheck(), kStart + seconds(3));
   EXPECT_EQ(heartbeat.Check(kStart + milliseconds(2999)), Heartbeat::Action::kNone);
   EXPECT_EQ(heartbeat.Check(kStart + seconds(3)), Heartbeat::Action::kAsk);
@@ -76,7 +76,7 @@ TEST(Heartbeat, AsksAfterAThirdOfTheLeaseAndGivesUpAfterAnother) {
 
 TEST(Heartbeat, AnyWordCounts) {
   Heartbeat heartbeat(seconds(9));
-  heartbeat.Start(kStart);
+  heartbeat.OnReceived(kStart);
   ASSERT_EQ(heartbeat.Check(kStart + seconds(3)), Heartbeat::Action::kAsk);
   heartbeat.OnReceived(kStart + seconds(4));
   EXPECT_EQ(heartbeat.Check(kStart + seconds(6)), Heartbeat::Action::kNone);
