@@ -83,6 +83,10 @@ Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
       return Status(Code::kInvalidArgument, ENOTDIR,
                     what + ": it is not a directory; export the one that holds it");
     }
+    if (errno == EACCES) {
+      return Status(Code::kErrno, EACCES,
+                    what + ": this user may not read it; let it, or start rdfsd as another");
+    }
     return Status::FromErrno(errno, what);
   }
   struct statx stat {};

@@ -191,12 +191,42 @@ if [ "$(id -u)" -eq 0 ]; then
 fi
 
 # ---- rdfsd --------------------------------------------------------------------------------------
-cases=$((cases + 1))
-timeout 60 "$rdfsd" --export "x=$work/file" --no-auth --port 0 -f >"$work/out" 2>&1 </dev/null
-got=$?
-[ "$got" -eq 1 ] || problem "a file as an export: exit status $got"
-[ "$(wc -l <"$work/out")" -eq 1 ] && grep -qE "^rdfsd: .*$work/file.*not a directory" "$work/out" ||
-  problem "a file as an export: says: $(cat "$work/out")"
+# not_served NAME STATUS REGEX OPTION...: rdfsd ends, REGEX for what it says; in one line, where its options are right.
+not_served() {
+  local name=$1 status=$2 regex=$3 got
+  shift 3
+  cases=$((cases + 1))
+  timeout 60 "$rdfsd" --port 0 -f "$@" >"$work/out" 2>&1 </dev/null
+  got=$?
+  [ "$got" -eq "$status" ] || problem "$name: exit status $got instead of $status: $(cat "$work/out")"
+  [ "$status" -eq 2 ] || [ "$(wc -l <"$work/out")" -eq 1 ] || problem "$name: not one line: $(cat "$work/out")"
+  grep -qE "^rdfsd: .*($regex)" "$work/out" || problem "$name: says: $(cat "$work/out")"
+}
+exported=(--export "x=$work/export")
+not_served "an export that is not there" 1 "cannot export $work/none .*no such directory; make it, or correct the path" \
+  --export "x=$work/none" --no-auth
+not_served "a file as an export" 1 "cannot export $work/file .*not a directory; export the one that holds it" \
+  --export "x=$work/file" --no-auth
+not_served "a key file that is not there" 1 "there is no key file $work/none; write a key into it, with mode 0600" \
+  "${exported[@]}" --key-file "$work/none"
+not_served "a directory as key file" 1 "the key file $work/full is a directory; name the file in it" \
+  "${exported[@]}" --key-file "$work/full"
+not_served "a key file for all to read" 1 "open to other users: run .chmod 600 $work/open_key" \
+  "${exported[@]}" --key-file "$work/open_key"
+not_served "an address of nobody here" 1 'cannot listen on 192.0.2.1.*no such address \(see `ip address`\)' \
+  "${exported[@]}" --key-file "$work/key" --listen 192.0.2.1
+not_served "a port that is none" 2 'port' "${exported[@]}" --no-auth --port 70000
+not_served "an RDMA port that is none" 2 'rdma-port' "${exported[@]}" --no-auth --rdma-port 70000
+if [ "$(id -u)" -ne 0 ]; then
+  mkdir -m 0 "$work/closed"
+  cp "$work/key" "$work/closed_key"
+  chmod 0 "$work/closed_key"
+  not_served "an export that this user may not read" 1 "$work/closed .*may not read it; let it, or start rdfsd as another" \
+    --export "x=$work/closed" --no-auth
+  not_served "a key file that this user may not read" 1 \
+    "cannot open the key file $work/closed_key: Permission denied; name a copy that is this user's own, with mode 0600" \
+    "${exported[@]}" --key-file "$work/closed_key"
+fi
 
 # Who is asked for no key is on this host, unless --listen says otherwise.
 cases=$((cases + 1))

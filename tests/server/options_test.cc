@@ -48,6 +48,8 @@ TEST(Options, WrongCallsEndWithTwo) {
   EXPECT_EQ(Parse({"--export", "a=/x", "--read-only", "b"}).exit_code, 2);
   EXPECT_EQ(Parse({"--export", "a=/x", "--pool", "lots"}).exit_code, 2);
   EXPECT_EQ(Parse({"--export", "a=/x", "--metrics", "there"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--export", "a=/x", "--port", "70000"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--export", "a=/x", "--rdma-port", "70000"}).exit_code, 2);
   EXPECT_EQ(Parse({"--stdio", "--metrics", "9464"}).exit_code, 2);
   EXPECT_EQ(Parse({"--help"}).exit_code, 0);
   EXPECT_NE(Parse({"--version"}).output.find("rdfsd"), std::string::npos);

@@ -44,11 +44,26 @@ Result<Key> ReadLine(int fd, const std::string& source) {
   return key;
 }
 
+Status CannotOpen(const std::string& path, int error) {
+  const Status failed = Status::FromErrno(error, "cannot open the key file " + path);
+  if (error == ENOENT) {
+    return Status(Code::kNotFound, error,
+                  failed.message() +
+                      "; copy the server's key there (it says where it keeps it), with mode 0600");
+  }
+  if (error == EACCES) {
+    return Status(failed.code(), error,
+                  failed.message() + "; name a copy that is this user's own, with mode 0600");
+  }
+  return failed;
+}
+
 Status CheckOwnerOnly(int fd, const std::string& path) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return Status::FromErrno(errno, "cannot look at the key file " + path);
   if (S_ISDIR(info.st_mode)) {
-    return {Code::kInvalidArgument, EISDIR, "the key file " + path + " is a directory"};
+    return {Code::kInvalidArgument, EISDIR,
+            "the key file " + path + " is a directory; name the file in it"};
   }
   if (info.st_uid != geteuid() && info.st_uid != 0) {
     return {Code::kInvalidArgument, EPERM,
@@ -84,13 +99,7 @@ Key Key::Random() {
 
 Result<Key> Key::FromFile(const std::string& path) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) {
-    const Status failed = Status::FromErrno(errno, "cannot open the key file " + path);
-    if (failed.errno_value() != ENOENT) return failed;
-    return Status(Code::kNotFound, ENOENT,
-                  failed.message() +
-                      "; copy the server's key there (it says where it keeps it), with mode 0600");
-  }
+  if (!fd.valid()) return CannotOpen(path, errno);
   RDFS_RETURN_IF_ERROR(CheckOwnerOnly(fd.get(), path));
   return ReadLine(fd.get(), "the key file " + path);
 }

@@ -75,7 +75,13 @@ TEST_F(KeyFileTest, NamesTheFileThatIsNotThere) {
   const auto key = Key::FromFile(folder_ + "/none");
   EXPECT_EQ(key.status().errno_value(), ENOENT);
   EXPECT_NE(key.status().message().find(folder_ + "/none"), std::string::npos);
-  EXPECT_FALSE(Key::FromFile(folder_).ok());
+}
+
+TEST_F(KeyFileTest, SaysWhatToDoAboutADirectory) {
+  const auto key = Key::FromFile(folder_);
+  EXPECT_EQ(key.status().errno_value(), EISDIR);
+  EXPECT_EQ(key.status().message(),
+            "the key file " + folder_ + " is a directory; name the file in it");
 }
 
 TEST(Key, FromADescriptorLeavesWhatFollowsTheLine) {
