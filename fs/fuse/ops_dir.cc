@@ -177,6 +177,7 @@ void Answer(Wanted& wanted, const std::shared_ptr<fuse::Open>& open,
   const CallContext caller = wanted.request.context();
   DirectoryListing& listing = *open->listing;
   if (wanted.cookie == 0) listing.walk.reset();
+  bool keeps = false;
   {
     const auto hold = filesystem.kernel.HoldReplies();
     DirReply reply(wanted.request.raw(), wanted.size, wanted.plus,
@@ -189,6 +190,10 @@ void Answer(Wanted& wanted, const std::shared_ptr<fuse::Open>& open,
       ++told;
     }
     listing.Told(entries.first(told));
+    const TimePoint now = BootClock::now();
+    keeps = !entries.empty() || listing.IsCurrent(filesystem.changes.load(), now);
+    // Before the answer: who is told asks on at once, and another worker may take that up.
+    if (keeps) Keep(worker, caller, open, now);
     if (told > 0) {
       wanted.request.Bytes(reply.bytes());
     } else if (entries.empty()) {
@@ -197,12 +202,7 @@ void Answer(Wanted& wanted, const std::shared_ptr<fuse::Open>& open,
       wanted.request.Error(EINVAL);  // as getdents(2): no room for one
     }
   }
-  const TimePoint now = BootClock::now();
-  if (!entries.empty() || listing.IsCurrent(filesystem.changes.load(), now)) {
-    Keep(worker, caller, open, now);
-  } else {
-    worker.ReleaseLater(caller, open->file);
-  }
+  if (!keeps) worker.ReleaseLater(caller, open->file);
   if (wanted.cookie == 0) GoAhead(worker, caller, open->node);
 }
 
