@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A real tree, copied onto the mount with cp -a and with rsync -aHAX, must be found without a difference by
 # rsync -aHAXnc --delete; then a directory of many entries is listed while it changes, and a file is larger
-# than 32 bits count. What both programs hold at the end must not have grown with all that.
+# than 32 bits count. At the end neither program may hold descriptors for all that, and names that come and go once more
+# must not take more memory (what was freed the C library may keep, for what comes next).
 # RDFS_CHECK_FULL=1: /usr/share and a kernel source tree whole; else, and where RDFS_E2E_FILES says how many, some
 # thousand files of /usr/share (4000). RDFS_E2E_ENTRIES, RDFS_E2E_SPARSE_MIB: the sizes of a large
 # directory and of a sparse file, for machines that are slow.
@@ -13,8 +14,9 @@ full=${RDFS_CHECK_FULL:-0}
 # The worker is the one that serves; its supervisor only waits. Over ssh it is not ours to look at.
 server=''
 [ -z "${RDFS_E2E_SERVER_PID:-}" ] || server=$(pgrep -P "$RDFS_E2E_SERVER_PID")
-# holdings PID: its memory in MiB, and its descriptors.
-holdings() { echo "$(($(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status") / 1024)) MiB, $(ls "/proc/$1/fd" | wc -l) descriptors"; }
+memory() { echo $(($(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status") / 1024)); }  # PID: MiB
+descriptors() { ls "/proc/$1/fd" | wc -l; }
+holdings() { echo "$(memory "$1") MiB, $(descriptors "$1") descriptors"; }
 report() { echo "$1: rdfs holds $(holdings "$RDFS_E2E_CLIENT_PID")${server:+; rdfsd $(holdings $server)}"; }
 
 work=$RDFS_E2E_LOCAL/tree
@@ -54,6 +56,8 @@ compare() {
   [ -z "$difference" ] || { echo "$difference" | head -n 20; fail "$1 differs"; }
 }
 report "before"
+declare -A memory_before descriptors_before
+for pid in "$RDFS_E2E_CLIENT_PID" $server; do descriptors_before[$pid]=$(descriptors "$pid"); done
 started=$SECONDS
 cp -a "$work" "$mount/cp"
 compare "$mount/cp"
@@ -145,3 +149,29 @@ fi
 rm -rf "$mount/cp" "$mount/rsync" "$mount/many" "$mount/large" "$mount/moved"
 [ -z "$(ls -A "$RDFS_E2E_BACKING")" ] || fail "something is left after rm -rf"
 report "after rm -rf"
+
+for pid in "$RDFS_E2E_CLIENT_PID" $server; do
+  name=$(cat "/proc/$pid/comm")
+  descriptors_more() { echo $(($(descriptors "$pid") - descriptors_before[$pid])); }
+  for _ in $(seq 100); do  # the last of them are given up a moment later
+    [ "$(descriptors_more)" -gt 64 ] || break
+    sleep 0.1
+  done
+  [ "$(descriptors_more)" -le 64 ] || fail "$name holds $(descriptors_more) descriptors more than before"
+done
+
+# The C library keeps what names took once, for names that come: what counts is whether it grows. Memory is the same over
+# each transport, and where few files are asked for 20,000 names would take longer than all else.
+[ -z "${RDFS_E2E_FILES:-}" ] || exit 0
+for round in 1 2; do
+  mkdir "$mount/again"
+  (cd "$mount/again" && seq 20000 | xargs touch && ls -l >/dev/null)
+  rm -rf "$mount/again"
+  report "after 20000 names more, $round"
+  for pid in "$RDFS_E2E_CLIENT_PID" $server; do
+    # A name costs some 800 bytes in rdfs, twice that in rdfsd: all of them would be 16 MiB.
+    more=$(($(memory "$pid") - ${memory_before[$pid]:-$(memory "$pid")}))
+    [ "$more" -le 8 ] || fail "$(cat "/proc/$pid/comm") holds $more MiB more after names have come and gone"
+    memory_before[$pid]=$(memory "$pid")
+  done
+done
