@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+import textwrap
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 760, 460
 LEFT, RIGHT, TOP, BOTTOM = 90, 200, 50, 60
+SMALL, SMALL_LINE = 11, 15  # of captions
 COLOURS = ("#1b6ca8", "#c0392b", "#27864a", "#8e5ea2", "#b7791f", "#444444", "#17a2a2", "#d6679b")
 
 Curve = list[tuple[float, float]]
@@ -77,8 +79,30 @@ class Axis:
         return [(value, label(value)) for value in values]
 
 
-def svg(title: str, x_kind: str, y_kind: str, curves: dict[str, Curve]) -> str:
+@dataclasses.dataclass(frozen=True)
+class Caption:
+    """Small lines below a drawing of that width, and the height that they take."""
+    text: str
+    width: int
+
+    @property
+    def lines(self) -> list[str]:
+        # In a wide font a letter takes 0.6 of its size.
+        return textwrap.wrap(self.text, int((self.width - 20) / (0.6 * SMALL)))
+
+    @property
+    def height(self) -> int:
+        return SMALL_LINE * len(self.lines) + 10 if self.text else 0
+
+    def drawn(self, top: int) -> list[str]:
+        return [f'<text x="10" y="{top + SMALL_LINE * (i + 1)}" font-size="{SMALL}" fill="#555">{escape(line)}</text>'
+                for i, line in enumerate(self.lines)]
+
+
+def svg(title: str, x_kind: str, y_kind: str, curves: dict[str, Curve], caption: str = "") -> str:
     """Each curve in the order of its points; none may be empty, nor a value of a logarithmic axis 0."""
+    below = Caption(caption, WIDTH)
+    height = HEIGHT + below.height
     points = [point for curve in curves.values() for point in curve]
     x_axis = Axis.around(x_kind, [x for x, _ in points])
     y_axis = Axis.around(y_kind, [y for _, y in points])
@@ -87,8 +111,9 @@ def svg(title: str, x_kind: str, y_kind: str, curves: dict[str, Curve]) -> str:
     def place(x: float, y: float) -> tuple[float, float]:
         return LEFT + x_axis.place(x) * (right - LEFT), bottom - y_axis.place(y) * (bottom - TOP)
 
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
-           f'font-size="12">', f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+           f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
+           f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
            f'<text x="{LEFT}" y="{TOP - 22}" font-size="15">{escape(title)}</text>']
     for value, label in x_axis.ticks():
         x = LEFT + x_axis.place(value) * (right - LEFT)
@@ -106,4 +131,4 @@ def svg(title: str, x_kind: str, y_kind: str, curves: dict[str, Curve]) -> str:
         y = TOP + 12 + 20 * i
         out.append(f'<rect x="{right + 16}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
         out.append(f'<text x="{right + 32}" y="{y}">{escape(name)}</text>')
-    return "\n".join([*out, "</svg>", ""])
+    return "\n".join([*out, *below.drawn(HEIGHT), "</svg>", ""])

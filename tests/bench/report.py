@@ -15,6 +15,16 @@ from setups import ROOT
 NAMES, BARS, ROW, HEAD = 600, 360, 20, 34
 GOOD, BAD, PLAIN = "#1b6ca8", "#c0392b", "#666666"
 
+# Files of --drawings, and the charts that they show.
+RATIOS = "beside-peers"
+DRAWINGS = {
+    "bandwidth-by-size": "pipe: pieces",
+    "bandwidth-by-size-verbs": "pipe: pieces, verbs",
+    "latencies": "latency of 4 KiB O_DIRECT reads",
+    "latencies-verbs": "latency of 4 KiB O_DIRECT reads, verbs",
+    "clients": "curve, clients: all at once",
+}
+
 STYLE = """
 body { font: 14px/1.45 sans-serif; max-width: 1000px; margin: 2em auto; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; font-size: 13px; }
@@ -79,12 +89,14 @@ def grouped(rows: list[dict]) -> dict[str, list[dict]]:
     return groups
 
 
-def bars(rows: list[dict]) -> str:
+def bars(rows: list[dict], caption: str = "") -> str:
     """Ratios with their intervals, on one logarithmic scale, and the goal of each."""
     values = [value for row in rows for value in (row["low"], row["high"], row["goal"] or 1, 1)]
     low = math.floor(math.log2(min(values)))
     high = max(math.ceil(math.log2(max(values))), low + 1)
-    width, height = NAMES + BARS + 40, HEAD + ROW * len(rows) + 10
+    width, bottom = NAMES + BARS + 40, HEAD + ROW * len(rows) + 10
+    below = plot.Caption(caption, width)
+    height = bottom + below.height
 
     def at(ratio: float) -> float:
         return NAMES + (math.log2(ratio) - low) / (high - low) * BARS
@@ -94,7 +106,7 @@ def bars(rows: list[dict]) -> str:
            '<rect width="100%" height="100%" fill="white"/>']
     for power in range(low, high + 1, max(1, (high - low) // 8)):
         x = at(2.0**power)
-        out.append(f'<line x1="{x:.1f}" y1="{HEAD - 8}" x2="{x:.1f}" y2="{height}" '
+        out.append(f'<line x1="{x:.1f}" y1="{HEAD - 8}" x2="{x:.1f}" y2="{bottom}" '
                    f'stroke="{"#888" if power == 0 else "#e0e0e0"}"/>')
         out.append(f'<text x="{x:.1f}" y="{HEAD - 14}" text-anchor="middle">{2.0**power:g}</text>')
     for i, row in enumerate(rows):
@@ -108,7 +120,17 @@ def bars(rows: list[dict]) -> str:
         if row["goal"] is not None:
             x = at(row["goal"])
             out.append(f'<line x1="{x:.1f}" y1="{y - 7}" x2="{x:.1f}" y2="{y + 7}" stroke="#222"/>')
-    return "\n".join([*out, "</svg>"])
+    return "\n".join([*out, *below.drawn(bottom), "</svg>"])
+
+
+def caption(on: dict[str, str], where: str = "") -> str:
+    """On what something was measured; `where` if not simply on this machine."""
+    told = [f"{key}: {value}" for key, value in on.items()]
+    return " · ".join(["Measured " + where if where else "Measured", *told])
+
+
+def curves(chart: dict, on: dict[str, str]) -> str:
+    return plot.svg(chart["title"], chart["x"], chart["y"], chart["curves"], caption(on, chart.get("where", "")))
 
 
 def table(rows: list[dict]) -> str:
@@ -146,7 +168,7 @@ def page(measured: dict) -> str:
         out.append(table(members))
     if charts:
         out.append("<h2>Curves</h2>")
-    out += [plot.svg(chart["title"], chart["x"], chart["y"], chart["curves"]) for chart in charts]
+    out += [curves(chart, measured["on"]) for chart in charts]
     return "\n".join([*out, "</body></html>", ""])
 
 
@@ -157,6 +179,13 @@ def write(directory: pathlib.Path, measured: dict) -> pathlib.Path:
     return path
 
 
-def draw(path: pathlib.Path, measured: dict) -> None:
-    """The ratios alone, as a picture for a text."""
-    path.write_text(bars([row for row in measured["rows"] if "ratio" in row]) + "\n", encoding="utf-8")
+def draw(directory: pathlib.Path, measured: dict) -> list[pathlib.Path]:
+    """Pictures for a text, each with what it was measured on: the ratios, and those of DRAWINGS that were measured."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ratios = [row for row in measured["rows"] if "ratio" in row]
+    charts = {row["name"]: row["chart"] for row in measured["rows"] if "chart" in row}
+    pictures = {RATIOS: bars(ratios, caption(measured["on"])) + "\n"} if ratios else {}
+    pictures |= {file: curves(charts[name], measured["on"]) for file, name in DRAWINGS.items() if name in charts}
+    for file, picture in pictures.items():
+        (directory / f"{file}.svg").write_text(picture, encoding="utf-8")
+    return [directory / f"{file}.svg" for file in pictures]

@@ -41,7 +41,7 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
         command = [str(ROOT / "tests/rdma/run"), "--driver", "siw", "--ncpus", str(cpus), "--mem", "3072M",
                    "--timeout", "3000", "--ro", str(bin_dir), "--rw", work, "--",
                    str(ROOT / "tests/bench/run"), "--bin", str(bin_dir), "--pairs", str(arguments.pairs),
-                   "--only", arguments.only, "--inside", part, "--json", f"{work}/rows"]
+                   *[f"--only={word}" for word in arguments.only], "--inside", part, "--json", f"{work}/rows"]
         if arguments.quick:
             command.append("--quick")
         environment = {**os.environ, "RDFS_RDMA_REQUIRED": "1"}
