@@ -1,6 +1,7 @@
 """What an operation costs while something grows: a tree, the files that a client has open, the clients of a server.
 Every curve is microseconds an operation against size, with the memory that each thing takes beside it; what it grew
-by from the smallest to the largest size is a row. Over shm, on tmpfs."""
+by from the smallest to the largest size is a row. Over shm, on tmpfs. What all clients of a server get together is
+measured of the peers, too."""
 
 import contextlib
 import mmap
@@ -10,6 +11,7 @@ import random
 import resource
 import threading
 import time
+from collections.abc import Callable
 
 import programs
 import ratios
@@ -243,10 +245,12 @@ def handles(bench, where: str = "") -> None:
 
 
 class Clients:
-    """Mounts of one export, each with a folder of its own and a file that all look at."""
+    """Mounts of one directory, each with a folder of its own and a file that all look at. `command` is what mounts it
+    on a place."""
 
-    def __init__(self, bench, stack: contextlib.ExitStack, work: pathlib.Path, source: str):
-        self.bench, self.stack, self.work, self.source = bench, stack, work, source
+    def __init__(self, bench, stack: contextlib.ExitStack, command: Callable[[pathlib.Path], list[str]]):
+        self.bench, self.stack, self.command = bench, stack, command
+        self.work = stack.enter_context(setups.scratch())
         self.mounts: list[pathlib.Path] = []
         self.pids: list[int] = []
         self.page = mmap.mmap(-1, 4096)
@@ -254,9 +258,8 @@ class Clients:
     def add(self) -> None:
         mount = self.work / f"mnt{len(self.mounts)}"
         mount.mkdir()
-        command = [str(self.bench.bin / "fs/fuse/rdfs"), self.source, str(mount), "-o", "require=shm", "-f"]
         output = self.stack.enter_context(open(self.work / "clients", "a"))
-        fuse = self.stack.enter_context(setups.mounted(command, mount, output, self.bench.READ_AHEAD_KIB))
+        fuse = self.stack.enter_context(setups.mounted(self.command(mount), mount, output, self.bench.READ_AHEAD_KIB))
         own = mount / f"own{len(self.mounts)}"
         own.mkdir()
         (own / "file").write_bytes(bytes(4096))
@@ -311,30 +314,57 @@ class Clients:
         return ratios.median(times)
 
 
+def of_rdfs(bench, stack: contextlib.ExitStack, transport: str) -> tuple[int, Clients]:
+    """The server's process, and mounts of it."""
+    backing = stack.enter_context(setups.scratch())
+    daemon, source = stack.enter_context(setups.rdfsd(bench.bin, backing))
+    command = [str(bench.bin / "fs/fuse/rdfs"), source]
+    return daemon.pid, Clients(bench, stack, lambda mount: [*command, str(mount), "-o", f"require={transport}", "-f"])
+
+
+def of_peers(bench, stack: contextlib.ExitStack) -> dict[str, Clients]:
+    """Each on a directory of its own. Mounts of passthrough_hp have no server: all they share is the directory."""
+    directories = [stack.enter_context(setups.scratch()) for _ in range(2)]
+    passthrough = str(setups.build_passthrough_hp())
+    return {"passthrough_hp": Clients(bench, stack, lambda mount: [passthrough, "--foreground", str(directories[0]),
+                                                                   str(mount)]),
+            "sshfs": Clients(bench, stack, stack.enter_context(setups.sshd(directories[1])))}
+
+
+def rates_together(bench, several: dict[str, Clients], count: int) -> dict[str, float]:
+    """Reads a second of so many clients, of each kind in turn."""
+    for clients in several.values():
+        while len(clients.mounts) < count:
+            clients.add()
+    rounds = [{what: clients.together(1) for what, clients in several.items()}
+              for _ in range(1 if bench.arguments.quick else 3)]
+    found = {what: ratios.median([rates[what] for rates in rounds]) for what in several}
+    log(f"{count} clients together: " + ", ".join(f"{what} {rate:.0f}/s" for what, rate in found.items()))
+    return found
+
+
 def clients(bench) -> None:
     name = "curve, clients"
     if not bench.wanted(name):
         return
     curves = Curves(bench, name, "mounts of one server, and time of an operation of one")
-    rates, memory = [], []
+    memory = []
     may_open(1 << 14)
-    with setups.scratch() as work, contextlib.ExitStack() as stack:
-        backing = work / "export"
-        backing.mkdir()
-        daemon, source = stack.enter_context(setups.rdfsd(bench.bin, backing))
-        several = Clients(bench, stack, work, source)
+    with contextlib.ExitStack() as stack:
+        server, ours = of_rdfs(bench, stack, "shm")
+        several = {"rdfs, shm": ours, "rdfs, tcp": of_rdfs(bench, stack, "tcp")[1], **of_peers(bench, stack)}
+        rates = {what: [] for what in several}
         for count in bench.sizes(1, 10, 50, 100, 200):
-            while len(several.mounts) < count:
-                several.add()
-            curves.add(count, several.costs())
-            rates.append((count, several.together(1)))
-            memory.append((count, workloads.resident([daemon.pid]), workloads.resident(several.pids)))
-        (few, server, client), (many, server_then, client_then) = memory[0], memory[-1]
-        bench.figure(f"{name}: memory of rdfsd for each", "B", (server_then - server) / (many - few), None)
-        bench.figure(f"{name}: memory of each rdfs", "B", (client_then - client) / (many - few), None)
+            for what, rate in rates_together(bench, several, count).items():
+                rates[what].append((count, rate))
+            curves.add(count, ours.costs())
+            memory.append((count, workloads.resident([server]), workloads.resident(ours.pids)))
+        (few, server_then, client_then), (many, server_now, client_now) = memory[0], memory[-1]
+        bench.figure(f"{name}: memory of rdfsd for each", "B", (server_now - server_then) / (many - few), None)
+        bench.figure(f"{name}: memory of each rdfs", "B", (client_now - client_then) / (many - few), None)
     curves.end()
-    bench.chart("curve, clients: all at once", "4 KiB reads a second of all clients together", "count", "1/s",
-                {"shm": rates})
+    bench.chart("curve, clients: all at once", "4 KiB O_DIRECT reads a second of all clients together", "count", "1/s",
+                rates)
 
 
 def run(bench) -> None:

@@ -43,9 +43,9 @@ def is_sound(figures: list[str]) -> bool:
         return False
 
 
-def bandwidth(program: str, count: int, server_cpu: int, client_cpu: int, options=()) -> float:
-    """Bytes a second, in messages of 1 MiB; perftest's MB are 2^20 bytes."""
-    return MIB * columns(program, ["-s", str(MIB), "-n", str(count), *options], server_cpu, client_cpu)[3]
+def bandwidth(program: str, count: int, server_cpu: int, client_cpu: int, options=(), size: int = MIB) -> float:
+    """Bytes a second, in messages of that size; perftest's MB are 2^20 bytes."""
+    return MIB * columns(program, ["-s", str(size), "-n", str(count), *options], server_cpu, client_cpu)[3]
 
 
 def round_trips(size: int, count: int, server_cpu: int, client_cpu: int) -> float:

@@ -7,7 +7,9 @@ import resource
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 
+import ratios
 from setups import log, scratch, wait_for
 
 KEY = "bench"
@@ -73,9 +75,9 @@ class Streams:
             return self.through_port(f"{receiver} | cat >/dev/null", f"cat {self.file} | {sender}", port)
         return self.through_port(f"{receiver} >/dev/null", f"{sender} <{self.file}", port)
 
-    def plain_pipe(self) -> float:
-        """Two processes and 1 MiB at a time, as much as a pipe takes."""
-        return self.through_pipe(f"dd if={self.file} bs=1M status=none", "dd bs=1M status=none")
+    def plain_pipe(self, block: int = MIB) -> float:
+        """Two processes and so much at a time, of what a pipe takes."""
+        return self.through_pipe(f"dd if={self.file} bs={block} status=none", f"dd bs={block} status=none")
 
     def cat_pipe(self) -> float:
         return self.through_pipe(f"cat {self.file}", "cat")
@@ -84,10 +86,10 @@ class Streams:
         port = free_port()
         return self.through_port(f"nc -l 127.0.0.1 {port} >/dev/null", f"nc -N 127.0.0.1 {port} <{self.file}", port)
 
-    def socat(self) -> float:
+    def socat(self, block: int = MIB) -> float:
         port = free_port()
-        return self.through_port(f"socat -u -b 1048576 TCP-LISTEN:{port},bind=127.0.0.1 - >/dev/null",
-                                 f"socat -u -b 1048576 - TCP:127.0.0.1:{port} <{self.file}", port)
+        return self.through_port(f"socat -u -b {block} TCP-LISTEN:{port},bind=127.0.0.1 - >/dev/null",
+                                 f"socat -u -b {block} - TCP:127.0.0.1:{port} <{self.file}", port)
 
     def iperf3(self, streams: int = 1) -> float:
         """As it tells itself: it has words to say before and after, and a file is not its business."""
@@ -120,6 +122,10 @@ def zeros(path: pathlib.Path, size: int) -> pathlib.Path:
         for _ in range(size // MIB):
             out.write(bytes(MIB))
     return path
+
+
+# Bytes a second in pieces of so many bytes.
+Measure = Callable[[Streams, int], float]
 
 
 class FileToFile:
@@ -202,33 +208,47 @@ def costs(bench, transports, size: int, address: str = "127.0.0.1") -> None:
                     bench.row(names[transport, kind], "1/s", "rsync", None, "page cache warm", rates)
 
 
-def sizes(bench) -> None:
-    """Bandwidth against the size of what travels at once: one piece at a time, and several under way."""
+def ours_by_size(bench, transports) -> dict[str, tuple[str, Measure]]:
+    """Row and measurement of each curve that is wanted."""
+    found = {}
+    for transport in transports:
+        for way, pieces in (("one at a time", 1), ("four under way", 4)):
+            name = f"pipe, {transport}: pieces of 4 KiB to 16 MiB, {way}"
+            if bench.wanted(name):
+                def measure(streams, size, transport=transport, pieces=pieces):
+                    return streams.ours(transport, options=f"--piece {size} --pieces {pieces}")
+                found[f"{transport}, {way}"] = (name, measure)
+    return found
+
+
+def sizes(bench, transports, peers: dict[str, Measure], most: int, chart: str, title: str,
+          address: str = "127.0.0.1", where: str = "") -> None:
+    """Bandwidth against the size of what travels at once: of ours one piece at a time and several under way, and of the
+    peers, all in turn, `most` bytes each time. A chart of that name."""
     quick = bench.arguments.quick
-    ways = {"one at a time": 1, "four under way": 4}
-    curves = {}
+    ours = ours_by_size(bench, transports)
+    if not ours:
+        return
+    ways = {what: measure for what, (_, measure) in ours.items()} | peers
+    curves = {what: [] for what in ways}
     with scratch() as work:
-        for transport in ("shm", "tcp"):
-            for way, pieces in ways.items():
-                name = f"pipe, {transport}: pieces of 4 KiB to 16 MiB, {way}"
-                if not bench.wanted(name):
-                    continue
-                points = []
-                for shift in range(12, 25, 2 if quick else 1):
-                    # Small pieces take longer: as much of the file as makes a fraction of a second.
-                    size = min((64 if quick else 512) * MIB, (1 << shift) * (4096 if quick else 32768))
-                    both = Streams(bench.bin / "tools/pipe", zeros(work / "zeros", size), 0, 1)
-                    options = f"--piece {1 << shift} --pieces {pieces}"
-                    rates = sorted(both.ours(transport, options=options) for _ in range(1 if quick else 5))
-                    points.append((1 << shift, rates[len(rates) // 2]))
-                curves[f"{transport}, {way}"] = points
-                bench.figure(f"{name}, the best", "B/s", max(rate for _, rate in points), None)
-                log(f"{name}: " + ", ".join(f"{at >> 10} KiB {rate / 1e6:.0f} MB/s" for at, rate in points))
-    if curves:
-        bench.chart("pipe: pieces", "rdsend to rdrecv: size of a piece and bandwidth", "bytes", "B/s", curves)
+        for shift in range(12, 25, 2 if quick else 1):
+            # Pieces below 16 KiB take longer: as many of them as of those, and fewer bytes.
+            whole = min(1, (1 << shift) / (16 << 10)) * (64 * MIB if quick else most)
+            streams = Streams(bench.bin / "tools/pipe", zeros(work / "zeros", int(whole)), 0, 1, address)
+            rounds = [{what: measure(streams, 1 << shift) for what, measure in ways.items()}
+                      for _ in range(1 if quick else 5)]
+            for what, points in curves.items():
+                points.append((1 << shift, ratios.median([rates[what] for rates in rounds])))
+    for what, points in curves.items():
+        log(f"{what}: " + ", ".join(f"{at >> 10} KiB {rate / 1e6:.0f} MB/s" for at, rate in points))
+    for what, (name, _) in ours.items():
+        bench.figure(f"{name}, the best", "B/s", max(rate for _, rate in curves[what]), None)
+    bench.chart(chart, title, "bytes", "B/s", curves, where)
 
 
 def run(bench) -> None:
     streams(bench)
     costs(bench, ("shm", "tcp"), (128 if bench.arguments.quick else 2048) * MIB)
-    sizes(bench)
+    sizes(bench, ("shm", "tcp"), {"a plain pipe (dd)": Streams.plain_pipe, "TCP (socat)": Streams.socat}, 512 * MIB,
+          "pipe: pieces", "rdsend to rdrecv beside a pipe and TCP, by size of a piece")

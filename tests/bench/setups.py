@@ -115,7 +115,7 @@ def make_places(work: pathlib.Path, user: str | None, *names: str) -> list[pathl
 
 
 def as_user(user: str | None, job):
-    """What the job returns, a number, done by a process of that user's: a mount of his is nobody else's."""
+    """What the job returns, as JSON has it, done by a process of that user's: a mount of his is nobody else's."""
     if user is None:
         return job()
     result, said = os.pipe()
@@ -123,7 +123,7 @@ def as_user(user: str | None, job):
     if child == 0:
         try:
             os.setresuid(*[pwd.getpwnam(user).pw_uid] * 3)  # as `process`: the group is looked at, too
-            os.write(said, str(job()).encode())
+            os.write(said, json.dumps(job()).encode())
             os._exit(0)
         except BaseException as error:
             log(f"as {user}: {error!r}")
@@ -134,7 +134,7 @@ def as_user(user: str | None, job):
     _, status = os.waitpid(child, 0)
     if status != 0:
         raise RuntimeError(f"a measurement as {user} failed")
-    return float(told)
+    return json.loads(told)
 
 
 @contextlib.contextmanager
@@ -226,21 +226,26 @@ def passthrough_mount(read_ahead_kib: int, user: str | None = None, options: tup
 
 
 @contextlib.contextmanager
-def sshfs_mount(read_ahead_kib: int):
-    with scratch() as work, open(work / "log", "w") as output:
-        backing, mount, keys = work / "export", work / "mnt", work / "ssh"
-        for path in (backing, mount, keys):
-            path.mkdir()
+def sshd(backing: pathlib.Path):
+    """A server of our own: what mounts that directory of its on a place."""
+    with scratch() as keys:
         start = f". {ROOT}/tests/e2e/private-sshd; private_sshd_start {keys}"
         subprocess.run(["bash", "-c", start], check=True)
         pid = int((keys / "sshd.pid").read_text())
+        user = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
         try:
-            user = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
-            command = ["sshfs", "-f", "-F", str(keys / "ssh_config"), f"{user}@localhost:{backing}", str(mount)]
-            with mounted(command, mount, output, read_ahead_kib) as fuse:
-                yield {"mount": mount, "pids": [fuse.pid]}
+            command = ["sshfs", "-f", "-F", str(keys / "ssh_config"), f"{user}@localhost:{backing}"]
+            yield lambda mount: [*command, str(mount)]
         finally:
             os.kill(pid, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def sshfs_mount(read_ahead_kib: int):
+    with scratch() as work, open(work / "log", "w") as output:
+        backing, mount = make_places(work, None, "export", "mnt")
+        with sshd(backing) as command, mounted(command(mount), mount, output, read_ahead_kib) as fuse:
+            yield {"mount": mount, "pids": [fuse.pid]}
 
 
 @contextlib.contextmanager

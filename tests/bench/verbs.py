@@ -10,6 +10,7 @@ import tempfile
 
 import ceiling
 import curves
+import latencies
 import nfs
 import perftest
 import pipes
@@ -21,10 +22,11 @@ from setups import ROOT
 MIB = 1 << 20
 GUEST_USER = "tester"  # tests/rdma/boot
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
-PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1, "handles": 1, "idle": 1}
+PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1, "handles": 1, "idle": 1,
+         "latency": 1}
 NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
          "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held", "handles": "curve, handles",
-         "idle": "idle rdfsd and rdfs, verbs, CPU in a minute"}
+         "idle": "idle rdfsd and rdfs, verbs, CPU in a minute", "latency": f"{latencies.NAME}, verbs"}
 
 
 def run(bench) -> None:
@@ -38,14 +40,14 @@ def run(bench) -> None:
 def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
     """The rows of one part, measured inside."""
     with tempfile.TemporaryDirectory(prefix="rdfs-bench-") as work:
-        command = [str(ROOT / "tests/rdma/run"), "--driver", "siw", "--ncpus", str(cpus), "--mem", "3072M",
-                   "--timeout", "3000", "--ro", str(bin_dir), "--rw", work, "--",
+        command = [str(ROOT / "tests/rdma/run"), "--driver", "siw", "--ncpus", str(cpus),
+                   "--mem", "3072M", "--timeout", "3000", "--ro", str(bin_dir), "--rw", work, "--",
                    str(ROOT / "tests/bench/run"), "--bin", str(bin_dir), "--pairs", str(arguments.pairs),
                    *[f"--only={word}" for word in arguments.only], "--inside", part, "--json", f"{work}/rows"]
         if arguments.quick:
             command.append("--quick")
         environment = {**os.environ, "RDFS_RDMA_REQUIRED": "1"}
-        if part == "mount":
+        if part in ("mount", "latency"):
             environment["RDFS_BENCH_PASSTHROUGH"] = str(setups.build_passthrough_hp())
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
         return json.loads(pathlib.Path(work, "rows").read_text())
@@ -53,7 +55,23 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 
 def inside(bench, part: str) -> None:
     {"rdping": rdping, "mount": mount, "pipe": pipe, "nfs": nfs.measure, "grants": grants,
-     "handles": handles, "idle": idle}[part](bench)
+     "handles": handles, "idle": idle, "latency": latency}[part](bench)
+
+
+def where() -> str:
+    driver = os.environ["RDFS_RDMA_DRIVER"]
+    return "on an RDMA device" if driver == "device" else f"in a User-Mode Linux guest with {driver}"
+
+
+def ordinary_user() -> str | None:
+    return GUEST_USER if os.geteuid() == 0 else None
+
+
+def latency(bench) -> None:
+    user, ahead, address = ordinary_user(), bench.READ_AHEAD_KIB, os.environ["RDFS_RDMA_ADDRESS"]
+    mounts = {"rdfs, verbs": lambda: setups.rdfs_mount(bench.bin, "verbs", ahead, address, user),
+              "passthrough_hp": lambda: setups.passthrough_mount(ahead, user)}
+    latencies.side_by_side(bench, NAMES["latency"], f"{latencies.TITLE} (verbs)", mounts, user, where())
 
 
 def idle(bench) -> None:
@@ -105,7 +123,7 @@ def mount(bench) -> None:
     """Against whichever is slower, pair by pair: the wire (perftest) or FUSE alone (passthrough_hp). By an ordinary user,
     as rdfs is used: a server that is root rings a software device's doorbells by another thread (clerk.h)."""
     name = NAMES["mount"]
-    user = GUEST_USER if os.geteuid() == 0 else None
+    user = ordinary_user()
     size = (64 if bench.arguments.quick else 256) * MIB
     address = os.environ["RDFS_RDMA_ADDRESS"]
     jobs = {
@@ -141,3 +159,8 @@ def pipe(bench) -> None:
                                     lambda: perftest.bandwidth("ib_write_bw", size // MIB, 1, 0))
             bench.row(name, "B/s", "ib_write_bw", 0.9, "page cache warm", pairs)
     pipes.costs(bench, ("verbs",), size, address)
+
+    def ib_write_bw(streams: pipes.Streams, piece: int) -> float:
+        return perftest.bandwidth("ib_write_bw", max(streams.size // piece, 5), 1, 0, size=piece)
+    pipes.sizes(bench, ("verbs",), {"ib_write_bw": ib_write_bw}, 256 * MIB, "pipe: pieces, verbs",
+                "rdsend to rdrecv over verbs beside ib_write_bw, by size of a piece", address, where())
