@@ -5,24 +5,32 @@ import concurrent.futures
 import contextlib
 import os
 import pathlib
+import subprocess
 import time
 
+import ceiling
 import setups
 import workloads
 from setups import log
 from workloads import MIB
 
+CACHED = "client cold, server warm (tmpfs)"
+# What verbs.py has measured in the guest.
+MEMLOCK = "knobs: memlock 8 MiB, verbs"
+MTU = "knobs: MTU 1500, verbs (soft-RoCE)"
+TCP_WINDOW = "knobs: tcp_rmem and tcp_wmem 64 MiB, tcp, 40 ms away"
+HUGE = "knobs: huge pages, shm: sequential read"
 HUGE_PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 
 
 @contextlib.contextmanager
-def mount(bench, options="", server="", read_ahead_kib=None):
-    """With these of rdfs's -o and these lines of rdfsd's configuration."""
+def mount(bench, options="", server="", read_ahead_kib=None, address="127.0.0.1", user=None, before=()):
+    """With these of rdfs's -o and these lines of rdfsd's configuration. `before` starts both, of that user."""
     with setups.scratch() as work, open(work / "log", "w") as output:
-        backing, place = setups.make_places(work, None, "export", "mnt")
-        with setups.rdfsd(bench.bin, backing, limits=server) as (_, source):
-            client = [str(bench.bin / "fs/fuse/rdfs"), source, str(place), "-o", options, "-f"]
-            with setups.mounted(client, place, output, read_ahead_kib or bench.READ_AHEAD_KIB):
+        backing, place = setups.make_places(work, user, "export", "mnt")
+        with setups.rdfsd(bench.bin, backing, address, user, before, server) as (_, source):
+            client = [*before, str(bench.bin / "fs/fuse/rdfs"), source, str(place), "-o", options, "-f"]
+            with setups.mounted(client, place, output, read_ahead_kib or bench.READ_AHEAD_KIB, user):
                 yield place
 
 
@@ -56,12 +64,84 @@ def huge_pages(mode: str):
         HUGE_PAGES.write_text(before)
 
 
-def run(bench):
-    quick = bench.arguments.quick
-    size = (128 if quick else 1024) * MIB
+def beside(bench, prefix: str, jobs: dict, peer: str, ours: pathlib.Path, theirs: pathlib.Path,
+           user: str | None = None) -> None:
+    """A row for each of the jobs, by what it is called: the unit, and what is done on a mount, by that user."""
+    for what, (unit, job) in jobs.items():
+        name = f"{prefix}: {what}"
+        if bench.wanted(name):
+            pairs = bench.alternate(lambda: setups.as_user(user, lambda: job(ours)),
+                                    lambda: setups.as_user(user, lambda: job(theirs)))
+            bench.row(name, unit, peer, None, CACHED, pairs)
+
+
+def sequential_jobs(size: int) -> dict:
+    return {"sequential read": ("B/s", lambda place: workloads.sequential_read(place, size)),
+            "sequential write, fsync": ("B/s", lambda place: workloads.sequential_write(place, size))}
+
+
+def memlock_jobs(size: int) -> dict:
+    return {**sequential_jobs(size),
+            "random 4 KiB O_DIRECT reads": ("1/s", lambda place: workloads.random_read(place, 1, 1))}
+
+
+def memlock(bench, address: str, user: str | None) -> None:
+    """What Linux lets a user lock, against no limit. Root has none."""
+    jobs = memlock_jobs((64 if bench.arguments.quick else 256) * MIB)
+    common = dict(options="require=verbs", address=address, user=user)
+    with mount(bench, before=("prlimit", f"--memlock={8 * MIB}"), **common) as ours, mount(bench, **common) as theirs:
+        beside(bench, MEMLOCK, jobs, "unlimited", ours, theirs, user)
+
+
+def mtu(bench, address: str) -> None:
+    """A connection keeps the RDMA MTU that the interface's allowed when it was made: 1024 bytes with 1500, 4096 with
+    9000."""
+    size = (16 if bench.arguments.quick else 64) * MIB
+    interface = interface_of(address)
+    with contextlib.ExitStack() as stack:
+        places = []
+        for bytes_each in (1500, 9000):
+            subprocess.run(["ip", "link", "set", interface, "mtu", str(bytes_each)], check=True)
+            places.append(stack.enter_context(mount(bench, options="require=verbs", address=address)))
+            workloads.sequential_read(places[-1], size)
+        beside(bench, MTU, sequential_jobs(size), "MTU 9000", *places)
+
+
+def interface_of(address: str) -> str:
+    out = subprocess.run(["ip", "-4", "-o", "address"], check=True, capture_output=True, text=True).stdout
+    return next(words[1] for words in map(str.split, out.splitlines()) if words[3].startswith(f"{address}/"))
+
+
+def far_network(name: str, window: int) -> tuple[str, ...]:
+    """A network of its own whose every packet takes 20 ms, and whose sockets may buffer so many bytes. What starts
+    programs in it."""
+    inside = ("nsenter", f"--net=/run/netns/{name}")
+    settings = (f"ip link set lo up; tc qdisc add dev lo root netem delay 20ms limit 100000; cd /proc/sys/net/ipv4; "
+                f"echo 4096 131072 {window} >tcp_rmem; echo 4096 16384 {window} >tcp_wmem")
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    subprocess.run([*inside, "bash", "-ec", settings], check=True)
+    return inside
+
+
+def tcp_jobs(size: int) -> dict:
+    return {"sequential read": ("B/s", lambda place: ceiling.read_streams(place, 1, size)),
+            "four sequential reads": ("B/s", lambda place: ceiling.read_streams(place, 4, size))}
+
+
+def tcp_window(bench) -> None:
+    """Against 6 MiB, the most that Linux let a socket receive ahead before 6.16."""
+    jobs = tcp_jobs((64 if bench.arguments.quick else 256) * MIB)
+    common = dict(options="require=tcp,plaintext", read_ahead_kib=4096)
+    with mount(bench, before=far_network("wide", 64 * MIB), **common) as ours, \
+            mount(bench, before=far_network("narrow", 6 * MIB), **common) as theirs:
+        beside(bench, TCP_WINDOW, jobs, "6 MiB", ours, theirs)
+
+
+def on_this_machine(size: int) -> list[tuple]:
+    """What, its unit, what is done, the peer, and what mounts with the setting and without."""
     sequential = lambda place: workloads.sequential_read(place, size)
     tcp = "require=tcp,plaintext"
-    rows = [
+    return [
         ("read_ahead 128 KiB, shm: sequential read", "B/s", sequential, "1024 KiB",
          dict(options="require=shm", read_ahead_kib=128), dict(options="require=shm")),
         ("read_ahead 4096 KiB, shm: sequential read", "B/s", sequential, "1024 KiB",
@@ -80,13 +160,28 @@ def run(bench):
          lambda place: workloads.random_read(place, 16, 1), "the default",
          dict(options="require=shm", server='pool = "64M"\n'), dict(options="require=shm")),
     ]
-    for what, unit, job, peer, with_it, without in rows:
+
+
+def names() -> list[str]:
+    """Of all rows, for documents that quote them."""
+    in_guest = {MEMLOCK: memlock_jobs(0), MTU: sequential_jobs(0), TCP_WINDOW: tcp_jobs(0)}
+    return [*[f"knobs: {what}" for what, *_ in on_this_machine(0)], HUGE,
+            *[f"{prefix}: {what}" for prefix, jobs in in_guest.items() for what in jobs]]
+
+
+def run(bench):
+    size = (128 if bench.arguments.quick else 1024) * MIB
+    for what, unit, job, peer, with_it, without in on_this_machine(size):
         name = f"knobs: {what}"
         if bench.wanted(name):
             with setups.pinned({0, 1}), mount(bench, **with_it) as ours, mount(bench, **without) as theirs:
                 pairs = bench.alternate(lambda: job(ours), lambda: job(theirs))
-            bench.row(name, unit, peer, None, "client cold, server warm (tmpfs)", pairs)
-    name = "knobs: huge pages, shm: sequential read"
+            bench.row(name, unit, peer, None, CACHED, pairs)
+    huge(bench, lambda place: workloads.sequential_read(place, size))
+
+
+def huge(bench, sequential) -> None:
+    name = HUGE
     if bench.wanted(name) and HUGE_PAGES.exists() and os.geteuid() == 0:
         with setups.pinned({0, 1}), contextlib.ExitStack() as stack:
             with huge_pages("advise"):
@@ -96,6 +191,6 @@ def run(bench):
                 theirs = stack.enter_context(mount(bench, options="require=shm"))
                 sequential(theirs)
             pairs = bench.alternate(lambda: sequential(ours), lambda: sequential(theirs))
-        bench.row(name, "B/s", "4 KiB pages", None, "client cold, server warm (tmpfs)", pairs)
+        bench.row(name, "B/s", "4 KiB pages", None, CACHED, pairs)
     elif bench.wanted(name):
         log(f"{name}: not here, it takes root and {HUGE_PAGES}")

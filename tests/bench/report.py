@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import time
 from html import escape
@@ -177,6 +178,21 @@ def write(directory: pathlib.Path, measured: dict) -> pathlib.Path:
     path = directory / "index.html"
     path.write_text(page(measured), encoding="utf-8")
     return path
+
+
+def quote(path: pathlib.Path, measured: dict) -> list[str]:
+    """Writes ratios into a text, behind the comments there that name their rows, and on what they were measured. Returns
+    the names there of what was not measured, whose figures stay as they were."""
+    ratios = {row["name"]: f'{row["ratio"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]' for row in measured["rows"]
+              if "ratio" in row}
+    text = path.read_text(encoding="utf-8")
+    places = re.compile(r"<!-- (knobs: .*?) -->(?:[\d.]+ \[[\d.]+, [\d.]+\]|\(not yet measured\))")
+    missing = [name for name in places.findall(text) if name not in ratios]
+    text = places.sub(lambda at: f"<!-- {at[1]} -->{ratios[at[1]]}" if at[1] in ratios else at[0], text)
+    measured_on = escape(caption(measured["on"]), quote=False)
+    text = re.sub(r"(<!-- measured on -->).*", lambda at: at[1] + measured_on, text)
+    path.write_text(text, encoding="utf-8")
+    return missing
 
 
 def draw(directory: pathlib.Path, measured: dict) -> list[pathlib.Path]:

@@ -2,23 +2,28 @@
 """Usage: report_test.py
 
 The page and the drawings of fixture/run.json, a short run that was kept: each is XML as far as it is a drawing, stays
-within its edges, and has every row, peer, curve and point, and what it was measured on.
+within its edges, and has every row, peer, curve and point, and what it was measured on. docs/tuning.md quotes every
+row of knobs.py.
 """
 
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from html import escape
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
+import knobs
 import report
 
 FIXTURE = HERE / "fixture/run.json"
+TUNING = ROOT / "docs/tuning.md"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -104,6 +109,24 @@ def check_drawings(directory: pathlib.Path, measured: dict) -> None:
         check_curves(drawings[file], charts[name], measured["on"])
 
 
+def quotes(text: str) -> dict[str, str]:
+    """Row to what stands behind its name."""
+    return dict(re.findall(r"<!-- (knobs: .*?) -->([\d.]+ \[.*?\]|\(not yet measured\))", text))
+
+
+def check_quotes(tuning: pathlib.Path, measured: dict) -> None:
+    """What was measured is written there, and nothing else is changed; every row of knobs.py has its place there."""
+    before = tuning.read_text(encoding="utf-8")
+    out = run("--from", FIXTURE, "--tuning", tuning)
+    text = tuning.read_text(encoding="utf-8")
+    new = {row["name"]: f'{row["ratio"]:.2f} [{row["low"]:.2f}, {row["high"]:.2f}]' for row in measured["rows"]
+           if row["name"].startswith("knobs: ")}
+    assert new and quotes(text) == quotes(before) | new
+    assert before.count("<!-- knobs: ") == len(quotes(before)) == len(new) + out.count("not measured, and left")
+    assert [said for said in measured["on"].values() if escape(said, quote=False) not in text] == []
+    assert sorted(quotes(before)) == sorted(knobs.names())
+
+
 def run(*options) -> str:
     return subprocess.run([HERE / "run", *options], check=True, capture_output=True, text=True).stdout
 
@@ -117,6 +140,7 @@ def main() -> None:
             assert ("chart" in row) or row["name"] in out, row["name"]
         check_page((pages / "index.html").read_text(encoding="utf-8"), measured)
         check_drawings(pictures, measured)
+        check_quotes(pathlib.Path(shutil.copy(TUNING, work)), measured)
         # The same run twice is the same run.
         run("--from", FIXTURE, "--from", FIXTURE, "--report", pages)
         check_page((pages / "index.html").read_text(encoding="utf-8"), measured)

@@ -10,6 +10,7 @@ import tempfile
 
 import ceiling
 import curves
+import knobs
 import latencies
 import nfs
 import perftest
@@ -23,10 +24,13 @@ MIB = 1 << 20
 GUEST_USER = "tester"  # tests/rdma/boot
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
 PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1, "handles": 1, "idle": 1,
-         "latency": 1}
+         "latency": 1, "memlock": 1, "mtu": 1, "tcp": 1}
+# Whose device is not this machine's, if it has one: what they set of the network is nobody else's there.
+GUEST_ONLY = {"mtu": "rxe", "tcp": "siw"}
 NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
          "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held", "handles": "curve, handles",
-         "idle": "idle rdfsd and rdfs, verbs, CPU in a minute", "latency": f"{latencies.NAME}, verbs"}
+         "idle": "idle rdfsd and rdfs, verbs, CPU in a minute", "latency": f"{latencies.NAME}, verbs",
+         "memlock": knobs.MEMLOCK, "mtu": knobs.MTU, "tcp": knobs.TCP_WINDOW}
 
 
 def run(bench) -> None:
@@ -40,13 +44,15 @@ def run(bench) -> None:
 def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
     """The rows of one part, measured inside."""
     with tempfile.TemporaryDirectory(prefix="rdfs-bench-") as work:
-        command = [str(ROOT / "tests/rdma/run"), "--driver", "siw", "--ncpus", str(cpus),
+        command = [str(ROOT / "tests/rdma/run"), "--driver", GUEST_ONLY.get(part, "siw"), "--ncpus", str(cpus),
                    "--mem", "3072M", "--timeout", "3000", "--ro", str(bin_dir), "--rw", work, "--",
                    str(ROOT / "tests/bench/run"), "--bin", str(bin_dir), "--pairs", str(arguments.pairs),
                    *[f"--only={word}" for word in arguments.only], "--inside", part, "--json", f"{work}/rows"]
         if arguments.quick:
             command.append("--quick")
         environment = {**os.environ, "RDFS_RDMA_REQUIRED": "1"}
+        if part in GUEST_ONLY:
+            environment["RDFS_RDMA"] = "guest"
         if part in ("mount", "latency"):
             environment["RDFS_BENCH_PASSTHROUGH"] = str(setups.build_passthrough_hp())
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -55,7 +61,8 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 
 def inside(bench, part: str) -> None:
     {"rdping": rdping, "mount": mount, "pipe": pipe, "nfs": nfs.measure, "grants": grants,
-     "handles": handles, "idle": idle, "latency": latency}[part](bench)
+     "handles": handles, "idle": idle, "latency": latency, "memlock": memlock, "mtu": mtu,
+     "tcp": knobs.tcp_window}[part](bench)
 
 
 def where() -> str:
@@ -72,6 +79,14 @@ def latency(bench) -> None:
     mounts = {"rdfs, verbs": lambda: setups.rdfs_mount(bench.bin, "verbs", ahead, address, user),
               "passthrough_hp": lambda: setups.passthrough_mount(ahead, user)}
     latencies.side_by_side(bench, NAMES["latency"], f"{latencies.TITLE} (verbs)", mounts, user, where())
+
+
+def memlock(bench) -> None:
+    knobs.memlock(bench, os.environ["RDFS_RDMA_ADDRESS"], ordinary_user())
+
+
+def mtu(bench) -> None:
+    knobs.mtu(bench, os.environ["RDFS_RDMA_ADDRESS"])
 
 
 def idle(bench) -> None:
