@@ -3,7 +3,7 @@
 
 The page and the drawings of fixture/run.json, a short run that was kept: each is XML as far as it is a drawing, stays
 within its edges, and has every row, peer, curve and point, and what it was measured on. docs/tuning.md quotes every
-row of knobs.py.
+row of knobs.py, and README.md shows every drawing that --readme makes.
 """
 
 import json
@@ -109,6 +109,11 @@ def check_drawings(directory: pathlib.Path, measured: dict) -> None:
         check_curves(drawings[file], charts[name], measured["on"])
 
 
+def check_readme() -> None:
+    shown = re.findall(r"\(docs/figures/(.*?)\.svg\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted([report.RATIOS, *report.DRAWINGS]), shown
+
+
 def quotes(text: str) -> dict[str, str]:
     """Row to what stands behind its name."""
     return dict(re.findall(r"<!-- (knobs: .*?) -->([\d.]+ \[.*?\]|\(not yet measured\))", text))
@@ -140,6 +145,7 @@ def main() -> None:
             assert ("chart" in row) or row["name"] in out, row["name"]
         check_page((pages / "index.html").read_text(encoding="utf-8"), measured)
         check_drawings(pictures, measured)
+        check_readme()
         check_quotes(pathlib.Path(shutil.copy(TUNING, work)), measured)
         # The same run twice is the same run.
         run("--from", FIXTURE, "--from", FIXTURE, "--report", pages)
