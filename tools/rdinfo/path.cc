@@ -5,6 +5,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+
 #include "transport/tcp/transport.h"
 
 namespace rdfs::rdinfo {
@@ -53,13 +55,22 @@ Fact DescribePath(const PathFacts& path) {
           Weight::kHinders};
 }
 
-std::string WhyNoAnswer(const std::string& host, Deadline deadline) {
+bool IsRefusal(const Status& failure) {
+  return failure.code() == Code::kDisconnected && failure.errno_value() != ENETUNREACH &&
+         failure.errno_value() != EHOSTUNREACH;
+}
+
+bool MachineAnswers(const std::string& host, Deadline deadline) {
   const auto socket = transport::tcp::ConnectSocket(host, kSshPort, deadline);
-  const bool up = socket.ok() || socket.status().code() == Code::kDisconnected;
-  return up ? "the machine is up and answers on another port, so a firewall there or between drops "
-              "this one: open it, and the next one for RDMA (4791/udp for RoCE)"
-            : "nothing of that machine answers: check that it is up, its address, and the network "
-              "between";
+  return socket.ok() || IsRefusal(socket.status());
+}
+
+std::string WhyNoAnswer(bool machine_answers) {
+  return machine_answers
+             ? "the machine is up and answers on another port, so a firewall there or between "
+               "drops this one: open it, and the next one for RDMA (4791/udp for RoCE)"
+             : "nothing of that machine answers: check that it is up, its address, and the "
+               "network between";
 }
 
 }  // namespace rdfs::rdinfo

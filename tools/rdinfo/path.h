@@ -8,6 +8,7 @@
 
 #include "tools/rdinfo/fact.h"
 #include "transport/base/clock.h"
+#include "transport/base/status.h"
 
 namespace rdfs::rdinfo {
 
@@ -23,7 +24,12 @@ PathFacts MeasurePath(int socket);
 // "path": MTU and round trip; not good when the two ends differ.
 Fact DescribePath(const PathFacts& path);
 
-// Why a port that does not answer does not: whether the machine answers at all. A sentence.
-std::string WhyNoAnswer(const std::string& host, Deadline deadline);
+// Whether somebody answered who would not be connected to, rather than nobody at all; of what
+// ConnectSocket says.
+bool IsRefusal(const Status& failure);
+// Whether the machine answers on a port that hardly any leaves unanswered.
+bool MachineAnswers(const std::string& host, Deadline deadline);
+// Why a port that does not answer does not. A sentence.
+std::string WhyNoAnswer(bool machine_answers);
 
 }  // namespace rdfs::rdinfo

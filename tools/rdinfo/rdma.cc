@@ -53,7 +53,7 @@ void DescribePort(const PortInfo& port, const std::string& device, std::vector<F
                        ? ""
                        : "bring the link up: ip link set INTERFACE up; check the cable and, "
                          "for InfiniBand, that a subnet manager runs",
-                   Weight::kHinders});
+                   Weight::kHinders, Role::kRdmaPort});
   if (port.active() && IsRoce(port) && port.active_mtu_bytes < port.max_mtu_bytes) {
     facts.back().remedy =
         "on every interface and switch of the way: an MTU of 4200 or more (ip link set INTERFACE "

@@ -58,10 +58,13 @@ bool ReachPort(const PeerOptions& options, Deadline deadline, Section& section) 
     return true;
   }
   std::string remedy = socket.status().message();
+  bool answers = IsRefusal(socket.status());
   if (socket.status().code() == Code::kDeadlineExceeded) {
-    remedy += "; " + WhyNoAnswer(options.host, DeadlineAfter(kLook));
+    answers = MachineAnswers(options.host, DeadlineAfter(kLook));
+    remedy += "; " + WhyNoAnswer(answers);
   }
-  section.facts.push_back({port, "not reached", false, std::move(remedy)});
+  section.facts.push_back({port, "not reached", false, std::move(remedy), Weight::kStops,
+                           answers ? Role::kPlain : Role::kPeerSilent});
   return false;
 }
 

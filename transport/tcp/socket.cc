@@ -58,8 +58,9 @@ Status ConnectFailure(int error, const std::string& where) {
                   "this port"};
     case ENETUNREACH:
     case EHOSTUNREACH:
-      return {Code::kDisconnected, where + " cannot be reached from this machine (" +
-                                       strerrordesc_np(error) + "); check the network and routes"};
+      return {Code::kDisconnected, error,
+              where + " cannot be reached from this machine (" + strerrordesc_np(error) +
+                  "); check the network and routes"};
     default:
       return Status::FromErrno(error, "cannot connect to " + where);
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "tools/rdinfo/firewall.h"
 #include "tools/rdinfo/local.h"
@@ -28,6 +29,34 @@ TEST(Advice, NamesWhatStopsFirstAndWhatWasAskedForBeforeTheRest) {
   EXPECT_EQ(remedies,
             (std::vector<std::string>{"start it", "modprobe fuse", "raise it", "open the port"}));
   EXPECT_EQ(advice.facts[2].name, "verbs: does not work") << "the peer's, and only once";
+}
+
+// What is at place 1 where the peer is `peer` and this machine has `ports`.
+std::string BestOf(std::vector<Fact> ports, Fact peer) {
+  const Section advice = Advise({{"RDMA", std::move(ports)}, {"peer", {std::move(peer)}}});
+  return advice.facts.front().value;
+}
+
+TEST(Advice, NamesPortsThatAreDownFirstWhereTheyExplainASilentPeer) {
+  const Fact down{"siw port 1", "down", false, "bring it up", Weight::kHinders, Role::kRdmaPort};
+  const Fact up{"rxe port 1", "active", true, "", Weight::kHinders, Role::kRdmaPort};
+  const Fact memlock{"memlock", "64 KiB", false, "raise it", Weight::kHinders};
+  const Fact silent{"TCP port 1", "not reached",  false,
+                    "check it",   Weight::kStops, Role::kPeerSilent};
+  const Fact refused{"TCP port 1", "not reached", false, "check it", Weight::kStops};
+  const Fact reached{"TCP port 1", "open", true, "", Weight::kStops};
+  EXPECT_EQ(BestOf({memlock, down}, silent), "bring it up");
+  EXPECT_EQ(BestOf({memlock, down}, refused), "check it") << "the machine answers";
+  EXPECT_EQ(BestOf({memlock, down, up}, silent), "check it") << "a port is up";
+  EXPECT_EQ(BestOf({memlock}, silent), "check it") << "no port at all";
+  EXPECT_EQ(BestOf({memlock, down}, reached), "raise it") << "as they come";
+}
+
+TEST(Path, TellsARefusalFromSilence) {
+  EXPECT_TRUE(IsRefusal({Code::kDisconnected, "nothing listens"}));
+  EXPECT_FALSE(IsRefusal({Code::kDisconnected, EHOSTUNREACH, "no route"}));
+  EXPECT_FALSE(IsRefusal({Code::kDisconnected, ENETUNREACH, "no network"}));
+  EXPECT_FALSE(IsRefusal({Code::kDeadlineExceeded, "does not answer"}));
 }
 
 TEST(Advice, IsEmptyWhereNothingIsWrong) {
