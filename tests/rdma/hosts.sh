@@ -36,6 +36,14 @@ wait_for() {
 # listener PORT: of TCP on host a
 free_port() { echo $((20000 + RANDOM % 20000)); }
 
+# reports HOST PORT REGEX OPTION...: a row of its report, READs among it.
+reports() {
+  local host=$1 port=$2 row=$3
+  shift 3
+  on b "$bin/tools/rdping/rdping" client "$host" "$port" --seconds 0.05 --sizes 65536 "$@" >"$work/report.log" 2>&1 &&
+    grep -qE "^$row +READ " "$work/report.log"
+}
+
 measure() { # NAME LISTEN HOST
   local log=$work/rdping.log port
   rm -f "$log"  # what the last server wrote must not be taken for this one's
@@ -43,12 +51,9 @@ measure() { # NAME LISTEN HOST
   start_on a "$bin/tools/rdping/rdping" server "$port" --listen "$2" >"$log" 2>&1 &
   servers+=($!)
   wait_for "$log" 'rdping client' || return 1
-  local transport
-  for transport in verbs tcp; do
-    on b "$bin/tools/rdping/rdping" client "$3" "$port" --require $transport --seconds 0.05 --sizes 65536 \
-      >"$work/report.log" 2>&1 || return 1
-    grep -qE "^$transport.* READ " "$work/report.log" || return 1
-  done
+  reports "$3" "$port" verbs --require verbs || return 1
+  reports "$3" "$port" 'tcp \(TLS\)' --require tcp || return 1
+  reports "$3" "$port" tcp --require tcp --plaintext || return 1
   on b "$bin/tools/rdinfo/rdinfo" "$3" "$port" >"$work/rdinfo.log" 2>&1 || return 1
   grep -qE 'verbs +works' "$work/rdinfo.log" && grep -qE 'tcp +works' "$work/rdinfo.log" || return 1
   kill "${servers[-1]}" && wait "${servers[-1]}"

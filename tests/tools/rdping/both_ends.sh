@@ -24,6 +24,9 @@ wanted += [(t, op) for t in sys.argv[2:] for op in ("message", "READ", "WRITE")]
 for key in wanted:
     row = rows[key]
     assert row["round_trips"] > 0 and row["p50_us"] <= row["p99_us"] <= row["p99_9_us"], row
+    # One at a time; and half of them took the median or longer.
+    assert abs(row["average_us"] * row["round_trips_per_second"] / 1e6 - 1) < 0.01, row
+    assert row["average_us"] >= row["p50_us"] / 2 > 0, row
     assert row["bandwidth"] and all(b["bytes_per_second"] > 0 for b in row["bandwidth"]), row
 PYTHON
 "$rdping" client "$host" "$port" --seconds 0.02 --require "${transports[0]}" >"$work/table" ||
