@@ -183,6 +183,28 @@ std::span<const std::size_t> NamesInBody(Opcode opcode) {
   }
 }
 
+WireError ReadRequestExtensions(ByteReader& reader, RequestExtensions& out) {
+  while (reader.ok() && reader.remaining() > 0) {
+    const auto header = reader.Read<ExtensionHeader>();
+    const ByteSpan body = reader.ReadBytes(header.length);
+    if (!reader.ok()) return WireError::kMalformed;
+    if (header.type == kExtensionTransport) {
+      if (body.size() > kMaxTransportBytes) return WireError::kMalformed;
+      out.transport = body;
+    } else if ((header.type & kExtensionMustUnderstand) != 0) {
+      return WireError::kNotSupported;
+    }
+  }
+  return WireError::kOk;
+}
+
+void WriteTransportExtension(ByteWriter& writer, std::string_view transport) {
+  const std::string_view cut = transport.substr(0, kMaxTransportBytes);
+  writer.Write(ExtensionHeader{.type = kExtensionTransport,
+                               .length = static_cast<std::uint16_t>(cut.size())});
+  writer.WriteBytes(AsBytes(cut));
+}
+
 void WriteHandle(ByteWriter& writer, const Handle& handle) { writer.WriteSized16(handle.bytes()); }
 
 Handle ReadHandle(ByteReader& reader) {

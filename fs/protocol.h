@@ -224,6 +224,18 @@ inline constexpr std::uint16_t kExtensionMustUnderstand = 0x8000;
 // Asked for with kRequestTellDirectories, and not always there.
 inline constexpr std::uint16_t kExtensionDirectories = 1;
 inline constexpr std::size_t kMostDirectoriesTold = 2;
+// In a kAttachLane request: the transport that the client's session uses and why no better one, a
+// sentence for whoever asks the server, which acts on nothing of it.
+inline constexpr std::uint16_t kExtensionTransport = 2;
+inline constexpr std::size_t kMaxTransportBytes = 1024;  // of that sentence
+// What stands behind the body of a request.
+struct RequestExtensions {
+  ByteSpan transport;  // kExtensionTransport; empty: it is not there
+};
+// Reads up to the message's end; kOk, kMalformed, or kNotSupported for what has to be understood.
+WireError ReadRequestExtensions(ByteReader& reader, RequestExtensions& out);
+// Cut, where it is longer than the wire takes.
+void WriteTransportExtension(ByteWriter& writer, std::string_view transport);
 
 // ---------------------------------------------------------------------------------------------------
 // Values.

@@ -1,8 +1,8 @@
 // Call: one request while its handler runs, and what a handler says at its end.
 //
-// Lives on the dispatcher's stack, on the loop's thread. `body` and what is read from it are valid
-// until the handler returns; a handler that goes on later (Outcome::Pending) takes what it needs
-// and the Responder along.
+// Lives on the dispatcher's stack, on the loop's thread. `body`, `extensions` and what is read from
+// them are valid until the handler returns; a handler that goes on later (Outcome::Pending) takes
+// what it needs and the Responder along.
 #pragma once
 
 #include <sys/stat.h>
@@ -59,6 +59,7 @@ struct Call {
   LeaseTable::Stamp since;
   // What Watch came to: for some directory, and for some other.
   mutable bool watched = false, unwatched = false;
+  fs::RequestExtensions extensions{};
   // What the answer says of the directories that were changed (kExtensionDirectories).
   std::vector<fs::AttrWire> directories{};
 

@@ -12,11 +12,14 @@ std::string DescribeSession(const FsSession& session, TimePoint now) {
   const auto silent =
       std::chrono::duration_cast<std::chrono::seconds>(now - session.last_request());
   const std::string lane = session.lane();
-  return fmt::format("{} of {}{}, over {}, {} open files, last heard of {} s ago",
+  const std::string choice = session.choice();
+  // The client's words come last: whatever they are, they cannot pass for ours.
+  return fmt::format("{} of {}{}, over {}, {} open files, last heard of {} s ago{}{}",
                      session.params().client, session.inodes().exported().name(),
                      session.params().read_only ? ", read-only" : "",
                      lane.empty() ? "no lane yet" : lane, session.open_files(),
-                     std::max<std::int64_t>(0, silent.count()));
+                     std::max<std::int64_t>(0, silent.count()),
+                     choice.empty() ? "" : "; its client says: ", choice);
 }
 
 void AddPool(const StoreStats& pool, Snapshot& out) {

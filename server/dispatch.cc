@@ -75,17 +75,6 @@ const Row* FindRow(Opcode opcode) {
   return nullptr;
 }
 
-// Extensions behind the body: unknown ones are skipped or refused, as they say themselves.
-fs::WireError CheckExtensions(ByteReader& reader) {
-  while (reader.ok() && reader.remaining() > 0) {
-    const auto header = reader.Read<fs::ExtensionHeader>();
-    reader.ReadBytes(header.length);
-    if (!reader.ok()) return fs::WireError::kMalformed;
-    if ((header.type & fs::kExtensionMustUnderstand) != 0) return fs::WireError::kNotSupported;
-  }
-  return fs::WireError::kOk;
-}
-
 // What must not be done twice. A lock that is waited for may be: see fs::kLockWait.
 bool IsRecorded(const Call& call) {
   if (call.opcode != Opcode::kSetLock) return fs::IsMutating(call.opcode);
@@ -132,7 +121,8 @@ bool Dispatcher::Serve(const LanePtr& lane, ByteSpan message, Responder responde
             .session = session,
             .responder = std::move(responder),
             .since = core.leases.stamp()};
-  if (const fs::WireError error = CheckExtensions(reader); error != fs::WireError::kOk) {
+  const fs::WireError error = fs::ReadRequestExtensions(reader, call.extensions);
+  if (error != fs::WireError::kOk) {
     return Finish(
         call, error == fs::WireError::kMalformed ? Outcome::Malformed() : Outcome::Error(error));
   }

@@ -105,6 +105,16 @@ class FsSession {
     return lane_;
   }
 
+  // Which transport its client uses and why, as the client says: printable text.
+  void NoteChoice(std::string choice) {
+    const std::lock_guard lock(mutex_);
+    choice_ = std::move(choice);
+  }
+  [[nodiscard]] std::string choice() const {
+    const std::lock_guard lock(mutex_);
+    return choice_;
+  }
+
   // Requests that are not answered yet, on all its lanes.
   [[nodiscard]] bool HasTooManyRequests() const {
     return in_flight_.load(std::memory_order_relaxed) >= params_.limits.requests;
@@ -134,7 +144,7 @@ class FsSession {
   std::atomic<std::size_t> in_flight_{0};
   std::atomic<std::int64_t> last_request_{0};
   mutable std::mutex mutex_;
-  std::string lane_;
+  std::string lane_, choice_;
   std::unordered_map<std::uint64_t, OpenPtr> opens_;
   // The upper 16 bits of every open file's number: one of an earlier epoch, or of this client's
   // earlier session, is told from one that was closed.

@@ -50,10 +50,15 @@ bool ReadExtensions(ByteReader& reader, Extensions& out) {
   return reader.ok();
 }
 
-Status Attacher::Attach(std::uint32_t lane, std::uint32_t staging_bytes) {
+Status Attacher::Attach(std::uint32_t lane, std::uint32_t staging_bytes,
+                        std::string_view transport) {
   const AttachLaneRequest request{.lane = lane, .staging_bytes = staging_bytes};
-  RDFS_ASSIGN_OR_RETURN(const Answer answer,
-                        Ask(Opcode::kAttachLane, std::as_bytes(std::span(&request, 1))));
+  std::array<std::byte, sizeof(ExtensionHeader) + kMaxTransportBytes> extension;
+  ByteWriter writer(extension);
+  WriteTransportExtension(writer, transport);
+  RDFS_ASSIGN_OR_RETURN(
+      const Answer answer,
+      Ask(Opcode::kAttachLane, std::as_bytes(std::span(&request, 1)), nullptr, writer.written()));
   if (answer.error == WireError::kUnknownSession) {
     return UnknownSession();
   }
@@ -186,7 +191,8 @@ Status Attacher::EndSession() {
   return Ask(Opcode::kEndSession, {}).status();
 }
 
-Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body, const OpenFile* owner) {
+Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body, const OpenFile* owner,
+                                       ByteSpan extension) {
   const std::uint64_t sequence = sequences_.Take(cell_);
   RequestHeader header{};
   header.opcode = static_cast<std::uint16_t>(opcode);
@@ -201,7 +207,7 @@ Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body, const OpenF
   }
   header.deadline_ms =
       static_cast<std::uint32_t>(std::max(1, PollTimeoutMs(deadline_, BootClock::now())));
-  const std::array<ByteSpan, 2> parts{std::as_bytes(std::span(&header, 1)), body};
+  const std::array<ByteSpan, 3> parts{std::as_bytes(std::span(&header, 1)), body, extension};
   Status sent = link_.connection->Send(parts);
   if (sent.ok()) sent = link_.connection->Flush();
 

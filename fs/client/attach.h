@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "fs/client/mailbox.h"
 #include "fs/client/open_file.h"
@@ -20,9 +21,10 @@ class Attacher {
   Attacher(LaneLink& link, SequenceCounter& sequences, std::size_t cell, Deadline deadline)
       : link_(link), sequences_(sequences), cell_(cell), deadline_(deadline) {}
 
-  // Asks for staging, fills in the rest of the link. Errors: kDisconnected and others of the
-  // connection, kDeadlineExceeded, kProtocolError; kUnknownSession of the server as kNotFound.
-  Status Attach(std::uint32_t lane, std::uint32_t staging_bytes);
+  // Asks for staging, fills in the rest of the link; tells the server which `transport` the session
+  // uses and why (Session::ExplainChoice). Errors: kDisconnected and others of the connection,
+  // kDeadlineExceeded, kProtocolError; kUnknownSession of the server as kNotFound.
+  Status Attach(std::uint32_t lane, std::uint32_t staging_bytes, std::string_view transport);
   enum class Reclaimed : std::uint8_t {
     kSettled,  // known under a new number, or gone for good (it, or a lock): marked as lost
     kNotNow,   // the server could not (an I/O error, no descriptors left): worth asking again
@@ -42,7 +44,8 @@ class Attacher {
     ByteSpan body;  // valid until the next call
   };
   // `owner`, where there is one, is who asks.
-  Result<Answer> Ask(Opcode opcode, ByteSpan body, const OpenFile* owner = nullptr);
+  Result<Answer> Ask(Opcode opcode, ByteSpan body, const OpenFile* owner = nullptr,
+                     ByteSpan extension = {});
   Result<Answer> AskToReclaim(const OpenFile& open);
   Status ReclaimLocks(OpenFile& open);
   // Looks every name on the way up, which makes the server know the handles; kStale when they do

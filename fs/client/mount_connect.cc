@@ -128,8 +128,8 @@ Result<std::unique_ptr<LaneLink>> MountImpl::MakeLink(
   link->incarnation = incarnation();
   link->lease = std::chrono::milliseconds(admission_.grant.lease_ms);
   Attacher attacher(*link, sequences_, kMountCell, deadline);
-  RDFS_RETURN_IF_ERROR(
-      attacher.Attach(lane, static_cast<std::uint32_t>(options_.lane_staging_bytes)));
+  RDFS_RETURN_IF_ERROR(attacher.Attach(
+      lane, static_cast<std::uint32_t>(options_.lane_staging_bytes), session_->ExplainChoice()));
   const Status reclaimed = ReclaimOpens(*link, deadline);
   if (reclaimed.code() == Code::kNotFound) session_stale_.store(true);
   RDFS_RETURN_IF_ERROR(reclaimed);

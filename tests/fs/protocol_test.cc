@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <string>
 #include <vector>
@@ -86,6 +87,21 @@ TEST(Golden, Headers) {
   ExpectGolden(ReplyHeader{.opcode = 1, .error = 2, .body_bytes = 3, .sequence = 4, .epoch = 5},
                "0100 0200 03000000 0400000000000000 0500000000000000 ");
   ExpectGolden(ExtensionHeader{.type = 1, .length = 2}, "0100 0200 ");
+}
+
+TEST(Golden, TransportExtension) {
+  std::array<std::byte, 2000> bytes{};
+  ByteWriter writer(bytes);
+  WriteTransportExtension(writer, "shm");
+  EXPECT_EQ(AsText(writer.written()), std::string_view("\2\0\3\0shm", 7));
+  ByteReader reader(writer.written());
+  RequestExtensions read{};
+  EXPECT_EQ(ReadRequestExtensions(reader, read), WireError::kOk);
+  EXPECT_EQ(AsText(read.transport), "shm");
+
+  ByteWriter long_one(bytes);
+  WriteTransportExtension(long_one, std::string(5000, 'x'));
+  EXPECT_EQ(long_one.written().size(), sizeof(ExtensionHeader) + kMaxTransportBytes);
 }
 
 TEST(Golden, Values) {

@@ -1,4 +1,5 @@
-// Values of the file system's protocol that both ends take apart: names, handles, listings, ACLs.
+// Values of the file system's protocol that both ends take apart: names, handles, listings, ACLs,
+// extensions.
 #include "fs/client/decode.h"
 #include "fs/client/types.h"
 #include "server/acl_ids.h"
@@ -66,6 +67,14 @@ void CheckAcl(ByteSpan input) {
   Require(Equal(value, input), "mapping back is what was");
 }
 
+void CheckExtensions(ByteSpan input) {
+  ByteReader reader(input);
+  fs::RequestExtensions extensions{};
+  const fs::WireError error = fs::ReadRequestExtensions(reader, extensions);
+  Require(extensions.transport.size() <= fs::kMaxTransportBytes, "what a client says is bounded");
+  Require(error != fs::WireError::kOk || reader.remaining() == 0, "extensions go to the end");
+}
+
 void CheckWords(ByteSpan input) {
   Pieces pieces(input);
   const auto opcode = static_cast<fs::Opcode>(std::uint16_t{pieces.Read<Le16>()});
@@ -83,7 +92,7 @@ void CheckWords(ByteSpan input) {
 void Run(ByteSpan input) {
   if (input.empty()) return;
   const ByteSpan rest = input.subspan(1);
-  switch (std::to_integer<int>(input[0]) % 7) {
+  switch (std::to_integer<int>(input[0]) % 8) {
     case 0:
       return CheckName(rest);
     case 1:
@@ -96,8 +105,10 @@ void Run(ByteSpan input) {
       return CheckHandle(rest);
     case 5:
       return CheckAcl(rest);
-    default:
+    case 6:
       return CheckWords(rest);
+    default:
+      return CheckExtensions(rest);
   }
 }
 
@@ -125,6 +136,10 @@ std::vector<Bytes> Seeds() {
     Put(acl, Le16(4));
     Put(acl, Le32(7));
   }
+  Bytes extension(16);
+  ByteWriter transport(extension);
+  fs::WriteTransportExtension(transport, "shm");
+  extension.resize(transport.size());
   Bytes plain;
   Put(plain, fs::DirEntryWire{1, 2, 8});
   PutSized16(plain, AsBytes("file"));
@@ -135,7 +150,8 @@ std::vector<Bytes> Seeds() {
           Of(3, plain),
           Of(4, entry),
           Of(5, acl),
-          Of(6, Bytes(8, std::byte{3}))};
+          Of(6, Bytes(8, std::byte{3})),
+          Of(7, extension)};
 }
 
 }  // namespace rdfs::fuzz

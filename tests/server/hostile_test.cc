@@ -216,6 +216,35 @@ TEST_F(HostileTest, TrailingBytesAreAnExtensionOrMalformed) {
   EXPECT_FALSE(server.Deliver(server.lane, with({1})));
 }
 
+// What a client says of its transport is shown to people, and bounded.
+TEST_F(HostileTest, TheClientsWordsAboutItsTransportSteerNoTerminal) {
+  const auto attach = [&](std::string_view transport, std::size_t promised) {
+    auto message =
+        Harness::Message(Opcode::kAttachLane, Body().Add(fs::AttachLaneRequest{}).bytes(), 1);
+    const Body tail = Body()
+                          .Add(fs::ExtensionHeader{.type = fs::kExtensionTransport,
+                                                   .length = static_cast<std::uint16_t>(promised)})
+                          .Raw(AsBytes(transport));
+    message.insert(message.end(), tail.bytes().begin(), tail.bytes().end());
+    return server.Deliver(server.lane, message);
+  };
+  const std::string_view words("tcp;\33[2J not shm:\na\0b", 21);
+  EXPECT_TRUE(attach(words, words.size()));
+  EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
+  EXPECT_EQ(server.session()->choice(), "tcp;?[2J not shm:?a?b");
+  EXPECT_TRUE(attach(std::string(fs::kMaxTransportBytes, 'x'), fs::kMaxTransportBytes));
+  EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
+  EXPECT_EQ(server.session()->choice(), std::string(fs::kMaxTransportBytes, 'x'));
+  const std::size_t more = fs::kMaxTransportBytes + 1;
+  EXPECT_FALSE(attach(std::string(more, 'y'), more));
+  EXPECT_FALSE(attach("y", 2)) << "more than there is";
+  EXPECT_EQ(server.session()->choice(), std::string(fs::kMaxTransportBytes, 'x'));
+  // A client that says nothing, as older ones do.
+  server.lane->sent.clear();
+  EXPECT_TRUE(server.Ask(Opcode::kAttachLane, Body().Add(fs::AttachLaneRequest{})).ok());
+  EXPECT_EQ(server.session()->choice(), "");
+}
+
 TEST_F(HostileTest, UnknownOpcodesAndSessionsAreTold) {
   EXPECT_EQ(server.Ask(static_cast<Opcode>(999), Body()).error, fs::WireError::kNotSupported);
   EXPECT_EQ(server.Ask(Opcode::kArena, Body()).error, fs::WireError::kNotSupported);

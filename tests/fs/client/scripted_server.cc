@@ -227,7 +227,10 @@ void ScriptedServer::OnMessage(LaneState& lane, ByteSpan message) {
   request.body.assign(body.begin(), body.end());
   std::unique_lock lock(mutex_);
   if (lane.drop) return;  // what a server that died had not looked at
-  if (!reader.ok() || reader.remaining() > 0) ++misdeeds_;
+  RequestExtensions extensions{};
+  const bool whole = reader.ok() && ReadRequestExtensions(reader, extensions) == WireError::kOk;
+  const bool attaches = request.header.opcode == static_cast<std::uint16_t>(Opcode::kAttachLane);
+  if (!whole || attaches == extensions.transport.empty()) ++misdeeds_;
   // What it says to have an answer to must not be asked again.
   if (request.header.acknowledged >= request.header.sequence) ++misdeeds_;
   requests_.push_back(request);
