@@ -102,7 +102,8 @@ Result<std::unique_ptr<metrics::Server>> ServeMetrics(const ServingParams& param
   return server;
 }
 
-// Without it rdfsd serves as well: only nobody can ask.
+}  // namespace
+
 std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_t port,
                                                   const metrics::Server* metrics) {
   auto control =
@@ -115,8 +116,6 @@ std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_
   LogInfo("`rdfsd status` cannot ask this server: {}", control.status().message());
   return nullptr;
 }
-
-}  // namespace
 
 SharedState& MakeSharedState() {
   void* page = ::mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE,

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,16 @@
 #include "server/handle.h"
 #include "server/options.h"
 #include "server/supervisor_keeper.h"
+#include "transport/base/control_socket.h"
 #include "transport/session/key.h"
 
+namespace rdfs::metrics {
+class Server;
+}
+
 namespace rdfs::server {
+
+class Service;
 
 // What outlives a worker, in memory that it shares with its supervisor: a worker that is started
 // again listens where the first one did.
@@ -34,6 +42,11 @@ struct ServingParams {
   // What the configuration file and the command line say of the exports now.
   std::function<Result<std::vector<ExportSpec>>()> read_exports;
 };
+
+// `rdfsd status` and the like may ask; null, and the server as good, where that cannot be. Both
+// outlive it; `metrics` may be null.
+std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_t port,
+                                                  const metrics::Server* metrics);
 
 // Serves until SIGTERM or SIGINT; the exit code.
 int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& shared,

@@ -88,6 +88,7 @@ int ServeStdio(const Options& options) {
       [&running] { running.Stop(); },
       [&service] { LogLine(LogLevel::kInfo, (*service)->core().counters.ToString()); });
   if (!signals.ok()) return Refuse(signals.status());
+  const auto control = ListenForQuestions(**service, running.port(), nullptr);
   (*service)->EndIfUnusedAfter(kMountPatience);
   ssh::Answer(fs::kBootstrapMagic, Status::Ok());
   running.Serve(ssh::TakeStdio());
