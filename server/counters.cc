@@ -28,6 +28,16 @@ void Counters::AddTo(Snapshot& out) const {
   add("request_bytes", "Bytes of files that requests read or wrote.", &PerOpcode::bytes);
 }
 
+Rates::Totals Counters::Totals() const {
+  Rates::Totals out;
+  for (std::size_t i = 0; i < kOpcodes; ++i) {
+    const std::uint64_t bytes = opcodes_[i].bytes.load(std::memory_order_relaxed);
+    (i == IndexOf(fs::Opcode::kRead) ? out.read_bytes : out.written_bytes) += bytes;
+    out.requests += opcodes_[i].requests.load(std::memory_order_relaxed);
+  }
+  return out;
+}
+
 std::string Counters::ToString() {
   std::string out = fmt::format(
       "sessions {} (expired {}), lanes {}, malformed {}, replayed {}, changed outside {}",

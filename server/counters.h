@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fs/protocol.h"
+#include "transport/base/rates.h"
 #include "transport/base/snapshot.h"
 
 namespace rdfs::server {
@@ -34,6 +35,8 @@ class Counters {
   std::atomic<std::uint64_t> changed_outside{0};  // noticed changes by others on this host
 
   void AddTo(Snapshot& out) const;
+  // Of all requests; what is granted to be read counts as read.
+  [[nodiscard]] Rates::Totals Totals() const;
   // One line for each opcode that was used.
   [[nodiscard]] std::string ToString();
 

@@ -106,10 +106,15 @@ Result<std::unique_ptr<metrics::Server>> ServeMetrics(const ServingParams& param
 
 std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_t port,
                                                   const metrics::Server* metrics) {
+  const auto rates = std::make_shared<Rates>(BootClock::now());
   auto control =
-      ControlSocket::Listen("rdfsd", [&service, port, metrics](std::string_view request) {
+      ControlSocket::Listen("rdfsd", [&service, port, metrics, rates](std::string_view request) {
         Snapshot snapshot = Describe(service, port);
         if (metrics) snapshot.words.emplace_back("metrics", ToString(metrics->address()));
+        if (TellsRates(request)) {
+          snapshot.words.emplace_back(
+              "rates", rates->Look(BootClock::now(), service.core().counters.Totals()));
+        }
         return AnswerRequest(request, snapshot);
       });
   if (control.ok()) return *std::move(control);

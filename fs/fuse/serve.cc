@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "transport/base/log.h"
 #include "transport/base/memlock.h"
 #include "transport/base/processors.h"
+#include "transport/base/rates.h"
 #include "transport/base/snapshot.h"
 #include "transport/metrics/server.h"
 
@@ -76,6 +78,13 @@ void AddFigures(const client::Counters& counters, Snapshot& out) {
   }
 }
 
+Rates::Totals TotalsOf(const client::Counters& counters) {
+  return {.read_bytes = counters.read_bytes + counters.inline_read_bytes,
+          .written_bytes = counters.written_bytes + counters.inline_written_bytes,
+          .requests = std::accumulate(counters.round_trips.begin(), counters.round_trips.end(),
+                                      std::uint64_t{0})};
+}
+
 // Everything of a mount, in the order in which it is made; it ends in the opposite one.
 class Served {
  public:
@@ -117,6 +126,7 @@ class Served {
 
   const Options& options_;
   StartReport& report_;
+  Rates rates_{BootClock::now()};
   std::string mount_point_;
   std::string session_options_;  // for whoever makes a session like this one
   transport::Key key_;
@@ -390,6 +400,10 @@ void Served::StartControl() {
     }
     Snapshot snapshot = Describe();
     if (metrics_) snapshot.words.emplace_back("metrics", ToString(metrics_->address()));
+    if (TellsRates(request)) {
+      snapshot.words.emplace_back("rates",
+                                  rates_.Look(BootClock::now(), TotalsOf(mount_->counters())));
+    }
     return AnswerRequest(request, snapshot);
   });
   if (control.ok()) {

@@ -51,6 +51,13 @@ std::string ShortTime(std::chrono::nanoseconds time) {
   return fmt::format("{:.{}f} {}", value, value < 10 ? 1 : 0, unit);
 }
 
+std::string ShortAmount(const Scaled& amount) {
+  return fmt::format("{:.{}f} {}", amount.value, amount.value < 10 && !amount.whole ? 1 : 0,
+                     amount.unit);
+}
+
+std::string ShortRate(double rate) { return fmt::format("{:.{}f}", rate, rate < 10 ? 1 : 0); }
+
 std::string ToText(const Snapshot& snapshot) {
   std::string out;
   for (const auto& [name, value] : snapshot.words) {
@@ -169,6 +176,8 @@ std::string MergeMetrics(const std::vector<std::string>& answers) {
   for (const Metric& metric : metrics) out += metric.comments + metric.samples;
   return out;
 }
+
+bool TellsRates(std::string_view request) { return request == "status" || request == "json"; }
 
 std::string AnswerRequest(std::string_view request, const Snapshot& snapshot) {
   if (request == "name") return snapshot.words.empty() ? "" : snapshot.words[0].second;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/base/latency.h"
+#include "transport/base/scaled.h"
 
 namespace rdfs {
 
@@ -60,7 +61,13 @@ std::string MergeMetrics(const std::vector<std::string>& answers);
 // "8.4 us": two or three digits.
 std::string ShortTime(std::chrono::nanoseconds time);
 
+std::string ShortAmount(const Scaled& amount);  // "8.4 MB/s", as short
+// Of something that is counted, by the second: less than one has happened, too.
+std::string ShortRate(double rate);
+
 // What a ControlSocket answers: "name" (the first word), "status", "json", "metrics".
 std::string AnswerRequest(std::string_view request, const Snapshot& snapshot);
+// "status", and "json" that has the same: who asks is told rates, too. Prometheus makes its own.
+bool TellsRates(std::string_view request);
 
 }  // namespace rdfs

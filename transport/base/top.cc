@@ -40,14 +40,6 @@ void ParseLabels(std::string_view text, Sample& sample) {
   }
 }
 
-std::string Short(const Scaled& amount) {
-  return fmt::format("{:.{}f} {}", amount.value, amount.value < 10 && !amount.whole ? 1 : 0,
-                     amount.unit);
-}
-
-// Less than one a second has happened, too.
-std::string Rate(double rate) { return fmt::format("{:.{}f}", rate, rate < 10 ? 1 : 0); }
-
 class Growth {
  public:
   Growth(const Samples& before, const Samples& now) : before_(before), now_(now) {}
@@ -116,7 +108,7 @@ std::string OperationLines(const Growth& growth, const std::string& program, dou
   for (const auto& [operation, times] : rows) {
     const auto count = times.count();
     out += fmt::format(
-        "  {:<24}{:>12}{:>12}{:>12}\n", operation, Rate(static_cast<double>(count) / seconds),
+        "  {:<24}{:>12}{:>12}{:>12}\n", operation, ShortRate(static_cast<double>(count) / seconds),
         ShortTime(times.sum / static_cast<std::int64_t>(count)), ShortTime(times.Percentile(99)));
   }
   return out;
@@ -142,7 +134,7 @@ std::string HitLine(const Growth& growth, const Sample& sample, double seconds) 
   const double all = hits + growth.Of(misses);
   if (all <= 0) return {};
   return fmt::format("  {:<24}{:>12}  of {} per second\n", NameOf(stem) + " hits",
-                     fmt::format("{:.1f} %", 100 * hits / all), Rate(all / seconds));
+                     fmt::format("{:.1f} %", 100 * hits / all), ShortRate(all / seconds));
 }
 
 std::string FigureLine(const Growth& growth, const Sample& sample, double value, double seconds) {
@@ -152,11 +144,11 @@ std::string FigureLine(const Growth& growth, const Sample& sample, double value,
     const double rate = growth.Of(sample) / seconds;
     if (rate <= 0) return {};
     return fmt::format("  {:<24}{:>12}\n", name,
-                       bytes ? Short(ScaleByteRate(rate)) : Rate(rate) + "/s");
+                       bytes ? ShortAmount(ScaleByteRate(rate)) : ShortRate(rate) + "/s");
   }
   if (value <= 0) return {};
   return fmt::format("  {:<24}{:>12}\n", name,
-                     bytes ? Short(ScaleBytes(value)) : fmt::format("{:.0f}", value));
+                     bytes ? ShortAmount(ScaleBytes(value)) : fmt::format("{:.0f}", value));
 }
 
 std::string FigureLines(const Growth& growth, const std::string& program, double seconds) {
