@@ -49,12 +49,12 @@ BufferPool::BufferPool(const transport::MemoryRegion& region)
 
 std::optional<Buffer> BufferPool::Allocate(std::size_t bytes) {
   const std::size_t pages = std::max<std::size_t>(1, PagesOf(bytes));
-  if (pages > free_pages_) return std::nullopt;
+  if (pages > free_pages_.load(std::memory_order_relaxed)) return std::nullopt;
   const std::optional<std::uint32_t> first =
       pages <= kSmallPages ? FindLow(pages) : FindHigh(pages);
   if (!first) return std::nullopt;
   for (std::size_t i = 0; i < pages; ++i) pages_[*first + i].held = true;
-  free_pages_ -= pages;
+  CountFree(-static_cast<std::ptrdiff_t>(pages));
   return Buffer(this, *first, static_cast<std::uint32_t>(pages));
 }
 
@@ -79,7 +79,7 @@ std::optional<std::uint32_t> BufferPool::FindHigh(std::size_t pages) const {
 void BufferPool::Release(std::uint32_t page, std::uint32_t pages) {
   for (std::uint32_t i = page; i < page + pages; ++i) {
     pages_[i].held = false;
-    if (pages_[i].in_use == 0) ++free_pages_;
+    if (pages_[i].in_use == 0) CountFree(1);
   }
 }
 
@@ -90,7 +90,7 @@ bool BufferPool::Contains(const transport::LocalSlice& slice) const {
 
 void BufferPool::BeginOperation(const transport::LocalSlice& slice) {
   for (std::size_t i = slice.offset / kPageBytes; i < PagesOf(slice.offset + slice.length); ++i) {
-    if (IsFree(i)) --free_pages_;
+    if (IsFree(i)) CountFree(-1);
     ++pages_[i].in_use;
   }
 }
@@ -98,7 +98,7 @@ void BufferPool::BeginOperation(const transport::LocalSlice& slice) {
 void BufferPool::EndOperation(const transport::LocalSlice& slice) {
   for (std::size_t i = slice.offset / kPageBytes; i < PagesOf(slice.offset + slice.length); ++i) {
     --pages_[i].in_use;
-    if (IsFree(i)) ++free_pages_;
+    if (IsFree(i)) CountFree(1);
   }
 }
 

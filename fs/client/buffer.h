@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -60,7 +61,11 @@ class BufferPool {
   // cut the room for large ones to pieces. None when there is no room now: it comes back when a
   // Buffer is given back.
   std::optional<Buffer> Allocate(std::size_t bytes);
-  [[nodiscard]] std::size_t free_bytes() const { return free_pages_ * Buffer::kPageBytes; }
+  // Any thread; only the lane's knows them exactly.
+  [[nodiscard]] std::size_t free_bytes() const {
+    return free_pages_.load(std::memory_order_relaxed) * Buffer::kPageBytes;
+  }
+  [[nodiscard]] std::size_t size_bytes() const { return pages_.size() * Buffer::kPageBytes; }
 
   // For the lane: whether `slice` lies in this pool's region, and the count of device operations
   // that touch its pages.
@@ -83,7 +88,12 @@ class BufferPool {
 
   const transport::MemoryRegion& region_;
   std::vector<Page> pages_;
-  std::size_t free_pages_;
+  // One writer: no read-modify-write needed.
+  void CountFree(std::ptrdiff_t more) {
+    const auto now = static_cast<std::ptrdiff_t>(free_pages_.load(std::memory_order_relaxed));
+    free_pages_.store(static_cast<std::size_t>(now + more), std::memory_order_relaxed);
+  }
+  std::atomic<std::size_t> free_pages_;
 };
 
 // How much registered memory one lane takes: 16 MiB, but over verbs, which locks it, `lanes` of

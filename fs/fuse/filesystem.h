@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,6 +41,13 @@ struct FilesystemOptions {
 bool KernelDropsPagesAfterWrites();
 bool KernelDropsPagesAfterWrites(std::string_view release);  // as uname(2) says it
 
+// How often the kernel asked for something that was at hand, and how often the server was asked.
+// Any thread.
+struct AtHand {
+  std::atomic<std::uint64_t> hits{0}, misses{0};
+  void Note(bool hit) { (hit ? hits : misses).fetch_add(1, std::memory_order_relaxed); }
+};
+
 struct Filesystem {
   Filesystem(client::Mount& of, FilesystemOptions with)
       : mount(of), options(with), lease(of.info().attr_lease), inodes(of.info().root.handle) {
@@ -57,6 +65,9 @@ struct Filesystem {
   NewDirectories new_directories{lease};
   OpenTable opens;
   KeptOpens kept;
+  AtHand opens_at_hand;       // of files: kept
+  AtHand listings_at_hand;    // at their begin: kept
+  AtHand attributes_at_hand;  // directories
   // Requests answered so far that changed names, attributes or content. What the server said before
   // one of them may lack it, and must not reach the kernel behind it.
   std::atomic<std::uint64_t> changes{0};

@@ -94,9 +94,11 @@ void GetAttr(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   if (const auto removed = request.worker().filesystem().inodes.removed_directory(node)) {
     return request.Attr(ToStat(*removed), 0);
   }
-  const std::uint64_t changes = request.worker().filesystem().changes.load();
-  if (const auto known =
-          request.worker().filesystem().directories.Find(node, BootClock::now(), changes)) {
+  Filesystem& filesystem = request.worker().filesystem();
+  const std::uint64_t changes = filesystem.changes.load();
+  const auto known = filesystem.directories.Find(node, BootClock::now(), changes);
+  filesystem.attributes_at_hand.Note(known.has_value());
+  if (known) {
     return request.Attr(ToStat(known->attr), CacheSeconds(known->expires, BootClock::now()));
   }
   // With its open file, a file that has been unlinked still has attributes.

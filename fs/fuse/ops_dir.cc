@@ -249,9 +249,19 @@ std::shared_ptr<fuse::Open> FindKept(const Wanted& wanted) {
                               });
 }
 
+// Each listing once: where OPENDIR is answered, what its reader asks behind that is known.
+void Note(const Wanted& wanted, bool hit) {
+  Filesystem& filesystem = wanted.request.worker().filesystem();
+  if (wanted.cookie != 0 || wanted.opens != filesystem.answers_opendir) return;
+  filesystem.listings_at_hand.Note(hit);
+}
+
 void List(WantedPtr wanted) {
   Worker& worker = wanted->request.worker();
-  if (auto open = FindKept(*wanted)) return Serve(std::move(wanted), std::move(open));
+  if (auto open = FindKept(*wanted)) {
+    Note(*wanted, true);
+    return Serve(std::move(wanted), std::move(open));
+  }
   const auto handle = FindHandle(wanted->request, wanted->node);
   if (!handle) return;
   const CallContext caller = wanted->request.context();
@@ -262,6 +272,7 @@ void List(WantedPtr wanted) {
       return worker.Track(unique, {.ticket = *ticket, .caller = static_cast<pid_t>(caller.pid)});
     }
   }
+  Note(*wanted, false);
   const Wanted& on_its_way = *wanted;
   const client::CallTicket ticket = worker.lane().OpenDir(
       caller, *handle, begins ? kFirstPageBytes : 0,

@@ -103,8 +103,11 @@ void Open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Request request = Begin(raw);
   const auto handle = FindHandle(request, node);
   if (!handle) return;
-  const std::uint32_t flags = WireFlags(request.worker().filesystem(), file->flags);
-  if (OpenKept(request, node, flags)) return;
+  Filesystem& filesystem = request.worker().filesystem();
+  const std::uint32_t flags = WireFlags(filesystem, file->flags);
+  const bool kept = OpenKept(request, node, flags);
+  filesystem.opens_at_hand.Note(kept);
+  if (kept) return;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.Open(caller, *handle, flags,
                      [pending = std::move(pending), node](Result<Lane::Opened>&& opened) mutable {

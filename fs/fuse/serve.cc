@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -76,6 +77,34 @@ void AddFigures(const client::Counters& counters, Snapshot& out) {
   for (std::size_t i = 0; i < counters.took.size(); ++i) {
     out.Latency(std::string(OpcodeName(static_cast<Opcode>(i))), counters.took[i]);
   }
+}
+
+void AddHits(const Filesystem& filesystem, Snapshot& out) {
+  const AtHand& opens = filesystem.opens_at_hand;
+  out.Count("open_hits", "Opens of files that needed no message: they were still open.",
+            opens.hits);
+  out.Count("open_misses", "Opens of files that the server was asked for.", opens.misses);
+  const AtHand& listings = filesystem.listings_at_hand;
+  out.Count("listing_hits", "Listings of directories that began without a message.", listings.hits);
+  out.Count("listing_misses", "Listings of directories that the server was asked for.",
+            listings.misses);
+  const AtHand& attributes = filesystem.attributes_at_hand;
+  out.Count("attribute_hits", "Attributes that the kernel asked for and the mount knew.",
+            attributes.hits);
+  out.Count("attribute_misses", "Attributes that the server had to be asked for.",
+            attributes.misses);
+}
+
+// Registered memory of the lanes, which requests are read into and answers come to.
+void AddBuffers(const Workers& workers, Snapshot& out) {
+  std::size_t all = 0, free = 0;
+  for (Worker* const worker : workers) {
+    const client::BufferPool& buffers = worker->lane().buffers();
+    all += buffers.size_bytes();
+    free += buffers.free_bytes();
+  }
+  out.Gauge("buffer_bytes", "Registered memory for requests and what they read and write.", all);
+  out.Gauge("buffer_used_bytes", "Of it, what is in use.", all - std::min(all, free));
 }
 
 Rates::Totals TotalsOf(const client::Counters& counters) {
@@ -422,11 +451,13 @@ Snapshot Served::Describe() const {
                {"transport", info.transport},
                {"server", health.ok() ? "connected" : "away: " + health.message()}};
   AddFigures(mount_->counters(), out);
+  AddHits(*filesystem_, out);
   out.Count("recalls", "Times that the server said to believe something no more.",
             filesystem_->kernel.recalls());
   out.Count("early_writes", "Writes that programs were told are done while they were on their way.",
             filesystem_->behind.total());
   out.Gauge("inodes", "Files and directories that the kernel knows.", filesystem_->inodes.size());
+  AddBuffers(all_workers_, out);
   out.Gauge("workers", "Event loops that serve the mount.", all_workers_.size());
   out.Gauge("open_files", "Files that are open.", filesystem_->opens.size());
   return out;
