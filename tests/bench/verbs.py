@@ -177,5 +177,5 @@ def pipe(bench) -> None:
 
     def ib_write_bw(streams: pipes.Streams, piece: int) -> float:
         return perftest.bandwidth("ib_write_bw", max(streams.size // piece, 5), 1, 0, size=piece)
-    pipes.sizes(bench, ("verbs",), {"ib_write_bw": ib_write_bw}, 256 * MIB, "pipe: pieces, verbs",
+    pipes.sizes(bench, ("verbs",), {"ib_write_bw": ib_write_bw}, 128 * MIB, "pipe: pieces, verbs",
                 "rdsend to rdrecv over verbs beside ib_write_bw, by size of a piece", address, where())
