@@ -113,6 +113,7 @@ server=$!
 for _ in $(seq 100); do grep -q port "$work/version" && break; sleep 0.1; done
 read -r _ port <"$work/version"
 expect 1 '-> .*the server 9.0: install the same release on both machines' 'another version' 127.0.0.1 "$port"
+grep -qE '^  1\. authentication: refused' "$work/out" || fail 'another version is not the first advice'
 wait "$server" || fail 'the peer of another version'
 server=''
 
@@ -135,6 +136,7 @@ if [ -n "$shifted_clock" ]; then
   start_rdfsd "$shifted_clock" --export "e=$work/export"
   expect 0 '! clock +3[56][0-9][0-9] s ahead of ours' 'a clock that is off' "127.0.0.1:$port"
   expect 0 'run NTP' 'a clock that is off' "127.0.0.1:$port"
+  grep -qE '^  1\. clock: 3[56][0-9][0-9] s ahead of ours' "$work/out" || fail 'a clock that is off is not the first advice'
   stop_server
 fi
 
