@@ -204,6 +204,32 @@ TEST(Attributes, SetuidIsClearedByAnotherUsersWrite) {
   });
 }
 
+// Who is neither the owner of the directory nor of the file removes and renames nothing in it.
+TEST(Attributes, StickyDirectoriesKeepWhatIsOthers) {
+  if (getuid() != 0) return;
+  Compare([](Transcript& t) {
+    t.Call("mkdir", mkdirat(t.dir(), "d", 0755));
+    Make(t, "d/root's");
+    Make(t, "d/another's");
+    t.Call("chown", fchownat(t.dir(), "d/another's", 65534, 65534, 0));
+    for (const mode_t mode : {01777U, 0777U}) {
+      t.Call("chmod", fchmodat(t.dir(), "d", mode, 0));
+      const auto as_another = [&](const char* what, const std::function<int(int)>& change) {
+        t.Note(what, AsAnotherUser(t, change));
+        t.List("d");
+      };
+      as_another("rename", [](int dir) { return renameat(dir, "d/root's", dir, "d/new"); });
+      as_another("rename over",
+                 [](int dir) { return renameat(dir, "d/another's", dir, "d/root's"); });
+      as_another("rename of one's own",
+                 [](int dir) { return renameat(dir, "d/another's", dir, "d/mine"); });
+      as_another("unlink", [](int dir) { return unlinkat(dir, "d/root's", 0); });
+      as_another("unlink of one's own", [](int dir) { return unlinkat(dir, "d/mine", 0); });
+      as_another("create", [](int dir) { return mknodat(dir, "d/another's", S_IFREG | 0644, 0); });
+    }
+  });
+}
+
 TEST(Attributes, SetgidDirectoriesHandTheirGroupDown) {
   Compare([](Transcript& t) {
     t.Call("mkdir", mkdirat(t.dir(), "d", 0755));

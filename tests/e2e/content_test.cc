@@ -323,6 +323,39 @@ TEST(Content, Direct) {
   });
 }
 
+// libfuse has no room for it before 3.17: there the mount has to refuse it, so that programs make a
+// file with a name instead.
+TEST(Content, AFileWithoutAName) {
+  if (!RDFS_E2E_TMPFILE) {
+    const int fd = open(MountRoot().c_str(), O_TMPFILE | O_RDWR, 0600);
+    EXPECT_EQ(fd, -1);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    return;
+  }
+  Compare([](Transcript& t) {
+    const int fd = t.Open(".", O_TMPFILE | O_RDWR, 0640);
+    if (fd < 0) return;
+    t.FStat("without a name", fd);
+    t.Call("write", pwrite(fd, "nameless", 8, 0));
+    std::string bytes(8, '\0');
+    t.Call("read", pread(fd, bytes.data(), bytes.size(), 0));
+    t.Note("bytes", bytes);
+    t.List(".");
+    const std::string itself = "/proc/self/fd/" + std::to_string(fd);
+    t.Call("link", linkat(AT_FDCWD, itself.c_str(), t.dir(), "named", AT_SYMLINK_FOLLOW));
+    t.FStat("with a name", fd);
+    t.Close(fd);
+    t.Content("named");
+    const int kept = t.Open(".", O_TMPFILE | O_WRONLY | O_EXCL);
+    const std::string excluded = "/proc/self/fd/" + std::to_string(kept);
+    t.Call("link of an exclusive one",
+           linkat(AT_FDCWD, excluded.c_str(), t.dir(), "never", AT_SYMLINK_FOLLOW));
+    t.Close(kept);
+    t.Call("not in a file", openat(t.dir(), "named", O_TMPFILE | O_RDWR, 0600));
+    t.List(".");
+  });
+}
+
 TEST(Content, Syncs) {
   Compare([](Transcript& t) {
     const int fd = t.Open("f", O_CREAT | O_RDWR | O_SYNC);
