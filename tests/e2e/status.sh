@@ -52,6 +52,18 @@ helped() {
   $found
 }
 [ "$(figure workers)" -eq 1 ] || problem "for one program there are $(figure workers) workers"
+# Kept for a moment: who opens or lists again what was just closed asks nobody. As often as it takes on a slow machine.
+hits() { cat "$work/mnt/file" >/dev/null; cat "$work/mnt/file" >/dev/null; [ "$(figure open_hits)" -ge 1 ]; }
+wait_until 50 hits || problem "no open of a file was at hand: $("$rdfs" status "$work/mnt")"
+lists() { ls "$work/mnt" >/dev/null; ls "$work/mnt" >/dev/null; [ "$(figure listing_hits)" -ge 1 ]; }
+wait_until 50 lists || problem "no listing was at hand: $("$rdfs" status "$work/mnt")"
+makes() { touch "$work/mnt/made-1" "$work/mnt/made-2"; rm "$work/mnt/made-1" "$work/mnt/made-2"; [ "$(figure attribute_hits)" -ge 1 ]; }
+wait_until 50 makes || problem "no attributes were at hand: $("$rdfs" status "$work/mnt")"
+for name in open_misses listing_misses attribute_misses buffer_bytes; do
+  [ "$(figure $name)" -ge 1 ] || problem "$name is $(figure $name)"
+done
+"$rdfs" status "$work/mnt" >"$work/status"
+says "$work/status" '^rates +read [0-9.]+ [kMG]?B/s, written [0-9.]+ [kMG]?B/s, [0-9.]+ requests/s, over the last [0-9]+ s$' 'rdfs status'
 if [ "$(nproc)" -gt 1 ]; then
   helped 2 200 || problem "eight programs at once are left to $(figure workers) worker"
   cmp "$work/mnt/file" "$work/export/file" || problem 'the file differs with two workers'
@@ -72,6 +84,8 @@ says "$work/top" '^  inodes +[1-9]' 'rdfs top'
 "$rdfsd" status >"$work/status" || problem 'rdfsd status fails'
 says "$work/status" "^port +$port\$" 'rdfsd status'
 says "$work/status" '^ +session .* of data, over shm' 'rdfsd status'
+says "$work/status" '^ +session .* last heard of [0-9]+ s ago; its client says: shm$' 'rdfsd status'
+says "$work/status" '^rates +read .*B/s, written .*B/s, [0-9.]+ requests/s, over the last [0-9]+ s$' 'rdfsd status'
 says "$work/status" '^ +requests lookup +[1-9]' 'rdfsd status'
 says "$work/status" '^ +pool_cached_bytes +[1-9]' 'rdfsd status'
 says "$work/status" '^ +latency lookup +[1-9][0-9]*, p50 .* p99 .*s$' 'rdfsd status'
@@ -117,15 +131,59 @@ chmod 700 "$work/elsewhere"
 cmp "$work/mnt/file" "$work/export/file" || problem 'the file differs through a stream'
 [ "$(figure fallbacks)" -ge 1 ] || problem "fallbacks is $(figure fallbacks): $("$rdfs" status "$work/mnt")"
 
+why='tcp over the session.s own stream \(ssh\); not tcp: .*; not shm: .+'
+"$rdfs" status "$work/mnt" >"$work/fallback" || problem 'rdfs status fails'
+says "$work/fallback" "^transport +$why\$" 'rdfs status of a mount that fell back'
+# The server that ssh started says so as well, beside the other one.
+"$rdfsd" status >"$work/fallback" || problem 'rdfsd status fails'
+says "$work/fallback" "^ +session .* of ssh, over tcp .*; its client says: $why\$" 'rdfsd status of a mount that fell back'
+"$rdfsd" stats --json | python3 -c '
+import json, sys
+lines = [line for server in sys.stdin for line in json.loads(server)["lines"]]
+sys.exit(not any(name == "session" and "says: tcp over" in text and "; not shm: " in text for name, text in lines))
+' || problem 'rdfsd stats --json does not say why there is no shm'
+
 # The end of a mount is the end of its sockets; the server says that its client is gone.
 fusermount3 -u "$work/mnt" || problem 'no unmount'
 wait_until 100 bash -c "! ls '$XDG_RUNTIME_DIR'/rdfs/rdfs-*.sock 2>/dev/null" || problem 'the socket stays'
 wait_until 100 test ! -e "$work/socket" || problem 'the socket for metrics stays'
 
+# What one mount changes the other believes no more; and a lock that the other waits for is asked for again when the
+# worker dies in the midst of it.
+for mount in mnt other; do
+  "$rdfs" "rdfs://127.0.0.1:$port/data" "$work/$mount" >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
+done
+echo before >"$work/other/believed"
+[ "$(cat "$work/mnt/believed")" = before ] || problem 'the file differs'
+echo behind >"$work/other/believed"
+[ "$(cat "$work/mnt/believed")" = behind ] || problem 'what another mount has changed is not seen'
+[ "$(figure recalls)" -ge 1 ] || problem "recalls is $(figure recalls)"
+for name in retries reconnects connections_lost; do
+  [ "$(figure $name)" -eq 0 ] || problem "$name is $(figure $name) before anything was lost"
+done
+# asked: how often a lock was asked of the server.
+asked() { "$rdfsd" status | awk '$1 == "requests" && $2 == "setlk" { print $3 }'; }
+exec {held}<>"$work/other/believed"
+flock "$held" || problem 'no lock'
+before=$(asked)
+flock "$work/mnt/believed" true {held}>&- &
+waits=$!
+ends_with_us "$waits"
+wait_until 100 eval '[ "$(asked)" -gt "$before" ]' || problem 'the lock is not asked for'
+
 # A worker that is started again answers Prometheus where the one that died did. Whoever asks next removes what that left.
 kill -KILL "$(awk '$1 == "process" { print $2 }' "$work/status")"
 wait_until 100 eval '[ "$(scrape "$place" "$work/metrics")" = 200 ]' || problem "no metrics at '$place' any more"
 "$rdfsd" status >"$work/status" || problem 'rdfsd status fails after a crash'
+wait_until 100 eval '[ "$(figure reconnects)" -ge 1 ]' || problem "reconnects is $(figure reconnects)"
+[ "$(figure connections_lost)" -ge 1 ] || problem "connections_lost is $(figure connections_lost)"
+[ "$(figure retries)" -ge 1 ] || problem "retries is $(figure retries), and a lock was waited for"
+kill -0 "$waits" || problem 'the lock is held twice'
+exec {held}>&-
+wait "$waits" || problem 'the lock that was waited for does not come'
+for mount in mnt other; do fusermount3 -u "$work/$mount" || problem 'no unmount'; done
+# A server that ends before it has heard that keeps what they would need to come back.
+wait_until 100 eval '! "$rdfsd" status | grep -qE "^ +session "' || problem "a session stays: $("$rdfsd" status)"
 kill "$server" && wait "$server"
 [ -z "$(ls "$XDG_RUNTIME_DIR/rdfs")" ] || problem "left behind: $(ls "$XDG_RUNTIME_DIR/rdfs")"
 conclude 'status, stats and top'
