@@ -115,6 +115,20 @@ TEST_P(Live, Names) {
   EXPECT_EQ(fs.GetAttr(dir).status().errno_value(), ESTALE);
 }
 
+TEST_P(Live, AFileWithoutANameIsLikeAnyOther) {
+  SyncClient& fs = *client_;
+  const Result<Lane::Created> made = fs.Tmpfile(root_, kOpenRead | kOpenWrite, 0640);
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  EXPECT_TRUE(S_ISREG(std::uint32_t{made->file.attr.mode}));
+  EXPECT_EQ(std::uint32_t{made->file.attr.mode} & 07777U, 0640U);
+  EXPECT_EQ(std::uint32_t{made->file.attr.nlink}, 0U);
+  EXPECT_EQ(fs.List(root_)->size(), 2U);  // "." and ".."
+  const auto bytes = RandomBytes(5000, 11);
+  ASSERT_TRUE(fs.Write(made->open, 0, bytes).ok());
+  EXPECT_TRUE(*fs.Read(made->open, 0, bytes.size()) == bytes);
+  EXPECT_TRUE(fs.Release(made->open).ok());
+}
+
 TEST_P(Live, Attributes) {
   SyncClient& fs = *client_;
   const OpenPtr open = Make("file", RandomBytes(100, 1));

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Usage: names_the_leg.sh RDINFO RDPING RDFSD [SHIFTED_CLOCK]
+# Usage: names_the_leg.sh RDINFO RDPING RDFSD RDFS OTHER_MAJOR [SHIFTED_CLOCK]
 # rdinfo must say what works towards a real server, and name the first leg that does not, with the remedy; set-ups
 # are broken on purpose, one way at a time (tests/rdma/doctor.sh breaks those that need a machine of their own).
 set -euo pipefail
-rdinfo=$1 rdping=$2 rdfsd=$3 shifted_clock=${4:-}
+rdinfo=$1 rdping=$2 rdfsd=$3 rdfs=$4 other_major=$5 shifted_clock=${6:-}
 # shellcheck source=tests/tools/rdping_server.sh
 . "$(dirname "$0")/../rdping_server.sh"
 # expect STATUS REGEX WHAT ARGUMENT...: rdinfo's exit code and a line of its output.
@@ -117,14 +117,18 @@ grep -qE '^  1\. authentication: refused' "$work/out" || fail 'another version i
 wait "$server" || fail 'the peer of another version'
 server=''
 
+# await_ready: of the server that was just started, $server; on $port.
+await_ready() {
+  for _ in $(seq 100); do grep -q 'ready on port' "$work/rdfsd" && break; sleep 0.1; done
+  port=$(sed -n 's/.*ready on port \([0-9]*\).*/\1/p' "$work/rdfsd")
+  [ -n "$port" ] || fail 'rdfsd is not ready'
+}
 # start_rdfsd PRELOAD OPTION...: on a free port, $port.
 start_rdfsd() {
   : >"$work/rdfsd"
   env XDG_STATE_HOME="$work/state" ${1:+LD_PRELOAD="$1"} "$rdfsd" -f --no-auth --port 0 "${@:2}" >"$work/rdfsd" 2>&1 &
   server=$!
-  for _ in $(seq 100); do grep -q 'ready on port' "$work/rdfsd" && break; sleep 0.1; done
-  port=$(sed -n 's/.*ready on port \([0-9]*\).*/\1/p' "$work/rdfsd")
-  [ -n "$port" ] || fail 'rdfsd is not ready'
+  await_ready
 }
 mkdir "$work/export"
 start_rdfsd '' --export "e=$work/export"
@@ -139,6 +143,29 @@ if [ -n "$shifted_clock" ]; then
   grep -qE '^  1\. clock: 3[56][0-9][0-9] s ahead of ours' "$work/out" || fail 'a clock that is off is not the first advice'
   stop_server
 fi
+
+# The file protocol's own major version, which both ends look at: the server of clients that differ from it, and
+# the client of servers that do not. Everything before it works.
+mkdir "$work/mnt"
+# other_major_is_told WHOSE SENTENCE
+other_major_is_told() {
+  local status=0
+  : >"$work/rdfsd"
+  "$other_major" "$1" "$work/export" >"$work/rdfsd" 2>&1 &
+  server=$!
+  await_ready
+  expect 1 "-> .*$2" "another major version of the $1" "rdfs://127.0.0.1:$port/e"
+  grep -qE '^  1\. attach: refused' "$work/out" || fail "another major version of the $1 is not the first advice"
+  grep -qE '^    tcp +works' "$work/out" || fail "another major version of the $1: tcp does not work"
+  "$rdfs" -f "rdfs://127.0.0.1:$port/e" "$work/mnt" >"$work/mount" 2>&1 || status=$?
+  [ "$status" -eq 1 ] && [ "$(wc -l <"$work/mount")" -eq 1 ] && grep -q "$2" "$work/mount" ||
+    fail "rdfs, another major version of the $1: exit code $status, or not in one line"
+  kill "$server"
+  wait "$server" || true
+  server=''
+}
+other_major_is_told client 'the server speaks version 1\.[0-9]* of the file protocol, the client 2\.[0-9]*; install the same rdfs on both hosts'
+other_major_is_told server 'the server speaks version 2 of the file-system protocol, this client 1; install the same version of rdfs on both hosts'
 
 # memlock: root has no limit, so as somebody else.
 limited=(bash -c 'ulimit -l 64 && exec "$@"' -)

@@ -1,0 +1,100 @@
+// Usage: other_major client|server DIRECTORY
+// A server whose file protocol differs from its clients' in the major version, for tests of what
+// people are told: DIRECTORY as export "e" on a free port of loopback, until it is killed.
+//
+// It is the real service and the real acceptor; only one number is changed on its way between them.
+// `client`: that of each request, as of clients of another version, whom the service refuses.
+// `server`: that of each grant, as of a server that admits whom it does not understand.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "fs/protocol.h"
+#include "server/service.h"
+#include "transport/base/log.h"
+#include "transport/session/acceptor.h"
+
+namespace rdfs::server {
+namespace {
+
+constexpr std::uint16_t kOtherMajor = fs::kProtocolMajor + 1;
+
+enum class Whose { kClient, kServer };
+
+// What begins with the version, with another one.
+template <WireStruct T>
+std::vector<std::byte> WithOtherMajor(ByteSpan bytes) {
+  std::vector<std::byte> out(bytes.begin(), bytes.end());
+  T words = ByteReader(out).Read<T>();
+  words.major = kOtherMajor;
+  std::memcpy(out.data(), &words, std::min(out.size(), sizeof words));
+  return out;
+}
+
+class OtherMajor final : public transport::SessionHost {
+ public:
+  OtherMajor(Service& service, Whose whose) : service_(service), whose_(whose) {}
+
+  Result<transport::Admission> Admit(const transport::SessionRequest& asked) override {
+    transport::SessionRequest request = asked;
+    std::vector<std::byte> changed;
+    if (whose_ == Whose::kClient) {
+      changed = WithOtherMajor<fs::MountRequest>(asked.request);
+      request.request = changed;
+    }
+    RDFS_ASSIGN_OR_RETURN(transport::Admission admission, service_.Admit(request));
+    if (whose_ == Whose::kServer) {
+      admission.grant = WithOtherMajor<fs::MountGrant>(admission.grant);
+    }
+    return admission;
+  }
+  void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
+              std::unique_ptr<transport::Connection> lane) override {
+    service_.OnLane(session_id, context, std::move(lane));
+  }
+  void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override {
+    service_.OnSessionEnd(session_id, context);
+  }
+
+ private:
+  Service& service_;
+  const Whose whose_;
+};
+
+Status Run(Whose whose, const char* directory) {
+  ServiceOptions options;
+  ExportSpec spec;
+  spec.name = "e";
+  spec.directory = directory;
+  spec.id_mode = IdMode::kAsMe;
+  spec.id_mode_given = true;
+  options.exports.push_back(spec);
+  options.secret = HandleSecret::Random();
+  options.pool_bytes = 32 << 20;
+  const auto keeper = DescriptorKeeper::None();
+  RDFS_ASSIGN_OR_RETURN(const auto service, Service::Create(std::move(options), *keeper));
+  OtherMajor host(*service, whose);
+  transport::AcceptorOptions accept;
+  accept.addresses = {"127.0.0.1"};
+  accept.port = 0;
+  accept.no_auth = true;
+  RDFS_ASSIGN_OR_RETURN(const auto acceptor, transport::Acceptor::Create(std::move(accept), host));
+  fmt::print("ready on port {}\n", acceptor->port());
+  std::fflush(stdout);
+  return acceptor->Run();
+}
+
+}  // namespace
+}  // namespace rdfs::server
+
+int main(int argc, char** argv) {
+  using rdfs::server::Whose;
+  const std::string_view whose = argc == 3 ? argv[1] : "";
+  if (whose != "client" && whose != "server") return 2;
+  const rdfs::Status status =
+      rdfs::server::Run(whose == "client" ? Whose::kClient : Whose::kServer, argv[2]);
+  if (!status.ok()) fmt::print(stderr, "other_major: {}\n", status.message());
+  return 1;
+}
