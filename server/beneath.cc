@@ -28,7 +28,8 @@ OpenResult OpenBeneath(int directory, const std::string& name, int flags, mode_t
 Result<ProcFd> ProcFd::Open() {
   Fd dir(::open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!dir.valid()) {
-    return Status(Code::kUnavailable, "/proc is not mounted, and files cannot be reopened without it");
+    return Status(Code::kUnavailable,
+                  "/proc is not mounted, and files cannot be reopened without it");
   }
   return ProcFd(std::move(dir));
 }

@@ -32,8 +32,8 @@ struct CoreOptions {
   // Where changes behind the server's back are noticed.
   std::chrono::milliseconds watched_lease{5000};
   std::uint64_t epoch = 0;
-  std::uint64_t verifier = 0;    // the same as long as the host's page cache is
-  bool can_switch_ids = false;   // the server is root
+  std::uint64_t verifier = 0;            // the same as long as the host's page cache is
+  bool can_switch_ids = false;           // the server is root
   std::size_t max_open_files = 1 << 20;  // of all sessions together
   std::size_t max_lock_files = 16384;    // descriptions that locks need besides
   ClientLimits limits{};
@@ -73,8 +73,8 @@ struct Core {
       [](const InodeKey&, std::uint64_t) { return true; };
   LockService locks;
   OrphanedOpens orphans;
-  // Ends a session whose client has said goodbye: any thread; the lanes go a little later. Set before
-  // the first request.
+  // Ends a session whose client has said goodbye: any thread; the lanes go a little later. Set
+  // before the first request.
   std::function<void(const SessionPtr&)> end_session = [](const SessionPtr&) {};
   // Told of every file that a session opens, not of directories: any thread. Set likewise.
   std::function<void()> file_opened = [] {};

@@ -31,7 +31,7 @@ class Counters {
   std::atomic<std::uint64_t> lanes_opened{0};
   std::atomic<std::uint64_t> sessions_started{0};
   std::atomic<std::uint64_t> sessions_expired{0};
-  std::atomic<std::uint64_t> replayed{0};  // answers given a second time
+  std::atomic<std::uint64_t> replayed{0};         // answers given a second time
   std::atomic<std::uint64_t> changed_outside{0};  // noticed changes by others on this host
 
   void AddTo(Snapshot& out) const;

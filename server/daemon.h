@@ -19,7 +19,8 @@ class Readiness {
   // no standard input. Before any thread.
   static Result<Readiness> Daemonise();
 
-  // Writes `text` (lines, without the last newline) to standard output, tells the parent and systemd (NOTIFY_SOCKET, sd_notify(3)).
+  // Writes `text` (lines, without the last newline) to standard output, tells the parent and
+  // systemd (NOTIFY_SOCKET, sd_notify(3)).
   void Ready(std::string_view text);
 
   // Lets go of what whoever started us may wait for: standard output and error are closed, and the

@@ -1,8 +1,8 @@
 // The dispatcher: from a message to its handler and back.
 //
-// One a worker, on its thread. Checks the header, refuses what does not belong to the session, looks
-// into the session's record so that a mutating request happens once, acts as the caller, runs the
-// handler of the table in dispatch.cc and sends the answer, unless the handler took that over.
+// One a worker, on its thread. Checks the header, refuses what does not belong to the session,
+// looks into the session's record so that a mutating request happens once, acts as the caller, runs
+// the handler of the table in dispatch.cc and sends the answer, unless the handler took that over.
 #pragma once
 
 #include <cstdint>

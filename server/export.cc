@@ -33,8 +33,8 @@ bool TakeOption(std::string_view word, ExportSpec& spec) {
     spec.id_mode_given = true;
     return true;
   }
-  for (const auto& [prefix, field] : {std::pair("anonuid=", &spec.anonymous.uid),
-                                      std::pair("anongid=", &spec.anonymous.gid)}) {
+  for (const auto& [prefix, field] :
+       {std::pair("anonuid=", &spec.anonymous.uid), std::pair("anongid=", &spec.anonymous.gid)}) {
     if (!word.starts_with(prefix)) continue;
     const auto id = ParseId(word.substr(std::string_view(prefix).size()));
     if (!id) return false;

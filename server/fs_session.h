@@ -49,7 +49,7 @@ struct FsSessionParams {
   IdMap ids;
   bool read_only = false;
   bool no_grants = false;
-  bool drops_names = false;  // can let go of all names at once
+  bool drops_names = false;      // can let go of all names at once
   OpenBudget* budget = nullptr;  // of all sessions, which outlives them; null: none
   std::string origin;            // the address or the user that it came from
   ClientLimits limits{};

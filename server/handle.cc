@@ -48,8 +48,8 @@ void StoreKernelHandle(const file_handle& handle, NativeHandle& out) {
     out.kind = NativeHandle::Kind::kHashed;
     std::array<unsigned char, 32> digest{};
     crypto_generichash(digest.data(), digest.size(),
-                       reinterpret_cast<const unsigned char*>(handle.f_handle),
-                       handle.handle_bytes, nullptr, 0);
+                       reinterpret_cast<const unsigned char*>(handle.f_handle), handle.handle_bytes,
+                       nullptr, 0);
     writer.Write(type);
     writer.WriteBytes(std::as_bytes(std::span(digest)));
   }

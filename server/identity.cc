@@ -105,8 +105,7 @@ Status ThreadIdentity::Become(const std::optional<Ids>& caller) {
   const GroupCache::Groups groups = groups_.Of(*caller);
   if (current_ == caller && current_groups_ == groups) return {};
   // Groups first: setgroups needs CAP_SETGID, which setfsuid leaves alone.
-  if (current_groups_ != groups &&
-      ::syscall(SYS_setgroups, groups->size(), groups->data()) != 0) {
+  if (current_groups_ != groups && ::syscall(SYS_setgroups, groups->size(), groups->data()) != 0) {
     return Status::FromErrno(errno, "setgroups");
   }
   current_groups_ = groups;

@@ -22,16 +22,12 @@ InodeRef Stale() { return {.inode = nullptr, .descriptor = nullptr, .error = EST
 
 InodeTable::InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret,
                        const ProcFd& proc, InodeLimits limits)
-    : export_(std::move(exported)),
-      codec_(secret, export_->name()),
-      proc_(proc),
-      limits_(limits) {}
+    : export_(std::move(exported)), codec_(secret, export_->name()), proc_(proc), limits_(limits) {}
 
 Result<std::unique_ptr<InodeTable>> InodeTable::Create(std::shared_ptr<const Export> exported,
                                                        const HandleSecret& secret,
                                                        const ProcFd& proc, InodeLimits limits) {
-  std::unique_ptr<InodeTable> table(
-      new InodeTable(std::move(exported), secret, proc, limits));
+  std::unique_ptr<InodeTable> table(new InodeTable(std::move(exported), secret, proc, limits));
   RDFS_RETURN_IF_ERROR(table->AddRoot());
   return table;
 }

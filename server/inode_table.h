@@ -103,8 +103,8 @@ class InodeTable {
   // An inode that was just opened or made: `fd` must be O_PATH, `stat` its statx.
   InodeRef Adopt(const InodePtr& parent, const std::string& name, Fd fd, const struct statx& stat);
 
-  // A name of the inode is gone, and with it the inode if `before` had one name: its descriptor must
-  // not keep a deleted file's space.
+  // A name of the inode is gone, and with it the inode if `before` had one name: its descriptor
+  // must not keep a deleted file's space.
   UnlinkedInode Unlinked(const struct statx& before);
   // The inode has this name now: a rename, or one more link.
   void Renamed(const struct statx& stat, const InodePtr& parent, const std::string& name);
@@ -177,9 +177,9 @@ class InodeTable {
   mutable std::mutex mutex_;
   std::unordered_map<fs::Handle, InodePtr, fs::HandleHash> by_handle_bytes_;
   std::unordered_map<InodeKey, InodePtr, InodeKeyHash> by_key_;
-  std::list<InodePtr> open_;    // with a descriptor, most recently used first
-  std::list<InodePtr> closed_;  // without
-  std::uint64_t age_ = 0;       // calls of Age
+  std::list<InodePtr> open_;                         // with a descriptor, most recently used first
+  std::list<InodePtr> closed_;                       // without
+  std::uint64_t age_ = 0;                            // calls of Age
   std::unordered_map<std::uint64_t, Mount> mounts_;  // below the export, by device
 };
 

@@ -151,7 +151,8 @@ Result<std::unique_ptr<IntentRing>> IntentRing::Open(const std::string& path, st
   void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (base == MAP_FAILED) return Status::FromErrno(errno, fmt::format("cannot map {}", path));
   (void)madvise(base, size, MADV_DONTFORK);
-  std::unique_ptr<IntentRing> ring(new IntentRing(path, std::move(fd), static_cast<std::byte*>(base), size));
+  std::unique_ptr<IntentRing> ring(
+      new IntentRing(path, std::move(fd), static_cast<std::byte*>(base), size));
   const Header& header = ring->header();
   if (!IsWhole(header) || header.session != session || header.records != records ||
       header.exported != exported) {

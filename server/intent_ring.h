@@ -131,7 +131,7 @@ class IntentRing {
   void ReleaseLocked(std::uint64_t sequence);
 
   const std::string path_;
-  const Fd fd_;  // with a shared flock(2): in use
+  const Fd fd_;             // with a shared flock(2): in use
   std::uint64_t seed_ = 0;  // of the checksums: this session, this making of the file
   std::byte* const base_;
   const std::size_t size_;

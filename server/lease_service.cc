@@ -30,8 +30,7 @@ void LeaseService::FollowAnother(std::optional<std::set<std::uint64_t>> sessions
   const std::chrono::milliseconds longest =
       std::max(lengths_.lease + kWriteTravel, lengths_.watched_lease);
   const std::lock_guard lock(mutex_);
-  table_.BeQuietUntil(clock_.Now() + longest + longest / 50 + kBehind,
-                      std::move(sessions));
+  table_.BeQuietUntil(clock_.Now() + longest + longest / 50 + kBehind, std::move(sessions));
 }
 
 LeaseTable::Stamp LeaseService::stamp() {

@@ -43,7 +43,7 @@ class LeaseService {
   };
 
   struct Lengths {
-    std::chrono::milliseconds lease;          // what is changed behind the server's back is no older
+    std::chrono::milliseconds lease;  // what is changed behind the server's back is no older
     std::chrono::milliseconds watched_lease;  // where such changes are told
   };
   // How long a write may take to arrive whose program was told at once that it is done: others see

@@ -217,7 +217,7 @@ class LeaseTable {
     TimePoint last_until{}, others_until{};
   };
   Writers writers_;
-  Sessions earlier_writers_;     // of Options::earlier, whose writes may not be here
+  Sessions earlier_writers_;  // of Options::earlier, whose writes may not be here
   std::unordered_map<Session, TimePoint> silent_;  // no lease to write until then
   std::uint64_t expired_waits_ = 0;
 };

@@ -190,8 +190,8 @@ void LockFiles::Update(const InodeKey& inode, const LockOwner& owner,
   ByteWriter writer(state);
   writer.Write(KeptAccess{it->second.readable ? 1U : 0U, it->second.writable ? 1U : 0U});
   for (const Lock& lock : held) {
-    writer.Write(KeptLock{static_cast<std::uint32_t>(lock.type), lock.pid, lock.start, lock.end,
-                          lock.open});
+    writer.Write(
+        KeptLock{static_cast<std::uint32_t>(lock.type), lock.pid, lock.start, lock.end, lock.open});
   }
   Status kept = keeper_.SetState(Bytes(key), state);
   if (kept.code() == Code::kNotFound) kept = keeper_.Keep(Bytes(key), it->second.fd->get(), state);

@@ -2,8 +2,8 @@
 //
 // One open file description for each (owner, inode): the first open file that the owner locks
 // through lends its own, others are reopened. Byte ranges are OFD locks (fcntl(2)), whole files
-// flock(2); both belong to the description, not to this process. The supervisor keeps a duplicate of
-// each, with the list of locks, so that they outlive a crash of the worker.
+// flock(2); both belong to the description, not to this process. The supervisor keeps a duplicate
+// of each, with the list of locks, so that they outlive a crash of the worker.
 //
 // Owned by LockService, under its lock. Nothing here waits.
 #pragma once

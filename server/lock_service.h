@@ -2,8 +2,8 @@
 //
 // What clients do to each other is decided in LockTable, what local processes do by the kernel
 // (LockFiles). A request that must wait is parked with its Responder, never a thread: it is tried
-// again when a lock of the inode goes away, or, while only a local process is in its way, by a timer
-// that starts at 2 ms and doubles up to 100 ms, since the kernel tells nobody.
+// again when a lock of the inode goes away, or, while only a local process is in its way, by a
+// timer that starts at 2 ms and doubles up to 100 ms, since the kernel tells nobody.
 //
 // Any thread; one mutex, held over system calls that do not wait.
 #pragma once

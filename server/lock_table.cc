@@ -128,8 +128,8 @@ void LockTable::Dequeue(const InodeKey& inode, WaiterId id) {
   const auto it = inodes_.find(inode);
   if (it == inodes_.end()) return;
   auto& waiters = it->second.waiters;
-  const auto waiter = std::find_if(waiters.begin(), waiters.end(),
-                                   [id](const Waiter& w) { return w.id == id; });
+  const auto waiter =
+      std::find_if(waiters.begin(), waiters.end(), [id](const Waiter& w) { return w.id == id; });
   if (waiter == waiters.end()) return;
   const auto waits = waiting_.find(waiter->wanted.owner);
   if (waits != waiting_.end()) {

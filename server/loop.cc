@@ -92,8 +92,7 @@ void Loop::After(std::chrono::nanoseconds delay, std::function<void()> task) {
   Post([this, due, task = std::move(task)] { timers_.emplace(due, task); });
 }
 
-void Loop::AddOnLoop(const SessionPtr& session,
-                     std::unique_ptr<transport::Connection> connection) {
+void Loop::AddOnLoop(const SessionPtr& session, std::unique_ptr<transport::Connection> connection) {
   const int fd = connection->fd();
   epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
   if (session->ended() || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -101,8 +100,7 @@ void Loop::AddOnLoop(const SessionPtr& session,
     lane_gone_(session);
     return;
   }
-  LogDebug("loop {}: lane of {} over {}", index_, session->params().client,
-           connection->Describe());
+  LogDebug("loop {}: lane of {} over {}", index_, session->params().client, connection->Describe());
   core_->counters.lanes_opened.fetch_add(1);
   const LaneEntry lane = ConnLane::Create(
       session, std::move(connection), core_->staging, core_->options.epoch,

@@ -92,8 +92,8 @@ class Loop final : public Scheduler {
   // The loop's thread only.
   std::unique_ptr<Dispatcher> dispatcher_;
   Core* core_ = nullptr;
-  std::unordered_map<int, LaneEntry> lanes_;  // by descriptor
-  Turns<LaneEntry> active_;                   // not armed: polled each round
+  std::unordered_map<int, LaneEntry> lanes_;        // by descriptor
+  Turns<LaneEntry> active_;                         // not armed: polled each round
   std::vector<std::weak_ptr<ConnLane>> unflushed_;  // sent to outside of their own turn
   AnswerTimes times_;
   unsigned rounds_ = 0;

@@ -42,7 +42,7 @@ struct OpenFile {
   mutable std::atomic<bool> kept{false};       // by the supervisor
   // The number under which it is kept as well, or 0.
   mutable std::atomic<std::uint64_t> kept_before{0};
-  std::size_t place = 0;                       // among the inode's; the InodeTable's
+  std::size_t place = 0;  // among the inode's; the InodeTable's
 
   [[nodiscard]] bool writable() const { return (flags & fs::kOpenWrite) != 0; }
   // As the kernel takes it: neither bit is reading.

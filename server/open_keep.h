@@ -1,11 +1,12 @@
 // What the supervisor keeps of open files, and how an open file comes back from it.
 //
-// A file that is unlinked while open has no name to be found by, and one whose mode was made 000, or
-// whose directory was moved or closed to us, cannot be opened again: a duplicate of its descriptor
-// is kept by the supervisor under the session's id and the file's number, so that it outlives a
-// crash of the worker. The client asks for it by ReclaimOpen. What goes through this server is seen
-// at once; for what is done behind its back, every file that stays open for a second or two is kept
-// (FsSession::OpensToKeep), while there is room. Any thread; Keep writes to a socket.
+// A file that is unlinked while open has no name to be found by, and one whose mode was made 000,
+// or whose directory was moved or closed to us, cannot be opened again: a duplicate of its
+// descriptor is kept by the supervisor under the session's id and the file's number, so that it
+// outlives a crash of the worker. The client asks for it by ReclaimOpen. What goes through this
+// server is seen at once; for what is done behind its back, every file that stays open for a second
+// or two is kept (FsSession::OpensToKeep), while there is room. Any thread; Keep writes to a
+// socket.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@
 
 namespace rdfs::server {
 
-// Whether `open` could not be opened again now, with `stat` being its file's: created with mode 000,
-// as git and tar do it in small.
+// Whether `open` could not be opened again now, with `stat` being its file's: created with mode
+// 000, as git and tar do it in small.
 bool CannotBeReopened(const OpenFile& open, const struct statx& stat);
 // Of no effect when it is kept already.
 void KeepOpen(DescriptorKeeper& keeper, const OpenFile& open);

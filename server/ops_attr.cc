@@ -40,8 +40,7 @@ Target FindTarget(Call& call, std::uint64_t open, const fs::Handle& handle) {
   target.inode = target.ref.inode;
   if (!target.ref.ok()) {
     // Unlinked and of an earlier epoch: the client gets at it by reclaiming the open file.
-    target.error =
-        open != 0 ? call.session.WhyNotOpen(open) : fs::ToWire(target.ref.error);
+    target.error = open != 0 ? call.session.WhyNotOpen(open) : fs::ToWire(target.ref.error);
   }
   return target;
 }
@@ -111,8 +110,8 @@ int Apply(Call& call, const Target& target, const fs::SetAttrRequest& request) {
     error = StatFd(target.fd(), stat);
     if (error == 0) KillPrivileges(call.core().proc, target.fd(), stat);
   }
-  if (error == 0 && (valid & (fs::kSetAtime | fs::kSetMtime | fs::kSetAtimeNow |
-                              fs::kSetMtimeNow)) != 0) {
+  if (error == 0 &&
+      (valid & (fs::kSetAtime | fs::kSetMtime | fs::kSetAtimeNow | fs::kSetMtimeNow)) != 0) {
     error = SetTimes(call, target, request);
   }
   return error;

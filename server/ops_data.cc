@@ -1,5 +1,5 @@
-// Content: read, write, commit, fsync. Nothing here blocks: what is not at hand goes through FileIo,
-// and the answer is sent from its callback.
+// Content: read, write, commit, fsync. Nothing here blocks: what is not at hand goes through
+// FileIo, and the answer is sent from its callback.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -118,9 +118,8 @@ Outcome BeginWrite(Call& call, WriteJobPtr job, std::uint64_t number) {
   }
   const std::weak_ptr<Lane> lane = call.lane;
   FileIo* io = &call.worker.io;
-  job->open->inode->appends.Run(
-      [job] { StartWrite(job); },
-      [job, io] { io->Post([job] { StartWrite(job); }); });
+  job->open->inode->appends.Run([job] { StartWrite(job); },
+                                [job, io] { io->Post([job] { StartWrite(job); }); });
   return Outcome::Pending();
 }
 
@@ -180,8 +179,7 @@ Outcome OpRead(Call& call) {
   read.offset = request.offset;
   read.length = request.length;
   read.want_ahead = request.want_ahead;
-  read.no_grants =
-      (request.flags & fs::kReadNoGrants) != 0 || call.session.params().no_grants;
+  read.no_grants = (request.flags & fs::kReadNoGrants) != 0 || call.session.params().no_grants;
   read.session = call.session.id();
   read.lane = call.lane->grants();
   // The version from before the read: bytes that a change overtakes never go with its number.
@@ -230,13 +228,14 @@ Outcome OpFsync(Call& call) {
   const OpenPtr open = call.session.FindOpen(request.open);
   if (!open) return Outcome::Error(call.session.WhyNotOpen(request.open));
   auto responder = std::make_shared<Responder>(std::move(call.responder));
-  call.worker.io.Fsync(open->fd, request.data_only != 0,
-                       [responder, verifier = call.core().options.verifier](std::int64_t result) {
-                         if (result < 0) return responder->Errno(static_cast<int>(-result));
-                         fs::FsyncReply reply;
-                         reply.verifier = verifier;
-                         responder->Ok(std::as_bytes(std::span<const fs::FsyncReply, 1>(&reply, 1)));
-                       });
+  call.worker.io.Fsync(
+      open->fd, request.data_only != 0,
+      [responder, verifier = call.core().options.verifier](std::int64_t result) {
+        if (result < 0) return responder->Errno(static_cast<int>(-result));
+        fs::FsyncReply reply;
+        reply.verifier = verifier;
+        responder->Ok(std::as_bytes(std::span<const fs::FsyncReply, 1>(&reply, 1)));
+      });
   return Outcome::Pending();
 }
 

@@ -161,8 +161,8 @@ Outcome OpRename(Call& call) {
   const struct statx replaced = StatName(to.parent, to.name);
   KeepRenamed(call, moved);
   KeepRenamed(call, replaced);
-  if (::syscall(SYS_renameat2, from.parent.fd(), from.name.c_str(), to.parent.fd(),
-                to.name.c_str(), static_cast<unsigned>(flags)) != 0) {
+  if (::syscall(SYS_renameat2, from.parent.fd(), from.name.c_str(), to.parent.fd(), to.name.c_str(),
+                static_cast<unsigned>(flags)) != 0) {
     return Outcome::Errno(errno);
   }
   InodeTable& table = call.session.inodes();

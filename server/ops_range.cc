@@ -132,8 +132,8 @@ Outcome OpCopyFileRange(Call& call) {
     }
     KillPrivilegesBehind(*job, stat);
     core.counters.Of(fs::Opcode::kCopyFileRange).bytes.fetch_add(copied);
-    const fs::WriteReply reply = MakeWriteReply(core, *job->open, offset_out,
-                                                static_cast<std::uint32_t>(copied), stat);
+    const fs::WriteReply reply =
+        MakeWriteReply(core, *job->open, offset_out, static_cast<std::uint32_t>(copied), stat);
     job->responder.Ok(std::as_bytes(std::span<const fs::WriteReply, 1>(&reply, 1)));
   });
   return Outcome::Pending();

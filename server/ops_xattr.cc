@@ -1,6 +1,7 @@
 // Extended attributes. user.*, system.posix_acl_* and what else the server's kernel allows.
 #include <sys/xattr.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "server/options.h"
 
 #include <CLI/CLI.hpp>
-
 #include <charconv>
 #include <limits>
 
@@ -113,9 +112,8 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   if (const Status status = Settle(raw, options); !status.ok()) {
     // A broken file is not a wrong call.
     if (status.code() != Code::kInvalidArgument) {
-      return {.options = std::nullopt,
-              .output = "rdfsd: " + status.message() + "\n",
-              .exit_code = 1};
+      return {
+          .options = std::nullopt, .output = "rdfsd: " + status.message() + "\n", .exit_code = 1};
     }
     return Usage(status.message());
   }

@@ -22,14 +22,14 @@ namespace rdfs::server {
 
 struct Options {
   std::vector<ExportSpec> exports;
-  std::vector<std::string> listen;                  // addresses; empty: see setup.h
-  std::optional<std::uint16_t> port;                // 0: a free one; nothing: kDefaultPort
-  std::optional<std::uint16_t> rdma_port;           // nothing and 0: port + 1
-  std::string key_file;                             // empty: see setup.h
+  std::vector<std::string> listen;         // addresses; empty: see setup.h
+  std::optional<std::uint16_t> port;       // 0: a free one; nothing: kDefaultPort
+  std::optional<std::uint16_t> rdma_port;  // nothing and 0: port + 1
+  std::string key_file;                    // empty: see setup.h
   bool no_auth = false;
-  std::optional<std::size_t> pool_bytes;            // nothing and 0: sized to the machine
-  std::uint32_t lease_seconds = 40;                 // of sessions
-  ClientLimits limits{};                            // the configuration file's only
+  std::optional<std::size_t> pool_bytes;  // nothing and 0: sized to the machine
+  std::uint32_t lease_seconds = 40;       // of sessions
+  ClientLimits limits{};                  // the configuration file's only
   bool stdio = false;
   bool foreground = false;
   int verbosity = 0;

@@ -30,8 +30,8 @@ ObjectState ToObject(const struct statx& stat) {
   state.links = stat.stx_nlink;
   state.size = stat.stx_size;
   if ((stat.stx_mask & STATX_BTIME) != 0) {
-    state.birth_ns = static_cast<std::uint64_t>(stat.stx_btime.tv_sec) * 1'000'000'000U +
-                     stat.stx_btime.tv_nsec;
+    state.birth_ns =
+        static_cast<std::uint64_t>(stat.stx_btime.tv_sec) * 1'000'000'000U + stat.stx_btime.tv_nsec;
   }
   return state;
 }
@@ -91,9 +91,8 @@ Append ReadAppend(const Call& call) {
     const auto request = body.Read<fs::CommitRequest>();
     append = {request.open, request.flags, request.length, {}};
     if (call.lane->staging()) {
-      append.bytes = call.lane->staging()
-                         ->Range(request.staging_offset, request.length)
-                         .value_or(ByteSpan());
+      append.bytes =
+          call.lane->staging()->Range(request.staging_offset, request.length).value_or(ByteSpan());
     }
   }
   return append;
@@ -244,8 +243,7 @@ Outcome AnswerAsDone(Call& call, const PriorState& before) {
       const OpenPtr open = call.session.FindOpen(append.open);
       struct statx stat {};
       if (!open || StatFd(open->fd->get(), stat) != 0) return Outcome::Errno(EIO);
-      call.out.Write(MakeWriteReply(call.core(), *open, before.first.size,
-                                    append.length, stat));
+      call.out.Write(MakeWriteReply(call.core(), *open, before.first.size, append.length, stat));
       return Outcome::Ok();
     }
     case fs::Opcode::kFallocate: {

@@ -1,8 +1,8 @@
 // CapturePrior: what is true of the files a mutating request is about, as its intent remembers it.
 //
 // Decodes the request's body a second time, on its own copy of the reader; makes at most two or
-// three system calls, and none for requests that may simply be repeated. See intent_record.h. A body
-// that does not decode gives an empty state: the handler refuses it.
+// three system calls, and none for requests that may simply be repeated. See intent_record.h. A
+// body that does not decode gives an empty state: the handler refuses it.
 #pragma once
 
 #include <optional>

@@ -29,13 +29,13 @@ namespace rdfs::server {
 struct ServiceOptions {
   std::vector<ExportSpec> exports;
   HandleSecret secret;
-  unsigned loops = 0;              // 0: one for every two processors
-  std::size_t pool_bytes = 0;      // of all exports together; 0: DefaultPoolBytes()
-  std::string record_directory;    // of intent rings; empty: none, nothing is replayed
+  unsigned loops = 0;            // 0: one for every two processors
+  std::size_t pool_bytes = 0;    // of all exports together; 0: DefaultPoolBytes()
+  std::string record_directory;  // of intent rings; empty: none, nothing is replayed
   std::chrono::milliseconds session_lease{40'000};
   std::chrono::milliseconds attr_lease{1000};
   ClientLimits limits{};
-  std::function<void()> on_idle;   // the last session has ended; any thread
+  std::function<void()> on_idle;  // the last session has ended; any thread
 };
 
 class Service final : public transport::SessionHost {

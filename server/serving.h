@@ -51,8 +51,8 @@ std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_
 // Serves until SIGTERM or SIGINT; the exit code.
 int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& shared,
           Readiness& readiness);
-// Serves the client at standard input and output (fs/protocol.h, bootstrap) and whoever of its lanes
-// comes by another way, until its session is over for good. The exit code.
+// Serves the client at standard input and output (fs/protocol.h, bootstrap) and whoever of its
+// lanes comes by another way, until its session is over for good. The exit code.
 int ServeStdio(const Options& options);
 
 }  // namespace rdfs::server

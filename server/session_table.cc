@@ -14,8 +14,8 @@ SessionPtr SessionTable::Resume(const ClientId& client, TimePoint now) {
 
 SessionPtr SessionTable::Add(SessionPtr session, TimePoint now) {
   const std::lock_guard lock(mutex_);
-  const auto [it, added] = entries_.try_emplace(session->params().client_id,
-                                                Entry{session, SessionState(now, lease_)});
+  const auto [it, added] =
+      entries_.try_emplace(session->params().client_id, Entry{session, SessionState(now, lease_)});
   return it->second.state.over() ? nullptr : it->second.session;
 }
 

@@ -120,8 +120,8 @@ FileWriter::Nowait FileWriter::ModeOf(int fd, std::uint64_t device) {
   return mode_;
 }
 
-std::int64_t FileWriter::WriteNow(int fd, std::uint64_t device, ByteSpan from,
-                                  std::uint64_t offset, int flags) {
+std::int64_t FileWriter::WriteNow(int fd, std::uint64_t device, ByteSpan from, std::uint64_t offset,
+                                  int flags) {
   iovec buffer{.iov_base = const_cast<std::byte*>(from.data()), .iov_len = from.size()};
   const auto at = static_cast<off_t>(offset);
   Nowait mode = ModeOf(fd, device);
@@ -147,7 +147,8 @@ void FileWriter::Write(FileIo::SharedFd fd, std::uint64_t device, ByteSpan from,
                        std::uint64_t offset, int flags, FileIo::Done done) {
   std::size_t written = 0;
   while ((flags & (RWF_SYNC | RWF_DSYNC)) == 0 && written < from.size()) {
-    const std::int64_t count = WriteNow(fd->get(), device, from.subspan(written), offset + written, flags);
+    const std::int64_t count =
+        WriteNow(fd->get(), device, from.subspan(written), offset + written, flags);
     if (count == -EINTR) continue;
     if (count == -EAGAIN) break;
     if (count > 0) written += static_cast<std::size_t>(count);

@@ -1,11 +1,11 @@
 // Turns: which lane a loop looks at next, and how many messages it takes from it. Sessions take
 // turns, however many lanes each of them has.
 //
-// In a round each session that is here has one turn. It ends when its lanes have been looked at once
-// each, or when as much was taken as fills it; the next one begins at the lane behind. A turn is full
-// with kMostMessages, and where other sessions are here with what takes about kTurn to serve, by what
-// the session's last ones took: so what somebody waits for a session that keeps the loop busy is a
-// matter of time and not of how much it asks for, or how dear that is.
+// In a round each session that is here has one turn. It ends when its lanes have been looked at
+// once each, or when as much was taken as fills it; the next one begins at the lane behind. A turn
+// is full with kMostMessages, and where other sessions are here with what takes about kTurn to
+// serve, by what the session's last ones took: so what somebody waits for a session that keeps the
+// loop busy is a matter of time and not of how much it asks for, or how dear that is.
 //
 // Pure: the loop says how long it took. The loop's thread only. What serves a lane may remove that
 // lane; everything else comes and goes between rounds.
@@ -30,7 +30,8 @@ class Turns {
 
   void Add(std::uint64_t session, Lane lane) {
     const auto found = Find(session);
-    Session& at = found != sessions_.end() ? *found : sessions_.emplace_back(Session{.id = session});
+    Session& at =
+        found != sessions_.end() ? *found : sessions_.emplace_back(Session{.id = session});
     at.lanes.push_back(std::move(lane));
   }
   void Remove(std::uint64_t session, const Lane& lane) {

@@ -52,8 +52,8 @@ Result<std::size_t> Connection::Spin(std::span<Completion> out, Deadline deadlin
   if (count > 0) return count;
   now = BootClock::now();
   // Never much dearer than believed: this thread may only have been off its processor.
-  look_cost_ = std::clamp((now - before) / half, kCheapestLook,
-                          std::min(2 * look_cost_, kDearestLook));
+  look_cost_ =
+      std::clamp((now - before) / half, kCheapestLook, std::min(2 * look_cost_, kDearestLook));
   return std::size_t{0};
 }
 

@@ -165,8 +165,9 @@ class RequestTable {
   std::vector<Slot> free_;
   IdMap<Slot> by_sequence_;  // those sent on this connection
   List queue_;
-  List urgent_;     // by the same link as queue_
-  List sequenced_;  // every entry with a sequence that the server may have a record of, oldest first
+  List urgent_;  // by the same link as queue_
+  List
+      sequenced_;  // every entry with a sequence that the server may have a record of, oldest first
   std::size_t on_wire_ = 0;  // sent on this connection,
   std::size_t waiting_ = 0;  // and those of them that may wait, which are not in on_wire_
   std::size_t open_calls_ = 0;

@@ -4,6 +4,7 @@
 // SequenceCounter: any thread. The others are values of one thread; the time is an argument.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>

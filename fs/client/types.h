@@ -22,7 +22,7 @@ namespace rdfs::fs::client {
 struct CallContext {
   std::uint32_t uid = 0, gid = 0, pid = 0;
   bool tell_directories = false;  // see Lane::DirectoriesTold
-  std::uint64_t trace = 0;  // for logs on both sides
+  std::uint64_t trace = 0;        // for logs on both sides
   // Not set: MountOptions::timeout. Zero: for ever (a blocking lock).
   std::optional<std::chrono::milliseconds> timeout{};
 };
@@ -120,8 +120,8 @@ using Path = std::vector<PathStep>;
 // Tells the ways to a file that a restarted server does not know by its handle any more, by its
 // names, the one that was seen last first. Called on the mount's own thread and on lanes'.
 using PathFinder = std::function<std::vector<Path>(const Handle&)>;
-// The handles in the body of a request that may have been carried out already and must not be twice:
-// an answer that they are not known would not do. None for those that may be repeated.
+// The handles in the body of a request that may have been carried out already and must not be
+// twice: an answer that they are not known would not do. None for those that may be repeated.
 std::vector<Handle> HandlesToFind(Opcode opcode, ByteSpan body);
 
 // When a lease of `lease_ms` that was asked for at `asked` is over for us.

@@ -27,7 +27,7 @@ struct FilesystemOptions {
   bool acls = true;        // offer POSIX ACLs
   // What is opened for writing only goes past the page cache: see KernelDropsPagesAfterWrites.
   bool direct_writes = false;
-  bool early_writes = true;                    // writes_behind.h
+  bool early_writes = true;  // writes_behind.h
   // The kernel lets somebody open a directory whom the server may refuse: who opens one is to be
   // told so then, and not when he lists it.
   bool asks_at_opendir = false;
@@ -76,8 +76,8 @@ struct Filesystem {
   // The largest read and write request that the kernel may send. Several of them must fit a lane's
   // buffers side by side; set before the session is mounted.
   std::uint32_t transfer_bytes = 128 << 10;
-  // Whether OPENDIR is answered. If not, the kernel asks once and never again: who lists a directory
-  // says which by its node. Set by INIT.
+  // Whether OPENDIR is answered. If not, the kernel asks once and never again: who lists a
+  // directory says which by its node. Set by INIT.
   std::atomic<bool> answers_opendir{true};
   // What is to be added to libfuse's reply to FUSE_INIT, which is the next one: init_reply.h.
   std::atomic<std::uint32_t> init_flags{0};

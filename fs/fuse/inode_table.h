@@ -117,8 +117,8 @@ class InodeTable {
   };
   struct Node {
     Handle handle;
-    std::uint64_t lookups = 0;   // 0: only the way to others
-    std::uint64_t children = 0;  // places in it
+    std::uint64_t lookups = 0;     // 0: only the way to others
+    std::uint64_t children = 0;    // places in it
     std::vector<PlaceKey> places;  // last seen last
     std::uint64_t change_at_open = 0;
     TimePoint no_capability_until{};

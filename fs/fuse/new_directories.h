@@ -4,9 +4,9 @@
 //
 // That holds while the lease on the directory does, without a gap: each answer that renews it must
 // come before the last one is out (Renew). Where changes behind the server's back are not told
-// (a lease of `unwatched`, or shorter), it is not renewed, so that such a name is seen no later than
-// elsewhere. Names are kept as hashes: one that is taken for another is asked for, no more. Some
-// file systems fold names; those that may be folded to something else by more than the case of
+// (a lease of `unwatched`, or shorter), it is not renewed, so that such a name is seen no later
+// than elsewhere. Names are kept as hashes: one that is taken for another is asked for, no more.
+// Some file systems fold names; those that may be folded to something else by more than the case of
 // their letters are asked for, and where this mount makes one, nothing is known any more.
 //
 // Any thread; one short lock. Memory: bounded by kMostNames of some 50 bytes.

@@ -72,16 +72,15 @@ void GetCapability(Request request, NodeId node, std::size_t size) {
   };
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     auto asked = std::make_unique<Asked>(Asked{std::move(pending), node, size, BootClock::now()});
-    return lane.GetXattr(caller, *handle, kCapabilityXattr, static_cast<std::uint32_t>(size),
-                         [asked = std::move(asked)](Result<XattrReply>&& reply) {
-                           if (!reply.ok() && reply.status().errno_value() == ENODATA) {
-                             const auto lease =
-                                 asked->request.worker().filesystem().mount.info().attr_lease;
-                             asked->request.BelieveWithoutCapability(asked->node,
-                                                                     asked->at + lease);
-                           }
-                           AnswerXattr(asked->request, asked->node, asked->size, reply);
-                         });
+    return lane.GetXattr(
+        caller, *handle, kCapabilityXattr, static_cast<std::uint32_t>(size),
+        [asked = std::move(asked)](Result<XattrReply>&& reply) {
+          if (!reply.ok() && reply.status().errno_value() == ENODATA) {
+            const auto lease = asked->request.worker().filesystem().mount.info().attr_lease;
+            asked->request.BelieveWithoutCapability(asked->node, asked->at + lease);
+          }
+          AnswerXattr(asked->request, asked->node, asked->size, reply);
+        });
   });
 }
 

@@ -4,7 +4,6 @@
 // file's numbers are under its own mutex. A listing is a value.
 #pragma once
 
-
 #include <atomic>
 #include <memory>
 #include <mutex>

@@ -1,4 +1,5 @@
 // What a running program says of itself when names in it come from peers, and what it is asked.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,7 @@
 // What is read before there is a session: the first bytes of a tcp lane, the private data of a
 // verbs connect, the lines that ssh carries, and addresses as people and peers write them.
+#include <algorithm>
+
 #include "tests/fuzz/fuzz.h"
 #include "transport/ssh/bootstrap.h"
 #include "transport/ssh/launch.h"

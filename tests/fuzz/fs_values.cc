@@ -1,5 +1,7 @@
 // Values of the file system's protocol that both ends take apart: names, handles, listings, ACLs,
 // extensions.
+#include <algorithm>
+
 #include "fs/client/decode.h"
 #include "fs/client/types.h"
 #include "server/acl_ids.h"

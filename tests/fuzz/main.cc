@@ -4,6 +4,7 @@
 #include <sanitizer/common_interface_defs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <fstream>

@@ -1,5 +1,7 @@
 // rdsend and rdrecv: their messages, both state machines under a peer that says anything, and the
 // bytes of records (zstd, checksums) as a ring holds them.
+#include <algorithm>
+
 #include "tests/fuzz/fuzz.h"
 #include "tools/pipe/codec.h"
 #include "tools/pipe/receive_state.h"

@@ -1,5 +1,6 @@
 // Both ends of the handshake against a peer that sends anything, and CPace against any share:
 // nobody comes through without the key.
+#include <algorithm>
 #include <memory>
 
 #include "tests/fuzz/fuzz.h"

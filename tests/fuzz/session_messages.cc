@@ -1,4 +1,6 @@
 // The messages of a session: what peers say before and after they have proved who they are.
+#include <algorithm>
+
 #include "tests/fuzz/fuzz.h"
 #include "transport/session/frame.h"
 #include "transport/session/lane_token.h"

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include "tests/fuzz/fuzz.h"
 #include "tests/transport/tcp/raw_peer.h"
 

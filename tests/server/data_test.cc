@@ -84,8 +84,7 @@ TEST_F(DataTest, OpeningWhatIsNoFileAndWithoutTheRight) {
 }
 
 TEST_F(DataTest, CreateWithEachOfItsFlags) {
-  EXPECT_EQ(server.Create(server.root(), "file", fs::kOpenWrite | fs::kOpenExclusive)
-                .errno_value(),
+  EXPECT_EQ(server.Create(server.root(), "file", fs::kOpenWrite | fs::kOpenExclusive).errno_value(),
             EEXIST);
   ASSERT_TRUE(server.Create(server.root(), "file", kReadWrite).ok());
   EXPECT_EQ(Content(server / "file"), "0123456789");
@@ -150,8 +149,8 @@ TEST_F(DataTest, ManyAppendsAtOnceDoNotOverlap) {
   request.open = open;
   request.flags = fs::kWriteAppend;
   for (int i = 0; i < 100; ++i) {
-    server.Send(Opcode::kWrite,
-                Body().Add(request).Sized32(AsBytes(std::string(7, static_cast<char>('a' + i % 26)))));
+    server.Send(Opcode::kWrite, Body().Add(request).Sized32(
+                                    AsBytes(std::string(7, static_cast<char>('a' + i % 26)))));
   }
   std::set<std::uint64_t> offsets;
   for (int i = 0; i < 100; ++i) {
@@ -173,8 +172,7 @@ TEST_F(DataTest, Tmpfile) {
   const fs::Handle handle = Harness::EntryIn(made, sizeof(fs::OpenReply)).handle;
   const std::uint64_t open = server.OpenNumber(made);
   EXPECT_TRUE(server.Write(open, 0, "tmp").ok());
-  EXPECT_TRUE(
-      server.Ask(Opcode::kLink, Body().Add(handle).Add(server.root()).Name("named")).ok());
+  EXPECT_TRUE(server.Ask(Opcode::kLink, Body().Add(handle).Add(server.root()).Name("named")).ok());
   EXPECT_EQ(Content(server / "named"), "tmp");
   EXPECT_TRUE(server.Release(open).ok());
   EXPECT_EQ(server.Walk("named"), handle);
@@ -205,8 +203,7 @@ TEST_F(DataTest, FallocateModesAndSeek) {
   };
   ASSERT_EQ(fallocate(0, 0, 1 << 20).As<fs::AttrWire>().size, 1U << 20U);
   ASSERT_TRUE(server.Write(open, 500'000, "data").ok());
-  const Answer punched =
-      fallocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096);
+  const Answer punched = fallocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096);
   if (punched.ok()) {
     EXPECT_EQ(server.Read(open, 0, 4).second, std::string(4, '\0'));
     fs::SeekRequest seek{};
@@ -251,15 +248,17 @@ TEST_F(DataTest, AnOpenFileOfAnEarlierTimeIsReclaimed) {
   fs::ReclaimOpenRequest request{};
   request.open = unknown;
   request.flags = kReadWrite | fs::kOpenTruncate;
-  const Answer answer = server.Ask(
-      Opcode::kReclaimOpen, Body().Add(request).Add(handle).Sized16({}).Sized16({}));
+  const Answer answer =
+      server.Ask(Opcode::kReclaimOpen, Body().Add(request).Add(handle).Sized16({}).Sized16({}));
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(server.Read(server.OpenNumber(answer), 0, 3).second, "012");
   // By name, when the handle's file has another one there now.
   const Answer wrong = server.Ask(
-      Opcode::kReclaimOpen,
-      Body().Add(request).Add(*fs::Handle::FromBytes(AsBytes("no such handle at all......")))
-          .Add(server.root()).Name("file"));
+      Opcode::kReclaimOpen, Body()
+                                .Add(request)
+                                .Add(*fs::Handle::FromBytes(AsBytes("no such handle at all......")))
+                                .Add(server.root())
+                                .Name("file"));
   EXPECT_EQ(wrong.errno_value(), ESTALE);
 }
 
@@ -356,9 +355,9 @@ TEST_F(SwitchAsRootTest, TheStickyBitAndSetuidAreTheKernelsOwn) {
   device.mode = S_IFCHR | 0666;
   device.rdev_major = 1;
   device.rdev_minor = 3;
-  EXPECT_EQ(server.Ask(Opcode::kMknod, Body().Add(device).Add(server.root()).Name("null"))
-                .errno_value(),
-            EPERM);
+  EXPECT_EQ(
+      server.Ask(Opcode::kMknod, Body().Add(device).Add(server.root()).Name("null")).errno_value(),
+      EPERM);
 }
 
 TEST_F(SwitchAsRootTest, SetuidIsTakenFromAFileByWhoMayWriteToItOnly) {

@@ -97,8 +97,14 @@ TEST_F(GraceTest, WhatCouldTakeFromOthersIsHeldBack) {
   const fs::WireError held = fs::WireError::kGrace;
   const Body file = Body().Add(server.root()).Name("file");
   EXPECT_EQ(server.Ask(Opcode::kUnlink, file).error, held);
-  EXPECT_EQ(server.Ask(Opcode::kRename, Body().Add(fs::RenameRequest{}).Add(server.root())
-                                            .Name("file").Add(server.root()).Name("other")).error,
+  EXPECT_EQ(server
+                .Ask(Opcode::kRename, Body()
+                                          .Add(fs::RenameRequest{})
+                                          .Add(server.root())
+                                          .Name("file")
+                                          .Add(server.root())
+                                          .Name("other"))
+                .error,
             held);
   EXPECT_EQ(server.Ask(Opcode::kSetLock, Body().Add(Lock(fs::LockType::kRead))).error, held);
   EXPECT_EQ(SetAttr(fs::kSetMode).error, held);

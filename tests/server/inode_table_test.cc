@@ -251,9 +251,8 @@ TEST_P(InodeTableTest, ForgedHandlesOfTheSameFileSystemAreStale) {
   EXPECT_EQ(table_->Find(forged, identity_).error, ESTALE);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, InodeTableTest, testing::Bool(), [](const auto& test) {
-  return test.param ? "ByHandle" : "ByName";
-});
+INSTANTIATE_TEST_SUITE_P(Ways, InodeTableTest, testing::Bool(),
+                         [](const auto& test) { return test.param ? "ByHandle" : "ByName"; });
 
 }  // namespace
 }  // namespace rdfs::server

@@ -3,6 +3,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -12,8 +13,8 @@
 namespace rdfs::server {
 namespace {
 
-using fs::Opcode;
 using fs::LockType;
+using fs::Opcode;
 
 class LockTest : public testing::Test {
  protected:
@@ -23,8 +24,7 @@ class LockTest : public testing::Test {
     second_ = Open();
   }
   std::uint64_t Open() {
-    return server.OpenNumber(
-        server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+    return server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
   }
   static fs::LockRequest Request(std::uint64_t open, std::uint64_t owner, LockType type,
                                  std::uint64_t start = 0, std::uint64_t end = LockTable::kEnd,
@@ -69,9 +69,9 @@ TEST_F(LockTest, RangesOfTwoOwners) {
   EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
   EXPECT_EQ(Set(Request(second_, 2, LockType::kRead, 5, 5)), EAGAIN);
   EXPECT_EQ(Set(Request(second_, 2, LockType::kRead, 10, 19)), 0);
-  const auto found = server.Ask(Opcode::kGetLock,
-                                Body().Add(Request(second_, 2, LockType::kWrite, 3, 30)))
-                         .As<fs::LockReply>();
+  const auto found =
+      server.Ask(Opcode::kGetLock, Body().Add(Request(second_, 2, LockType::kWrite, 3, 30)))
+          .As<fs::LockReply>();
   EXPECT_EQ(found.type, static_cast<std::uint32_t>(LockType::kWrite));
   EXPECT_EQ(found.end, 9U);
   EXPECT_EQ(found.pid, 1001U);
@@ -93,9 +93,9 @@ TEST_F(LockTest, ProcessesOfTheServerAreHonouredBothWays) {
   lock.l_len = 10;
   ASSERT_EQ(::fcntl(local.get(), F_OFD_SETLK, &lock), 0);
   EXPECT_EQ(Set(Request(first_, 1, LockType::kRead, 105, 105)), EAGAIN);
-  const auto found = server.Ask(Opcode::kGetLock,
-                                Body().Add(Request(first_, 1, LockType::kRead, 0, 200)))
-                         .As<fs::LockReply>();
+  const auto found =
+      server.Ask(Opcode::kGetLock, Body().Add(Request(first_, 1, LockType::kRead, 0, 200)))
+          .As<fs::LockReply>();
   EXPECT_EQ(found.start, 100U);
   EXPECT_EQ(found.end, 109U);
 }
@@ -161,8 +161,7 @@ TEST_F(LockTest, AWaiterForALocalProcessIsTriedAgain) {
 TEST_F(LockTest, InterruptGivesUp) {
   EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite)), 0);
   const std::uint64_t waiting = server.Send(
-      Opcode::kSetLock,
-      Body().Add(Request(second_, 2, LockType::kRead, 0, 0, fs::kLockWait)));
+      Opcode::kSetLock, Body().Add(Request(second_, 2, LockType::kRead, 0, 0, fs::kLockWait)));
   fs::InterruptRequest interrupt{};
   interrupt.sequence = waiting;
   server.Send(Opcode::kInterrupt, Body().Add(interrupt));
@@ -201,8 +200,7 @@ TEST_F(LockTest, FlushDropsTheOwnersAndReleaseTheFilesLocks) {
 TEST_F(LockTest, AReadersDescriptionGivesWayToAWriters) {
   // One owner, two open files: the lock taken through the reading one stays when the writing one
   // is needed.
-  const std::uint64_t reader =
-      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead));
+  const std::uint64_t reader = server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead));
   EXPECT_EQ(Set(Request(reader, 1, LockType::kWrite, 0, 4)), EBADF);
   EXPECT_EQ(Set(Request(reader, 1, LockType::kRead, 0, 4)), 0);
   EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 10, 14)), 0);
@@ -291,12 +289,12 @@ TEST_F(LockTest, TheEndOfASessionLetsOthersIn) {
 
 TEST_F(LockTest, MalformedRequestsAreRefused) {
   fs::LockRequest bad = Request(first_, 1, LockType::kRead, 5, 4);
-  EXPECT_FALSE(server.Deliver(server.lane, Harness::Message(Opcode::kSetLock,
-                                                            Body().Add(bad).bytes(), 900)));
+  EXPECT_FALSE(server.Deliver(server.lane,
+                              Harness::Message(Opcode::kSetLock, Body().Add(bad).bytes(), 900)));
   bad = Request(first_, 1, LockType::kRead);
   bad.type = 3;
-  EXPECT_FALSE(server.Deliver(server.lane, Harness::Message(Opcode::kSetLock,
-                                                            Body().Add(bad).bytes(), 901)));
+  EXPECT_FALSE(server.Deliver(server.lane,
+                              Harness::Message(Opcode::kSetLock, Body().Add(bad).bytes(), 901)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -79,8 +80,7 @@ TEST(LockTable, AgreesWithAModelOfSingleBytes) {
       const std::uint64_t a = random() % kBytes, b = random() % kBytes;
       const Lock wanted = Make(random() % 6, static_cast<fs::LockType>(random() % 3),
                                std::min(a, b), std::max(a, b));
-      const bool blocked =
-          wanted.type != fs::LockType::kUnlock && model.Conflicts(wanted);
+      const bool blocked = wanted.type != fs::LockType::kUnlock && model.Conflicts(wanted);
       ASSERT_EQ(table.Conflict(kFile, wanted).has_value(), blocked) << "seed " << seed;
       if (blocked) continue;
       table.Apply(kFile, wanted);
@@ -162,8 +162,8 @@ TEST(LockTable, SchedulesOfWaitersKeepTheInvariants) {
         blocked_owners.erase(owner);
         continue;
       }
-      const Lock wanted = Make(owner, static_cast<fs::LockType>(random() % 3), std::min(a, b),
-                               std::max(a, b));
+      const Lock wanted =
+          Make(owner, static_cast<fs::LockType>(random() % 3), std::min(a, b), std::max(a, b));
       if (wanted.type == fs::LockType::kUnlock || !table.Conflict(kFile, wanted)) {
         table.Apply(kFile, wanted);
       } else if (table.Enqueue(kFile, wanted, ++next)) {

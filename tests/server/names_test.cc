@@ -181,9 +181,9 @@ TEST_F(NamesTest, UmaskIsTheClientsUnlessTheParentHasADefaultAcl) {
   ASSERT_EQ(Make(Opcode::kMkdir, "masked", 0777, 027), 0);
   EXPECT_EQ(StatOf(server / "masked").st_mode & 07777U, 0750U);
   // u::rwx g::rwx o::rwx mask::rwx as a default list: the umask has nothing to say.
-  const unsigned char acl[] = {2, 0, 0, 0, 1,    0, 7, 0, 0xff, 0xff, 0xff, 0xff, 4,    0,
-                               7, 0, 0xff, 0xff, 0xff, 0xff, 0x10, 0, 7, 0, 0xff, 0xff, 0xff, 0xff,
-                               0x20, 0, 7, 0, 0xff, 0xff, 0xff, 0xff};
+  const unsigned char acl[] = {
+      2,    0,    0,    0, 1, 0, 7,    0,    0xff, 0xff, 0xff, 0xff, 4, 0, 7,    0,    0xff, 0xff,
+      0xff, 0xff, 0x10, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, 0x20, 0,    7, 0, 0xff, 0xff, 0xff, 0xff};
   if (::setxattr((server / "dir").c_str(), "system.posix_acl_default", acl, sizeof(acl), 0) != 0) {
     GTEST_SKIP() << "this file system has no ACLs";
   }
@@ -384,16 +384,15 @@ class XattrTest : public NamesTest {
                                   std::uint32_t size) {
     fs::GetXattrRequest request{};
     request.size = size;
-    const Answer answer = server.Ask(
-        Opcode::kGetXattr, Body().Add(request).Add(server.Walk(path)).Name(name));
+    const Answer answer =
+        server.Ask(Opcode::kGetXattr, Body().Add(request).Add(server.Walk(path)).Name(name));
     if (!answer.ok()) return {answer.errno_value(), {}};
     ByteReader reader(answer.body);
     reader.Read<fs::GetXattrReply>();
     return {0, std::string(AsText(reader.ReadSized32(fs::kMaxXattrValueBytes)))};
   }
   int Remove(const std::string& path, const std::string& name) {
-    return server.Ask(Opcode::kRemoveXattr, Body().Add(server.Walk(path)).Name(name))
-        .errno_value();
+    return server.Ask(Opcode::kRemoveXattr, Body().Add(server.Walk(path)).Name(name)).errno_value();
   }
 };
 
@@ -412,8 +411,7 @@ TEST_F(XattrTest, SetGetListRemove) {
   EXPECT_EQ(Get("file", "user.none", 10).first, ENODATA);
   fs::GetXattrRequest list{};
   list.size = 1000;
-  const Answer answer =
-      server.Ask(Opcode::kListXattr, Body().Add(list).Add(server.Walk("file")));
+  const Answer answer = server.Ask(Opcode::kListXattr, Body().Add(list).Add(server.Walk("file")));
   EXPECT_NE(AsText(answer.body).find(std::string("user.a\0", 7)), std::string_view::npos);
   EXPECT_EQ(Remove("file", "user.a"), 0);
   EXPECT_EQ(Remove("file", "user.a"), ENODATA);
@@ -423,8 +421,7 @@ TEST_F(XattrTest, SetGetListRemove) {
   EXPECT_EQ(Set("link", "user.a", "1"), expected("user.a"));
   EXPECT_EQ(Set("fifo", "user.a", "1"),
             Err(::setxattr((plain / "fifo").c_str(), "user.a", "1", 1, 0)));
-  EXPECT_EQ(Set("file", "nonsense.a", "1"),
-            Err(::setxattr(file.c_str(), "nonsense.a", "1", 1, 0)));
+  EXPECT_EQ(Set("file", "nonsense.a", "1"), Err(::setxattr(file.c_str(), "nonsense.a", "1", 1, 0)));
 }
 
 }  // namespace

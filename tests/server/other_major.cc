@@ -7,6 +7,7 @@
 // `server`: that of each grant, as of a server that admits whom it does not understand.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string_view>

@@ -40,8 +40,7 @@ TEST_F(ReplayTest, TheSecondAnswerIsTheFirst) {
 
 TEST_F(ReplayTest, AnAppendIsNotDoneTwice) {
   std::ofstream(server / "file") << "x";
-  const std::uint64_t open =
-      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenWrite));
+  const std::uint64_t open = server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenWrite));
   fs::WriteRequest request{};
   request.open = open;
   request.flags = fs::kWriteAppend;
@@ -93,8 +92,7 @@ TEST_F(ReplayTest, WhoAsksAgainWhileItIsInProgressIsAnsweredToo) {
   wait.owner = 2;
   wait.flags = fs::kLockWait;
   const Body body = Body().Add(wait);
-  ASSERT_TRUE(
-      server.Deliver(server.lane, Harness::Message(Opcode::kSetLock, body.bytes(), 500)));
+  ASSERT_TRUE(server.Deliver(server.lane, Harness::Message(Opcode::kSetLock, body.bytes(), 500)));
   // The lane is lost; the client comes back on another one and asks again.
   const auto again = server.NewLane(server.session());
   ASSERT_TRUE(server.Deliver(again, Harness::Message(Opcode::kSetLock, body.bytes(), 500)));
@@ -108,8 +106,8 @@ TEST_F(ReplayTest, WhoAsksAgainWhileItIsInProgressIsAnsweredToo) {
   EXPECT_EQ(answer.sequence, 500U);
 }
 
-// Waiting has no record, whatever is acknowledged meanwhile, and takes no room among the requests in
-// flight: the lane goes on.
+// Waiting has no record, whatever is acknowledged meanwhile, and takes no room among the requests
+// in flight: the lane goes on.
 TEST_F(ReplayTest, LocksThatAreWaitedForHoldNothingUp) {
   std::ofstream(server / "file") << "x";
   const std::uint64_t open =
@@ -148,8 +146,8 @@ TEST_F(ReplayTest, AWaiterWhoseLaneIsLostGetsNoLock) {
   wait.owner = 2;
   wait.flags = fs::kLockWait;
   auto lost = server.NewLane(server.session());
-  ASSERT_TRUE(server.Deliver(
-      lost, Harness::Message(Opcode::kSetLock, Body().Add(wait).bytes(), 500)));
+  ASSERT_TRUE(
+      server.Deliver(lost, Harness::Message(Opcode::kSetLock, Body().Add(wait).bytes(), 500)));
   lost.reset();
   lock.type = static_cast<std::uint32_t>(fs::LockType::kUnlock);
   EXPECT_TRUE(server.Ask(Opcode::kSetLock, Body().Add(lock)).ok());
@@ -166,8 +164,8 @@ class CrashTest : public testing::Test {
                    const PriorState& before) {
     auto ring = IntentRing::Open(server.base / "ring77", 77, 64);
     ASSERT_TRUE(ring.ok());
-    ASSERT_TRUE((*ring)->Begin(sequence, opcode, IntentRing::Digest(opcode, body.bytes()), before)
-                    .ok());
+    ASSERT_TRUE(
+        (*ring)->Begin(sequence, opcode, IntentRing::Digest(opcode, body.bytes()), before).ok());
   }
   Answer AskAgain(std::uint64_t sequence, Opcode opcode, const Body& body) {
     const auto lane = server.NewLane(server.NewSession(77));

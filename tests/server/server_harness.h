@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -206,8 +207,8 @@ class Harness {
   std::uint64_t NextSequence() { return ++sequence_; }
   std::uint64_t Send(fs::Opcode opcode, const Body& body) {
     const std::uint64_t sequence = NextSequence();
-    EXPECT_TRUE(Deliver(lane, Message(opcode, body.bytes(), sequence, lane->session()->id(),
-                                      caller)));
+    EXPECT_TRUE(
+        Deliver(lane, Message(opcode, body.bytes(), sequence, lane->session()->id(), caller)));
     return sequence;
   }
   // Whether an answer is there, after giving file I/O up to `patience`.
@@ -288,8 +289,7 @@ class Harness {
     return Ask(fs::Opcode::kWrite, Body().Add(request).Sized32(AsBytes(bytes)));
   }
   // The content that a read without grants brings.
-  std::pair<int, std::string> Read(std::uint64_t open, std::uint64_t offset,
-                                   std::uint32_t length) {
+  std::pair<int, std::string> Read(std::uint64_t open, std::uint64_t offset, std::uint32_t length) {
     fs::ReadRequest request{};
     request.open = open;
     request.offset = offset;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/server/store_fixture.h"
 
 namespace rdfs::server {

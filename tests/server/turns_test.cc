@@ -1,9 +1,10 @@
-// Who is served when, in virtual time: clients that keep requests under way, and one that asks for one
-// thing after the other.
+// Who is served when, in virtual time: clients that keep requests under way, and one that asks for
+// one thing after the other.
 #include "server/turns.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 

@@ -1,5 +1,6 @@
 #include "transport/base/latency.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace rdfs {

@@ -132,9 +132,9 @@ class TcpConnection final : public Connection {
   bool more_buffered_ = false;        // Poll stopped for want of room in `out`
   bool spinning_pays_ = true;         // as of the last look, some Waits ago
   std::uint32_t waits_ = 0;
-  std::size_t owed_ = 0;               // WRITEs of the peer's to acknowledge
+  std::size_t owed_ = 0;                  // WRITEs of the peer's to acknowledge
   std::optional<TimePoint> stuck_since_;  // output waits, and the wire took something last then
-  std::optional<Status> write_error_;  // output is over; input may still hold something
+  std::optional<Status> write_error_;     // output is over; input may still hold something
   std::optional<Status> over_;
 };
 

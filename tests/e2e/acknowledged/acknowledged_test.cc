@@ -1,5 +1,5 @@
-// The checker checked, on a local directory: it finds nothing where nothing is wrong, and each loss,
-// repetition and resurrection that is planted behind its back.
+// The checker checked, on a local directory: it finds nothing where nothing is wrong, and each
+// loss, repetition and resurrection that is planted behind its back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,9 +82,7 @@ TEST_F(AcknowledgedTest, WhatIsLostOrComesBackIsFound) {
   const files::path file = SomeFile();
   ASSERT_FALSE(file.empty());
   const auto size = files::file_size(file);
-  const auto expect_found = [this](const char* what) {
-    EXPECT_FALSE(Found().empty()) << what;
-  };
+  const auto expect_found = [this](const char* what) { EXPECT_FALSE(Found().empty()) << what; };
 
   std::string bytes(size, 0);
   std::ifstream(file).read(bytes.data(), static_cast<std::streamsize>(size));

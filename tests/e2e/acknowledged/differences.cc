@@ -35,8 +35,8 @@ bool IsEither(const std::string& found, const std::string& one, const std::strin
   const bool in_part = found.size() > one.size() && found.size() < other.size();
   if (found.size() != one.size() && found.size() != other.size() && !in_part) return false;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const bool fits = (i < one.size() && found[i] == one[i]) ||
-                      (i < other.size() && found[i] == other[i]);
+    const bool fits =
+        (i < one.size() && found[i] == one[i]) || (i < other.size() && found[i] == other[i]);
     if (!fits) return false;
   }
   return true;

@@ -1,6 +1,6 @@
-// The journal: what a thread asked for and what it was answered, a line each, on a disk that is not on
-// test. A call is noted before it is made, so that what was under way when its process was killed is
-// known to be unsure.
+// The journal: what a thread asked for and what it was answered, a line each, on a disk that is not
+// on test. A call is noted before it is made, so that what was under way when its process was
+// killed is known to be unsure.
 //
 //   < number kind ...     begins (op.h)
 //   > number errno        ended; 0: done

@@ -2,10 +2,11 @@
 // acknowledged run JOURNALS SHARED THREADS SEED SECONDS LONGEST UNSURE MOUNT...
 // acknowledged check JOURNALS SHARED UNSURE EXPORT
 //
-// A workload that knows what it was told (worker.h), and what must be there afterwards (check.h). LONGEST:
-// the seconds that a call may take. UNSURE: errnos by number with commas between them, or "-", after which
-// a call may have been done or not. `run` begins when it has said "begins", and ends after SECONDS or with a line on
-// standard input. Exit codes: 0, 1 for what is wrong, 2 for a wrong use.
+// A workload that knows what it was told (worker.h), and what must be there afterwards (check.h).
+// LONGEST: the seconds that a call may take. UNSURE: errnos by number with commas between them, or
+// "-", after which a call may have been done or not. `run` begins when it has said "begins", and
+// ends after SECONDS or with a line on standard input. Exit codes: 0, 1 for what is wrong, 2 for a
+// wrong use.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>

@@ -49,7 +49,8 @@ bool Model::Sensible(const Op& op) const {
   if (IsOfSlot(op.kind)) {
     if (at.file == nullptr || at.mount != op.mount) return false;
     if (op.kind == Kind::kClose) return true;
-    if (op.kind == Kind::kWrite && at.append) return at.file->sure() && at.file->bytes.size() < kMostBytes;
+    if (op.kind == Kind::kWrite && at.append)
+      return at.file->sure() && at.file->bytes.size() < kMostBytes;
     return at.file->sure();
   }
   const int directory = DirectoryOf(op.file);
@@ -80,7 +81,8 @@ std::optional<int> Model::ExpectedOfNames(const Op& op) const {
   const FilePtr file = Find(op.file), other = Find(op.other);
   const bool there = DirectoryIsThere(DirectoryOf(op.file));
   switch (op.kind) {
-    case Kind::kMkdir: return there ? EEXIST : 0;
+    case Kind::kMkdir:
+      return there ? EEXIST : 0;
     case Kind::kRmdir:
       if (!there) return ENOENT;
       return DirectoryIsEmpty(DirectoryOf(op.file)) ? 0 : ENOTEMPTY;
@@ -153,10 +155,17 @@ void Model::Done(const Op& op) {
 void Model::DoneWithNames(const Op& op) {
   const FilePtr file = Find(op.file);
   switch (op.kind) {
-    case Kind::kUnlink: return Drop(op.file);
-    case Kind::kMkdir: directories_[static_cast<std::size_t>(DirectoryOf(op.file))] = kYes; return;
-    case Kind::kRmdir: directories_[static_cast<std::size_t>(DirectoryOf(op.file))] = kNo; return;
-    case Kind::kChmod: file->mode = op.length; return;
+    case Kind::kUnlink:
+      return Drop(op.file);
+    case Kind::kMkdir:
+      directories_[static_cast<std::size_t>(DirectoryOf(op.file))] = kYes;
+      return;
+    case Kind::kRmdir:
+      directories_[static_cast<std::size_t>(DirectoryOf(op.file))] = kNo;
+      return;
+    case Kind::kChmod:
+      file->mode = op.length;
+      return;
     case Kind::kLink:
       names_[op.other] = file;
       ++file->links;
@@ -174,7 +183,8 @@ void Model::DoneWithNames(const Op& op) {
       names_.erase(op.file);
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 

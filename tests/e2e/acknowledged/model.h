@@ -1,7 +1,8 @@
 // Model: what a thread's own directory must be like after what it was told of its calls.
 //
 // What failed in a way that leaves open whether it was done (a deadline, EIO) makes what it touches
-// unsure: the names are not looked at any more, and a file may have either content. Pure; one thread.
+// unsure: the names are not looked at any more, and a file may have either content. Pure; one
+// thread.
 #pragma once
 
 #include <array>
@@ -59,7 +60,9 @@ class Model {
   [[nodiscard]] bool DirectoryIsSure(int directory) const {
     return directories_[static_cast<std::size_t>(directory)] != kUnsure;
   }
-  [[nodiscard]] const Slot& slot(int number) const { return slots_[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] const Slot& slot(int number) const {
+    return slots_[static_cast<std::size_t>(number)];
+  }
   // The mount where the file is open, if it is.
   [[nodiscard]] std::optional<int> OpenOn(const FilePtr& file) const;
 

@@ -9,8 +9,8 @@ namespace rdfs::acknowledged {
 namespace {
 
 constexpr std::array<const char*, static_cast<std::size_t>(Kind::kCount)> kKinds = {
-    "create", "open",  "unlink", "rename", "link", "mkdir", "rmdir", "chmod", "truncate", "look",
-    "write",  "shrink", "read",  "sync",   "close", "log",   "claim", "take",  "grab"};
+    "create", "open",   "unlink", "rename", "link",  "mkdir", "rmdir", "chmod", "truncate", "look",
+    "write",  "shrink", "read",   "sync",   "close", "log",   "claim", "take",  "grab"};
 
 }  // namespace
 

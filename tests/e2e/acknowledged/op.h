@@ -1,7 +1,7 @@
 // What the workload does: one call, or a few that belong together, on a mount. A value.
 //
-// A thread has files of its own, by number, in three directories of its own, and open files by slot; the
-// rest it shares with the others, who try for the same at the same time.
+// A thread has files of its own, by number, in three directories of its own, and open files by
+// slot; the rest it shares with the others, who try for the same at the same time.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ enum class Kind : std::uint8_t {
   kTruncate,  // file, to `offset`
   kLook,      // file: opened, compared with what it must be
   // Of an open file.
-  kWrite,     // length bytes at offset; where the file was opened so, at its end
-  kShrink,    // ftruncate to offset
-  kRead,      // compared
+  kWrite,   // length bytes at offset; where the file was opened so, at its end
+  kShrink,  // ftruncate to offset
+  kRead,    // compared
   kSync,
   kClose,
   // Shared: `file` counts them.
-  kLog,       // one record behind the shared log
-  kClaim,     // O_CREAT | O_EXCL of what all threads want to make
-  kTake,      // rename of what all threads want to have
-  kGrab,      // unlink of it
+  kLog,    // one record behind the shared log
+  kClaim,  // O_CREAT | O_EXCL of what all threads want to make
+  kTake,   // rename of what all threads want to have
+  kGrab,   // unlink of it
   kCount
 };
 

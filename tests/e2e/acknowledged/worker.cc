@@ -19,8 +19,9 @@ using Clock = std::chrono::steady_clock;
 // All bytes, or the errno: one write(2) is several requests, and is short when a later one fails.
 int WriteAll(int fd, std::string_view bytes, std::optional<std::uint64_t> offset) {
   while (!bytes.empty()) {
-    const ssize_t put = offset ? ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(*offset))
-                               : ::write(fd, bytes.data(), bytes.size());
+    const ssize_t put = offset
+                            ? ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(*offset))
+                            : ::write(fd, bytes.data(), bytes.size());
     if (put <= 0) return put < 0 ? errno : EIO;
     bytes.remove_prefix(static_cast<std::size_t>(put));
     if (offset) *offset += static_cast<std::uint64_t>(put);
@@ -77,12 +78,12 @@ void Worker::Wrong(const Op& op, const std::string& what) {
 Op Worker::Choose() {
   // The middle of a file and its open files more often than what makes and ends them.
   static constexpr std::array<Kind, 32> kMix = {
-      Kind::kWrite, Kind::kWrite,  Kind::kWrite,  Kind::kWrite,    Kind::kWrite,  Kind::kRead,
-      Kind::kRead,  Kind::kSync,   Kind::kShrink, Kind::kClose,    Kind::kClose,  Kind::kCreate,
-      Kind::kCreate, Kind::kCreate, Kind::kOpen,  Kind::kOpen,     Kind::kUnlink, Kind::kUnlink,
-      Kind::kRename, Kind::kRename, Kind::kLink,  Kind::kMkdir,    Kind::kRmdir,  Kind::kChmod,
-      Kind::kTruncate, Kind::kLook, Kind::kLook,  Kind::kLog,      Kind::kLog,    Kind::kClaim,
-      Kind::kTake,  Kind::kGrab};
+      Kind::kWrite,    Kind::kWrite,  Kind::kWrite,  Kind::kWrite, Kind::kWrite,  Kind::kRead,
+      Kind::kRead,     Kind::kSync,   Kind::kShrink, Kind::kClose, Kind::kClose,  Kind::kCreate,
+      Kind::kCreate,   Kind::kCreate, Kind::kOpen,   Kind::kOpen,  Kind::kUnlink, Kind::kUnlink,
+      Kind::kRename,   Kind::kRename, Kind::kLink,   Kind::kMkdir, Kind::kRmdir,  Kind::kChmod,
+      Kind::kTruncate, Kind::kLook,   Kind::kLook,   Kind::kLog,   Kind::kLog,    Kind::kClaim,
+      Kind::kTake,     Kind::kGrab};
   Op op;
   op.number = number_ + 1;
   op.kind = kMix[static_cast<std::size_t>(Pick(kMix.size()))];
@@ -138,7 +139,8 @@ void Worker::Do(const Op& op) {
     Wrong(op, fmt::format("took {} ms ({})", took.count(), Shown(error)));
   }
   switch (Judge(model_, op, error, plan_.unsure)) {
-    case Verdict::kDone: return model_.Done(op);
+    case Verdict::kDone:
+      return model_.Done(op);
     case Verdict::kUnsure:
       ++unsure_;
       return model_.Unsure(op, error);
@@ -152,23 +154,34 @@ int Worker::Execute(const Op& op) {
   const std::string path = Path(op, op.file);
   const std::string directory = path.substr(0, path.rfind('/'));
   switch (op.kind) {
-    case Kind::kCreate: return OpenInto(op, O_CREAT | O_EXCL);
-    case Kind::kOpen: return OpenInto(op, (op.flags & kAppend) != 0 ? O_APPEND : 0);
-    case Kind::kUnlink: return ErrnoOf(::unlink(path.c_str()));
+    case Kind::kCreate:
+      return OpenInto(op, O_CREAT | O_EXCL);
+    case Kind::kOpen:
+      return OpenInto(op, (op.flags & kAppend) != 0 ? O_APPEND : 0);
+    case Kind::kUnlink:
+      return ErrnoOf(::unlink(path.c_str()));
     case Kind::kRename:
-      return ErrnoOf(::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, Path(op, op.other).c_str(),
-                                 op.flags));
-    case Kind::kLink: return ErrnoOf(::link(path.c_str(), Path(op, op.other).c_str()));
-    case Kind::kMkdir: return ErrnoOf(::mkdir(directory.c_str(), 0755));
-    case Kind::kRmdir: return ErrnoOf(::rmdir(directory.c_str()));
-    case Kind::kChmod: return ErrnoOf(::chmod(path.c_str(), op.length));
-    case Kind::kTruncate: return ErrnoOf(::truncate(path.c_str(), static_cast<off_t>(op.offset)));
-    case Kind::kLook: return Look(op);
+      return ErrnoOf(
+          ::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, Path(op, op.other).c_str(), op.flags));
+    case Kind::kLink:
+      return ErrnoOf(::link(path.c_str(), Path(op, op.other).c_str()));
+    case Kind::kMkdir:
+      return ErrnoOf(::mkdir(directory.c_str(), 0755));
+    case Kind::kRmdir:
+      return ErrnoOf(::rmdir(directory.c_str()));
+    case Kind::kChmod:
+      return ErrnoOf(::chmod(path.c_str(), op.length));
+    case Kind::kTruncate:
+      return ErrnoOf(::truncate(path.c_str(), static_cast<off_t>(op.offset)));
+    case Kind::kLook:
+      return Look(op);
     case Kind::kLog:
     case Kind::kClaim:
     case Kind::kTake:
-    case Kind::kGrab: return ExecuteShared(op);
-    default: return ExecuteOnSlot(op);
+    case Kind::kGrab:
+      return ExecuteShared(op);
+    default:
+      return ExecuteOnSlot(op);
   }
 }
 
@@ -183,9 +196,12 @@ int Worker::ExecuteOnSlot(const Op& op) {
   Fd& slot = slots_[static_cast<std::size_t>(op.slot)];
   const int fd = slot.get();
   switch (op.kind) {
-    case Kind::kSync: return ErrnoOf((op.number % 2 == 0) ? ::fsync(fd) : ::fdatasync(fd));
-    case Kind::kClose: return ErrnoOf(::close(slot.Release()));
-    case Kind::kShrink: return ErrnoOf(::ftruncate(fd, static_cast<off_t>(op.offset)));
+    case Kind::kSync:
+      return ErrnoOf((op.number % 2 == 0) ? ::fsync(fd) : ::fdatasync(fd));
+    case Kind::kClose:
+      return ErrnoOf(::close(slot.Release()));
+    case Kind::kShrink:
+      return ErrnoOf(::ftruncate(fd, static_cast<off_t>(op.offset)));
     case Kind::kWrite: {
       const Model::Slot& open = model_.slot(op.slot);
       const std::uint64_t at = open.append ? open.file->bytes.size() : op.offset;
@@ -198,7 +214,8 @@ int Worker::ExecuteOnSlot(const Op& op) {
       const std::string& bytes = model_.slot(op.slot).file->bytes;
       const std::string due = op.offset < bytes.size() ? bytes.substr(op.offset, op.length) : "";
       if (error == 0 && got != due) {
-        Wrong(op, fmt::format("read {} bytes, not the {} that were written", got.size(), due.size()));
+        Wrong(op,
+              fmt::format("read {} bytes, not the {} that were written", got.size(), due.size()));
       }
       return error;
     }
@@ -217,8 +234,8 @@ int Worker::Look(const Op& op) {
   const int error = ReadAll(fd.get(), 0, file->bytes.size() + 4096, got);
   if (error != 0) return error;
   if (got != file->bytes || found.st_size != static_cast<off_t>(file->bytes.size())) {
-    Wrong(op, fmt::format("{} bytes of {}, not the {} that were written", got.size(),
-                          found.st_size, file->bytes.size()));
+    Wrong(op, fmt::format("{} bytes of {}, not the {} that were written", got.size(), found.st_size,
+                          file->bytes.size()));
   }
   if ((found.st_mode & 0777) != file->mode || found.st_nlink != static_cast<nlink_t>(file->links)) {
     Wrong(op, fmt::format("mode {:o} and {} names, not {:o} and {}", found.st_mode & 0777,
@@ -244,12 +261,15 @@ int Worker::Claim(const Op& op) {
 
 int Worker::ExecuteShared(const Op& op) {
   switch (op.kind) {
-    case Kind::kLog: return Log(op);
-    case Kind::kClaim: return Claim(op);
+    case Kind::kLog:
+      return Log(op);
+    case Kind::kClaim:
+      return Claim(op);
     case Kind::kTake:
       return ErrnoOf(::rename(Shared(op, FreeName(op.file)).c_str(),
                               Shared(op, TakenName(op.file, thread_)).c_str()));
-    default: return ErrnoOf(::unlink(Shared(op, GiftName(op.file)).c_str()));
+    default:
+      return ErrnoOf(::unlink(Shared(op, GiftName(op.file)).c_str()));
   }
 }
 

@@ -20,8 +20,8 @@ struct Plan {
   std::vector<std::string> mounts;  // of one export
   std::string journal;              // a directory elsewhere
   std::uint64_t seed = 1;
-  int shared = 400;                 // how many files there are to be taken and grabbed
-  std::vector<int> unsure;          // errnos after which a call may have been done or not
+  int shared = 400;                      // how many files there are to be taken and grabbed
+  std::vector<int> unsure;               // errnos after which a call may have been done or not
   std::chrono::milliseconds longest{0};  // that a call may take; 0: any time
 };
 

@@ -1,9 +1,10 @@
 // hostile HOST PORT KEY_FILE shm|tcp|verbs FILE
 //
 // A client that holds the key, mounts, speaks the protocol properly, and then misuses what it was
-// given, in one way after the other: memory, keys, grants, numbers. Each time the server must refuse
-// it, at the price of that connection at most, and serve the next one properly. FILE and FILE2 are in the
-// export's root, 1 MiB of kBytes each. Exit codes: 0, 1 for what the server did wrong, 2 for a wrong use.
+// given, in one way after the other: memory, keys, grants, numbers. Each time the server must
+// refuse it, at the price of that connection at most, and serve the next one properly. FILE and
+// FILE2 are in the export's root, 1 MiB of kBytes each. Exit codes: 0, 1 for what the server did
+// wrong, 2 for a wrong use.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,7 +97,8 @@ class Client {
   // Reads FILE through a grant, and compares.
   void TakeGrant() {
     Bytes body;
-    Put(body, ReadRequest{.open = open_, .offset = 0, .length = 65536, .want_ahead = 0, .flags = 0});
+    Put(body,
+        ReadRequest{.open = open_, .offset = 0, .length = 65536, .want_ahead = 0, .flags = 0});
     const auto answer = Ask(Opcode::kRead, body);
     if (!answer) return Fail("a read is not answered");
     ByteReader reader(*answer);
@@ -142,8 +144,7 @@ class Client {
   std::optional<WireError> Error(Opcode opcode, const Bytes& body) {
     const auto answer = Ask(opcode, body);
     if (!answer) return std::nullopt;
-    return static_cast<WireError>(
-        std::uint16_t{ByteReader(*answer).Read<ReplyHeader>().error});
+    return static_cast<WireError>(std::uint16_t{ByteReader(*answer).Read<ReplyHeader>().error});
   }
   // Whether `length` bytes were moved between our memory and there, and the lane has outlived it.
   bool Move(bool read, std::uint32_t length, const RemoteSlice& there) {
@@ -200,8 +201,8 @@ class Client {
     }
     ByteReader reader(*answer);
     const auto header = reader.Read<ReplyHeader>();
-    if (header.error != 0) Fail(fmt::format("{} answers error {}", OpcodeName(opcode),
-                                            std::uint16_t{header.error}));
+    if (header.error != 0)
+      Fail(fmt::format("{} answers error {}", OpcodeName(opcode), std::uint16_t{header.error}));
     return reader.Read<T>();
   }
 
@@ -269,7 +270,8 @@ class Attack {
     guessed.key ^= 0x5a5a00;
     Refused("a WRITE with a key that it has made up", false, guessed, 0);
     if (!client_.granted()) return;
-    Refused("a WRITE to what it may only READ", false, client_.arena(), client_.grant().arena_offset);
+    Refused("a WRITE to what it may only READ", false, client_.arena(),
+            client_.grant().arena_offset);
     Refused("a READ behind an arena", true, Lied(client_.arena(), kMuch), client_.arena().length);
     guessed = client_.arena();
     guessed.key ^= 0x5a5a00;
@@ -332,7 +334,8 @@ class Attack {
             Client::Commit(client_.open(), 0, kPiece, ~0ULL - 100));
     Request("a commit behind the end of all files", Opcode::kCommit,
             Client::Commit(client_.open(), ~0ULL - 10, kPiece, 0));
-    Request("a commit to somebody's file", Opcode::kCommit, Client::Commit(open + 1000, 0, kPiece, 0));
+    Request("a commit to somebody's file", Opcode::kCommit,
+            Client::Commit(open + 1000, 0, kPiece, 0));
     Bytes attach;
     Put(attach, AttachLaneRequest{.lane = 0, .staging_bytes = ~0U});
     (void)client_.Ask(Opcode::kAttachLane, attach);

@@ -32,7 +32,8 @@ TEST(HeldLocks, AreAsATableOfBytesSays) {
       const OpenFile* open = opens[random() % 2];
       if (random() % 10 == 0) {
         locks.DropOwner(owner);
-        std::erase_if(bytes, [&](const auto& b) { return !b.first.flock && b.first.owner == owner; });
+        std::erase_if(bytes,
+                      [&](const auto& b) { return !b.first.flock && b.first.owner == owner; });
         continue;
       }
       if (random() % 20 == 0) {
@@ -57,8 +58,8 @@ TEST(HeldLocks, AreAsATableOfBytesSays) {
     for (const OpenFile* open : opens) {
       for (const HeldLocks::Held& held : locks.Of(open)) {
         for (std::uint64_t at = held.lock.start; at <= held.lock.end; ++at) {
-          const auto [place, added] = found.try_emplace(
-              Key{held.flock, held.lock.owner, at}, std::pair(held.lock.type, open));
+          const auto [place, added] = found.try_emplace(Key{held.flock, held.lock.owner, at},
+                                                        std::pair(held.lock.type, open));
           EXPECT_TRUE(added) << "seed " << seed << ": a byte twice";
         }
       }

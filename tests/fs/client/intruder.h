@@ -1,5 +1,5 @@
-// Intruder: a mount that is spoken for by hand. It holds the key, and follows the rules as far as whoever
-// uses it wants. One thread.
+// Intruder: a mount that is spoken for by hand. It holds the key, and follows the rules as far as
+// whoever uses it wants. One thread.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ Bytes LookupBody(const Handle& parent, std::string_view name);
 class Intruder {
  public:
   // Mounts; `refused` counts that it may not.
-  Intruder(const DialFunction& dial, std::string_view export_name, std::uint16_t* refused = nullptr);
+  Intruder(const DialFunction& dial, std::string_view export_name,
+           std::uint16_t* refused = nullptr);
 
   [[nodiscard]] bool ok() const { return session_ != nullptr; }
   [[nodiscard]] const Handle& root() const { return root_; }

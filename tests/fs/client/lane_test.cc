@@ -1,6 +1,7 @@
 // A lane against a scripted peer: grants, staging, answers that no correct server gives.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 

@@ -1,6 +1,7 @@
 // Lost connections, restarted servers: nothing is lost, nothing is done twice.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <random>
 #include <thread>
@@ -636,7 +637,8 @@ TEST_F(LossTest, AFileIsFoundByTheNameByWhichItWasOpened) {
 }
 
 // A server without the right to open files by handle knows only what it has been led to. What may
-// have been done already must not be answered with ESTALE: it would be asked again as something new.
+// have been done already must not be answered with ESTALE: it would be asked again as something
+// new.
 TEST_F(LossTest, ARestartedServerIsLedToWhatIsAskedAgain) {
   const Handle directory = *Handle::FromBytes(AsBytes("directory"));
   finder_ = [this, directory](const Handle& handle) {

@@ -108,7 +108,8 @@ class Steps : public testing::TestWithParam<Kind> {
     ASSERT_TRUE(made.ok()) << made.status().ToString();
     const OpenPtr open = made->open;
     std::vector<std::byte> bytes(100'000);
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
     Expect(fs.Write(open, 0, ByteSpan(bytes).first(3'000)).status());
     Expect(fs.Write(open, 3'000, ByteSpan(bytes).subspan(3'000)).status());  // through staging
     Expect(fs.Fsync(open));
@@ -148,7 +149,8 @@ class Steps : public testing::TestWithParam<Kind> {
   }
   static void CheckOnDisk(const files::path& here, const std::vector<std::byte>& bytes) {
     std::vector<std::string> names;
-    for (const auto& entry : files::directory_iterator(here)) names.push_back(entry.path().filename());
+    for (const auto& entry : files::directory_iterator(here))
+      names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
     EXPECT_EQ(names, (std::vector<std::string>{"log", "renamed", "symlink"}));
     EXPECT_TRUE(Content(here / "renamed") == AsText(bytes));

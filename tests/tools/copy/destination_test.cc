@@ -6,6 +6,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "tests/tools/copy/temp_tree.h"
 #include "tools/copy/data.h"
 #include "tools/copy/metadata.h"

@@ -54,7 +54,7 @@ struct Scenario {
   const char* name;
   void (*client)(Party&);
   void (*server)(Party&);
-  long upgraded = 1;  // connections, with both ends under rdsock
+  long upgraded = 1;          // connections, with both ends under rdsock
   bool needs_filter = false;  // SO_ATTACH_FILTER, which some kernels keep for CAP_NET_ADMIN
 };
 extern const std::vector<Scenario> kDataScenarios;

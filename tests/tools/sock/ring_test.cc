@@ -278,8 +278,9 @@ TEST_F(RingTest, AHostileSenderLeadsTheReceiverNowhere) {
                                 .leave = peer.Below(100) == 0};
       const TimePoint now(std::chrono::milliseconds(step * 20));
       const Receiver::Action action = receiver.Next(
-          LookAsReceiver(direction, {.hung_up = peer.Below(60) == 0,
-                                     .tcp_ended = peer.Below(60) == 0}), wish, now);
+          LookAsReceiver(direction,
+                         {.hung_up = peer.Below(60) == 0, .tcp_ended = peer.Below(60) == 0}),
+          wish, now);
       ASSERT_LE(receiver.ring_bytes(), kLargest);
       std::size_t moved = 0;
       if (action.step == Receiver::Step::kReadTcp) {

@@ -1,4 +1,5 @@
-// The faults that a caller has to live with: completions and messages that come late, and posts that are to be tried again.
+// The faults that a caller has to live with: completions and messages that come late, and posts
+// that are to be tried again.
 #pragma once
 
 #include "transport/fault/transport.h"

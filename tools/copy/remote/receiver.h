@@ -30,8 +30,8 @@ struct ReceiverSettings {
   Policy policy;
   bool remove = false;  // --delete
   bool verify = false;
-  bool dry_run = false;      // nothing is changed; what would be is told by notices
-  ScanOptions asked;         // see ReceiveCrewSettings, as for `gone`
+  bool dry_run = false;  // nothing is changed; what would be is told by notices
+  ScanOptions asked;     // see ReceiveCrewSettings, as for `gone`
   std::function<void(const std::string& path)> gone;
 };
 

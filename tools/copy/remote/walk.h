@@ -32,7 +32,7 @@ namespace rdfs::copy {
 // A file that is sent in pieces.
 struct LargeFile {
   std::uint64_t number = 0;
-  std::string path;  // for messages
+  std::string path;        // for messages
   std::uint64_t size = 0;  // `unsized`: what has been read so far
   bool unsized = false;    // it says that it is empty, and is not: as those of /proc
   FilePtr file;

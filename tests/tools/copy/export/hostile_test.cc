@@ -2,6 +2,7 @@
 // not there. Whatever it says, nothing is made outside the destination, and the rest is copied.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "tests/tools/copy/temp_tree.h"
