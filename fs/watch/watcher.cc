@@ -66,6 +66,7 @@ Status Watcher::Add(const std::string& path, std::string shown) {
     if (name.empty() || name == ".") continue;
     const auto found = client_->Lookup(handle, name);
     if (!found.ok()) return Status::FromErrno(found.status().errno_value(), shown);
+    NoteWay(found->handle, handle, name);
     handle = found->handle;
     mode = found->attr.mode;
   }
@@ -130,6 +131,7 @@ void Watcher::Take(const Handle& handle, Directory& directory, const client::Att
     listing.emplace(entry.name, entry.file->attr);
     files.push_back(entry.file->handle);
     const bool directory_below = (entry.file->attr.mode & S_IFMT) == S_IFDIR;
+    if (directory_below && recursive_) NoteWay(entry.file->handle, handle, entry.name);
     // What is in a directory below is that one's: only its own attributes count here.
     leased = std::min(leased, entry.file->attr_expires);
     if (recursive_ && directory_below && directories_.count(entry.file->handle) == 0) {
@@ -168,7 +170,8 @@ void Watcher::LookWhereDue(TimePoint now) {
     const auto found = directories_.find(handle);
     if (found == directories_.end()) continue;
     found->second.next = TimePoint::max();  // until something is recalled
-    const Status looked = Look(handle, false);
+    Status looked = Look(handle, false);
+    if (Is(looked, {ESTALE}) && FindAgain(handle)) looked = Look(handle, false);
     if (looked.ok()) continue;
     Directory& directory = directories_.at(handle);
     if (Is(looked, {ENOENT, ESTALE, ENOTDIR})) {
@@ -193,6 +196,26 @@ void Watcher::Forget(const Handle& handle) {
   if (found == directories_.end()) return;
   std::erase_if(holders_, [&](const auto& it) { return it.second == handle; });
   directories_.erase(found);
+  ways_.erase(handle);
+}
+
+void Watcher::NoteWay(const Handle& to, const Handle& parent, std::string_view name) {
+  ways_.insert_or_assign(
+      to, client::PathStep{.parent = parent, .name = std::string(name), .expected = to});
+}
+
+bool Watcher::FindAgain(const Handle& handle) {
+  client::Path way;
+  for (auto step = ways_.find(handle); step != ways_.end(); step = ways_.find(way.back().parent)) {
+    // Seen at different times, two directories may each seem to be in the other.
+    if (way.size() == ways_.size()) return false;
+    way.push_back(step->second);
+  }
+  std::ranges::reverse(way);
+  return !way.empty() && std::ranges::all_of(way, [this](const client::PathStep& step) {
+    const auto found = client_->Lookup(step.parent, step.name);
+    return found.ok() && found->handle == step.expected;
+  });
 }
 
 TimePoint Watcher::Next() const {

@@ -7,6 +7,9 @@
 // Looks at one directory are at least kPause apart, so that who writes a lot is not slowed down by
 // it.
 //
+// A server that has started again may know no handles: a directory is looked up anew then, by the
+// names that were seen last on the way to it.
+//
 // One thread, the caller's.
 #pragma once
 
@@ -61,6 +64,9 @@ class Watcher {
             const std::vector<client::SyncClient::ListedEntry>& entries, bool first);
   void LookWhereDue(TimePoint now);
   void Forget(const Handle& handle);
+  void NoteWay(const Handle& to, const Handle& parent, std::string_view name);
+  // Looks up every name on the way to it; whether it is still what is found there.
+  bool FindAgain(const Handle& handle);
   [[nodiscard]] TimePoint Next() const;
 
   client::Mount& mount_;
@@ -69,7 +75,9 @@ class Watcher {
   std::unordered_map<Handle, Directory, HandleHash> directories_;
   std::unordered_multimap<Handle, Handle, HandleHash> holders_;  // what is where
   std::vector<std::pair<Handle, std::string>> found_;            // directories to add
-  std::unique_ptr<client::SyncClient> client_;                   // last: recalls use the rest
+  // The last step to each directory, also to those on the way to what is watched.
+  std::unordered_map<Handle, client::PathStep, HandleHash> ways_;
+  std::unique_ptr<client::SyncClient> client_;  // last: recalls use the rest
 };
 
 }  // namespace rdfs::fs::watch

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Usage: watch.sh --bin BUILD_DIR [--as-when-root USER]
 #
-# rdfs watch on a mount: what another client and the server's host change is printed with inotifywait's words, each
-# once; of a source it does the same without a mount.
+# rdfs watch on a mount: what another client and the server's host change is printed as inotifywait prints it of a local
+# directory, each once; it goes on over a restart of the server, and ends when there is nothing left to watch; of a source
+# it does the same without a mount.
 set -uo pipefail
 # shellcheck source=tests/e2e/setup.sh
 . "$(dirname "$0")/setup.sh"
@@ -67,9 +68,56 @@ touch "$top/made/inside"
 wait_for "$work/events" "$top/made/ CREATE inside"
 rm -r "$top/made"
 wait_for "$work/events" "$top/ DELETE,ISDIR made"
+wait_for "$work/events" "$top/made/ DELETE_SELF "
 twice=$(grep -v MODIFY "$work/events" | sort | uniq -d)
 [ -z "$twice" ] || problem "told twice: $twice"
+cp "$work/events" "$work/ours"
+
+# The same, as inotifywait tells of it.
+here=$work/local/top
+mkdir -p "$here/below"
+echo old >"$here/old"
+inotifywait -m -r -e create,delete,modify,attrib,move,delete_self "$here" >"$work/theirs" 2>"$work/begun" </dev/null &
+inotifywait=$!
+ends_with_us "$inotifywait"
+wait_until 100 grep -q 'Watches established' "$work/begun" || problem "inotifywait does not begin"
+echo new >"$here/new"
+echo more >>"$here/old"
+chmod 600 "$here/old"
+mv "$here/old" "$here/moved"
+mkdir "$here/made"
+touch "$here/below/behind"
+rm "$here/below/behind"
+# When it watches that as well: it had to be asked for anew.
+for _ in $(seq 50); do
+  touch "$here/made/inside"
+  wait_until 5 grep -qF "$here/made/ CREATE inside" "$work/theirs" && break
+  rm "$here/made/inside"
+done
+rm -r "$here/made"
+wait_for "$work/theirs" "$here/ DELETE,ISDIR made"
+kill "$inotifywait"
+wait "$inotifywait" 2>/dev/null
+ours=("${ours[@]/$inotifywait/}")
+# What comes and goes between two looks is not told of, and touch of a new name is a change of its times there.
+plain() { sed "s|^$2/||" "$1" | grep -vE '^made/ DELETE inside|ATTRIB (behind|inside)' | sort -u; }
+diff <(plain "$work/ours" "$top") <(plain "$work/theirs" "$here") >"$work/out" || problem "inotifywait differs: $(cat "$work/out")"
+
+# Over a restart of the server.
+kill -TERM "$server"
+wait "$server"
+serve again --export "data=$work/export$ids" --key-file "$work/key"
+echo again >>"$top/moved"
+wait_for "$work/events" "$top/ MODIFY moved"
 ends
+
+# The last directory goes, and the watcher with it.
+mkdir "$top/only"
+watch "$top/only"
+wait_for "$work/said" 'rdfs: watching 1 directory'
+rmdir "$top/only"
+wait_for "$work/events" "$top/only/ DELETE_SELF "
+wait_until 100 gone "$watcher" || problem "it goes on without a directory"
 
 watch -q -o "key_file=$work/key" "$source/top"
 # It does not say when it has begun; what comes and goes between two looks is not told of.
