@@ -1,4 +1,5 @@
-// rdfs.h for C++17: the same calls, with objects that give back what they hold.
+// rdfs.h for C++17: the same calls, with objects that give back what they hold. What only begins an
+// operation on names (rdfs_submit_stat and its like) is called by Queue::get().
 //
 // Nothing throws; what fails returns a negative errno, and takes an rdfs_error or leaves its
 // sentence with the queue, as rdfs.h says. Destruction in the opposite order of making: what was
@@ -82,6 +83,20 @@ class File {
     return rdfs_pwrite(queue_, file_, from, length, offset);
   }
   int Sync(bool data_only = false) const { return rdfs_fsync(queue_, file_, data_only ? 1 : 0); }
+  int Truncate(std::uint64_t size) const { return rdfs_truncate(queue_, file_, size); }
+  int Stat(rdfs_attributes& out) const { return rdfs_fstat(queue_, file_, &out); }
+  // Begun, and completed by Queue::Poll with `user`; rdfs_submit_X.
+  int SubmitRead(const Buffer& to, std::size_t place, std::size_t length, std::uint64_t offset,
+                 void* user) const {
+    return rdfs_submit_pread(queue_, file_, to.get(), place, length, offset, user);
+  }
+  int SubmitWrite(const Buffer& from, std::size_t place, std::size_t length, std::uint64_t offset,
+                  void* user) const {
+    return rdfs_submit_pwrite(queue_, file_, from.get(), place, length, offset, user);
+  }
+  int SubmitSync(bool data_only, void* user) const {
+    return rdfs_submit_fsync(queue_, file_, data_only ? 1 : 0, user);
+  }
   [[nodiscard]] rdfs_file* get() const { return file_; }
 
  private:
@@ -109,9 +124,29 @@ class Queue {
     if (result == 0) out = Listing(made);
     return result;
   }
+  int Stat(const std::string& path, rdfs_attributes& out, int flags = 0) const {
+    return rdfs_stat(get(), path.c_str(), flags, &out);
+  }
+  int MakeDirectory(const std::string& path, std::uint32_t mode) const {
+    return rdfs_mkdir(get(), path.c_str(), mode);
+  }
+  int RemoveDirectory(const std::string& path) const { return rdfs_rmdir(get(), path.c_str()); }
+  int Unlink(const std::string& path) const { return rdfs_unlink(get(), path.c_str()); }
+  int Rename(const std::string& from, const std::string& to, unsigned flags = 0) const {
+    return rdfs_rename(get(), from.c_str(), to.c_str(), flags);
+  }
+  int Symlink(const std::string& target, const std::string& path) const {
+    return rdfs_symlink(get(), target.c_str(), path.c_str());
+  }
+  // Memory for File::SubmitRead and SubmitWrite; null when there is none left.
   [[nodiscard]] Buffer Allocate(std::size_t bytes) const {
     return Buffer(rdfs_buffer_alloc(get(), bytes));
   }
+  // As rdfs_poll: what was begun and has ended since, at most `most`; how many, or -errno.
+  int Poll(rdfs_completion* completions, int most, int timeout_ms) const {
+    return rdfs_poll(get(), completions, most, timeout_ms);
+  }
+  [[nodiscard]] int fd() const { return rdfs_queue_fd(get()); }  // readable while Poll has any
   [[nodiscard]] const char* sentence() const { return rdfs_sentence(get()); }
   [[nodiscard]] rdfs_queue* get() const { return held_.get(); }  // for every other call
 

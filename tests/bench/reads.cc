@@ -16,9 +16,9 @@
 namespace {
 
 struct Reads {
-  rdfs_queue* queue;
-  rdfs_file* file;
-  rdfs_buffer* buffer;
+  const rdfs::Queue& queue;
+  const rdfs::File& file;
+  const rdfs::Buffer& buffer;
   std::uint64_t size;
   std::size_t piece;
   bool random;
@@ -28,8 +28,8 @@ struct Reads {
   bool Begin(std::size_t slot) {
     const std::uint64_t pieces = size / piece;
     const std::uint64_t at = (random ? places() : next++) % pieces;
-    return rdfs_submit_pread(queue, file, buffer, slot * piece, piece, at * piece,
-                             reinterpret_cast<void*>(slot)) == 0;
+    return file.SubmitRead(buffer, slot * piece, piece, at * piece,
+                           reinterpret_cast<void*>(slot)) == 0;
   }
 };
 
@@ -45,7 +45,7 @@ double Run(Reads& reads, std::size_t depth, double seconds) {
   bool more = true;
   while (under_way > 0) {
     rdfs_completion ended[64];
-    const int count = rdfs_poll(reads.queue, ended, 64, -1);
+    const int count = reads.queue.Poll(ended, 64, -1);
     if (count < 0) return -1;
     more = more && Clock::now() < end;
     for (int i = 0; i < count; ++i, --under_way) {
@@ -78,11 +78,11 @@ int main(int argc, char** argv) {
   const rdfs::Buffer buffer = queue.Allocate(depth * piece);
   rdfs_attributes attributes{};
   if (queue.OpenFile(argv[3], O_RDONLY, 0, file) != 0 || buffer == nullptr ||
-      rdfs_fstat(queue.get(), file.get(), &attributes) != 0) {
+      file.Stat(attributes) != 0) {
     std::fprintf(stderr, "reads: %s\n", queue.sentence());
     return 1;
   }
-  Reads reads{queue.get(), file.get(), buffer.get(), attributes.size, piece, random};
+  Reads reads{queue, file, buffer, attributes.size, piece, random};
   const double rate = Run(reads, depth, std::atof(argv[6]));
   if (rate < 0) return 1;
   std::printf("%.1f\n", random ? rate : rate * static_cast<double>(piece));

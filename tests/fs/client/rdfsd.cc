@@ -128,12 +128,15 @@ std::size_t Rdfsd::WorkerDescriptors() const { return DescriptorsOf(Worker()); }
 std::size_t Rdfsd::SupervisorDescriptors() const { return DescriptorsOf(pid_); }
 
 pid_t Rdfsd::Worker() const {
-  const std::string list =
-      "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children";
+  // Not every kernel has /proc/PID/task/PID/children.
   for (int i = 0; i < 2000; ++i) {
-    std::ifstream children(list);
-    pid_t worker = 0;
-    if (children >> worker) return worker;
+    for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream stat(process.path() / "stat");
+      pid_t pid = 0, parent = 0;
+      std::string name;
+      char state = 0;
+      if (stat >> pid >> name >> state >> parent && parent == pid_) return pid;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return -1;

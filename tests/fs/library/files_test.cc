@@ -15,7 +15,7 @@
 namespace rdfs::fs::library {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Over, Library, testing::Values("shm", "tcp"), NameOf);
+INSTANTIATE_TEST_SUITE_P(Over, Library, testing::ValuesIn(Transports()), NameOf);
 
 bool Says(const char* sentence, std::string_view part) {
   return std::string_view(sentence).find(part) != std::string_view::npos;
@@ -193,7 +193,13 @@ TEST_P(Library, ListsWhatSomebodyElseIsWriting) {
   const Handle root = (*mount)->info().root.handle;
   const auto file = writer.Lookup(root, "file");
   ASSERT_TRUE(file.ok()) << file.status().ToString();
-  const auto open = writer.Open(file->handle, kOpenWrite | kOpenWriteLease);
+  // None while the server has yet to hear of what made the file.
+  auto open = writer.Open(file->handle, kOpenWrite | kOpenWriteLease);
+  for (int i = 0; i < 100 && open.ok() && open->write_lease <= BootClock::now(); ++i) {
+    EXPECT_TRUE(writer.Release(open->open).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    open = writer.Open(file->handle, kOpenWrite | kOpenWriteLease);
+  }
   ASSERT_TRUE(open.ok()) << open.status().ToString();
   EXPECT_GT(open->write_lease, BootClock::now());
   const std::jthread acknowledges([&writer, root](const std::stop_token& stop) {
@@ -237,7 +243,7 @@ TEST_P(Library, SaysWhyItCannotConnect) {
   std::string text(200, 'x');
   const int length = rdfs_transport(export_, text.data(), text.size());
   EXPECT_GE(length, 3);
-  EXPECT_EQ(text.substr(0, 3), GetParam());
+  EXPECT_TRUE(text.starts_with(GetParam())) << text;
   EXPECT_STREQ(rdfs_version(), RDFS_VERSION);
 }
 

@@ -1,14 +1,17 @@
-// A real rdfsd, an export of it over each transport, and one queue.
+// A real rdfsd, an export of it over each transport, and one queue. Where RDFS_RDMA_ADDRESS is an
+// RDMA device's (tests/rdma), it is verbs that they go over.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "fs/library/rdfs.h"
 #include "tests/fs/client/rdfsd.h"
@@ -20,6 +23,16 @@ inline std::string RandomText(std::size_t size, unsigned seed) {
   std::string text(size, '\0');
   for (char& c : text) c = static_cast<char>(random());
   return text;
+}
+
+inline std::string Address() {
+  const char* const device = std::getenv("RDFS_RDMA_ADDRESS");
+  return device != nullptr ? device : "127.0.0.1";
+}
+
+inline std::vector<const char*> Transports() {
+  if (std::getenv("RDFS_RDMA_ADDRESS") != nullptr) return {"verbs"};
+  return {"shm", "tcp"};
 }
 
 class Library : public testing::TestWithParam<const char*> {
@@ -34,7 +47,7 @@ class Library : public testing::TestWithParam<const char*> {
     EXPECT_EQ(rdfs_disconnect(export_), 0);
   }
   [[nodiscard]] std::string Source() const {
-    return "rdfs://127.0.0.1:" + std::to_string(server_.port()) + "/live";
+    return "rdfs://" + Address() + ":" + std::to_string(server_.port()) + "/live";
   }
   void Connect(rdfs_export** out) const {
     rdfs_error error{};

@@ -53,16 +53,16 @@ class Pipes : public testing::TestWithParam<const char*> {
   rdfs::Pipe Listen(const std::string& more = "") {
     rdfs::Pipe pipe;
     rdfs_error error{};
-    EXPECT_EQ(
-        rdfs::Pipe::Listen(0, kKey, Options(GetParam(), ",listen=127.0.0.1" + more), pipe, &error),
-        0)
+    EXPECT_EQ(rdfs::Pipe::Listen(0, kKey, Options(GetParam(), ",listen=" + Address() + more), pipe,
+                                 &error),
+              0)
         << error.sentence;
     return pipe;
   }
   rdfs::Pipe Send(int port, const std::string& more = "") {
     rdfs::Pipe pipe;
     rdfs_error error{};
-    EXPECT_EQ(rdfs::Pipe::Send("127.0.0.1", static_cast<std::uint16_t>(port), kKey,
+    EXPECT_EQ(rdfs::Pipe::Send(Address().c_str(), static_cast<std::uint16_t>(port), kKey,
                                Options(GetParam(), more), pipe, &error),
               0)
         << error.sentence;
@@ -187,14 +187,15 @@ TEST_P(Pipes, ToAndFromTheTools) {
   const std::string words = std::string("RDFS_KEY=") + kKey + " " + TOOLS;
   {
     const rdfs::Pipe receiver = Listen();
-    auto tool = Shell(words + "/rdsend --require " + GetParam() + " 127.0.0.1 " +
+    auto tool = Shell(words + "/rdsend --require " + GetParam() + " " + Address() + " " +
                       std::to_string(receiver.port()) + " " + from);
     EXPECT_TRUE(ReadAll(receiver, 1U << 20U).bytes == data);
     EXPECT_EQ(tool.get(), 0);
   }
   {
     const std::string said = folder / "said";
-    auto tool = Shell(words + "/rdrecv --wait 20 --listen 127.0.0.1 0 " + to + " 2>" + said);
+    auto tool =
+        Shell(words + "/rdrecv --wait 20 --listen " + Address() + " 0 " + to + " 2>" + said);
     const std::string_view start = "rdrecv: listening on port ";
     std::string line;
     for (int i = 0; i < 1000 && !line.starts_with(start); ++i) {
@@ -214,7 +215,7 @@ TEST_P(Pipes, ToAndFromTheTools) {
   std::filesystem::remove_all(folder);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Pipes, testing::Values("shm", "tcp"), NameOf);
+INSTANTIATE_TEST_SUITE_P(Over, Pipes, testing::ValuesIn(Transports()), NameOf);
 
 TEST(PipeRefusals, SayWhatIsWrong) {
   rdfs::Pipe pipe;

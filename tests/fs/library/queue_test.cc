@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "fs/library/rdfs.hpp"
 #include "tests/fs/library/fixture.h"
 
 namespace rdfs::fs::library {
@@ -27,7 +28,7 @@ class Queues : public Library {
   void* Number(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, Queues, testing::Values("shm", "tcp"), NameOf);
+INSTANTIATE_TEST_SUITE_P(Over, Queues, testing::ValuesIn(Transports()), NameOf);
 
 TEST_P(Queues, EveryReadCompletesOnceIntoItsBuffer) {
   constexpr std::size_t kBlock = 4096, kBlocks = 512, kDepth = 32;
@@ -182,6 +183,57 @@ TEST_P(Queues, ThreadsThatShareTheLastMemoryMoveAllOfTheirBytes) {
   EXPECT_EQ(right, 6);
   for (rdfs_buffer* buffer : all) rdfs_buffer_free(buffer);
   EXPECT_EQ(rdfs_close(queue_, file), 0);
+}
+
+TEST_P(Queues, CxxObjectsDoTheSame) {
+  const std::string text = RandomText(3 << 20, 8);
+  rdfs::Export served;
+  rdfs::Queue queue;
+  rdfs::File file;
+  rdfs_error error{};
+  const std::string options = std::string("deadline=20,require=") + GetParam();
+  ASSERT_EQ(rdfs::Export::Connect(Source(), options, served, &error), 0) << error.sentence;
+  ASSERT_EQ(rdfs::Queue::Open(served, queue, &error), 0) << error.sentence;
+  ASSERT_EQ(queue.MakeDirectory("d", 0755), 0);
+  ASSERT_EQ(queue.OpenFile("d/file", O_RDWR | O_CREAT, 0644, file), 0) << queue.sentence();
+  const rdfs::Buffer buffer = queue.Allocate(text.size());
+  ASSERT_NE(buffer, nullptr);
+  std::memcpy(rdfs_buffer_data(buffer.get()), text.data(), text.size());
+  const auto completes = [&](std::int64_t result, std::uintptr_t user) {
+    rdfs_completion completion{};
+    ASSERT_EQ(queue.Poll(&completion, 1, 30'000), 1);
+    EXPECT_EQ(completion.result, result);
+    EXPECT_EQ(completion.user, Number(user));
+  };
+  const std::size_t piece = 1 << 20;
+  for (std::size_t at = 0; at < text.size(); at += piece) {
+    ASSERT_EQ(file.SubmitWrite(buffer, at, piece, at, Number(at)), 0);
+    completes(static_cast<std::int64_t>(piece), at);
+  }
+  ASSERT_EQ(file.SubmitSync(true, Number(1)), 0);
+  completes(0, 1);
+  EXPECT_TRUE(Content("d/file") == text);
+  std::memset(rdfs_buffer_data(buffer.get()), 0, text.size());
+  ASSERT_EQ(file.SubmitRead(buffer, 5, piece, 7, Number(2)), 0);
+  pollfd ready{.fd = queue.fd(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&ready, 1, 30'000), 1);
+  completes(static_cast<std::int64_t>(piece), 2);
+  EXPECT_EQ(std::memcmp(static_cast<char*>(rdfs_buffer_data(buffer.get())) + 5, &text[7], piece),
+            0);
+
+  rdfs_attributes attributes{};
+  EXPECT_EQ(file.Truncate(99), 0);
+  EXPECT_EQ(file.Stat(attributes), 0);
+  EXPECT_EQ(attributes.size, 99U);
+  EXPECT_EQ(file.Close(), 0);
+  EXPECT_EQ(queue.Symlink("file", "d/link"), 0);
+  EXPECT_EQ(queue.Rename("d/link", "d/moved"), 0);
+  EXPECT_EQ(queue.Stat("d/moved", attributes), 0);
+  EXPECT_EQ(attributes.size, 99U);
+  EXPECT_EQ(queue.Unlink("d/moved"), 0);
+  EXPECT_EQ(queue.Unlink("d/file"), 0);
+  EXPECT_EQ(queue.RemoveDirectory("d"), 0);
+  EXPECT_EQ(queue.Stat("d", attributes), -ENOENT);
 }
 
 TEST_P(Queues, MemoryThatIsFreedStaysWithItsOperation) {
