@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Usage: names.py [--self-test]
 
-What the documents name is there: a path of ours in backquotes exists, `path:Name` is a name in that file. In
+What the documents name is there: a path of ours in backquotes exists, `path:Name` is a name in that file, and so are those
+of "`path` (`Name`, `Name`)". In
 docs/verbs.md a `Class::Name` is one of the file named last, and a function of the RDMA libraries that it explains is
 one that transport/verbs calls.
 """
@@ -17,6 +18,8 @@ DOCUMENTS = ['CONTRIBUTING.md', 'README.md', 'ARCHITECTURE.md'] + sorted(
 FORMER = {'transport/handshake.*'}
 FOLDERS = ('transport', 'fs', 'server', 'tools', 'tests', 'docs', 'cmake', 'packaging')
 PATH = re.compile(r'^((?:%s)/[A-Za-z0-9_.*/-]*|CONTRIBUTING\.md|CHANGELOG\.md)(?::([A-Za-z0-9_:]+))?$' % '|'.join(FOLDERS))
+
+NAMES_OF = re.compile(r'`([^`\s]+)`\s+\(((?:`[^`\n]+`[,\s]*(?:both ways\s*)?)+)')
 
 
 def read(path):
@@ -51,13 +54,17 @@ def problems_of(document, text):
         elif re.match(r'^[A-Z]\w+::\w+$', token) and document == 'docs/verbs.md' and last and os.path.isfile(os.path.join(ROOT, last)):
             if not has_name(read(last), token):
                 problems.append('%s: there is no %s in %s' % (document, token, last))
+    for path, names in NAMES_OF.findall(text):
+        for name in re.findall(r'`(\w+(?:::\w+)*)`', names):
+            if PATH.match(path) and os.path.isfile(os.path.join(ROOT, path)) and not has_name(read(path), name):
+                problems.append('%s: there is no %s in %s' % (document, name, path))
     return problems
 
 
 def main():
     if '--self-test' in sys.argv:
         lies = ['`transport/verbs/nothing.cc`', '`transport/verbs/cm.cc:CmChannel::Nothing`', '`ibv_nothing`',
-                '`transport/verbs/cm.cc` and `CmChannel::Nothing`', '`docs/none*.md`']
+                '`transport/verbs/cm.cc` and `CmChannel::Nothing`', '`transport/verbs/cm.cc` (`CmChannel`, `Nothing`)', '`docs/none*.md`']
         problems = ['%s is not noticed' % lie for lie in lies if not problems_of('docs/verbs.md', lie)]
     else:
         problems = [problem for document in DOCUMENTS for problem in problems_of(document, read(document))]
