@@ -9,7 +9,6 @@ import os
 import pathlib
 import random
 import resource
-import threading
 import time
 from collections.abc import Callable
 
@@ -262,32 +261,16 @@ class Clients:
         fuse = self.stack.enter_context(setups.mounted(self.command(mount), mount, output, self.bench.READ_AHEAD_KIB))
         own = mount / f"own{len(self.mounts)}"
         own.mkdir()
-        (own / "file").write_bytes(bytes(4096))
+        (own / "file").write_bytes(bytes(1 << 20))
         self.mounts.append(mount)
         self.pids.append(fuse.pid)
 
     def file(self, i: int) -> pathlib.Path:
         return self.mounts[i] / f"own{i}" / "file"
 
-    def reads(self, i: int, until: float) -> int:
-        fd = os.open(self.file(i), os.O_RDONLY | os.O_DIRECT)
-        page, done = mmap.mmap(-1, 4096), 0
-        while time.perf_counter() < until:
-            os.preadv(fd, [page], 0)
-            done += 1
-        os.close(fd)
-        return done
-
     def together(self, seconds: float) -> float:
         """Reads a second, of all at once."""
-        until, done = time.perf_counter() + seconds, []
-        threads = [threading.Thread(target=lambda i=i: done.append(self.reads(i, until)))
-                   for i in range(len(self.mounts))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return sum(done) / seconds
+        return workloads.fio_reads_together([self.file(i) for i in range(len(self.mounts))], seconds)
 
     def recall(self, i: int) -> None:
         """One changes what all the others believe."""
@@ -364,8 +347,8 @@ def clients(bench) -> None:
         bench.figure(f"{name}: memory of rdfsd for each", "B", (server_now - server_then) / (many - few), None)
         bench.figure(f"{name}: memory of each rdfs", "B", (client_now - client_then) / (many - few), None)
     curves.end()
-    bench.chart("curve, clients: all at once", "4 KiB O_DIRECT reads a second of all clients together", "count", "1/s",
-                rates)
+    bench.chart("curve, clients: all at once", "4 KiB O_DIRECT reads a second of all clients together, each at random in a MiB "
+                "of its own", "count", "1/s", rates)
 
 
 def run(bench) -> None:

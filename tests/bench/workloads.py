@@ -74,11 +74,23 @@ def sequential_write(mount: pathlib.Path, size: int) -> float:
 def fio_reads(path: pathlib.Path, depth: int, seconds: float) -> dict:
     """What fio says of 4 KiB O_DIRECT reads at random places, so many under way."""
     engine = ["--ioengine=psync"] if depth == 1 else ["--ioengine=libaio", f"--iodepth={depth}"]
-    command = ["fio", "--name=read", f"--filename={path}", "--rw=randread", "--bs=4k", "--direct=1",
-               f"--runtime={seconds}", "--time_based", "--output-format=json",
-               "--percentile_list=1:10:20:30:40:50:60:70:80:90:95:99:99.9", *engine]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return json.loads(out[out.index("{"):])["jobs"][0]["read"]
+    percentiles = "--percentile_list=1:10:20:30:40:50:60:70:80:90:95:99:99.9"
+    return fio("--rw=randread", "--bs=4k", "--direct=1", f"--runtime={seconds}", percentiles, *engine,
+               "--name=read", f"--filename={path}")["read"]
+
+
+def fio_reads_together(paths: list[pathlib.Path], seconds: float) -> float:
+    """4 KiB O_DIRECT reads a second at random places of all these files, each by a thread of its own."""
+    jobs = [option for path in paths for option in (f"--name={path}", f"--filename={path}")]
+    return fio("--rw=randread", "--bs=4k", "--direct=1", f"--runtime={seconds}", "--ioengine=psync", "--thread",
+               "--group_reporting", *jobs)["read"]["iops"]
+
+
+def fio(*arguments: str) -> dict:
+    """Its first job."""
+    out = subprocess.run(["fio", "--time_based", "--output-format=json", *arguments], check=True, capture_output=True,
+                         text=True).stdout
+    return json.loads(out[out.index("{"):])["jobs"][0]
 
 
 def random_read(mount: pathlib.Path, depth: int, seconds: float, name: str = "") -> float:
