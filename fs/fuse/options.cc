@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <span>
 
 #include "fs/fuse/workers.h"
 #include "fs/protocol.h"
@@ -248,10 +249,29 @@ constexpr auto kWords = std::to_array<Word>({
 
 // Words for mount(8) and fstab(5) that mean nothing to us.
 constexpr auto kIgnored = std::to_array<std::string_view>(
-    {"relatime",   "norelatime", "_netdev",  "auto",    "noauto",   "user",
-     "nouser",     "users",      "defaults", "nofail",  "lazytime", "default_permissions",
-     "owner",      "noowner",    "group",    "nogroup", "nousers",  "diratime",
-     "nodiratime", "silent",     "loud"});
+    {"relatime",   "norelatime", "_netdev",  "auto",        "noauto",        "user",
+     "nouser",     "users",      "defaults", "nofail",      "lazytime",      "default_permissions",
+     "owner",      "noowner",    "group",    "nogroup",     "nousers",       "diratime",
+     "nodiratime", "silent",     "loud",     "strictatime", "nostrictatime", "iversion",
+     "noiversion", "nolazytime", "mand",     "nomand"});
+
+// mount(8)'s words for promises that a mount does not keep: left out, somebody would rely on them.
+constexpr auto kNotKept = std::to_array<std::string_view>({"dirsync", "nosymfollow"});
+
+Status NotKept(std::string_view name) {
+  if (name == "dirsync") {
+    return {Code::kInvalidArgument,
+            "-o dirsync: a name that was made or removed is at the server when its call returns, "
+            "and on the server's disk after an fsync of its directory; leave it out"};
+  }
+  return {Code::kInvalidArgument,
+          "-o nosymfollow: the kernel keeps that by itself, of what is mounted already; leave it "
+          "out, and then run as root 'mount -o remount,bind,nosymfollow MNT'"};
+}
+
+bool HasWord(std::span<const std::string_view> words, std::string_view name) {
+  return std::find(words.begin(), words.end(), name) != words.end();
+}
 
 std::string KnownWords() {
   std::string out;
@@ -267,9 +287,8 @@ Status ApplyWord(const std::string& text, Options& options) {
   const std::size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
   if (name.starts_with("x-")) return {};
-  if (equals == text.npos && std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end()) {
-    return {};
-  }
+  if (equals == text.npos && HasWord(kIgnored, name)) return {};
+  if (HasWord(kNotKept, name)) return NotKept(name);
   const auto word =
       std::find_if(kWords.begin(), kWords.end(), [&](const Word& w) { return w.name == name; });
   if (word == kWords.end()) {
@@ -405,8 +424,7 @@ Result<Source> ParseSource(std::string_view text) {
 }
 
 bool KnowsMountOption(std::string_view name) {
-  return name.starts_with("x-") ||
-         std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end() ||
+  return name.starts_with("x-") || HasWord(kIgnored, name) || HasWord(kNotKept, name) ||
          std::any_of(kWords.begin(), kWords.end(), [&](const Word& w) { return w.name == name; });
 }
 

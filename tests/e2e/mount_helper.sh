@@ -38,6 +38,11 @@ grep -qE "^rdfs: $mnt is $source over" "$work/out" || problem "mount says: $(cat
 [ "$(cat "$mnt/file")" = content ] || problem "the file has another content"
 echo more >"$mnt/made" && [ "$(cat "$work/export/made")" = more ] || problem "the mount cannot be written"
 findmnt -rn -o SOURCE,FSTYPE "$mnt" | grep -qx "$source fuse.rdfs" || problem "findmnt: $(findmnt -rn "$mnt")"
+# What the refusal of nosymfollow says to do instead.
+ln -s file "$mnt/link"
+[ "$(cat "$mnt/link")" = content ] || problem "a symbolic link is not followed"
+mount -o remount,bind,nosymfollow "$mnt" >"$work/out" 2>&1 || problem "nosymfollow: $(cat "$work/out")"
+cat "$mnt/link" >/dev/null 2>&1 && problem "a symbolic link is followed in a mount with nosymfollow"
 ends "by hand"
 
 # ---- by fstab -----------------------------------------------------------------------------------
@@ -70,6 +75,7 @@ refused() {
   is_mounted "$mnt" && { problem "$1: it is mounted"; umount "$mnt"; }
 }
 refused "an unknown option" 1 '^mount.rdfs: -o nonsense: there is no such option' "nonsense,key_file=$work/key"
+refused "nosymfollow" 1 '^mount.rdfs: -o nosymfollow: .*remount,bind,nosymfollow MNT' "nosymfollow,key_file=$work/key"
 refused "no key" 32 'asks for a key: pass' "ro"
 mount -f -t rdfs "$source" "$mnt" -o ro || problem "mount -f failed"
 is_mounted "$mnt" && problem "mount -f mounted"

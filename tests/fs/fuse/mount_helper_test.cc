@@ -58,8 +58,29 @@ TEST(MountHelper, LeavesOutWhatOnlyTheSystemUses) {
   const Options options = Accepted(
       {"node:/data", "/mnt", "-o",
        "defaults,rw,_netdev,nofail,noauto,x-systemd.automount,x-systemd.idle-timeout=60,"
-       "user=alice,users,owner,group,comment=systemd.mount,relatime,nodiratime,deadline=9"});
+       "user=alice,users,owner,group,comment=systemd.mount,relatime,nodiratime,strictatime,"
+       "nostrictatime,iversion,noiversion,lazytime,nolazytime,mand,nomand,silent,loud,deadline=9"});
   EXPECT_EQ(options.deadline.count(), 9);
+}
+
+TEST(MountHelper, RefusesWhatAMountDoesNotKeep) {
+  const auto refused = [](const Arguments& flags, const std::string& word) {
+    Arguments arguments = {"node:/data", "/mnt", "-o", "rw," + word};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Answer answer = Refused(arguments);
+    EXPECT_EQ(answer.exit_code, kHelperUsage);
+    return answer.text;
+  };
+  for (const Arguments& flags : {Arguments{}, Arguments{"-s"}}) {
+    EXPECT_EQ(refused(flags, "dirsync"),
+              "mount.rdfs: -o dirsync: a name that was made or removed is at the server when its "
+              "call returns, and on the server's disk after an fsync of its directory; leave it "
+              "out");
+    EXPECT_EQ(refused(flags, "nosymfollow"),
+              "mount.rdfs: -o nosymfollow: the kernel keeps that by itself, of what is mounted "
+              "already; leave it out, and then run as root 'mount -o remount,bind,nosymfollow "
+              "MNT'");
+  }
 }
 
 TEST(MountHelper, KeepsCommasInsideAValue) {
