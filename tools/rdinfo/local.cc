@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -71,11 +72,14 @@ Fact FuseDevice() {
 }
 
 Fact Fusermount() {
-  for (const char* path :
-       {"/usr/bin/fusermount3", "/bin/fusermount3", "/usr/local/bin/fusermount3"}) {
-    if (access(path, X_OK) == 0) return {"fusermount3", path, true, ""};
-  }
-  return {"fusermount3", "not there", geteuid() == 0, "install the package fuse3"};
+  const char* path = std::getenv("PATH");
+  const std::string found =
+      FindProgram("fusermount3", path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  if (!found.empty()) return {"fusermount3", found, true, ""};
+  const bool root = geteuid() == 0;  // who mounts without it
+  return {"fusermount3", "not in the PATH", root,
+          "install the package fuse3, and have its folder, /usr/bin, in the PATH",
+          root ? Weight::kNote : Weight::kStops};
 }
 
 Fact AllowOther() {
@@ -110,6 +114,16 @@ Fact ClockDiscipline() {
 }
 
 }  // namespace
+
+std::string FindProgram(std::string_view name, std::string_view path) {
+  for (;;) {
+    const std::size_t end = path.find(':');
+    std::string file = fmt::format("{}/{}", path.substr(0, end), name);
+    if (access(file.c_str(), X_OK) == 0) return file;
+    if (end == path.npos) return "";
+    path.remove_prefix(end + 1);
+  }
+}
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);

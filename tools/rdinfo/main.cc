@@ -103,14 +103,14 @@ int main(int argc, char** argv) {
   }
   if (!key_file.empty()) {
     auto key = rdfs::transport::Key::FromFile(key_file);
-    if (!key.ok()) {
-      fmt::print(stderr, "rdinfo: {}\n", key.status().message());
-      return 1;
-    }
-    peer.key = *std::move(key);
+    peer.key_problem = key.status();
+    if (key.ok()) peer.key = *std::move(key);
   }
   std::vector<Section> sections = rdfs::rdinfo::DescribeMachine();
   bool usable = true;
+  if (peer.host.empty() && !peer.key_problem.ok()) {
+    sections.push_back(rdfs::rdinfo::DescribeKey(peer.key_problem));
+  }
   if (!peer.host.empty()) {
     sections.push_back(rdfs::rdinfo::DescribePeer(peer));
     usable = IsUsable(sections.back());

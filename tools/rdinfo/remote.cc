@@ -110,6 +110,11 @@ std::unique_ptr<Session> Reach(const PeerOptions& options, Section& section) {
 
   const Deadline deadline = DeadlineAfter(options.timeout);
   if (!ReachPort(options, deadline, section)) return nullptr;
+  if (!options.key_problem.ok()) {
+    section.facts.push_back(
+        {"authentication", "not tried without the key", false, options.key_problem.message()});
+    return nullptr;
+  }
   const auto asked = std::chrono::system_clock::now();
   transport::DialOptions dial;
   dial.host = options.host;
@@ -157,6 +162,17 @@ Fact TryLane(Session& session, Kind kind, const transport::MemoryRegion* buffer,
   return {name, "connects, and does not carry data", false, std::move(remedy), Weight::kHinders};
 }
 
+// The host of "[USER@]HOST:DIR" and "USER@HOST"; empty for everything else.
+std::string_view SshHost(std::string_view text) {
+  const std::size_t at = text.substr(0, text.find(':')).find('@');
+  std::string_view host = at == text.npos ? text : text.substr(at + 1);
+  const std::size_t bracket = host.starts_with('[') ? host.find(']') : host.npos;
+  const std::size_t colon = host.find(':', bracket == host.npos ? 0 : bracket);
+  const bool names_directory = colon != host.npos && colon + 1 < host.size() &&
+                               std::string_view("/~.").find(host[colon + 1]) != host.npos;
+  return at != text.npos || names_directory ? host.substr(0, colon) : std::string_view();
+}
+
 }  // namespace
 
 Status ParsePeer(std::string_view text, PeerOptions& options) {
@@ -167,10 +183,20 @@ Status ParsePeer(std::string_view text, PeerOptions& options) {
     if (slash != text.npos) options.export_name = text.substr(slash + 1);
     text = text.substr(0, slash);
   }
+  if (const std::string_view host = SshHost(text); !host.empty()) {
+    return {Code::kInvalidArgument,
+            fmt::format("'{}' is reached through ssh, which starts a server of its own; to try one "
+                        "that runs there, rdfsd or 'rdping server', give its HOST: rdinfo {}",
+                        text, host)};
+  }
   RDFS_ASSIGN_OR_RETURN(const auto named, transport::HostAndPort::Parse(text, options.port));
   options.host = named.host;
   options.port = named.port;
   return {};
+}
+
+Section DescribeKey(const Status& key_problem) {
+  return {"key", {{"key file", "cannot be used", false, key_problem.message()}}};
 }
 
 Section DescribePeer(const PeerOptions& options) {

@@ -17,12 +17,17 @@ struct PeerOptions {
   std::string host;
   std::uint16_t port = 0;
   transport::Key key;
+  Status key_problem;       // why there is none, though a file was named
   std::string export_name;  // empty: none is looked at
   std::chrono::milliseconds timeout{5000};
 };
 
 // "HOST", "HOST:PORT", "[ADDRESS]:PORT" or "rdfs://HOST[:PORT]/EXPORT" into host, port and export.
+// What ssh reaches ("[USER@]HOST:DIR") is refused with a sentence that names its host.
 Status ParsePeer(std::string_view text, PeerOptions& options);
+
+// What is wrong with the key's file, where nobody is asked who would want the key.
+Section DescribeKey(const Status& key_problem);
 
 // The section's facts are the steps: name, address, TCP port, path, authentication, clock, then
 // each transport with what it can do (about a second for all).

@@ -129,5 +129,35 @@ TEST(Peer, HasItsNameInManyWays) {
   EXPECT_FALSE(ParsePeer("", plain).ok());
 }
 
+TEST(Peer, ThatSshReachesIsToldByItsHost) {
+  const auto advised = [](std::string_view text) {
+    PeerOptions options;
+    options.port = 7337;
+    const std::string said = ParsePeer(text, options).message();
+    constexpr std::string_view kBefore = "give its HOST: rdinfo ";
+    const std::size_t at = said.find(kBefore);
+    return at == said.npos ? "nothing" : said.substr(at + kBefore.size());
+  };
+  EXPECT_EQ(advised("user@node:/data"), "node");
+  EXPECT_EQ(advised("user@node:data"), "node");
+  EXPECT_EQ(advised("user@node"), "node");
+  EXPECT_EQ(advised("user@[fd00::1]:/data"), "[fd00::1]");
+  EXPECT_EQ(advised("[fd00::1]:/data"), "[fd00::1]");
+  EXPECT_EQ(advised("node:/data"), "node");
+  EXPECT_EQ(advised("node:~/data"), "node");
+  EXPECT_EQ(advised("node:.."), "node");
+  for (const char* other :
+       {"node", "node:7337", "node:http", "[fd00::1]:7337", "fd00::1", "::1", "rdfs://node/data"}) {
+    EXPECT_EQ(advised(other), "nothing") << other;
+  }
+}
+
+TEST(Program, IsTheFirstInThePathThatMayBeRun) {
+  EXPECT_EQ(FindProgram("sh", "/none:/bin:/usr/bin"), "/bin/sh");
+  EXPECT_EQ(FindProgram("passwd", "/etc"), "") << "a file that is no program";
+  EXPECT_EQ(FindProgram("sh", "/none"), "");
+  EXPECT_EQ(FindProgram("sh", ""), "");
+}
+
 }  // namespace
 }  // namespace rdfs::rdinfo

@@ -40,6 +40,14 @@ END
 chmod +x "$work/limited"
 rdinfo=$work/limited
 expect 0 "'[*] - memlock unlimited' into /etc/security/limits.d/rdfs.conf and log in again" 'memlock'
+# fusermount3 is nowhere in the PATH.
+cat >"$work/limited" <<END
+#!/bin/sh
+PATH=/none exec "$unlimited" "\$@"
+END
+expect 0 'fusermount3 +not in the PATH' 'no fusermount3'
+grep -qE '^ +[0-9]+\. fusermount3: not in the PATH' "$work/out" || fail 'no fusermount3: no advice'
+grep -qE '^     install the package fuse3, and' "$work/out" || fail 'no fusermount3: nothing to do'
 rdinfo=$unlimited
 for wrong in --no-such-option '127.0.0.1 99999'; do
   # shellcheck disable=SC2086
@@ -64,7 +72,13 @@ expect 1 '-> .*key' 'a wrong key' 127.0.0.1 "$port" --key-file "$work/wrong"
 expect 1 '-> .*key' 'no key' 127.0.0.1 "$port"
 expect 1 '! name' 'an unknown host' no-such-host.invalid
 chmod 644 "$work/key"
-expect 1 'chmod 600' 'a key that others may read' 127.0.0.1 "$port" --key-file "$work/key"
+expect 1 '! authentication +not tried' 'a key that others may read' 127.0.0.1 "$port" --key-file "$work/key"
+grep -qE "^ +TCP port $port +open" "$work/out" || fail 'a key that others may read ends the report'
+grep -qE '^      -> .*chmod 600' "$work/out" || fail 'what to do about a key that others may read'
+expect 1 '1. authentication: not tried' 'a key that is not there' 127.0.0.1 "$port" --key-file "$work/none"
+expect 0 '! key file +cannot be used' 'a key that is not there, and no HOST' --key-file "$work/none"
+grep -qE '^  1\. key file: ' "$work/out" || fail 'a key that is not there is not the first advice'
+expect 2 '^rdinfo: .*give its HOST: rdinfo node$' 'the source of a mount by ssh' user@node:/data
 stop_server
 expect 1 "! TCP port $port" 'a port where nobody listens' 127.0.0.1 "$port"
 expect 1 "1. TCP port $port: not reached" 'a port where nobody listens, in the advice' 127.0.0.1 "$port"
