@@ -1,6 +1,8 @@
 #include "fs/fuse/options.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -186,13 +188,25 @@ Status ApplySshCommand(const std::string& value, Options& options) {
   return {};
 }
 
+// Of who runs us: the system knows it where HOME is not set, as mount(8) runs an ordinary user's
+// helper.
+std::string HomeDirectory() {
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return home;
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 16'384> buffer{};
+  const int error = getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  return error == 0 && found != nullptr ? found->pw_dir : "";
+}
+
 // A shell replaces "~/" at the start of a word only, not behind "key_file=".
 Status ApplyFile(std::string_view word, const std::string& value, std::string& out) {
   if (value.empty() || value.find('\0') != std::string::npos) {
     return BadValue(word, value, "give the path of a file");
   }
-  const char* home = value.starts_with("~/") ? std::getenv("HOME") : nullptr;
-  out = home != nullptr && *home != '\0' ? home + value.substr(1) : value;
+  const std::string home = value.starts_with("~/") ? HomeDirectory() : "";
+  out = home.empty() ? value : home + value.substr(1);
   return {};
 }
 

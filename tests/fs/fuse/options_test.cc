@@ -2,6 +2,8 @@
 #include "fs/fuse/options.h"
 
 #include <gtest/gtest.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <optional>
@@ -66,7 +68,8 @@ TEST(MountOptions, TheHomeDirectoryOfAFile) {
   ASSERT_TRUE(ApplyMountOptions("log=~/log", options).ok());
   EXPECT_EQ(options.log_file, "/home/me/log");
   home.Set(nullptr);
-  EXPECT_EQ(key_file("~/key"), "~/key");
+  const passwd* const user = getpwuid(geteuid());
+  EXPECT_EQ(key_file("~/key"), user != nullptr ? user->pw_dir + std::string("/key") : "~/key");
 }
 
 TEST(ParseSource, Exports) {
