@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Usage: mount_helper.sh --bin BUILD_DIR
+# Usage: mount_helper.sh --bin BUILD_DIR --user NAME
 #
 # mount -t rdfs, lines of fstab, and what mount(8) hears when something is wrong. As root, for mount(8) runs
-# helpers from /sbin only: in a mount namespace of its own, where /sbin is a directory of this test.
+# helpers from /sbin only: in a mount namespace of its own, where /sbin is a directory of this test. NAME is an
+# ordinary user, who mounts by a line that lets everybody.
 set -uo pipefail
 
 if [ -z "${RDFS_MOUNT_HELPER_INSIDE:-}" ]; then
@@ -62,6 +63,35 @@ mount -a -T "$work/fstab.auto" >"$work/out" 2>&1 || problem "mount -a: $(cat "$w
 mount -o remount,rw -T "$work/fstab" "$mnt" >"$work/out" 2>&1 && problem "a remount went well"
 grep -q 'remount: .*unmount it, and mount it again' "$work/out" || problem "remount: $(cat "$work/out")"
 ends "by fstab"
+
+# ---- by fstab, as an ordinary user --------------------------------------------------------------
+# Who has no right to name another file: /etc/fstab is this test's.
+as_user=(setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups
+  env HOME="$work/home" USER="$user" XDG_RUNTIME_DIR="$work/home")
+mkdir -m 700 "$work/home"
+cp "$work/key" "$work/home/key"
+mkdir "$work/theirs"
+chown -R "$user" "$work/home" "$work/theirs"
+# by_user OPTION,...: mounts as the user by such a line; its exit status, and what it says in $work/out.
+by_user() {
+  echo "$source $work/theirs rdfs noauto,$1 0 0" >"$work/fstab"
+  "${as_user[@]}" mount "$work/theirs" >"$work/out" 2>&1
+}
+: >"$work/fstab"
+mount --bind "$work/fstab" /etc/fstab || { echo "$this: cannot replace /etc/fstab" >&2; exit 1; }
+for word in user users; do
+  by_user "$word,key_file=$work/home/key" || problem "$word: $(cat "$work/out")"
+  options=,$(findmnt -rn -o OPTIONS "$work/theirs"),
+  [[ $options == *,user_id=$(id -u "$user"),* ]] || problem "$word: the mount is not the user's: $options"
+  [ "$("${as_user[@]}" cat "$work/theirs/file")" = content ] || problem "$word: the user cannot read the mount"
+  cat "$work/theirs/file" >/dev/null 2>&1 && problem "$word: root reads a mount of another user without allow_other"
+  "${as_user[@]}" umount "$work/theirs" >"$work/out" 2>&1 || problem "$word: umount: $(cat "$work/out")"
+  wait_until 50 not_mounted "$work/theirs" || problem "$word: it is still mounted"
+done
+by_user "users,key_file=$work/key" && problem "the user mounted with a key that only root may read"
+grep -qF "rdfs: cannot open the key file $work/key: Permission denied" "$work/out" ||
+  problem "a key that only root may read: $(cat "$work/out")"
+umount /etc/fstab
 
 # ---- what is wrong ------------------------------------------------------------------------------
 # refused NAME STATUS REGEX OPTIONS

@@ -2,7 +2,8 @@
 # What the tests of the real programs share, to be sourced.
 #
 # begin "$@" takes --bin BUILD_DIR and --as-when-root USER, goes on as that user when it is root, and makes
-# the private directory $work. With --over TRANSPORT, which some tests know, $over is that; else it is empty. At the end every mount below it, every process that was named with
+# the private directory $work. With --over TRANSPORT, which some tests know, $over is that; else it is empty; --user NAME is $user in the
+# same way. At the end every mount below it, every process that was named with
 # `ends_with_us PID` and the directory itself are gone. `problem` counts what is wrong, `conclude` exits.
 
 this=$(basename "$0")
@@ -11,7 +12,7 @@ failures=0 ours=()
 python=(env PYTHONDONTWRITEBYTECODE=1 "PYTHONPATH=$(realpath "$(dirname "$0")")" python3)
 
 begin() {
-  bin='' over=''
+  bin='' over='' user=''
   local as=''
   local arguments=("$@")
   while [ $# -gt 0 ]; do
@@ -19,6 +20,7 @@ begin() {
       --bin) bin=$(realpath "$2"); shift 2 ;;
       --as-when-root) as=$2; shift 2 ;;
       --over) over=$2; shift 2 ;;
+      --user) user=$2; shift 2 ;;
       *) echo "$this: what is '$1'?" >&2; exit 2 ;;
     esac
   done
