@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Usage: messages.py [--self-test]
 
-Every sentence that a program can end with or log as an error is in docs/troubleshooting.md: in a row of a table,
-or as one of a class of its section "The other sentences". And what the document quotes is still said.
+Every sentence that a program can end with or log as an error or a warning is in docs/troubleshooting.md: in a row
+of a table, or as one of a class of its section "The other sentences". And what the document quotes is still said.
 
 A sentence is what stands in quotation marks at a Code::k*, or is given to one of HELPERS. A class is a bullet of
 the section: the sentences of these codes, in these folders, that have one of the pieces which the bullet quotes.
@@ -21,7 +21,7 @@ LITERALS = re.compile(r'(?:"(?:[^"\\\n]|\\.)*"\s*)+')
 # What takes a sentence without naming a code: it ends a program, or a Status is made of it.
 # (BadSource, NoExport and NoHost fill a sentence that has a Code::k* and a row; what Malformed, Hostile, Unexpected
 # and Impossible are given is what a broken peer said. A Note of an errno ends in that.)
-HELPERS = ('LogError', 'Refuse', 'Refused', 'Wrong', 'Fail', 'No', 'Cannot', 'because', 'no', 'Failed', 'UsageError',
+HELPERS = ('LogError', 'LogWarn', 'Refuse', 'Refused', 'Wrong', 'Fail', 'No', 'Cannot', 'because', 'no', 'Failed', 'UsageError',
            'WithContext', 'BadValue', r'Note(?=\((?!errno))', 'WaitFor')
 USAGE = ('Refuse', 'Wrong', 'Fail', 'no', 'kHint', 'BadValue')
 # Why something cannot be used, beside that it cannot.
@@ -69,6 +69,7 @@ CLASSES = {
                            r'tools/(?!sock/preload)|fs/(fuse|watch|library)/|server/(options|config|export)|'
                            r'transport/(base/watch_command|session/dial)'),
     'listening on port': (('print', 'return'), r'tools/|fs/watch/|server/main'),
+    'begun anew': (('LogWarn',), r''),
 }
 # What only begins a sentence that is another's.
 BEGINNINGS = ('the peer', '-e:', 'rdsend', 'rdrecv')
@@ -271,6 +272,7 @@ PLANTED_HELPERS = (
     ('tools/x.cc', 'fmt::print(stderr, "rdcp: the wombat has eaten {}\\n", it);'),
     ('tools/sock/rdsock.cc', 'return "the wombat has eaten it";'),
     ('server/x.cc', 'LogError("the wombat has eaten {}", it);'),
+    ('server/x.cc', 'LogWarn("{}: the wombat has eaten it", name);'),
     ('server/x.cc', 'return made.status().WithContext("the wombat has eaten it");'),
     ('transport/x.cc', 'offer.reason = "the wombat has eaten it";'),
     ('transport/x.cc', 'offer = {Kind::kShm, false, 0, "", "the wombat has eaten it"};'),
@@ -297,7 +299,8 @@ CODES = ('Errno', 'InvalidArgument', 'NotFound', 'Busy', 'DeadlineExceeded', 'Un
 
 def self_test(document, code):
     problems = []
-    for row in ('no memory for TLS', 'The following argument was not expected', 'not readable'):
+    for row in ('no memory for TLS', 'a lock was lost to a local process', 'The following argument was not expected',
+                'not readable'):
         if not missing(document.replace('| "' + row, '| "none'), code):
             problems.append('a row that is missing is not noticed: ' + row)
     if not stale(document + '\n| "no such sentence" | |', code):
@@ -309,7 +312,8 @@ def self_test(document, code):
             problems.append('%s: not noticed: %s' % (path, line))
     # A class is for its own codes and files.
     for path, line in (('tools/x.cc', 'Status(Code::kUnavailable, "the peer sent a malformed thing");'),
-                       ('tools/x.cc', 'Status(Code::kInvalidArgument, "the local slice is eaten");')):
+                       ('tools/x.cc', 'Status(Code::kInvalidArgument, "the local slice is eaten");'),
+                       ('server/x.cc', 'LogError("{} has been begun anew", it);')):
         if not missing(document, [(path, line)]):
             problems.append('%s: a class takes what is not its own: %s' % (path, line))
     return problems
