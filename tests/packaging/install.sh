@@ -28,4 +28,6 @@ expect_found() {
 expect_found "$work/root" /usr
 DESTDIR=$work/local cmake --install "$build" --prefix /usr/local >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 expect_found "$work/local" /usr/local
+# README.md links it from there to where mount(8) looks.
+[ -x "$work/local/usr/local/sbin/mount.rdfs" ] || fail "there is no /usr/local/sbin/mount.rdfs, which README.md names"
 [ "$failures" -eq 0 ]
