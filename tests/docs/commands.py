@@ -159,7 +159,8 @@ def zsh_options(script, command, sub=None):
     elif command == 'rdping':
         script, command = script[script.index('_rdfs_rdping() {'):], r'\*'
     section = re.search(r'^    %s\)\n(.*?);;' % command, script, re.M | re.S).group(1)
-    return set(re.findall(r"""^ +['"]\*?(-[^\[=]+)=?\[""", section, re.M))
+    options = re.findall(r"""^ +['"]\*?(-[^\[=]+)=?\[""", section, re.M)
+    return set(options) | {'%s twice' % option for option in options if options.count(option) > 1}
 
 
 def zsh_words(script):
@@ -291,6 +292,7 @@ def self_test(build, programs, pages, bash, zsh):
         (pages, bash, zsh.replace("'--json[One", "'--jason[One")),
         (pages, bash, zsh.replace("'async[", "'asink[")),
         (pages, bash, zsh.replace("'--sizes[", "'--sises[")),
+        (pages, bash, zsh.replace("'-V[", "'--version[Print the version]' \\\n        '-V[")),
         (pages, bash, zsh.replace("'writeback[", "'write_back[").replace('"writeback[', '"wb[')),
     ]
     problems = ['loss %d is not noticed' % number for number, loss in enumerate(losses)

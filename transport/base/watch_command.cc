@@ -73,8 +73,10 @@ std::optional<Wanted> Parse(const std::vector<std::string>& arguments, bool name
       wanted.format = "json";
     } else if (word == "--prometheus" && wanted.command == "stats") {
       wanted.format = "metrics";
-    } else if (word == "-n" && wanted.command == "top" && i + 1 < arguments.size()) {
-      wanted.turns = static_cast<unsigned>(std::strtoul(arguments[++i].c_str(), nullptr, 10));
+    } else if (word.starts_with("-n") && wanted.command == "top" &&
+               (word.size() > 2 || i + 1 < arguments.size())) {
+      const std::string turns = word.size() > 2 ? word.substr(2) : arguments[++i];
+      wanted.turns = static_cast<unsigned>(std::strtoul(turns.c_str(), nullptr, 10));
       if (wanted.turns == 0) return std::nullopt;
     } else if (named && wanted.name.empty() && !word.starts_with('-')) {
       wanted.name = RealPath(word);
