@@ -2,8 +2,9 @@
 """Usage: commands.py BUILD_DIR [--without PROGRAM] [--self-test]
 
 Each command's --help, its man page and its completions name the same options and subcommands, and the first two the
-same defaults; each has --help, --version and -v. --without names a program that this build leaves out. --self-test
-takes something away from each of them, one after the other, and wants every loss noticed.
+same defaults. Of each option the page says what --help begins with, and may say more behind it. Each command has
+--help, --version and -v. --without names a program that this build leaves out. --self-test takes something away from
+each of them, one after the other, and wants every loss noticed.
 """
 import os
 import re
@@ -22,6 +23,8 @@ SUBCOMMANDS = {
     'rdfsd': ['status', 'stats', 'top'],
 }
 EVERY = {'--help', '--version', '-v'}
+COLUMN = 30  # where --help says what an option is
+LETTERS = 40  # of that, letters and digits: so many have to be in the page, too
 OPTION = re.compile(r'^-{1,2}[A-Za-z0-9][A-Za-z0-9-]*$')
 
 
@@ -55,6 +58,23 @@ def help_defaults(text):
         if name and value:
             found[re.sub(r'[{=].*', '', name.group(1).strip().split(',')[-1])] = flat(value.group(value.lastindex))
     return found
+
+
+def help_texts(text):
+    """What --help says of each option, by its last name: the beginning."""
+    section = re.search(r'^Options:\n((?:  .*\n)+)', text, re.M).group(1)
+    found = {}
+    for entry in re.split(r'^(?=  -)', section, flags=re.M)[1:]:
+        name = re.sub(r'[{=].*', '', re.match(r'  (-\S+)', entry).group(1).split(',')[-1])
+        lines = entry.splitlines()
+        # Behind a declaration that is too long for its column the text is in the next line.
+        beside = len(lines) == 1 or lines[0][:COLUMN].endswith('  ')
+        found[name] = letters(' '.join([lines[0][COLUMN:] if beside else ''] + lines[1:]))
+    return found
+
+
+def letters(text):
+    return re.sub(r'[^a-z0-9]', '', text.lower())[:LETTERS]
 
 
 def flat(text):
@@ -92,16 +112,21 @@ def page_options(page, section):
     return found
 
 
-def page_defaults(page, section, pattern):
-    """Of the options of a section, by their last names: what `pattern` finds in the text of each."""
+def page_texts(page, section):
+    """The options of a section, by their last names, and the text of each."""
     text = re.search(r'^\.SH "?%s"?\n(.*?)(?=^\.SH|\Z)' % section, page, re.M | re.S).group(1).replace('\\-', '-')
     found = {}
     for heading, said in re.findall(r'^\.TP\n\.B[IR]? (.*)\n((?:.*\n)*?)(?=\.TP|\Z)', text, re.M):
         names = [name for name in re.split(r'[\s,=\[\]"]+', heading) if name]
-        if value := re.search(pattern, said):
-            options = [name for name in names if OPTION.match(name)]
-            found[options[-1] if options else names[0]] = value.group(1)
+        options = [name for name in names if OPTION.match(name)]
+        found[options[-1] if options else names[0]] = said
     return found
+
+
+def page_defaults(page, section, pattern):
+    """The same of those options in whose text there is `pattern`: what that finds."""
+    values = {name: re.search(pattern, said) for name, said in page_texts(page, section).items()}
+    return {name: value.group(1) for name, value in values.items() if value}
 
 
 def page_synopsis(page):
@@ -209,6 +234,11 @@ class Check:
         self.same(what, {'%s, without it %s,' % each for each in wanted.items()},
                   {'%s, without it %s,' % each for each in got.items()})
 
+    def texts(self, what, wanted, got):
+        for name, said in wanted.items():
+            if not letters(got.get(name, '')).startswith(said):
+                self.problems.append('%s says something else of %s than --help' % (what, name))
+
     def subcommands(self, command, page, bash, zsh):
         words = set(SUBCOMMANDS.get(command, []))
         if not words:
@@ -238,8 +268,11 @@ class Check:
                 defaults = help_defaults(help_of(self.build, command, sub))
                 if (port := defaults.pop('PORT', None)) and 'is %s unless given' % port not in page:
                     self.problems.append('the man page of %s does not say that PORT is %s' % (name, port))
-                self.defaults('the man page of %s' % name, defaults, page_defaults(
-                    page, sub.upper() + ' OPTIONS' if sub else 'OPTIONS', r'\(default:? ([^)]+)\)'))
+                section = sub.upper() + ' OPTIONS' if sub else 'OPTIONS'
+                self.defaults('the man page of %s' % name, defaults,
+                              page_defaults(page, section, r'\(default:? ([^)]+)\)'))
+                self.texts('the man page of %s' % name, help_texts(help_of(self.build, command, sub)),
+                           page_texts(page, section))
             if command == 'mount.rdfs':  # run by mount(8), typed by nobody
                 continue
             self.same('bash completion of ' + name, wanted,
@@ -282,6 +315,10 @@ def self_test(build, programs, pages, bash, zsh):
         ({**pages, 'rdping': pages['rdping'].replace('(default 64)', '(default 8)')}, bash, zsh),
         ({**pages, 'rdping': pages['rdping'].replace('7339', '7337')}, bash, zsh),
         ({**pages, 'rdinfo': pages['rdinfo'].replace('7337', '7339')}, bash, zsh),
+        ({**pages, 'rdcp': pages['rdcp'].replace('Copy what symlinks lead to', 'Copy symlinks')}, bash, zsh),
+        ({**pages, 'rdfsd': pages['rdfsd'].replace('Serve one client over', 'Serve one')}, bash, zsh),
+        ({**pages, 'rdping': pages['rdping'].replace('Of each measurement', 'Of all measurements')}, bash, zsh),
+        ({**pages, 'mount.rdfs': pages['mount.rdfs'].replace('mount nothing', 'mount')}, bash, zsh),
         ({**pages, 'rdcp': pages['rdcp'].replace('.BI \\-\\-port', '.BI \\-\\-ports')}, bash, zsh),
         ({**pages, 'rdfs': pages['rdfs'].replace('.B deadline=', '.B deadlines=')}, bash, zsh),
         (pages, bash.replace('--verbs-port', ''), zsh),
