@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: packages.sh BUILD_DIR
-# CPack's .deb and tarball: the files of an installation, and for the .deb what it needs.
+# CPack's .deb and tarball: each has the files of an installation, and they run; and for the .deb what it needs.
 set -uo pipefail
 . "$(dirname "$0")/checks" "$1"
 
@@ -14,10 +14,15 @@ tarball=$(echo "$work"/packages/rdfs-*.tar.gz)
 
 mkdir "$work/deb" "$work/tar"
 dpkg-deb --extract "$deb" "$work/deb" || fail "dpkg-deb cannot unpack it"
-expect_files "$work/deb"
-expect_clean "$work/deb" "$build"
-expect_modes "$work/deb"
-expect_running "$work/deb"
+# A tarball's files are in one folder, which says what it is.
+tar -tzf "$tarball" | grep -v "^rdfs-$version-[^/]*/usr/" && fail "the tarball has files beside its folder's usr"
+tar -C "$work/tar" -xzf "$tarball" --strip-components=1 || fail "tar cannot unpack the tarball"
+for root in "$work/deb" "$work/tar"; do
+  expect_files "$root"
+  expect_clean "$root" "$build"
+  expect_modes "$root"
+  expect_running "$root"
+done
 dpkg-deb --contents "$deb" | grep -v ' root/root ' && fail "the .deb holds files that are not root's"
 
 # What the programs load or run, by the packages that have it.
@@ -28,6 +33,4 @@ done
 [ "$(dpkg-deb --field "$deb" Version)" = "$("$work/deb/usr/bin/rdfs" --version | cut -d' ' -f2)" ] ||
   fail "the package's version is not the program's"
 
-tar -C "$work/tar" -xzf "$tarball" --strip-components=1 || fail "tar cannot unpack the tarball"
-[ -x "$work/tar/usr/bin/rdfs" ] || [ -x "$work/tar/bin/rdfs" ] || fail "the tarball has no bin/rdfs"
 [ "$failures" -eq 0 ]
