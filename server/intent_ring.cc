@@ -12,7 +12,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -68,20 +67,6 @@ void StoresAboveComeFirst() { std::atomic_signal_fence(std::memory_order_seq_cst
 
 std::uint64_t NeverZero(std::uint64_t sum) { return sum == 0 ? 1 : sum; }
 
-Result<std::string> OwnDirectory(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Status::FromErrno(errno, fmt::format("cannot make {}", path));
-  }
-  struct stat st {};
-  if (lstat(path.c_str(), &st) != 0) return Status::FromErrno(errno, path);
-  if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0) {
-    return Status(
-        Code::kErrno, EPERM,
-        fmt::format("{} is not a directory of ours that only we can write to: remove it", path));
-  }
-  return path;
-}
-
 Result<Fd> OpenFile(const std::string& path, std::size_t size) {
   Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return Status::FromErrno(errno, fmt::format("cannot open {}", path));
@@ -117,14 +102,6 @@ IntentRing::Header& IntentRing::header() const { return *reinterpret_cast<Header
 
 IntentRing::Record& IntentRing::At(std::uint32_t index) const {
   return *reinterpret_cast<Record*>(base_ + kHeaderBytes + std::size_t{index} * kRecordBytes);
-}
-
-Result<std::string> IntentRing::DefaultDirectory() {
-  if (geteuid() == 0) return OwnDirectory("/run/rdfs");
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/') return OwnDirectory(std::string(runtime) + "/rdfs");
-  // No login session (cron, a container): /tmp is cleared by the host as well.
-  return OwnDirectory(fmt::format("/tmp/rdfs-{}", geteuid()));
 }
 
 void IntentRing::Format(std::byte* base, std::uint64_t session, std::uint32_t records,

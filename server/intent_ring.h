@@ -64,10 +64,6 @@ class IntentRing {
   IntentRing& operator=(const IntentRing&) = delete;
   ~IntentRing();
 
-  // Where rings are kept: $XDG_RUNTIME_DIR/rdfs or, for root, /run/rdfs; made with mode 0700. Both
-  // are cleared when the host restarts, as the sessions are. Errors: kErrno.
-  static Result<std::string> DefaultDirectory();
-
   // A request's arguments as Lookup and Begin compare them: 64 bits of opcode and body, without the
   // names in it that are another when the request comes again (fs::NamesInBody).
   static std::uint64_t Digest(fs::Opcode opcode, ByteSpan body);

@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <new>
 
-#include "server/intent_ring.h"
 #include "server/service.h"
 #include "server/setup.h"
 #include "server/signal_thread.h"
 #include "transport/base/control_socket.h"
 #include "transport/base/log.h"
+#include "transport/base/runtime_directory.h"
 #include "transport/base/snapshot.h"
 #include "transport/metrics/server.h"
 #include "transport/session/acceptor.h"
@@ -27,7 +27,7 @@ int Fail(const Status& status) {
 }
 
 std::string RecordDirectory() {
-  auto directory = IntentRing::DefaultDirectory();
+  auto directory = MakeRuntimeDirectory();
   if (directory.ok()) return *std::move(directory);
   LogWarn("requests that are sent twice may be carried out twice: {}",
           directory.status().message());
@@ -118,7 +118,7 @@ std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_
         return AnswerRequest(request, snapshot);
       });
   if (control.ok()) return *std::move(control);
-  LogInfo("`rdfsd status` cannot ask this server: {}", control.status().message());
+  LogWarn("`rdfsd status` cannot ask this server: {}", control.status().message());
   return nullptr;
 }
 

@@ -9,13 +9,13 @@
 
 #include "fs/protocol.h"
 #include "server/confine.h"
-#include "server/intent_ring.h"
 #include "server/service.h"
 #include "server/serving.h"
 #include "server/setup.h"
 #include "server/signal_thread.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
+#include "transport/base/runtime_directory.h"
 #include "transport/session/acceptor.h"
 
 namespace rdfs::server {
@@ -74,7 +74,7 @@ int ServeStdio(const Options& options) {
   service_options.secret = SetUpHandleSecret();
   service_options.pool_bytes = options.pool_bytes.value_or(0);
   service_options.session_lease = std::chrono::seconds(options.lease_seconds);
-  if (auto records = IntentRing::DefaultDirectory(); records.ok()) {
+  if (auto records = MakeRuntimeDirectory(); records.ok()) {
     service_options.record_directory = *std::move(records);
   }
   // As if we were asked to: the one way to end, whichever thread says so.

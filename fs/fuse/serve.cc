@@ -438,7 +438,7 @@ void Served::StartControl() {
   if (control.ok()) {
     control_ = *std::move(control);
   } else {
-    LogInfo("`rdfs status` cannot ask this mount: {}", control.status().message());
+    LogWarn("`rdfs status` cannot ask this mount: {}", control.status().message());
   }
 }
 

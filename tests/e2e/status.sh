@@ -30,6 +30,13 @@ says "$work/status" '^ +round_trips lookup +[1-9]' 'rdfs status'
 says "$work/status" '^ +latency read +[1-9][0-9]*, p50 .* p99 .*s$' 'rdfs status'
 "$rdfs" status "$work/other" >"$work/out" 2>&1 && problem 'another directory is taken for the mount'
 
+# Who has no runtime directory (cron, su) has a place all the same; who has one of their own looks there only.
+without=(env -u XDG_RUNTIME_DIR)
+"${without[@]}" "$rdfs" "rdfs://127.0.0.1:$port/data" "$work/other" >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"
+"${without[@]}" "$rdfs" status "$work/other" >"$work/out" 2>&1 || problem "a mount without XDG_RUNTIME_DIR is not found: $(cat "$work/out")"
+"$rdfs" status "$work/other" >"$work/out" 2>&1 && problem "a mount of another place answers: $(cat "$work/out")"
+fusermount3 -u "$work/other" || problem 'no unmount'
+
 # figure NAME: of the JSON.
 figure() { "$rdfs" stats --json "$work/mnt" | python3 -c "import json,sys; print(json.load(sys.stdin)['figures']['$1'])"; }
 [ "$(figure read_bytes)" -ge 300000 ] || problem "read_bytes is $(figure read_bytes)"

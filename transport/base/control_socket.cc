@@ -11,9 +11,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
+
+#include "transport/base/runtime_directory.h"
 
 namespace rdfs {
 namespace {
@@ -21,27 +22,6 @@ namespace {
 constexpr std::chrono::seconds kPatience{1};
 constexpr std::size_t kMaxAnswer = 4 << 20;
 constexpr std::string_view kEnding = ".sock";
-
-// Where sockets may be, the one for a new socket first. A $XDG_RUNTIME_DIR that came through sudo
-// is another user's.
-std::vector<std::string> Directories() {
-  std::vector<std::string> out;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  struct stat about {};
-  if (runtime != nullptr && runtime[0] == '/' && stat(runtime, &about) == 0 &&
-      about.st_uid == geteuid()) {
-    out.push_back(std::string(runtime) + "/rdfs");
-  }
-  if (geteuid() == 0) out.emplace_back("/run/rdfs");
-  return out;
-}
-
-Status CheckDirectory(const std::string& path) {
-  struct stat about {};
-  if (lstat(path.c_str(), &about) != 0) return Status::FromErrno(errno, path);
-  if (S_ISDIR(about.st_mode) && about.st_uid == geteuid() && (about.st_mode & 077U) == 0) return {};
-  return {Code::kInvalidArgument, path + " must be a directory of yours with mode 0700; remove it"};
-}
 
 std::optional<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un address{};
@@ -96,20 +76,24 @@ std::optional<std::string> ReceiveRequest(int fd, Deadline deadline) {
   return std::nullopt;
 }
 
+// Of what opendir returned, which is closed then; of null none.
+std::vector<std::string> NamesOfSockets(DIR* directory, const std::string& program) {
+  if (directory == nullptr) return {};
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(directory, closedir);
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(listing.get())) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(program + "-") && name.ends_with(kEnding)) names.emplace_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::Listen(const std::string& program,
                                                              Answer answer) {
-  const std::vector<std::string> directories = Directories();
-  if (directories.empty()) {
-    return Status(Code::kNotFound, "there is no $XDG_RUNTIME_DIR of this user");
-  }
-  const std::string& directory = directories.front();
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Status::FromErrno(errno, "cannot make " + directory);
-  }
-  RDFS_RETURN_IF_ERROR(CheckDirectory(directory));
-  std::string path = directory + "/" + program + "-" + std::to_string(getpid());
+  RDFS_ASSIGN_OR_RETURN(std::string path, MakeRuntimeDirectory());
+  path += "/" + program + "-" + std::to_string(getpid());
   path += kEnding;
   const auto address = AddressOf(path);
   if (!address) return TooLong(path);
@@ -159,17 +143,29 @@ void ControlSocket::Serve(const Fd& peer) const {
 
 std::vector<std::string> FindControlSockets(const std::string& program) {
   std::vector<std::string> found;
-  for (const std::string& directory : Directories()) {
-    if (!CheckDirectory(directory).ok()) continue;
-    const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(directory.c_str()), closedir);
-    if (listing == nullptr) continue;
-    while (const dirent* entry = readdir(listing.get())) {
-      const std::string_view name = entry->d_name;
-      if (!name.starts_with(program + "-") || !name.ends_with(kEnding)) continue;
-      found.push_back(directory + "/" + std::string(name));
+  for (const std::string& directory : RuntimeDirectories()) {
+    if (!CheckRuntimeDirectory(directory).ok()) continue;
+    for (const std::string& name : NamesOfSockets(opendir(directory.c_str()), program)) {
+      found.push_back(directory + "/" + name);
     }
   }
   return found;
+}
+
+void VisitForeignControlSockets(
+    const std::string& program,
+    const std::function<bool(uid_t owner, const std::string& path)>& ask) {
+  for (ForeignDirectory& place : ForeignRuntimeDirectories()) {
+    std::vector<std::string> names = NamesOfSockets(fdopendir(dup(place.directory.get())), program);
+    if (names.size() > kMostOfOthers) names.resize(kMostOfOthers);
+    for (const std::string& name : names) {
+      const Fd socket(openat(place.directory.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+      struct stat about {};
+      const bool theirs = socket.valid() && fstat(socket.get(), &about) == 0 &&
+                          S_ISSOCK(about.st_mode) && about.st_uid == place.owner;
+      if (theirs && !ask(place.owner, "/proc/self/fd/" + std::to_string(socket.get()))) break;
+    }
+  }
 }
 
 Result<std::string> AskControl(const std::string& path, std::string_view request,

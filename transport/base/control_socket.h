@@ -1,13 +1,14 @@
 // ControlSocket: where a running program of ours says what it is doing, to its own user.
 //
-// A UNIX socket in a directory that belongs to the user and that nobody else may enter:
-// $XDG_RUNTIME_DIR/rdfs, or root's /run/rdfs. A peer of another user, but root, is turned away
-// (SO_PEERCRED). One request a connection: a word of at most kMaxRequest bytes and a newline; the
-// answer is text up to the end of the stream. A peer that is silent, slow or writes more is dropped
-// after a second, and delays the next one only.
+// A UNIX socket in the user's runtime directory (runtime_directory.h), which nobody else may enter.
+// A peer of another user, but root, is turned away (SO_PEERCRED). One request a connection: a word
+// of at most kMaxRequest bytes and a newline; the answer is text up to the end of the stream. A
+// peer that is silent, slow or writes more is dropped after a second, and delays the next one only.
 //
 // One thread of its own, which sleeps until somebody asks and runs `answer`. The file goes with it.
 #pragma once
+
+#include <sys/types.h>
 
 #include <functional>
 #include <memory>
@@ -27,8 +28,8 @@ class ControlSocket {
   using Answer = std::function<std::string(std::string_view request)>;
   static constexpr std::size_t kMaxRequest = 64;
 
-  // `program` and the process's number are the socket's name. Errors: kNotFound without such a
-  // directory, kInvalidArgument where others may enter it, kErrno.
+  // `program` and the process's number are the socket's name. Errors: kInvalidArgument where others
+  // may enter the directory, kErrno.
   static Result<std::unique_ptr<ControlSocket>> Listen(const std::string& program, Answer answer);
   ~ControlSocket();
   ControlSocket(const ControlSocket&) = delete;
@@ -50,6 +51,14 @@ class ControlSocket {
 // The sockets of this user's running programs of that name. What a killed one left behind is
 // removed when nobody answers on it.
 std::vector<std::string> FindControlSockets(const std::string& program);
+
+// Those of other users, one after the other, for root: `ask` is given a path that leads to this
+// very socket, whatever its owner does meanwhile, until it returns. False: this owner is asked no
+// more. What they answer is not to be believed. At most kMostOfOthers of one owner.
+inline constexpr std::size_t kMostOfOthers = 256;
+void VisitForeignControlSockets(
+    const std::string& program,
+    const std::function<bool(uid_t owner, const std::string& path)>& ask);
 
 // Asks; blocks at most until `deadline`. Errors: kDisconnected when nobody is there any more,
 // kDeadlineExceeded, kProtocolError for an answer without end.

@@ -1,15 +1,19 @@
 #include "transport/base/watch_command.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <thread>
 
 #include "transport/base/control_socket.h"
+#include "transport/base/runtime_directory.h"
 #include "transport/base/snapshot.h"
 #include "transport/base/top.h"
 
@@ -87,18 +91,44 @@ std::optional<Wanted> Parse(const std::vector<std::string>& arguments, bool name
   return wanted;
 }
 
+// Errors: AskControl's, kNotFound for one that is not meant.
+Result<std::string> AskIfMeant(const std::string& path, const Wanted& wanted,
+                               const std::string& request) {
+  if (!wanted.name.empty()) {
+    RDFS_ASSIGN_OR_RETURN(const std::string name, AskControl(path, "name", DeadlineAfter(2s)));
+    if (name != wanted.name) return Status(Code::kNotFound, name);
+  }
+  return AskControl(path, request, DeadlineAfter(2s));
+}
+
 // What those that are meant answer.
 std::vector<std::string> Ask(const std::string& program, const Wanted& wanted,
                              const std::string& request) {
   std::vector<std::string> answers;
   for (const std::string& path : FindControlSockets(program)) {
-    if (!wanted.name.empty()) {
-      const auto name = AskControl(path, "name", DeadlineAfter(2s));
-      if (!name.ok() || *name != wanted.name) continue;
-    }
-    auto answer = AskControl(path, request, DeadlineAfter(2s));
+    auto answer = AskIfMeant(path, wanted, request);
     if (answer.ok()) answers.push_back(*std::move(answer));
   }
+  return answers;
+}
+
+std::string NameOf(uid_t user) {
+  const passwd* entry = getpwuid(user);
+  return entry == nullptr ? std::to_string(user) : entry->pw_name;
+}
+
+// The status of other users' ones, where we are root. What they say may be made up to steer a
+// terminal; whoever is silent keeps nobody waiting twice.
+std::vector<std::string> AskForeign(const std::string& program, const Wanted& wanted) {
+  std::vector<std::string> answers;
+  VisitForeignControlSockets(program, [&](uid_t owner, const std::string& path) {
+    auto answer = AskIfMeant(path, wanted, "status");
+    if (!answer.ok()) return answer.status().code() != Code::kDeadlineExceeded;
+    const auto steers = [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7f; };
+    std::ranges::replace_if(*answer, steers, '?');
+    answers.push_back(fmt::format("{:<24} {}\n{}", "user", NameOf(owner), *answer));
+    return true;
+  });
   return answers;
 }
 
@@ -148,7 +178,10 @@ std::optional<int> RunWatchCommand(const std::string& program,
   if (wanted->command == "top") {
     status = Top(program, *wanted);
   } else {
-    const auto answers = Ask(program, *wanted, wanted->format);
+    auto answers = Ask(program, *wanted, wanted->format);
+    if (wanted->command == "status") {
+      std::ranges::move(AskForeign(program, *wanted), std::back_inserter(answers));
+    }
     if (wanted->format == "metrics") {
       fmt::print("{}", MergeMetrics(answers));
     } else {
@@ -157,10 +190,9 @@ std::optional<int> RunWatchCommand(const std::string& program,
     status = answers.empty() ? 1 : 0;
   }
   if (status != 0) {
-    fmt::print(stderr,
-               "{0}: no {0} of this user answers{1}; its socket is in $XDG_RUNTIME_DIR/rdfs, "
-               "root's in /run/rdfs\n",
-               program, wanted->name.empty() ? "" : " for " + wanted->name);
+    fmt::print(stderr, "{0}: no {0} of this user answers{1}; its socket is looked for in {2}\n",
+               program, wanted->name.empty() ? "" : " for " + wanted->name,
+               fmt::join(RuntimeDirectories(), ", "));
   }
   return status;
 }
