@@ -81,6 +81,7 @@ std::vector<ExportSpec> CurrentExports(const ServingParams& params, const Shared
 Snapshot Describe(Service& service, std::uint16_t port) {
   Snapshot snapshot = service.Describe();
   snapshot.words = {{"port", std::to_string(port)}, {"process", std::to_string(::getpid())}};
+  snapshot.info = {{"version", RDFS_VERSION}};
   return snapshot;
 }
 

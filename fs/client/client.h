@@ -36,6 +36,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -102,7 +103,8 @@ struct MountInfo {
   std::chrono::milliseconds lease{};       // the session's
   std::chrono::milliseconds attr_lease{};  // how long a name that is not there may be cached
   std::uint32_t max_transfer_bytes = 0;
-  std::string transport;  // Session::ExplainChoice()
+  std::string transport;                // Session::ExplainChoice(),
+  std::optional<transport::Kind> kind;  // and which that is; none before the first lane
 };
 
 class Lane;

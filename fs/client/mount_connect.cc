@@ -100,6 +100,8 @@ Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Dea
   RDFS_ASSIGN_OR_RETURN(auto link, MakeLink(lane, std::move(connection), deadline));
   const std::lock_guard lock(mutex_);
   info_.transport = session_->ExplainChoice();
+  const transport::LegReport* const leg = LegInUse(*session_);
+  info_.kind = leg == nullptr ? std::nullopt : std::optional(leg->kind);
   session_fallbacks_ = static_cast<std::uint64_t>(
       std::ranges::count_if(session_->legs(), &transport::LegReport::failed));
   return link;
@@ -189,7 +191,8 @@ Status MountImpl::Redial(Deadline deadline) {
            .lease = std::chrono::milliseconds(grant.lease_ms),
            .attr_lease = std::chrono::milliseconds(grant.attr_lease_ms),
            .max_transfer_bytes = grant.max_transfer_bytes,
-           .transport = {}};
+           .transport = {},
+           .kind = {}};
   fallbacks_ += std::exchange(session_fallbacks_, 0);
   for (const LaneSeat& seat : seats_) {
     if (seat.taken && !same) seat.mailbox->Wake();  // to see that its connection is of no use

@@ -450,6 +450,10 @@ Snapshot Served::Describe() const {
                {"source", options_.source_text},
                {"transport", info.transport},
                {"server", health.ok() ? "connected" : "away: " + health.message()}};
+  out.info = {{"transport", info.kind ? std::string(transport::Name(*info.kind)) : "none"},
+              {"version", RDFS_VERSION}};
+  out.Gauge("connected", "Whether the server is there: 1, or 0 while it is away.",
+            health.ok() ? 1 : 0);
   AddFigures(mount_->counters(), out);
   AddHits(*filesystem_, out);
   out.Count("recalls", "Times that the server said to believe something no more.",

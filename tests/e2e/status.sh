@@ -78,6 +78,9 @@ fi
 "$rdfs" stats --prometheus >"$work/metrics" || problem 'rdfs stats --prometheus fails'
 says "$work/metrics" "^rdfs_operation_seconds_bucket\{mount=\"$work/mnt\",op=\"read\",le=\"[+]Inf\"\} [1-9]" 'metrics'
 says "$work/metrics" "^rdfs_read_bytes_total\{mount=\"$work/mnt\"\} [1-9]" 'metrics'
+version=$("$rdfs" --version | awk '{ print $2 }')
+says "$work/metrics" "^rdfs_connected\{mount=\"$work/mnt\"\} 1\$" 'metrics'
+says "$work/metrics" "^rdfs_info\{mount=\"$work/mnt\",transport=\"shm\",version=\"${version//./[.]}\"\} 1\$" 'metrics'
 # explained FILE WHAT: it is said of every metric what it is.
 explained() {
   local unexplained
@@ -115,6 +118,7 @@ place=$(awk '$1 == "metrics" { print $2 }' "$work/status")
 [ "$(scrape "$place" "$work/metrics")" = 200 ] || problem "no metrics at '$place'"
 says "$work/metrics" "^rdfs_operation_seconds_count\{port=\"$port\",op=\"lookup\"\} [1-9]" 'metrics of rdfsd'
 explained "$work/metrics" 'metrics of rdfsd'
+says "$work/metrics" "^rdfs_info\{port=\"$port\",version=\"${version//./[.]}\"\} 1\$" 'metrics of rdfsd'
 says "$work/metrics" "^rdfs_leases\{port=\"$port\"\} [1-9]" 'metrics of rdfsd'
 timeout 60 "$rdfsd" --export "data=$work/export" --no-auth --port 0 -f --metrics "$place" >"$work/out" 2>&1
 [ $? -eq 1 ] || problem 'a second rdfsd takes the same port for metrics'
@@ -195,6 +199,20 @@ wait_until 100 eval '[ "$(figure reconnects)" -ge 1 ]' || problem "reconnects is
 kill -0 "$waits" || problem 'the lock is held twice'
 exec {held}>&-
 wait "$waits" || problem 'the lock that was waited for does not come'
+
+# Without its server a mount says so, to people and programs, and that it is back.
+kill -KILL "$server" $(pgrep -P "$server")
+{ wait "$server"; } 2>/dev/null
+wait_until 200 eval '[ "$(figure connected)" -eq 0 ]' || problem 'a mount without a server is connected'
+"$rdfs" status "$work/mnt" >"$work/status" || problem 'rdfs status fails without a server'
+says "$work/status" '^server +away: .+' 'rdfs status without a server'
+"$rdfs" stats --prometheus "$work/mnt" >"$work/metrics" || problem 'rdfs stats --prometheus fails without a server'
+says "$work/metrics" "^rdfs_connected\{mount=\"$work/mnt\"\} 0\$" 'metrics without a server'
+serve again --export "data=$work/export" --no-auth
+# A mount that ends before it is back cannot tell the server, which keeps what it would need.
+for mount in mnt other; do
+  wait_until 200 eval '"$rdfs" status "$work/$mount" | grep -q "^server *connected"' || problem "no way back: $("$rdfs" status "$work/$mount")"
+done
 for mount in mnt other; do fusermount3 -u "$work/$mount" || problem 'no unmount'; done
 # A server that ends before it has heard that keeps what they would need to come back.
 wait_until 100 eval '! "$rdfsd" status | grep -qE "^ +session "' || problem "a session stays: $("$rdfsd" status)"

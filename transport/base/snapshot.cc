@@ -85,7 +85,12 @@ std::string ToJson(const Snapshot& snapshot) {
   for (const auto& [name, value] : snapshot.words) {
     out += fmt::format("{}: {}, ", JsonString(name), JsonString(value));
   }
-  out += "\"lines\": [";
+  out += "\"info\": {";
+  for (std::size_t i = 0; i < snapshot.info.size(); ++i) {
+    const auto& [name, value] = snapshot.info[i];
+    out += fmt::format("{}{}: {}", i == 0 ? "" : ", ", JsonString(name), JsonString(value));
+  }
+  out += "}, \"lines\": [";
   for (std::size_t i = 0; i < snapshot.lines.size(); ++i) {
     const auto& [name, value] = snapshot.lines[i];
     out += fmt::format("{}[{}, {}]", i == 0 ? "" : ", ", JsonString(name), JsonString(value));
@@ -121,6 +126,16 @@ std::string ToPrometheus(const Snapshot& snapshot) {
   std::string common;
   if (!snapshot.words.empty()) {
     common = fmt::format("{}={}", snapshot.words[0].first, JsonString(snapshot.words[0].second));
+  }
+  if (!snapshot.info.empty()) {
+    out +=
+        "# HELP rdfs_info What it is: always 1, the labels say it.\n# TYPE rdfs_info gauge\n"
+        "rdfs_info{" +
+        common;
+    for (const auto& [name, value] : snapshot.info) {
+      out += fmt::format("{}{}={}", out.ends_with('{') ? "" : ",", name, JsonString(value));
+    }
+    out += "} 1\n";
   }
   std::string_view before;
   for (const Figure& figure : snapshot.figures) {

@@ -33,6 +33,9 @@ struct OperationTimes {
 struct Snapshot {
   // What it is: "mount" "/mnt". The first one tells it from others of its kind.
   std::vector<std::pair<std::string, std::string>> words;
+  // What of them programs want by value, all of it together one metric, rdfs_info: "transport"
+  // "tcp".
+  std::vector<std::pair<std::string, std::string>> info;
   // Things of which there are many: "session" and a line each.
   std::vector<std::pair<std::string, std::string>> lines;
   std::vector<Figure> figures;

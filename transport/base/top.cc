@@ -155,8 +155,9 @@ std::string FigureLines(const Growth& growth, const std::string& program, double
   std::string rates, hits, amounts;
   for (const auto& [sample, value] : growth.now()) {
     const bool shown_above = sample.metric.starts_with(kHistogram) || !sample.operation.empty();
-    if (sample.program != program || shown_above || sample.metric.ends_with("_misses_total"))
-      continue;
+    const bool no_figure =
+        sample.metric.ends_with("_misses_total") || sample.metric.ends_with("_info");
+    if (sample.program != program || shown_above || no_figure) continue;
     if (sample.metric.ends_with("_hits_total")) {
       hits += HitLine(growth, sample, seconds);
     } else {

@@ -102,6 +102,7 @@ TEST_F(ControlSocketTest, WhatAKilledProgramLeftIsRemoved) {
 Snapshot Example() {
   Snapshot out;
   out.words = {{"mount", "/a\"b\n"}, {"server", "connected"}};
+  out.info = {{"transport", "tcp"}, {"version", "1\"2"}};
   out.lines = {{"session", "one"}};
   out.Gauge("open_files", "Files that are open.", 3);
   out.Count("trips", "Round trips.", 1, "read");
@@ -118,13 +119,17 @@ Snapshot Example() {
 
 TEST(Snapshot, IsTheSameInEveryFormat) {
   EXPECT_EQ(ToJson(Example()),
-            "{\"mount\": \"/a\\\"b?\", \"server\": \"connected\", \"lines\": [[\"session\", "
+            "{\"mount\": \"/a\\\"b?\", \"server\": \"connected\", \"info\": "
+            "{\"transport\": \"tcp\", \"version\": \"1\\\"2\"}, \"lines\": [[\"session\", "
             "\"one\"]], \"figures\": {\"open_files\": 3, \"trips\": {\"read\": 1, \"write\": "
             "2}}, \"latencies\": {\"read\": {\"count\": 2, \"sum_ns\": 8000, \"p50_ns\": 4000, "
             "\"p99_ns\": 5000, \"max_ns\": 5000}}}\n");
   const std::string metrics = ToPrometheus(Example());
   const std::size_t histogram = metrics.find("# HELP rdfs_operation_seconds");
   EXPECT_EQ(metrics.substr(0, histogram),
+            "# HELP rdfs_info What it is: always 1, the labels say it.\n"
+            "# TYPE rdfs_info gauge\n"
+            "rdfs_info{mount=\"/a\\\"b?\",transport=\"tcp\",version=\"1\\\"2\"} 1\n"
             "# HELP rdfs_open_files Files that are open.\n"
             "# TYPE rdfs_open_files gauge\n"
             "rdfs_open_files{mount=\"/a\\\"b?\"} 3\n"

@@ -22,6 +22,7 @@ LatencyHistogram Times(std::uint64_t short_ones, std::uint64_t long_ones) {
 Snapshot Mount(std::uint64_t times) {
   Snapshot out;
   out.words.emplace_back("mount", "/mnt/a \"b");
+  out.info = {{"transport", "shm"}};
   out.Count("read_bytes", "", 1'500'000 * times);
   out.Count("recalls", "", 2);
   out.Count("grant_hits", "", 300 * times);
