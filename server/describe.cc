@@ -8,18 +8,46 @@
 namespace rdfs::server {
 namespace {
 
-std::string DescribeSession(const FsSession& session, TimePoint now) {
+std::uint64_t SecondsSilent(const FsSession& session, TimePoint now) {
   const auto silent =
       std::chrono::duration_cast<std::chrono::seconds>(now - session.last_request());
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, silent.count()));
+}
+
+std::string DescribeSession(const FsSession& session, TimePoint now) {
   const std::string lane = session.lane();
   const std::string choice = session.choice();
   // The client's words come last: whatever they are, they cannot pass for ours.
-  return fmt::format("{} of {}{}, over {}, {} open files, last heard of {} s ago{}{}",
-                     session.params().client, session.inodes().exported().name(),
-                     session.params().read_only ? ", read-only" : "",
-                     lane.empty() ? "no lane yet" : lane, session.open_files(),
-                     std::max<std::int64_t>(0, silent.count()),
-                     choice.empty() ? "" : "; its client says: ", choice);
+  return fmt::format(
+      "{} of {}{}, over {}, {} open files, last heard of {} s ago{}{}", session.params().client,
+      session.inodes().exported().name(), session.params().read_only ? ", read-only" : "",
+      lane.empty() ? "no lane yet" : lane, session.open_files(), SecondsSilent(session, now),
+      choice.empty() ? "" : "; its client says: ", choice);
+}
+
+// The same for programs.
+Snapshot::Fields FieldsOf(const FsSession& session, TimePoint now) {
+  const auto transport = session.transport();
+  return {{"client", session.params().client},
+          {"export", session.inodes().exported().name()},
+          {"read_only", session.params().read_only},
+          {"transport", transport ? std::string(transport::Name(*transport)) : std::string()},
+          {"connection", session.lane()},
+          {"why", session.choice()},
+          {"open_files", std::uint64_t{session.open_files()}},
+          {"last_heard_of_seconds", SecondsSilent(session, now)}};
+}
+
+void AddSessions(const std::vector<SessionPtr>& sessions, TimePoint now, Snapshot& out) {
+  std::size_t open_files = 0;
+  out.sessions.emplace();
+  for (const SessionPtr& session : sessions) {
+    out.lines.emplace_back("session", DescribeSession(*session, now));
+    out.sessions->push_back(FieldsOf(*session, now));
+    open_files += session->open_files();
+  }
+  out.Gauge("sessions", "Mounts.", sessions.size());
+  out.Gauge("open_files", "Files and directories that mounts have open.", open_files);
 }
 
 void AddPool(const StoreStats& pool, Snapshot& out) {
@@ -57,10 +85,10 @@ Snapshot Service::Describe() {
   const std::vector<SessionPtr> sessions = sessions_.All();
   const TimePoint now = core_->clock.Now();
   for (const std::string& name : exports_->Names()) out.lines.emplace_back("export", name);
-  for (const SessionPtr& session : sessions) {
-    out.lines.emplace_back("session", DescribeSession(*session, now));
-  }
-  out.Gauge("sessions", "Mounts.", sessions.size());
+  AddSessions(sessions, now, out);
+  out.Gauge("locks", "Locks that mounts hold.", core_->locks.held());
+  out.Gauge("locks_waiting", "Requests for a lock that somebody else holds.",
+            core_->locks.waiting());
   std::size_t lanes = 0;
   for (const auto& loop : loops_) lanes += loop->lanes();
   out.Gauge("lanes", "Connections for data.", lanes);

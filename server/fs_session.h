@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "server/open_file.h"
 #include "server/session_state.h"
 #include "transport/domain.h"
+#include "transport/transport.h"
 
 namespace rdfs::server {
 
@@ -96,9 +98,14 @@ class FsSession {
   std::vector<Responder> TakeDuplicates(std::uint64_t sequence);
 
   // What its latest lane goes over, for whoever asks.
-  void NoteLane(std::string description) {
+  void NoteLane(transport::Kind kind, std::string description) {
     const std::lock_guard lock(mutex_);
+    kind_ = kind;
     lane_ = std::move(description);
+  }
+  [[nodiscard]] std::optional<transport::Kind> transport() const {
+    const std::lock_guard lock(mutex_);
+    return kind_;
   }
   [[nodiscard]] std::string lane() const {
     const std::lock_guard lock(mutex_);
@@ -144,6 +151,7 @@ class FsSession {
   std::atomic<std::size_t> in_flight_{0};
   std::atomic<std::int64_t> last_request_{0};
   mutable std::mutex mutex_;
+  std::optional<transport::Kind> kind_;
   std::string lane_, choice_;
   std::unordered_map<std::uint64_t, OpenPtr> opens_;
   // The upper 16 bits of every open file's number: one of an earlier epoch, or of this client's

@@ -332,7 +332,7 @@ void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& 
     return;
   }
   AgeLater();
-  session->NoteLane(lane->Describe());
+  session->NoteLane(lane->capabilities().kind, lane->Describe());
   // Loops act as their callers.
   if (core_->options.can_switch_ids) lane->KeepCredentials();
   const auto loop =

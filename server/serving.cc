@@ -113,8 +113,7 @@ std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_
         Snapshot snapshot = Describe(service, port);
         if (metrics) snapshot.words.emplace_back("metrics", ToString(metrics->address()));
         if (TellsRates(request)) {
-          snapshot.words.emplace_back(
-              "rates", rates->Look(BootClock::now(), service.core().counters.Totals()));
+          snapshot.rates = rates->Look(BootClock::now(), service.core().counters.Totals());
         }
         return AnswerRequest(request, snapshot);
       });

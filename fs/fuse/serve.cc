@@ -430,8 +430,7 @@ void Served::StartControl() {
     Snapshot snapshot = Describe();
     if (metrics_) snapshot.words.emplace_back("metrics", ToString(metrics_->address()));
     if (TellsRates(request)) {
-      snapshot.words.emplace_back("rates",
-                                  rates_.Look(BootClock::now(), TotalsOf(mount_->counters())));
+      snapshot.rates = rates_.Look(BootClock::now(), TotalsOf(mount_->counters()));
     }
     return AnswerRequest(request, snapshot);
   });

@@ -71,6 +71,12 @@ for name in open_misses listing_misses attribute_misses buffer_bytes; do
 done
 "$rdfs" status "$work/mnt" >"$work/status"
 says "$work/status" '^rates +read [0-9.]+ [kMG]?B/s, written [0-9.]+ [kMG]?B/s, [0-9.]+ requests/s, over the last [0-9]+ s$' 'rdfs status'
+"$rdfs" stats --json "$work/mnt" | python3 -c '
+import json, sys
+rates = json.load(sys.stdin)["rates"]
+names = {"read_bytes_per_second", "written_bytes_per_second", "requests_per_second", "over_seconds"}
+sys.exit(set(rates) != names or rates["over_seconds"] <= 0 or not all(isinstance(rate, float) for rate in rates.values()))
+' || problem "the rates of rdfs stats --json are no numbers: $("$rdfs" stats --json "$work/mnt")"
 if [ "$(nproc)" -gt 1 ]; then
   helped 2 200 || problem "eight programs at once are left to $(figure workers) worker"
   cmp "$work/mnt/file" "$work/export/file" || problem 'the file differs with two workers'
@@ -106,7 +112,22 @@ says "$work/status" '^rates +read .*B/s, written .*B/s, [0-9.]+ requests/s, over
 says "$work/status" '^ +requests lookup +[1-9]' 'rdfsd status'
 says "$work/status" '^ +pool_cached_bytes +[1-9]' 'rdfsd status'
 says "$work/status" '^ +latency lookup +[1-9][0-9]*, p50 .* p99 .*s$' 'rdfsd status'
-"$rdfsd" stats --json | python3 -c 'import json,sys; json.load(sys.stdin)' || problem 'rdfsd stats --json is no JSON'
+# With something open and locked, a session and the figures say so (the other mount's may take a moment to end).
+exec {held}<>"$work/mnt/new"
+flock "$held" || problem 'no lock'
+told() {
+  "$rdfsd" stats --json | python3 -c '
+import json, sys
+said = json.load(sys.stdin)
+session, = said["sessions"]
+want = {"export": "data", "read_only": False, "transport": "shm", "why": "shm"}
+sys.exit({name: session[name] for name in want} != want or not session["client"] or session["open_files"] < 1 or
+         session["last_heard_of_seconds"] > 60 or said["rates"]["over_seconds"] <= 0 or
+         said["figures"]["open_files"] != session["open_files"] or said["figures"]["locks"] != 1)
+'
+}
+wait_until 100 told 2>/dev/null || problem "rdfsd stats --json: $("$rdfsd" stats --json)"
+exec {held}>&-
 # scrape PLACE FILE: as Prometheus does, from ADDRESS:PORT or a socket; prints the status.
 scrape() {
   case "$1" in
@@ -157,8 +178,8 @@ says "$work/fallback" "^transport +$why\$" 'rdfs status of a mount that fell bac
 says "$work/fallback" "^ +session .* of ssh, over tcp .*; its client says: $why\$" 'rdfsd status of a mount that fell back'
 "$rdfsd" stats --json | python3 -c '
 import json, sys
-lines = [line for server in sys.stdin for line in json.loads(server)["lines"]]
-sys.exit(not any(name == "session" and "says: tcp over" in text and "; not shm: " in text for name, text in lines))
+sessions = [session for server in sys.stdin for session in json.loads(server)["sessions"]]
+sys.exit(not any(session["transport"] == "tcp" and "; not shm: " in session["why"] for session in sessions))
 ' || problem 'rdfsd stats --json does not say why there is no shm'
 
 # The end of a mount is the end of its sockets; the server says that its client is gone.

@@ -24,6 +24,9 @@ void Run(ByteSpan input) {
   snapshot.words.emplace_back("mount", AsText(pieces.Next()));
   snapshot.lines.emplace_back("session", AsText(pieces.Next()));
   const std::string label(AsText(pieces.Next()));
+  snapshot.info.emplace_back("transport", label);
+  snapshot.rates.emplace();
+  snapshot.sessions.emplace().push_back({{"client", label}, {"open_files", std::uint64_t{1}}});
   snapshot.Count("operations", "Operations.", 7, label);
   snapshot.Gauge("sessions", "Sessions.", 1);
   LatencyHistogram times;
@@ -31,9 +34,9 @@ void Run(ByteSpan input) {
   snapshot.Latency(label, times);
   Require(IsPlain(ToText(snapshot)), "a terminal may show it");
   const auto json = nlohmann::json::parse(ToJson(snapshot), nullptr, false);
-  Require(!json.is_discarded() && json.size() == 4, "it is JSON");
+  Require(!json.is_discarded() && json.size() == 7, "it is JSON");
   const std::string metrics = ToPrometheus(snapshot);
-  constexpr auto kLines = static_cast<std::ptrdiff_t>(10 + LatencyHistogram::kBuckets);
+  constexpr auto kLines = static_cast<std::ptrdiff_t>(13 + LatencyHistogram::kBuckets);
   Require(std::ranges::count(metrics, '\n') == kLines, "a line is a sample");
   Require(MergeMetrics({metrics}) == metrics, "one program's are as they are");
   (void)MergeMetrics({request, metrics});

@@ -9,7 +9,7 @@
 
 namespace rdfs {
 
-std::string Rates::Look(TimePoint now, const Totals& totals) {
+Rates::Speeds Rates::Look(TimePoint now, const Totals& totals) {
   constexpr std::chrono::milliseconds kShortest{1};  // as the first to ask may be at once
   const std::lock_guard lock(mutex_);
   if (now - latest_.at >= kLeast) {
@@ -22,10 +22,17 @@ std::string Rates::Look(TimePoint now, const Totals& totals) {
   const auto rate = [&](std::uint64_t Totals::*total) {
     return static_cast<double>(totals.*total - before_.totals.*total) / seconds;
   };
+  return {.read_bytes_per_second = rate(&Totals::read_bytes),
+          .written_bytes_per_second = rate(&Totals::written_bytes),
+          .requests_per_second = rate(&Totals::requests),
+          .over_seconds = seconds};
+}
+
+std::string ToString(const Rates::Speeds& speeds) {
   return fmt::format("read {}, written {}, {} requests/s, over the last {:.0f} s",
-                     ShortAmount(ScaleByteRate(rate(&Totals::read_bytes))),
-                     ShortAmount(ScaleByteRate(rate(&Totals::written_bytes))),
-                     ShortRate(rate(&Totals::requests)), std::max(1.0, seconds));
+                     ShortAmount(ScaleByteRate(speeds.read_bytes_per_second)),
+                     ShortAmount(ScaleByteRate(speeds.written_bytes_per_second)),
+                     ShortRate(speeds.requests_per_second), std::max(1.0, speeds.over_seconds));
 }
 
 }  // namespace rdfs

@@ -38,6 +38,38 @@ void AddHistogram(const std::string& labels, const LatencyHistogram& times, std:
   out += fmt::format("{}_count{{{}}} {}\n", kName, labels, up_to);
 }
 
+std::string JsonOf(const std::string& text) { return JsonString(text); }
+std::string JsonOf(std::uint64_t number) { return std::to_string(number); }
+std::string JsonOf(bool yes) { return yes ? "true" : "false"; }
+std::string JsonOf(const Snapshot::Value& value) {
+  return std::visit([](const auto& each) { return JsonOf(each); }, value);
+}
+
+template <typename Pairs>
+std::string ObjectOf(const Pairs& fields) {
+  std::string out;
+  for (const auto& [name, value] : fields) {
+    out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", JsonString(name), JsonOf(value));
+  }
+  return "{" + out + "}";
+}
+
+std::string ObjectOf(const Rates::Speeds& speeds) {
+  return fmt::format(
+      "{{\"read_bytes_per_second\": {:.1f}, \"written_bytes_per_second\": {:.1f}, "
+      "\"requests_per_second\": {:.3f}, \"over_seconds\": {:.3f}}}",
+      speeds.read_bytes_per_second, speeds.written_bytes_per_second, speeds.requests_per_second,
+      speeds.over_seconds);
+}
+
+std::string ArrayOf(const std::vector<Snapshot::Fields>& objects) {
+  std::string out;
+  for (const Snapshot::Fields& fields : objects) {
+    out += (out.empty() ? "" : ", ") + ObjectOf(fields);
+  }
+  return "[" + out + "]";
+}
+
 }  // namespace
 
 std::string ShortTime(std::chrono::nanoseconds time) {
@@ -63,6 +95,7 @@ std::string ToText(const Snapshot& snapshot) {
   for (const auto& [name, value] : snapshot.words) {
     out += fmt::format("{:<24} {}\n", name, Plain(value));
   }
+  if (snapshot.rates) out += fmt::format("{:<24} {}\n", "rates", ToString(*snapshot.rates));
   for (const auto& [name, value] : snapshot.lines) {
     out += fmt::format("  {:<22} {}\n", name, Plain(value));
   }
@@ -85,12 +118,10 @@ std::string ToJson(const Snapshot& snapshot) {
   for (const auto& [name, value] : snapshot.words) {
     out += fmt::format("{}: {}, ", JsonString(name), JsonString(value));
   }
-  out += "\"info\": {";
-  for (std::size_t i = 0; i < snapshot.info.size(); ++i) {
-    const auto& [name, value] = snapshot.info[i];
-    out += fmt::format("{}{}: {}", i == 0 ? "" : ", ", JsonString(name), JsonString(value));
-  }
-  out += "}, \"lines\": [";
+  out += fmt::format("\"info\": {}, ", ObjectOf(snapshot.info));
+  if (snapshot.rates) out += fmt::format("\"rates\": {}, ", ObjectOf(*snapshot.rates));
+  if (snapshot.sessions) out += fmt::format("\"sessions\": {}, ", ArrayOf(*snapshot.sessions));
+  out += "\"lines\": [";
   for (std::size_t i = 0; i < snapshot.lines.size(); ++i) {
     const auto& [name, value] = snapshot.lines[i];
     out += fmt::format("{}[{}, {}]", i == 0 ? "" : ", ", JsonString(name), JsonString(value));

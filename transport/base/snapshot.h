@@ -7,12 +7,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "transport/base/latency.h"
+#include "transport/base/rates.h"
 #include "transport/base/scaled.h"
 
 namespace rdfs {
@@ -36,8 +39,14 @@ struct Snapshot {
   // What of them programs want by value, all of it together one metric, rdfs_info: "transport"
   // "tcp".
   std::vector<std::pair<std::string, std::string>> info;
+  // How fast it goes, for who asks for text or JSON.
+  std::optional<Rates::Speeds> rates;
   // Things of which there are many: "session" and a line each.
   std::vector<std::pair<std::string, std::string>> lines;
+  // Of a server: the sessions among them for programs, by value. In JSON only.
+  using Value = std::variant<std::string, std::uint64_t, bool>;
+  using Fields = std::vector<std::pair<std::string, Value>>;
+  std::optional<std::vector<Fields>> sessions;
   std::vector<Figure> figures;
   // How long each kind of operation took, from its request to its answer.
   std::vector<OperationTimes> latencies;

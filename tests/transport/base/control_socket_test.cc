@@ -161,6 +161,31 @@ TEST(Snapshot, IsTheSameInEveryFormat) {
   EXPECT_NE(AnswerRequest("nonsense", Example()).find("no such request"), std::string::npos);
 }
 
+TEST(Snapshot, ProgramsAreToldNumbersWherePeopleReadSentences) {
+  Snapshot out;
+  out.words = {{"port", "7"}};
+  out.rates = {.read_bytes_per_second = 1'250'000,
+               .written_bytes_per_second = 0,
+               .requests_per_second = 12.5,
+               .over_seconds = 4};
+  out.sessions.emplace();
+  EXPECT_NE(ToJson(out).find("\"sessions\": []"), std::string::npos) << ToJson(out);
+  out.lines = {{"session", "a of b"}};
+  out.sessions = {{{"client", "a\"\n"}, {"open_files", std::uint64_t{3}}, {"read_only", true}},
+                  {{"client", "b"}}};
+  EXPECT_EQ(ToJson(out),
+            "{\"port\": \"7\", \"info\": {}, \"rates\": {\"read_bytes_per_second\": 1250000.0, "
+            "\"written_bytes_per_second\": 0.0, \"requests_per_second\": 12.500, "
+            "\"over_seconds\": 4.000}, \"sessions\": [{\"client\": \"a\\\"?\", \"open_files\": 3, "
+            "\"read_only\": true}, {\"client\": \"b\"}], \"lines\": [[\"session\", \"a of b\"]], "
+            "\"figures\": {}, \"latencies\": {}}\n");
+  EXPECT_EQ(
+      ToText(out),
+      "port                     7\n"
+      "rates                    read 1.2 MB/s, written 0 B/s, 12 requests/s, over the last 4 s\n"
+      "  session                a of b\n");
+}
+
 TEST(Snapshot, SeveralProgramsSayWhatAMetricIsOnce) {
   EXPECT_EQ(MergeMetrics({"# HELP a b c\n# TYPE a counter\na{m=\"1\"} 1\n# TYPE b gauge\nb 2\n",
                           "# HELP a b c\n# TYPE a counter\na{m=\"2\"} 3\n# TYPE c gauge\nc 4\n", "",
