@@ -3,17 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <mutex>
-#include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "fs/fuse/describe.h"
 #include "fs/fuse/dialer.h"
 #include "fs/fuse/filesystem.h"
 #include "fs/fuse/fuse_mount.h"
@@ -49,69 +49,6 @@ std::string SessionOptions(const Options& options) {
     out += c;
   }
   return out;
-}
-
-void AddFigures(const client::Counters& counters, Snapshot& out) {
-  out.Count("read_bytes", "Bytes read from the server's memory, one-sided.", counters.read_bytes);
-  out.Count("written_bytes", "Bytes written into the server's memory, one-sided.",
-            counters.written_bytes);
-  out.Count("inline_read_bytes", "Bytes read that came inside answers.",
-            counters.inline_read_bytes);
-  out.Count("inline_written_bytes", "Bytes written that went inside requests.",
-            counters.inline_written_bytes);
-  out.Count("grant_hits", "Reads that needed no message: where the bytes lie was known.",
-            counters.grant_hits);
-  out.Count("grant_misses", "Reads that had to ask where the bytes lie.", counters.grant_misses);
-  out.Count("grants_discarded", "Reads that came too late for their bytes and asked again.",
-            counters.grants_discarded);
-  out.Count("retries", "Requests sent again after a connection was lost.", counters.retries);
-  out.Count("connections_lost", "Connections that broke.", counters.connections_lost);
-  out.Count("reconnects", "Connections made again.", counters.reconnects);
-  out.Count("fallbacks", "Better transports that were tried in vain.", counters.fallbacks);
-  out.Count("timeouts", "Calls that had no answer in time.", counters.timeouts);
-  for (std::size_t i = 0; i < counters.round_trips.size(); ++i) {
-    if (counters.round_trips[i] == 0) continue;
-    out.Count("round_trips", "Requests that were answered.", counters.round_trips[i],
-              std::string(OpcodeName(static_cast<Opcode>(i))));
-  }
-  for (std::size_t i = 0; i < counters.took.size(); ++i) {
-    out.Latency(std::string(OpcodeName(static_cast<Opcode>(i))), counters.took[i]);
-  }
-}
-
-void AddHits(const Filesystem& filesystem, Snapshot& out) {
-  const AtHand& opens = filesystem.opens_at_hand;
-  out.Count("open_hits", "Opens of files that needed no message: they were still open.",
-            opens.hits);
-  out.Count("open_misses", "Opens of files that the server was asked for.", opens.misses);
-  const AtHand& listings = filesystem.listings_at_hand;
-  out.Count("listing_hits", "Listings of directories that began without a message.", listings.hits);
-  out.Count("listing_misses", "Listings of directories that the server was asked for.",
-            listings.misses);
-  const AtHand& attributes = filesystem.attributes_at_hand;
-  out.Count("attribute_hits", "Attributes that the kernel asked for and the mount knew.",
-            attributes.hits);
-  out.Count("attribute_misses", "Attributes that the server had to be asked for.",
-            attributes.misses);
-}
-
-// Registered memory of the lanes, which requests are read into and answers come to.
-void AddBuffers(const Workers& workers, Snapshot& out) {
-  std::size_t all = 0, free = 0;
-  for (Worker* const worker : workers) {
-    const client::BufferPool& buffers = worker->lane().buffers();
-    all += buffers.size_bytes();
-    free += buffers.free_bytes();
-  }
-  out.Gauge("buffer_bytes", "Registered memory for requests and what they read and write.", all);
-  out.Gauge("buffer_used_bytes", "Of it, what is in use.", all - std::min(all, free));
-}
-
-Rates::Totals TotalsOf(const client::Counters& counters) {
-  return {.read_bytes = counters.read_bytes + counters.inline_read_bytes,
-          .written_bytes = counters.written_bytes + counters.inline_written_bytes,
-          .requests = std::accumulate(counters.round_trips.begin(), counters.round_trips.end(),
-                                      std::uint64_t{0})};
 }
 
 // Everything of a mount, in the order in which it is made; it ends in the opposite one.
@@ -442,28 +379,7 @@ void Served::StartControl() {
 }
 
 Snapshot Served::Describe() const {
-  Snapshot out;
-  const client::MountInfo info = mount_->info();
-  const Status health = mount_->health();
-  out.words = {{"mount", mount_point_},
-               {"source", options_.source_text},
-               {"transport", info.transport},
-               {"server", health.ok() ? "connected" : "away: " + health.message()}};
-  out.info = {{"transport", info.kind ? std::string(transport::Name(*info.kind)) : "none"},
-              {"version", RDFS_VERSION}};
-  out.Gauge("connected", "Whether the server is there: 1, or 0 while it is away.",
-            health.ok() ? 1 : 0);
-  AddFigures(mount_->counters(), out);
-  AddHits(*filesystem_, out);
-  out.Count("recalls", "Times that the server said to believe something no more.",
-            filesystem_->kernel.recalls());
-  out.Count("early_writes", "Writes that programs were told are done while they were on their way.",
-            filesystem_->behind.total());
-  out.Gauge("inodes", "Files and directories that the kernel knows.", filesystem_->inodes.size());
-  AddBuffers(all_workers_, out);
-  out.Gauge("workers", "Event loops that serve the mount.", all_workers_.size());
-  out.Gauge("open_files", "Files that are open.", filesystem_->opens.size());
-  return out;
+  return DescribeMount(mount_point_, options_.source_text, *filesystem_, all_workers_);
 }
 
 Served::~Served() {
@@ -509,23 +425,6 @@ int Serve(const Options& options, StartReport& report) {
   served->EndWithin(kEndingTime, exit_code);
   served.reset();
   return exit_code;
-}
-
-std::string DescribeCounters(const client::Counters& counters, std::size_t inodes,
-                             std::size_t open_files) {
-  std::string out = fmt::format(
-      "counters: inodes {} open {} read_bytes {} written_bytes {} inline_read_bytes {} "
-      "inline_written_bytes {} grant_hits {} grant_misses {} grants_discarded {} retries {} "
-      "connections_lost {} reconnects {} timeouts {}; round trips:",
-      inodes, open_files, counters.read_bytes, counters.written_bytes, counters.inline_read_bytes,
-      counters.inline_written_bytes, counters.grant_hits, counters.grant_misses,
-      counters.grants_discarded, counters.retries, counters.connections_lost, counters.reconnects,
-      counters.timeouts);
-  for (std::size_t i = 0; i < counters.round_trips.size(); ++i) {
-    if (counters.round_trips[i] == 0) continue;
-    out += fmt::format(" {} {}", OpcodeName(static_cast<Opcode>(i)), counters.round_trips[i]);
-  }
-  return out;
 }
 
 }  // namespace rdfs::fs::fuse

@@ -8,9 +8,6 @@
 // unmount that a signal asked for is under way.
 #pragma once
 
-#include <string>
-
-#include "fs/client/client.h"
 #include "fs/fuse/daemon.h"
 #include "fs/fuse/options.h"
 
@@ -19,9 +16,5 @@ namespace rdfs::fs::fuse {
 // Blocks until the mount has ended; returns the exit status. `report` is told how the start went.
 // Called once, before the process has a second thread.
 int Serve(const Options& options, StartReport& report);
-
-// The counters as one line for the log. Pure.
-std::string DescribeCounters(const client::Counters& counters, std::size_t inodes,
-                             std::size_t open_files);
 
 }  // namespace rdfs::fs::fuse

@@ -1,0 +1,25 @@
+// What a mount says of itself, to `rdfs status`, to Prometheus and to the log. Any thread, while
+// what it is told of is there.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "fs/client/client.h"
+#include "fs/fuse/filesystem.h"
+#include "fs/fuse/workers.h"
+#include "transport/base/rates.h"
+#include "transport/base/snapshot.h"
+
+namespace rdfs::fs::fuse {
+
+// All but where it answers Prometheus and its rates.
+Snapshot DescribeMount(const std::string& mount_point, const std::string& source,
+                       const Filesystem& filesystem, const Workers& workers);
+Rates::Totals TotalsOf(const client::Counters& counters);
+
+// The counters as one line for the log. Pure.
+std::string DescribeCounters(const client::Counters& counters, std::size_t inodes,
+                             std::size_t open_files);
+
+}  // namespace rdfs::fs::fuse
