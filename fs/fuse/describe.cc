@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "fs/fuse/worker.h"
 
 namespace rdfs::fs::fuse {
 namespace {
+
+constexpr std::string_view kRoundTrips = "round_trips";  // of each operation
 
 void AddFigures(const client::Counters& counters, Snapshot& out) {
   out.Count("read_bytes", "Bytes read from the server's memory, one-sided.", counters.read_bytes);
@@ -30,7 +33,7 @@ void AddFigures(const client::Counters& counters, Snapshot& out) {
   out.Count("timeouts", "Calls that had no answer in time.", counters.timeouts);
   for (std::size_t i = 0; i < counters.round_trips.size(); ++i) {
     if (counters.round_trips[i] == 0) continue;
-    out.Count("round_trips", "Requests that were answered.", counters.round_trips[i],
+    out.Count(std::string(kRoundTrips), "Requests that were answered.", counters.round_trips[i],
               std::string(OpcodeName(static_cast<Opcode>(i))));
   }
   for (std::size_t i = 0; i < counters.took.size(); ++i) {
@@ -102,21 +105,16 @@ Rates::Totals TotalsOf(const client::Counters& counters) {
                                       std::uint64_t{0})};
 }
 
-std::string DescribeCounters(const client::Counters& counters, std::size_t inodes,
-                             std::size_t open_files) {
-  std::string out = fmt::format(
-      "counters: inodes {} open {} read_bytes {} written_bytes {} inline_read_bytes {} "
-      "inline_written_bytes {} grant_hits {} grant_misses {} grants_discarded {} retries {} "
-      "connections_lost {} reconnects {} timeouts {}; round trips:",
-      inodes, open_files, counters.read_bytes, counters.written_bytes, counters.inline_read_bytes,
-      counters.inline_written_bytes, counters.grant_hits, counters.grant_misses,
-      counters.grants_discarded, counters.retries, counters.connections_lost, counters.reconnects,
-      counters.timeouts);
-  for (std::size_t i = 0; i < counters.round_trips.size(); ++i) {
-    if (counters.round_trips[i] == 0) continue;
-    out += fmt::format(" {} {}", OpcodeName(static_cast<Opcode>(i)), counters.round_trips[i]);
+std::string DescribeCounters(const Snapshot& snapshot) {
+  std::string figures, trips;
+  for (const Figure& figure : snapshot.figures) {
+    if (figure.label.empty()) {
+      figures += fmt::format(" {} {}", figure.name, figure.value);
+    } else if (figure.name == kRoundTrips) {
+      trips += fmt::format(" {} {}", figure.label, figure.value);
+    }
   }
-  return out;
+  return fmt::format("counters:{}; round trips:{}", figures, trips);
 }
 
 }  // namespace rdfs::fs::fuse

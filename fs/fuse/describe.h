@@ -2,7 +2,6 @@
 // what it is told of is there.
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 #include "fs/client/client.h"
@@ -18,8 +17,8 @@ Snapshot DescribeMount(const std::string& mount_point, const std::string& source
                        const Filesystem& filesystem, const Workers& workers);
 Rates::Totals TotalsOf(const client::Counters& counters);
 
-// The counters as one line for the log. Pure.
-std::string DescribeCounters(const client::Counters& counters, std::size_t inodes,
-                             std::size_t open_files);
+// Its figures as one line for the log, those that are 0 too; round trips come last, by operation.
+// Pure.
+std::string DescribeCounters(const Snapshot& snapshot);
 
 }  // namespace rdfs::fs::fuse

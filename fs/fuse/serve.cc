@@ -342,10 +342,7 @@ void Served::EndNow() {
   for (const Worker* worker : all_workers_) worker->Wake();
 }
 
-void Served::ShowCounters() {
-  LogLine(LogLevel::kInfo, DescribeCounters(mount_->counters(), filesystem_->inodes.size(),
-                                            filesystem_->opens.size()));
-}
+void Served::ShowCounters() { LogLine(LogLevel::kInfo, DescribeCounters(Describe())); }
 
 // Before anything is asked of the server: a place that is taken is told to whoever mounts. Until
 // the mount is there, there is nothing to tell of it.
