@@ -347,8 +347,8 @@ def clients(bench) -> None:
         bench.figure(f"{name}: memory of rdfsd for each", "B", (server_now - server_then) / (many - few), None)
         bench.figure(f"{name}: memory of each rdfs", "B", (client_now - client_then) / (many - few), None)
     curves.end()
-    bench.chart("curve, clients: all at once", "4 KiB O_DIRECT reads a second of all clients together, each at random in a MiB "
-                "of its own", "count", "1/s", rates)
+    bench.chart("curve, clients: all at once", "4 KiB O_DIRECT reads a second of all clients, each in a MiB of its own",
+                "count", "1/s", rates)
 
 
 def run(bench) -> None:
