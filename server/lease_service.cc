@@ -265,8 +265,8 @@ void LeaseService::Expire() {
 
 void LeaseService::Carry(Later& later) {
   for (auto& [lane, message] : later.messages) {
-    lane->Post([to = lane, message = std::move(message)] {
-      const ByteSpan bytes(message);
+    lane->Post([to = lane, sent = std::move(message)] {
+      const ByteSpan bytes(sent);
       to->Send(std::span<const ByteSpan>(&bytes, 1));
     });
   }
