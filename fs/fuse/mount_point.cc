@@ -17,6 +17,7 @@
 
 #include "transport/base/fd.h"
 #include "transport/base/memlock.h"
+#include "transport/base/search_path.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -125,17 +126,6 @@ bool CanBeOpened(const std::string& directory) {
   return fd.valid() || errno != ENOTCONN;
 }
 
-bool IsInPath(const std::string& program) {
-  const char* path = getenv("PATH");  // read before there is a second thread
-  std::string_view rest = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
-  for (;;) {
-    const std::size_t end = rest.find(':');
-    if (access((std::string(rest.substr(0, end)) + "/" + program).c_str(), X_OK) == 0) return true;
-    if (end == rest.npos) return false;
-    rest.remove_prefix(end + 1);
-  }
-}
-
 }  // namespace
 
 std::optional<MountEntry> FindMount(std::string_view mountinfo, std::string_view path) {
@@ -214,7 +204,7 @@ Status CheckFuse(const std::string& device) {
                               "start it with --device {0})",
                               device));
   }
-  if (geteuid() != 0 && !IsInPath("fusermount3")) {
+  if (geteuid() != 0 && FindProgram("fusermount3", SearchPath()).empty()) {
     return Refuse(ENOENT,
                   "there is no fusermount3, which mounts for ordinary users; install the package "
                   "fuse3");

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +20,7 @@
 
 #include "tools/rdinfo/firewall.h"
 #include "transport/base/fd.h"
+#include "transport/base/search_path.h"
 
 namespace rdfs::rdinfo {
 namespace {
@@ -72,9 +72,7 @@ Fact FuseDevice() {
 }
 
 Fact Fusermount() {
-  const char* path = std::getenv("PATH");
-  const std::string found =
-      FindProgram("fusermount3", path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  const std::string found = FindProgram("fusermount3", SearchPath());
   if (!found.empty()) return {"fusermount3", found, true, ""};
   const bool root = geteuid() == 0;  // who mounts without it
   return {"fusermount3", "not in the PATH", root,
@@ -114,16 +112,6 @@ Fact ClockDiscipline() {
 }
 
 }  // namespace
-
-std::string FindProgram(std::string_view name, std::string_view path) {
-  for (;;) {
-    const std::size_t end = path.find(':');
-    std::string file = fmt::format("{}/{}", path.substr(0, end), name);
-    if (access(file.c_str(), X_OK) == 0) return file;
-    if (end == path.npos) return "";
-    path.remove_prefix(end + 1);
-  }
-}
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);

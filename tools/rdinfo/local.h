@@ -13,9 +13,6 @@ std::vector<Section> DescribeMachine();
 // One part of it (rdma.cc): devices, ports, memory that may be pinned.
 Section DescribeRdma();
 
-// The first file of that name in `path`, as in $PATH, that may be run; empty when there is none.
-std::string FindProgram(std::string_view name, std::string_view path);
-
 // A file's text, or its first line; empty when it cannot be read.
 std::string ReadFile(const std::string& path);
 std::string FirstLine(const std::string& path);

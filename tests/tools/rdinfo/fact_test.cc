@@ -9,6 +9,7 @@
 #include "tools/rdinfo/local.h"
 #include "tools/rdinfo/path.h"
 #include "tools/rdinfo/remote.h"
+#include "transport/base/search_path.h"
 
 namespace rdfs::rdinfo {
 namespace {
