@@ -2,8 +2,8 @@
 """Usage: commands.py BUILD_DIR [--without PROGRAM] [--self-test]
 
 Each command's --help, its man page and its completions name the same options and subcommands, and the first two the
-same defaults. Of each option the page says what --help begins with, and may say more behind it. Each command has
---help, --version and -v. --without names a program that this build leaves out. --self-test takes something away from
+same defaults. Of each option the page says what --help begins with, and may say more behind it, and zsh no more
+than that beginning. Each command has --help, --version and -v. --without names a program that this build leaves out. --self-test takes something away from
 each of them, one after the other, and wants every loss noticed.
 """
 import os
@@ -61,20 +61,20 @@ def help_defaults(text):
 
 
 def help_texts(text):
-    """What --help says of each option, by its last name: the beginning."""
+    """What --help says of each option, by all its names, the last one last."""
     section = re.search(r'^Options:\n((?:  .*\n)+)', text, re.M).group(1)
     found = {}
     for entry in re.split(r'^(?=  -)', section, flags=re.M)[1:]:
-        name = re.sub(r'[{=].*', '', re.match(r'  (-\S+)', entry).group(1).split(',')[-1])
+        names = [re.sub(r'[{=].*', '', name) for name in re.match(r'  (-\S+)', entry).group(1).split(',')]
         lines = entry.splitlines()
         # Behind a declaration that is too long for its column the text is in the next line.
         beside = len(lines) == 1 or lines[0][:COLUMN].endswith('  ')
-        found[name] = letters(' '.join([lines[0][COLUMN:] if beside else ''] + lines[1:]))
+        found[tuple(names)] = letters(' '.join([lines[0][COLUMN:] if beside else ''] + lines[1:]))
     return found
 
 
 def letters(text):
-    return re.sub(r'[^a-z0-9]', '', text.lower())[:LETTERS]
+    return re.sub(r'[^a-z0-9]', '', text.lower())
 
 
 def flat(text):
@@ -178,14 +178,16 @@ def zsh_commands(script, command):
 
 
 def zsh_options(script, command, sub=None):
+    """Each option that it offers, and the text of that; one that is there twice also as "OPTION twice"."""
     if sub:
         function = '_rdfs_rdping() {' if command == 'rdping' else '_rdfs_watching() {'
         script, command = script[script.index(function):], sub
     elif command == 'rdping':
         script, command = script[script.index('_rdfs_rdping() {'):], r'\*'
     section = re.search(r'^    %s\)\n(.*?);;' % command, script, re.M | re.S).group(1)
-    options = re.findall(r"""^ +['"]\*?(-[^\[=]+)=?\[""", section, re.M)
-    return set(options) | {'%s twice' % option for option in options if options.count(option) > 1}
+    offers = re.findall(r"""^ +['"]\*?(-[^\[=]+)=?\[([^\]]*)\]""", section, re.M)
+    options = [option for option, _ in offers]
+    return dict(offers) | {'%s twice' % option: '' for option in options if options.count(option) > 1}
 
 
 def zsh_words(script):
@@ -235,9 +237,15 @@ class Check:
                   {'%s, without it %s,' % each for each in got.items()})
 
     def texts(self, what, wanted, got):
-        for name, said in wanted.items():
-            if not letters(got.get(name, '')).startswith(said):
-                self.problems.append('%s says something else of %s than --help' % (what, name))
+        for names, said in wanted.items():
+            if not letters(got.get(names[-1], '')).startswith(said[:LETTERS]):
+                self.problems.append('%s says something else of %s than --help' % (what, names[-1]))
+
+    def shorter(self, what, wanted, got):
+        for names, said in wanted.items():
+            for name in names:
+                if not said.startswith(letters(got.get(name, ''))):
+                    self.problems.append('%s says something else of %s than --help' % (what, name))
 
     def subcommands(self, command, page, bash, zsh):
         words = set(SUBCOMMANDS.get(command, []))
@@ -277,7 +285,9 @@ class Check:
                 continue
             self.same('bash completion of ' + name, wanted,
                       bash_words(bash, [command] + ([sub] if sub else []) + ['-']))
-            self.same('zsh completion of ' + name, wanted, zsh_options(zsh, command, sub))
+            offered = zsh_options(zsh, command, sub)
+            self.same('zsh completion of ' + name, wanted, set(offered))
+            self.shorter('zsh completion of ' + name, help_texts(help_of(self.build, command, sub)), offered)
 
 
 def page_path(command):
@@ -327,6 +337,8 @@ def self_test(build, programs, pages, bash, zsh):
         ({**pages, 'rdfsd': pages['rdfsd'].replace('Each takes', 'Some take')}, bash, zsh),
         (pages, bash.replace('"rdfs watch") echo "-h --help --version -o', '"rdfs watch") echo "-h --help --version'), zsh),
         (pages, bash, zsh.replace("'--json[One", "'--jason[One")),
+        (pages, bash, zsh.replace("'--stdio[serve one client", "'--stdio[serve one program")),
+        (pages, bash, zsh.replace("'-L[Copy what symlinks", "'-L[Copy the symlinks")),
         (pages, bash, zsh.replace("'async[", "'asink[")),
         (pages, bash, zsh.replace("'--sizes[", "'--sises[")),
         (pages, bash, zsh.replace("'-V[", "'--version[Print the version]' \\\n        '-V[")),
