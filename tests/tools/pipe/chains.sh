@@ -202,8 +202,8 @@ same "the last does not resume, the last" "$work/long" "$work/got.1"
 rm -f "$work"/got.*
 # Everything is killed in the middle: the third takes nothing any more, then the sender and the first die.
 mkfifo "$work/got.3"
-hops 3 -v --resume
-head -c $((60 * mib)) /dev/urandom >"$work/big"  # more than what is on its way fills, over any transport
+hops 3 -v --resume --piece 1M --pieces 4
+head -c $((60 * mib)) /dev/urandom >"$work/big"  # more than what is on its way: else the first has all of it
 timeout 60 "$rdsend" --require "$over" "$hosts" 1 "$key" "$work/big" 2>"$work/send.err" &
 waiting=$!
 children+=("$waiting")
