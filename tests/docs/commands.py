@@ -2,9 +2,9 @@
 """Usage: commands.py BUILD_DIR [--without PROGRAM] [--self-test]
 
 Each command's --help, its man page and its completions name the same options and subcommands, and the first two the
-same defaults. Of each option the page says what --help begins with, and may say more behind it, and zsh no more
-than that beginning. Each command has --help, --version and -v. --without names a program that this build leaves out. --self-test takes something away from
-each of them, one after the other, and wants every loss noticed.
+same defaults. Of each option the page says what --help begins with, and may say more behind it, and zsh no more than
+that beginning. Each command has --help, --version and -v. --without names a program that this build leaves out.
+--self-test takes something away from each of them, one after the other, and wants every loss noticed.
 """
 import os
 import re
@@ -50,11 +50,12 @@ def help_options(text):
 
 
 def help_defaults(text):
-    """What each option of --help, by its last name, or "PORT" is without it: "=7337" or "(default: all)"."""
+    """What each option of --help, by its last name, or "PORT" is without it: "=7337" (newer CLI11: " [7337]") or
+    "(default: all)"."""
     found = {}
     for entry in re.split(r'\n  (?=[-A-Z])', text.partition('\nOptions:')[0] + text.partition('\nOptions:')[2]):
         name = re.match(r'(-\S+|[A-Z]+ )', entry)
-        value = re.search(r'\(default:? ([^)]+)\)|^.*(?:\]|\b[A-Z]+)=([0-9.]+)$|^-\S*\{([0-9.]+)\}', entry, re.M)
+        value = re.search(r'\(default:? ([^)]+)\)|^.*(?:\]|\b[A-Z]+)(?:=| \[)([0-9.]+)\]? ?$|^-\S*\{([0-9.]+)\}', entry, re.M)
         if name and value:
             found[re.sub(r'[{=].*', '', name.group(1).strip().split(',')[-1])] = flat(value.group(value.lastindex))
     return found
