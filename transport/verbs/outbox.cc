@@ -114,7 +114,10 @@ void Outbox::Commit(FrameType type, std::size_t message_bytes, std::size_t paylo
   header.message_bytes = static_cast<std::uint32_t>(message_bytes);
   const auto slot = static_cast<std::uint32_t>(next_ % kSendSlots);
   std::memcpy(queue_pair_.send_buffer(slot).data(), &header, sizeof(header));
-  signalled = signalled || next_ % kSignalInterval == kSignalInterval - 1;
+  // Soft-iWARP sends an unsignalled page from where it lies (siw_qp_tx.c, use_sendpage), which TCP
+  // still reads when a later completion says that its slot is free: only a full frame is a page.
+  const bool page = payload_bytes == kMaxPayloadBytes;
+  signalled = signalled || page || next_ % kSignalInterval == kSignalInterval - 1;
   queue_pair_.QueueSend(next_, static_cast<std::uint32_t>(sizeof(header) + payload_bytes),
                         signalled);
   ++next_;
