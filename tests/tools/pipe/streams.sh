@@ -141,9 +141,10 @@ waiting=$!
 children+=("$waiting")
 head -c 100000 <&6 >"$work/got"
 stop "$receiver"
-head -c 50000 <&6 >>"$work/got"
+# What is there: on a busy machine it has not come far.
+dd if="$work/out" iflag=nonblock bs=50000 count=1 status=none >>"$work/got" 2>/dev/null
 kill -CONT "$receiver"
-head -c 4850001 <&6 >>"$work/got"
+head -c $((5000001 - $(stat -c %s "$work/got"))) <&6 >>"$work/got"
 wait "$waiting"; sent=$?
 received; both "slow and stopped, pipes" $sent $?
 exec 6<&-
