@@ -267,28 +267,28 @@ class Check:
             self.problems.append('%s --help lacks %s' % (command, ' '.join(lacks)))
         for sub in [None] + SUBCOMMANDS.get(command, []):
             name = command + (' ' + sub if sub else '')
-            wanted = help_options(help_of(self.build, command, sub))
+            text = help_of(self.build, command, sub)
+            wanted, texts = help_options(text), help_texts(text)
             if sub and command != 'rdping':
                 told = page_command_options(page, name)
             else:
                 told = page_options(page, sub.upper() + ' OPTIONS' if sub else 'OPTIONS')
             self.same('the man page of %s' % name, wanted, told)
             if not sub or command == 'rdping':
-                defaults = help_defaults(help_of(self.build, command, sub))
+                defaults = help_defaults(text)
                 if (port := defaults.pop('PORT', None)) and 'is %s unless given' % port not in page:
                     self.problems.append('the man page of %s does not say that PORT is %s' % (name, port))
                 section = sub.upper() + ' OPTIONS' if sub else 'OPTIONS'
                 self.defaults('the man page of %s' % name, defaults,
                               page_defaults(page, section, r'\(default:? ([^)]+)\)'))
-                self.texts('the man page of %s' % name, help_texts(help_of(self.build, command, sub)),
-                           page_texts(page, section))
+                self.texts('the man page of %s' % name, texts, page_texts(page, section))
             if command == 'mount.rdfs':  # run by mount(8), typed by nobody
                 continue
             self.same('bash completion of ' + name, wanted,
                       bash_words(bash, [command] + ([sub] if sub else []) + ['-']))
             offered = zsh_options(zsh, command, sub)
             self.same('zsh completion of ' + name, wanted, set(offered))
-            self.shorter('zsh completion of ' + name, help_texts(help_of(self.build, command, sub)), offered)
+            self.shorter('zsh completion of ' + name, texts, offered)
 
 
 def page_path(command):
