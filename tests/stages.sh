@@ -156,8 +156,12 @@ make_test_user() {
     useradd --create-home --shell /bin/bash rdfs-test || id rdfs-test  # another clone was first
 }
 
+with_test_user() {
+  step "an ordinary user to mount as" 60 bash -c "$(declare -f make_test_user); make_test_user"
+}
+
 stage_e2e() {
-  step "an ordinary user to mount as" 60 bash -c "$(declare -f make_test_user); make_test_user" || return 1
+  with_test_user || return 1
   ctest_step "real mounts" "$([ "$RDFS_CHECK_FULL" = 1 ] && echo 5400 || echo 1800)" dev -L e2e -j 1
 }
 
@@ -168,6 +172,6 @@ stage_rdma() {
 
 # What takes too long for every day. The builds of `unit` and the kernel of `rdma` are there by now.
 stage_full() {
-  step "an ordinary user to mount as" 60 bash -c "$(declare -f make_test_user); make_test_user" || return 1
+  with_test_user || return 1
   RDFS_RDMA_REQUIRED=1 ctest_step "longer runs" 5400 dev -L full -j 1
 }
