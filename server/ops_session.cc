@@ -1,5 +1,6 @@
 // The session and its lanes: renew, attach, interrupt, the ends of grace and session.
 #include "server/ops.h"
+#include "transport/base/printable.h"
 #include "transport/session/messages.h"
 
 namespace rdfs::server {
@@ -24,7 +25,7 @@ Outcome OpAttachLane(Call& call) {
     }
   }
   call.out.Write(reply);
-  call.session.NoteChoice(transport::session::Printable(call.extensions.transport));
+  call.session.NoteChoice(Printable(AsText(call.extensions.transport)));
   call.core().leases.LaneOpened(call.lane);
   return Outcome::Ok();
 }

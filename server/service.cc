@@ -16,6 +16,7 @@
 #include "server/ops.h"
 #include "transport/base/log.h"
 #include "transport/base/memlock.h"
+#include "transport/base/printable.h"
 #include "transport/base/processors.h"
 #include "transport/base/turn_clock.h"
 #include "transport/session/messages.h"
@@ -247,7 +248,7 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
   const auto mount = reader.Read<fs::MountRequest>();
   const std::string name(AsText(reader.ReadSized16(fs::kMaxExportNameBytes)));
   // It is shown in logs and by `rdfsd status`.
-  const std::string host = transport::session::Printable(reader.ReadSized16(kMaxHostNameBytes));
+  const std::string host = Printable(AsText(reader.ReadSized16(kMaxHostNameBytes)));
   if (!reader.ok()) return Status(Code::kProtocolError, "a malformed mount request");
   if (mount.major != fs::kProtocolMajor) {
     return Status(Code::kVersionMismatch,

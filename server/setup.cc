@@ -1,7 +1,6 @@
 #include "server/setup.h"
 
 #include <netinet/in.h>
-#include <pwd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "server/new_file.h"
 #include "transport/base/fd.h"
+#include "transport/base/home_directory.h"
 #include "transport/base/log.h"
 
 namespace rdfs::server {
@@ -25,9 +25,8 @@ std::string FromEnvironment(const char* name) {
 }
 
 std::string Home() {
-  if (std::string home = FromEnvironment("HOME"); home.starts_with('/')) return home;
-  const passwd* entry = ::getpwuid(::getuid());
-  return entry != nullptr && entry->pw_dir != nullptr ? entry->pw_dir : "/";
+  std::string home = HomeDirectory();
+  return home.empty() ? "/" : home;
 }
 
 std::string DefaultKeyPath() {

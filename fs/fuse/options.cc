@@ -1,19 +1,18 @@
 #include "fs/fuse/options.h"
 
 #include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <limits>
 #include <span>
 
 #include "fs/fuse/workers.h"
 #include "fs/protocol.h"
+#include "transport/base/home_directory.h"
+#include "transport/base/printable.h"
 #include "transport/ssh/launch.h"
 
 namespace rdfs::fs::fuse {
@@ -30,14 +29,10 @@ Status BadSource(std::string_view text, std::string_view why) {
 
 // Hosts, users and names go to terminals, logs and (as one word) to ssh.
 bool HasControlOrBlank(std::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; });
+  return std::ranges::any_of(text, [](char c) { return c == ' ' || IsControl(c); });
 }
 
-bool HasControl(std::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-}
+bool HasControl(std::string_view text) { return std::ranges::any_of(text, IsControl); }
 
 // Takes "host" or "[address]" off the front of `text`.
 std::optional<std::string> TakeHost(std::string_view& text, std::string_view stops) {
@@ -186,18 +181,6 @@ Status ApplySshCommand(const std::string& value, Options& options) {
     return BadValue("ssh_command", value, "give the program and its options, as in 'ssh -p 2222'");
   }
   return {};
-}
-
-// Of who runs us: the system knows it where HOME is not set, as mount(8) runs an ordinary user's
-// helper.
-std::string HomeDirectory() {
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home != '\0') return home;
-  passwd entry{};
-  passwd* found = nullptr;
-  std::array<char, 16'384> buffer{};
-  const int error = getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found);
-  return error == 0 && found != nullptr ? found->pw_dir : "";
 }
 
 // A shell replaces "~/" at the start of a word only, not behind "key_file=".

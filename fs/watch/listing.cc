@@ -2,7 +2,7 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
+#include "transport/base/printable.h"
 
 namespace rdfs::fs::watch {
 namespace {
@@ -84,10 +84,7 @@ std::string Format(std::string_view directory, const Event& event) {
   if (event.directory) line += ",ISDIR";
   line += ' ';
   line += event.name;
-  std::replace_if(
-      line.begin(), line.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return line + '\n';
+  return Printable(line) + '\n';
 }
 
 }  // namespace rdfs::fs::watch

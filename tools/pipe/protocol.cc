@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "transport/base/printable.h"
 #include "transport/session/messages.h"
 
 namespace rdfs::pipe {
@@ -187,7 +188,7 @@ Status DecodeAbort(ByteSpan message) {
   const std::uint16_t code = reader.Read<Le16>();
   const ByteSpan sentence = reader.ReadSized16(kMaxSentence);
   if (!reader.ok() || reader.remaining() != 0) return Malformed("abort");
-  return {transport::session::CodeOfPeer(code), transport::session::Printable(sentence)};
+  return {transport::session::CodeOfPeer(code), Printable(AsText(sentence))};
 }
 
 Bytes EncodeReport(const FailedHop& hop) {
@@ -209,9 +210,8 @@ Result<FailedHop> DecodeReport(ByteSpan message) {
   const ByteSpan name = reader.ReadSized16(kMaxHopName);
   const ByteSpan sentence = reader.ReadSized16(kMaxSentence);
   if (!reader.ok() || reader.remaining() != 0) return Malformed("report");
-  return FailedHop{
-      transport::session::Printable(name),
-      Status(transport::session::CodeOfPeer(code), transport::session::Printable(sentence))};
+  return FailedHop{Printable(AsText(name)),
+                   Status(transport::session::CodeOfPeer(code), Printable(AsText(sentence)))};
 }
 
 Bytes EncodeBare(MessageType type) { return Bytes{static_cast<std::byte>(type)}; }

@@ -6,17 +6,10 @@
 #include <deque>
 
 #include "transport/base/json_string.h"
+#include "transport/base/printable.h"
 
 namespace rdfs {
 namespace {
-
-bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-std::string Plain(std::string_view text) {
-  std::string out(text);
-  std::ranges::replace_if(out, IsControl, '?');
-  return out;
-}
 
 double Seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -93,22 +86,23 @@ std::string ShortRate(double rate) { return fmt::format("{:.{}f}", rate, rate < 
 std::string ToText(const Snapshot& snapshot) {
   std::string out;
   for (const auto& [name, value] : snapshot.words) {
-    out += fmt::format("{:<24} {}\n", name, Plain(value));
+    out += fmt::format("{:<24} {}\n", name, Printable(value));
   }
   if (snapshot.rates) out += fmt::format("{:<24} {}\n", "rates", ToString(*snapshot.rates));
   for (const auto& [name, value] : snapshot.lines) {
-    out += fmt::format("  {:<22} {}\n", name, Plain(value));
+    out += fmt::format("  {:<22} {}\n", name, Printable(value));
   }
   for (const Figure& figure : snapshot.figures) {
     if (figure.value == 0) continue;
     const std::string name =
-        figure.label.empty() ? figure.name : figure.name + " " + Plain(figure.label);
+        figure.label.empty() ? figure.name : figure.name + " " + Printable(figure.label);
     out += fmt::format("  {:<30} {}\n", name, figure.value);
   }
   for (const auto& [operation, times] : snapshot.latencies) {
-    out += fmt::format("  {:<30} {}, p50 {}, p99 {}, longest {}\n", "latency " + Plain(operation),
-                       times.count(), ShortTime(times.Percentile(50)),
-                       ShortTime(times.Percentile(99)), ShortTime(times.longest));
+    out +=
+        fmt::format("  {:<30} {}, p50 {}, p99 {}, longest {}\n", "latency " + Printable(operation),
+                    times.count(), ShortTime(times.Percentile(50)), ShortTime(times.Percentile(99)),
+                    ShortTime(times.longest));
   }
   return out;
 }

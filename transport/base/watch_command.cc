@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "transport/base/control_socket.h"
+#include "transport/base/printable.h"
 #include "transport/base/runtime_directory.h"
 #include "transport/base/snapshot.h"
 #include "transport/base/top.h"
@@ -124,7 +125,7 @@ std::vector<std::string> AskForeign(const std::string& program, const Wanted& wa
   VisitForeignControlSockets(program, [&](uid_t owner, const std::string& path) {
     auto answer = AskIfMeant(path, wanted, "status");
     if (!answer.ok()) return answer.status().code() != Code::kDeadlineExceeded;
-    const auto steers = [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7f; };
+    const auto steers = [](char c) { return c != '\n' && IsControl(c); };
     std::ranges::replace_if(*answer, steers, '?');
     answers.push_back(fmt::format("{:<24} {}\n{}", "user", NameOf(owner), *answer));
     return true;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 
+#include "transport/base/printable.h"
+
 namespace rdfs::metrics {
 namespace {
 
@@ -23,9 +25,7 @@ bool IsToken(std::string_view text) {
 }
 
 // Nothing that a request line or a field may have in it (RFC 9110, section 5.5).
-bool IsForbidden(char c) {
-  return (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r' && c != '\n') || c == 0x7f;
-}
+bool IsForbidden(char c) { return IsControl(c) && c != '\t' && c != '\r' && c != '\n'; }
 
 // Takes a line and its end, which is CRLF or, of who is careless, LF alone (RFC 9112, section 2.2).
 std::optional<std::string_view> TakeLine(std::string_view& text) {

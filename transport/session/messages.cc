@@ -1,7 +1,6 @@
 #include "transport/session/messages.h"
 
-#include <algorithm>
-
+#include "transport/base/printable.h"
 #include "transport/session/frame.h"
 
 namespace rdfs::transport::session {
@@ -55,7 +54,7 @@ constexpr unsigned kEncryptLanesFlag = 2;
 Status ReadOffer(ByteReader& reader, std::vector<Offer>& offers) {
   const auto wire = reader.Read<OfferWire>();
   const std::string_view name = AsText(reader.ReadSized16(kMaxSocketName));
-  const std::string reason = Printable(reader.ReadSized16(kMaxSentence));
+  const std::string reason = Printable(AsText(reader.ReadSized16(kMaxSentence)));
   if (!reader.ok() || wire.available > 1) return Malformed("offer of transports");
   if (!ValidKind(wire.kind)) return Status::Ok();  // a transport of a later minor version
   offers.push_back(
@@ -64,13 +63,6 @@ Status ReadOffer(ByteReader& reader, std::vector<Offer>& offers) {
 }
 
 }  // namespace
-
-std::string Printable(ByteSpan text) {
-  std::string out(AsText(text));
-  std::ranges::replace_if(
-      out, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return out;
-}
 
 Code CodeOfPeer(std::uint16_t number) {
   const auto code = static_cast<Code>(number);
@@ -160,7 +152,7 @@ Status Refusal::Decode(ByteSpan body, Refusal& out) {
   ByteReader reader(body);
   const auto prefix = reader.Read<VersionPrefix>();
   const std::uint16_t code = reader.Read<Le16>();
-  const std::string sentence = Printable(reader.ReadSized16(kMaxSentence));
+  const std::string sentence = Printable(AsText(reader.ReadSized16(kMaxSentence)));
   if (!reader.ok() || prefix.magic != kMagic) return Malformed("refusal");
   out.version = {prefix.major, prefix.minor};
   out.why = {CodeOfPeer(code), sentence};

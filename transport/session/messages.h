@@ -36,8 +36,6 @@ inline constexpr std::size_t kMaxExtensions = 1024;
 inline constexpr std::size_t kMaxSocketName = 107;  // sun_path less the leading zero (unix(7))
 inline constexpr std::size_t kMaxOffers = 8;
 
-// What a peer wrote and a terminal shows: nothing in it may steer the terminal.
-std::string Printable(ByteSpan text);
 // What a peer's number of transport/base/status.h stands for; kProtocolError when it is none.
 Code CodeOfPeer(std::uint16_t number);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/base/log.h"
+#include "transport/base/printable.h"
 #include "transport/session/peer.h"
 
 namespace rdfs::transport::session {
@@ -84,7 +85,7 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
                   agreement.session_secret, grant.encrypt_lanes},
                  now));
   LogDebug("session {:016x} of {} opened for '{}'", request.session_id, peer.name,
-           Printable(AsBytes(open.service)));
+           Printable(open.service));
   return Opened{request.session_id, grant.Encode()};
 }
 

@@ -1,5 +1,7 @@
 #include "transport/ssh/bootstrap.h"
 
+#include "transport/base/printable.h"
+
 namespace rdfs::transport::ssh {
 namespace {
 
@@ -103,13 +105,9 @@ std::optional<Status> ParseBootstrapReply(std::string_view magic, std::string_vi
   if (!TakeWord(line, magic)) return std::nullopt;
   if (line == "OK") return Status::Ok();
   if (!TakeWord(line, "ERROR")) return std::nullopt;
-  std::optional<std::string> sentence = PercentDecode(line);
+  const std::optional<std::string> sentence = PercentDecode(line);
   if (!sentence) return std::nullopt;
-  // It goes to a terminal: nothing that would steer one.
-  for (char& c : *sentence) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return Status(Code::kUnavailable, *std::move(sentence));
+  return Status(Code::kUnavailable, Printable(*sentence));
 }
 
 }  // namespace rdfs::transport::ssh

@@ -1,6 +1,6 @@
 #include "transport/tcp/preface.h"
 
-#include <algorithm>
+#include "transport/base/printable.h"
 
 namespace rdfs::transport::tcp {
 namespace {
@@ -65,11 +65,7 @@ std::string EncodeVerdict(const Status& status) {
 
 Status VerdictStatus(const Verdict& verdict, std::string_view words) {
   if (static_cast<Code>(std::uint8_t{verdict.code}) == Code::kOk) return {};
-  // The words end up on a terminal: nothing of a peer's may steer it.
-  std::string clean(words);
-  std::ranges::replace_if(
-      clean, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return {CodeFromWire(verdict.code), clean};
+  return {CodeFromWire(verdict.code), Printable(words)};
 }
 
 }  // namespace rdfs::transport::tcp

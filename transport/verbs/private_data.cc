@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/base/printable.h"
+
 namespace rdfs::transport::verbs {
 
 ConnectData EncodeConnect(ByteSpan token) {
@@ -36,11 +38,7 @@ std::optional<Status> DecodeReject(ByteSpan bytes) {
   const ByteSpan message = reader.ReadBytes(reader.Read<std::uint8_t>());
   if (!reader.ok() || magic != RejectData::kMagic) return std::nullopt;
   if (code == Code::kOk || CodeName(code) == "unknown") return std::nullopt;
-  std::string text(AsText(message));
-  // It ends up on a terminal.
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return Status(code, std::move(text));
+  return Status(code, Printable(AsText(message)));
 }
 
 }  // namespace rdfs::transport::verbs

@@ -1,7 +1,6 @@
 #include "tools/copy/remote/sources.h"
 
 #include <pwd.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "tools/copy/names.h"
 #include "tools/copy/pattern.h"
+#include "transport/base/home_directory.h"
 #include "transport/session/peer.h"
 
 namespace rdfs::copy {
@@ -119,8 +119,8 @@ std::string ExpandHome(const std::string& path) {
     const passwd* user = getpwnam(path.substr(1, end - 1).c_str());
     return user == nullptr ? path : user->pw_dir + path.substr(end);
   }
-  const char* home = getenv("HOME");
-  return (home == nullptr ? std::string(".") : std::string(home)) + path.substr(end);
+  const std::string home = HomeDirectory();
+  return (home.empty() ? "." : home) + path.substr(end);
 }
 
 Found FindSources(const std::vector<std::string>& asked, bool follow, bool expand,

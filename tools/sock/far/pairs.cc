@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include <optional>
 
 #include "transport/base/fd.h"
+#include "transport/base/home_directory.h"
 
 namespace rdfs::sock::far {
 namespace {
@@ -163,15 +163,11 @@ const Pair* Pairs::Named(std::string_view name) const {
 Result<std::string> PairsPath() {
   const char* const config = getenv("XDG_CONFIG_HOME");
   if (config != nullptr && *config == '/') return std::string(config) + "/rdsock/pairs";
-  const char* home = getenv("HOME");
-  if (home == nullptr || *home != '/') {
-    const passwd* const user = getpwuid(geteuid());
-    home = user == nullptr ? nullptr : user->pw_dir;
-  }
-  if (home == nullptr || *home != '/') {
+  const std::string home = HomeDirectory();
+  if (home.empty()) {
     return Status(Code::kNotFound, "this user has no home folder for the pairings: set HOME");
   }
-  return std::string(home) + "/.config/rdsock/pairs";
+  return home + "/.config/rdsock/pairs";
 }
 
 Result<Pairs> ParsePairs(std::string_view text) {

@@ -1,0 +1,24 @@
+#include "transport/base/home_directory.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+namespace rdfs {
+
+std::string HomeDirectory() {
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home == '/') return home;
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 16'384>
+      buffer{};  // getpwuid(3) would write to what a program that we are loaded into has of it
+  const int error = getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  const bool known =
+      error == 0 && found != nullptr && found->pw_dir != nullptr && *found->pw_dir == '/';
+  return known ? found->pw_dir : "";
+}
+
+}  // namespace rdfs
