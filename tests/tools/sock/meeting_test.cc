@@ -12,10 +12,12 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "tests/tools/sock/tcp_pair.h"
+#include "tests/transport/session/hex.h"
 #include "tools/sock/end.h"
 #include "tools/sock/packet.h"
 
@@ -24,6 +26,18 @@ namespace {
 
 using State = Meeting::State;
 constexpr std::uint32_t kLargest = 16 * 1024;
+
+// A change here is a change of what travels, and needs another kProtocolVersion.
+TEST(MeetingWire, GoldenBytes) {
+  const MeetingWire packet{
+      .type = MeetingType::kRefused, .cookie = 1, .flags = 2, .largest_ring = 3};
+  EXPECT_EQ(ToHex(std::as_bytes(std::span(&packet, 1))),
+            "04000000"
+            "01000000"
+            "0100000000000000"
+            "02000000"
+            "03000000");
+}
 
 TEST(PeerSocket, IsFoundFromBothEnds) {
   Fd client, server;

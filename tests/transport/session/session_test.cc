@@ -11,10 +11,12 @@
 #include <array>
 #include <ctime>
 #include <future>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/transport/session/hex.h"
 #include "tests/transport/session/server_fixture.h"
 #include "transport/session/frame.h"
 #include "transport/session/messages.h"
@@ -101,6 +103,15 @@ TEST(Session, WithoutADescriptorForALaneTheAcceptorSleeps) {
   auto lane = opening.get();
   ASSERT_TRUE(lane.ok()) << lane.status().ToString();
   ExpectEcho(**lane, "late");
+}
+
+// A change here is a change of the wire.
+TEST(Session, WhatAProbeIsAnsweredHasGoldenBytes) {
+  const session::ProbeGrant grant{.wall_clock_ns = 0x0102030405060708};
+  EXPECT_EQ(ToHex(std::as_bytes(std::span(&grant, 1))), "0807060504030201");
+  const session::ProbeAnswer answer{.readable = {.address = 1, .length = 2, .key = 3}};
+  EXPECT_EQ(ToHex(std::as_bytes(std::span(&answer, 1))),
+            "010000000000000002000000000000000300000000000000");
 }
 
 TEST(Session, ProbesAreAnsweredAndNotMoreThanAFew) {
