@@ -1,9 +1,10 @@
-# bash completion for rdfs, rdfsd, rdcp, rdsend, rdrecv, rdsock, rdping and rdinfo. A test compares the
+# bash completion for rdfs, mount.rdfs, rdfsd, rdcp, rdsend, rdrecv, rdsock, rdping and rdinfo. A test compares the
 # options with each command's --help.
 
 _rdfs_options() {
   case "$1" in
     rdfs) echo "-h --help -V --version -o -f --foreground -v --verbose" ;;
+    mount.rdfs) echo "-o -s -f -v -n -t -h --help -V --version" ;;
     "rdfs status" | "rdfsd status") echo "-h --help --version" ;;
     "rdfs stats" | "rdfsd stats") echo "-h --help --version --json --prometheus" ;;
     "rdfs top" | "rdfsd top") echo "-h --help --version -n" ;;
@@ -95,7 +96,7 @@ _rdfs() {
     "rdsock --require") _rdfs_offer "shm verbs" "$word"; return ;;
     "rdsock --pair" | "rdsock --unpair") mapfile -t COMPREPLY < <(compgen -A hostname -- "$word"); return ;;
     *" --require") _rdfs_offer "verbs shm tcp" "$word"; return ;;
-    "rdfs -o" | "rdfs watch -o") _rdfs_complete_mount_option "$word"; return ;;
+    "rdfs -o" | "mount.rdfs -o" | "rdfs watch -o") _rdfs_complete_mount_option "$word"; return ;;
     *" --key-file" | *" --config" | *" --files-from" | *" --rdcp-path" | *" --far-rdsock") _rdfs_files "$word"; return ;;
   esac
   if [[ $word == -* ]]; then
@@ -116,4 +117,4 @@ _rdfs() {
   esac
 }
 
-complete -F _rdfs rdfs rdfsd rdcp rdsend rdrecv rdsock rdping rdinfo
+complete -F _rdfs rdfs mount.rdfs rdfsd rdcp rdsend rdrecv rdsock rdping rdinfo

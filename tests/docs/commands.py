@@ -282,8 +282,6 @@ class Check:
                 self.defaults('the man page of %s' % name, defaults,
                               page_defaults(page, section, r'\(default:? ([^)]+)\)'))
                 self.texts('the man page of %s' % name, texts, page_texts(page, section))
-            if command == 'mount.rdfs':  # run by mount(8), typed by nobody
-                continue
             self.same('bash completion of ' + name, wanted,
                       bash_words(bash, [command] + ([sub] if sub else []) + ['-']))
             offered = zsh_options(zsh, command, sub)
@@ -333,6 +331,7 @@ def self_test(build, programs, pages, bash, zsh):
         ({**pages, 'rdcp': pages['rdcp'].replace('.BI \\-\\-port', '.BI \\-\\-ports')}, bash, zsh),
         ({**pages, 'rdfs': pages['rdfs'].replace('.B deadline=', '.B deadlines=')}, bash, zsh),
         (pages, bash.replace('--verbs-port', ''), zsh),
+        (pages, bash.replace('"-o -s -f', '"-o -f'), zsh),
         (pages, bash.replace('read_ahead=', ''), zsh),
         ({**pages, 'rdfs': pages['rdfs'].replace('[\\fB\\-n \\fITURNS', '[\\fITURNS')}, bash, zsh),
         ({**pages, 'rdfsd': pages['rdfsd'].replace('Each takes', 'Some take')}, bash, zsh),

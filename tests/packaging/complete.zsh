@@ -39,6 +39,7 @@ offers 'rdfsd stats --j' '*json*'
 offers 'rdfsd top -' '*-n*End after so many*'
 offers 'rdfs watch --rec' '*recursive*'
 offers 'rdfs -o asy' '*async*'
+offers 'mount.rdfs -o asy' '*async*'
 offers 'rdsock --sta' '*stats*'
 offers 'rdping client --seco' '*seconds*'
 zpty -d shell
