@@ -10,6 +10,7 @@ DESTDIR=$work/root cmake --install "$build" --prefix /usr --strip >"$work/log" 2
 
 expect_files "$work/root"
 expect_clean "$work/root" "$build"
+expect_links "$work/root"
 expect_modes "$work/root"
 expect_running "$work/root"
 
