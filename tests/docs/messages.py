@@ -44,7 +44,9 @@ NO_SENTENCES = {
 CLI11 = ('A subcommand| is required', '{} is required', 'The following argument was not expected: {}',
          'The following arguments were not expected: {}', '{}: Value {} not in range {} to {}', '{}: {} not in {}',
          '{}: {} required {} missing', '{}: At Most {} required but received {}',
-         '{}: {} unit not recognized.| Allowed values: {}', '{} excludes {}')
+         '{}: {} unit not recognized.| Allowed values: {}', '{} excludes {}',
+         '{}: Input is empty', '{}: Value {} could not be converted to {}',
+         '{}: {} multiplied by {}| factor would cause number overflow. Use smaller value.', 'Could not convert: {} = {}')
 CLI11_HEADERS = '/usr/include/CLI/*.hpp'
 STARTS = re.compile(r'Code::(?P<code>k\w+),|\b(?P<helper>%s)\(|'
                     r'\b(?:fmt::print|fprintf|fputs|Print)\((?=\s*(?:stderr|kFailed(?!, Status::FromErrno)),)|'
