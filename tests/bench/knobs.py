@@ -19,6 +19,9 @@ CACHED = "client cold, server warm (tmpfs)"
 MEMLOCK = "knobs: memlock 8 MiB, verbs"
 MTU = "knobs: MTU 1500, verbs (soft-RoCE)"
 TCP_WINDOW = "knobs: tcp_rmem and tcp_wmem 64 MiB, tcp, 40 ms away"
+FAR_READ_AHEAD = "knobs: read_ahead 4096 KiB, tcp, 40 ms away"
+# The most that Linux let a socket receive ahead before 6.16.
+USUAL_WINDOW = 6 * MIB
 HUGE = "knobs: huge pages, shm: sequential read"
 HUGE_PAGES = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 
@@ -129,12 +132,20 @@ def tcp_jobs(size: int) -> dict:
 
 
 def tcp_window(bench) -> None:
-    """Against 6 MiB, the most that Linux let a socket receive ahead before 6.16."""
+    """Against the usual one."""
     jobs = tcp_jobs((64 if bench.arguments.quick else 256) * MIB)
     common = dict(options="require=tcp,plaintext", read_ahead_kib=4096)
     with mount(bench, before=far_network("wide", 64 * MIB), **common) as ours, \
-            mount(bench, before=far_network("narrow", 6 * MIB), **common) as theirs:
+            mount(bench, before=far_network("narrow", USUAL_WINDOW), **common) as theirs:
         beside(bench, TCP_WINDOW, jobs, "6 MiB", ours, theirs)
+
+
+def far_read_ahead(bench) -> None:
+    """Against 1024 KiB, with the usual window."""
+    jobs = tcp_jobs((64 if bench.arguments.quick else 256) * MIB)
+    common = dict(options="require=tcp,plaintext", before=far_network("far", USUAL_WINDOW))
+    with mount(bench, read_ahead_kib=4096, **common) as ours, mount(bench, read_ahead_kib=1024, **common) as theirs:
+        beside(bench, FAR_READ_AHEAD, jobs, "1024 KiB", ours, theirs)
 
 
 def on_this_machine(size: int) -> list[tuple]:
@@ -164,7 +175,7 @@ def on_this_machine(size: int) -> list[tuple]:
 
 def names() -> list[str]:
     """Of all rows, for documents that quote them."""
-    in_guest = {MEMLOCK: memlock_jobs(0), MTU: sequential_jobs(0), TCP_WINDOW: tcp_jobs(0)}
+    in_guest = {MEMLOCK: memlock_jobs(0), MTU: sequential_jobs(0), TCP_WINDOW: tcp_jobs(0), FAR_READ_AHEAD: tcp_jobs(0)}
     return [*[f"knobs: {what}" for what, *_ in on_this_machine(0)], HUGE,
             *[f"{prefix}: {what}" for prefix, jobs in in_guest.items() for what in jobs]]
 
