@@ -1,38 +1,20 @@
 #include "server/daemon.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
+#include <chrono>
 
+#include "server/service_manager.h"
+#include "transport/base/clock.h"
 #include "transport/base/log.h"
 
 namespace rdfs::server {
 namespace {
 
-void NotifySystemd() {
-  const char* path = ::getenv("NOTIFY_SOCKET");
-  if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::size_t length = std::strlen(path);
-  if (length >= sizeof(address.sun_path)) return;
-  std::memcpy(address.sun_path, path, length);
-  if (path[0] == '@') address.sun_path[0] = '\0';  // an abstract name
-  const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  constexpr std::string_view kReady = "READY=1";
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
-  if (!socket.valid() || ::sendto(socket.get(), kReady.data(), kReady.size(), MSG_NOSIGNAL,
-                                  reinterpret_cast<const sockaddr*>(&address), size) < 0) {
-    LogWarn("cannot tell systemd that rdfsd is ready: {}",
-            Status::FromErrno(errno, "NOTIFY_SOCKET").message());
-  }
-}
+constexpr std::chrono::seconds kManagersPatience{5};
 
 // The parent's part: its exit code.
 [[noreturn]] void WaitAndExit(int pipe) {
@@ -69,7 +51,10 @@ void Readiness::Ready(std::string_view text) {
   if (::write(STDOUT_FILENO, lines.data(), lines.size()) < 0) {
     LogDebug("nobody reads our standard output");
   }
-  NotifySystemd();
+  const Status told = NotifyServiceManager("READY=1", {}, DeadlineAfter(kManagersPatience));
+  if (!told.ok() && told.code() != Code::kNotFound) {
+    LogWarn("cannot tell systemd that rdfsd is ready: {}", told.message());
+  }
   if (!pipe_.valid()) return;
   Detach();
   const char ready = 'R';

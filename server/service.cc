@@ -142,8 +142,8 @@ Status Service::Start() {
 }
 
 Status Service::AdoptKept() {
-  if (!keeper_.restarted()) return {};
   RDFS_ASSIGN_OR_RETURN(std::vector<DescriptorKeeper::Kept> kept, keeper_.FetchAll());
+  if (kept.empty()) return {};
   for (DescriptorKeeper::Kept& item : kept) {
     if (!core_->orphans.Adopt(item) && !core_->locks.Adopt(item)) keeper_.Drop(item.key);
   }

@@ -17,11 +17,11 @@
 #include <cstring>
 #include <ctime>
 #include <deque>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "server/supervisor_packet.h"
+#include "server/supervisor_store.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
 #include "transport/base/random.h"
@@ -57,6 +57,7 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   Result<int> Run() {
+    for (Packet& packet : TakeStored()) Keep(std::move(packet));
     RDFS_RETURN_IF_ERROR(TakeSignals());
     RDFS_RETURN_IF_ERROR(StartWorker());
     if (options_.started) options_.started();
@@ -66,15 +67,11 @@ class Supervisor {
       ReadWorker();
       Act(BootClock::now());
     }
+    if (stopping_) StoreForTheNext();
     return *exit_code_;
   }
 
  private:
-  struct Record {
-    std::vector<std::byte> state;
-    Fd fd;
-  };
-
   Status TakeSignals();
   Status StartWorker();
   [[noreturn]] void BecomeWorker(Fd socket, pid_t parent);
@@ -89,13 +86,14 @@ class Supervisor {
   void Crashed(int signal_number);
   void Act(TimePoint now);
   void Stop(int signal_number);
+  void StoreForTheNext();
 
   const SupervisorOptions options_;
   std::array<std::byte, 32> secret_{};
   std::size_t max_descriptors_ = 0;
   std::optional<sigset_t> old_mask_;
   Fd signals_;
-  std::map<std::string, Record> kept_;
+  KeptRecords kept_;
   std::size_t state_bytes_ = 0;
   std::uint64_t epoch_ = 0;
   pid_t worker_ = -1;
@@ -210,6 +208,15 @@ void Supervisor::Stop(int signal_number) {
   if (worker_ <= 0) exit_code_ = 0;
 }
 
+void Supervisor::StoreForTheNext() {
+  const Status stored = StoreKept(kept_);
+  if (stored.ok()) return;
+  LogWarn(
+      "systemd did not take all that is kept of open files, and what it lacks is lost if rdfsd "
+      "starts again: {}",
+      stored.message());
+}
+
 void Supervisor::ReadWorker() {
   // To its end: what a worker sent before it was killed counts.
   while (socket_.valid()) {
@@ -267,7 +274,7 @@ void Supervisor::Keep(Packet packet) {
     state_bytes_ -= held->first.size() + held->second.state.size();
   }
   state_bytes_ += bytes;
-  Record& record = kept_[packet.key];
+  KeptRecord& record = kept_[packet.key];
   record.state = std::move(packet.state);
   record.fd = std::move(packet.fd);
 }

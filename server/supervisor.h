@@ -4,7 +4,8 @@
 // duplicates of descriptors that cannot be found again (files unlinked while open, locks, which
 // live in the open file description; listening sockets), each with a few bytes of the worker's own,
 // the secret that handles are signed with, and the epoch. It knows nothing of files and parses
-// nothing that a client sent.
+// nothing that a client sent. Under systemd a stop leaves what is kept to the next supervisor
+// (supervisor_store.h).
 //
 // One thread, no allocation that grows with clients beyond Options' bounds. The worker talks to it
 // through DescriptorKeeper (supervisor_keeper.h) over a socket pair.

@@ -50,8 +50,9 @@ class DescriptorKeeper {
   // Changes the state alone. kNotFound when nothing is kept under `key`.
   Status SetState(ByteSpan key, ByteSpan state);
   void Drop(ByteSpan key);
-  // All that is kept, with new descriptors (close-on-exec). At the worker's start, before the first
-  // Keep. Blocks. Errors: kErrno, kResourceExhausted (RLIMIT_NOFILE), kProtocolError.
+  // All that is kept, of workers before under this supervisor or one before, with new descriptors
+  // (close-on-exec). At the worker's start, before the first Keep. Blocks. Errors: kErrno,
+  // kResourceExhausted (RLIMIT_NOFILE), kProtocolError.
   Result<std::vector<Kept>> FetchAll();
 
   // Another number at each start of a worker, always larger; never 0.

@@ -64,7 +64,7 @@ CLASSES = {
     'the local slice': (('kInvalidArgument', 'kBusy', 'kErrno', 'Refused', 'Fail', 'WithContext'),
                         r'transport/|fs/client/|tools/sock/ring|tools/copy/export/session'),
     'nothing is kept under this key': (('kInvalidArgument', 'kNotFound', 'kBusy', 'kErrno', 'kDisconnected'),
-                                       r'server/(supervisor|intent_ring|loop|conn_lane)|'
+                                       r'server/(supervisor|service_manager|intent_ring|loop|conn_lane)|'
                                        r'tools/(pipe/handover|copy/remote/)'),
     'OpenSSL could not': (('kInternal',), r''),
     'a NULL is': (('kInvalidArgument', 'kErrno', 'Refuse', 'return'), r'(fs|tools/pipe)/library/'),

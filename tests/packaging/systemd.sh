@@ -3,10 +3,10 @@
 #
 # The units under a real systemd, which is the first process of a clean root in namespaces of its own: rdfsd serves from
 # its configuration, reads that again, and is there again after a restart, a crash and an upgrade of the package, under a
-# mount with an open file; in its sandbox it does whatever a local directory does (tests/e2e/compare.cc); rdfs@ mounts,
-# again when rdfs was killed, and unmounts; a line of fstab with x-systemd.automount mounts at the first use, each time;
-# all of that is there after a boot, also a plain line of fstab, whose mount goes on over a restart of the server; removing
-# the package ends the server.
+# mount with open files, a deleted one and a lock among them; in its sandbox it does whatever a local directory does
+# (tests/e2e/compare.cc); rdfs@ mounts, again when rdfs was killed, and unmounts; a line of fstab with x-systemd.automount
+# mounts at the first use, each time; all of that is there after a boot, also a plain line of fstab, whose mount goes on
+# over a restart of the server; removing the package ends the server.
 set -uo pipefail
 # shellcheck source=tests/packaging/clean-root
 . "$(dirname "$0")/clean-root"
@@ -112,11 +112,21 @@ in_systemd bash -euc "$words"'
   until_true another_process rdfsd "$before"
   until_true systemctl -q is-active rdfsd
   echo crashed >&7
+  # A file that has no name any more, and a lock: both have to outlive the upgrade.
+  echo kept >/mnt/data/deleted
+  exec 4>/mnt/data/locked 5</mnt/data/deleted 6>>/mnt/data/deleted
+  rm /mnt/data/deleted
+  flock 4
   before=$(process_of rdfsd)
   dpkg -i /rdfs.deb
   another_process rdfsd "$before"
   echo upgraded >&7
-  exec 7>&-
+  echo more >&6
+  [ "$(cat <&5)" = "$(printf "kept\nmore")" ]
+  not flock --nonblock /srv/data/locked true
+  flock --unlock 4
+  flock --nonblock /srv/data/locked true
+  exec 4>&- 5<&- 6>&- 7>&-
   [ "$(tr "\n" " " </srv/data/open)" = "started reloaded restarted crashed upgraded " ]
 
   RDFS_E2E_LOCAL=/srv/local RDFS_E2E_MOUNT=/mnt/data RDFS_E2E_BACKING=/srv/data timeout 100 /opt/e2e_compare
