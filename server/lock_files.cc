@@ -223,7 +223,8 @@ std::vector<LockFiles::Adopted> LockFiles::Adopt(DescriptorKeeper::Kept& kept) {
 }
 
 void LockFiles::Lend(const Name& name, File file) {
-  lent_[file.fd.get()] = name.owner;
+  // flock(2) and fcntl(2) locks on one description do not meet.
+  if (!name.owner.flock) lent_[file.fd.get()] = name.owner;
   if (file.reopened) ++reopened_;
   files_[name] = std::move(file);
 }

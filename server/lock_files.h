@@ -75,7 +75,7 @@ class LockFiles {
   const std::size_t max_reopened_;
   std::size_t reopened_ = 0;  // of files_
   Files files_;
-  std::unordered_map<const Fd*, LockOwner> lent_;  // descriptions in use, by whom
+  std::unordered_map<const Fd*, LockOwner> lent_;  // by whose byte ranges
 };
 
 }  // namespace rdfs::server

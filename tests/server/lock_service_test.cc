@@ -197,6 +197,21 @@ TEST_F(LockTest, FlushDropsTheOwnersAndReleaseTheFilesLocks) {
   EXPECT_EQ(server.core().locks.held(), 0U);
 }
 
+// A process and its child have one descriptor, and each its own byte ranges; a flock of it is
+// both's.
+TEST_F(LockTest, AFlockMakesNoTwoOwnersShareADescription) {
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
+  EXPECT_EQ(Set(Flock(first_, 7, LockType::kWrite)), 0);
+  EXPECT_EQ(Set(Flock(first_, 7, LockType::kUnlock)), 0);
+  EXPECT_EQ(Set(Request(first_, 2, LockType::kWrite, 20, 29)), 0);
+  fs::FlushRequest flush{};
+  flush.open = first_;
+  flush.lock_owner = 2;
+  EXPECT_TRUE(server.Ask(Opcode::kFlush, Body().Add(flush)).ok());
+  EXPECT_FALSE(LocalMayLock(F_WRLCK, 0, 10)) << "the child's end unlocked its parent's";
+  EXPECT_TRUE(LocalMayLock(F_WRLCK, 20, 10));
+}
+
 TEST_F(LockTest, AReadersDescriptionGivesWayToAWriters) {
   // One owner, two open files: the lock taken through the reading one stays when the writing one
   // is needed.
