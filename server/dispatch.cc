@@ -225,10 +225,12 @@ Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState
   const IntentRing::Found found = record.Lookup(call.header.sequence, digest);
   switch (found.verdict) {
     case IntentRing::Verdict::kNew: {
-      if (HeldBack(call)) return Next::kHeldBack;
       before = CapturePrior(call);
+      const bool safe = IsSafeWithoutRecord(call, before);
+      // Held back, it is asked again as if for the first time.
+      if (safe && HeldBack(call)) return Next::kHeldBack;
       const Status begun = record.Begin(call.header.sequence, call.opcode, digest, before);
-      if (begun.ok()) return Next::kRun;
+      if (begun.ok()) return safe ? Next::kRun : AnswerUnknown(call);
       if (begun.code() != Code::kBusy) return Next::kEnd;
       call.responder.Errno(EAGAIN);  // the client never acknowledges
       return Next::kAnswered;
@@ -248,17 +250,35 @@ Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState
         return HeldBack(call) ? Next::kHeldBack : Next::kRun;
       }
       if (resolution == Resolution::kDone) return Next::kAsDone;
-      LogWarn("a crash left it unknown whether {} was done for {}: it answers EIO",
-              fs::OpcodeName(call.opcode), call.session.params().client);
-      call.responder.SetRecorded();
-      call.responder.Errno(EIO);
-      return Next::kAnswered;
+      return AnswerUnknown(call);
     }
     case IntentRing::Verdict::kAcknowledged:
     case IntentRing::Verdict::kMismatch:
       return Next::kEnd;
   }
   return Next::kEnd;
+}
+
+bool Dispatcher::IsSafeWithoutRecord(const Call& call, const PriorState& now) {
+  const bool sent_before = (call.header.flags & fs::kRequestSentBefore) != 0;
+  if (!sent_before || !call.session.LostRecordOf(call.header.sequence)) return true;
+  const InterruptedIntent intent = DescribeIntent(call, now);
+  const auto safe = [&](const PriorState& state) {
+    return ResolveUnrecorded(intent, state) == Resolution::kRepeat;
+  };
+  if (now.known) return safe(now);
+  // Whatever is there.
+  PriorState there, nothing;
+  there.first.exists = true;
+  return safe(there) && safe(nothing);
+}
+
+Dispatcher::Next Dispatcher::AnswerUnknown(Call& call) {
+  LogWarn("a crash left it unknown whether {} was done for {}: it answers EIO",
+          fs::OpcodeName(call.opcode), call.session.params().client);
+  call.responder.SetRecorded();
+  call.responder.Errno(EIO);
+  return Next::kAnswered;
 }
 
 Dispatcher::Next Dispatcher::AnswerDone(Call& call, const IntentRing::Found& found) {

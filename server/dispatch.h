@@ -24,6 +24,9 @@ class Dispatcher {
 
   // What the record says about a mutating request; answers it where it can.
   Next Replay(Call& call, std::uint64_t digest, PriorState& before);
+  // Of a request that no record has: whether carrying it out is safe where it may have been before.
+  static bool IsSafeWithoutRecord(const Call& call, const PriorState& now);
+  static Next AnswerUnknown(Call& call);
   Next AnswerDone(Call& call, const IntentRing::Found& found);
   Next Wait(Call& call, std::uint64_t digest);
   // Of a request that was counted; again when it has waited.

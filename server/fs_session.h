@@ -52,6 +52,8 @@ struct FsSessionParams {
   bool read_only = false;
   bool no_grants = false;
   bool drops_names = false;      // can let go of all names at once
+  bool lost_record = false;      // it was a mount before, and its record is gone
+  bool may_reclaim = false;      // no server has given it up, and its locks to others, before
   OpenBudget* budget = nullptr;  // of all sessions, which outlives them; null: none
   std::string origin;            // the address or the user that it came from
   ClientLimits limits{};
@@ -92,6 +94,17 @@ class FsSession {
   std::vector<OpenPtr> OpensToKeep(std::size_t most);
   // Whether the next call may have some.
   [[nodiscard]] bool MayHaveOpensToKeep() const;
+
+  // Of this number the session's first lane was attached: every later request is this session's.
+  void NoteAttach(std::uint64_t sequence) {
+    std::uint64_t none = 0;
+    first_attach_.compare_exchange_strong(none, sequence);
+  }
+  // Whether a request of this number may have been carried out, and recorded, in a session before
+  // whose record is gone.
+  [[nodiscard]] bool LostRecordOf(std::uint64_t sequence) const {
+    return params_.lost_record && sequence < first_attach_.load();
+  }
 
   // Requests that came again while the first is in progress: answered together with it.
   void AddDuplicate(std::uint64_t sequence, Responder responder);
@@ -149,6 +162,7 @@ class FsSession {
   const std::unique_ptr<IntentRing> record_;
   std::atomic<bool> ended_{false};
   std::atomic<std::size_t> in_flight_{0};
+  std::atomic<std::uint64_t> first_attach_{0};
   std::atomic<std::int64_t> last_request_{0};
   mutable std::mutex mutex_;
   std::optional<transport::Kind> kind_;

@@ -25,6 +25,11 @@ ObjectState FromWire(const ObjectStateWire& wire) {
           .birth_ns = wire.birth_ns};
 }
 
+// fallocate(2)'s FALLOC_FL_COLLAPSE_RANGE and FALLOC_FL_INSERT_RANGE; setxattr(2)'s XATTR_CREATE.
+constexpr std::uint32_t kCollapse = 8;
+constexpr std::uint32_t kInsert = 32;
+constexpr std::uint32_t kCreateOnly = 1;
+
 // Clocks of the file system and of this process may differ by a tick.
 constexpr std::uint64_t kTickNs = 20'000'000;
 
@@ -81,8 +86,6 @@ Resolution ResolveWrite(const InterruptedIntent& intent, const PriorState& now,
 }
 
 Resolution ResolveFallocate(const InterruptedIntent& intent, const PriorState& now) {
-  constexpr std::uint32_t kCollapse = 8;
-  constexpr std::uint32_t kInsert = 32;
   if ((intent.flags & (kCollapse | kInsert)) == 0) return Resolution::kRepeat;
   const std::uint64_t before = intent.before.first.size;
   if (now.first.size == before) return Resolution::kRepeat;
@@ -95,7 +98,6 @@ Resolution ResolveFallocate(const InterruptedIntent& intent, const PriorState& n
 
 Resolution ResolveSetXattr(const InterruptedIntent& intent, const PriorState& now,
                            std::optional<bool> content_matches) {
-  constexpr std::uint32_t kCreateOnly = 1;
   const bool create_only = (intent.flags & kCreateOnly) != 0;
   if (!create_only || intent.before.first.exists || !now.first.exists) return Resolution::kRepeat;
   return content_matches == true ? Resolution::kDone : Resolution::kAmbiguous;
@@ -148,6 +150,38 @@ Resolution Resolve(const InterruptedIntent& intent, const PriorState& now,
     default:
       // Absolute: attributes, fsync, copies to a place, opens and locks. Twice is as good as once.
       return Resolution::kRepeat;
+  }
+}
+
+Resolution ResolveUnrecorded(const InterruptedIntent& intent, const PriorState& now) {
+  const auto repeat_if = [](bool safe) {
+    return safe ? Resolution::kRepeat : Resolution::kAmbiguous;
+  };
+  switch (intent.opcode) {
+    case fs::Opcode::kWrite:
+    case fs::Opcode::kCommit:
+      return repeat_if((intent.flags & fs::kWriteAppend) == 0);
+    case fs::Opcode::kMkdir:
+    case fs::Opcode::kSymlink:
+    case fs::Opcode::kMknod:
+    case fs::Opcode::kLink:
+      return repeat_if(!now.first.exists);
+    case fs::Opcode::kCreate:
+      return repeat_if(!now.first.exists || (intent.flags & fs::kOpenExclusive) == 0);
+    case fs::Opcode::kUnlink:
+    case fs::Opcode::kRmdir:
+    case fs::Opcode::kRemoveXattr:
+      return repeat_if(now.first.exists);
+    case fs::Opcode::kRename:
+      // What was done left the first name free, but for these two.
+      return repeat_if(now.first.exists &&
+                       (intent.flags & (fs::kRenameExchange | fs::kRenameWhiteout)) == 0);
+    case fs::Opcode::kFallocate:
+      return repeat_if((intent.flags & (kCollapse | kInsert)) == 0);
+    case fs::Opcode::kSetXattr:
+      return repeat_if((intent.flags & kCreateOnly) == 0 || !now.first.exists);
+    default:
+      return Resolution::kRepeat;  // absolute, as above
   }
 }
 

@@ -66,5 +66,8 @@ struct InterruptedIntent {
 // is; nullopt: not looked at.
 Resolution Resolve(const InterruptedIntent& intent, const PriorState& now,
                    std::optional<bool> content_matches);
+// Of a request that an earlier server may have carried out or not, and of which there is no record
+// any more: `intent.before` says nothing.
+Resolution ResolveUnrecorded(const InterruptedIntent& intent, const PriorState& now);
 
 }  // namespace rdfs::server

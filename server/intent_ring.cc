@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -135,6 +136,7 @@ Result<std::unique_ptr<IntentRing>> IntentRing::Open(const std::string& path, st
       header.exported != exported) {
     if (header.magic != 0) LogWarn("{} was no intent ring of its session: begun anew", path);
     Format(ring->base_, session, records, exported);
+    ring->made_anew_ = true;
   }
   ring->count_ = records;
   ring->seed_ = header.seed;
@@ -348,6 +350,22 @@ std::vector<IntentRing::Leftover> IntentRing::Leftovers(const std::string& direc
   return found;
 }
 
+std::uint64_t IntentRing::FirstEpoch(const std::string& directory, std::uint64_t epoch) {
+  const std::string path = directory + "/first-epoch";
+  const Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  std::array<char, 32> text{};
+  const ssize_t length = pread(fd.get(), text.data(), text.size(), 0);
+  std::uint64_t first = 0;
+  if (length > 0 && std::from_chars(text.data(), text.data() + length, first).ec == std::errc()) {
+    return first;
+  }
+  const std::string own = std::to_string(epoch);
+  if (pwrite(fd.get(), own.data(), own.size(), 0) != static_cast<ssize_t>(own.size())) {
+    LogDebug("cannot write {}: errno {}", path, errno);
+  }
+  return epoch;
+}
+
 void IntentRing::RemoveLeftover(const std::string& path) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return;
@@ -355,6 +373,7 @@ void IntentRing::RemoveLeftover(const std::string& path) {
 }
 
 void IntentRing::Remove() {
+  if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) return;
   if (unlink(path_.c_str()) != 0 && errno != ENOENT) {
     LogWarn("cannot remove {}: errno {}", path_, errno);
   }

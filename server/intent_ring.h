@@ -85,8 +85,11 @@ class IntentRing {
   // The session is alive.
   void NoteSeen();
 
-  // The session has ended: removes the file.
+  // The session has ended: removes the file, unless another process has it open (a second server of
+  // a mount by ssh that could not reach the first).
   void Remove();
+  // Whether Open found no ring of this session's: what it did earlier is not known.
+  [[nodiscard]] bool made_anew() const { return made_anew_; }
 
   // A ring that no process has open: its server has died, or was stopped.
   struct Leftover {
@@ -96,6 +99,9 @@ class IntentRing {
     std::uint32_t opens = 0;
     std::chrono::seconds age{};  // since NoteSeen
   };
+  // The epoch of the first server that kept records in the directory, which is `epoch` if that is
+  // the first: what is of an earlier one is in no record here (the host was started anew).
+  static std::uint64_t FirstEpoch(const std::string& directory, std::uint64_t epoch);
   // All of them in a directory; files that are no rings are left out.
   static std::vector<Leftover> Leftovers(const std::string& directory);
   // Removes one, unless a process has opened it meanwhile.
@@ -127,7 +133,8 @@ class IntentRing {
   void ReleaseLocked(std::uint64_t sequence);
 
   const std::string path_;
-  const Fd fd_;             // with a shared flock(2): in use
+  const Fd fd_;  // with a shared flock(2): in use
+  bool made_anew_ = false;
   std::uint64_t seed_ = 0;  // of the checksums: this session, this making of the file
   std::byte* const base_;
   const std::size_t size_;

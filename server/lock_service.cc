@@ -63,10 +63,13 @@ int LockService::Set(const OpenPtr& open, const Lock& wanted, Responder* waiter)
   {
     const std::lock_guard lock(mutex_);
     if (waiter != nullptr) GiveUpLocked(wanted.owner.session, waiter->sequence(), answers);
-    if (wanted.type == fs::LockType::kUnlock) {
-      UnlockLocked(inode, wanted);
-    } else {
+    if (wanted.type != fs::LockType::kUnlock) {
       error = TryLocked(*open, wanted);
+      if (error == 0) NoteGiven(inode, wanted.owner.session);
+    } else if (SplitsTooMany(inode, wanted)) {
+      error = ENOLCK;
+    } else {
+      UnlockLocked(inode, wanted);
     }
     if (error == EAGAIN && waiter != nullptr) error = ParkLocked(open, wanted, *waiter);
     // Locks that went away, or became weaker, may let others in.
@@ -74,6 +77,61 @@ int LockService::Set(const OpenPtr& open, const Lock& wanted, Responder* waiter)
   }
   Send(std::move(answers));
   return error;
+}
+
+int LockService::Reclaim(const OpenPtr& open, const Lock& wanted, bool may) {
+  const InodeKey& inode = open->inode->key;
+  Answers answers;
+  int error = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto given = given_.find(inode);
+    const bool to_another = given != given_.end() && given->second != wanted.owner.session;
+    if ((!may || reclaims_over_ || to_another) && !IsHeld(inode, wanted)) return ENOLCK;
+    error = TryLocked(*open, wanted);
+    WakeLocked(inode, answers);
+  }
+  Send(std::move(answers));
+  return error;
+}
+
+bool LockService::IsHeld(const InodeKey& inode, const Lock& wanted) const {
+  std::vector<Lock> held = table_.HeldBy(inode, wanted.owner);
+  std::erase_if(held, [&](const Lock& lock) { return lock.type != wanted.type; });
+  std::ranges::sort(held, {}, &Lock::start);
+  std::uint64_t next = wanted.start;
+  for (const Lock& lock : held) {
+    if (lock.start > next) return false;
+    if (lock.end >= wanted.end) return true;
+    next = std::max(next, lock.end + 1);
+  }
+  return false;
+}
+
+void LockService::NoteGiven(const InodeKey& inode, std::uint64_t session) {
+  if (reclaims_over_) return;
+  const auto [given, first] = given_.emplace(inode, session);
+  if (!first && given->second != session) given->second = 0;
+  if (given_.size() <= kMaxGiven) return;
+  reclaims_over_ = true;
+  given_.clear();
+}
+
+void LockService::EndReclaims() {
+  const std::lock_guard lock(mutex_);
+  reclaims_over_ = true;
+  given_.clear();
+}
+
+// A hole in the middle makes two locks of one.
+bool LockService::SplitsTooMany(const InodeKey& inode, const Lock& unlock) const {
+  if (table_.held_count() < kMaxLocks && table_.HeldOn(inode) < kMaxPerInode &&
+      table_.HeldOf(unlock.owner.session) < max_of_session_) {
+    return false;
+  }
+  return std::ranges::any_of(table_.HeldBy(inode, unlock.owner), [&](const Lock& lock) {
+    return lock.start < unlock.start && lock.end > unlock.end;
+  });
 }
 
 int LockService::ParkLocked(const OpenPtr& open, const Lock& wanted, Responder& waiter) {
@@ -140,6 +198,7 @@ void LockService::WakeLocked(const InodeKey& inode, Answers& answers) {
       // Its lane is lost: the client asks again when it is back, if it still wants the lock.
       const bool gone = parked.responder.lane().expired();
       const int error = gone ? EINTR : TryLocked(*parked.open, parked.wanted);
+      if (error == 0) NoteGiven(inode, parked.wanted.owner.session);
       if (error == EAGAIN) {
         WatchLocked(id, parked);
         continue;

@@ -39,6 +39,9 @@ class LockService {
   // Requests of one session that wait, and all together; more are ENOLCK.
   static constexpr std::size_t kMaxWaitersOfSession = 4096;
   static constexpr std::size_t kMaxWaiters = 65536;
+  // Files whose locks are known to have been given to somebody since the start; with more, nobody
+  // reclaims any.
+  static constexpr std::size_t kMaxGiven = 65536;
 
   // `max_files` as LockFiles has it.
   // `max_of_session`: locks that one session may hold; more are ENOLCK.
@@ -52,6 +55,12 @@ class LockService {
   // the Responder was taken and answers later. A request that comes again (its lane was lost) takes
   // the place of the first. On the lane's thread.
   int Set(const OpenPtr& open, const Lock& wanted, Responder* waiter);
+  // Sets what its client had before the server went. ENOLCK where another client may have had the
+  // file's locks meanwhile: unless it is held still, that is without `may` (no
+  // server has given the session up), behind a lock that another session was given since the start,
+  // and behind EndReclaims.
+  int Reclaim(const OpenPtr& open, const Lock& wanted, bool may);
+  void EndReclaims();
   // Gives a parked request up: it answers EINTR.
   void Interrupt(std::uint64_t session, std::uint64_t sequence);
   // POSIX: any close of the file drops all of its owner's locks on it.
@@ -91,6 +100,9 @@ class LockService {
   };
 
   int TryLocked(const OpenFile& open, const Lock& wanted);
+  [[nodiscard]] bool SplitsTooMany(const InodeKey& inode, const Lock& unlock) const;
+  [[nodiscard]] bool IsHeld(const InodeKey& inode, const Lock& wanted) const;
+  void NoteGiven(const InodeKey& inode, std::uint64_t session);
   int ParkLocked(const OpenPtr& open, const Lock& wanted, Responder& waiter);
   // The request waits no more: its Responder, to be answered with `error`.
   void GiveUpLocked(LockTable::WaiterId id, int error, Answers& answers);
@@ -112,6 +124,9 @@ class LockService {
       by_session_;  // parked_, by session and sequence
   LockTable::WaiterId next_waiter_ = 0;
   std::vector<Unclaimed> unclaimed_;
+  // Files whose locks were given since the start, to which session; 0: to several.
+  std::unordered_map<InodeKey, std::uint64_t, InodeKeyHash> given_;
+  bool reclaims_over_ = false;
 };
 
 }  // namespace rdfs::server

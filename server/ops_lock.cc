@@ -22,6 +22,13 @@ Lock ToLock(const Call& call, const fs::LockRequest& request) {
           .pid = request.pid};
 }
 
+// The session may have ended while the lock was taken: then nobody would drop it any more.
+void DropIfEnded(Call& call, const OpenFile& open) {
+  if (!call.session.ended()) return;
+  call.core().locks.Released(open);
+  call.core().locks.SessionEnded(call.session.id());
+}
+
 }  // namespace
 
 Outcome OpGetLock(Call& call) {
@@ -51,13 +58,15 @@ Outcome OpSetLock(Call& call) {
   const Lock wanted = ToLock(call, request);
   const bool wait = (request.flags & fs::kLockWait) != 0 && wanted.type != fs::LockType::kUnlock;
   const int error = call.core().locks.Set(open, wanted, wait ? &call.responder : nullptr);
+  DropIfEnded(call, *open);
   if (error == LockService::kParked) return Outcome::Pending();
   return error == ENOLCK ? call.Refuse(Refusals::What::kLocks, error) : Outcome::Errno(error);
 }
 
 Outcome OpReclaimLock(Call& call) {
   const auto request = call.body.Read<fs::LockRequest>();
-  if (!call.Decoded() || !IsValid(request) || (request.flags & fs::kLockWait) != 0) {
+  const bool unlocks = request.type == static_cast<std::uint32_t>(fs::LockType::kUnlock);
+  if (!call.Decoded() || !IsValid(request) || unlocks || (request.flags & fs::kLockWait) != 0) {
     return Outcome::Malformed();
   }
   const Core& core = call.core();
@@ -67,7 +76,10 @@ Outcome OpReclaimLock(Call& call) {
   const OpenPtr open = call.session.FindOpen(request.open);
   if (!open) return Outcome::Error(call.session.WhyNotOpen(request.open));
   if (open->directory && (request.flags & fs::kLockFlock) == 0) return Outcome::Errno(EBADF);
-  return Outcome::Errno(call.core().locks.Set(open, ToLock(call, request), nullptr));
+  const int error =
+      call.core().locks.Reclaim(open, ToLock(call, request), call.session.params().may_reclaim);
+  DropIfEnded(call, *open);
+  return Outcome::Errno(error);
 }
 
 Outcome OpFlush(Call& call) {

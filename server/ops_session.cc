@@ -26,6 +26,7 @@ Outcome OpAttachLane(Call& call) {
   }
   call.out.Write(reply);
   call.session.NoteChoice(Printable(AsText(call.extensions.transport)));
+  call.session.NoteAttach(call.header.sequence);
   call.core().leases.LaneOpened(call.lane);
   return Outcome::Ok();
 }

@@ -134,6 +134,8 @@ Status Service::Start() {
   }
   RDFS_RETURN_IF_ERROR(AdoptKept());
   BeginGrace();
+  // Who has not come back by then has lost its lease.
+  loops_.front()->After(options_.session_lease, [this] { core_->locks.EndReclaims(); });
   if (!keeper_.restarted()) TellMemlock();
   for (const auto& loop : loops_) {
     loop->Start(*core_, [this](const SessionPtr& session) { LaneGone(session); });
@@ -166,11 +168,17 @@ void Service::BeginGrace() {
     if (keeper_.restarted()) core_->leases.FollowAnother(std::nullopt);
     return;
   }
+  first_epoch_ = IntentRing::FirstEpoch(options_.record_directory, core_->options.epoch);
   std::vector<std::uint64_t> sessions;
   std::set<std::uint64_t> clients;
-  for (const IntentRing::Leftover& left : IntentRing::Leftovers(options_.record_directory)) {
-    if (left.age > kForgotten) IntentRing::RemoveLeftover(left.path);
-    if (left.age > kForgotten || !exports_->Has(left.exported)) continue;
+  const std::vector<IntentRing::Leftover> all = IntentRing::Leftovers(options_.record_directory);
+  // As if the server had ended just behind the last one that was heard of.
+  std::chrono::seconds away = std::chrono::seconds::max();
+  for (const IntentRing::Leftover& left : all) away = std::min(away, left.age);
+  for (const IntentRing::Leftover& left : all) {
+    const bool forgotten = left.age - away > kForgotten;
+    if (forgotten) IntentRing::RemoveLeftover(left.path);
+    if (forgotten || !exports_->Has(left.exported)) continue;
     clients.insert(left.session);
     if (left.opens > 0) sessions.push_back(left.session);
   }
@@ -233,7 +241,12 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
   params.staging = std::make_shared<StagingBudget>(options_.limits.pinned_bytes, core_->staging);
   params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
   params.drops_names = (mount.flags & fs::kMountDropsNames) != 0;
-  auto session = std::make_shared<FsSession>(params, OpenRecord(params.id, *offer.inodes));
+  std::unique_ptr<IntentRing> record = OpenRecord(params.id, *offer.inodes);
+  const bool known = record != nullptr && !record->made_anew();
+  params.lost_record = record != nullptr && !known && mount.last_epoch != 0;
+  // A server that gives a session up removes its record.
+  params.may_reclaim = record == nullptr || known || mount.last_epoch < first_epoch_;
+  auto session = std::make_shared<FsSession>(params, std::move(record));
   core_->counters.sessions_started.fetch_add(1);
   LogInfo("{} mounts \"{}\"{}", session->params().client, offer.exported->name(),
           params.read_only ? " read-only" : "");

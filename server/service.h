@@ -92,6 +92,7 @@ class Service final : public transport::SessionHost {
   std::vector<std::unique_ptr<Loop>> loops_;  // the core's scheduler is the first: made before it
   std::unique_ptr<Core> core_;
   std::unique_ptr<ExportList> exports_;
+  std::uint64_t first_epoch_ = 0;  // IntentRing::FirstEpoch
   SessionTable sessions_;
   std::atomic<bool> expiry_scheduled_{false};
   std::atomic<bool> aging_{false};

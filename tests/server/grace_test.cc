@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <fstream>
+#include <map>
 #include <random>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "tests/server/server_harness.h"
 
@@ -128,6 +132,73 @@ TEST_F(GraceTest, LocksAreReclaimedByWhoIsWaitedForOnly) {
   EXPECT_EQ(server.core().locks.held(), 1U);
   EXPECT_TRUE(server.Ask(Opcode::kGraceEnd, Body()).ok());
   EXPECT_EQ(server.Ask(Opcode::kReclaimLock, lock).error, fs::WireError::kGrace);
+}
+
+// Nobody waits any more: what the client had, another one may have had since.
+class ReclaimTest : public testing::Test {
+ protected:
+  explicit ReclaimTest(bool may = true) : server({.may_reclaim = may}) {
+    std::ofstream(server / "file") << "0123456789";
+    std::ofstream(server / "other") << "0123456789";
+    mine_ = server.lane;
+    theirs_ = server.NewLane(server.NewSession(77));
+  }
+  int Ask(const std::shared_ptr<MemoryLane>& lane, Opcode opcode, std::string_view name,
+          fs::LockType type) {
+    server.lane = lane;
+    fs::LockRequest lock{};
+    lock.open = OpenOf(lane, name);
+    lock.owner = 1;
+    lock.type = static_cast<std::uint32_t>(type);
+    lock.end = 9;
+    return server.Ask(opcode, Body().Add(lock)).errno_value();
+  }
+  std::uint64_t OpenOf(const std::shared_ptr<MemoryLane>& lane, std::string_view name) {
+    std::uint64_t& open = opens_[{lane.get(), std::string(name)}];
+    if (open == 0) {
+      open = server.OpenNumber(
+          server.Open(server.Walk(std::string(name)), fs::kOpenRead | fs::kOpenWrite));
+    }
+    return open;
+  }
+  static constexpr Opcode kSet = Opcode::kSetLock, kReclaim = Opcode::kReclaimLock;
+  static constexpr fs::LockType kWrite = fs::LockType::kWrite, kUnlock = fs::LockType::kUnlock;
+
+  Harness server;
+  std::shared_ptr<MemoryLane> mine_, theirs_;
+
+ private:
+  std::map<std::pair<const MemoryLane*, std::string>, std::uint64_t> opens_;
+};
+
+TEST_F(ReclaimTest, ALockComesBackWhereNobodyElseHadOne) {
+  EXPECT_EQ(Ask(mine_, kReclaim, "file", kWrite), 0);
+  EXPECT_EQ(Ask(mine_, kReclaim, "file", kWrite), 0) << "twice is as good as once";
+  EXPECT_EQ(Ask(mine_, kSet, "file", kUnlock), 0);
+  EXPECT_EQ(Ask(theirs_, kSet, "file", kWrite), 0);
+  EXPECT_EQ(Ask(theirs_, kReclaim, "file", kWrite), 0) << "it is held still";
+  EXPECT_EQ(Ask(theirs_, kSet, "file", kUnlock), 0);
+  EXPECT_EQ(Ask(mine_, kReclaim, "file", kWrite), ENOLCK) << "what it was for may have changed";
+  EXPECT_EQ(Ask(mine_, kReclaim, "other", kWrite), 0);
+  EXPECT_EQ(Ask(mine_, kSet, "file", kWrite), 0) << "anybody may ask for a new one";
+}
+
+TEST_F(ReclaimTest, NotForEver) {
+  EXPECT_EQ(Ask(mine_, kReclaim, "file", kWrite), 0);
+  server.core().locks.EndReclaims();
+  EXPECT_EQ(Ask(mine_, kReclaim, "file", kWrite), 0) << "it is held still";
+  EXPECT_EQ(Ask(mine_, kReclaim, "other", kWrite), ENOLCK);
+}
+
+class GivenUpTest : public ReclaimTest {
+ protected:
+  GivenUpTest() : ReclaimTest(false) {}
+};
+
+TEST_F(GivenUpTest, HasNoLocksToAskFor) {
+  EXPECT_EQ(Ask(mine_, kReclaim, "file", kWrite), ENOLCK);
+  EXPECT_EQ(Ask(mine_, kSet, "file", kWrite), 0);
+  EXPECT_EQ(Ask(mine_, kReclaim, "file", kWrite), 0);
 }
 
 TEST_F(GraceTest, AClientSaysThatItIsBack) {

@@ -218,6 +218,28 @@ TEST_F(IntentRingTest, AnotherSessionsFileIsBegunAnew) {
   EXPECT_EQ(Open(32)->Lookup(1, 1).verdict, Verdict::kNew) << "and of another size";
 }
 
+// A mount by ssh that cannot reach its server starts a second one, which goes on with the record.
+TEST_F(IntentRingTest, StaysWhileAnotherServerHasIt) {
+  auto first = Open();
+  const auto second = Open();
+  EXPECT_TRUE(first->made_anew());
+  EXPECT_FALSE(second->made_anew());
+  first->Remove();
+  EXPECT_EQ(access(path_.c_str(), F_OK), 0);
+  first.reset();
+  second->Remove();
+  EXPECT_NE(access(path_.c_str(), F_OK), 0);
+}
+
+// Only of later servers than the first here there may be records.
+TEST_F(IntentRingTest, TheFirstEpochOfADirectoryStays) {
+  const std::string directory = directory_.path();
+  EXPECT_EQ(IntentRing::FirstEpoch(directory, 1'790'000'000'000'000), 1'790'000'000'000'000U);
+  EXPECT_EQ(IntentRing::FirstEpoch(directory, 1'790'000'000'000'001), 1'790'000'000'000'000U);
+  EXPECT_EQ(IntentRing::FirstEpoch(directory + "/none", 7), 7U);
+  EXPECT_TRUE(IntentRing::Leftovers(directory).empty());
+}
+
 // Whatever stands in the file: it opens, and no record is taken for what it is not.
 TEST_F(IntentRingTest, DamagedBytesAreNoAnswers) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
@@ -315,6 +337,36 @@ InterruptedIntent Of(Opcode opcode, ObjectState first, ObjectState second = {},
           .before = {.first = first, .second = second, .at_ns = kThen},
           .flags = flags,
           .length = length};
+}
+
+// Nothing is known of before: what could be done twice and tell the difference is not done.
+TEST(ResolveUnrecorded, DoesNothingTwice) {
+  const auto resolve = [](Opcode opcode, bool exists, std::uint32_t flags = 0) {
+    const PriorState now{.first = exists ? Inode(1, 10) : kNone};
+    return ResolveUnrecorded(Of(opcode, now.first, {}, flags), now);
+  };
+  constexpr Resolution kRepeat = Resolution::kRepeat;
+  constexpr Resolution kAmbiguous = Resolution::kAmbiguous;
+  EXPECT_EQ(resolve(Opcode::kCommit, true), kRepeat);
+  EXPECT_EQ(resolve(Opcode::kSetAttr, true), kRepeat);
+  EXPECT_EQ(resolve(Opcode::kWrite, true, fs::kWriteAppend), kAmbiguous);
+  for (const Opcode makes : {Opcode::kMkdir, Opcode::kSymlink, Opcode::kMknod, Opcode::kLink}) {
+    EXPECT_EQ(resolve(makes, false), kRepeat) << fs::OpcodeName(makes);
+    EXPECT_EQ(resolve(makes, true), kAmbiguous) << fs::OpcodeName(makes);
+  }
+  EXPECT_EQ(resolve(Opcode::kCreate, true), kRepeat);
+  EXPECT_EQ(resolve(Opcode::kCreate, false, fs::kOpenExclusive), kRepeat);
+  EXPECT_EQ(resolve(Opcode::kCreate, true, fs::kOpenExclusive), kAmbiguous);
+  for (const Opcode removes :
+       {Opcode::kUnlink, Opcode::kRmdir, Opcode::kRename, Opcode::kRemoveXattr}) {
+    EXPECT_EQ(resolve(removes, true), kRepeat) << fs::OpcodeName(removes);
+    EXPECT_EQ(resolve(removes, false), kAmbiguous) << fs::OpcodeName(removes);
+  }
+  EXPECT_EQ(resolve(Opcode::kRename, true, fs::kRenameExchange), kAmbiguous);
+  EXPECT_EQ(resolve(Opcode::kFallocate, true), kRepeat);
+  EXPECT_EQ(resolve(Opcode::kFallocate, true, 8), kAmbiguous) << "FALLOC_FL_COLLAPSE_RANGE";
+  EXPECT_EQ(resolve(Opcode::kSetXattr, true), kRepeat);
+  EXPECT_EQ(resolve(Opcode::kSetXattr, true, 1), kAmbiguous) << "XATTR_CREATE";
 }
 
 INSTANTIATE_TEST_SUITE_P(

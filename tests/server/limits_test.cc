@@ -66,6 +66,28 @@ TEST_F(LimitsTest, LocksThatAClientHolds) {
   EXPECT_EQ(Lock(other, 30, fs::LockType::kRead), fs::WireError::kOk);
 }
 
+// Each hole in a lock makes one more of it.
+TEST_F(LimitsTest, LocksThatAClientSplits) {
+  const std::uint64_t open =
+      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+  const auto set = [&](std::uint64_t start, std::uint64_t end, fs::LockType type) {
+    fs::LockRequest lock{};
+    lock.open = open;
+    lock.owner = 1;
+    lock.start = start;
+    lock.end = end;
+    lock.type = static_cast<std::uint32_t>(type);
+    return server.Ask(Opcode::kSetLock, Body().Add(lock)).error;
+  };
+  ASSERT_EQ(set(0, 100, fs::LockType::kWrite), fs::WireError::kOk);
+  EXPECT_EQ(set(10, 10, fs::LockType::kUnlock), fs::WireError::kOk);
+  EXPECT_EQ(set(20, 20, fs::LockType::kUnlock), fs::WireError::kNoLocks);
+  EXPECT_EQ(server.core().locks.held(), 2U);
+  EXPECT_EQ(set(95, 200, fs::LockType::kUnlock), fs::WireError::kOk) << "makes none";
+  EXPECT_EQ(set(0, 9, fs::LockType::kUnlock), fs::WireError::kOk);
+  EXPECT_EQ(set(20, 20, fs::LockType::kUnlock), fs::WireError::kOk);
+}
+
 TEST_F(LimitsTest, RequestsThatAClientHasUnderWay) {
   const fs::Handle file = server.Walk("file");
   fs::FsyncRequest sync{};

@@ -54,6 +54,60 @@ TEST_F(ReplayTest, AnAppendIsNotDoneTwice) {
   EXPECT_EQ(content, "xonce");
 }
 
+// Its session was given up, or its server's host has crashed: what was asked there has no record.
+class LostRecordTest : public testing::Test {
+ protected:
+  LostRecordTest() {
+    std::ofstream(server / "file") << "x";
+    fs::AttachLaneRequest attach{};
+    EXPECT_TRUE(Deliver(Opcode::kAttachLane, Body().Add(attach), kAttached, 0).ok());
+  }
+  Answer Deliver(Opcode opcode, const Body& body, std::uint64_t sequence, std::uint16_t flags) {
+    EXPECT_TRUE(server.Deliver(
+        server.lane, Harness::Message(opcode, body.bytes(), sequence, 42, {0, 0}, flags)));
+    return server.TakeAnswer(server.lane);
+  }
+  Answer Append(std::uint64_t sequence, std::uint16_t flags) {
+    if (open_ == 0) {
+      open_ = server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenWrite));
+    }
+    fs::WriteRequest request{};
+    request.open = open_;
+    request.flags = fs::kWriteAppend;
+    return Deliver(Opcode::kWrite, Body().Add(request).Sized32(AsBytes("once")), sequence, flags);
+  }
+  std::string Content() {
+    std::ifstream file(server / "file");
+    std::string content;
+    std::getline(file, content);
+    return content;
+  }
+  static constexpr std::uint64_t kAttached = 1000;
+  Harness server{{.record = true, .lost_record = true}};
+  std::uint64_t open_ = 0;
+};
+
+TEST_F(LostRecordTest, WhatMayHaveBeenDoneIsNotDoneAgain) {
+  EXPECT_EQ(Append(500, fs::kRequestSentBefore).errno_value(), EIO);
+  EXPECT_EQ(Append(500, fs::kRequestSentBefore).errno_value(), EIO) << "as often as it comes";
+  EXPECT_EQ(Content(), "x");
+  EXPECT_TRUE(Append(501, 0).ok()) << "it was never sent before";
+  EXPECT_TRUE(Append(kAttached + 1, fs::kRequestSentBefore).ok()) << "it was sent to us";
+  EXPECT_EQ(Content(), "xonceonce");
+}
+
+TEST_F(LostRecordTest, NamesAreMadeWhereThereIsNone) {
+  fs::MknodRequest request{};
+  request.mode = 0755;
+  const auto made = [&](std::uint64_t sequence, std::string_view name) {
+    const Body body = Body().Add(request).Add(server.root()).Name(std::string(name));
+    return Deliver(Opcode::kMkdir, body, sequence, fs::kRequestSentBefore).errno_value();
+  };
+  EXPECT_EQ(made(600, "new"), 0);
+  EXPECT_EQ(made(600, "new"), 0) << "by the record that there is now";
+  EXPECT_EQ(made(601, "new"), EIO) << "and not EEXIST: it may have made it";
+}
+
 TEST_F(ReplayTest, WhatAStopCutsOffIsLeftToTheNextServer) {
   IntentRing& record = *server.session()->record();
   const auto drop = [&](std::uint64_t sequence) {

@@ -122,6 +122,8 @@ struct HarnessOptions {
   bool by_handle = true;
   bool can_switch_ids = false;
   bool record = false;
+  bool may_reclaim = true;
+  bool lost_record = false;
   ClientLimits limits{};
   std::size_t descriptors = 1024;
 };
@@ -173,6 +175,8 @@ class Harness {
     params.access = &access_;
     params.ids = options_.ids;
     params.read_only = options_.read_only;
+    params.may_reclaim = options_.may_reclaim;
+    params.lost_record = options_.lost_record;
     params.limits = options_.limits;
     std::unique_ptr<IntentRing> ring;
     if (options_.record) ring = *IntentRing::Open(base / ("ring" + std::to_string(id)), id, 64);
