@@ -71,6 +71,20 @@ OpenPtr FsSession::FindOpen(std::uint64_t number) const {
   return it == opens_.end() ? nullptr : it->second;
 }
 
+void FsSession::NoteReclaimed(OpenFile& open, std::uint64_t old_number) {
+  const std::lock_guard lock(mutex_);
+  open.reclaimed_from = old_number;
+  reclaimed_[old_number] = open.number;
+}
+
+OpenPtr FsSession::FindReclaimed(std::uint64_t old_number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = reclaimed_.find(old_number);
+  if (found == reclaimed_.end()) return nullptr;
+  const auto open = opens_.find(found->second);
+  return open == opens_.end() ? nullptr : open->second;
+}
+
 std::size_t FsSession::open_files() const {
   const std::lock_guard lock(mutex_);
   return opens_.size();
@@ -89,6 +103,7 @@ OpenPtr FsSession::RemoveOpen(std::uint64_t number) {
     if (it == opens_.end()) return nullptr;
     open = it->second;
     opens_.erase(it);
+    reclaimed_.erase(open->reclaimed_from);
     ReturnBudget(1);
     NoteOpensLocked();
   }
@@ -103,6 +118,7 @@ std::vector<OpenPtr> FsSession::RemoveAllOpens() {
     for (const auto& [number, open] : opens_) all.push_back(open);
     ReturnBudget(opens_.size());
     opens_.clear();
+    reclaimed_.clear();
     NoteOpensLocked();
   }
   for (const OpenPtr& open : all) inodes().Closed(open->inode, open.get());

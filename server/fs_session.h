@@ -83,6 +83,9 @@ class FsSession {
   // The directory that the request of this number opened already; null: it has none open.
   [[nodiscard]] OpenPtr FindDirectory(const Inode& inode, std::uint64_t asked_by) const;
   [[nodiscard]] OpenPtr FindOpen(std::uint64_t number) const;
+  // The file that was opened again for one that had `old_number` before a restart of the server.
+  void NoteReclaimed(OpenFile& open, std::uint64_t old_number);
+  [[nodiscard]] OpenPtr FindReclaimed(std::uint64_t old_number) const;
   [[nodiscard]] std::size_t open_files() const;
   // Why there is no such open file: closed, or never one of this session's (to be reclaimed).
   [[nodiscard]] fs::WireError WhyNotOpen(std::uint64_t number) const;
@@ -168,6 +171,7 @@ class FsSession {
   std::optional<transport::Kind> kind_;
   std::string lane_, choice_;
   std::unordered_map<std::uint64_t, OpenPtr> opens_;
+  std::unordered_map<std::uint64_t, std::uint64_t> reclaimed_;  // numbers before and after
   // The upper 16 bits of every open file's number: one of an earlier epoch, or of this client's
   // earlier session, is told from one that was closed.
   const std::uint64_t open_tag_;

@@ -34,8 +34,9 @@ struct OpenFile {
   std::uint64_t number = 0;
   InodePtr inode;
   std::shared_ptr<const Fd> fd;
-  std::uint32_t flags = 0;     // kOpen... bits as asked for
-  std::uint64_t asked_by = 0;  // of directories: the number of the request
+  std::uint32_t flags = 0;           // kOpen... bits as asked for
+  std::uint64_t asked_by = 0;        // of directories: the number of the request
+  std::uint64_t reclaimed_from = 0;  // its number before a restart, or 0; the session's
   FileId file;
   uid_t opener = 0;                            // as whom it was opened here
   std::unique_ptr<DirectoryCursor> directory;  // of directories only

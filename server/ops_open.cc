@@ -24,6 +24,17 @@ int RefuseType(std::uint32_t type) {
   return S_ISLNK(type) ? ELOOP : ENXIO;
 }
 
+Outcome AnswerOpened(Call& call, const OpenFile& open, const struct statx& stat,
+                     const fs::Entry* entry) {
+  fs::OpenReply reply;
+  reply.open = open.number;
+  reply.attr = call.Attr(*open.inode, stat);
+  reply.write_lease_ms = WriteLeaseOf(call.core(), open, call.since);
+  call.out.Write(reply);
+  if (entry != nullptr) fs::WriteEntry(call.out, *entry);
+  return Outcome::Ok();
+}
+
 // `old_number`: what the client calls the file so far, when it reclaims it.
 Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags,
                    const struct statx& stat, const fs::Entry* entry, std::uint64_t old_number = 0) {
@@ -34,18 +45,13 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
   call.core().file_opened();
   if (old_number != 0) {
+    call.session.NoteReclaimed(*open, old_number);
     call.core().locks.Reclaimed(*open, old_number);
     KeepReclaimed(call.core().keeper, *open, old_number);
   } else if (stat.stx_uid == opener && CannotBeReopened(*open, stat)) {
     KeepOpen(call.core().keeper, *open);
   }
-  fs::OpenReply reply;
-  reply.open = open->number;
-  reply.attr = call.Attr(*inode, stat);
-  reply.write_lease_ms = WriteLeaseOf(call.core(), *open, call.since);
-  call.out.Write(reply);
-  if (entry != nullptr) fs::WriteEntry(call.out, *entry);
-  return Outcome::Ok();
+  return AnswerOpened(call, *open, stat, entry);
 }
 
 // Who makes a file may write to it whatever mode it gets (git's objects: 0444). Where the
@@ -221,6 +227,13 @@ Outcome OpReclaimOpen(Call& call) {
   // Nothing is truncated or made when an open file comes back.
   const std::uint32_t flags =
       request.flags & ~(fs::kOpenTruncate | fs::kOpenExclusive | fs::kOpenCreate);
+  // The answer to the first time was lost.
+  if (const OpenPtr again = call.session.FindReclaimed(request.open);
+      again && again->inode->handle == handle && again->flags == flags) {
+    struct statx stat {};
+    if (const int error = StatFd(again->fd->get(), stat); error != 0) return Outcome::Errno(error);
+    return AnswerOpened(call, *again, stat, nullptr);
+  }
   if (Fd kept = call.core().orphans.Take(call.session.id(), request.open); kept.valid()) {
     struct statx stat {};
     if (const int error = StatFd(kept.get(), stat); error != 0) return Outcome::Errno(error);

@@ -262,12 +262,33 @@ TEST_F(DataTest, AnOpenFileOfAnEarlierTimeIsReclaimed) {
   EXPECT_EQ(wrong.errno_value(), ESTALE);
 }
 
+// The answer to the first time was lost.
+TEST_F(DataTest, ReclaimedTwiceItIsOneOpenFile) {
+  const fs::Handle handle = server.Walk("file");
+  fs::ReclaimOpenRequest request{};
+  request.open = 0x1234'0000'0000'0001;
+  request.flags = kReadWrite;
+  const auto reclaim = [&] {
+    const Answer answer =
+        server.Ask(Opcode::kReclaimOpen, Body().Add(request).Add(handle).Sized16({}).Sized16({}));
+    EXPECT_TRUE(answer.ok());
+    return server.OpenNumber(answer);
+  };
+  const std::uint64_t first = reclaim();
+  const std::size_t open = server.session()->open_files();
+  EXPECT_EQ(reclaim(), first);
+  EXPECT_EQ(server.session()->open_files(), open);
+  EXPECT_TRUE(server.Release(first).ok());
+  EXPECT_NE(reclaim(), first) << "it was closed since";
+}
+
 // What an earlier worker has left with the supervisor.
 TEST_F(DataTest, AKeptDescriptorComesBackAsWhatItIs) {
   std::ofstream(server / "other") << "abcdefghij";
-  const std::uint64_t number = 0x1234'0000'0000'0001;
+  std::uint64_t number = 0x1234'0000'0000'0000;
   const auto reclaim = [&](std::string_view kept_file, int kept_as, std::string_view name) {
     const fs::Handle handle = server.Walk(name);
+    ++number;
     DescriptorKeeper::Kept kept;
     const Body key = Body().Add(Le32(0x4e45504f)).Add(Le64(42)).Add(Le64(number));
     kept.key.assign(key.bytes().begin(), key.bytes().end());
