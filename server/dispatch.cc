@@ -179,7 +179,8 @@ bool Dispatcher::MayGoOn(Call& call) {
   if (!changes && !asks) return true;
   LeaseChange& change = call.responder.change();
   std::vector<LeaseService::Target> targets;
-  if (changes && (asks || !leases.IsAlone())) targets = TargetsOf(call);
+  const bool alone = changes && !asks && leases.IsAlone();
+  if (changes && !alone) targets = TargetsOf(call);
   if (asks) {
     std::vector<LeaseService::Target> looked = LookedAt(call);
     leases.KeepWrittenByOthers(call.session.id(), looked);
@@ -208,7 +209,8 @@ bool Dispatcher::MayGoOn(Call& call) {
   };
   const bool now =
       leases.Begin(call.session.id(), targets, change, std::move(go_on), PurposeOf(call));
-  if (now) return true;
+  // Nobody is granted a lease behind Begin; who came just before it may have one.
+  if (now) return !alone || leases.IsAlone() || MayGoOn(call);
   // The lane runs what is posted on this thread, and so behind this.
   parked->message.assign(message_.begin(), message_.end());
   parked->responder = std::move(call.responder);
