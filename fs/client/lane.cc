@@ -215,9 +215,10 @@ CallTicket LaneImpl::Refuse(Completion completion, int errno_value) {
   return 0;
 }
 
-void LaneImpl::IssueUrgent(Opcode opcode, ByteSpan body, Completion completion) {
+void LaneImpl::IssueUrgent(Opcode opcode, ByteSpan body, Completion completion,
+                           const CallContext& context) {
   Slot slot = kNoSlot;
-  Call* call = Begin({}, opcode, completion ? std::move(completion) : Ignore, &slot);
+  Call* call = Begin(context, opcode, completion ? std::move(completion) : Ignore, &slot);
   if (call == nullptr) return;
   call->comes_back = opcode == Opcode::kLookup;  // ShowTheWay's
   call->body.Encode([body](ByteWriter& writer) { writer.WriteBytes(body); });
@@ -542,7 +543,8 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
   call->body.Encode([&](ByteWriter& writer) { call->opcode = EncodeReclaim(*open, writer); });
   table_.Queue(reclaim, call->opcode);
   // Ahead of it: a server without the right to open by handle knows what it has been led to.
-  for (const Path& steps : WaysTo(*open, mount_.path_finder())) LookUp(steps);
+  const CallContext opener{.uid = open->uid(), .gid = open->gid()};
+  for (const Path& steps : WaysTo(*open, mount_.path_finder())) LookUp(steps, opener);
 }
 
 // They go out ahead of the call that needed the file. Where the connection is lost before the

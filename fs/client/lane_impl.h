@@ -151,7 +151,8 @@ class LaneImpl final : public Lane, private Wire::Events {
                    Encode&& encode, OpenPtr open = {}, std::size_t most = Body::kInlineBodyBytes);
   // Something of the lane's own, ahead of everything else.
   // Without a completion nobody waits for the answer.
-  void IssueUrgent(Opcode opcode, ByteSpan body, Completion completion = {});
+  void IssueUrgent(Opcode opcode, ByteSpan body, Completion completion = {},
+                   const CallContext& context = {});
   void ReclaimLocks(const OpenPtr& open);
   void Finish(Slot slot, Status status);
   void Finish(Slot slot, Answer& answer);
@@ -190,8 +191,9 @@ class LaneImpl final : public Lane, private Wire::Events {
   // To a server that was started anew and cannot open files by their handles: what is asked again
   // names directories that it must have been led to before.
   void ShowTheWay();
-  // Ahead of everything else; nobody waits for the answers.
-  void LookUp(std::span<const PathStep> steps);
+  // Ahead of everything else; nobody waits for the answers. As root, and as whoever the way is for:
+  // with root_squash root is nobody there.
+  void LookUp(std::span<const PathStep> steps, const CallContext& whose);
   void SetStaging(std::uint32_t slot_bytes, std::uint32_t slots);
   void LoseConnection();
   void OnTimers();

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
+#include <utility>
 
 #include "fs/client/lane_impl.h"
 #include "transport/base/log.h"
@@ -62,9 +64,12 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
 void LaneImpl::ShowTheWay() {
   const PathFinder& finder = mount_.path_finder();
   if (!finder) return;
-  Path steps;
+  using Whose = std::pair<std::uint32_t, std::uint32_t>;
+  std::map<Whose, Path> ways;
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
     if (!table_.IsOpen(slot) || table_.IsIdle(slot) || !table_.MayHaveArrived(slot)) continue;
+    const CallContext& context = calls_[slot].context;
+    Path& steps = ways[{context.uid, context.gid}];
     for (const Handle& handle : HandlesToFind(calls_[slot].opcode, calls_[slot].body.bytes())) {
       for (Path& way : finder(handle)) {
         for (PathStep& step : way) {
@@ -73,16 +78,17 @@ void LaneImpl::ShowTheWay() {
       }
     }
   }
-  LookUp(steps);
+  for (const auto& [whose, steps] : ways) LookUp(steps, {.uid = whose.first, .gid = whose.second});
 }
 
-void LaneImpl::LookUp(std::span<const PathStep> steps) {
+void LaneImpl::LookUp(std::span<const PathStep> steps, const CallContext& whose) {
   for (const PathStep& step : steps) {
     std::array<std::byte, 4 + kMaxHandleBytes + kMaxNameBytes> body;
     ByteWriter writer(body);
     WriteHandle(writer, step.parent);
     writer.WriteSized16(AsBytes(step.name));
     IssueUrgent(Opcode::kLookup, writer.written());
+    if (whose.uid != 0) IssueUrgent(Opcode::kLookup, writer.written(), {}, whose);
   }
 }
 

@@ -1,15 +1,14 @@
 #include "fs/fuse/stale_recovery.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "fs/fuse/worker.h"
 #include "transport/base/log.h"
 
 namespace rdfs::fs::fuse {
-namespace {
 
-// The second node of a request that has two; else the root, whose handle no server forgets.
-NodeId SecondNode(const Message& message) {
+NodeId StaleRecovery::SecondNode(const Message& message) {
   switch (message.header().opcode) {
     case FUSE_LINK:
       return message.Body<fuse_link_in>().oldnodeid;
@@ -23,8 +22,6 @@ NodeId SecondNode(const Message& message) {
       return kRootNode;
   }
 }
-
-}  // namespace
 
 bool StaleRecovery::MayHelp(NodeId node, const Message& message) {
   if (message.attempts >= kMostAttempts) return false;
@@ -51,9 +48,17 @@ void StaleRecovery::Next(std::unique_ptr<StaleRecovery> self) {
   if (self->done_ == self->steps_.size()) return self->Finish();
   const InodeTable::Step& step = self->steps_[self->done_];
   client::Lane& lane = self->worker_.lane();
-  lane.Lookup({}, step.parent, step.name,
+  const fuse_in_header& header = self->message_.header();
+  const client::CallContext caller{.uid = header.uid, .gid = header.gid, .pid = header.pid};
+  // Apart: the call below moves `self` away, in whatever order it takes its arguments.
+  const client::CallContext whose = self->as_caller_ ? caller : client::CallContext{};
+  lane.Lookup(whose, step.parent, step.name,
               [self = std::move(self)](Result<client::NamedFile>&& found) mutable {
                 const InodeTable::Step& at = self->steps_[self->done_];
+                if (!found.ok() && found.status().errno_value() == EACCES && !self->as_caller_) {
+                  self->as_caller_ = true;
+                  return Next(std::move(self));
+                }
                 if (!found.ok() || found->handle != at.expected) {
                   // A lookup that was answered with ESTALE itself met another restart.
                   if (found.ok() || found.status().errno_value() != ESTALE) {

@@ -4,9 +4,10 @@
 // the name is looked up again. This walks the paths of the nodes that a request is about from the
 // root, one Lookup a name, and takes the request up again. If a step did not lead to the handle
 // that was expected, that file is gone for good, and the request then fails with ESTALE for its
-// caller. The server may be started anew meanwhile, and the request be tried some more times; but
-// what else makes a server say ESTALE must not make it go round for ever. On its worker's thread;
-// owns itself until it is done.
+// caller. Names are looked up as root; where the server makes that nobody (root_squash), who may
+// not search the directory, as the caller. The server may be started anew meanwhile, and the
+// request be tried some more times; but what else makes a server say ESTALE must not make it go
+// round for ever. On its worker's thread; owns itself until it is done.
 #pragma once
 
 #include <memory>
@@ -26,6 +27,8 @@ class StaleRecovery {
   // Whether looking up again may help the request, of whose nodes `node` is one.
   static bool MayHelp(NodeId node, const Message& message);
   static void Start(Worker& worker, NodeId node, Message message);
+  // The second node of a request that has two; else the root, whose handle no server forgets.
+  static NodeId SecondNode(const Message& message);
 
  private:
   StaleRecovery(Worker& worker, std::vector<InodeTable::Step> steps, Message message)
@@ -37,6 +40,7 @@ class StaleRecovery {
   Worker& worker_;
   std::vector<InodeTable::Step> steps_;
   std::size_t done_ = 0;
+  bool as_caller_ = false;
   Message message_;
 };
 
