@@ -36,10 +36,14 @@ bool IsEnd(ByteSpan rest) {
 
 }  // namespace
 
-TimePoint LeaseEnd(TimePoint asked, std::uint32_t lease_ms) {
+std::chrono::nanoseconds LeaseLength(std::uint32_t lease_ms) {
   const std::chrono::nanoseconds lease =
       std::chrono::milliseconds(std::min(lease_ms, kLongestLeaseMs));
-  return asked + lease - lease / 100;
+  return lease - lease / 100;
+}
+
+TimePoint LeaseEnd(TimePoint asked, std::uint32_t lease_ms) {
+  return asked + LeaseLength(lease_ms);
 }
 
 std::optional<DirEntry> DirPage::Next() {

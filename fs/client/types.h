@@ -126,5 +126,7 @@ std::vector<Handle> HandlesToFind(Opcode opcode, ByteSpan body);
 
 // When a lease of `lease_ms` that was asked for at `asked` is over for us.
 TimePoint LeaseEnd(TimePoint asked, std::uint32_t lease_ms);
+// How long behind `asked` that is.
+std::chrono::nanoseconds LeaseLength(std::uint32_t lease_ms);
 
 }  // namespace rdfs::fs::client

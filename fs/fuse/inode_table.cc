@@ -176,7 +176,7 @@ void InodeTable::set_change_at_open(NodeId id, std::uint64_t change) {
 }
 
 bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
-                          std::chrono::milliseconds lease) {
+                          std::chrono::nanoseconds lease) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return true;

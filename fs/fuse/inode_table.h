@@ -67,11 +67,9 @@ class InodeTable {
   void set_change_at_open(NodeId node, std::uint64_t change);
 
   // What the server says of the node, now with this change cookie, stays true until then: unless it
-  // is recalled (EndLease), or this mount changes it itself. An answer that was asked for less than
-  // `lease` before `until` and before such a change does not count.
-  // False for that one.
-  bool SetLease(NodeId node, TimePoint until, std::uint64_t change,
-                std::chrono::milliseconds lease);
+  // is recalled (EndLease), or this mount changes it itself. An answer that was asked for, `lease`
+  // before `until`, before such a change does not count. False for that one.
+  bool SetLease(NodeId node, TimePoint until, std::uint64_t change, std::chrono::nanoseconds lease);
   void EndLease(NodeId node);
   void OwnChange(NodeId node, TimePoint now);
   [[nodiscard]] TimePoint lease_until(NodeId node) const;

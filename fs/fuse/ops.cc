@@ -110,14 +110,14 @@ void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file) {
   if (!file.ok()) return request.ErrorOrRecover(parent, file.status());
   fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
-  const bool current = request.Believe(entry.ino, file->attr_expires, file->attr.change);
+  const bool current = request.Believe(entry.ino, file->attr_expires, file->attr);
   if (!current) entry.attr_timeout = 0;
   request.Entry(entry);
 }
 
 void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
   if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
-  const bool current = request.Believe(node, attributes->expires, attributes->attr.change);
+  const bool current = request.Believe(node, attributes->expires, attributes->attr);
   request.Attr(ToStat(attributes->attr),
                current ? CacheSeconds(attributes->expires, BootClock::now()) : 0);
 }

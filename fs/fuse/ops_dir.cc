@@ -53,7 +53,7 @@ class DirReply {
         param = ToEntry(filesystem, directory, entry.name, *entry.file);
         node_ = param.ino;
         filesystem.inodes.SetLease(param.ino, entry.file->attr_expires, entry.file->attr.change,
-                                   filesystem.lease);
+                                   client::LeaseLength(entry.file->attr.lease_ms));
       }
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
     }

@@ -85,7 +85,7 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
   if (!created.ok()) return request.ErrorOrRecover(parent, created.status());
   Filesystem& filesystem = request.worker().filesystem();
   const fuse_entry_param entry = ToEntry(filesystem, parent, name, created->file);
-  request.Believe(entry.ino, created->file.attr_expires, created->file.attr.change);
+  request.Believe(entry.ino, created->file.attr_expires, created->file.attr);
   request.AllowWrites(entry.ino, created->write_lease);
   fuse_file_info file{};
   FillFileInfo(filesystem, entry.ino, created->open, created->file.attr.change, file);
@@ -116,7 +116,7 @@ void Open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
                        fuse_file_info info{};
                        FillFileInfo(pending.worker().filesystem(), node, opened->open,
                                     now.attr.change, info);
-                       pending.Believe(node, now.expires, now.attr.change);
+                       pending.Believe(node, now.expires, now.attr);
                        pending.AllowWrites(node, opened->write_lease);
                        pending.Open(info);
                      });

@@ -13,11 +13,11 @@ Request::Request(fuse_req_t request, Worker& worker)
   message_.recalls = worker.filesystem().kernel.stamp();
 }
 
-bool Request::Believe(NodeId node, TimePoint until, std::uint64_t change) {
+bool Request::Believe(NodeId node, TimePoint until, const AttrWire& attr) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();
   if (Outdated()) return true;  // which whoever answers sees by itself
-  return filesystem.inodes.SetLease(node, until, change, filesystem.lease) ||
+  return filesystem.inodes.SetLease(node, until, attr.change, client::LeaseLength(attr.lease_ms)) ||
          !filesystem.kernel.several_workers();
 }
 

@@ -84,7 +84,7 @@ class Request {
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   // False: another worker has changed the node since the server was asked, and so it is not news.
-  bool Believe(NodeId node, TimePoint until, std::uint64_t change);
+  bool Believe(NodeId node, TimePoint until, const AttrWire& attr);
   // The directory has just been made (NewDirectories).
   void BelieveEmpty(NodeId directory, TimePoint until);
   // Until then writes to the file may be answered early.

@@ -90,6 +90,17 @@ TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow + kLease));
 }
 
+// A directory that is watched for changes has a longer one.
+TEST(InodeTable, OfALongLeaseItCountsWhenItWasAskedFor) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLong{5000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.OwnChange(a, kNow + std::chrono::milliseconds(1));
+  EXPECT_FALSE(table.SetLease(a, kNow + kLong, 7, kLong));
+  EXPECT_TRUE(table.SetLease(a, kNow + std::chrono::milliseconds(2) + kLong, 7, kLong));
+}
+
 TEST(InodeTable, XattrsThatAreNotThereAreKnownAsLongAsTheLeaseOfThen) {
   constexpr TimePoint kNow{std::chrono::hours(1)};
   constexpr std::chrono::milliseconds kLease{1000};
