@@ -480,10 +480,11 @@ CallTicket LaneImpl::CopyFileRange(const CallContext& context, const OpenPtr& fr
                                    std::uint64_t from_offset, const OpenPtr& to,
                                    std::uint64_t to_offset, std::uint64_t length,
                                    std::uint32_t flags, Callback<WriteDone> done) {
-  Completion completion = [this, to, inner = std::move(done)](Answer& answer) mutable {
+  Completion completion = [this, to, length, inner = std::move(done)](Answer& answer) mutable {
     grants_.OwnChange(to->inode(), 0, UINT64_MAX);
-    return Decoded<WriteDone>(std::move(inner), [this, &to](Answer& reply_to) {
+    return Decoded<WriteDone>(std::move(inner), [this, &to, length](Answer& reply_to) {
       const auto reply = reply_to.body.Read<WriteReply>();
+      if (reply.written > length) reply_to.body.Fail();
       if (reply_to.body.ok() && reply.written > 0) NoteWritten(*to, reply.verifier);
       return WriteDone{.offset = reply.offset,
                        .written = reply.written,

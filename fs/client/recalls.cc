@@ -17,6 +17,8 @@ void Recalls::GiveWay(Pending& pending, Actions& actions) const {
 Recalls::Actions Recalls::Arrived(const Recall& recall) {
   ++stamp_;
   const auto [at, fresh] = pending_.try_emplace(recall.number, Pending{.recall = recall});
+  // Acknowledged already, it is sent again where that was lost.
+  if (!fresh && at->second.acknowledged) return {{Act::kAcknowledge, recall.number}};
   if (!fresh) return {};
   Actions actions{{Act::kInvalidate, recall.number}};
   if (changing_.contains(recall.node)) GiveWay(at->second, actions);

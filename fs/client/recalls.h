@@ -16,7 +16,7 @@
 // - Letting go of pages waits likewise for writes of ours to a part of one, and those may wait for
 //   another client's. Where one is under way, or begins, the recall is acknowledged at once: of two
 //   that write to a file at the same time, each may for that long read what it had.
-// - What is recalled again before it was acknowledged is acknowledged once.
+// - What is recalled again before it was acknowledged is acknowledged once; behind that, again.
 //
 // What invalidates must not be what receives: a page is only let go of when reads under way have
 // been answered. One user at a time; whoever owns it has the lock.

@@ -61,6 +61,11 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
     changes_.fetch_add(1);
   }
   if (notice.everything()) return DropEverything(lane);
+  // What cannot be kept is not acknowledged: the server waits until our leases have run out.
+  if (bool begins = false; IsFlooded(begins)) {
+    if (begins) DropEverything(lane);
+    return;
+  }
   const std::optional<NodeId> node = inodes_.FindNode(notice.handle);
   if (session_ == nullptr) return lane.AcknowledgeRecall(notice.number);
   // The kernel knows nothing of it; what it was told is written may be on its way all the same.
@@ -77,7 +82,7 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
         {.number = notice.number, .node = *node, .parts = notice.parts, .name = notice.name});
     if (!names && (notice.parts & kRecallContent) == 0) {
       actions = recalls_.Invalidated(notice.number);
-    } else if (!actions.empty()) {
+    } else if (!actions.empty() && actions.front().act == Recalls::Act::kInvalidate) {
       // More names than who could let go of them: each may wait for long. What pages wait for is
       // short.
       const bool crowded = names && (busy_ + jobs_.size() >= kThreads || notice.name.empty());
@@ -90,6 +95,14 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
   }
   came_.notify_one();
   Act(lane, actions, *node);
+}
+
+bool KernelCache::IsFlooded(bool& begins) {
+  const std::lock_guard lock(mutex_);
+  const bool before = flooded_;
+  flooded_ = recalls_.pending() >= kMostPending;
+  begins = flooded_ && !before;
+  return flooded_;
 }
 
 // Without epochs names stay until their leases run out, and so only what was written is spoken of.

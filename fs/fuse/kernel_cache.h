@@ -92,6 +92,7 @@ class KernelCache {
 
  private:
   static constexpr std::size_t kThreads = 3;
+  static constexpr std::size_t kMostPending = 16384;  // recalls
   struct Job {
     std::uint64_t number = 0;  // of the recall; 0: of none
     NodeId node = 0;
@@ -106,6 +107,8 @@ class KernelCache {
   void AcknowledgeLocked(std::uint64_t number, NodeId node);
   void DropAttributes(NodeId node);
   void DropEverything(client::Lane& lane);
+  // `begins`: and was not at the last look.
+  [[nodiscard]] bool IsFlooded(bool& begins);
   void ForgetOurs(NodeId node);
 
   InodeTable& inodes_;
@@ -125,6 +128,7 @@ class KernelCache {
   std::mutex mutex_;  // guards the rest
   std::condition_variable came_;
   client::Recalls recalls_;
+  bool flooded_ = false;
   std::deque<Job> jobs_;
   std::vector<std::uint64_t> acknowledgements_;
   struct Held {

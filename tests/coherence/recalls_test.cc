@@ -49,6 +49,15 @@ TEST(Recalls, ARepetitionInvalidatesOnceAndStopsBelieving) {
   EXPECT_EQ(Acts(recalls.Arrived(Name(1, 5))), std::vector{Act::kInvalidate});
 }
 
+// It was acknowledged before the kernel was done, and that was lost with its lane.
+TEST(Recalls, WhatIsAcknowledgedIsSoAgain) {
+  Recalls recalls(true);
+  EXPECT_TRUE(recalls.ChangeBegins(5).empty());
+  (void)recalls.Arrived(Name(1, 5));
+  EXPECT_EQ(Acts(recalls.Arrived(Name(1, 5))), std::vector{Act::kAcknowledge});
+  EXPECT_TRUE(recalls.Invalidated(1).empty());
+}
+
 TEST(Recalls, OwnChangesInTheDirectoryAreNotWaitedFor) {
   Recalls recalls(true);
   EXPECT_TRUE(recalls.ChangeBegins(5).empty());
