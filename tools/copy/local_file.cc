@@ -32,6 +32,7 @@ Status CopyUntilEnd(File& source, OutputFile& out, Entry& entry, std::atomic<std
 
 bool LocalCopy::CopyFile(Scanned& scanned, Verdict verdict) {
   Entry& entry = scanned.entry;
+  const timespec judged = entry.mtime;
   const auto source = OpenSource(scanned);
   if (!source.ok()) {
     destination_.Settle(entry, verdict == Verdict::kSame);
@@ -46,6 +47,8 @@ bool LocalCopy::CopyFile(Scanned& scanned, Verdict verdict) {
     skipped = same.ok() && *same;
     if (skipped) destination_.Settle(entry, true);
   }
+  // Changed since it was judged, it is the next run's: which sees it by its time.
+  if (verdict == Verdict::kSame) entry.mtime = judged;
   status = skipped ? destination_.Touch(entry) : CopyData(entry, **source);
   if (!status.ok() && !stop_) report_.Failed(Shown(entry), status);
   return status.ok() && !skipped;

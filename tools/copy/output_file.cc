@@ -209,6 +209,7 @@ void OutputFile::AsItWas() {
   const State& state = *state_;
   constexpr Keep kAccess{.mode = true, .owner = true, .acls = true};
   Entry was = EntryOf(*state.place.now);
+  was.mode &= 0777U;  // setuid and setgid were given to other content
   if (auto acls = ReadXattrs(*state.place.in, {.acls = true}, state.place.name); acls.ok()) {
     was.xattrs = *std::move(acls);
   }

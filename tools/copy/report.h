@@ -42,7 +42,7 @@ class Report {
   void Note(const std::string& sentence);
   // -v: what was done to which name; "" when it was copied.
   void Done(const std::string& path, const char* what = "");
-  void Copied() { ++files_; }
+  void Copied(std::uint64_t files = 1) { files_ += files; }
   std::atomic<std::uint64_t>& bytes() { return bytes_; }
   // What an interrupted copy had brought already.
   std::atomic<std::uint64_t>& kept() { return kept_; }

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <functional>
 #include <random>
 
 #include "tests/tools/copy/temp_tree.h"
@@ -127,6 +129,47 @@ TEST_F(LocalCopyTest, SyncCopiesOnlyWhatDiffers) {
   EXPECT_EQ(Copy(options), 0);
   EXPECT_EQ(bytes_, 4U);
   EXPECT_EQ(tree_.Read("to/same"), "same");
+}
+
+// While it waits for its turn a file is written to: the next run has to see that.
+TEST_F(LocalCopyTest, SyncMissesNoChangeOfAFileThatWaits) {
+  const auto copy = [&](const std::function<void()>& meanwhile) {
+    LocalOptions options{.keep = Keep::Attributes(), .threads = 1};
+    options.policy.sync = true;
+    options.limit = 2 << 20;
+    Report report({.name = "test"}, BootClock::now());
+    DestinationOptions to{.keep = options.keep, .same_machine = true};
+    to.report = [&](const std::string& path, const Status& status) { report.Failed(path, status); };
+    auto destination = Destination::Open(tree_ / "to", to);
+    EXPECT_TRUE((*destination)->AddTarget(0, "large").ok());
+    EXPECT_TRUE((*destination)->AddTarget(1, "small").ok());
+    LocalCopy run(options, {{"large", tree_ / "from/large"}, {"small", tree_ / "from/small"}},
+                  **destination, report, stop_);
+    run.Add(0);
+    run.Add(1);
+    meanwhile();
+    run.Finish();
+    EXPECT_EQ(report.ExitCode(), 0);
+  };
+  tree_.Write("from/large", Noise(2 << 20));
+  tree_.Write("from/small", "before");
+  copy([] {});
+  ASSERT_EQ(unlink((tree_ / "to/large").c_str()), 0);
+  copy([&] { tree_.Write("from/small", "behind"); });
+  EXPECT_EQ(tree_.Read("to/small"), "before") << "it was judged before: this tests nothing";
+  copy([] {});
+  EXPECT_EQ(tree_.Read("to/small"), "behind");
+}
+
+// An existing file keeps its access, but not what it let others do as its owner: that was for what
+// was in it.
+TEST_F(LocalCopyTest, SetuidIsNotPassedOnToOtherContent) {
+  tree_.Write("from/file", "new");
+  tree_.Write("to/file", "old");
+  ASSERT_EQ(chmod((tree_ / "to/file").c_str(), 06751), 0);
+  EXPECT_EQ(Copy(), 0);
+  EXPECT_EQ(tree_.Read("to/file"), "new");
+  EXPECT_EQ(tree_.Stat("to/file").st_mode & 07777U, 0751U);
 }
 
 // Which of two names comes first is the file system's choice: of ten pairs some come either way.

@@ -90,12 +90,15 @@ bool Walk::TakePieces(WalkTask& task) {
 
 // Where data begin at `offset` or behind, and end: asked once for each stretch of them, since a
 // file system may look at every page on the way. False when there is only a hole.
-bool Walk::FindData(LargeFile& file, std::uint64_t& offset) const {
+bool Walk::FindData(LargeFile& file, std::uint64_t& offset) {
   file.data_end = file.size;
   if (!options_.holes) return true;
   const off_t data = file.file->Seek(offset, SEEK_DATA);
-  // A file system that knows no holes has none.
-  if (data < 0) return errno != ENXIO;
+  if (data < 0 && errno == ENXIO) {
+    CheckLength(file);
+    return false;
+  }
+  if (data < 0) return true;  // a file system that knows no holes has none
   offset = static_cast<std::uint64_t>(data);
   if (offset >= file.size) return false;
   const off_t hole = file.file->Seek(static_cast<std::uint64_t>(data), SEEK_HOLE);
@@ -103,8 +106,22 @@ bool Walk::FindData(LargeFile& file, std::uint64_t& offset) const {
   return true;
 }
 
+// Behind the end of a file that became shorter there are no data either, and no hole.
+void Walk::CheckLength(LargeFile& file) {
+  struct stat info {};
+  Status status;
+  if (file.file->Stat("", true, info) != 0) {
+    status = Status::FromErrno(errno, "cannot read");
+  } else if (static_cast<std::uint64_t>(info.st_size) < file.size) {
+    status = BecameShorter();
+  }
+  if (!status.ok() && !file.failed.exchange(true)) {
+    tell_({Kinded(status), file.path, status.message()});
+  }
+}
+
 // The next data of the file, at most `out.length` of them; false when only a hole is left.
-bool Walk::NextPiece(LargeFile& file, WalkPiece& out) const {
+bool Walk::NextPiece(LargeFile& file, WalkPiece& out) {
   if (file.next >= file.size || file.failed) return false;
   Range missing;
   do {

@@ -115,8 +115,9 @@ class Walk {
 
  private:
   bool TakePieces(WalkTask& task);
-  bool FindData(LargeFile& file, std::uint64_t& offset) const;
-  bool NextPiece(LargeFile& file, WalkPiece& out) const;
+  bool FindData(LargeFile& file, std::uint64_t& offset);
+  void CheckLength(LargeFile& file);
+  bool NextPiece(LargeFile& file, WalkPiece& out);
   bool ReadPiece(LargeFile& file, WalkPiece& out);
   bool TakeItems(WalkTask& task);
   void TakeEnds(WalkTask& task, std::size_t& room);

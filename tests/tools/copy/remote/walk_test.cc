@@ -1,0 +1,65 @@
+// What the sender hands out of a tree that changes meanwhile.
+#include "tools/copy/remote/walk.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/tools/pipe/temp_dir.h"
+
+namespace rdfs::copy {
+namespace {
+
+constexpr std::uint32_t kSlot = 64 << 10;
+
+class WalkTest : public testing::Test {
+ protected:
+  // Sends "file", which becomes `left` bytes long when its entry is out. Its end.
+  FileEndRecord Send(off_t left) {
+    WalkOptions options;
+    options.paths = {dir_ / "file"};
+    options.slot_bytes = kSlot;
+    Walk walk(std::move(options),
+              [this](const Notice& notice) { told_.push_back(notice.sentence); });
+    while (auto task = walk.Next()) {
+      for (const WalkItem& item : task->items) {
+        if (item.what == WalkItem::What::kFileEnd) return item.end;
+        EXPECT_EQ(truncate((dir_ / "file").c_str(), left), 0);
+      }
+      for (const WalkPiece& piece : task->pieces) walk.PieceRead(piece, {});
+    }
+    ADD_FAILURE() << "it has no end";
+    return {};
+  }
+
+  pipe::TempDir dir_;
+  std::vector<std::string> told_;
+};
+
+TEST_F(WalkTest, AFileThatBecomesShorterIsGivenUp) {
+  dir_.Write("file", std::string(1 << 20, 'x'));
+  EXPECT_TRUE(Send(0).given_up);
+  EXPECT_EQ(told_, std::vector<std::string>{"it became shorter while it was copied"});
+}
+
+// The data are there, and behind them there is only a hole: which was cut off.
+TEST_F(WalkTest, OneOfWhichAHoleWasCutOffIsGivenUp) {
+  dir_.Write("file", std::string(100'000, 'x'));
+  ASSERT_EQ(truncate((dir_ / "file").c_str(), 4 << 20), 0);
+  EXPECT_TRUE(Send(2 << 20).given_up);
+}
+
+TEST_F(WalkTest, AHoleAtTheEndIsNone) {
+  dir_.Write("file", std::string(100'000, 'x'));
+  ASSERT_EQ(truncate((dir_ / "file").c_str(), 4 << 20), 0);
+  const FileEndRecord end = Send(4 << 20);
+  EXPECT_FALSE(end.given_up);
+  EXPECT_EQ(end.size, 4U << 20U);
+  EXPECT_TRUE(told_.empty());
+}
+
+}  // namespace
+}  // namespace rdfs::copy
