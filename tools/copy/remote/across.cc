@@ -62,14 +62,13 @@ std::function<Status()> Attend(Talk& caller) {
 }
 
 Status Send(Talk& caller, Talk& talk, const Other& other, const Task& task) {
-  Task there = task;
-  there.role = Task::Role::kReceives;
-  there.names = {task.names.front()};
-  RDFS_RETURN_IF_ERROR(GiveTask(*other.lane, there));
+  RDFS_RETURN_IF_ERROR(GiveTask(*other.lane, TaskOfOther(task)));
   const Found found =
       FindSources({task.names.begin() + 1, task.names.end()}, task.follow || task.follow_source,
                   true, [&](const std::string& path, const Status& why) {
-                    (void)caller.Tell({Notice::What::kFailed, path, why.message()});
+                    const Notice notice{Notice::What::kFailed, path, why.message()};
+                    (void)caller.Tell(notice);
+                    (void)talk.Say(notice.Encode());  // which counts what was asked for
                   });
   Selection selection(task);
   RDFS_RETURN_IF_ERROR(selection.status());
@@ -80,9 +79,7 @@ Status Send(Talk& caller, Talk& talk, const Other& other, const Task& task) {
 }
 
 Status Fetch(Talk& caller, Talk& talk, const Other& other, const Task& task, mode_t mask) {
-  Task there = task;
-  there.role = Task::Role::kSends;
-  there.names.erase(there.names.begin());
+  const Task there = TaskOfOther(task);
   RDFS_RETURN_IF_ERROR(GiveTask(*other.lane, there));
   Selection selection(task);
   RDFS_RETURN_IF_ERROR(selection.status());

@@ -56,26 +56,18 @@ int ExitCodeOf(const Status& status) {
 Result<std::unique_ptr<FarEnd>> FarEnd::Start(const std::string& destination,
                                               const RemoteOptions& options, FirstLane first) {
   std::unique_ptr<FarEnd> out(new FarEnd(destination, options));
-  RDFS_RETURN_IF_ERROR(
-      out->Dial(out->LaunchWith({options.ports, std::nullopt}), kServiceName, nullptr));
+  RDFS_RETURN_IF_ERROR(out->Dial(out->LaunchWith({options.ports, std::nullopt}), kServiceName,
+                                 EncodeHello(), nullptr));
   const bool at_once = first == FirstLane::kAtOnce && !options.require;
   RDFS_RETURN_IF_ERROR(at_once ? out->OpenLaneAtOnce() : out->OpenLane());
-  return out;
-}
-
-Result<std::unique_ptr<FarEnd>> FarEnd::StartWaiting(const std::string& destination,
-                                                     const RemoteOptions& options, Meeting& to) {
-  std::unique_ptr<FarEnd> out(new FarEnd(destination, options));
-  RDFS_RETURN_IF_ERROR(
-      out->Dial(out->LaunchWith({options.ports, std::nullopt}), kMeetService, &to));
-  RDFS_ASSIGN_OR_RETURN(to.port, DecodePort(out->session_->grant()));
   return out;
 }
 
 Result<std::unique_ptr<FarEnd>> FarEnd::StartTo(const std::string& destination,
                                                 const RemoteOptions& options, const Meeting& to) {
   std::unique_ptr<FarEnd> out(new FarEnd(destination, options));
-  RDFS_RETURN_IF_ERROR(out->Dial(out->LaunchWith({options.ports, to}), kServiceName, nullptr));
+  RDFS_RETURN_IF_ERROR(
+      out->Dial(out->LaunchWith({options.ports, to}), kServiceName, EncodeHello(), nullptr));
   RDFS_RETURN_IF_ERROR(out->OpenLane());
   return out;
 }
@@ -98,7 +90,8 @@ Result<ssh::Started> FarEnd::SendAndStart(const ssh::Launch& launch) {
   return started;
 }
 
-Status FarEnd::Dial(const ssh::Launch& launch, std::string_view service, Meeting* told) {
+Status FarEnd::Dial(const ssh::Launch& launch, std::string_view service, Bytes request,
+                    Meeting* told) {
   auto first = ssh::Start(launch, DeadlineAfter(kTimeToAnswer));
   if (!first.ok() && options_.bootstrap && ExitCodeOf(first.status()) == kExitNotThere) {
     first = SendAndStart(launch);
@@ -113,7 +106,7 @@ Status FarEnd::Dial(const ssh::Launch& launch, std::string_view service, Meeting
   dial.plaintext = options_.plaintext;
   dial.require_encryption = options_.require_encryption;
   dial.service = std::string(service);
-  dial.request = EncodeHello();
+  dial.request = std::move(request);
   dial.deadline = DeadlineAfter(kTimeToMeet);
   domain_ = transport::Domain::Create("rdcp");
   auto session = transport::Session::Dial(std::move(dial), domain_);

@@ -80,10 +80,11 @@ class FarEnd {
   // Errors: as ssh::Start's; see ExitCodeOf.
   static Result<std::unique_ptr<FarEnd>> Start(const std::string& destination,
                                                const RemoteOptions& options, FirstLane first);
-  // One that waits for another far end; `to` is set to what reaches it, with port zero if it cannot
-  // listen.
+  // One that waits for another far end, which `sends` or fetches, to do its part of `job` with it
+  // and nothing else; `to` is set to what reaches it, with port zero if it cannot listen.
   static Result<std::unique_ptr<FarEnd>> StartWaiting(const std::string& destination,
-                                                      const RemoteOptions& options, Meeting& to);
+                                                      const RemoteOptions& options,
+                                                      const Across& job, bool sends, Meeting& to);
   // One that reaches that one: CopyAcross.
   static Result<std::unique_ptr<FarEnd>> StartTo(const std::string& destination,
                                                  const RemoteOptions& options, const Meeting& to);
@@ -115,7 +116,8 @@ class FarEnd {
       : name_(std::move(name)), options_(std::move(options)) {}
   [[nodiscard]] transport::ssh::Launch LaunchWith(const FirstLine& line) const;
   static Result<transport::ssh::Started> SendAndStart(const transport::ssh::Launch& launch);
-  Status Dial(const transport::ssh::Launch& launch, std::string_view service, Meeting* told);
+  Status Dial(const transport::ssh::Launch& launch, std::string_view service, Bytes request,
+              Meeting* told);
   Status OpenLane();
   Status OpenLaneAtOnce();
   // Of a Talk over our lane, to be moved.
@@ -124,6 +126,8 @@ class FarEnd {
   void NoteMove(const Talk& talk, bool ended);
   Status SendTask(const Task& task);
   [[nodiscard]] Task NewTask() const;
+  // Of the far end that reaches the other one.
+  [[nodiscard]] Task TaskAcross(const Across& job, bool sends) const;
 
   const std::string name_;
   const RemoteOptions options_;

@@ -31,7 +31,8 @@ struct Way {
 Result<bool> TryWay(const Way& way, const Across& job, const RemoteOptions& options, Report& report,
                     std::string& how) {
   Meeting meeting;
-  RDFS_ASSIGN_OR_RETURN(const auto waiting, FarEnd::StartWaiting(way.waits, options, meeting));
+  RDFS_ASSIGN_OR_RETURN(const auto waiting,
+                        FarEnd::StartWaiting(way.waits, options, job, way.sends, meeting));
   if (meeting.port == 0) {
     how = "it cannot listen";
     return false;
@@ -42,13 +43,28 @@ Result<bool> TryWay(const Way& way, const Across& job, const RemoteOptions& opti
 
 }  // namespace
 
-Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, std::string& how) {
+Task FarEnd::TaskAcross(const Across& job, bool sends) const {
   Task task = NewTask();
   task.role = sends ? Task::Role::kForwards : Task::Role::kFetches;
   task.names = job.paths;
   task.names.insert(task.names.begin(), job.destination);
   task.directory_wanted = job.directory_wanted;
-  RDFS_RETURN_IF_ERROR(SendTask(task));
+  return task;
+}
+
+Result<std::unique_ptr<FarEnd>> FarEnd::StartWaiting(const std::string& destination,
+                                                     const RemoteOptions& options,
+                                                     const Across& job, bool sends, Meeting& to) {
+  std::unique_ptr<FarEnd> out(new FarEnd(destination, options));
+  RDFS_ASSIGN_OR_RETURN(const TaskDigest only, DigestOf(TaskOfOther(out->TaskAcross(job, sends))));
+  RDFS_RETURN_IF_ERROR(out->Dial(out->LaunchWith({options.ports, std::nullopt}), kMeetService,
+                                 EncodeMeet(only), &to));
+  RDFS_ASSIGN_OR_RETURN(to.port, DecodePort(out->session_->grant()));
+  return out;
+}
+
+Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, std::string& how) {
+  RDFS_RETURN_IF_ERROR(SendTask(TaskAcross(job, sends)));
   Talk talk(*lane_, SettingsFor(report, options_.interrupts));
   bool met = false;
   bool over = false;

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "tools/copy/remote/wire.h"
-
 namespace rdfs::copy {
 
 Result<std::unique_ptr<Door>> Door::Create() {
@@ -23,10 +21,21 @@ void Door::set_port(std::uint16_t port) {
   port_ = port;
 }
 
+Status Door::Check(const Task& task) const {
+  const std::lock_guard lock(mutex_);
+  if (!only_) return {};
+  RDFS_ASSIGN_OR_RETURN(const TaskDigest given, DigestOf(task));
+  if (given == *only_) return {};
+  return {Code::kProtocolError,
+          "the other machine's rdcp asks for another copy than the calling one: nothing was done"};
+}
+
 Result<transport::Admission> Door::Admit(const transport::SessionRequest& request) {
   if (request.service == kMeetService) {
-    RDFS_RETURN_IF_ERROR(CheckHello(request.request));
+    RDFS_ASSIGN_OR_RETURN(const TaskDigest only, DecodeMeet(request.request));
     const std::lock_guard lock(mutex_);
+    if (only_ || admitted_) return Status(Code::kBusy, "this rdcp has its caller already");
+    only_ = only;
     return transport::Admission{.domain = transport::Domain::Create("meet"),
                                 .grant = EncodePort(port_),
                                 .context = nullptr};

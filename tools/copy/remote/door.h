@@ -1,5 +1,6 @@
 // Door: the upper layer of the far end's acceptor. It lets the one caller in that started it, with
-// one lane and perhaps a second one that it will move to.
+// one lane and perhaps a second one that it will move to. A caller that sends another far end here
+// says first what that one may ask for, and is told where we listen.
 //
 // Admit, OnLane and OnSessionEnd come on the acceptor's thread; the rest on another one. The domain
 // is made when the caller is admitted and has no memory in it until a sender or receiver puts it
@@ -8,7 +9,9 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include "tools/copy/remote/wire.h"
 #include "transport/base/fd.h"
 #include "transport/session/acceptor.h"
 
@@ -22,8 +25,10 @@ struct Guest {
 class Door final : public transport::SessionHost {
  public:
   static Result<std::unique_ptr<Door>> Create();
-  // What a caller is told that sends another far end here.
   void set_port(std::uint16_t port);
+  // Whether the task may be done: any of the caller's, of another far end the one that it is to
+  // give. Errors: kProtocolError.
+  [[nodiscard]] Status Check(const Task& task) const;
 
   Result<transport::Admission> Admit(const transport::SessionRequest& request) override;
   void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
@@ -41,8 +46,9 @@ class Door final : public transport::SessionHost {
   void Wake() const;
 
   const Fd wake_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::uint16_t port_ = 0;  // under mutex_, as what follows
+  std::optional<TaskDigest> only_;
   bool admitted_ = false;
   bool gone_ = false;
   Guest guest_;

@@ -124,6 +124,12 @@ Status ReceiveFiles(Talk& talk, const Guest& guest, const Task& task, mode_t mas
   Selection selection(task);
   if (!selection.status().ok()) return talk.Part(selection.status());
   ReceiverSettings settings = ReceiverFor(task, task.names.front(), selection, mask);
+  if (task.names.size() > 1) {
+    settings.allow = [asked = std::vector(task.names.begin() + 1, task.names.end())](
+                         const Begin& begin, std::uint64_t told) {
+      return CheckSources(asked, begin, told);
+    };
+  }
   return Receiver(talk, guest.domain, std::move(settings)).Run();
 }
 
@@ -144,6 +150,7 @@ Status ServeCaller(Door& door, const std::optional<Meeting>& meeting, int interr
   if (task.ok() && task->moves) settings.better = [&lanes] { return lanes.Other(); };
   Talk talk(*guest.lane, std::move(settings));
   if (!task.ok()) return talk.Part(task.status());
+  if (const Status fine = door.Check(*task); !fine.ok()) return talk.Part(fine);
   switch (task->role) {
     case Task::Role::kSends:
       return SendFiles(talk, guest, *task);

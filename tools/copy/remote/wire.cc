@@ -1,5 +1,7 @@
 #include "tools/copy/remote/wire.h"
 
+#include <sodium.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -138,6 +140,40 @@ Result<std::vector<Bytes>> EncodeTask(const Task& task) {
   return out;
 }
 
+Result<TaskDigest> DigestOf(const Task& task) {
+  RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> messages, EncodeTask(task));
+  TaskDigest digest{};
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, nullptr, 0, digest.size());
+  for (const Bytes& message : messages) {
+    crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(message.data()),
+                              message.size());
+  }
+  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(digest.data()), digest.size());
+  return digest;
+}
+
+Task TaskOfOther(const Task& task) {
+  Task other = task;
+  const bool receives = task.role == Task::Role::kForwards;
+  other.role = receives ? Task::Role::kReceives : Task::Role::kSends;
+  if (!receives) other.names.erase(other.names.begin());
+  return other;
+}
+
+Bytes EncodeMeet(const TaskDigest& only) {
+  Bytes out = EncodeHello();
+  out.insert(out.end(), only.begin(), only.end());
+  return out;
+}
+
+Result<TaskDigest> DecodeMeet(ByteSpan request) {
+  RDFS_RETURN_IF_ERROR(CheckHello(request));
+  TaskDigest only{};
+  if (!ReadWhole(request.subspan(sizeof(HelloWire)), only)) return Malformed("request to wait");
+  return only;
+}
+
 Result<bool> TaskReader::Take(ByteSpan message) {
   RDFS_RETURN_IF_ERROR(begun_ ? TakeNames(message) : TakeHead(message));
   return task_.names.size() == names_ && task_.rules.size() == rules_ &&
@@ -164,9 +200,6 @@ Status TaskReader::TakeHead(ByteSpan message) {
   }
   task_.role = static_cast<Task::Role>(role);
   task_.limit = wire.limit;
-  if (task_.role == Task::Role::kReceives && names != 1) {
-    return Malformed("task: one DST");
-  }
   const bool across = task_.role == Task::Role::kForwards || task_.role == Task::Role::kFetches;
   if (across && names < 2) return Malformed("task: no sources");
   names_ = names;

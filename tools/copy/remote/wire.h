@@ -27,7 +27,8 @@
 namespace rdfs::copy {
 
 inline constexpr std::string_view kServiceName = "copy";
-// Of a caller that only wants to know the port, for another far end: the grant is that port.
+// Of a caller that sends another far end here: it says what that one may ask for (EncodeMeet), and
+// is granted the port where that one reaches us.
 inline constexpr std::string_view kMeetService = "meet";
 inline constexpr std::string_view kBootstrapMagic = "RDCP1";
 // Peers of one major version understand each other.
@@ -98,7 +99,8 @@ struct Task {
   bool moves = false;       // a better lane may come
   std::uint64_t limit = 0;  // of the one that sends, bytes a second; zero: none
   Keep keep;
-  std::vector<std::string> names;  // sources; DST alone; DST and then sources (twice)
+  // Sources; DST, and of another far end what it may send; DST and then sources (twice).
+  std::vector<std::string> names;
   // Patterns, each behind a '+' (include) or '-' (exclude).
   std::vector<std::string> rules;
   std::vector<std::string> listed;  // paths from SRC on; see Listed
@@ -112,6 +114,16 @@ struct TaskWire {
 static_assert(sizeof(TaskWire) == 32 && alignof(TaskWire) == 1);
 // As many messages as it takes. Errors: kInvalidArgument for what no task can hold.
 Result<std::vector<Bytes>> EncodeTask(const Task& task);
+// BLAKE2b-256 of those messages. Errors: the same.
+using TaskDigest = std::array<std::byte, 32>;
+Result<TaskDigest> DigestOf(const Task& task);
+
+// What one far end is to do that another one reaches, whose task this is: kForwards or kFetches.
+Task TaskOfOther(const Task& task);
+// The request of kMeetService: the hello, and the only task that the one that waits may then do,
+// whoever gives it to it.
+Bytes EncodeMeet(const TaskDigest& only);
+Result<TaskDigest> DecodeMeet(ByteSpan request);
 // Puts a task together from its messages.
 class TaskReader {
  public:

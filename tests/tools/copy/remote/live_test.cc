@@ -17,6 +17,7 @@
 #include "tests/tools/pipe/temp_dir.h"
 #include "tools/copy/metadata.h"
 #include "tools/copy/remote/caller_impl.h"
+#include "tools/copy/remote/door.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
@@ -596,6 +597,31 @@ TEST_P(CopyLive, NothingAtAll) {
 }
 
 // --- a far end that is not ours ---
+
+// Of two far ends either may be somebody's who wants the other's account.
+TEST(CopyDoor, AnotherFarEndGetsWhatTheCallerSaidAndNoMore) {
+  const auto door = Door::Create();
+  ASSERT_TRUE(door.ok());
+  Task task;
+  task.role = Task::Role::kReceives;
+  task.names = {"dst", "asked"};
+  EXPECT_TRUE((*door)->Check(task).ok()) << "of its own caller";
+  const auto meet = [&](const Bytes& words) {
+    transport::SessionRequest request;
+    request.service = kMeetService;
+    request.request = words;
+    return (*door)->Admit(request).status();
+  };
+  EXPECT_EQ(meet(EncodeHello()).code(), Code::kProtocolError);
+  EXPECT_TRUE(meet(EncodeMeet(*DigestOf(task))).ok());
+  EXPECT_TRUE((*door)->Check(task).ok());
+  Task other = task;
+  other.names = {"~/.ssh", "asked"};
+  EXPECT_EQ((*door)->Check(other).code(), Code::kProtocolError);
+  // Nor may it say so itself.
+  EXPECT_EQ(meet(EncodeMeet(*DigestOf(other))).code(), Code::kBusy);
+  EXPECT_FALSE((*door)->Check(other).ok());
+}
 
 // Says Begin and then, in one batch, whatever a test likes; the receiver's end of it.
 class CopyHostile : public CopyLive {
