@@ -57,9 +57,9 @@ Result<Fd> TakeInterrupts() {
   return WatchInterrupts();
 }
 
-bool ShowsProgress(const CommonOptions& options) {
+bool ShowsProgress(const CommonOptions& options, int stream) {
   return !options.quiet && isatty(STDERR_FILENO) == 1 &&
-         (!options.file.empty() || isatty(STDOUT_FILENO) == 0);
+         (!options.file.empty() || isatty(stream) == 0);
 }
 
 int CrewSize(bool computes, bool ranged) {

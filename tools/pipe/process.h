@@ -20,7 +20,7 @@ void BlockInterrupts();
 // Both.
 Result<Fd> TakeInterrupts();
 // Whether to draw progress.
-bool ShowsProgress(const CommonOptions& options);
+bool ShowsProgress(const CommonOptions& options, int stream);
 // Threads that share the work on pieces: one for a stream as it is, more where there is something
 // to compute, or ranges to read.
 int CrewSize(bool computes, bool ranged);

@@ -20,7 +20,7 @@ Status Receive(const ReceiveOptions& options) {
   if (options.verbosity > 0 || options.port == 0) {
     fmt::print(stderr, "{}: listening on port {}\n", kName, reception->port());
   }
-  Arrival arrival = reception->Run(interrupts.get(), ShowsProgress(options));
+  Arrival arrival = reception->Run(interrupts.get(), ShowsProgress(options, STDOUT_FILENO));
   if (options.verbosity > 0 && !arrival.how.empty()) {
     if (arrival.begin > 0) {
       fmt::print(stderr, "{}: went on behind {} bytes\n", kName, arrival.begin);

@@ -28,7 +28,7 @@ int Send(const SendOptions& options) {
   auto source = Source::Open(options.file, stop);
   auto interrupts = WatchInterrupts();
   if (!interrupts.ok()) return Report(kName, interrupts.status());
-  Progress progress(ShowsProgress(options), kName, BootClock::now());
+  Progress progress(ShowsProgress(options, STDIN_FILENO), kName, BootClock::now());
   // Nothing is lost by who is stopped while it waits for a receiver.
   const Delivery delivery = Deliver(options, std::move(source), stop, interrupts->get(), progress,
                                     [](const std::string&) { BlockInterrupts(); });

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
+#include <string_view>
 
 #include "tools/pipe/digest.h"
 #include "transport/base/random.h"
@@ -27,16 +29,30 @@ struct Place {
   std::string folder, name;
 };
 
-// Where `path` leads: through symlinks, so that what they point to is replaced and not they.
+Place Split(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// Where `path` leads: through symlinks, also to what is not there yet, so that what they point to
+// is made or replaced and not they.
 Place PlaceOf(const std::string& path) {
+  constexpr int kMostLinks = 40;  // path_resolution(7)
   std::string whole = path;
-  if (char* resolved = realpath(path.c_str(), nullptr); resolved != nullptr) {
-    whole = resolved;
-    std::free(resolved);  // NOLINT: as realpath(3) says
+  for (int i = 0; i < kMostLinks; ++i) {
+    if (char* resolved = realpath(whole.c_str(), nullptr); resolved != nullptr) {
+      whole = resolved;
+      std::free(resolved);  // NOLINT: as realpath(3) says
+      break;
+    }
+    std::array<char, PATH_MAX> target;  // NOLINT: filled before it is read
+    const ssize_t length = readlink(whole.c_str(), target.data(), target.size());
+    if (length <= 0) break;
+    const std::string_view to(target.data(), static_cast<std::size_t>(length));
+    whole = to.starts_with('/') ? std::string(to) : Split(whole).folder + "/" + std::string(to);
   }
-  const std::size_t slash = whole.rfind('/');
-  if (slash == std::string::npos) return {".", whole};
-  return {slash == 0 ? "/" : whole.substr(0, slash), whole.substr(slash + 1)};
+  return Split(whole);
 }
 
 bool IsInPlace(const std::string& path) {

@@ -63,6 +63,19 @@ TEST_F(SinkTest, ASymlinkStays) {
   EXPECT_TRUE(S_ISLNK(info.st_mode));
 }
 
+TEST_F(SinkTest, ASymlinkToWhatIsNotThereStays) {
+  ASSERT_EQ(mkdir(Path("folder").c_str(), 0700), 0);
+  ASSERT_EQ(symlink("../made", Path("folder/first").c_str()), 0);
+  ASSERT_EQ(symlink(Path("folder/first").c_str(), Path("link").c_str()), 0);
+  const auto sink = Open({.path = Path("link")});
+  ASSERT_TRUE(sink->Write(0, AsBytes("new")).ok());
+  ASSERT_TRUE(sink->Finish(3).ok());
+  EXPECT_EQ(dir_.Read("made"), "new");
+  struct stat info {};
+  ASSERT_EQ(lstat(Path("link").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+}
+
 TEST_F(SinkTest, APartIsKeptUpToItsFirstGap) {
   const auto sink = Open({.path = Path(), .keep_partial = true});
   ASSERT_TRUE(sink->StartAt(0).ok());
