@@ -21,6 +21,8 @@ mkdir "$mnt" "$work/export" "$work/sbin"
 echo content >"$work/export/file"
 printf '#!/bin/sh\necho ran\n' >"$work/export/program"
 chmod 755 "$work/export/program"
+# sshd executes itself for each connection.
+cp /usr/sbin/sshd "$work/sbin/" || { echo "$this: no sshd" >&2; exit 1; }
 ln -s "$rdfs" "$work/sbin/mount.rdfs"
 mount --bind "$work/sbin" "$(realpath /sbin)" || { echo "$this: cannot replace /sbin" >&2; exit 1; }
 new_key "$work/key"
@@ -63,6 +65,23 @@ mount -a -T "$work/fstab.auto" >"$work/out" 2>&1 || problem "mount -a: $(cat "$w
 mount -o remount,rw -T "$work/fstab" "$mnt" >"$work/out" 2>&1 && problem "a remount went well"
 grep -q 'remount: .*unmount it, and mount it again' "$work/out" || problem "remount: $(cat "$work/out")"
 ends "by fstab"
+
+# ---- through ssh --------------------------------------------------------------------------------
+# shellcheck source=tests/e2e/private-sshd
+. "$(dirname "$0")/private-sshd"
+private_sshd_start "$work" || { echo "$this: no private sshd" >&2; exit 1; }
+ends_with_us "$(cat "$work/sshd.pid")"
+mount -t rdfs "localhost:$work/export" "$mnt" -o "ssh_command=ssh -F $work/ssh_config,rdfsd_path=$bin/server/rdfsd" \
+  >"$work/out" 2>&1 || problem "HOST:DIR: $(cat "$work/out")"
+[ "$(cat "$mnt/file")" = content ] || problem "HOST:DIR: the file has another content"
+findmnt -rn -o SOURCE,FSTYPE "$mnt" | grep -qx "localhost:$work/export fuse.rdfs" || problem "findmnt: $(findmnt -rn "$mnt")"
+ends "HOST:DIR"
+echo "localhost:$work/export $mnt rdfs noauto,uid=54321,gid=12345,ssh_command=ssh\\040-F\\040$work/ssh_config,rdfsd_path=$bin/server/rdfsd 0 0" \
+  >"$work/fstab"
+mount -T "$work/fstab" "$mnt" >"$work/out" 2>&1 || problem "HOST:DIR by fstab: $(cat "$work/out")"
+owner=$(stat -c %u:%g "$mnt/file")
+[ "$owner" = 54321:12345 ] || problem "with uid= and gid= in fstab the owner is $owner"
+ends "HOST:DIR by fstab"
 
 # ---- by fstab, as an ordinary user --------------------------------------------------------------
 # Who has no right to name another file: /etc/fstab is this test's.

@@ -43,6 +43,9 @@ figure() { "$rdfs" stats --json "$work/mnt" | python3 -c "import json,sys; print
 before=$(figure written_bytes)
 dd if=/dev/zero of="$work/mnt/new" bs=1000000 count=1 status=none || problem 'cannot write'
 [ "$(figure written_bytes)" -ge $((before + 1000000)) ] || problem "written_bytes is $(figure written_bytes) after $before"
+before=$(figure inline_written_bytes)
+echo small >"$work/mnt/new" || problem 'cannot write'
+[ "$(figure inline_written_bytes)" -ge $((before + 6)) ] || problem "inline_written_bytes is $(figure inline_written_bytes) after $before"
 # helped MANY: whether, while eight programs read at once, so many workers come to serve the mount.
 helped() {
   local reader readers=() found=false
@@ -103,7 +106,15 @@ for wrong in -n -n0 '-n 0' -nx; do
   [ $? -eq 2 ] || problem "rdfs top $wrong is no usage error: $(cat "$work/out")"
 done
 says "$work/top" '^  inodes +[1-9]' 'rdfs top'
+# Without a number it goes on, once a second.
+timeout 3 "$rdfs" top "$work/mnt" >"$work/out"
+[ $? -eq 124 ] || problem 'rdfs top ends by itself'
+[ "$(grep -cE '^  inodes +[1-9]' "$work/out")" -ge 2 ] || problem "rdfs top in 3 s: $(cat "$work/out")"
 
+"$rdfsd" top -n 2 >"$work/out" || problem 'rdfsd top fails'
+[ "$(grep -cE '^  sessions +1$' "$work/out")" -ge 1 ] || problem "rdfsd top says: $(cat "$work/out")"
+"$rdfsd" stats --prometheus >"$work/metrics" || problem 'rdfsd stats --prometheus fails'
+says "$work/metrics" "^rdfs_operation_seconds_count\{port=\"$port\",op=\"lookup\"\} [1-9]" 'rdfsd stats --prometheus'
 "$rdfsd" status >"$work/status" || problem 'rdfsd status fails'
 says "$work/status" "^port +$port\$" 'rdfsd status'
 says "$work/status" '^ +session .* of data, over shm' 'rdfsd status'
@@ -238,5 +249,5 @@ for mount in mnt other; do fusermount3 -u "$work/$mount" || problem 'no unmount'
 # A server that ends before it has heard that keeps what they would need to come back.
 wait_until 100 eval '! "$rdfsd" status | grep -qE "^ +session "' || problem "a session stays: $("$rdfsd" status)"
 kill "$server" && wait "$server"
-[ -z "$(ls "$XDG_RUNTIME_DIR/rdfs")" ] || problem "left behind: $(ls "$XDG_RUNTIME_DIR/rdfs")"
+[ "$(ls "$XDG_RUNTIME_DIR/rdfs")" = first-epoch ] || problem "left behind: $(ls "$XDG_RUNTIME_DIR/rdfs")"
 conclude 'status, stats and top'
