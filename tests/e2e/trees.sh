@@ -15,7 +15,8 @@ full=${RDFS_CHECK_FULL:-0}
 server=''
 [ -z "${RDFS_E2E_SERVER_PID:-}" ] || server=$(pgrep -P "$RDFS_E2E_SERVER_PID")
 memory() { echo $(($(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status") / 1024)); }  # PID: MiB
-descriptors() { ls "/proc/$1/fd" | wc -l; }
+# Without the block pool's memory, which stays: as much as it may have, and two for each part of it.
+descriptors() { find "/proc/$1/fd" -type l ! -lname '/memfd:rdfs-arena-*' | wc -l; }
 holdings() { echo "$(memory "$1") MiB, $(descriptors "$1") descriptors"; }
 report() { echo "$1: rdfs holds $(holdings "$RDFS_E2E_CLIENT_PID")${server:+; rdfsd $(holdings $server)}"; }
 
