@@ -94,8 +94,8 @@ void Request::ErrorOrRecover(NodeId node, const Status& status) {
   if (status.errno_value() != ESTALE || !StaleRecovery::MayHelp(node, message_)) {
     return Error(status);
   }
-  const TimePoint since = worker_->WaitsSince(message_.unique);
-  worker_->Recover(node, TakeMessage(), since);
+  const Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  worker_->Recover(node, TakeMessage(), waits);
 }
 
 void Request::TakeUpAgain() { worker_->Resume(TakeMessage()); }

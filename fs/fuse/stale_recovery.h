@@ -5,9 +5,9 @@
 // root, one Lookup a name, and takes the request up again. If a step did not lead to the handle
 // that was expected, that file is gone for good, and the request then fails with ESTALE for its
 // caller. Names are looked up as root; where the server makes that nobody (root_squash), who may
-// not search the directory, as the caller. The server may be started anew meanwhile, and the
-// request be tried some more times; but what else makes a server say ESTALE must not make it go
-// round for ever. On its worker's thread; owns itself until it is done.
+// not search the directory, as the caller. The server may be started anew meanwhile, as often as it
+// likes within the request's deadline; but what else makes one server say ESTALE must not make it
+// go round for ever. On its worker's thread; owns itself until it is done.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class Worker;
 
 class StaleRecovery {
  public:
-  // Of one request.
+  // Of one request, by one server.
   static constexpr std::uint32_t kMostAttempts = 4;
   // Whether looking up again may help the request, of whose nodes `node` is one.
   static bool MayHelp(NodeId node, const Message& message);

@@ -296,7 +296,7 @@ void Worker::Track(std::uint64_t unique, const Interrupts::Call& call) {
 }
 
 void Worker::Untrack(std::uint64_t unique) {
-  if (!waits_since_.empty()) waits_since_.erase(unique);
+  if (!waits_.empty()) waits_.erase(unique);
   if (const auto found = changing_.find(unique); found != changing_.end()) {
     const Changing& changing = found->second;
     const auto told =
@@ -385,7 +385,7 @@ void Worker::Act(const Interrupts::Decision& decision) {
 void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message) {
   message.waited = 1;
   const TimePoint now = lane_->Now();
-  waits_since_[message.unique] = now;
+  waits_[message.unique].since = now;
   if (behind_.empty()) next_look_at_behind_ = now + kLookAtBehind;
   behind_.push_back({wait, std::move(message)});
   waits_behind_ = true;
@@ -393,9 +393,10 @@ void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message) {
 
 std::chrono::milliseconds Worker::TimeLeft(std::uint64_t unique) const {
   using std::chrono::milliseconds;
-  const auto since = waits_since_.find(unique);
-  if (since == waits_since_.end()) return filesystem_.options.deadline;
-  const auto waited = std::chrono::duration_cast<milliseconds>(BootClock::now() - since->second);
+  const auto waits = waits_.find(unique);
+  if (waits == waits_.end()) return filesystem_.options.deadline;
+  const auto waited =
+      std::chrono::duration_cast<milliseconds>(BootClock::now() - waits->second.since);
   return std::max(filesystem_.options.deadline - waited, milliseconds(1));
 }
 
@@ -412,7 +413,7 @@ void Worker::LetDyingGo(TimePoint now) {
         (header.opcode == FUSE_FLUSH && filesystem_.inodes.may_be_locked(header.nodeid));
     if (has_to_be || !IsDying(static_cast<pid_t>(header.pid))) return false;
     AnswerError(waiting.message, EINTR);
-    waits_since_.erase(header.unique);
+    waits_.erase(header.unique);
     return true;
   });
 }
@@ -439,13 +440,16 @@ void Worker::WroteBehind(WritesBehind::Number number, const Message& message) {
   }
 }
 
-TimePoint Worker::WaitsSince(std::uint64_t unique) const {
-  const auto since = waits_since_.find(unique);
-  return since == waits_since_.end() ? BootClock::now() : since->second;
+Worker::Waits Worker::WaitsOf(std::uint64_t unique) const {
+  const auto waits = waits_.find(unique);
+  return waits == waits_.end() ? Waits{.since = BootClock::now()} : waits->second;
 }
 
-void Worker::Recover(NodeId node, Message message, TimePoint since) {
-  waits_since_[message.unique] = since;
+void Worker::Recover(NodeId node, Message message, Waits waits) {
+  // Servers may come and go as often as they like, within the deadline.
+  const std::uint64_t epoch = filesystem_.mount.info().epoch;
+  if (std::exchange(waits.stale_at, epoch) != epoch) message.attempts = 0;
+  waits_[message.unique] = waits;
   StaleRecovery::Start(*this, node, std::move(message));
 }
 

@@ -79,10 +79,15 @@ class Worker {
   void WroteBehind(WritesBehind::Number number, const Message& message);
   // It ends, and with it the calls that were not answered.
   [[nodiscard]] bool ends() const { return lane_ == nullptr; }
-  // When a request first came to wait, or now.
-  [[nodiscard]] TimePoint WaitsSince(std::uint64_t unique) const;
-  // Looks a node up again whose request has waited since then (stale_recovery.h).
-  void Recover(NodeId node, Message message, TimePoint since);
+  // When a request first came to wait, or now; and of which epoch the server was that last knew a
+  // node of it no more.
+  struct Waits {
+    TimePoint since;
+    std::uint64_t stale_at = 0;
+  };
+  [[nodiscard]] Waits WaitsOf(std::uint64_t unique) const;
+  // Looks a node up again whose request waits so (stale_recovery.h).
+  void Recover(NodeId node, Message message, Waits waits);
   void Resume(Message message) { resumed_.push_back(std::move(message)); }
   // The request `unique` waits for this call: what an interrupt does to it, interrupts.h says.
   void Track(std::uint64_t unique, const Interrupts::Call& call);
@@ -164,7 +169,7 @@ class Worker {
   std::deque<Message> postponed_;
   std::deque<Message> resumed_;
   // By request, of those that were in `behind_` or stale.
-  std::unordered_map<std::uint64_t, TimePoint> waits_since_;
+  std::unordered_map<std::uint64_t, Waits> waits_;
   struct Behind {
     WritesBehind::Wait wait;
     Message message;
