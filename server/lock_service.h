@@ -56,9 +56,9 @@ class LockService {
   // the place of the first. On the lane's thread.
   int Set(const OpenPtr& open, const Lock& wanted, Responder* waiter);
   // Sets what its client had before the server went. ENOLCK where another client may have had the
-  // file's locks meanwhile: unless it is held still, that is without `may` (no
-  // server has given the session up), behind a lock that another session was given since the start,
-  // and behind EndReclaims.
+  // file's locks meanwhile: unless it is held still, that is without `may` (no server has given the
+  // session up), behind a lock that another session was given since the start, and behind
+  // EndReclaims.
   int Reclaim(const OpenPtr& open, const Lock& wanted, bool may);
   void EndReclaims();
   // Gives a parked request up: it answers EINTR.

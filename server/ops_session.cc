@@ -1,7 +1,6 @@
 // The session and its lanes: renew, attach, interrupt, the ends of grace and session.
 #include "server/ops.h"
 #include "transport/base/printable.h"
-#include "transport/session/messages.h"
 
 namespace rdfs::server {
 

@@ -19,7 +19,6 @@
 #include "transport/base/printable.h"
 #include "transport/base/processors.h"
 #include "transport/base/turn_clock.h"
-#include "transport/session/messages.h"
 #include "transport/verbs/devices.h"
 
 namespace rdfs::server {

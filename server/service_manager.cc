@@ -15,6 +15,8 @@
 #include <optional>
 #include <string>
 
+#include "server/environment.h"
+
 namespace rdfs::server {
 namespace {
 
@@ -36,11 +38,6 @@ std::optional<Address> ManagersAddress() {
   if (path[0] == '@') address.socket.sun_path[0] = '\0';  // an abstract name
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
   return address;
-}
-
-std::string FromEnvironment(const char* name) {
-  const char* value = ::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
 }
 
 std::optional<int> NumberFromEnvironment(const char* name) {

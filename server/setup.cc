@@ -7,10 +7,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
+#include "server/environment.h"
 #include "server/new_file.h"
 #include "transport/base/fd.h"
 #include "transport/base/home_directory.h"
@@ -18,11 +18,6 @@
 
 namespace rdfs::server {
 namespace {
-
-std::string FromEnvironment(const char* name) {
-  const char* value = ::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 std::string Home() {
   std::string home = HomeDirectory();

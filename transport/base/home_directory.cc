@@ -13,8 +13,8 @@ std::string HomeDirectory() {
   if (home != nullptr && *home == '/') return home;
   passwd entry{};
   passwd* found = nullptr;
-  std::array<char, 16'384>
-      buffer{};  // getpwuid(3) would write to what a program that we are loaded into has of it
+  // Not getpwuid(3): we may be loaded into a program that reads what that returned to it.
+  std::array<char, 16'384> buffer{};
   const int error = getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found);
   const bool known =
       error == 0 && found != nullptr && found->pw_dir != nullptr && *found->pw_dir == '/';

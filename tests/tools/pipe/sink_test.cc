@@ -23,6 +23,16 @@ class SinkTest : public testing::Test {
     return sink.ok() ? *std::move(sink) : nullptr;
   }
   std::string Path(const std::string& name = "file") { return dir_ / name; }
+  // What is written to "link" is in `target`, and the link stays one.
+  void ExpectWrittenThroughLink(const std::string& target) {
+    const auto sink = Open({.path = Path("link")});
+    ASSERT_TRUE(sink->Write(0, AsBytes("new")).ok());
+    ASSERT_TRUE(sink->Finish(3).ok());
+    EXPECT_EQ(dir_.Read(target), "new");
+    struct stat info {};
+    ASSERT_EQ(lstat(Path("link").c_str(), &info), 0);
+    EXPECT_TRUE(S_ISLNK(info.st_mode));
+  }
 
   TempDir dir_;
   StopFlag stop_{false};
@@ -54,26 +64,14 @@ TEST_F(SinkTest, AnUnfinishedOneLeavesNothingAndHarmsNothing) {
 TEST_F(SinkTest, ASymlinkStays) {
   dir_.Write("target", "old");
   ASSERT_EQ(symlink("target", Path("link").c_str()), 0);
-  const auto sink = Open({.path = Path("link")});
-  ASSERT_TRUE(sink->Write(0, AsBytes("new")).ok());
-  ASSERT_TRUE(sink->Finish(3).ok());
-  EXPECT_EQ(dir_.Read("target"), "new");
-  struct stat info {};
-  ASSERT_EQ(lstat(Path("link").c_str(), &info), 0);
-  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  ExpectWrittenThroughLink("target");
 }
 
 TEST_F(SinkTest, ASymlinkToWhatIsNotThereStays) {
   ASSERT_EQ(mkdir(Path("folder").c_str(), 0700), 0);
   ASSERT_EQ(symlink("../made", Path("folder/first").c_str()), 0);
   ASSERT_EQ(symlink(Path("folder/first").c_str(), Path("link").c_str()), 0);
-  const auto sink = Open({.path = Path("link")});
-  ASSERT_TRUE(sink->Write(0, AsBytes("new")).ok());
-  ASSERT_TRUE(sink->Finish(3).ok());
-  EXPECT_EQ(dir_.Read("made"), "new");
-  struct stat info {};
-  ASSERT_EQ(lstat(Path("link").c_str(), &info), 0);
-  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  ExpectWrittenThroughLink("made");
 }
 
 TEST_F(SinkTest, APartIsKeptUpToItsFirstGap) {
