@@ -47,6 +47,10 @@ struct EndMemory {
 // About what a sleep and the wake-up out of it cost together, both processors idle.
 inline constexpr std::chrono::microseconds kLongestSpin{50};
 
+// How long who leaves waits until its own bytes may go, or have gone, over TCP: for a peer that is
+// stopped or takes nothing, or for the network between two carriers.
+inline constexpr std::chrono::seconds kQuietTimeout{10};
+
 // A call's pieces of memory, as readv(2) and writev(2) have them.
 using Buffers = std::span<const iovec>;
 
@@ -77,13 +81,15 @@ class End {
   // many bytes went, or -1 with errno, as send(2) and recv(2) have it. ECONNRESET too when the ends
   // could not be kept in step; the kernel's connection is then reset. EAGAIN without waiting also
   // for a signal handler that has interrupted a call of its own thread on this half. Sends no
-  // signal. With `peek` what is received stays; then not all that has come need be seen.
+  // signal. With `peek` what is received stays; then not all that has come need be seen, but the
+  // beginning of it also where TCP's bytes go on in the ring, or the ring's in TCP.
   ssize_t Send(int tcp, Buffers buffers, const Patience& patience);
   ssize_t Receive(int tcp, Buffers buffers, const Patience& patience, bool peek = false);
   // shutdown(2) of the sending half, or with SHUT_RDWR of both.
   int ShutdownSend(int tcp, int how = SHUT_WR);
   // Makes both directions plain TCP for good, for a program that goes on without the shim: blocks
-  // for at most kLeaveTimeout. kOwed: what the ring held for this end is not in TCP yet, because
+  // for at most kLeaveTimeout, and before that kQuietTimeout if the other end is stopped inside a
+  // call or takes nothing. kOwed: what the ring held for this end is not in TCP yet, because
   // the other end's program makes no call; somebody has to AwaitReturn(), or Reset(). kReset: the
   // connection had to be reset.
   enum class Departure : std::uint8_t { kDone, kOwed, kReset };
@@ -164,7 +170,11 @@ class End {
   Stand ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish, bool peek);
   Stand ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cursor, bool peek, bool& over);
   std::uint64_t ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek);
-  bool WaitToSend(int tcp, Stand stand, const Patience& patience);
+  void CopyFromRing(std::uint64_t ring_bytes, std::uint64_t at, std::uint64_t count,
+                    Cursor& cursor);
+  void PeekAhead(int tcp, Cursor& cursor);
+  bool WaitToSend(int tcp, Stand stand, const Patience& patience, int& yields);
+  bool WaitForQuiet(int tcp, const Patience& patience, int& yields);
   bool WaitToReceive(int tcp, bool leaving, const Patience& patience);
   Departure ReceiveLast(int tcp, Deadline deadline);
   bool LookForBytes(int tcp, bool arm);

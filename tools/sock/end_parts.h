@@ -86,14 +86,17 @@ class End::Cursor {
   std::size_t gone_ = 0;
 };
 
-// Sleeps until one of `fds` says something. False, with errno, when the call is over instead.
-inline bool Sleep(std::span<pollfd> fds, const Patience& patience) {
+// Sleeps until one of `fds` says something, or for as long as `most`. False, with errno, when the
+// call is over instead.
+inline bool Sleep(std::span<pollfd> fds, const Patience& patience,
+                  std::chrono::nanoseconds most = std::chrono::nanoseconds::max()) {
   const TimePoint now = BootClock::now();
   if (now >= patience.deadline) {
     errno = EAGAIN;
     return false;
   }
-  if (poll(fds.data(), fds.size(), PollTimeoutMs(patience.deadline, now)) >= 0) return true;
+  const Deadline until = most < patience.deadline - now ? now + most : patience.deadline;
+  if (poll(fds.data(), fds.size(), PollTimeoutMs(until, now)) >= 0) return true;
   for (pollfd& fd : fds) fd.revents = 0;
   return errno == EINTR && (patience.interrupts == nullptr || !patience.interrupts());
 }

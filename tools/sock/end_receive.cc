@@ -94,7 +94,9 @@ End::Stand End::ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish,
     peeked = peek && cursor.gone() > before;
     // Nobody arms any more, but the bell still tells of an other end that goes, too.
     if (over && wish.sleep && receiver.Left()) TakeRing(sockets_.bells.data);
-    if (over || look) return stand;
+    if (!over && !look) continue;
+    if (peek && cursor.gone() > before) PeekAhead(tcp, cursor);
+    return stand;
   }
 }
 
@@ -107,11 +109,7 @@ End::Stand End::ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cur
   over = true;
   switch (action.step) {
     case Step::kTake:
-      for (const ByteSpan part :
-           Pieces(incoming_, receiver.ring_bytes(), action.at, action.count)) {
-        std::copy(part.begin(), part.end(), cursor.piece().begin());
-        cursor.Advance(part.size());
-      }
+      CopyFromRing(receiver.ring_bytes(), action.at, action.count, cursor);
       return Stand::kDone;
     case Step::kReadTcp: {
       const std::uint64_t came =
@@ -135,6 +133,32 @@ End::Stand End::ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cur
     }
     default:
       return Stand::kDone;
+  }
+}
+
+void End::CopyFromRing(std::uint64_t ring_bytes, std::uint64_t at, std::uint64_t count,
+                       Cursor& cursor) {
+  for (const ByteSpan part : Pieces(incoming_, ring_bytes, at, count)) {
+    std::copy(part.begin(), part.end(), cursor.piece().begin());
+    cursor.Advance(part.size());
+  }
+}
+
+// What comes behind bytes that a look has found. A program that waits for the whole of a header
+// this way would otherwise wait for ever where that lies on both roads.
+void End::PeekAhead(int tcp, Cursor& cursor) {
+  using Where = Receiver::Ahead::Where;
+  while (cursor.left() > 0) {
+    const MutableByteSpan piece = cursor.piece();
+    const Receiver::Ahead ahead =
+        memory_.receiver.LookAhead(LookAsReceiver(incoming_, FoundSoFar()), cursor.gone());
+    if (ahead.where == Where::kTcp) {
+      const std::uint64_t came = ReceiveTcp(tcp, piece, true);
+      if (came != Receiver::kEof) cursor.Advance(came);
+    }
+    if (ahead.where != Where::kRing) return;
+    CopyFromRing(ahead.ring_bytes, ahead.at, std::min<std::uint64_t>(ahead.count, piece.size()),
+                 cursor);
   }
 }
 
@@ -290,8 +314,13 @@ End::Departure End::Leave(int tcp) {
   Cursor none{Buffers()};
   Sender::Wish last = SendWish(0, true);
   last.leave = true;
+  const Patience patience{.deadline = DeadlineAfter(kQuietTimeout)};
+  int yields = 0;
   for (Stand stand; (stand = SendSome(tcp, none, last)) != Stand::kDone;) {
-    if (stand == Stand::kError || !WaitToSend(tcp, stand, {})) return Departure::kReset;
+    if (stand == Stand::kError) return Departure::kReset;
+    if (WaitToSend(tcp, stand, patience, yields)) continue;
+    Reset(tcp);
+    return Departure::kReset;
   }
   return ReceiveLast(tcp, DeadlineAfter(kLeaveTimeout));
 }

@@ -16,6 +16,12 @@ namespace {
 constexpr std::uint32_t kFullToGrow = 4;
 // How old what is known of the peer may be when something is sent.
 constexpr std::int64_t kLookEveryNs = 20'000'000;
+// Who waits for the peer's one system call gives the processor away so often, and then sleeps: the
+// peer may have been stopped in there.
+constexpr int kMostYields = 1000;
+constexpr std::chrono::milliseconds kQuietLook{1};
+// No bell tells who sleeps for room that another thread, or process, shuts this half down.
+constexpr std::chrono::milliseconds kShutLook{100};
 
 }  // namespace
 
@@ -28,6 +34,7 @@ ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
   LookNowAndThen();
   Cursor cursor(buffers);
   const auto sent = [&] { return static_cast<ssize_t>(cursor.gone()); };
+  int yields = 0;
   for (;;) {
     if (memory_.send_over) {  // another thread may shut it down while this one sleeps
       errno = EPIPE;
@@ -38,7 +45,9 @@ ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
     if (stand == Stand::kDone) return sent();
     if (stand == Stand::kSoon && !patience.wait) (void)LookForHangUp();
     if (!patience.wait) errno = EAGAIN;
-    if (!patience.wait || !WaitToSend(tcp, stand, patience)) return sent() > 0 ? sent() : -1;
+    if (!patience.wait || !WaitToSend(tcp, stand, patience, yields)) {
+      return sent() > 0 ? sent() : -1;
+    }
   }
 }
 
@@ -164,18 +173,29 @@ bool End::LookForHangUp() {
   return hung_up_;
 }
 
-bool End::WaitToSend(int tcp, Stand stand, const Patience& patience) {
-  if (stand == Stand::kSoon) {  // the peer's one system call
-    (void)LookForHangUp();
+bool End::WaitForQuiet(int tcp, const Patience& patience, int& yields) {
+  (void)LookForHangUp();
+  if (++yields <= kMostYields) {
     sched_yield();
     return true;
   }
+  std::array<pollfd, 1> dead = {pollfd{tcp, 0, 0}};
+  if (!Sleep(dead, patience, kQuietLook)) return false;
+  if (dead[0].revents != 0) failed_ = true;
+  return true;
+}
+
+// `yields`: of this call so far.
+bool End::WaitToSend(int tcp, Stand stand, const Patience& patience, int& yields) {
+  if (stand == Stand::kSoon) return WaitForQuiet(tcp, patience, yields);
   const bool no_bell = hung_up();
   const bool for_room = stand == Stand::kWantsRoom;
   std::array<pollfd, 2> fds = {
       pollfd{tcp, static_cast<short>(for_room ? 0 : POLLOUT), 0},
       pollfd{no_bell ? -1 : sockets_.bells.room, static_cast<short>(for_room ? POLLIN : 0), 0}};
-  if (!Sleep(fds, patience)) return false;
+  do {
+    if (!Sleep(fds, patience, for_room ? kShutLook : std::chrono::nanoseconds::max())) return false;
+  } while (for_room && !memory_.send_over && fds[0].revents == 0 && fds[1].revents == 0);
   if ((fds[1].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
   // A dead connection needs no room to be found out.
   if ((fds[0].revents & (POLLHUP | POLLERR)) != 0) failed_ = true;
@@ -192,8 +212,10 @@ void End::BeforeClose(int tcp) {
   Cursor none{Buffers()};
   // After this nobody notices that bytes are lost.
   if (sockets_.far == Far::kCarrier && !hung_up()) (void)LookForHangUp();
+  int yields = 0;
   while (SendSome(tcp, none, SendWish(0, false)) == Stand::kWantsTcp) {
-    if (WaitToSend(tcp, Stand::kWantsTcp, {.deadline = DeadlineAfter(kLeaveTimeout)})) continue;
+    const Patience patience{.deadline = DeadlineAfter(kLeaveTimeout)};
+    if (WaitToSend(tcp, Stand::kWantsTcp, patience, yields)) continue;
     Reset(tcp);
     return;
   }

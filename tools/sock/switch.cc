@@ -196,6 +196,11 @@ Receiver::Pending Receiver::PendingPhase(const ReceiverView& view) const {
   return view.open_at == position_ ? Pending::kHere : Pending::kLater;
 }
 
+bool Receiver::RingIsPossible(const ReceiverView& view) const {
+  return std::has_single_bit(view.ring_bytes) && view.ring_bytes >= kLeastRingBytes &&
+         view.ring_bytes <= largest_ring_;
+}
+
 // A carrier's gate is shut when the sender's bit says so: our own bit is only a wish there.
 bool Receiver::Shut(const ReceiverView& view) const {
   return far_ == Far::kEnd ? view.gate.shut() : view.gate.sender_shut();
@@ -266,10 +271,7 @@ Receiver::Action Receiver::OnLooked(const ReceiverView& view, const Wish& wish) 
     default:
       break;
   }
-  if (!std::has_single_bit(view.ring_bytes) || view.ring_bytes < kLeastRingBytes ||
-      view.ring_bytes > largest_ring_) {
-    return Broken();
-  }
+  if (!RingIsPossible(view)) return Broken();
   ring_bytes_ = view.ring_bytes;
   state_ = State::kRing;
   return OnRing(view, wish);
@@ -335,6 +337,26 @@ bool Receiver::MayLeave(const ReceiverView& view, Pending pending) const {
   // carrier.
   return pending == Pending::kNo ? far_ == Far::kEnd || view.complete
                                  : far_ == Far::kEnd && view.gate.cursor() == consumed_;
+}
+
+Receiver::Ahead Receiver::LookAhead(const ReceiverView& view, std::uint64_t seen) const {
+  using Where = Ahead::Where;
+  const bool here = state_ == State::kRing;
+  if (!here) {  // the kernel's bytes were seen: all of them that come before the next phase?
+    if (state_ == State::kPlain || PendingPhase(view) != Pending::kLater ||
+        seen < view.open_at - position_ || !RingIsPossible(view)) {
+      return {};
+    }
+    seen -= view.open_at - position_;
+  }
+  const std::uint64_t ring_bytes = here ? ring_bytes_ : view.ring_bytes;
+  const std::uint64_t cursor = view.gate.cursor();
+  if (cursor < cursor_seen_ || cursor - consumed_ > ring_bytes || cursor - consumed_ < seen) {
+    return {};
+  }
+  const std::uint64_t rest = cursor - consumed_ - seen;
+  if (rest > 0) return {Where::kRing, consumed_ + seen, rest, ring_bytes};
+  return {here && Shut(view) ? Where::kTcp : Where::kNothing};
 }
 
 void Receiver::Done(std::uint64_t outcome, TimePoint now) {

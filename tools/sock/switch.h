@@ -274,6 +274,17 @@ class Receiver {
   // After the death of the process that was driving: `position` as measured anew.
   void Recover(std::uint64_t position);
 
+  // Where the stream goes on behind `seen` bytes that a look (MSG_PEEK) found, on the other road
+  // maybe: `count` bytes of a ring of `ring_bytes` from cursor `at`, or the head of the kernel's
+  // queue. Looking changes nothing.
+  struct Ahead {
+    enum class Where : std::uint8_t { kNothing, kRing, kTcp } where = Where::kNothing;
+    std::uint64_t at = 0;
+    std::uint64_t count = 0;
+    std::uint64_t ring_bytes = 0;
+  };
+  [[nodiscard]] Ahead LookAhead(const ReceiverView& view, std::uint64_t seen) const;
+
   [[nodiscard]] State state() const { return state_; }
   // Bytes taken out of the ring so far.
   [[nodiscard]] std::uint64_t consumed() const { return consumed_; }
@@ -290,6 +301,8 @@ class Receiver {
   // Whether a phase is announced that has not been passed. Checks the record.
   enum class Pending : std::uint8_t { kNo, kLater, kHere, kImpossible };
   [[nodiscard]] Pending PendingPhase(const ReceiverView& view) const;
+  // Whether the record of a phase names a ring that there may be.
+  [[nodiscard]] bool RingIsPossible(const ReceiverView& view) const;
   [[nodiscard]] bool Shut(const ReceiverView& view) const;
   // After FIN, and with nothing to be read.
   Action OnEnd(const ReceiverView& view, const Wish& wish);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <limits>
 #include <memory>
@@ -341,6 +342,131 @@ TEST_F(EndTest, AProgramWithoutTheShimFindsEverythingInTcp) {
   EXPECT_EQ(recv(guest_.tcp.get(), more.data(), more.size(), MSG_WAITALL), 2000);
   EXPECT_EQ(more, bytes);
   host.join();
+}
+
+// Who looks for the whole of a message finds it, also where it lies on both roads.
+class Looks : public EndTest {
+ protected:
+  // The next bytes of the pattern, by the road that is preferred.
+  void Send(std::size_t count) {
+    Bytes bytes(count);
+    for (std::byte& byte : bytes) byte = Pattern(sent_++);
+    ASSERT_EQ(host_.Send(bytes), static_cast<ssize_t>(count));
+  }
+  // How many bytes the look sees that are as they must be, into two pieces of memory.
+  std::size_t Look(std::size_t first, std::size_t second) {
+    Bytes bytes(first + second);
+    const std::array<iovec, 2> pieces = {iovec{bytes.data(), first},
+                                         iovec{bytes.data() + first, second}};
+    const ssize_t got = guest_.end->Receive(guest_.tcp.get(), pieces, {.wait = false}, true);
+    if (got < 0) return 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(got); ++i) {
+      EXPECT_EQ(bytes[i], Pattern(read_ + i)) << i;
+    }
+    return static_cast<std::size_t>(got);
+  }
+  void Receive(std::size_t count) {
+    Bytes bytes(count);
+    while (count > 0) {
+      const ssize_t got = guest_.Receive(MutableByteSpan(bytes).first(count));
+      ASSERT_GT(got, 0);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(got); ++i, ++read_) {
+        EXPECT_EQ(bytes[i], Pattern(read_));
+      }
+      count -= static_cast<std::size_t>(got);
+    }
+  }
+  void AwaitTcp() {
+    pollfd fd{guest_.tcp.get(), POLLIN, 0};
+    ASSERT_EQ(poll(&fd, 1, 10'000), 1);
+  }
+  std::uint64_t sent_ = 0, read_ = 0;
+};
+
+TEST_F(Looks, SeeWhatLiesOnBothRoads) {
+  Attach();
+  host_.end->prefer_ring(false);
+  Send(10);
+  AwaitTcp();
+  EXPECT_EQ(Look(20, 0), 10U);
+  host_.end->prefer_ring(true);
+  Send(10);
+  EXPECT_EQ(Look(30, 0), 20U);
+  EXPECT_EQ(Look(15, 15), 20U);
+  EXPECT_EQ(Look(10, 3), 13U);
+  EXPECT_EQ(Look(5, 0), 5U);
+  EXPECT_EQ(Look(20, 0), 20U);  // it has all stayed
+  Receive(13);
+  EXPECT_EQ(Look(4, 10), 7U);
+  host_.end->prefer_ring(false);
+  Send(10);  // the phase is over
+  AwaitTcp();
+  EXPECT_EQ(Look(30, 0), 17U);
+  EXPECT_EQ(Look(7, 30), 17U);
+  EXPECT_EQ(host_.ShutdownSend(), 0);
+  EXPECT_EQ(Look(30, 0), 17U);
+  Receive(17);
+  Bytes none(1);
+  EXPECT_EQ(guest_.Receive(none), 0);
+}
+
+TEST_F(Looks, SeeNoMoreThanARingCanHold) {
+  Attach();
+  host_.end->prefer_ring(false);
+  Send(10);
+  AwaitTcp();
+  host_.end->prefer_ring(true);
+  Send(10);
+  DirectionWords& words = *channel_->Outgoing(Channel::Role::kHost).words;
+  const std::uint64_t gate = words.gate, bytes = words.ring_bytes;
+  words.gate = Gate::At(1'000'000'000);
+  EXPECT_EQ(Look(100, 0), 10U);
+  words.gate = gate;
+  for (const std::uint64_t impossible : {std::uint64_t{0}, bytes + 1, std::uint64_t{1} << 40U}) {
+    words.ring_bytes = impossible;
+    EXPECT_EQ(Look(100, 0), 10U);
+  }
+  words.ring_bytes = bytes;
+  EXPECT_EQ(Look(100, 0), 20U);
+}
+
+TEST_F(EndTest, AShutdownEndsASendThatSleepsForRoom) {
+  Attach();
+  const Bytes much(kLargest);
+  const iovec buffer{const_cast<std::byte*>(much.data()), much.size()};
+  while (host_.end->Send(host_.tcp.get(), {&buffer, 1}, {.wait = false}) > 0) continue;
+  ASSERT_EQ(errno, EAGAIN);
+  std::thread shuts([&] {
+    // Armed: it is about to sleep.
+    const DirectionWords& words = *channel_->Outgoing(Channel::Role::kHost).words;
+    while (words.writer_armed == 0) std::this_thread::yield();
+    EXPECT_EQ(host_.ShutdownSend(), 0);
+  });
+  const iovec byte{const_cast<std::byte*>(much.data()), 1};
+  const Patience patience{.deadline = DeadlineAfter(std::chrono::seconds(20))};
+  EXPECT_EQ(host_.end->Send(host_.tcp.get(), {&byte, 1}, patience), -1);
+  EXPECT_EQ(errno, EPIPE);
+  EXPECT_LT(BootClock::now(), patience.deadline);
+  shuts.join();
+}
+
+TEST_F(EndTest, APeerThatIsStoppedInsideARead) {
+  Attach();
+  const Bytes bytes(100);
+  ASSERT_EQ(host_.Send(bytes), 100);
+  DirectionWords& words = *channel_->Outgoing(Channel::Role::kHost).words;
+  const std::uint64_t reads = words.tcp_reads;
+  words.tcp_reads = reads + 1;
+  host_.end->prefer_ring(false);
+  const iovec buffer{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  const Patience patience{.deadline = DeadlineAfter(std::chrono::milliseconds(50))};
+  EXPECT_EQ(host_.end->Send(host_.tcp.get(), {&buffer, 1}, patience), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  words.tcp_reads = reads + 2;
+  EXPECT_EQ(host_.Send(bytes), 100);
+  Bytes all(200);
+  EXPECT_EQ(guest_.Receive(MutableByteSpan(all).first(100)), 100);
+  EXPECT_EQ(guest_.Receive(MutableByteSpan(all).first(100)), 100);
 }
 
 TEST_F(EndTest, WhoLeavesIsOwedBytesUntilTheOtherEndMakesACall) {
