@@ -244,6 +244,41 @@ void Shots(Party& party) {
   party.Meet();
 }
 
+// One connection in a set by two numbers: each of them is told.
+void HasTwoNumbers(Party& party) {
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  const int copy = dup(party.fd);
+  const auto add = [&](int fd, std::uint64_t data) {
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = data}};
+    party.Say("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+  };
+  const auto wait = [&](const char* what, int timeout) {
+    std::array<epoll_event, 8> events{};
+    const int count = epoll_wait(set, events.data(), 8, timeout);
+    party.Say(what, count);
+    std::uint64_t sum = 0;
+    for (int i = 0; i < count; ++i) sum += events[static_cast<std::size_t>(i)].data.u64;
+    party.Say("data", static_cast<long>(sum));
+  };
+  add(party.fd, 1);
+  wait("nothing", 0);
+  add(copy, 2);
+  for (int i = 0; i < 3; ++i) {
+    wait("nothing", 0);
+    party.Meet();
+    party.Meet();
+    wait("bytes", kLong);
+    if (i == 1) party.Say("close", close(copy));
+    if (i == 1) wait("by the other number", kLong);
+    Recv(party, 500);
+  }
+  party.Meet();
+  party.Meet();
+  wait("the end", kLong);
+  close(set);
+  party.Meet();
+}
+
 // A set inside another.
 void Nests(Party& party) {
   Set set(party);
@@ -612,6 +647,7 @@ const std::vector<Scenario> kWaitScenarios = {
     {"epoll, level", Levels, Feeds},
     {"epoll, edge", Edges, Feeds},
     {"epoll, one shot", Shots, Feeds},
+    {"epoll, two numbers", HasTwoNumbers, Feeds},
     {"epoll, nested", Nests, Feeds},
     {"epoll, slept for by another", SleepsInAnother, Feeds},
     {"epoll, slept for by poll", SleepsInPoll, Feeds},

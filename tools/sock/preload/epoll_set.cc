@@ -26,13 +26,19 @@ constexpr std::uint32_t kAskEvery = 8;
 // Looks at one that has nothing, some 50 ns each, until its peer may as well ring.
 constexpr std::uint16_t kMostMisses = 128;
 
-// What the kernel gives back for entries of ours, above a descriptor: not a pointer, not a small
-// number, and another one in every process.
+// What the kernel gives back for entries of ours, above a descriptor and its entry's arming: not a
+// pointer, not a small number, and another one in every process.
+constexpr unsigned kArmingShift = 20;
+constexpr std::uint32_t kDescriptor = DescriptorTable::kMost - 1;
+static_assert(kDescriptor < 1U << kArmingShift);
 std::uint64_t Mark() {
   static const std::uint64_t mark = (RandomU64() | (1ULL << 63U)) & ~std::uint64_t{kBells};
   return mark;
 }
-std::uint64_t Marked(std::uint32_t fd) { return Mark() | fd; }
+std::uint64_t Marked(std::uint32_t what) { return Mark() | what; }
+std::uint64_t Marked(int fd, std::uint8_t arming) {
+  return Mark() | std::uint32_t{arming} << kArmingShift | static_cast<std::uint32_t>(fd);
+}
 bool IsMarked(std::uint64_t data) { return (data & ~std::uint64_t{kBells}) == Mark(); }
 
 // Holds the lock, unless this very thread does already and a signal handler has come between.
@@ -93,7 +99,8 @@ int EpollSet::Control(int epoll, int operation, int fd, epoll_event* event) {
     return libc().epoll_ctl(epoll, operation, fd, event);
   }
   const bool exclusive = operation != EPOLL_CTL_DEL && (event->events & EPOLLEXCLUSIVE) != 0;
-  if (exclusive || !HasEntries()) NeedTcp(fd, Reason::kNeedsTcp);
+  const bool twice = operation == EPOLL_CTL_ADD && HasByAnotherNumber(fd);
+  if (exclusive || twice || !HasEntries()) NeedTcp(fd, Reason::kNeedsTcp);
   const Locked locked(lock_);
   fd_ = epoll;
   if (!locked.held() || entries_ == nullptr) return libc().epoll_ctl(epoll, operation, fd, event);
@@ -108,6 +115,18 @@ bool EpollSet::HasEntries() {
   return entries_ != nullptr;
 }
 
+// A bell can tell of one number only.
+bool EpollSet::HasByAnotherNumber(int fd) {
+  const Use use(fd);
+  if (!use || use->descriptors() < 2) return false;
+  const Locked locked(lock_);
+  const Word word = Registry().Get(fd);
+  for (int other = 0; other < Registry().end(); ++other) {
+    if (other != fd && Registry().Get(other) == word && Find(other) != nullptr) return true;
+  }
+  return false;
+}
+
 int EpollSet::Remove(int fd, epoll_event* event) {
   const int result = libc().epoll_ctl(fd_, EPOLL_CTL_DEL, fd, event);
   Entry* const entry = Find(fd);
@@ -120,12 +139,13 @@ int EpollSet::Remove(int fd, epoll_event* event) {
 int EpollSet::Put(int operation, int fd, const epoll_event& event) {
   const Use use(fd);
   const bool attached = use && use->attached();
+  const auto arming = static_cast<std::uint8_t>(entries_[fd].arming + 1);
   epoll_event asked = event;
   asked.events |= kAlways;
   if (attached) asked.events &= ~kOut;  // OUT when Look finds that only the kernel has room
   // Of one shot it has to be known whether it was told when the connection moves.
   if (attached || (event.events & EPOLLONESHOT) != 0) {
-    asked.data.u64 = Marked(static_cast<std::uint32_t>(fd));
+    asked.data.u64 = Marked(fd, arming);
     mixed_ = true;
   }
   const int result = libc().epoll_ctl(fd_, operation, fd, &asked);
@@ -144,7 +164,8 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
                 .busy = entry.busy,
                 .spent = false,
                 .bells = entry.bells,
-                .overhears = entry.overhears};
+                .overhears = entry.overhears,
+                .arming = arming};
   if (use) use->in_epoll = true;
   if (!attached) return 0;
   ++attached_;
@@ -160,7 +181,7 @@ std::uint32_t EpollSet::Wanted(const Entry& entry) {
 
 void EpollSet::Ask(int fd, Entry& entry, std::uint32_t events) {
   entry.kernel_events = events;
-  epoll_event asked{.events = events, .data = {.u64 = Marked(static_cast<std::uint32_t>(fd))}};
+  epoll_event asked{.events = events, .data = {.u64 = Marked(fd, entry.arming)}};
   if (!entry.attached && (entry.events & EPOLLONESHOT) == 0) asked.data.u64 = entry.data;
   const int saved = errno;
   (void)libc().epoll_ctl(fd_, EPOLL_CTL_MOD, fd, &asked);
@@ -407,17 +428,21 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
       events[out++] = event;
       continue;
     }
-    const auto fd = static_cast<std::uint32_t>(event.data.u64);
-    if (fd == kBells) {
+    const auto what = static_cast<std::uint32_t>(event.data.u64);
+    if (what == kBells) {
       Rung(true);
       rung = true;
       continue;
     }
-    Entry* const entry = Find(static_cast<int>(fd));
+    const auto fd = static_cast<int>(what & kDescriptor);
+    Entry* const entry = Find(fd);
     if (entry == nullptr) continue;
     if (!entry->attached) {        // of one shot, or it left meanwhile
       if (entry->spent) continue;  // the kernel tells of errors though asked for nothing
-      entry->spent = (entry->events & EPOLLONESHOT) != 0;
+      // What another thread's epoll_ctl has overtaken spends nothing of what that asked for.
+      if (event.data.u64 == Marked(fd, entry->arming)) {
+        entry->spent = (entry->events & EPOLLONESHOT) != 0;
+      }
       events[out++] = {.events = event.events, .data = {.u64 = entry->data}};
       continue;
     }
@@ -430,7 +455,7 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
       continue;
     }
     entry->came |= event.events;
-    Busy(static_cast<int>(fd), *entry);
+    Busy(fd, *entry);
   }
   // This wait is over before what rang is looked at; a bell that rang by its edge says no more.
   if (rung && out > 0 && (waiters_ > 1 || outside_)) WakeWaiters();

@@ -60,11 +60,13 @@ class EpollSet {
     int next;                     // of the busy ones, one more than the descriptor; 0: the last
     bool present, attached, busy, spent;
     bool bells;  // they lie in the inner set; they stay when a program takes it out and in again
-    bool overhears;  // the data bell by its edges: bytes are not what the program waits for
+    bool overhears;       // the data bell by its edges: bytes are not what the program waits for
+    std::uint8_t arming;  // counts the program's epoll_ctls, for what the kernel said before one
     std::uint16_t misses = 0;  // looks that found nothing, since it became busy or had something
   };
 
   bool HasEntries();
+  bool HasByAnotherNumber(int fd);
   int Remove(int fd, epoll_event* event);
   int Put(int operation, int fd, const epoll_event& event);
   Entry* Find(int fd);
