@@ -1,0 +1,122 @@
+// The bells of an EpollSet's connections, and its own, which wake its waits.
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "tools/sock/preload/epoll_set_parts.h"
+#include "tools/sock/preload/libc.h"
+
+namespace rdfs::sock {
+namespace {
+
+constexpr std::uint32_t kRoomBell = 1U << 30U;  // beside a descriptor, in the inner set
+constexpr int kBellsAtOnce = 64;
+
+}  // namespace
+
+void EpollSet::Hear(int operation, int bell, std::uint32_t events, std::uint32_t what) {
+  epoll_event event{.events = events, .data = {.u64 = what}};
+  (void)libc().epoll_ctl(bells_.get(), operation, bell, &event);
+}
+
+// The data bell lies there readable until somebody finds no bytes: a wait for anything else that
+// listens to it so would never sleep.
+void EpollSet::HearBytes(const End& end, int fd, Entry& entry) {
+  const bool overhears = !entry.present || entry.spent || (entry.events & kIn) == 0;
+  if (overhears == entry.overhears) return;
+  entry.overhears = overhears;
+  const int saved = errno;
+  Hear(EPOLL_CTL_MOD, end.bells().data, overhears ? EPOLLIN | EPOLLET : EPOLLIN,
+       static_cast<std::uint32_t>(fd));
+  errno = saved;
+}
+
+void EpollSet::AddBells(const End& end, int fd, Entry& entry) {
+  if (end.hung_up()) return;
+  // Programs ask for bytes and for room in turn: only a bell that has rung is worth a call.
+  if (entry.bells && entry.overhears) HearBytes(end, fd, entry);
+  if (entry.bells) return;
+  entry.bells = true;
+  entry.overhears = false;
+  const int saved = errno;
+  if (!bells_.valid()) {
+    bells_.Reset(epoll_create1(EPOLL_CLOEXEC));
+    mixed_ = true;
+    epoll_event inner{.events = EPOLLIN, .data = {.u64 = Marked(kBells)}};
+    (void)libc().epoll_ctl(fd_, EPOLL_CTL_ADD, bells_.get(), &inner);
+    waker_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    Hear(EPOLL_CTL_ADD, waker_.get(), EPOLLIN, kBells);
+  }
+  const auto what = static_cast<std::uint32_t>(fd);
+  Hear(EPOLL_CTL_ADD, end.bells().data, EPOLLIN, what);
+  // Its ring is taken by who finds no room, and others have to sleep, too.
+  Hear(EPOLL_CTL_ADD, end.bells().room, EPOLLIN | EPOLLET, what | kRoomBell);
+  errno = saved;
+}
+
+// Another thread waits for what it knew when it began.
+void EpollSet::WakeWaiters() {
+  if (waiters_ != 0 || outside_) RingWaker();
+}
+
+// There may be something of the entry that nobody was told of.
+void EpollSet::Announce(int fd, Entry& entry) {
+  const bool only_outside = outside_ && waiters_ == 0;
+  // A bell rings for what is not there yet, and saves them a look for nothing.
+  if (only_outside && Look(fd, entry, true, false) == 0) return;
+  Busy(fd, entry);
+  WakeWaiters();
+}
+
+// Not again while it rings: who waits for edges would take that for news.
+void EpollSet::RingWaker() {
+  if (!waker_.valid()) return;
+  const int saved = errno;
+  pollfd rings{waker_.get(), POLLIN, 0};
+  if (libc().poll(&rings, 1, 0) == 0) (void)eventfd_write(waker_.get(), 1);
+  errno = saved;
+}
+
+void EpollSet::QuietWaker() {
+  if (!waker_.valid()) return;
+  eventfd_t ignored = 0;
+  const int saved = errno;
+  (void)eventfd_read(waker_.get(), &ignored);
+  errno = saved;
+}
+
+void EpollSet::RemoveBells(const End& end, Entry& entry) {
+  entry.bells = false;
+  const int saved = errno;
+  (void)libc().epoll_ctl(bells_.get(), EPOLL_CTL_DEL, end.bells().data, nullptr);
+  (void)libc().epoll_ctl(bells_.get(), EPOLL_CTL_DEL, end.bells().room, nullptr);
+  errno = saved;
+}
+
+void EpollSet::Rung(bool take_waker) {
+  std::array<epoll_event, kBellsAtOnce> bells;
+  const int count = libc().epoll_pwait(bells_.get(), bells.data(), kBellsAtOnce, 0, nullptr);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t what = bells[static_cast<std::size_t>(i)].data.u64;
+    if (what == kBells) {
+      if (take_waker) QuietWaker();
+      continue;
+    }
+    const auto fd = static_cast<int>(what & ~kRoomBell);
+    Entry& entry = entries_[fd];
+    const Use use(fd);
+    const bool attached = use && use->attached();
+    const bool over = (bells[static_cast<std::size_t>(i)].events & kAlways) != 0;
+    if (over && attached) use->end().HungUp();
+    // A bell that has hung up would wake for ever, and one that nobody asks for now.
+    if (attached && (over || !entry.present)) RemoveBells(use->end(), entry);
+    if (attached && entry.bells) HearBytes(use->end(), fd, entry);
+    // Who goes rings, too, and waits for what our ring held for it.
+    if (attached && entry.overhears) (void)use->end().Readable(fd, false);
+    if (entry.present) Busy(fd, entry);
+  }
+}
+
+}  // namespace rdfs::sock

@@ -1,0 +1,265 @@
+// Waiting in an EpollSet: what is ready, who is told, and the sleep.
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "tools/sock/preload/epoll_set_parts.h"
+#include "tools/sock/preload/libc.h"
+
+namespace rdfs::sock {
+namespace {
+
+constexpr std::uint32_t kAskEvery = 8;
+// Looks at one that has nothing, some 50 ns each, until its peer may as well ring.
+constexpr std::uint16_t kMostMisses = 128;
+
+// Whether there is a signal that only a wait with this mask lets in; it has been let in then, and
+// errno is EINTR. The kernel does not while anything is ready, be it a bell.
+bool SignalWaits(const sigset_t* mask) {
+  const timespec none{};
+  return mask != nullptr && libc().ppoll(nullptr, 0, &none, mask) < 0;
+}
+
+}  // namespace
+
+// What is ready of one entry; nothing when the program has been told. With `arm` a bell will tell
+// of the rest. As in the kernel an edge in one thing tells of all that is ready.
+std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
+  const Use use(fd);
+  if (!use || !use->attached()) return entry.came & entry.events;
+  if (entry.spent) return 0;
+  End& end = use->end();
+  const bool edge = (entry.events & EPOLLET) != 0;
+  std::uint32_t ready = entry.came & entry.events;
+  bool news = !edge || ready != 0;
+  const std::uint64_t gate = end.IncomingGate();
+  if ((entry.events & kIn) != 0 && end.Readable(fd, arm)) {
+    ready |= entry.events & kIn;
+    ask_ = ask_ || !end.RingHasBytes();  // the kernel has more to say of it: FIN, errors
+    // Bytes that the program leaves unread must not keep the bell from ringing for the next.
+    news = news || gate != entry.reported_gate || (arm && end.ArmForMore(gate));
+  }
+  const std::uint32_t refusals = use->refusals;
+  if ((entry.events & kOut) != 0) {
+    const End::Outlet outlet = end.Writable(fd, arm);
+    if (outlet == End::Outlet::kRoom) {
+      ready |= entry.events & kOut;
+      news = news || refusals != entry.reported_refusals;
+    }
+    const std::uint32_t asked =
+        (entry.events & ~kOut) | (outlet == End::Outlet::kTcp ? entry.events & kOut : 0);
+    if (asked != entry.kernel_events) Ask(fd, entry, asked);
+  }
+  if (ready == 0 || !news) return 0;
+  if (!tell) return ready;
+  if ((ready & kIn) != 0) entry.reported_gate = gate;
+  if ((ready & kOut) != 0) entry.reported_refusals = refusals;
+  return ready;
+}
+
+void EpollSet::WaitedForOutside() {
+  const Locked locked(lock_);
+  if (!locked.held()) return;
+  outside_ = true;
+  // What rang may have been read without a wait on this set.
+  if (bells_.valid()) Rung(false);
+  bool any = false;
+  int* last = &busy_;
+  for (int rest = busy_; rest != 0;) {
+    const int fd = rest - 1;
+    Entry& entry = entries_[fd];
+    rest = entry.next;
+    entry.busy = entry.present && entry.attached && Look(fd, entry, true, false) != 0;
+    if (!entry.busy) continue;  // quiet: a bell will ring
+    any = true;
+    *last = fd + 1;
+    last = &entry.next;
+  }
+  *last = 0;
+  if (any) {
+    RingWaker();
+  } else if (waiters_ == 0) {
+    QuietWaker();  // what it rang for has been told
+  }
+}
+
+// Tells what is ready of the busy entries. Those that are not ready become quiet when armed: all of
+// them before a sleep, else one that has been looked at in vain for long.
+std::size_t EpollSet::Harvest(std::span<epoll_event> events, bool arm) {
+  std::size_t count = 0;
+  int rest = busy_;
+  int* last = &busy_;
+  // What was told goes behind the others, so that each has its turn.
+  int told = 0;
+  int* last_told = &told;
+  const auto append = [](int*& tail, int fd, Entry& entry) {
+    *tail = fd + 1;
+    tail = &entry.next;
+    entry.busy = true;
+  };
+  while (rest != 0) {
+    const int fd = rest - 1;
+    Entry& entry = entries_[fd];
+    rest = entry.next;
+    entry.busy = false;
+    if (!entry.present || !entry.attached) continue;
+    if (count == events.size()) {
+      append(last, fd, entry);
+      continue;
+    }
+    const bool rests = arm || entry.misses == kMostMisses;
+    const std::uint32_t ready = Look(fd, entry, rests);
+    entry.misses = static_cast<std::uint16_t>(ready != 0 || rests ? 0 : entry.misses + 1);
+    if (ready == 0 && !rests) append(last, fd, entry);
+    if (ready == 0) continue;
+    events[count++] = {.events = ready, .data = {.u64 = entry.data}};
+    entry.came = 0;
+    entry.spent = (entry.events & EPOLLONESHOT) != 0;
+    if (entry.spent) Ask(fd, entry, Wanted(entry));
+    append(last_told, fd, entry);
+  }
+  *last_told = 0;
+  *last = told;
+  return count;
+}
+
+// What the kernel said of entries that carry our mark is kept for Harvest, or goes to what the
+// program is `told` of them already; the others' events stay, moved together. How many.
+std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_event> events,
+                                std::size_t count) {
+  std::size_t out = 0;
+  bool rung = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const epoll_event event = events[i];
+    if (!IsMarked(event.data.u64)) {
+      events[out++] = event;
+      continue;
+    }
+    const auto what = static_cast<std::uint32_t>(event.data.u64);
+    if (what == kBells) {
+      Rung(true);
+      rung = true;
+      continue;
+    }
+    const auto fd = static_cast<int>(what & kDescriptor);
+    Entry* const entry = Find(fd);
+    if (entry == nullptr) continue;
+    if (!entry->attached) {        // of one shot, or it left meanwhile
+      if (entry->spent) continue;  // the kernel tells of errors though asked for nothing
+      // What another thread's epoll_ctl has overtaken spends nothing of what that asked for.
+      if (event.data.u64 == Marked(fd, entry->arming)) {
+        entry->spent = (entry->events & EPOLLONESHOT) != 0;
+      }
+      events[out++] = {.events = event.events, .data = {.u64 = entry->data}};
+      continue;
+    }
+    // In one answer nothing is told twice.
+    const auto same = std::find_if(told.begin(), told.end(), [&](const epoll_event& other) {
+      return other.data.u64 == entry->data;
+    });
+    if (same != told.end()) {
+      same->events |= event.events & entry->events;
+      continue;
+    }
+    entry->came |= event.events;
+    Busy(fd, *entry);
+  }
+  // This wait is over before what rang is looked at; a bell that rang by its edge says no more.
+  if (rung && out > 0 && (waiters_ > 1 || outside_)) WakeWaiters();
+  return out;
+}
+
+// Whether the only busy entry has become readable meanwhile.
+bool EpollSet::SpinForOne() {
+  int only = 0;
+  {
+    const Locked locked(lock_);
+    if (busy_ == 0 || entries_[busy_ - 1].next != 0) return false;
+    only = busy_ - 1;
+    if ((entries_[only].events & kIn) == 0) return false;
+  }
+  const Use use(only);
+  return use && use->attached() && use->end().SpinForBytes();
+}
+
+// Lets those run who have something to send, as long as that pays. True: look again, before all
+// busy entries are armed and each of their peers has to ring.
+bool EpollSet::GiveWay() {
+  const TimePoint now = BootClock::now();
+  {
+    const Locked locked(lock_);
+    if (!spin_.GoOn(now)) return false;
+  }
+  sched_yield();
+  const Locked locked(lock_);
+  spin_.GaveWay(BootClock::now() - now);
+  return true;
+}
+
+// The wait itself: how many events the program is told, and in `told` how many there were with
+// those that only we are.
+int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine, int timeout,
+                           const sigset_t* mask, int& told) {
+  const std::span<epoll_event> before = events.first(static_cast<std::size_t>(mine));
+  events = events.subspan(before.size());
+  if (events.empty()) return told = 0;
+  const auto most = static_cast<int>(events.size());
+  told = mask == nullptr ? libc().epoll_wait(epoll, events.data(), most, timeout)
+                         : libc().epoll_pwait(epoll, events.data(), most, timeout, mask);
+  if (told <= 0 || !mixed_) return told;
+  if (timeout != 0) ++TheCounts().sleeps;
+  const Locked locked(lock_);
+  return static_cast<int>(Translate(before, events, static_cast<std::size_t>(told)));
+}
+
+int EpollSet::Wait(int epoll, std::span<epoll_event> events, int timeout_ms, const sigset_t* mask) {
+  const Deadline deadline =
+      timeout_ms < 0 ? Deadline::max() : DeadlineAfter(std::chrono::milliseconds(timeout_ms));
+  fd_ = epoll;
+  bool spin = timeout_ms != 0 && attached_ != 0;
+  bool waited = false;
+  for (bool late = false;;) {
+    ++waiters_;  // before looking: who changes something later sees it
+    int mine = 0;
+    bool ask = true;
+    if (attached_ != 0) {
+      const Locked locked(lock_);
+      // Armed also when the time is over at once: somebody may wait for this very set.
+      ask_ = false;
+      mine = static_cast<int>(Harvest(events, !spin));
+      ask = mine == 0 || ask_ || ++unasked_ % kAskEvery == 0;
+    }
+    if (mine == 0 && spin) {
+      const bool came = SpinForOne();
+      spin = came || GiveWay();
+      waited = waited || !came;
+      if (came || !spin) {
+        --waiters_;
+        continue;
+      }
+    }
+    // Who spins hears of the others' bells, too.
+    int timeout = timeout_ms < 0 ? -1 : PollTimeoutMs(deadline, BootClock::now());
+    if (mine > 0 || spin) timeout = 0;
+    int told = 0;
+    const int more = ask ? WaitInKernel(epoll, events, mine, timeout, mask, told) : 0;
+    --waiters_;
+    if (more < 0) return mine > 0 ? mine : -1;
+    if (mine + more > 0) {
+      if (waited) {
+        const Locked locked(lock_);
+        spin_.Came();
+      }
+      return mine + more;
+    }
+    // Nothing, or what has to be looked at: a bell rings on until somebody has armed.
+    if (told > 0 && SignalWaits(mask)) return -1;
+    if (spin) continue;
+    const bool expired = timeout_ms >= 0 && BootClock::now() >= deadline;
+    if (expired && (told == 0 || late)) return 0;
+    late = expired;
+  }
+}
+
+}  // namespace rdfs::sock
