@@ -36,18 +36,30 @@ transport::DialOptions DialFor(const SendOptions& options, const transport::Host
   return dial;
 }
 
+// One way to a receiver, and how to go it.
+struct Way {
+  const SendOptions& options;
+  const std::shared_ptr<Domain>& domain;
+  StopFlag& stop;
+  std::chrono::milliseconds wait;
+  // Another receiver was lost: this one may have yet to notice, and the user wants to be heard.
+  bool again = false;
+  int interrupts = -1;
+};
+
 // Tries again until `until` while nobody answers there: rdrecv may be started in a moment.
-Result<std::unique_ptr<Session>> DialUntil(const SendOptions& options,
-                                           const transport::HostAndPort& to, const Hello& hello,
-                                           Deadline until, const std::shared_ptr<Domain>& domain,
-                                           const StopFlag& stop) {
+Result<std::unique_ptr<Session>> DialUntil(const Way& way, const transport::HostAndPort& to,
+                                           const Hello& hello, Deadline until) {
   bool told = false;
   for (;;) {
-    auto dial = DialFor(options, to, hello);
+    auto dial = DialFor(way.options, to, hello);
     dial.deadline = std::max(until, DeadlineAfter(kHandshake));
-    auto session = Session::Dial(std::move(dial), domain);
-    if (session.ok() || session.status().code() != Code::kDisconnected) return session;
-    if (BootClock::now() >= until || stop) {
+    auto session = Session::Dial(std::move(dial), way.domain);
+    if (session.ok()) return session;
+    const Code code = session.status().code();
+    const bool later = code == Code::kDisconnected || (way.again && code == Code::kBusy);
+    if (!later) return session;
+    if (BootClock::now() >= until || way.stop || (way.again && IsInterrupted(way.interrupts))) {
       const std::string& why = session.status().message();
       return Status(Code::kDisconnected, "rdrecv does not answer: " + why);
     }
@@ -63,40 +75,33 @@ struct Reached {
   std::unique_ptr<Connection> lane;
 };
 
-Hello HelloFor(const SendOptions& options, const Result<std::unique_ptr<Source>>& source) {
+Hello HelloFor(const SendOptions& options, const Source& source) {
   Hello hello;
   hello.sealed = options.encrypt;
-  if (!source.ok()) return hello;
-  hello.size_known = (*source)->size().has_value();
-  hello.size = (*source)->size().value_or(0);
-  hello.seekable = (*source)->seekable();
+  hello.size_known = source.size().has_value();
+  hello.size = source.size().value_or(0);
+  hello.seekable = source.seekable();
   return hello;
 }
 
-Result<Reached> Reach(const SendOptions& options, std::size_t hop, Hello hello,
-                      std::chrono::milliseconds wait, const std::shared_ptr<Domain>& domain,
-                      const StopFlag& stop) {
-  for (std::size_t i = hop + 1; i < options.hosts.size(); ++i) {
-    hello.forward.push_back(HopName(options.hosts[i]));
-  }
+Result<Reached> Reach(const Way& way, std::size_t hop, Hello hello) {
+  const auto& hosts = way.options.hosts;
+  for (std::size_t i = hop + 1; i < hosts.size(); ++i) hello.forward.push_back(HopName(hosts[i]));
   Reached out{.hop = hop, .session = nullptr, .lane = nullptr};
-  RDFS_ASSIGN_OR_RETURN(out.session, DialUntil(options, options.hosts[hop], hello,
-                                               DeadlineAfter(wait), domain, stop));
+  RDFS_ASSIGN_OR_RETURN(out.session, DialUntil(way, hosts[hop], hello, DeadlineAfter(way.wait)));
   RDFS_ASSIGN_OR_RETURN(out.lane, out.session->OpenLane(DeadlineAfter(kHandshake)));
   return out;
 }
 
-// The first receiver that takes it; those before it are in `failed`.
-Result<Reached> ReachFirst(const SendOptions& options, const Hello& hello,
-                           std::chrono::milliseconds wait, const std::shared_ptr<Domain>& domain,
-                           const StopFlag& stop, std::vector<FailedHop>& failed) {
-  for (std::size_t hop = 0;; ++hop) {
-    auto reached = Reach(options, hop, hello, wait, domain, stop);
+// The first receiver from `hop` on that takes it; those before it are in `failed`.
+Result<Reached> ReachFirst(const Way& way, std::size_t hop, const Hello& hello,
+                           std::vector<FailedHop>& failed) {
+  const auto& hosts = way.options.hosts;
+  for (;; ++hop) {
+    auto reached = Reach(way, hop, hello);
     if (reached.ok()) return reached;
-    if (options.hosts.size() > 1) {
-      failed.push_back({HopName(options.hosts[hop]), reached.status()});
-    }
-    if (hop + 1 == options.hosts.size()) return reached;
+    if (hosts.size() > 1) failed.push_back({HopName(hosts[hop]), reached.status()});
+    if (hop + 1 == hosts.size()) return reached;
   }
 }
 
@@ -115,22 +120,58 @@ SenderSettings SettingsFor(const SendOptions& options, const Session& session,
   return settings;
 }
 
-// What has become of the receivers, when the stream has ended at the one that was reached.
-void Account(const SendOptions& options, std::size_t reached, const std::vector<FailedHop>& told,
-             Delivery& out) {
-  const std::string name = HopName(options.hosts[reached]);
-  for (const FailedHop& hop : told) {
+Status NotKnown(const std::string& through) {
+  return {Code::kDisconnected,
+          "not known to have it whole: the stream to it went through " + through};
+}
+
+// Those of whom only the receiver that was reached could have told anything.
+void Account(const SendOptions& options, const Reached& reached, Delivery& out) {
+  const std::string name = HopName(options.hosts[reached.hop]);
+  for (std::size_t i = reached.hop + 1; i < options.hosts.size(); ++i) {
+    out.failed.push_back({HopName(options.hosts[i]), NotKnown(name)});
+  }
+}
+
+// The stream to who was reached. Whether those behind it may get it from us, if it is lost.
+bool Stream(const Way& way, const Reached& reached, Source& source, Progress& progress,
+            Delivery& out) {
+  const SendOptions& options = way.options;
+  SenderSettings settings = SettingsFor(options, *reached.session, source);
+  settings.interrupts = way.interrupts;
+  progress.SetSize(source.size());
+  Sender sender(*reached.lane, way.domain, source, way.stop, std::move(settings), progress);
+  out.how = reached.session->ExplainChoice();
+  out.status = sender.Run();
+  out.bytes = sender.sent_bytes();
+  out.begin = sender.begin_offset();
+  const std::string name = HopName(options.hosts[reached.hop]);
+  for (const FailedHop& hop : sender.failed()) {
     out.failed.push_back({hop.name.empty() ? name : hop.name, hop.why});
   }
-  if (out.status.ok() || options.hosts.size() == 1) return;
-  out.failed.push_back({name, out.status});
-  for (std::size_t i = reached + 1; i < options.hosts.size(); ++i) {
-    out.failed.push_back(
-        {HopName(options.hosts[i]), Status(Code::kDisconnected,
-                                           "not known to have it whole: the stream to it "
-                                           "went through " +
-                                               name)});
+  if (!out.status.ok() && options.hosts.size() > 1) out.failed.push_back({name, out.status});
+  return sender.lost_receiver();
+}
+
+// The rest of a chain, when the receiver that it went through is lost: they wait for it.
+void GoOn(Way way, Reached lost, Source& source, Progress& progress, Delivery& out) {
+  way.again = true;
+  while (lost.hop + 1 < way.options.hosts.size() && source.Again()) {
+    const std::string through = HopName(way.options.hosts[lost.hop]);
+    lost.lane.reset();
+    lost.session.reset();
+    way.stop = false;  // so ended the sender to the one before; who wants an end interrupts
+    std::vector<FailedHop> away;
+    auto next = ReachFirst(way, lost.hop + 1, HelloFor(way.options, source), away);
+    for (const FailedHop& hop : away) {
+      LogInfo("{}: {}", hop.name, hop.why.message());
+      out.failed.push_back({hop.name, NotKnown(through)});
+    }
+    if (!next.ok()) return;
+    lost = *std::move(next);
+    if (!Stream(way, lost, source, progress, out)) break;
   }
+  if (!out.status.ok()) Account(way.options, lost, out);
 }
 
 }  // namespace
@@ -145,29 +186,27 @@ Delivery Deliver(const SendOptions& options, Result<std::unique_ptr<Source>> sou
                  const std::function<void(const std::string& how)>& reached) {
   Delivery out;
   const auto domain = Domain::Create("rdsend");
-  // A receiver that is there learns that nothing will come; nobody waits for one to say so.
-  const auto wait = source.ok() ? options.wait.value_or(10s) : 0ms;
-  auto first = ReachFirst(options, HelloFor(options, source), wait, domain, stop, out.failed);
   if (!source.ok()) {
+    // A receiver that is there learns that nothing will come; nobody waits for one to say so.
+    const Hello hello{.sealed = options.encrypt};
+    const auto first = ReachFirst({options, domain, stop, 0ms}, 0, hello, out.failed);
     if (first.ok()) SendRefusal(*first->lane, source.status());
     out.failed.clear();
     out.status = source.status();
     return out;
   }
+  const Way way{options, domain, stop, options.wait.value_or(10s), false, interrupts};
+  auto first = ReachFirst(way, 0, HelloFor(options, **source), out.failed);
   if (!first.ok()) {
     out.status = first.status();
     return out;
   }
-  out.how = first->session->ExplainChoice();
-  if (reached) reached(out.how);
-  SenderSettings settings = SettingsFor(options, *first->session, **source);
-  settings.interrupts = interrupts;
-  progress.SetSize((*source)->size());
-  Sender sender(*first->lane, domain, **source, stop, std::move(settings), progress);
-  out.status = sender.Run();
-  out.bytes = sender.sent_bytes();
-  out.begin = sender.begin_offset();
-  Account(options, first->hop, sender.failed(), out);
+  if (reached) reached(first->session->ExplainChoice());
+  if (Stream(way, *first, **source, progress, out)) {
+    GoOn(way, *std::move(first), **source, progress, out);
+  } else if (!out.status.ok()) {
+    Account(options, *first, out);
+  }
   return out;
 }
 

@@ -1,5 +1,7 @@
 // Delivery: one stream from a source to the first of its receivers that answers, which passes it on
-// to those behind it. What rdsend does, rdrecv when it relays, and librdfs for its program.
+// to those behind it. What rdsend does, rdrecv when it relays, and librdfs for its program. When
+// that one is lost, the first of those behind it gets the stream from here, as far as the source is
+// in a file.
 //
 // Blocks on the caller's thread until the receivers have it or it is known why not.
 #pragma once

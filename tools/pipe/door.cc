@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "tools/pipe/delivery.h"
 #include "tools/pipe/lane_loop.h"
 #include "transport/base/log.h"
 
@@ -39,6 +40,7 @@ Result<transport::Admission> Door::Admit(const transport::SessionRequest& reques
   guest_.domain = transport::Domain::Create("pipe");
   guest_.hello = hello;
   guest_.exporter = request.exporter;
+  guest_.relays = request.key_name == kRelayKeyName;
   (void)eventfd_write(wake_.get(), 1);  // Await has a limit now
   return transport::Admission{.domain = guest_.domain, .grant = {}, .context = nullptr};
 }
@@ -61,6 +63,13 @@ void Door::OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>&) 
 
 void Door::MakeRoom() {
   LogWarn("a sender with the right key came and went without a stream: waiting for the next");
+  session_.reset();
+  guest_ = Guest{};
+}
+
+void Door::Reopen() {
+  const std::lock_guard lock(mutex_);
+  taken_ = false;
   session_.reset();
   guest_ = Guest{};
 }

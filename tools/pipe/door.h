@@ -22,6 +22,7 @@ struct Guest {
   std::shared_ptr<transport::Domain> domain;
   transport::session::Secret32 exporter;
   Hello hello;
+  bool relays = false;  // it is a receiver itself, and passes the stream on: by RelayKey
 };
 
 struct DoorOptions {
@@ -42,6 +43,8 @@ class Door final : public transport::SessionHost {
   // Blocks until a sender is in. `interrupts`: a descriptor that is readable when the user wants to
   // stop, or -1. Errors: kDeadlineExceeded, kErrno EINTR.
   Result<Guest> Await(int interrupts, std::optional<Deadline> deadline);
+  // Lets another one in, now that the one whom Await gave is gone.
+  void Reopen();
 
  private:
   Door(DoorOptions options, Fd wake) : options_(options), wake_(std::move(wake)) {}

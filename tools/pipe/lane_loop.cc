@@ -53,10 +53,13 @@ void Part(Connection& lane) {
   }
 }
 
-Status CheckInterrupt(int interrupts) {
-  if (interrupts < 0) return {};
+bool IsInterrupted(int interrupts) {
   pollfd entry{.fd = interrupts, .events = POLLIN, .revents = 0};
-  if (poll(&entry, 1, 0) <= 0) return {};
+  return interrupts >= 0 && poll(&entry, 1, 0) > 0;
+}
+
+Status CheckInterrupt(int interrupts) {
+  if (!IsInterrupted(interrupts)) return {};
   signalfd_siginfo info{};
   const ssize_t got = read(interrupts, &info, sizeof info);
   if (got == sizeof(eventfd_t)) return {Code::kErrno, EINTR, "interrupted"};

@@ -18,23 +18,26 @@ constexpr int kMostWrites = 64;
 Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(SinkOptions sink, ByteSpan ring,
                                                          std::uint32_t slot_bytes,
                                                          std::optional<Seal> seal, int threads,
-                                                         std::shared_ptr<Relay> relay) {
+                                                         std::shared_ptr<Relay> relay,
+                                                         std::unique_ptr<Sink> part) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
   return std::unique_ptr<ReceiveCrew>(new ReceiveCrew(std::move(sink), ring, slot_bytes,
                                                       std::move(seal), threads, std::move(relay),
-                                                      std::move(wake)));
+                                                      std::move(part), std::move(wake)));
 }
 
 ReceiveCrew::ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes,
                          std::optional<Seal> seal, int threads, std::shared_ptr<Relay> relay,
-                         Fd wake)
+                         std::unique_ptr<Sink> part, Fd wake)
     : options_(std::move(sink)),
       ring_(ring),
       slot_bytes_(slot_bytes),
       seal_(std::move(seal)),
       wake_(std::move(wake)),
+      sink_(std::move(part)),
       relay_(std::move(relay)) {
+  if (sink_ != nullptr) sink_->ObeyFrom(stop_);
   if (threads == 1 && relay_ == nullptr && options_.path.empty()) {
     taker_.emplace(seal_, slot_bytes_);
   } else {
@@ -147,13 +150,15 @@ Result<bool> ReceiveCrew::WriteHalf() {
 }
 
 Status ReceiveCrew::OpenSink() {
-  auto sink = Sink::Open(options_, stop_);
-  if (!sink.ok()) {
-    RDFS_RETURN_IF_ERROR(OwnFailure(sink.status(), 0));
-    Report(Opened{});
-    return {};
+  if (sink_ == nullptr) {
+    auto sink = Sink::Open(options_, stop_);
+    if (!sink.ok()) {
+      RDFS_RETURN_IF_ERROR(OwnFailure(sink.status(), 0));
+      Report(Opened{});
+      return {};
+    }
+    sink_ = *std::move(sink);
   }
-  sink_ = *std::move(sink);
   RDFS_ASSIGN_OR_RETURN(Partial partial, sink_->ReadPartial());
   Report(Opened{std::move(partial)});
   return {};
@@ -163,16 +168,22 @@ Status ReceiveCrew::StartAt(std::uint64_t offset) {
   Fd head;
   if (own_.ok()) {
     RDFS_RETURN_IF_ERROR(sink_->StartAt(offset));
-    if (relay_ != nullptr && offset > 0) {
+    if (relay_ != nullptr && sink_->ranged()) {
       RDFS_ASSIGN_OR_RETURN(head, sink_->Reader());
     }
   }
-  if (relay_ != nullptr) relay_->StartAt(std::move(head), offset);
-  return {};
+  return relay_ != nullptr ? relay_->StartAt(std::move(head), offset) : Status::Ok();
+}
+
+Result<std::unique_ptr<Sink>> ReceiveCrew::Leave(std::uint64_t whole) {
+  Stop();
+  if (sink_ != nullptr) RDFS_RETURN_IF_ERROR(sink_->Pause(whole));
+  return std::move(sink_);
 }
 
 Status ReceiveCrew::OwnFailure(Status why, std::uint64_t whole) {
   if (relay_ == nullptr || relay_->over() || stop_) return why;
+  relay_->ForgetFile();
   own_ = WithKept(why, sink_ != nullptr ? sink_->Abandon(whole) : std::string());
   return {};
 }

@@ -36,11 +36,13 @@ class ReceiveCrew {
   };
   using Output = std::variant<Opened, Stored, Finished, Status>;
 
-  // `ring` is what the peer WRITEs; it outlives this. `relay`: null for none.
+  // `ring` is what the peer WRITEs; it outlives this. `relay`: null for none. `part`: what another
+  // crew has left of the sink (Leave), or null.
   static Result<std::unique_ptr<ReceiveCrew>> Create(SinkOptions sink, ByteSpan ring,
                                                      std::uint32_t slot_bytes,
                                                      std::optional<Seal> seal, int threads,
-                                                     std::shared_ptr<Relay> relay);
+                                                     std::shared_ptr<Relay> relay,
+                                                     std::unique_ptr<Sink> part = nullptr);
   ReceiveCrew(const ReceiveCrew&) = delete;
   ReceiveCrew& operator=(const ReceiveCrew&) = delete;
   ~ReceiveCrew() { Stop(); }
@@ -66,6 +68,12 @@ class ReceiveCrew {
   std::string Abandon(std::uint64_t whole) {
     return sink_ != nullptr && own_.ok() ? sink_->Abandon(whole) : std::string();
   }
+  // Whether another sender may go on with the sink; and, instead of Abandon, the sink with what is
+  // there without a gap (null: it was not even opened).
+  [[nodiscard]] bool MayBeLeft() const {
+    return own_.ok() && (sink_ == nullptr || sink_->ranged());
+  }
+  Result<std::unique_ptr<Sink>> Leave(std::uint64_t whole);
 
  private:
   struct Job {
@@ -76,7 +84,7 @@ class ReceiveCrew {
   };
 
   ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes, std::optional<Seal> seal,
-              int threads, std::shared_ptr<Relay> relay, Fd wake);
+              int threads, std::shared_ptr<Relay> relay, std::unique_ptr<Sink> part, Fd wake);
   void Start(int threads);
   void Run();
   std::optional<Job> AwaitJob();

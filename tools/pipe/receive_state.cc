@@ -40,6 +40,7 @@ void ReceiveState::Lost(const Status& why, ReceiveActions& out) {
     lost_ = true;
     return;
   }
+  if (!over()) sender_ = Sender::kGoesOn;
   Finish(Status(Code::kDisconnected,
                 "the sender is gone before the end of the stream (" + why.message() + ")"),
          out);
@@ -69,10 +70,13 @@ Status ReceiveState::Handle(ByteSpan message, TimePoint, ReceiveActions& out) {
       return OnRecord(message, out);
     case MessageType::kEnd:
       return OnEnd(message, out);
-    case MessageType::kAbort:
+    case MessageType::kAbort: {
       if (confirmed()) return OutOfTurn();
-      Finish(DecodeAbort(message).WithContext("the sender gave up"), out);
+      const Status why = DecodeAbort(message);
+      sender_ = why.code() == Code::kUnavailable ? Sender::kGoesOn : Sender::kOver;
+      Finish(why.WithContext("the sender gave up"), out);
       return {};
+    }
     case MessageType::kPing:
       return {};
     case MessageType::kFarewell:
@@ -182,6 +186,7 @@ void ReceiveState::OnTime(TimePoint now, ReceiveActions& out) {
       lost_ = true;
       return;
     }
+    sender_ = Sender::kGoesOn;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(liveness_.limit());
     return Fail(Status(Code::kDeadlineExceeded, "the sender has been silent for " +
                                                     std::to_string(seconds.count()) +

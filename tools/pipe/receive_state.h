@@ -64,6 +64,10 @@ class ReceiveState {
   [[nodiscard]] const Status& status() const { return status_; }
   // It ended with words of ours that the sender has to hear: wait until it has gone.
   [[nodiscard]] bool gave_up() const { return gave_up_; }
+  // Whether it ended because of the sender. kGoesOn: that is lost, or says so; another one may have
+  // the stream.
+  enum class Sender : std::uint8_t { kFine, kOver, kGoesOn };
+  [[nodiscard]] Sender sender() const { return sender_; }
   // From here on our end cannot fail any more.
   [[nodiscard]] bool confirmed() const { return state_ == State::kConfirmed; }
   // The stream is stored without a gap up to here.
@@ -98,6 +102,7 @@ class ReceiveState {
   State state_ = State::kOpening;
   Status status_;
   bool gave_up_ = false;
+  Sender sender_ = Sender::kFine;
   Welcome welcome_;
   std::uint64_t begin_ = 0;
   std::uint64_t next_ = 0;                // the number that the next record must have

@@ -31,9 +31,19 @@ Status Receiver::Run() {
   progress_.Clear();
   if (state_.gave_up() && !lane_is_over_) Part(lane_);
   Status status = state_.status();
-  if (crew_ == nullptr) return status;
+  const bool leaves = settings_.leaves_part && sender() == ReceiveState::Sender::kGoesOn;
+  if (crew_ == nullptr) {
+    if (leaves) left_ = Left{std::move(settings_.part)};
+    return status;
+  }
   crew_->Stop();
   if (status.ok()) return own_;
+  if (leaves && crew_->MayBeLeft()) {
+    if (auto part = crew_->Leave(state_.stored_offset()); part.ok()) {
+      left_ = Left{*std::move(part)};
+      return status;
+    }
+  }
   const std::string kept = crew_->Abandon(state_.stored_offset());
   return WithKept(status, kept);
 }
@@ -42,7 +52,8 @@ Status Receiver::Prepare() {
   RDFS_RETURN_IF_ERROR(MakeRing());
   RDFS_ASSIGN_OR_RETURN(
       crew_, ReceiveCrew::Create(settings_.sink, ring_.memory->bytes(), ring_.size.slot_bytes,
-                                 settings_.from_peer, settings_.threads, settings_.relay));
+                                 settings_.from_peer, settings_.threads, settings_.relay,
+                                 std::move(settings_.part)));
   crew_->Open();
   return {};
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tools/pipe/lane_loop.h"
 #include "tools/pipe/progress.h"
@@ -26,6 +27,9 @@ struct ReceiverSettings {
   std::uint32_t piece_bytes = 0, pieces = 0;  // of the ring; 0: as suits the transport
   int interrupts = -1;                        // a descriptor: readable when the user wants to stop
   std::shared_ptr<Relay> relay;               // null: nobody gets it from us
+  // Another sender may go on where this one is lost: then the sink is left, instead of abandoned.
+  bool leaves_part = false;
+  std::unique_ptr<Sink> part;  // what was left so before; null: nothing
 };
 
 class Receiver {
@@ -36,6 +40,12 @@ class Receiver {
   // Until the output is whole and the sender knows, or why it is not. A part that was kept is
   // named.
   Status Run();
+  // After Run: the sender was lost, and with leaves_part another one may go on with `part`.
+  struct Left {
+    std::unique_ptr<Sink> part;  // null: there is none yet
+  };
+  [[nodiscard]] std::optional<Left> TakeLeft() { return std::exchange(left_, std::nullopt); }
+  [[nodiscard]] ReceiveState::Sender sender() const { return state_.sender(); }
   [[nodiscard]] std::uint64_t received_bytes() const {
     return state_.stored_offset() - state_.begin_offset();
   }
@@ -53,7 +63,7 @@ class Receiver {
 
   transport::Connection& lane_;
   const std::shared_ptr<transport::Domain> domain_;
-  const ReceiverSettings settings_;
+  ReceiverSettings settings_;
   Progress& progress_;
   Turns turns_;
   ReceiveState state_;
@@ -63,6 +73,7 @@ class Receiver {
   std::unique_ptr<ReceiveCrew> crew_;
   std::vector<ReceiveCrew::Output> done_;
   Status own_;  // of our output, when the stream itself went well
+  std::optional<Left> left_;
 };
 
 }  // namespace rdfs::pipe

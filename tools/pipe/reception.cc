@@ -5,6 +5,7 @@
 #include "tools/pipe/delivery.h"
 #include "tools/pipe/process.h"
 #include "tools/pipe/relay.h"
+#include "transport/base/log.h"
 
 namespace rdfs::pipe {
 namespace {
@@ -24,7 +25,9 @@ AcceptorOptions AcceptFor(const ReceiveOptions& options) {
 }
 
 // Who gets it from us: whom the sender names, or else whom our user does. Null for nobody.
-Result<std::shared_ptr<Relay>> RelayFor(const ReceiveOptions& options, const Hello& hello) {
+// `resumes`: we may have the beginning of it.
+Result<std::shared_ptr<Relay>> RelayFor(const ReceiveOptions& options, const Hello& hello,
+                                        bool resumes) {
   SendOptions onwards;
   static_cast<CommonOptions&>(onwards) = options;
   onwards.wait.reset();  // ours was for the sender
@@ -36,9 +39,15 @@ Result<std::shared_ptr<Relay>> RelayFor(const ReceiveOptions& options, const Hel
     onwards.hosts.push_back(std::move(hop));
   }
   if (onwards.hosts.empty()) return std::shared_ptr<Relay>();
-  const bool resumes = options.resume && hello.seekable;
-  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<Relay> relay, Relay::Create(std::move(onwards), resumes));
+  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<Relay> relay,
+                        Relay::Create(std::move(onwards), resumes && hello.seekable));
   return relay;
+}
+
+// How long somebody else of a chain may take to go on: as long as a sender may be silent.
+std::chrono::milliseconds WaitFor(const ReceiveOptions& options) {
+  if (options.silence.count() > 0) return options.silence;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Liveness::kDefaultLimit);
 }
 
 }  // namespace
@@ -67,7 +76,8 @@ Reception::~Reception() {
   accepting_.join();
 }
 
-Result<ReceiverSettings> Reception::SettingsFor(const Guest& guest, int interrupts) const {
+Result<ReceiverSettings> Reception::SettingsFor(const Guest& guest, int interrupts,
+                                                bool has_part) const {
   ReceiverSettings settings;
   settings.sink = sink_;
   settings.seekable = guest.hello.seekable;
@@ -81,33 +91,65 @@ Result<ReceiverSettings> Reception::SettingsFor(const Guest& guest, int interrup
     settings.from_peer = Seal(guest.exporter, Direction::kFromSender);
   }
   settings.interrupts = interrupts;
-  RDFS_ASSIGN_OR_RETURN(settings.relay, RelayFor(options_, guest.hello));
+  settings.leaves_part = guest.relays;
+  RDFS_ASSIGN_OR_RETURN(settings.relay,
+                        RelayFor(options_, guest.hello, options_.resume || has_part));
   return settings;
+}
+
+std::optional<Reception::Interrupted> Reception::Take(Guest guest, std::unique_ptr<Sink> part,
+                                                      int interrupts, bool shows_progress,
+                                                      Arrival& out) {
+  auto settings = SettingsFor(guest, interrupts, part != nullptr);
+  if (!settings.ok()) {
+    out.status = settings.status();
+    return std::nullopt;
+  }
+  settings->part = std::move(part);
+  const std::shared_ptr<Relay> relay = settings->relay;
+  Progress progress(shows_progress, "rdrecv", BootClock::now());
+  if (guest.hello.size_known) progress.SetSize(guest.hello.size);
+  Receiver receiver(*guest.lane, guest.domain, *std::move(settings), progress);
+  out.status = receiver.Run();
+  out.begin = receiver.begin_offset();
+  out.summary = progress.Summary(receiver.received_bytes(), BootClock::now());
+  auto left = receiver.TakeLeft();
+  if (relay != nullptr && !out.status.ok()) {
+    // Who knows those behind us may reach them, when it is only we who fail.
+    const bool ours = receiver.sender() == ReceiveState::Sender::kFine;
+    relay->BreakOff(!guest.hello.forward.empty() && (ours || left));
+  }
+  if (!left) return std::nullopt;
+  return Interrupted{out.status, std::move(left->part)};
 }
 
 Arrival Reception::Run(int interrupts, bool shows_progress,
                        const std::function<void(const std::string& how)>& came) {
   Arrival out;
+  std::optional<Interrupted> interrupted;
   std::optional<Deadline> deadline;
   if (options_.wait) deadline = DeadlineAfter(*options_.wait);
-  auto guest = door_->Await(interrupts, deadline);
-  if (!guest.ok()) {
-    out.status = guest.status();
-    return out;
+  for (;;) {
+    auto guest = door_->Await(interrupts, deadline);
+    if (!guest.ok()) {
+      const bool late = guest.status().code() == Code::kDeadlineExceeded;
+      out.status = interrupted && late ? interrupted->why : guest.status();
+      break;
+    }
+    out.how = guest->lane->Describe();
+    if (came) came(out.how);
+    auto part = interrupted ? std::move(interrupted->part) : nullptr;
+    interrupted = Take(*std::move(guest), std::move(part), interrupts, shows_progress, out);
+    if (!interrupted) return out;
+    const auto wait = WaitFor(options_);
+    LogWarn("{}; waiting {} s for another one of the chain to go on", interrupted->why.message(),
+            std::chrono::duration_cast<std::chrono::seconds>(wait).count());
+    deadline = DeadlineAfter(wait);
+    door_->Reopen();
   }
-  out.how = guest->lane->Describe();
-  if (came) came(out.how);
-  auto settings = SettingsFor(*guest, interrupts);
-  if (!settings.ok()) {
-    out.status = settings.status();
-    return out;
+  if (interrupted && interrupted->part != nullptr) {
+    out.status = WithKept(out.status, interrupted->part->Abandon(0));
   }
-  Progress progress(shows_progress, "rdrecv", BootClock::now());
-  if (guest->hello.size_known) progress.SetSize(guest->hello.size);
-  Receiver receiver(*guest->lane, guest->domain, *std::move(settings), progress);
-  out.status = receiver.Run();
-  out.begin = receiver.begin_offset();
-  out.summary = progress.Summary(receiver.received_bytes(), BootClock::now());
   return out;
 }
 

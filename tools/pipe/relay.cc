@@ -42,8 +42,10 @@ Result<std::unique_ptr<Relay>> Relay::Create(SendOptions options, bool resumes) 
 void Relay::Run(Fd from) {
   Progress unseen(false, "rdrecv", BootClock::now());
   // The source goes with Deliver, and the pipe's reading end with it: who writes gets EPIPE.
-  Delivery delivery = Deliver(options_, Source::OfPipe(std::move(from), head_, length_, stop_),
-                              stop_, interrupt_.get(), unseen);
+  Delivery delivery =
+      Deliver(options_,
+              Source::OfPipe(std::move(from), head_, length_, stop_, [this] { return OpenFile(); }),
+              stop_, interrupt_.get(), unseen);
   const std::lock_guard lock(mutex_);
   delivery_ = std::move(delivery);
   done_ = true;
@@ -58,6 +60,33 @@ void Relay::End() {
   stop_ = true;
   (void)eventfd_write(interrupt_.get(), 1);
   thread_.join();
+}
+
+Status Relay::StartAt(Fd file, std::uint64_t have) {
+  {
+    const std::lock_guard lock(mutex_);
+    file_ = std::move(file);
+  }
+  if (head_ == nullptr) return {};
+  Fd head = OpenFile();
+  if (have > 0 && !head.valid()) return Status::FromErrno(errno, "cannot read what there is");
+  head_->Set(std::move(head), have);
+  return {};
+}
+
+void Relay::ForgetFile() {
+  const std::lock_guard lock(mutex_);
+  file_.Reset();
+}
+
+Fd Relay::OpenFile() {
+  const std::lock_guard lock(mutex_);
+  return Fd(file_.valid() ? fcntl(file_.get(), F_DUPFD_CLOEXEC, 0) : -1);
+}
+
+void Relay::BreakOff(bool goes_on) {
+  if (goes_on) length_ = Source::kPaused;
+  End();
 }
 
 void Relay::Write(ByteSpan bytes, const StopFlag& stop) {

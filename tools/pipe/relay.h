@@ -3,8 +3,9 @@
 //
 //   ReceiveCrew --Write--> pipe --> thread: Deliver --> the next receiver
 //
-// What fails behind us ends the relay and nothing else: further bytes are dropped, and Finish says
-// who has not got it. Used by one thread at a time.
+// When the next receiver is lost, the one behind it gets the stream from us, with what has been
+// passed on already out of our own file. What else fails behind us ends the relay and nothing else:
+// further bytes are dropped, and Finish says who has not got it. Used by one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -29,11 +30,15 @@ class Relay {
   // Not finished: the receivers behind us are told that the stream has broken off.
   ~Relay();
 
-  // Of one that resumes, before Write: the stream goes on behind the first `have` bytes, which are
-  // in `file`. The next receiver may have less of it, or other bytes.
-  void StartAt(Fd file, std::uint64_t have) {
-    if (head_ != nullptr) head_->Set(std::move(file), have);
-  }
+  // Before Write: the stream goes on behind the first `have` bytes, which are in `file`; what is
+  // written here is there first. The next receiver may have less of it, or other bytes: of one that
+  // resumes. `file` is none where our own output is no file.
+  Status StartAt(Fd file, std::uint64_t have);
+  // Our own output has failed: from now on the file lacks what is written here.
+  void ForgetFile();
+  // Instead of Finish: the stream ends here. Those behind us are told, and `goes_on`: that somebody
+  // else may go on with it, for whom they wait.
+  void BreakOff(bool goes_on);
   // Block while the pipe is full; drop the bytes once the relay is over, or `stop` is set.
   void Write(ByteSpan bytes, const StopFlag& stop);
   void WriteHole(std::uint64_t length, const StopFlag& stop);
@@ -51,6 +56,7 @@ class Relay {
         interrupt_(std::move(interrupt)) {}
   void Run(Fd from);
   void End();
+  Fd OpenFile();
 
   const SendOptions options_;
   const std::shared_ptr<Head> head_;  // null: it does not resume
@@ -61,6 +67,7 @@ class Relay {
   std::atomic<bool> over_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
+  Fd file_;            // under mutex_: has all that was ever written here; none: nothing has
   bool done_ = false;  // under mutex_
   Delivery delivery_;  // the thread's until done_
   std::thread thread_;

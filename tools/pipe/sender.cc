@@ -40,10 +40,10 @@ Status Sender::Step() {
   RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
   const bool made = TakeFromCrew() || CanCheck();
   if (CanCheck()) {
-    if (Status status = CheckBlock(); !status.ok()) state_.Fail(std::move(status), actions_);
+    if (Status status = CheckBlock(); !status.ok()) FailOurselves(std::move(status));
   }
   if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
-    state_.Fail(stopped, actions_);
+    FailOurselves(source_.WhyInterrupted(stopped));
   }
   const TimePoint now = BootClock::now();
   state_.OnTime(now, actions_);
@@ -87,10 +87,15 @@ bool Sender::TakeFromCrew() {
     } else if (const auto* ended = std::get_if<SendCrew::Ended>(&output)) {
       state_.OnSourceEnd(ended->records, ended->length, now, actions_);
     } else {
-      state_.Fail(std::get<Status>(output), actions_);
+      FailOurselves(std::get<Status>(std::move(output)));
     }
   }
   return !made_.empty();
+}
+
+void Sender::FailOurselves(Status why) {
+  ours_ = ours_ || !state_.over();
+  state_.Fail(std::move(why), actions_);
 }
 
 // Carries out the actions; what they lead to is appended to them on the way.
@@ -108,9 +113,7 @@ Status Sender::Perform() {
         checked_ = 0;
         break;
       case SendAction::Kind::kStart:
-        if (Status status = Start(action.offset); !status.ok()) {
-          state_.Fail(std::move(status), actions_);
-        }
+        if (Status status = Start(action.offset); !status.ok()) FailOurselves(std::move(status));
         break;
       case SendAction::Kind::kFinish:
         break;

@@ -35,12 +35,15 @@ class Sender {
   [[nodiscard]] std::uint64_t begin_offset() const { return state_.begin_offset(); }
   // As SendState says.
   [[nodiscard]] const std::vector<FailedHop>& failed() const { return state_.failed(); }
+  // It failed because of the receiver, or the way there: another one may take the stream.
+  [[nodiscard]] bool lost_receiver() const { return !state_.status().ok() && !ours_; }
 
  private:
   Status Step();
   Result<bool> TakeFromLane();
   bool TakeFromCrew();
   Status Perform();
+  void FailOurselves(Status why);
   Status Write(const SendAction& action);
   // Gives back what the receiver has stored, where records are made in its ring.
   void ReleaseStored();
@@ -59,6 +62,7 @@ class Sender {
   Turns turns_;
   SendState state_;
   SendActions actions_;
+  bool ours_ = false;                     // a failure of the source, or an interrupt
   std::optional<std::uint64_t> checked_;  // while checking: so many bytes are the same
   std::vector<std::byte> block_;
   std::unique_ptr<transport::MemoryRegion> memory_;  // null where records are made in the ring

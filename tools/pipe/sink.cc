@@ -106,7 +106,7 @@ Status Sink::OpenInPlace() {
   if (!options_.path.empty()) {
     do {
       owned_.Reset(open(options_.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
-    } while (!owned_.valid() && errno == EINTR && !stop_);
+    } while (!owned_.valid() && errno == EINTR && !*stop_);
     if (!owned_.valid()) return Status::FromErrno(errno, "cannot open " + options_.path);
     fd_ = owned_.get();
   }
@@ -188,7 +188,9 @@ Status Sink::TakePartialName() {
 Result<Partial> Sink::ReadPartial() const {
   Partial partial;
   struct stat info {};
-  if (!ranged_ || !options_.resume || fstat(fd_, &info) != 0 || info.st_size == 0) return partial;
+  if (!ranged_ || !(options_.resume || paused_) || fstat(fd_, &info) != 0 || info.st_size == 0) {
+    return partial;
+  }
   partial.bytes = static_cast<std::uint64_t>(info.st_size);
   partial.block_bytes = kLeastBlockBytes;
   while ((partial.bytes - 1) / partial.block_bytes >= kMaxBlocks) partial.block_bytes *= 2;
@@ -198,7 +200,7 @@ Result<Partial> Sink::ReadPartial() const {
     std::size_t have = 0;
     while (have < length) {
       const ssize_t got = pread(fd_, &block[have], length - have, static_cast<off_t>(at + have));
-      if (got < 0 && errno == EINTR && !stop_) continue;
+      if (got < 0 && errno == EINTR && !*stop_) continue;
       if (got < 0) return Status::FromErrno(errno, "cannot read " + temporary_name_);
       if (got == 0) return Status(Code::kErrno, EIO, temporary_name_ + " became shorter");
       have += static_cast<std::size_t>(got);
@@ -213,6 +215,14 @@ Status Sink::StartAt(std::uint64_t offset) {
   started_ = true;
   if (!ranged_) return {};
   return ftruncate(fd_, static_cast<off_t>(offset)) == 0 ? Status::Ok() : Failure(errno);
+}
+
+Status Sink::Pause(std::uint64_t whole) {
+  if (!started_) return {};  // what may be there is somebody's from before
+  if (ftruncate(fd_, static_cast<off_t>(whole)) != 0) return Failure(errno);
+  started_ = false;
+  paused_ = true;
+  return {};
 }
 
 Result<Fd> Sink::Reader() const {
@@ -237,7 +247,7 @@ Status Sink::Write(std::uint64_t offset, ByteSpan bytes) const {
     } else if (put < 0 && errno != EINTR) {
       return Failure(errno);
     }
-    if (stop_) return Failure(EINTR);
+    if (*stop_) return Failure(EINTR);
   }
   return {};
 }
@@ -260,7 +270,7 @@ Result<std::size_t> Sink::WriteSome(ByteSpan bytes) const {
     const ssize_t put = write(fd_, bytes.data(), bytes.size());
     if (put >= 0) return static_cast<std::size_t>(put);
     if (errno == EAGAIN) return std::size_t{0};
-    if (errno != EINTR || stop_) return Failure(errno);
+    if (errno != EINTR || *stop_) return Failure(errno);
   }
 }
 
@@ -299,7 +309,8 @@ std::string Sink::Abandon(std::uint64_t whole) {
   done_ = true;
   if (!ranged_ || temporary_name_.empty()) return {};
   struct stat info {};
-  const bool untouched = options_.resume && !started_ && fstat(fd_, &info) == 0 && info.st_size > 0;
+  const bool may_be_kept = options_.resume || (paused_ && options_.keep_partial);
+  const bool untouched = may_be_kept && !started_ && fstat(fd_, &info) == 0 && info.st_size > 0;
   const bool keep = (options_.keep_partial || options_.resume) && started_ && whole > 0 &&
                     ftruncate(fd_, static_cast<off_t>(whole)) == 0;
   if (untouched || keep) return folder_path_ + "/" + temporary_name_;

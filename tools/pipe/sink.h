@@ -53,7 +53,7 @@ class Sink {
 
   // Pieces may be written in any order, by any thread.
   [[nodiscard]] bool ranged() const { return ranged_; }
-  // Reads the whole part, when it is to be resumed.
+  // Reads the whole part, when it is to be resumed, or was paused.
   Result<Partial> ReadPartial() const;
   // Forgets what is behind `offset`.
   Status StartAt(std::uint64_t offset);
@@ -71,13 +71,18 @@ class Sink {
   [[nodiscard]] int told() const { return options_.program ? options_.program->fd() : -1; }
   // All is there: makes it last (fsync(2)) and gives it its name.
   Status Finish(std::uint64_t length);
+  // Somebody else may go on with `whole`, what is there without a gap once StartAt was called; of a
+  // ranged one. Then ObeyFrom and ReadPartial, or Abandon.
+  Status Pause(std::uint64_t whole);
+  // Another flag in place of the one that Open was given.
+  void ObeyFrom(const StopFlag& stop) { stop_ = &stop; }
   // It will not be finished. `whole`: what is there without a gap, once StartAt was called; before,
   // a part that was to be resumed stays as it is. Returns the name of the part that is kept, if
   // any.
   std::string Abandon(std::uint64_t whole);
 
  private:
-  Sink(SinkOptions options, const StopFlag& stop) : options_(std::move(options)), stop_(stop) {}
+  Sink(SinkOptions options, const StopFlag& stop) : options_(std::move(options)), stop_(&stop) {}
   Status OpenInPlace();
   Status OpenBeside();
   Status TakeRandomName();
@@ -88,7 +93,7 @@ class Sink {
   [[nodiscard]] std::string NameInMessages() const;
 
   const SinkOptions options_;
-  const StopFlag& stop_;
+  const StopFlag* stop_;
   Fd folder_;  // of the file, ranged only
   Fd owned_;
   int fd_ = -1;
@@ -97,6 +102,7 @@ class Sink {
   mode_t mode_ = 0666;  // with which it is made
   bool ranged_ = false;
   bool started_ = false;
+  bool paused_ = false;
   bool done_ = false;
 };
 

@@ -34,11 +34,12 @@ Result<std::unique_ptr<Source>> Source::Open(const std::string& path, const Stop
 
 std::unique_ptr<Source> Source::OfPipe(Fd fd, std::shared_ptr<const Head> head,
                                        const std::atomic<std::uint64_t>& length,
-                                       const StopFlag& stop) {
+                                       const StopFlag& stop, std::function<Fd()> kept) {
   const int number = fd.get();
   std::unique_ptr<Source> source(new Source(std::move(fd), number, "what the sender sends", stop));
   source->length_ = &length;
   source->head_ = std::move(head);
+  source->kept_ = std::move(kept);
   return source;
 }
 
@@ -70,10 +71,39 @@ void Source::LookAtKind() {
   base_ = static_cast<std::uint64_t>(position);
   const auto whole = static_cast<std::uint64_t>(info.st_size);
   size_ = whole > base_ ? whole - base_ : 0;
-  // Where nothing is missing nobody looks for holes: tmpfs looks at page after page.
-  constexpr std::uint64_t kBlock = 512;  // of st_blocks (stat(3type))
-  if (static_cast<std::uint64_t>(info.st_blocks) * kBlock >= whole) data_end_ = size_;
+  LookForHoles();
   (void)posix_fadvise(fd_, position, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+// Where nothing is missing nobody looks for holes: tmpfs looks at page after page.
+void Source::LookForHoles() {
+  constexpr std::uint64_t kBlock = 512;  // of st_blocks (stat(3type))
+  struct stat info {};
+  const bool dense =
+      fstat(fd_, &info) == 0 && static_cast<std::uint64_t>(info.st_blocks) * kBlock >=
+                                    static_cast<std::uint64_t>(info.st_size);
+  data_end_ = dense ? size_ : 0;
+}
+
+bool Source::Again() {
+  if (program_ != nullptr) return false;
+  if (!ranged_) {
+    // Of a pipe nothing is read before it is known what is in the head.
+    const auto head = head_ != nullptr ? head_->bytes() : std::optional<std::uint64_t>(0);
+    const std::uint64_t have = head ? std::max(at_, *head) : 0;
+    if (have > 0) {
+      Fd file = kept_ ? kept_() : Fd();
+      auto again = Head::Create();
+      if (!file.valid() || !again.ok()) return false;
+      (*again)->Set(std::move(file), have);
+      head_ = *std::move(again);
+    }
+    size_ = data_end_ = 0;
+  } else {
+    LookForHoles();
+  }
+  at_ = 0;
+  return true;
 }
 
 bool Source::Unblock() {
@@ -96,6 +126,17 @@ Status Source::Failure(int error) const { return Status::FromErrno(error, "canno
 
 Status Source::BecameShorter() const {
   return {Code::kErrno, EIO, name_ + " became shorter while it was being read"};
+}
+
+Status Source::BrokenOff() const {
+  if (*length_ == kPaused) {
+    return {Code::kUnavailable, "the stream stops here for now"};
+  }
+  return {Code::kDisconnected, "the stream has broken off before it got here"};
+}
+
+Status Source::WhyInterrupted(const Status& stopped) const {
+  return length_ != nullptr && *length_ >= kPaused ? BrokenOff() : stopped;
 }
 
 Status Source::CheckLength() const {
@@ -177,9 +218,7 @@ Result<Piece> Source::ReadStream(MutableByteSpan room) {
     RDFS_ASSIGN_OR_RETURN(const auto got, ReadOnce(room.subspan(piece.length)));
     if (!got) break;
     ended_ = *got == 0;
-    if (ended_ && length_ != nullptr && *length_ != at_ + piece.length) {
-      return Status(Code::kDisconnected, "the stream has broken off before it got here");
-    }
+    if (ended_ && length_ != nullptr && *length_ != at_ + piece.length) return BrokenOff();
     piece.length += *got;
   }
   if (piece.length > 0) {

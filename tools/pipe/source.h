@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,11 +37,12 @@ class Source {
 
   // What comes out of a pipe of our own, behind `head` (null: from its beginning on). `length`, set
   // before the pipe is closed: of all of it; a stream of another length, and one that ends while it
-  // is kBrokenOff, has broken off.
-  static constexpr std::uint64_t kBrokenOff = UINT64_MAX;
+  // is one of these two, has broken off. kPaused: somebody else may go on with it. `kept`, if any,
+  // opens a file that has all that ever went into the pipe, and the head (see Again).
+  static constexpr std::uint64_t kBrokenOff = UINT64_MAX, kPaused = UINT64_MAX - 1;
   static std::unique_ptr<Source> OfPipe(Fd fd, std::shared_ptr<const Head> head,
                                         const std::atomic<std::uint64_t>& length,
-                                        const StopFlag& stop);
+                                        const StopFlag& stop, std::function<Fd()> kept = {});
 
   // What a program writes. Only for who unblocks it.
   static std::unique_ptr<Source> OfProgram(std::shared_ptr<Handover> program, const StopFlag& stop);
@@ -58,6 +60,12 @@ class Source {
 
   // Of a seekable one, before the first Next; within fixed().
   void StartAt(std::uint64_t offset);
+  // Back to the beginning, for another receiver; nobody uses it meanwhile. False where what has
+  // been read is in no file.
+  bool Again();
+  // Why a stream ends that was interrupted: `stopped`, or that it has broken off before it got
+  // here.
+  [[nodiscard]] Status WhyInterrupted(const Status& stopped) const;
   // From now on Next waits for no other process: where nothing is there it says kNone, and fd()
   // becomes readable in time. False where that cannot be had; then nothing has changed.
   bool Unblock();
@@ -71,6 +79,7 @@ class Source {
   Source(Fd fd, int number, std::string name, const StopFlag& stop)
       : owned_(std::move(fd)), fd_(number), name_(std::move(name)), stop_(stop) {}
   void LookAtKind();
+  void LookForHoles();
   [[nodiscard]] int file() const { return head_ != nullptr ? head_->file() : fd_; }
   Result<Piece> NextRange(std::size_t room);
   Result<Piece> ReadStream(MutableByteSpan room);
@@ -83,6 +92,7 @@ class Source {
   // That the file is still as long as it was: what is missing would look like a hole.
   [[nodiscard]] Status CheckLength() const;
   [[nodiscard]] Status BecameShorter() const;
+  [[nodiscard]] Status BrokenOff() const;
   [[nodiscard]] Status Failure(int error) const;
 
   Fd owned_;
@@ -90,6 +100,7 @@ class Source {
   std::string name_;
   const StopFlag& stop_;
   const std::atomic<std::uint64_t>* length_ = nullptr;  // of a pipe of our own
+  std::function<Fd()> kept_;                            // of the same
   std::shared_ptr<const Head> head_;                    // of the same; null for none
   std::shared_ptr<Handover> program_;                   // null unless it is one that writes
   bool ranged_ = false;

@@ -96,7 +96,14 @@ send_all --wait 0.1 "$work/noise"; sent "the first two are not there" $? 1
 [ "$(grep -c 'rdrecv does not answer' "$work/send.err")" -eq 2 ] || problem "the first two are not there: not named"
 ended "the first two are not there" 3 0
 same "the first two are not there" "$work/noise" "$work/got.3"
-# One that is killed in the middle: the one before finishes, and it and the one behind are named.
+# named NAME REGEX...: rdsend says so of each, and nothing else.
+named() {
+  local name=$1 regex
+  shift
+  for regex; do grep -q "$regex" "$work/send.err" || problem "$name: rdsend does not say $regex"; done
+  [ "$(wc -l <"$work/send.err")" -eq $# ] || problem "$name: rdsend says more than $*"
+}
+# One that is killed in the middle: the one before gives the stream to the one behind, out of its own file.
 rm -f "$work"/got.*
 mkfifo "$work/got.2"
 hops 3
@@ -111,21 +118,73 @@ touch "$work/killed"
 wait "$waiting"
 exec 5<&-
 sent "one is killed" "$(cat "$work/sent")" 1
-grep -q "${hops[1]}: the receiver is gone" "$work/send.err" || problem "one is killed: not named"
-grep -q "${hops[2]}: not known to have it whole" "$work/send.err" || problem "one is killed: the one behind is not named"
+named "one is killed" "${hops[1]}: the receiver is gone"
 cat "$work/noise" "$work/noise" >"$work/twice"
-ended "one is killed" 1 0
-# Who was killed may not have begun the stream to the one behind, which says so and waits for another sender.
-for _ in $(seq 100); do
-  kill -0 "${pids[2]}" 2>/dev/null || break
-  grep -q 'came and went without a stream' "$work/recv.err.3" && kill "${pids[2]}" && break
+for i in 1 3; do ended "one is killed" $i 0; same "one is killed" "$work/twice" "$work/got.$i"; done
+rm "$work/got.2"
+# The first is killed, while the last is so slow that the others have a part: rdsend gives its file to the second, which
+# goes on behind what it has. With a pipe there is nothing to go on with: all behind it are named, and give up.
+mib=$((1 << 20))
+head -c $((60 * mib)) /dev/urandom >"$work/big"  # more than what is on its way: else the first has all of it
+parts() { find "$work" -name '.rdrecv-*' -size +1500k | wc -l; }
+# first_dies PARTS OPTION...: of the receivers, once so many have a part; the last one stands still until then if it is
+# not among them. rdsend's standard input is its source, its status in $work/sent.
+first_dies() {
+  local count=$1
+  shift
+  exec 6<&0
+  rm -f "$work"/got.* "$work"/.rdrecv-*
+  hops 3 -v --piece 1M --pieces 4 "$@"
+  [ "$count" -eq 3 ] || kill -STOP "${pids[2]}"
+  (send_all <&6; echo $? >"$work/sent") &
+  waiting=$!
+  children+=("$waiting")
+  exec 6<&-
+  for _ in $(seq 500); do
+    [ "$(parts)" -ge "$count" ] && break
+    sleep 0.02
+  done
+  kill -KILL "${pids[0]}"
+  touch "$work/first_killed"
+  kill -CONT "${pids[2]}"
+  wait "$waiting"
+}
+first_dies 2 <"$work/big"
+sent "the first is killed" "$(cat "$work/sent")" 1
+named "the first is killed" "${hops[0]}: the receiver is gone"
+for i in 2 3; do ended "the first is killed" $i 0; same "the first is killed" "$work/big" "$work/got.$i"; done
+grep -q "sender is gone.*; waiting 60 s for another" "$work/recv.err.2" || problem "the first is killed: the second does not say that it waits"
+grep -q "went on behind [1-9][0-9]* bytes" "$work/recv.err.2" || problem "the first is killed: the second began anew"
+rm "$work/first_killed"
+first_dies 3 --timeout 5 < <(
+  head -c $((20 * mib)) "$work/big"
+  for _ in $(seq 500); do [ -e "$work/first_killed" ] && break; sleep 0.02; done
+  cat "$work/big")
+sent "the first is killed, of a pipe" "$(cat "$work/sent")" 1
+named "the first is killed, of a pipe" "${hops[0]}: the receiver is gone" "${hops[1]}: not known" "${hops[2]}: not known"
+for i in 2 3; do
+  ended "the first is killed, of a pipe" $i 1
+  grep -q 'waiting 5 s for another' "$work/recv.err.$i" || problem "the first is killed, of a pipe: receiver $i does not wait"
+done
+# rdsend itself is killed: nobody can go on, and nobody waits.
+rm -f "$work"/got.* "$work"/.rdrecv-*
+hops 3 --piece 1M --pieces 4
+kill -STOP "${pids[2]}"
+timeout 60 "$rdsend" --require "$over" "$hosts" 1 "$key" "$work/big" 2>"$work/send.err" &
+sending=$!
+children+=("$sending")
+for _ in $(seq 500); do
+  [ "$(parts)" -ge 2 ] && break
   sleep 0.02
 done
-# Nor even have proved the key to it.
-compgen -G "$work/.rdrecv-*" >/dev/null || kill "${pids[2]}" 2>/dev/null
-ended "one is killed" 3 1
-same "one is killed, the first" "$work/twice" "$work/got.1"
-[ ! -e "$work/got.3" ] || problem "one is killed: the last has a part under its final name"
+pkill -KILL -P "$sending"
+kill -CONT "${pids[2]}"
+wait "$sending" && problem "rdsend is killed: it ended with 0"
+for i in 1 2 3; do
+  ended "rdsend is killed" $i 1
+  grep -q 'waiting' "$work/recv.err.$i" && problem "rdsend is killed: receiver $i waits"
+done
+clean "rdsend is killed" "$work"
 # One whose disk is full keeps what it has, where it is told to.
 if [ "$(id -u)" -eq 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=2m tmpfs "$work/small" 2>/dev/null; then
   rm -f "$work"/got.*
@@ -164,7 +223,6 @@ resumes() {
   done
 }
 rm -f "$work"/got.*
-mib=$((1 << 20))
 { head -c $((5 * mib)) /dev/urandom; cat "$work/sparse"; head -c 5000001 /dev/urandom; } >"$work/dense"
 cp --sparse=always "$work/dense" "$work/long"
 # The first has most, and gives the others what they lack; the last has more than the one before it.
@@ -202,19 +260,19 @@ same "the last does not resume, the last" "$work/long" "$work/got.1"
 rm -f "$work"/got.*
 # Everything is killed in the middle: the third takes nothing any more, then the sender and the first die.
 mkfifo "$work/got.3"
-hops 3 -v --resume --piece 1M --pieces 4
-head -c $((60 * mib)) /dev/urandom >"$work/big"  # more than what is on its way: else the first has all of it
+hops 3 -v --resume --piece 1M --pieces 4 --timeout 5
 timeout 60 "$rdsend" --require "$over" "$hosts" 1 "$key" "$work/big" 2>"$work/send.err" &
-waiting=$!
-children+=("$waiting")
+sending=$!
+children+=("$sending")
 exec 5<"$work/got.3"
 head -c 1000 <&5 >/dev/null
 for _ in $(seq 500); do
   [ "$(stat -c %s "$work/got.2.rdpart" 2>/dev/null || echo 0)" -gt $((3 * mib)) ] && break
   sleep 0.02
 done
+pkill -KILL -P "$sending"
 kill -KILL "${pids[0]}"
-wait "$waiting" && problem "killed in the middle: rdsend ended with 0"
+wait "$sending" && problem "killed in the middle: rdsend ended with 0"
 exec 5<&-
 for i in 1 2 3; do receiver=${pids[i - 1]}; received && problem "killed in the middle: receiver $i ended with 0"; done
 rm "$work/got.3"

@@ -231,6 +231,38 @@ TEST_F(ReceiveStateTest, TheSendersFailureIsTold) {
   EXPECT_EQ(Why(), "the sender gave up: cannot read x: Input/output error");
 }
 
+// In a chain another sender may go on then, and only then.
+TEST_F(ReceiveStateTest, WhoseFailureItWas) {
+  using Sender = ReceiveState::Sender;
+  const auto after = [&](auto fail) {
+    ReceiveState state(std::nullopt, std::nullopt, 60s, now_);
+    ReceiveActions out;
+    EXPECT_EQ(state.sender(), Sender::kFine);
+    fail(state, out);
+    EXPECT_TRUE(state.over());
+    state.Lost(Status(Code::kDisconnected, "later"), out);  // changes nothing any more
+    return state.sender();
+  };
+  const auto aborts = [&](Code code) {
+    return after([&](ReceiveState& state, ReceiveActions& out) {
+      state.OnMessage(EncodeAbort(Status(code, "why")), now_, out);
+    });
+  };
+  EXPECT_EQ(aborts(Code::kUnavailable), Sender::kGoesOn);
+  EXPECT_EQ(aborts(Code::kDisconnected), Sender::kOver);
+  EXPECT_EQ(aborts(Code::kErrno), Sender::kOver);
+  EXPECT_EQ(after([](ReceiveState& state, ReceiveActions& out) {
+              state.Lost(Status(Code::kDisconnected, "gone"), out);
+            }),
+            Sender::kGoesOn);
+  EXPECT_EQ(after([&](ReceiveState& state, ReceiveActions& out) { state.OnTime(now_ + 60s, out); }),
+            Sender::kGoesOn);
+  EXPECT_EQ(after([](ReceiveState& state, ReceiveActions& out) {
+              state.Fail(Status::FromErrno(ENOSPC, "cannot write x"), out);
+            }),
+            Sender::kFine);
+}
+
 TEST_F(ReceiveStateTest, AbortBeforeAnythingElse) {
   Hear(EncodeAbort(Status(Code::kErrno, "no such file")));
   EXPECT_EQ(Why(), "the sender gave up: no such file");

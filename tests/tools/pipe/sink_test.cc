@@ -106,6 +106,45 @@ TEST_F(SinkTest, WhatIsBehindTheBeginningIsDropped) {
   EXPECT_EQ(dir_.Read("file"), std::string("good \0\0\0", 8));
 }
 
+// Another sender goes on, with or without a name for the part.
+TEST_F(SinkTest, APausedOneGoesOn) {
+  for (const bool keep : {false, true}) {
+    const auto sink = Open({.path = Path(), .keep_partial = keep});
+    ASSERT_TRUE(sink->StartAt(0).ok());
+    ASSERT_TRUE(sink->Write(0, AsBytes("one two lost")).ok());
+    ASSERT_TRUE(sink->Pause(8).ok());
+    StopFlag other{true};
+    sink->ObeyFrom(other);
+    const auto partial = sink->ReadPartial();
+    ASSERT_TRUE(partial.ok());
+    EXPECT_EQ(partial->bytes, 8U);
+    ASSERT_EQ(partial->blocks.size(), 1U);
+    EXPECT_EQ(partial->blocks[0], DigestOf(AsBytes("one two ")));
+    ASSERT_TRUE(sink->StartAt(4).ok());
+    ASSERT_TRUE(sink->Write(4, AsBytes("three")).ok());
+    ASSERT_TRUE(sink->Finish(9).ok());
+    EXPECT_EQ(dir_.Read("file"), "one three");
+    EXPECT_EQ(dir_.Entries(), 1U);
+  }
+}
+
+TEST_F(SinkTest, APausedOneThatNobodyGoesOnWith) {
+  for (const bool keep : {false, true}) {
+    const auto sink = Open({.path = Path(), .keep_partial = keep});
+    ASSERT_TRUE(sink->StartAt(0).ok());
+    ASSERT_TRUE(sink->Write(0, AsBytes("one two lost")).ok());
+    ASSERT_TRUE(sink->Pause(8).ok());
+    EXPECT_EQ(sink->Abandon(0), keep ? Path("file.rdpart") : "");
+    EXPECT_EQ(dir_.Entries(), keep ? 1U : 0U);
+  }
+  EXPECT_EQ(dir_.Read("file.rdpart"), "one two ");
+  // One that was not begun leaves the part of before as it was.
+  const auto sink = Open({.path = Path(), .resume = true});
+  ASSERT_TRUE(sink->Pause(0).ok());
+  EXPECT_EQ(sink->Abandon(0), Path("file.rdpart"));
+  EXPECT_EQ(dir_.Read("file.rdpart"), "one two ");
+}
+
 TEST_F(SinkTest, OneReceiverAPart) {
   const auto first = Open({.path = Path(), .keep_partial = true});
   const auto second = Sink::Open({.path = Path(), .keep_partial = true}, stop_);

@@ -209,5 +209,72 @@ TEST_F(SourceTest, WhatIsRelayedMayBeginInAFile) {
   }
 }
 
+// For another receiver, when the first one is lost.
+TEST_F(SourceTest, AFileBeginsAgain) {
+  dir_.Write("file", "all of it");
+  const auto source = Source::Open(dir_ / "file", stop_);
+  ASSERT_TRUE(source.ok());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ReadAll(**source), "all of it");
+    EXPECT_TRUE((*source)->Again());
+  }
+}
+
+TEST_F(SourceTest, APipeBeginsAgainAsFarAsItIsKept) {
+  const std::string text = "head and what comes behind it, and still more";
+  constexpr std::size_t kHead = 5;
+  dir_.Write("kept", text);
+  const auto kept = [&] { return Fd(open((dir_ / "kept").c_str(), O_RDONLY | O_CLOEXEC)); };
+  for (const bool with_head : {false, true}) {
+    for (const std::size_t read : {std::size_t{0}, std::size_t{3}, std::size_t{20}, text.size()}) {
+      std::array<int, 2> ends{};
+      ASSERT_EQ(::pipe(ends.data()), 0);
+      const std::string in_pipe = with_head ? text.substr(kHead) : text;
+      ASSERT_EQ(write(ends[1], in_pipe.data(), in_pipe.size()),
+                static_cast<ssize_t>(in_pipe.size()));
+      close(ends[1]);
+      const std::atomic<std::uint64_t> whole(text.size());
+      std::shared_ptr<Head> head;
+      if (with_head) {
+        head = *Head::Create();
+        head->Set(kept(), kHead);
+      }
+      const auto source = Source::OfPipe(Fd(ends[0]), head, whole, stop_, kept);
+      source->StartAt(0);
+      std::vector<std::byte> room(8);
+      for (std::size_t at = 0; at < read;) {
+        const auto piece =
+            source->Next(MutableByteSpan(room).first(std::min(room.size(), read - at)));
+        ASSERT_TRUE(piece.ok());
+        ASSERT_GT(piece->length, 0U);
+        at += piece->length;
+      }
+      ASSERT_TRUE(source->Again());
+      EXPECT_TRUE(source->seekable() || read == 0);
+      source->StartAt(0);
+      EXPECT_EQ(ReadAll(*source), text) << with_head << read;
+      EXPECT_TRUE(error_.ok()) << error_.ToString();
+      EXPECT_TRUE(source->Again());  // and once more, all out of the file
+      source->StartAt(0);
+      EXPECT_EQ(ReadAll(*source), text) << with_head << read;
+    }
+  }
+}
+
+TEST_F(SourceTest, APipeThatNobodyKeepsBeginsAgainOnlyUnread) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ASSERT_EQ(write(ends[1], "abc", 3), 3);
+  const std::atomic<std::uint64_t> whole(Source::kPaused);
+  const auto source = Source::OfPipe(Fd(ends[0]), nullptr, whole, stop_);
+  EXPECT_TRUE(source->Again());
+  std::vector<std::byte> room(1);
+  ASSERT_TRUE(source->Next(room).ok());
+  EXPECT_FALSE(source->Again());
+  const Status stopped = Status::FromErrno(EINTR, "stopped");
+  EXPECT_EQ(source->WhyInterrupted(stopped).code(), Code::kUnavailable);
+  close(ends[1]);
+}
+
 }  // namespace
 }  // namespace rdfs::pipe
