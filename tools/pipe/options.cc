@@ -45,9 +45,9 @@ struct Words {
   double wait = -1;
 };
 
-void DeclareCommon(CLI::App& app, Words& words, CommonOptions& out) {
+void DeclareCommon(CLI::App& app, const char* verbose, Words& words, CommonOptions& out) {
   app.add_option("ARGUMENTS", words.words)->group("");
-  app.add_flag("-v", out.verbosity, "Say bandwidth, transport and why; twice: more");
+  app.add_flag("-v", out.verbosity, verbose);
   app.add_flag("-q,--quiet", out.quiet, "No progress on the terminal");
   app.add_option("--key-file", words.key_file,
                  "The key is the first line of this file (mode 0600)");
@@ -206,7 +206,7 @@ std::optional<Exit> ParseSend(int argc, char** argv, SendOptions& out) {
   app.set_version_flag("--version", "rdsend " RDFS_VERSION);
   Words words;
   words.wait = 10;
-  DeclareCommon(app, words, out);
+  DeclareCommon(app, "Say bandwidth, transport and why; twice: more", words, out);
   app.add_option("--wait", words.wait, "For rdrecv to come up, in seconds")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
@@ -234,7 +234,8 @@ std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out) {
   app.footer(std::string(kAboutKeys));
   app.set_version_flag("--version", "rdrecv " RDFS_VERSION);
   Words words;
-  DeclareCommon(app, words, out);
+  DeclareCommon(app, "Say bandwidth and transport; why it is that one says rdsend; twice: more",
+                words, out);
   app.add_option("--wait", words.wait, "For rdsend, in seconds (default: as long as it takes)")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--listen", out.listen, "Address to listen on (default: all)");
