@@ -245,6 +245,20 @@ timeout 60 "$bin/tools/copy/rdcp" -e "ssh -o BatchMode=yes" "$src/one.c" nosuchh
 [ $? -eq 1 ] || problem "a host that is not there: not exit status 1"
 [ "$(grep -c '^rdcp: ' "$work/err")" -eq 1 ] || problem "a host that is not there: not one sentence"
 fails "no such ssh" 1 'openssh-client' -e "$work/no/ssh" "$src/one.c" "$far:$work/dst"
+# The far end may not write so much: that file is named, the other one comes.
+printf '#!/bin/sh\nulimit -f 60000\nexec %s "$@"\n' "$work/far-rdcp" >"$work/limited-rdcp"
+chmod +x "$work/limited-rdcp"
+head -c 80000000 /dev/zero >"$work/too_large"
+for over in shm tcp "tcp --port $sshd_port"; do
+  fresh
+  cases=$((cases + 1))
+  # shellcheck disable=SC2086 # words
+  timeout 60 "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/limited-rdcp" --require $over \
+    "$work/too_large" "$src/one.c" "$far:$work/dst" 2>"$work/err" </dev/null
+  [ $? -eq 1 ] || problem "the far end may not write it ($over): another exit status"
+  grep -qE "^rdcp: .*too_large: .*File too large" "$work/err" || problem "the far end may not write it ($over): says something else"
+  [ "$(ls -A "$work/dst")" = one.c ] || problem "the far end may not write it ($over): $(ls -A "$work/dst") is there"
+done
 fails "a rate that is none" 2 'is no rate' --bwlimit fast "$src/one.c" "$far:$work/dst"
 fresh; copies "--bwlimit" -a --bwlimit 200M "$tree/a/size-5000000" "$far:$work/dst"; cmp -s "$tree/a/size-5000000" "$work/dst/size-5000000" || problem "--bwlimit: another content"
 fails "ports that are none" 2 'no range of ports' --port x "$src/one.c" "$far:$work/dst"

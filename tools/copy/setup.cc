@@ -27,7 +27,8 @@ void RaiseDescriptorLimit() {
 }  // namespace
 
 mode_t SetUpProcess() {
-  (void)signal(SIGPIPE, SIG_IGN);
+  // A call that fails tells.
+  for (const int number : {SIGPIPE, SIGXFSZ}) (void)signal(number, SIG_IGN);
   RaiseDescriptorLimit();
   return umask(0);
 }

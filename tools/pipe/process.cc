@@ -37,7 +37,8 @@ void SetUpProcess(const char* name, const CommonOptions& options) {
   SetLogLevel(options.verbosity == 0   ? LogLevel::kWarn
               : options.verbosity == 1 ? LogLevel::kInfo
                                        : LogLevel::kDebug);
-  (void)signal(SIGPIPE, SIG_IGN);
+  // A call that fails tells.
+  for (const int number : {SIGPIPE, SIGXFSZ}) (void)signal(number, SIG_IGN);
 }
 
 Result<Fd> WatchInterrupts() {

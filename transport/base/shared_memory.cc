@@ -36,7 +36,10 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::Create(const std::string& na
   Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
-    return Status::FromErrno(errno, "cannot size shared memory");
+    const bool limited = errno == EFBIG;  // RLIMIT_FSIZE counts for it, too
+    return Status::FromErrno(errno, limited ? "shared memory is larger than files may be: raise "
+                                              "`ulimit -f`"
+                                            : "cannot size shared memory");
   }
   RDFS_ASSIGN_OR_RETURN(std::byte * data, Map(fd.get(), size, PROT_READ | PROT_WRITE));
   std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(fd), data, size, peers));

@@ -55,6 +55,12 @@ run 0 "patterns" -r --include keep.o --exclude '*.o' --exclude cache/ wood cut
 [ "$(cd cut && find . | sort | tr '\n' ' ')" = ". ./a ./a/c ./keep.o " ] || problem "patterns: $(find cut)"
 run 0 "-n" -rn --delete from small
 
+head -c 3000000 /dev/zero >too_large
+(ulimit -f 1000; run 1 "a limit of file sizes" too_large cut; says "a limit of file sizes" 'too_large: .*File too large'; exit $failures)
+failures=$((failures + $?)) cases=$((cases + 1))
+[ ! -e cut/too_large ] || problem "a limit of file sizes: the file is there"
+clean "a limit of file sizes" cut
+
 # ---- what must not be replaced ---------------------------------------------------------------------
 run 1 "the same file" plain plain; says "the same file" 'same file'
 ln plain hard; run 1 "a hard link to it" plain hard; says "a hard link to it" 'same file'

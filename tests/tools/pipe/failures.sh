@@ -25,6 +25,32 @@ received; neither "a full device" $sent $? 'the receiver gave up: .*No space lef
 await_port $!
 endless | send; sent=$?
 received; neither "a closed pipe" $sent $? 'the receiver gave up: .*Broken pipe' 'standard output: Broken pipe'
+: >"$work/recv.err"
+(ulimit -f 100000; exec "$rdrecv" --require "$over" --listen "$address" 0 "$key" "$work/dir/file" 2>"$work/recv.err" </dev/null) &
+await_port $!
+endless | send; sent=$?
+received; neither "a limit of file sizes" $sent $? 'the receiver gave up: .*File too large' 'cannot write .*/dir/file: File too large'
+clean "a limit of file sizes" "$work/dir"
+# A read error in the middle: what a terminal says whose other end is gone.
+receive "$work/dir/file"
+export rdsend over address port key
+python3 - "$work/dir/file" 2>"$work/send.err" <<'END'
+import os, pty, subprocess, sys, tty
+e = os.environ
+ours, theirs = pty.openpty()
+tty.setraw(theirs)
+os.write(theirs, b"x" * 1000)
+command = [e["rdsend"], "--require", e["over"], e["address"], e["port"], e["key"]]
+child = subprocess.Popen(command, stdin=ours)
+while not any(name.startswith(".rdrecv-") for name in os.listdir(os.path.dirname(sys.argv[1]))):
+    pass
+os.close(theirs)
+sys.exit(child.wait(60))
+END
+sent=$?
+received; neither "a read error in the middle" $sent $? 'cannot read standard input: Input/output error' \
+  'the sender gave up: cannot read standard input: Input/output error'
+clean "a read error in the middle" "$work/dir"
 if [ "$(id -u)" -eq 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=1m tmpfs "$work/small" 2>/dev/null; then
   receive "$work/small/file"
   send "$work/noise"; sent=$?
@@ -88,6 +114,24 @@ neither "rdrecv interrupted" "$(cat "$work/sent")" $ended 'the receiver gave up:
   'interrupted by SIGINT'
 clean "rdrecv interrupted" "$work/dir"
 
+# ---- a side that stands still ------------------------------------------------------------------------
+# Less than a silent peer is given up for: it goes on.
+for who in rdsend rdrecv; do
+  receive "$work/out.file"
+  (head -c 1000000 "$work/noise"; sleep 1; tail -c +1000001 "$work/noise") |
+    "$rdsend" --require "$over" "$address" "$port" "$key" 2>"$work/send.err" &
+  sender=$!
+  children+=("$sender")
+  for _ in $(seq 500); do compgen -G "$work/.rdrecv-*" >/dev/null && break; sleep 0.02; done
+  if [ $who = rdsend ]; then stopped=$sender; else stopped=$receiver; fi
+  kill -STOP "$stopped"
+  sleep 1.5
+  kill -CONT "$stopped"
+  wait "$sender"; sent=$?
+  received; both "$who stopped for a while" $sent $?
+  same "$who stopped for a while" "$work/noise" "$work/out.file"
+done
+
 # ---- what is in the way ----------------------------------------------------------------------------
 (umask 077; echo old >"$work/dir/private")
 receive "$work/dir/private"
@@ -101,6 +145,22 @@ if chown 65534 "$work/for all/other.rdpart" 2>/dev/null; then
   send <"$work/noise"; sent=$?
   received; neither "another user's part" $sent $? 'the receiver gave up: .*another user' "is another user's: remove it"
 fi
+
+# ---- rdsend comes first ------------------------------------------------------------------------------
+receive  # a port that is free
+kill "$receiver"
+received
+"$rdsend" -v --require "$over" "$address" "$port" "$key" 2>"$work/send.err" <"$work/noise" &
+sender=$!
+children+=("$sender")
+for _ in $(seq 250); do grep -q 'waiting for rdrecv' "$work/send.err" && break; sleep 0.02; done
+sleep 1
+"$rdrecv" --require "$over" --listen "$address" "$port" "$key" >"$work/out" 2>"$work/recv.err" </dev/null &
+receiver=$!
+children+=("$receiver")
+wait "$sender"; sent=$?
+received; both "rdsend comes first" $sent $?
+same "rdsend comes first" "$work/noise" "$work/out"
 
 # ---- keys, ports, versions, hosts ------------------------------------------------------------------
 receive

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <string>
 
 namespace rdfs {
@@ -18,6 +20,18 @@ TEST(SharedMemory, ASizeOfOddBytesIsRoundedUpAndZeroed) {
   EXPECT_EQ((*memory)->size(), 8192U);
   for (const std::byte b : (*memory)->bytes()) ASSERT_EQ(b, std::byte{0});
   EXPECT_FALSE(SharedMemory::Create("t", 0, Peers::kMayWrite).ok());
+}
+
+TEST(SharedMemory, ALimitOfFileSizesIsNamed) {
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status status = SharedMemory::Create("t", 8192, Peers::kMayWrite).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  (void)std::signal(SIGXFSZ, handler);
+  EXPECT_NE(status.message().find("raise `ulimit -f`"), std::string::npos) << status.message();
 }
 
 TEST(SharedMemory, WhatAPeerMayOnlyReadCannotBeMappedForWritingEvenReopened) {
