@@ -146,22 +146,6 @@ if chown 65534 "$work/for all/other.rdpart" 2>/dev/null; then
   received; neither "another user's part" $sent $? 'the receiver gave up: .*another user' "is another user's: remove it"
 fi
 
-# ---- rdsend comes first ------------------------------------------------------------------------------
-receive  # a port that is free
-kill "$receiver"
-received
-"$rdsend" -v --require "$over" "$address" "$port" "$key" 2>"$work/send.err" <"$work/noise" &
-sender=$!
-children+=("$sender")
-for _ in $(seq 250); do grep -q 'waiting for rdrecv' "$work/send.err" && break; sleep 0.02; done
-sleep 1
-"$rdrecv" --require "$over" --listen "$address" "$port" "$key" >"$work/out" 2>"$work/recv.err" </dev/null &
-receiver=$!
-children+=("$receiver")
-wait "$sender"; sent=$?
-received; both "rdsend comes first" $sent $?
-same "rdsend comes first" "$work/noise" "$work/out"
-
 # ---- keys, ports, versions, hosts ------------------------------------------------------------------
 receive
 for wrong in 1 2 3; do

@@ -172,6 +172,43 @@ send /proc/self/status; sent=$?
 received; both "a file without a size" $sent $?
 [ -s "$work/out" ] || problem "a file without a size: is empty"
 
+# ---- what a terminal shows ---------------------------------------------------------------------------
+# on_terminal ARGUMENT...: rdsend with a terminal for its standard error; what that got is in $work/send.err.
+on_terminal() {
+  python3 - "$rdsend" --require "$over" "$address" "$port" "$key" "$@" 3<&0 >"$work/send.err" <<'END'
+import os, pty, subprocess, sys
+ours, theirs = pty.openpty()
+child = subprocess.Popen(sys.argv[1:], stdin=3, stderr=theirs)
+os.close(theirs)
+try:
+    while said := os.read(ours, 4096):
+        os.write(1, said)
+except OSError:  # the last one has closed it
+    pass
+sys.exit(child.wait(60))
+END
+}
+# It ends with an empty line, the bar having been removed.
+shows() {
+  grep -qaE "$2" "$work/send.err" || problem "$1: the terminal does not show $2"
+  tail -c 4 "$work/send.err" | cmp -s - <(printf '\r\033[K') || problem "$1: the terminal keeps something"
+}
+receive "$work/fifo_out"
+(sleep 1; cat) <"$work/fifo_out" >"$work/got" &
+children+=($!)
+on_terminal "$work/noise" </dev/null; sent=$?
+received; both "a bar" $sent $?
+shows "a bar" 'rdsend: \[#*\.*\] +[0-9]+ %  [0-9.]+ [KM]iB of [0-9.]+ MiB '
+receive
+(cat "$work/noise"; sleep 1) | on_terminal; sent=$?
+received; both "a rate" $sent $?
+shows "a rate" 'rdsend: [0-9.]+ MiB  [0-9.]+ .B/s'
+same "a rate" "$work/noise" "$work/out"
+receive
+(cat "$work/noise"; sleep 0.5) | on_terminal -q; sent=$?
+received; both "-q" $sent $?
+[ ! -s "$work/send.err" ] || problem "-q: the terminal shows something"
+
 # ---- a chain ---------------------------------------------------------------------------------------
 receive "$work/dir/chained"
 last=$receiver last_port=$port
