@@ -123,6 +123,34 @@ grep -qE "^rdcp: $far: over shm" "$work/err" || problem "-v does not name the tr
 grep -qE '^rdcp: [0-9]+ files, .* in .*/s' "$work/err" || problem "-v does not say how fast"
 rdcp -v --require tcp --port "$sshd_port" "$tree/a/size-1" "$far:$work/elsewhere" || problem "-v: $?"
 grep -qE "own stream.*not tcp" "$work/err" || problem "-v does not say why it stays on ssh's stream"
+# What a terminal shows: how much of how much, and how long it takes, in either direction.
+on_terminal() {
+  python3 - timeout 60 "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" \
+    >"$work/err" <<'END'
+import os, pty, subprocess, sys
+ours, theirs = pty.openpty()
+child = subprocess.Popen(sys.argv[1:], stderr=theirs, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+os.close(theirs)
+try:
+    while said := os.read(ours, 4096):
+        os.write(1, said)
+except OSError:  # the last one has closed it
+    pass
+sys.exit(child.wait())
+END
+}
+mkdir "$work/shown" && head -c 30000000 /dev/zero >"$work/shown/large" && touch "$work/shown/small"
+for over in shm tcp; do
+  for direction in there back; do
+    cases=$((cases + 1))
+    if [ $direction = there ]; then to=("$work/shown" "$far:$work/there.shown"); else to=("$far:$work/shown" "$work/there.shown"); fi
+    on_terminal -r --require "$over" --bwlimit 25M "${to[@]}" || problem "a bar ($over, $direction): exit status $?"
+    grep -qaE "rdcp: \[#*\.*\] +[0-9]+ %  [0-9]+ of 2 files, [0-9.]+ .iB of 28.61 MiB  [0-9.]+ [kM]?B/s  [0-9]+ files/s  [0-9]+ s left" "$work/err" ||
+      problem "a bar ($over, $direction): it does not show how much is left"
+    rm -rf "$work/there.shown"
+  done
+done
+
 # Again, onto what is there.
 copies "there again" -a "$tree/." "$far:$work/there"
 same "there again" "$tree/" "$work/there/"

@@ -75,6 +75,7 @@ void CheckRest(ByteSpan input) {
   const auto batch = DecodeBatch(input, kMinSlotBytes);
   if (batch.ok()) Require(batch->length <= kMinSlotBytes, "a batch fits its slot");
   (void)DecodeCredit(input);
+  (void)DecodeTotals(input);
   (void)DecodeMet(input);
   (void)CheckHello(input);
   (void)DecodePort(input);

@@ -150,7 +150,7 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Ro
   RDFS_RETURN_IF_ERROR(CheckNotInto(job, scan, *destination));
 
   RDFS_ASSIGN_OR_RETURN(Fd interrupts, pipe::TakeInterrupts());
-  Watch::Count count = [&](auto& files, auto& bytes, const auto& done) {
+  Counter::Count count = [&](auto& files, auto& bytes, const auto& done) {
     for (const Source& each : job.sources) CountTree(each, scan, done, files, bytes);
   };
   // Patterns and lists are the walk's own: how much they leave is not counted.

@@ -47,6 +47,8 @@ class Report {
   // What an interrupted copy had brought already.
   std::atomic<std::uint64_t>& kept() { return kept_; }
 
+  [[nodiscard]] bool progress() const { return settings_.progress; }
+  [[nodiscard]] std::uint64_t files() const { return files_; }
   // `totals`: all zero while nobody knows. Where there is progress.
   void Draw(const Totals& totals, TimePoint now);
   void Clear();

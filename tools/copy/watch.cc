@@ -18,25 +18,18 @@ bool ShowsProgress(bool quiet, bool lists) {
 }
 
 Watch::Watch(Fd interrupts, bool progress, Report& report, std::atomic<bool>& stop,
-             const Count& count)
+             const Counter::Count& count)
     : interrupts_(std::move(interrupts)),
       end_(eventfd(0, EFD_CLOEXEC)),
       progress_(progress),
       report_(report),
-      stop_(stop) {
-  thread_ = std::thread([this] { Run(); });
-  if (!progress || !count) return;
-  counter_ = std::thread([this, count] {
-    count(files_, bytes_, done_);
-    counted_ = true;
-  });
-}
+      stop_(stop),
+      counter_(progress ? count : nullptr),
+      thread_([this] { Run(); }) {}
 
 Watch::~Watch() {
-  done_ = true;
   (void)eventfd_write(end_.get(), 1);
   thread_.join();
-  if (counter_.joinable()) counter_.join();
   report_.Clear();
 }
 
@@ -49,7 +42,7 @@ void Watch::Run() {
       stop_ = true;
       return;
     }
-    report_.Draw(counted_ ? Totals{files_, bytes_} : Totals{}, BootClock::now());
+    report_.Draw(counter_.totals().value_or(Totals{}), BootClock::now());
   }
 }
 

@@ -1,13 +1,12 @@
 // Watch: what a run does besides copying: it takes signals, and draws progress.
 //
-// Owns a thread, and one more that counts where there is something to count.
+// Owns a thread, and a Counter's.
 #pragma once
 
 #include <atomic>
-#include <cstdint>
-#include <functional>
 #include <thread>
 
+#include "tools/copy/counter.h"
 #include "tools/copy/report.h"
 #include "transport/base/fd.h"
 
@@ -19,12 +18,9 @@ bool ShowsProgress(bool quiet, bool lists);
 
 class Watch {
  public:
-  // Adds what there is to do, until that is all or `stop` is set.
-  using Count =
-      std::function<void(std::atomic<std::uint64_t>& files, std::atomic<std::uint64_t>& bytes,
-                         const std::atomic<bool>& stop)>;
   // `interrupts`: see pipe::TakeInterrupts; `stop` is set when one comes. `count` may be null.
-  Watch(Fd interrupts, bool progress, Report& report, std::atomic<bool>& stop, const Count& count);
+  Watch(Fd interrupts, bool progress, Report& report, std::atomic<bool>& stop,
+        const Counter::Count& count);
   // Removes the line.
   ~Watch();
   Watch(const Watch&) = delete;
@@ -37,9 +33,8 @@ class Watch {
   const bool progress_;
   Report& report_;
   std::atomic<bool>& stop_;
-  std::atomic<bool> done_{false}, counted_{false};
-  std::atomic<std::uint64_t> files_{0}, bytes_{0};
-  std::thread thread_, counter_;
+  const Counter counter_;
+  std::thread thread_;
 };
 
 }  // namespace rdfs::copy

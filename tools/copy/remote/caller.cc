@@ -197,6 +197,13 @@ Task FarEnd::NewTask() const {
   return task;
 }
 
+// What is left out is not known before, be it there already or not wanted.
+bool FarEnd::Counts(const Report& report) const {
+  return report.progress() && options_.scan.filter == nullptr && !options_.policy.update &&
+         !options_.policy.sync && !options_.policy.checksum && !options_.remove &&
+         !options_.dry_run;
+}
+
 Status FarEnd::SendTask(const Task& task) {
   RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> messages, EncodeTask(task));
   for (const Bytes& message : messages) RDFS_RETURN_IF_ERROR(lane_->Send(ByteSpan(message)));
@@ -208,6 +215,7 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   Task task = NewTask();
   task.role = Task::Role::kSends;
   task.names = paths;
+  task.counts = Counts(report);
   RDFS_RETURN_IF_ERROR(SendTask(task));
   ReceiverSettings settings;
   settings.destination = destination;
@@ -226,13 +234,14 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.remove = options_.remove;
   settings.verify = options_.verify;
   settings.dry_run = options_.dry_run;
+  settings.counts = task.counts;
   settings.asked = options_.scan;
   settings.gone = [&report](const std::string& path) { report.Done(path, "deleted "); };
   Talk talk(*lane_, SettingsToMove(report));
   Receiver receiver(talk, domain_, std::move(settings));
   Meter meter(report);
   receiver.on_turn = [&] {
-    meter.Show(receiver.bytes());
+    meter.Show(receiver.bytes(), receiver.totals());
     NoteMove(talk, false);
     return Status();
   };
@@ -267,10 +276,11 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   walk.digests = task.checksum && !task.dry_run;
   walk.resume = task.resume;
   walk.list = options_.list;
+  const Counter counter(Counts(report) ? CountOf(walk) : nullptr);
   Sender sender(talk, domain_, found.begin, std::move(walk), CrewThreads());
   Meter meter(report);
   sender.on_turn = [&] {
-    meter.Show(sender.bytes());
+    meter.Show(sender.bytes(), counter.totals());
     NoteMove(talk, false);
     return Status();
   };

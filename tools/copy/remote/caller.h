@@ -124,6 +124,8 @@ class FarEnd {
   TalkSettings SettingsToMove(Report& report);
   // Once: -v that it has moved, or has ended before it could; and unless -q that it stays.
   void NoteMove(const Talk& talk, bool ended);
+  // Whether progress is to say how much there is to do.
+  [[nodiscard]] bool Counts(const Report& report) const;
   Status SendTask(const Task& task);
   [[nodiscard]] Task NewTask() const;
   // Of the far end that reaches the other one.

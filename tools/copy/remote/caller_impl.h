@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "tools/copy/names.h"
 #include "tools/copy/remote/talk.h"
@@ -36,19 +37,22 @@ inline TalkSettings SettingsFor(Report& report, int interrupts) {
 // Bytes of one machine's errand, behind those of the ones before.
 class Meter {
  public:
-  explicit Meter(Report& report) : report_(report), before_(report.bytes()) {}
-  void Show(std::uint64_t bytes) {
-    report_.bytes() = before_ + bytes;
+  explicit Meter(Report& report) : report_(report), before_{report.files(), report.bytes()} {}
+  // `totals`: of this errand, when they are known.
+  void Show(std::uint64_t bytes, const std::optional<Totals>& totals = {}) {
+    report_.bytes() = before_.bytes + bytes;
     const TimePoint now = BootClock::now();
     if (now < next_) return;
     next_ = now + kDrawEvery;
-    report_.Draw({}, now);
+    const Totals none;
+    report_.Draw(
+        totals ? Totals{before_.files + totals->files, before_.bytes + totals->bytes} : none, now);
   }
 
  private:
   static constexpr std::chrono::milliseconds kDrawEvery{200};
   Report& report_;
-  const std::uint64_t before_;
+  const Totals before_;
   TimePoint next_{};
 };
 

@@ -116,8 +116,11 @@ Status SendFiles(Talk& talk, const Guest& guest, const Task& task) {
   RDFS_RETURN_IF_ERROR(told);
   Selection selection(task);
   if (!selection.status().ok()) return talk.Part(selection.status());
-  return Sender(talk, guest.domain, found.begin, WalkFor(task, found, selection), CrewThreads())
-      .Run();
+  WalkOptions walk = WalkFor(task, found, selection);
+  const Counter counter(task.counts ? CountOf(walk) : nullptr);
+  Sender sender(talk, guest.domain, found.begin, std::move(walk), CrewThreads());
+  if (task.counts) sender.counter = &counter;
+  return sender.Run();
 }
 
 Status ReceiveFiles(Talk& talk, const Guest& guest, const Task& task, mode_t mask) {

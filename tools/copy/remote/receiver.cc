@@ -59,6 +59,10 @@ Status Receiver::OnMessage(MessageType type, ByteSpan message) {
   }
   if (type == MessageType::kBatch && crew_ != nullptr && !end_) return OnBatch(message);
   if (type == MessageType::kEnd && crew_ != nullptr && !end_) return OnEnd(message);
+  if (type == MessageType::kTotals && settings_.counts && !totals_ && !end_) {
+    RDFS_ASSIGN_OR_RETURN(totals_, DecodeTotals(message));
+    return {};
+  }
   if (type == MessageType::kFarewell && confirmed_) {
     over_ = true;
     return {};

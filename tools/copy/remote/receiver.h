@@ -31,6 +31,7 @@ struct ReceiverSettings {
   bool remove = false;  // --delete
   bool verify = false;
   bool dry_run = false;  // nothing is changed; what would be is told by notices
+  bool counts = false;   // the sender was asked for Totals
   ScanOptions asked;     // see ReceiveCrewSettings, as for `gone`
   std::function<void(const std::string& path)> gone;
 };
@@ -49,6 +50,8 @@ class Receiver {
   }
   // What an interrupted copy had brought already.
   [[nodiscard]] std::uint64_t kept() const { return crew_ == nullptr ? kept_ : crew_->kept(); }
+  // What there is to do, when the sender has told.
+  [[nodiscard]] const std::optional<Totals>& totals() const { return totals_; }
   // Called now and then while it runs; an error ends it.
   std::function<Status()> on_turn;
 
@@ -88,6 +91,7 @@ class Receiver {
   pipe::StreamDigest digest_;
   Tally done_;
   std::uint64_t kept_ = 0;
+  std::optional<Totals> totals_;
   std::vector<ReceiveCrew::Output> outputs_;
 };
 

@@ -42,6 +42,7 @@ Status Sender::Drive() {
     RDFS_ASSIGN_OR_RETURN(const bool made, TakeFromCrew());
     RDFS_RETURN_IF_ERROR(Move());
     RDFS_RETURN_IF_ERROR(SendReady());
+    RDFS_RETURN_IF_ERROR(TellTotals());
     if (on_turn) RDFS_RETURN_IF_ERROR(on_turn());
     if (heard || made || over_) continue;
     const bool listens = crew_ != nullptr && !talk_.congested();
@@ -163,6 +164,14 @@ Status Sender::SendBatch(const SendCrew::Batch& batch) {
   ++next_;
   RDFS_RETURN_IF_ERROR(talk_.Say(EncodeBatch(batch.number, batch.length, batch.digest)));
   return talk_.Checked(talk_.lane().Flush());
+}
+
+Status Sender::TellTotals() {
+  if (counter == nullptr || totals_told_ || ended_) return {};
+  const auto totals = counter->totals();
+  if (!totals) return {};
+  totals_told_ = true;
+  return talk_.Say(EncodeTotals(*totals));
 }
 
 Status Sender::SendEnd() {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "tools/copy/counter.h"
 #include "tools/copy/remote/send_crew.h"
 #include "tools/copy/remote/talk.h"
 
@@ -29,6 +30,8 @@ class Sender {
   [[nodiscard]] std::uint64_t kept() const { return crew_ == nullptr ? 0 : crew_->kept(); }
   // Called now and then while it runs; an error ends it.
   std::function<Status()> on_turn;
+  // Of whom the receiver is told how much there is to do; outlives this, or null.
+  const Counter* counter = nullptr;
 
  private:
   Status Drive();
@@ -46,6 +49,7 @@ class Sender {
   Status SendReady();
   Status SendBatch(const SendCrew::Batch& batch);
   Status SendEnd();
+  Status TellTotals();
 
   Talk& talk_;
   const std::shared_ptr<transport::Domain> domain_;
@@ -58,6 +62,7 @@ class Sender {
   std::optional<std::uint64_t> batches_;  // once the walk has ended
   bool ended_ = false, over_ = false;
   bool peer_ready_ = false;  // to move
+  bool totals_told_ = false;
   pipe::StreamDigest digest_;
   Tally end_, done_;
   std::map<std::uint64_t, SendCrew::Batch> ready_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/copy/data.h"
+#include "tools/copy/local_copy.h"
 #include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
 
@@ -57,6 +58,16 @@ void Walk::Stop() {
   const std::lock_guard lock(files_mutex_);
   stopped_ = true;
   news_.notify_all();
+}
+
+Counter::Count CountOf(const WalkOptions& options) {
+  ScanOptions scan = options.scan;
+  scan.filter = nullptr;  // it is one thread's
+  return [scan, paths = options.paths](auto& files, auto& bytes, const auto& stop) {
+    for (const std::string& path : paths) {
+      CountTree({.shown = path, .path = path}, scan, stop, files, bytes);
+    }
+  };
 }
 
 std::optional<WalkTask> Walk::Next() {

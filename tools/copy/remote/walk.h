@@ -21,6 +21,7 @@
 #include <variant>
 #include <vector>
 
+#include "tools/copy/counter.h"
 #include "tools/copy/filter.h"
 #include "tools/copy/remote/records.h"
 #include "tools/copy/remote/wire.h"
@@ -80,6 +81,9 @@ struct WalkOptions {
   Copied copied;                 // may be empty
   const Listed* list = nullptr;  // that `scan` has as its filter: what is missing is told
 };
+
+// Counts what a walk would find, but for what its filter leaves out: of a thread beside it.
+Counter::Count CountOf(const WalkOptions& options);
 
 class Walk {
  public:

@@ -32,11 +32,11 @@ std::string VersionText(unsigned major, unsigned minor) {
 // The bits of a set of switches, in the order of their numbers on the wire. Never reordered.
 template <typename T, std::size_t kCount>
 using Switches = std::array<bool T::*, kCount>;
-constexpr Switches<Task, 15> kOptions = {
+constexpr Switches<Task, 16> kOptions = {
     &Task::recurse,  &Task::follow,           &Task::follow_source, &Task::one_file_system,
     &Task::in_place, &Task::directory_wanted, &Task::update,        &Task::sync,
     &Task::remove,   &Task::checksum,         &Task::verify,        &Task::dry_run,
-    &Task::has_list, &Task::resume,           &Task::moves};
+    &Task::has_list, &Task::resume,           &Task::moves,         &Task::counts};
 constexpr Switches<Keep, 7> kKeeps = {&Keep::mode,   &Keep::owner, &Keep::times,   &Keep::acls,
                                       &Keep::xattrs, &Keep::links, &Keep::specials};
 
@@ -80,7 +80,7 @@ Bytes EncodeNames(const std::vector<std::string>& names, std::size_t& at) {
 std::optional<MessageType> TypeOf(ByteSpan message) {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message.front());
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kMoved)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kTotals)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -341,6 +341,16 @@ Result<std::uint64_t> DecodeCredit(ByteSpan message) {
   CreditWire wire{};
   if (!ReadWhole(message, wire)) return Malformed("credit");
   return std::uint64_t{wire.done};
+}
+
+Bytes EncodeTotals(const Totals& totals) {
+  return ToBytes(TotalsWire{TypeByte(MessageType::kTotals), {}, totals.files, totals.bytes});
+}
+
+Result<Totals> DecodeTotals(ByteSpan message) {
+  TotalsWire wire{};
+  if (!ReadWhole(message, wire)) return Malformed("count");
+  return Totals{wire.files, wire.bytes};
 }
 
 Bytes Want::Encode() const {

@@ -19,6 +19,7 @@
 
 #include "tools/copy/entry.h"
 #include "tools/copy/journal.h"
+#include "tools/copy/report.h"
 #include "tools/pipe/digest.h"
 #include "transport/base/bytes.h"
 #include "transport/base/status.h"
@@ -67,6 +68,7 @@ enum class MessageType : std::uint8_t {  // never reused
   kHave = 15,
   kReady = 16,
   kMoved = 17,
+  kTotals = 18,
 };
 // The first byte; nullopt for an empty message or an unknown type.
 std::optional<MessageType> TypeOf(ByteSpan message);
@@ -97,6 +99,7 @@ struct Task {
   bool verify = false, dry_run = false, resume = false;
   bool has_list = false;    // only what is in `listed`
   bool moves = false;       // a better lane may come
+  bool counts = false;      // the one that sends tells how much there is to do, once it knows
   std::uint64_t limit = 0;  // of the one that sends, bytes a second; zero: none
   Keep keep;
   // Sources; DST, and of another far end what it may send; DST and then sources (twice).
@@ -202,6 +205,16 @@ struct BatchWire {
 static_assert(sizeof(BatchWire) == 32 && alignof(BatchWire) == 1);
 Bytes EncodeBatch(std::uint64_t number, std::uint32_t length, const Digest& digest);
 Result<BatchWire> DecodeBatch(ByteSpan message, std::uint32_t slot_bytes);
+
+// For progress, from a sender that `counts`.
+Bytes EncodeTotals(const Totals& totals);
+Result<Totals> DecodeTotals(ByteSpan message);
+struct TotalsWire {
+  Le8 type;
+  std::array<Le8, 7> zero;
+  Le64 files, bytes;
+};
+static_assert(sizeof(TotalsWire) == 24 && alignof(TotalsWire) == 1);
 
 struct CreditWire {
   Le8 type;

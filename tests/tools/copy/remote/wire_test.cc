@@ -182,7 +182,7 @@ TEST(CopyWire, TasksThatAreNone) {
   };
   EXPECT_EQ(head(1, 0), Code::kUnsupported) << "no role";
   EXPECT_EQ(head(1, 5), Code::kUnsupported);
-  EXPECT_EQ(head(5, 0xff), Code::kUnsupported) << "unknown options";
+  EXPECT_EQ(head(6, 1), Code::kUnsupported) << "unknown options";
   EXPECT_EQ(head(9, 1), Code::kUnsupported) << "unknown things to keep";
   EXPECT_EQ(head(12, 0), Code::kProtocolError) << "no names";
   EXPECT_EQ(head(14, 0xff), Code::kProtocolError) << "millions of names";
@@ -319,7 +319,20 @@ TEST(CopyWire, GoldenBatch) {
   ExpectExactLength(batch, [](ByteSpan bytes) { return DecodeBatch(bytes, 0x7fffffff).ok(); });
 }
 
-TEST(CopyWire, GoldenCreditAndTotals) {
+TEST(CopyWire, GoldenTotals) {
+  const Bytes message = EncodeTotals({.files = 3, .bytes = 0x0102});
+  EXPECT_EQ(Hex(message),
+            "12"
+            "00000000000000"
+            "0300000000000000"
+            "0201000000000000");
+  ExpectExactLength(message, [](ByteSpan bytes) { return DecodeTotals(bytes).ok(); });
+  EXPECT_EQ(DecodeTotals(message)->files, 3U);
+  EXPECT_EQ(DecodeTotals(message)->bytes, 0x0102U);
+  EXPECT_EQ(TypeOf(message), MessageType::kTotals);
+}
+
+TEST(CopyWire, GoldenCreditAndTally) {
   EXPECT_EQ(Hex(EncodeCredit(9)),
             "06"
             "00000000000000"
@@ -434,6 +447,7 @@ TEST(CopyWire, NoiseIsRefusedWithoutHarm) {
     (void)Welcome::Decode(message).ok();
     (void)DecodeBatch(message, 65536).ok();
     (void)DecodeCredit(message).ok();
+    (void)DecodeTotals(message).ok();
     (void)Notice::Decode(message).ok();
     (void)Want::Decode(message).ok();
     (void)Tally::Decode(message).ok();
