@@ -51,6 +51,23 @@ grep -q ":$port: another program holds the port" <<<"$again" || fail "a held por
 mounts "$said"
 stops
 
+# ---- for programs: each line of the log is an object ------------------------------------------------
+RDFS_LOG=json rdfsd --export "data=$work/export" --listen 127.0.0.1 --port 0 -f -v >"$work/out" 2>"$work/log" &
+wait_until 300 grep -q "ready on port" "$work/out" || fail "RDFS_LOG=json: $(cat "$work/log")"
+kill -KILL "$(pgrep -P $!)"
+wait_until 300 grep -q 'died of signal 9' "$work/log" || fail "RDFS_LOG=json: the worker died, and nobody says so"
+kill %1
+wait %1
+python3 - "$work/log" <<'END' || fail "RDFS_LOG=json: $(cat "$work/log")"
+import datetime, json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert lines and all(set(line) == {"time", "level", "program", "message"} for line in lines)
+assert all(line["program"] == "rdfsd" for line in lines)
+[died] = [line for line in lines if "died of signal 9" in line["message"]]
+assert died["level"] == "error"
+datetime.datetime.strptime(died["time"], "%Y-%m-%dT%H:%M:%S.%fZ")
+END
+
 # ---- from a file ----------------------------------------------------------------------------------
 cat >"$work/rdfsd.toml" <<END
 listen = ["127.0.0.1"]

@@ -86,6 +86,8 @@ words='
 # shellcheck disable=SC2016
 in_systemd bash -euc "$words"'
   says() { journalctl --no-pager -b -u rdfsd | grep "$1" >/dev/null; }
+  # Of that priority, and the message without its mark (sd-daemon(3)).
+  is_error() { journalctl --no-pager -b -u rdfsd -p err -o cat | grep "^[^<]*$1" >/dev/null; }
   process_of() { systemctl show -P MainPID "$1"; }
   another_process() { [ "$(process_of "$1")" != 0 ] && [ "$(process_of "$1")" != "$2" ]; }
 
@@ -104,7 +106,11 @@ in_systemd bash -euc "$words"'
   export_of more >>/etc/rdfs/rdfsd.toml
   systemctl reload rdfsd
   until_true says "read again: 2 exports"
+  not is_error "read again: 2 exports"
   echo reloaded >&7
+  kill -KILL $(cat "/proc/$(process_of rdfsd)/task/$(process_of rdfsd)/children")
+  until_true is_error "worker died of signal 9"
+  echo killed >&7
   systemctl restart rdfsd
   echo restarted >&7
   before=$(process_of rdfsd)
@@ -127,7 +133,7 @@ in_systemd bash -euc "$words"'
   flock --unlock 4
   flock --nonblock /srv/data/locked true
   exec 4>&- 5<&- 6>&- 7>&-
-  [ "$(tr "\n" " " </srv/data/open)" = "started reloaded restarted crashed upgraded " ]
+  [ "$(tr "\n" " " </srv/data/open)" = "started reloaded killed restarted crashed upgraded " ]
 
   RDFS_E2E_LOCAL=/srv/local RDFS_E2E_MOUNT=/mnt/data RDFS_E2E_BACKING=/srv/data timeout 100 /opt/e2e_compare
   # Nothing that it wanted was refused: also to be told of what others change.
