@@ -96,7 +96,10 @@ inline bool Sleep(std::span<pollfd> fds, const Patience& patience,
     return false;
   }
   const Deadline until = most < patience.deadline - now ? now + most : patience.deadline;
-  if (poll(fds.data(), fds.size(), PollTimeoutMs(until, now)) >= 0) return true;
+  const int told = poll(fds.data(), fds.size(), PollTimeoutMs(until, now));
+  if (told > 0 || (told == 0 && BootClock::now() < patience.deadline)) return true;
+  if (told == 0) errno = EAGAIN;
+  if (told == 0) return false;
   for (pollfd& fd : fds) fd.revents = 0;
   return errno == EINTR && (patience.interrupts == nullptr || !patience.interrupts());
 }

@@ -314,10 +314,13 @@ End::Departure End::Leave(int tcp) {
   Cursor none{Buffers()};
   Sender::Wish last = SendWish(0, true);
   last.leave = true;
-  const Patience patience{.deadline = DeadlineAfter(kQuietTimeout)};
+  const Deadline quiet_by = DeadlineAfter(kQuietTimeout);
   int yields = 0;
   for (Stand stand; (stand = SendSome(tcp, none, last)) != Stand::kDone;) {
     if (stand == Stand::kError) return Departure::kReset;
+    // A peer that takes something is given time again.
+    const bool sends = stand == Stand::kWantsTcp;
+    const Patience patience{.deadline = sends ? DeadlineAfter(kQuietTimeout) : quiet_by};
     if (WaitToSend(tcp, stand, patience, yields)) continue;
     Reset(tcp);
     return Departure::kReset;
