@@ -23,6 +23,8 @@ double Seconds(std::chrono::nanoseconds span) {
 }
 
 std::string Span(double seconds) {
+  constexpr double kMost = 1000 * 3600;
+  seconds = std::min(seconds, kMost);
   const auto whole = static_cast<std::uint64_t>(seconds);
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{}:{:02} min", whole / 60, whole % 60);
@@ -99,7 +101,11 @@ std::string Report::Line(const Totals& totals, double rate, double files_rate) c
   const std::uint64_t left_files = totals.files - std::min(files, totals.files);
   double left = 0;
   if (rate > 0) left = static_cast<double>(left_bytes) / rate;
-  if (files_rate > 0) left = std::max(left, static_cast<double>(left_files) / files_rate);
+  // While a large one is under way no rate of files tells anything.
+  constexpr double kLeastFilesRate = 1;
+  if (files_rate >= kLeastFilesRate || left_bytes == 0) {
+    left = std::max(left, static_cast<double>(left_files) / std::max(files_rate, kLeastFilesRate));
+  }
   const double part = totals.bytes > 0
                           ? 1 - static_cast<double>(left_bytes) / static_cast<double>(totals.bytes)
                           : 1 - static_cast<double>(left_files) / static_cast<double>(totals.files);

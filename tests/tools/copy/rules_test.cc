@@ -159,9 +159,15 @@ TEST(Report, SaysHowFarItIs) {
   for (int i = 0; i < 5; ++i) report.Copied();
   report.bytes() = 1 << 20;
   EXPECT_EQ(report.Line({}, 2e9, 10), "test: 5 files, 1.00 MiB  2.00 GB/s  10 files/s");
-  EXPECT_EQ(report.Line({20, 2 << 20}, 1 << 20, 0.1),
-            "test: [############............]  50 %  5 of 20 files, 1.00 MiB of 2.00 MiB  "
-            "1.05 MB/s  0 files/s  2:30 min left");
+  const std::string line =
+      "test: [############............]  50 %  5 of 20 files, 1.00 MiB of 2.00 MiB  1.05 MB/s  ";
+  EXPECT_EQ(report.Line({20, 2 << 20}, 1 << 20, 3), line + "3 files/s  5 s left");
+  EXPECT_EQ(report.Line({155, 2 << 20}, 1 << 20, 1),
+            "test: [############............]  50 %  5 of 155 files, 1.00 MiB of 2.00 MiB  "
+            "1.05 MB/s  1 files/s  2:30 min left");
+  // A large one is under way.
+  EXPECT_EQ(report.Line({20, 2 << 20}, 1 << 20, 1e-30), line + "0 files/s  1 s left");
+  EXPECT_NE(report.Line({20, 2 << 20}, 1e-30, 0).find("1000:00 h left"), std::string::npos);
   EXPECT_EQ(report.Summary(TimePoint(std::chrono::seconds(2))),
             "5 files, 1.00 MiB in 2.00 s (524.29 kB/s, 2 files/s)");
 }

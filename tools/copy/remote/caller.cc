@@ -241,13 +241,12 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   Receiver receiver(talk, domain_, std::move(settings));
   Meter meter(report);
   receiver.on_turn = [&] {
-    meter.Show(receiver.bytes(), receiver.totals());
+    meter.Show(receiver.bytes(), receiver.kept(), receiver.totals());
     NoteMove(talk, false);
     return Status();
   };
   const Status status = receiver.Run();
-  report.kept() += receiver.kept();
-  meter.Show(receiver.bytes());
+  meter.Show(receiver.bytes(), receiver.kept(), receiver.totals());
   report.Clear();
   NoteMove(talk, true);
   if (!status.ok()) return status.WithContext(name_);
@@ -280,13 +279,12 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   Sender sender(talk, domain_, found.begin, std::move(walk), CrewThreads());
   Meter meter(report);
   sender.on_turn = [&] {
-    meter.Show(sender.bytes(), counter.totals());
+    meter.Show(sender.bytes(), sender.kept(), counter.totals());
     NoteMove(talk, false);
     return Status();
   };
   const Status status = sender.Run();
-  report.kept() += sender.kept();
-  meter.Show(sender.bytes());
+  meter.Show(sender.bytes(), sender.kept(), counter.totals());
   report.Clear();
   NoteMove(talk, true);
   if (!status.ok()) return status.WithContext(name_);

@@ -37,22 +37,28 @@ inline TalkSettings SettingsFor(Report& report, int interrupts) {
 // Bytes of one machine's errand, behind those of the ones before.
 class Meter {
  public:
-  explicit Meter(Report& report) : report_(report), before_{report.files(), report.bytes()} {}
-  // `totals`: of this errand, when they are known.
-  void Show(std::uint64_t bytes, const std::optional<Totals>& totals = {}) {
+  explicit Meter(Report& report)
+      : report_(report), before_{report.files(), report.bytes()}, kept_before_(report.kept()) {}
+  // `kept`, of what an interrupted copy had brought, and `totals`, when they are known: of this
+  // errand.
+  void Show(std::uint64_t bytes, std::uint64_t kept = 0, const std::optional<Totals>& totals = {}) {
     report_.bytes() = before_.bytes + bytes;
+    report_.kept() = kept_before_ + kept;
     const TimePoint now = BootClock::now();
     if (now < next_) return;
     next_ = now + kDrawEvery;
     const Totals none;
     report_.Draw(
-        totals ? Totals{before_.files + totals->files, before_.bytes + totals->bytes} : none, now);
+        totals ? Totals{before_.files + totals->files, before_.bytes + kept_before_ + totals->bytes}
+               : none,
+        now);
   }
 
  private:
   static constexpr std::chrono::milliseconds kDrawEvery{200};
   Report& report_;
   const Totals before_;
+  const std::uint64_t kept_before_;
   TimePoint next_{};
 };
 
