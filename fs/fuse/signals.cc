@@ -48,7 +48,7 @@ void SignalThread::BlockSignals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // Linux queues a blocked signal also when it is ignored; who is started later is not asked by the
   // terminal to end. A peer that goes away is an error of write(2), not a signal.
-  for (const int signal : {SIGINT, SIGHUP, SIGPIPE}) (void)std::signal(signal, SIG_IGN);
+  for (const int signal : {SIGINT, SIGHUP, SIGPIPE, SIGXFSZ}) (void)std::signal(signal, SIG_IGN);
 }
 
 Result<std::unique_ptr<SignalThread>> SignalThread::Start(SignalActions actions) {

@@ -21,6 +21,10 @@ using std::chrono_literals::operator""s;
 
 // For what is behind the connection: key exchange, TLS, the lane.
 constexpr auto kHandshake = 10s;
+// For the next receiver, when one is lost, to notice that, too; and for each try: the user is heard
+// in between.
+constexpr auto kNotices = 15s;
+constexpr auto kOneTry = 2s;
 
 transport::DialOptions DialFor(const SendOptions& options, const transport::HostAndPort& to,
                                const Hello& hello) {
@@ -45,6 +49,8 @@ struct Way {
   // Another receiver was lost: this one may have yet to notice, and the user wants to be heard.
   bool again = false;
   int interrupts = -1;
+
+  [[nodiscard]] bool Interrupted() const { return stop || (again && IsInterrupted(interrupts)); }
 };
 
 // Tries again until `until` while nobody answers there: rdrecv may be started in a moment.
@@ -53,13 +59,16 @@ Result<std::unique_ptr<Session>> DialUntil(const Way& way, const transport::Host
   bool told = false;
   for (;;) {
     auto dial = DialFor(way.options, to, hello);
-    dial.deadline = std::max(until, DeadlineAfter(kHandshake));
+    dial.deadline = way.again ? DeadlineAfter(kOneTry) : std::max(until, DeadlineAfter(kHandshake));
     auto session = Session::Dial(std::move(dial), way.domain);
     if (session.ok()) return session;
     const Code code = session.status().code();
-    const bool later = code == Code::kDisconnected || (way.again && code == Code::kBusy);
+    // Who is busy may have to notice yet that another one is lost.
+    const bool later = code == Code::kDisconnected ||
+                       (code == Code::kBusy && (way.again || way.options.relayed)) ||
+                       (code == Code::kDeadlineExceeded && way.again);
     if (!later) return session;
-    if (BootClock::now() >= until || way.stop || (way.again && IsInterrupted(way.interrupts))) {
+    if (BootClock::now() >= until || way.Interrupted()) {
       const std::string& why = session.status().message();
       return Status(Code::kDisconnected, "rdrecv does not answer: " + why);
     }
@@ -101,7 +110,7 @@ Result<Reached> ReachFirst(const Way& way, std::size_t hop, const Hello& hello,
     auto reached = Reach(way, hop, hello);
     if (reached.ok()) return reached;
     if (hosts.size() > 1) failed.push_back({HopName(hosts[hop]), reached.status()});
-    if (hop + 1 == hosts.size()) return reached;
+    if (hop + 1 == hosts.size() || (way.again && way.Interrupted())) return reached;
   }
 }
 
@@ -156,6 +165,7 @@ bool Stream(const Way& way, const Reached& reached, Source& source, Progress& pr
 // The rest of a chain, when the receiver that it went through is lost: they wait for it.
 void GoOn(Way way, Reached lost, Source& source, Progress& progress, Delivery& out) {
   way.again = true;
+  way.wait = kNotices;
   while (lost.hop + 1 < way.options.hosts.size() && source.Again()) {
     const std::string through = HopName(way.options.hosts[lost.hop]);
     lost.lane.reset();
@@ -167,7 +177,12 @@ void GoOn(Way way, Reached lost, Source& source, Progress& progress, Delivery& o
       LogInfo("{}: {}", hop.name, hop.why.message());
       out.failed.push_back({hop.name, NotKnown(through)});
     }
-    if (!next.ok()) return;
+    if (!next.ok()) {
+      for (std::size_t i = lost.hop + 1 + away.size(); i < way.options.hosts.size(); ++i) {
+        out.failed.push_back({HopName(way.options.hosts[i]), NotKnown(through)});
+      }
+      return;
+    }
     lost = *std::move(next);
     if (!Stream(way, lost, source, progress, out)) break;
   }

@@ -30,6 +30,7 @@ std::string HumanRate(double bytes_per_second) { return WithUnit(ScaleByteRate(b
 
 void Progress::Update(std::uint64_t bytes, TimePoint now) {
   if (!shown_ || now - drawn_ < kEvery) return;
+  if (bytes < rate_bytes_) rate_bytes_ = 0;  // to another receiver, anew
   const double latest = static_cast<double>(bytes - rate_bytes_) / Seconds(now - rate_at_);
   rate_ = rate_bytes_ == 0 ? latest : rate_ + kNewWeight * (latest - rate_);
   rate_bytes_ = bytes;

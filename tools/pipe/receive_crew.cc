@@ -204,6 +204,10 @@ Status ReceiveCrew::WriteRecord(const RecordWire& record, ByteSpan bytes) {
   const bool hole = record.kind == static_cast<std::uint8_t>(RecordKind::kHole);
   if (own_.ok()) {
     Status status = hole ? sink_->WriteHole(record.length) : sink_->Write(record.offset, bytes);
+    // What the relay is given is in our file: it may begin again from there.
+    if (status.ok() && hole && relay_ != nullptr && sink_->ranged()) {
+      status = sink_->ReachTo(record.offset + record.length);
+    }
     if (!status.ok()) RDFS_RETURN_IF_ERROR(OwnFailure(std::move(status), record.offset));
   }
   if (relay_ == nullptr) return {};

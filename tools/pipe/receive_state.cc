@@ -73,6 +73,10 @@ Status ReceiveState::Handle(ByteSpan message, TimePoint, ReceiveActions& out) {
     case MessageType::kAbort: {
       if (confirmed()) return OutOfTurn();
       const Status why = DecodeAbort(message);
+      if (why.code() == Code::kUnavailable && came_whole()) {  // nothing is left to go on with
+        lost_ = true;
+        return {};
+      }
       sender_ = why.code() == Code::kUnavailable ? Sender::kGoesOn : Sender::kOver;
       Finish(why.WithContext("the sender gave up"), out);
       return {};

@@ -87,8 +87,11 @@ Status Receiver::Step() {
   if (!lane_is_over_) {
     RDFS_ASSIGN_OR_RETURN(heard, TakeFromLane());
   }
-  if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
-    state_.Fail(stopped, actions_);
+  // Another stream may follow one that is over: it is told then.
+  if (!state_.over()) {
+    if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
+      state_.Fail(stopped, actions_);
+    }
   }
   const TimePoint now = BootClock::now();
   state_.OnTime(now, actions_);

@@ -115,9 +115,11 @@ std::optional<Reception::Interrupted> Reception::Take(Guest guest, std::unique_p
   out.summary = progress.Summary(receiver.received_bytes(), BootClock::now());
   auto left = receiver.TakeLeft();
   if (relay != nullptr && !out.status.ok()) {
-    // Who knows those behind us may reach them, when it is only we who fail.
-    const bool ours = receiver.sender() == ReceiveState::Sender::kFine;
-    relay->BreakOff(!guest.hello.forward.empty() && (ours || left));
+    // Who knows those behind us may reach them, when it is we who fail, or somebody between.
+    using Sender = ReceiveState::Sender;
+    const bool between = receiver.sender() == Sender::kFine ||
+                         (receiver.sender() == Sender::kGoesOn && guest.relays);
+    relay->BreakOff(left || (!guest.hello.forward.empty() && between));
   }
   if (!left) return std::nullopt;
   return Interrupted{out.status, std::move(left->part)};

@@ -115,6 +115,8 @@ std::vector<FailedHop> Relay::Finish(std::uint64_t length, const StopFlag& stop)
   {
     std::unique_lock lock(mutex_);
     while (!done_ && !stop) changed_.wait_for(lock, kLook);
+    // How those behind us end is said by BreakOff.
+    if (!done_) return {{HopName(options_.hosts.front()), {Code::kErrno, EINTR, "interrupted"}}};
   }
   End();
   if (!delivery_.status.ok() && delivery_.failed.empty()) {

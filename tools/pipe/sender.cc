@@ -42,8 +42,11 @@ Status Sender::Step() {
   if (CanCheck()) {
     if (Status status = CheckBlock(); !status.ok()) FailOurselves(std::move(status));
   }
-  if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
-    FailOurselves(source_.WhyInterrupted(stopped));
+  // Another stream may follow one that is over: it is told then.
+  if (!state_.over()) {
+    if (const Status stopped = turns_.CheckInterrupt(); !stopped.ok()) {
+      FailOurselves(source_.WhyInterrupted(stopped));
+    }
   }
   const TimePoint now = BootClock::now();
   state_.OnTime(now, actions_);

@@ -199,6 +199,7 @@ Result<Partial> Sink::ReadPartial() const {
     const std::size_t length = std::min<std::uint64_t>(block.size(), partial.bytes - at);
     std::size_t have = 0;
     while (have < length) {
+      if (*stop_) return Failure(EINTR);
       const ssize_t got = pread(fd_, &block[have], length - have, static_cast<off_t>(at + have));
       if (got < 0 && errno == EINTR && !*stop_) continue;
       if (got < 0) return Status::FromErrno(errno, "cannot read " + temporary_name_);
@@ -250,6 +251,13 @@ Status Sink::Write(std::uint64_t offset, ByteSpan bytes) const {
     if (*stop_) return Failure(EINTR);
   }
   return {};
+}
+
+Status Sink::ReachTo(std::uint64_t end) const {
+  struct stat info {};
+  if (fstat(fd_, &info) != 0) return Failure(errno);
+  if (static_cast<std::uint64_t>(info.st_size) >= end) return {};
+  return ftruncate(fd_, static_cast<off_t>(end)) == 0 ? Status::Ok() : Failure(errno);
 }
 
 bool Sink::Unblock() {

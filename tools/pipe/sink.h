@@ -61,6 +61,8 @@ class Sink {
   [[nodiscard]] Result<Fd> Reader() const;
   Status Write(std::uint64_t offset, ByteSpan bytes) const;
   Status WriteHole(std::uint64_t length) const;  // a ranged sink has nothing to do
+  // A ranged one is at least so long, also where nothing but a hole comes last.
+  Status ReachTo(std::uint64_t end) const;
   // From now on WriteSome may be used, which waits for no other process. False where that cannot be
   // had; then nothing has changed.
   bool Unblock();

@@ -50,7 +50,9 @@ class SpawnPlan {
     posix_spawnattr_setsigmask(&attributes_, &none);
     sigset_t defaults;
     sigemptyset(&defaults);
-    for (const int signal : {SIGPIPE, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&defaults, signal);
+    for (const int signal : {SIGPIPE, SIGXFSZ, SIGTERM, SIGUSR1, SIGCHLD}) {
+      sigaddset(&defaults, signal);
+    }
     posix_spawnattr_setsigdefault(&attributes_, &defaults);
     int flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
     if (own_session) flags |= POSIX_SPAWN_SETSID;

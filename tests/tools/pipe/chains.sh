@@ -166,6 +166,24 @@ for i in 2 3; do
   ended "the first is killed, of a pipe" $i 1
   grep -q 'waiting 5 s for another' "$work/recv.err.$i" || problem "the first is killed, of a pipe: receiver $i does not wait"
 done
+# One dies while a hole that is longer than all else goes through it: the one before gives its file, hole and all.
+rm -f "$work"/got.* "$work"/.rdrecv-*
+truncate -s 1G "$work/hollow"
+echo end >>"$work/hollow"
+hops 3 -v
+send_all "$work/hollow" &
+waiting=$!
+children+=("$waiting")
+for _ in $(seq 500); do
+  [ "$(find "$work" -name '.rdrecv-*' -size +100M | wc -l)" -ge 1 ] && break
+  sleep 0.01
+done
+kill -KILL "${pids[1]}"
+wait "$waiting"
+sent "one dies in a hole" $? 1
+named "one dies in a hole" "${hops[1]}: the receiver is gone"
+for i in 1 3; do ended "one dies in a hole" $i 0; same "one dies in a hole" "$work/hollow" "$work/got.$i"; done
+rm -f "$work/hollow" "$work"/got.* "$work"/.rdrecv-*
 # rdsend itself is killed: nobody can go on, and nobody waits.
 rm -f "$work"/got.* "$work"/.rdrecv-*
 hops 3 --piece 1M --pieces 4

@@ -154,6 +154,10 @@ TEST_F(ReceiveStateTest, OnceFinishingNothingTakesItBack) {
   EXPECT_FALSE(state_.over());
   state_.OnTime(now_ + 1000s, actions_);
   EXPECT_TRUE(Took().empty());
+  // Nor has anybody anything left to go on with.
+  Hear(EncodeAbort(Status(Code::kUnavailable, "for now")));
+  EXPECT_TRUE(Took().empty());
+  EXPECT_EQ(state_.sender(), ReceiveState::Sender::kFine);
   state_.OnFinished({}, now_, actions_);
   EXPECT_EQ(Took(), std::vector{Kind::kFinish});
   EXPECT_TRUE(state_.status().ok());

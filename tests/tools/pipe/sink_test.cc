@@ -113,7 +113,7 @@ TEST_F(SinkTest, APausedOneGoesOn) {
     ASSERT_TRUE(sink->StartAt(0).ok());
     ASSERT_TRUE(sink->Write(0, AsBytes("one two lost")).ok());
     ASSERT_TRUE(sink->Pause(8).ok());
-    StopFlag other{true};
+    StopFlag other{false};
     sink->ObeyFrom(other);
     const auto partial = sink->ReadPartial();
     ASSERT_TRUE(partial.ok());
