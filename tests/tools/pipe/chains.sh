@@ -168,7 +168,7 @@ for i in 2 3; do
 done
 # One dies while a hole that is longer than all else goes through it: the one before gives its file, hole and all.
 rm -f "$work"/got.* "$work"/.rdrecv-*
-truncate -s 1G "$work/hollow"
+truncate -s 256M "$work/hollow"
 echo end >>"$work/hollow"
 hops 3 -v
 send_all "$work/hollow" &
