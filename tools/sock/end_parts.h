@@ -97,9 +97,11 @@ inline bool Sleep(std::span<pollfd> fds, const Patience& patience,
   }
   const Deadline until = most < patience.deadline - now ? now + most : patience.deadline;
   const int told = poll(fds.data(), fds.size(), PollTimeoutMs(until, now));
-  if (told > 0 || (told == 0 && BootClock::now() < patience.deadline)) return true;
-  if (told == 0) errno = EAGAIN;
-  if (told == 0) return false;
+  if (told > 0) return true;
+  if (told == 0) {
+    errno = EAGAIN;
+    return BootClock::now() < patience.deadline;
+  }
   for (pollfd& fd : fds) fd.revents = 0;
   return errno == EINTR && (patience.interrupts == nullptr || !patience.interrupts());
 }

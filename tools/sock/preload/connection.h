@@ -122,6 +122,16 @@ class Use {
   Connection* connection_ = nullptr;
 };
 
+// Each number by which this process has it.
+template <typename Do>
+void ForEachDescriptor(const Connection& connection, Do act) {
+  const int end = Registry().end();
+  for (int fd = 0; fd < end; ++fd) {
+    const Word word = Registry().Get(fd);
+    if (word.kind() == Word::Kind::kConnection && word.index() == connection.index()) act(fd);
+  }
+}
+
 // Which process this is, as far as this library was told: not a child of vfork, which runs in its
 // parent's memory and must not change it. Not asked any more by one that stands aside (below).
 bool IsThisProcess();

@@ -36,15 +36,6 @@ void ForEachSet(Do act) {
   }
 }
 
-template <typename Do>
-void ForEachDescriptor(const Connection& connection, Do act) {
-  const int end = Registry().end();
-  for (int fd = 0; fd < end; ++fd) {
-    const Word word = Registry().Get(fd);
-    if (word.kind() == Word::Kind::kConnection && word.index() == connection.index()) act(fd);
-  }
-}
-
 // Somebody is about to wait for a set that others lie in, at whatever depth.
 void LookAtNested() {
   ForEachSet([](EpollSet& set) {

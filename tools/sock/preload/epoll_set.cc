@@ -60,11 +60,9 @@ bool EpollSet::HasByAnotherNumber(int fd) {
   const Use use(fd);
   if (!use || use->descriptors() < 2) return false;
   const Locked locked(lock_);
-  const Word word = Registry().Get(fd);
-  for (int other = 0; other < Registry().end(); ++other) {
-    if (other != fd && Registry().Get(other) == word && Find(other) != nullptr) return true;
-  }
-  return false;
+  bool has = false;
+  ForEachDescriptor(*use, [&](int other) { has = has || (other != fd && Find(other) != nullptr); });
+  return has;
 }
 
 int EpollSet::Remove(int fd, epoll_event* event) {
