@@ -162,8 +162,9 @@ bool Stream(const Way& way, const Reached& reached, Source& source, Progress& pr
   return sender.lost_receiver();
 }
 
-// The rest of a chain, when the receiver that it went through is lost: they wait for it.
-void GoOn(Way way, Reached lost, Source& source, Progress& progress, Delivery& out) {
+// The rest of a chain, when the receiver that it went through is lost: they wait for it. `lost` is
+// the last one that was reached, then.
+void GoOn(Way way, Reached& lost, Source& source, Progress& progress, Delivery& out) {
   way.again = true;
   way.wait = kNotices;
   while (lost.hop + 1 < way.options.hosts.size() && source.Again()) {
@@ -173,20 +174,12 @@ void GoOn(Way way, Reached lost, Source& source, Progress& progress, Delivery& o
     way.stop = false;  // so ended the sender to the one before; who wants an end interrupts
     std::vector<FailedHop> away;
     auto next = ReachFirst(way, lost.hop + 1, HelloFor(way.options, source), away);
-    for (const FailedHop& hop : away) {
-      LogInfo("{}: {}", hop.name, hop.why.message());
-      out.failed.push_back({hop.name, NotKnown(through)});
-    }
-    if (!next.ok()) {
-      for (std::size_t i = lost.hop + 1 + away.size(); i < way.options.hosts.size(); ++i) {
-        out.failed.push_back({HopName(way.options.hosts[i]), NotKnown(through)});
-      }
-      return;
-    }
+    for (const FailedHop& hop : away) LogInfo("{}: {}", hop.name, hop.why.message());
+    if (!next.ok()) return;
+    for (const FailedHop& hop : away) out.failed.push_back({hop.name, NotKnown(through)});
     lost = *std::move(next);
-    if (!Stream(way, lost, source, progress, out)) break;
+    if (!Stream(way, lost, source, progress, out)) return;
   }
-  if (!out.status.ok()) Account(way.options, lost, out);
 }
 
 }  // namespace
@@ -217,11 +210,8 @@ Delivery Deliver(const SendOptions& options, Result<std::unique_ptr<Source>> sou
     return out;
   }
   if (reached) reached(first->session->ExplainChoice());
-  if (Stream(way, *first, **source, progress, out)) {
-    GoOn(way, *std::move(first), **source, progress, out);
-  } else if (!out.status.ok()) {
-    Account(options, *first, out);
-  }
+  if (Stream(way, *first, **source, progress, out)) GoOn(way, *first, **source, progress, out);
+  if (!out.status.ok()) Account(options, *first, out);
   return out;
 }
 

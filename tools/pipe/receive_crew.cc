@@ -176,7 +176,6 @@ Status ReceiveCrew::StartAt(std::uint64_t offset) {
 }
 
 Result<std::unique_ptr<Sink>> ReceiveCrew::Leave(std::uint64_t whole) {
-  Stop();
   if (sink_ != nullptr) RDFS_RETURN_IF_ERROR(sink_->Pause(whole));
   return std::move(sink_);
 }

@@ -97,9 +97,8 @@ Result<ReceiverSettings> Reception::SettingsFor(const Guest& guest, int interrup
   return settings;
 }
 
-std::optional<Reception::Interrupted> Reception::Take(Guest guest, std::unique_ptr<Sink> part,
-                                                      int interrupts, bool shows_progress,
-                                                      Arrival& out) {
+std::optional<Receiver::Left> Reception::Take(Guest guest, std::unique_ptr<Sink> part,
+                                              int interrupts, bool shows_progress, Arrival& out) {
   auto settings = SettingsFor(guest, interrupts, part != nullptr);
   if (!settings.ok()) {
     out.status = settings.status();
@@ -121,37 +120,35 @@ std::optional<Reception::Interrupted> Reception::Take(Guest guest, std::unique_p
                          (receiver.sender() == Sender::kGoesOn && guest.relays);
     relay->BreakOff(left || (!guest.hello.forward.empty() && between));
   }
-  if (!left) return std::nullopt;
-  return Interrupted{out.status, std::move(left->part)};
+  return left;
 }
 
 Arrival Reception::Run(int interrupts, bool shows_progress,
                        const std::function<void(const std::string& how)>& came) {
   Arrival out;
-  std::optional<Interrupted> interrupted;
+  std::optional<Receiver::Left> left;
   std::optional<Deadline> deadline;
   if (options_.wait) deadline = DeadlineAfter(*options_.wait);
   for (;;) {
     auto guest = door_->Await(interrupts, deadline);
     if (!guest.ok()) {
+      // Where nobody goes on it is the loss of the one before that counts.
       const bool late = guest.status().code() == Code::kDeadlineExceeded;
-      out.status = interrupted && late ? interrupted->why : guest.status();
+      if (!left || !late) out.status = guest.status();
       break;
     }
     out.how = guest->lane->Describe();
     if (came) came(out.how);
-    auto part = interrupted ? std::move(interrupted->part) : nullptr;
-    interrupted = Take(*std::move(guest), std::move(part), interrupts, shows_progress, out);
-    if (!interrupted) return out;
+    auto part = left ? std::move(left->part) : nullptr;
+    left = Take(*std::move(guest), std::move(part), interrupts, shows_progress, out);
+    if (!left) return out;
     const auto wait = WaitFor(options_);
-    LogWarn("{}; waiting {} s for another one of the chain to go on", interrupted->why.message(),
+    LogWarn("{}; waiting {} s for another one of the chain to go on", out.status.message(),
             std::chrono::duration_cast<std::chrono::seconds>(wait).count());
     deadline = DeadlineAfter(wait);
     door_->Reopen();
   }
-  if (interrupted && interrupted->part != nullptr) {
-    out.status = WithKept(out.status, interrupted->part->Abandon(0));
-  }
+  if (left && left->part != nullptr) out.status = WithKept(out.status, left->part->Abandon(0));
   return out;
 }
 

@@ -42,15 +42,10 @@ class Reception {
  private:
   Reception(ReceiveOptions options, SinkOptions sink, std::unique_ptr<Door> door,
             std::unique_ptr<transport::Acceptor> acceptor);
-  // What is left of a stream whose sender was lost.
-  struct Interrupted {
-    Status why;
-    std::unique_ptr<Sink> part;  // null: there is none yet
-  };
   Result<ReceiverSettings> SettingsFor(const Guest& guest, int interrupts, bool has_part) const;
   // One sender's stream. Something, when another one may go on with it.
-  std::optional<Interrupted> Take(Guest guest, std::unique_ptr<Sink> part, int interrupts,
-                                  bool shows_progress, Arrival& out);
+  std::optional<Receiver::Left> Take(Guest guest, std::unique_ptr<Sink> part, int interrupts,
+                                     bool shows_progress, Arrival& out);
 
   const ReceiveOptions options_;
   const SinkOptions sink_;

@@ -199,10 +199,10 @@ Result<Partial> Sink::ReadPartial() const {
     const std::size_t length = std::min<std::uint64_t>(block.size(), partial.bytes - at);
     std::size_t have = 0;
     while (have < length) {
-      if (*stop_) return Failure(EINTR);
       const ssize_t got = pread(fd_, &block[have], length - have, static_cast<off_t>(at + have));
-      if (got < 0 && errno == EINTR && !*stop_) continue;
-      if (got < 0) return Status::FromErrno(errno, "cannot read " + temporary_name_);
+      const int error = *stop_ ? EINTR : got < 0 ? errno : 0;
+      if (error == EINTR && !*stop_) continue;
+      if (error != 0) return Status::FromErrno(error, "cannot read " + temporary_name_);
       if (got == 0) return Status(Code::kErrno, EIO, temporary_name_ + " became shorter");
       have += static_cast<std::size_t>(got);
     }

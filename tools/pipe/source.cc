@@ -71,18 +71,11 @@ void Source::LookAtKind() {
   base_ = static_cast<std::uint64_t>(position);
   const auto whole = static_cast<std::uint64_t>(info.st_size);
   size_ = whole > base_ ? whole - base_ : 0;
-  LookForHoles();
-  (void)posix_fadvise(fd_, position, 0, POSIX_FADV_SEQUENTIAL);
-}
-
-// Where nothing is missing nobody looks for holes: tmpfs looks at page after page.
-void Source::LookForHoles() {
+  // Where nothing is missing nobody looks for holes: tmpfs looks at page after page.
   constexpr std::uint64_t kBlock = 512;  // of st_blocks (stat(3type))
-  struct stat info {};
-  const bool dense =
-      fstat(fd_, &info) == 0 && static_cast<std::uint64_t>(info.st_blocks) * kBlock >=
-                                    static_cast<std::uint64_t>(info.st_size);
-  data_end_ = dense ? size_ : 0;
+  dense_ = static_cast<std::uint64_t>(info.st_blocks) * kBlock >= whole;
+  if (dense_) data_end_ = size_;
+  (void)posix_fadvise(fd_, position, 0, POSIX_FADV_SEQUENTIAL);
 }
 
 bool Source::Again() {
@@ -98,10 +91,9 @@ bool Source::Again() {
       (*again)->Set(std::move(file), have);
       head_ = *std::move(again);
     }
-    size_ = data_end_ = 0;
-  } else {
-    LookForHoles();
+    size_ = 0;
   }
+  data_end_ = dense_ ? size_ : 0;
   at_ = 0;
   return true;
 }

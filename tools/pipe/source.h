@@ -79,7 +79,6 @@ class Source {
   Source(Fd fd, int number, std::string name, const StopFlag& stop)
       : owned_(std::move(fd)), fd_(number), name_(std::move(name)), stop_(stop) {}
   void LookAtKind();
-  void LookForHoles();
   [[nodiscard]] int file() const { return head_ != nullptr ? head_->file() : fd_; }
   Result<Piece> NextRange(std::size_t room);
   Result<Piece> ReadStream(MutableByteSpan room);
@@ -107,6 +106,7 @@ class Source {
   std::uint64_t base_ = 0;  // where the stream begins in the file
   std::uint64_t size_ = 0;  // of what is in the file: the stream, as it was at first; its head
   std::uint64_t at_ = 0;
+  bool dense_ = false;          // of a file: it has no holes
   std::uint64_t data_end_ = 0;  // bytes, not a hole, up to here
   bool waits_ = true;           // in Next, for whoever writes
   bool ended_ = false;          // of a stream: a terminal would have to say so twice

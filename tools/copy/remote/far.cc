@@ -119,7 +119,7 @@ Status SendFiles(Talk& talk, const Guest& guest, const Task& task) {
   WalkOptions walk = WalkFor(task, found, selection);
   const Counter counter(task.counts ? CountOf(walk) : nullptr);
   Sender sender(talk, guest.domain, found.begin, std::move(walk), CrewThreads());
-  if (task.counts) sender.counter = &counter;
+  sender.counter = &counter;
   return sender.Run();
 }
 
