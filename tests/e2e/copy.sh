@@ -125,19 +125,8 @@ rdcp -v --require tcp --port "$sshd_port" "$tree/a/size-1" "$far:$work/elsewhere
 grep -qE "own stream.*not tcp" "$work/err" || problem "-v does not say why it stays on ssh's stream"
 # What a terminal shows: how much of how much, and how long it takes, in either direction.
 on_terminal() {
-  python3 - timeout 60 "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" \
-    >"$work/err" <<'END'
-import os, pty, subprocess, sys
-ours, theirs = pty.openpty()
-child = subprocess.Popen(sys.argv[1:], stderr=theirs, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-os.close(theirs)
-try:
-    while said := os.read(ours, 4096):
-        os.write(1, said)
-except OSError:  # the last one has closed it
-    pass
-sys.exit(child.wait())
-END
+  "$(dirname "$0")/../tools/on_terminal.py" "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" \
+    >"$work/err" </dev/null
 }
 mkdir "$work/shown" && head -c 30000000 /dev/zero >"$work/shown/large" && touch "$work/shown/small"
 for over in shm tcp; do

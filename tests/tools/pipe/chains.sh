@@ -126,7 +126,13 @@ rm "$work/got.2"
 # goes on behind what it has. With a pipe there is nothing to go on with: all behind it are named, and give up.
 mib=$((1 << 20))
 head -c $((60 * mib)) /dev/urandom >"$work/big"  # more than what is on its way: else the first has all of it
-parts() { find "$work" -name '.rdrecv-*' -size +1500k | wc -l; }
+# await_parts COUNT SIZE: until so many receivers have stored more than that.
+await_parts() {
+  for _ in $(seq 1000); do
+    [ "$(find "$work" -name '.rdrecv-*' -size "+$2" | wc -l)" -ge "$1" ] && break
+    sleep 0.01
+  done
+}
 # first_dies PARTS OPTION...: of the receivers, once so many have a part; the last one stands still until then if it is
 # not among them. rdsend's standard input is its source, its status in $work/sent.
 first_dies() {
@@ -140,10 +146,7 @@ first_dies() {
   waiting=$!
   children+=("$waiting")
   exec 6<&-
-  for _ in $(seq 500); do
-    [ "$(parts)" -ge "$count" ] && break
-    sleep 0.02
-  done
+  await_parts "$count" 1500k
   kill -KILL "${pids[0]}"
   touch "$work/first_killed"
   kill -CONT "${pids[2]}"
@@ -174,10 +177,7 @@ hops 3 -v
 send_all "$work/hollow" &
 waiting=$!
 children+=("$waiting")
-for _ in $(seq 500); do
-  [ "$(find "$work" -name '.rdrecv-*' -size +100M | wc -l)" -ge 1 ] && break
-  sleep 0.01
-done
+await_parts 1 100M
 kill -KILL "${pids[1]}"
 wait "$waiting"
 sent "one dies in a hole" $? 1
@@ -191,10 +191,7 @@ kill -STOP "${pids[2]}"
 timeout 60 "$rdsend" --require "$over" "$hosts" 1 "$key" "$work/big" 2>"$work/send.err" &
 sending=$!
 children+=("$sending")
-for _ in $(seq 500); do
-  [ "$(parts)" -ge 2 ] && break
-  sleep 0.02
-done
+await_parts 2 1500k
 pkill -KILL -P "$sending"
 kill -CONT "${pids[2]}"
 wait "$sending" && problem "rdsend is killed: it ended with 0"

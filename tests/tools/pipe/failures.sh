@@ -35,15 +35,17 @@ clean "a limit of file sizes" "$work/dir"
 receive "$work/dir/file"
 export rdsend over address port key
 python3 - "$work/dir/file" 2>"$work/send.err" <<'END'
-import os, pty, subprocess, sys, tty
+import os, pty, subprocess, sys, time, tty
 e = os.environ
 ours, theirs = pty.openpty()
 tty.setraw(theirs)
 os.write(theirs, b"x" * 1000)
 command = [e["rdsend"], "--require", e["over"], e["address"], e["port"], e["key"]]
 child = subprocess.Popen(command, stdin=ours)
-while not any(name.startswith(".rdrecv-") for name in os.listdir(os.path.dirname(sys.argv[1]))):
-    pass
+for _ in range(1000):
+    if any(name.startswith(".rdrecv-") for name in os.listdir(os.path.dirname(sys.argv[1]))):
+        break
+    time.sleep(0.01)
 os.close(theirs)
 sys.exit(child.wait(60))
 END

@@ -22,6 +22,14 @@ class SinkTest : public testing::Test {
     EXPECT_TRUE(sink.ok()) << sink.status().message();
     return sink.ok() ? *std::move(sink) : nullptr;
   }
+  // With "one two " in it, and more that nobody has confirmed.
+  std::unique_ptr<Sink> OpenPaused(bool keep_partial) {
+    auto sink = Open({.path = Path(), .keep_partial = keep_partial});
+    EXPECT_TRUE(sink->StartAt(0).ok());
+    EXPECT_TRUE(sink->Write(0, AsBytes("one two lost")).ok());
+    EXPECT_TRUE(sink->Pause(8).ok());
+    return sink;
+  }
   std::string Path(const std::string& name = "file") { return dir_ / name; }
   // What is written to "link" is in `target`, and the link stays one.
   void ExpectWrittenThroughLink(const std::string& target) {
@@ -109,10 +117,7 @@ TEST_F(SinkTest, WhatIsBehindTheBeginningIsDropped) {
 // Another sender goes on, with or without a name for the part.
 TEST_F(SinkTest, APausedOneGoesOn) {
   for (const bool keep : {false, true}) {
-    const auto sink = Open({.path = Path(), .keep_partial = keep});
-    ASSERT_TRUE(sink->StartAt(0).ok());
-    ASSERT_TRUE(sink->Write(0, AsBytes("one two lost")).ok());
-    ASSERT_TRUE(sink->Pause(8).ok());
+    const auto sink = OpenPaused(keep);
     StopFlag other{false};
     sink->ObeyFrom(other);
     const auto partial = sink->ReadPartial();
@@ -130,10 +135,7 @@ TEST_F(SinkTest, APausedOneGoesOn) {
 
 TEST_F(SinkTest, APausedOneThatNobodyGoesOnWith) {
   for (const bool keep : {false, true}) {
-    const auto sink = Open({.path = Path(), .keep_partial = keep});
-    ASSERT_TRUE(sink->StartAt(0).ok());
-    ASSERT_TRUE(sink->Write(0, AsBytes("one two lost")).ok());
-    ASSERT_TRUE(sink->Pause(8).ok());
+    const auto sink = OpenPaused(keep);
     EXPECT_EQ(sink->Abandon(0), keep ? Path("file.rdpart") : "");
     EXPECT_EQ(dir_.Entries(), keep ? 1U : 0U);
   }

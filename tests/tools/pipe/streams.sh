@@ -175,18 +175,7 @@ received; both "a file without a size" $sent $?
 # ---- what a terminal shows ---------------------------------------------------------------------------
 # on_terminal ARGUMENT...: rdsend with a terminal for its standard error; what that got is in $work/send.err.
 on_terminal() {
-  python3 - "$rdsend" --require "$over" "$address" "$port" "$key" "$@" 3<&0 >"$work/send.err" <<'END'
-import os, pty, subprocess, sys
-ours, theirs = pty.openpty()
-child = subprocess.Popen(sys.argv[1:], stdin=3, stderr=theirs)
-os.close(theirs)
-try:
-    while said := os.read(ours, 4096):
-        os.write(1, said)
-except OSError:  # the last one has closed it
-    pass
-sys.exit(child.wait(60))
-END
+  "$(dirname "$0")/../on_terminal.py" "$rdsend" --require "$over" "$address" "$port" "$key" "$@" >"$work/send.err"
 }
 # It ends with an empty line, the bar having been removed.
 shows() {
