@@ -169,6 +169,22 @@ fresh; fails "one machine of two is not there" 1 "could not reach .down" "down:$
 mkdir "$work/other" && echo other >"$work/other/one.c"
 fresh; fails "a name of two machines" 1 "'one.c' of another machine is there already" "$far:$src/one.c" "localhost:$work/other/one.c" "localhost:$src/two.c" "$work/dst"
 holds "a name of two machines" "$work/dst" "./one.c "; cmp -s "$src/one.c" "$work/dst/one.c" || problem "a name of two machines: the second one came"
+# Two directories of one name become one; of what both have the later stays, as from here to here.
+mkdir -p "$work/other/src/new" && echo other >"$work/other/src/one.c"
+cp -a "$src" "$work/merged" && cp -a "$work/other/src/." "$work/merged"
+for more in '' --sync --checksum --resume; do
+  for way in there back across; do
+    fresh
+    # shellcheck disable=SC2086 # words
+    case $way in
+      there) copies "one name $more" -a $more "$src" "$work/other/src" "$far:$work/dst" ;;
+      back) copies "one name, back $more" -a $more "$far:$src" "$far:$work/other/src" "$work/dst" ;;
+      across) copies "one name, across $more" -a $more "$far:$src" "$far:$work/other/src" "localhost:$work/dst" ;;
+    esac
+    same "one name, $way $more" "$work/merged/" "$work/dst/src/"
+  done
+done
+rm -rf "$work/other/src"
 # across NAME REGEX FROM TO: REGEX for what -v says of the way.
 across() {
   cases=$((cases + 1))

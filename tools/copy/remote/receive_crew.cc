@@ -231,6 +231,9 @@ void ReceiveCrew::PlanLeave(Batch& batch, LeaveRecord record) {
 
 void ReceiveCrew::PlanOffer(const EntryRecord& record) {
   const Entry& entry = record.entry;
+  // A directory that changes while it is read may tell of a name twice: it comes once.
+  std::string key = KeyOf(entry);
+  if (wanted_.contains(key)) return;
   const Verdict verdict = Judge(entry);
   if (!PlanLink(record, verdict) || IsThere(entry, verdict, record.digest)) return;
   auto pin = destination_.Hold(entry);
@@ -239,7 +242,7 @@ void ReceiveCrew::PlanOffer(const EntryRecord& record) {
     TellOf(entry, pin.status());
     return;
   }
-  wanted_[Named(entry)] = {*std::move(pin), GoOn(record)};
+  wanted_[std::move(key)] = {*std::move(pin), GoOn(record)};
   want_.numbers.push_back(record.number);
 }
 
@@ -257,7 +260,7 @@ std::unique_ptr<OutputFile> ReceiveCrew::GoOn(const EntryRecord& record) {
 }
 
 Status ReceiveCrew::PlanAnswer(Batch& batch, EntryRecord record) {
-  auto wanted = wanted_.extract(Named(record.entry));
+  auto wanted = wanted_.extract(KeyOf(record.entry));
   if (wanted.empty()) {
     return {Code::kProtocolError, "the other rdcp sent a file that nobody wanted"};
   }
@@ -437,6 +440,11 @@ void ReceiveCrew::FinishFile(Incoming& incoming) {
 
 std::string ReceiveCrew::Named(const Entry& entry) const {
   return Joined(settings_.names[entry.source], entry.path);
+}
+
+// Not its name at DST, which several sources may bring.
+std::string ReceiveCrew::KeyOf(const Entry& entry) {
+  return std::to_string(entry.source) + "/" + entry.path;
 }
 
 void ReceiveCrew::TellOf(const Entry& entry, const Status& why) {

@@ -111,6 +111,7 @@ class ReceiveCrew {
   void TellOf(const Entry& entry, const Status& why);
   void Made(const Entry& entry);
   [[nodiscard]] std::string Named(const Entry& entry) const;
+  static std::string KeyOf(const Entry& entry);
   void Put(Output output);
 
   Destination& destination_;
@@ -128,7 +129,7 @@ class ReceiveCrew {
     Destination::Pin pin;
     std::unique_ptr<OutputFile> file;  // that is gone on with, if the sender does so
   };
-  std::unordered_map<std::string, Wanted> wanted_;
+  std::unordered_map<std::string, Wanted> wanted_;     // by KeyOf
   std::size_t files_wanted_ = 0;                       // of wanted_ that have one
   Want want_;                                          // of the batch that is planned
   std::vector<std::unordered_set<std::string>> seen_;  // names in the directories that are open

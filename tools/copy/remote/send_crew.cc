@@ -51,12 +51,29 @@ std::optional<std::uint32_t> SendCrew::AwaitBuffer() {
   return buffer;
 }
 
+// All that was made so far is done there.
+bool SendCrew::AwaitCredit(std::uint64_t batches) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stop_ || credited_ >= batches; });
+  return !stop_;
+}
+
+void SendCrew::Credited(std::uint64_t done) {
+  {
+    const std::lock_guard lock(mutex_);
+    credited_ = done;
+  }
+  changed_.notify_all();
+}
+
 std::optional<SendCrew::Task> SendCrew::NextTask() {
   const std::lock_guard lock(walk_mutex_);
   if (ended_) return std::nullopt;
   const auto buffer = AwaitBuffer();
   if (!buffer) return std::nullopt;
-  if (auto work = walk_.Next()) return Task{*std::move(work), next_++, *buffer};
+  auto work = walk_.Next();
+  for (; !work && walk_.waits() && AwaitCredit(next_); work = walk_.Next()) walk_.BeginNext();
+  if (work) return Task{*std::move(work), next_++, *buffer};
   ended_ = true;
   if (!stop_) Put(Ended{next_});
   return std::nullopt;

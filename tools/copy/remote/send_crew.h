@@ -46,6 +46,8 @@ class SendCrew {
   void Release(std::uint32_t buffer);
   Status Answered(const Want& want) { return walk_.Answered(want); }
   Status Has(Have have) { return walk_.Has(std::move(have)); }
+  // The receiver has done so many batches.
+  void Credited(std::uint64_t done);
   // Of what has been packed.
   [[nodiscard]] std::uint64_t entries() const { return entries_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
@@ -67,6 +69,7 @@ class SendCrew {
   };
   std::optional<Task> NextTask();
   std::optional<std::uint32_t> AwaitBuffer();
+  bool AwaitCredit(std::uint64_t batches);
   void PackItem(WalkItem& item, BatchWriter& batch);
   [[nodiscard]] std::optional<Digest> DigestFor(const WalkItem& item) const;
   Status PackWhole(WalkItem& item, BatchWriter& batch);
@@ -89,6 +92,7 @@ class SendCrew {
   std::condition_variable changed_;
   std::vector<std::uint32_t> free_;  // under mutex_
   std::vector<Output> made_;         // under mutex_
+  std::uint64_t credited_ = 0;       // under mutex_
 
   std::optional<pipe::Threads> threads_;  // last: ends first
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tools/copy/operand.h"
 #include "tools/pipe/lane_loop.h"
 #include "tools/pipe/ring.h"
 
@@ -16,7 +17,11 @@ Sender::Sender(Talk& talk, std::shared_ptr<transport::Domain> domain, Begin begi
       domain_(std::move(domain)),
       begin_(std::move(begin)),
       walk_(std::move(walk)),
-      threads_(threads) {}
+      threads_(threads) {
+  std::vector<std::string> names;
+  for (const Begin::Source& source : begin_.sources) names.push_back(source.name);
+  walk_.in_turn = Meet(names);
+}
 
 Status Sender::Run() {
   Status status = Drive();
@@ -92,6 +97,7 @@ Status Sender::OnCredit(std::uint64_t done) {
     return {Code::kProtocolError, "the other rdcp has taken more than was sent"};
   }
   credit_ = done;
+  crew_->Credited(done);
   return {};
 }
 

@@ -321,10 +321,8 @@ bool Walk::Scan(Scanned& out) {
     }
     if (scanner_ != nullptr && scanner_->Next(out)) return true;
     scanner_.reset();
-    if (source_ == options_.paths.size()) {
-      TellMissing();
-      return false;
-    }
+    if (source_ >= options_.paths.size()) TellMissing();
+    if (source_ >= std::min(begun_, options_.paths.size())) return false;
     const auto source = static_cast<std::uint32_t>(source_++);
     auto scanner = Scanner::Open(source, options_.paths[source], options_.scan);
     if (scanner.ok()) {

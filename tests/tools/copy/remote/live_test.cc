@@ -236,6 +236,65 @@ TEST_P(CopyLive, LinksModesTimesAndSpecials) {
   ASSERT_EQ(chmod((dir_ / "dst/src/d").c_str(), 0700), 0);
 }
 
+// As from here to here: the directories become one, and of what both have the later stays, however
+// long the files before it take.
+TEST_P(CopyLive, OfSeveralSourcesOfOneNameTheLaterStays) {
+  const std::string large = Noise(9 << 20);
+  for (const std::string source : {"a", "b", "c"}) {
+    fs::create_directories(dir_ / source + "/x/d");
+    dir_.Write(source + "/x/large", large + source);
+    dir_.Write(source + "/x/small", source);
+    dir_.Write(source + "/x/d/of " + source, source);
+    for (int file = 0; file < 50; ++file)
+      dir_.Write(source + "/x/d/f" + std::to_string(file), source);
+  }
+  const auto expect_last = [&] {
+    EXPECT_TRUE(dir_.Read("dst/x/large") == large + "c");
+    EXPECT_EQ(dir_.Read("dst/x/small"), "c");
+    for (const std::string source : {"a", "b", "c"}) {
+      EXPECT_EQ(dir_.Read("dst/x/d/of " + source), source);
+    }
+    for (int file = 0; file < 50; ++file) {
+      EXPECT_EQ(dir_.Read("dst/x/d/f" + std::to_string(file)), "c");
+    }
+  };
+  const std::vector<std::string> of_one_name{dir_ / "a/x", dir_ / "b/x", dir_ / "c/x"};
+  const std::vector<std::string> into_dst{dir_ / "a/x/.", dir_ / "b/x/.", dir_ / "c/x/."};
+  set_receiver_ = [](ReceiverSettings& settings) { settings.remove = false; };
+  for (const bool offers : {false, true}) {
+    for (const bool into : {false, true}) {
+      const std::string destination = into ? dir_ / "dst/x" : dir_ / "dst";
+      if (into) fs::create_directory(destination);
+      const Ends ends =
+          Copy(into ? into_dst : of_one_name, destination, Keep::Attributes(), false, offers);
+      EXPECT_TRUE(ends.sent.ok()) << ends.sent.message();
+      EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+      EXPECT_EQ(ends.notices, std::vector<std::string>{});
+      expect_last();
+      fs::remove_all(dir_ / "dst/x");
+    }
+  }
+}
+
+// With -u, too: what is older than what an earlier source has brought is not copied.
+TEST_P(CopyLive, OfSeveralSourcesOfOneNameTheNewerStays) {
+  const timespec old[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+  for (const std::string source : {"a", "b"}) {
+    fs::create_directories(dir_ / source + "/x");
+    for (const std::string name : {"of a", "of b"}) dir_.Write(source + "/x/" + name, source);
+  }
+  for (const std::string path : {"b/x/of a", "a/x/of b"}) {
+    ASSERT_EQ(utimensat(AT_FDCWD, (dir_ / path).c_str(), old, 0), 0);
+  }
+  set_walk_ = [](WalkOptions& walk) { walk.offers = true; };
+  set_receiver_ = [](ReceiverSettings& settings) { settings.policy.update = true; };
+  const Ends ends = Copy({dir_ / "a/x", dir_ / "b/x"}, dir_ / "dst", Keep::Attributes());
+  EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+  EXPECT_EQ(ends.notices, std::vector<std::string>{});
+  EXPECT_EQ(dir_.Read("dst/x/of a"), "a");
+  EXPECT_EQ(dir_.Read("dst/x/of b"), "b");
+}
+
 TEST_P(CopyLive, GoesOnWhereItWasInterrupted) {
   const std::string content = Noise(5 << 20);
   dir_.Write("src/large", content);
@@ -667,10 +726,12 @@ class CopyHostile : public CopyLive {
     return entry;
   }
 
+  std::vector<std::uint64_t> wanted_;
+
  private:
-  static void Attack(transport::Connection& lane, const std::shared_ptr<transport::Domain>& domain,
-                     const Begin& begin, const std::function<void(BatchWriter&)>& fill,
-                     const std::function<void(Bytes&)>& spoil) {
+  void Attack(transport::Connection& lane, const std::shared_ptr<transport::Domain>& domain,
+              const Begin& begin, const std::function<void(BatchWriter&)>& fill,
+              const std::function<void(Bytes&)>& spoil) {
     using std::chrono_literals::operator""s;
     if (!lane.Send(ByteSpan(begin.Encode()->front())).ok()) return;
     std::optional<Welcome> welcome;
@@ -683,6 +744,7 @@ class CopyHostile : public CopyLive {
         const auto type = TypeOf(each.message);
         if (type == MessageType::kAbort || type == MessageType::kCredit) return false;
         if (type == MessageType::kWelcome) welcome = *Welcome::Decode(each.message);
+        if (type == MessageType::kWant) wanted_ = Want::Decode(each.message)->numbers;
       }
       return true;
     };
@@ -826,6 +888,19 @@ TEST_P(CopyHostile, AnAnswerThatNobodyAskedFor) {
     ASSERT_TRUE(batch.Add(At("f", Kind::kFile), 1, EntryWire::kAnswer));
   });
   EXPECT_EQ(status.code(), Code::kProtocolError) << status.message();
+}
+
+// As of a directory that changes while it is read.
+TEST_P(CopyHostile, AFileThatIsOfferedTwiceIsWantedOnce) {
+  (void)Receive(
+      Asked(),
+      [](BatchWriter& batch) {
+        ASSERT_TRUE(batch.Add(At("", Kind::kDirectory), 0, 0));
+        ASSERT_TRUE(batch.AddOffer(At("f", Kind::kFile), 1, 0, std::nullopt));
+        ASSERT_TRUE(batch.AddOffer(At("f", Kind::kFile), 2, 0, std::nullopt));
+      },
+      nullptr, [](ReceiverSettings& settings) { settings.policy.sync = true; });
+  EXPECT_EQ(wanted_, std::vector<std::uint64_t>{1});
 }
 
 TEST_P(CopyHostile, AFileThatNeverEnds) {

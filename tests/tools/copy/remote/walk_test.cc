@@ -61,5 +61,45 @@ TEST_F(WalkTest, AHoleAtTheEndIsNone) {
   EXPECT_TRUE(told_.empty());
 }
 
+// Sources that may bring one path: nothing of a later one before somebody says so.
+TEST_F(WalkTest, InTurnASourceWaitsForTheOnesBefore) {
+  for (const std::string name : {"one", "two", "three"}) dir_.Write(name, name);
+  WalkOptions options;
+  options.paths = {dir_ / "one", dir_ / "two", dir_ / "three"};
+  options.slot_bytes = kSlot;
+  options.in_turn = true;
+  Walk walk(std::move(options), [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
+  for (std::uint32_t source = 0; source < 3; ++source) {
+    const auto task = walk.Next();
+    ASSERT_TRUE(task && task->items.size() == 1) << source;
+    EXPECT_EQ(task->items[0].scanned.entry.source, source);
+    EXPECT_FALSE(walk.Next().has_value());
+    EXPECT_EQ(walk.waits(), source < 2);
+    if (walk.waits()) walk.BeginNext();
+  }
+}
+
+// What was offered is answered, and what is wanted handed out, before it is another one's turn.
+TEST_F(WalkTest, InTurnAnswersBelongToTheirSource) {
+  for (const std::string name : {"one", "two"}) dir_.Write(name, name);
+  WalkOptions options;
+  options.paths = {dir_ / "one", dir_ / "two"};
+  options.slot_bytes = kSlot;
+  options.in_turn = options.offers = true;
+  Walk walk(std::move(options), [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
+  std::vector<std::uint32_t> sources;
+  for (bool more = true; more; walk.BeginNext()) {
+    while (const auto task = walk.Next()) {
+      for (const WalkItem& item : task->items) {
+        sources.push_back(item.scanned.entry.source);
+        if (item.what != WalkItem::What::kOffer) continue;
+        ASSERT_TRUE(walk.Answered({item.number + 1, {item.number}}).ok());
+      }
+    }
+    more = walk.waits();
+  }
+  EXPECT_EQ(sources, (std::vector<std::uint32_t>{0, 0, 1, 1}));
+}
+
 }  // namespace
 }  // namespace rdfs::copy
