@@ -169,6 +169,14 @@ fresh; fails "one machine of two is not there" 1 "could not reach .down" "down:$
 mkdir "$work/other" && echo other >"$work/other/one.c"
 fresh; fails "a name of two machines" 1 "'one.c' of another machine is there already" "$far:$src/one.c" "localhost:$work/other/one.c" "localhost:$src/two.c" "$work/dst"
 holds "a name of two machines" "$work/dst" "./one.c "; cmp -s "$src/one.c" "$work/dst/one.c" || problem "a name of two machines: the second one came"
+# To a third one: sent, fetched, and through here.
+for to in "$(id -un)@[::1]" hidden1; do
+  fresh; fails "a name of two machines, to $to" 1 "'one.c' of another machine is there already" "$far:$src/one.c" "localhost:$work/other/one.c" "$to:$work/dst"
+  holds "to $to" "$work/dst" "./one.c "; cmp -s "$src/one.c" "$work/dst/one.c" || problem "a name of two machines, to $to: the second one came"
+  fresh; copies "two machines, to $to" "$far:$src/one.c" "localhost:$src/two.c" "$to:$work/dst"; holds "to $to" "$work/dst" "./one.c ./two.c "
+done
+fresh; fails "a name of two machines, through here" 1 "'one.c' of another machine is there already" "hidden2:$src/one.c" "localhost:$work/other/one.c" "hidden1:$work/dst"
+holds "through here" "$work/dst" "./one.c "; cmp -s "$src/one.c" "$work/dst/one.c" || problem "a name of two machines, through here: the second one came"
 # Two directories of one name become one; of what both have the later stays, as from here to here.
 mkdir -p "$work/other/src/new" && echo other >"$work/other/src/one.c"
 cp -a "$src" "$work/merged" && cp -a "$work/other/src/." "$work/merged"

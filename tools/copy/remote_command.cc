@@ -160,9 +160,10 @@ int RunErrands(const CopyOptions& options, RemoteOptions& remote, bool& dialling
   if (!options.quiet || remote.note)
     remote.warn = [&report](const std::string& text) { report.Note(text); };
   NamesTaken taken;
-  remote.take = [&taken](const Begin& begin) { return taken.Take(begin); };
+  const std::vector<Errand> errands = ErrandsOf(options);
+  if (errands.size() > 1) remote.take = [&](const Begin& begin) { return taken.Take(begin); };
   int failed = 0;
-  for (const Errand& errand : ErrandsOf(options)) {
+  for (const Errand& errand : errands) {
     const Status status = Run(options, errand, remote, report, dialling);
     if (status.ok()) continue;
     const int code = Fail(status);

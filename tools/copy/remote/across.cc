@@ -61,6 +61,19 @@ std::function<Status()> Attend(Talk& caller) {
   };
 }
 
+// The caller may know that it would replace what another machine has brought. It answers at once,
+// or we hear of its end.
+Status AskCaller(Talk& caller, const Begin& begin) {
+  RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> messages, begin.Encode());
+  for (const Bytes& message : messages) RDFS_RETURN_IF_ERROR(caller.Say(message));
+  bool goes = false;
+  const Talk::OnMessage on_message = [&](MessageType type, ByteSpan) {
+    goes = type == MessageType::kGo;
+    return goes ? Status() : OutOfTurn();
+  };
+  return caller.HearUntil(goes, on_message);
+}
+
 Status Send(Talk& caller, Talk& talk, const Other& other, const Task& task) {
   RDFS_RETURN_IF_ERROR(GiveTask(*other.lane, TaskOfOther(task)));
   const Found found =
@@ -72,6 +85,10 @@ Status Send(Talk& caller, Talk& talk, const Other& other, const Task& task) {
                   });
   Selection selection(task);
   RDFS_RETURN_IF_ERROR(selection.status());
+  if (task.asks) {
+    const Status status = AskCaller(caller, found.begin);
+    if (!status.ok()) return talk.Part(status);
+  }
   Sender sender(talk, other.domain, found.begin, WalkFor(task, found, selection), CrewThreads());
   sender.on_turn = Attend(caller);
   RDFS_RETURN_IF_ERROR(sender.Run());
@@ -84,8 +101,9 @@ Status Fetch(Talk& caller, Talk& talk, const Other& other, const Task& task, mod
   Selection selection(task);
   RDFS_RETURN_IF_ERROR(selection.status());
   ReceiverSettings settings = ReceiverFor(task, task.names.front(), selection, mask);
-  settings.allow = [&there](const Begin& begin, std::uint64_t told) {
-    return CheckSources(there.names, begin, told);
+  settings.allow = [&](const Begin& begin, std::uint64_t told) {
+    RDFS_RETURN_IF_ERROR(CheckSources(there.names, begin, told));
+    return task.asks ? AskCaller(caller, begin) : Status();
   };
   Receiver receiver(talk, other.domain, std::move(settings));
   receiver.on_turn = Attend(caller);

@@ -50,7 +50,8 @@ struct RemoteOptions {
   const Listed* list = nullptr;  // that `scan` has as its filter
   std::uint32_t umask = 022;     // of this process, before SetUpProcess
   int interrupts = -1;           // a descriptor: readable when the user wants to stop
-  // Whether what another machine is about to send may be taken; may be empty.
+  // Whether what another machine is about to send may be taken; may be empty. Of each before its
+  // first file.
   std::function<Status(const Begin&)> take;
   std::function<void(const std::string&)> note;  // -v: which lane is used; may be empty
   // Unless -q: that the data go through ssh, for nothing better stands, and why; may be empty.

@@ -49,6 +49,7 @@ Task FarEnd::TaskAcross(const Across& job, bool sends) const {
   task.names = job.paths;
   task.names.insert(task.names.begin(), job.destination);
   task.directory_wanted = job.directory_wanted;
+  task.asks = options_.take != nullptr;
   return task;
 }
 
@@ -69,13 +70,23 @@ Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, s
   bool met = false;
   bool over = false;
   Tally done;
+  BeginReader begin;
+  bool begun = false;
+  const auto on_begin = [&](ByteSpan message) -> Status {
+    RDFS_ASSIGN_OR_RETURN(begun, begin.Take(message));
+    if (!begun) return {};
+    RDFS_RETURN_IF_ERROR(CheckSources(job.paths, begin.begin(), talk.failures_heard()));
+    RDFS_RETURN_IF_ERROR(options_.take(begin.begin()));
+    return talk.Say(EncodeBare(MessageType::kGo));
+  };
   const Talk::OnMessage on_message = [&](MessageType type, ByteSpan message) -> Status {
     if (type == MessageType::kMet && !met) {
       met = true;
       RDFS_ASSIGN_OR_RETURN(how, DecodeMet(message));
       return {};
     }
-    if (type != MessageType::kDone || !met) {
+    if (type == MessageType::kBegin && met && options_.take && !begun) return on_begin(message);
+    if (type != MessageType::kDone || !met || (options_.take && !begun)) {
       return OutOfTurn();
     }
     RDFS_ASSIGN_OR_RETURN(done, Tally::Decode(message));

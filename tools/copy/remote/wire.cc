@@ -32,11 +32,12 @@ std::string VersionText(unsigned major, unsigned minor) {
 // The bits of a set of switches, in the order of their numbers on the wire. Never reordered.
 template <typename T, std::size_t kCount>
 using Switches = std::array<bool T::*, kCount>;
-constexpr Switches<Task, 16> kOptions = {
+constexpr Switches<Task, 17> kOptions = {
     &Task::recurse,  &Task::follow,           &Task::follow_source, &Task::one_file_system,
     &Task::in_place, &Task::directory_wanted, &Task::update,        &Task::sync,
     &Task::remove,   &Task::checksum,         &Task::verify,        &Task::dry_run,
-    &Task::has_list, &Task::resume,           &Task::moves,         &Task::counts};
+    &Task::has_list, &Task::resume,           &Task::moves,         &Task::counts,
+    &Task::asks};
 constexpr Switches<Keep, 7> kKeeps = {&Keep::mode,   &Keep::owner, &Keep::times,   &Keep::acls,
                                       &Keep::xattrs, &Keep::links, &Keep::specials};
 
@@ -80,7 +81,7 @@ Bytes EncodeNames(const std::vector<std::string>& names, std::size_t& at) {
 std::optional<MessageType> TypeOf(ByteSpan message) {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message.front());
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kTotals)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kGo)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -157,6 +158,7 @@ Task TaskOfOther(const Task& task) {
   Task other = task;
   const bool receives = task.role == Task::Role::kForwards;
   other.role = receives ? Task::Role::kReceives : Task::Role::kSends;
+  other.asks = false;
   if (!receives) other.names.erase(other.names.begin());
   return other;
 }

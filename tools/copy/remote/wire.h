@@ -69,6 +69,7 @@ enum class MessageType : std::uint8_t {  // never reused
   kReady = 16,
   kMoved = 17,
   kTotals = 18,
+  kGo = 19,
 };
 // The first byte; nullopt for an empty message or an unknown type.
 std::optional<MessageType> TypeOf(ByteSpan message);
@@ -100,6 +101,7 @@ struct Task {
   bool has_list = false;    // only what is in `listed`
   bool moves = false;       // a better lane may come
   bool counts = false;      // the one that sends tells how much there is to do, once it knows
+  bool asks = false;        // across: the caller is told what will be sent, and says Go
   std::uint64_t limit = 0;  // of the one that sends, bytes a second; zero: none
   Keep keep;
   // Sources; DST, and of another far end what it may send; DST and then sources (twice).
@@ -295,6 +297,6 @@ Status OutOfTurn();
 Bytes EncodeAbort(const Status& why);
 // What the peer says went wrong, made safe for a terminal; kProtocolError for a malformed one.
 Status DecodeAbort(ByteSpan message);
-Bytes EncodeBare(MessageType type);  // kPing, kFarewell, kReady, kMoved
+Bytes EncodeBare(MessageType type);  // kPing, kFarewell, kReady, kMoved, kGo
 
 }  // namespace rdfs::copy

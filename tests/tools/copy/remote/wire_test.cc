@@ -85,6 +85,8 @@ TEST(CopyWire, ADigestStandsForOneTask) {
   const Task receives = TaskOfOther(across);
   EXPECT_EQ(receives.role, Task::Role::kReceives);
   EXPECT_EQ(receives.names, across.names);
+  across.asks = true;
+  EXPECT_EQ(*DigestOf(TaskOfOther(across)), *DigestOf(receives)) << "it is asked nothing";
   across.role = Task::Role::kFetches;
   const Task sends = TaskOfOther(across);
   EXPECT_EQ(sends.role, Task::Role::kSends);
@@ -182,7 +184,7 @@ TEST(CopyWire, TasksThatAreNone) {
   };
   EXPECT_EQ(head(1, 0), Code::kUnsupported) << "no role";
   EXPECT_EQ(head(1, 5), Code::kUnsupported);
-  EXPECT_EQ(head(6, 1), Code::kUnsupported) << "unknown options";
+  EXPECT_EQ(head(6, 2), Code::kUnsupported) << "unknown options";
   EXPECT_EQ(head(9, 1), Code::kUnsupported) << "unknown things to keep";
   EXPECT_EQ(head(12, 0), Code::kProtocolError) << "no names";
   EXPECT_EQ(head(14, 0xff), Code::kProtocolError) << "millions of names";
