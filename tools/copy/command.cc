@@ -150,11 +150,9 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Ro
   RDFS_RETURN_IF_ERROR(CheckNotInto(job, scan, *destination));
 
   RDFS_ASSIGN_OR_RETURN(Fd interrupts, pipe::TakeInterrupts());
-  Counter::Count count = [&](auto& files, auto& bytes, const auto& done) {
+  const Counter::Count count = [&](auto& files, auto& bytes, const auto& done) {
     for (const Source& each : job.sources) CountTree(each, scan, done, files, bytes);
   };
-  // Patterns and lists are the walk's own: how much they leave is not counted.
-  if (scan.filter != nullptr) count = nullptr;
   const Watch watch(std::move(interrupts),
                     ShowsProgress(options.quiet, Lists(options) && !options.progress), report, stop,
                     count);

@@ -48,22 +48,24 @@ Status Listed::Add(std::string_view path) {
   return {};
 }
 
-bool Listed::IsListed(std::string_view path) {
-  if (all_) return true;
+std::optional<std::string> Listed::Listing(std::string_view path) const {
   for (std::string_view at = path; !at.empty(); at = FolderOf(at)) {
-    const auto found = listed_.find(std::string(at));
-    if (found == listed_.end()) continue;
-    found->second = true;
-    return true;
+    std::string whole(at);
+    if (listed_.contains(whole)) return whole;
   }
-  return false;
+  return std::nullopt;
 }
 
 bool Listed::Takes(std::string_view path, bool is_directory) {
-  // Asked first, so that what is listed and not there can be told.
-  const bool listed = IsListed(path);
+  // Noted, so that what is listed and not there can be told.
+  if (const auto listing = Listing(path)) listed_[*listing] = true;
+  return WouldTake(path, is_directory);
+}
+
+bool Listed::WouldTake(std::string_view path, bool is_directory) const {
+  const bool listed = all_ || Listing(path);
   if (!listed && !(is_directory && on_the_way_.contains(std::string(path)))) return false;
-  return !listed || next_ == nullptr || next_->Takes(path, is_directory);
+  return !listed || next_ == nullptr || next_->WouldTake(path, is_directory);
 }
 
 bool Listed::MayGo(std::string_view path, bool is_directory) const {

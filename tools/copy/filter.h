@@ -1,8 +1,9 @@
 // --exclude, --include and --files-from: which paths of a SRC take part.
 //
-// Used by one thread; no I/O.
+// Used by one thread, but for WouldTake; no I/O.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -23,6 +24,9 @@ class Rules final : public Filter {
   [[nodiscard]] const std::vector<std::string>& given() const { return given_; }
   [[nodiscard]] bool empty() const { return rules_.empty(); }
   [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override {
+    return MayGo(path, is_directory);
+  }
+  [[nodiscard]] bool WouldTake(std::string_view path, bool is_directory) const override {
     return MayGo(path, is_directory);
   }
   [[nodiscard]] bool MayGo(std::string_view path, bool is_directory) const override;
@@ -46,6 +50,7 @@ class Listed final : public Filter {
   // One path from SRC on; "./", "//" and a '/' at either end mean nothing. Fails for "..".
   Status Add(std::string_view path);
   [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override;
+  [[nodiscard]] bool WouldTake(std::string_view path, bool is_directory) const override;
   // What is beneath a listed path, but not what is listed itself.
   [[nodiscard]] bool MayGo(std::string_view path, bool is_directory) const override;
   // Those that were never asked about: they are not there.
@@ -56,12 +61,32 @@ class Listed final : public Filter {
   [[nodiscard]] std::vector<std::string> paths() const;
 
  private:
-  [[nodiscard]] bool IsListed(std::string_view path);
+  // What is listed of it and what it is in; nothing.
+  [[nodiscard]] std::optional<std::string> Listing(std::string_view path) const;
 
   Filter* const next_;
   bool all_ = false;
   std::unordered_map<std::string, bool> listed_;  // and whether it was met
   std::unordered_set<std::string> on_the_way_;
+};
+
+// A filter for a second thread, beside the one that uses it: what would be taken.
+class Beside final : public Filter {
+ public:
+  // `filter` outlives this.
+  explicit Beside(const Filter& filter) : filter_(filter) {}
+  [[nodiscard]] bool Takes(std::string_view path, bool is_directory) override {
+    return filter_.WouldTake(path, is_directory);
+  }
+  [[nodiscard]] bool WouldTake(std::string_view path, bool is_directory) const override {
+    return filter_.WouldTake(path, is_directory);
+  }
+  [[nodiscard]] bool MayGo(std::string_view path, bool is_directory) const override {
+    return filter_.MayGo(path, is_directory);
+  }
+
+ private:
+  const Filter& filter_;
 };
 
 }  // namespace rdfs::copy

@@ -88,7 +88,10 @@ void LocalCopy::Take(Scanned& scanned, Scanner& scanner) {
   }
   if (options_.dry_run) return DryRun(scanned);
   auto pin = destination_.Hold(scanned.entry);
-  if (!pin.ok()) return report_.Failed(Shown(scanned.entry), pin.status());
+  if (!pin.ok()) {
+    report_.Passed(1, scanned.entry.size);
+    return report_.Failed(Shown(scanned.entry), pin.status());
+  }
   Queue({std::move(scanned), *std::move(pin)});
 }
 
@@ -153,7 +156,9 @@ void LocalCopy::DryRun(const Scanned& scanned) {
   const auto now = destination_.Peek(entry);
   if (!now.ok()) return report_.Failed(Shown(entry), now.status());
   const Verdict verdict = Decide(entry, *now, options_.policy);
-  if (verdict == Verdict::kLeave || verdict == Verdict::kSame) return;
+  if (verdict == Verdict::kLeave || verdict == Verdict::kSame) {
+    return report_.Passed(1, entry.size);
+  }
   report_.Done(Shown(entry), verdict == Verdict::kCompare ? "compare " : "");
   report_.Copied();
   report_.bytes() += entry.size;
@@ -186,34 +191,42 @@ void LocalCopy::Work() {
       ++busy_;
       if (queue_.size() == kMostQueued / 2) room_.notify_one();
     }
-    if (!stop_) CopyOne(item.scanned);
+    const std::uint64_t size = item.scanned.entry.size;
+    if (!stop_ && !CopyOne(item.scanned)) report_.Passed(1, size);
     item = {};  // lets go of its directory
     const std::lock_guard lock(mutex_);
     if (--busy_ == 0 && queue_.empty()) idle_.notify_one();
   }
 }
 
-void LocalCopy::CopyOne(Scanned& scanned) {
+bool LocalCopy::CopyOne(Scanned& scanned) {
   const Entry& entry = scanned.entry;
-  if (IsSpecial(entry.kind) && !options_.keep.specials) return Problem(entry, LeftOut());
+  const auto fails = [&](const Status& status) {
+    report_.Failed(Shown(entry), status);
+    return false;
+  };
+  if (IsSpecial(entry.kind) && !options_.keep.specials) {
+    Problem(entry, LeftOut());
+    return false;
+  }
   const auto verdict = Judge(entry);
-  if (!verdict.ok()) return report_.Failed(Shown(entry), verdict.status());
+  if (!verdict.ok()) return fails(verdict.status());
   const bool whole = *verdict == Verdict::kSame || *verdict == Verdict::kLeave;
   using Turn = Destination::Turn;
   std::function<void()> made;
   if (entry.links > 1) made = [this, shown = Shown(entry)] { report_.Done(shown); };
   const auto turn =
       destination_.TakeTurn(entry, whole, std::move(made), *verdict == Verdict::kLeave);
-  if (!turn.ok()) return report_.Failed(Shown(entry), turn.status());
-  if (*turn == Turn::kThere || *turn == Turn::kWaits) return;
-  if (*turn == Turn::kLink) return report_.Done(Shown(entry));
-  if (*verdict == Verdict::kLeave) return;
+  if (!turn.ok()) return fails(turn.status());
+  if (*turn == Turn::kLink) report_.Done(Shown(entry));
+  if (*turn != Turn::kFirst || *verdict == Verdict::kLeave) return false;
 
   // Said there, by whose side it is.
   if (entry.kind == Kind::kFile ? !CopyFile(scanned, *verdict) : !MakeOther(scanned, *verdict))
-    return;
+    return false;
   report_.Copied();
   report_.Done(Shown(entry));
+  return true;
 }
 
 bool LocalCopy::MakeOther(Scanned& scanned, Verdict verdict) {

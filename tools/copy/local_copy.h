@@ -82,9 +82,9 @@ class LocalCopy {
   void Leave(const Entry& entry);
   void Note(const Scanned& scanned);
   void Prune(const Entry& entry, const Seen& seen);
-  void CopyOne(Scanned& scanned);
   void DryRun(const Scanned& scanned);
-  // Both: whether it was copied.
+  // All: whether it was copied.
+  bool CopyOne(Scanned& scanned);
   bool CopyFile(Scanned& scanned, Verdict verdict);
   bool MakeOther(Scanned& scanned, Verdict verdict);
   Status CopyData(Entry& entry, File& source);

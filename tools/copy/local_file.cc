@@ -1,9 +1,11 @@
 // LocalCopy: one regular file.
 #include <array>
 #include <cerrno>
+#include <optional>
 
 #include "tools/copy/compare.h"
 #include "tools/copy/data.h"
+#include "tools/copy/filter.h"
 #include "tools/copy/local_copy.h"
 
 namespace rdfs::copy {
@@ -85,7 +87,10 @@ Result<bool> LocalCopy::HasContentOf(const Entry& entry, File& source) {
 
 void CountTree(const Source& source, const ScanOptions& options, const std::atomic<bool>& stop,
                std::atomic<std::uint64_t>& files, std::atomic<std::uint64_t>& bytes) {
-  auto scanner = Scanner::Open(0, source.path, options, source.from);
+  ScanOptions beside = options;
+  std::optional<Beside> filter;
+  if (options.filter != nullptr) beside.filter = &filter.emplace(*options.filter);
+  auto scanner = Scanner::Open(0, source.path, beside, source.from);
   if (!scanner.ok()) return;
   Scanned scanned;
   while (!stop && (*scanner)->Next(scanned)) {

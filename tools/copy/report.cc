@@ -64,7 +64,7 @@ void Report::Done(const std::string& path, const char* what) {
 void Report::Draw(const Totals& totals, TimePoint now) {
   if (!settings_.progress) return;
   const double span = Seconds(now - (drawn_ == TimePoint{} ? start_ : drawn_));
-  const std::uint64_t files = files_;
+  const std::uint64_t files = files_ + passed_files_;
   const std::uint64_t bytes = bytes_;
   const double rate = static_cast<double>(bytes - drawn_bytes_) / span;
   const double files_rate = static_cast<double>(files - drawn_files_) / span;
@@ -88,7 +88,7 @@ void Report::Clear() {
 }
 
 std::string Report::Line(const Totals& totals, double rate, double files_rate) const {
-  const std::uint64_t files = files_;
+  const std::uint64_t files = files_ + passed_files_;
   const std::uint64_t bytes = bytes_;
   const std::string rates = fmt::format("{}  {:.0f} files/s", HumanRate(rate), files_rate);
   if (totals.files == 0) {
@@ -96,7 +96,7 @@ std::string Report::Line(const Totals& totals, double rate, double files_rate) c
                        HumanBytes(static_cast<double>(bytes)), rates);
   }
   // Whichever is slower in coming: bytes of large files, or names of small ones.
-  const std::uint64_t there = bytes + kept_;
+  const std::uint64_t there = bytes + kept_ + passed_bytes_;
   const std::uint64_t left_bytes = totals.bytes - std::min(there, totals.bytes);
   const std::uint64_t left_files = totals.files - std::min(files, totals.files);
   double left = 0;

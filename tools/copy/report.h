@@ -46,6 +46,17 @@ class Report {
   std::atomic<std::uint64_t>& bytes() { return bytes_; }
   // What an interrupted copy had brought already.
   std::atomic<std::uint64_t>& kept() { return kept_; }
+  // Of all that there is to do what is done without being copied: it is there already, is a link or
+  // a hole, or cannot be had. For progress.
+  void Passed(std::uint64_t files, std::uint64_t bytes) {
+    passed_files_ += files;
+    passed_bytes_ += bytes;
+  }
+  [[nodiscard]] Totals passed() const { return {passed_files_, passed_bytes_}; }
+  void SetPassed(const Totals& passed) {
+    passed_files_ = passed.files;
+    passed_bytes_ = passed.bytes;
+  }
 
   [[nodiscard]] bool progress() const { return settings_.progress; }
   [[nodiscard]] std::uint64_t files() const { return files_; }
@@ -63,6 +74,7 @@ class Report {
   const Settings settings_;
   const TimePoint start_;
   std::atomic<std::uint64_t> files_{0}, bytes_{0}, kept_{0}, failed_{0}, vanished_{0};
+  std::atomic<std::uint64_t> passed_files_{0}, passed_bytes_{0};
   std::mutex mutex_;  // the terminal
   bool on_screen_ = false;
   TimePoint drawn_{};

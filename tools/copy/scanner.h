@@ -20,12 +20,14 @@
 
 namespace rdfs::copy {
 
-// Which paths take part. Called by the scanner's thread.
+// Which paths take part. Called by the scanner's thread, but for WouldTake.
 class Filter {
  public:
   virtual ~Filter() = default;
   // `path` as in Entry, never empty. False for a directory leaves out all that is beneath it.
   [[nodiscard]] virtual bool Takes(std::string_view path, bool is_directory) = 0;
+  // The same, and nothing is noted of it: any thread, beside the scanner's.
+  [[nodiscard]] virtual bool WouldTake(std::string_view path, bool is_directory) const = 0;
   // With --delete: whether it may go at the destination when it is not in the source. Not what was
   // left out, nor what should have been there.
   [[nodiscard]] virtual bool MayGo(std::string_view path, bool is_directory) const = 0;

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "tests/tools/copy/temp_tree.h"
+#include "tools/copy/filter.h"
 
 namespace rdfs::copy {
 namespace {
@@ -42,7 +43,16 @@ class LocalCopyTest : public testing::Test {
       copy.Finish();
     }
     bytes_ = report.bytes();
+    if (!stop_) ExpectAllCounted(options.scan, report);
     return report.ExitCode();
+  }
+  // What progress calls done is what it has counted, whatever became of each file.
+  void ExpectAllCounted(const ScanOptions& scan, Report& report) {
+    std::atomic<std::uint64_t> files{0};
+    std::atomic<std::uint64_t> bytes{0};
+    CountTree({"from", tree_ / "from"}, scan, stop_, files, bytes);
+    EXPECT_EQ(report.files() + report.passed().files, files);
+    EXPECT_EQ(report.bytes() + report.kept() + report.passed().bytes, bytes);
   }
   TempTree tree_;
   std::atomic<bool> stop_{false};
@@ -187,6 +197,50 @@ TEST_F(LocalCopyTest, UpdateReplacesNothingNewerByALink) {
   options.policy.update = true;
   EXPECT_EQ(Copy(options), 0);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(tree_.Read("to/" + std::to_string(i) + "too"), "newer");
+}
+
+// Links, what is there already, and what patterns or a list leave out.
+TEST_F(LocalCopyTest, ProgressCountsWhatNeedsNoCopying) {
+  tree_.MakeDirectory("from/d");
+  for (const std::string name : {"a", "b", "d/a", "d/b", "d/c.o"}) {
+    tree_.Write("from/" + name, Noise(1000 + name.size()));
+  }
+  ASSERT_EQ(link((tree_ / "from/a").c_str(), (tree_ / "from/d/linked").c_str()), 0);
+  ASSERT_EQ(symlink("a", (tree_ / "from/symlink").c_str()), 0);
+  LocalOptions options{.keep = Keep::All()};
+  EXPECT_EQ(Copy(options), 0);
+  EXPECT_EQ(bytes_, 2 * 1001U + 2 * 1003U + 1005U);
+  tree_.Write("from/b", "changed");
+  for (const bool checksum : {false, true}) {
+    options.policy = {.sync = true, .checksum = checksum};
+    EXPECT_EQ(Copy(options), 0);
+    EXPECT_EQ(bytes_, checksum ? 0U : 7U);
+  }
+  options.policy = {.update = true};
+  EXPECT_EQ(Copy(options), 0);
+  Rules rules;
+  rules.Add(false, "*.o");
+  Listed list(&rules);
+  ASSERT_TRUE(list.Add("d").ok());
+  ASSERT_TRUE(list.Add("none").ok());
+  for (Filter* const filter : std::initializer_list<Filter*>{&rules, &list}) {
+    options = {.scan = {.filter = filter}};
+    EXPECT_EQ(Copy(options), 0);
+    EXPECT_LT(bytes_, 5 * 1000U);
+  }
+  EXPECT_EQ(list.Missing(), std::vector<std::string>{"none"});
+}
+
+// Counting runs ahead, and what is not there is told all the same.
+TEST_F(LocalCopyTest, CountingNotesNothingOfWhatIsListed) {
+  tree_.Write("from/a", "x");
+  Listed list(nullptr);
+  ASSERT_TRUE(list.Add("a").ok());
+  std::atomic<std::uint64_t> files{0};
+  std::atomic<std::uint64_t> bytes{0};
+  CountTree({"from", tree_ / "from"}, {.recurse = true, .filter = &list}, stop_, files, bytes);
+  EXPECT_EQ(files, 1U);
+  EXPECT_EQ(list.Missing(), std::vector<std::string>{"a"});
 }
 
 TEST_F(LocalCopyTest, ADryRunChangesNothing) {

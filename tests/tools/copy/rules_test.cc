@@ -106,6 +106,9 @@ TEST(Lists, LetGoOnlyWhatIsBeneathWhatIsListed) {
   ASSERT_TRUE(list.Add(".").ok());
   EXPECT_TRUE(list.MayGo("x", false));
   EXPECT_FALSE(list.MayGo("gone", false));
+  // Whatever else is listed.
+  EXPECT_TRUE(list.Takes("gone", false));
+  EXPECT_EQ(list.Missing(), (std::vector<std::string>{"a/b", "a/b/c/d"}));
 }
 
 struct stat Existing(std::int64_t size, timespec mtime, mode_t mode = S_IFREG) {
@@ -168,6 +171,13 @@ TEST(Report, SaysHowFarItIs) {
   // A large one is under way.
   EXPECT_EQ(report.Line({20, 2 << 20}, 1 << 20, 1e-30), line + "0 files/s  1 s left");
   EXPECT_NE(report.Line({20, 2 << 20}, 1e-30, 0).find("1000:00 h left"), std::string::npos);
+  EXPECT_EQ(report.Summary(TimePoint(std::chrono::seconds(2))),
+            "5 files, 1.00 MiB in 2.00 s (524.29 kB/s, 2 files/s)");
+  // What needs no copying is done, and not copied.
+  report.Passed(14, (1 << 20) - 1024);
+  EXPECT_EQ(report.Line({20, 2 << 20}, 1 << 20, 3),
+            "test: [#######################.] 100 %  19 of 20 files, 2.00 MiB of 2.00 MiB  "
+            "1.05 MB/s  3 files/s  0 s left");
   EXPECT_EQ(report.Summary(TimePoint(std::chrono::seconds(2))),
             "5 files, 1.00 MiB in 2.00 s (524.29 kB/s, 2 files/s)");
 }

@@ -198,6 +198,7 @@ TEST(Scanner, DoesNotOpenWhatTookTheNameOfAFile) {
 class NoB final : public Filter {
  public:
   [[nodiscard]] bool Takes(std::string_view path, bool) override { return path != "b"; }
+  [[nodiscard]] bool WouldTake(std::string_view path, bool) const override { return path != "b"; }
   [[nodiscard]] bool MayGo(std::string_view, bool) const override { return false; }
 };
 
