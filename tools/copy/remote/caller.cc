@@ -197,12 +197,7 @@ Task FarEnd::NewTask() const {
   return task;
 }
 
-// What is left out is not known before, be it there already or not wanted.
-bool FarEnd::Counts(const Report& report) const {
-  return report.progress() && options_.scan.filter == nullptr && !options_.policy.update &&
-         !options_.policy.sync && !options_.policy.checksum && !options_.remove &&
-         !options_.dry_run;
-}
+bool FarEnd::Counts(const Report& report) const { return report.progress() && !options_.dry_run; }
 
 Status FarEnd::SendTask(const Task& task) {
   RDFS_ASSIGN_OR_RETURN(const std::vector<Bytes> messages, EncodeTask(task));
@@ -241,12 +236,12 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   Receiver receiver(talk, domain_, std::move(settings));
   Meter meter(report);
   receiver.on_turn = [&] {
-    meter.Show(receiver.bytes(), receiver.kept(), receiver.totals());
+    meter.Show(receiver.bytes(), receiver.kept(), receiver.passed(), receiver.totals());
     NoteMove(talk, false);
     return Status();
   };
   const Status status = receiver.Run();
-  meter.Show(receiver.bytes(), receiver.kept(), receiver.totals());
+  meter.Show(receiver.bytes(), receiver.kept(), receiver.passed(), receiver.totals());
   report.Clear();
   NoteMove(talk, true);
   if (!status.ok()) return status.WithContext(name_);
@@ -279,12 +274,12 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   Sender sender(talk, domain_, found.begin, std::move(walk), CrewThreads());
   Meter meter(report);
   sender.on_turn = [&] {
-    meter.Show(sender.bytes(), sender.kept(), counter.totals());
+    meter.Show(sender.bytes(), sender.kept(), sender.passed(), counter.totals());
     NoteMove(talk, false);
     return Status();
   };
   const Status status = sender.Run();
-  meter.Show(sender.bytes(), sender.kept(), counter.totals());
+  meter.Show(sender.bytes(), sender.kept(), sender.passed(), counter.totals());
   report.Clear();
   NoteMove(talk, true);
   if (!status.ok()) return status.WithContext(name_);

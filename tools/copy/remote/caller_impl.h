@@ -38,27 +38,34 @@ inline TalkSettings SettingsFor(Report& report, int interrupts) {
 class Meter {
  public:
   explicit Meter(Report& report)
-      : report_(report), before_{report.files(), report.bytes()}, kept_before_(report.kept()) {}
-  // `kept`, of what an interrupted copy had brought, and `totals`, when they are known: of this
-  // errand.
-  void Show(std::uint64_t bytes, std::uint64_t kept = 0, const std::optional<Totals>& totals = {}) {
+      : report_(report),
+        before_{report.files(), report.bytes()},
+        kept_before_(report.kept()),
+        passed_before_(report.passed()) {}
+  // `kept`, of what an interrupted copy had brought, `passed` (Report::Passed), and `totals`, when
+  // they are known: of this errand.
+  void Show(std::uint64_t bytes, std::uint64_t kept = 0, const Totals& passed = {},
+            const std::optional<Totals>& totals = {}) {
     report_.bytes() = before_.bytes + bytes;
     report_.kept() = kept_before_ + kept;
+    report_.SetPassed({passed_before_.files + passed.files, passed_before_.bytes + passed.bytes});
     const TimePoint now = BootClock::now();
     if (now < next_) return;
     next_ = now + kDrawEvery;
-    const Totals none;
-    report_.Draw(
-        totals ? Totals{before_.files + totals->files, before_.bytes + kept_before_ + totals->bytes}
-               : none,
-        now);
+    report_.Draw(totals ? BehindBefore(*totals) : Totals(), now);
   }
 
  private:
   static constexpr std::chrono::milliseconds kDrawEvery{200};
+  [[nodiscard]] Totals BehindBefore(const Totals& totals) const {
+    return {before_.files + passed_before_.files + totals.files,
+            before_.bytes + kept_before_ + passed_before_.bytes + totals.bytes};
+  }
+
   Report& report_;
   const Totals before_;
   const std::uint64_t kept_before_;
+  const Totals passed_before_;
   TimePoint next_{};
 };
 

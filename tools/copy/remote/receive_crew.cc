@@ -24,6 +24,7 @@ struct ReceiveCrew::Batch {
 struct ReceiveCrew::Incoming {
   Entry entry;
   std::mutex mutex;
+  std::uint64_t kept = 0;            // of an interrupted copy
   std::shared_ptr<OutputFile> file;  // under mutex, as what follows
   std::size_t writing = 0;           // pieces
   bool ended = false;
@@ -168,7 +169,9 @@ Status ReceiveCrew::PlanRecord(Batch& batch, Record record) {
     if (entry->offer) want_.up_to = entry->number + 1;
     if (settings_.dry_run) {
       Rehearse(*entry);
-    } else if (!IsSkipped(entry->entry)) {
+    } else if (IsSkipped(entry->entry)) {
+      Pass(entry->entry);
+    } else {
       PlanEntry(batch, std::move(*entry));
     }
   } else if (auto* leave = std::get_if<LeaveRecord>(&record)) {
@@ -233,14 +236,14 @@ void ReceiveCrew::PlanOffer(const EntryRecord& record) {
   const Entry& entry = record.entry;
   // A directory that changes while it is read may tell of a name twice: it comes once.
   std::string key = KeyOf(entry);
-  if (wanted_.contains(key)) return;
+  if (wanted_.contains(key)) return Pass(entry);
   const Verdict verdict = Judge(entry);
   if (!PlanLink(record, verdict) || IsThere(entry, verdict, record.digest)) return;
   auto pin = destination_.Hold(entry);
   if (!pin.ok()) {
     destination_.Settle(entry, false);
     TellOf(entry, pin.status());
-    return;
+    return Pass(entry);
   }
   wanted_[std::move(key)] = {*std::move(pin), GoOn(record)};
   want_.numbers.push_back(record.number);
@@ -300,22 +303,29 @@ bool ReceiveCrew::PlanLink(const EntryRecord& record, Verdict verdict) {
   if (settings_.keep.links && entry.links > 1) {
     const bool is_there = stays || verdict == Verdict::kSame;
     const auto turn = destination_.TakeTurn(entry, is_there, {}, stays);
-    if (!turn.ok()) {
-      TellOf(entry, turn.status());
+    if (!turn.ok()) TellOf(entry, turn.status());
+    using Turn = Destination::Turn;
+    if (turn.ok() && (*turn == Turn::kLink || *turn == Turn::kWaits)) {
+      passed_bytes_ += entry.size;
+      Made(entry);
       return false;
     }
-    using Turn = Destination::Turn;
-    if (*turn == Turn::kLink || *turn == Turn::kWaits) Made(entry);
-    if (*turn != Destination::Turn::kFirst) return false;
+    if (!turn.ok() || *turn != Turn::kFirst) {
+      Pass(entry);
+      return false;
+    }
     if (record.no_data && !stays) destination_.Settle(entry, false);
   }
-  if (!record.no_data || stays) return !record.no_data;
+  if (!record.no_data) return true;
+  Pass(entry);
+  if (stays) return false;
   TellOf(entry, {Code::kErrno, ENOENT, "the name that it is a link to could not be copied"});
   return false;
 }
 
 void ReceiveCrew::BeginFile(EntryRecord record, std::unique_ptr<OutputFile> file) {
   auto incoming = std::make_shared<Incoming>();
+  if (file != nullptr) incoming->kept = file->kept_bytes();
   auto begun = file != nullptr ? Result<std::unique_ptr<OutputFile>>(std::move(file))
                                : destination_.Begin(record.entry);
   if (begun.ok()) {
@@ -347,6 +357,9 @@ void ReceiveCrew::PlanFileEnd(Batch& batch, const FileEndRecord& record) {
   if (found == incoming_.end()) return;
   const std::shared_ptr<Incoming> incoming = std::move(found->second);
   incoming_.erase(found);
+  // The rest is a hole, or cannot be had.
+  const std::uint64_t done = record.brought + incoming->kept;
+  if (record.size > done) passed_bytes_ += record.size - done;
   {
     const std::lock_guard lock(incoming->mutex);
     incoming->entry.size = record.size;
@@ -395,7 +408,7 @@ void ReceiveCrew::DoWhole(const Entry& entry, ByteSpan content) {
   }();
   if (!made.ok()) {
     TellOf(entry, made);
-    return;
+    return Pass(entry);
   }
   bytes_ += content.size();
   Made(entry);
@@ -425,15 +438,18 @@ void ReceiveCrew::DoPiece(Incoming& incoming, std::uint64_t offset, ByteSpan con
 
 void ReceiveCrew::FinishFile(Incoming& incoming) {
   const std::shared_ptr<OutputFile> file = std::exchange(incoming.file, nullptr);
-  if (file == nullptr) return;
+  if (file == nullptr) {
+    ++passed_files_;
+    return;
+  }
   Status finished;
   if (settings_.verify)
     finished = CheckWritten(*file, incoming.entry.size, incoming.written, stop_);
   if (!finished.ok()) file->Distrust();
   if (finished.ok()) finished = file->Finish(incoming.entry);
   if (!finished.ok()) {
-    TellOf(incoming.entry, finished);
-    return;
+    ++passed_files_;
+    return TellOf(incoming.entry, finished);
   }
   Made(incoming.entry);
 }
@@ -454,6 +470,12 @@ void ReceiveCrew::TellOf(const Entry& entry, const Status& why) {
 void ReceiveCrew::Made(const Entry& entry) {
   ++made_;
   if (settings_.copied) settings_.copied(entry, Named(entry));
+}
+
+void ReceiveCrew::Pass(const Entry& entry) {
+  if (entry.kind == Kind::kDirectory) return;
+  ++passed_files_;
+  passed_bytes_ += entry.size;
 }
 
 void ReceiveCrew::Put(Output output) {

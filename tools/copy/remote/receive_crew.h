@@ -70,6 +70,8 @@ class ReceiveCrew {
   [[nodiscard]] std::uint64_t entries() const { return made_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t kept() const { return kept_; }
+  // What is done without being made: see Report::Passed.
+  [[nodiscard]] Totals passed() const { return {passed_files_, passed_bytes_}; }
 
  private:
   struct Batch;
@@ -110,6 +112,7 @@ class ReceiveCrew {
   void LeaveDone(std::unique_lock<std::mutex>& lock);
   void TellOf(const Entry& entry, const Status& why);
   void Made(const Entry& entry);
+  void Pass(const Entry& entry);
   [[nodiscard]] std::string Named(const Entry& entry) const;
   static std::string KeyOf(const Entry& entry);
   void Put(Output output);
@@ -120,6 +123,7 @@ class ReceiveCrew {
   const Fd wake_;
   pipe::StopFlag stop_{false};
   std::atomic<std::uint64_t> made_{0}, bytes_{0}, kept_{0};
+  std::atomic<std::uint64_t> passed_files_{0}, passed_bytes_{0};
 
   // Of the planning, which one thread does at a time.
   RecordRules rules_;

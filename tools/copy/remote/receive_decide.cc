@@ -18,7 +18,10 @@ Verdict ReceiveCrew::Judge(const Entry& entry) {
 // Whether what is at its place will do; it gets the attributes that are missing.
 bool ReceiveCrew::IsThere(const Entry& entry, Verdict verdict,
                           const std::optional<Digest>& digest) {
-  if (verdict == Verdict::kLeave) return true;
+  if (verdict == Verdict::kLeave) {
+    Pass(entry);
+    return true;
+  }
   bool same = verdict == Verdict::kSame;
   if (verdict == Verdict::kCompare && entry.kind == Kind::kSymlink) {
     const auto target = destination_.ReadExistingLink(entry);
@@ -30,6 +33,7 @@ bool ReceiveCrew::IsThere(const Entry& entry, Verdict verdict,
     destination_.Settle(entry, true);
   }
   if (!same) return false;
+  Pass(entry);
   if (const Status touched = destination_.Touch(entry); !touched.ok()) TellOf(entry, touched);
   return true;
 }

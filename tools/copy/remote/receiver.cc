@@ -206,6 +206,7 @@ Status Receiver::Finish() {
   done_.entries = crew_->entries();
   done_.bytes = crew_->bytes();
   kept_ = crew_->kept();
+  passed_ = crew_->passed();
   crew_.reset();
   destination_.reset();  // tells of links that still waited
   RDFS_RETURN_IF_ERROR(TellLate());

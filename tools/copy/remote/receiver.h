@@ -50,6 +50,9 @@ class Receiver {
   }
   // What an interrupted copy had brought already.
   [[nodiscard]] std::uint64_t kept() const { return crew_ == nullptr ? kept_ : crew_->kept(); }
+  [[nodiscard]] Totals passed() const { return crew_ == nullptr ? passed_ : crew_->passed(); }
+  // Files are being made.
+  [[nodiscard]] bool working() const { return crew_ != nullptr; }
   // What there is to do, when the sender has told.
   [[nodiscard]] const std::optional<Totals>& totals() const { return totals_; }
   // Called now and then while it runs; an error ends it.
@@ -91,6 +94,7 @@ class Receiver {
   pipe::StreamDigest digest_;
   Tally done_;
   std::uint64_t kept_ = 0;
+  Totals passed_;
   std::optional<Totals> totals_;
   std::vector<ReceiveCrew::Output> outputs_;
 };

@@ -114,6 +114,7 @@ void SendCrew::PackItem(WalkItem& item, BatchWriter& batch) {
     case WalkItem::What::kWhole:
       if (const Status status = PackWhole(item, batch); !status.ok() && !stop_) {
         walk_.TellOf(entry, status);
+        walk_.Pass(entry);
       }
       break;
     case WalkItem::What::kLeave:

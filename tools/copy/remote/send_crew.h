@@ -53,6 +53,7 @@ class SendCrew {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   // What the receiver has already of files that are being sent.
   [[nodiscard]] std::uint64_t kept() const { return walk_.kept(); }
+  [[nodiscard]] Totals passed() const { return walk_.passed(); }
 
  private:
   // Those that nobody took: a driver that cannot send holds up who has too much to tell.

@@ -28,6 +28,7 @@ class Sender {
   // So far.
   [[nodiscard]] std::uint64_t bytes() const { return crew_ == nullptr ? 0 : crew_->bytes(); }
   [[nodiscard]] std::uint64_t kept() const { return crew_ == nullptr ? 0 : crew_->kept(); }
+  [[nodiscard]] Totals passed() const { return crew_ == nullptr ? Totals{} : crew_->passed(); }
   // Called now and then while it runs; an error ends it.
   std::function<Status()> on_turn;
   // Of whom the receiver is told how much there is to do; outlives this, or null.

@@ -61,9 +61,7 @@ void Walk::Stop() {
 }
 
 Counter::Count CountOf(const WalkOptions& options) {
-  ScanOptions scan = options.scan;
-  scan.filter = nullptr;  // it is one thread's
-  return [scan, paths = options.paths](auto& files, auto& bytes, const auto& stop) {
+  return [scan = options.scan, paths = options.paths](auto& files, auto& bytes, const auto& stop) {
     for (const std::string& path : paths) {
       CountTree({.shown = path, .path = path}, scan, stop, files, bytes);
     }
@@ -90,13 +88,19 @@ bool Walk::TakePieces(WalkTask& task) {
       continue;
     }
     file_->handed_out = true;
-    if (file_->reading == 0) {
-      ends_.push_back({file_->number, file_->size, file_->brought, file_->failed});
-      --open_files_;
-    }
+    if (file_->reading == 0) EndFile(*file_);
     file_.reset();
   }
   return !task.pieces.empty();
+}
+
+// Under files_mutex_. What its pieces did not bring is a hole, there already, or cannot be had.
+void Walk::EndFile(const LargeFile& file) {
+  std::uint64_t done = file.brought;
+  for (const Range& each : file.there) done += each.length;
+  if (file.size > done) passed_bytes_ += file.size - done;
+  ends_.push_back({file.number, file.size, file.brought, file.failed});
+  --open_files_;
 }
 
 // Where data begin at `offset` or behind, and end: asked once for each stretch of them, since a
@@ -176,8 +180,7 @@ void Walk::PieceRead(const WalkPiece& piece, const Status& status) {
   }
   const std::lock_guard lock(files_mutex_);
   if (--file.reading > 0 || !file.handed_out) return;
-  ends_.push_back({file.number, file.size, file.brought, file.failed});
-  --open_files_;
+  EndFile(file);
   news_.notify_all();
 }
 
@@ -207,7 +210,9 @@ Status Walk::Answered(const Want& want) {
       wanted_.push_back(std::move(offer->second));
       offers_.erase(offer);
     }
-    offers_.erase(offers_.begin(), offers_.lower_bound(want.up_to));
+    const auto answered = offers_.lower_bound(want.up_to);
+    for (auto at = offers_.begin(); at != answered; ++at) Pass(at->second.scanned.entry);
+    offers_.erase(offers_.begin(), answered);
   }
   news_.notify_all();
   return {};
@@ -237,7 +242,10 @@ std::optional<WalkItem> Walk::TakeWanted() {
     }
     item.flags = EntryWire::kAnswer;
     const SourceMark offered = SourceMark::Of(item.scanned.entry);
-    if (!ClassifyFile(item)) continue;
+    if (!ClassifyFile(item)) {
+      Pass(item.scanned.entry);
+      continue;
+    }
     if (options_.resume && item.large != nullptr) {
       item.flags |= EntryWire::kResumable;
       if (!there.empty() && IsStill(offered, *item.large->file)) {
@@ -347,7 +355,7 @@ std::optional<WalkItem> Walk::Classify(Scanned scanned) {
   const Kind kind = scanned.entry.kind;
   if (what == Scanned::What::kProblem) {
     TellOf(scanned.entry, scanned.problem);
-    return LeaveOut();
+    return LeaveOut(nullptr);
   }
   WalkItem item;
   if (what == Scanned::What::kLeave) {
@@ -361,20 +369,20 @@ std::optional<WalkItem> Walk::Classify(Scanned scanned) {
   if (special && !options_.keep.specials) {
     TellOf(scanned.entry, {Code::kUnsupported,
                            "it is no regular file, directory or symlink; -a copies such, too"});
-    return LeaveOut();
+    return LeaveOut(&scanned.entry);
   }
-  if (!ReadRestOf(scanned)) return LeaveOut();
+  if (!ReadRestOf(scanned)) return LeaveOut(&scanned.entry);
   if (!BatchWriter::CanHold(scanned.entry) ||
       BatchWriter::SizeOf(scanned.entry) + sizeof(Digest) + sizeof(TimeWire) >
           options_.slot_bytes) {
     TellOf(scanned.entry,
            {Code::kErrno, ENAMETOOLONG, "its path and attributes are too long to be sent"});
     if (what == Scanned::What::kEnter) scanner_->Skip();
-    return LeaveOut();
+    return LeaveOut(&scanned.entry);
   }
   if (what == Scanned::What::kEnter) partial_.push_back(scanned.unread);
   item.scanned = std::move(scanned);
-  if (!Number(item)) return LeaveOut();
+  if (!Number(item)) return LeaveOut(&item.scanned.entry);
   return item;
 }
 
@@ -396,7 +404,8 @@ bool Walk::Number(WalkItem& item) {
 }
 
 // It was told of, and is not sent: so its directory is not all there is.
-std::optional<WalkItem> Walk::LeaveOut() {
+std::optional<WalkItem> Walk::LeaveOut(const Entry* counted) {
+  if (counted != nullptr) Pass(*counted);
   if (!partial_.empty()) partial_.back() = true;
   return std::nullopt;
 }

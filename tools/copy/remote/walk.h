@@ -84,7 +84,7 @@ struct WalkOptions {
   const Listed* list = nullptr;  // that `scan` has as its filter: what is missing is told
 };
 
-// Counts what a walk would find, but for what its filter leaves out: of a thread beside it.
+// Counts what a walk would find: of a thread beside it.
 Counter::Count CountOf(const WalkOptions& options);
 
 class Walk {
@@ -119,8 +119,16 @@ class Walk {
   // was there already only the receiver knows.
   void Packed(const Entry& entry, std::uint16_t flags) const {
     const bool sure = options_.offers ? (flags & EntryWire::kAnswer) != 0 : flags == 0;
+    if (!sure) Pass(entry);
     if (options_.copied && sure) options_.copied(entry, Named(entry));
   }
+  // What was counted of it is done without being sent: see Report::Passed. Any thread.
+  void Pass(const Entry& entry) const {
+    if (entry.kind == Kind::kDirectory) return;
+    ++passed_files_;
+    passed_bytes_ += entry.size;
+  }
+  [[nodiscard]] Totals passed() const { return {passed_files_, passed_bytes_}; }
   [[nodiscard]] std::uint64_t kept() const { return kept_; }
   [[nodiscard]] bool digests() const { return options_.digests; }
   [[nodiscard]] std::string Named(const Entry& entry) const;
@@ -128,6 +136,7 @@ class Walk {
 
  private:
   bool TakePieces(WalkTask& task);
+  void EndFile(const LargeFile& file);
   bool FindData(LargeFile& file, std::uint64_t& offset);
   void CheckLength(LargeFile& file);
   bool NextPiece(LargeFile& file, WalkPiece& out);
@@ -142,7 +151,7 @@ class Walk {
   void TellMissing();
   std::optional<WalkItem> Classify(Scanned scanned);
   bool Number(WalkItem& item);
-  std::optional<WalkItem> LeaveOut();
+  std::optional<WalkItem> LeaveOut(const Entry* counted);
   bool ClassifyFile(WalkItem& item);
   bool ReadRestOf(Scanned& scanned);
   [[nodiscard]] std::size_t RoomFor(const WalkItem& item) const;
@@ -150,6 +159,7 @@ class Walk {
   const WalkOptions options_;
   const Tell tell_;
   std::atomic<std::uint64_t> kept_{0};
+  mutable std::atomic<std::uint64_t> passed_files_{0}, passed_bytes_{0};
   std::size_t source_ = 0;  // the next one
   std::size_t begun_;       // those before this one may be walked
   std::unique_ptr<Scanner> scanner_;

@@ -56,6 +56,8 @@ struct Ends {
   Tally done;
   std::vector<std::string> notices;  // "path: sentence", at the caller
   bool sender_moved = false, receiver_moved = false;
+  // Of all that there is to do, and what each end calls done.
+  Totals counted, sender_did, receiver_did;
 };
 
 class CopyLive : public testing::TestWithParam<transport::Kind> {
@@ -103,8 +105,15 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
       walk.holes = !in_place;
       walk.offers = sync;
       if (set_walk_) set_walk_(walk);
+      out.counted = Counted(walk);
+      std::atomic<std::uint64_t> copied{0};
+      walk.copied = [&](const Entry& entry, const std::string&) {
+        if (entry.kind != Kind::kDirectory) ++copied;
+      };
       Sender sender(talk, pair.far.domain, found.begin, std::move(walk), 3);
       out.sent = sender.Run();
+      out.sender_did = {copied + sender.passed().files,
+                        sender.bytes() + sender.kept() + sender.passed().bytes};
       out.sender_moved = talk.moved();
       pair.far.lane.reset();
     });
@@ -126,9 +135,11 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     settings.policy.sync = sync;
     settings.remove = sync;
     if (set_receiver_) set_receiver_(settings);
+    const int copied_before = copied_;
     settings.copied = [&](const Entry& entry, const std::string&) {
       if (entry.kind != Kind::kDirectory) ++copied_;
     };
+    const bool dry_run = settings.dry_run;
     settings.gone = [&](const std::string& path) { gone_.push_back(path); };
     Receiver receiver(talk, pair.caller_domain, std::move(settings));
     using std::chrono_literals::operator""s;
@@ -137,10 +148,29 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     };
     out.received = receiver.Run();
     out.done = receiver.done();
+    out.receiver_did = {
+        static_cast<std::uint64_t>(copied_ - copied_before) + receiver.passed().files,
+        receiver.bytes() + receiver.kept() + receiver.passed().bytes};
     out.receiver_moved = talk.moved();
     pair.caller_lane.reset();
     far.join();
+    if (!dry_run) ExpectAllCounted(out);
     return out;
+  }
+  static Totals Counted(const WalkOptions& walk) {
+    std::atomic<std::uint64_t> files{0};
+    std::atomic<std::uint64_t> bytes{0};
+    CountOf(walk)(files, bytes, std::atomic<bool>(false));
+    return {files, bytes};
+  }
+  // Progress ends where it has counted to, at either end, however much was there already.
+  static void ExpectAllCounted(const Ends& ends) {
+    if (!ends.sent.ok() || !ends.received.ok() || !ends.notices.empty()) return;
+    for (const Totals& did : {ends.sender_did, ends.receiver_did}) {
+      EXPECT_EQ(did.files, ends.counted.files);
+      // Of one that says that it is empty, and is not, nobody knows before.
+      EXPECT_TRUE(did.bytes == ends.counted.bytes || ends.counted.bytes == 0) << did.bytes;
+    }
   }
   void ExpectCopied(const Ends& ends) {
     EXPECT_TRUE(ends.sent.ok()) << ends.sent.message();
@@ -293,6 +323,35 @@ TEST_P(CopyLive, OfSeveralSourcesOfOneNameTheNewerStays) {
   EXPECT_EQ(ends.notices, std::vector<std::string>{});
   EXPECT_EQ(dir_.Read("dst/x/of a"), "a");
   EXPECT_EQ(dir_.Read("dst/x/of b"), "b");
+}
+
+// Copy holds it of each copy; here of those that leave most of it as it is.
+TEST_P(CopyLive, ProgressCountsWhatNeedsNoCopying) {
+  fs::create_directory(dir_ / "src/d");
+  for (const std::string name : {"a", "b", "d/c", "d/x.o"}) dir_.Write("src/" + name, Noise(5000));
+  dir_.Write("src/large", Noise(3 << 20));
+  ASSERT_EQ(link((dir_ / "src/large").c_str(), (dir_ / "src/d/large too").c_str()), 0);
+  ASSERT_EQ(symlink("a", (dir_ / "src/symlink").c_str()), 0);
+  const Fd sparse(open((dir_ / "src/sparse").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+  ASSERT_EQ(ftruncate(sparse.get(), 6 << 20), 0);
+  ASSERT_EQ(pwrite(sparse.get(), "x", 1, 4 << 20), 1);
+  ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+  dir_.Write("src/b", "changed");
+  ASSERT_EQ(pwrite(sparse.get(), "x", 1, 5 << 20), 1);
+  for (const bool update : {false, true}) {
+    set_receiver_ = [&](ReceiverSettings& settings) { settings.policy.update = update; };
+    const Ends ends = Copy({dir_ / "src"}, dir_ / "dst", Keep::All(), false, true);
+    ExpectCopied(ends);
+    EXPECT_LT(ends.done.bytes, 1U << 20);
+    EXPECT_EQ(ends.counted.files, 8U);
+  }
+  Rules rules;
+  rules.Add(false, "*.o");
+  Rules same;
+  same.Add(false, "*.o");
+  set_walk_ = [&](WalkOptions& walk) { walk.scan.filter = &rules; };
+  set_receiver_ = [&](ReceiverSettings& settings) { settings.asked.filter = &same; };
+  EXPECT_EQ(Copy({dir_ / "src"}, dir_ / "dst").counted.files, 7U);
 }
 
 TEST_P(CopyLive, GoesOnWhereItWasInterrupted) {
