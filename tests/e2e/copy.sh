@@ -128,17 +128,28 @@ on_terminal() {
   "$(dirname "$0")/../tools/on_terminal.py" "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" \
     >"$work/err" </dev/null
 }
-mkdir "$work/shown" && head -c 30000000 /dev/zero >"$work/shown/large" && touch "$work/shown/small"
+mkdir "$work/shown" "$work/there.shown" && head -c 30000000 /dev/zero >"$work/shown/large" && touch "$work/shown/small" "$work/shown/left.o"
+# shows_bar NAME FILES ARGUMENT...: of so many files.
+shows_bar() {
+  local name=$1 files=$2
+  shift 2
+  cases=$((cases + 1))
+  rm -rf "$work/there.shown/shown/large"
+  on_terminal --bwlimit 25M "$@" || problem "a bar ($name): exit status $?"
+  grep -qaE "rdcp: \[#*\.*\] +[0-9]+ %  [0-9]+ of $files files, [0-9.]+ .?i?B of 28.61 MiB  [0-9.]+ [kM]?B/s  [0-9]+ files/s  [0-9]+ s left" "$work/err" ||
+    problem "a bar ($name): it does not show how much is left"
+}
 for over in shm tcp; do
-  for direction in there back; do
-    cases=$((cases + 1))
-    if [ $direction = there ]; then to=("$work/shown" "$far:$work/there.shown"); else to=("$far:$work/shown" "$work/there.shown"); fi
-    on_terminal -r --require "$over" --bwlimit 25M "${to[@]}" || problem "a bar ($over, $direction): exit status $?"
-    grep -qaE "rdcp: \[#*\.*\] +[0-9]+ %  [0-9]+ of 2 files, [0-9.]+ .iB of 28.61 MiB  [0-9.]+ [kM]?B/s  [0-9]+ files/s  [0-9]+ s left" "$work/err" ||
-      problem "a bar ($over, $direction): it does not show how much is left"
-    rm -rf "$work/there.shown"
-  done
+  shows_bar "$over, there" 3 -r --require "$over" "$work/shown" "$far:$work/there.shown"
+  shows_bar "$over, back" 3 -r --require "$over" "$far:$work/shown" "$work/there.shown"
 done
+for more in "--sync" "--checksum" "-u" "-P"; do
+  shows_bar "$more, there" 2 -a "$more" --exclude '*.o' "$work/shown" "$far:$work/there.shown"
+  shows_bar "$more, back" 2 -a "$more" --exclude '*.o' "$far:$work/shown" "$work/there.shown"
+done
+for to in "localhost" hidden1; do shows_bar "to $to" 2 -a --sync --exclude '*.o' "$far:$work/shown" "$to:$work/there.shown"; done
+shows_bar "through here" 2 -a --sync --exclude '*.o' "hidden2:$work/shown" "hidden1:$work/there.shown"
+rm -rf "$work/there.shown"
 
 # Again, onto what is there.
 copies "there again" -a "$tree/." "$far:$work/there"

@@ -71,6 +71,8 @@ void CheckRest(ByteSpan input) {
   Stable(
       input, Notice::Decode, [](const Notice& notice) { return notice.Encode(); }, "notice");
   Stable(
+      input, Progress::Decode, [](const Progress& p) { return p.Encode(); }, "progress");
+  Stable(
       input, Tally::Decode, [](const Tally& t) { return t.Encode(MessageType::kEnd); }, "tally");
   const auto batch = DecodeBatch(input, kMinSlotBytes);
   if (batch.ok()) Require(batch->length <= kMinSlotBytes, "a batch fits its slot");
@@ -135,7 +137,9 @@ std::vector<Bytes> Seeds() {
           Of(3, EncodeMet("shm")),
           Of(4, AsBytes("7000-7010")),
           Of(4, AsBytes("7000-7010 node 7001 key")),
-          Of(4, AsBytes("RDCP-BINARY /tmp/x\n"))};
+          Of(4, AsBytes("RDCP-BINARY /tmp/x\n")),
+          Of(3, EncodeTotals({.files = 3, .bytes = 4096})),
+          Of(3, Progress{{.files = 1, .bytes = 100}, {.files = 2, .bytes = 4096}}.Encode())};
 }
 
 }  // namespace rdfs::fuzz

@@ -122,8 +122,12 @@ Status CheckAllApart(const CopyOptions& options) {
 Status Run(const CopyOptions& options, const Errand& errand, const RemoteOptions& remote,
            Report& report, bool& dialling) {
   if (IsAcross(options)) {
-    const Across job{errand.machine, MachineOf(options.destination), errand.paths,
-                     options.destination.path, options.sources.size() > 1};
+    const Across job{errand.machine,
+                     MachineOf(options.destination),
+                     errand.paths,
+                     options.destination.path,
+                     options.sources.size() > 1,
+                     report.progress() && !remote.dry_run};
     return CopyAcross(job, remote, report, [&](const std::string& how) {
       if (remote.note) remote.note(how);
     });

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "tools/copy/remote/progress.h"
 #include "tools/copy/remote/roles.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/threads.h"
@@ -89,8 +90,16 @@ Status Send(Talk& caller, Talk& talk, const Other& other, const Task& task) {
     const Status status = AskCaller(caller, found.begin);
     if (!status.ok()) return talk.Part(status);
   }
-  Sender sender(talk, other.domain, found.begin, WalkFor(task, found, selection), CrewThreads());
-  sender.on_turn = Attend(caller);
+  ProgressTeller teller(caller, task.counts);
+  WalkOptions walk = WalkFor(task, found, selection);
+  walk.copied = teller.copied();
+  const Counter counter(task.counts ? CountOf(walk) : nullptr);
+  Sender sender(talk, other.domain, found.begin, std::move(walk), CrewThreads());
+  sender.on_turn = [&, attend = Attend(caller)] {
+    RDFS_RETURN_IF_ERROR(teller.Turn(sender.bytes(), sender.kept(), sender.passed(),
+                                     counter.totals(), BootClock::now()));
+    return attend();
+  };
   RDFS_RETURN_IF_ERROR(sender.Run());
   return caller.Say(sender.done().Encode(MessageType::kDone));
 }
@@ -105,8 +114,15 @@ Status Fetch(Talk& caller, Talk& talk, const Other& other, const Task& task, mod
     RDFS_RETURN_IF_ERROR(CheckSources(there.names, begin, told));
     return task.asks ? AskCaller(caller, begin) : Status();
   };
+  ProgressTeller teller(caller, task.counts);
+  settings.counts = task.counts;
+  settings.copied = teller.copied();
   Receiver receiver(talk, other.domain, std::move(settings));
-  receiver.on_turn = Attend(caller);
+  receiver.on_turn = [&, attend = Attend(caller)] {
+    RDFS_RETURN_IF_ERROR(teller.Turn(receiver.bytes(), receiver.kept(), receiver.passed(),
+                                     receiver.totals(), BootClock::now()));
+    return attend();
+  };
   RDFS_RETURN_IF_ERROR(receiver.Run());
   return caller.Say(receiver.done().Encode(MessageType::kDone));
 }

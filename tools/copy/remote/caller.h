@@ -66,6 +66,7 @@ struct Across {
   std::vector<std::string> paths;
   std::string destination;
   bool directory_wanted = false;
+  bool counts = false;  // progress is to say how much there is to do
 };
 // Directly if either can reach the other, else through here; blocks. `note` is told which and why.
 Status CopyAcross(const Across& job, const RemoteOptions& options, Report& report,

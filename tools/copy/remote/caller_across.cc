@@ -15,9 +15,10 @@ bool IsInterrupt(const Status& status) {
   return status.code() == Code::kErrno && status.errno_value() == EINTR;
 }
 
-void Count(const Tally& done, std::uint64_t before, Report& report) {
+void Count(const Tally& done, std::uint64_t before, Report& report, Meter& meter) {
   report.Clear();
   report.bytes() = before + done.bytes;
+  meter.EndOfOthers();
   report.Copied(done.entries);
 }
 
@@ -50,6 +51,7 @@ Task FarEnd::TaskAcross(const Across& job, bool sends) const {
   task.names.insert(task.names.begin(), job.destination);
   task.directory_wanted = job.directory_wanted;
   task.asks = options_.take != nullptr;
+  task.counts = job.counts;
   return task;
 }
 
@@ -67,6 +69,7 @@ Result<std::unique_ptr<FarEnd>> FarEnd::StartWaiting(const std::string& destinat
 Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, std::string& how) {
   RDFS_RETURN_IF_ERROR(SendTask(TaskAcross(job, sends)));
   Talk talk(*lane_, SettingsFor(report, options_.interrupts));
+  const std::uint64_t before = report.bytes();
   bool met = false;
   bool over = false;
   Tally done;
@@ -79,7 +82,20 @@ Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, s
     RDFS_RETURN_IF_ERROR(options_.take(begin.begin()));
     return talk.Say(EncodeBare(MessageType::kGo));
   };
+  Meter meter(report);
+  std::optional<Totals> totals;
+  const auto on_count = [&](MessageType type, ByteSpan message) -> Status {
+    if (type == MessageType::kTotals) {
+      RDFS_ASSIGN_OR_RETURN(totals, DecodeTotals(message));
+      return {};
+    }
+    RDFS_ASSIGN_OR_RETURN(const Progress progress, Progress::Decode(message));
+    meter.Show(progress, totals);
+    return {};
+  };
   const Talk::OnMessage on_message = [&](MessageType type, ByteSpan message) -> Status {
+    const bool counts = type == MessageType::kTotals || type == MessageType::kProgress;
+    if (counts && met && job.counts) return on_count(type, message);
     if (type == MessageType::kMet && !met) {
       met = true;
       RDFS_ASSIGN_OR_RETURN(how, DecodeMet(message));
@@ -98,8 +114,9 @@ Result<bool> FarEnd::CopyAcross(const Across& job, bool sends, Report& report, s
     how = status.message();
     return false;
   }
+  report.Clear();
   if (!status.ok()) return status.WithContext(name_);
-  Count(done, report.bytes(), report);
+  Count(done, before, report, meter);
   return true;
 }
 
@@ -107,11 +124,13 @@ Status FarEnd::Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report
   Task sends = from.NewTask();
   sends.role = Task::Role::kSends;
   sends.names = job.paths;
+  sends.counts = job.counts;
   RDFS_RETURN_IF_ERROR(from.SendTask(sends));
   Task receives = to.NewTask();
   receives.role = Task::Role::kReceives;
   receives.names = {job.destination};
   receives.directory_wanted = job.directory_wanted;
+  receives.counts = job.counts;
   RDFS_RETURN_IF_ERROR(to.SendTask(receives));
   Talk sender(*from.lane_, SettingsFor(report, from.options_.interrupts));
   Talk receiver(*to.lane_, SettingsFor(report, -1));
@@ -123,15 +142,17 @@ Status FarEnd::Relay(FarEnd& from, FarEnd& to, const Across& job, Report& report
                       return take ? take(begin) : Status();
                     });
   Meter meter(report);
+  relay.counts = job.counts;
   relay.on_turn = [&] {
-    meter.Show(relay.bytes());
+    if (relay.progress()) meter.Show(*relay.progress(), relay.totals());
+    if (!job.counts) meter.Show(relay.bytes());
     return Status();
   };
   if (const Status status = relay.Run(); !status.ok()) {
     if (sender.lost()) return status.WithContext(from.name_);
     return receiver.lost() ? status.WithContext(to.name_) : status;
   }
-  Count(relay.done(), before, report);
+  Count(relay.done(), before, report, meter);
   return {};
 }
 

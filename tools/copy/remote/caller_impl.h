@@ -6,6 +6,7 @@
 
 #include "tools/copy/names.h"
 #include "tools/copy/remote/talk.h"
+#include "tools/copy/remote/wire.h"
 #include "tools/copy/report.h"
 
 namespace rdfs::copy {
@@ -54,6 +55,12 @@ class Meter {
     next_ = now + kDrawEvery;
     report_.Draw(totals ? BehindBefore(*totals) : Totals(), now);
   }
+  // What a far end has told of a copy that is not ours. Its files are counted when it has ended.
+  void Show(const Progress& progress, const std::optional<Totals>& totals) {
+    Show(progress.copied.bytes, 0,
+         {progress.copied.files + progress.passed.files, progress.passed.bytes}, totals);
+  }
+  void EndOfOthers() { report_.SetPassed(passed_before_); }
 
  private:
   static constexpr std::chrono::milliseconds kDrawEvery{200};

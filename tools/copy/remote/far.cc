@@ -12,6 +12,7 @@
 #include "tools/copy/remote/across.h"
 #include "tools/copy/remote/door.h"
 #include "tools/copy/remote/errand.h"
+#include "tools/copy/remote/progress.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/roles.h"
 #include "tools/copy/remote/sender.h"
@@ -133,7 +134,15 @@ Status ReceiveFiles(Talk& talk, const Guest& guest, const Task& task, mode_t mas
       return CheckSources(asked, begin, told);
     };
   }
-  return Receiver(talk, guest.domain, std::move(settings)).Run();
+  ProgressTeller teller(talk, task.counts);
+  settings.copied = teller.copied();
+  Receiver receiver(talk, guest.domain, std::move(settings));
+  receiver.on_turn = [&] {
+    if (!receiver.working()) return Status();
+    return teller.Turn(receiver.bytes(), receiver.kept(), receiver.passed(), std::nullopt,
+                       BootClock::now());
+  };
+  return receiver.Run();
 }
 
 Status Across(Talk& caller, const Task& task, const std::optional<Meeting>& meeting, int interrupts,

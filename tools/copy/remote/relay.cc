@@ -63,6 +63,11 @@ Status Relay::OnSender(MessageType type, ByteSpan message) {
       RDFS_RETURN_IF_ERROR(Tally::Decode(message).status());
       end_ = CopyOf(message);
       return {};
+    case MessageType::kTotals: {
+      if (!counts || totals_ || end_) return OutOfTurn();
+      RDFS_ASSIGN_OR_RETURN(totals_, DecodeTotals(message));
+      return {};
+    }
     case MessageType::kFarewell:
       if (!confirmed_) return OutOfTurn();
       over_ = true;
@@ -95,6 +100,11 @@ Status Relay::OnReceiver(MessageType type, ByteSpan message) {
     case MessageType::kHave:
       RDFS_RETURN_IF_ERROR(Have::Decode(message).status());
       return sender_.talk.Say(CopyOf(message));
+    case MessageType::kProgress: {
+      if (!counts) return OutOfTurn();
+      RDFS_ASSIGN_OR_RETURN(progress_, Progress::Decode(message));
+      return {};
+    }
     case MessageType::kDone: {
       if (!end_ || passed_on_ != next_) return OutOfTurn();
       RDFS_ASSIGN_OR_RETURN(done_, Tally::Decode(message));

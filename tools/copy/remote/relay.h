@@ -42,8 +42,13 @@ class Relay {
   [[nodiscard]] const Tally& done() const { return done_; }
   // Passed on so far.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  // What the sender and the receiver have told, if their tasks `count`.
+  [[nodiscard]] const std::optional<Totals>& totals() const { return totals_; }
+  [[nodiscard]] const std::optional<Progress>& progress() const { return progress_; }
   // Called now and then while it runs; an error ends it.
   std::function<Status()> on_turn;
+  // Both ends were asked to count.
+  bool counts = false;
 
  private:
   Status Drive();
@@ -80,6 +85,8 @@ class Relay {
   std::uint64_t credit_ = 0;     // batches that the receiver has done
   std::uint64_t bytes_ = 0;
   bool confirmed_ = false;
+  std::optional<Totals> totals_;
+  std::optional<Progress> progress_;
   Tally done_;
 };
 

@@ -81,7 +81,7 @@ Bytes EncodeNames(const std::vector<std::string>& names, std::size_t& at) {
 std::optional<MessageType> TypeOf(ByteSpan message) {
   if (message.empty()) return std::nullopt;
   const auto type = std::to_integer<std::uint8_t>(message.front());
-  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kGo)) return std::nullopt;
+  if (type < 1 || type > static_cast<std::uint8_t>(MessageType::kProgress)) return std::nullopt;
   return static_cast<MessageType>(type);
 }
 
@@ -159,6 +159,7 @@ Task TaskOfOther(const Task& task) {
   const bool receives = task.role == Task::Role::kForwards;
   other.role = receives ? Task::Role::kReceives : Task::Role::kSends;
   other.asks = false;
+  other.counts = task.counts && !receives;
   if (!receives) other.names.erase(other.names.begin());
   return other;
 }
@@ -353,6 +354,21 @@ Result<Totals> DecodeTotals(ByteSpan message) {
   TotalsWire wire{};
   if (!ReadWhole(message, wire)) return Malformed("count");
   return Totals{wire.files, wire.bytes};
+}
+
+Bytes Progress::Encode() const {
+  return ToBytes(ProgressWire{TypeByte(MessageType::kProgress),
+                              {},
+                              copied.files,
+                              copied.bytes,
+                              passed.files,
+                              passed.bytes});
+}
+
+Result<Progress> Progress::Decode(ByteSpan message) {
+  ProgressWire wire{};
+  if (!ReadWhole(message, wire)) return Malformed("progress");
+  return Progress{{wire.files, wire.bytes}, {wire.passed_files, wire.passed_bytes}};
 }
 
 Bytes Want::Encode() const {

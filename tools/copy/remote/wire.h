@@ -70,6 +70,7 @@ enum class MessageType : std::uint8_t {  // never reused
   kMoved = 17,
   kTotals = 18,
   kGo = 19,
+  kProgress = 20,
 };
 // The first byte; nullopt for an empty message or an unknown type.
 std::optional<MessageType> TypeOf(ByteSpan message);
@@ -98,9 +99,11 @@ struct Task {
   bool in_place = false, directory_wanted = false;
   bool update = false, sync = false, remove = false, checksum = false;
   bool verify = false, dry_run = false, resume = false;
-  bool has_list = false;    // only what is in `listed`
-  bool moves = false;       // a better lane may come
-  bool counts = false;      // the one that sends tells how much there is to do, once it knows
+  bool has_list = false;  // only what is in `listed`
+  bool moves = false;     // a better lane may come
+  // The one that sends tells how much there is to do, once it knows, and one that does not send to
+  // its caller how much of it is done: Totals, Progress.
+  bool counts = false;
   bool asks = false;        // across: the caller is told what will be sent, and says Go
   std::uint64_t limit = 0;  // of the one that sends, bytes a second; zero: none
   Keep keep;
@@ -217,6 +220,21 @@ struct TotalsWire {
   Le64 files, bytes;
 };
 static_assert(sizeof(TotalsWire) == 24 && alignof(TotalsWire) == 1);
+
+// How far a copy is that the caller does not carry out itself: now and then, if the task `counts`.
+struct Progress {
+  Totals copied;
+  Totals passed;  // needed no copying; see Report::Passed
+
+  [[nodiscard]] Bytes Encode() const;
+  static Result<Progress> Decode(ByteSpan message);
+};
+struct ProgressWire {
+  Le8 type;
+  std::array<Le8, 7> zero;
+  Le64 files, bytes, passed_files, passed_bytes;
+};
+static_assert(sizeof(ProgressWire) == 40 && alignof(ProgressWire) == 1);
 
 struct CreditWire {
   Le8 type;

@@ -8,6 +8,7 @@
 
 #include "tests/tools/copy/remote/pair.h"
 #include "tests/tools/copy/temp_tree.h"
+#include "tools/copy/remote/progress.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
@@ -33,7 +34,11 @@ class RelayTest : public testing::TestWithParam<transport::Kind> {
     WalkOptions walk;
     walk.scan.recurse = true;
     walk.paths = found.paths;
-    return Sender(talk, first_.far.domain, found.begin, std::move(walk), 2).Run();
+    const Counter counter(counts_ ? CountOf(walk) : nullptr);
+    while (counts_ && !counter.totals()) std::this_thread::yield();
+    Sender sender(talk, first_.far.domain, found.begin, std::move(walk), 2);
+    sender.counter = &counter;
+    return sender.Run();
   }
   Status ReceiveAll(transport::Connection& lane) {
     Talk talk(lane, {});
@@ -41,7 +46,15 @@ class RelayTest : public testing::TestWithParam<transport::Kind> {
     settings.destination = tree_ / "to";
     settings.asked.recurse = true;
     settings.threads = 2;
-    return Receiver(talk, second_.far.domain, std::move(settings)).Run();
+    ProgressTeller teller(talk, tells_);
+    settings.copied = teller.copied();
+    Receiver receiver(talk, second_.far.domain, std::move(settings));
+    receiver.on_turn = [&, now = TimePoint(std::chrono::seconds(1))]() mutable {
+      if (!receiver.working()) return Status();
+      now += std::chrono::milliseconds(200);  // each time
+      return teller.Turn(receiver.bytes(), receiver.kept(), receiver.passed(), std::nullopt, now);
+    };
+    return receiver.Run();
   }
   // What an end that is not ours does until it is told to end, or the connection does.
   static Status Listen(Talk& talk, const Talk::OnMessage& on_message) {
@@ -73,8 +86,11 @@ class RelayTest : public testing::TestWithParam<transport::Kind> {
                 [&](const Begin& begin, std::uint64_t failures) {
                   return CheckSources(asked, begin, failures);
                 });
+    relay.counts = counts_;
     Status status = relay.Run();
     done_ = relay.done();
+    totals_ = relay.totals();
+    progress_ = relay.progress();
     first_.caller_lane.reset();
     second_.caller_lane.reset();
     sender.join();
@@ -84,8 +100,12 @@ class RelayTest : public testing::TestWithParam<transport::Kind> {
 
   TempTree tree_;
   Pair first_{GetParam()}, second_{GetParam()};
+  bool counts_ = false;  // the sender, and the caller takes it
+  bool tells_ = false;   // the receiver, of its progress
   Status sent_, received_;
   Tally done_;
+  std::optional<Totals> totals_;
+  std::optional<Progress> progress_;
 };
 
 TEST_P(RelayTest, ATreeArrives) {
@@ -103,6 +123,28 @@ TEST_P(RelayTest, ATreeArrives) {
     EXPECT_EQ(tree_.Read("to/from/" + std::to_string(i)), std::to_string(i));
   }
   EXPECT_EQ(done_.entries, 302U);
+}
+
+// How much there is to do is the sender's to say, how much is done the receiver's.
+TEST_P(RelayTest, TheCallerHearsHowFarItIs) {
+  for (int i = 0; i < 300; ++i) tree_.Write("from/" + std::to_string(i), "content");
+  counts_ = tells_ = true;
+  const Status status = Relayed({tree_ / "from"});
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(received_.ok()) << received_.message();
+  ASSERT_TRUE(totals_ && progress_);
+  EXPECT_EQ(totals_->files, 300U);
+  EXPECT_EQ(totals_->bytes, 2100U);
+  EXPECT_LE(progress_->copied.files, 300U);
+  EXPECT_LE(progress_->copied.bytes, 2100U);
+}
+
+TEST_P(RelayTest, ProgressThatNobodyAskedForEndsAll) {
+  tree_.Write("from/f", "x");
+  tells_ = true;
+  EXPECT_EQ(Relayed({tree_ / "from"}).code(), Code::kProtocolError);
+  EXPECT_FALSE(sent_.ok());
+  EXPECT_FALSE(received_.ok());
 }
 
 TEST_P(RelayTest, WhatWasNotAskedForEndsAll) {

@@ -86,7 +86,8 @@ TEST(CopyWire, ADigestStandsForOneTask) {
   EXPECT_EQ(receives.role, Task::Role::kReceives);
   EXPECT_EQ(receives.names, across.names);
   across.asks = true;
-  EXPECT_EQ(*DigestOf(TaskOfOther(across)), *DigestOf(receives)) << "it is asked nothing";
+  across.counts = true;
+  EXPECT_EQ(*DigestOf(TaskOfOther(across)), *DigestOf(receives)) << "it tells and asks nothing";
   across.role = Task::Role::kFetches;
   const Task sends = TaskOfOther(across);
   EXPECT_EQ(sends.role, Task::Role::kSends);
@@ -334,6 +335,33 @@ TEST(CopyWire, GoldenTotals) {
   EXPECT_EQ(TypeOf(message), MessageType::kTotals);
 }
 
+TEST(CopyWire, GoldenProgress) {
+  const Progress progress{{.files = 3, .bytes = 0x0102}, {.files = 5, .bytes = 0x0304}};
+  EXPECT_EQ(Hex(progress.Encode()),
+            "14"
+            "00000000000000"
+            "0300000000000000"
+            "0201000000000000"
+            "0500000000000000"
+            "0403000000000000");
+  ExpectExactLength(progress.Encode(), [](ByteSpan bytes) { return Progress::Decode(bytes).ok(); });
+  EXPECT_EQ(Progress::Decode(progress.Encode())->copied.bytes, 0x0102U);
+  EXPECT_EQ(Progress::Decode(progress.Encode())->passed.files, 5U);
+  EXPECT_EQ(TypeOf(progress.Encode()), MessageType::kProgress);
+  EXPECT_FALSE(TypeOf(Bytes{std::byte{21}}).has_value());
+}
+
+TEST(CopyWire, GoldenBareMessages) {
+  for (const auto& [type, hex] : {std::pair{MessageType::kPing, "0b"},
+                                  {MessageType::kFarewell, "0c"},
+                                  {MessageType::kReady, "10"},
+                                  {MessageType::kMoved, "11"},
+                                  {MessageType::kGo, "13"}}) {
+    EXPECT_EQ(Hex(EncodeBare(type)), hex);
+    EXPECT_EQ(TypeOf(EncodeBare(type)), type);
+  }
+}
+
 TEST(CopyWire, GoldenCreditAndTally) {
   EXPECT_EQ(Hex(EncodeCredit(9)),
             "06"
@@ -450,6 +478,7 @@ TEST(CopyWire, NoiseIsRefusedWithoutHarm) {
     (void)DecodeBatch(message, 65536).ok();
     (void)DecodeCredit(message).ok();
     (void)DecodeTotals(message).ok();
+    (void)Progress::Decode(message).ok();
     (void)Notice::Decode(message).ok();
     (void)Want::Decode(message).ok();
     (void)Tally::Decode(message).ok();
