@@ -132,6 +132,7 @@ Result<std::unique_ptr<Destination>> OpenDestination(const CopyOptions& options,
   to.in_place = options.in_place;
   to.resume = options.resume;
   to.same_machine = true;
+  to.meet = Meet(job.targets.names);
   to.report = [&report, &stop, prefix = Prefix(options, job)](const std::string& path,
                                                               const Status& status) {
     if (!stop) report.Failed(Joined(prefix, path), status);

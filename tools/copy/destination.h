@@ -49,6 +49,8 @@ struct DestinationOptions {
   std::uint32_t umask = 022;
   bool in_place = false;  // --inplace: existing files are written, not replaced
   bool resume = false;    // --resume; not with in_place
+  // Sources may bring one path (Meet), and come one behind the other.
+  bool meet = false;
   // The entries' ids are of this machine, or of exports: a file is not copied onto itself.
   bool same_machine = false;
   // What goes wrong behind a call that had succeeded: a directory's times, a hard link whose first
@@ -150,6 +152,9 @@ class Destination {
   Status ApplyToNode(Node& node);
   Status MakeAt(const Place& place, const Entry& entry, bool& is_there);
   Result<Turn> MakeLink(const std::string& first, const Place& place);
+  Result<Turn> MakeLinkOf(const FileId& made, const std::string& first, const Place& place);
+  void NoteLink(const Entry& entry, const std::string& first, const std::string& path, Turn turn);
+  [[nodiscard]] FileId IdAt(const std::string& path) const;
   // This copy's own, one after the other.
   std::uint64_t NextNumber();
   std::string TemporaryName();

@@ -41,7 +41,9 @@ struct Destination::LinkGroup {
   enum class State : std::uint8_t { kPending, kWhole, kFailed };
   State state = State::kPending;
   std::uint32_t seen = 1;
-  std::string path;  // of the first, beneath the root
+  std::string path;          // of the first, beneath the root
+  std::uint32_t source = 0;  // of that
+  FileId made;               // what that is, if `meet`: a later source may replace it
   struct Waiting {
     std::string path;
     Place place;

@@ -199,6 +199,53 @@ TEST_F(LocalCopyTest, UpdateReplacesNothingNewerByALink) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(tree_.Read("to/" + std::to_string(i) + "too"), "newer");
 }
 
+// The name that a file was linked to may be another one's by then. Which of two names of a source
+// comes first is the file system's choice: of ten pairs some come either way.
+TEST_F(LocalCopyTest, ALinkLeadsToNothingThatALaterSourceHasPutThere) {
+  for (const std::string source : {"from/a", "from/b", "to"}) tree_.MakeDirectory(source);
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = std::to_string(i);
+    tree_.Write("from/a/" + name, "of a");
+    for (const std::string other : {"x", "y"}) {
+      ASSERT_EQ(
+          link((tree_ / ("from/a/" + name)).c_str(), (tree_ / ("from/b/" + name + other)).c_str()),
+          0);
+    }
+    tree_.Write("from/b/" + name, "of b");
+    tree_.Write("from/a/same" + name, "same");
+    ASSERT_EQ(
+        link((tree_ / ("from/a/same" + name)).c_str(), (tree_ / ("from/b/linked" + name)).c_str()),
+        0);
+  }
+  for (const bool in_place : {false, true}) {
+    LocalOptions options{.scan = {.recurse = true}, .keep = Keep::All(), .in_turn = true};
+    Report report({.name = "test"}, BootClock::now());
+    DestinationOptions to{
+        .keep = options.keep, .in_place = in_place, .meet = true, .same_machine = true};
+    to.report = [&](const std::string& path, const Status& status) { report.Failed(path, status); };
+    {
+      auto destination = Destination::Open(tree_ / "to", to);
+      ASSERT_TRUE((*destination)->AddTarget(0, "").ok() && (*destination)->AddTarget(1, "").ok());
+      LocalCopy copy(options, {{"a", tree_ / "from/a"}, {"b", tree_ / "from/b"}}, **destination,
+                     report, stop_);
+      copy.Add(0);
+      copy.Add(1);
+      copy.Finish();
+    }
+    EXPECT_EQ(report.ExitCode(), 0);
+    for (int i = 0; i < 10; ++i) {
+      const std::string name = "to/" + std::to_string(i);
+      EXPECT_EQ(tree_.Read(name), "of b");
+      EXPECT_EQ(tree_.Read(name + "x"), "of a");
+      EXPECT_EQ(tree_.Read(name + "y"), "of a");
+      EXPECT_EQ(tree_.Stat("to/same" + std::to_string(i)).st_nlink, in_place ? 1U : 2U);
+    }
+    for (const auto& each : std::filesystem::directory_iterator(tree_ / "to")) {
+      std::filesystem::remove(each.path());
+    }
+  }
+}
+
 // Links, what is there already, and what patterns or a list leave out.
 TEST_F(LocalCopyTest, ProgressCountsWhatNeedsNoCopying) {
   tree_.MakeDirectory("from/d");

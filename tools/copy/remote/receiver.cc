@@ -128,6 +128,7 @@ Status Receiver::OpenDestination(const Begin& begin) {
   DestinationOptions options = settings_.options;
   const auto here = transport::session::ReadHostIdentity().boot_id;
   options.same_machine = begin.boot == here && begin.boot != decltype(here){};
+  options.meet = Meet(targets.names);
   const std::string root = targets.root == "." ? std::string() : targets.root;
   options.report = [this, root](const std::string& name, const Status& why) {
     const std::lock_guard lock(late_mutex_);

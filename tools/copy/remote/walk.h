@@ -104,7 +104,10 @@ class Walk {
   // Nothing is left of the sources that were begun, and the next one waits for BeginNext. Both, as
   // Next, by one thread at a time.
   [[nodiscard]] bool waits() const { return begun_ < options_.paths.size(); }
-  void BeginNext() { ++begun_; }
+  void BeginNext() {
+    ++begun_;
+    seen_.clear();  // a later source may have replaced what it would be a link to
+  }
   // The piece is in its batch, or could not be read.
   void PieceRead(const WalkPiece& piece, const Status& status);
   // What the receiver answers to offers. Any thread. Errors: kProtocolError.

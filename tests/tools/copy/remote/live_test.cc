@@ -306,6 +306,35 @@ TEST_P(CopyLive, OfSeveralSourcesOfOneNameTheLaterStays) {
   }
 }
 
+// Nor does a link lead to what a later one has put there.
+TEST_P(CopyLive, OfSeveralSourcesOfOneNameLinksStayTrue) {
+  for (const std::string source : {"a", "b"}) fs::create_directories(dir_ / source + "/x");
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = "/x/" + std::to_string(i);
+    dir_.Write("a" + name, "of a");
+    for (const std::string other : {"x", "y"}) {
+      ASSERT_EQ(link((dir_ / "a" + name).c_str(), (dir_ / "b" + name + other).c_str()), 0);
+    }
+    dir_.Write("b" + name, "also of b");
+  }
+  set_receiver_ = [](ReceiverSettings& settings) { settings.remove = false; };
+  for (const bool offers : {false, true}) {
+    for (const bool in_place : {false, true}) {
+      const Ends ends =
+          Copy({dir_ / "a/x", dir_ / "b/x"}, dir_ / "dst", Keep::All(), in_place, offers);
+      EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+      EXPECT_EQ(ends.notices, std::vector<std::string>{});
+      for (int i = 0; i < 10; ++i) {
+        const std::string name = "dst/x/" + std::to_string(i);
+        EXPECT_EQ(dir_.Read(name), "also of b");
+        EXPECT_EQ(dir_.Read(name + "x"), "of a");
+        EXPECT_EQ(dir_.Read(name + "y"), "of a");
+      }
+      fs::remove_all(dir_ / "dst/x");
+    }
+  }
+}
+
 // With -u, too: what is older than what an earlier source has brought is not copied.
 TEST_P(CopyLive, OfSeveralSourcesOfOneNameTheNewerStays) {
   const timespec old[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
