@@ -129,11 +129,21 @@ Result<Operand> ParseOperand(const std::string& word) {
   return out;
 }
 
-bool Meet(const std::vector<std::string>& names) {
-  std::set<std::string_view> seen;
-  return names.size() > 1 && std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-           return name.empty() || !seen.insert(name).second;
-         });
+bool Meet(const std::vector<std::string>& names) { return Turns(names).size() > 1; }
+
+std::vector<std::size_t> Turns(const std::vector<std::string>& names) {
+  std::vector<std::size_t> ends;
+  std::set<std::string_view> turn;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool root = names[i].empty() || turn.contains("");
+    if (!turn.empty() && (root || turn.contains(names[i]))) {
+      ends.push_back(i);
+      turn.clear();
+    }
+    turn.insert(names[i]);
+  }
+  if (!names.empty()) ends.push_back(names.size());
+  return ends;
 }
 
 Status CheckApart(const std::vector<std::string>& names) {

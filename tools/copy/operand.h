@@ -3,6 +3,7 @@
 // Pure; any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -55,6 +56,9 @@ Result<Targets> PlaceTargets(const std::vector<SourceFacts>& sources,
                              const std::string& destination, const DestinationFacts& facts);
 // Whether two SRCs may bring one path: they have one name, or one of several is DST itself.
 bool Meet(const std::vector<std::string>& names);
+// The SRCs in turns, as few as there can be: where each ends, as a number of SRCs. No two of one
+// turn may bring one path; those of one are begun when all before are finished.
+std::vector<std::size_t> Turns(const std::vector<std::string>& names);
 // With --delete they must not: when the first was copied nobody knows yet what the others bring.
 Status CheckApart(const std::vector<std::string>& names);
 

@@ -128,5 +128,27 @@ TEST(CheckApart, RefusesSourcesThatMayBringOnePath) {
   }
 }
 
+TEST(Operand, SourcesThatBringOnePathTakeTurns) {
+  using Names = std::vector<std::string>;
+  using Ends = std::vector<std::size_t>;
+  const std::vector<std::pair<Names, Ends>> turns{
+      {{}, {}},
+      {{"a"}, {1}},
+      {{""}, {1}},
+      {{"a", "b", "c"}, {3}},
+      {{"a", "b", "a"}, {2, 3}},
+      {{"a", "a", "a"}, {1, 2, 3}},
+      {{"a", "b", "a", "b", "c"}, {2, 5}},
+      {{"a", "b", ""}, {2, 3}},
+      {{"", "a", "b", "c"}, {1, 4}},
+      {{"", ""}, {1, 2}},
+      {{"a", "", "a"}, {1, 2, 3}},
+  };
+  for (const auto& [names, ends] : turns) {
+    EXPECT_EQ(Turns(names), ends) << testing::PrintToString(names);
+    EXPECT_EQ(Meet(names), ends.size() > 1);
+  }
+}
+
 }  // namespace
 }  // namespace rdfs::copy

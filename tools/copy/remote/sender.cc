@@ -20,7 +20,7 @@ Sender::Sender(Talk& talk, std::shared_ptr<transport::Domain> domain, Begin begi
       threads_(threads) {
   std::vector<std::string> names;
   for (const Begin::Source& source : begin_.sources) names.push_back(source.name);
-  walk_.in_turn = Meet(names);
+  walk_.turns = Turns(names);
 }
 
 Status Sender::Run() {

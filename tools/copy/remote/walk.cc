@@ -331,6 +331,8 @@ bool Walk::Scan(Scanned& out) {
     scanner_.reset();
     if (source_ >= options_.paths.size()) TellMissing();
     if (source_ >= std::min(begun_, options_.paths.size())) return false;
+    // A later source may have replaced what its names would be links to.
+    if (options_.turns.size() > 1) seen_.clear();
     const auto source = static_cast<std::uint32_t>(source_++);
     auto scanner = Scanner::Open(source, options_.paths[source], options_.scan);
     if (scanner.ok()) {

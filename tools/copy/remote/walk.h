@@ -74,8 +74,8 @@ struct WalkOptions {
   bool holes = true;  // are left out; else they are sent as zeros, for a file written in place
   // Files are offered first, and their data come only if they are wanted.
   bool offers = false;
-  // Sources may bring one path: of each is handed out what there is, and then waits() is true.
-  bool in_turn = false;
+  // See Turns. Of each is handed out what there is, and then waits() is true. Empty: all in one.
+  std::vector<std::size_t> turns;
   std::uint64_t limit = 0;  // bytes a second
   bool digests = false;     // of their content go with the offers
   bool resume = false;      // with `offers`: what the receiver has of a file is not sent
@@ -94,20 +94,17 @@ class Walk {
   Walk(WalkOptions options, Tell tell)
       : options_(std::move(options)),
         tell_(std::move(tell)),
-        begun_(options_.in_turn ? 1 : options_.paths.size()) {}
+        begun_(options_.turns.empty() ? options_.paths.size() : options_.turns.front()) {}
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
 
   // What the next batch holds; nullopt when there is nothing left, or after Stop. May wait for
   // PieceRead of pieces that were handed out.
   std::optional<WalkTask> Next();
-  // Nothing is left of the sources that were begun, and the next one waits for BeginNext. Both, as
+  // Nothing is left of the sources that were begun, and the next turn waits for BeginNext. Both, as
   // Next, by one thread at a time.
   [[nodiscard]] bool waits() const { return begun_ < options_.paths.size(); }
-  void BeginNext() {
-    ++begun_;
-    seen_.clear();  // a later source may have replaced what it would be a link to
-  }
+  void BeginNext() { begun_ = options_.turns[++turn_]; }
   // The piece is in its batch, or could not be read.
   void PieceRead(const WalkPiece& piece, const Status& status);
   // What the receiver answers to offers. Any thread. Errors: kProtocolError.
@@ -164,7 +161,8 @@ class Walk {
   std::atomic<std::uint64_t> kept_{0};
   mutable std::atomic<std::uint64_t> passed_files_{0}, passed_bytes_{0};
   std::size_t source_ = 0;  // the next one
-  std::size_t begun_;       // those before this one may be walked
+  std::size_t turn_ = 0;
+  std::size_t begun_;  // those before this one may be walked
   std::unique_ptr<Scanner> scanner_;
   bool missing_told_ = false;
   std::optional<WalkItem> held_;  // did not fit into the last batch

@@ -67,7 +67,7 @@ TEST_F(WalkTest, InTurnASourceWaitsForTheOnesBefore) {
   WalkOptions options;
   options.paths = {dir_ / "one", dir_ / "two", dir_ / "three"};
   options.slot_bytes = kSlot;
-  options.in_turn = true;
+  options.turns = {1, 2, 3};
   Walk walk(std::move(options), [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
   for (std::uint32_t source = 0; source < 3; ++source) {
     const auto task = walk.Next();
@@ -85,10 +85,11 @@ TEST_F(WalkTest, InTurnAnswersBelongToTheirSource) {
   WalkOptions options;
   options.paths = {dir_ / "one", dir_ / "two"};
   options.slot_bytes = kSlot;
-  options.in_turn = options.offers = true;
+  options.offers = true;
+  options.turns = {1, 2};
   Walk walk(std::move(options), [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
   std::vector<std::uint32_t> sources;
-  for (bool more = true; more; walk.BeginNext()) {
+  for (bool more = true; more;) {
     while (const auto task = walk.Next()) {
       for (const WalkItem& item : task->items) {
         sources.push_back(item.scanned.entry.source);
@@ -97,6 +98,7 @@ TEST_F(WalkTest, InTurnAnswersBelongToTheirSource) {
       }
     }
     more = walk.waits();
+    if (more) walk.BeginNext();
   }
   EXPECT_EQ(sources, (std::vector<std::uint32_t>{0, 0, 1, 1}));
 }
