@@ -14,7 +14,7 @@ _rdfs_options() {
     rdcp) echo "-h --help --version -r -R --recursive -p -a --archive -L --dereference -x
       --one-file-system -u --update --sync --checksum --delete --verify --inplace --resume -P -n --dry-run
       --exclude --include --files-from -0 --null -l --bwlimit -v --verbose -q --quiet -e --rsh --rdcp-path --bootstrap --port
-      --key-file --require --plaintext --require-encryption" ;;
+      --key-file --require --lanes --plaintext --require-encryption" ;;
     rdsend) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout
       --wait --plaintext --compress" ;;
     rdrecv) echo "-h --help --version -v -q --quiet --key-file --key-fd --require --encrypt --timeout

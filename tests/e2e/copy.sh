@@ -108,7 +108,7 @@ done
 
 # To a port that is taken, so that the far end cannot listen and ssh's own stream remains.
 sshd_port=$(sed -n 's/^ *Port //p' "$work/ssh_config")
-for over in '' '--require shm' '--require tcp' "--require tcp --port $sshd_port"; do
+for over in '' '--require shm' '--require tcp' '--require tcp --lanes 3' "--require tcp --port $sshd_port"; do
   # shellcheck disable=SC2086 # words
   copies "there${over:+ ($over)}" -a $over "$tree" "$far:$work/there"
   same "there${over:+ ($over)}" "$tree/" "$work/there/"
@@ -123,6 +123,19 @@ grep -qE "^rdcp: $far: over shm" "$work/err" || problem "-v does not name the tr
 grep -qE '^rdcp: [0-9]+ files, .* in .*/s' "$work/err" || problem "-v does not say how fast"
 rdcp -v --require tcp --port "$sshd_port" "$tree/a/size-1" "$far:$work/elsewhere" || problem "-v: $?"
 grep -qE "own stream.*not tcp" "$work/err" || problem "-v does not say why it stays on ssh's stream"
+# Several lanes, which are worth it from 8 MiB on; and only over tcp.
+head -c 40000001 /dev/urandom >"$work/large"
+for over in 'tcp 3' 'tcp 1' 'shm 3'; do
+  for direction in there back; do
+    cases=$((cases + 1))
+    if [ $direction = there ]; then to=("$work/large" "$far:$work/large.2"); else to=("$far:$work/large" "$work/large.2"); fi
+    rdcp -v --require "${over% *}" --lanes "${over#* }" --bwlimit 60M "${to[@]}" || problem "lanes ($over, $direction): exit status $?"
+    cmp -s "$work/large" "$work/large.2" || problem "lanes ($over, $direction): another content"
+    carried=$(sed -n "s/^rdcp: $far: \\([0-9]*\\) lanes carried the data$/\\1/p" "$work/err")
+    [ "$carried" = "$([ "$over" != 'tcp 3' ] || echo 3)" ] || problem "lanes ($over, $direction): $carried"
+    rm -f "$work/large.2"
+  done
+done
 # What a terminal shows: how much of how much, and how long it takes, in either direction.
 on_terminal() {
   "$(dirname "$0")/../tools/on_terminal.py" "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" \
@@ -313,6 +326,7 @@ for over in shm tcp "tcp --port $sshd_port"; do
 done
 fails "a rate that is none" 2 'is no rate' --bwlimit fast "$src/one.c" "$far:$work/dst"
 fresh; copies "--bwlimit" -a --bwlimit 200M "$tree/a/size-5000000" "$far:$work/dst"; cmp -s "$tree/a/size-5000000" "$work/dst/size-5000000" || problem "--bwlimit: another content"
+fails "lanes that are too many" 2 'lanes' --lanes 9 "$src/one.c" "$far:$work/dst"
 fails "ports that are none" 2 'no range of ports' --port x "$src/one.c" "$far:$work/dst"
 fails "a transport that is not there" 1 'verbs is required' --require verbs "$src/one.c" "$far:$work/dst"
 

@@ -47,7 +47,18 @@ copied() {
 }
 first="far: over ssh's own stream at first"
 
+# Between hosts several lanes, without being asked for.
+head -c 30000001 /dev/urandom >"$work/larger"
+mkdir "$work/src.larger" && mv "$work/larger" "$work/src.larger"
 reachable
+for way in there back; do
+  rm -rf "$work/dst" && mkdir "$work/dst"
+  if [ $way = there ]; then to=("$work/src.larger/." far:"$work/dst"); else to=(far:"$work/src.larger/." "$work/dst"); fi
+  timeout 60 "$bin/tools/copy/rdcp" -v -r -e "$work/ssh" --rdcp-path "$bin/tools/copy/rdcp" --bwlimit 60M "${to[@]}" \
+    >"$work/out" 2>"$work/err" </dev/null || problem "lanes, $way: exit status $?"
+  grep -q 'far: 4 lanes carried the data' "$work/err" || problem "lanes, $way: says $(cat "$work/err")"
+  diff -r "$work/src.larger" "$work/dst" || problem "lanes, $way: the copy is another"
+done
 copied "at once" "$work/src/." far:"$work/dst" '^rdcp: far: over tcp with TLS'
 unreachable
 copied "short, and no way" "$work/src/." far:"$work/dst" "$first.*far: ended before anything better had answered"

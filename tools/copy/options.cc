@@ -118,6 +118,11 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
       ->take_last();
   app.add_option("--require", words.require, "Only this transport; else fail and say why")
       ->check(CLI::IsMember({"verbs", "shm", "tcp"}));
+  app.add_option("--lanes", out.lanes,
+                 "How many connections carry the data over TCP, 1 to 8; 4 to another host, else 1")
+      ->check(CLI::Range(1, 8))
+      ->type_name("N")
+      ->take_last();
   app.add_flag("--plaintext", out.plaintext, "No TLS over TCP to another host");
   app.add_flag("--require-encryption", out.require_encryption,
                "Nothing leaves this host that is not encrypted: no verbs");

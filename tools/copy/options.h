@@ -47,6 +47,7 @@ struct CopyOptions {
   bool bootstrap = false;
   PortRange ports;
   std::optional<transport::Kind> require;
+  std::optional<int> lanes;
   bool plaintext = false;
   bool require_encryption = false;
 

@@ -84,6 +84,7 @@ RemoteOptions OptionsOf(CopyOptions& options, mode_t mask, int interrupts) {
   out.verify = options.verify;
   out.dry_run = options.dry_run;
   out.limit = options.limit;
+  out.lanes = options.lanes;
   out.umask = mask;
   out.interrupts = interrupts;
   return out;

@@ -46,9 +46,9 @@ Result<Ring> ShareRing(Connection& lane, Domain& domain, const char* name, RingS
   }
 }
 
-Result<SendBuffers> MakeSendBuffers(Kind kind, Domain& domain, const char* name, RingSize ring) {
-  const RingSize ours = ChooseRing(kind);
-  const std::uint64_t bytes = std::uint64_t{ours.slot_bytes} * ours.slots;
+Result<SendBuffers> MakeSendBuffers(RingSize most, Domain& domain, const char* name,
+                                    RingSize ring) {
+  const std::uint64_t bytes = std::uint64_t{most.slot_bytes} * most.slots;
   const auto count =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(bytes / ring.slot_bytes, 1, ring.slots));
   RDFS_ASSIGN_OR_RETURN(auto memory,

@@ -19,6 +19,8 @@ struct RingSize {
 };
 // As large as helps; over verbs within what this process may pin (memlock).
 RingSize ChooseRing(transport::Kind kind);
+// For several lanes over TCP, which are there for what is under way over a long distance.
+inline constexpr RingSize kWideRing{1 << 20, 32};
 // The same for a stream that is used up as it comes. Between two processes of one host there is no
 // distance to fill, and what counts is that the bytes stay in the processor's cache from one copy
 // to the next: tcp on one CPU is 1.4 times as fast with a ring of 1 MiB as with one of 8.
@@ -38,9 +40,9 @@ struct SendBuffers {
   std::unique_ptr<transport::MemoryRegion> memory;
   std::uint32_t count = 0;
 };
-// As many buffers as the peer's ring has slots, and as large, within what we may pin ourselves for
-// lanes of `kind`.
-Result<SendBuffers> MakeSendBuffers(transport::Kind kind, transport::Domain& domain,
-                                    const char* name, RingSize ring);
+// As many buffers as the peer's ring has slots, and as large, within `most`, which we would choose
+// ourselves.
+Result<SendBuffers> MakeSendBuffers(RingSize most, transport::Domain& domain, const char* name,
+                                    RingSize ring);
 
 }  // namespace rdfs::pipe

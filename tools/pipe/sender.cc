@@ -169,7 +169,7 @@ Status Sender::Start(std::uint64_t offset) {
   std::uint32_t count = welcome.slots;
   if (!in_ring) {
     RDFS_ASSIGN_OR_RETURN(SendBuffers buffers,
-                          MakeSendBuffers(lane_.capabilities().kind, *domain_, "rdsend",
+                          MakeSendBuffers(ChooseRing(lane_.capabilities().kind), *domain_, "rdsend",
                                           {welcome.slot_bytes, welcome.slots}));
     memory_ = std::move(buffers.memory);
     count = buffers.count;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "tools/copy/remote/lane_dialler.h"
 #include "tools/copy/remote/progress.h"
 #include "tools/copy/remote/roles.h"
 #include "tools/copy/remote/sender.h"
@@ -24,7 +25,7 @@ constexpr std::chrono::milliseconds kLookEvery{200};
 
 struct Other {
   std::shared_ptr<transport::Domain> domain;
-  std::unique_ptr<transport::Session> session;
+  std::shared_ptr<transport::Session> session;
   std::unique_ptr<transport::Connection> lane;
 };
 
@@ -95,12 +96,16 @@ Status Send(Talk& caller, Talk& talk, const Other& other, const Task& task) {
   walk.copied = teller.copied();
   const Counter counter(task.counts ? CountOf(walk) : nullptr);
   Sender sender(talk, other.domain, found.begin, std::move(walk), CrewThreads());
+  FurtherLanes further(other.session, task.further_lanes, false);
+  sender.further = [&] { return further.Take(*other.lane, sender.bytes()); };
   sender.on_turn = [&, attend = Attend(caller)] {
     RDFS_RETURN_IF_ERROR(teller.Turn(sender.bytes(), sender.kept(), sender.passed(),
                                      counter.totals(), BootClock::now()));
     return attend();
   };
-  RDFS_RETURN_IF_ERROR(sender.Run());
+  const Status sent = sender.Run();
+  further.Settle();
+  RDFS_RETURN_IF_ERROR(sent);
   return caller.Say(sender.done().Encode(MessageType::kDone));
 }
 
@@ -118,12 +123,16 @@ Status Fetch(Talk& caller, Talk& talk, const Other& other, const Task& task, mod
   settings.counts = task.counts;
   settings.copied = teller.copied();
   Receiver receiver(talk, other.domain, std::move(settings));
+  FurtherLanes further(other.session, task.further_lanes, false);
+  receiver.further = [&] { return further.Take(*other.lane, receiver.bytes()); };
   receiver.on_turn = [&, attend = Attend(caller)] {
     RDFS_RETURN_IF_ERROR(teller.Turn(receiver.bytes(), receiver.kept(), receiver.passed(),
                                      receiver.totals(), BootClock::now()));
     return attend();
   };
-  RDFS_RETURN_IF_ERROR(receiver.Run());
+  const Status received = receiver.Run();
+  further.Settle();
+  RDFS_RETURN_IF_ERROR(received);
   return caller.Say(receiver.done().Encode(MessageType::kDone));
 }
 

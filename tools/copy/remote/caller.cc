@@ -29,6 +29,9 @@ constexpr auto kTimeToMeet = 30s;
 // What answers at all does so by then, on most networks.
 constexpr std::chrono::milliseconds kAtOnce{200};
 
+// Over TCP to another host: with one, a round trip of 40 ms bounds it to what its windows hold.
+constexpr int kLanesFarAway = 4;
+
 constexpr int kExitNotThere = 127;  // as a shell has it
 
 constexpr ssh::Program kFarRdcp{.name = "rdcp",
@@ -123,7 +126,7 @@ Status FarEnd::OpenLane() {
 }
 
 Status FarEnd::OpenLaneAtOnce() {
-  better_ = std::make_unique<BetterLane>(session_);
+  better_ = std::make_unique<LaneDialler>(session_, LaneDialler::Direct());
   if (!better_->Await(kAtOnce)) {
     auto stream = session_->OpenStreamLane(DeadlineAfter(kTimeToMeet));
     if (stream.ok()) {
@@ -152,8 +155,10 @@ TalkSettings FarEnd::SettingsToMove(Report& report) {
   return settings;
 }
 
-bool FarEnd::stays() const {
-  if (better_ != nullptr || options_.require) return false;
+bool FarEnd::stays() const { return !options_.require && on_stream(); }
+
+bool FarEnd::on_stream() const {
+  if (better_ != nullptr) return false;
   const auto leg =
       std::ranges::find_if(session_->legs(), &Status::ok, &transport::LegReport::status);
   return leg != session_->legs().end() && leg->stdio;
@@ -172,6 +177,12 @@ void FarEnd::NoteMove(const Talk& talk, bool ended) {
                : stays      ? ": stays on " + session_->ExplainChoice()
                : dialling   ? ": ended before anything better had answered"
                             : ": ended before it could move"));
+}
+
+void FarEnd::NoteLanes() {
+  if (options_.note && further_ && further_->lanes() > 0) {
+    options_.note(name_ + ": " + std::to_string(further_->lanes()) + " lanes carried the data");
+  }
 }
 
 Task FarEnd::NewTask() const {
@@ -197,6 +208,11 @@ Task FarEnd::NewTask() const {
   return task;
 }
 
+int FarEnd::FurtherWanted() const {
+  const int lanes = options_.lanes.value_or(kLanesFarAway);
+  return lanes > 1 ? lanes : 0;
+}
+
 bool FarEnd::Counts(const Report& report) const { return report.progress() && !options_.dry_run; }
 
 Status FarEnd::SendTask(const Task& task) {
@@ -211,6 +227,7 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   task.role = Task::Role::kSends;
   task.names = paths;
   task.counts = Counts(report);
+  task.further_lanes = on_stream() ? 0 : FurtherWanted();
   RDFS_RETURN_IF_ERROR(SendTask(task));
   ReceiverSettings settings;
   settings.destination = destination;
@@ -234,6 +251,10 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.gone = [&report](const std::string& path) { report.Done(path, "deleted "); };
   Talk talk(*lane_, SettingsToMove(report));
   Receiver receiver(talk, domain_, std::move(settings));
+  if (task.further_lanes > 0) {
+    further_.emplace(session_, task.further_lanes, options_.lanes.has_value());
+    receiver.further = [&] { return further_->Take(talk.lane(), receiver.bytes()); };
+  }
   Meter meter(report);
   receiver.on_turn = [&] {
     meter.Show(receiver.bytes(), receiver.kept(), receiver.passed(), receiver.totals());
@@ -244,6 +265,7 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   meter.Show(receiver.bytes(), receiver.kept(), receiver.passed(), receiver.totals());
   report.Clear();
   NoteMove(talk, true);
+  NoteLanes();
   if (!status.ok()) return status.WithContext(name_);
   return {};
 }
@@ -254,6 +276,7 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   task.role = Task::Role::kReceives;
   task.names = {destination};
   task.directory_wanted = directory_wanted;
+  task.further_lanes = on_stream() ? 0 : FurtherWanted();
   RDFS_RETURN_IF_ERROR(SendTask(task));
   Talk talk(*lane_, SettingsToMove(report));
   const Found found =
@@ -272,6 +295,10 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   walk.list = options_.list;
   const Counter counter(Counts(report) ? CountOf(walk) : nullptr);
   Sender sender(talk, domain_, found.begin, std::move(walk), CrewThreads());
+  if (task.further_lanes > 0) {
+    further_.emplace(session_, task.further_lanes, options_.lanes.has_value());
+    sender.further = [&] { return further_->Take(talk.lane(), sender.bytes()); };
+  }
   Meter meter(report);
   sender.on_turn = [&] {
     meter.Show(sender.bytes(), sender.kept(), sender.passed(), counter.totals());
@@ -282,6 +309,7 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   meter.Show(sender.bytes(), sender.kept(), sender.passed(), counter.totals());
   report.Clear();
   NoteMove(talk, true);
+  NoteLanes();
   if (!status.ok()) return status.WithContext(name_);
   return {};
 }

@@ -14,8 +14,8 @@
 #include "tools/copy/decide.h"
 #include "tools/copy/entry.h"
 #include "tools/copy/filter.h"
-#include "tools/copy/remote/better_lane.h"
 #include "tools/copy/remote/errand.h"
+#include "tools/copy/remote/lane_dialler.h"
 #include "tools/copy/remote/ports.h"
 #include "tools/copy/remote/talk.h"
 #include "tools/copy/report.h"
@@ -49,6 +49,7 @@ struct RemoteOptions {
   std::uint64_t limit = 0;       // --bwlimit, bytes a second
   const Listed* list = nullptr;  // that `scan` has as its filter
   std::uint32_t umask = 022;     // of this process, before SetUpProcess
+  std::optional<int> lanes;      // --lanes
   int interrupts = -1;           // a descriptor: readable when the user wants to stop
   // Whether what another machine is about to send may be taken; may be empty. Of each before its
   // first file.
@@ -111,11 +112,17 @@ class FarEnd {
   // "shm; not verbs: ...", for -v.
   [[nodiscard]] std::string ExplainChoice() const;
   // A thread still does, and holds up who does not end by _exit.
-  [[nodiscard]] bool dialling() const { return better_ != nullptr && better_->dialling(); }
+  [[nodiscard]] bool dialling() const {
+    return (better_ != nullptr && better_->dialling()) || (further_ && further_->dialling());
+  }
 
  private:
   FarEnd(std::string name, RemoteOptions options)
       : name_(std::move(name)), options_(std::move(options)) {}
+  // The data go through ssh, and nothing better is being tried.
+  [[nodiscard]] bool on_stream() const;
+  // That carry batches, at most.
+  [[nodiscard]] int FurtherWanted() const;
   [[nodiscard]] transport::ssh::Launch LaunchWith(const FirstLine& line) const;
   static Result<transport::ssh::Started> SendAndStart(const transport::ssh::Launch& launch);
   Status Dial(const transport::ssh::Launch& launch, std::string_view service, Bytes request,
@@ -126,6 +133,8 @@ class FarEnd {
   TalkSettings SettingsToMove(Report& report);
   // Once: -v that it has moved, or has ended before it could; and unless -q that it stays.
   void NoteMove(const Talk& talk, bool ended);
+  // -v: over how many lanes the data went, if there were several.
+  void NoteLanes();
   // Whether progress is to say how much there is to do.
   [[nodiscard]] bool Counts(const Report& report) const;
   Status SendTask(const Task& task);
@@ -138,8 +147,9 @@ class FarEnd {
   std::shared_ptr<transport::Domain> domain_;
   std::shared_ptr<transport::Session> session_;
   std::unique_ptr<transport::Connection> lane_;
-  std::unique_ptr<BetterLane> better_;           // while lane_ is ssh's own stream
+  std::unique_ptr<LaneDialler> better_;          // while lane_ is ssh's own stream
   std::unique_ptr<transport::Connection> next_;  // of better_
+  std::optional<FurtherLanes> further_;          // of the copy
   bool noted_ = false;
 };
 

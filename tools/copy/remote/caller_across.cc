@@ -52,6 +52,7 @@ Task FarEnd::TaskAcross(const Across& job, bool sends) const {
   task.directory_wanted = job.directory_wanted;
   task.asks = options_.take != nullptr;
   task.counts = job.counts;
+  task.further_lanes = FurtherWanted();
   return task;
 }
 

@@ -7,6 +7,12 @@
 #include <utility>
 
 namespace rdfs::copy {
+namespace {
+
+// The one that it speaks on, the one that it moves to, and those that carry batches.
+constexpr std::size_t kMostLanes = 2 + kMostFurtherLanes;
+
+}  // namespace
 
 Result<std::unique_ptr<Door>> Door::Create() {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -56,8 +62,12 @@ void Door::OnLane(std::uint64_t, const std::shared_ptr<void>&,
                   std::unique_ptr<transport::Connection> lane) {
   {
     const std::lock_guard lock(mutex_);
-    if (!admitted_ || lanes_ == 2) return;
-    (++lanes_ == 1 ? guest_.lane : second_) = std::move(lane);
+    if (!admitted_ || lanes_ == kMostLanes) return;
+    if (++lanes_ == 1) {
+      guest_.lane = std::move(lane);
+    } else {
+      others_.push_back(std::move(lane));
+    }
   }
   Wake();
 }
@@ -70,9 +80,12 @@ void Door::OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) {
   Wake();
 }
 
-std::unique_ptr<transport::Connection> Door::TakeSecond() {
+std::unique_ptr<transport::Connection> Door::TakeOther() {
   const std::lock_guard lock(mutex_);
-  return std::move(second_);
+  if (others_.empty()) return nullptr;
+  auto lane = std::move(others_.front());
+  others_.pop_front();
+  return lane;
 }
 
 Result<Guest> Door::Await(Deadline deadline) {

@@ -1,12 +1,13 @@
 // Door: the upper layer of the far end's acceptor. It lets the one caller in that started it, with
-// one lane and perhaps a second one that it will move to. A caller that sends another far end here
-// says first what that one may ask for, and is told where we listen.
+// one lane and perhaps others, to move to or to carry batches. A caller that sends another far end
+// here says first what that one may ask for, and is told where we listen.
 //
 // Admit, OnLane and OnSessionEnd come on the acceptor's thread; the rest on another one. The domain
 // is made when the caller is admitted and has no memory in it until a sender or receiver puts it
 // there.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,8 +39,8 @@ class Door final : public transport::SessionHost {
   // Blocks until the caller's lane is there. Errors: kDeadlineExceeded; kDisconnected when the
   // caller went without a lane.
   Result<Guest> Await(Deadline deadline);
-  // The lane that came behind that one, or null. Never blocks.
-  std::unique_ptr<transport::Connection> TakeSecond();
+  // The next of the lanes that came behind that one, or null. Never blocks.
+  std::unique_ptr<transport::Connection> TakeOther();
 
  private:
   explicit Door(Fd wake) : wake_(std::move(wake)) {}
@@ -52,8 +53,8 @@ class Door final : public transport::SessionHost {
   bool admitted_ = false;
   bool gone_ = false;
   Guest guest_;
-  std::unique_ptr<transport::Connection> second_;
-  int lanes_ = 0;
+  std::deque<std::unique_ptr<transport::Connection>> others_;
+  std::size_t lanes_ = 0;  // that came
 };
 
 }  // namespace rdfs::copy

@@ -78,7 +78,7 @@ struct Lanes {
   std::unique_ptr<transport::Connection> other;
 
   transport::Connection* Other() {
-    if (other == nullptr) other = door.TakeSecond();
+    if (other == nullptr) other = door.TakeOther();
     return other.get();
   }
 };
@@ -107,7 +107,13 @@ Result<Task> ReadTask(Lanes& lanes) {
   }
 }
 
-Status SendFiles(Talk& talk, const Guest& guest, const Task& task) {
+// Those that come behind the lane that we may move to.
+std::function<std::unique_ptr<transport::Connection>()> FurtherOf(Door& door, const Task& task) {
+  if (task.further_lanes == 0) return nullptr;
+  return [&door] { return door.TakeOther(); };
+}
+
+Status SendFiles(Talk& talk, Door& door, const Guest& guest, const Task& task) {
   Status told;
   const Found found =
       FindSources(task.names, task.follow || task.follow_source, true,
@@ -121,10 +127,11 @@ Status SendFiles(Talk& talk, const Guest& guest, const Task& task) {
   const Counter counter(task.counts ? CountOf(walk) : nullptr);
   Sender sender(talk, guest.domain, found.begin, std::move(walk), CrewThreads());
   sender.counter = &counter;
+  sender.further = FurtherOf(door, task);
   return sender.Run();
 }
 
-Status ReceiveFiles(Talk& talk, const Guest& guest, const Task& task, mode_t mask) {
+Status ReceiveFiles(Talk& talk, Door& door, const Guest& guest, const Task& task, mode_t mask) {
   Selection selection(task);
   if (!selection.status().ok()) return talk.Part(selection.status());
   ReceiverSettings settings = ReceiverFor(task, task.names.front(), selection, mask);
@@ -137,6 +144,7 @@ Status ReceiveFiles(Talk& talk, const Guest& guest, const Task& task, mode_t mas
   ProgressTeller teller(talk, task.counts);
   settings.copied = teller.copied();
   Receiver receiver(talk, guest.domain, std::move(settings));
+  receiver.further = FurtherOf(door, task);
   receiver.on_turn = [&] {
     if (!receiver.working()) return Status();
     return teller.Turn(receiver.bytes(), receiver.kept(), receiver.passed(), std::nullopt,
@@ -165,9 +173,9 @@ Status ServeCaller(Door& door, const std::optional<Meeting>& meeting, int interr
   if (const Status fine = door.Check(*task); !fine.ok()) return talk.Part(fine);
   switch (task->role) {
     case Task::Role::kSends:
-      return SendFiles(talk, guest, *task);
+      return SendFiles(talk, door, guest, *task);
     case Task::Role::kReceives:
-      return ReceiveFiles(talk, guest, *task, mask);
+      return ReceiveFiles(talk, door, guest, *task, mask);
     case Task::Role::kForwards:
     case Task::Role::kFetches:
       break;

@@ -41,13 +41,15 @@ Status Receiver::Drive() {
   };
   while (!over_) {
     RDFS_ASSIGN_OR_RETURN(const bool heard, talk_.Hear(on_message, nullptr));
+    RDFS_ASSIGN_OR_RETURN(const bool brought, TakeFromLanes());
     RDFS_ASSIGN_OR_RETURN(const bool done, CollectFromCrew());
     if (end_ && !confirmed_ && finished_ == end_->batches) RDFS_RETURN_IF_ERROR(Finish());
     RDFS_RETURN_IF_ERROR(OfferMove());
     if (on_turn) RDFS_RETURN_IF_ERROR(on_turn());
-    if (heard || done || over_) continue;
+    if (heard || brought || done || over_) continue;
     const bool listens = crew_ != nullptr && !talk_.congested();
-    RDFS_RETURN_IF_ERROR(talk_.Sleep(listens ? crew_->fd() : -1));
+    RDFS_RETURN_IF_ERROR(talk_.Sleep(
+        {listens ? crew_->fd() : -1, lanes_ != nullptr && !confirmed_ ? lanes_->fd() : -1}));
   }
   return {};
 }
@@ -57,7 +59,10 @@ Status Receiver::OnMessage(MessageType type, ByteSpan message) {
     RDFS_ASSIGN_OR_RETURN(begun_, begin_.Take(message));
     return begun_ ? OnBegin(begin_.begin()) : Status();
   }
-  if (type == MessageType::kBatch && crew_ != nullptr && !end_) return OnBatch(message);
+  if (type == MessageType::kBatch && crew_ != nullptr && !end_) {
+    RDFS_ASSIGN_OR_RETURN(const BatchWire batch, DecodeBatch(message, ring_.size.slot_bytes));
+    return OnBatch(batch);
+  }
   if (type == MessageType::kEnd && crew_ != nullptr && !end_) return OnEnd(message);
   if (type == MessageType::kTotals && settings_.counts && !totals_ && !end_) {
     RDFS_ASSIGN_OR_RETURN(totals_, DecodeTotals(message));
@@ -74,7 +79,7 @@ Status Receiver::OnBegin(const Begin& begin) {
   if (settings_.allow) RDFS_RETURN_IF_ERROR(settings_.allow(begin, talk_.failures_heard()));
   RDFS_RETURN_IF_ERROR(OpenDestination(begin));
   RDFS_ASSIGN_OR_RETURN(
-      ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp", pipe::ChooseRing(talk_.memory_kind()),
+      ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp", ChooseRing(talk_, further != nullptr),
                              kMinSlotBytes));
   RDFS_ASSIGN_OR_RETURN(crew_, ReceiveCrew::Create(*destination_, ring_.memory->bytes(),
                                                    {.keep = settings_.options.keep,
@@ -142,24 +147,51 @@ Status Receiver::OpenDestination(const Begin& begin) {
   return {};
 }
 
-Status Receiver::OnBatch(ByteSpan message) {
-  RDFS_ASSIGN_OR_RETURN(const BatchWire batch, DecodeBatch(message, ring_.size.slot_bytes));
-  if (batch.number != next_ || next_ >= finished_ + ring_.size.slots) {
+Status Receiver::OnBatch(const BatchWire& batch) {
+  const bool in_turn = lanes_ == nullptr ? batch.number == next_ : batch.number >= next_;
+  if (!in_turn || batch.number >= finished_ + ring_.size.slots ||
+      !early_.emplace(batch.number, batch).second) {
     return {Code::kProtocolError, "the other rdcp sent a batch out of turn"};
   }
-  ++next_;
-  digest_.Add(batch.number, batch.length, batch.digest);
-  crew_->Take(batch);
+  while (!early_.empty() && early_.begin()->first == next_) {
+    const BatchWire& first = early_.begin()->second;
+    ++next_;
+    digest_.Add(first.number, first.length, first.digest);
+    crew_->Take(first);
+    early_.erase(early_.begin());
+  }
   return {};
 }
 
-Status Receiver::OnEnd(ByteSpan message) {
-  RDFS_ASSIGN_OR_RETURN(const Tally end, Tally::Decode(message));
-  if (end.batches != next_ || end.digest != digest_.Value()) {
-    return {Code::kProtocolError, "something is missing of what the other rdcp has sent"};
+// What came before End was said, and what was still on its way by another lane.
+Result<bool> Receiver::TakeFromLanes() {
+  if (confirmed_ || crew_ == nullptr) return false;
+  while (further != nullptr && !talk_.may_move()) {
+    auto lane = further();
+    if (lane == nullptr) break;
+    if (lanes_ == nullptr) {
+      RDFS_ASSIGN_OR_RETURN(lanes_, ReceiveLanes::Create(ring_));
+    }
+    RDFS_RETURN_IF_ERROR(lanes_->Add(std::move(lane)));
   }
-  end_ = end;
-  return {};
+  if (lanes_ == nullptr) return false;
+  RDFS_RETURN_IF_ERROR(lanes_->Take(brought_));
+  for (const BatchWire& batch : brought_) RDFS_RETURN_IF_ERROR(OnBatch(batch));
+  if (end_ && !brought_.empty()) RDFS_RETURN_IF_ERROR(CheckDigest());
+  return !brought_.empty();
+}
+
+Status Receiver::OnEnd(ByteSpan message) {
+  RDFS_ASSIGN_OR_RETURN(end_, Tally::Decode(message));
+  return CheckDigest();
+}
+
+Status Receiver::CheckDigest() const {
+  const std::uint64_t due = end_->batches;
+  // A lane may still have some of it.
+  if (lanes_ != nullptr && due > next_ && due <= finished_ + ring_.size.slots) return {};
+  if (due == next_ && early_.empty() && end_->digest == digest_.Value()) return {};
+  return {Code::kProtocolError, "something is missing of what the other rdcp has sent"};
 }
 
 Status Receiver::Tell(const Notice& notice) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "tools/copy/remote/receive_crew.h"
+#include "tools/copy/remote/receive_lanes.h"
 #include "tools/copy/remote/talk.h"
 #include "tools/pipe/ring.h"
 
@@ -57,14 +59,19 @@ class Receiver {
   [[nodiscard]] const std::optional<Totals>& totals() const { return totals_; }
   // Called now and then while it runs; an error ends it.
   std::function<Status()> on_turn;
+  // Lanes to the same peer that may bring batches; see Sender.
+  std::function<std::unique_ptr<transport::Connection>()> further;
 
  private:
   Status Drive();
   Status OnMessage(MessageType type, ByteSpan message);
   Status OnBegin(const Begin& begin);
   Status OpenDestination(const Begin& begin);
-  Status OnBatch(ByteSpan message);
+  Status OnBatch(const BatchWire& batch);
   Status OnEnd(ByteSpan message);
+  // Everything that was to come is here: it is what was sent.
+  Status CheckDigest() const;
+  Result<bool> TakeFromLanes();
   // Tells the sender that there is a better lane, and behind the move of the ring there.
   Status OfferMove();
   Result<bool> CollectFromCrew();
@@ -87,8 +94,9 @@ class Receiver {
 
   BeginReader begin_;
   bool begun_ = false, over_ = false, offered_ = false;
-  std::uint64_t next_ = 0;      // the number that the next batch must have
-  std::uint64_t finished_ = 0;  // batches
+  std::uint64_t next_ = 0;                    // the number that the next batch must have
+  std::map<std::uint64_t, BatchWire> early_;  // that further lanes brought before it
+  std::uint64_t finished_ = 0;                // batches
   std::optional<Tally> end_;
   bool confirmed_ = false;
   pipe::StreamDigest digest_;
@@ -97,6 +105,8 @@ class Receiver {
   Totals passed_;
   std::optional<Totals> totals_;
   std::vector<ReceiveCrew::Output> outputs_;
+  std::vector<BatchWire> brought_;
+  std::unique_ptr<ReceiveLanes> lanes_;  // ends before the ring
 };
 
 }  // namespace rdfs::copy

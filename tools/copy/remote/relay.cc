@@ -49,7 +49,7 @@ Status Relay::Sleep() {
   RDFS_RETURN_IF_ERROR(receiver_.talk.Checked(lane.Flush()));
   const auto armed = lane.Arm();
   if (!armed.ok()) return receiver_.talk.Checked(armed.status());
-  return *armed ? sender_.talk.Sleep(lane.fd()) : Status();
+  return *armed ? sender_.talk.Sleep({lane.fd()}) : Status();
 }
 
 Status Relay::OnSender(MessageType type, ByteSpan message) {
@@ -121,8 +121,9 @@ Status Relay::OnWelcome(ByteSpan message) {
   const pipe::RingSize size{welcome_.slot_bytes, welcome_.slots};
   RDFS_ASSIGN_OR_RETURN(
       ring_, pipe::ShareRing(sender_.talk.lane(), sender_.domain, "rdcp", size, size.slot_bytes));
-  RDFS_ASSIGN_OR_RETURN(buffers_, pipe::MakeSendBuffers(receiver_.talk.lane().capabilities().kind,
-                                                        receiver_.domain, "rdcp", size));
+  RDFS_ASSIGN_OR_RETURN(
+      buffers_, pipe::MakeSendBuffers(pipe::ChooseRing(receiver_.talk.lane().capabilities().kind),
+                                      receiver_.domain, "rdcp", size));
   for (std::uint32_t buffer = buffers_.count; buffer-- > 0;) free_.push_back(buffer);
   welcomed_ = true;
   return sender_.talk.Say(Welcome{ring_.shared, size.slot_bytes, size.slots}.Encode());

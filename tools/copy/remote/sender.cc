@@ -25,8 +25,11 @@ Sender::Sender(Talk& talk, std::shared_ptr<transport::Domain> domain, Begin begi
 
 Status Sender::Run() {
   Status status = Drive();
-  // Its threads stop before we part: nothing is read any more.
-  if (!status.ok()) crew_.reset();
+  // Its threads stop before we part: nothing is read any more. The lanes end behind our last word.
+  if (!status.ok()) {
+    if (lanes_ != nullptr) lanes_->Stop();
+    crew_.reset();
+  }
   return talk_.Part(std::move(status));
 }
 
@@ -46,12 +49,13 @@ Status Sender::Drive() {
     RDFS_ASSIGN_OR_RETURN(const bool heard, talk_.Hear(on_message, on_completion));
     RDFS_ASSIGN_OR_RETURN(const bool made, TakeFromCrew());
     RDFS_RETURN_IF_ERROR(Move());
+    RDFS_RETURN_IF_ERROR(TakeLanes());
     RDFS_RETURN_IF_ERROR(SendReady());
     RDFS_RETURN_IF_ERROR(TellTotals());
     if (on_turn) RDFS_RETURN_IF_ERROR(on_turn());
     if (heard || made || over_) continue;
     const bool listens = crew_ != nullptr && !talk_.congested();
-    RDFS_RETURN_IF_ERROR(talk_.Sleep(listens ? crew_->fd() : -1));
+    RDFS_RETURN_IF_ERROR(talk_.Sleep({listens ? crew_->fd() : -1}));
   }
   return {};
 }
@@ -118,13 +122,28 @@ Status Sender::OnWelcomeBehindMove(const Welcome& welcome) {
 Status Sender::Start(const Welcome& welcome) {
   welcome_ = welcome;
   RDFS_ASSIGN_OR_RETURN(pipe::SendBuffers buffers,
-                        pipe::MakeSendBuffers(talk_.memory_kind(), *domain_, "rdcp",
-                                              {welcome.slot_bytes, welcome.slots}));
+                        pipe::MakeSendBuffers(ChooseRing(talk_, further != nullptr), *domain_,
+                                              "rdcp", {welcome.slot_bytes, welcome.slots}));
   memory_ = std::move(buffers.memory);
   walk_.slot_bytes = welcome.slot_bytes;
   RDFS_ASSIGN_OR_RETURN(
       crew_, SendCrew::Create(std::move(walk_), memory_->bytes(), buffers.count, threads_));
   return {};
+}
+
+Status Sender::TakeLanes() {
+  if (over_ || crew_ == nullptr) return {};
+  while (further != nullptr && !ended_ && !talk_.may_move()) {
+    auto lane = further();
+    if (lane == nullptr) break;
+    if (lanes_ == nullptr) {
+      RDFS_ASSIGN_OR_RETURN(
+          lanes_, SendLanes::Create({memory_.get(), welcome_.slot_bytes, welcome_.slots,
+                                     [this](std::uint32_t buffer) { crew_->Release(buffer); }}));
+    }
+    RDFS_RETURN_IF_ERROR(lanes_->Add(std::move(lane)));
+  }
+  return lanes_ != nullptr ? lanes_->status() : Status();
 }
 
 Result<bool> Sender::TakeFromCrew() {
@@ -148,7 +167,14 @@ Result<bool> Sender::TakeFromCrew() {
 Status Sender::SendReady() {
   if (moves()) return {};
   while (!ready_.empty() && ready_.begin()->first == next_ && next_ < credit_ + welcome_.slots) {
-    RDFS_RETURN_IF_ERROR(SendBatch(ready_.begin()->second));
+    const SendCrew::Batch& batch = ready_.begin()->second;
+    digest_.Add(batch.number, batch.length, batch.digest);
+    ++next_;
+    if (lanes_ != nullptr && lanes_->ready()) {
+      lanes_->Put(batch);
+    } else {
+      RDFS_RETURN_IF_ERROR(SendBatch(batch));
+    }
     ready_.erase(ready_.begin());
   }
   if (batches_ == next_ && !ended_) return SendEnd();
@@ -166,8 +192,6 @@ Status Sender::SendBatch(const SendCrew::Batch& batch) {
     if (!ticket.ok()) return talk_.Checked(ticket.status());
     in_flight_.push_back({*ticket, batch.buffer});
   }
-  digest_.Add(batch.number, batch.length, batch.digest);
-  ++next_;
   RDFS_RETURN_IF_ERROR(talk_.Say(EncodeBatch(batch.number, batch.length, batch.digest)));
   return talk_.Checked(talk_.lane().Flush());
 }

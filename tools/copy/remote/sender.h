@@ -12,6 +12,7 @@
 
 #include "tools/copy/counter.h"
 #include "tools/copy/remote/send_crew.h"
+#include "tools/copy/remote/send_lanes.h"
 #include "tools/copy/remote/talk.h"
 
 namespace rdfs::copy {
@@ -31,6 +32,9 @@ class Sender {
   [[nodiscard]] Totals passed() const { return crew_ == nullptr ? Totals{} : crew_->passed(); }
   // Called now and then while it runs; an error ends it.
   std::function<Status()> on_turn;
+  // Lanes to the same peer that carry batches, as they come; called while the talk will not move
+  // any more. May be empty.
+  std::function<std::unique_ptr<transport::Connection>()> further;
   // Of whom the receiver is told how much there is to do; outlives this, or null.
   const Counter* counter = nullptr;
 
@@ -45,6 +49,7 @@ class Sender {
     return peer_ready_ && !ended_ && (talk_.moved() || talk_.better() != nullptr);
   }
   Status Move();
+  Status TakeLanes();
   Result<bool> TakeFromCrew();
   // Those whose turn it is and for which there is a slot.
   Status SendReady();
@@ -75,6 +80,7 @@ class Sender {
     std::uint32_t buffer;
   };
   std::vector<InFlight> in_flight_;
+  std::unique_ptr<SendLanes> lanes_;  // ends before the buffers
 };
 
 }  // namespace rdfs::copy

@@ -136,24 +136,32 @@ Status Talk::Handle(ByteSpan message, const OnMessage& on_message) {
   }
 }
 
-Status Talk::Sleep(int crew) {
+Status Talk::Sleep(std::initializer_list<int> others) {
   RDFS_RETURN_IF_ERROR(Checked(lane_->Flush()));
-  std::array<int, 2> others{};
+  std::array<int, 4> fds{};
   std::size_t count = 0;
-  if (crew >= 0) others[count++] = crew;
-  if (settings_.interrupts >= 0) others[count++] = settings_.interrupts;
+  for (const int fd : others) {
+    if (fd >= 0) fds[count++] = fd;
+  }
+  if (settings_.interrupts >= 0) fds[count++] = settings_.interrupts;
   const auto most = left_ == nullptr ? kLookAround : kLookAtLeft;
   const Deadline next = std::min(liveness_.Next(), DeadlineAfter(most));
-  const Status slept = pipe::SleepUntil(*lane_, std::span(others).first(count), next);
+  const Status slept = pipe::SleepUntil(*lane_, std::span(fds).first(count), next);
   return slept.ok() ? slept : Lost(slept);
 }
 
 Status Talk::HearUntil(const bool& done, const OnMessage& on_message) {
   while (!done) {
     RDFS_ASSIGN_OR_RETURN(const bool heard, Hear(on_message, nullptr));
-    if (!heard && !done) RDFS_RETURN_IF_ERROR(Sleep(-1));
+    if (!heard && !done) RDFS_RETURN_IF_ERROR(Sleep({}));
   }
   return {};
+}
+
+pipe::RingSize ChooseRing(const Talk& talk, bool several) {
+  const transport::Kind kind = talk.memory_kind();
+  const bool far = kind == transport::Kind::kTcp && !talk.lane().capabilities().same_host;
+  return several && far ? pipe::kWideRing : pipe::ChooseRing(kind);
 }
 
 Status Talk::Part(Status status) {

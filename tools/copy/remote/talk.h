@@ -10,10 +10,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <vector>
 
 #include "tools/copy/remote/wire.h"
 #include "tools/pipe/liveness.h"
+#include "tools/pipe/ring.h"
 #include "transport/transport.h"
 
 namespace rdfs::copy {
@@ -68,8 +70,9 @@ class Talk {
   // Takes what has come, at most a few messages; false when there was nothing. Errors: the lane's,
   // the peer's (kAbort), the handler's, the user's wish to stop, silence.
   Result<bool> Hear(const OnMessage& on_message, const OnCompletion& on_completion);
-  // Until there may be something to hear, `crew` is readable, or it is time to look around.
-  Status Sleep(int crew);
+  // Until there may be something to hear, one of `others` is readable (-1: nothing, of three at
+  // most), or it is time to look around.
+  Status Sleep(std::initializer_list<int> others);
   // Both, until the handler has set `done`: for who has nothing else to do.
   Status HearUntil(const bool& done, const OnMessage& on_message);
   // The end: what went wrong here is said to the peer, if that can still hear it.
@@ -101,5 +104,8 @@ class Talk {
   bool lost_ = false;     // the connection is over
   bool aborted_ = false;  // by the peer
 };
+
+// The ring over that talk's lane, which others may carry batches beside.
+pipe::RingSize ChooseRing(const Talk& talk, bool several);
 
 }  // namespace rdfs::copy

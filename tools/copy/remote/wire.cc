@@ -132,11 +132,12 @@ Result<std::vector<Bytes>> EncodeTask(const Task& task) {
                   "or copy in parts");
   }
   std::vector<Bytes> out;
-  out.push_back(ToBytes(TaskWire{TypeByte(MessageType::kTask), static_cast<std::uint8_t>(task.role),
-                                 0, Pack(task, kOptions), Pack(task.keep, kKeeps),
-                                 static_cast<std::uint32_t>(task.names.size()),
-                                 static_cast<std::uint32_t>(task.rules.size()),
-                                 static_cast<std::uint32_t>(task.listed.size()), task.limit}));
+  out.push_back(
+      ToBytes(TaskWire{TypeByte(MessageType::kTask), static_cast<std::uint8_t>(task.role),
+                       static_cast<std::uint8_t>(task.further_lanes), 0, Pack(task, kOptions),
+                       Pack(task.keep, kKeeps), static_cast<std::uint32_t>(task.names.size()),
+                       static_cast<std::uint32_t>(task.rules.size()),
+                       static_cast<std::uint32_t>(task.listed.size()), task.limit}));
   for (std::size_t at = 0; at < names.size();) out.push_back(EncodeNames(names, at));
   return out;
 }
@@ -195,7 +196,8 @@ Status TaskReader::TakeHead(ByteSpan message) {
   }
   const std::uint8_t role = wire.role;
   const bool known = role >= 1 && role <= 4 && Unpack(wire.options, kOptions, task_) &&
-                     Unpack(wire.keep, kKeeps, task_.keep);
+                     Unpack(wire.keep, kKeeps, task_.keep) && wire.zero == 0 &&
+                     wire.further_lanes <= kMostFurtherLanes;
   if (!known) {
     return {Code::kUnsupported,
             "the calling rdcp asks for something that this one does not know: install the same "
@@ -203,6 +205,7 @@ Status TaskReader::TakeHead(ByteSpan message) {
   }
   task_.role = static_cast<Task::Role>(role);
   task_.limit = wire.limit;
+  task_.further_lanes = wire.further_lanes;
   const bool across = task_.role == Task::Role::kForwards || task_.role == Task::Role::kFetches;
   if (across && names < 2) return Malformed("task: no sources");
   names_ = names;

@@ -49,6 +49,8 @@ inline constexpr std::size_t kMaxPathInMessage = 4096;  // PATH_MAX: what a user
 inline constexpr std::size_t kMaxTaskBytes = 4 << 20;
 inline constexpr std::uint32_t kMaxTaskNames = 1 << 20;
 inline constexpr std::size_t kMaxSentence = 512;
+// That carry batches beside the first lane.
+inline constexpr int kMostFurtherLanes = 8;
 
 enum class MessageType : std::uint8_t {  // never reused
   kTask = 1,
@@ -105,6 +107,7 @@ struct Task {
   // its caller how much of it is done: Totals, Progress.
   bool counts = false;
   bool asks = false;        // across: the caller is told what will be sent, and says Go
+  int further_lanes = 0;    // that may come to carry batches, at most
   std::uint64_t limit = 0;  // of the one that sends, bytes a second; zero: none
   Keep keep;
   // Sources; DST, and of another far end what it may send; DST and then sources (twice).
@@ -114,8 +117,7 @@ struct Task {
   std::vector<std::string> listed;  // paths from SRC on; see Listed
 };
 struct TaskWire {
-  Le8 type, role;
-  Le16 zero;
+  Le8 type, role, further_lanes, zero;
   Le32 options, keep, names, rules, listed;
   Le64 limit;
 };

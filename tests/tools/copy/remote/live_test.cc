@@ -86,6 +86,20 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
       EXPECT_TRUE(second.ok()) << second.message();
       if (!second.ok()) return out;
     }
+    std::vector<Pair::Other> others;
+    for (int i = 0; i < further_; ++i) {
+      auto lanes = pair.OpenOther(GetParam());
+      EXPECT_TRUE(lanes.ok()) << lanes.status().message();
+      if (!lanes.ok()) return out;
+      others.push_back(*std::move(lanes));
+    }
+    // One each turn.
+    const auto further = [&others](std::unique_ptr<transport::Connection> Pair::Other::*end) {
+      return [&others, end, turn = 0U]() mutable -> std::unique_ptr<transport::Connection> {
+        const unsigned now = turn++;
+        return now % 2 == 0 && now / 2 < others.size() ? std::move(others[now / 2].*end) : nullptr;
+      };
+    };
     // Each end sees its end of the better lane at a turn of its own.
     const auto better = [&](const std::unique_ptr<transport::Connection>& lane, int turns) {
       return [&lane, turns]() mutable { return turns-- > 0 ? nullptr : lane.get(); };
@@ -111,6 +125,7 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
         if (entry.kind != Kind::kDirectory) ++copied;
       };
       Sender sender(talk, pair.far.domain, found.begin, std::move(walk), 3);
+      if (further_ > 0) sender.further = further(&Pair::Other::far);
       out.sent = sender.Run();
       out.sender_did = {copied + sender.passed().files,
                         sender.bytes() + sender.kept() + sender.passed().bytes};
@@ -142,6 +157,7 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
     const bool dry_run = settings.dry_run;
     settings.gone = [&](const std::string& path) { gone_.push_back(path); };
     Receiver receiver(talk, pair.caller_domain, std::move(settings));
+    if (further_ > 0) receiver.further = further(&Pair::Other::caller);
     using std::chrono_literals::operator""s;
     receiver.on_turn = [deadline = DeadlineAfter(120s)] {
       return BootClock::now() < deadline ? Status() : Status(Code::kDeadlineExceeded, "it hangs");
@@ -182,6 +198,7 @@ class CopyLive : public testing::TestWithParam<transport::Kind> {
   pipe::TempDir dir_;
   // Begin over tcp, and move where the sender's and the receiver's turns are so many.
   std::optional<std::pair<int, int>> moves_at_;
+  int further_ = 0;  // lanes that carry batches
   std::function<void(WalkOptions&)> set_walk_;
   std::function<void(ReceiverSettings&)> set_receiver_;
   std::atomic<int> copied_{0};     // but directories
@@ -223,6 +240,40 @@ TEST_P(CopyLive, MovesToABetterLaneInTheMiddle) {
     ExpectCopied(ends);
     EXPECT_EQ(ends.sender_moved, ends.receiver_moved);
     EXPECT_TRUE(ends.sender_moved || turns.first + turns.second > 9);
+    fs::remove_all(dir_ / "dst/src");
+  }
+}
+
+TEST_P(CopyLive, FurtherLanesBringBatchesInAnyOrder) {
+  for (int file = 0; file < 300; ++file) {
+    dir_.Write("src/f" + std::to_string(file), Noise(static_cast<std::size_t>(file * 97)));
+  }
+  for (const std::size_t size : {(12UL << 20) + 1, 40UL << 20}) {
+    dir_.Write("src/large-" + std::to_string(size), Noise(size));
+  }
+  for (const int lanes : {1, 3, 8}) {
+    further_ = lanes;
+    ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+    fs::remove_all(dir_ / "dst/src");
+  }
+}
+
+// Little is copied: the lanes come as it ends, or behind.
+TEST_P(CopyLive, FurtherLanesAsEverythingEnds) {
+  dir_.Write("src/f", "content");
+  for (int turn = 0; turn < 12; ++turn) {
+    further_ = 1 + turn % 3;
+    ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
+    fs::remove_all(dir_ / "dst/src");
+  }
+}
+
+TEST_P(CopyLive, AMoveAndThenFurtherLanes) {
+  dir_.Write("src/large", Noise(30 << 20));
+  for (const auto& turns : {std::pair{0, 0}, {3, 9}, {9, 3}}) {
+    moves_at_ = turns;
+    further_ = 2;
+    ExpectCopied(Copy({dir_ / "src"}, dir_ / "dst"));
     fs::remove_all(dir_ / "dst/src");
   }
 }

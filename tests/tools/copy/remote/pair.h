@@ -37,14 +37,25 @@ class Pair {
 
   // Another lane of the same session: at the caller, and at the far end.
   Status OpenSecond(transport::Kind kind) {
+    RDFS_ASSIGN_OR_RETURN(auto lanes, OpenOther(kind));
+    caller_second = std::move(lanes.caller);
+    far_second = std::move(lanes.far);
+    return {};
+  }
+  struct Other {
+    std::unique_ptr<transport::Connection> caller, far;
+  };
+  Result<Other> OpenOther(transport::Kind kind) {
     using std::chrono_literals::operator""s;
     const Deadline deadline = DeadlineAfter(20s);
-    RDFS_ASSIGN_OR_RETURN(caller_second, session_->OpenLaneOver(kind, deadline));
-    while (far_second == nullptr && BootClock::now() < deadline) {
-      far_second = door_->TakeSecond();
-      if (far_second == nullptr) std::this_thread::yield();
+    Other out;
+    RDFS_ASSIGN_OR_RETURN(out.caller, session_->OpenLaneOver(kind, deadline));
+    while (out.far == nullptr && BootClock::now() < deadline) {
+      out.far = door_->TakeOther();
+      if (out.far == nullptr) std::this_thread::yield();
     }
-    return far_second != nullptr ? Status() : Status(Code::kDeadlineExceeded, "no second lane");
+    if (out.far == nullptr) return Status(Code::kDeadlineExceeded, "no other lane");
+    return out;
   }
 
   std::shared_ptr<transport::Domain> caller_domain = transport::Domain::Create("caller");

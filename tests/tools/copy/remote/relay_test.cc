@@ -60,7 +60,7 @@ class RelayTest : public testing::TestWithParam<transport::Kind> {
   static Status Listen(Talk& talk, const Talk::OnMessage& on_message) {
     for (;;) {
       RDFS_ASSIGN_OR_RETURN(const bool heard, talk.Hear(on_message, nullptr));
-      if (!heard) RDFS_RETURN_IF_ERROR(talk.Sleep(-1));
+      if (!heard) RDFS_RETURN_IF_ERROR(talk.Sleep({}));
     }
   }
   using Role = std::function<Status(transport::Connection&)>;

@@ -67,6 +67,7 @@ TEST(CopyWire, GoldenMeet) {
 Task SomeTask() {
   Task task;
   task.role = Task::Role::kSends;
+  task.further_lanes = 3;
   task.recurse = task.one_file_system = true;
   task.keep = Keep::Attributes();
   task.names = {"a b", "", "\xff*"};
@@ -117,7 +118,8 @@ TEST(CopyWire, GoldenTask) {
   EXPECT_EQ(Hex((*messages)[0]),
             "01"
             "01"
-            "0000"
+            "03"
+            "00"
             "09100000"
             "0f000000"
             "03000000"
@@ -148,6 +150,7 @@ TEST(CopyWire, GoldenTask) {
   EXPECT_EQ(reader.task().rules, SomeTask().rules);
   EXPECT_EQ(reader.task().listed, SomeTask().listed);
   EXPECT_EQ(reader.task().limit, SomeTask().limit);
+  EXPECT_EQ(reader.task().further_lanes, SomeTask().further_lanes);
   EXPECT_TRUE(reader.task().recurse && reader.task().one_file_system && !reader.task().follow);
   EXPECT_TRUE(reader.task().keep.acls && !reader.task().keep.links);
 }
@@ -185,6 +188,8 @@ TEST(CopyWire, TasksThatAreNone) {
   };
   EXPECT_EQ(head(1, 0), Code::kUnsupported) << "no role";
   EXPECT_EQ(head(1, 5), Code::kUnsupported);
+  EXPECT_EQ(head(2, 9), Code::kUnsupported) << "too many lanes";
+  EXPECT_EQ(head(3, 1), Code::kUnsupported);
   EXPECT_EQ(head(6, 2), Code::kUnsupported) << "unknown options";
   EXPECT_EQ(head(9, 1), Code::kUnsupported) << "unknown things to keep";
   EXPECT_EQ(head(12, 0), Code::kProtocolError) << "no names";

@@ -1,0 +1,95 @@
+#include "tools/copy/remote/send_lanes.h"
+
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace rdfs::copy {
+
+Result<std::unique_ptr<SendLanes>> SendLanes::Create(Settings settings) {
+  Fd queued(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!queued.valid()) return Status::FromErrno(errno, "eventfd");
+  return std::unique_ptr<SendLanes>(new SendLanes(std::move(settings), std::move(queued)));
+}
+
+// The driver looks at status() a few times a second anyway.
+SendLanes::SendLanes(Settings settings, Fd queued)
+    : settings_(std::move(settings)),
+      queued_(std::move(queued)),
+      threads_([this](Talk& talk, bool& counts) { return Drive(talk, counts); }, [] {}) {}
+
+void SendLanes::Put(const SendCrew::Batch& batch) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_back(batch);
+  if (queue_.size() == 1) (void)eventfd_write(queued_.get(), 1);
+}
+
+std::optional<SendCrew::Batch> SendLanes::Take() {
+  const std::lock_guard lock(mutex_);
+  if (queue_.empty()) return std::nullopt;
+  const SendCrew::Batch batch = queue_.front();
+  queue_.pop_front();
+  eventfd_t ignored = 0;
+  if (queue_.empty()) (void)eventfd_read(queued_.get(), &ignored);
+  return batch;
+}
+
+Status SendLanes::Drive(Talk& talk, bool& counts) {
+  Carrying lane;
+  const Talk::OnMessage on_message = [&](MessageType type, ByteSpan message) -> Status {
+    RDFS_RETURN_IF_ERROR(OnMessage(type, message, lane));
+    counts = true;
+    return {};
+  };
+  const Talk::OnCompletion on_completion = [&](const transport::Completion& completion) {
+    OnCompletion(completion, lane);
+  };
+  for (;;) {
+    RDFS_ASSIGN_OR_RETURN(bool busy, talk.Hear(on_message, on_completion));
+    while (lane.has_room() && !talk.congested()) {
+      const auto batch = Take();
+      if (!batch) break;
+      busy = true;
+      RDFS_RETURN_IF_ERROR(Send(*batch, talk, lane));
+    }
+    if (!busy) RDFS_RETURN_IF_ERROR(talk.Sleep({lane.has_room() ? queued_.get() : -1}));
+  }
+}
+
+Status SendLanes::OnMessage(MessageType type, ByteSpan message, Carrying& lane) {
+  if (type != MessageType::kWelcome || lane.ring) return OutOfTurn();
+  RDFS_ASSIGN_OR_RETURN(const Welcome welcome, Welcome::Decode(message));
+  if (welcome.slot_bytes != settings_.slot_bytes || welcome.slots != settings_.slots) {
+    return {Code::kProtocolError, "the other rdcp has another ring on a further lane"};
+  }
+  lane.ring = welcome.ring;
+  ready_ = true;
+  return {};
+}
+
+void SendLanes::OnCompletion(const transport::Completion& completion, Carrying& lane) {
+  const auto done =
+      std::ranges::find(lane.in_flight, completion.ticket, &Carrying::InFlight::ticket);
+  if (done == lane.in_flight.end()) return;
+  settings_.release(done->buffer);
+  lane.in_flight.erase(done);
+}
+
+Status SendLanes::Send(const SendCrew::Batch& batch, Talk& talk, Carrying& lane) {
+  const std::uint64_t slot_bytes = settings_.slot_bytes;
+  if (batch.length == 0) {
+    settings_.release(batch.buffer);
+  } else {
+    const auto ticket =
+        talk.lane().Write({settings_.memory, batch.buffer * slot_bytes, batch.length},
+                          {*lane.ring, (batch.number % settings_.slots) * slot_bytes});
+    if (!ticket.ok()) return talk.Checked(ticket.status());
+    lane.in_flight.push_back({*ticket, batch.buffer});
+  }
+  RDFS_RETURN_IF_ERROR(talk.Say(EncodeBatch(batch.number, batch.length, batch.digest)));
+  return talk.Checked(talk.lane().Flush());
+}
+
+}  // namespace rdfs::copy

@@ -1,0 +1,74 @@
+// SendLanes: brings batches to the receiver over further lanes of the session.
+//
+//   driver --Put--> queue --> whichever lane has room: WRITE, Batch --> the buffer is free again
+//
+// Batches leave the queue in order, and arrive in any. A lane carries none before the receiver has
+// said where the ring is reached on it (Welcome).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "tools/copy/remote/lane_threads.h"
+#include "tools/copy/remote/send_crew.h"
+
+namespace rdfs::copy {
+
+class SendLanes {
+ public:
+  struct Settings {
+    const transport::MemoryRegion* memory = nullptr;    // of the buffers; outlives this
+    std::uint32_t slot_bytes = 0, slots = 0;            // of the ring
+    std::function<void(std::uint32_t buffer)> release;  // any thread
+  };
+  static Result<std::unique_ptr<SendLanes>> Create(Settings settings);
+  SendLanes(const SendLanes&) = delete;
+  SendLanes& operator=(const SendLanes&) = delete;
+
+  Status Add(std::unique_ptr<transport::Connection> lane) { return threads_.Add(std::move(lane)); }
+  // There is a lane that carries.
+  [[nodiscard]] bool ready() const { return ready_; }
+  // For which the receiver has a free slot. Never blocks.
+  void Put(const SendCrew::Batch& batch);
+  // See LaneThreads.
+  [[nodiscard]] Status status() const { return threads_.status(); }
+  void Stop() { threads_.Stop(); }
+
+ private:
+  // So many WRITEs at a time for each lane: one is on its way while another is handed over, and the
+  // fastest lane takes most.
+  static constexpr std::size_t kUnderWay = 2;
+
+  SendLanes(Settings settings, Fd queued);
+  Status Drive(Talk& talk, bool& counts);
+  // What one lane is doing.
+  struct Carrying {
+    struct InFlight {
+      transport::Ticket ticket;
+      std::uint32_t buffer;
+    };
+    std::optional<transport::RemoteRegion> ring;  // once it may carry
+    std::vector<InFlight> in_flight;
+
+    [[nodiscard]] bool has_room() const { return ring && in_flight.size() < kUnderWay; }
+  };
+  Status OnMessage(MessageType type, ByteSpan message, Carrying& lane);
+  void OnCompletion(const transport::Completion& completion, Carrying& lane);
+  Status Send(const SendCrew::Batch& batch, Talk& talk, Carrying& lane);
+  std::optional<SendCrew::Batch> Take();
+
+  const Settings settings_;
+  const Fd queued_;  // readable while queue_ has something
+  std::atomic<bool> ready_{false};
+  std::mutex mutex_;
+  std::deque<SendCrew::Batch> queue_;  // under mutex_
+  LaneThreads threads_;                // last: ends first
+};
+
+}  // namespace rdfs::copy
