@@ -115,15 +115,11 @@ def interface_of(address: str) -> str:
     return next(words[1] for words in map(str.split, out.splitlines()) if words[3].startswith(f"{address}/"))
 
 
-def far_network(name: str, window: int) -> tuple[str, ...]:
+def far_network(name: str, window: int):
     """A network of its own whose every packet takes 20 ms, and whose sockets may buffer so many bytes. What starts
     programs in it."""
-    inside = ("nsenter", f"--net=/run/netns/{name}")
-    settings = (f"ip link set lo up; tc qdisc add dev lo root netem delay 20ms limit 100000; cd /proc/sys/net/ipv4; "
-                f"echo 4096 131072 {window} >tcp_rmem; echo 4096 16384 {window} >tcp_wmem")
-    subprocess.run(["ip", "netns", "add", name], check=True)
-    subprocess.run([*inside, "bash", "-ec", settings], check=True)
-    return inside
+    return setups.network(name, "tc qdisc add dev lo root netem delay 20ms limit 100000; cd /proc/sys/net/ipv4; "
+                          f"echo 4096 131072 {window} >tcp_rmem; echo 4096 16384 {window} >tcp_wmem")
 
 
 def tcp_jobs(size: int) -> dict:
@@ -135,17 +131,18 @@ def tcp_window(bench) -> None:
     """Against the usual one."""
     jobs = tcp_jobs((64 if bench.arguments.quick else 256) * MIB)
     common = dict(options="require=tcp,plaintext", read_ahead_kib=4096)
-    with mount(bench, before=far_network("wide", 64 * MIB), **common) as ours, \
-            mount(bench, before=far_network("narrow", USUAL_WINDOW), **common) as theirs:
+    with far_network("wide", 64 * MIB) as wide, far_network("narrow", USUAL_WINDOW) as narrow, \
+            mount(bench, before=wide, **common) as ours, mount(bench, before=narrow, **common) as theirs:
         beside(bench, TCP_WINDOW, jobs, "6 MiB", ours, theirs)
 
 
 def far_read_ahead(bench) -> None:
     """Against 1024 KiB, with the usual window."""
     jobs = tcp_jobs((64 if bench.arguments.quick else 256) * MIB)
-    common = dict(options="require=tcp,plaintext", before=far_network("far", USUAL_WINDOW))
-    with mount(bench, read_ahead_kib=4096, **common) as ours, mount(bench, read_ahead_kib=1024, **common) as theirs:
-        beside(bench, FAR_READ_AHEAD, jobs, "1024 KiB", ours, theirs)
+    with far_network("far", USUAL_WINDOW) as far:
+        common = dict(options="require=tcp,plaintext", before=far)
+        with mount(bench, read_ahead_kib=4096, **common) as ours, mount(bench, read_ahead_kib=1024, **common) as theirs:
+            beside(bench, FAR_READ_AHEAD, jobs, "1024 KiB", ours, theirs)
 
 
 def on_this_machine(size: int) -> list[tuple]:

@@ -30,8 +30,7 @@ def command(*words) -> None:
 
 
 def on_server(*words) -> list[str]:
-    """In the server's network, and in our own view of the file systems: what it mounts there has to be seen here."""
-    return ["nsenter", "--net=/run/netns/server", *[str(word) for word in words]]
+    return [*setups.in_network("server"), *[str(word) for word in words]]
 
 
 def make_link() -> None:

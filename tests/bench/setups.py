@@ -60,6 +60,25 @@ def pinned(cpus: set[int]):
         os.sched_setaffinity(0, before)
 
 
+def in_network(name: str) -> tuple[str, ...]:
+    """What starts a program in that network namespace, and in our own view of the file systems: what it mounts is
+    seen here."""
+    return "nsenter", f"--net=/run/netns/{name}"
+
+
+@contextlib.contextmanager
+def network(name: str, settings: str = ""):
+    """A network namespace of that name, for root: what starts programs in it. The settings are a script that is run in
+    it."""
+    inside = in_network(name)
+    try:
+        subprocess.run(["ip", "netns", "add", name], check=True)
+        subprocess.run([*inside, "bash", "-ec", f"ip link set lo up; {settings}"], check=True)
+        yield inside
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=False)
+
+
 @contextlib.contextmanager
 def process(command: list[str], **options):
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
