@@ -23,8 +23,12 @@ from setups import ROOT
 MIB = 1 << 20
 GUEST_USER = "tester"  # tests/rdma/boot
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
-PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "nfs": 1, "grants": 1, "handles": 1, "idle": 1,
+PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "costs": 2, "nfs": 1, "grants": 1, "handles": 1, "idle": 1,
          "latency": 1, "memlock": 1, "mtu": 1, "tcp": 1, "far": 1}
+# Of the guest, whose files may fill half of it: two of 2 GiB in this part. It takes from this machine what it has
+# touched, about 5 GiB.
+MEMORY = {"costs": "10G"}
+USUAL_MEMORY = "3072M"
 # Whose device is not this machine's, if it has one: what they set of the network is nobody else's there.
 GUEST_ONLY = {"mtu": "rxe", "tcp": "siw", "far": "siw"}
 NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
@@ -37,15 +41,21 @@ def run(bench) -> None:
     for part, cpus in PARTS.items():
         if part == "handles" and curves.may_open(curves.DESCRIPTORS):
             continue  # curves.py
-        if bench.wanted(NAMES[part]):
+        if wanted(bench, part):
             bench.rows += boot(bench.arguments, bench.bin, part, cpus)
+
+
+def wanted(bench, part: str) -> bool:
+    names = pipes.cost_names(bench, "verbs") if part == "costs" else [NAMES[part]]
+    return any(bench.wanted(name) for name in names)
 
 
 def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
     """The rows of one part, measured inside."""
+    memory = USUAL_MEMORY if arguments.quick else MEMORY.get(part, USUAL_MEMORY)
     with tempfile.TemporaryDirectory(prefix="rdfs-bench-") as work:
         command = [str(ROOT / "tests/rdma/run"), "--driver", GUEST_ONLY.get(part, "siw"), "--ncpus", str(cpus),
-                   "--mem", "3072M", "--timeout", "3000", "--ro", str(bin_dir), "--rw", work, "--",
+                   "--mem", memory, "--timeout", "3000", "--ro", str(bin_dir), "--rw", work, "--",
                    str(ROOT / "tests/bench/run"), "--bin", str(bin_dir), "--pairs", str(arguments.pairs),
                    *[f"--only={word}" for word in arguments.only], "--inside", part, "--json", f"{work}/rows"]
         if arguments.quick:
@@ -60,7 +70,7 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 
 
 def inside(bench, part: str) -> None:
-    {"rdping": rdping, "mount": mount, "pipe": pipe, "nfs": nfs.measure, "grants": grants,
+    {"rdping": rdping, "mount": mount, "pipe": pipe, "costs": costs, "nfs": nfs.measure, "grants": grants,
      "handles": handles, "idle": idle, "latency": latency, "memlock": memlock, "mtu": mtu,
      "tcp": knobs.tcp_window, "far": knobs.far_read_ahead}[part](bench)
 
@@ -161,6 +171,10 @@ def mount(bench) -> None:
                       f"medians: {program} {median(wire) / 1e6:.0f} MB/s, passthrough_hp {median(fuse) / 1e6:.0f} MB/s")
 
 
+def costs(bench) -> None:
+    pipes.costs(bench, ("verbs",), os.environ["RDFS_RDMA_ADDRESS"])
+
+
 def pipe(bench) -> None:
     """Zeros to /dev/null, from the start of the first program to the end of the last; perftest tells its own figure."""
     quick = bench.arguments.quick
@@ -173,7 +187,6 @@ def pipe(bench) -> None:
             pairs = bench.alternate(lambda: streams.ours("verbs"),
                                     lambda: perftest.bandwidth("ib_write_bw", size // MIB, 1, 0))
             bench.row(name, "B/s", "ib_write_bw", 0.9, "page cache warm", pairs)
-    pipes.costs(bench, ("verbs",), size, address)
 
     def ib_write_bw(streams: pipes.Streams, piece: int) -> float:
         return perftest.bandwidth("ib_write_bw", max(streams.size // piece, 5), 1, 0, size=piece)
