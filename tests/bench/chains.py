@@ -5,43 +5,16 @@ import os
 import pathlib
 import subprocess
 import time
-from typing import NamedTuple
 
 import setups
 from pipes import KEY, MIB, noise
-from setups import log
+from setups import Host, linked_hosts, log
 
 HOPS = 3
 LISTENING = "rdrecv: listening on port "
-# The burst is more than the largest packet that TCP hands to a device, and nothing beside what travels.
+# Of 1 Gbit/s in either direction. The burst is more than the largest packet that TCP hands to a device, and nothing
+# beside what travels.
 SHAPE = "tbf rate 1gbit burst 256kb latency 50ms"
-
-
-class Host(NamedTuple):
-    """What starts programs there, and at which address it listens for the host before it, if there is one."""
-    inside: tuple[str, ...]
-    address: str
-
-
-@contextlib.contextmanager
-def linked_hosts(count: int):
-    """Networks in a row, each with a link of its own to the next: a host of a chain talks to its neighbours only."""
-    with contextlib.ExitStack() as stack:
-        names = [f"rdfs-bench-{os.getpid()}-{i}" for i in range(count)]
-        hosts = [Host(stack.enter_context(setups.network(name)), f"10.78.{i}.2") for i, name in enumerate(names)]
-        for i in range(1, count):
-            link(names[i - 1], names[i], i)
-        yield hosts
-
-
-def link(before: str, behind: str, number: int) -> None:
-    """Of 1 Gbit/s in either direction."""
-    subprocess.run(["ip", "link", "add", "next", "netns", before, "type", "veth", "peer", "name", "before", "netns",
-                    behind], check=True)
-    for network, device, last in ((before, "next", 1), (behind, "before", 2)):
-        for command in (f"ip address add 10.78.{number}.{last}/24 dev {device}", f"ip link set {device} up",
-                        f"tc qdisc add dev {device} root {SHAPE}"):
-            subprocess.run([*setups.in_network(network), *command.split()], check=True)
 
 
 class Chain:
@@ -91,7 +64,7 @@ def run(bench) -> None:
     quick = bench.arguments.quick
     name = "pipe, tcp: chain of three hops, links of 1 Gbit/s"
     if bench.wanted(name) and os.geteuid() == 0:
-        with linked_hosts(HOPS + 1) as hosts:
+        with linked_hosts(HOPS + 1, SHAPE) as hosts:
             # A receiver that passes a stream on knows no --plaintext, so the sender is not told it either.
             measure(bench, name, "tcp", (64 if quick else 256) * MIB, hosts, 0.8,
                     "TLS on every hop: each namespace is a host of its own")

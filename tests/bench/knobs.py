@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import ceiling
+import pipes
 import setups
 import workloads
 from setups import log
@@ -20,6 +21,7 @@ MEMLOCK = "knobs: memlock 8 MiB, verbs"
 MTU = "knobs: MTU 1500, verbs (soft-RoCE)"
 TCP_WINDOW = "knobs: tcp_rmem and tcp_wmem 64 MiB, tcp, 40 ms away"
 FAR_READ_AHEAD = "knobs: read_ahead 4096 KiB, tcp, 40 ms away"
+FAR_LANES = "knobs: rdcp with 4 lanes, tcp, 40 ms away"
 # The most that Linux let a socket receive ahead before 6.16.
 USUAL_WINDOW = 6 * MIB
 HUGE = "knobs: huge pages, shm: sequential read"
@@ -145,6 +147,40 @@ def far_read_ahead(bench) -> None:
             beside(bench, FAR_READ_AHEAD, jobs, "1024 KiB", ours, theirs)
 
 
+@contextlib.contextmanager
+def far_machine():
+    """A host that is 40 ms away from another, both with the usual window: what starts programs at that one, and what is
+    ssh to the far one."""
+    window = (f"cd /proc/sys/net/ipv4; echo 4096 131072 {USUAL_WINDOW} >tcp_rmem; "
+              f"echo 4096 16384 {USUAL_WINDOW} >tcp_wmem")
+    with setups.linked_hosts(2, "netem delay 20ms limit 100000") as (near, far), setups.scratch() as work:
+        for host in (near, far):
+            subprocess.run([*host.inside, "bash", "-ec", window], check=True)
+        ssh = work / "ssh"
+        ssh.write_text(f'#!/bin/sh\nfor each; do [ "$each" != -G ] || {{ echo hostname {far.address}; exit; }}; done\n'
+                       'while [ "$1" != far ]; do shift; done\nshift\n[ "$1" != -- ] || shift\n'
+                       f'exec {" ".join(far.inside)} sh -c "$*"\n')
+        ssh.chmod(0o755)
+        yield near.inside, ssh
+
+
+def far_lanes(bench) -> None:
+    """A file to a machine that is far away, by several connections against one."""
+    size = (64 if bench.arguments.quick else 256) * MIB
+    rdcp = bench.bin / "tools/copy/rdcp"
+    with far_machine() as (inside, ssh), setups.scratch() as work:
+        source = pipes.noise(work / "source", size)
+
+        def copied(lanes: int) -> float:
+            start = time.perf_counter()
+            subprocess.run([*inside, rdcp, "-e", ssh, "--rdcp-path", rdcp, "--plaintext", "--require", "tcp",
+                            "--lanes", str(lanes), source, f"far:{work}/target"], check=True)
+            return size / (time.perf_counter() - start)
+
+        pairs = bench.alternate(lambda: copied(4), lambda: copied(1))
+    bench.row(FAR_LANES, "B/s", "1 lane", None, "page cache warm", pairs)
+
+
 def on_this_machine(size: int) -> list[tuple]:
     """What, its unit, what is done, the peer, and what mounts with the setting and without."""
     sequential = lambda place: workloads.sequential_read(place, size)
@@ -173,7 +209,7 @@ def on_this_machine(size: int) -> list[tuple]:
 def names() -> list[str]:
     """Of all rows, for documents that quote them."""
     in_guest = {MEMLOCK: memlock_jobs(0), MTU: sequential_jobs(0), TCP_WINDOW: tcp_jobs(0), FAR_READ_AHEAD: tcp_jobs(0)}
-    return [*[f"knobs: {what}" for what, *_ in on_this_machine(0)], HUGE,
+    return [*[f"knobs: {what}" for what, *_ in on_this_machine(0)], HUGE, FAR_LANES,
             *[f"{prefix}: {what}" for prefix, jobs in in_guest.items() for what in jobs]]
 
 

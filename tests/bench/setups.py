@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -77,6 +78,33 @@ def network(name: str, settings: str = ""):
         yield inside
     finally:
         subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+class Host(NamedTuple):
+    """What starts programs there, and at which address it listens for the host before it, if there is one."""
+    inside: tuple[str, ...]
+    address: str
+
+
+@contextlib.contextmanager
+def linked_hosts(count: int, shape: str):
+    """Networks in a row, each with a link of its own to the next, shaped by that queueing discipline (tc(8)) in either
+    direction: a host talks to its neighbours only."""
+    with contextlib.ExitStack() as stack:
+        names = [f"rdfs-bench-{os.getpid()}-{i}" for i in range(count)]
+        hosts = [Host(stack.enter_context(network(name)), f"10.78.{i}.2") for i, name in enumerate(names)]
+        for i in range(1, count):
+            link(names[i - 1], names[i], i, shape)
+        yield hosts
+
+
+def link(before: str, behind: str, number: int, shape: str) -> None:
+    subprocess.run(["ip", "link", "add", "next", "netns", before, "type", "veth", "peer", "name", "before", "netns",
+                    behind], check=True)
+    for name, device, last in ((before, "next", 1), (behind, "before", 2)):
+        for command in (f"ip address add 10.78.{number}.{last}/24 dev {device}", f"ip link set {device} up",
+                        f"tc qdisc add dev {device} root {shape}"):
+            subprocess.run([*in_network(name), *command.split()], check=True)
 
 
 @contextlib.contextmanager
