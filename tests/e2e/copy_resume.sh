@@ -1,22 +1,38 @@
 #!/usr/bin/env bash
-# Usage: copy_resume.sh --bin BUILD_DIR [--as-when-root USER]
+# Usage: copy_resume.sh --bin BUILD_DIR [--as-when-root USER] [--over verbs]
 #
 # rdcp --resume and -P: killed with kill -9 at many points, here and between machines, either end of it;
 # what was brought stays, is not brought again, and nothing has its final name before it is whole.
+# Over verbs: between the two hosts that the test bed has (boot --hosts), by something like ssh.
 set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 begin "$@"
-. "$(dirname "$0")/private-sshd"
-private_sshd_start "$work" || { echo "$this: no private sshd" >&2; exit 1; }
-ends_with_us "$(cat "$work/sshd.pid")"
 cat >"$work/far-rdcp" <<SCRIPT
 #!/bin/sh
 echo \$\$ | tee -a $work/far.pids >$work/far.pid
 exec $bin/tools/copy/rdcp "\$@"
 SCRIPT
 chmod +x "$work/far-rdcp"
-far=$(id -un)@localhost
-rdcp=("$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp")
+rdcp=("$bin/tools/copy/rdcp" --rdcp-path "$work/far-rdcp")
+if [ "$over" = verbs ]; then
+  cat >"$work/ssh" <<SSH
+#!/bin/sh
+for each; do [ "\$each" != -G ] || { echo hostname $RDFS_HOST_A; exit; }; done
+while [ "\$1" != a ]; do shift; done
+shift
+[ "\$1" != -- ] || shift
+exec nsenter --net=/run/netns/a sh -c "\$*"
+SSH
+  chmod +x "$work/ssh"
+  far=a
+  rdcp=(nsenter --net=/run/netns/b "${rdcp[@]}" -e "$work/ssh" --require verbs)
+else
+  . "$(dirname "$0")/private-sshd"
+  private_sshd_start "$work" || { echo "$this: no private sshd" >&2; exit 1; }
+  ends_with_us "$(cat "$work/sshd.pid")"
+  far=$(id -un)@localhost
+  rdcp+=(-e "ssh -F $work/ssh_config")
+fi
 
 mkdir "$work/src" "$work/dst"
 head -c 12000000 /dev/urandom >"$work/src/large"
@@ -75,11 +91,16 @@ killed() {
   same "$name"
   clean "$name"
 }
-killed "here" caller -r --resume "$work/src/." "$work/dst"
+[ "$over" = verbs ] || killed "here" caller -r --resume "$work/src/." "$work/dst"
 killed "there, the caller" caller -r --resume "$work/src/." "$far:$work/dst"
 killed "there, the far end" far -r -P "$work/src/." "$far:$work/dst"
 killed "back, the caller" caller -r -P "$far:$work/src/." "$work/dst"
-killed "back, the far end" far -r --resume --require tcp "$far:$work/src/." "$work/dst"
+if [ "$over" = verbs ]; then tcp=(); else tcp=(--require tcp); fi
+killed "back, the far end" far -r --resume "${tcp[@]}" "$far:$work/src/." "$work/dst"
+if [ "$over" = verbs ]; then
+  grep -q '^rdcp: a: over verbs' "$work/err" || problem "it does not go over verbs: $(cat "$work/err")"
+  conclude "copies over verbs that were interrupted"
+fi
 
 # From one other machine to another: both far ends end with their caller, and the next ones go on.
 rm -rf "$work/dst" "$work/far.pids" && mkdir "$work/dst"

@@ -31,7 +31,7 @@ begin() {
   fi
   # Where our servers listen: verbs on the RDMA device's address, which tests/rdma tells.
   address=127.0.0.1
-  [ "$over" != verbs ] || address=${RDFS_RDMA_ADDRESS:?}
+  [ "$over" != verbs ] || address=${RDFS_RDMA_ADDRESS:-${RDFS_HOST_A:?}}
   rdfs=$bin/fs/fuse/rdfs
   rdfsd=$bin/server/rdfsd
   work=$(mktemp -d "${TMPDIR:-/tmp}/rdfs-${this%%[._]*}-XXXXXX") || exit 1

@@ -1,6 +1,14 @@
 #include "transport/session/listeners.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "transport/base/log.h"
@@ -39,10 +47,8 @@ bool IsLoopback(const std::string& host) {
 // One for each address that an RDMA device has, all on one port: clients are told a single one. To
 // RDMA's connection manager loopback is every address of every device, beside which there is none
 // (cma_any_addr): it is for those that listen there alone.
-Result<LaneListeners> ListenVerbs(Transport& transport, const AcceptorOptions& options,
-                                  std::uint16_t tcp_port) {
-  std::vector<std::string> hosts = options.addresses;
-  if (hosts.empty()) hosts.emplace_back();
+Result<LaneListeners> ListenVerbsAt(Transport& transport, std::vector<std::string> hosts,
+                                    std::uint16_t verbs_port, std::uint16_t tcp_port) {
   std::stable_partition(hosts.begin(), hosts.end(),
                         [](const std::string& host) { return !IsLoopback(host); });
   LaneListeners out;
@@ -50,7 +56,7 @@ Result<LaneListeners> ListenVerbs(Transport& transport, const AcceptorOptions& o
   for (const std::string& host : hosts) {
     if (!out.empty() && IsLoopback(host)) break;
     auto listener = out.empty()
-                        ? ListenVerbs(transport, host, options.verbs_port, tcp_port)
+                        ? ListenVerbs(transport, host, verbs_port, tcp_port)
                         : transport.Listen({Kind::kVerbs, host, out.front()->endpoint().port});
     if (listener.ok()) {
       out.push_back(*std::move(listener));
@@ -61,6 +67,42 @@ Result<LaneListeners> ListenVerbs(Transport& transport, const AcceptorOptions& o
   if (out.empty()) return refused;
   if (!refused.ok()) LogInfo("verbs listens on some addresses only: {}", refused.message());
   return out;
+}
+
+// Numeric, but for loopback's and those that only a link knows.
+std::vector<std::string> OwnAddresses() {
+  std::vector<std::string> out;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return out;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owned(all, freeifaddrs);
+  for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
+    const sockaddr* address = entry->ifa_addr;
+    if (address == nullptr || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    const bool v4 = address->sa_family == AF_INET;
+    if (!v4 && address->sa_family != AF_INET6) continue;
+    const socklen_t size = v4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::array<char, NI_MAXHOST> text{};
+    const int failed =
+        getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+    const std::string_view host = text.data();
+    if (failed == 0 && host.find('%') == std::string_view::npos) out.emplace_back(host);
+  }
+  return out;
+}
+
+// To soft-iWARP every address is one socket for each device of the kernel, by the number of its
+// interface: where another network namespace has a device of the same number there is no port that
+// is free of both.
+Result<LaneListeners> ListenVerbs(Transport& transport, const AcceptorOptions& options,
+                                  std::uint16_t tcp_port) {
+  const std::vector<std::string>& named = options.addresses;
+  auto out = ListenVerbsAt(transport, named.empty() ? std::vector<std::string>(1) : named,
+                           options.verbs_port, tcp_port);
+  if (out.ok() || !named.empty()) return out;
+  std::vector<std::string> own = OwnAddresses();
+  if (own.empty()) return out;
+  auto each = ListenVerbsAt(transport, std::move(own), options.verbs_port, tcp_port);
+  return each.ok() ? std::move(each) : std::move(out);
 }
 
 Result<LaneListeners> ListenShm(Transport& transport) {

@@ -181,7 +181,7 @@ void FarEnd::NoteMove(const Talk& talk, bool ended) {
 
 void FarEnd::NoteLanes() {
   if (options_.note && further_ && further_->lanes() > 0) {
-    options_.note(name_ + ": " + std::to_string(further_->lanes()) + " lanes carried the data");
+    options_.note(name_ + ": " + std::to_string(1 + further_->lanes()) + " lanes carried the data");
   }
 }
 
@@ -210,7 +210,7 @@ Task FarEnd::NewTask() const {
 
 int FarEnd::FurtherWanted() const {
   const int lanes = options_.lanes.value_or(kLanesFarAway);
-  return lanes > 1 ? lanes : 0;
+  return lanes - 1;
 }
 
 bool FarEnd::Counts(const Report& report) const { return report.progress() && !options_.dry_run; }

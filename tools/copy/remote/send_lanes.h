@@ -2,8 +2,8 @@
 //
 //   driver --Put--> queue --> whichever lane has room: WRITE, Batch --> the buffer is free again
 //
-// Batches leave the queue in order, and arrive in any. A lane carries none before the receiver has
-// said where the ring is reached on it (Welcome).
+// Batches leave the queue in order, and arrive in any. The driver takes some for the first lane. A
+// lane carries none before the receiver has said where the ring is reached on it (Welcome).
 #pragma once
 
 #include <atomic>
@@ -36,15 +36,16 @@ class SendLanes {
   [[nodiscard]] bool ready() const { return ready_; }
   // For which the receiver has a free slot. Never blocks.
   void Put(const SendCrew::Batch& batch);
+  // The next that no lane has taken.
+  std::optional<SendCrew::Batch> Take();
+  // So many WRITEs at a time for each lane: one is on its way while another is handed over, and the
+  // fastest lane takes most.
+  static constexpr std::size_t kUnderWay = 2;
   // See LaneThreads.
   [[nodiscard]] Status status() const { return threads_.status(); }
   void Stop() { threads_.Stop(); }
 
  private:
-  // So many WRITEs at a time for each lane: one is on its way while another is handed over, and the
-  // fastest lane takes most.
-  static constexpr std::size_t kUnderWay = 2;
-
   SendLanes(Settings settings, Fd queued);
   Status Drive(Talk& talk, bool& counts);
   // What one lane is doing.
@@ -61,7 +62,6 @@ class SendLanes {
   Status OnMessage(MessageType type, ByteSpan message, Carrying& lane);
   void OnCompletion(const transport::Completion& completion, Carrying& lane);
   Status Send(const SendCrew::Batch& batch, Talk& talk, Carrying& lane);
-  std::optional<SendCrew::Batch> Take();
 
   const Settings settings_;
   const Fd queued_;  // readable while queue_ has something

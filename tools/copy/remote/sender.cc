@@ -177,6 +177,13 @@ Status Sender::SendReady() {
     }
     ready_.erase(ready_.begin());
   }
+  // The first lane is one of those that carry, until it says that this was all.
+  while (lanes_ != nullptr && !ended_ && in_flight_.size() < SendLanes::kUnderWay &&
+         !talk_.congested()) {
+    const auto batch = lanes_->Take();
+    if (!batch) break;
+    RDFS_RETURN_IF_ERROR(SendBatch(*batch));
+  }
   if (batches_ == next_ && !ended_) return SendEnd();
   return {};
 }

@@ -50,7 +50,7 @@ inline constexpr std::size_t kMaxTaskBytes = 4 << 20;
 inline constexpr std::uint32_t kMaxTaskNames = 1 << 20;
 inline constexpr std::size_t kMaxSentence = 512;
 // That carry batches beside the first lane.
-inline constexpr int kMostFurtherLanes = 8;
+inline constexpr int kMostFurtherLanes = 7;
 
 enum class MessageType : std::uint8_t {  // never reused
   kTask = 1,

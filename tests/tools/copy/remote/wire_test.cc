@@ -188,7 +188,7 @@ TEST(CopyWire, TasksThatAreNone) {
   };
   EXPECT_EQ(head(1, 0), Code::kUnsupported) << "no role";
   EXPECT_EQ(head(1, 5), Code::kUnsupported);
-  EXPECT_EQ(head(2, 9), Code::kUnsupported) << "too many lanes";
+  EXPECT_EQ(head(2, 8), Code::kUnsupported) << "too many lanes";
   EXPECT_EQ(head(3, 1), Code::kUnsupported);
   EXPECT_EQ(head(6, 2), Code::kUnsupported) << "unknown options";
   EXPECT_EQ(head(9, 1), Code::kUnsupported) << "unknown things to keep";
