@@ -75,6 +75,7 @@ void SendLanes::OnCompletion(const transport::Completion& completion, Carrying& 
   if (done == lane.in_flight.end()) return;
   settings_.release(done->buffer);
   lane.in_flight.erase(done);
+  lane.most = std::min(lane.most + 1, kMostUnderWay);
 }
 
 Status SendLanes::Send(const SendCrew::Batch& batch, Talk& talk, Carrying& lane) {

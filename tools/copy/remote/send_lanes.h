@@ -38,9 +38,8 @@ class SendLanes {
   void Put(const SendCrew::Batch& batch);
   // The next that no lane has taken.
   std::optional<SendCrew::Batch> Take();
-  // So many WRITEs at a time for each lane: one is on its way while another is handed over, and the
-  // fastest lane takes most.
-  static constexpr std::size_t kUnderWay = 2;
+  // So many WRITEs at a time for a lane: what is on its way across a long distance.
+  static constexpr std::size_t kMostUnderWay = 8;
   // See LaneThreads.
   [[nodiscard]] Status status() const { return threads_.status(); }
   void Stop() { threads_.Stop(); }
@@ -56,8 +55,11 @@ class SendLanes {
     };
     std::optional<transport::RemoteRegion> ring;  // once it may carry
     std::vector<InFlight> in_flight;
+    // As many as it may have. One more with each that has arrived, as TCP's own window grows
+    // meanwhile: all others wait for what a slow lane has taken.
+    std::size_t most = 2;
 
-    [[nodiscard]] bool has_room() const { return ring && in_flight.size() < kUnderWay; }
+    [[nodiscard]] bool has_room() const { return ring && in_flight.size() < most; }
   };
   Status OnMessage(MessageType type, ByteSpan message, Carrying& lane);
   void OnCompletion(const transport::Completion& completion, Carrying& lane);

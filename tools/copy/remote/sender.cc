@@ -178,7 +178,7 @@ Status Sender::SendReady() {
     ready_.erase(ready_.begin());
   }
   // The first lane is one of those that carry, until it says that this was all.
-  while (lanes_ != nullptr && !ended_ && in_flight_.size() < SendLanes::kUnderWay &&
+  while (lanes_ != nullptr && !ended_ && in_flight_.size() < SendLanes::kMostUnderWay &&
          !talk_.congested()) {
     const auto batch = lanes_->Take();
     if (!batch) break;
