@@ -22,6 +22,10 @@ namespace {
 
 constexpr int kPipeBytes = 1 << 20;  // as in source.cc
 constexpr std::string_view kPartialSuffix = ".rdpart";
+// What may be read again soon is left in the page cache: small files, and what a file begins with.
+constexpr std::uint64_t kCachedHead = 32 << 20;
+// Direct I/O in whole pages, of which a buffered write has nothing.
+constexpr std::uint64_t kPage = 4096;
 // Zeros for a hole in a stream.
 constexpr std::size_t kZeros = 64 << 10;
 
@@ -127,7 +131,26 @@ Status Sink::OpenBeside() {
                                                                 : TakeRandomName());
   fd_ = owned_.get();
   ranged_ = true;
+  OpenDirect();
   return {};
+}
+
+void Sink::OpenDirect() {
+  struct statx info {};
+  if (statx(fd_, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) != 0 ||
+      (info.stx_mask & STATX_DIOALIGN) == 0 || info.stx_dio_offset_align == 0 ||
+      kPage % info.stx_dio_offset_align != 0 || kPage % info.stx_dio_mem_align != 0) {
+    return;
+  }
+  const std::string itself = "/proc/self/fd/" + std::to_string(fd_);
+  direct_.Reset(open(itself.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+}
+
+bool Sink::GoesDirect(std::uint64_t offset, ByteSpan bytes) const {
+  return direct_.valid() && offset >= kCachedHead && offset % kPage == 0 &&
+         bytes.size() % kPage == 0 &&
+         reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage == 0 &&  // NOLINT: an address
+         !direct_refused_;
 }
 
 void Sink::BeAsOpenAsReplaced() const {
@@ -234,12 +257,17 @@ Result<Fd> Sink::Reader() const {
 
 Status Sink::Write(std::uint64_t offset, ByteSpan bytes) const {
   while (!bytes.empty()) {
-    const ssize_t put = ranged_
-                            ? pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset))
-                            : write(fd_, bytes.data(), bytes.size());
+    const bool direct = GoesDirect(offset, bytes);
+    const int fd = direct ? direct_.get() : fd_;
+    const ssize_t put = ranged_ ? pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset))
+                                : write(fd, bytes.data(), bytes.size());
     if (put > 0) {
       offset += static_cast<std::uint64_t>(put);
       bytes = bytes.subspan(static_cast<std::size_t>(put));
+      continue;
+    }
+    if (put < 0 && direct && errno == EINVAL) {
+      direct_refused_ = true;
       continue;
     }
     if (put < 0 && errno == EAGAIN) {  // somebody else made it non-blocking

@@ -1,7 +1,9 @@
 // Sink: where a stream goes: standard output or FILE for rdrecv; a program that takes it over.
 //
 // A regular FILE is written beside its place, under another name, and renamed at the end: nobody
-// ever sees a part of it under its own. Pieces may come in any order, and holes stay holes. A
+// ever sees a part of it under its own. Pieces may come in any order, and holes stay holes. Whole
+// pages of it behind the first 32 MiB go past the page cache (open(2), O_DIRECT), where the file
+// system can do that: it has to be on the disk at the end (figures: ARCHITECTURE.md). A
 // device or a FIFO, and standard output, are streams: written in order, in place, holes as zeros.
 // Names that are in the way, and what is kept of an interrupted stream:
 //
@@ -13,6 +15,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -87,6 +90,9 @@ class Sink {
   Sink(SinkOptions options, const StopFlag& stop) : options_(std::move(options)), stop_(&stop) {}
   Status OpenInPlace();
   Status OpenBeside();
+  void OpenDirect();
+  // Whether all of it may go past the page cache.
+  [[nodiscard]] bool GoesDirect(std::uint64_t offset, ByteSpan bytes) const;
   Status TakeRandomName();
   Status TakePartialName();
   // The file becomes as open to others as the one that has the name now.
@@ -99,6 +105,8 @@ class Sink {
   Fd folder_;  // of the file, ranged only
   Fd owned_;
   int fd_ = -1;
+  Fd direct_;  // the same file, past the page cache; or none
+  mutable std::atomic<bool> direct_refused_{false};
   std::string final_name_, temporary_name_;  // in folder_
   std::string folder_path_;
   mode_t mode_ = 0666;  // with which it is made

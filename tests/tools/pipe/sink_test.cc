@@ -3,13 +3,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
 #include "tests/tools/pipe/temp_dir.h"
 #include "tools/pipe/digest.h"
+#include "transport/base/fd.h"
+#include "transport/base/shared_memory.h"
 
 namespace rdfs::pipe {
 namespace {
@@ -157,6 +161,57 @@ TEST_F(SinkTest, WhatCanBeKnownBefore) {
   EXPECT_EQ(Sink::Check({.path = dir_ / "."}).errno_value(), EISDIR);
   EXPECT_EQ(Sink::Check({.path = Path("none/file")}).errno_value(), ENOENT);
   EXPECT_FALSE(Sink::Check({.path = "", .resume = true}).ok());
+}
+
+// How much of `name` is in the page cache between these two places.
+std::size_t CachedPages(const std::string& name, off_t from, std::size_t length) {
+  const Fd file(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  void* const map = mmap(nullptr, length, PROT_READ, MAP_SHARED, file.get(), from);
+  if (map == MAP_FAILED) return 0;
+  std::vector<unsigned char> there(length / 4096);
+  EXPECT_EQ(mincore(map, length, there.data()), 0);
+  munmap(map, length);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(there, [](unsigned char page) { return (page & 1U) != 0; }));
+}
+
+bool KnowsDirectIo(const std::string& name) {
+  struct statx info {};
+  return statx(AT_FDCWD, name.c_str(), 0, STATX_DIOALIGN, &info) == 0 &&
+         (info.stx_mask & STATX_DIOALIGN) != 0 && info.stx_dio_offset_align != 0;
+}
+
+// Behind the first 32 MiB, whole pages at whole pages; all else goes through the cache, and beside
+// it.
+TEST_F(SinkTest, LargeFilesGoPastTheCache) {
+  constexpr std::size_t kFrom = 32UL << 20;
+  constexpr std::size_t kPiece = 1UL << 20;
+  auto memory = SharedMemory::Create("sink", kPiece, SharedMemory::Peers::kMayWrite);
+  ASSERT_TRUE(memory.ok());
+  const MutableByteSpan piece = (*memory)->bytes();
+  std::string content(kFrom + 4 * kPiece + 5, '\0');
+  const auto sink = Open({.path = Path(), .keep_partial = true});
+  ASSERT_TRUE(sink->StartAt(0).ok());
+  const auto write = [&](std::size_t offset, std::size_t length, std::size_t at, char what) {
+    std::ranges::fill(piece.subspan(at, length), static_cast<std::byte>(what));
+    content.replace(offset, length, length, what);
+    ASSERT_TRUE(sink->Write(offset, piece.subspan(at, length)).ok());
+  };
+  write(kFrom + 3 * kPiece, kPiece, 0, 'd');
+  write(kFrom - kPiece, kPiece, 0, 'a');
+  write(kFrom + 4 * kPiece, 5, 0, 'e');
+  write(kFrom, kPiece, 0, 'b');
+  write(kFrom + kPiece, kPiece - 1, 0, 'x');
+  write(kFrom + kPiece + kPiece - 1, 1, 1, 'y');
+  write(kFrom + 2 * kPiece, kPiece - 4096, 512, 'z');
+  write(kFrom + 3 * kPiece - 4096, 4096, 4096, 'c');
+  const std::string part = Path("file.rdpart");
+  EXPECT_EQ(CachedPages(part, kFrom - kPiece, kPiece), kPiece / 4096);
+  const std::size_t direct = KnowsDirectIo(part) ? 0 : kPiece / 4096;
+  EXPECT_EQ(CachedPages(part, kFrom, kPiece), direct);
+  EXPECT_EQ(CachedPages(part, kFrom + 3 * kPiece, kPiece), direct);
+  ASSERT_TRUE(sink->Finish(content.size()).ok());
+  EXPECT_EQ(dir_.Read("file"), content);
 }
 
 TEST_F(SinkTest, AFifoIsWrittenInPlace) {
