@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -90,22 +91,30 @@ void Relay::BreakOff(bool goes_on) {
 }
 
 void Relay::Write(ByteSpan bytes, const StopFlag& stop) {
-  while (!bytes.empty() && !over_ && !stop) {
-    const ssize_t put = write(into_.get(), bytes.data(), bytes.size());
-    if (put > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(put));
-    } else if (put < 0 && errno != EINTR) {
-      over_ = true;
-    }
-  }
+  if (bytes.empty()) return;
+  const FrameHead head = HeadOfFrame(bytes.size(), false);
+  Put(head, bytes, stop);
 }
 
 void Relay::WriteHole(std::uint64_t length, const StopFlag& stop) {
-  static constexpr std::array<std::byte, 64 << 10> kNothing{};
-  while (length > 0 && !over_ && !stop) {
-    const std::size_t size = std::min<std::uint64_t>(length, kNothing.size());
-    Write(ByteSpan(kNothing).first(size), stop);
-    length -= size;
+  if (length == 0) return;
+  const FrameHead head = HeadOfFrame(length, true);
+  Put(head, {}, stop);
+}
+
+void Relay::Put(ByteSpan head, ByteSpan bytes, const StopFlag& stop) {
+  while (!(head.empty() && bytes.empty()) && !over_ && !stop) {
+    const std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(head.data()), head.size()},
+                                     iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}};
+    const ssize_t put = writev(into_.get(), parts.data(), static_cast<int>(parts.size()));
+    if (put > 0) {
+      const auto all = static_cast<std::size_t>(put);
+      const std::size_t of_head = std::min(all, head.size());
+      head = head.subspan(of_head);
+      bytes = bytes.subspan(all - of_head);
+    } else if (put < 0 && errno != EINTR) {
+      over_ = true;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 //
 //   ReceiveCrew --Write--> pipe --> thread: Deliver --> the next receiver
 //
+// Holes go through it as such, so that files behind us are as sparse as the first one.
 // When the next receiver is lost, the one behind it gets the stream from us, with what has been
 // passed on already out of our own file. What else fails behind us ends the relay and nothing else:
 // further bytes are dropped, and Finish says who has not got it. Used by one thread at a time.
@@ -55,6 +56,8 @@ class Relay {
         into_(std::move(into)),
         interrupt_(std::move(interrupt)) {}
   void Run(Fd from);
+  // Both, one behind the other.
+  void Put(ByteSpan head, ByteSpan bytes, const StopFlag& stop);
   void End();
   Fd OpenFile();
 

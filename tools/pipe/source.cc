@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <utility>
 
 namespace rdfs::pipe {
 namespace {
@@ -14,7 +16,13 @@ namespace {
 // The largest that an ordinary user gets (pipe(7), /proc/sys/fs/pipe-max-size).
 constexpr int kPipeBytes = 1 << 20;
 
+constexpr std::uint64_t kHoleFlag = std::uint64_t{1} << 63U;
+
 }  // namespace
+
+FrameHead HeadOfFrame(std::uint64_t length, bool hole) {
+  return std::bit_cast<FrameHead>(Le64(length | (hole ? kHoleFlag : 0)));
+}
 
 Result<std::unique_ptr<Source>> Source::Open(const std::string& path, const StopFlag& stop) {
   Fd fd;
@@ -206,8 +214,8 @@ bool Source::MoreIsThere() const {
 Result<Piece> Source::ReadStream(MutableByteSpan room) {
   Piece piece{Piece::Kind::kEnd, at_, 0};
   while (piece.length < room.size() && !ended_) {
-    if (waits_ && piece.length > 0 && !MoreIsThere()) break;
-    RDFS_ASSIGN_OR_RETURN(const auto got, ReadOnce(room.subspan(piece.length)));
+    if (hole_ > 0 || (waits_ && piece.length > 0 && !MoreIsThere())) break;
+    RDFS_ASSIGN_OR_RETURN(const auto got, ReadSome(room.subspan(piece.length)));
     if (!got) break;
     ended_ = *got == 0;
     if (ended_ && length_ != nullptr && *length_ != at_ + piece.length) return BrokenOff();
@@ -215,11 +223,32 @@ Result<Piece> Source::ReadStream(MutableByteSpan room) {
   }
   if (piece.length > 0) {
     piece.kind = Piece::Kind::kRead;
+  } else if (hole_ > 0) {
+    piece.kind = Piece::Kind::kHole;
+    piece.length = std::exchange(hole_, 0);
   } else if (!ended_) {
     piece.kind = Piece::Kind::kNone;
   }
   at_ += piece.length;
   return piece;
+}
+
+Result<std::optional<std::size_t>> Source::ReadSome(MutableByteSpan room) {
+  if (length_ == nullptr) return ReadOnce(room);
+  while (frame_bytes_ == 0) {
+    RDFS_ASSIGN_OR_RETURN(const auto got, ReadOnce(MutableByteSpan(frame_).subspan(frame_have_)));
+    if (!got || *got == 0) return got;
+    frame_have_ += *got;
+    if (frame_have_ < frame_.size()) continue;
+    frame_have_ = 0;
+    const std::uint64_t head = std::bit_cast<Le64>(frame_);
+    ((head & kHoleFlag) != 0 ? hole_ : frame_bytes_) = head & ~kHoleFlag;
+    if (hole_ > 0) return std::optional<std::size_t>();
+  }
+  RDFS_ASSIGN_OR_RETURN(const auto got,
+                        ReadOnce(room.first(std::min<std::uint64_t>(room.size(), frame_bytes_))));
+  if (got) frame_bytes_ -= *got;
+  return got;
 }
 
 Result<std::optional<std::size_t>> Source::ReadOnce(MutableByteSpan room) const {

@@ -7,6 +7,7 @@
 // after `stop` was set (stopping.h).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -30,12 +31,17 @@ struct Piece {
   std::uint64_t length = 0;
 };
 
+// In a pipe of our own, before so many bytes; or alone, for a hole of so many.
+using FrameHead = std::array<std::byte, 8>;
+FrameHead HeadOfFrame(std::uint64_t length, bool hole);
+
 class Source {
  public:
   // `path` empty: standard input. Blocks while a FIFO has no writer. Errors name the file.
   static Result<std::unique_ptr<Source>> Open(const std::string& path, const StopFlag& stop);
 
-  // What comes out of a pipe of our own, behind `head` (null: from its beginning on). `length`, set
+  // What comes out of a pipe of our own, behind `head` (null: from its beginning on), in frames:
+  // bytes, or a hole (HeadOfFrame). `length`, set
   // before the pipe is closed: of all of it; a stream of another length, and one that ends while it
   // is one of these two, has broken off. kPaused: somebody else may go on with it. `kept`, if any,
   // opens a file that has all that ever went into the pipe, and the head (see Again).
@@ -82,6 +88,9 @@ class Source {
   [[nodiscard]] int file() const { return head_ != nullptr ? head_->file() : fd_; }
   Result<Piece> NextRange(std::size_t room);
   Result<Piece> ReadStream(MutableByteSpan room);
+  // At least one byte of `room`; of a pipe of our own only if a frame of bytes is there. 0: the
+  // end; nullopt: nothing is there yet, or a hole.
+  Result<std::optional<std::size_t>> ReadSome(MutableByteSpan room);
   // What is there beyond the size that the file had at first, if anything.
   Result<Piece> ReadTail(MutableByteSpan room);
   // nullopt: nothing is there yet.
@@ -110,6 +119,10 @@ class Source {
   std::uint64_t data_end_ = 0;  // bytes, not a hole, up to here
   bool waits_ = true;           // in Next, for whoever writes
   bool ended_ = false;          // of a stream: a terminal would have to say so twice
+  // Of a pipe of our own: the head that is being read, and what is left of its frame.
+  FrameHead frame_{};
+  std::size_t frame_have_ = 0;
+  std::uint64_t frame_bytes_ = 0, hole_ = 0;
 };
 
 }  // namespace rdfs::pipe

@@ -142,6 +142,17 @@ TEST_F(SourceTest, ABlockedReadIsInterrupted) {
   EXPECT_EQ(error_.errno_value(), EINTR);
 }
 
+// As a relay puts it into its pipe.
+void PutFrame(int into, const std::string& text) {
+  const FrameHead head = HeadOfFrame(text.size(), false);
+  EXPECT_EQ(write(into, head.data(), head.size()), static_cast<ssize_t>(head.size()));
+  EXPECT_EQ(write(into, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+}
+void PutHole(int into, std::uint64_t length) {
+  const FrameHead head = HeadOfFrame(length, true);
+  EXPECT_EQ(write(into, head.data(), head.size()), static_cast<ssize_t>(head.size()));
+}
+
 // Nobody else who holds the pipe sees anything of it.
 TEST_F(SourceTest, AnUnblockedPipeWaitsForNobody) {
   std::array<int, 2> ends{};
@@ -153,7 +164,7 @@ TEST_F(SourceTest, AnUnblockedPipeWaitsForNobody) {
   EXPECT_EQ(fcntl(others.get(), F_GETFL) & O_NONBLOCK, 0);
   std::vector<std::byte> room(kRoom);
   EXPECT_EQ(source->Next(room)->kind, Piece::Kind::kNone);
-  ASSERT_EQ(write(ends[1], "abc", 3), 3);
+  PutFrame(ends[1], "abc");
   const auto piece = source->Next(room);
   ASSERT_TRUE(piece.ok());
   EXPECT_EQ(piece->kind, Piece::Kind::kRead);
@@ -163,11 +174,62 @@ TEST_F(SourceTest, AnUnblockedPipeWaitsForNobody) {
   EXPECT_EQ(source->Next(room)->kind, Piece::Kind::kEnd);
 }
 
+TEST_F(SourceTest, HolesGoThroughAPipeOfOurOwn) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  PutHole(ends[1], 3);
+  PutFrame(ends[1], "ab");
+  PutFrame(ends[1], "c");
+  PutHole(ends[1], 2);
+  PutHole(ends[1], 4);
+  PutFrame(ends[1], "d");
+  PutHole(ends[1], 1);
+  close(ends[1]);
+  const std::atomic<std::uint64_t> whole(14);
+  const auto source = Source::OfPipe(Fd(ends[0]), nullptr, whole, stop_);
+  EXPECT_EQ(ReadAll(*source),
+            std::string(3, '\0') + "abc" + std::string(6, '\0') + "d" + std::string(1, '\0'));
+  EXPECT_EQ(holes_, 4);
+  EXPECT_TRUE(error_.ok()) << error_.ToString();
+}
+
+// Its writer may be stopped anywhere, and nothing of what comes behind a hole is taken before that.
+TEST_F(SourceTest, FramesThatComeByteByByte) {
+  std::array<int, 2> from{};
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(from.data()), 0);
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  PutFrame(from[1], "ab");
+  PutHole(from[1], 5);
+  PutFrame(from[1], "c");
+  close(from[1]);
+  const std::atomic<std::uint64_t> whole(8);
+  const auto source = Source::OfPipe(Fd(ends[0]), nullptr, whole, stop_);
+  ASSERT_TRUE(source->Unblock());
+  std::string all;
+  std::vector<std::byte> room(100);
+  char byte = 0;
+  while (read(from[0], &byte, 1) == 1) {
+    ASSERT_EQ(write(ends[1], &byte, 1), 1);
+    const auto piece = source->Next(room);
+    ASSERT_TRUE(piece.ok());
+    EXPECT_EQ(piece->offset, all.size());
+    if (piece->kind == Piece::Kind::kNone) continue;
+    all += piece->kind == Piece::Kind::kHole
+               ? std::string(piece->length, '.')
+               : std::string(AsText(ByteSpan(room).first(piece->length)));
+  }
+  close(from[0]);
+  close(ends[1]);
+  EXPECT_EQ(all, "ab.....c");
+  EXPECT_EQ(source->Next(room)->kind, Piece::Kind::kEnd);
+}
+
 TEST_F(SourceTest, APipeOfOurOwnHasToBeWhole) {
   for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{2}, Source::kBrokenOff}) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);
-    ASSERT_EQ(write(ends[1], "abc", 3), 3);
+    PutFrame(ends[1], "abc");
     close(ends[1]);
     const std::atomic<std::uint64_t> whole(length);
     const auto source = Source::OfPipe(Fd(ends[0]), nullptr, whole, stop_);
@@ -186,7 +248,7 @@ TEST_F(SourceTest, WhatIsRelayedMayBeginInAFile) {
   for (const std::size_t have : {std::size_t{0}, std::size_t{1}, text.size()}) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);
-    ASSERT_EQ(write(ends[1], "behind it", 9), 9);
+    PutFrame(ends[1], "behind it");
     close(ends[1]);
     const std::atomic<std::uint64_t> whole(have + 9);
     const auto head = Head::Create();
@@ -230,8 +292,7 @@ TEST_F(SourceTest, APipeBeginsAgainAsFarAsItIsKept) {
       std::array<int, 2> ends{};
       ASSERT_EQ(::pipe(ends.data()), 0);
       const std::string in_pipe = with_head ? text.substr(kHead) : text;
-      ASSERT_EQ(write(ends[1], in_pipe.data(), in_pipe.size()),
-                static_cast<ssize_t>(in_pipe.size()));
+      PutFrame(ends[1], in_pipe);
       close(ends[1]);
       const std::atomic<std::uint64_t> whole(text.size());
       std::shared_ptr<Head> head;
@@ -264,7 +325,7 @@ TEST_F(SourceTest, APipeBeginsAgainAsFarAsItIsKept) {
 TEST_F(SourceTest, APipeThatNobodyKeepsBeginsAgainOnlyUnread) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
-  ASSERT_EQ(write(ends[1], "abc", 3), 3);
+  PutFrame(ends[1], "abc");
   const std::atomic<std::uint64_t> whole(Source::kPaused);
   const auto source = Source::OfPipe(Fd(ends[0]), nullptr, whole, stop_);
   EXPECT_TRUE(source->Again());
