@@ -326,8 +326,13 @@ TEST_P(CopyLive, OfSeveralSourcesOfOneNameTheLaterStays) {
     dir_.Write(source + "/x/large", large + source);
     dir_.Write(source + "/x/small", source);
     dir_.Write(source + "/x/d/of " + source, source);
-    for (int file = 0; file < 50; ++file)
+    for (int file = 0; file < 50; ++file) {
       dir_.Write(source + "/x/d/f" + std::to_string(file), source);
+    }
+    // Also where the clock ticks seldom no two have one time.
+    for (const auto& each : fs::recursive_directory_iterator(dir_ / source)) {
+      fs::last_write_time(each, fs::file_time_type::clock::now() + std::chrono::seconds(source[0]));
+    }
   }
   const auto expect_last = [&] {
     EXPECT_TRUE(dir_.Read("dst/x/large") == large + "c");
