@@ -44,7 +44,8 @@ Status SendLanes::Drive(Talk& talk, bool& counts) {
     return {};
   };
   const Talk::OnCompletion on_completion = [&](const transport::Completion& completion) {
-    OnCompletion(completion, lane);
+    if (!lane.batches.Done(completion, settings_.release)) return;
+    lane.most = std::min(lane.most + 1, kMostUnderWay);
   };
   for (;;) {
     RDFS_ASSIGN_OR_RETURN(bool busy, talk.Hear(on_message, on_completion));
@@ -52,7 +53,8 @@ Status SendLanes::Drive(Talk& talk, bool& counts) {
       const auto batch = Take();
       if (!batch) break;
       busy = true;
-      RDFS_RETURN_IF_ERROR(Send(*batch, talk, lane));
+      RDFS_RETURN_IF_ERROR(
+          lane.batches.Send(*batch, talk, *settings_.memory, *lane.ring, settings_.release));
     }
     if (!busy) RDFS_RETURN_IF_ERROR(talk.Sleep({lane.has_room() ? queued_.get() : -1}));
   }
@@ -64,33 +66,33 @@ Status SendLanes::OnMessage(MessageType type, ByteSpan message, Carrying& lane) 
   if (welcome.slot_bytes != settings_.slot_bytes || welcome.slots != settings_.slots) {
     return {Code::kProtocolError, "the other rdcp has another ring on a further lane"};
   }
-  lane.ring = welcome.ring;
+  lane.ring = welcome;
   ready_ = true;
   return {};
 }
 
-void SendLanes::OnCompletion(const transport::Completion& completion, Carrying& lane) {
-  const auto done =
-      std::ranges::find(lane.in_flight, completion.ticket, &Carrying::InFlight::ticket);
-  if (done == lane.in_flight.end()) return;
-  settings_.release(done->buffer);
-  lane.in_flight.erase(done);
-  lane.most = std::min(lane.most + 1, kMostUnderWay);
-}
-
-Status SendLanes::Send(const SendCrew::Batch& batch, Talk& talk, Carrying& lane) {
-  const std::uint64_t slot_bytes = settings_.slot_bytes;
+Status BatchesUnderWay::Send(const SendCrew::Batch& batch, Talk& talk,
+                             const transport::MemoryRegion& memory, const Welcome& to,
+                             const Release& release) {
+  const std::uint64_t slot_bytes = to.slot_bytes;
   if (batch.length == 0) {
-    settings_.release(batch.buffer);
+    release(batch.buffer);
   } else {
-    const auto ticket =
-        talk.lane().Write({settings_.memory, batch.buffer * slot_bytes, batch.length},
-                          {*lane.ring, (batch.number % settings_.slots) * slot_bytes});
+    const auto ticket = talk.lane().Write({&memory, batch.buffer * slot_bytes, batch.length},
+                                          {to.ring, (batch.number % to.slots) * slot_bytes});
     if (!ticket.ok()) return talk.Checked(ticket.status());
-    lane.in_flight.push_back({*ticket, batch.buffer});
+    in_flight_.push_back({*ticket, batch.buffer});
   }
   RDFS_RETURN_IF_ERROR(talk.Say(EncodeBatch(batch.number, batch.length, batch.digest)));
   return talk.Checked(talk.lane().Flush());
+}
+
+bool BatchesUnderWay::Done(const transport::Completion& completion, const Release& release) {
+  const auto done = std::ranges::find(in_flight_, completion.ticket, &InFlight::ticket);
+  if (done == in_flight_.end()) return false;
+  release(done->buffer);
+  in_flight_.erase(done);
+  return true;
 }
 
 }  // namespace rdfs::copy

@@ -20,12 +20,33 @@
 
 namespace rdfs::copy {
 
+// The WRITEs of batches that a lane has under way.
+class BatchesUnderWay {
+ public:
+  using Release = std::function<void(std::uint32_t buffer)>;
+
+  // WRITEs one from `memory` into its slot of the ring that `to` names, and tells of it. Its buffer
+  // is released when it may be used again.
+  Status Send(const SendCrew::Batch& batch, Talk& talk, const transport::MemoryRegion& memory,
+              const Welcome& to, const Release& release);
+  // Of one of these; false for any other.
+  bool Done(const transport::Completion& completion, const Release& release);
+  [[nodiscard]] std::size_t count() const { return in_flight_.size(); }
+
+ private:
+  struct InFlight {
+    transport::Ticket ticket;
+    std::uint32_t buffer;
+  };
+  std::vector<InFlight> in_flight_;
+};
+
 class SendLanes {
  public:
   struct Settings {
-    const transport::MemoryRegion* memory = nullptr;    // of the buffers; outlives this
-    std::uint32_t slot_bytes = 0, slots = 0;            // of the ring
-    std::function<void(std::uint32_t buffer)> release;  // any thread
+    const transport::MemoryRegion* memory = nullptr;  // of the buffers; outlives this
+    std::uint32_t slot_bytes = 0, slots = 0;          // of the ring
+    BatchesUnderWay::Release release;                 // any thread
   };
   static Result<std::unique_ptr<SendLanes>> Create(Settings settings);
   SendLanes(const SendLanes&) = delete;
@@ -49,21 +70,15 @@ class SendLanes {
   Status Drive(Talk& talk, bool& counts);
   // What one lane is doing.
   struct Carrying {
-    struct InFlight {
-      transport::Ticket ticket;
-      std::uint32_t buffer;
-    };
-    std::optional<transport::RemoteRegion> ring;  // once it may carry
-    std::vector<InFlight> in_flight;
+    std::optional<Welcome> ring;  // once it may carry
+    BatchesUnderWay batches;
     // As many as it may have. One more with each that has arrived, as TCP's own window grows
     // meanwhile: all others wait for what a slow lane has taken.
     std::size_t most = 2;
 
-    [[nodiscard]] bool has_room() const { return ring && in_flight.size() < most; }
+    [[nodiscard]] bool has_room() const { return ring && batches.count() < most; }
   };
   Status OnMessage(MessageType type, ByteSpan message, Carrying& lane);
-  void OnCompletion(const transport::Completion& completion, Carrying& lane);
-  Status Send(const SendCrew::Batch& batch, Talk& talk, Carrying& lane);
 
   const Settings settings_;
   const Fd queued_;  // readable while queue_ has something

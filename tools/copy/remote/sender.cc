@@ -1,6 +1,5 @@
 #include "tools/copy/remote/sender.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "tools/copy/operand.h"
@@ -40,10 +39,7 @@ Status Sender::Drive() {
     return OnMessage(type, message);
   };
   const Talk::OnCompletion on_completion = [this](const Completion& completion) {
-    const auto done = std::ranges::find(in_flight_, completion.ticket, &InFlight::ticket);
-    if (done == in_flight_.end()) return;
-    crew_->Release(done->buffer);
-    in_flight_.erase(done);
+    (void)batches_under_way_.Done(completion, Release());
   };
   while (!over_) {
     RDFS_ASSIGN_OR_RETURN(const bool heard, talk_.Hear(on_message, on_completion));
@@ -106,7 +102,7 @@ Status Sender::OnCredit(std::uint64_t done) {
 }
 
 Status Sender::Move() {
-  if (!moves() || talk_.moved() || talk_.leaving() || !in_flight_.empty()) return {};
+  if (!moves() || talk_.moved() || talk_.leaving() || batches_under_way_.count() > 0) return {};
   return talk_.Leave();
 }
 
@@ -137,9 +133,8 @@ Status Sender::TakeLanes() {
     auto lane = further();
     if (lane == nullptr) break;
     if (lanes_ == nullptr) {
-      RDFS_ASSIGN_OR_RETURN(
-          lanes_, SendLanes::Create({memory_.get(), welcome_.slot_bytes, welcome_.slots,
-                                     [this](std::uint32_t buffer) { crew_->Release(buffer); }}));
+      RDFS_ASSIGN_OR_RETURN(lanes_, SendLanes::Create({memory_.get(), welcome_.slot_bytes,
+                                                       welcome_.slots, Release()}));
     }
     RDFS_RETURN_IF_ERROR(lanes_->Add(std::move(lane)));
   }
@@ -178,7 +173,7 @@ Status Sender::SendReady() {
     ready_.erase(ready_.begin());
   }
   // The first lane is one of those that carry, until it says that this was all.
-  while (lanes_ != nullptr && !ended_ && in_flight_.size() < SendLanes::kMostUnderWay &&
+  while (lanes_ != nullptr && !ended_ && batches_under_way_.count() < SendLanes::kMostUnderWay &&
          !talk_.congested()) {
     const auto batch = lanes_->Take();
     if (!batch) break;
@@ -189,18 +184,11 @@ Status Sender::SendReady() {
 }
 
 Status Sender::SendBatch(const SendCrew::Batch& batch) {
-  const std::uint64_t slot_bytes = welcome_.slot_bytes;
-  if (batch.length == 0) {
-    crew_->Release(batch.buffer);
-  } else {
-    const auto ticket =
-        talk_.lane().Write({memory_.get(), batch.buffer * slot_bytes, batch.length},
-                           {welcome_.ring, (batch.number % welcome_.slots) * slot_bytes});
-    if (!ticket.ok()) return talk_.Checked(ticket.status());
-    in_flight_.push_back({*ticket, batch.buffer});
-  }
-  RDFS_RETURN_IF_ERROR(talk_.Say(EncodeBatch(batch.number, batch.length, batch.digest)));
-  return talk_.Checked(talk_.lane().Flush());
+  return batches_under_way_.Send(batch, talk_, *memory_, welcome_, Release());
+}
+
+BatchesUnderWay::Release Sender::Release() {
+  return [this](std::uint32_t buffer) { crew_->Release(buffer); };
 }
 
 Status Sender::TellTotals() {

@@ -54,6 +54,7 @@ class Sender {
   // Those whose turn it is and for which there is a slot.
   Status SendReady();
   Status SendBatch(const SendCrew::Batch& batch);
+  BatchesUnderWay::Release Release();
   Status SendEnd();
   Status TellTotals();
 
@@ -75,11 +76,7 @@ class Sender {
   std::unique_ptr<transport::MemoryRegion> memory_;
   std::unique_ptr<SendCrew> crew_;
   std::vector<SendCrew::Output> made_;
-  struct InFlight {
-    transport::Ticket ticket;
-    std::uint32_t buffer;
-  };
-  std::vector<InFlight> in_flight_;
+  BatchesUnderWay batches_under_way_;
   std::unique_ptr<SendLanes> lanes_;  // ends before the buffers
 };
 
