@@ -236,6 +236,7 @@ Result<bool> TcpConnection::Arm() {
   if (write_error_ || more_buffered_ || !finished_.empty() || stream_->HasBufferedInput()) {
     return false;
   }
+  rest_from_ = {};
   RDFS_RETURN_IF_ERROR(readiness_.Update(*stream_, !output_.empty()));
   return true;
 }

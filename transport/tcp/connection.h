@@ -97,6 +97,7 @@ class TcpConnection final : public Connection {
 
   // Receiving (receive.cc).
   Status Receive(Sink& sink, WhenIdle when_idle);
+  [[nodiscard]] bool TooSoon() const;
   Result<bool> ReadMore(bool nap);
   Status Parse(Sink& sink);
   void Deliver(Sink& sink);
@@ -128,6 +129,7 @@ class TcpConnection final : public Connection {
   FixedQueue<Finished, kMaxOutstanding> finished_;  // completed, not yet polled
 
   Payload payload_;
+  TimePoint rest_from_{};             // of payload_: it cannot be there before
   bool after_large_payload_ = false;  // the next frame probably has one, too
   bool more_buffered_ = false;        // Poll stopped for want of room in `out`
   bool spinning_pays_ = true;         // as of the last look, some Waits ago
