@@ -77,6 +77,14 @@ Status Turns::CheckInterrupt() {
   return looks ? pipe::CheckInterrupt(interrupts_) : Status::Ok();
 }
 
+bool Turns::LookAgain(const Connection& lane) {
+  if (!lane.capabilities().same_host) return false;
+  const TimePoint now = BootClock::now();
+  if (!spin_.GoOn(now)) return false;
+  if (gives_way_) (void)GiveWay(spin_, now);
+  return true;
+}
+
 Status Turns::Sleep(Connection* lane, std::initializer_list<int> readable, int writable,
                     Deadline next) {
   std::array<int, kMostOthers> fds{};

@@ -2,11 +2,14 @@
 // so that the last words arrive. One thread, the lane's.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
 
+#include "transport/base/adaptive_spin.h"
+#include "transport/base/processors.h"
 #include "transport/transport.h"
 
 namespace rdfs::pipe {
@@ -26,13 +29,20 @@ Status CheckInterrupt(int interrupts);
 // The same, and it goes on saying so.
 bool IsInterrupted(int interrupts);
 
-// The turns of a driver: whether its user wants an end, and its sleep between them.
+// The turns of a driver: whether its user wants an end, and what it does between them: it looks
+// again for as long as that pays, and then sleeps.
 class Turns {
  public:
   explicit Turns(int interrupts) : interrupts_(interrupts) {}
   // CheckInterrupt, after each sleep and now and then besides: a look costs as much as hashing
   // 50 KiB.
   Status CheckInterrupt();
+  // A turn found nothing to do but to wait for the lane's peer. True: the next turn is to come now,
+  // rather than after a sleep (adaptive_spin.h): waking a sleeper would take the peer's time, if it
+  // is on this host. May block for a moment. For a driver that no thread of its own waits for.
+  bool LookAgain(const transport::Connection& lane);
+  // A turn found something to do.
+  void Came() { spin_.Came(); }
   // SleepUntil, also until the user wants an end, and 200 ms at most: there is progress to draw.
   // -1 among `readable` is nothing, nor is a null lane.
   Status Sleep(transport::Connection* lane, std::initializer_list<int> readable, int writable,
@@ -42,6 +52,8 @@ class Turns {
   const int interrupts_;
   std::uint64_t looks_ = 0;
   bool slept_ = false;  // since the last look
+  const bool gives_way_ = !RoomForAChain();
+  AdaptiveSpin spin_{std::chrono::microseconds(300)};
 };
 
 }  // namespace rdfs::pipe

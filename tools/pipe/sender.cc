@@ -53,10 +53,12 @@ Status Sender::Step() {
   progress_.Update(state_.sent_bytes(), now);
   RDFS_RETURN_IF_ERROR(Perform());
   RDFS_RETURN_IF_ERROR(lane_.Flush());
+  if (heard || made) turns_.Came();
   if (state_.over() || heard || made) return {};
   if (crew_ == nullptr) {
     return turns_.Sleep(&lane_, {checked_ ? source_.fixed_told() : -1}, -1, state_.NextTime());
   }
+  if (crew_->works_here() && crew_->wants() < 0 && turns_.LookAgain(lane_)) return {};
   return turns_.Sleep(&lane_, {crew_->fd(), crew_->wants()}, -1, state_.NextTime());
 }
 

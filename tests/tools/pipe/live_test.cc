@@ -11,6 +11,7 @@
 #include "tests/tools/pipe/temp_dir.h"
 #include "tools/pipe/digest.h"
 #include "tools/pipe/door.h"
+#include "tools/pipe/lane_loop.h"
 #include "tools/pipe/receiver.h"
 #include "tools/pipe/sender.h"
 #include "transport/session/acceptor.h"
@@ -238,6 +239,20 @@ TEST_P(PipeLive, OneSenderOnly) {
     next = Dial("sesame", Hello{}, domain);
   }
   EXPECT_TRUE(next.ok()) << next.status().message();
+}
+
+TEST_P(PipeLive, ADriverLooksAgainForAMomentAndThenSleeps) {
+  const auto session = Dial("sesame", Hello{}, transport::Domain::Create("test"));
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  const auto lane = (*session)->OpenLane(DeadlineAfter(20s));
+  ASSERT_TRUE(lane.ok()) << lane.status().message();
+  Turns turns(-1);
+  EXPECT_TRUE(turns.LookAgain(**lane));
+  const Deadline deadline = DeadlineAfter(10s);
+  while (turns.LookAgain(**lane) && BootClock::now() < deadline) {
+  }
+  EXPECT_LT(BootClock::now(), deadline);
+  EXPECT_FALSE(turns.LookAgain(**lane));
 }
 
 class PipeLiveInHaste : public PipeLive {
