@@ -59,7 +59,7 @@ Status Receiver::Prepare() {
 }
 
 Status Receiver::MakeRing() {
-  RingSize size = ChooseNearRing(lane_.capabilities());
+  RingSize size = ChooseNearRing(lane_.capabilities(), settings_.threads);
   if (settings_.piece_bytes != 0) size.slot_bytes = settings_.piece_bytes;
   if (settings_.pieces != 0) size.slots = settings_.pieces;
   RDFS_ASSIGN_OR_RETURN(ring_, ShareRing(lane_, *domain_, "rdrecv", size, kMinSlotBytes));

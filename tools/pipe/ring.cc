@@ -12,8 +12,14 @@ using transport::Connection;
 using transport::Domain;
 using transport::Kind;
 
-RingSize ChooseNearRing(const transport::Capabilities& lane) {
-  if (!lane.same_host || lane.kind == Kind::kVerbs) return ChooseRing(lane.kind);
+RingSize ChooseNearRing(const transport::Capabilities& lane, int threads) {
+  const RingSize usual = ChooseRing(lane.kind);
+  if (lane.kind == Kind::kVerbs) {
+    constexpr std::uint32_t kSlots = 4;
+    if (threads > 1) return usual;
+    return {std::min(usual.slot_bytes * usual.slots / kSlots, 1U << 20), kSlots};
+  }
+  if (!lane.same_host) return usual;
   return lane.kind == Kind::kTcp ? RingSize{512 << 10, 2} : RingSize{512 << 10, 4};
 }
 
