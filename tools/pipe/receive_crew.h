@@ -56,8 +56,8 @@ class ReceiveCrew {
   }
   void Finish(std::uint64_t length) { Put(Job{Job::Kind::kFinish, 0, length, {}}); }
   [[nodiscard]] int fd() const { return half_ && sink_->told() >= 0 ? sink_->told() : wake_.get(); }
-  // Without a thread, once it has been opened.
-  [[nodiscard]] bool works_here() const { return taker_.has_value(); }
+  // Without a thread: whether only the lane can bring more to do, and not the output.
+  [[nodiscard]] bool waits_for_lane() const { return taker_ && !half_; }
   // Without a thread: does up to `most` jobs, as far as the output takes them now; whether it has
   // done something.
   bool Work(std::uint32_t most);

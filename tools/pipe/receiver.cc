@@ -102,8 +102,7 @@ Status Receiver::Step() {
   if (state_.over() || heard || done) return {};
   transport::Connection* const lane = lane_is_over_ ? nullptr : &lane_;
   if (crew_ == nullptr) return turns_.Sleep(lane, {}, -1, state_.NextTime());
-  const bool waits_for_lane = lane != nullptr && crew_->wants() < 0;
-  if (crew_->works_here() && waits_for_lane && turns_.LookAgain(lane_)) return {};
+  if (!lane_is_over_ && crew_->waits_for_lane() && turns_.LookAgain(lane_)) return {};
   return turns_.Sleep(lane, {crew_->fd()}, crew_->wants(), state_.NextTime());
 }
 

@@ -24,7 +24,7 @@ inline constexpr RingSize kWideRing{1 << 20, 32};
 // The same for a stream that `threads` use up as it comes: what counts then is that the bytes stay
 // in the processor's cache from one copy to the next. Between two processes of one host there is no
 // distance to fill: tcp on one CPU is 1.4 times as fast with a ring of 1 MiB as with one of 8. Over
-// verbs one thread has 4 MiB, which are 1.3 times as fast as 16 (soft-iWARP), and at 25 GB/s what
+// verbs one thread has 4 MiB, which are 1.4 times as fast as 16 (soft-iWARP), and at 25 GB/s what
 // comes in 170 us.
 RingSize ChooseNearRing(const transport::Capabilities& lane, int threads);
 

@@ -59,8 +59,8 @@ class SendCrew {
   // Replaces `out` by what has been made since the last call. Never blocks.
   void Take(std::vector<Output>& out);
   void Release(std::uint32_t buffer);
-  // Without threads, once it has been started.
-  [[nodiscard]] bool works_here() const { return maker_.has_value(); }
+  // Without threads: whether only the lane can bring more to do, and not the source.
+  [[nodiscard]] bool waits_for_lane() const { return maker_ && !starving_; }
   // Without threads: makes a record, if a buffer is free and something to read is there; whether
   // there is something to Take now.
   bool Work();

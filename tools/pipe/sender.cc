@@ -58,7 +58,7 @@ Status Sender::Step() {
   if (crew_ == nullptr) {
     return turns_.Sleep(&lane_, {checked_ ? source_.fixed_told() : -1}, -1, state_.NextTime());
   }
-  if (crew_->works_here() && crew_->wants() < 0 && turns_.LookAgain(lane_)) return {};
+  if (crew_->waits_for_lane() && turns_.LookAgain(lane_)) return {};
   return turns_.Sleep(&lane_, {crew_->fd(), crew_->wants()}, -1, state_.NextTime());
 }
 
