@@ -92,6 +92,8 @@ Snapshot DescribeMount(const std::string& mount_point, const std::string& source
   out.Count("early_writes", "Writes that programs were told are done while they were on their way.",
             filesystem.behind.total());
   out.Gauge("inodes", "Files and directories that the kernel knows.", filesystem.inodes.size());
+  out.Count("reads_together", "Reads whose answers went to the kernel with those of others.",
+            filesystem.reads_together);
   AddBuffers(workers, out);
   out.Gauge("workers", "Event loops that serve the mount.", workers.size());
   out.Gauge("open_files", "Files that are open.", filesystem.opens.size());

@@ -65,9 +65,10 @@ struct Filesystem {
   NewDirectories new_directories{lease};
   OpenTable opens;
   KeptOpens kept;
-  AtHand opens_at_hand;       // of files: kept
-  AtHand listings_at_hand;    // at their begin: kept
-  AtHand attributes_at_hand;  // directories
+  AtHand opens_at_hand;                          // of files: kept
+  AtHand listings_at_hand;                       // at their begin: kept
+  AtHand attributes_at_hand;                     // directories
+  std::atomic<std::uint64_t> reads_together{0};  // whose answers went to the kernel with others
   // Requests answered so far that changed names, attributes or content. What the server said before
   // one of them may lack it, and must not reach the kernel behind it.
   std::atomic<std::uint64_t> changes{0};

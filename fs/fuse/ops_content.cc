@@ -95,7 +95,7 @@ void Read(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offset, fuse_
                        if (!done.ok()) {
                          return reading->request.ErrorOrRecover(reading->node, done.status());
                        }
-                       reading->request.Bytes(reading->buffer.bytes().first(done->length));
+                       reading->request.Read(std::move(reading->buffer), done->length);
                      });
   });
 }

@@ -127,6 +127,11 @@ void Request::Write(std::size_t count) { fuse_reply_write(Take(), count); }
 void Request::Bytes(std::span<const std::byte> bytes) {
   fuse_reply_buf(Take(), reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
+void Request::Read(client::Buffer bytes, std::size_t length) {
+  if (!worker_->AnswersTogether(length)) return Bytes(bytes.bytes().first(length));
+  fuse_reply_none(Take());  // frees libfuse's record of it
+  worker_->AnswerTogether(message_.unique, std::move(bytes), length);
+}
 void Request::StatFs(const struct statvfs& stat) { fuse_reply_statfs(Take(), &stat); }
 void Request::XattrSize(std::size_t size) { fuse_reply_xattr(Take(), size); }
 void Request::Lock(const struct flock& lock) { fuse_reply_lock(Take(), &lock); }

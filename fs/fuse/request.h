@@ -102,6 +102,10 @@ class Request {
   void Open(const fuse_file_info& file);
   void Write(std::size_t count);
   void Bytes(std::span<const std::byte> bytes);
+  // What has been read; may go to the kernel with other answers, in this turn of the worker. That
+  // is no later than a thread that is let run late: whoever makes the kernel drop pages waits for
+  // those that are being read.
+  void Read(client::Buffer bytes, std::size_t length);
   void StatFs(const struct statvfs& stat);
   void XattrSize(std::size_t size);
   void Lock(const struct flock& lock);

@@ -99,6 +99,12 @@ std::optional<NodeId> Follows(const fuse_in_header& header) {
   }
 }
 
+bool IsShortRead(const Message& message) {
+  return message.size >= sizeof(fuse_in_header) + sizeof(fuse_read_in) &&
+         message.header().opcode == FUSE_READ &&
+         message.Body<fuse_read_in>().size <= ShortReads::kLongest;
+}
+
 // libfuse's operations get no argument that could say which worker called them.
 thread_local Worker* t_current = nullptr;
 
@@ -148,8 +154,7 @@ Status Worker::Run() {
     if (filesystem_.kernel.has_acknowledgements()) filesystem_.kernel.SendAcknowledgements(*lane_);
     const TimePoint now = lane_->Now();
     lane_->AsOf(now);
-    const bool answered = lane_->Poll() > 0;
-    if (answered) answer_spin_.Came();
+    const bool answered = TakeAnswers();
     const bool resumed = TakeUpAgain();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
     if (!behind_.empty()) LetDyingGo(now);
@@ -192,8 +197,7 @@ bool Worker::Spin() {
   if (!go_on || (!waits && !OnDuty(now))) return false;
   for (int i = 0; waits && i < kLooksAtLane; ++i) {
     if (i > 0) lane_->AsOf(now);
-    if (lane_->Poll() == 0) continue;
-    answer_spin_.Came();
+    if (!TakeAnswers()) continue;
     look_ = LookAgain();
     break;
   }
@@ -207,9 +211,27 @@ bool Worker::ReadyToReceive() {
   return receive_.valid();
 }
 
+bool Worker::TakeAnswers() {
+  together_ = lane_->calls_in_flight() > 1;
+  const bool any = lane_->Poll() > 0;
+  together_ = false;
+  if (answers_.size() > 1) filesystem_.reads_together.fetch_add(answers_.size());
+  answers_.Send();
+  if (any) answer_spin_.Came();
+  return any;
+}
+
 Result<bool> Worker::TakeRequests() {
+  int short_reads = 0;
+  const Result<bool> any = TakeRequests(short_reads_.Begin(), short_reads);
+  short_reads_.End(short_reads);
+  return any;
+}
+
+Result<bool> Worker::TakeRequests(int most_short, int& short_reads) {
   bool any = false;
   drained_ = false;
+  const bool idle = lane_->calls_in_flight() == 0;
   for (int i = 0; i < kRequestsAtOnce; ++i) {
     if (!ReadyToReceive())
       return any;  // the kernel keeps the rest until a reply has freed a buffer
@@ -235,10 +257,15 @@ Result<bool> Worker::TakeRequests() {
       call_helper_(now);
     }
     lane_->AsOf(now);
-    Process(TakeReceived(static_cast<std::size_t>(got)));
+    Message message = TakeReceived(static_cast<std::size_t>(got));
+    const bool short_read = IsShortRead(message);
+    Process(std::move(message));
     if (fuse_session_exited(session_) != 0) return true;
-    // A program with one thread makes one request at a time.
-    if (lane_->calls_in_flight() <= 1) return true;
+    if (short_read && idle) {
+      if (++short_reads >= most_short) return true;
+    } else if (lane_->calls_in_flight() <= 1) {  // one thread makes one request at a time
+      return true;
+    }
   }
   return any;
 }

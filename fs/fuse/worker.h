@@ -22,9 +22,11 @@
 #include <vector>
 
 #include "fs/client/client.h"
+#include "fs/fuse/answer_batch.h"
 #include "fs/fuse/filesystem.h"
 #include "fs/fuse/interrupts.h"
 #include "fs/fuse/request.h"
+#include "fs/fuse/short_reads.h"
 #include "fs/fuse/workers.h"
 #include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"
@@ -104,6 +106,14 @@ class Worker {
   void GiveUpKept(NodeId node);
   // This request's open file is kept open: somebody has to look at the time.
   void KeptOne() { kept_one_ = helps_; }
+  // Whether the answer to a read of so many bytes goes to the kernel with those of others that are
+  // under way: then to AnswerTogether, and no other way.
+  [[nodiscard]] bool AnswersTogether(std::size_t length) const {
+    return together_ && length <= ShortReads::kLongest;
+  }
+  void AnswerTogether(std::uint64_t unique, client::Buffer buffer, std::size_t length) {
+    answers_.Add(unique, std::move(buffer), length);
+  }
   // A request that changes something is about to be carried out, or has been answered.
   void NoteChange(const Message& message, TimePoint now);
 
@@ -125,17 +135,23 @@ class Worker {
         request_bytes_(request_bytes),
         answer_spin_(kLongestForAnswer),
         request_spin_(kLongestForRequest),
+        short_reads_(Processors() == 1),
+        answers_(fuse_session_fd(session)),
         gives_way_(!RoomForAChain()),
         lane_(std::move(lane)) {}
 
   // Takes what the kernel has, at most a few at once; returns whether there was anything.
   Result<bool> TakeRequests();
+  // Counts the short reads; where nothing else is under way not more than `most_short`.
+  Result<bool> TakeRequests(int most_short, int& short_reads);
   // Whether there is a buffer of full size to receive into.
   bool ReadyToReceive();
   // The request of `size` bytes in receive_. A short one moves to a page of its own: most requests
   // are, and a parked one must not cut the room for large ones to pieces.
   Message TakeReceived(std::size_t size);
   void Process(Message message);
+  // Takes up what the lane has brought; returns whether there was anything.
+  bool TakeAnswers();
   void Interrupt(std::uint64_t unique);
   void LookAtInterrupted();
   void Act(const Interrupts::Decision& decision);
@@ -203,6 +219,9 @@ class Worker {
   int turns_blind_ = 0;                 // since then
   AdaptiveSpin answer_spin_;
   AdaptiveSpin request_spin_;
+  ShortReads short_reads_;
+  AnswerBatch answers_;
+  bool together_ = false;               // answers to short reads go into answers_
   const bool gives_way_;                // who spins, to the program and the server
   std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest
 };

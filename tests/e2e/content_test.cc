@@ -1,7 +1,9 @@
 // Content: read, write, append, holes, fallocate, copy_file_range, mmap, O_DIRECT, fsync, locks.
 #include <gtest/gtest.h>
+#include <linux/aio_abi.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -321,6 +323,52 @@ TEST(Content, Direct) {
                         std::hash<std::string_view>()({buffer.get(), (1 << 20) - 4096}) >> 1U));
     t.Close(fd);
     t.Content("f");
+  });
+}
+
+// Their answers go to the kernel together (fs/fuse/short_reads.h): each has its own bytes, also at
+// the end and behind it, and among longer ones.
+TEST(Content, ManyDirectReadsAtOnce) {
+  Compare([](Transcript& t) {
+    constexpr std::size_t kReads = 16, kPage = 4096, kMostPages = 6, kPages = 256;
+    const std::string bytes = Pattern(kPages * kPage - 1000, 22);
+    const int writer = t.Open("f", O_CREAT | O_RDWR);
+    t.Call("write", pwrite(writer, bytes.data(), bytes.size(), 0));
+    t.Close(writer);
+    const int fd = t.Open("f", O_RDONLY | O_DIRECT);
+    if (fd < 0) return;
+    const std::unique_ptr<char, void (*)(void*)> buffer(
+        static_cast<char*>(std::aligned_alloc(kPage, kReads * kMostPages * kPage)), std::free);
+    aio_context_t context = 0;
+    t.Call("io_setup", syscall(SYS_io_setup, kReads, &context));
+    std::mt19937 random(23);
+    for (int round = 0; round < 100; ++round) {
+      std::array<iocb, kReads> reads{};
+      std::array<iocb*, kReads> list{};
+      for (std::size_t i = 0; i < kReads; ++i) {
+        reads.at(i).aio_data = i;
+        reads.at(i).aio_fildes = static_cast<std::uint32_t>(fd);
+        reads.at(i).aio_lio_opcode = IOCB_CMD_PREAD;
+        reads.at(i).aio_buf =
+            reinterpret_cast<std::uint64_t>(buffer.get() + i * kMostPages * kPage);
+        reads.at(i).aio_nbytes = (1 + random() % kMostPages) * kPage;
+        reads.at(i).aio_offset = static_cast<std::int64_t>(random() % (kPages + 2) * kPage);
+        list.at(i) = &reads.at(i);
+      }
+      std::memset(buffer.get(), 0, kReads * kMostPages * kPage);
+      t.Call("io_submit", syscall(SYS_io_submit, context, kReads, list.data()));
+      std::array<io_event, kReads> ended{};
+      timespec patience{.tv_sec = 30, .tv_nsec = 0};
+      t.Call("io_getevents",
+             syscall(SYS_io_getevents, context, kReads, kReads, ended.data(), &patience));
+      std::ranges::sort(ended, {}, &io_event::data);
+      for (const io_event& read : ended) t.Note("read", static_cast<long long>(read.res));
+      t.Note("bytes",
+             static_cast<long long>(
+                 std::hash<std::string_view>()({buffer.get(), kReads * kMostPages * kPage}) >> 1U));
+    }
+    syscall(SYS_io_destroy, context);
+    t.Close(fd);
   });
 }
 

@@ -2,8 +2,8 @@
 # How many messages an operation costs, no more and no fewer, as ARCHITECTURE.md says, counted by rdfs itself (SIGUSR1).
 set -euo pipefail
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "$0") python3 - "$RDFS_E2E_MOUNT" "$RDFS_E2E_CLIENT_PID" "$(dirname "$RDFS_E2E_MOUNT")/rdfs.log" "$RDFS_E2E_SERVER_PID" "$RDFS_E2E_BACKING" <<'PYTHON'
-import fcntl, mmap, os, random, struct, sys, time
-from counters import round_trips
+import fcntl, mmap, os, random, struct, sys, threading, time
+from counters import figures, round_trips
 from processes import children, sleeps
 mount, client, log, server, backing = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
 count = 50
@@ -132,6 +132,21 @@ os.close(large)
 large, page = os.open(f"{mount}/large", os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
 blocks = random.Random(1).sample(range(256 << 8), count)
 costs("random direct reads", lambda: [os.preadv(large, [page], block * 4096) for block in blocks], read=1)
+
+# Many at once are answered together.
+def read_at_once(thread):
+    page = mmap.mmap(-1, 4096)
+    for block in random.Random(thread).sample(range(256 << 8), 200):
+        os.preadv(large, [page], block * 4096)
+threads = [threading.Thread(target=read_at_once, args=(i,)) for i in range(16)]
+before = figures(client, log)["reads_together"]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+together = figures(client, log)["reads_together"] - before
+print(f"of {16 * 200} direct reads by 16 threads {together} answered with others")
+assert together > 0
 
 # What others have changed at the server is known to be old, and asked for again once.
 def changed_there(change):

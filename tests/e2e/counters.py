@@ -7,13 +7,22 @@ import time
 
 def round_trips(client, log):
     """Round trips so far of the rdfs with the pid `client`, by operation."""
+    return counted(client, log)[1]
+
+
+def figures(client, log):
+    """The other counters of it, by name."""
+    return counted(client, log)[0]
+
+
+def counted(client, log):
     told = len(re.findall(r"round trips:.*\n", open(log).read()))
     os.kill(client, signal.SIGUSR1)
     end = time.monotonic() + 10
     while time.monotonic() < end:
-        lines = re.findall(r"round trips:(.*)\n", open(log).read())
+        lines = re.findall(r"counters:(.*); round trips:(.*)\n", open(log).read())
         if len(lines) > told:
-            words = lines[-1].split()
-            return dict(zip(words[::2], map(int, words[1::2])))
+            words = [part.split() for part in lines[-1]]
+            return [dict(zip(part[::2], map(int, part[1::2]))) for part in words]
         time.sleep(0.01)
     raise AssertionError("no counters in the log")

@@ -67,7 +67,7 @@ begin_case "counters"
 mount_it
 kill -USR1 "$(clients)"
 wait_until 50 grep -q 'info: counters: .*round trips:.* lookup ' "$work/log" || problem "none in the log"
-for name in fallbacks recalls open_hits open_misses listing_hits attribute_misses early_writes open_files; do
+for name in fallbacks recalls open_hits open_misses listing_hits attribute_misses early_writes reads_together open_files; do
   grep -q "info: counters: .* $name [0-9]" "$work/log" || problem "no $name in the log: $(grep counters: "$work/log")"
 done
 fusermount3 -u "$mnt" || problem "cannot be unmounted"
