@@ -14,8 +14,9 @@ namespace {
 
 // What one call of CopyRange is asked for: often enough to be stopped and to be seen.
 constexpr std::uint64_t kStep = 16 << 20;
-// Read and written at once: on the stack, and of what is worth an allocation.
-constexpr std::size_t kSmall = 64 << 10;
+// Read and written at once: what is in a processor's own cache still when it is written; and where
+// each piece costs more than its bytes, a round trip or a line in a journal.
+constexpr std::size_t kCached = 64 << 10;
 constexpr std::size_t kLarge = 256 << 10;
 constexpr std::uint64_t kWorthAllocating = 1 << 20;
 constexpr std::uint64_t kWorthAThread = 8 << 20;
@@ -64,24 +65,27 @@ Status ReadAndWrite(Span span, MutableByteSpan buffer, const Conduct& conduct) {
 // A buffer that nobody fills with zeros first.
 class Buffer {
  public:
-  Buffer() : bytes_(new std::byte[kLarge]) {}  // NOLINT: not make_unique, which would
-  MutableByteSpan span() { return {bytes_.get(), kLarge}; }
+  explicit Buffer(std::size_t size)
+      : size_(size), bytes_(new std::byte[size]) {}  // NOLINT: not make_unique, which would
+  MutableByteSpan span() { return {bytes_.get(), size_}; }
 
  private:
+  const std::size_t size_;
   std::unique_ptr<std::byte[]> bytes_;  // NOLINT
 };
 
 // Threads take pieces in turn: of two, one reads while the other, who holds the file, writes.
-Status ReadAndWriteByMany(const Span& span, const Conduct& conduct, std::size_t threads) {
+Status ReadAndWriteByMany(const Span& span, const Conduct& conduct, std::size_t threads,
+                          std::size_t size) {
   std::atomic<std::uint64_t> next{span.offset};
   std::mutex mutex;
   Status first;
   const auto work = [&] {
-    Buffer buffer;
+    Buffer buffer(size);
     for (;;) {
-      const std::uint64_t at = next.fetch_add(kLarge);
+      const std::uint64_t at = next.fetch_add(size);
       if (at >= span.end) return;
-      const Span piece{span.from, span.to, at, std::min(span.end, at + kLarge)};
+      const Span piece{span.from, span.to, at, std::min(span.end, at + size)};
       Status status = ReadAndWrite(piece, buffer.span(), conduct);
       if (status.ok()) continue;
       next = span.end;
@@ -134,16 +138,17 @@ Status WriteFully(File& file, std::uint64_t offset, ByteSpan bytes) {
 
 Status CopyData(Span span, const Conduct& conduct) {
   const bool far = span.from.descriptor() < 0 || span.to.descriptor() < 0;
-  if (span.end - span.offset < (far ? kSmall : kWorthAllocating)) {
-    std::array<std::byte, kSmall> buffer;  // NOLINT: filled before it is read
+  if (span.end - span.offset < (far ? kCached : kWorthAllocating)) {
+    std::array<std::byte, kCached> buffer;  // NOLINT: filled before it is read
     return ReadAndWrite(span, buffer, conduct);
   }
   const bool limited = conduct.pace != nullptr && conduct.pace->limited();
   if (!limited && !conduct.written) RDFS_RETURN_IF_ERROR(CopyRange(span, conduct));
+  const std::size_t size = far || conduct.written ? kLarge : kCached;
   if (span.end - span.offset >= (far ? kWorthAThreadFar : kWorthAThread)) {
-    return ReadAndWriteByMany(span, conduct, far ? kThreadsFar : kThreads);
+    return ReadAndWriteByMany(span, conduct, far ? kThreadsFar : kThreads, size);
   }
-  Buffer buffer;
+  Buffer buffer(size);
   return ReadAndWrite(span, buffer.span(), conduct);
 }
 
