@@ -1,6 +1,5 @@
 #include "fs/fuse/worker.h"
 
-#include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -11,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "fs/fuse/opcode_rules.h"
 #include "fs/fuse/stale_recovery.h"
 #include "transport/base/log.h"
 
@@ -33,77 +33,6 @@ constexpr int kCrowd = 32;
 constexpr std::size_t kMostReleasesHeld = 64;
 // How often who waits for writes behind is asked whether it still lives.
 constexpr std::chrono::seconds kLookAtBehind{1};
-
-// Whether a request changes names, attributes or content.
-bool Changes(std::uint32_t opcode, ByteSpan body) {
-  switch (opcode) {
-    case FUSE_SETATTR:
-    case FUSE_SYMLINK:
-    case FUSE_MKNOD:
-    case FUSE_MKDIR:
-    case FUSE_UNLINK:
-    case FUSE_RMDIR:
-    case FUSE_RENAME:
-    case FUSE_RENAME2:
-    case FUSE_LINK:
-    case FUSE_WRITE:
-    case FUSE_SETXATTR:
-    case FUSE_REMOVEXATTR:
-    case FUSE_CREATE:
-    case FUSE_FALLOCATE:
-    case FUSE_COPY_FILE_RANGE:
-      return true;
-    case FUSE_OPEN: {
-      fuse_open_in open{};
-      if (body.size() < sizeof open) return false;
-      std::memcpy(&open, body.data(), sizeof open);
-      return (open.flags & O_TRUNC) != 0;
-    }
-    default:
-      return false;
-  }
-}
-
-// Whose writes that are on their way a request must not overtake; none for most. (A write looks for
-// itself.)
-std::optional<NodeId> Follows(const fuse_in_header& header) {
-  switch (header.opcode) {
-    case FUSE_LOOKUP:
-    case FUSE_OPENDIR:  // brings entries
-    case FUSE_READDIR:
-    case FUSE_READDIRPLUS:
-    case FUSE_LINK:
-    case FUSE_RENAME:  // who looks the name up is told of the file that it becomes
-    case FUSE_RENAME2:
-    case FUSE_COPY_FILE_RANGE:
-      return WritesBehind::kAnyNode;
-    case FUSE_GETATTR:
-    case FUSE_SETATTR:
-    case FUSE_OPEN:
-    case FUSE_READ:
-    case FUSE_RELEASE:
-    case FUSE_FSYNC:
-    case FUSE_SETXATTR:
-    case FUSE_GETXATTR:
-    case FUSE_LISTXATTR:
-    case FUSE_REMOVEXATTR:
-    case FUSE_FLUSH:
-    case FUSE_GETLK:
-    case FUSE_SETLK:
-    case FUSE_SETLKW:
-    case FUSE_LSEEK:
-    case FUSE_FALLOCATE:
-      return header.nodeid;
-    default:
-      return std::nullopt;
-  }
-}
-
-bool IsShortRead(const Message& message) {
-  return message.size >= sizeof(fuse_in_header) + sizeof(fuse_read_in) &&
-         message.header().opcode == FUSE_READ &&
-         message.Body<fuse_read_in>().size <= ShortReads::kLongest;
-}
 
 // libfuse's operations get no argument that could say which worker called them.
 thread_local Worker* t_current = nullptr;
@@ -299,14 +228,12 @@ void Worker::Process(Message message) {
   }
   message.unique = header.unique;
   if (filesystem_.behind.any() && message.waited == 0) {
-    if (const auto node = Follows(header)) {
+    if (const auto node = Follows(message)) {
       const WritesBehind::Wait wait = filesystem_.behind.NowFor(*node);
       if (wait.last != 0) return PostponeBehind(wait, std::move(message));
     }
   }
-  const ByteSpan body =
-      ByteSpan(message.buffer.bytes()).subspan(sizeof header, message.size - sizeof header);
-  message.changes = Changes(header.opcode, body) ? 1U : 0U;
+  message.changes = Changes(message) ? 1U : 0U;
   fuse_buf raw{};
   raw.size = message.size;
   raw.mem = message.buffer.bytes().data();

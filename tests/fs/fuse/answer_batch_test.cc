@@ -12,20 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/fs/fuse/buffered_test.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::fs::fuse {
 namespace {
 
-constexpr std::size_t kPages = 64;
-
-class AnswerBatchTest : public testing::Test {
+class AnswerBatchTest : public BufferedTest {
  protected:
   AnswerBatchTest() {
-    auto memory = SharedMemory::Create("test", kPages * client::Buffer::kPageBytes,
-                                       SharedMemory::Peers::kMayWrite);
-    region_ = *domain_->Register(*std::move(memory), transport::Access::kLocal);
-    pool_.emplace(*region_);
     std::array<int, 2> ends{};
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()),
               0);
@@ -64,9 +59,6 @@ class AnswerBatchTest : public testing::Test {
   }
   void ExpectAllBuffersBack() { EXPECT_EQ(pool_->free_bytes(), pool_->size_bytes()); }
 
-  const std::shared_ptr<transport::Domain> domain_ = transport::Domain::Create("test");
-  std::unique_ptr<transport::MemoryRegion> region_;
-  std::optional<client::BufferPool> pool_;
   Fd ours_, kernels_;
 };
 

@@ -1,0 +1,23 @@
+// What a request of the kernel's means for others, as its opcode says. Pure; any thread. A message
+// has its header at least; one that is shorter than its opcode's struct counts as if that were
+// zeros, and is no short read. Source: linux/fuse.h.
+#pragma once
+
+#include <optional>
+
+#include "fs/fuse/inode_table.h"
+#include "fs/fuse/request.h"
+
+namespace rdfs::fs::fuse {
+
+// Whether it changes names, attributes or content.
+bool Changes(const Message& message);
+
+// Whose writes that are on their way it must not overtake (WritesBehind::kAnyNode: anybody's); none
+// for most. (A write looks for itself.)
+std::optional<NodeId> Follows(const Message& message);
+
+// Whether its answer may wait for those of others (short_reads.h).
+bool IsShortRead(const Message& message);
+
+}  // namespace rdfs::fs::fuse
