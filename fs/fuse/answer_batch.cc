@@ -51,7 +51,7 @@ struct AnswerBatch::Ring {
   std::array<Parts, kMost> parts{};
 };
 
-AnswerBatch::AnswerBatch(int fuse_fd) : fd_(fuse_fd) {}
+AnswerBatch::AnswerBatch(int fuse_fd, bool use_io_uring) : fd_(fuse_fd), tried_(!use_io_uring) {}
 AnswerBatch::~AnswerBatch() = default;
 
 void AnswerBatch::Add(std::uint64_t unique, client::Buffer buffer, std::size_t length) {

@@ -21,8 +21,8 @@ class AnswerBatch {
  public:
   static constexpr std::size_t kMost = ShortReads::kMost;
 
-  // `fuse_fd` outlives it.
-  explicit AnswerBatch(int fuse_fd);
+  // `fuse_fd` outlives it. `use_io_uring`: false as if there were none.
+  explicit AnswerBatch(int fuse_fd, bool use_io_uring = true);
   // None may be left: see Send.
   ~AnswerBatch();
   AnswerBatch(const AnswerBatch&) = delete;
@@ -52,7 +52,7 @@ class AnswerBatch {
   void Ended(const Answer& answer, int error) const;
 
   const int fd_;
-  bool tried_ = false;
+  bool tried_;  // to have a ring
   std::unique_ptr<Ring> ring_;
   std::array<Answer, kMost> answers_;
   std::size_t count_ = 0;
