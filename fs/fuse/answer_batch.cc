@@ -31,7 +31,7 @@ struct Parts {
 }  // namespace
 
 struct AnswerBatch::Ring {
-  // `ring` has not been started: nothing to end.
+  // Takes one over that has been started.
   explicit Ring(io_uring started) : ring(started) { (void)io_uring_ring_dontfork(&ring); }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
@@ -105,11 +105,15 @@ void AnswerBatch::SendAlone(const Answer& answer) const {
 void AnswerBatch::Ended(const Answer& answer, int error) const {
   if (error == ENOENT || error == ENODEV) return;
   LogWarn("{}", Status::FromErrno(error, "the kernel does not take what has been read").message());
-  fuse_out_header refusal{};
-  refusal.len = sizeof refusal;
-  refusal.error = -EIO;
-  refusal.unique = answer.unique;
-  (void)!write(fd_, &refusal, sizeof refusal);
+  AnswerError(fd_, answer.unique, EIO);
+}
+
+void AnswerError(int fuse_fd, std::uint64_t unique, int errno_value) {
+  fuse_out_header answer{};
+  answer.len = sizeof answer;
+  answer.error = -errno_value;
+  answer.unique = unique;
+  (void)!write(fuse_fd, &answer, sizeof answer);
 }
 
 }  // namespace rdfs::fs::fuse

@@ -17,6 +17,9 @@
 
 namespace rdfs::fs::fuse {
 
+// Answers the request `unique` with an errno, past libfuse: one that no operation has taken up.
+void AnswerError(int fuse_fd, std::uint64_t unique, int errno_value);
+
 class AnswerBatch {
  public:
   static constexpr std::size_t kMost = ShortReads::kMost;

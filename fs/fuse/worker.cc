@@ -57,7 +57,8 @@ Worker::~Worker() {
   current_.buffer.Reset();
   postponed_.clear();
   resumed_.clear();
-  for (const Behind& waiting : behind_) AnswerError(waiting.message, EIO);
+  for (const Behind& waiting : behind_)
+    AnswerError(fuse_session_fd(session_), waiting.message.unique, EIO);
   behind_.clear();
   released_.clear();  // they end with the session
   lane_.reset();
@@ -366,18 +367,10 @@ void Worker::LetDyingGo(TimePoint now) {
         header.opcode == FUSE_RELEASE ||
         (header.opcode == FUSE_FLUSH && filesystem_.inodes.may_be_locked(header.nodeid));
     if (has_to_be || !IsDying(static_cast<pid_t>(header.pid))) return false;
-    AnswerError(waiting.message, EINTR);
+    AnswerError(fuse_session_fd(session_), header.unique, EINTR);
     waits_.erase(header.unique);
     return true;
   });
-}
-
-void Worker::AnswerError(const Message& message, int errno_value) const {
-  fuse_out_header answer{};
-  answer.len = sizeof answer;
-  answer.error = -errno_value;
-  answer.unique = message.unique;
-  (void)!write(fuse_session_fd(session_), &answer, sizeof answer);
 }
 
 void Worker::WroteBehind(WritesBehind::Number number, const Message& message) {

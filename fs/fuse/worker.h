@@ -170,8 +170,6 @@ class Worker {
   Status Sleep();
   // Whoever is killed does not wait for writes.
   void LetDyingGo(TimePoint now);
-  // To the kernel, of a request that no operation has taken up.
-  void AnswerError(const Message& message, int errno_value) const;
   // Gives the server what programs were told is written.
   void SendRest();
 

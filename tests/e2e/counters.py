@@ -4,6 +4,8 @@ import re
 import signal
 import time
 
+LINE = re.compile(r"counters:(.*); round trips:(.*)\n")
+
 
 def round_trips(client, log):
     """Round trips so far of the rdfs with the pid `client`, by operation."""
@@ -16,11 +18,12 @@ def figures(client, log):
 
 
 def counted(client, log):
-    told = len(re.findall(r"round trips:.*\n", open(log).read()))
+    """Both."""
+    told = len(LINE.findall(open(log).read()))
     os.kill(client, signal.SIGUSR1)
     end = time.monotonic() + 10
     while time.monotonic() < end:
-        lines = re.findall(r"counters:(.*); round trips:(.*)\n", open(log).read())
+        lines = LINE.findall(open(log).read())
         if len(lines) > told:
             words = [part.split() for part in lines[-1]]
             return [dict(zip(part[::2], map(int, part[1::2]))) for part in words]

@@ -4,22 +4,14 @@
 
 #include <limits>
 
+#include "tests/fs/client/with_buffers.h"
+
 namespace rdfs::fs::client {
 namespace {
 
 constexpr std::size_t kPage = Buffer::kPageBytes;
 
-class BufferTest : public testing::Test {
- protected:
-  BufferTest() {
-    auto memory = SharedMemory::Create("test", 64 * kPage, SharedMemory::Peers::kMayWrite);
-    region_ = *domain_->Register(*std::move(memory), transport::Access::kLocal);
-    pool_.emplace(*region_);
-  }
-  const std::shared_ptr<transport::Domain> domain_ = transport::Domain::Create("test");
-  std::unique_ptr<transport::MemoryRegion> region_;
-  std::optional<BufferPool> pool_;
-};
+using BufferTest = WithBuffers;
 
 TEST_F(BufferTest, PiecesAreDisjointAndComeBack) {
   std::optional<Buffer> small = pool_->Allocate(1);

@@ -1,26 +1,17 @@
 // A test with a lane's buffers, and messages of the kernel's in them.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <linux/fuse.h>
 
 #include <cstring>
-#include <memory>
-#include <optional>
 
 #include "fs/fuse/request.h"
+#include "tests/fs/client/with_buffers.h"
 
 namespace rdfs::fs::fuse {
 
-class BufferedTest : public testing::Test {
+class BufferedTest : public client::WithBuffers {
  protected:
-  BufferedTest() {
-    auto memory = SharedMemory::Create("test", 64 * client::Buffer::kPageBytes,
-                                       SharedMemory::Peers::kMayWrite);
-    region_ = *domain_->Register(*std::move(memory), transport::Access::kLocal);
-    pool_.emplace(*region_);
-  }
-
   // A request of the node, and behind its header what belongs to the opcode.
   template <typename... Body>
   Message MessageOf(std::uint32_t opcode, NodeId node, const Body&... body) {
@@ -39,10 +30,6 @@ class BufferedTest : public testing::Test {
     message.size = static_cast<std::uint32_t>(at - message.buffer.bytes().data()) & 0xffffffU;
     return message;
   }
-
-  const std::shared_ptr<transport::Domain> domain_ = transport::Domain::Create("test");
-  std::unique_ptr<transport::MemoryRegion> region_;
-  std::optional<client::BufferPool> pool_;
 };
 
 }  // namespace rdfs::fs::fuse
