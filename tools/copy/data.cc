@@ -138,15 +138,16 @@ Status WriteFully(File& file, std::uint64_t offset, ByteSpan bytes) {
 
 Status CopyData(Span span, const Conduct& conduct) {
   const bool far = span.from.descriptor() < 0 || span.to.descriptor() < 0;
-  if (span.end - span.offset < (far ? kCached : kWorthAllocating)) {
-    std::array<std::byte, kCached> buffer;  // NOLINT: filled before it is read
-    return ReadAndWrite(span, buffer, conduct);
-  }
+  const bool small = span.end - span.offset < (far ? kCached : kWorthAllocating);
   const bool limited = conduct.pace != nullptr && conduct.pace->limited();
-  if (!limited && !conduct.written) RDFS_RETURN_IF_ERROR(CopyRange(span, conduct));
+  if (!small && !limited && !conduct.written) RDFS_RETURN_IF_ERROR(CopyRange(span, conduct));
   const std::size_t size = far || conduct.written ? kLarge : kCached;
   if (span.end - span.offset >= (far ? kWorthAThreadFar : kWorthAThread)) {
     return ReadAndWriteByMany(span, conduct, far ? kThreadsFar : kThreads, size);
+  }
+  if (small || size == kCached) {
+    std::array<std::byte, kCached> buffer;  // NOLINT: filled before it is read
+    return ReadAndWrite(span, buffer, conduct);
   }
   Buffer buffer(size);
   return ReadAndWrite(span, buffer.span(), conduct);
