@@ -1,5 +1,5 @@
 // The whole server over real transports, spoken to by hand: grants, staging, sessions, hostile
-// peers. Over shared memory and over TCP.
+// peers. Over shared memory and over TCP, and over verbs in tests/rdma.
 #include "server/service.h"
 
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "tests/server/temp_dir.h"
+#include "tests/transport/kinds.h"
 #include "transport/base/random.h"
 #include "transport/session/acceptor.h"
 #include "transport/session/session.h"
@@ -163,10 +164,10 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     ASSERT_TRUE(service.ok()) << service.status().message();
     service_ = *std::move(service);
     transport::AcceptorOptions acceptor;
-    acceptor.addresses = {"127.0.0.1"};
+    acceptor.addresses = {transport::TestAddress()};
     acceptor.port = 0;
     acceptor.keys.push_back({"k", key_});
-    acceptor.offer = {Kind::kShm, Kind::kTcp};
+    acceptor.offer = transport::TestKinds();
     acceptor.peers_share = false;
     auto made = transport::Acceptor::Create(acceptor, *service_);
     ASSERT_TRUE(made.ok()) << made.status().message();
@@ -188,7 +189,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     mount.uid = ::geteuid();
     mount.gid = ::getegid();
     transport::DialOptions options;
-    options.host = "127.0.0.1";
+    options.host = transport::TestAddress();
     options.port = acceptor_->port();
     options.key = key_;
     options.service = fs::kServiceName;
@@ -581,7 +582,7 @@ TEST_P(LimitedServiceTest, MemoryForWritesOfAMount) {
 
 TEST_P(LimitedServiceTest, WrongKeysAreCounted) {
   transport::DialOptions options;
-  options.host = "127.0.0.1";
+  options.host = transport::TestAddress();
   options.port = acceptor_->port();
   options.key = transport::Key("not the key");
   options.service = fs::kServiceName;
@@ -622,12 +623,10 @@ TEST_P(ServiceTest, AnIdleServerUsesNoProcessorTime) {
   EXPECT_LT(least, 1500);
 }
 
-const auto kBoth = testing::Values(Kind::kShm, Kind::kTcp);
-std::string NameOf(const testing::TestParamInfo<Kind>& test) {
-  return std::string(transport::Name(test.param));
-}
-INSTANTIATE_TEST_SUITE_P(Transports, ServiceTest, kBoth, NameOf);
-INSTANTIATE_TEST_SUITE_P(Transports, LimitedServiceTest, kBoth, NameOf);
+INSTANTIATE_TEST_SUITE_P(Transports, ServiceTest, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
+INSTANTIATE_TEST_SUITE_P(Transports, LimitedServiceTest, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::server

@@ -12,6 +12,7 @@
 #include "fs/client/sync_client.h"
 #include "tests/fs/client/intruder.h"
 #include "tests/fs/client/rdfsd.h"
+#include "tests/transport/kinds.h"
 
 namespace rdfs::fs::client {
 namespace {
@@ -224,9 +225,8 @@ TEST_P(Abuse, RecallsThatAreNeverAcknowledged) {
   Beside("change, no acknowledgement", NeverLetsGo, [this] { return Change(); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Abuse,
-                         testing::Values(transport::Kind::kShm, transport::Kind::kTcp),
-                         [](const auto& test) { return std::string(Name(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Transports, Abuse, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::fs::client

@@ -1,4 +1,5 @@
-// The client against a real rdfsd, over tcp and shm: every operation, and what a dying server does.
+// The client against a real rdfsd, over each transport (verbs in tests/rdma): every operation, and
+// what a dying server does.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 
 #include "fs/client/sync_client.h"
 #include "tests/fs/client/rdfsd.h"
+#include "tests/transport/kinds.h"
 
 namespace rdfs::fs::client {
 namespace {
@@ -507,9 +509,8 @@ TEST_P(Live, UnknownExportsAreTold) {
   EXPECT_NE(mount.status().message().find("none"), std::string::npos) << mount.status().message();
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Live,
-                         testing::Values(transport::Kind::kTcp, transport::Kind::kShm),
-                         [](const auto& kind) { return std::string(Name(kind.param)); });
+INSTANTIATE_TEST_SUITE_P(Transports, Live, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::fs::client

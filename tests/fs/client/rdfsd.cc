@@ -16,15 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "tests/transport/kinds.h"
+
 namespace rdfs::fs::client {
 namespace {
 
 constexpr std::string_view kReady = "ready on port ";
-
-std::string Address() {
-  const char* const device = std::getenv("RDFS_RDMA_ADDRESS");
-  return device != nullptr ? device : "127.0.0.1";
-}
 
 std::size_t DescriptorsOf(pid_t pid) {
   const std::filesystem::path fds = "/proc/" + std::to_string(pid) + "/fd";
@@ -64,7 +61,7 @@ std::string Rdfsd::StartOnce() {
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return "no pipe";
   // A server that is root squashes root otherwise, which is not what is tested here.
   const std::string exported = "live=" + root_.string() + (geteuid() == 0 ? ",trusted" : "");
-  const std::string port = std::to_string(port_), address = Address();
+  const std::string port = std::to_string(port_), address = transport::TestAddress();
   const std::string runtime = directory_ / "run";
   std::filesystem::create_directory(runtime);
   pid_ = fork();
@@ -176,7 +173,7 @@ DialFunction Rdfsd::Dialer(transport::Kind kind) const {
   return [kind, port = port_](std::vector<std::byte> request,
                               std::shared_ptr<transport::Domain> domain, Deadline deadline) {
     transport::DialOptions options;
-    options.host = Address();
+    options.host = transport::TestAddress();
     options.port = port;
     options.require = kind;
     options.service = kServiceName;

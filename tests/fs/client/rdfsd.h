@@ -1,5 +1,5 @@
 // Rdfsd: a real rdfsd for a test, exporting a private directory on a free port of loopback, or of
-// RDFS_RDMA_ADDRESS, if that is set.
+// the RDMA device that there is (tests/transport/kinds.h).
 #pragma once
 
 #include <sys/types.h>

@@ -16,6 +16,7 @@
 #include "tests/fs/client/rdfsd.h"
 #include "tests/fs/client/scripted_session.h"
 #include "tests/fs/client/wrapped_connection.h"
+#include "tests/transport/kinds.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::fs::client {
@@ -51,9 +52,9 @@ class Deaf final : public WrappedConnection {
 // A mount with one lane, which can be cut off from the server.
 class Peer {
  public:
-  explicit Peer(const Rdfsd& server) {
+  Peer(const Rdfsd& server, transport::Kind kind) {
     MountOptions options;
-    options.dial = [dial = server.Dialer(transport::Kind::kTcp), this](
+    options.dial = [dial = server.Dialer(kind), this](
                        std::vector<std::byte> request, std::shared_ptr<transport::Domain> domain,
                        Deadline deadline) -> Result<std::unique_ptr<transport::Session>> {
       if (cut_off) return Status(Code::kDisconnected, "cut off");
@@ -125,7 +126,7 @@ std::string Text(const Result<std::vector<std::byte>>& bytes) {
   return bytes.ok() ? std::string(AsText(*bytes)) : bytes.status().ToString();
 }
 
-class RestartTest : public testing::Test {
+class RestartTest : public testing::TestWithParam<transport::Kind> {
  protected:
   void Write(const Rdfsd& server, const std::string& name) {
     std::ofstream(server.root() / name) << "content";
@@ -134,7 +135,7 @@ class RestartTest : public testing::Test {
   void WhoHadItComesFirst(Rdfsd& server, const std::function<void()>& restart) {
     Write(server, "file");
     Write(server, "target");
-    Peer first(server), second(server);
+    Peer first(server, GetParam()), second(server, GetParam());
     const OpenPtr open = first.Open("file");
     const OpenPtr replaced = first.Open("target");
     first.cut_off = true;
@@ -158,12 +159,12 @@ class RestartTest : public testing::Test {
 };
 
 // A short lease: a change by one waits that long for what another one may believe.
-TEST_F(RestartTest, WhoHadAFileOpenComesFirst) {
+TEST_P(RestartTest, WhoHadAFileOpenComesFirst) {
   Rdfsd server({"--lease", "16"});
   WhoHadItComesFirst(server, [&server] { server.KillWorker(); });
 }
 
-TEST_F(RestartTest, AlsoWhenTheWholeServerWasStartedAnew) {
+TEST_P(RestartTest, AlsoWhenTheWholeServerWasStartedAnew) {
   Rdfsd server({"--lease", "16"});
   WhoHadItComesFirst(server, [&server] {
     server.KillAll();
@@ -171,20 +172,20 @@ TEST_F(RestartTest, AlsoWhenTheWholeServerWasStartedAnew) {
   });
 }
 
-TEST_F(RestartTest, NobodyWaitsForEverForOneThatDoesNotComeBack) {
+TEST_P(RestartTest, NobodyWaitsForEverForOneThatDoesNotComeBack) {
   Rdfsd server({"--lease", "4"});
   Write(server, "file");
-  Peer first(server), second(server);
+  Peer first(server, GetParam()), second(server, GetParam());
   const OpenPtr open = first.Open("file");
   first.cut_off = true;
   server.KillWorker();
   EXPECT_TRUE(second->Unlink(second.root(), "file").ok());
 }
 
-TEST_F(RestartTest, AloneNobodyWaits) {
+TEST_P(RestartTest, AloneNobodyWaits) {
   Rdfsd server;
   Write(server, "file");
-  Peer first(server);
+  Peer first(server, GetParam());
   const OpenPtr open = first.Open("file");
   server.KillWorker();
   EXPECT_EQ(Text(first->Read(open, 0, 100)), "content");
@@ -193,10 +194,10 @@ TEST_F(RestartTest, AloneNobodyWaits) {
   EXPECT_TRUE(unlinked.ok()) << unlinked.ToString();
 }
 
-TEST_F(RestartTest, ALockIsNotGivenToAnotherBeforeItsHolderIsBack) {
+TEST_P(RestartTest, ALockIsNotGivenToAnotherBeforeItsHolderIsBack) {
   Rdfsd server;
   Write(server, "file");
-  Peer first(server), second(server);
+  Peer first(server, GetParam()), second(server, GetParam());
   const OpenPtr mine = first.Open("file");
   const OpenPtr theirs = second.Open("file");
   Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
@@ -222,10 +223,10 @@ TEST_F(RestartTest, ALockIsNotGivenToAnotherBeforeItsHolderIsBack) {
   EXPECT_TRUE(ended.ok()) << ended.ToString();
 }
 
-TEST_F(RestartTest, LocksOfAReadingAndOfAWritingDescriptorOutliveTheWorker) {
+TEST_P(RestartTest, LocksOfAReadingAndOfAWritingDescriptorOutliveTheWorker) {
   Rdfsd server;
   Write(server, "file");
-  Peer first(server), second(server);
+  Peer first(server, GetParam()), second(server, GetParam());
   const OpenPtr reader = first.Open("file", kOpenRead);
   const OpenPtr writer = first.Open("file", kOpenWrite);
   Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kRead, .pid = 11};
@@ -246,10 +247,10 @@ TEST_F(RestartTest, LocksOfAReadingAndOfAWritingDescriptorOutliveTheWorker) {
   first.cut_off = false;
 }
 
-TEST_F(RestartTest, LocksComeBackAfterTheWholeServerWasStartedAnew) {
+TEST_P(RestartTest, LocksComeBackAfterTheWholeServerWasStartedAnew) {
   Rdfsd server;
   Write(server, "file");
-  Peer first(server), second(server);
+  Peer first(server, GetParam()), second(server, GetParam());
   const OpenPtr mine = first.Open("file");
   const OpenPtr theirs = second.Open("file");
   Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
@@ -274,10 +275,10 @@ TEST_F(RestartTest, LocksComeBackAfterTheWholeServerWasStartedAnew) {
 }
 
 // A change of a flock's kind gives the old one up first, granted or not (flock(2)).
-TEST_F(RestartTest, AFlockThatWasGivenUpIsNotAskedForAgain) {
+TEST_P(RestartTest, AFlockThatWasGivenUpIsNotAskedForAgain) {
   Rdfsd server;
   Write(server, "file");
-  Peer first(server), second(server);
+  Peer first(server, GetParam()), second(server, GetParam());
   const OpenPtr mine = first.Open("file");
   const OpenPtr theirs = second.Open("file");
   const Lock read{.owner = 1, .start = 0, .end = INT64_MAX, .type = LockType::kRead, .pid = 11};
@@ -298,10 +299,10 @@ TEST_F(RestartTest, AFlockThatWasGivenUpIsNotAskedForAgain) {
 
 // A lock that is waited for stays unanswered while far more requests than the record has room for
 // come and go; as many of them as a lane has requests in flight are no reason not to unlock.
-TEST_F(RestartTest, ManyRequestsPassLocksThatAreWaitedFor) {
+TEST_P(RestartTest, ManyRequestsPassLocksThatAreWaitedFor) {
   Rdfsd server;
   Write(server, "file");
-  Peer first(server);
+  Peer first(server, GetParam());
   const OpenPtr open = first.Open("file");
   Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
   ASSERT_TRUE(first->SetLock(open, lock).ok());
@@ -328,10 +329,10 @@ TEST_F(RestartTest, ManyRequestsPassLocksThatAreWaitedFor) {
   EXPECT_TRUE(first->RunUntil(over, DeadlineAfter(seconds(20)))) << ended;
 }
 
-TEST_F(RestartTest, AccessThatWasTakenAwayIsNoLoss) {
+TEST_P(RestartTest, AccessThatWasTakenAwayIsNoLoss) {
   Rdfsd server;
   Write(server, "file");
-  Peer first(server);
+  Peer first(server, GetParam());
   const OpenPtr open = first.Open("file");
   ASSERT_TRUE(first->SetAttr(open->handle(), {.valid = kSetMode, .mode = 0}, open).ok());
   server.KillWorker();
@@ -343,13 +344,13 @@ TEST_F(RestartTest, AccessThatWasTakenAwayIsNoLoss) {
 }
 
 // The server has given the file another number then, of which the client may not have heard.
-TEST_F(RestartTest, KilledAgainAtAnyAnswerOnTheWayBackItLosesNothing) {
+TEST_P(RestartTest, KilledAgainAtAnyAnswerOnTheWayBackItLosesNothing) {
   int at = 1;
   for (; at < 50; ++at) {
     Rdfsd server({}, 0, Rdfsd::OpensByHandle::kNo);
     Write(server, "file");
     Write(server, "locked");
-    Peer first(server), second(server);
+    Peer first(server, GetParam()), second(server, GetParam());
     const OpenPtr open = first.Open("file");
     const OpenPtr mine = first.Open("locked");
     const OpenPtr theirs = second.Open("locked");
@@ -375,11 +376,11 @@ TEST_F(RestartTest, KilledAgainAtAnyAnswerOnTheWayBackItLosesNothing) {
 }
 
 // When nobody can come back any more, the server gives up the locks that nobody has claimed.
-TEST_F(RestartTest, ALockThatIsClaimedByAnEarlierNumberIsNoneOfThem) {
+TEST_P(RestartTest, ALockThatIsClaimedByAnEarlierNumberIsNoneOfThem) {
   constexpr seconds kLease{4};
   Rdfsd server({"--lease", std::to_string(kLease.count())});
   Write(server, "file");
-  Peer first(server);
+  Peer first(server, GetParam());
   const OpenPtr mine = first.Open("file");
   const Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
   ASSERT_TRUE(first->SetLock(mine, lock).ok());
@@ -387,7 +388,7 @@ TEST_F(RestartTest, ALockThatIsClaimedByAnEarlierNumberIsNoneOfThem) {
   server.KillWorker();
   EXPECT_EQ(Text(first->Read(mine, 0, 100)), "content");
   EXPECT_TRUE(first.has_lost());
-  Peer second(server);
+  Peer second(server, GetParam());
   const OpenPtr theirs = second.Open("file");
   bool never = false;
   for (int i = 0; i < 10; ++i) {  // both are heard of
@@ -399,11 +400,11 @@ TEST_F(RestartTest, ALockThatIsClaimedByAnEarlierNumberIsNoneOfThem) {
 }
 
 // Behind the server's back a file is moved and its directory closed to everybody.
-TEST_F(RestartTest, WhatStaysOpenIsKeptWhateverHappensToItsName) {
+TEST_P(RestartTest, WhatStaysOpenIsKeptWhateverHappensToItsName) {
   Rdfsd server;
   std::filesystem::create_directory(server.root() / "directory");
   Write(server, "directory/file");
-  Peer first(server);
+  Peer first(server, GetParam());
   const auto directory = first->Lookup(first.root(), "directory");
   ASSERT_TRUE(directory.ok());
   const std::size_t before = server.SupervisorDescriptors();
@@ -425,14 +426,14 @@ TEST_F(RestartTest, WhatStaysOpenIsKeptWhateverHappensToItsName) {
   EXPECT_EQ(server.SupervisorDescriptors(), before) << "nothing is kept that is closed";
 }
 
-TEST_F(RestartTest, AnUnmountEndsTheSessionAtOnce) {
+TEST_P(RestartTest, AnUnmountEndsTheSessionAtOnce) {
   Rdfsd server;
   Write(server, "file");
-  Peer second(server);
+  Peer second(server, GetParam());
   const OpenPtr theirs = second.Open("file");
   Lock lock{.owner = 1, .start = 0, .end = 9, .type = LockType::kWrite, .pid = 11};
   {
-    Peer first(server);
+    Peer first(server, GetParam());
     ASSERT_TRUE(first->SetLock(first.Open("file"), lock).ok());
     EXPECT_EQ(second->SetLock(theirs, lock).errno_value(), EAGAIN);
   }
@@ -441,14 +442,14 @@ TEST_F(RestartTest, AnUnmountEndsTheSessionAtOnce) {
 }
 
 // Far more files than descriptors: all are found, and there is room to open one.
-TEST_F(RestartTest, ManyFilesNeedFewDescriptors) {
+TEST_P(RestartTest, ManyFilesNeedFewDescriptors) {
   constexpr std::size_t kDescriptors = 600;
   Rdfsd server({}, kDescriptors);
   constexpr int kFiles = 20'000;
   for (int i = 0; i < kFiles; ++i) {
     std::ofstream(server.root() / ("file-" + std::to_string(i))) << i;
   }
-  Peer first(server);
+  Peer first(server, GetParam());
   std::size_t most = 0;
   for (int i = 0; i < kFiles; ++i) {
     const auto file = first->Lookup(first.root(), "file-" + std::to_string(i));
@@ -468,11 +469,14 @@ TEST_F(RestartTest, ManyFilesNeedFewDescriptors) {
   }
   EXPECT_EQ(refused.errno_value(), EMFILE);
   EXPECT_GT(opens.size(), 50U);
-  Peer second(server);
+  Peer second(server, GetParam());
   const OpenPtr open = second.Open("file-7");
   EXPECT_EQ(Text(second->Read(open, 0, 100)), "7");
   for (const OpenPtr& mine : opens) EXPECT_TRUE(first->Release(mine).ok());
 }
+
+INSTANTIATE_TEST_SUITE_P(Transports, RestartTest, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::fs::client

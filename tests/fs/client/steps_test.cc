@@ -1,19 +1,18 @@
-// A real rdfsd over each transport, while the client's connection breaks at every step of a row of
-// operations, and while completions are late, posts are refused and connections end by chance: each
-// operation is done exactly once, and the client is told nothing of it.
-//
-// RDFS_RDMA_ADDRESS adds verbs (tests/rdma/run).
+// A real rdfsd over each transport (verbs in tests/rdma), while the client's connection breaks at
+// every step of a row of operations, and while completions are late, posts are refused and
+// connections end by chance: each operation is done exactly once, and the client is told nothing of
+// it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "fs/client/sync_client.h"
 #include "tests/fs/client/rdfsd.h"
+#include "tests/transport/kinds.h"
 #include "transport/fault/transport.h"
 
 namespace rdfs::fs::client {
@@ -188,12 +187,8 @@ TEST_P(Steps, WhateverIsLateRefusedOrLost) {
   }
 }
 
-std::vector<Kind> Kinds() {
-  if (std::getenv("RDFS_RDMA_ADDRESS") != nullptr) return {Kind::kVerbs};
-  return {Kind::kShm, Kind::kTcp};
-}
-INSTANTIATE_TEST_SUITE_P(Transports, Steps, testing::ValuesIn(Kinds()),
-                         [](const auto& test) { return std::string(Name(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Transports, Steps, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::fs::client

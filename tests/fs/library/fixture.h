@@ -1,10 +1,9 @@
-// A real rdfsd, an export of it over each transport, and one queue. Where RDFS_RDMA_ADDRESS is an
-// RDMA device's (tests/rdma), it is verbs that they go over.
+// A real rdfsd, an export of it over each transport, and one queue. In tests/rdma it is verbs
+// that they go over.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +14,7 @@
 
 #include "fs/library/rdfs.h"
 #include "tests/fs/client/rdfsd.h"
+#include "tests/transport/kinds.h"
 
 namespace rdfs::fs::library {
 
@@ -25,13 +25,8 @@ inline std::string RandomText(std::size_t size, unsigned seed) {
   return text;
 }
 
-inline std::string Address() {
-  const char* const device = std::getenv("RDFS_RDMA_ADDRESS");
-  return device != nullptr ? device : "127.0.0.1";
-}
-
 inline std::vector<const char*> Transports() {
-  if (std::getenv("RDFS_RDMA_ADDRESS") != nullptr) return {"verbs"};
+  if (transport::TestDevice() != nullptr) return {"verbs"};
   return {"shm", "tcp"};
 }
 
@@ -47,7 +42,7 @@ class Library : public testing::TestWithParam<const char*> {
     EXPECT_EQ(rdfs_disconnect(export_), 0);
   }
   [[nodiscard]] std::string Source() const {
-    return "rdfs://" + Address() + ":" + std::to_string(server_.port()) + "/live";
+    return "rdfs://" + transport::TestAddress() + ":" + std::to_string(server_.port()) + "/live";
   }
   void Connect(rdfs_export** out) const {
     rdfs_error error{};

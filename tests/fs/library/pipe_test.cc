@@ -53,8 +53,9 @@ class Pipes : public testing::TestWithParam<const char*> {
   rdfs::Pipe Listen(const std::string& more = "") {
     rdfs::Pipe pipe;
     rdfs_error error{};
-    EXPECT_EQ(rdfs::Pipe::Listen(0, kKey, Options(GetParam(), ",listen=" + Address() + more), pipe,
-                                 &error),
+    EXPECT_EQ(rdfs::Pipe::Listen(0, kKey,
+                                 Options(GetParam(), ",listen=" + transport::TestAddress() + more),
+                                 pipe, &error),
               0)
         << error.sentence;
     return pipe;
@@ -62,8 +63,8 @@ class Pipes : public testing::TestWithParam<const char*> {
   rdfs::Pipe Send(int port, const std::string& more = "") {
     rdfs::Pipe pipe;
     rdfs_error error{};
-    EXPECT_EQ(rdfs::Pipe::Send(Address().c_str(), static_cast<std::uint16_t>(port), kKey,
-                               Options(GetParam(), more), pipe, &error),
+    EXPECT_EQ(rdfs::Pipe::Send(transport::TestAddress().c_str(), static_cast<std::uint16_t>(port),
+                               kKey, Options(GetParam(), more), pipe, &error),
               0)
         << error.sentence;
     return pipe;
@@ -187,15 +188,15 @@ TEST_P(Pipes, ToAndFromTheTools) {
   const std::string words = std::string("RDFS_KEY=") + kKey + " " + TOOLS;
   {
     const rdfs::Pipe receiver = Listen();
-    auto tool = Shell(words + "/rdsend --require " + GetParam() + " " + Address() + " " +
-                      std::to_string(receiver.port()) + " " + from);
+    auto tool = Shell(words + "/rdsend --require " + GetParam() + " " + transport::TestAddress() +
+                      " " + std::to_string(receiver.port()) + " " + from);
     EXPECT_TRUE(ReadAll(receiver, 1U << 20U).bytes == data);
     EXPECT_EQ(tool.get(), 0);
   }
   {
     const std::string said = folder / "said";
-    auto tool =
-        Shell(words + "/rdrecv --wait 20 --listen " + Address() + " 0 " + to + " 2>" + said);
+    auto tool = Shell(words + "/rdrecv --wait 20 --listen " + transport::TestAddress() + " 0 " +
+                      to + " 2>" + said);
     const std::string_view start = "rdrecv: listening on port ";
     std::string line;
     for (int i = 0; i < 1000 && !line.starts_with(start); ++i) {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tests/fs/client/rdfsd.h"
+#include "tests/transport/kinds.h"
 #include "tools/copy/data.h"
 
 namespace rdfs::copy {
@@ -22,8 +23,8 @@ namespace filesystem = std::filesystem;
 class ExportFiles : public testing::TestWithParam<transport::Kind> {
  protected:
   void SetUp() override {
-    const auto operand =
-        ParseOperand("rdfs://127.0.0.1:" + std::to_string(server_.port()) + "/live");
+    const auto operand = ParseOperand("rdfs://" + transport::TestAddress() + ":" +
+                                      std::to_string(server_.port()) + "/live");
     ASSERT_TRUE(operand.ok());
     ExportOptions options;
     options.require = GetParam();
@@ -244,11 +245,8 @@ TEST_P(ExportFiles, AServerThatDoesNotAnswerIsAskedNoMore) {
   EXPECT_EQ(errno, ENOTCONN);
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, ExportFiles,
-                         testing::Values(transport::Kind::kShm, transport::Kind::kTcp),
-                         [](const auto& parameter) {
-                           return parameter.param == transport::Kind::kShm ? "shm" : "tcp";
-                         });
+INSTANTIATE_TEST_SUITE_P(Over, ExportFiles, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::copy

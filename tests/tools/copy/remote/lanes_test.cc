@@ -9,6 +9,7 @@
 
 #include "tests/tools/copy/remote/pair.h"
 #include "tests/tools/pipe/temp_dir.h"
+#include "tests/transport/kinds.h"
 #include "tools/copy/remote/receive_lanes.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/send_lanes.h"
@@ -231,12 +232,9 @@ TEST_P(CopyLanesHostile, AnEndOfAnotherContent) {
 }
 
 // By hand nobody polls, as verbs want of who sends; and over verbs a copy has no further lanes.
-std::vector<transport::Kind> Kinds() { return {transport::Kind::kShm, transport::Kind::kTcp}; }
-std::string KindName(const testing::TestParamInfo<transport::Kind>& info) {
-  return std::string(Name(info.param));
-}
-INSTANTIATE_TEST_SUITE_P(Kinds, CopyLanes, testing::ValuesIn(Kinds()), KindName);
-INSTANTIATE_TEST_SUITE_P(Kinds, CopyLanesHostile, testing::ValuesIn(Kinds()), KindName);
+const auto kKinds = testing::Values(transport::Kind::kShm, transport::Kind::kTcp);
+INSTANTIATE_TEST_SUITE_P(Kinds, CopyLanes, kKinds, transport::KindName);
+INSTANTIATE_TEST_SUITE_P(Kinds, CopyLanesHostile, kKinds, transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::copy

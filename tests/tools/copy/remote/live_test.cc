@@ -15,6 +15,7 @@
 
 #include "tests/tools/copy/remote/pair.h"
 #include "tests/tools/pipe/temp_dir.h"
+#include "tests/transport/kinds.h"
 #include "tools/copy/metadata.h"
 #include "tools/copy/remote/caller_impl.h"
 #include "tools/copy/remote/door.h"
@@ -1063,16 +1064,10 @@ TEST_P(CopyHostile, AFileThatNeverEnds) {
   }
 }
 
-// Verbs where tests/rdma/run has named a device, and else what every machine has.
-std::vector<transport::Kind> Kinds() {
-  if (std::getenv("RDFS_RDMA_ADDRESS") != nullptr) return {transport::Kind::kVerbs};
-  return {transport::Kind::kShm, transport::Kind::kTcp};
-}
-std::string KindName(const testing::TestParamInfo<transport::Kind>& info) {
-  return std::string(Name(info.param));
-}
-INSTANTIATE_TEST_SUITE_P(Kinds, CopyLive, testing::ValuesIn(Kinds()), KindName);
-INSTANTIATE_TEST_SUITE_P(Kinds, CopyHostile, testing::ValuesIn(Kinds()), KindName);
+INSTANTIATE_TEST_SUITE_P(Kinds, CopyLive, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
+INSTANTIATE_TEST_SUITE_P(Kinds, CopyHostile, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::copy

@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "tests/transport/kinds.h"
 #include "tools/copy/remote/door.h"
 #include "tools/copy/remote/wire.h"
 #include "transport/session/acceptor.h"
@@ -68,8 +68,7 @@ class Pair {
     using std::chrono_literals::operator""s;
     RDFS_ASSIGN_OR_RETURN(door_, Door::Create());
     transport::AcceptorOptions accept;
-    const char* device = std::getenv("RDFS_RDMA_ADDRESS");
-    const std::string address = device != nullptr ? device : "127.0.0.1";
+    const std::string address = transport::TestAddress();
     accept.addresses = {address};
     accept.port = 0;
     accept.keys = {{"ssh", transport::Key("sesame")}};

@@ -8,6 +8,7 @@
 
 #include "tests/tools/copy/remote/pair.h"
 #include "tests/tools/copy/temp_tree.h"
+#include "tests/transport/kinds.h"
 #include "tools/copy/remote/progress.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sender.h"
@@ -187,12 +188,8 @@ TEST_P(RelayTest, MoreThanWasGrantedEndsAll) {
   EXPECT_FALSE(received_.ok());
 }
 
-std::vector<transport::Kind> Kinds() {
-  if (std::getenv("RDFS_RDMA_ADDRESS") != nullptr) return {transport::Kind::kVerbs};
-  return {transport::Kind::kShm, transport::Kind::kTcp};
-}
-INSTANTIATE_TEST_SUITE_P(Kinds, RelayTest, testing::ValuesIn(Kinds()),
-                         [](const auto& kind) { return std::string(Name(kind.param)); });
+INSTANTIATE_TEST_SUITE_P(Kinds, RelayTest, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
 
 }  // namespace
 }  // namespace rdfs::copy
