@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: early_writes.sh --bin BUILD_DIR [--as-when-root USER]
+# Usage: early_writes.sh --bin BUILD_DIR [--over TRANSPORT] [--as-when-root USER], over shm and over tcp unless told otherwise
 #
 # Writes that programs were told are done while they were on their way (fs/fuse/writes_behind.h): who is told that
 # one has failed and what is in the caches then, rdcp among them, and who waits for them while the server hangs (early_writes.py).
@@ -11,18 +11,18 @@ export XDG_RUNTIME_DIR=$work/run
 mkdir -m 700 "$XDG_RUNTIME_DIR"
 prepare_mount
 start_server
-source=rdfs://127.0.0.1:$port/data
-for over in shm tcp; do
+source=rdfs://$address:$port/data
+for over in ${over:-shm tcp}; do
   with=(-o "key_file=$work/key,log=$work/log,deadline=60,require=$over")
   begin_case "over $over"
   mount_it
-  worker=$(cat "/proc/$server/task/$server/children")
-  timeout 100 "${python[@]}" "$(dirname "$0")/early_writes.py" "$mnt" "$work/export" "$rdfs" "${worker% }" || problem "early writes"
+  worker=$(pgrep -P "$server")
+  timeout 100 "${python[@]}" "$(dirname "$0")/early_writes.py" "$mnt" "$work/export" "$rdfs" "$worker" || problem "early writes"
   # The last piece cannot be written: rdcp hears it when it closes the file, and not later.
   head -c $((5 << 18)) /dev/urandom >"$work/source"
   echo old >"$mnt/replaced"
   head -c $((5 << 18)) /dev/zero >"$mnt/in_place"  # or its length could not be set either
-  prlimit --pid "${worker% }" --fsize=$((1 << 20)):
+  prlimit --pid "$worker" --fsize=$((1 << 20)):
   for copy in replaced "in_place --inplace"; do
     # shellcheck disable=SC2086
     timeout 20 "$bin/tools/copy/rdcp" "$work/source" "$mnt/"$copy 2>"$work/said"
@@ -30,7 +30,7 @@ for over in shm tcp; do
   done
   cmp -s "$mnt/replaced" <(echo old) || problem "half a copy has replaced a file"
   [ -z "$(find "$work/export" -name '.rdcp-*')" ] || problem "rdcp leaves something"
-  prlimit --pid "${worker% }" --fsize=unlimited:
+  prlimit --pid "$worker" --fsize=unlimited:
   fusermount3 -u "$mnt" || problem "cannot be unmounted"
   ended 50
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: host_crash.sh --bin BUILD_DIR [--over TRANSPORT]
+# Usage: host_crash.sh --bin BUILD_DIR --over TRANSPORT
 #
 # The server's host has crashed, as far as a new worker can tell: the id of its boot is another. Whom fsync and close
 # tell then that something may be lost. By root: the id is replaced for the programs here only.
@@ -61,5 +61,5 @@ PYTHON
 )
 export program boot_id
 # shellcheck disable=SC2016
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "$0") "$(dirname "$0")/with-mount" --over tcp "$@" --warnings-expected -- \
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "$0") "$(dirname "$0")/with-mount" "$@" --warnings-expected -- \
   bash -c 'python3 -c "$program" "$RDFS_E2E_MOUNT" "$RDFS_E2E_SERVER_PID" "$boot_id"'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: locks.sh --bin BUILD_DIR [--as-when-root USER]
+# Usage: locks.sh --bin BUILD_DIR --over TRANSPORT [--as-when-root USER]
 #
 # Locks of two mounts. Who is refused another kind of flock has none any more, as on a local disk; and what an rdfs that
 # was killed had locked is another mount's, once the server has heard nothing of it for a lease.
@@ -11,9 +11,10 @@ begin "$@"
 lease=2
 mkdir "$work/export" "$work/first" "$work/second"
 touch "$work/export/file"
-serve server --export "data=$work/export" --no-auth --lease $lease
+new_key "$work/key"
+serve server --export "data=$work/export" --key-file "$work/key" --lease $lease
 for name in first second; do
-  "$rdfs" "rdfs://127.0.0.1:$port/data" "$work/$name" -f >"$work/$name.log" 2>&1 </dev/null &
+  "$rdfs" "rdfs://$address:$port/data" "$work/$name" -f -o "key_file=$work/key,require=$over" >"$work/$name.log" 2>&1 </dev/null &
   ends_with_us $!
   wait_until 100 is_mounted "$work/$name" || problem "$name does not mount: $(cat "$work/$name.log")"
   [ "$name" = second ] || client=$!

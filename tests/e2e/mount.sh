@@ -27,7 +27,7 @@ start_server() {
   serve server --export "data=$work/export$ids" --key-file "$work/key"
 }
 # The server and the worker that it supervises.
-server_pids() { echo "$server" && cat "/proc/$server/task/$server/children"; }
+server_pids() { echo "$server" && pgrep -P "$server"; }
 # Whether each thread of the process has stopped: one that was running goes on for a moment after kill(1).
 stopped() { ! grep -L '^State:[[:space:]]*T' /proc/"$1"/task/*/status | grep -q .; }
 freeze_server() {
