@@ -177,6 +177,10 @@ class Connection {
   };
   virtual PeerMemory Reach(const RemoteRegion& /*region*/) { return {}; }
 
+  // Whether `region` may be the local side of READs and WRITEs. Errors: kResourceExhausted (this
+  // transport could not register it: memlock; the message says so).
+  [[nodiscard]] virtual Status MayMove(const MemoryRegion& /*region*/) const { return {}; }
+
   // Lets the peer reach `region` with what its access allows. The descriptor is to be sent by
   // message, and works for the peer once that message has arrived. No round trip, but may make
   // system calls: not for the data path. Sharing again returns the same descriptor. Errors:

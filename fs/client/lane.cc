@@ -41,35 +41,43 @@ Status ErrnoStatus(int errno_value) { return {Code::kErrno, errno_value, {}}; }
 
 }  // namespace
 
+Result<LaneMemory> LaneMemory::Create(const std::shared_ptr<transport::Domain>& domain,
+                                      std::size_t buffer_bytes) {
+  LaneMemory memory;
+  RDFS_ASSIGN_OR_RETURN(memory.control, MakeRegion(domain, "rdfs-control", kControlBytes));
+  RDFS_ASSIGN_OR_RETURN(memory.buffers, MakeRegion(domain, "rdfs-lane", buffer_bytes));
+  return memory;
+}
+
+Status LaneMemory::FitFor(const transport::Connection& connection) const {
+  RDFS_RETURN_IF_ERROR(connection.MayMove(*control));
+  return connection.MayMove(*buffers);
+}
+
 Result<std::unique_ptr<LaneImpl>> LaneImpl::Create(MountImpl& mount, std::uint32_t number,
                                                    std::shared_ptr<Mailbox> mailbox,
                                                    std::shared_ptr<LaneCounters> counters,
-                                                   std::size_t buffer_bytes) {
+                                                   LaneMemory memory) {
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return Status::FromErrno(errno, "epoll_create1");
   epoll_event event{.events = EPOLLIN, .data = {}};
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, mailbox->fd(), &event) != 0) {
     return Status::FromErrno(errno, "epoll_ctl");
   }
-  RDFS_ASSIGN_OR_RETURN(auto control, MakeRegion(mount.domain(), "rdfs-control", kControlBytes));
-  RDFS_ASSIGN_OR_RETURN(auto memory, MakeRegion(mount.domain(), "rdfs-lane", buffer_bytes));
-  return std::unique_ptr<LaneImpl>(new LaneImpl(mount, number, std::move(mailbox),
-                                                std::move(counters), std::move(epoll),
-                                                std::move(control), std::move(memory)));
+  return std::unique_ptr<LaneImpl>(new LaneImpl(
+      mount, number, std::move(mailbox), std::move(counters), std::move(epoll), std::move(memory)));
 }
 
 LaneImpl::LaneImpl(MountImpl& mount, std::uint32_t number, std::shared_ptr<Mailbox> mailbox,
-                   std::shared_ptr<LaneCounters> counters, Fd epoll,
-                   std::unique_ptr<transport::MemoryRegion> control,
-                   std::unique_ptr<transport::MemoryRegion> memory)
+                   std::shared_ptr<LaneCounters> counters, Fd epoll, LaneMemory memory)
     : mount_(mount),
       clock_(mount.clock()),
       number_(number),
       mailbox_(std::move(mailbox)),
       counters_(std::move(counters)),
       epoll_(std::move(epoll)),
-      control_(std::move(control)),
-      memory_(std::move(memory)),
+      control_(std::move(memory.control)),
+      memory_(std::move(memory.buffers)),
       buffers_(*memory_),
       table_(mount.sequences(), number, kMostOnWire),
       grants_(GrantCache::Limits{}),

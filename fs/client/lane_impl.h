@@ -31,13 +31,23 @@ inline bool IsRelease(Opcode opcode) {
 // The completion of a call for whose answer nobody waits: nothing to decode.
 inline bool Ignore(Answer&) { return true; }
 
+// What a lane READs into and WRITEs from: its buffers, and the generations of what it READs.
+struct LaneMemory {
+  std::unique_ptr<transport::MemoryRegion> control, buffers;
+
+  static Result<LaneMemory> Create(const std::shared_ptr<transport::Domain>& domain,
+                                   std::size_t buffer_bytes);
+  // As Connection::MayMove.
+  [[nodiscard]] Status FitFor(const transport::Connection& connection) const;
+};
+
 class LaneImpl final : public Lane, private Wire::Events {
  public:
   // Not connected yet: the link comes by the mailbox.
   static Result<std::unique_ptr<LaneImpl>> Create(MountImpl& mount, std::uint32_t number,
                                                   std::shared_ptr<Mailbox> mailbox,
                                                   std::shared_ptr<LaneCounters> counters,
-                                                  std::size_t buffer_bytes);
+                                                  LaneMemory memory);
   ~LaneImpl() override;
   // Takes the link that is in the mailbox already.
   void TakeFirstLink() { OpenMailbox(); }
@@ -126,9 +136,7 @@ class LaneImpl final : public Lane, private Wire::Events {
  private:
   static constexpr std::size_t kMostOnWire = kMaxRequestsInFlight - RequestTable::kUrgentOnWire;
   LaneImpl(MountImpl& mount, std::uint32_t number, std::shared_ptr<Mailbox> mailbox,
-           std::shared_ptr<LaneCounters> counters, Fd epoll,
-           std::unique_ptr<transport::MemoryRegion> control,
-           std::unique_ptr<transport::MemoryRegion> buffers);
+           std::shared_ptr<LaneCounters> counters, Fd epoll, LaneMemory memory);
 
   // A call that ends without a message: with `status`, when Poll runs next.
   struct Ready {

@@ -90,19 +90,32 @@ Result<std::unique_ptr<LaneImpl>> MountImpl::MakeLane(std::uint32_t number,
   if (!lock.owns_lock() && !lock.try_lock()) {
     return Status(Code::kUnavailable, "the session is being made anew");
   }
-  RDFS_ASSIGN_OR_RETURN(std::unique_ptr<LaneLink> link, (this->*connect)(number, deadline));
   const std::uint64_t memlock = MemlockLimit();
-  std::size_t buffer_bytes = options_.lane_buffer_bytes;
-  if (buffer_bytes == 0) {
-    buffer_bytes = LaneBufferBytes(link->connection->capabilities().kind, memlock, kUsualLanes);
+  std::unique_ptr<LaneLink> link;
+  LaneMemory memory;
+  bool ruled_out = false;
+  while (true) {
+    RDFS_ASSIGN_OR_RETURN(link, (this->*connect)(number, deadline));
+    const transport::Kind kind = link->connection->capabilities().kind;
+    std::size_t buffer_bytes = options_.lane_buffer_bytes;
+    if (buffer_bytes == 0) buffer_bytes = LaneBufferBytes(kind, memlock, kUsualLanes);
+    RDFS_ASSIGN_OR_RETURN(memory, LaneMemory::Create(domain_, buffer_bytes));
+    const Status fits = memory.FitFor(*link->connection);
+    if (fits.ok()) break;
+    // One lane of several is not worth another transport.
+    if (ruled_out || !IsLast(number)) return fits;
+    link.reset();
+    session_->RuleOut(kind, fits);
+    ruled_out = true;
   }
+  const std::size_t may_be_locked = LaneBufferBytes(transport::Kind::kVerbs, memlock, kUsualLanes);
+  const bool may_use_verbs = !ruled_out && memory.buffers->size() <= may_be_locked;
   RDFS_ASSIGN_OR_RETURN(
       std::unique_ptr<LaneImpl> lane,
-      LaneImpl::Create(*this, number, mailbox, std::move(counters), buffer_bytes));
+      LaneImpl::Create(*this, number, mailbox, std::move(counters), std::move(memory)));
   {
     const std::lock_guard seats_lock(mutex_);
-    seats_[number].may_use_verbs =
-        buffer_bytes <= LaneBufferBytes(transport::Kind::kVerbs, memlock, kUsualLanes);
+    seats_[number].may_use_verbs = may_use_verbs;
   }
   mailbox->PutLink(std::move(link));
   lane->TakeFirstLink();

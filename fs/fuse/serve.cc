@@ -206,8 +206,13 @@ Status Served::MountAndWork() {
   const Deadline deadline = DeadlineAfter(options_.deadline);
   std::vector<std::unique_ptr<client::Lane>> lanes;
   for (unsigned i = 0; i < options_.workers.value_or(1); ++i) {
-    RDFS_ASSIGN_OR_RETURN(std::unique_ptr<client::Lane> lane, mount_->OpenLane(deadline));
-    lanes.push_back(std::move(lane));
+    Result<std::unique_ptr<client::Lane>> lane = mount_->OpenLane(deadline);
+    if (!lane.ok() && i > 0 && lane.status().code() == Code::kResourceExhausted) {
+      LogWarn("{} of {} workers have to do: {}", i, *options_.workers, lane.status().message());
+      break;
+    }
+    RDFS_RETURN_IF_ERROR(lane.status());
+    lanes.push_back(*std::move(lane));
   }
   filesystem_->transfer_bytes =
       TransferBytes(mount_->info().max_transfer_bytes, lanes.front()->buffers().free_bytes());

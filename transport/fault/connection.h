@@ -31,6 +31,9 @@ class FaultyConnection final : public Connection {
   Result<std::size_t> Poll(std::span<Completion> out) override;
   Result<bool> Arm() override;
   [[nodiscard]] int fd() const override { return fd_; }
+  [[nodiscard]] Status MayMove(const MemoryRegion& region) const override {
+    return inner_ != nullptr ? inner_->MayMove(region) : over_;
+  }
   Result<RemoteRegion> Share(const MemoryRegion& region) override;
   void Unshare(const MemoryRegion& region) override;
   void KeepCredentials() override {

@@ -35,6 +35,7 @@ class SessionImpl final : public Session {
     return OpenBest(deadline, false);
   }
   Result<std::unique_ptr<Connection>> OpenLaneOver(Kind kind, Deadline deadline) override;
+  void RuleOut(Kind kind, Status why) override;
   [[nodiscard]] const std::vector<LegReport>& legs() const override { return legs_; }
   [[nodiscard]] std::string ExplainChoice() const override;
 
@@ -127,6 +128,14 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenLaneOver(Kind kind, Deadlin
   }
   return Status(Code::kInvalidArgument,
                 std::string(Name(kind)) + " is ruled out by what this session requires");
+}
+
+void SessionImpl::RuleOut(Kind kind, Status why) {
+  for (LegReport& leg : legs_) {
+    if (leg.kind != kind || leg.stdio || !leg.status.ok()) continue;
+    leg.status = why;
+    leg.failed = true;
+  }
 }
 
 Result<std::unique_ptr<Connection>> SessionImpl::TryLeg(const LegReport& leg, Deadline deadline) {

@@ -78,6 +78,9 @@ class Session {
   virtual Result<std::unique_ptr<Connection>> OpenDirectLane(Deadline deadline) = 0;
   // As OpenLane, over `kind` only (rdping, rdinfo). The choice is left alone.
   virtual Result<std::unique_ptr<Connection>> OpenLaneOver(Kind kind, Deadline deadline) = 0;
+  // A lane over `kind` works, and its user cannot use it (memory that a device could not register):
+  // lanes to come take the next leg, and `why` is told as if this one had failed.
+  virtual void RuleOut(Kind kind, Status why) = 0;
   // The legs as tried so far, best first. Empty before the first OpenLane.
   [[nodiscard]] virtual const std::vector<LegReport>& legs() const = 0;
   // "verbs (siw0)", "tcp with TLS; not verbs: no RDMA device here (...); not shm: another host".

@@ -249,6 +249,10 @@ Result<RemoteRegion> VerbsConnection::Share(const MemoryRegion& region) {
                       .key = registration->remote_key()};
 }
 
+Status VerbsConnection::MayMove(const MemoryRegion& region) const {
+  return RegistrationOf(region, device_index_).status();
+}
+
 void VerbsConnection::KeepCredentials() {
   try {
     clerk_ = std::make_unique<Clerk>();

@@ -65,6 +65,7 @@ class VerbsConnection final : public Connection {
   Result<std::size_t> Poll(std::span<Completion> out) override;
   Result<bool> Arm() override;
   [[nodiscard]] int fd() const override { return wake_fd_.get(); }
+  [[nodiscard]] Status MayMove(const MemoryRegion& region) const override;
   Result<RemoteRegion> Share(const MemoryRegion& region) override;
   void Unshare(const MemoryRegion& region) override;
   void KeepCredentials() override;

@@ -39,6 +39,7 @@ class ScriptedSession final : public transport::Session {
   Lane OpenStreamLane(Deadline) override { return open_lane_(); }
   Lane OpenDirectLane(Deadline) override { return open_lane_(); }
   Lane OpenLaneOver(transport::Kind, Deadline) override { return open_lane_(); }
+  void RuleOut(transport::Kind, Status) override {}
   [[nodiscard]] const std::vector<transport::LegReport>& legs() const override { return legs_; }
   [[nodiscard]] std::string ExplainChoice() const override { return "scripted"; }
 

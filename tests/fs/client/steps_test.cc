@@ -53,6 +53,7 @@ class FaultySession final : public transport::Session {
                                                               Deadline deadline) override {
     return Break(inner_->OpenLaneOver(kind, deadline));
   }
+  void RuleOut(Kind kind, Status why) override { inner_->RuleOut(kind, std::move(why)); }
   [[nodiscard]] const std::vector<transport::LegReport>& legs() const override {
     return inner_->legs();
   }

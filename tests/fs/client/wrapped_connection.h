@@ -36,6 +36,9 @@ class WrappedConnection : public transport::Connection {
   }
   Result<bool> Arm() override { return inner_->Arm(); }
   [[nodiscard]] int fd() const override { return inner_->fd(); }
+  [[nodiscard]] Status MayMove(const transport::MemoryRegion& region) const override {
+    return inner_->MayMove(region);
+  }
   Result<transport::RemoteRegion> Share(const transport::MemoryRegion& region) override {
     return inner_->Share(region);
   }
