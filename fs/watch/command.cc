@@ -26,6 +26,7 @@ struct Words {
   std::vector<std::string> lists;  // of -o
   bool recursive = false;
   bool quiet = false;
+  int verbosity = 0;
   std::vector<std::string> operands;
 };
 
@@ -163,6 +164,7 @@ int RunWatch(const std::vector<std::string>& arguments) {
   app.footer(kFooter);
   app.set_help_flag("-h,--help", "Print this and exit");
   app.set_version_flag("--version", "rdfs " RDFS_VERSION, "Print the version and exit");
+  app.add_flag("-v", words.verbosity, "Say more; again even more");
   app.add_option("PATH", words.operands, "What to watch (see below)")->required();
   app.add_option("-o", words.lists,
                  "Options of the session, as for a mount; those of PATH's mount "
@@ -186,7 +188,9 @@ int RunWatch(const std::vector<std::string>& arguments) {
     return fuse::kExitUsage;
   }
   SetLogName("rdfs");
-  SetLogLevel(LogLevel::kWarn);
+  SetLogLevel(words.verbosity == 0   ? LogLevel::kWarn
+              : words.verbosity == 1 ? LogLevel::kInfo
+                                     : LogLevel::kDebug);
   const Status ended = Watch(words);
   if (ended.ok()) return 0;
   fmt::print(stderr, "rdfs: {}\n", ended.message());

@@ -5,10 +5,10 @@ _rdfs_options() {
   case "$1" in
     rdfs) echo "-h --help -V --version -o -f --foreground -v --verbose" ;;
     mount.rdfs) echo "-o -s -f -v -n -t -h --help -V --version" ;;
-    "rdfs status" | "rdfsd status") echo "-h --help --version" ;;
-    "rdfs stats" | "rdfsd stats") echo "-h --help --version --json --prometheus" ;;
-    "rdfs top" | "rdfsd top") echo "-h --help --version -n" ;;
-    "rdfs watch") echo "-h --help --version -o -r --recursive -q --quiet" ;;
+    "rdfs status" | "rdfsd status") echo "-h --help --version -v" ;;
+    "rdfs stats" | "rdfsd stats") echo "-h --help --version -v --json --prometheus" ;;
+    "rdfs top" | "rdfsd top") echo "-h --help --version -v -n" ;;
+    "rdfs watch") echo "-h --help --version -v -o -r --recursive -q --quiet" ;;
     rdfsd) echo "-h --help --version --export --read-only --listen --port --rdma-port --key-file
       --no-auth --config --pool --lease --metrics --stdio -f --foreground -v --verbose" ;;
     rdcp) echo "-h --help --version -r -R --recursive -p -a --archive -L --dereference -x
@@ -22,8 +22,8 @@ _rdfs_options() {
     rdsock) echo "-h --help --version --only --except --require --stats -v --pair --far-rdsock --ssh --pairs --unpair" ;;
     rdinfo) echo "-h --help --version --key-file --json -v" ;;
     rdping) echo "-h --help --version -v" ;;
-    "rdping server") echo "-h --help --version --listen --key-file" ;;
-    "rdping client") echo "-h --help --version --key-file --require --seconds --size --sizes --plaintext --json" ;;
+    "rdping server") echo "-h --help --version -v --listen --key-file" ;;
+    "rdping client") echo "-h --help --version -v --key-file --require --seconds --size --sizes --plaintext --json" ;;
   esac
 }
 

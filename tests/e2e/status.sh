@@ -28,7 +28,11 @@ says "$work/status" '^transport +shm' 'rdfs status'
 says "$work/status" '^server +connected' 'rdfs status'
 says "$work/status" '^ +round_trips lookup +[1-9]' 'rdfs status'
 says "$work/status" '^ +latency read +[1-9][0-9]*, p50 .* p99 .*s$' 'rdfs status'
-"$rdfs" status "$work/other" >"$work/out" 2>&1 && problem 'another directory is taken for the mount'
+"$rdfs" status "$work/other" -v >"$work/out" 2>&1 && problem 'another directory is taken for the mount'
+says "$work/out" "^rdfs: .*/rdfs/rdfs[^:]*: it is $work/mnt\$" 'rdfs status -v of another directory'
+"$rdfs" status -v >"$work/out" 2>&1 || problem "rdfs status -v fails: $(cat "$work/out")"
+says "$work/out" '^rdfs: .*/rdfs/rdfs[^:]*: answers$' 'rdfs status -v'
+"$rdfsd" top -v -n 1 >"$work/out" 2>&1 || problem "rdfsd top -v fails: $(cat "$work/out")"
 
 # Who has no runtime directory (cron, su) has a place all the same; who has one of their own looks there only.
 without=(env -u XDG_RUNTIME_DIR)

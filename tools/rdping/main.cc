@@ -24,10 +24,17 @@ struct Arguments {
   bool json = false;
 };
 
+// Before the subcommand and behind it, as people type it.
+void DeclareForAll(CLI::App& app, Arguments& arguments) {
+  app.set_version_flag("--version", "rdping " RDFS_VERSION);
+  app.add_flag_function(
+      "-v", [&arguments](std::int64_t times) { arguments.verbosity += static_cast<int>(times); },
+      "Say more; twice: much more");
+}
+
 void Declare(CLI::App& app, Arguments& arguments) {
   app.require_subcommand(1);
-  app.set_version_flag("--version", "rdping " RDFS_VERSION);
-  app.add_flag("-v", arguments.verbosity, "Say more; twice: much more");
+  DeclareForAll(app, arguments);
 
   CLI::App* server =
       app.add_subcommand("server", "Answer measurements; prints the client's command");
@@ -37,10 +44,10 @@ void Declare(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   server->add_option("--listen", arguments.server.address, "Address to listen on (default: all)");
   server->add_option("--key-file", arguments.key_file, "Serve only who has this key");
-  server->set_version_flag("--version", "rdping " RDFS_VERSION);
+  DeclareForAll(*server, arguments);
 
   CLI::App* client = app.add_subcommand("client", "Measure against a server");
-  client->set_version_flag("--version", "rdping " RDFS_VERSION);
+  DeclareForAll(*client, arguments);
   arguments.client.port = rdfs::rdping::kDefaultPort;
   client
       ->add_option("HOST", arguments.client.host,

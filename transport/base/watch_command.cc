@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "transport/base/control_socket.h"
+#include "transport/base/log.h"
 #include "transport/base/printable.h"
 #include "transport/base/runtime_directory.h"
 #include "transport/base/snapshot.h"
@@ -28,6 +29,7 @@ struct Wanted {
   std::string format = "status";  // what is asked for
   std::string name;               // empty: all
   unsigned turns = 0;             // of top; 0: for ever
+  bool verbose = false;
 };
 
 // As the other commands' --help.
@@ -45,7 +47,8 @@ std::string Help(const std::string& program, const std::string& command, bool na
   }
   out +=
       "\nOptions:\n  -h,--help                   Print this and exit\n"
-      "  --version                   Print the version and exit\n";
+      "  --version                   Print the version and exit\n"
+      "  -v                          Say whom it asks, and who does not answer and why\n";
   if (stats) {
     out +=
         "  --json                      One JSON object a line\n"
@@ -74,7 +77,9 @@ std::optional<Wanted> Parse(const std::vector<std::string>& arguments, bool name
   wanted.command = arguments[0];
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
-    if (word == "--json" && wanted.command == "stats") {
+    if (word == "-v") {
+      wanted.verbose = true;
+    } else if (word == "--json" && wanted.command == "stats") {
       wanted.format = "json";
     } else if (word == "--prometheus" && wanted.command == "stats") {
       wanted.format = "metrics";
@@ -92,7 +97,7 @@ std::optional<Wanted> Parse(const std::vector<std::string>& arguments, bool name
   return wanted;
 }
 
-// Errors: AskControl's, kNotFound for one that is not meant.
+// Errors: AskControl's, kNotFound with its name for one that is not meant.
 Result<std::string> AskIfMeant(const std::string& path, const Wanted& wanted,
                                const std::string& request) {
   if (!wanted.name.empty()) {
@@ -108,7 +113,13 @@ std::vector<std::string> Ask(const std::string& program, const Wanted& wanted,
   std::vector<std::string> answers;
   for (const std::string& path : FindControlSockets(program)) {
     auto answer = AskIfMeant(path, wanted, request);
-    if (answer.ok()) answers.push_back(*std::move(answer));
+    if (answer.ok()) {
+      LogInfo("{}: answers", path);
+      answers.push_back(*std::move(answer));
+    } else {
+      const bool another = answer.status().code() == Code::kNotFound;
+      LogInfo("{}: {}{}", path, another ? "it is " : "", answer.status().message());
+    }
   }
   return answers;
 }
@@ -175,6 +186,8 @@ std::optional<int> RunWatchCommand(const std::string& program,
   }
   const auto wanted = Parse(arguments, named);
   if (!wanted) return Usage(program, named);
+  SetLogName(program);
+  if (wanted->verbose) SetLogLevel(LogLevel::kInfo);
   int status = 1;
   if (wanted->command == "top") {
     status = Top(program, *wanted);

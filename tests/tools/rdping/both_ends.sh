@@ -12,8 +12,8 @@ address=${RDFS_RDMA_ADDRESS:-127.0.0.1}
 # shellcheck source=tests/tools/rdping_server.sh
 . "$(dirname "$0")/../rdping_server.sh"
 
-start_server "$rdping" --listen "$address"
-"$rdping" client "$host" "$port" --seconds 0.05 --json >"$work/json" 2>"$work/errors" ||
+start_server "$rdping" --listen "$address" -v
+"$rdping" client "$host" "$port" -v --seconds 0.05 --json >"$work/json" 2>"$work/errors" ||
   fail "the client failed"
 python3 - "$work/json" "${transports[@]}" <<'PYTHON' || fail "figures are missing"
 import json, sys
@@ -32,6 +32,7 @@ PYTHON
 "$rdping" client "$host" "$port" --seconds 0.02 --require "${transports[0]}" >"$work/table" ||
   fail "--require ${transports[0]} failed"
 grep -q "^${transports[0]} .*READ" "$work/table" || fail "no table"
+grep -q 'a client over' "$work/server" || fail "with -v behind it the server says no more"
 stop_server
 
 # A server with a key serves who has it.
