@@ -73,13 +73,17 @@ Status MeasureLane(const ClientOptions& options, transport::Connection& lane,
   };
   RDFS_RETURN_IF_ERROR(add("message", transport::kMaxMessageBytes, &LaneMeasure::MessageLatency,
                            &LaneMeasure::MessageBandwidth));
+  constexpr std::string_view kUnpinned = "the server could not pin memory; see its log";
   if (measure.can_read()) {
     RDFS_RETURN_IF_ERROR(
         add("READ", kRegionBytes, &LaneMeasure::ReadLatency, &LaneMeasure::ReadBandwidth));
   } else {
-    report.skipped.push_back({name + " READ", "the server could not pin memory; see its log"});
+    report.skipped.push_back({name + " READ", std::string(kUnpinned)});
   }
-  if (!measure.can_write()) return {};
+  if (!measure.can_write()) {
+    report.skipped.push_back({name + " WRITE", std::string(kUnpinned)});
+    return {};
+  }
   return add("WRITE", kRegionBytes, &LaneMeasure::WriteLatency, &LaneMeasure::WriteBandwidth);
 }
 

@@ -105,6 +105,8 @@ class Lane {
     }
     if (auto region = connection_->Share(*memory_.writable); region.ok()) {
       reply.writable = transport::RemoteRegionWire::From(*region);
+    } else {
+      LogWarn("WRITE cannot be measured: {}", region.status().message());
     }
     return connection_->Send(std::as_bytes(std::span<const RegionsReply, 1>(&reply, 1)));
   }
