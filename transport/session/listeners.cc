@@ -28,16 +28,22 @@ using LaneListeners = std::vector<std::unique_ptr<Listener>>;
 // The first verbs listener: on the port that was asked for, else the one behind the TCP port, else
 // any. The port spaces of soft-iWARP and TCP are one, so a free TCP port need not be free here.
 Result<std::unique_ptr<Listener>> ListenVerbs(Transport& transport, const std::string& host,
-                                              std::uint16_t port, std::uint16_t tcp_port) {
+                                              const AcceptorOptions& options,
+                                              std::uint16_t tcp_port) {
+  std::uint16_t port = options.verbs_port;
   const bool settable = port == 0;
   if (settable && tcp_port != 0 && tcp_port != 0xffff) {
     port = static_cast<std::uint16_t>(tcp_port + 1);
   }
   auto listener = transport.Listen({Kind::kVerbs, host, port});
   if (listener.ok() || !settable || port == 0) return listener;
-  LogDebug("verbs cannot listen on port {} ({}): taking a free one", port,
-           listener.status().message());
-  return transport.Listen({Kind::kVerbs, host, 0});
+  auto other = transport.Listen({Kind::kVerbs, host, 0});
+  // Whoever took any TCP port has opened none to others.
+  if (other.ok() && options.port != 0) {
+    LogWarn("RDMA's port {} cannot be had ({}), so it listens on {}: let that through the firewall",
+            port, listener.status().message(), (*other)->endpoint().port);
+  }
+  return other;
 }
 
 bool IsLoopback(const std::string& host) {
@@ -48,7 +54,7 @@ bool IsLoopback(const std::string& host) {
 // RDMA's connection manager loopback is every address of every device, beside which there is none
 // (cma_any_addr): it is for those that listen there alone.
 Result<LaneListeners> ListenVerbsAt(Transport& transport, std::vector<std::string> hosts,
-                                    std::uint16_t verbs_port, std::uint16_t tcp_port) {
+                                    const AcceptorOptions& options, std::uint16_t tcp_port) {
   std::stable_partition(hosts.begin(), hosts.end(),
                         [](const std::string& host) { return !IsLoopback(host); });
   LaneListeners out;
@@ -56,7 +62,7 @@ Result<LaneListeners> ListenVerbsAt(Transport& transport, std::vector<std::strin
   for (const std::string& host : hosts) {
     if (!out.empty() && IsLoopback(host)) break;
     auto listener = out.empty()
-                        ? ListenVerbs(transport, host, verbs_port, tcp_port)
+                        ? ListenVerbs(transport, host, options, tcp_port)
                         : transport.Listen({Kind::kVerbs, host, out.front()->endpoint().port});
     if (listener.ok()) {
       out.push_back(*std::move(listener));
@@ -96,12 +102,12 @@ std::vector<std::string> OwnAddresses() {
 Result<LaneListeners> ListenVerbs(Transport& transport, const AcceptorOptions& options,
                                   std::uint16_t tcp_port) {
   const std::vector<std::string>& named = options.addresses;
-  auto out = ListenVerbsAt(transport, named.empty() ? std::vector<std::string>(1) : named,
-                           options.verbs_port, tcp_port);
+  auto out = ListenVerbsAt(transport, named.empty() ? std::vector<std::string>(1) : named, options,
+                           tcp_port);
   if (out.ok() || !named.empty()) return out;
   std::vector<std::string> own = OwnAddresses();
   if (own.empty()) return out;
-  auto each = ListenVerbsAt(transport, std::move(own), options.verbs_port, tcp_port);
+  auto each = ListenVerbsAt(transport, std::move(own), options, tcp_port);
   return each.ok() ? std::move(each) : std::move(out);
 }
 
