@@ -2,7 +2,7 @@
 # Usage: doctor.sh BUILD_DIR     (in the guest, booted with --hosts, as root)
 # rdinfo names what is wrong with set-ups that need a machine of their own to be broken: a device that is down, an
 # MTU that differs or is small for RoCE, no /dev/fuse, a disk that is full, memory that may not be locked, RDMA at one
-# end only, and RDMA that a server goes on offering after its device is gone. What is wrong is the first advice. Each is
+# end only (and later at both), and RDMA that a server goes on offering after its device is gone. What is wrong is the first advice. Each is
 # mended before the next. Where RDMA does not work, a mount does nevertheless, over TCP, and says why.
 set -uo pipefail
 bin=$1
@@ -90,8 +90,10 @@ serve
 expect 0 '! verbs +does not work' 'no RDMA there' "$url"
 expect 0 'tcp +works' 'no RDMA there, and TCP' "$url"
 mounts_over_tcp 'the server says: .*RDMA' 'no RDMA there'
-finish
 on a rdma link add "${driver}_a" type "$driver" netdev link-a
+sleep 5.1  # it looks again no sooner
+expect 0 'verbs +works' 'RDMA that came while the server ran' "$url"
+finish
 
 serve --rdma-port 17777
 if on a rdma resource show cm_id | grep -q 'LISTEN.*:17777'; then echo "listening for RDMA on port 17777"; else

@@ -27,6 +27,8 @@ namespace {
 constexpr int kAcceptsATurn = 64;
 // Out of descriptors: what is listened on stays readable, so it is left alone for a while.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// Newcomers make us look for what we do not offer no more often than this.
+constexpr std::chrono::seconds kLookPause{5};
 
 class AcceptorImpl final : public Acceptor {
  public:
@@ -58,6 +60,7 @@ class AcceptorImpl final : public Acceptor {
   void TakeGivenStreams(TimePoint now);
   void AcceptStreams(TimePoint now);
   void AcceptFrom(int listening, TimePoint now);
+  void LookAgain(TimePoint now);
   void MakeRoom(const PeerAddress& newcomer);
   void AcceptLanes(TimePoint now);
   Status AcceptLane(Incoming& incoming, Kind kind, TimePoint now);
@@ -77,6 +80,7 @@ class AcceptorImpl final : public Acceptor {
   // Apart, as each is the first to ask for a descriptor once its pause is over.
   TimePoint accept_after_{};
   TimePoint lanes_after_{};
+  TimePoint look_after_{};
 };
 
 void AcceptorImpl::Wake() {
@@ -195,6 +199,7 @@ void AcceptorImpl::AcceptFrom(int listening, TimePoint now) {
       }
       return;
     }
+    LookAgain(now);
     KeepAlive(socket.get());
     PeerFacts peer{.name = PeerName(socket.get()),
                    .address = AddressOf(socket.get()),
@@ -207,6 +212,13 @@ void AcceptorImpl::AcceptFrom(int listening, TimePoint now) {
     // What it wants to say may have come with the connection: heard now, it makes room for nobody.
     if (!guests_.back().vestibule->Advance(now)) guests_.pop_back();
   }
+}
+
+// Before the newcomer is told what there is.
+void AcceptorImpl::LookAgain(TimePoint now) {
+  if (now < look_after_) return;
+  look_after_ = now + kLookPause;
+  if (listeners_->LookAgain(options_)) server_.set_offers(listeners_->offers());
 }
 
 void AcceptorImpl::MakeRoom(const PeerAddress& newcomer) {

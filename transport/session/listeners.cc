@@ -123,10 +123,20 @@ Result<LaneListeners> ListenShm(Transport& transport) {
 Result<std::unique_ptr<Listeners>> Listeners::Open(const AcceptorOptions& options) {
   std::unique_ptr<Listeners> out(new Listeners());
   RDFS_RETURN_IF_ERROR(out->OpenTcp(options));
-  out->OpenLanes(options, Kind::kShm,
-                 options.peers_share ? shm::MakeTransport() : shm::MakeTransport(0));
-  out->OpenLanes(options, Kind::kVerbs, verbs::MakeTransport());
+  auto shm = options.peers_share ? shm::MakeTransport() : shm::MakeTransport(0);
+  out->offers_.push_back(out->OpenLanes(options, Kind::kShm, std::move(shm)));
+  out->offers_.push_back(out->OpenLanes(options, Kind::kVerbs, verbs::MakeTransport()));
   return out;
+}
+
+bool Listeners::LookAgain(const AcceptorOptions& options) {
+  const auto offer = std::ranges::find(offers_, Kind::kVerbs, &Offer::kind);
+  if (offer == offers_.end() || offer->available || !Offered(options, Kind::kVerbs)) return false;
+  Offer now = OpenLanes(options, Kind::kVerbs, verbs::MakeTransport(), offer->reason);
+  if (!now.available && now.reason == offer->reason) return false;
+  if (now.available) LogInfo("verbs is offered from now on");
+  *offer = std::move(now);
+  return true;
 }
 
 void Listeners::Close() {
@@ -153,8 +163,8 @@ Status Listeners::OpenTcp(const AcceptorOptions& options) {
   return Status::Ok();
 }
 
-void Listeners::OpenLanes(const AcceptorOptions& options, Kind kind,
-                          std::unique_ptr<Transport> transport) {
+Offer Listeners::OpenLanes(const AcceptorOptions& options, Kind kind,
+                           std::unique_ptr<Transport> transport, const std::string& known) {
   Offer offer{kind, false, 0, "", ""};
   const Viability viability = transport->Probe();
   if (!Offered(options, kind)) {
@@ -172,11 +182,11 @@ void Listeners::OpenLanes(const AcceptorOptions& options, Kind kind,
       for (auto& listener : *listeners) lanes_.push_back({kind, std::move(listener)});
       transports_.push_back(std::move(transport));
     } else {
-      LogWarn("{} is not offered: {}", Name(kind), listeners.status().message());
       offer.reason = listeners.status().message();
+      if (offer.reason != known) LogWarn("{} is not offered: {}", Name(kind), offer.reason);
     }
   }
-  offers_.push_back(std::move(offer));
+  return offer;
 }
 
 }  // namespace rdfs::transport::session

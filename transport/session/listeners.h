@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "transport/base/fd.h"
@@ -18,6 +19,10 @@ class Listeners {
  public:
   // Errors: those of tcp::ListenSocket; nothing else fails the server.
   static Result<std::unique_ptr<Listeners>> Open(const AcceptorOptions& options);
+
+  // An RDMA port that was down, or not there, may be up by now: verbs is tried again where it is
+  // wanted and not offered. Whether what is told to clients has changed.
+  bool LookAgain(const AcceptorOptions& options);
 
   // From here on peers are refused at once instead of waiting for an answer.
   void Close();
@@ -35,7 +40,9 @@ class Listeners {
  private:
   Listeners() = default;
   Status OpenTcp(const AcceptorOptions& options);
-  void OpenLanes(const AcceptorOptions& options, Kind kind, std::unique_ptr<Transport> transport);
+  // Warns where it cannot be listened to, unless that is what was `known`.
+  Offer OpenLanes(const AcceptorOptions& options, Kind kind, std::unique_ptr<Transport> transport,
+                  const std::string& known = {});
 
   std::vector<std::unique_ptr<Transport>> transports_;  // outlive their listeners
   std::vector<Fd> sockets_;
