@@ -146,6 +146,14 @@ expect 0 'tcp +works' 'no RDMA here, and TCP' "$url"
 mounts_over_tcp 'RDMA' 'no RDMA here'
 on b rdma link add "${driver}_b" type "$driver" netdev link-b
 
+# As without the package that has the drivers' libraries.
+providers=$(dirname "$(ls -d /usr/lib/*/libibverbs | head -n 1)")/libibverbs
+mount -t tmpfs none "$providers" && mount -t tmpfs none /etc/libibverbs.d
+expect 0 "! devices +not usable" 'no ibverbs-providers' "$url"
+first 'verbs: does not work'
+mounts_over_tcp 'install the package ibverbs-providers' 'no ibverbs-providers'
+umount "$providers" /etc/libibverbs.d
+
 mv /dev/fuse /dev/fuse.away
 expect 0 '! /dev/fuse +not there' 'no /dev/fuse' "$url"
 first '/dev/fuse: not there'

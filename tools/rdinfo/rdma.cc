@@ -81,7 +81,10 @@ Section DescribeRdma() {
   Section section{"RDMA", {}};
   const auto devices = transport::verbs::ListDevices();
   if (!devices.ok()) {
-    section.facts.push_back({"devices", "none", false, devices.status().message(), Weight::kNote});
+    const bool lacks_library = devices.status().code() == Code::kNotFound;
+    section.facts.push_back({"devices", lacks_library ? "not usable" : "none", false,
+                             devices.status().message(),
+                             lacks_library ? Weight::kHinders : Weight::kNote});
   } else if (devices->empty()) {
     section.facts.push_back(
         {"devices", "none", false,

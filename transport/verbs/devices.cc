@@ -8,7 +8,9 @@
 
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <span>
+#include <system_error>
 
 #include "transport/verbs/errors.h"
 #include "transport/verbs/objects.h"
@@ -140,6 +142,16 @@ Viability ProbeConnectionManager() {
                                 kCmDevice)};
 }
 
+// The kernel's devices, whether a library here drives them or not. Source: sysfs(5).
+std::string KernelDevices() {
+  std::string names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", ignored)) {
+    names += (names.empty() ? "" : ", ") + entry.path().filename().string();
+  }
+  return names;
+}
+
 }  // namespace
 
 Result<std::vector<DeviceInfo>> ListDevices() {
@@ -148,6 +160,14 @@ Result<std::vector<DeviceInfo>> ListDevices() {
   if (list == nullptr) {
     return Status(Code::kUnavailable, errno,
                   "this kernel has no RDMA support, or it is not loaded ('modprobe ib_uverbs')");
+  }
+  if (count == 0) {
+    if (const std::string names = KernelDevices(); !names.empty()) {
+      return Status(Code::kNotFound,
+                    fmt::format("the kernel has RDMA devices ({}), and nothing here drives them: "
+                                "install the package ibverbs-providers",
+                                names));
+    }
   }
   std::vector<DeviceInfo> devices;
   for (ibv_device* device : std::span(list.get(), static_cast<std::size_t>(count))) {

@@ -53,8 +53,9 @@ struct DeviceInfo {
   std::vector<PortInfo> ports;
 };
 
-// kUnavailable when RDMA is not there at all (the message says what to do); an empty list is a
-// machine with RDMA software and no device.
+// kUnavailable when RDMA is not there at all, kNotFound when the kernel has devices that no library
+// here drives (the message says what to do); an empty list is a machine with RDMA software and no
+// device.
 Result<std::vector<DeviceInfo>> ListDevices();
 
 // Whether verbs can work here: a device with a port that is up, and the connection manager.
