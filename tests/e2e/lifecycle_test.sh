@@ -167,32 +167,6 @@ true_source=$source source=rdfs://127.0.0.1:$(cat "$work/leaves.port")/data
 does_not_mount 'closed|connection|reset' 12 -o deadline=5
 source=$true_source
 
-begin_case "its server is killed for longer than the deadline, and started again"
-mount_it -o deadline=3
-echo kept >"$mnt/open"
-exec 5<>"$mnt/open"
-kill_server
-# Nobody has asked for it before: the kernel does not know it.
-started=$SECONDS
-timeout -s KILL 30 cat "$work/mnt/never" >"$work/said" 2>&1
-status=$?
-[ "$status" -eq 1 ] || problem "a call without the server ends with status $status: $(cat "$work/said")"
-grep -qE ': (Connection timed out|Input/output error|Transport endpoint is not connected)$' "$work/said" ||
-  problem "a call without the server fails otherwise: $(cat "$work/said")"
-[ $((SECONDS - started)) -le 15 ] || problem "a call without the server took $((SECONDS - started)) s"
-start_server 5>&-
-echo never >"$work/export/never"
-wait_until 200 grep -qs never "$mnt/never" || problem "new calls do not work again: $(cat "$mnt/never" 2>&1)"
-[ "$(cat <&5)" = kept ] || problem "a file that was open cannot be read any more"
-echo more >&5 || problem "a file that was open cannot be written any more"
-exec 5>&-
-[ "$(cat "$work/export/open")" = "$(printf 'kept\nmore')" ] || problem "what was written is not there: $(cat "$work/export/open")"
-[ "$(cat "$mnt/file")" = hello ] && ls "$mnt" >/dev/null && mkdir "$mnt/new" || problem "not all calls work again"
-# Clients that were killed above had files open: for half of their lease nothing is taken away.
-wait_until 20 rmdir "$mnt/new" 2>"$work/said" || problem "what takes a name away does not work again: $(cat "$work/said")"
-fusermount3 -u "$mnt" || problem "cannot be unmounted"
-ended 50
-
 begin_case "unmounted without its server"
 mount_it -o deadline=20
 kill_server
