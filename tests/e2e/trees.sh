@@ -4,7 +4,7 @@
 # than 32 bits count. At the end neither program may hold descriptors for all that, and names that come and go once more
 # must not take more memory (what was freed the C library may keep, for what comes next).
 # RDFS_CHECK_FULL=1: /usr/share and a kernel source tree whole; else, and where RDFS_E2E_FILES says how many, some
-# thousand files of /usr/share (4000). RDFS_E2E_ENTRIES, RDFS_E2E_SPARSE_MIB: the sizes of a large
+# thousand files of /usr/share (4000), and of the kernel source tree the folder RDFS_E2E_KERNEL if that is set. RDFS_E2E_ENTRIES, RDFS_E2E_SPARSE_MIB: the sizes of a large
 # directory and of a sparse file, for machines that are slow.
 set -euo pipefail
 mount=$RDFS_E2E_MOUNT
@@ -22,18 +22,23 @@ report() { echo "$1: rdfs holds $(holdings "$RDFS_E2E_CLIENT_PID")${server:+; rd
 
 work=$RDFS_E2E_LOCAL/tree
 mkdir "$work"
+kernel_source() {  # PATTERN...: the kernel source tree, or what of it matches
+  local archive
+  archive=$(find /usr/src -maxdepth 2 -name 'linux-source-*.tar.*' -print -quit)
+  [ -n "$archive" ] || fail "no kernel source in /usr/src; install the package linux-source"
+  mkdir "$work/kernel"
+  tar -C "$work/kernel" --wildcards -xf "$archive" "$@"
+}
 if [ "$full" = 1 ]; then
   # What this user may not read is left out, by name; all else must be there.
   { find /usr/share ! -readable -prune -print 2>/dev/null || true; } | sed 's|^/usr||; s|[][*?\\]|\\&|g' >"$work.unreadable"
   rsync -aHAX --no-devices --no-specials --exclude-from="$work.unreadable" /usr/share "$work/" || fail "/usr/share cannot be copied"
-  kernel=$(find /usr/src -maxdepth 2 -name 'linux-source-*.tar.*' -print -quit)
-  [ -n "$kernel" ] || fail "no kernel source in /usr/src; install the package linux-source"
-  mkdir "$work/kernel"
-  tar -C "$work/kernel" -xf "$kernel"
+  kernel_source
 else
   # sed reads on to the end, so that find is not cut off.
   (cd /usr/share && { find . -readable \( -type f -o -type l \) -size -256k 2>/dev/null || true; } |
     sed -n "1,${RDFS_E2E_FILES:-4000}p" | tar -cf - --no-recursion -T -) | tar -C "$work" -xf -
+  [ -z "${RDFS_E2E_KERNEL:-}" ] || kernel_source "*/$RDFS_E2E_KERNEL/*"
 fi
 # What a plain tree may not have: links across directories, xattrs, ACLs, holes, odd modes and times.
 mkdir -p "$work/odd/a" "$work/odd/b"
