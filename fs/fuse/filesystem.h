@@ -24,6 +24,7 @@ namespace rdfs::fs::fuse {
 
 struct FilesystemOptions {
   bool writeback = false;  // the kernel's writeback cache: for mounts with a single writer
+  bool strict = false;     // nothing in the kernel's pages: each read asks us
   bool acls = true;        // offer POSIX ACLs
   // What is opened for writing only goes past the page cache: see KernelDropsPagesAfterWrites.
   bool direct_writes = false;

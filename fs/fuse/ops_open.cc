@@ -35,7 +35,8 @@ std::uint32_t WireFlags(const Filesystem& filesystem, int flags, int making = 0)
 //
 // O_APPEND goes past the page cache: only the server knows where the end is, and the kernel would
 // put the bytes where it believes it to be. So does what can only write, where the kernel sees to
-// it that no page stays untrue: a copy less, into pages that the next open drops. Pages are kept
+// it that no page stays untrue: a copy less, into pages that the next open drops. So does all of a
+// strict mount: pages of a file that stays open outlive their lease. Pages are kept
 // from an earlier open only if nothing has changed since then (close-to-open).
 void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& opened,
                   std::uint64_t change, fuse_file_info& file) {
@@ -47,7 +48,9 @@ void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& op
     opened->SetHint(place->parent, place->name);
   }
   const bool only_writes = (opened->flags() & kOpenRead) == 0;
-  file.direct_io = open->append || (only_writes && filesystem.options.direct_writes) ? 1 : 0;
+  const FilesystemOptions& options = filesystem.options;
+  const bool direct = options.strict || open->append || (only_writes && options.direct_writes);
+  file.direct_io = direct ? 1 : 0;
   file.keep_cache = change == filesystem.inodes.change_at_open(node) ? 1 : 0;
   filesystem.inodes.set_change_at_open(node, change);
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)

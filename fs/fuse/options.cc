@@ -224,6 +224,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"writeback", "", RDFS_FLAG(writeback, true)},
     {"sync", "", RDFS_FLAG(sync, true)},
     {"async", "", RDFS_FLAG(sync, false)},
+    {"strict", "", RDFS_FLAG(strict, true)},
     {"rdfsd_path", "PATH", ApplyRdfsdPath},
     {"ssh_command", "CMD", ApplySshCommand},
     {"log", "FILE",
@@ -325,6 +326,11 @@ Status CheckTogether(const Options& options) {
         "-o require_encryption and -o require=verbs exclude each other: RDMA is not encrypted on "
         "the wire; leave one of them out");
   }
+  if (options.strict && options.writeback) {
+    return no(
+        "-o strict and -o writeback exclude each other: one keeps nothing in the kernel's pages, "
+        "the other all; give one of them");
+  }
   if (options.raw_ids && (options.uid || options.gid)) {
     return no("-o idmap=none and -o uid= or gid= exclude each other; leave one of them out");
   }
@@ -367,6 +373,7 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
   writeback                the kernel's writeback cache: for a directory with a single writer
   sync, async              each write is at the server when it returns, also where nobody else has
                            the file open; or need not be, then (async)
+  strict                   no read(2) is answered from the kernel's pages
   ssh_command=CMD          instead of ssh: a program and its options (no shell; absolute paths)
   rdfsd_path=PATH          where rdfsd is on the far host (rdfsd in its PATH)
   log=FILE                 where log lines go once mounted (else: syslog; with -f: standard error)

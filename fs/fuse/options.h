@@ -53,7 +53,8 @@ struct Options {
   bool raw_ids = false;
   std::optional<std::uint32_t> uid, gid;  // whom the far user's files belong to; else who mounts
   bool writeback = false;
-  bool sync = false;  // no write is answered before the server has answered it
+  bool sync = false;    // no write is answered before the server has answered it
+  bool strict = false;  // no read is answered from the kernel's pages
   bool set_uid = false, devices = false, no_exec = false, no_atime = false;
   std::string rdfsd_path = "rdfsd";
   std::vector<std::string> ssh_command{"ssh"};

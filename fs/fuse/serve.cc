@@ -187,6 +187,7 @@ Status Served::Connect() {
   filesystem_ = std::make_unique<Filesystem>(
       *mount_,
       FilesystemOptions{.writeback = options_.writeback,
+                        .strict = options_.strict,
                         .direct_writes = !options_.writeback && KernelDropsPagesAfterWrites(),
                         // With its writeback cache the kernel answers writes by itself.
                         .early_writes = !options_.writeback && !options_.sync,

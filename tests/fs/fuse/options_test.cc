@@ -137,7 +137,7 @@ TEST(MountOptions, AllWords) {
   Options options;
   const Status status = ApplyMountOptions(
       "key_file=/"
-      "k,require=shm,deadline=5,workers=2,allow_other,ro,plaintext,idmap=none,writeback,sync,"
+      "k,require=shm,deadline=5,workers=2,allow_other,ro,plaintext,idmap=none,strict,sync,"
       "rdfsd_path=/opt/rdfsd,ssh_command=ssh -p 22 -o 'User=a "
       "b',log=/l,read_ahead=0,metrics=[::1]:9464,suid,dev,noexec,"
       "noatime,,_netdev,x-systemd.automount,defaults,user,auto",
@@ -148,7 +148,7 @@ TEST(MountOptions, AllWords) {
   EXPECT_EQ(options.deadline, std::chrono::seconds(5));
   EXPECT_EQ(options.workers, 2U);
   EXPECT_TRUE(options.allow_other && options.read_only && options.plaintext && options.raw_ids);
-  EXPECT_TRUE(options.writeback && options.sync && options.set_uid && options.devices &&
+  EXPECT_TRUE(options.strict && options.sync && options.set_uid && options.devices &&
               options.no_exec);
   EXPECT_TRUE(options.no_atime);
   EXPECT_EQ(options.rdfsd_path, "/opt/rdfsd");
@@ -274,6 +274,7 @@ TEST(CommandLine, WrongUsageIsTwoAndOneLine) {
       {"node:/d", "/mnt", "-o", "nonsense"},
       {"node:/d", "/mnt", "-o", "key_file=/k"},
       {"rdfs://h/n", "/mnt", "-o", "plaintext,require_encryption"},
+      {"rdfs://h/n", "/mnt", "-o", "writeback,strict"},
       {"rdfs://h/n", "/mnt", "-o", "require=verbs,require_encryption"}};
   for (const auto& arguments : cases) {
     const Answer answer = AnswerOf(arguments);
