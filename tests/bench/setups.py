@@ -150,6 +150,20 @@ def mounted(command: list[str], mount: pathlib.Path, output, read_ahead_kib: int
             unmount(mount)
 
 
+@contextlib.contextmanager
+def client(servers: list[int], command: list[str], mount: pathlib.Path, *arguments):
+    """As `mounted`, and with "anew" to end it and mount again: of what was done before, only the server knows then."""
+    with contextlib.ExitStack() as stack:
+        side = {"mount": mount}
+
+        def anew():
+            stack.close()
+            side["pids"] = [*servers, stack.enter_context(mounted(command, mount, *arguments)).pid]
+        side["anew"] = anew
+        anew()
+        yield side
+
+
 def make_places(work: pathlib.Path, user: str | None, *names: str) -> list[pathlib.Path]:
     """Directories of that user's, whom PostgreSQL for one wants not to be root."""
     work.chmod(0o755)
@@ -209,9 +223,10 @@ def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int, addre
     with scratch() as work, open(work / "log", "w") as output:
         backing, mount = make_places(work, user, "export", "mnt")
         with rdfsd(bin_dir, backing, address, user, limits=limits) as (daemon, source):
-            client = [str(bin_dir / "fs/fuse/rdfs"), source, str(mount), "-o", f"require={transport}", "-f"]
-            with mounted(client, mount, output, read_ahead_kib, user) as fuse:
-                yield {"mount": mount, "source": source, "pids": [daemon.pid, fuse.pid]}
+            command = [str(bin_dir / "fs/fuse/rdfs"), source, str(mount), "-o", f"require={transport}", "-f"]
+            with client([daemon.pid], command, mount, output, read_ahead_kib, user) as side:
+                side["source"] = source
+                yield side
 
 
 def messages(bin_dir: pathlib.Path, mount: pathlib.Path) -> dict[str, int]:
@@ -291,8 +306,8 @@ def sshd(backing: pathlib.Path):
 def sshfs_mount(read_ahead_kib: int):
     with scratch() as work, open(work / "log", "w") as output:
         backing, mount = make_places(work, None, "export", "mnt")
-        with sshd(backing) as command, mounted(command(mount), mount, output, read_ahead_kib) as fuse:
-            yield {"mount": mount, "pids": [fuse.pid]}
+        with sshd(backing) as command, client([], command(mount), mount, output, read_ahead_kib) as side:
+            yield side
 
 
 @contextlib.contextmanager

@@ -120,9 +120,10 @@ def small_files(mount: pathlib.Path, count: int) -> float:
 
 
 def make_tar(path: pathlib.Path, source: pathlib.Path, most: int = 3000) -> None:
+    """Of the first directories and files of a source tree."""
     with tarfile.open(path, "w") as tar:
         for name in sorted(source.rglob("*"))[:most]:
-            if name.is_file() and not name.is_symlink() and os.access(name, os.R_OK):
+            if (name.is_file() or name.is_dir()) and not name.is_symlink() and os.access(name, os.R_OK):
                 tar.add(name, arcname=str(name.relative_to(source)), recursive=False)
 
 
