@@ -9,6 +9,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kLongestBackOff{100};
 
+// What a message, and each piece of what it leaves, may cost: looks at a lock, a nanosecond or two
+// each.
+constexpr std::size_t kLooksAtOnce = 1 << 18;
+// Of trying one waiter, in looks: its system call, and how often it goes through the locks held.
+constexpr std::size_t kLooksOfATry = 1000;
+constexpr std::size_t kPassesOfATry = 4;
+
 Lock WholeFile(const LockOwner& owner) {
   return {.owner = owner,
           .type = fs::LockType::kUnlock,
@@ -54,6 +61,14 @@ void LockService::UnlockLocked(const InodeKey& inode, const Lock& range) {
   files_.Unlock(inode, unlock);
   table_.Apply(inode, unlock);
   files_.Update(inode, unlock.owner, table_.HeldBy(inode, unlock.owner));
+}
+
+void LockService::DropThroughLocked(const InodeKey& inode, std::uint64_t session,
+                                    std::uint64_t open) {
+  for (const LockTable::Dropped& dropped : table_.DropThrough(inode, session, open)) {
+    for (const Lock& range : dropped.ranges) files_.Unlock(inode, range);
+    files_.Update(inode, dropped.owner, dropped.left);
+  }
 }
 
 int LockService::Set(const OpenPtr& open, const Lock& wanted, Responder* waiter) {
@@ -146,14 +161,24 @@ int LockService::ParkLocked(const OpenPtr& open, const Lock& wanted, Responder& 
   parked.responder = std::move(waiter);
   parked.open = open;
   parked.wanted = wanted;
-  WatchLocked(id, parked);
+  // While another client is in the way, its unlock wakes us; only local processes need a look.
+  const InodeKey& inode = open->inode->key;
+  if (!table_.Conflict(inode, wanted)) {
+    watches_[inode].back_off = kFirstBackOff;
+    WatchLocked(inode);
+  }
   return kParked;
 }
 
 void LockService::GiveUpLocked(LockTable::WaiterId id, int error, Answers& answers) {
   const auto it = parked_.find(id);
   Parked& parked = it->second;
-  table_.Dequeue(parked.open->inode->key, id);
+  const InodeKey& inode = parked.open->inode->key;
+  table_.Dequeue(inode, id);
+  const auto watch = watches_.find(inode);
+  if (watch != watches_.end() && !watch->second.timer && !table_.HasWaiters(inode)) {
+    watches_.erase(watch);
+  }
   const auto session = by_session_.find(parked.wanted.owner.session);
   session->second.erase(parked.responder.sequence());
   if (session->second.empty()) by_session_.erase(session);
@@ -168,45 +193,77 @@ void LockService::GiveUpLocked(std::uint64_t session, std::uint64_t sequence, An
   if (waiter != of_session->second.end()) GiveUpLocked(waiter->second, EINTR, answers);
 }
 
-void LockService::WatchLocked(LockTable::WaiterId id, Parked& parked) {
-  // While another client is in the way, its unlock wakes us; only local processes need a look.
-  if (parked.timer || table_.Conflict(parked.open->inode->key, parked.wanted)) return;
-  parked.timer = true;
-  const auto delay = parked.back_off;
-  parked.back_off = std::min(parked.back_off * 2, kLongestBackOff);
-  scheduler_.After(delay, [this, id] { Retry(id); });
+void LockService::WatchLocked(const InodeKey& inode) {
+  Watch& watch = watches_[inode];
+  if (watch.timer) return;
+  watch.timer = true;
+  const auto delay = watch.back_off;
+  watch.back_off = std::min(watch.back_off * 2, kLongestBackOff);
+  scheduler_.After(delay, [this, inode] { Retry(inode); });
 }
 
-void LockService::Retry(LockTable::WaiterId id) {
+void LockService::Retry(const InodeKey& inode) {
   Answers answers;
   {
     const std::lock_guard lock(mutex_);
-    const auto it = parked_.find(id);
-    if (it == parked_.end()) return;
-    it->second.timer = false;
-    WakeLocked(it->second.open->inode->key, answers);
+    watches_.at(inode).timer = false;
+    if (table_.HasWaiters(inode)) {
+      WakeLocked(inode, answers);
+    } else {
+      watches_.erase(inode);
+    }
   }
   Send(std::move(answers));
 }
 
 void LockService::WakeLocked(const InodeKey& inode, Answers& answers) {
-  bool progress = true;
-  while (progress) {
-    progress = false;
-    for (const LockTable::WaiterId id : table_.Runnable(inode)) {
-      Parked& parked = parked_.at(id);
-      // Its lane is lost: the client asks again when it is back, if it still wants the lock.
-      const bool gone = parked.responder.lane().expired();
-      const int error = gone ? EINTR : TryLocked(*parked.open, parked.wanted);
-      if (error == 0) NoteGiven(inode, parked.wanted.owner.session);
-      if (error == EAGAIN) {
-        WatchLocked(id, parked);
-        continue;
-      }
-      GiveUpLocked(id, error, answers);
-      progress = true;
+  const auto waking = waking_.find(inode);
+  if (waking != waking_.end()) {
+    waking->second.again = true;
+  } else {
+    WakePieceLocked(inode, {}, answers);
+  }
+}
+
+void LockService::WakePieceLocked(const InodeKey& inode, Waking from, Answers& answers) {
+  LockTable::Walk walk{.next = from.next, .looks_left = kLooksAtOnce};
+  while (walk.looks_left > 0) {
+    if (const auto id = table_.NextRunnable(inode, walk)) {
+      const std::size_t looks = kLooksOfATry + kPassesOfATry * table_.HeldOn(inode);
+      walk.looks_left -= std::min(walk.looks_left, looks);
+      from.again |= TryWaiterLocked(*id, answers);
+    } else if (walk.over) {
+      if (!std::exchange(from.again, false)) return;
+      walk = {.next = 0, .looks_left = walk.looks_left};
     }
   }
+  waking_[inode] = {walk.next, from.again};
+  scheduler_.After({}, [this, inode] { GoOnWaking(inode); });
+}
+
+void LockService::GoOnWaking(const InodeKey& inode) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto left = waking_.extract(inode);
+    WakePieceLocked(inode, left.mapped(), answers);
+  }
+  Send(std::move(answers));
+}
+
+bool LockService::TryWaiterLocked(LockTable::WaiterId id, Answers& answers) {
+  const Parked& parked = parked_.at(id);
+  const InodeKey& inode = parked.open->inode->key;
+  // Its lane is lost: the client asks again when it is back, if it still wants the lock.
+  const bool gone = parked.responder.lane().expired();
+  const int error = gone ? EINTR : TryLocked(*parked.open, parked.wanted);
+  if (error == 0) NoteGiven(inode, parked.wanted.owner.session);
+  if (error == EAGAIN) {
+    WatchLocked(inode);
+    return false;
+  }
+  GiveUpLocked(id, error, answers);
+  return true;
 }
 
 void LockService::Interrupt(std::uint64_t session, std::uint64_t sequence) {
@@ -236,9 +293,7 @@ void LockService::Released(const OpenFile& open) {
   {
     const std::lock_guard lock(mutex_);
     if (table_.Idle(inode)) return;
-    for (const Lock& held : table_.HeldThrough(inode, open.session, open.number)) {
-      UnlockLocked(inode, held);
-    }
+    DropThroughLocked(inode, open.session, open.number);
     WakeLocked(inode, answers);
   }
   Send(std::move(answers));
@@ -289,9 +344,7 @@ void LockService::DropUnclaimed() {
       // Not what was reclaimed through a file of another number: twice killed, the server may have
       // given it one that its client never heard of.
       const Lock& then = entry.lock;
-      for (const Lock& held : table_.HeldThrough(entry.inode, then.owner.session, then.open)) {
-        UnlockLocked(entry.inode, held);
-      }
+      DropThroughLocked(entry.inode, then.owner.session, then.open);
       WakeLocked(entry.inode, answers);
     }
   }

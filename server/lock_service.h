@@ -2,8 +2,9 @@
 //
 // What clients do to each other is decided in LockTable, what local processes do by the kernel
 // (LockFiles). A request that must wait is parked with its Responder, never a thread: it is tried
-// again when a lock of the inode goes away, or, while only a local process is in its way, by a
-// timer that starts at 2 ms and doubles up to 100 ms, since the kernel tells nobody.
+// again when a lock of the inode goes away, or, while only a local process is in its way, by the
+// inode's timer that starts at 2 ms and doubles up to 100 ms, since the kernel tells nobody. What a
+// message costs is bounded: many waiters are tried in pieces, with others' messages between.
 //
 // Any thread; one mutex, held over system calls that do not wait.
 #pragma once
@@ -86,8 +87,15 @@ class LockService {
     Responder responder;
     OpenPtr open;
     Lock wanted;
-    std::chrono::milliseconds back_off{2};
+  };
+  static constexpr std::chrono::milliseconds kFirstBackOff{2};
+  struct Watch {
+    std::chrono::milliseconds back_off = kFirstBackOff;
     bool timer = false;
+  };
+  struct Waking {
+    LockTable::WaiterId next = 0;
+    bool again = false;  // from the start, once through
   };
   struct Answer {
     Responder responder;
@@ -109,9 +117,15 @@ class LockService {
   // The same by the request's name, with EINTR, if there is such a one.
   void GiveUpLocked(std::uint64_t session, std::uint64_t sequence, Answers& answers);
   void UnlockLocked(const InodeKey& inode, const Lock& range);
+  void DropThroughLocked(const InodeKey& inode, std::uint64_t session, std::uint64_t open);
+  // Tries the inode's waiters; what is much is done in pieces, later.
   void WakeLocked(const InodeKey& inode, Answers& answers);
-  void WatchLocked(LockTable::WaiterId id, Parked& parked);
-  void Retry(LockTable::WaiterId id);
+  void WakePieceLocked(const InodeKey& inode, Waking from, Answers& answers);
+  void GoOnWaking(const InodeKey& inode);
+  // Whether it waits no more.
+  bool TryWaiterLocked(LockTable::WaiterId id, Answers& answers);
+  void WatchLocked(const InodeKey& inode);
+  void Retry(const InodeKey& inode);
   static void Send(Answers answers);
 
   Scheduler& scheduler_;
@@ -121,7 +135,9 @@ class LockService {
   LockFiles files_;
   std::unordered_map<LockTable::WaiterId, Parked> parked_;
   std::unordered_map<std::uint64_t, std::map<std::uint64_t, LockTable::WaiterId>>
-      by_session_;  // parked_, by session and sequence
+      by_session_;                                             // parked_, by session and sequence
+  std::unordered_map<InodeKey, Watch, InodeKeyHash> watches_;  // of inodes that have waiters
+  std::unordered_map<InodeKey, Waking, InodeKeyHash> waking_;  // where pieces that are left begin
   LockTable::WaiterId next_waiter_ = 0;
   std::vector<Unclaimed> unclaimed_;
   // Files whose locks were given since the start, to which session; 0: to several.

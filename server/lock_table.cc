@@ -82,32 +82,37 @@ std::size_t LockTable::HeldOf(std::uint64_t session) const {
   return it == held_of_.end() ? 0 : it->second;
 }
 
-std::vector<LockOwner> LockTable::Blockers(const InodeLocks& locks, const Lock& wanted) const {
-  std::vector<LockOwner> owners;
-  for (const Lock& held : locks.held) {
-    if (Conflicts(held, wanted)) owners.push_back(held.owner);
-  }
-  return owners;
+bool LockTable::Blocked(const InodeLocks& locks, const Lock& wanted, std::size_t& looks_left) {
+  const auto first =
+      std::ranges::find_if(locks.held, [&](const Lock& held) { return Conflicts(held, wanted); });
+  const auto looks = static_cast<std::size_t>(first - locks.held.begin()) + 1;
+  looks_left -= std::min(looks_left, looks);
+  return first != locks.held.end();
 }
 
 bool LockTable::ClosesCircle(const InodeLocks& locks, const Lock& wanted) const {
   std::unordered_set<LockOwner, LockOwnerHash> seen;
-  std::vector<LockOwner> next = Blockers(locks, wanted);
+  std::vector<LockOwner> next;
+  std::size_t looks_left = kMostLooksForCircle;
+  // Adds the owners in the way of one wait that were not met yet; true: `wanted`'s is among them.
+  const auto meets_itself = [&](const InodeLocks& at, const Lock& wait) {
+    for (const Lock& held : at.held) {
+      if (!Conflicts(held, wait)) continue;
+      if (held.owner == wanted.owner) return true;
+      if (seen.insert(held.owner).second) next.push_back(held.owner);
+    }
+    looks_left -= std::min(looks_left, at.held.size());
+    return false;
+  };
+  if (meets_itself(locks, wanted)) return true;
   while (!next.empty()) {
-    const LockOwner owner = next.back();
+    const auto waits = waiting_.find(next.back());
     next.pop_back();
-    if (owner == wanted.owner) return true;
-    if (!seen.insert(owner).second) continue;
-    const auto waits = waiting_.find(owner);
     if (waits == waiting_.end()) continue;
-    for (const InodeKey& key : waits->second) {
-      const auto it = inodes_.find(key);
-      if (it == inodes_.end()) continue;
-      for (const Waiter& waiter : it->second.waiters) {
-        if (!(waiter.wanted.owner == owner)) continue;
-        const auto blockers = Blockers(it->second, waiter.wanted);
-        next.insert(next.end(), blockers.begin(), blockers.end());
-      }
+    for (const auto& [id, inode] : waits->second) {
+      if (looks_left == 0) return false;
+      const InodeLocks& at = inodes_.at(inode);
+      if (meets_itself(at, at.waiters.at(id))) return true;
     }
   }
   return false;
@@ -119,36 +124,42 @@ bool LockTable::Enqueue(const InodeKey& inode, const Lock& wanted, WaiterId id) 
     EraseIfIdle(inode);
     return false;
   }
-  locks.waiters.push_back({id, wanted});
-  waiting_[wanted.owner].push_back(inode);
+  locks.waiters.emplace(id, wanted);
+  waiting_[wanted.owner].emplace(id, inode);
   return true;
 }
 
 void LockTable::Dequeue(const InodeKey& inode, WaiterId id) {
   const auto it = inodes_.find(inode);
   if (it == inodes_.end()) return;
-  auto& waiters = it->second.waiters;
-  const auto waiter =
-      std::find_if(waiters.begin(), waiters.end(), [id](const Waiter& w) { return w.id == id; });
-  if (waiter == waiters.end()) return;
-  const auto waits = waiting_.find(waiter->wanted.owner);
-  if (waits != waiting_.end()) {
-    const auto place = std::find(waits->second.begin(), waits->second.end(), inode);
-    if (place != waits->second.end()) waits->second.erase(place);
-    if (waits->second.empty()) waiting_.erase(waits);
-  }
-  waiters.erase(waiter);
+  const auto waiter = it->second.waiters.find(id);
+  if (waiter == it->second.waiters.end()) return;
+  const auto waits = waiting_.find(waiter->second.owner);
+  waits->second.erase(id);
+  if (waits->second.empty()) waiting_.erase(waits);
+  it->second.waiters.erase(waiter);
   EraseIfIdle(inode);
 }
 
-std::vector<LockTable::WaiterId> LockTable::Runnable(const InodeKey& inode) const {
-  std::vector<WaiterId> ids;
+std::optional<LockTable::WaiterId> LockTable::NextRunnable(const InodeKey& inode,
+                                                           Walk& walk) const {
   const auto it = inodes_.find(inode);
-  if (it == inodes_.end()) return ids;
-  for (const Waiter& waiter : it->second.waiters) {
-    if (Blockers(it->second, waiter.wanted).empty()) ids.push_back(waiter.id);
+  if (it != inodes_.end()) {
+    const InodeLocks& locks = it->second;
+    for (auto waiter = locks.waiters.lower_bound(walk.next); waiter != locks.waiters.end();
+         ++waiter) {
+      if (walk.looks_left == 0) return std::nullopt;
+      walk.next = waiter->first + 1;
+      if (!Blocked(locks, waiter->second, walk.looks_left)) return waiter->first;
+    }
   }
-  return ids;
+  walk.over = true;
+  return std::nullopt;
+}
+
+bool LockTable::HasWaiters(const InodeKey& inode) const {
+  const auto it = inodes_.find(inode);
+  return it != inodes_.end() && !it->second.waiters.empty();
 }
 
 std::vector<Lock> LockTable::HeldBy(const InodeKey& inode, const LockOwner& owner) const {
@@ -170,6 +181,42 @@ std::vector<Lock> LockTable::HeldThrough(const InodeKey& inode, std::uint64_t se
     if (held.owner.session == session && held.open == open) out.push_back(held);
   }
   return out;
+}
+
+std::vector<LockTable::Dropped> LockTable::DropThrough(const InodeKey& inode, std::uint64_t session,
+                                                       std::uint64_t open) {
+  const auto through = [&](const Lock& lock) {
+    return lock.owner.session == session && lock.open == open;
+  };
+  std::vector<Dropped> dropped;
+  const auto it = inodes_.find(inode);
+  if (it == inodes_.end() || std::ranges::none_of(it->second.held, through)) return dropped;
+  std::vector<Lock>& held = it->second.held;
+  std::ranges::sort(held, [](const Lock& a, const Lock& b) {
+    return a.owner != b.owner ? a.owner < b.owner : a.start < b.start;
+  });
+  for (auto first = held.begin(); first != held.end();) {
+    const auto end = std::find_if(first, held.end(),
+                                  [&](const Lock& lock) { return lock.owner != first->owner; });
+    Dropped of{.owner = first->owner};
+    bool joins = false;
+    for (; first != end; ++first) {
+      if (!through(*first)) {
+        of.left.push_back(*first);
+      } else if (joins) {
+        of.ranges.back().end = first->end;
+      } else {
+        of.ranges.push_back(*first);
+      }
+      joins = through(*first);
+    }
+    if (!of.ranges.empty()) dropped.push_back(std::move(of));
+  }
+  const std::size_t count = std::erase_if(held, through);
+  held_count_ -= count;
+  CountHeld(session, 0, count);
+  EraseIfIdle(inode);
+  return dropped;
 }
 
 std::size_t LockTable::HeldOn(const InodeKey& inode) const {

@@ -8,8 +8,10 @@
 // Owned by LockService, under its lock.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -23,7 +25,7 @@ struct LockOwner {
   std::uint64_t session = 0;
   std::uint64_t owner = 0;  // as the client's kernel numbers them
   bool flock = false;
-  friend bool operator==(const LockOwner&, const LockOwner&) = default;
+  friend auto operator<=>(const LockOwner&, const LockOwner&) = default;
 };
 struct LockOwnerHash {
   std::size_t operator()(const LockOwner& owner) const noexcept {
@@ -45,19 +47,39 @@ class LockTable {
  public:
   static constexpr std::uint64_t kEnd = 0x7fffffffffffffff;
   using WaiterId = std::uint64_t;
+  // A search for a circle gives up behind so many looks at a lock (a millisecond or two), as the
+  // kernel's does behind ten owners: it then waits.
+  static constexpr std::size_t kMostLooksForCircle = 1 << 20;
 
   // The first lock of another owner in the way of `wanted`, by start of range.
   [[nodiscard]] std::optional<Lock> Conflict(const InodeKey& inode, const Lock& wanted) const;
   // Sets, changes or (kUnlock) removes; the caller has made sure that nothing conflicts.
   void Apply(const InodeKey& inode, const Lock& wanted);
 
-  // Queues behind the waiters of the inode. False: waiting would close a circle of owners that wait
-  // for each other (EDEADLK, fcntl locks only); nothing is queued then.
+  // Queues behind the waiters of the inode; ids only grow. False: waiting would close a circle of
+  // owners that wait for each other (EDEADLK, fcntl locks only); nothing is queued then.
   [[nodiscard]] bool Enqueue(const InodeKey& inode, const Lock& wanted, WaiterId id);
   void Dequeue(const InodeKey& inode, WaiterId id);
-  // Waiters that nothing in the table stands in the way of, in the order they came. An earlier
-  // waiter does not hold up a later one whose range is free, as in the kernel.
-  [[nodiscard]] std::vector<WaiterId> Runnable(const InodeKey& inode) const;
+  // A way through the waiters of an inode, in the order they came.
+  struct Walk {
+    WaiterId next = 0;  // where it goes on
+    std::size_t looks_left = 0;
+    bool over = false;
+  };
+  // The next waiter that nothing in the table stands in the way of. None: the walk is over, or has
+  // no looks at a lock left. An earlier waiter does not hold up a later one whose range is free, as
+  // in the kernel.
+  [[nodiscard]] std::optional<WaiterId> NextRunnable(const InodeKey& inode, Walk& walk) const;
+  [[nodiscard]] bool HasWaiters(const InodeKey& inode) const;
+
+  // Removes what was taken through an open file. Of each owner who had some: the ranges to unlock,
+  // as few as cover it and nothing else of the owner's, and what is left.
+  struct Dropped {
+    LockOwner owner;
+    std::vector<Lock> ranges{}, left{};
+  };
+  std::vector<Dropped> DropThrough(const InodeKey& inode, std::uint64_t session,
+                                   std::uint64_t open);
 
   // Locks of the inode held by `owner`, in no order; and those taken through an open file.
   [[nodiscard]] std::vector<Lock> HeldBy(const InodeKey& inode, const LockOwner& owner) const;
@@ -69,25 +91,22 @@ class LockTable {
   [[nodiscard]] bool Idle(const InodeKey& inode) const { return !inodes_.contains(inode); }
 
  private:
-  struct Waiter {
-    WaiterId id;
-    Lock wanted;
-  };
   struct InodeLocks {
     std::vector<Lock> held;
-    std::vector<Waiter> waiters;
+    std::map<WaiterId, Lock> waiters;
   };
   using Inodes = std::unordered_map<InodeKey, InodeLocks, InodeKeyHash>;
 
   static bool Conflicts(const Lock& held, const Lock& wanted);
-  [[nodiscard]] std::vector<LockOwner> Blockers(const InodeLocks& locks, const Lock& wanted) const;
+  // Whether a lock is in the way; counts down the looks it took to know.
+  static bool Blocked(const InodeLocks& locks, const Lock& wanted, std::size_t& looks_left);
   [[nodiscard]] bool ClosesCircle(const InodeLocks& locks, const Lock& wanted) const;
   void EraseIfIdle(const InodeKey& inode);
   void CountHeld(std::uint64_t session, std::size_t now, std::size_t before);
 
   Inodes inodes_;
   // Where an owner waits: the edges of the waits-for graph. An owner may wait in several threads.
-  std::unordered_map<LockOwner, std::vector<InodeKey>, LockOwnerHash> waiting_;
+  std::unordered_map<LockOwner, std::map<WaiterId, InodeKey>, LockOwnerHash> waiting_;
   std::size_t held_count_ = 0;
   std::unordered_map<std::uint64_t, std::size_t> held_of_;  // by session; none is not in it
 };

@@ -158,6 +158,31 @@ TEST_F(LockTest, AWaiterForALocalProcessIsTriedAgain) {
   EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
 }
 
+// More than one message may cost: the rest is let in behind it, in the order they came.
+TEST_F(LockTest, ManyWaitersAreLetInPieces) {
+  constexpr std::uint64_t kWaiters = 600;
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite)), 0);
+  std::vector<std::uint64_t> sent;
+  for (std::uint64_t i = 0; i < kWaiters; ++i) {
+    sent.push_back(server.Send(
+        Opcode::kSetLock,
+        Body().Add(Request(second_, 10 + i, LockType::kRead, 0, LockTable::kEnd, fs::kLockWait))));
+  }
+  const std::uint64_t unlock =
+      server.Send(Opcode::kSetLock, Body().Add(Request(first_, 1, LockType::kUnlock)));
+  EXPECT_GT(server.core().locks.waiting(), kWaiters / 4);
+  EXPECT_LT(server.core().locks.waiting(), kWaiters);
+  server.scheduler.Advance(std::chrono::nanoseconds(0));
+  EXPECT_EQ(server.core().locks.waiting(), 0U);
+  std::vector<std::uint64_t> granted;
+  for (std::uint64_t i = 0; i <= kWaiters; ++i) {
+    const Answer answer = server.TakeAnswer(server.lane);
+    EXPECT_TRUE(answer.ok());
+    if (answer.sequence != unlock) granted.push_back(answer.sequence);
+  }
+  EXPECT_EQ(granted, sent);
+}
+
 TEST_F(LockTest, InterruptGivesUp) {
   EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite)), 0);
   const std::uint64_t waiting = server.Send(

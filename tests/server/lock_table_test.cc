@@ -9,6 +9,9 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <vector>
+
+#include "transport/base/clock.h"
 
 namespace rdfs::server {
 namespace {
@@ -24,6 +27,14 @@ Lock Make(std::uint64_t owner, fs::LockType type, std::uint64_t start, std::uint
           .end = end,
           .open = owner,
           .pid = 0};
+}
+
+std::vector<LockTable::WaiterId> Runnable(const LockTable& table) {
+  std::vector<LockTable::WaiterId> ids;
+  LockTable::Walk walk{.looks_left = 1 << 20};
+  while (const auto id = table.NextRunnable(kFile, walk)) ids.push_back(*id);
+  EXPECT_TRUE(walk.over);
+  return ids;
 }
 
 // For each byte: who has it, and for writing.
@@ -123,11 +134,87 @@ TEST(LockTable, WaitersRunWhenNothingIsInTheirWayAnyMore) {
   table.Apply(kFile, Make(1, fs::LockType::kWrite, 0, 9));
   ASSERT_TRUE(table.Enqueue(kFile, Make(2, fs::LockType::kWrite, 0, 4), 1));
   ASSERT_TRUE(table.Enqueue(kFile, Make(3, fs::LockType::kWrite, 5, 9), 2));
-  EXPECT_TRUE(table.Runnable(kFile).empty());
+  EXPECT_TRUE(Runnable(table).empty());
   table.Apply(kFile, Make(1, fs::LockType::kUnlock, 5, 9));
-  EXPECT_EQ(table.Runnable(kFile), std::vector<LockTable::WaiterId>{2});
+  EXPECT_EQ(Runnable(table), std::vector<LockTable::WaiterId>{2});
   table.Apply(kFile, Make(1, fs::LockType::kUnlock, 0, 9));
-  EXPECT_EQ(table.Runnable(kFile), (std::vector<LockTable::WaiterId>{1, 2}));
+  EXPECT_EQ(Runnable(table), (std::vector<LockTable::WaiterId>{1, 2}));
+}
+
+// Every second byte, as one client may.
+void HoldMany(LockTable& table, std::uint64_t owner, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    table.Apply(kFile, Make(owner, fs::LockType::kWrite, 2 * i, 2 * i));
+  }
+}
+
+TEST(LockTable, TheFirstLockInTheWayIsEnough) {
+  LockTable table;
+  HoldMany(table, 1, 2000);
+  for (LockTable::WaiterId id = 1; id <= 1000; ++id) {
+    ASSERT_TRUE(table.Enqueue(kFile, Make(id + 1, fs::LockType::kWrite, 0, LockTable::kEnd), id));
+  }
+  LockTable::Walk walk{.looks_left = 1 << 20};
+  EXPECT_FALSE(table.NextRunnable(kFile, walk));
+  EXPECT_TRUE(walk.over);
+  EXPECT_EQ(walk.looks_left, (1U << 20U) - 1000U);
+}
+
+TEST(LockTable, AWalkStopsWhenItHasNoLooksLeft) {
+  LockTable table;
+  HoldMany(table, 1, 100);
+  for (LockTable::WaiterId id = 1; id <= 10; ++id) {
+    ASSERT_TRUE(table.Enqueue(kFile, Make(id + 1, fs::LockType::kWrite, 198, 198), id));
+  }
+  ASSERT_TRUE(table.Enqueue(kFile, Make(20, fs::LockType::kWrite, 1, 1), 11));
+  LockTable::Walk walk;
+  for (int pieces = 0; pieces < 5; ++pieces) {
+    walk.looks_left = 200;
+    EXPECT_FALSE(table.NextRunnable(kFile, walk));
+    EXPECT_EQ(walk.looks_left, 0U);
+    EXPECT_FALSE(walk.over);
+  }
+  walk.looks_left = 200;
+  EXPECT_EQ(table.NextRunnable(kFile, walk), 11U);
+}
+
+// An owner may wait in as many threads as a client says; each wait counts once.
+TEST(LockTable, AnOwnerThatWaitsOftenIsNoMoreThanItsWaits) {
+  LockTable table;
+  HoldMany(table, 1, 4000);
+  table.Apply(kFile, Make(2, fs::LockType::kWrite, 1, 1));
+  const TimePoint begin = BootClock::now();
+  for (LockTable::WaiterId id = 1; id <= 4000; ++id) {
+    ASSERT_TRUE(table.Enqueue(kFile, Make(2, fs::LockType::kWrite, 7998, 7998), id));
+  }
+  ASSERT_TRUE(table.Enqueue(kFile, Make(3, fs::LockType::kWrite, 1, 1), 4001));
+  EXPECT_LT(BootClock::now() - begin, std::chrono::seconds(10));
+  EXPECT_FALSE(table.Enqueue(kFile, Make(1, fs::LockType::kWrite, 1, 1), 4002)) << "the circle";
+}
+
+TEST(LockTable, ClosingAFileUnlocksWhatWasTakenThroughIt) {
+  LockTable table;
+  const auto through = [](Lock lock, std::uint64_t open) {
+    lock.open = open;
+    return lock;
+  };
+  for (const std::uint64_t start : {0U, 2U, 4U, 8U}) {
+    table.Apply(kFile, through(Make(1, fs::LockType::kWrite, start, start), 7));
+  }
+  table.Apply(kFile, through(Make(1, fs::LockType::kWrite, 6, 6), 8));
+  table.Apply(kFile, through(Make(2, fs::LockType::kWrite, 20, 20), 7));
+  table.Apply(kFile, through(Make(3, fs::LockType::kWrite, 21, 21), 8));
+  const auto dropped = table.DropThrough(kFile, 1, 7);
+  ASSERT_EQ(dropped.size(), 2U);
+  ASSERT_EQ(dropped[0].ranges.size(), 2U) << "around the lock that stays";
+  EXPECT_EQ(dropped[0].ranges[0].start, 0U);
+  EXPECT_EQ(dropped[0].ranges[0].end, 4U);
+  EXPECT_EQ(dropped[0].ranges[1].start, 8U);
+  ASSERT_EQ(dropped[0].left.size(), 1U);
+  EXPECT_EQ(dropped[0].left[0].start, 6U);
+  EXPECT_TRUE(dropped[1].left.empty());
+  EXPECT_EQ(table.held_count(), 2U);
+  EXPECT_EQ(table.HeldOf(1), 2U);
 }
 
 TEST(LockTable, RemembersNothingWhenAllIsGone) {
@@ -172,7 +259,7 @@ TEST(LockTable, SchedulesOfWaitersKeepTheInvariants) {
       }
       for (bool progress = true; progress;) {
         progress = false;
-        for (const auto id : table.Runnable(kFile)) {
+        for (const auto id : Runnable(table)) {
           const Lock granted = waiting.at(id);
           if (table.Conflict(kFile, granted)) continue;  // the one before it took the range
           table.Apply(kFile, granted);
