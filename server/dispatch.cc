@@ -194,6 +194,10 @@ bool Dispatcher::MayGoOn(Call& call) {
   // While it waited a name may have come to mean something else.
   std::erase_if(targets, [&](const auto& target) { return change.Covers(target.inode); });
   if (targets.empty() && (!changes || change.begun())) return true;
+  if (!call.responder.KeepBytes(message_.size())) {
+    (void)Finish(call, call.Refuse(Refusals::What::kRequestBytes, EAGAIN));
+    return false;
+  }
   struct Parked {
     LanePtr lane;
     std::vector<std::byte> message;

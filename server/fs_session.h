@@ -146,6 +146,18 @@ class FsSession {
   void RequestsAnswered(std::size_t count) {
     in_flight_.fetch_sub(count, std::memory_order_relaxed);
   }
+  // Bytes of messages that are kept until they are answered; false: it has too many.
+  [[nodiscard]] bool TakeRequestBytes(std::size_t count) {
+    if (request_bytes_.fetch_add(count, std::memory_order_relaxed) + count <=
+        params_.limits.request_bytes) {
+      return true;
+    }
+    ReturnRequestBytes(count);
+    return false;
+  }
+  void ReturnRequestBytes(std::size_t count) {
+    request_bytes_.fetch_sub(count, std::memory_order_relaxed);
+  }
 
   // Whether the session has ended; its requests are refused then.
   [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
@@ -165,6 +177,7 @@ class FsSession {
   const std::unique_ptr<IntentRing> record_;
   std::atomic<bool> ended_{false};
   std::atomic<std::size_t> in_flight_{0};
+  std::atomic<std::size_t> request_bytes_{0};
   std::atomic<std::uint64_t> first_attach_{0};
   std::atomic<std::int64_t> last_request_{0};
   mutable std::mutex mutex_;

@@ -22,6 +22,7 @@ constexpr std::array<Row, static_cast<std::size_t>(Refusals::What::kCount)> kRow
      "has as many requests under way as it may (limits.requests): one more answers "
      "EAGAIN"},
     {"wrong_keys", ""},
+    {"request_bytes", "has as many bytes of waiting requests as it may: one more answers EAGAIN"},
 }};
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fs/protocol.h"
 #include "transport/base/snapshot.h"
 
 namespace rdfs::server {
@@ -25,18 +26,23 @@ struct ClientLimits {
   std::size_t pinned_bytes = 256 << 20;  // for what it writes one-sided
   std::size_t requests = 16384;          // that are not answered yet, on all its lanes
   std::size_t wrong_keys = 8;            // from one address, before answers are held back
+  // Bytes of requests that wait with their message, for other clients or a disk. Not in the file:
+  // a mount's two lanes may both be full of writes inside messages, or one, whose requests come
+  // again on the next one.
+  std::size_t request_bytes = 2 * fs::kMaxRequestsInFlight * fs::kMaxInlineDataBytes;
 };
 
 class Refusals {
  public:
   enum class What : std::uint8_t {
-    kMounts,     // mount: EBUSY
-    kLanes,      // the lane's connection is ended
-    kOpenFiles,  // EMFILE
-    kLocks,      // ENOLCK
-    kPinned,     // fewer slots, or none: the bytes travel inside messages
-    kRequests,   // EAGAIN
-    kWrongKeys,  // EACCES; the answer waits
+    kMounts,        // mount: EBUSY
+    kLanes,         // the lane's connection is ended
+    kOpenFiles,     // EMFILE
+    kLocks,         // ENOLCK
+    kPinned,        // fewer slots, or none: the bytes travel inside messages
+    kRequests,      // EAGAIN
+    kWrongKeys,     // EACCES; the answer waits
+    kRequestBytes,  // EAGAIN
     kCount
   };
 

@@ -197,6 +197,9 @@ Outcome OpWrite(Call& call) {
   const auto request = call.body.Read<fs::WriteRequest>();
   const ByteSpan bytes = call.body.ReadSized32(fs::kMaxInlineDataBytes);
   if (!call.Decoded()) return Outcome::Malformed();
+  if (!call.responder.KeepBytes(bytes.size())) {
+    return call.Refuse(Refusals::What::kRequestBytes, EAGAIN);
+  }
   auto job = std::make_shared<WriteJob>();
   job->offset = request.offset;
   job->flags = request.flags;

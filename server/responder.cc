@@ -45,6 +45,7 @@ Responder& Responder::operator=(Responder&& other) noexcept {
   taken_ = other.taken_;
   recorded_ = other.recorded_;
   counted_ = other.counted_;
+  kept_bytes_ = std::exchange(other.kept_bytes_, 0);
   change_ = std::move(other.change_);
   return *this;
 }
@@ -59,6 +60,7 @@ Responder::~Responder() {
 void Responder::Send(fs::WireError error, std::span<const ByteSpan> body, ByteSpan extensions) {
   if (!pending()) return;
   change_.End();
+  session_->ReturnRequestBytes(std::exchange(kept_bytes_, 0));
   if (error != fs::WireError::kOk) body = {}, extensions = {};
   Counters::PerOpcode& counter = counters_->Of(opcode_);
   if (error != fs::WireError::kOk) counter.errors.fetch_add(1, std::memory_order_relaxed);
@@ -89,6 +91,13 @@ void Responder::Send(fs::WireError error, std::span<const ByteSpan> body, ByteSp
 void Responder::LeaveQueue() {
   const LanePtr lane = lane_.lock();
   if (lane && std::exchange(counted_, false)) lane->RequestAnswered();
+}
+
+bool Responder::KeepBytes(std::size_t count) {
+  if (kept_bytes_ != 0) return true;
+  if (!session_->TakeRequestBytes(count)) return false;
+  kept_bytes_ = count;
+  return true;
 }
 
 void Responder::Record(fs::WireError error, std::span<const ByteSpan> body) {

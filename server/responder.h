@@ -38,6 +38,9 @@ class Responder {
   // It may take for ever: it does not count among the lane's requests in flight any more. On the
   // lane's thread.
   void LeaveQueue();
+  // So many bytes of its message are kept until it is answered; false: its session keeps too many.
+  // A later call changes nothing.
+  [[nodiscard]] bool KeepBytes(std::size_t count);
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
   [[nodiscard]] bool pending() const { return counters_ != nullptr; }
   [[nodiscard]] const std::weak_ptr<Lane>& lane() const { return lane_; }
@@ -65,6 +68,7 @@ class Responder {
   TimePoint taken_{};  // none: it was refused before it was looked at
   bool recorded_ = false;
   bool counted_ = true;  // in Lane::in_flight
+  std::size_t kept_bytes_ = 0;
   LeaseChange change_;
 };
 

@@ -31,7 +31,7 @@ class LimitsTest : public testing::Test {
     return server.Ask(Opcode::kSetLock, Body().Add(lock)).error;
   }
 
-  Harness server{{.limits = {.open_files = 3, .locks = 2, .requests = 4}}};
+  Harness server{{.limits = {.open_files = 3, .locks = 2, .requests = 4, .request_bytes = 10'000}}};
 
  private:
   std::vector<std::shared_ptr<MemoryLane>> others_;
@@ -50,6 +50,31 @@ TEST_F(LimitsTest, OpenFilesOfAClient) {
   EXPECT_TRUE(server.Open(file, fs::kOpenRead).ok());
   BecomeAnother();
   EXPECT_TRUE(server.Open(file, fs::kOpenRead).ok());
+}
+
+TEST_F(LimitsTest, BytesOfRequestsThatWait) {
+  const std::string bytes(4000, 'x');
+  const std::uint64_t open =
+      server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+  fs::WriteRequest request{};
+  request.open = open;
+  const Body write = Body().Add(request).Sized32(AsBytes(bytes));
+  // Another client believes what it was told of the file, and acknowledges nothing.
+  const std::shared_ptr<MemoryLane> writer = server.lane;
+  BecomeAnother();
+  EXPECT_TRUE(server.Ask(Opcode::kAttachLane, Body().Add(fs::AttachLaneRequest{})).ok());
+  EXPECT_TRUE(server.Lookup(server.root(), "file").ok());
+  const std::shared_ptr<MemoryLane> silent = std::exchange(server.lane, writer);
+  EXPECT_TRUE(server.Ask(Opcode::kAttachLane, Body().Add(fs::AttachLaneRequest{})).ok());
+
+  const std::uint64_t first = server.Send(Opcode::kWrite, write);
+  const std::uint64_t second = server.Send(Opcode::kWrite, write);
+  EXPECT_EQ(server.Ask(Opcode::kWrite, write).errno_value(), EAGAIN);
+  EXPECT_EQ(refused(Refusals::What::kRequestBytes), 1U);
+  server.core().leases.SessionEnded(silent->session()->id());
+  EXPECT_EQ(server.TakeAnswer(writer).sequence, first);
+  EXPECT_EQ(server.TakeAnswer(writer).sequence, second);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(server.Ask(Opcode::kWrite, write).ok());
 }
 
 TEST_F(LimitsTest, LocksThatAClientHolds) {
