@@ -254,6 +254,10 @@ for to in "$far:$work/dst" "$work/dst"; do
   grep -q '^rdcp: 0 files, 0 B' "$work/err" || problem "--sync again copies something"
   echo changed >"$work/changing/one.c"; rm "$work/changing/two.c"; mkdir "$work/dst/extra"; touch "$work/dst/extra/file"
   copies "--sync --delete" -a --sync --delete "$from/." "$to"; same "--sync --delete" "$work/changing/" "$work/dst/"
+  # What the patterns leave out stays in what SRC lacks, too.
+  mkdir -p "$work/dst/old/deep"; touch "$work/dst/old/deep/secret.key" "$work/dst/old/deep/file" "$work/dst/old/file"
+  copies "--delete --exclude" -a --sync --delete --exclude '*.key' "$from/." "$to"
+  holds "--delete --exclude" "$work/dst/old" "./deep ./deep/secret.key "; rm -rf "$work/dst/old"
   touch -d '2001-01-01' "$work/changing/one.c"; echo old >"$work/changing/one.c.new"; mv "$work/changing/one.c.new" "$work/changing/one.c"
   touch -d '2001-01-01' "$work/changing/one.c"
   copies "-u" -r -u "$from/." "$to"

@@ -63,22 +63,72 @@ Result<std::deque<std::string>> NamesIn(File& directory) {
   return out;
 }
 
-Status RemoveTree(File& directory, const std::string& name) {
-  if (directory.Remove(name, false) == 0) return {};
-  // Linux says EISDIR of a directory, POSIX EPERM.
-  if (errno != EISDIR && errno != EPERM) return Status::FromErrno(errno, Shown(name));
-  const int error = errno;
-  const FilePtr inner = directory.Open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (inner == nullptr) return Status::FromErrno(errno == ENOTDIR ? error : errno, Shown(name));
-  Status first;
-  RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(*inner));
-  for (const std::string& each : names) {
-    Status status = RemoveTree(*inner, each);
-    if (!status.ok() && first.ok()) first = status.WithContext(Shown(name));
+namespace {
+
+class Remover {
+ public:
+  Remover(const Removal& how, std::vector<std::string>& gone) : how_(how), gone_(gone) {}
+
+  // Whether nothing is left of it.
+  Result<bool> Remove(File& directory, const std::string& name) {
+    struct stat info {};
+    if (directory.Stat(name, false, info) != 0) {
+      if (errno == ENOENT) return true;  // somebody else was faster
+      return Status::FromErrno(errno, Shown(name));
+    }
+    // One path for all of the way down: a tree may be thousands of directories deep.
+    const std::size_t above = path_.size();
+    if (above > 0) path_ += '/';
+    path_ += name;
+    const auto removed = RemoveAt(directory, name, info);
+    path_.resize(above);
+    return removed;
   }
-  if (!first.ok()) return first;
-  if (directory.Remove(name, true) == 0) return {};
-  return Status::FromErrno(errno, Shown(name));
+
+ private:
+  Result<bool> RemoveAt(File& directory, const std::string& name, const struct stat& info) {
+    if (how_.keeps && how_.keeps(path_, info)) return false;
+    const bool is_directory = S_ISDIR(info.st_mode);
+    const std::size_t before = gone_.size();
+    if (is_directory) {
+      const auto emptied = Empty(directory, name);
+      if (!emptied.ok()) return emptied.status().WithContext(Shown(name));
+      if (!*emptied) return false;
+    }
+    if (!how_.dry_run && directory.Remove(name, is_directory) != 0) {
+      return Status::FromErrno(errno, Shown(name));
+    }
+    gone_.resize(before);
+    gone_.push_back(path_);
+    return true;
+  }
+
+  Result<bool> Empty(File& directory, const std::string& name) {
+    const FilePtr inner = directory.Open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (inner == nullptr) return Status::FromErrno(errno, "cannot open the directory");
+    RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(*inner));
+    Status first;
+    bool all = true;
+    for (const std::string& each : names) {
+      const auto removed = Remove(*inner, each);
+      if (!removed.ok() && first.ok()) first = removed.status();
+      all = all && removed.ok() && *removed;
+    }
+    if (!first.ok()) return first;
+    return all;
+  }
+
+  const Removal& how_;
+  std::vector<std::string>& gone_;
+  std::string path_;
+};
+
+}  // namespace
+
+Status RemoveTree(File& directory, const std::string& name, const Removal& how,
+                  std::vector<std::string>& gone) {
+  const auto removed = Remover(how, gone).Remove(directory, name);
+  return removed.ok() ? Status() : removed.status();
 }
 
 }  // namespace rdfs::copy

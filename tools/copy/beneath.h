@@ -3,10 +3,12 @@
 // Any thread; blocks in the file system, or until the export's server has answered.
 #pragma once
 
-#include <sys/types.h>
+#include <sys/stat.h>
 
 #include <deque>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tools/copy/file.h"
 #include "transport/base/fd.h"
@@ -21,8 +23,17 @@ Result<Fd> OpenBeneath(int directory, const std::string& path, int flags);
 // The names in a directory, without "." and "..", in no order. Reads them from the beginning.
 Result<std::deque<std::string>> NamesIn(File& directory);
 
+struct Removal {
+  // What stays, and with it what it holds and every directory that it is in. `path`: from where the
+  // removal began on. May be empty.
+  std::function<bool(const std::string& path, const struct stat& info)> keeps{};
+  bool dry_run = false;  // nothing is removed, and all the rest is the same
+};
+
 // Removes `name` in `directory` and what is beneath; stays in it and follows nothing. Goes on
-// behind what cannot be removed, and says the first of it.
-Status RemoveTree(File& directory, const std::string& name);
+// behind what cannot be removed, and says the first of it. Adds to `gone` what went, of a directory
+// of which nothing is left itself only.
+Status RemoveTree(File& directory, const std::string& name, const Removal& how,
+                  std::vector<std::string>& gone);
 
 }  // namespace rdfs::copy

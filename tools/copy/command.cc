@@ -131,6 +131,7 @@ Result<std::unique_ptr<Destination>> OpenDestination(const CopyOptions& options,
   to.umask = mask;
   to.in_place = options.in_place;
   to.resume = options.resume;
+  to.one_file_system = options.one_file_system;
   to.same_machine = true;
   to.meet = Meet(job.targets.names);
   to.report = [&report, &stop, prefix = Prefix(options, job)](const std::string& path,

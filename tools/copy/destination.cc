@@ -6,7 +6,6 @@
 
 #include <cerrno>
 
-#include "tools/copy/beneath.h"
 #include "tools/copy/destination_impl.h"
 #include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
@@ -262,41 +261,6 @@ Status Destination::Touch(const Entry& entry) {
 bool Destination::IsOurs(const std::string& name) const {
   return name.starts_with(fmt::format("{}{:08x}", kTemporaryPrefix, run_)) ||
          (options_.resume && IsPartialName(name));
-}
-
-Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
-  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
-  NodePtr node;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto known = nodes_.find(path);
-    if (known != nodes_.end()) node = known->second.entered;
-  }
-  if (!node) return {Code::kProtocolError, "this directory is not open"};
-  if (node->fresh) return {};
-  RDFS_ASSIGN_OR_RETURN(const FilePtr file, OpenedFolder(*node));
-  RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(*file));
-  Status first;
-  for (const std::string& name : names) {
-    RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(*file, name));
-    if (!now || IsOurs(name) || keeps(name, S_ISDIR(now->st_mode))) continue;
-    Status status = RemoveTree(*file, name);
-    if (status.ok()) gone(Joined(path, name));
-    if (!status.ok() && first.ok()) first = status.WithContext("cannot delete");
-  }
-  return first;
-}
-
-Status Destination::PeekPrune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
-  RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
-  const FilePtr file = root_->OpenBeneath(path, O_RDONLY | O_DIRECTORY);
-  if (file == nullptr) return {};  // it is not there, or not a directory: said elsewhere
-  RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(*file));
-  for (const std::string& name : names) {
-    RDFS_ASSIGN_OR_RETURN(const auto now, StatIn(*file, name));
-    if (now && !IsOurs(name) && !keeps(name, S_ISDIR(now->st_mode))) gone(Joined(path, name));
-  }
-  return {};
 }
 
 }  // namespace rdfs::copy

@@ -49,6 +49,8 @@ struct DestinationOptions {
   std::uint32_t umask = 022;
   bool in_place = false;  // --inplace: existing files are written, not replaced
   bool resume = false;    // --resume; not with in_place
+  // -x: what is mounted beneath stays with --delete.
+  bool one_file_system = false;
   // Sources may bring one path (Meet), and come one behind the other.
   bool meet = false;
   // The entries' ids are of this machine, or of exports: a file is not copied onto itself.
@@ -118,10 +120,10 @@ class Destination {
   // Owner, mode, times and so on of a file that is there and whose data are right.
   Status Touch(const Entry& entry);
 
-  // --delete: calls `keeps` with each name in a directory between its Enter and Leave, and removes
-  // what it refuses, with all beneath; but never what somebody may go on with, with `resume`.
-  // `gone` is told what went, from the root on.
-  using Keeps = std::function<bool(const std::string& name, bool is_directory)>;
+  // --delete: removes what is in a directory between its Enter and Leave, and beneath, but what
+  // `keeps` wants, and the directories that this is in; and never what somebody may go on with,
+  // with `resume`. `path`: from that directory on. `gone` is told what went, from the root on.
+  using Keeps = std::function<bool(const std::string& path, bool is_directory)>;
   using Gone = std::function<void(const std::string& path)>;
   Status Prune(const Entry& entry, const Keeps& keeps, const Gone& gone);
   // The same for a dry run: nothing is entered, and nothing goes.
@@ -141,6 +143,8 @@ class Destination {
   Result<Place> PlaceOf(const Entry& entry);
   // With what is there now; fails if that must not be replaced by `entry`.
   Result<Place> PlaceFor(const Entry& entry);
+  Status PruneIn(File& directory, const std::string& path, const Keeps& keeps, const Gone& gone,
+                 bool dry_run);
   [[nodiscard]] bool IsOurs(const std::string& name) const;
   static bool HasDefaultAcl(File& directory);
   NodePtr NewNode();

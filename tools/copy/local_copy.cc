@@ -136,11 +136,11 @@ void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
     return report_.Note("nothing is deleted in " + copy::Shown(Shown(entry)) +
                         ": it could not be read to its end");
   }
-  const auto keeps = [&](const std::string& name, bool is_directory) {
-    if (seen.names.contains(name)) return true;
+  const auto keeps = [&](const std::string& path, bool is_directory) {
+    if (seen.names.contains(path)) return true;
     // What was excluded is not missing.
     const Filter* filter = options_.scan.filter;
-    return filter != nullptr && !filter->MayGo(Joined(entry.path, name), is_directory);
+    return filter != nullptr && !filter->MayGo(Joined(entry.path, path), is_directory);
   };
   const auto gone = [&](const std::string& path) {
     report_.Done(Joined(options_.root, path), "deleted ");

@@ -498,5 +498,38 @@ TEST_F(DestinationTest, PrunesWhatIsRefusedAndNothingOfItsOwn) {
   EXPECT_EQ(dst_.Read("outside/file"), "mine");
 }
 
+TEST_F(DestinationTest, PruneKeepsWhatIsKeptDeepBelow) {
+  for (const char* name :
+       {"root/old/in/key", "root/old/in/other", "root/old/more/file", "root/x"}) {
+    dst_.MakeDirectory(std::filesystem::path(name).parent_path());
+    dst_.Write(name, "x");
+  }
+  Open();
+  const Entry folder = Of(Kind::kDirectory, "");
+  ASSERT_TRUE(to_->Enter(folder).ok());
+  std::vector<std::string> gone;
+  const auto tell = [&](const std::string& path) { gone.push_back(path); };
+  std::vector<std::string> asked;
+  const auto keeps = [&](const std::string& path, bool is_directory) {
+    if (is_directory) asked.push_back(path);
+    return path == "old/in/key";
+  };
+  const std::vector<std::string> goes{"old/in/other", "old/more", "x"};
+  ASSERT_TRUE(to_->PeekPrune(folder, keeps, tell).ok());
+  std::sort(gone.begin(), gone.end());
+  EXPECT_EQ(gone, goes);
+  EXPECT_TRUE(dst_.Has("root/old/more/file"));
+  std::sort(asked.begin(), asked.end());
+  EXPECT_EQ(asked, (std::vector<std::string>{"old", "old/in", "old/more"}));
+  gone.clear();
+  ASSERT_TRUE(to_->Prune(folder, keeps, tell).ok());
+  std::sort(gone.begin(), gone.end());
+  EXPECT_EQ(gone, goes);
+  EXPECT_EQ(dst_.Entries("root"), 1U);
+  EXPECT_EQ(dst_.Entries("root/old"), 1U);
+  EXPECT_EQ(dst_.Entries("root/old/in"), 1U);
+  EXPECT_EQ(dst_.Read("root/old/in/key"), "x");
+}
+
 }  // namespace
 }  // namespace rdfs::copy

@@ -73,6 +73,10 @@ with 0 "-n" -na --sync --delete tree/. "$url/tree"
 [ "$(grep -v '^compare .*link\|^compare .*/symlinks/' "$work/out")" = "deleted $url/tree/many/extra" ] || problem "-n says $(head -n 30 "$work/out")"
 silently 0 "--delete" -a --sync --delete tree/. "$url/tree"
 same "--delete" tree export/tree
+mkdir -p export/pruned/old/deep
+touch export/pruned/old/deep/secret.key export/pruned/old/file
+silently 0 "--delete --exclude" -r --delete --exclude '*.key' tree/one/. "$url/pruned"
+[ "$(cd export/pruned/old && find . | sort | tr '\n' ' ')" = ". ./deep ./deep/secret.key " ] || problem "--delete --exclude: $(find export/pruned)"
 silently 0 "--delete back" -a --sync --delete "$url/tree/." back
 same "--delete back" tree back
 silently 0 "--verify" -a --verify tree/sizes "$url/verified"

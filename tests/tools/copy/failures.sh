@@ -54,6 +54,22 @@ touch wood/a.o wood/keep.o wood/a/b.o wood/a/c wood/cache/d
 run 0 "patterns" -r --include keep.o --exclude '*.o' --exclude cache/ wood cut
 [ "$(cd cut && find . | sort | tr '\n' ' ')" = ". ./a ./a/c ./keep.o " ] || problem "patterns: $(find cut)"
 run 0 "-n" -rn --delete from small
+# What the patterns leave out stays in what SRC lacks, too.
+spared() {
+  mkdir -p pruned/old/cache pruned/old/deep/er pruned/a
+  touch pruned/old/secret.o pruned/old/other pruned/old/cache/file pruned/old/deep/er/file pruned/old/deep/keep.o pruned/extra
+  local what=(-r --delete --include keep.o --exclude '*.o' --exclude cache/ "$@")
+  run 0 "patterns, -n --delete" -n "${what[@]}"
+  sort "$work/out" >listed.dry
+  run 0 "patterns, --delete" -v "${what[@]}"
+  [ "$(cd pruned && find . | sort | tr '\n' ' ')" = ". ./a ./a/c ./keep.o ./old ./old/cache ./old/cache/file ./old/secret.o " ] ||
+    problem "patterns, --delete: $(find pruned)"
+  [ "$(grep '^deleted' "$work/out" | sed 's|/deep/.*|/deep|' | sort | tr '\n' ' ')" = "deleted pruned/extra deleted pruned/old/deep deleted pruned/old/other " ] ||
+    problem "patterns, --delete: says $(cat "$work/out")"
+  cmp -s <(grep '^deleted' "$work/out" | sort) <(grep '^deleted' listed.dry) || problem "patterns, -n --delete: says $(cat listed.dry)"
+  rm -r pruned
+}
+spared wood/. pruned
 
 head -c 3000000 /dev/zero >too_large
 (ulimit -f 1000; run 1 "a limit of file sizes" too_large cut; says "a limit of file sizes" 'too_large: .*File too large'; exit $failures)
@@ -136,6 +152,13 @@ run 0 "-x --delete" -rx --delete from/. small/x
 [ -e small/x/mounted/mine ] && [ ! -e small/x/inner/gone ] || problem "-x --delete: deletes in what is not read, or nowhere"
 run 0 "-x -n --delete" -nrx --delete from/. small/x
 grep -q mine "$work/out" && problem "-x -n --delete: would delete in what is not read"
+mkdir -p small/x/old/mounted
+touch small/x/old/file
+mount -t tmpfs none small/x/old/mounted
+touch small/x/old/mounted/mine
+run 0 "-x --delete of what something is mounted in" -rx --delete from/. small/x
+[ -e small/x/old/mounted/mine ] && [ ! -e small/x/old/file ] || problem "-x --delete: deletes in what is mounted, or nowhere"
+umount small/x/old/mounted
 run 0 "without -x" -r from small/y
 [ -e small/y/mounted/file ] || problem "without -x: did not"
 umount from/mounted

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "tests/tools/content_of.h"
 #include "tools/copy/beneath.h"
@@ -21,7 +22,10 @@ class TempTree {
   TempTree() : path_(std::filesystem::temp_directory_path().string() + "/rdfs-copy-XXXXXX") {
     if (mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot make " << path_;
   }
-  ~TempTree() { (void)RemoveTree(*Here(), path_); }  // also what lies beyond PATH_MAX
+  ~TempTree() {
+    std::vector<std::string> gone;
+    (void)RemoveTree(*Here(), path_, {}, gone);  // also what lies beyond PATH_MAX
+  }
   TempTree(const TempTree&) = delete;
   TempTree& operator=(const TempTree&) = delete;
 

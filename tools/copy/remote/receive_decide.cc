@@ -48,10 +48,10 @@ bool ReceiveCrew::HasContent(const Entry& entry, const Digest& digest) {
 // Deletes what the source does not have, now that all of its names have been heard.
 void ReceiveCrew::Prune(const LeaveRecord& record) {
   const Entry& entry = record.entry;
-  const auto keeps = [&](const std::string& name, bool is_directory) {
-    if (seen_.back().contains(name)) return true;
+  const auto keeps = [&](const std::string& path, bool is_directory) {
+    if (seen_.back().contains(path)) return true;
     const Filter* filter = settings_.asked.filter;
-    return filter != nullptr && !filter->MayGo(Joined(entry.path, name), is_directory);
+    return filter != nullptr && !filter->MayGo(Joined(entry.path, path), is_directory);
   };
   const auto gone = [&](const std::string& path) {
     if (settings_.gone) settings_.gone(path);

@@ -131,6 +131,7 @@ Status Receiver::OpenDestination(const Begin& begin) {
     if (settings_.remove) RDFS_RETURN_IF_ERROR(CheckApart(targets.names));
   }
   DestinationOptions options = settings_.options;
+  options.one_file_system = settings_.asked.one_file_system;
   const auto here = transport::session::ReadHostIdentity().boot_id;
   options.same_machine = begin.boot == here && begin.boot != decltype(here){};
   options.meet = Meet(targets.names);
