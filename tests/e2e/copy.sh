@@ -288,6 +288,16 @@ for to in "$far:$work/dst" "$work/dst"; do
   fresh; fails "--files-from" 1 'none.*listed' -r --files-from "$work/list" "$from" "$to"
   holds "--files-from" "$work/dst" "./changing ./changing/new ./changing/two.c "
 done
+# A source in DST stays, and what is in it.
+for to in "$far:$work/dst" "$work/dst"; do
+  if [ "$to" = "$work/dst" ]; then from=$far:$work/dst/sub; else from=$work/dst/sub; fi
+  fresh; mkdir "$work/dst/sub" "$work/dst/extra"
+  for i in $(seq 300); do echo "$i" >"$work/dst/sub/$i"; done
+  fails "-n --delete, SRC in DST" 1 "'sub' is part of what is copied" -n -a --sync --delete "$from/." "$to"
+  fails "--delete, SRC in DST" 1 "'sub' is part of what is copied" -a --sync --delete "$from/." "$to"
+  [ "$(cat "$work"/dst/[0-9]* "$work"/dst/sub/* | sort -n | uniq -d | wc -l)" -eq 300 ] && [ ! -e "$work/dst/extra" ] ||
+    problem "--delete, SRC in DST: it holds $(ls "$work/dst/sub" | wc -l) files"
+done
 cases=$((cases + 1))
 rdcp -n -a "hidden1:$src" "hidden2:$work/dst" || problem "-n through here: exit status $?"
 grep -q 'src/one.c' "$work/out" || problem "-n through here lists nothing"

@@ -50,10 +50,14 @@ struct Job {
   bool exports = false;  // are among them
 };
 
+bool LookAt(const Source& source, const ScanOptions& scan, struct stat& info) {
+  const bool follow = scan.follow || scan.follow_source || source.path.back() == '/';
+  return source.from->Stat(source.path, follow, info) == 0;
+}
+
 SourceFacts FactsOf(const Source& source, const ScanOptions& scan) {
   struct stat info {};
-  const bool follow = scan.follow || scan.follow_source || source.path.back() == '/';
-  const bool is_there = source.from->Stat(source.path, follow, info) == 0;
+  const bool is_there = LookAt(source, scan, info);
   return {source.shown, is_there && S_ISDIR(info.st_mode)};
 }
 
@@ -88,7 +92,7 @@ Status CheckNotInto(const Job& job, const ScanOptions& scan, const Destination& 
   }
   for (const Source& each : job.sources) {
     struct stat info {};
-    if (!FactsOf(each, scan).is_directory || each.from->Stat(each.path, true, info) != 0) continue;
+    if (!LookAt(each, scan, info) || !S_ISDIR(info.st_mode)) continue;
     if (scan.one_file_system && info.st_dev != there.st_dev) continue;
     if (!destination.IsIn(EntryOf(info))) continue;
     return {Code::kInvalidArgument,
@@ -150,6 +154,10 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Ro
   RDFS_ASSIGN_OR_RETURN(const Job job, Locate(options, scan, roots));
   RDFS_ASSIGN_OR_RETURN(const auto destination, OpenDestination(options, job, mask, report, stop));
   RDFS_RETURN_IF_ERROR(CheckNotInto(job, scan, *destination));
+  for (const Source& each : job.sources) {
+    struct stat info {};
+    if (LookAt(each, scan, info)) destination->AddSource(EntryOf(info));
+  }
 
   RDFS_ASSIGN_OR_RETURN(Fd interrupts, pipe::TakeInterrupts());
   const Counter::Count count = [&](auto& files, auto& bytes, const auto& done) {

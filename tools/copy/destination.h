@@ -76,6 +76,10 @@ class Destination {
   // each source, before its entries.
   Status AddTarget(std::uint32_t source, const std::string& name);
 
+  // A SRC itself, as it is there: where it lies in DST, --delete leaves it and what is in it.
+  // Before any directory is entered that it may lie in; with same_machine only.
+  void AddSource(const Entry& entry);
+
   // What is at the entry's place now, if anything; symlinks are not followed.
   Result<std::optional<struct stat>> Look(const Entry& entry);
   // The same where nothing was entered, for a dry run.
@@ -122,7 +126,8 @@ class Destination {
 
   // --delete: removes what is in a directory between its Enter and Leave, and beneath, but what
   // `keeps` wants, and the directories that this is in; and never what somebody may go on with,
-  // with `resume`. `path`: from that directory on. `gone` is told what went, from the root on.
+  // with `resume`. A source (AddSource) stays, too, which is an error. `path`: from that directory
+  // on. `gone` is told what went, from the root on.
   using Keeps = std::function<bool(const std::string& path, bool is_directory)>;
   using Gone = std::function<void(const std::string& path)>;
   Status Prune(const Entry& entry, const Keeps& keeps, const Gone& gone);
@@ -145,6 +150,7 @@ class Destination {
   Result<Place> PlaceFor(const Entry& entry);
   Status PruneIn(File& directory, const std::string& path, const Keeps& keeps, const Gone& gone,
                  bool dry_run);
+  [[nodiscard]] bool IsSource(const struct stat& info);
   [[nodiscard]] bool IsOurs(const std::string& name) const;
   static bool HasDefaultAcl(File& directory);
   NodePtr NewNode();
@@ -171,6 +177,7 @@ class Destination {
   std::atomic<std::uint64_t> clones_not_{0};
   std::mutex mutex_;  // guards what follows; never held during a system call
   std::unordered_map<std::uint32_t, std::string> targets_;
+  std::unordered_multimap<std::uint64_t, Entry> sources_;  // of AddSource, by inode
   std::unordered_map<std::string, Known> nodes_;
   std::list<Node*> recent_;         // that are open; the latest first
   std::unordered_set<FileId> ids_;  // of those in nodes_; same_machine only

@@ -110,6 +110,7 @@ Status Destination::OpenNode(const Place& place, const Entry& entry, Node& node)
     return {Code::kInvalidArgument, "source and destination are the same directory"};
   }
   node.id = IdOf(now);
+  node.in_source = place.folder->in_source || IsSource(now);
   KeepOpen(node, std::move(file));
   return {};
 }

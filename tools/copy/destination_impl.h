@@ -17,6 +17,7 @@ struct Destination::Node {
   FileId id;
   std::optional<Entry> entry;
   bool fresh = false;             // made by us: nothing is in it but what we made
+  bool in_source = false;         // it is a source, or lies in one (AddSource)
   bool inherits = false;          // gives what is made in it a default ACL (acl(5))
   std::optional<mode_t> restore;  // had to be opened to us for the time being
   FilePtr file;                   // Destination::mutex_

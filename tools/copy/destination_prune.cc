@@ -1,6 +1,7 @@
 // --delete: what goes at the destination because SRC lacks it.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "tools/copy/beneath.h"
@@ -9,6 +10,28 @@
 #include "tools/copy/names.h"
 
 namespace rdfs::copy {
+namespace {
+
+Status StaysFor(const std::string& path) {
+  return {Code::kInvalidArgument,
+          "'" + Shown(path) +
+              "' is part of what is copied, and --delete leaves it: choose a DST "
+              "that SRC does not lie in"};
+}
+
+}  // namespace
+
+void Destination::AddSource(const Entry& entry) {
+  if (!options_.same_machine) return;
+  const std::lock_guard lock(mutex_);
+  sources_.emplace(entry.id.inode, entry);
+}
+
+bool Destination::IsSource(const struct stat& info) {
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = sources_.equal_range(info.st_ino);
+  return std::any_of(begin, end, [&](const auto& each) { return IsItself(each.second, info); });
+}
 
 Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
@@ -20,6 +43,7 @@ Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& go
   }
   if (!node) return {Code::kProtocolError, "this directory is not open"};
   if (node->fresh) return {};
+  if (node->in_source) return StaysFor(path);
   RDFS_ASSIGN_OR_RETURN(const FilePtr file, OpenedFolder(*node));
   return PruneIn(*file, path, keeps, gone, false);
 }
@@ -28,6 +52,12 @@ Status Destination::PeekPrune(const Entry& entry, const Keeps& keeps, const Gone
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   const FilePtr file = root_->OpenBeneath(path, O_RDONLY | O_DIRECTORY);
   if (file == nullptr) return {};  // it is not there, or not a directory: said elsewhere
+  FilePtr at = file;
+  for (std::string_view way = path; at != nullptr && !way.empty(); way = FolderOf(way)) {
+    struct stat info {};
+    if (at->Stat("", true, info) == 0 && IsSource(info)) return StaysFor(path);
+    at = at->Open("..", O_PATH | O_DIRECTORY);
+  }
   return PruneIn(*file, path, keeps, gone, true);
 }
 
@@ -38,11 +68,15 @@ Status Destination::PruneIn(File& directory, const std::string& path, const Keep
     return Status::FromErrno(errno, "cannot look at the directory");
   }
   RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(directory));
+  std::string source;
   Removal how;
   how.dry_run = dry_run;
   how.keeps = [&](const std::string& beneath, const struct stat& info) {
     if (S_ISDIR(info.st_mode) && options_.one_file_system && info.st_dev != own.st_dev) return true;
-    return keeps(beneath, S_ISDIR(info.st_mode));
+    if (keeps(beneath, S_ISDIR(info.st_mode))) return true;
+    if (!IsSource(info)) return false;
+    source = Joined(path, beneath);
+    return true;
   };
   Status first;
   std::vector<std::string> went;
@@ -53,6 +87,7 @@ Status Destination::PruneIn(File& directory, const std::string& path, const Keep
     for (const std::string& each : went) gone(Joined(path, each));
     if (!status.ok() && first.ok()) first = status.WithContext("cannot delete");
   }
+  if (first.ok() && !source.empty()) return StaysFor(source);
   return first;
 }
 

@@ -123,6 +123,26 @@ for how in "meet/a/. meet/b/." "meet/a/same meet/b/same"; do
   [ -e meeting/same/first ] && [ -e meeting/same/second ] || problem "two of one name: one is missing"
 done
 
+# ---- SRC in DST, and --delete ------------------------------------------------------------------------
+# A source stays, whatever lacks it; beside it all is as --delete has it.
+mkdir -p nest/sub/sub nest/old
+for i in $(seq 300); do echo "$i" >"nest/sub/$i"; done
+touch nest/sub/sub/inner nest/old/file
+cp -a nest/sub nest.was
+run 1 "-n --delete, SRC in DST" -n -a --sync --delete nest/sub/. nest
+says "-n --delete, SRC in DST" "'sub' is part of what is copied, and --delete leaves it"
+grep -q '^deleted nest/sub' "$work/out" && problem "-n --delete, SRC in DST: would delete SRC"
+run 1 "--delete, SRC in DST" -a --sync --delete nest/sub/. nest
+says "--delete, SRC in DST" "'sub' is part of what is copied, and --delete leaves it"
+touch nest.was/inner
+[ "$(cd nest/sub && find . | sort)" = "$(cd nest.was && find . | sort)" ] || problem "--delete, SRC in DST: SRC is $(ls nest/sub | wc -l) files"
+[ "$(cat nest/[0-9]* | sort -n | tail -n 1)" = 300 ] && [ ! -e nest/old ] || problem "--delete, SRC in DST: was not done"
+mkdir -p several/one several/into/one/old/two
+touch several/into/one/old/two/file several/into/one/old/other
+run 1 "--delete, a later SRC in DST" -a --delete several/one several/into/one/old/two several/into
+says "--delete, a later SRC in DST" "'one/old/two' is part of what is copied"
+[ "$(cd several/into && find . -type f | sort | tr '\n' ' ')" = "./one/old/two/file ./two/file " ] || problem "--delete, a later SRC in DST: $(find several)"
+
 # ---- full and out of inodes ------------------------------------------------------------------------
 mkdir full
 for i in 1 2 3 4 5 6; do head -c 900000 /dev/urandom >"full/$i"; done

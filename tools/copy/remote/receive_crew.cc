@@ -165,6 +165,7 @@ Status ReceiveCrew::PlanRecord(Batch& batch, Record record) {
       return NotAskedFor(Named(entry->entry));
     }
     if (entry->answer) return PlanAnswer(batch, std::move(*entry));
+    if (entry->entry.path.empty()) destination_.AddSource(entry->entry);
     // Whatever becomes of it: the sender waits for an answer to each.
     if (entry->offer) want_.up_to = entry->number + 1;
     if (settings_.dry_run) {
