@@ -59,6 +59,7 @@ struct Scenario {
 };
 extern const std::vector<Scenario> kDataScenarios;
 extern const std::vector<Scenario> kWaitScenarios;
+extern const std::vector<Scenario> kTurnScenarios;
 extern const std::vector<Scenario> kProcessScenarios;
 extern const std::vector<Scenario> kSignalScenarios;
 

@@ -14,7 +14,7 @@ void EpollSet::Renew() {
   entries_ = nullptr;
   bells_.Reset();
   waker_.Reset();
-  busy_ = 0;
+  busy_ = busy_end_ = 0;
   attached_ = 0;
   mixed_ = inherited_ = false;
   nested_ = holds_sets_ = outside_ = false;
@@ -28,8 +28,9 @@ EpollSet::Entry* EpollSet::Find(int fd) {
 void EpollSet::Busy(int fd, Entry& entry) {
   if (entry.busy) return;
   entry.busy = true;
-  entry.next = busy_;
-  busy_ = fd + 1;
+  entry.next = 0;
+  (busy_ == 0 ? busy_ : entries_[busy_end_ - 1].next) = fd + 1;
+  busy_end_ = fd + 1;
 }
 
 int EpollSet::Control(int epoll, int operation, int fd, epoll_event* event) {

@@ -73,7 +73,8 @@ class EpollSet {
   void Busy(int fd, Entry& entry);
   void Ask(int fd, Entry& entry, std::uint32_t events);
   std::uint32_t Look(int fd, Entry& entry, bool arm, bool tell = true);
-  std::size_t Harvest(std::span<epoll_event> events, bool arm);
+  std::size_t Harvest(std::span<epoll_event> events, std::size_t told, bool arm);
+  int Gather(int epoll, std::span<epoll_event> events, bool arm, bool& ask);
   std::size_t Translate(std::span<epoll_event> told, std::span<epoll_event> events,
                         std::size_t count);
   void Rung(bool take_waker);
@@ -96,7 +97,8 @@ class EpollSet {
   Fd bells_;
   Fd waker_;  // an eventfd among the bells, for waits that others have overtaken
   Entry* entries_ = nullptr;
-  int busy_ = 0;  // as Entry::next
+  int busy_ = 0;      // as Entry::next
+  int busy_end_ = 0;  // the last of them
   std::atomic<std::uint32_t> attached_{0};
   std::atomic<bool> mixed_{false};  // what the kernel says may be ours
   std::atomic<std::uint32_t> waiters_{0};
@@ -104,7 +106,7 @@ class EpollSet {
   std::atomic<bool> holds_sets_{false};
   std::atomic<bool> outside_{false};  // somebody has waited for the instance itself
   // What only the kernel knows has its turn now and then, also when there is always something.
-  std::uint32_t unasked_ = 0;
+  std::atomic<std::uint32_t> unasked_{0};
   AdaptiveSpin spin_{kLongestSpin};  // while several are busy
   bool ask_ = false;                 // the kernel has to be asked, beside what was found
   bool inherited_ = false;           // the kernel's part is another process's, too

@@ -1,0 +1,141 @@
+// Scenarios of epoll sets in which more is ready than the program has room for: each thing in them
+// has its turn.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "tests/tools/sock/calls.h"
+
+namespace rdfs::sock {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kLong{5};  // only a failure takes so long
+
+void Add(Party& party, int set, int fd, std::uint32_t events) {
+  epoll_event event{.events = events, .data = {.u64 = static_cast<std::uint64_t>(fd)}};
+  party.Say("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+}
+
+// Waits again and again, with room for one, until `events` of `fd` are told.
+void AwaitTurn(Party& party, int set, int fd, std::uint32_t events, const char* what) {
+  const auto deadline = Clock::now() + kLong;
+  epoll_event event{};
+  do {
+    if (epoll_wait(set, &event, 1, -1) != 1) break;
+    if (event.data.u64 != static_cast<std::uint64_t>(fd)) continue;
+    if ((event.events & events) == events) return party.Say(what, 1);
+  } while (Clock::now() < deadline);
+  party.Say(what, 0);
+}
+
+// A listener, and a connection to it that nobody has accepted yet.
+struct Waiting {
+  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int comes = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+
+  Waiting() {
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    if (bind(listener, any, size) != 0 || listen(listener, 1) != 0) _exit(3);
+    if (getsockname(listener, any, &size) != 0) _exit(3);
+  }
+  ~Waiting() {
+    close(listener);
+    close(comes);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  void Come() const {
+    const auto* const any = reinterpret_cast<const sockaddr*>(&address);
+    if (connect(comes, any, sizeof(address)) != 0) _exit(3);
+  }
+};
+
+// The connection always has room.
+void IsAlwaysReady(Party& party) {
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  Add(party, set, party.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+  const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+  const itimerspec soon{.it_interval = {}, .it_value = {0, 10'000'000}};
+  Add(party, set, timer, EPOLLIN);
+  party.Say("timer", timerfd_settime(timer, 0, &soon, nullptr));
+  AwaitTurn(party, set, timer, EPOLLIN, "the timer");
+  close(timer);
+  {
+    const Waiting waiting;
+    Add(party, set, waiting.listener, EPOLLIN);
+    waiting.Come();
+    AwaitTurn(party, set, waiting.listener, EPOLLIN, "the listener");
+    AwaitTurn(party, set, party.fd, EPOLLOUT, "and room");
+  }
+  party.Meet();
+  AwaitTurn(party, set, party.fd, EPOLLIN | EPOLLRDHUP, "the end");
+  close(set);
+  party.Meet();
+}
+void Ends(Party& party) {
+  party.Meet();
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+}
+
+// Two connections more than there is room for, and a pipe.
+constexpr std::size_t kMany = 3;
+template <int (*join)(int beside, void (*prepare)(int fd)), bool kFirst>
+std::array<int, kMany> Join(Party& party) {
+  std::array<int, kMany> fds{};
+  for (int& fd : fds) {
+    fd = join(party.beside(), nullptr);
+    WarmUp(fd, kFirst);
+  }
+  return fds;
+}
+void HasMany(Party& party) {
+  const std::array<int, kMany> fds = Join<Connect, true>(party);
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  for (const int fd : fds) Add(party, set, fd, EPOLLIN | EPOLLOUT);
+  int ends[2];
+  if (pipe(ends) != 0) _exit(3);
+  Add(party, set, ends[0], EPOLLIN);
+  party.Say("write", write(ends[1], "x", 1));
+  std::array<int, kMany + 1> told{};
+  bool twice = false;
+  for (int i = 0; i < 200; ++i) {
+    std::array<epoll_event, 2> events{};
+    const int count = epoll_wait(set, events.data(), 2, -1);
+    for (int at = 0; at < count; ++at) {
+      const auto fd = static_cast<int>(events[static_cast<std::size_t>(at)].data.u64);
+      ++told[static_cast<std::size_t>(std::find(fds.begin(), fds.end(), fd) - fds.begin())];
+    }
+    twice = twice || (count == 2 && events[0].data.u64 == events[1].data.u64);
+  }
+  for (const int times : told) party.Say("had its turn", times >= 20 ? 1 : 0);
+  party.Say("told twice in one answer", twice ? 1 : 0);
+  for (const int fd : {set, ends[0], ends[1], fds[0], fds[1], fds[2]}) close(fd);
+  party.Meet();
+}
+void AreMany(Party& party) {
+  const std::array<int, kMany> fds = Join<Accept, false>(party);
+  party.Meet();
+  for (const int fd : fds) close(fd);
+}
+
+}  // namespace
+
+const std::vector<Scenario> kTurnScenarios = {
+    {"epoll, always ready", IsAlwaysReady, Ends},
+    {"epoll, always ready, the other way", Ends, IsAlwaysReady},
+    {"epoll, more than there is room for", HasMany, AreMany, 1 + kMany},
+};
+
+}  // namespace rdfs::sock
