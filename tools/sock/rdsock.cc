@@ -141,6 +141,8 @@ const char* Explain(Reason reason) {
       return "had another user at the other end than its socket's";
     case Reason::kNeedsTcp:
       return "were used as only TCP can be";
+    case Reason::kUring:
+      return "were a program's that is linked with liburing (io_uring)";
     case Reason::kEnded:
       return "were over before both ends could meet";
     default:

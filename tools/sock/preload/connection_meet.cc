@@ -1,6 +1,7 @@
 // How a connection leaves the kernel's road: its attempts to meet the other end, and what comes of
 // them.
 #include <fcntl.h>
+#include <link.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/time.h>
@@ -9,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/epoll.h"
@@ -46,6 +48,8 @@ const char* Explain(Reason reason) {
       return "several processes hold the connection";
     case Reason::kStranger:
       return "the process at the other end is another user's than its socket";
+    case Reason::kUring:
+      return "the program is linked with liburing, whose calls no library sees";
     case Reason::kNoRoom:
       return "no descriptors or no memory are left; raise `ulimit -n`";
     default:
@@ -75,6 +79,15 @@ bool Filtered(int fd) {
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) != 0) return true;
   return settings.except.Matches(here, there) ||
          (!settings.only.empty() && !settings.only.Matches(here, there));
+}
+
+// Whether liburing is among the program's libraries: it makes its system calls without the C
+// library, and what they read would be the kernel's bytes alone.
+bool HasUring() {
+  const auto is_uring = [](dl_phdr_info* info, std::size_t, void*) {
+    return strstr(info->dlpi_name, "/liburing") != nullptr ? 1 : 0;
+  };
+  return dl_iterate_phdr(is_uring, nullptr) != 0;
 }
 
 // Whether it has what only TCP can do since before connect, or from its listener: what setsockopt
@@ -202,6 +215,7 @@ bool Connection::Begin(int fd) {
     return false;
   };
   if (Filtered(fd)) return stay(Reason::kFiltered);
+  if (HasUring()) return stay(Reason::kUring);
   if (HasWhatOnlyTcpCan(fd)) return stay(Reason::kNeedsTcp);
   if (IsStandard(index_)) return last && stay(Reason::kNeedsTcp);
   if (slot().handed != 0 || !slot().OnlyHolderIs(ThisProcess()))
