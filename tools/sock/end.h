@@ -126,6 +126,8 @@ class End {
   bool SpinForBytes();
   // poll(2) found a bell hung up.
   void HungUp() { hung_up_ = true; }
+  // The same of the kernel's socket: an error. Nothing that is sent arrives any more.
+  void Failed() { failed_ = true; }
   [[nodiscard]] bool hung_up() const { return hung_up_ || failed_; }
   // What the ring holds for this end, as far as the peer can be believed.
   std::uint64_t UnreadInRing();

@@ -41,6 +41,9 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
     // Bytes that the program leaves unread must not keep the bell from ringing for the next.
     news = news || gate != entry.reported_gate || (arm && end.ArmForMore(gate));
   }
+  if ((entry.came & EPOLLERR) != 0) end.Failed();
+  // Looking has taken it away from the kernel's socket.
+  if (end.memory().receive_error != 0) ready |= EPOLLERR;
   const std::uint32_t refusals = use->refusals;
   if ((entry.events & kOut) != 0) {
     const End::Outlet outlet = end.Writable(fd, arm);

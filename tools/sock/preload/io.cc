@@ -53,6 +53,11 @@ ssize_t SendOnEnd(Connection& connection, int fd, Buffers buffers, int flags) {
     ++connection.refusals;
     if (connection.in_epoll) EpollRefused(connection, fd);
   }
+  if (sent < 0 && errno == EPIPE) {
+    // The kernel's socket tells its error instead, which a look at it has taken away.
+    const int error = connection.end().memory().receive_error.exchange(0);
+    errno = error != 0 ? error : EPIPE;
+  }
   if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
     raise(SIGPIPE);
     errno = EPIPE;

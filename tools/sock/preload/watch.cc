@@ -69,6 +69,8 @@ bool Watch::Look(bool arm) {
       // What the kernel's socket has room for is of no use now.
       if (outlet != End::Outlet::kTcp) asked_[i].events = static_cast<short>(fd.events & ~kOut);
     }
+    // Looking has taken it away from the kernel's socket.
+    if (end.memory().receive_error != 0) ready |= POLLERR;
     watched_[i].ready = static_cast<short>(ready);
     any = any || ready != 0;
   }
@@ -101,11 +103,9 @@ int Watch::Collect(std::size_t bells) {
   for (std::size_t i = 0; i < fds_.size(); ++i) {
     fds_[i].revents = static_cast<short>(watched_[i].ready | asked_[i].revents);
     if (fds_[i].revents != 0) ++count;
-    if (bells == 0 || watched_[i].connection == nullptr ||
-        watched_[i].road != Connection::Road::kEnd) {
-      continue;
-    }
+    if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd) continue;
     End& end = watched_[i].connection->end();
+    if ((fds_[i].revents & POLLERR) != 0) end.Failed();
     if (hung_up(end.bells().data) || hung_up(end.bells().room)) end.HungUp();
   }
   return count;
