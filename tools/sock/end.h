@@ -119,7 +119,8 @@ class End {
   bool ArmForMore(std::uint64_t gate);
   // Whether the ring has bytes for this end; a glance, of what the peer may change.
   [[nodiscard]] bool RingHasBytes() const {
-    return Gate{incoming_.words->gate.load()}.cursor() != incoming_.words->consumed.load();
+    const std::uint64_t consumed = incoming_.words->consumed.load();
+    return (consumed & kTakenBack) == 0 && Gate{incoming_.words->gate.load()}.cursor() != consumed;
   }
   // Looks for bytes that are about to come, as long as that has paid lately. Worth it only where
   // Readable said no. True: look again.

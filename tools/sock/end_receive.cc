@@ -58,7 +58,7 @@ End::Stand End::RepairReceive(int tcp) {
   if (!memory_.repair_receive) return Stand::kDone;
   const Result<std::uint64_t> position = ReceivedPosition(tcp);
   if (!position.ok()) return Broken(tcp);
-  memory_.receiver.Recover(*position);
+  memory_.receiver.Recover(*position, incoming_.words->consumed.load() & ~kTakenBack);
   memory_.repair_receive = false;
   return Stand::kDone;
 }
@@ -263,6 +263,7 @@ bool End::SpinForBytes() {
 std::uint64_t End::UnreadInRing() {
   const Hold hold(memory_.receive_lock, memory_.repair_receive);
   const Gate gate{incoming_.words->gate.load()};
+  if ((incoming_.words->consumed.load() & kTakenBack) != 0) return 0;
   const std::uint64_t consumed = memory_.receiver.consumed();
   return gate.cursor() > consumed
              ? std::min<std::uint64_t>(gate.cursor() - consumed, incoming_.ring.size())
@@ -337,7 +338,8 @@ End::Departure End::ReceiveLast(int tcp, Deadline deadline) {
   for (Stand stand; (stand = ReceiveSome(tcp, none, {.leave = true}, false)) != Stand::kDone;) {
     if (stand == Stand::kError) return Departure::kReset;
     if (BootClock::now() >= deadline) return Departure::kOwed;
-    (void)WaitToReceive(tcp, true, {.deadline = deadline});
+    // Looks now and then: another process of this end's may have taken the bell.
+    (void)WaitToReceive(tcp, true, {.deadline = std::min(deadline, DeadlineAfter(kLeaveTimeout))});
     Empty(sockets_.bells.data);
   }
   return Departure::kDone;

@@ -1,4 +1,5 @@
 // The sending half of an End.
+#include <linux/sock_diag.h>
 #include <sched.h>
 #include <sys/socket.h>
 
@@ -22,6 +23,17 @@ constexpr int kMostYields = 1000;
 constexpr std::chrono::milliseconds kQuietLook{1};
 // No bell tells who sleeps for room that another thread, or process, shuts this half down.
 constexpr std::chrono::milliseconds kShutLook{100};
+
+// How many bytes the kernel's socket takes now, whatever its peer reads: less than the free memory
+// says, because a packet has a head (sk_stream_memory_free() in net/core/stream.c).
+std::uint64_t TcpRoom(int tcp) {
+  std::array<std::uint32_t, SK_MEMINFO_VARS> memory{};
+  socklen_t size = sizeof(memory);
+  if (getsockopt(tcp, SOL_SOCKET, SO_MEMINFO, memory.data(), &size) != 0) return 0;
+  const std::uint64_t most = memory[SK_MEMINFO_SNDBUF];
+  const std::uint64_t queued = memory[SK_MEMINFO_WMEM_QUEUED];
+  return (most - std::min(most, queued)) / 8 * 7;
+}
 
 }  // namespace
 
@@ -100,6 +112,7 @@ End::Stand End::SendSome(int tcp, Cursor& cursor, const Sender::Wish& wish) {
     // Into a ring piece by piece; the kernel takes them all at once.
     const bool ring = sender.state() == Sender::State::kRing;
     now.bytes = ring ? cursor.piece().size() : cursor.left();
+    if (wish.leave || sender.Leaving()) now.tcp_room = TcpRoom(tcp);
     const Sender::Action action = sender.Next(LookAsSender(outgoing_, FoundSoFar()), now);
     std::size_t moved = 0;
     if (Carry(outgoing_, sender, action, cursor.piece(), sockets_.bells, moved)) {

@@ -127,7 +127,7 @@ SenderView LookAsSender(const Direction& direction, const Found& found) {
   view.lost = carried && found.hung_up;
   view.gone = (!carried && found.hung_up) || found.failed || words.abandoned.load() != 0;
   view.gate.bits = words.gate.load();
-  view.consumed = words.consumed.load();
+  view.consumed = words.consumed.load() & ~kTakenBack;
   view.passed = words.passed.load();
   view.tcp_reads = words.tcp_reads.load();
   view.reader_armed = words.reader_armed.load() != 0;
@@ -141,12 +141,14 @@ ReceiverView LookAsReceiver(const Direction& direction, const Found& found) {
   view.hung_up = found.hung_up || (found.failed && !carried);
   view.tcp_ended = found.tcp_ended;
   view.complete = carried && (found.failed || words.complete.load() != 0);
+  view.taken_back = (words.consumed.load() & kTakenBack) != 0;
   view.opens = words.opens.load();
   view.gate.bits = words.gate.load();
   view.open_at = words.open_at.load();
   view.ring_bytes = words.ring_bytes.load();
   view.writer_armed = words.writer_armed.load() != 0;
   view.returned = words.returned.load() != 0;
+  view.kept = words.kept.load();
   return view;
 }
 
@@ -184,9 +186,15 @@ bool Carry(const Direction& direction, Sender& sender, const Sender::Action& act
     case Step::kNudge:
       Ring(bells.data);
       break;
+    case Step::kTakeBack:
+      sender.Done(words.consumed.fetch_or(kTakenBack) & ~kTakenBack);
+      return true;
     case Step::kReturned:
       words.returned.store(1);
       Ring(bells.data);
+      break;
+    case Step::kKeep:
+      words.kept.store(action.at);
       break;
     default:
       return false;
@@ -203,7 +211,10 @@ bool Carry(const Direction& direction, Receiver& receiver, const Receiver::Actio
   switch (action.step) {
     case Step::kTake:
       CopyOut(direction.ring.first(receiver.ring_bytes()), action.at, bytes.first(action.count));
-      moved = action.count;
+      if (std::uint64_t expected = action.at;
+          words.consumed.compare_exchange_strong(expected, action.at + action.count)) {
+        moved = action.count;
+      }
       break;
     case Step::kFollow:
       words.gate.fetch_and(~Gate::kReceiverShut);
@@ -214,9 +225,6 @@ bool Carry(const Direction& direction, Receiver& receiver, const Receiver::Actio
     case Step::kBeginRead:
     case Step::kEndRead:
       words.tcp_reads.store(action.at);
-      break;
-    case Step::kGiveBack:
-      words.consumed.store(action.at);
       break;
     case Step::kPass:
       words.passed.store(action.at);

@@ -35,6 +35,10 @@ struct ChannelHeader {
 };
 static_assert(sizeof(ChannelHeader) == 16);
 
+// In `consumed`: the sender has taken back what lies behind. The receiver's cursor does not move
+// any more: it moves by compare-and-swap, so that each byte is one end's.
+inline constexpr std::uint64_t kTakenBack = std::uint64_t{1} << 63U;
+
 // The words of one direction; who writes which stands in PROTOCOL.md. A line each for both ends,
 // for the sender, for the receiver.
 struct DirectionWords {
@@ -47,6 +51,7 @@ struct DirectionWords {
   std::atomic<std::uint32_t> returned;
   std::atomic<std::uint32_t> sender_cpu;
   std::atomic<std::uint32_t> complete;  // far channels only
+  std::atomic<std::uint64_t> kept;
 
   alignas(kCacheLine) std::atomic<std::uint64_t> consumed;
   std::atomic<std::uint64_t> passed;
@@ -58,6 +63,7 @@ struct DirectionWords {
 static_assert(sizeof(DirectionWords) == 3 * kCacheLine);
 static_assert(offsetof(DirectionWords, writer_armed) == kCacheLine + 24);
 static_assert(offsetof(DirectionWords, complete) == kCacheLine + 36);
+static_assert(offsetof(DirectionWords, kept) == kCacheLine + 40);
 static_assert(offsetof(DirectionWords, reader_armed) == 2 * kCacheLine + 24);
 static_assert(offsetof(DirectionWords, asks_end) == 2 * kCacheLine + 32);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

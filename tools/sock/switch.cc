@@ -51,6 +51,8 @@ Sender::Action Sender::Next(const SenderView& view, const Wish& wish) {
       return Do(Step::kOpenGate, open_at_, ring_bytes_);
     case State::kAnnouncing:
       return Do(Step::kAnnounce, opens_);
+    case State::kTakingBack:
+      return Do(Step::kTakeBack);
     case State::kRing:
       return OnRing(view, wish);
     default:
@@ -61,14 +63,34 @@ Sender::Action Sender::Next(const SenderView& view, const Wish& wish) {
 Sender::Action Sender::OnTcp(const SenderView& view, const Wish& wish) {
   // A phase that is over here, and that the peer will now never read to its end.
   if (OwesBytes(view)) return TakeBack(view);
+  if (Leaving()) return Settle(view, wish);
   if (wish.bytes == 0) return Do(Step::kIdle);
   const bool may_open =
       !Alone() && !leaving_ && view.passed == opens_ && !view.gate.receiver_shut();
-  if (!wish.ring || !may_open) return Do(Step::kSendTcp, 0, wish.bytes);
+  if (!wish.ring || !may_open) {
+    // Before the look that finds the peer still there: else it could leave in between, and would
+    // wait for bytes while these come in their place.
+    if (Returnable(view)) return Do(Step::kKeep, opens_);
+    return Do(Step::kSendTcp, 0, wish.bytes);
+  }
   open_at_ = tcp_sent_;
   ring_bytes_ = RingFor(wish);
   state_ = State::kOpening;
   return Do(Step::kOpenGate, open_at_, ring_bytes_);
+}
+
+// Soon nobody drives this half any more, and TCP carries bytes of which it does not know. What the
+// ring holds goes before them now, if TCP takes it at once: the peer may leave, too, and finds it
+// there. Else it can only be read from the ring, and a peer that leaves it unread has lost it.
+Sender::Action Sender::Settle(const SenderView& view, const Wish& wish) {
+  if (Returnable(view)) {
+    const bool may = far_ == Far::kEnd && produced_ - view.consumed <= wish.tcp_room;
+    if (!may) return Do(Step::kKeep, opens_);
+    state_ = State::kTakingBack;
+    return Do(Step::kTakeBack);
+  }
+  settled_ = true;
+  return OnTcp(view, wish);
 }
 
 std::uint64_t Sender::RingFor(const Wish& wish) const {
@@ -114,9 +136,9 @@ Sender::Action Sender::WaitQuiet(const Wish& wish) {
 // `consumed` is final: the peer's last process that could read the ring is gone.
 Sender::Action Sender::TakeBack(const SenderView& view) {
   if (state_ != State::kTakeBack) {
-    // Bytes behind the phase are in TCP already: those of the ring cannot come before them. And
+    // Bytes behind the phase may be in TCP already: those of the ring cannot come before them. And
     // what a lost carrier did not say was read may have been: sent again it would come twice.
-    if (lost_ || tcp_sent_ != open_at_) return Broken();
+    if (lost_ || !Returnable(view)) return Broken();
     state_ = State::kTakeBack;
     resend_at_ = view.consumed;
   }
@@ -155,9 +177,16 @@ void Sender::Done(std::uint64_t outcome) {
       quiet_waits_ = 0;
       wake_ups_.armed = false;
       break;
+    case Step::kTakeBack:
+      resend_at_ = outcome;
+      state_ = outcome < consumed_seen_ || outcome > produced_ ? State::kBroken : State::kTakeBack;
+      break;
     case Step::kReturned:
       returned_ = true;
       state_ = State::kTcp;
+      break;
+    case Step::kKeep:
+      kept_ = doing_.at;
       break;
     default:
       break;
@@ -212,7 +241,6 @@ Receiver::Action Receiver::Next(const ReceiverView& view, const Wish& wish, Time
     if (eof_) return Do(Step::kEnd);
     return wish.bytes == 0 ? Do(Step::kIdle) : Do(Step::kReadTcp, 0, wish.bytes);
   }
-  if (give_back_due_) return Do(Step::kGiveBack, consumed_);
   const Step owed = wake_ups_.Owed<Step>(view.writer_armed);
   if (owed != Step::kIdle) return Do(owed);
   const bool midway =
@@ -280,6 +308,8 @@ Receiver::Action Receiver::OnLooked(const ReceiverView& view, const Wish& wish) 
 // No phase was seen after FIN was: an end has announced all its phases then. A carrier is asked,
 // for FIN overtakes what it brings.
 Receiver::Action Receiver::OnEnd(const ReceiverView& view, const Wish& wish) {
+  // A sender that took bytes back died before it had sent them.
+  if (view.taken_back && !view.returned) return Broken();
   if (far_ == Far::kEnd || view.complete) return Do(Step::kEnd);
   if (view.hung_up) return Broken();
   if (!asked_end_) return Do(Step::kAskEnd);
@@ -290,12 +320,13 @@ Receiver::Action Receiver::OnRing(const ReceiverView& view, const Wish& wish) {
   const std::uint64_t cursor = view.gate.cursor();
   if (cursor < cursor_seen_ || cursor - consumed_ > ring_bytes_) return Broken();
   cursor_seen_ = cursor;
-  if (cursor != consumed_) {
+  if (cursor != consumed_ && !view.taken_back) {
+    if (take_failed_) return Broken();  // somebody else wrote the word that only we move on
     wake_ups_.armed = false;
     if (wish.bytes == 0) return Do(Step::kIdle);
     return Do(Step::kTake, consumed_, std::min({cursor - consumed_, wish.bytes, kMostAtOnce}));
   }
-  if (Shut(view)) {
+  if (Shut(view) || view.taken_back) {
     // Noted before the peer can see it: it may open the next phase at once.
     ++passed_;
     state_ = State::kPassing;
@@ -327,11 +358,12 @@ Receiver::Action Receiver::OnLeave(const ReceiverView& view, TimePoint now) {
   if (state_ != State::kAbandoned && (far_ == Far::kEnd || !view.hung_up)) {
     return Do(Step::kAbandon);
   }
-  if (view.hung_up || now >= deadline_) return Broken();
+  if (view.hung_up || view.kept > passed_ || now >= deadline_) return Broken();
   return Do(Step::kWaitReturned);
 }
 
 bool Receiver::MayLeave(const ReceiverView& view, Pending pending) const {
+  if (view.taken_back) return view.returned;
   if (state_ == State::kAbandoned && view.returned) return true;
   // With an empty ring TCP's bytes are in order as they stand; but more may be on its way with a
   // carrier.
@@ -341,6 +373,7 @@ bool Receiver::MayLeave(const ReceiverView& view, Pending pending) const {
 
 Receiver::Ahead Receiver::LookAhead(const ReceiverView& view, std::uint64_t seen) const {
   using Where = Ahead::Where;
+  if (view.taken_back) return {};
   const bool here = state_ == State::kRing;
   if (!here) {  // the kernel's bytes were seen: all of them that come before the next phase?
     if (state_ == State::kPlain || PendingPhase(view) != Pending::kLater ||
@@ -369,11 +402,9 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
       if (state_ != State::kPlain) state_ = State::kReadOver;
       break;
     case Step::kTake:
+      take_failed_ = outcome == 0;
+      if (take_failed_) break;
       consumed_ = doing_.at + doing_.count;
-      give_back_due_ = true;
-      break;
-    case Step::kGiveBack:
-      give_back_due_ = false;
       wake_ups_.bell_due = true;
       break;
     case Step::kFollow:
@@ -398,7 +429,8 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
       break;
     case Step::kPass:
       state_ = State::kTcp;
-      wake_ups_.bell_due = wake_ups_.bell_due || far_ == Far::kCarrier;
+      // Who sleeps for room, while another process takes back what fills the ring, learns it here.
+      wake_ups_.bell_due = true;
       break;
     case Step::kAbandon:
       state_ = State::kAbandoned;
@@ -410,16 +442,18 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
   doing_ = {};
 }
 
-void Receiver::Recover(std::uint64_t position) {
+void Receiver::Recover(std::uint64_t position, std::uint64_t consumed) {
   position_ = position;
   wake_ups_.Recover(doing_.step);
+  const bool took = doing_.step == Step::kTake && consumed == doing_.at + doing_.count;
+  if (took) Done(doing_.count, TimePoint());
   eof_ = false;  // asked again
   came_ = true;  // as far as we know: look at the kernel's socket once more
   if (doing_.step == Step::kFollow) following_ = true;
   if (doing_.step == Step::kBeginRead) tcp_reads_ = doing_.at;
   if (doing_.step == Step::kBeginRead || state_ == State::kReading) state_ = State::kReadOver;
   if (state_ == State::kLooked) state_ = State::kTcp;
-  // A take that was not noted did not happen. Every other step is taken again.
+  // Every other step is taken again.
   doing_ = {};
 }
 

@@ -10,9 +10,9 @@
 // A Sender or Receiver lives in memory shared by the processes of one end and by nobody else:
 // trivially copyable, no pointers. Everything in a view may be a hostile peer's.
 //
-// Order of the looks behind a view: `lost`, `gone`, `hung_up`, `tcp_ended` and then `complete`
-// first, because they say that something else is final; then `opens`, because it announces others;
-// the rest in any order; all after the step before.
+// Order of the looks behind a view: `lost`, `gone`, `hung_up`, `tcp_ended` and then `complete` and
+// `taken_back` first, because they say that something else is final; then `opens`, because it
+// announces others; the rest in any order; all after the step before.
 #pragma once
 
 #include <chrono>
@@ -108,6 +108,8 @@ class Sender {
     kResend,   // the ring's bytes [at, at + count)
     // Done(count), or Done(0) when the gate was not what it had to be:
     kPut,  // copy `count` bytes to cursor `at`, then swap the gate from At(at) to At(at + count)
+    // Done(the receiver's cursor as it then stands):
+    kTakeBack,  // set kTakenBack in consumed: what lies behind is not read from the ring any more
     // Done(0):
     kOpenGate,  // store ring_bytes = `count` and open_at = `at`, then clear kSenderShut
     kAnnounce,  // store opens = `at`
@@ -115,7 +117,8 @@ class Sender {
     kArm,       // empty the room bell, store writer_armed = 1
     kRingBell,  // exchange reader_armed with 0; ring the data bell if it was 1
     kNudge,     // ring the data bell: somebody may have died before doing what others wait for
-    kReturned,  // store returned = 1 (what the peer left is all in TCP); ring the data bell
+    kReturned,  // store returned = 1 (what the peer did not read is all in TCP); ring the data bell
+    kKeep,  // store kept = `at`: of this phase nothing is sent again, TCP's bytes come behind it
   };
   struct Action {
     Step step = Step::kIdle;
@@ -128,13 +131,24 @@ class Sender {
     bool leave = false;       // ... and never again: the program goes on without the shim
     bool sleep = true;        // the call may sleep: kSleep comes armed
     std::uint64_t ring_bytes = kLeastRingBytes;
+    std::uint64_t tcp_room = 0;  // while Leaving(): bytes that the kernel takes without waiting
   };
   //                  kOpenGate              kAnnounce
   //   kTcp --------> kOpening ------------> kAnnouncing -------> kRing
   //    ^  ^                                                        | kShutGate
   //    |  +------ quiet: no kernel read of the peer's ------ kShut <
   //    +--------- kTakeBack <---- the peer is gone ------------'
-  enum class State : std::uint8_t { kTcp, kOpening, kAnnouncing, kRing, kShut, kTakeBack, kBroken };
+  //    leave: kTakingBack (from kTcp, kTakeBack) -> kTakeBack
+  enum class State : std::uint8_t {
+    kTcp,
+    kOpening,
+    kAnnouncing,
+    kRing,
+    kShut,
+    kTakingBack,
+    kTakeBack,
+    kBroken
+  };
 
   // `tcp_sent`: bytes of this direction that TCP has been given so far.
   Sender(std::uint64_t tcp_sent, std::uint64_t largest_ring, Far far = Far::kEnd)
@@ -149,9 +163,13 @@ class Sender {
   // Of the phase that is open or was last.
   [[nodiscard]] std::uint64_t ring_bytes() const { return ring_bytes_; }
   // Whether the kernel's socket may be shut down or closed without losing what a gone peer left.
-  [[nodiscard]] bool MayEnd() const { return state_ != State::kTakeBack; }
+  [[nodiscard]] bool MayEnd() const {
+    return state_ != State::kTakingBack && state_ != State::kTakeBack;
+  }
+  // Whether it has yet to be decided what becomes of what the ring holds.
+  [[nodiscard]] bool Leaving() const { return leaving_ && !settled_; }
   // Whether the program may go on without the shim, as far as this half is concerned.
-  [[nodiscard]] bool Left() const { return leaving_ && state_ == State::kTcp; }
+  [[nodiscard]] bool Left() const { return settled_ && state_ == State::kTcp; }
 
  private:
   Action Do(Step step, std::uint64_t at = 0, std::uint64_t count = 0);
@@ -161,14 +179,20 @@ class Sender {
   Action OnTcp(const SenderView& view, const Wish& wish);
   Action OnRing(const SenderView& view, const Wish& wish);
   Action OnShut(const SenderView& view, const Wish& wish);
+  Action Settle(const SenderView& view, const Wish& wish);
   Action TakeBack(const SenderView& view);
   [[nodiscard]] bool Quiet(const SenderView& view);
   Action WaitQuiet(const Wish& wish);
   // Whether anybody is left who would take bytes out of the ring, or has asked for some back.
   [[nodiscard]] bool Alone() const { return gone_ || lost_; }
-  [[nodiscard]] bool OwesBytes(const SenderView& view) const {
-    return Alone() && !returned_ && view.consumed != produced_;
+  [[nodiscard]] bool HasUnread(const SenderView& view) const {
+    return !returned_ && view.consumed != produced_;
   }
+  // ... and TCP has carried nothing since.
+  [[nodiscard]] bool Returnable(const SenderView& view) const {
+    return HasUnread(view) && kept_ != opens_;
+  }
+  [[nodiscard]] bool OwesBytes(const SenderView& view) const { return Alone() && HasUnread(view); }
 
   State state_ = State::kTcp;
   Action doing_;
@@ -176,6 +200,7 @@ class Sender {
   bool gone_ = false;
   bool lost_ = false;
   bool leaving_ = false;
+  bool settled_ = false;  // ... and the ring's bytes are in TCP, or stay in it
   WakeUps wake_ups_;
   bool returned_ = false;
   bool quiet_marked_ = false;
@@ -186,6 +211,7 @@ class Sender {
   std::uint64_t tcp_sent_;
   std::uint64_t opens_ = 0;     // phases announced
   std::uint64_t open_at_ = 0;   // tcp_sent_ when the last one began
+  std::uint64_t kept_ = 0;      // the last one behind which TCP carries bytes, with some unread
   std::uint64_t produced_ = 0;  // the gate's cursor
   std::uint64_t consumed_seen_ = 0;
   std::uint64_t passed_seen_ = 0;
@@ -198,12 +224,14 @@ struct ReceiverView {
   bool tcp_ended = false;  // FIN or an error stands at the head of the kernel's queue
   // A carrier has brought all that there is, having been asked for it after FIN.
   bool complete = false;
+  bool taken_back = false;  // the sender leaves: what was not consumed comes over TCP
   Gate gate;
   std::uint64_t opens = 0;
   std::uint64_t open_at = 0;
   std::uint64_t ring_bytes = 0;
   bool writer_armed = false;
-  bool returned = false;
+  bool returned = false;   // what was taken back, or abandoned, is all in TCP
+  std::uint64_t kept = 0;  // phase of which nothing comes over TCP any more
 };
 
 class Receiver {
@@ -220,14 +248,13 @@ class Receiver {
     kBroken,        // reset the connection
     // Done(how many bytes came, 0 for none now, kEof for FIN or an error):
     kReadTcp,  // at most `count` bytes of the kernel's socket, non-blocking
-    // Done(count):
-    kTake,  // copy `count` bytes out of the ring from cursor `at`
+    // Done(count), or Done(0) when `consumed` was not what it had to be:
+    kTake,  // copy `count` bytes from cursor `at`, then swap consumed from `at` to `at` + `count`
     // Done(0):
     kFollow,     // clear kReceiverShut
     kRefuse,     // set kReceiverShut
     kBeginRead,  // store tcp_reads = `at` (odd)
     kEndRead,    // store tcp_reads = `at` (even)
-    kGiveBack,   // store consumed = `at`
     kPass,       // store passed = `at`
     kAbandon,    // store abandoned = 1; ring the room bell
     kAskEnd,     // store asks_end = 1; ring the room bell
@@ -271,8 +298,9 @@ class Receiver {
 
   Action Next(const ReceiverView& view, const Wish& wish, TimePoint now);
   void Done(std::uint64_t outcome, TimePoint now);
-  // After the death of the process that was driving: `position` as measured anew.
-  void Recover(std::uint64_t position);
+  // After the death of the process that was driving: `position` as measured anew, `consumed` as the
+  // channel says.
+  void Recover(std::uint64_t position, std::uint64_t consumed);
 
   // Where the stream goes on behind `seen` bytes that a look (MSG_PEEK) found, on the other road
   // maybe: `count` bytes of a ring of `ring_bytes` from cursor `at`, or the head of the kernel's
@@ -320,7 +348,7 @@ class Receiver {
   bool asked_end_ = false;
   bool following_ = false;
   WakeUps wake_ups_;
-  bool give_back_due_ = false;
+  bool take_failed_ = false;
   bool eof_ = false;   // TCP said so
   bool came_ = false;  // the last kernel read brought bytes
   std::uint64_t largest_ring_;

@@ -4,7 +4,8 @@
  * and that the stream comes to its end (ltl ends). tests/tools/sock/model.sh runs it, and again with
  * each of the BUG_ macros, which spin must reject.
  *
- * LEAVE 1: the receiver may at any time go on without the shim. Bytes are their own numbers.
+ * LEAVE 1: the receiver may at any time go on without the shim; LEAVE 2: the sender, too, and be
+ * killed while it takes back what the ring holds. Bytes are their own numbers.
  */
 #ifndef N
 #define N 4
@@ -38,10 +39,13 @@ bool reader_armed = false;
 bool writer_armed = false;
 bool abandoned = false;
 bool returned = false;
+bool taken_back = false;    /* with consumed one word */
+byte kept = 0;
 bool data_bell = false;
 bool room_bell = false;
 
 bool receiver_done = false;
+byte written = N;           /* by a program that is not killed */
 
 active proctype Sender() {
   byte next = 0;      /* the program's next byte */
@@ -52,6 +56,8 @@ active proctype Sender() {
   byte at = 0;
   bool gone = false;
   bool took = false;
+  bool leaving = false;
+  bool returnable = false;
   bool flag = false;
 
 on_tcp:
@@ -62,17 +68,26 @@ on_tcp:
   :: else
   fi;
   if
-  :: next == N -> goto finish
-  :: else
+  :: leaving -> goto settle
+  :: !leaving && next == N -> goto finish
+  :: !leaving && LEAVE == 2 -> leaving = true; goto settle
+  :: !leaving && next < N
   fi;
-  atomic { flag = !receiver_shut; seen = 0 };
+  /* Unread bytes, and none of TCP's behind them yet. */
+  atomic { returnable = (seen != produced && !took && kept != mine); seen = 0 };
+  flag = !receiver_shut;
   flag = flag && (passed == mine);
 #ifdef BUG_REOPEN
   flag = true;
 #endif
   if
   :: flag && mine < PHASES && !gone -> goto open
-  :: nfull(tcp) -> atomic { tcp!next; next++; sent++ }; goto on_tcp
+#ifndef BUG_NO_KEEP
+  :: returnable -> kept = mine; goto on_tcp
+#else
+  :: returnable && nfull(tcp) -> atomic { tcp!next; next++; sent++ }; goto on_tcp
+#endif
+  :: !returnable && nfull(tcp) -> atomic { tcp!next; next++; sent++ }; goto on_tcp
   :: !gone && (abandoned || receiver_hup) -> goto on_tcp
   :: broken -> goto over
   fi;
@@ -160,9 +175,31 @@ shut:
 #endif
   goto on_tcp;
 
+settle:
+#ifndef BUG_LEAVES_RING
+  if
+  :: seen == produced || took || kept == mine
+  :: else ->
+     if
+     :: atomic { taken_back = true; seen = consumed }; goto take_back
+     :: kept = mine; goto on_tcp       /* TCP has no room: looks again */
+     fi
+  fi;
+#endif
+  /* Without the shim a program has no bells; one that has it keeps them. */
+  if
+  :: sender_hup = true
+  :: true
+  fi;
+  do
+  :: next < N && nfull(tcp) -> atomic { tcp!next; next++; sent++ }
+  :: next < N && broken -> goto over
+  :: next == N -> goto finish
+  od;
+
 take_back:
   if
-  :: sent != at -> broken = true; goto over
+  :: kept == mine -> broken = true; goto over
   :: else
   fi;
 #ifdef BUG_EARLY_RETURNED
@@ -178,6 +215,7 @@ take_back:
      if
      :: nfull(tcp) -> atomic { tcp!ring[seen % RING]; seen++; sent++ }
      :: broken -> goto over
+     :: LEAVE == 2 -> written = next; goto finish
      fi
   :: else -> break
   od;
@@ -212,6 +250,8 @@ active proctype Receiver() {
   bool came = false;
   bool flag = false;
   bool hup = false;
+  bool back = false;
+  bool owed = false;
 
 on_tcp:
   if
@@ -255,7 +295,15 @@ on_tcp:
   o = opens;
   at = open_at;
   if
-  :: o == mine && eof -> goto end_of_stream
+  :: o == mine && eof ->
+     flag = taken_back;
+#ifndef BUG_TRUSTS_TAKEN_BACK
+     if
+     :: flag && !returned -> broken = true; goto over
+     :: else
+     fi;
+#endif
+     goto end_of_stream
   :: o == mine && !eof
   :: o != mine && at == position -> goto on_ring
   :: o != mine && at != position -> assert(!eof)
@@ -282,23 +330,31 @@ on_ring:
   fi;
   flag = fin && empty(tcp);
   hup = sender_hup;
+  back = taken_back;
   atomic { now = cursor; came = sender_shut || receiver_shut };
   if
-  :: now != taken ->
+  :: now != taken && !back ->
      assert(now - taken <= RING);
      now = ring[taken % RING];
-     assert(now == expected);
-     expected++;
-     taken++;
-     consumed = taken;
+     atomic {
+#ifdef BUG_TAKES_BLINDLY
+       flag = true;
+#else
+       flag = !taken_back;                      /* compare and swap */
+#endif
+       if
+       :: flag -> assert(now == expected); expected++; taken++; consumed = taken
+       :: else
+       fi
+     };
      if
      :: writer_armed -> writer_armed = false; room_bell = true
      :: else
      fi;
      goto on_ring
-  :: now == taken && came -> mine++; passed = mine; goto on_tcp
-  :: now == taken && !came && hup -> receiver_shut = true; goto on_ring
-  :: now == taken && !came && !hup && flag -> goto end_of_stream
+  :: back || (now == taken && came) -> mine++; passed = mine; goto on_tcp
+  :: !back && now == taken && !came && hup -> receiver_shut = true; goto on_ring
+  :: !back && now == taken && !came && !hup && flag -> goto end_of_stream
   :: else
   fi;
   if
@@ -325,27 +381,40 @@ leave:
   :: writer_armed -> writer_armed = false; room_bell = true
   :: else
   fi;
+  back = taken_back;
   o = opens;
   now = cursor;
   if
-  :: o == mine || now == taken -> goto plain
+  :: !back && (o == mine || now == taken) -> goto plain
+  :: back && returned -> goto plain
   :: else
   fi;
   abandoned = true;
   room_bell = true;
   if
-  :: returned
-  :: !returned -> broken = true; goto over         /* a second has passed */
+  :: returned -> goto plain
+  :: else
+  fi;
+  if
+  :: kept > mine -> broken = true; goto over
+  :: else -> owed = true                           /* a second has passed */
   fi;
 plain:
-  receiver_hup = true;
+  /* Without the shim a program has no bells. Where bytes are owed there is a keeper, which has them,
+   * and keeps FIN away. */
+  if
+  :: !owed -> receiver_hup = true
+  :: true
+  fi;
   do
   :: nempty(tcp) -> atomic { tcp?now; assert(now == expected); expected++ }
-  :: empty(tcp) && fin -> break
+  :: owed && returned -> owed = false
+  :: owed && !returned && sender_hup -> broken = true; goto over
+  :: !owed && empty(tcp) && fin -> break
   :: broken -> goto over
   od;
 end_of_stream:
-  assert(expected == N || broken);
+  assert(expected == written || broken);
 over:
   receiver_done = true
 }

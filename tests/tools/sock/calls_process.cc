@@ -333,6 +333,35 @@ void Fortified(Party& party) {
   Ends(party, party.fd);
 }
 
+// Both ends go back to TCP with bytes for the other in the ring: one after the other, or at once.
+void StreamsFirst(Party& party) {
+  Send(party, party.fd, 0, 500);
+  party.Say("dprintf", dprintf(party.fd, "%0100d", 7));
+  party.Meet();
+  party.Meet();
+  Recv(party, party.fd, 600);
+  Ends(party, party.fd);
+}
+void StreamsSecond(Party& party) {
+  Send(party, party.fd, 0, 500);
+  party.Meet();
+  party.Say("dprintf", dprintf(party.fd, "%0100d", 8));
+  party.Meet();
+  Recv(party, party.fd, 600);
+  Recv(party, party.fd, 10);
+  Send(party, party.fd, 0, 500);
+  party.Meet();
+}
+void StreamsAtOnce(Party& party) {
+  Send(party, party.fd, 0, 500);
+  party.Meet();
+  party.Say("dprintf", dprintf(party.fd, "%0100d", 7));
+  Recv(party, party.fd, 600);
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  Recv(party, party.fd, 10);
+  party.Meet();
+}
+
 // By a thread of the C library's.
 void Asynchronous(Party& party) {
   Send(party, party.fd, 0, 500);
@@ -571,6 +600,8 @@ const std::vector<Scenario> kProcessScenarios = {
     {"stdio", Streams, Hears},
     {"fclose", ClosesStream, HearsAnother, 2},
     {"fortified stdio", Fortified, Hears},
+    {"stdio at both ends", StreamsFirst, StreamsSecond},
+    {"stdio at both ends at once", StreamsAtOnce, StreamsAtOnce},
     {"aio", Asynchronous, Hears},
     {"a standard stream", IsOutput, Hears},
     {"passed on", Passes, Hears},

@@ -482,6 +482,116 @@ TEST_F(EndTest, WhoLeavesIsOwedBytesUntilTheOtherEndMakesACall) {
   host.join();
 }
 
+TEST_F(EndTest, BothEndsLeaveOneAfterTheOther) {
+  Attach();
+  const Bytes bytes(2000, std::byte{7}), tail(100, std::byte{8});
+  ASSERT_EQ(host_.Send(bytes), 2000);
+  Bytes some(500);
+  ASSERT_EQ(guest_.Receive(some), 500);
+  EXPECT_EQ(host_.end->Leave(host_.tcp.get()), End::Departure::kDone);
+  EXPECT_EQ(host_.end->UnreadInRing(), 0U);
+  EXPECT_EQ(send(host_.tcp.get(), tail.data(), tail.size(), 0), 100);
+  EXPECT_EQ(guest_.end->Leave(guest_.tcp.get()), End::Departure::kDone);
+  Bytes rest(1600);
+  EXPECT_EQ(recv(guest_.tcp.get(), rest.data(), rest.size(), MSG_WAITALL), 1600);
+  Bytes expected(1500, std::byte{7});
+  expected.insert(expected.end(), tail.begin(), tail.end());
+  EXPECT_EQ(rest, expected);
+}
+
+TEST_F(EndTest, WhoStaysReadsWhatALeaverHasTakenBack) {
+  Attach();
+  const Bytes bytes(2000, std::byte{7});
+  ASSERT_EQ(host_.Send(bytes), 2000);
+  Bytes some(500), rest(2000);
+  ASSERT_EQ(guest_.Receive(some), 500);
+  EXPECT_EQ(host_.end->Leave(host_.tcp.get()), End::Departure::kDone);
+  EXPECT_EQ(guest_.end->UnreadInRing(), 0U);
+  EXPECT_EQ(guest_.Receive(rest), 1500);
+  EXPECT_EQ(guest_.Receive(rest, false), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(EndTest, BothEndsLeaveAtOnce) {
+  for (unsigned round = 0; round < 50; ++round) {
+    SetUp();
+    Attach();
+    const Bytes bytes(2000, std::byte{7});
+    for (const Side* side : {&host_, &guest_}) ASSERT_EQ(side->Send(bytes), 2000);
+    const auto leave = [&](const Side& side) {
+      EXPECT_EQ(side.end->Leave(side.tcp.get()), End::Departure::kDone);
+      EXPECT_EQ(send(side.tcp.get(), "x", 1, 0), 1);
+      Bytes all(2001);
+      EXPECT_EQ(recv(side.tcp.get(), all.data(), all.size(), MSG_WAITALL), 2001);
+      EXPECT_EQ(all.back(), std::byte{'x'});
+    };
+    std::thread host([&] { leave(host_); });
+    leave(guest_);
+    host.join();
+    TearDown();
+  }
+}
+
+// What TCP does not take at once stays in the ring, for who stays; who leaves, too, has lost it.
+TEST_F(EndTest, ALeaverWaitsForNobodyToRead) {
+  for (const bool stays : {true, false}) {
+    SetUp();
+    const int least = 1;
+    ASSERT_EQ(setsockopt(host_.tcp.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
+    Attach();
+    host_.end->prefer_ring(true, kLargest);
+    Bytes bytes(kLargest, std::byte{7});
+    ASSERT_EQ(host_.Send(bytes), ssize_t{kLargest});
+    const TimePoint before = BootClock::now();
+    EXPECT_EQ(host_.end->Leave(host_.tcp.get()), End::Departure::kDone);
+    EXPECT_LT(BootClock::now() - before, kLeaveTimeout);
+    EXPECT_EQ(send(host_.tcp.get(), "tail", 4, 0), 4);
+    if (stays) {
+      bytes.resize(kLargest + 4);
+      const iovec buffer{bytes.data(), bytes.size()};
+      EXPECT_EQ(guest_.end->Receive(guest_.tcp.get(), {&buffer, 1}, {.all = true}),
+                ssize_t{kLargest} + 4);
+      EXPECT_EQ(bytes.back(), std::byte{'l'});
+    } else {
+      EXPECT_EQ(guest_.end->Leave(guest_.tcp.get()), End::Departure::kReset);
+      EXPECT_EQ(recv(host_.tcp.get(), bytes.data(), 1, 0), -1);
+      EXPECT_EQ(errno, ECONNRESET);
+    }
+    TearDown();
+  }
+}
+
+// A sender that has written by TCP since cannot say it in time when it makes no more calls.
+TEST_F(EndTest, BytesThatTcpsComeBehindAreAReset) {
+  Attach();
+  const Bytes bytes(2000);
+  ASSERT_EQ(host_.Send(bytes), 2000);
+  host_.end->prefer_ring(false);
+  ASSERT_EQ(host_.Send(bytes), 2000);
+  EXPECT_EQ(guest_.end->Leave(guest_.tcp.get()), End::Departure::kReset);
+}
+
+// Whose child has left, and writes by TCP what this one's half does not know of.
+TEST_F(EndTest, NothingIsSentAgainBehindWhatAnotherProcessWrote) {
+  const int least = 1;
+  ASSERT_EQ(setsockopt(host_.tcp.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
+  Attach();
+  host_.end->prefer_ring(true, kLargest);
+  const Bytes bytes(kLargest);
+  ASSERT_EQ(host_.Send(bytes), ssize_t{kLargest});
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool done = host_.end->Leave(host_.tcp.get()) == End::Departure::kDone &&
+                      send(host_.tcp.get(), "tail", 4, 0) == 4;
+    _exit(done ? 0 : 1);
+  }
+  EXPECT_EQ(Wait(child), 0);
+  // As the guest leaves, the host's parent makes a call.
+  channel_->Outgoing(Channel::Role::kHost).words->abandoned = 1;
+  EXPECT_EQ(host_.Send(bytes), -1);
+  EXPECT_EQ(errno, ECONNRESET);
+}
+
 TEST_F(EndTest, BytesThatNobodyCanSendAgainAreAReset) {
   Attach();
   const Bytes bytes(2000);

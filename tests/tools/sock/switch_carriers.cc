@@ -95,6 +95,9 @@ bool World::NearActs() {
     near_.answered = true;
     return tell({.word = Word::kReturned, .bytes = {}});
   }
+  // TCP's bytes come behind those that were left, or nobody is there to send them again.
+  const bool lost = c.kept == c.opens || writers_bell_closed_;
+  if (near_.abandoned && !near_.answered && lost) KillCarriers();
   return false;
 }
 

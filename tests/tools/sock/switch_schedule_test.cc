@@ -42,6 +42,14 @@ TEST(SwitchSchedule, TheReadersGoOnWithoutTheShim) {
   EXPECT_GT(sum.resent, 0U);
 }
 
+TEST(SwitchSchedule, BothEndsGoOnWithoutTheShim) {
+  const Sum sum =
+      RunSeeds({.writers = 2, .readers = 2, .reader_leaves = true, .writer_leaves = true}, 1000);
+  EXPECT_EQ(sum.complete + sum.broken, sum.runs);
+  EXPECT_GT(sum.complete, sum.runs / 2);
+  EXPECT_GT(sum.resent, 0U);
+}
+
 TEST(SwitchSchedule, ProcessesDieAtAnyStep) {
   const Sum sum = RunSeeds({.writers = 4, .readers = 4, .kills = true, .refuses = true}, 1500);
   EXPECT_GT(sum.complete, sum.runs / 2);
@@ -121,6 +129,27 @@ TEST_P(SwitchPlanted, IsFound) {
   }
   FAIL() << "no schedule noticed";
 }
+
+// The same where ends leave, and processes die.
+class LeavingPlanted : public testing::TestWithParam<Planted> {};
+
+TEST_P(LeavingPlanted, IsFound) {
+  for (unsigned seed = 1; seed <= 8000; ++seed) {
+    const Plan plan{.seed = seed,
+                    .writers = 1 + seed % 2,
+                    .readers = 1 + seed / 2 % 2,
+                    .kills = GetParam() == Planted::kTrustsTakenBack,
+                    .reader_leaves = GetParam() == Planted::kLeavesRing,
+                    .writer_leaves = true,
+                    .planted = GetParam()};
+    if (!World(plan).Run().wrong.empty()) return;
+  }
+  FAIL() << "no schedule noticed";
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, LeavingPlanted,
+                         testing::Values(Planted::kLeavesRing, Planted::kTakesBlindly,
+                                         Planted::kTrustsTakenBack));
 
 INSTANTIATE_TEST_SUITE_P(Rules, SwitchPlanted,
                          testing::Values(Planted::kEndSeenLast, Planted::kOpensAnywhere,

@@ -21,6 +21,7 @@ World::World(const Plan& plan)
       stickiness_(std::array{0U, 32U, 56U, 62U}[Below(4)]),
       writers_(plan.writers),
       readers_(plan.readers) {
+  leavers_close_bells_ = (plan.reader_leaves || plan.writer_leaves) && Below(2) == 0;
   near_channel_.ring.resize(kLargestRing);
   far_channel_.ring.resize(kLargestRing);
   if (plan.carried && plan.planted != Planted::kEvenFirst) near_channel_.tcp_reads = 1;
@@ -83,16 +84,22 @@ bool World::Tick() {
   const bool in_flight = tcp_.arrived < tcp_.bytes.size();
   if (in_flight) movable.push_back(-1);
   if (movable.empty()) {
-    // Time passes only for those who wait for it.
+    // Time passes only for those who wait for it; the kernel closes, and carriers answer, sooner.
+    if (CloseEnds()) return true;
     for (Reader& reader : readers_) {
       if (reader.at != At::kWaiting) continue;
-      now_ = std::max(now_, receiver_.deadline());
-      reader.at = At::kOutside;
+      // Looks again first: no bell tells of `kept`, and another process may have taken one.
+      const bool news = Receiving().returned || Receiving().kept > receiver_.passed();
+      if (!news && reader.keeps) continue;
+      if (news) {
+        reader.at = At::kOutside;
+      } else {
+        KeepFor(reader);
+      }
       return true;
     }
     return false;
   }
-  now_ += std::chrono::microseconds(1);
   // Often the same one goes on for a while, as when the others are not scheduled.
   const bool goes_on =
       std::ranges::find(movable, last_) != movable.end() && Below(64) < stickiness_;
@@ -115,9 +122,12 @@ bool World::Tick() {
 
 bool World::Runnable(const Writer& writer) const {
   if (writer.at == At::kOver || writer.at == At::kDead) return false;
-  if (writer.at == At::kOutside) return tx_.holder < 0 || plan_.planted == Planted::kNoLock;
+  if (writer.at == At::kOutside) {
+    return writer.plain || tx_.holder < 0 || plan_.planted == Planted::kNoLock;
+  }
   if (writer.at == At::kWaiting) {
-    return delivered_ == accepted_ || tcp_.reader_gone || near_.closed;
+    // In a read of the other direction, which looks at this one, too.
+    return delivered_ == accepted_ || tcp_.reader_gone || near_.closed || near_channel_.abandoned;
   }
   if (writer.at != At::kAsleep) return true;
   const bool tcp_has_room = tcp_.bytes.size() - tcp_.read < kTcpCapacity || tcp_.reader_gone;
@@ -129,10 +139,12 @@ bool World::Runnable(const Writer& writer) const {
 
 bool World::Runnable(const Reader& reader) const {
   if (reader.at == At::kOver || reader.at == At::kDead) return false;
-  if (reader.at == At::kOutside) return rx_.holder < 0 || plan_.planted == Planted::kNoLock;
-  if (reader.at == At::kWaiting) {
-    return Receiving().data_bell > 0 || ReadersLeftAlone() || now_ >= receiver_.deadline();
+  if (reader.plain) {
+    return tcp_.read < tcp_.arrived ||
+           (tcp_.fin && tcp_.read == tcp_.bytes.size() && receiver_.Left());
   }
+  if (reader.at == At::kOutside) return rx_.holder < 0 || plan_.planted == Planted::kNoLock;
+  if (reader.at == At::kWaiting) return Receiving().data_bell > 0 || ReadersLeftAlone();
   if (reader.at != At::kAsleep) return true;
   return Receiving().data_bell > 0 || ReadersLeftAlone() || tcp_.read < tcp_.arrived ||
          (tcp_.fin && tcp_.read == tcp_.bytes.size());
@@ -161,6 +173,7 @@ void World::KillSomebody() {
     Kill(writers_[who], tx_, static_cast<int>(who));
   } else {
     const std::size_t reader = who - writers_.size();
+    if (readers_[reader].keeps) return;  // the program has what it kept
     Kill(readers_[reader], rx_, static_cast<int>(reader));
   }
 }
@@ -181,11 +194,15 @@ bool World::CloseEnds() {
     closing.push_back(&near_.closed);
     closing.push_back(&far_.closed);
   }
-  // A program that has left takes no bell along.
-  if (receiver_.Left()) closing.push_back(&readers_bell_closed_);
+  // Without the shim a program has no bell; one that has it, too, and has left, may keep it.
+  const bool writers_left =
+      std::ranges::all_of(writers_, [&](const Writer& w) { return w.plain || gone(w); });
+  if (leavers_close_bells_ && receiver_.Left()) closing.push_back(&readers_bell_closed_);
+  if (leavers_close_bells_ && writers_left) closing.push_back(&writers_bell_closed_);
   std::erase_if(closing, [](const bool* closed) { return *closed; });
   if (closing.empty()) return false;
   *closing[Below(static_cast<unsigned>(closing.size()))] = true;
+  if (writers_bell_closed_) near_.asleep = false;
   return true;
 }
 
@@ -194,6 +211,7 @@ bool World::CloseEnds() {
 void World::Move(Writer& writer, int who) {
   switch (writer.at) {
     case At::kOutside:
+      if (writer.plain) return WritePlain(writer);
       if (!Take(tx_, who, writer)) return;
       Wish(writer);
       break;
@@ -208,6 +226,17 @@ void World::Move(Writer& writer, int who) {
   }
 }
 
+// The kernel's call alone: what it takes is no half's to know.
+void World::WritePlain(Writer& writer) {
+  const std::size_t left = plan_.bytes - std::min(plan_.bytes, accepted_);
+  if (left == 0 || pipe_broken_) {
+    writer.at = At::kOver;
+    return;
+  }
+  writer.action = {.step = Sender::Step::kSendTcp};
+  if (SendTcp(std::min<std::size_t>(left, 1 + Below(900)), nullptr) == 0) writer.at = At::kAsleep;
+}
+
 void World::Wish(Writer& writer) {
   const std::size_t left = plan_.bytes - std::min(plan_.bytes, accepted_);
   writer.wish.bytes = std::min<std::size_t>(left, 1 + Below(Below(3) == 0 ? 20'000 : 900));
@@ -215,6 +244,10 @@ void World::Wish(Writer& writer) {
   writer.wish.leave = writer_leaving_;
   writer.wish.sleep = Below(4) != 0;
   writer.wish.ring_bytes = kLeastRingBytes << Below(3);
+  const std::size_t queued = std::min(kTcpCapacity, tcp_.bytes.size() - tcp_.read);
+  const bool leaves_ring = plan_.planted == Planted::kLeavesRing;
+  writer.wish.tcp_room =
+      leaves_ring || (writer_leaving_ && Below(4) == 0) ? 0 : kTcpCapacity - queued;
   writer.ending = left == 0 || pipe_broken_;
   if (writer.ending) writer.wish.bytes = 0;
   writer.looks.clear();
@@ -267,6 +300,7 @@ void World::Decide(Writer& writer) {
   writer.part = 0;
   switch (writer.action.step) {
     case Step::kIdle:
+      writer.plain = writer.wish.leave && sender_.Left();
       writer.at = writer.ending && sender_.MayEnd() ? At::kOver : At::kOutside;
       // Now and then the program expects an answer to all that it wrote.
       if (!plan_.kills && !writer.ending && Below(3) == 0) writer.at = At::kWaiting;
@@ -361,6 +395,14 @@ void World::Carry(Writer& writer) {
     case Step::kNudge:
       if (part == 0) ++near_channel_.data_bell;
       break;
+    case Step::kTakeBack:
+      if (part == 0) near_channel_.taken_back = true;
+      if (part == 0) writer.copied = near_channel_.consumed;
+      if (part == 1) StepDone(writer, writer.copied);
+      return;
+    case Step::kKeep:
+      if (part == 0 && plan_.planted != Planted::kLeavesRing) near_channel_.kept = action.at;
+      break;
     default:  // kReturned
       if (part == 0) near_channel_.returned = true;
       if (part == 1) ++near_channel_.data_bell;
@@ -372,8 +414,9 @@ void World::StepDone(Writer& writer, std::uint64_t outcome) {
   const bool tcp =
       writer.action.step == Sender::Step::kSendTcp || writer.action.step == Sender::Step::kResend;
   sender_.Done(outcome);
-  writer.wish.bytes -=
-      std::min(writer.wish.bytes, writer.action.step == Sender::Step::kResend ? 0 : outcome);
+  const bool programs =
+      writer.action.step == Sender::Step::kSendTcp || writer.action.step == Sender::Step::kPut;
+  if (programs) writer.wish.bytes -= std::min(writer.wish.bytes, outcome);
   writer.at = At::kLooking;
   if (tcp && outcome == 0) {  // the kernel's buffer is full
     writer.at = At::kAsleep;
@@ -386,6 +429,7 @@ void World::StepDone(Writer& writer, std::uint64_t outcome) {
 void World::Move(Reader& reader, int who) {
   switch (reader.at) {
     case At::kOutside:
+      if (reader.plain) return ReadPlain(reader);
       if (!Take(rx_, who, reader)) return;
       Wish(reader);
       break;
@@ -396,8 +440,25 @@ void World::Move(Reader& reader, int who) {
     case At::kStepping:
       return Carry(reader);
     default:
+      if (reader.at == At::kWaiting) Receiving().data_bell = 0;
       reader.at = At::kOutside;
   }
+}
+
+// A second has passed: the program goes on, and finds TCP's bytes alone. FIN is kept from it.
+void World::KeepFor(Reader& reader) {
+  reader.keeps = true;
+  readers_.emplace_back().plain = true;
+}
+
+void World::ReadPlain(Reader& reader) {
+  const std::size_t there = tcp_.arrived - tcp_.read;
+  const std::size_t count = there == 0 ? 0 : 1 + Below(static_cast<unsigned>(there));
+  Deliver(tcp_.bytes.data() + tcp_.read, count);
+  tcp_.read += count;
+  if (count > 0) return;
+  end_seen_ = true;
+  reader.at = At::kOver;
 }
 
 void World::Wish(Reader& reader) {
@@ -422,6 +483,7 @@ void World::Look(Reader& reader) {
     } else if (plan_.carried) {
       looks.push_back(8);
     }
+    looks.push_back(9);
     looks.push_back(1);
     if (plan_.planted == Planted::kEndSeenLast) {
       looks.insert(looks.begin(), 0);
@@ -457,7 +519,12 @@ void World::Look(Reader& reader) {
       view.writer_armed = Receiving().writer_armed;
       break;
     case 7:
-      view.returned = Receiving().returned;
+      view.kept = Receiving().kept;
+      view.returned =
+          Receiving().returned || (view.taken_back && plan_.planted == Planted::kTrustsTakenBack);
+      break;
+    case 9:
+      view.taken_back = Receiving().taken_back;
       break;
     default:
       view.complete = Receiving().complete || plan_.planted == Planted::kNoAsk;
@@ -469,20 +536,19 @@ void World::Look(Reader& reader) {
 void World::Decide(Reader& reader) {
   using Step = Receiver::Step;
   if (reader.recovering) {
-    receiver_.Recover(tcp_.read);
+    receiver_.Recover(tcp_.read, Receiving().consumed);
     reader.recovering = false;
   }
-  reader.action = receiver_.Next(reader.view, reader.wish, now_);
+  reader.action = receiver_.Next(reader.view, reader.wish, TimePoint());
   reader.part = 0;
   switch (reader.action.step) {
     case Step::kIdle:
-      reader.at = Retires() ? At::kOver : At::kOutside;
+      reader.at = reader.keeps || Retires() ? At::kOver : At::kOutside;
       return Release(rx_);
     case Step::kSleep:
       reader.at = reader.wish.sleep ? At::kAsleep : At::kOutside;
       return Release(rx_);
     case Step::kWaitReturned:
-      Receiving().data_bell = 0;
       reader.at = At::kWaiting;
       return Release(rx_);
     case Step::kEnd:
@@ -529,19 +595,19 @@ void World::Carry(Reader& reader) {
       return;
     }
     case Step::kTake:
-      if (part == 0) {
-        if (plan_.planted == Planted::kStaleConsumed) {
-          Receiving().consumed = action.at + action.count;
-        }
-      } else if (part == 1) {
+      if (part == 2) return StepDone(reader, reader.copied);
+      if (part == (plan_.planted == Planted::kStaleConsumed ? 1 : 0)) {
         reader.buffer.clear();
         for (std::uint64_t i = 0; i < action.count; ++i) {
           reader.buffer.push_back(Receiving().ring[(action.at + i) & (Receiving().ring_bytes - 1)]);
         }
       } else {
-        Deliver(reader.buffer.data(), reader.buffer.size());
-        StepDone(reader, action.count);
+        const bool mine = !Receiving().taken_back || plan_.planted == Planted::kTakesBlindly;
+        reader.copied = mine ? action.count : 0;
+        Receiving().consumed += reader.copied;
       }
+      // Whoever is killed behind the swap has got them.
+      if (part == 1) Deliver(reader.buffer.data(), reader.copied);
       return;
     case Step::kFollow:
       if (part == 0) Receiving().gate &= ~Gate::kReceiverShut;
@@ -552,9 +618,6 @@ void World::Carry(Reader& reader) {
     case Step::kBeginRead:
     case Step::kEndRead:
       if (part == 0) Receiving().tcp_reads = action.at;
-      break;
-    case Step::kGiveBack:
-      if (part == 0) Receiving().consumed = action.at;
       break;
     case Step::kPass:
       if (part == 0) Receiving().passed = action.at;
@@ -583,7 +646,7 @@ void World::Carry(Reader& reader) {
 
 void World::StepDone(Reader& reader, std::uint64_t outcome) {
   using Step = Receiver::Step;
-  receiver_.Done(outcome, now_);
+  receiver_.Done(outcome, TimePoint());
   const bool got = reader.action.step == Step::kTake ||
                    (reader.action.step == Step::kReadTcp && outcome != Receiver::kEof);
   if (got) reader.wish.bytes -= std::min(reader.wish.bytes, outcome);

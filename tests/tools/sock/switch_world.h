@@ -30,6 +30,9 @@ enum class Planted : std::uint8_t {
   kNoLock,            // two processes drive one half at once
   kStaleConsumed,     // gives room back before the bytes are copied out
   kBellForAll,        // a process that is not going to look empties the bell
+  kLeavesRing,        // who leaves lets lie what the ring holds, and says nothing of it
+  kTakesBlindly,      // consumed is stored, whatever it was
+  kTrustsTakenBack,   // taken back is taken for returned
   // Of a carried direction:
   kEvenFirst,       // tcp_reads of the sender's channel says even from the beginning
   kOddLate,         // ... and odd only after the phase was passed
@@ -73,7 +76,8 @@ class World {
     std::uint64_t gate = Gate::kInitial, opens = 0, open_at = 0, ring_bytes = 0;
     std::uint64_t consumed = 0, passed = 0, tcp_reads = 0;
     bool writer_armed = false, reader_armed = false, returned = false, abandoned = false;
-    bool asks_end = false, complete = false;
+    bool asks_end = false, complete = false, taken_back = false;
+    std::uint64_t kept = 0;
     unsigned data_bell = 0, room_bell = 0;
     std::vector<std::uint8_t> ring;
   };
@@ -133,6 +137,7 @@ class World {
     int part = 0;            // of the step being carried out
     bool recovering = false;
     std::uint64_t copied = 0;
+    bool plain = false;  // goes on without the shim
   };
   struct Writer : Process {
     SenderView view;
@@ -145,6 +150,7 @@ class World {
     Receiver::Wish wish;
     Receiver::Action action;
     std::vector<std::uint8_t> buffer;
+    bool keeps = false;  // a keeper's process, beside that of the program that goes on
   };
 
   unsigned Below(unsigned bound) { return static_cast<unsigned>(random_() % bound); }
@@ -161,6 +167,7 @@ class World {
   bool CloseEnds();
 
   void Move(Writer& writer, int who);
+  void WritePlain(Writer& writer);
   void Wish(Writer& writer);
   void Look(Writer& writer);
   void Decide(Writer& writer);
@@ -169,6 +176,8 @@ class World {
   std::uint64_t SendTcp(std::uint64_t count, const std::uint8_t* from);
 
   void Move(Reader& reader, int who);
+  void ReadPlain(Reader& reader);
+  void KeepFor(Reader& reader);
   void Wish(Reader& reader);
   void Look(Reader& reader);
   void Decide(Reader& reader);
@@ -200,7 +209,6 @@ class World {
 
   Plan plan_;
   std::mt19937 random_;
-  TimePoint now_{};
   Tcp tcp_;
   Channel near_channel_, far_channel_;
   NearCarrier near_;
@@ -208,6 +216,7 @@ class World {
   bool lane_lost_ = false;
   bool writers_bell_closed_ = false, readers_bell_closed_ = false;
   bool reader_leaving_ = false, writer_leaving_ = false;
+  bool leavers_close_bells_ = false;
   Sender sender_;
   Receiver receiver_;
   unsigned stickiness_;  // of 64: how likely the one that moved last moves again

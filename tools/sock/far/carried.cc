@@ -115,6 +115,7 @@ Relay::View Carried::View() const {
   view.from.open_at = from.open_at;
   view.from.ring_bytes = from.ring_bytes;
   view.from.returned = from.returned != 0;
+  view.from.kept = from.kept;
   return view;
 }
 

@@ -27,6 +27,7 @@ Status FromEnd::Look(const FromEndView& view, bool hung_up, bool may_ship, Effec
       returned_ = true;
       out.Tell(Type::kReturned);
     }
+    if (!returned_ && view.kept == view.opens) return Impossible("bytes that TCP's come behind");
     drained_ = hung_up;
   } else {
     RDFS_RETURN_IF_ERROR(Announce(view, out));

@@ -76,6 +76,7 @@ struct FromEndView {
   std::uint64_t open_at = 0;
   std::uint64_t ring_bytes = 0;
   bool returned = false;
+  std::uint64_t kept = 0;
 };
 
 class FromEnd {
