@@ -73,6 +73,54 @@ void Copies(Party& party) {
   Ends(party, copy);
 }
 
+// The same without the C library's functions for it.
+void CopiesByNumber(Party& party) {
+  Send(party, party.fd, 0, 200);
+  const auto high = static_cast<int>(syscall(SYS_fcntl, party.fd, F_DUPFD_CLOEXEC, 100));
+  Send(party, high, 200, 300);
+  const auto copy = static_cast<int>(syscall(SYS_dup, party.fd));
+  Send(party, copy, 500, 200);
+  party.Say("close", close(copy));
+  Send(party, party.fd, 700, 100);
+  Send(party, high, 800, 200);
+  party.Say("close", close(party.fd));
+  party.fd = high;
+  Ends(party, high);
+}
+
+// Another file takes the number of a connection that is closed by a system call.
+constexpr int kWays = 3;
+void Overtakes(Party& party) {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int way = 0; way < kWays; ++way) {
+    const int fd = Connect(party.beside(), nullptr);
+    WarmUp(fd, true);
+    Send(party, fd, 0, 100);
+    if (way == 0) party.Say("dup3", syscall(SYS_dup3, null, fd, O_CLOEXEC) == fd);
+#ifdef SYS_dup2
+    if (way == 1) party.Say("dup2", syscall(SYS_dup2, null, fd) == fd);
+#endif
+    if (way == 2) party.Say("close_range", syscall(SYS_close_range, fd, fd, 0));
+    if (way == 2) party.Say("its number", open("/dev/null", O_RDWR | O_CLOEXEC) == fd);
+    char byte = 0;
+    party.Say("read of /dev/null", read(fd, &byte, 1));
+    party.Say("write to it", write(fd, &byte, 1));
+    party.Say("close", close(fd));
+    party.Meet();
+  }
+  close(null);
+}
+void IsOvertaken(Party& party) {
+  for (int way = 0; way < kWays; ++way) {
+    const int fd = Accept(party.beside(), nullptr);
+    WarmUp(fd, false);
+    Recv(party, fd, 100);
+    Recv(party, fd, 10);
+    close(fd);
+    party.Meet();
+  }
+}
+
 // Both write, one after the other, and then the child reads.
 void Forks(Party& party) {
   Send(party, party.fd, 0, 200);
@@ -584,6 +632,8 @@ void HearsAndAnswers(Party& party) {
 
 const std::vector<Scenario> kProcessScenarios = {
     {"copies", Copies, Hears},
+    {"copies by number", CopiesByNumber, Hears},
+    {"closed by number", Overtakes, IsOvertaken, 1 + kWays},
     {"fork", Forks, HearsForks},
     {"fork, the other way", HearsForks, Forks},
     {"a child that serves", Hears, Serves},

@@ -8,6 +8,7 @@
 #include <netinet/tcp.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -50,9 +51,7 @@ int Accepted(int listener, int fd) {
   return fd;
 }
 
-}  // namespace
-
-int CloseForProgram(int fd) {
+int Close(int fd) {
   if (Registry().IsHidden(fd)) {
     errno = EBADF;
     return -1;
@@ -61,8 +60,6 @@ int CloseForProgram(int fd) {
   const Closing closing(fd);
   return libc().close(fd);
 }
-
-namespace {
 
 // `copy` is what the C library has just made of `fd`.
 int Duplicated(int fd, int copy) {
@@ -169,6 +166,42 @@ void OptionSet(int fd, int level, int name, const void* value, socklen_t size) {
 
 }  // namespace
 
+bool ChangesDescriptors(long number) {
+  switch (number) {
+#ifdef SYS_dup2
+    case SYS_dup2:
+#endif
+    case SYS_dup:
+    case SYS_dup3:
+    case SYS_fcntl:
+    case SYS_close:
+    case SYS_close_range:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int ChangeBySystemCall(long number, const long* a) {
+  const auto fd = static_cast<int>(a[0]);
+  const auto second = static_cast<int>(a[1]);
+  const auto third = static_cast<int>(a[2]);
+  switch (number) {
+    case SYS_dup:
+      return Duplicated(fd, libc().dup(fd));
+    case SYS_dup3:
+      return DupTo(fd, second, third, false);
+    case SYS_fcntl:
+      return Fcntl(fd, second, reinterpret_cast<void*>(a[2]));
+    case SYS_close:
+      return Close(fd);
+    case SYS_close_range:
+      return CloseRange(static_cast<unsigned>(fd), static_cast<unsigned>(second), third);
+    default:
+      return DupTo(fd, second, 0, true);
+  }
+}
+
 RDSOCK_EXPORT(int, socket, (int domain, int type, int protocol)) {
   const int fd = libc().socket(domain, type, protocol);
   if (fd < 0 || !IsThisProcess()) return fd;
@@ -254,7 +287,7 @@ RDSOCK_EXPORT(int, fcntl64, (int fd, int command, ...)) {
   return Fcntl(fd, command, argument);
 }
 
-RDSOCK_EXPORT(int, close, (int fd)) { return CloseForProgram(fd); }
+RDSOCK_EXPORT(int, close, (int fd)) { return Close(fd); }
 RDSOCK_EXPORT(int, close_range, (unsigned first, unsigned last, int flags)) {
   return CloseRange(first, last, flags);
 }

@@ -1,8 +1,11 @@
-// close(2) as programs see it. Any thread, also in a signal handler.
+// The system calls that copy and close descriptors, by number. Any thread, also in a signal
+// handler.
 #pragma once
 
 namespace rdfs::sock {
 
-int CloseForProgram(int fd);
+bool ChangesDescriptors(long number);
+// One of those, as the C library's function for it goes. `a`: its arguments.
+int ChangeBySystemCall(long number, const long* a);
 
 }  // namespace rdfs::sock

@@ -57,9 +57,6 @@ bool ConcernsFirst(long number) {
     case SYS_sendfile:
     case SYS_splice:
     case SYS_shutdown:
-    case SYS_dup:
-    case SYS_dup2:
-    case SYS_dup3:
       return true;
     default:
       return false;
@@ -365,7 +362,7 @@ RDSOCK_EXPORT(long, syscall, (long number, ...)) {
   }
   int waited = 0;
   if (WaitsBySystemCall(number, a, waited)) return waited;
-  if (number == SYS_close) return CloseForProgram(static_cast<int>(a[0]));
+  if (ChangesDescriptors(number)) return ChangeBySystemCall(number, a);
   // What goes through it would not be seen.
   if (number == SYS_io_uring_setup) {
     errno = ENOSYS;
