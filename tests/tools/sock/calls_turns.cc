@@ -130,11 +130,46 @@ void AreMany(Party& party) {
   for (const int fd : fds) close(fd);
 }
 
+// Times shorter than a millisecond, in a set without the connection and with it.
+void WaitsShortly(Party& party) {
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  for (const char* const what : {"an empty set", "a connection in it"}) {
+    auto shortest = Clock::duration::max();
+    for (int i = 0; i < 50; ++i) {
+      epoll_event event{};
+      const timespec wait{0, 100'000};
+      const auto before = Clock::now();
+      if (epoll_pwait2(set, &event, 1, &wait, nullptr) != 0) party.Say("something", 1);
+      shortest = std::min(shortest, Clock::now() - before);
+    }
+    party.Say(what, shortest >= std::chrono::microseconds(100) ? 1 : 0);
+    party.Say("no longer", shortest < std::chrono::microseconds(900) ? 1 : 0);
+    Add(party, set, party.fd, EPOLLIN);
+  }
+  const timespec wrong{0, 1'000'000'000};
+  epoll_event event{};
+  party.Say("no such time", epoll_pwait2(set, &event, 1, &wrong, nullptr));
+  party.Meet();
+  party.Meet();
+  const timespec long_wait{10, 0};
+  party.Say("bytes", epoll_pwait2(set, &event, 1, &long_wait, nullptr));
+  party.Say("bytes, without end", epoll_pwait2(set, &event, 1, nullptr, nullptr));
+  close(set);
+  party.Meet();
+}
+void SendsOne(Party& party) {
+  party.Meet();
+  party.Say("send", send(party.fd, "x", 1, 0));
+  party.Meet();
+  party.Meet();
+}
+
 }  // namespace
 
 const std::vector<Scenario> kTurnScenarios = {
     {"epoll, always ready", IsAlwaysReady, Ends},
     {"epoll, always ready, the other way", Ends, IsAlwaysReady},
+    {"epoll_pwait2", WaitsShortly, SendsOne},
     {"epoll, more than there is room for", HasMany, AreMany, 1 + kMany},
 };
 

@@ -1,11 +1,11 @@
 #include "tools/sock/preload/epoll.h"
 
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <new>
 
 #include "tools/sock/preload/epoll_set.h"
@@ -90,31 +90,46 @@ int EpollControl(int epoll, int operation, int fd, epoll_event* event) {
   return libc().epoll_ctl(epoll, operation, fd, event);
 }
 
-int EpollWait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask) {
+namespace {
+
+// `kernel` is the C library's call.
+template <typename Kernel>
+int Wait(int epoll, epoll_event* events, int most, const EpollTimeout& timeout,
+         const sigset_t* mask, Kernel kernel) {
   EpollSet* const set = SetOf(epoll);
   if (set == nullptr || events == nullptr || most <= 0) {
     if (g_nested_in_unknown) LookAtNested();
-    return mask == nullptr ? libc().epoll_wait(epoll, events, most, timeout)
-                           : libc().epoll_pwait(epoll, events, most, timeout, mask);
+    return kernel();
   }
   if (set->holds_sets()) LookAtNested();
   return set->Wait(epoll, {events, static_cast<std::size_t>(most)}, timeout, mask);
 }
 
+}  // namespace
+
+int EpollWait(int epoll, epoll_event* events, int most, int timeout, const sigset_t* mask) {
+  return Wait(epoll, events, most, EpollTimeout(timeout), mask, [&] {
+    return mask == nullptr ? libc().epoll_wait(epoll, events, most, timeout)
+                           : libc().epoll_pwait(epoll, events, most, timeout, mask);
+  });
+}
+
 int EpollWait(int epoll, epoll_event* events, int most, const timespec* timeout,
               const sigset_t* mask) {
-  int milliseconds = -1;
-  if (timeout != nullptr) {
-    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1'000'000'000) {
-      errno = EINVAL;
-      return -1;
-    }
-    const auto time =
-        std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
-    milliseconds = PollTimeoutMs(
-        TimePoint(std::chrono::duration_cast<std::chrono::nanoseconds>(time)), TimePoint());
+  if (timeout != nullptr &&
+      (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1'000'000'000)) {
+    errno = EINVAL;
+    return -1;
   }
-  return EpollWait(epoll, events, most, milliseconds, mask);
+  return Wait(epoll, events, most, EpollTimeout(timeout), mask, [&] {
+    if (libc().epoll_pwait2 != nullptr) {
+      return libc().epoll_pwait2(epoll, events, most, timeout, mask);
+    }
+    // By number, where the C library is older.
+    return static_cast<int>(libc().syscall(SYS_epoll_pwait2, epoll, reinterpret_cast<long>(events),
+                                           most, reinterpret_cast<long>(timeout),
+                                           reinterpret_cast<long>(mask), NSIG / 8));
+  });
 }
 
 void EpollAttached(Connection& connection) {

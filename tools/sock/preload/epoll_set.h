@@ -8,15 +8,50 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <span>
 
 #include "tools/sock/preload/connection.h"
 #include "transport/base/adaptive_spin.h"
+#include "transport/base/clock.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::sock {
+
+// How long a wait may take: for ever, or this long; to the nanosecond (epoll_pwait2(2)), or in
+// milliseconds that are rounded up. By default no time.
+class EpollTimeout {
+ public:
+  EpollTimeout() = default;
+  explicit EpollTimeout(int milliseconds)
+      : time_(std::chrono::milliseconds(milliseconds)), endless_(milliseconds < 0) {}
+  explicit EpollTimeout(const timespec* time) : endless_(time == nullptr), exact_(true) {
+    if (time == nullptr) return;
+    // More than a year is for ever.
+    constexpr time_t kMost = 365 * 24 * 3600;
+    time_ = std::chrono::seconds(std::min(time->tv_sec, kMost)) +
+            std::chrono::nanoseconds(time->tv_nsec);
+  }
+  [[nodiscard]] std::chrono::nanoseconds time() const { return time_; }
+  [[nodiscard]] bool endless() const { return endless_; }
+  [[nodiscard]] bool none() const { return !endless_ && time_.count() == 0; }
+  // What is left of it `now`.
+  [[nodiscard]] EpollTimeout Left(Deadline deadline, TimePoint now) const {
+    EpollTimeout left = *this;
+    if (!endless_) left.time_ = std::max<std::chrono::nanoseconds>(deadline - now, {});
+    return left;
+  }
+  // The C library's call.
+  int Wait(int epoll, std::span<epoll_event> events, const sigset_t* mask) const;
+
+ private:
+  std::chrono::nanoseconds time_{0};
+  bool endless_ = false;
+  bool exact_ = false;
+};
 
 class EpollSet {
  public:
@@ -27,7 +62,8 @@ class EpollSet {
   // epoll_ctl(2), of a TCP socket of the program's, or of another descriptor.
   int Control(int epoll, int operation, int fd, epoll_event* event);
   // epoll_pwait(2). `mask`: null to leave the signal mask alone.
-  int Wait(int epoll, std::span<epoll_event> events, int timeout_ms, const sigset_t* mask);
+  int Wait(int epoll, std::span<epoll_event> events, const EpollTimeout& most,
+           const sigset_t* mask);
 
   void Attached(Connection& connection, int fd);
   void Detached(const End& end, int fd);
@@ -88,7 +124,7 @@ class EpollSet {
   void Announce(int fd, Entry& entry);
   void RingWaker();
   void QuietWaker();
-  int WaitInKernel(int epoll, std::span<epoll_event> events, int mine, int timeout,
+  int WaitInKernel(int epoll, std::span<epoll_event> events, int mine, const EpollTimeout& timeout,
                    const sigset_t* mask, int& told);
   void RemoveBells(const End& end, Entry& entry);
 

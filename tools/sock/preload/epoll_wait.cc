@@ -213,16 +213,14 @@ bool EpollSet::GiveWay() {
 
 // The wait itself: how many events the program is told, and in `told` how many there were with
 // those that only we are.
-int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine, int timeout,
-                           const sigset_t* mask, int& told) {
+int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine,
+                           const EpollTimeout& timeout, const sigset_t* mask, int& told) {
   const std::span<epoll_event> before = events.first(static_cast<std::size_t>(mine));
   events = events.subspan(before.size());
   if (events.empty()) return told = 0;
-  const auto most = static_cast<int>(events.size());
-  told = mask == nullptr ? libc().epoll_wait(epoll, events.data(), most, timeout)
-                         : libc().epoll_pwait(epoll, events.data(), most, timeout, mask);
+  told = timeout.Wait(epoll, events, mask);
   if (told <= 0 || !mixed_) return told;
-  if (timeout != 0) ++TheCounts().sleeps;
+  if (!timeout.none()) ++TheCounts().sleeps;
   const Locked locked(lock_);
   return static_cast<int>(Translate(before, events, static_cast<std::size_t>(told)));
 }
@@ -235,7 +233,7 @@ int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& a
   // its turn first.
   const bool turn = unasked_ >= kAskEvery;
   int ignored = 0;
-  const int told = turn ? std::max(WaitInKernel(epoll, events, 0, 0, nullptr, ignored), 0) : 0;
+  const int told = turn ? std::max(WaitInKernel(epoll, events, 0, {}, nullptr, ignored), 0) : 0;
   const Locked locked(lock_);
   ask_ = false;
   // Armed also when the time is over at once: somebody may wait for this very set.
@@ -245,11 +243,23 @@ int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& a
   return static_cast<int>(count);
 }
 
-int EpollSet::Wait(int epoll, std::span<epoll_event> events, int timeout_ms, const sigset_t* mask) {
-  const Deadline deadline =
-      timeout_ms < 0 ? Deadline::max() : DeadlineAfter(std::chrono::milliseconds(timeout_ms));
+int EpollTimeout::Wait(int epoll, std::span<epoll_event> events, const sigset_t* mask) const {
+  const auto most = static_cast<int>(events.size());
+  if (exact_ && libc().epoll_pwait2 != nullptr) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(time_);
+    const timespec time{seconds.count(), (time_ - seconds).count()};
+    return libc().epoll_pwait2(epoll, events.data(), most, endless() ? nullptr : &time, mask);
+  }
+  const int ms = endless() ? -1 : PollTimeoutMs(TimePoint(time_), TimePoint());
+  return mask == nullptr ? libc().epoll_wait(epoll, events.data(), most, ms)
+                         : libc().epoll_pwait(epoll, events.data(), most, ms, mask);
+}
+
+int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout& most,
+                   const sigset_t* mask) {
+  const Deadline deadline = most.endless() ? Deadline::max() : DeadlineAfter(most.time());
   fd_ = epoll;
-  bool spin = timeout_ms != 0 && attached_ != 0;
+  bool spin = !most.none() && attached_ != 0;
   bool waited = false;
   for (bool late = false;;) {
     ++waiters_;  // before looking: who changes something later sees it
@@ -265,8 +275,8 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, int timeout_ms, con
       }
     }
     // Who spins hears of the others' bells, too.
-    int timeout = timeout_ms < 0 ? -1 : PollTimeoutMs(deadline, BootClock::now());
-    if (mine > 0 || spin) timeout = 0;
+    const EpollTimeout timeout =
+        mine > 0 || spin ? EpollTimeout() : most.Left(deadline, BootClock::now());
     int told = 0;
     const int more = ask ? WaitInKernel(epoll, events, mine, timeout, mask, told) : 0;
     --waiters_;
@@ -281,7 +291,7 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, int timeout_ms, con
     // Nothing, or what has to be looked at: a bell rings on until somebody has armed.
     if (told > 0 && SignalWaits(mask)) return -1;
     if (spin) continue;
-    const bool expired = timeout_ms >= 0 && BootClock::now() >= deadline;
+    const bool expired = BootClock::now() >= deadline;
     if (expired && (told == 0 || late)) return 0;
     late = expired;
   }

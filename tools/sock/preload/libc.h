@@ -61,6 +61,7 @@ namespace rdfs::sock {
   X(int, epoll_ctl, (int, int, int, epoll_event*))                                     \
   X(int, epoll_wait, (int, epoll_event*, int, int))                                    \
   X(int, epoll_pwait, (int, epoll_event*, int, int, const sigset_t*))                  \
+  X(int, epoll_pwait2, (int, epoll_event*, int, const timespec*, const sigset_t*))     \
   X(pid_t, fork, ())                                                                   \
   X(pid_t, _Fork, ())                                                                  \
   X(int, clone, (int (*)(void*), void*, int, void*, pid_t*, void*, pid_t*))            \
