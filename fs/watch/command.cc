@@ -16,6 +16,7 @@
 #include "transport/base/control_socket.h"
 #include "transport/base/host_name.h"
 #include "transport/base/log.h"
+#include "transport/base/say.h"
 
 namespace rdfs::fs::watch {
 namespace {
@@ -148,8 +149,8 @@ Status Watch(const Words& words) {
     RDFS_RETURN_IF_ERROR(watcher->Add(places[i].path, std::move(shown)));
   }
   if (!words.quiet) {
-    fmt::print(stderr, "rdfs: watching {} director{}\n", watcher->directories(),
-               watcher->directories() == 1 ? "y" : "ies");
+    Say("rdfs: watching {} director{}\n", watcher->directories(),
+        watcher->directories() == 1 ? "y" : "ies");
   }
   watcher->Run(stop.get());
   return {};
@@ -184,7 +185,7 @@ int RunWatch(const std::vector<std::string>& arguments) {
     fmt::print("{}\n", version.what());
     return 0;
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "rdfs: {}; see rdfs watch --help\n", error.what());
+    Say("rdfs: {}; see rdfs watch --help\n", error.what());
     return fuse::kExitUsage;
   }
   SetLogName("rdfs");
@@ -193,7 +194,7 @@ int RunWatch(const std::vector<std::string>& arguments) {
                                      : LogLevel::kDebug);
   const Status ended = Watch(words);
   if (ended.ok()) return 0;
-  fmt::print(stderr, "rdfs: {}\n", ended.message());
+  Say("rdfs: {}\n", ended.message());
   return fuse::kExitFailure;
 }
 

@@ -49,7 +49,7 @@ CLI11 = ('A subcommand| is required', '{} is required', 'The following argument 
          '{}: {} multiplied by {}| factor would cause number overflow. Use smaller value.', 'Could not convert: {} = {}')
 CLI11_HEADERS = '/usr/include/CLI/*.hpp'
 STARTS = re.compile(r'Code::(?P<code>k\w+),|\b(?P<helper>%s)\(|'
-                    r'\b(?:fmt::print|fprintf|fputs|Print)\((?=\s*(?:stderr|kFailed(?!, Status::FromErrno)),)|'
+                    r'\b(?:(?:fmt::print|fprintf|fputs|Print)\((?=\s*(?:stderr|kFailed(?!, Status::FromErrno)),)|Say\()|'
                     r'(?P<set>\bkHint\b|\.reason\b|\bsentence_)\s*=(?!=)|(?P<reason>%s)|%s' %
                     ('|'.join(HELPERS), REASONS, HOLDS))
 # Functions that return the sentence, and say so by their files.
@@ -272,7 +272,8 @@ PLANTED = (
 PLANTED_HELPERS = (
     ('fs/fuse/mount_helper.cc', 'return Refuse("the wombat has eaten it");'),
     ('tools/copy/options.cc', 'return Wrong(first ? "give a DST" : "the wombat has eaten it");'),
-    ('tools/x.cc', 'fmt::print(stderr, "rdcp: the wombat has eaten {}\\n", it);'),
+    ('tools/x.cc', 'Say("rdcp: the wombat has eaten {}\\n", it);'),
+    ('tools/x.cc', 'fprintf(stderr, "rdcp: the wombat has eaten it\\n");'),
     ('tools/sock/rdsock.cc', 'return "the wombat has eaten it";'),
     ('server/x.cc', 'LogError("the wombat has eaten {}", it);'),
     ('server/x.cc', 'LogWarn("{}: the wombat has eaten it", name);'),

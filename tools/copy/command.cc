@@ -1,6 +1,5 @@
 #include "tools/copy/command.h"
 
-#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "tools/copy/watch.h"
 #include "tools/pipe/process.h"
 #include "transport/base/log.h"
+#include "transport/base/say.h"
 
 namespace rdfs::copy {
 namespace {
@@ -28,7 +28,7 @@ constexpr unsigned kMostCrew = 8;
 constexpr int kCrewForExports = ExportSession::kMostLanes;
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "{}: {}\n", kName, status.message());
+  Say("{}: {}\n", kName, status.message());
   return kExitFailed;
 }
 

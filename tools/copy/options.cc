@@ -1,11 +1,10 @@
 #include "tools/copy/options.h"
 
-#include <fmt/core.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "tools/copy/pace.h"
+#include "transport/base/say.h"
 #include "transport/ssh/launch.h"
 
 namespace rdfs::copy {
@@ -56,7 +55,7 @@ struct Words {
 };
 
 int Wrong(const std::string& what) {
-  fmt::print(stderr, "rdcp: {}; see rdcp --help\n", what);
+  Say("rdcp: {}; see rdcp --help\n", what);
   return 2;
 }
 

@@ -1,6 +1,5 @@
 #include "tools/copy/remote_command.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "tools/pipe/lane_loop.h"
 #include "tools/pipe/process.h"
 #include "transport/base/log.h"
+#include "transport/base/say.h"
 
 namespace rdfs::copy {
 namespace {
@@ -27,7 +27,7 @@ constexpr const char* kName = "rdcp";
 using Where = Operand::Where;
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "{}: {}\n", kName, status.message());
+  Say("{}: {}\n", kName, status.message());
   return ExitCodeOf(status);
 }
 
@@ -184,7 +184,7 @@ int RunErrands(const CopyOptions& options, RemoteOptions& remote, bool& dialling
 
 int RunRemote(CopyOptions& options) {
   if (const Status wrong = CheckOperands(options); !wrong.ok()) {
-    fmt::print(stderr, "{}: {}\n", kName, wrong.message());
+    Say("{}: {}\n", kName, wrong.message());
     return kExitUsage;
   }
   if (const Status wrong = CheckAllApart(options); !wrong.ok()) return Fail(wrong);

@@ -7,6 +7,7 @@
 
 #include "tools/copy/names.h"
 #include "tools/pipe/progress.h"
+#include "transport/base/say.h"
 
 namespace rdfs::copy {
 namespace {
@@ -35,7 +36,7 @@ std::string Span(double seconds) {
 
 void Report::Print(std::FILE* where, const std::string& text) {
   const std::lock_guard lock(mutex_);
-  if (on_screen_) fmt::print(stderr, "\r\x1b[K");
+  if (on_screen_) Say("\r\x1b[K");
   on_screen_ = false;
   std::fputs(text.c_str(), where);
   if (where == stdout && settings_.progress) std::fflush(stdout);
@@ -76,14 +77,14 @@ void Report::Draw(const Totals& totals, TimePoint now) {
   drawn_bytes_ = bytes;
   const std::string line = Line(totals, rate_, files_rate_);
   const std::lock_guard lock(mutex_);
-  fmt::print(stderr, "\r{}\x1b[K", line);
+  Say("\r{}\x1b[K", line);
   std::fflush(stderr);
   on_screen_ = true;
 }
 
 void Report::Clear() {
   const std::lock_guard lock(mutex_);
-  if (on_screen_) fmt::print(stderr, "\r\x1b[K");
+  if (on_screen_) Say("\r\x1b[K");
   on_screen_ = false;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/copy/names.h"
+#include "transport/base/fd.h"
 
 namespace rdfs::copy {
 namespace {
@@ -27,6 +28,7 @@ void RaiseDescriptorLimit() {
 }  // namespace
 
 mode_t SetUpProcess() {
+  HoldStandardDescriptors();
   // A call that fails tells.
   for (const int number : {SIGPIPE, SIGXFSZ}) (void)signal(number, SIG_IGN);
   RaiseDescriptorLimit();

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <memory>
 
+#include "transport/base/say.h"
+
 namespace rdfs::pipe {
 namespace {
 
@@ -64,7 +66,7 @@ void DeclareCommon(CLI::App& app, const char* verbose, Words& words, CommonOptio
 }
 
 int Wrong(std::string_view name, const std::string& what) {
-  fmt::print(stderr, "{}: {}; see {} --help\n", name, what, name);
+  Say("{}: {}; see {} --help\n", name, what, name);
   return 2;
 }
 
@@ -138,7 +140,7 @@ std::optional<Exit> Finish(std::string_view name, int argc, char** argv, Words& 
   }
   auto key = FindKey(words, text, variable);
   if (!key.ok()) {
-    fmt::print(stderr, "{}: {}\n", name, key.status().message());
+    Say("{}: {}\n", name, key.status().message());
     return Exit{1};
   }
   out.key = *std::move(key);

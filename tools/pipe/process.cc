@@ -1,7 +1,5 @@
 #include "tools/pipe/process.h"
 
-#include <fcntl.h>
-#include <fmt/core.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 
 #include "transport/base/log.h"
 #include "transport/base/processors.h"
+#include "transport/base/say.h"
 
 namespace rdfs::pipe {
 namespace {
@@ -29,10 +28,7 @@ sigset_t Interrupts() {
 }  // namespace
 
 void SetUpProcess(const char* name, const CommonOptions& options) {
-  // What was closed is no descriptor of ours, then: to read it is EBADF.
-  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_PATH);
-  }
+  HoldStandardDescriptors();
   SetLogName(name);
   SetLogLevel(options.verbosity == 0   ? LogLevel::kWarn
               : options.verbosity == 1 ? LogLevel::kInfo
@@ -70,7 +66,7 @@ int CrewSize(bool computes, bool ranged) {
 }
 
 int Report(std::string_view name, const Status& status) {
-  fmt::print(stderr, "{}: {}\n", name, status.message());
+  Say("{}: {}\n", name, status.message());
   return 1;
 }
 

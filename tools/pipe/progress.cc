@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "transport/base/say.h"
 #include "transport/base/scaled.h"
 
 namespace rdfs::pipe {
@@ -36,12 +37,12 @@ void Progress::Update(std::uint64_t bytes, TimePoint now) {
   rate_bytes_ = bytes;
   rate_at_ = drawn_ = now;
   on_screen_ = true;
-  fmt::print(stderr, "\r{}\x1b[K", Line(bytes, rate_));
+  Say("\r{}\x1b[K", Line(bytes, rate_));
   std::fflush(stderr);
 }
 
 void Progress::Clear() {
-  if (on_screen_) fmt::print(stderr, "\r\x1b[K");
+  if (on_screen_) Say("\r\x1b[K");
   on_screen_ = false;
 }
 

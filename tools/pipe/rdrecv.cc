@@ -1,9 +1,9 @@
 // rdrecv: what rdsend sends, to standard output or a file.
-#include <fmt/core.h>
 
 #include "tools/pipe/options.h"
 #include "tools/pipe/process.h"
 #include "tools/pipe/reception.h"
+#include "transport/base/say.h"
 
 namespace {
 
@@ -18,14 +18,14 @@ Status Receive(const ReceiveOptions& options) {
   RDFS_ASSIGN_OR_RETURN(const Fd interrupts, TakeInterrupts());
   RDFS_ASSIGN_OR_RETURN(const auto reception, Reception::Create(options));
   if (options.verbosity > 0 || options.port == 0) {
-    fmt::print(stderr, "{}: listening on port {}\n", kName, reception->port());
+    rdfs::Say("{}: listening on port {}\n", kName, reception->port());
   }
   Arrival arrival = reception->Run(interrupts.get(), ShowsProgress(options, STDOUT_FILENO));
   if (options.verbosity > 0 && !arrival.how.empty()) {
     if (arrival.begin > 0) {
-      fmt::print(stderr, "{}: went on behind {} bytes\n", kName, arrival.begin);
+      rdfs::Say("{}: went on behind {} bytes\n", kName, arrival.begin);
     }
-    fmt::print(stderr, "{}: {} over {}\n", kName, arrival.summary, arrival.how);
+    rdfs::Say("{}: {} over {}\n", kName, arrival.summary, arrival.how);
   }
   return std::move(arrival.status);
 }

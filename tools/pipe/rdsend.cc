@@ -1,9 +1,9 @@
 // rdsend: standard input or a file to rdrecv on another machine, or on several.
-#include <fmt/core.h>
 
 #include "tools/pipe/delivery.h"
 #include "tools/pipe/options.h"
 #include "tools/pipe/process.h"
+#include "transport/base/say.h"
 
 namespace {
 
@@ -16,10 +16,10 @@ constexpr const char* kName = "rdsend";
 
 void Tell(const Delivery& delivery, const Progress& progress) {
   if (delivery.begin > 0) {
-    fmt::print(stderr, "{}: the receiver had the first {} bytes\n", kName, delivery.begin);
+    rdfs::Say("{}: the receiver had the first {} bytes\n", kName, delivery.begin);
   }
-  fmt::print(stderr, "{}: {} over {}\n", kName, progress.Summary(delivery.bytes, BootClock::now()),
-             delivery.how);
+  rdfs::Say("{}: {} over {}\n", kName, progress.Summary(delivery.bytes, BootClock::now()),
+            delivery.how);
 }
 
 // The exit status: 0 when all have it.

@@ -10,6 +10,7 @@
 #include "tools/rdinfo/local.h"
 #include "tools/rdinfo/remote.h"
 #include "transport/base/log.h"
+#include "transport/base/say.h"
 #include "transport/session/session.h"
 
 namespace {
@@ -92,13 +93,13 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "rdinfo: {}; see rdinfo --help\n", error.what());
+    rdfs::Say("rdinfo: {}; see rdinfo --help\n", error.what());
     return 2;
   }
   rdfs::SetLogLevel(verbosity == 0 ? rdfs::LogLevel::kError : rdfs::LogLevel::kDebug);
   if (const rdfs::Status named = host.empty() ? rdfs::Status() : ParsePeer(host, peer);
       !named.ok()) {
-    fmt::print(stderr, "rdinfo: {}\n", named.message());
+    rdfs::Say("rdinfo: {}\n", named.message());
     return 2;
   }
   if (!key_file.empty()) {

@@ -8,6 +8,7 @@
 #include "tools/rdping/protocol.h"
 #include "tools/rdping/server.h"
 #include "transport/base/log.h"
+#include "transport/base/say.h"
 
 namespace {
 
@@ -72,7 +73,7 @@ void Declare(CLI::App& app, Arguments& arguments) {
 }
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "rdping: {}\n", status.message());
+  rdfs::Say("rdping: {}\n", status.message());
   return 1;
 }
 
@@ -80,7 +81,7 @@ int RunClient(Arguments& arguments, rdfs::transport::Key key) {
   ClientOptions& client = arguments.client;
   const auto named = rdfs::transport::HostAndPort::Parse(client.host, client.port);
   if (!named.ok()) {
-    fmt::print(stderr, "rdping: {}\n", named.status().message());
+    rdfs::Say("rdping: {}\n", named.status().message());
     return 2;
   }
   client.host = named->host;
@@ -110,7 +111,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "rdping: {}; see rdping --help\n", error.what());
+    rdfs::Say("rdping: {}; see rdping --help\n", error.what());
     return 2;
   }
   using rdfs::LogLevel;

@@ -25,6 +25,7 @@
 
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
+#include "transport/base/say.h"
 #include "transport/ssh/bootstrap.h"
 #include "transport/ssh/launch.h"
 #include "transport/ssh/stdio.h"
@@ -58,7 +59,7 @@ constexpr std::size_t kMostHostName = 24;
 constexpr int kPortsToTry = 200;
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "rdsock: {}\n", status.message());
+  Say("rdsock: {}\n", status.message());
   return 1;
 }
 

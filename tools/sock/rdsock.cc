@@ -25,6 +25,7 @@
 #include "tools/sock/pairing.h"
 #include "tools/sock/preload/settings.h"
 #include "transport/base/fd.h"
+#include "transport/base/say.h"
 
 namespace rdfs::sock {
 namespace {
@@ -59,7 +60,7 @@ library (Go) keep their TCP connections. So does what goes through io_uring, aio
 and what is opened as a stream with fdopen(3).)";
 
 int Fail(int status, const std::string& message) {
-  fmt::print(stderr, "rdsock: {}\n", message);
+  Say("rdsock: {}\n", message);
   return status;
 }
 
@@ -151,24 +152,21 @@ const char* Explain(Reason reason) {
 }
 
 void Show(const Counts& counts) {
-  fmt::print(stderr, "rdsock: {} connections, {} upgraded, {} of these went back to TCP\n",
-             counts.connections.load(), counts.upgraded.load(), counts.left.load());
+  Say("rdsock: {} connections, {} upgraded, {} of these went back to TCP\n",
+      counts.connections.load(), counts.upgraded.load(), counts.left.load());
   if (counts.far > 0) {
-    fmt::print(stderr, "rdsock:   {} of the upgraded ones lead to other hosts\n",
-               counts.far.load());
+    Say("rdsock:   {} of the upgraded ones lead to other hosts\n", counts.far.load());
   }
   for (std::size_t i = 0; i < counts.stayed.size(); ++i) {
     const std::uint64_t count = counts.stayed[i];
     if (count > 0) {
-      fmt::print(stderr, "rdsock:   {} stayed on TCP: they {}\n", count,
-                 Explain(static_cast<Reason>(i)));
+      Say("rdsock:   {} stayed on TCP: they {}\n", count, Explain(static_cast<Reason>(i)));
     }
   }
-  fmt::print(stderr,
-             "rdsock: on upgraded ones {} bytes sent in {} calls, {} received in {}; {} wake-ups "
-             "sent, {} sleeps\n",
-             counts.bytes_sent.load(), counts.sends.load(), counts.bytes_received.load(),
-             counts.receives.load(), counts.bells.load(), counts.sleeps.load());
+  Say("rdsock: on upgraded ones {} bytes sent in {} calls, {} received in {}; {} wake-ups "
+      "sent, {} sleeps\n",
+      counts.bytes_sent.load(), counts.sends.load(), counts.bytes_received.load(),
+      counts.receives.load(), counts.bells.load(), counts.sleeps.load());
 }
 
 // Waits for the command to end and passes signals on to it that are sent to us alone.

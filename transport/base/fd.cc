@@ -1,5 +1,7 @@
 #include "transport/base/fd.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
 
 namespace rdfs {
@@ -11,6 +13,12 @@ void Fd::Reset(int fd) {
     errno = saved;
   }
   fd_ = fd;
+}
+
+void HoldStandardDescriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_PATH);
+  }
 }
 
 }  // namespace rdfs

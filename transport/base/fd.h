@@ -31,4 +31,8 @@ class Fd {
   int fd_ = -1;
 };
 
+// Standard descriptors that were closed stay of no use (EBADF), and no file of ours gets their
+// numbers: it would be read as input, or have our messages in it. Before anything is opened.
+void HoldStandardDescriptors();
+
 }  // namespace rdfs

@@ -16,6 +16,7 @@
 #include "transport/base/log.h"
 #include "transport/base/printable.h"
 #include "transport/base/runtime_directory.h"
+#include "transport/base/say.h"
 #include "transport/base/snapshot.h"
 #include "transport/base/top.h"
 
@@ -59,10 +60,9 @@ std::string Help(const std::string& program, const std::string& command, bool na
 }
 
 int Usage(const std::string& program, bool named) {
-  fmt::print(stderr,
-             "{0}: write {0} status{1}, {0} stats [--json|--prometheus]{1} or {0} top [-n "
-             "TURNS]{1}\n",
-             program, named ? " [MNT]" : "");
+  Say("{0}: write {0} status{1}, {0} stats [--json|--prometheus]{1} or {0} top [-n "
+      "TURNS]{1}\n",
+      program, named ? " [MNT]" : "");
   return 2;
 }
 
@@ -204,9 +204,8 @@ std::optional<int> RunWatchCommand(const std::string& program,
     status = answers.empty() ? 1 : 0;
   }
   if (status != 0) {
-    fmt::print(stderr, "{0}: no {0} of this user answers{1}; its socket is looked for in {2}\n",
-               program, wanted->name.empty() ? "" : " for " + wanted->name,
-               fmt::join(RuntimeDirectories(), ", "));
+    Say("{0}: no {0} of this user answers{1}; its socket is looked for in {2}\n", program,
+        wanted->name.empty() ? "" : " for " + wanted->name, fmt::join(RuntimeDirectories(), ", "));
   }
   return status;
 }

@@ -224,6 +224,29 @@ for signal in INT TERM; do
 done
 [ "${sent:-0}" -eq 1 ] || problem "signals: never in time"
 
+# ---- nobody to say it to -----------------------------------------------------------------------------
+# nobody STATUS NAME ARGUMENT...: standard error takes nothing.
+nobody() {
+  local wanted=$1 name=$2 status
+  shift 2
+  cases=$((cases + 2))
+  "$rdcp" "$@" >"$work/out" 2>/dev/full
+  status=$?
+  [ $status -eq "$wanted" ] || problem "$name, to a full device: ended with $status, not $wanted"
+  "$rdcp" "$@" >"$work/out" 2>&-
+  status=$?
+  [ $status -eq "$wanted" ] || problem "$name, to nobody: ended with $status, not $wanted"
+}
+nobody 0 "-v" -v plain told
+nobody 1 "no such file" nothing told
+nobody 2 "an unknown option" --nonsense plain told
+"$here/../on_terminal.py" --closes "$rdcp" --bwlimit 25M large/1 told >"$work/err"
+status=$?
+cases=$((cases + 1))
+[ "$status" -eq 0 ] || problem "a terminal that is closed: ended with $status"
+cmp -s large/1 told || problem "a terminal that is closed: not copied"
+clean "a terminal that is closed" .
+
 # ---- vanishing -------------------------------------------------------------------------------------
 # Frozen when it has copied some of them, and not more than the rate allows.
 mkdir busy

@@ -116,6 +116,30 @@ neither "rdrecv interrupted" "$(cat "$work/sent")" $ended 'the receiver gave up:
   'interrupted by SIGINT'
 clean "rdrecv interrupted" "$work/dir"
 
+# ---- nobody to say it to -----------------------------------------------------------------------------
+for where in '>/dev/full' '>&-'; do
+  receive
+  eval "send_to_nobody() { \"\$rdsend\" --require \"\$over\" \"\$address\" \"\$port\" \"\$key\" -v \"\$work/noise\" 2$where; }"
+  send_to_nobody; sent=$?
+  received; both "rdsend -v 2$where" $sent $?
+  same "rdsend -v 2$where" "$work/noise" "$work/out"
+done
+# A terminal that is closed while progress is drawn on it.
+slowly() { for _ in 1 2 3 4; do cat "$work/noise"; sleep 0.4; done; }
+slowly >"$work/much"
+: >"$work/recv.err"
+"$(dirname "$0")/../on_terminal.py" --closes "$rdrecv" --require "$over" --listen "$address" 0 "$key" "$work/dir/file" >"$work/recv.err" </dev/null &
+await_port $!
+slowly | send; sent=$?
+received; both "rdrecv on a terminal that is closed" $sent $?
+same "rdrecv on a terminal that is closed" "$work/much" "$work/dir/file"
+clean "rdrecv on a terminal that is closed" "$work/dir"
+receive
+slowly | "$(dirname "$0")/../on_terminal.py" --closes "$rdsend" --require "$over" "$address" "$port" "$key" >"$work/send.err"; sent=$?
+received; both "rdsend on a terminal that is closed" $sent $?
+same "rdsend on a terminal that is closed" "$work/much" "$work/out"
+rm -f "$work/dir/file" "$work/much"
+
 # ---- a side that stands still ------------------------------------------------------------------------
 # Less than a silent peer is given up for: it goes on.
 for who in rdsend rdrecv; do
