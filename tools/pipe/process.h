@@ -12,8 +12,8 @@ namespace rdfs::pipe {
 
 // Logging as -v says; a closed pipe becomes an error of write(2) instead of a signal.
 void SetUpProcess(const char* name, const CommonOptions& options);
-// A descriptor that SIGINT, SIGTERM and SIGHUP make readable once they are blocked; until then they
-// end the process.
+// A descriptor that SIGINT, SIGTERM and SIGHUP, unless that is ignored, make readable once they are
+// blocked; until then they end the process.
 Result<Fd> WatchInterrupts();
 // In this thread and in those that it starts: so the peer is told, and nothing half-made is left.
 void BlockInterrupts();

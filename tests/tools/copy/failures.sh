@@ -223,6 +223,18 @@ for signal in INT TERM; do
   clean "SIG$signal" killed
 done
 [ "${sent:-0}" -eq 1 ] || problem "signals: never in time"
+# nohup.
+rm -rf killed
+(trap '' HUP; exec "$rdcp" --bwlimit 25M large/1 killed) 2>"$work/err" &
+victim=$!
+children+=("$victim")
+until [ -n "$(find . -maxdepth 1 -name '.rdcp-*' -size +0)" ] || ! kill -0 "$victim" 2>/dev/null; do :; done
+kill -HUP "$victim" || problem "an ignored SIGHUP: not in time"
+wait "$victim"
+status=$?
+cases=$((cases + 1))
+[ "$status" -eq 0 ] || problem "an ignored SIGHUP: ended with $status"
+cmp -s large/1 killed || problem "an ignored SIGHUP: not copied"
 
 # ---- nobody to say it to -----------------------------------------------------------------------------
 # nobody STATUS NAME ARGUMENT...: standard error takes nothing.

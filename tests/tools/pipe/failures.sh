@@ -116,6 +116,26 @@ neither "rdrecv interrupted" "$(cat "$work/sent")" $ended 'the receiver gave up:
   'interrupted by SIGINT'
 clean "rdrecv interrupted" "$work/dir"
 
+# nohup: at both ends, in the middle.
+: >"$work/recv.err"
+(trap '' HUP; exec "$rdrecv" --require "$over" --listen "$address" 0 "$key" "$work/dir/file" 2>"$work/recv.err" </dev/null) &
+await_port $!
+mkfifo "$work/fifo"
+(trap '' HUP; exec "$rdsend" --require "$over" "$address" "$port" "$key" <"$work/fifo" 2>"$work/send.err") &
+sender=$!
+children+=("$sender")
+{
+  head -c 1000000 "$work/noise"
+  for _ in $(seq 500); do compgen -G "$work/dir/.rdrecv-*" >/dev/null && break; sleep 0.02; done
+  kill -HUP "$sender" "$receiver" || problem "an ignored SIGHUP: not in time"
+  sleep 0.3
+  tail -c +1000001 "$work/noise"
+} >"$work/fifo"
+wait "$sender"; sent=$?
+received; both "an ignored SIGHUP" $sent $?
+same "an ignored SIGHUP" "$work/noise" "$work/dir/file"
+rm -f "$work/dir/file" "$work/fifo"
+
 # ---- nobody to say it to -----------------------------------------------------------------------------
 for where in '>/dev/full' '>&-'; do
   receive
