@@ -14,6 +14,9 @@ namespace {
 
 // Looks at the ring between two looks at the clock.
 constexpr int kLooksPerClock = 16;
+// How often a look (MSG_PEEK) that waits for all of its bytes begins anew: what is there keeps the
+// kernel's socket readable, so that nothing tells of what comes behind.
+constexpr std::chrono::milliseconds kPeekAgain{1};
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -27,12 +30,20 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
   Cursor cursor(buffers);
   const auto result = [&] { return cursor.gone() > 0 ? static_cast<ssize_t>(cursor.gone()) : -1; };
   bool arm = false;
+  bool last_look = false;
   for (;;) {
     const std::size_t before = cursor.gone();
     const Stand stand =
         ReceiveSome(tcp, cursor, {.bytes = cursor.left(), .follow = true, .sleep = arm}, peek);
     const bool came = cursor.gone() > before;
-    if (came && (!patience.all || peek || cursor.left() == 0)) return result();
+    if (came && (!patience.all || cursor.left() == 0)) return result();
+    if (came && peek) {
+      std::array<pollfd, 1> ended = {pollfd{tcp, POLLRDHUP, 0}};
+      if (last_look || !patience.wait || !Sleep(ended, patience, kPeekAgain)) return result();
+      last_look = ended[0].revents != 0;
+      cursor = Cursor(buffers);
+      continue;
+    }
     if (stand == Stand::kDone && !came) return static_cast<ssize_t>(cursor.gone());
     if (stand == Stand::kError) return result();
     if (came) {

@@ -216,6 +216,7 @@ bool End::WaitToSend(int tcp, Stand stand, const Patience& patience, int& yields
 }
 
 int End::ShutdownSend(int tcp, int how) {
+  if (how != SHUT_WR && how != SHUT_RDWR) return shutdown(tcp, how);  // EINVAL, and nothing done
   BeforeClose(tcp);
   memory_.send_over = true;
   return shutdown(tcp, how);

@@ -111,11 +111,11 @@ bool Empty(int bell) {
   if (bell < 0) return true;
   const int saved = errno;
   std::array<std::byte, 64> packet;
-  ssize_t got = 0;
-  do {
+  ssize_t got = 1;
+  for (int i = 0; i < kMostRings && (got > 0 || (got < 0 && errno == EINTR)); ++i) {
     got = recv(bell, packet.data(), packet.size(), MSG_DONTWAIT);
-  } while (got > 0 || (got < 0 && errno == EINTR));
-  const bool open = got < 0 && errno == EAGAIN;
+  }
+  const bool open = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
   errno = saved;
   return open;
 }

@@ -111,7 +111,9 @@ struct Bells {
 void Ring(int bell);
 // Takes one ring, if one has come: for whoever goes to sleep on the bell.
 void TakeRing(int bell);
-// Takes every ring that has come. False when the other end has closed.
+// Takes every ring that has come, but no more than kMostRings: a peer could ring for ever. False
+// when the other end has closed.
+inline constexpr int kMostRings = 64;
 bool Empty(int bell);
 
 // What was found before a look, and may be stale.

@@ -53,6 +53,28 @@ void PeekReceives(Party& party) {
   party.Meet();
 }
 
+// A look that waits for all gets it in pieces, and at the end what there is.
+void PeekAllSends(Party& party) {
+  party.Say("shutdown of nothing", shutdown(party.fd, 7));
+  party.Say("send", SendBytes(party.fd, 0, 100));
+  party.Meet();
+  usleep(20'000);
+  party.Say("send", SendBytes(party.fd, 100, 100));
+  party.Meet();
+  usleep(20'000);
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+}
+void PeekAllReceives(Party& party) {
+  party.Meet();
+  SayRecv(party, "peek 200", 200, MSG_PEEK | MSG_WAITALL);
+  SayRecv(party, "peek 300 now", 300, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT);
+  party.Meet();
+  SayRecv(party, "peek 300", 300, MSG_PEEK | MSG_WAITALL);
+  SayRecv(party, "recv", 300, MSG_WAITALL);
+  party.Meet();
+}
+
 void VectorsSend(Party& party) {
   std::vector<char> bytes = Bytes(0, 1000);
   const std::array<iovec, 4> pieces = {iovec{bytes.data(), 1}, iovec{bytes.data() + 1, 0},
@@ -312,6 +334,8 @@ const std::vector<Scenario> kDataScenarios = {
     {"quiet", Watch, Watch},
     {"peek", PeekSends, PeekReceives},
     {"peek, the other way", PeekReceives, PeekSends},
+    {"peek for all", PeekAllSends, PeekAllReceives},
+    {"peek for all, the other way", PeekAllReceives, PeekAllSends},
     {"vectors", VectorsSend, VectorsReceive},
     {"wait for all", WaitAllSends, WaitAllReceives},
     {"half close", HalfCloseSends, HalfCloseReceives},
