@@ -35,6 +35,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Runs `task` on the lane's loop; any thread.
   virtual void Post(std::function<void()> task) = 0;
 
+  // Once; false: it is attached.
+  [[nodiscard]] bool Attach() { return !std::exchange(attached_, true); }
+
   [[nodiscard]] const SessionPtr& session() const { return session_; }
   [[nodiscard]] const std::shared_ptr<GrantLane>& grants() const { return grants_; }
   [[nodiscard]] const std::shared_ptr<Staging>& staging() const { return staging_; }
@@ -59,6 +62,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::shared_ptr<GrantLane> grants_;
   std::shared_ptr<Staging> staging_;
   std::size_t in_flight_ = 0;
+  bool attached_ = false;
 };
 using LanePtr = std::shared_ptr<Lane>;
 

@@ -11,7 +11,7 @@ Outcome OpRenew(Call& call) {
 
 Outcome OpAttachLane(Call& call) {
   const auto request = call.body.Read<fs::AttachLaneRequest>();
-  if (!call.Decoded() || call.lane->staging()) return Outcome::Malformed();
+  if (!call.Decoded() || !call.lane->Attach()) return Outcome::Malformed();
   fs::AttachLaneReply reply{};
   if (!call.session.params().read_only && request.staging_bytes != 0) {
     const auto& own = call.session.params().staging;

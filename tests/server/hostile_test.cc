@@ -219,6 +219,7 @@ TEST_F(HostileTest, TrailingBytesAreAnExtensionOrMalformed) {
 // What a client says of its transport is shown to people, and bounded.
 TEST_F(HostileTest, TheClientsWordsAboutItsTransportSteerNoTerminal) {
   const auto attach = [&](std::string_view transport, std::size_t promised) {
+    server.lane = server.NewLane(server.session());
     auto message =
         Harness::Message(Opcode::kAttachLane, Body().Add(fs::AttachLaneRequest{}).bytes(), 1);
     const Body tail = Body()
@@ -240,7 +241,7 @@ TEST_F(HostileTest, TheClientsWordsAboutItsTransportSteerNoTerminal) {
   EXPECT_FALSE(attach("y", 2)) << "more than there is";
   EXPECT_EQ(server.session()->choice(), std::string(fs::kMaxTransportBytes, 'x'));
   // A client that says nothing, as older ones do.
-  server.lane->sent.clear();
+  server.lane = server.NewLane(server.session());
   EXPECT_TRUE(server.Ask(Opcode::kAttachLane, Body().Add(fs::AttachLaneRequest{})).ok());
   EXPECT_EQ(server.session()->choice(), "");
 }

@@ -42,5 +42,13 @@ TEST_F(RecallsTest, AreSentAgainWhenTheLaneThatTheyWentByEnds) {
   EXPECT_EQ(first->sent, recalls);
 }
 
+// Else recalls would be sent again, and the lane known once more, as often as a client likes.
+TEST_F(RecallsTest, ALaneIsAttachedOnce) {
+  Attach(server_.lane);
+  const Body attach = Body().Add(fs::AttachLaneRequest{});
+  EXPECT_FALSE(server_.Deliver(
+      server_.lane, Harness::Message(Opcode::kAttachLane, attach.bytes(), server_.NextSequence())));
+}
+
 }  // namespace
 }  // namespace rdfs::server
