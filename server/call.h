@@ -35,12 +35,16 @@ class [[nodiscard]] Outcome {
   // No correct client sends this: the connection ends.
   static Outcome Malformed() { return {Kind::kMalformed, fs::WireError::kMalformed}; }
 
+  // Nothing is done yet, and what it would change is not what it was begun for: begin that as well.
+  static Outcome Again() { return {Kind::kAgain, fs::WireError::kAgain}; }
+
+  [[nodiscard]] bool again() const { return kind_ == Kind::kAgain; }
   [[nodiscard]] bool pending() const { return kind_ == Kind::kPending; }
   [[nodiscard]] bool malformed() const { return kind_ == Kind::kMalformed; }
   [[nodiscard]] fs::WireError error() const { return error_; }
 
  private:
-  enum class Kind : std::uint8_t { kAnswer, kPending, kMalformed };
+  enum class Kind : std::uint8_t { kAnswer, kPending, kMalformed, kAgain };
   Outcome(Kind kind, fs::WireError error) : kind_(kind), error_(error) {}
   Kind kind_;
   fs::WireError error_;

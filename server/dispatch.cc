@@ -146,8 +146,10 @@ Outcome Dispatcher::Run(Call& call) {
   IntentRing* record = call.session.record();
   if (record != nullptr) record->Acknowledge(call.header.acknowledged);
   if (!MayGoOn(call)) return Outcome::Pending();
+  // It was under way already when it had to wait.
+  if (call.responder.recorded()) return Carry(call, row->handler);
   if (record == nullptr || !IsRecorded(call)) {
-    return HeldBack(call) ? Outcome::Error(fs::WireError::kGrace) : row->handler(call);
+    return HeldBack(call) ? Outcome::Error(fs::WireError::kGrace) : Carry(call, row->handler);
   }
 
   const std::uint64_t digest = IntentRing::Digest(call.opcode, call.body.rest());
@@ -168,7 +170,18 @@ Outcome Dispatcher::Run(Call& call) {
       break;
   }
   call.responder.SetRecorded();
-  return row->handler(call);
+  return Carry(call, row->handler);
+}
+
+Outcome Dispatcher::Carry(Call& call, Handler handler) {
+  const ByteReader body = call.body;
+  Outcome outcome = handler(call);
+  if (!outcome.again()) return outcome;
+  call.body = body;
+  if (!MayGoOn(call)) return Outcome::Pending();
+  outcome = handler(call);
+  // What others do to the name does not end: the client's kernel looks again.
+  return outcome.again() ? Outcome::Errno(ESTALE) : outcome;
 }
 
 bool Dispatcher::MayGoOn(Call& call) {

@@ -20,6 +20,7 @@ class Dispatcher {
   [[nodiscard]] bool Handle(const LanePtr& lane, ByteSpan message);
 
  private:
+  using Handler = Outcome (*)(Call&);
   enum class Next : std::uint8_t { kRun, kAnswered, kAsDone, kOpenAgain, kHeldBack, kEnd };
 
   // What the record says about a mutating request; answers it where it can.
@@ -37,6 +38,8 @@ class Dispatcher {
   bool MayGoOn(Call& call);
   // Whether it has to wait until the clients of an earlier epoch are back.
   [[nodiscard]] bool HeldBack(const Call& call) const;
+  // Runs the handler, a second time where it says so.
+  Outcome Carry(Call& call, Handler handler);
   bool Finish(Call& call, Outcome outcome);
 
   Worker& worker_;

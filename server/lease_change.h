@@ -20,12 +20,15 @@ class LeaseChange {
     service_ = std::exchange(other.service_, nullptr);
     numbers_ = std::exchange(other.numbers_, {});
     inodes_ = std::exchange(other.inodes_, {});
+    anything_ = std::exchange(other.anything_, false);
     return *this;
   }
   ~LeaseChange() { End(); }
 
   [[nodiscard]] bool begun() const { return service_ != nullptr; }
   [[nodiscard]] bool Covers(const InodeKey& inode) const;
+  // It names no inode, since nobody else was there who could have a lease on one.
+  [[nodiscard]] bool CoversAnything() const { return anything_; }
   void End();
 
  private:
@@ -33,6 +36,7 @@ class LeaseChange {
   LeaseService* service_ = nullptr;
   std::vector<std::uint64_t> numbers_;
   std::vector<InodeKey> inodes_;
+  bool anything_ = false;
 };
 
 }  // namespace rdfs::server

@@ -24,6 +24,7 @@ void LeaseChange::End() {
   std::exchange(service_, nullptr)->End(numbers_);
   numbers_.clear();
   inodes_.clear();
+  anything_ = false;
 }
 
 void LeaseService::FollowAnother(std::optional<std::set<std::uint64_t>> sessions) {
@@ -110,6 +111,7 @@ bool LeaseService::Begin(std::uint64_t session, std::span<const Target> targets,
     at_once = begun.ready;
     change.service_ = this;
     change.numbers_.push_back(begun.change);
+    change.anything_ |= targets.empty();
     for (const Target& target : targets) change.inodes_.push_back(target.inode);
     for (const LeaseTable::Recall& recall : begun.recalls) {
       recalled_[recall.number] = targets[recall.target];

@@ -169,6 +169,12 @@ Outcome OpCreate(Call& call) {
   // A symlink that has just appeared is for the client to follow: ESTALE makes its kernel look
   // again.
   if (S_ISLNK(found.inode->type)) return Outcome::Errno(ESTALE);
+  // Another loop has made it since this change began: others may believe what it has.
+  const LeaseChange& change = call.responder.change();
+  if ((request.flags & fs::kOpenTruncate) != 0 && !change.CoversAnything() &&
+      !change.Covers(found.inode->key)) {
+    return Outcome::Again();
+  }
   return OpenInode(call, found, request.flags, parent.inode.get());
 }
 

@@ -33,6 +33,7 @@ class Responder {
   }
   // From here on the answer is recorded.
   void SetRecorded() { recorded_ = true; }
+  [[nodiscard]] bool recorded() const { return recorded_; }
   // What this request changes, until it is answered.
   [[nodiscard]] LeaseChange& change() { return change_; }
   // It may take for ever: it does not count among the lane's requests in flight any more. On the

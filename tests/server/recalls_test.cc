@@ -1,6 +1,9 @@
 // Recalls of leases, and by which lane they reach their client.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "tests/server/server_harness.h"
 
 namespace rdfs::server {
@@ -19,7 +22,7 @@ class RecallsTest : public testing::Test {
                                                        lane->session()->id(), server_.caller)));
   }
 
-  Harness server_;
+  Harness server_{{.record = true}};
 };
 
 TEST_F(RecallsTest, AreSentAgainWhenTheLaneThatTheyWentByEnds) {
@@ -40,6 +43,52 @@ TEST_F(RecallsTest, AreSentAgainWhenTheLaneThatTheyWentByEnds) {
   server_.core().leases.LaneClosed(last);
   ASSERT_TRUE(server_.WaitForAnswer(first)) << "nobody hears of the recall";
   EXPECT_EQ(first->sent, recalls);
+}
+
+// As when another loop makes it: behind the look at what the request would change. The server asks
+// for the time here and there, and at each of these moments the file appears once.
+TEST_F(RecallsTest, AFileThatAppearsMeanwhileIsNotTruncatedUnasked) {
+  const std::shared_ptr<MemoryLane> another = server_.NewLane(server_.NewSession(43));
+  Attach(another);
+  const fs::Handle root = server_.root();
+  std::size_t recalled = 0;
+  for (std::size_t moment = 0; moment < 10; ++moment) {
+    const std::string name = "file" + std::to_string(moment);
+    const std::string path = server_ / name;
+    std::ofstream(path) << "content";
+    const fs::Handle file = server_.Walk(name);
+    // The first client believes what it was told of the file, and of nothing else.
+    server_.core().leases.SessionEnded(server_.session()->id());
+    server_.lane = server_.NewLane(server_.session());
+    Attach(server_.lane);
+    const Body getattr = Body().Add(fs::GetAttrRequest{}).Add(file);
+    ASSERT_TRUE(server_.Ask(Opcode::kGetAttr, getattr).ok());
+
+    std::filesystem::rename(path, path + ".away");
+    server_.clock.hook = [&, calls = std::size_t{0}]() mutable {
+      if (calls++ == moment) std::filesystem::rename(path + ".away", path);
+    };
+    fs::CreateRequest request{};
+    request.flags = fs::kOpenWrite | fs::kOpenCreate | fs::kOpenTruncate;
+    request.mode = 0644;
+    Say(another, Opcode::kCreate, Body().Add(request).Add(root).Name(name));
+    server_.clock.hook = nullptr;
+    if (!server_.WaitForAnswer(server_.lane, 1)) {
+      // It came too late, or not at all: another one was made.
+      EXPECT_TRUE(server_.TakeAnswer(another).ok());
+      EXPECT_TRUE(std::filesystem::exists(path + ".away") || std::filesystem::file_size(path) == 7U)
+          << moment;
+      continue;
+    }
+    ++recalled;
+    server_.lane->sent.clear();
+    EXPECT_TRUE(another->sent.empty()) << moment;
+    EXPECT_EQ(std::filesystem::file_size(path), 7U) << moment;
+    server_.core().leases.SessionEnded(server_.session()->id());
+    EXPECT_TRUE(server_.TakeAnswer(another).ok()) << moment;
+    EXPECT_EQ(std::filesystem::file_size(path), 0U) << moment;
+  }
+  EXPECT_GT(recalled, 1U);
 }
 
 // Else recalls would be sent again, and the lane known once more, as often as a client likes.

@@ -52,6 +52,16 @@ class ManualScheduler final : public Scheduler {
   std::multimap<std::chrono::nanoseconds, std::function<void()>> tasks_;
 };
 
+// Something happens whenever the server asks for the time.
+class HookedClock final : public Clock {
+ public:
+  [[nodiscard]] TimePoint Now() const override {
+    if (hook) hook();
+    return BootClock::now();
+  }
+  std::function<void()> hook;
+};
+
 class MemoryLane final : public Lane {
  public:
   MemoryLane(SessionPtr session, FileIo& io) : Lane(std::move(session)), io_(io) {}
@@ -139,7 +149,7 @@ class Harness {
     core.verifier = 99;
     core.can_switch_ids = options_.can_switch_ids;
     core.limits = options_.limits;
-    core_ = std::make_unique<Core>(clock_, *ProcFd::Open(), *keeper_, scheduler, 64 << 20, core);
+    core_ = std::make_unique<Core>(clock, *ProcFd::Open(), *keeper_, scheduler, 64 << 20, core);
     exported_ = *Export::Create({.name = "x", .directory = dir()});
     table_ = *InodeTable::Create(
         exported_, HandleSecret::Random(), core_->proc,
@@ -149,7 +159,7 @@ class Harness {
     StoreOptions store;
     store.pool.pool_bytes = 16 << 20;
     store.pool.arena_bytes = 4 << 20;
-    access_.store = std::make_shared<ExtentStore>(access_.domain, store, clock_);
+    access_.store = std::make_shared<ExtentStore>(access_.domain, store, clock);
     core_->stores.Add(access_.store);
     worker_ = std::make_unique<Worker>(*core_, *io_);
     dispatcher_ = std::make_unique<Dispatcher>(*worker_);
@@ -323,12 +333,12 @@ class Harness {
 
   TempDir base;
   ManualScheduler scheduler;
+  HookedClock clock;
   std::shared_ptr<MemoryLane> lane;
   Ids caller{::geteuid(), ::getegid()};
 
  private:
   HarnessOptions options_;
-  SystemClock clock_;
   std::unique_ptr<DescriptorKeeper> keeper_;
   std::unique_ptr<FileIo> io_;
   std::unique_ptr<Core> core_;
