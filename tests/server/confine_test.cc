@@ -8,6 +8,7 @@
 #include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +55,19 @@ TEST(Confine, CallsThatNoRequestNeedsAreRefused) {
         if (!IsRefused([] { return mount("none", "/nonexistent", "tmpfs", 0, nullptr); })) return 4;
         if (!IsRefused([] { return unshare(CLONE_NEWUSER); })) return 5;
         if (!IsRefused([] { return unshare(CLONE_FS | CLONE_NEWNS); })) return 6;
+        for (const long flags : {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET,
+                                 CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWCGROUP}) {
+          // CLONE_THREAD alone is wrong: nothing is made where it is not refused.
+          if (!IsRefused([&] { return syscall(SYS_clone, flags | CLONE_THREAD, 0, 0, 0, 0); })) {
+            return 7;
+          }
+        }
+        for (const long call : {SYS_fspick, SYS_fsconfig, SYS_mount_setattr, SYS_move_mount,
+                                SYS_open_tree, SYS_kexec_file_load, 467 /* open_tree_attr */}) {
+          if (!IsRefused([&] { return syscall(call, -1, 0, 0, 0, 0); })) return 8;
+        }
+        errno = 0;
+        if (syscall(SYS_clone3, nullptr, 0) != -1 || errno != ENOSYS) return 9;
         return 0;
       }),
       0);
