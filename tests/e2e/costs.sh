@@ -2,7 +2,7 @@
 # How many messages an operation costs, no more and no fewer, as ARCHITECTURE.md says, counted by rdfs itself (SIGUSR1).
 set -euo pipefail
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "$0") python3 - "$RDFS_E2E_MOUNT" "$RDFS_E2E_CLIENT_PID" "$(dirname "$RDFS_E2E_MOUNT")/rdfs.log" "$RDFS_E2E_SERVER_PID" "$RDFS_E2E_BACKING" <<'PYTHON'
-import fcntl, mmap, os, random, struct, sys, threading, time
+import fcntl, mmap, os, random, struct, subprocess, sys, threading, time
 from counters import figures, round_trips
 from processes import children, sleeps
 mount, client, log, server, backing = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
@@ -95,6 +95,18 @@ costs("mknod", each_of("fifo", os.mkfifo), mknod=1)
 costs("rename", each_pair(os.rename, "fifo", "renamed"), rename=1)
 costs("link", each_pair(os.link, "renamed", "link"), link=1)
 costs("rmdir", each_of("directory", os.rmdir), rmdir=1)
+
+# A directory that this client has never seen: names and attributes come with the listing, and what ls asks of each file
+# beside, a label of SELinux and whether it has an ACL, is asked of the server each by itself.
+os.mkdir(f"{backing}/cold")
+for i in range(count):
+    with open(f"{backing}/cold/{i}", "w") as file:
+        file.write("x")
+time.sleep(0.5)
+def list_long():
+    said = subprocess.run(["ls", "-l", f"{mount}/cold"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert len(said.splitlines()) == count + 1, said
+costs("ls -l, cold", list_long, at_most=("getxattr", "listxattr"), getxattr=2, listxattr=1)  # coreutils 9.1: no listxattr
 
 # Files that are open.
 files = [os.open(path_of("file")(i), os.O_RDWR | os.O_CREAT) for i in range(count)]
