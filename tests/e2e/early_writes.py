@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 mount, export, rdfs, worker = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -121,6 +122,28 @@ for tells in (os.fsync, os.close):
         os.close(fd)
     same(name)
 
+
+
+def closes_when_it_thaws(name, offset, number=None):
+    """close(2) while the server is frozen for a second ends when that thaws, and tells how the writes went."""
+    fd = os.open(f"{mount}/{name}", os.O_CREAT | os.O_RDWR)
+    Frozen(fd).__enter__()
+    assert os.pwrite(fd, PIECE, offset) == len(PIECE)
+    thaw = threading.Timer(1, os.kill, (worker, signal.SIGCONT))
+    began = time.monotonic()
+    thaw.start()
+    if number is None:
+        os.close(fd)
+    else:
+        expect(number, os.close, fd)
+    took = time.monotonic() - began
+    thaw.join()
+    assert 0.9 < took < 3, f"close of {name} takes {took} s"
+    same(name)
+
+
+closes_when_it_thaws("thawed", 0)
+closes_when_it_thaws("thawed and too large", LIMIT, errno.EFBIG)
 resource.prlimit(worker, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 assert early_writes() - before > 15, early_writes()
 
