@@ -27,9 +27,9 @@ struct ClientLimits {
   std::size_t requests = 16384;          // that are not answered yet, on all its lanes
   std::size_t wrong_keys = 8;            // from one address, before answers are held back
   // Bytes of requests that wait with their message, for other clients or a disk. Not in the file:
-  // a mount's two lanes may both be full of writes inside messages, or one, whose requests come
-  // again on the next one.
-  std::size_t request_bytes = 2 * fs::kMaxRequestsInFlight * fs::kMaxInlineDataBytes;
+  // eight lanes full of writes inside messages, more than an honest client comes to. What it was
+  // told is written already must not be refused for this.
+  std::size_t request_bytes = 8 * fs::kMaxRequestsInFlight * fs::kMaxInlineDataBytes;
 };
 
 class Refusals {
