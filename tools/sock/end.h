@@ -38,6 +38,7 @@ struct EndMemory {
   bool repair_send = false, repair_receive = false;  // under its lock: a holder died
   std::atomic<int> receive_error{0};   // what the kernel's socket said, not yet told to the program
   std::atomic<bool> send_over{false};  // the program has shut its sending half down
+  std::atomic<bool> death_told{false};  // to the program: DiedUnread, or any error
 
   // In place, once, before the memory is shared.
   static Result<EndMemory*> Create(void* place, int tcp, bool opened, std::uint32_t largest_ring,
@@ -183,6 +184,7 @@ class End {
   bool LookForBytes(int tcp, bool arm);
   void TakeBackIfGone(int tcp);
   bool LookForHangUp();
+  bool DiedUnread();
   void LookNowAndThen();
   void LookForEnd(int tcp);
   void NoteError(int error);
@@ -214,6 +216,7 @@ class End {
   // The phase that TCP's bytes were seen to come after; 0: none.
   std::atomic<std::uint64_t> tcp_waits_{0};
   std::atomic<bool> tcp_ended_{false};
+  std::atomic<bool> awaited_hang_up_{false};
 };
 
 }  // namespace rdfs::sock

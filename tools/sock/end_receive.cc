@@ -24,6 +24,10 @@ void Pause() {
 #endif
 }
 
+// The kernel closes what a killed process held in the order of its descriptors: the connection
+// comes before the bells, which follow at once.
+constexpr int kHangUpMs = 10;
+
 }  // namespace
 
 ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool peek) {
@@ -44,7 +48,14 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
       cursor = Cursor(buffers);
       continue;
     }
-    if (stand == Stand::kDone && !came) return static_cast<ssize_t>(cursor.gone());
+    if (stand == Stand::kDone && !came) {
+      const bool end = cursor.gone() == 0 && cursor.left() > 0;
+      if (!end || !DiedUnread() || memory_.death_told.exchange(true)) {
+        return static_cast<ssize_t>(cursor.gone());
+      }
+      errno = ECONNRESET;
+      return -1;
+    }
     if (stand == Stand::kError) return result();
     if (came) {
       arm = false;
@@ -139,6 +150,7 @@ End::Stand End::ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cur
     case Step::kEnd: {
       const int error = cursor.gone() > 0 ? 0 : memory_.receive_error.exchange(0);
       if (error == 0) return Stand::kDone;
+      memory_.death_told = true;
       errno = error;
       return Stand::kError;
     }
@@ -296,6 +308,18 @@ bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
   if (fds[0].revents != 0) LookForEnd(tcp);
   if (!leaving) TakeBackIfGone(tcp);
   return true;
+}
+
+// Whether FIN came from the death of an end that had not read all that it was sent, which is RST
+// where TCP's queue holds that (RFC 2525, 2.17). One that has shut its half down, or left, lives
+// on.
+bool End::DiedUnread() {
+  const DirectionWords& words = *outgoing_.words;
+  const bool unread = Gate{words.gate.load()}.cursor() != words.consumed.load();
+  if (sockets_.far == Far::kCarrier || !unread || words.abandoned != 0) return false;
+  pollfd bell{sockets_.bells.room, 0, 0};
+  if (!hung_up_ && !awaited_hang_up_.exchange(true)) (void)poll(&bell, 1, kHangUpMs);
+  return LookForHangUp() && words.abandoned == 0;
 }
 
 // What our ring holds for a receiver that is gone has to go over TCP, or it waits in vain.

@@ -621,6 +621,55 @@ void HandsOn(Party& party) {
   party.Meet();
 }
 
+// Whose last process is killed before it has read a request; the other end may be in recv by then.
+void AsksTheDead(Party& party) {
+  party.Meet();
+  Send(party, party.fd, 0, 100);
+  party.Meet();
+  party.Meet();
+  Recv(party, party.fd, 10);
+  Recv(party, party.fd, 10);
+  Send(party, party.fd, 0, 10);
+}
+void AsksTheDying(Party& party) {
+  party.Meet();
+  Send(party, party.fd, 0, 100);
+  party.Meet();
+  Recv(party, party.fd, 10);
+  Recv(party, party.fd, 10);
+  party.Meet();
+}
+void IsKilled(Party& party) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  close(party.fd);
+  party.fd = -1;
+  party.Meet();
+  party.Meet();
+  usleep(20'000);
+  kill(child, SIGKILL);
+  SayEnd(party, child);
+  party.Meet();
+}
+// Half closed only: what was sent may be read yet.
+void ReadsLater(Party& party) {
+  party.Meet();
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+  party.Meet();
+  Recv(party, party.fd, 100);
+}
+void FindsTheEnd(Party& party) {
+  Send(party, party.fd, 0, 100);
+  party.Meet();
+  party.Meet();
+  Recv(party, party.fd, 10);
+  party.Meet();
+}
+
 void HearsAndAnswers(Party& party) {
   Recv(party, party.fd, 1000);
   Send(party, party.fd, 0, 500);
@@ -659,6 +708,9 @@ const std::vector<Scenario> kProcessScenarios = {
     {"everything closed", ClosesAll, Hears},
     {"handed on while the writer is busy", IsBusy, HandsOn, 1, true},
     {"handed on while the writer is busy for a while", IsBusyForAWhile, HandsOnAndWaits},
+    {"killed with unread bytes", AsksTheDead, IsKilled},
+    {"killed with unread bytes beside recv", AsksTheDying, IsKilled},
+    {"shut down with unread bytes", FindsTheEnd, ReadsLater},
     {"a filter of system calls", Filters, HearsAndAnswers},
 };
 
