@@ -277,8 +277,8 @@ void Connection::Attach(int fd) {
     mode_ = Mode::kUndecided;
     return;
   }
-  const auto memory =
-      EndMemory::Create(slot().end.data(), fd, met_->opened, kLargestRing, met_->far);
+  const auto memory = EndMemory::Create(slot().end.data(), fd, met_->opened,
+                                        met_->channel.largest_ring(), met_->far);
   if (!memory.ok()) {
     mode_ = Mode::kUndecided;
     return Stay(fd, Reason::kNeedsTcp);
