@@ -40,6 +40,7 @@ void Forget(const Direction& direction) {
   words.opens = words.open_at = words.ring_bytes = 0;
   words.consumed = words.passed = words.tcp_reads = 0;
   words.writer_armed = words.reader_armed = words.returned = words.abandoned = 0;
+  words.kept = 0;
 }
 
 bool EndsCall(Sender::Step step) {
