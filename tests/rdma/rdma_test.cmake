@@ -58,3 +58,18 @@ function(rdfs_add_rdma_test)
     ${arg_NAME} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${limit} PROCESSORS ${arg_NCPUS}
                            SKIP_RETURN_CODE 77)
 endfunction()
+
+# rdfs_add_rdma_suite(NAME name COMMAND command [argument...] [TIMEOUT seconds]): name_siw in ./check, and name_rxe with
+# --full, each in a guest with room for a server and its clients.
+function(rdfs_add_rdma_suite)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "COMMAND")
+  foreach(driver siw rxe)
+    rdfs_add_rdma_test(
+      NAME ${arg_NAME}_${driver}
+      DRIVER ${driver}
+      MEM 3072M
+      LABEL ${rdfs_rdma_label_${driver}}
+      TIMEOUT ${arg_TIMEOUT}
+      COMMAND ${arg_COMMAND})
+  endforeach()
+endfunction()
