@@ -93,7 +93,7 @@ Result<std::unique_ptr<LaneImpl>> MountImpl::MakeLane(std::uint32_t number,
   const std::uint64_t memlock = MemlockLimit();
   std::unique_ptr<LaneLink> link;
   LaneMemory memory;
-  bool ruled_out = false;
+  Status verbs;  // why it stays away from them
   while (true) {
     RDFS_ASSIGN_OR_RETURN(link, (this->*connect)(number, deadline));
     const transport::Kind kind = link->connection->capabilities().kind;
@@ -103,19 +103,22 @@ Result<std::unique_ptr<LaneImpl>> MountImpl::MakeLane(std::uint32_t number,
     const Status fits = memory.FitFor(*link->connection);
     if (fits.ok()) break;
     // One lane of several is not worth another transport.
-    if (ruled_out || !IsLast(number)) return fits;
+    if (!verbs.ok() || !IsLast(number)) return fits;
     link.reset();
     session_->RuleOut(kind, fits);
-    ruled_out = true;
+    verbs = fits;
   }
   const std::size_t may_be_locked = LaneBufferBytes(transport::Kind::kVerbs, memlock, kUsualLanes);
-  const bool may_use_verbs = !ruled_out && memory.buffers->size() <= may_be_locked;
+  if (verbs.ok() && memory.buffers->size() > may_be_locked) {
+    verbs = {Code::kUnavailable,
+             "this mount began without it, with more memory than may be locked"};
+  }
   RDFS_ASSIGN_OR_RETURN(
       std::unique_ptr<LaneImpl> lane,
       LaneImpl::Create(*this, number, mailbox, std::move(counters), std::move(memory)));
   {
     const std::lock_guard seats_lock(mutex_);
-    seats_[number].may_use_verbs = may_use_verbs;
+    seats_[number].verbs = std::move(verbs);
   }
   mailbox->PutLink(std::move(link));
   lane->TakeFirstLink();

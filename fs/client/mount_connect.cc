@@ -143,17 +143,20 @@ Result<std::unique_ptr<LaneLink>> MountImpl::MakeLink(
 Result<std::unique_ptr<transport::Connection>> MountImpl::OpenConnection(std::uint32_t lane,
                                                                          Deadline deadline) {
   auto connection = session_->OpenLane(deadline);
+  if (connection.ok() && (*connection)->capabilities().kind == transport::Kind::kVerbs) {
+    Status verbs;
+    {
+      const std::lock_guard lock(mutex_);
+      verbs = seats_[lane].verbs;
+    }
+    if (!verbs.ok()) {
+      connection->reset();
+      session_->RuleOut(transport::Kind::kVerbs, std::move(verbs));
+      connection = session_->OpenLane(deadline);
+    }
+  }
   if (connection.ok() && OnStream(*session_)) stream_lane_ = lane;
-  if (!connection.ok() || (*connection)->capabilities().kind != transport::Kind::kVerbs) {
-    return connection;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (seats_[lane].may_use_verbs) return connection;
-  }
-  auto over_shm = session_->OpenLaneOver(transport::Kind::kShm, deadline);
-  return over_shm.ok() ? std::move(over_shm)
-                       : session_->OpenLaneOver(transport::Kind::kTcp, deadline);
+  return connection;
 }
 
 Status MountImpl::Redial(Deadline deadline) {

@@ -70,7 +70,7 @@ class MountImpl final : public Mount {
  private:
   struct LaneSeat {
     bool taken = false;
-    bool may_use_verbs = true;  // its buffers are no more than may be locked
+    Status verbs{};  // why it stays away from verbs
     std::shared_ptr<Mailbox> mailbox;
     std::shared_ptr<LaneCounters> counters;
   };
