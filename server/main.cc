@@ -11,6 +11,7 @@
 #include "server/setup.h"
 #include "server/supervisor.h"
 #include "server/supervisor_keeper.h"
+#include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/log_format.h"
 #include "transport/base/watch_command.h"
@@ -51,6 +52,7 @@ int Supervise(ServingParams params, Readiness readiness) {
 }
 
 int Main(int argc, const char* const* argv) {
+  HoldStandardDescriptors();
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (const auto watched = RunWatchCommand("rdfsd", arguments, false)) return *watched;
   const CommandLine command = ParseCommandLine(argc, argv);

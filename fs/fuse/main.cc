@@ -12,6 +12,7 @@
 #include "fs/fuse/options.h"
 #include "fs/fuse/serve.h"
 #include "fs/watch/command.h"
+#include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/log_format.h"
 #include "transport/base/watch_command.h"
@@ -46,6 +47,7 @@ int Print(const Answer& answer) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  rdfs::HoldStandardDescriptors();
   const bool helper = argc > 0 && IsMountHelper(argv[0]);
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (!helper) {

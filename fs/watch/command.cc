@@ -156,6 +156,12 @@ Status Watch(const Words& words) {
   return {};
 }
 
+int Ended(const Status& status) {
+  if (status.ok()) return 0;
+  Say("rdfs: {}\n", status.message());
+  return fuse::kExitFailure;
+}
+
 }  // namespace
 
 int RunWatch(const std::vector<std::string>& arguments) {
@@ -179,11 +185,11 @@ int RunWatch(const std::vector<std::string>& arguments) {
   try {
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
+    Tell("{}", app.help());
+    return Ended(Told());
   } catch (const CLI::CallForVersion& version) {
-    fmt::print("{}\n", version.what());
-    return 0;
+    Tell("{}\n", version.what());
+    return Ended(Told());
   } catch (const CLI::ParseError& error) {
     Say("rdfs: {}; see rdfs watch --help\n", error.what());
     return fuse::kExitUsage;
@@ -192,10 +198,7 @@ int RunWatch(const std::vector<std::string>& arguments) {
   SetLogLevel(words.verbosity == 0   ? LogLevel::kWarn
               : words.verbosity == 1 ? LogLevel::kInfo
                                      : LogLevel::kDebug);
-  const Status ended = Watch(words);
-  if (ended.ok()) return 0;
-  Say("rdfs: {}\n", ended.message());
-  return fuse::kExitFailure;
+  return Ended(Watch(words));
 }
 
 std::string SessionAnswer(const std::string& source, const std::string& options) {

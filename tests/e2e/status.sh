@@ -34,6 +34,16 @@ says "$work/out" "^rdfs: .*/rdfs/rdfs[^:]*: it is $work/mnt\$" 'rdfs status -v o
 says "$work/out" '^rdfs: .*/rdfs/rdfs[^:]*: answers$' 'rdfs status -v'
 "$rdfsd" top -v -n 1 >"$work/out" 2>&1 || problem "rdfsd top -v fails: $(cat "$work/out")"
 
+# Nobody gets what was asked for: that is told. And no file of the program's takes the place of a closed output.
+"$rdfs" status >&- 2>"$work/out" && problem 'rdfs status to nobody succeeds'
+says "$work/out" '^rdfs: cannot write to standard output: Bad file descriptor$' 'rdfs status to nobody'
+for command in "$rdfs status" "$rdfs stats --json $work/mnt" "$rdfs top -n 1" "$rdfs status --help" "$rdfsd top -n 1" "$bin/tools/rdinfo/rdinfo" "$bin/tools/rdinfo/rdinfo --json"; do
+  timeout 60 $command >/dev/full 2>"$work/out" # words
+  status=$?
+  [ $status -eq 1 ] && says "$work/out" '^(rdfs|rdfsd|rdinfo): cannot write to standard output: No space left on device$' "$command to a full disk" ||
+    problem "$command to a full disk: ended with $status"
+done
+
 # Who has no runtime directory (cron, su) has a place all the same; who has one of their own looks there only.
 without=(env -u XDG_RUNTIME_DIR)
 "${without[@]}" "$rdfs" "rdfs://127.0.0.1:$port/data" "$work/other" >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"

@@ -211,7 +211,7 @@ int RunLocal(CopyOptions& options) {
     for (const std::string& how : roots.Describe()) report.Note(how);
     report.Note(report.Summary(BootClock::now()));
   }
-  return report.ExitCode();
+  return report.End();
 }
 
 }  // namespace rdfs::copy

@@ -177,7 +177,7 @@ int RunErrands(const CopyOptions& options, RemoteOptions& remote, bool& dialling
   }
   if (failed != 0) return failed;
   if (options.verbosity > 0) report.Note(report.Summary(BootClock::now()));
-  return report.ExitCode();
+  return report.End();
 }
 
 }  // namespace

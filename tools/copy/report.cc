@@ -128,6 +128,14 @@ std::string Report::Summary(TimePoint now) const {
                      HumanRate(bytes / seconds), files / seconds, kept);
 }
 
+int Report::End() {
+  if (const Status told = Told(); !told.ok()) {
+    ++failed_;
+    Note(told.message());
+  }
+  return ExitCode();
+}
+
 int Report::ExitCode() const {
   if (failed_ > 0) return kExitFailed;
   return vanished_ > 0 ? kExitVanished : 0;

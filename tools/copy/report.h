@@ -67,6 +67,8 @@ class Report {
   // "3 files, 1.0 GiB in 0.43 s (2.51 GB/s, 7 files/s)"
   [[nodiscard]] std::string Summary(TimePoint now) const;
   [[nodiscard]] int ExitCode() const;
+  // The same at the end: says if standard output has not taken all names, which is a failure.
+  int End();
 
  private:
   void Print(std::FILE* where, const std::string& text);

@@ -1,7 +1,5 @@
 // rdinfo: what this machine can do for rdfs, which leg to a peer works, and what to do about the
 // rest.
-#include <fmt/core.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,6 +7,7 @@
 #include "tools/rdinfo/export.h"
 #include "tools/rdinfo/local.h"
 #include "tools/rdinfo/remote.h"
+#include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
 #include "transport/session/session.h"
@@ -18,10 +17,10 @@ namespace {
 using rdfs::rdinfo::Section;
 
 void PrintAdvice(const Section& advice) {
-  fmt::print("{}\n", advice.title);
-  if (advice.facts.empty()) fmt::print("  nothing\n");
+  rdfs::Tell("{}\n", advice.title);
+  if (advice.facts.empty()) rdfs::Tell("  nothing\n");
   for (std::size_t i = 0; i < advice.facts.size(); ++i) {
-    fmt::print("  {}. {}\n     {}\n", i + 1, advice.facts[i].name, advice.facts[i].value);
+    rdfs::Tell("  {}. {}\n     {}\n", i + 1, advice.facts[i].name, advice.facts[i].value);
   }
 }
 
@@ -39,10 +38,10 @@ void PrintText(const std::vector<Section>& sections) {
       PrintAdvice(section);
       continue;
     }
-    fmt::print("{}\n", section.title);
+    rdfs::Tell("{}\n", section.title);
     for (const auto& fact : section.facts) {
-      fmt::print("  {} {:<22} {}\n", fact.good ? " " : "!", fact.name, fact.value);
-      if (!fact.good) fmt::print("      -> {}\n", fact.remedy);
+      rdfs::Tell("  {} {:<22} {}\n", fact.good ? " " : "!", fact.name, fact.value);
+      if (!fact.good) rdfs::Tell("      -> {}\n", fact.remedy);
     }
   }
 }
@@ -59,12 +58,13 @@ void PrintJson(const std::vector<Section>& sections) {
     }
     out.push_back({{"title", section.title}, {"facts", std::move(facts)}});
   }
-  fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  rdfs::Tell("{}\n", out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  rdfs::HoldStandardDescriptors();
   rdfs::SetLogName("rdinfo");
   CLI::App app(
       "Says what this machine can do for rdfs (RDMA devices and their ports, FUSE, limits, "
@@ -122,5 +122,9 @@ int main(int argc, char** argv) {
   }
   sections.push_back(rdfs::rdinfo::Advise(sections));
   json ? PrintJson(sections) : PrintText(sections);
+  if (const rdfs::Status told = rdfs::Told(); !told.ok()) {
+    rdfs::Say("rdinfo: {}\n", told.message());
+    return 1;
+  }
   return usable ? 0 : 1;
 }

@@ -7,6 +7,7 @@
 #include "tools/rdping/client.h"
 #include "tools/rdping/protocol.h"
 #include "tools/rdping/server.h"
+#include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
 
@@ -93,13 +94,15 @@ int RunClient(Arguments& arguments, rdfs::transport::Key key) {
   }
   const auto report = rdfs::rdping::Measure(client);
   if (!report.ok()) return Fail(report.status());
-  fmt::print("{}", arguments.json ? rdfs::rdping::ToJson(*report) : rdfs::rdping::ToTable(*report));
-  return 0;
+  rdfs::Tell("{}", arguments.json ? rdfs::rdping::ToJson(*report) : rdfs::rdping::ToTable(*report));
+  const Status told = rdfs::Told();
+  return told.ok() ? 0 : Fail(told);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  rdfs::HoldStandardDescriptors();
   rdfs::SetLogName("rdping");
   CLI::App app(
       "Measures round trips and bandwidth between two machines: kernel TCP, and rdfs's "

@@ -16,6 +16,7 @@
 #include "tools/rdping/protocol.h"
 #include "tools/rdping/tcp_peer.h"
 #include "transport/base/log.h"
+#include "transport/base/say.h"
 #include "transport/session/acceptor.h"
 #include "transport/tcp/transport.h"
 
@@ -170,9 +171,9 @@ void PrintCommand(const ServerOptions& options, std::uint16_t port) {
   std::array<char, 256> name{};
   std::string host = options.address;
   if (host.empty() && gethostname(name.data(), name.size() - 1) == 0) host = name.data();
-  fmt::print("rdping: listening; measure from another machine with\n\n  rdping client {} {}{}\n\n",
-             host, port, options.key.empty() ? "" : " --key-file FILE");
-  std::fflush(stdout);
+  Tell("rdping: listening; measure from another machine with\n\n  rdping client {} {}{}\n\n", host,
+       port, options.key.empty() ? "" : " --key-file FILE");
+  (void)Told();  // who cannot read it can connect all the same
 }
 
 }  // namespace

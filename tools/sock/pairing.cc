@@ -62,6 +62,7 @@ int Fail(const Status& status) {
   Say("rdsock: {}\n", status.message());
   return 1;
 }
+int Ended(const Status& status) { return status.ok() ? 0 : Fail(status); }
 
 Address FromSockaddr(const sockaddr& any) {
   Address address{};
@@ -331,11 +332,11 @@ int PairMain(const PairOptions& options) {
   (void)signal(SIGPIPE, SIG_IGN);  // of an ssh that has ended
   const Result<far::Pair> made = PairWith(options);
   if (!made.ok()) return Fail(made.status());
-  fmt::print(
+  Tell(
       "paired with {} as {}: {}\nIts carrier listens on port {} (TCP; RDMA: {}); a firewall has to "
       "let both through.\n",
       options.destination, made->name, Listed(made->addresses), made->port, made->port + 1);
-  return 0;
+  return Ended(Told());
 }
 
 int ListPairsMain() {
@@ -345,9 +346,9 @@ int ListPairsMain() {
   if (!pairs.ok() && pairs.status().code() == Code::kNotFound) return 0;
   if (!pairs.ok()) return Fail(pairs.status());
   for (const far::Pair& pair : pairs->pairs) {
-    fmt::print("{} port {}: {}\n", pair.name, pair.port, Listed(pair.addresses));
+    Tell("{} port {}: {}\n", pair.name, pair.port, Listed(pair.addresses));
   }
-  return 0;
+  return Ended(Told());
 }
 
 int UnpairMain(const std::string& host) {

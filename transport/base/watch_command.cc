@@ -144,26 +144,54 @@ std::vector<std::string> AskForeign(const std::string& program, const Wanted& wa
   return answers;
 }
 
+int Ended(const std::string& program, const Status& status) {
+  if (status.ok()) return 0;
+  Say("{}: {}\n", program, status.message());
+  return 1;
+}
+
+Status NobodyAnswers(const std::string& program, const Wanted& wanted) {
+  return {Code::kNotFound,
+          fmt::format("no {} of this user answers{}; its socket is looked for in {}", program,
+                      wanted.name.empty() ? "" : " for " + wanted.name,
+                      fmt::join(RuntimeDirectories(), ", "))};
+}
+
 // What happens in a second, once a second.
-int Top(const std::string& program, const Wanted& wanted) {
+Status Top(const std::string& program, const Wanted& wanted) {
   Samples before;
   TimePoint last{};
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   for (unsigned turn = 0; wanted.turns == 0 || turn <= wanted.turns; ++turn) {
     const auto answers = Ask(program, wanted, "metrics");
     const TimePoint now = BootClock::now();
-    if (answers.empty()) return 1;
+    if (answers.empty()) return NobodyAnswers(program, wanted);
     const Samples samples = ParseMetrics(answers);
     if (turn > 0) {
       const double seconds = std::chrono::duration<double>(now - last).count();
-      fmt::print("{}{}", terminal ? "\033[H\033[J" : "", TopTable(before, samples, seconds));
-      std::fflush(stdout);
+      Tell("{}{}", terminal ? "\033[H\033[J" : "", TopTable(before, samples, seconds));
+      RDFS_RETURN_IF_ERROR(Told());
     }
     before = samples;
     last = now;
     if (wanted.turns == 0 || turn < wanted.turns) std::this_thread::sleep_for(1s);
   }
-  return 0;
+  return {};
+}
+
+// What the user asked for, to standard output.
+Status Show(const std::string& program, const Wanted& wanted) {
+  auto answers = Ask(program, wanted, wanted.format);
+  if (wanted.command == "status") {
+    std::ranges::move(AskForeign(program, wanted), std::back_inserter(answers));
+  }
+  if (answers.empty()) return NobodyAnswers(program, wanted);
+  if (wanted.format == "metrics") {
+    Tell("{}", MergeMetrics(answers));
+  } else {
+    for (const std::string& answer : answers) Tell("{}", answer);
+  }
+  return Told();
 }
 
 }  // namespace
@@ -176,38 +204,19 @@ std::optional<int> RunWatchCommand(const std::string& program,
   }
   for (const std::string& word : arguments) {
     if (word == "-h" || word == "--help") {
-      fmt::print("{}", Help(program, arguments[0], named));
-      return 0;
+      Tell("{}", Help(program, arguments[0], named));
+      return Ended(program, Told());
     }
     if (word == "--version") {
-      fmt::print("{} " RDFS_VERSION "\n", program);
-      return 0;
+      Tell("{} " RDFS_VERSION "\n", program);
+      return Ended(program, Told());
     }
   }
   const auto wanted = Parse(arguments, named);
   if (!wanted) return Usage(program, named);
   SetLogName(program);
   if (wanted->verbose) SetLogLevel(LogLevel::kInfo);
-  int status = 1;
-  if (wanted->command == "top") {
-    status = Top(program, *wanted);
-  } else {
-    auto answers = Ask(program, *wanted, wanted->format);
-    if (wanted->command == "status") {
-      std::ranges::move(AskForeign(program, *wanted), std::back_inserter(answers));
-    }
-    if (wanted->format == "metrics") {
-      fmt::print("{}", MergeMetrics(answers));
-    } else {
-      for (const std::string& answer : answers) fmt::print("{}", answer);
-    }
-    status = answers.empty() ? 1 : 0;
-  }
-  if (status != 0) {
-    Say("{0}: no {0} of this user answers{1}; its socket is looked for in {2}\n", program,
-        wanted->name.empty() ? "" : " for " + wanted->name, fmt::join(RuntimeDirectories(), ", "));
-  }
-  return status;
+  return Ended(program, wanted->command == "top" ? Top(program, *wanted) : Show(program, *wanted));
 }
 
 }  // namespace rdfs

@@ -252,6 +252,19 @@ nobody() {
 nobody 0 "-v" -v plain told
 nobody 1 "no such file" nothing told
 nobody 2 "an unknown option" --nonsense plain told
+# A list that nobody gets is a failure.
+for options in -n -v '-v -P'; do
+  for where in full nobody; do
+    rm -f told
+    cases=$((cases + 1))
+    # shellcheck disable=SC2086 # words
+    if [ $where = full ]; then "$rdcp" $options plain told >/dev/full 2>"$work/err"; else "$rdcp" $options plain told 2>"$work/err" >&-; fi
+    status=$?
+    [ $status -eq 1 ] || problem "a list to $where ($options): ended with $status"
+    says "a list to $where ($options)" 'cannot write to standard output: '
+  done
+done
+"$rdcp" plain told >&- || problem "no list, to nobody: ended with $?"
 "$here/../on_terminal.py" --closes "$rdcp" --bwlimit 25M large/1 told >"$work/err"
 status=$?
 cases=$((cases + 1))
