@@ -117,6 +117,23 @@ for over in '' '--require shm' '--require tcp' '--require tcp --lanes 3' "--requ
   same "back${over:+ ($over)}" "$tree/" "$work/back/"
   chmod -R u+rwX "$work/there" "$work/back" && rm -rf "$work/there" "$work/back"
 done
+# All that is hard to copy, as from here to here: rsync could not even make it.
+copy_tests=$(dirname "$0")/../tools/copy
+"$copy_tests/nasty_tree.py" "$work/nasty" || problem "no tree of all that is hard to copy"
+# identical NAME DIR
+identical() { "$copy_tests/same_trees.py" "$work/nasty" "$2" >"$work/err" 2>&1 || problem "$1: the trees differ"; }
+for over in shm tcp "tcp --port $sshd_port"; do
+  # shellcheck disable=SC2086 # words
+  copies "all that is hard, there ($over)" -a --require $over "$work/nasty" "$far:$work/there"
+  identical "all that is hard, there ($over)" "$work/there"
+  # shellcheck disable=SC2086 # words
+  copies "all that is hard, back ($over)" -a --require $over "$far:$work/there" "$work/back"
+  identical "all that is hard, back ($over)" "$work/back"
+  chmod -R u+rwX "$work/there" "$work/back" && rm -rf "$work/there" "$work/back"
+done
+copies "all that is hard, across" -a "$far:$work/nasty" "localhost:$work/there"
+identical "all that is hard, across" "$work/there"
+chmod -R u+rwX "$work/nasty" "$work/there" && rm -rf "$work/nasty" "$work/there"
 cases=$((cases + 2))
 rdcp -v -a "$tree" "$far:$work/there" || problem "-v: exit status $?"
 grep -qE "^rdcp: $far: over shm" "$work/err" || problem "-v does not name the transport"

@@ -58,6 +58,12 @@ if [ "$(id -u)" -eq 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=1m tmpf
   send "$work/noise"; sent=$?
   received; neither "a full disk" $sent $? 'the receiver gave up: .*No space left' 'No space left'
   [ -z "$(ls -A "$work/small")" ] || problem "a full disk: something is left"
+  # One inode, and that is the directory itself.
+  mount -o remount,nr_inodes=1 "$work/small" || problem "no tmpfs without inodes"
+  receive "$work/small/file"
+  send "$work/noise"; sent=$?
+  received; neither "no inode left" $sent $? 'the receiver gave up: .*No space left' 'No space left'
+  [ -z "$(ls -A "$work/small")" ] || problem "no inode left: something is there"
   umount "$work/small"
 fi
 

@@ -26,7 +26,7 @@ for size in 0 1 $((chunk - 1)) $chunk $((chunk + 1)) 5000001; do
   clean "$size bytes, files" "$work/dir"
 done
 # Around the pieces and the ring between processes of one host, and what a pipe takes at once.
-[ "$over" = verbs ] && edges=2097152 || edges="65536 524288 2097152"
+[ "$over" = verbs ] && edges="2097152 4194304" || edges="65536 524288 2097152"
 for edge in $edges; do
   for size in $((edge - 1)) $edge $((edge + 1)); do
     head -c "$size" "$work/noise" >"$work/in"
