@@ -1,7 +1,9 @@
 #include "tools/sock/preload/connection.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -38,6 +40,8 @@ void Connection::Open(std::uint32_t index, bool opened) {
 
 void Connection::TearDown() {
   const Undisturbed undisturbed;
+  const int kept = kept_.exchange(-1);
+  if (kept >= 0) close(kept);
   end_.reset();
   met_.reset();
   meeting_.reset();
@@ -68,6 +72,7 @@ void Connection::AfterForkInChild() {
   // The other threads are not here.
   references_ &= ~std::uint64_t{0xffffffff};
   in_kernel_ = 0;
+  touching = 0;
   working_.clear();
   pending_ = false;
   if (mode_ == Mode::kAttached) return;
@@ -137,9 +142,26 @@ void Connection::NeedTcp(int fd, Reason reason) {
   }
 }
 
+// For the calls that other threads are in: the kernel's hold the socket, and not its number.
+void Connection::Keep(int fd) {
+  if ((references_ & 0xffffffffU) == 0 || kept_ >= 0) return;
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, Registry().hidden_base());
+  if (copy < 0) return;
+  Registry().Hide(copy);
+  int none = -1;
+  if (!kept_.compare_exchange_strong(none, copy)) close(copy);
+}
+
+// They are in the kernel for a moment. Not for ever: a signal handler may have come in between.
+void Connection::AwaitUntouched() const {
+  constexpr int kMostYields = 1000;
+  for (int i = 0; i < kMostYields && touching != 0; ++i) sched_yield();
+}
+
 void Connection::BeforeClose(int fd) {
   if (!attached() || !IsThisProcess()) return;
   const int saved = errno;
+  Keep(fd);
   end_->BeforeClose(fd);
   if (descriptors() == 1 && slot().OnlyHolderIs(ThisProcess()) && end_->UnreadInRing() > 0) {
     // As TCP has it for a socket that is closed with unread bytes in its queue (RFC 2525, 2.17).

@@ -49,10 +49,18 @@ class Connection {
   // Whether it ever was in an epoll set.
   std::atomic<bool> in_epoll{false};
 
+  // Calls of other threads that use a number of it at this moment; and what they use when that is
+  // closed, -1 when there is nothing.
+  std::atomic<std::uint32_t> touching{0};
+  [[nodiscard]] int kept() const { return kept_; }
+  void Keep(int fd);
+
   // TCP for good, losing nothing.
   void NeedTcp(int fd, Reason reason);
-  // Before a descriptor of it is closed.
+  // Before a descriptor of it is closed; and after the number is nobody's, but before it can be
+  // another file's.
   void BeforeClose(int fd);
+  void AwaitUntouched() const;
 
   bool AddUser();
   void DropUser();
@@ -87,6 +95,7 @@ class Connection {
   // Descriptors in the upper half, calls in the lower.
   std::atomic<std::uint64_t> references_{0};
   std::uint32_t index_ = 0;
+  std::atomic<int> kept_{-1};
   std::atomic<Mode> mode_{Mode::kUndecided};
   std::atomic<std::uint32_t> in_kernel_{0};  // calls
   std::atomic<std::uint32_t> calls_{0};

@@ -162,6 +162,7 @@ Closing::Closing(int fd) : was_(Registry().Get(fd)) {
   if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].BeforeClose(fd);
   EpollForget(fd);
   was_ = Registry().Set(fd, Word());
+  if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].AwaitUntouched();
 }
 Closing::~Closing() {
   if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].DropDescriptor();

@@ -2,6 +2,7 @@
 // epoll_wait.cc alone include it.
 #pragma once
 
+#include "tools/sock/preload/cancel.h"
 #include "tools/sock/preload/epoll_set.h"
 #include "transport/base/random.h"
 
@@ -28,7 +29,8 @@ inline std::uint64_t Marked(int fd, std::uint8_t arming) {
 }
 inline bool IsMarked(std::uint64_t data) { return (data & ~std::uint64_t{kBells}) == Mark(); }
 
-// Holds the lock, unless this very thread does already and a signal handler has come between.
+// Holds the lock, with which nobody may be cancelled, unless this very thread does already and a
+// signal handler has come between.
 class Locked {
  public:
   explicit Locked(pthread_mutex_t& lock) : lock_(lock), held_(pthread_mutex_lock(&lock_) == 0) {}
@@ -40,6 +42,7 @@ class Locked {
   [[nodiscard]] bool held() const { return held_; }
 
  private:
+  const NotCancelled not_cancelled_;
   pthread_mutex_t& lock_;
   const bool held_;
 };

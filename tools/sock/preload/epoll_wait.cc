@@ -218,7 +218,10 @@ int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine,
   const std::span<epoll_event> before = events.first(static_cast<std::size_t>(mine));
   events = events.subspan(before.size());
   if (events.empty()) return told = 0;
-  told = timeout.Wait(epoll, events, mask);
+  // Every wait is one of the waiters_.
+  told = Cancellable([&] { return timeout.Wait(epoll, events, mask); },
+                     [](void* waiters) { --*static_cast<std::atomic<std::uint32_t>*>(waiters); },
+                     &waiters_);
   if (told <= 0 || !mixed_) return told;
   if (!timeout.none()) ++TheCounts().sleeps;
   const Locked locked(lock_);

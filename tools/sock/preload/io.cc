@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "tools/sock/preload/calling.h"
+#include "tools/sock/preload/cancel.h"
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/libc.h"
@@ -44,6 +46,7 @@ Patience PatienceFor(const Connection& connection, int flags, std::int64_t timeo
 }
 
 ssize_t SendOnEnd(Connection& connection, int fd, Buffers buffers, int flags) {
+  const Calling calling(connection, fd);
   const ssize_t sent = connection.end().Send(
       fd, buffers, PatienceFor(connection, flags, connection.slot().send_timeout_ns));
   Counts& counts = TheCounts();
@@ -80,6 +83,7 @@ ssize_t DiscardOnEnd(Connection& connection, int fd, std::size_t count, Patience
 }
 
 ssize_t ReceiveOnEnd(Connection& connection, int fd, Buffers buffers, int flags) {
+  const Calling calling(connection, fd);
   const Patience patience = PatienceFor(connection, flags, connection.slot().receive_timeout_ns);
   if (Total(buffers) == 0) {
     // Says whether something is there, as tcp(7) sockets do for recv.
@@ -97,23 +101,29 @@ ssize_t ReceiveOnEnd(Connection& connection, int fd, Buffers buffers, int flags)
   return got;
 }
 
+// The C library's call; it may be where the thread is cancelled.
+template <typename Kernel>
+ssize_t InKernel(Connection& connection, Connection::Road road, Kernel kernel) {
+  const bool counted = road == Connection::Road::kCounted;
+  const auto drop = [](void* cancelled) { static_cast<Connection*>(cancelled)->DropUser(); };
+  const auto leave = [](void* cancelled) {
+    static_cast<Connection*>(cancelled)->Leave(0);
+    static_cast<Connection*>(cancelled)->DropUser();
+  };
+  const ssize_t moved = Cancellable(kernel, counted ? +leave : +drop, &connection);
+  if (counted) connection.Leave(moved);
+  return moved;
+}
+
 // `kernel` is the C library's call.
 template <typename Kernel>
 ssize_t Sending(int fd, Buffers buffers, int flags, Kernel kernel) {
   const Use use(fd);
   if (!use) return kernel();
   if ((flags & kOnlyTcpSends) != 0) use->NeedTcp(fd, Reason::kNeedsTcp);
-  switch (use->Enter(fd, true)) {
-    case Connection::Road::kEnd:
-      return SendOnEnd(*use, fd, buffers, flags);
-    case Connection::Road::kTcp:
-      return kernel();
-    case Connection::Road::kCounted:
-      break;
-  }
-  const ssize_t sent = kernel();
-  use->Leave(sent);
-  return sent;
+  const Connection::Road road = use->Enter(fd, true);
+  if (road == Connection::Road::kEnd) return SendOnEnd(*use, fd, buffers, flags);
+  return InKernel(*use, road, kernel);
 }
 
 template <typename Kernel>
@@ -124,9 +134,7 @@ ssize_t Receiving(int fd, Buffers buffers, int flags, Kernel kernel) {
   if (road == Connection::Road::kEnd && (flags & kBesideTheStream) == 0) {
     return ReceiveOnEnd(*use, fd, buffers, flags);
   }
-  const ssize_t got = kernel();
-  if (road == Connection::Road::kCounted) use->Leave(got);
-  return got;
+  return InKernel(*use, road, kernel);
 }
 
 // Pieces as the kernel counts them; more than that are its to refuse.
@@ -219,11 +227,11 @@ ssize_t SendFile(Connection& connection, int to, int from, off64_t* offset, std:
 
 ssize_t AnySendFile(int to, int from, off64_t* offset, std::size_t count) {
   const Use use(to);
-  const Connection::Road road = use ? use->Enter(to, true) : Connection::Road::kTcp;
+  const auto kernel = [&] { return libc().sendfile64(to, from, offset, count); };
+  if (!use) return kernel();
+  const Connection::Road road = use->Enter(to, true);
   if (road == Connection::Road::kEnd) return SendFile(*use, to, from, offset, count);
-  const ssize_t sent = libc().sendfile64(to, from, offset, count);
-  if (road == Connection::Road::kCounted) use->Leave(sent);
-  return sent;
+  return InKernel(*use, road, kernel);
 }
 
 }  // namespace

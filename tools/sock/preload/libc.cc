@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/sock/preload/calling.h"
+#include "tools/sock/preload/cancel.h"
 #include "tools/sock/preload/registry.h"
 #include "tools/sock/preload/settings.h"
 
@@ -70,10 +72,13 @@ const Libc& libc() {
 
 }  // namespace rdfs::sock
 
-// Calls from inside this library. They are the C library's; descriptors that they make are hidden.
+// Calls from inside this library. They are the C library's; descriptors that they make are hidden,
+// and only a poll that sleeps is one in which a thread is cancelled.
 extern "C" {
 using rdfs::sock::Hide;
 using rdfs::sock::libc;
+using rdfs::sock::NotCancelled;
+using Number = rdfs::sock::Calling::Number;
 
 int __wrap_socket(int domain, int type, int protocol) {
   return Hide(libc().socket(domain, type, protocol));
@@ -85,6 +90,7 @@ int __wrap_socketpair(int domain, int type, int protocol, int* fds) {
   return fds[0] >= 0 && fds[1] >= 0 ? 0 : -1;
 }
 int __wrap_accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
+  const NotCancelled not_cancelled;
   return Hide(libc().accept4(fd, address, length, flags));
 }
 int __wrap_memfd_create(const char* name, unsigned flags) {
@@ -93,42 +99,60 @@ int __wrap_memfd_create(const char* name, unsigned flags) {
 int __wrap_eventfd(unsigned value, int flags) { return Hide(libc().eventfd(value, flags)); }
 int __wrap_epoll_create1(int flags) { return Hide(libc().epoll_create1(flags)); }
 ssize_t __wrap_recvmsg(int fd, msghdr* message, int flags) {
+  const NotCancelled not_cancelled;
   const ssize_t got = libc().recvmsg(fd, message, flags);
   if (got >= 0) rdfs::sock::HideReceived(message);
   return got;
 }
 int __wrap_close(int fd) {
+  const NotCancelled not_cancelled;
   rdfs::sock::Registry().Forget(fd);
   return libc().close(fd);
 }
 ssize_t __wrap_recv(int fd, void* to, size_t size, int flags) {
-  return libc().recv(fd, to, size, flags);
+  const NotCancelled not_cancelled;
+  return libc().recv(Number(fd).get(), to, size, flags);
 }
 // Bells are all that this library sends so, and sleeps are in poll: worth a count.
 ssize_t __wrap_send(int fd, const void* from, size_t size, int flags) {
+  const NotCancelled not_cancelled;
   ++rdfs::sock::TheCounts().bells;
   return libc().send(fd, from, size, flags);
 }
 ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
-  return libc().sendmsg(fd, message, flags);
+  const NotCancelled not_cancelled;
+  return libc().sendmsg(Number(fd).get(), message, flags);
 }
-ssize_t __wrap_write(int fd, const void* from, size_t size) { return libc().write(fd, from, size); }
+ssize_t __wrap_write(int fd, const void* from, size_t size) {
+  const NotCancelled not_cancelled;
+  return libc().write(fd, from, size);
+}
 int __wrap_poll(pollfd* fds, nfds_t count, int timeout) {
-  if (timeout != 0) ++rdfs::sock::TheCounts().sleeps;
-  return libc().poll(fds, count, timeout);
+  if (timeout == 0) {
+    const NotCancelled not_cancelled;
+    for (pollfd* fd = fds; fd != fds + count; ++fd) fd->fd = Number(fd->fd).get();
+    return libc().poll(fds, count, timeout);
+  }
+  for (pollfd* fd = fds; fd != fds + count; ++fd) {
+    fd->fd = rdfs::sock::Calling::LastingNumber(fd->fd);
+  }
+  ++rdfs::sock::TheCounts().sleeps;
+  return rdfs::sock::Cancellable([&] { return libc().poll(fds, count, timeout); },
+                                 rdfs::sock::Calling::Cancelled, nullptr);
 }
 int __wrap_connect(int fd, const sockaddr* address, socklen_t length) {
-  return libc().connect(fd, address, length);
+  const NotCancelled not_cancelled;
+  return libc().connect(Number(fd).get(), address, length);
 }
-int __wrap_shutdown(int fd, int how) { return libc().shutdown(fd, how); }
+int __wrap_shutdown(int fd, int how) { return libc().shutdown(Number(fd).get(), how); }
 int __wrap_getsockopt(int fd, int level, int name, void* value, socklen_t* size) {
-  return libc().getsockopt(fd, level, name, value, size);
+  return libc().getsockopt(Number(fd).get(), level, name, value, size);
 }
 int __wrap_setsockopt(int fd, int level, int name, const void* value, socklen_t size) {
-  return libc().setsockopt(fd, level, name, value, size);
+  return libc().setsockopt(Number(fd).get(), level, name, value, size);
 }
 int __wrap_ioctl(int fd, unsigned long request, void* argument) {
-  return libc().ioctl(fd, request, argument);
+  return libc().ioctl(Number(fd).get(), request, argument);
 }
 int __wrap_fcntl(int fd, int command, void* argument) {
   return libc().fcntl64(fd, command, argument);

@@ -104,7 +104,7 @@ int Select(int end, const Sets& sets, Deadline deadline, const sigset_t* mask, K
   if (fds.data() == nullptr) return kernel();
   const std::span<pollfd> asked(fds.data(), Collect(end, sets, fds.data()));
   Watch watch(asked);
-  if (watch.plain()) return kernel();
+  if (watch.plain()) return watch.InKernel(kernel);
   const int count = watch.Poll(deadline, mask);
   if (count < 0) return count;
   for (const pollfd& fd : asked) {
@@ -120,7 +120,7 @@ int Select(int end, const Sets& sets, Deadline deadline, const sigset_t* mask, K
 int PollForProgram(pollfd* fds, nfds_t count, int timeout) {
   if (!Concerned(fds, count)) return libc().poll(fds, count, timeout);
   Watch watch({fds, count});
-  if (watch.plain()) return libc().poll(fds, count, timeout);
+  if (watch.plain()) return watch.InKernel([&] { return libc().poll(fds, count, timeout); });
   return watch.Poll(
       timeout < 0 ? Deadline::max() : DeadlineAfter(std::chrono::milliseconds(timeout)), nullptr);
 }
@@ -128,7 +128,9 @@ int PollForProgram(pollfd* fds, nfds_t count, int timeout) {
 int PPollForProgram(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (!Concerned(fds, count) || !Sane(timeout)) return libc().ppoll(fds, count, timeout, mask);
   Watch watch({fds, count});
-  if (watch.plain()) return libc().ppoll(fds, count, timeout, mask);
+  if (watch.plain()) {
+    return watch.InKernel([&] { return libc().ppoll(fds, count, timeout, mask); });
+  }
   return watch.Poll(DeadlineOf(timeout), mask);
 }
 

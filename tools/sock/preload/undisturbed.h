@@ -1,11 +1,13 @@
 // Work of the library's own in the middle of a call of the program's: no handler of the program's
-// runs meanwhile on this thread, and errno is as before afterwards.
+// runs meanwhile on this thread, nobody cancels it, and errno is as before afterwards.
 #pragma once
 
 #include <pthread.h>
 #include <signal.h>
 
 #include <cerrno>
+
+#include "tools/sock/preload/cancel.h"
 
 namespace rdfs::sock {
 
@@ -24,6 +26,7 @@ class Undisturbed {
   Undisturbed& operator=(const Undisturbed&) = delete;
 
  private:
+  NotCancelled not_cancelled_;
   int errno_;
   sigset_t mask_;
 };

@@ -118,8 +118,9 @@ int Watch::Once(bool sleep, Deadline deadline, const sigset_t* mask) {
   const std::size_t bells = wait ? AddBells() : 0;
   const timespec left = wait ? Left(deadline) : timespec{};
   const bool for_ever = wait && deadline == Deadline::max();
-  const int woken =
-      libc().ppoll(asked_.data(), fds_.size() + bells, for_ever ? nullptr : &left, mask);
+  const int woken = InKernel([&] {
+    return libc().ppoll(asked_.data(), fds_.size() + bells, for_ever ? nullptr : &left, mask);
+  });
   if (woken < 0 && !any) return -1;
   if (wait) ++TheCounts().sleeps;
   return Collect(bells);

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <span>
 
+#include "tools/sock/preload/cancel.h"
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/room.h"
 #include "transport/base/clock.h"
@@ -29,6 +30,12 @@ class Watch {
   [[nodiscard]] bool plain() const { return attached_ == 0; }
   // ppoll(2). `mask`: null to leave the signal mask alone.
   int Poll(Deadline deadline, const sigset_t* mask);
+  // A wait in the kernel, in which the thread may be cancelled: then this is over.
+  template <typename Wait>
+  int InKernel(Wait wait) {
+    return Cancellable(
+        wait, [](void* watch) { static_cast<Watch*>(watch)->~Watch(); }, this);
+  }
 
  private:
   struct Watched {
