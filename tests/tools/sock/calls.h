@@ -61,6 +61,7 @@ extern const std::vector<Scenario> kDataScenarios;
 extern const std::vector<Scenario> kWaitScenarios;
 extern const std::vector<Scenario> kTurnScenarios;
 extern const std::vector<Scenario> kThreadScenarios;
+extern const std::vector<Scenario> kRareScenarios;
 extern const std::vector<Scenario> kErrorScenarios;
 extern const std::vector<Scenario> kProcessScenarios;
 extern const std::vector<Scenario> kSignalScenarios;

@@ -114,7 +114,7 @@ bool MayFilter() {
 std::vector<Scenario> All() {
   std::vector<Scenario> all = kDataScenarios;
   for (const auto* more : {&kWaitScenarios, &kTurnScenarios, &kProcessScenarios, &kSignalScenarios,
-                           &kErrorScenarios, &kThreadScenarios}) {
+                           &kErrorScenarios, &kThreadScenarios, &kRareScenarios}) {
     all.insert(all.end(), more->begin(), more->end());
   }
   // For who looks for a fault: those alone whose names begin so.

@@ -225,6 +225,64 @@ ssize_t SendFile(Connection& connection, int to, int from, off64_t* offset, std:
   return static_cast<ssize_t>(gone);
 }
 
+// As Linux has it (net/socket.c): one recvmsg after the other, and the time is looked at between
+// them alone.
+int RecvMessages(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
+  const auto sane = [](const timespec& time) {
+    return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000;
+  };
+  const bool ours = static_cast<bool>(Use(fd));
+  if (!ours || messages == nullptr || (timeout != nullptr && !sane(*timeout))) {
+    return libc().recvmmsg(fd, messages, count, flags, timeout);
+  }
+  const Deadline deadline =
+      timeout == nullptr
+          ? Deadline::max()
+          : DeadlineAfter(std::chrono::seconds(std::min<time_t>(timeout->tv_sec, 1 << 30)) +
+                          std::chrono::nanoseconds(timeout->tv_nsec));
+  int one = flags & ~MSG_WAITFORONE;
+  unsigned done = 0;
+  while (done < std::min<unsigned>(count, IOV_MAX)) {
+    msghdr& message = messages[done].msg_hdr;
+    const ssize_t got = RecvMessage(fd, &message, one);
+    if (got < 0) return done > 0 ? static_cast<int>(done) : -1;
+    messages[done++].msg_len = static_cast<unsigned>(got);
+    if ((flags & MSG_WAITFORONE) != 0) one |= MSG_DONTWAIT;
+    if ((message.msg_flags & MSG_OOB) != 0) break;
+    if (timeout == nullptr) continue;
+    const auto left = std::max<std::chrono::nanoseconds>(deadline - BootClock::now(),
+                                                         std::chrono::nanoseconds(0));
+    timeout->tv_sec = left / std::chrono::seconds(1);
+    timeout->tv_nsec = (left % std::chrono::seconds(1)).count();
+    if (left.count() == 0) break;
+  }
+  return static_cast<int>(done);
+}
+
+// preadv2 and pwritev2 where the descriptor is, and not at a place, which sockets do not have.
+// RWF_NOWAIT is MSG_DONTWAIT; what other flags mean is the kernel's.
+enum class Flagged { kHere, kKernel };
+Flagged LookAtFlags(int fd, const iovec* vectors, int count, off64_t at, int flags) {
+  if (at != -1 || !Plausible(vectors, count)) return Flagged::kKernel;
+  if ((flags & ~RWF_NOWAIT) == 0 && Total(Vectors(vectors, static_cast<std::size_t>(count))) > 0) {
+    return Flagged::kHere;
+  }
+  NeedTcp(fd);
+  return Flagged::kKernel;
+}
+int NoWait(int flags) { return (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0; }
+
+ssize_t ReadWithFlags(int fd, const iovec* vectors, int count, off64_t at, int flags) {
+  const auto kernel = [&] { return libc().preadv2(fd, vectors, count, at, flags); };
+  if (LookAtFlags(fd, vectors, count, at, flags) == Flagged::kKernel) return kernel();
+  return Receiving(fd, Vectors(vectors, static_cast<std::size_t>(count)), NoWait(flags), kernel);
+}
+ssize_t WriteWithFlags(int fd, const iovec* vectors, int count, off64_t at, int flags) {
+  const auto kernel = [&] { return libc().pwritev2(fd, vectors, count, at, flags); };
+  if (LookAtFlags(fd, vectors, count, at, flags) == Flagged::kKernel) return kernel();
+  return Sending(fd, Vectors(vectors, static_cast<std::size_t>(count)), NoWait(flags), kernel);
+}
+
 ssize_t AnySendFile(int to, int from, off64_t* offset, std::size_t count) {
   const Use use(to);
   const auto kernel = [&] { return libc().sendfile64(to, from, offset, count); };
@@ -269,17 +327,14 @@ RDSOCK_EXPORT(ssize_t, recvmsg, (int fd, msghdr* message, int flags)) {
 }
 RDSOCK_EXPORT(int, recvmmsg,
               (int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout)) {
-  NeedTcp(fd);
-  return libc().recvmmsg(fd, messages, count, flags, timeout);
+  return RecvMessages(fd, messages, count, flags, timeout);
 }
 RDSOCK_EXPORT(ssize_t, preadv2, (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
-  NeedTcp(fd);
-  return libc().preadv2(fd, vectors, count, at, flags);
+  return ReadWithFlags(fd, vectors, count, at, flags);
 }
 RDSOCK_EXPORT(ssize_t, preadv64v2,
               (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
-  NeedTcp(fd);
-  return libc().preadv2(fd, vectors, count, at, flags);
+  return ReadWithFlags(fd, vectors, count, at, flags);
 }
 
 RDSOCK_EXPORT(ssize_t, write, (int fd, const void* from, size_t size)) {
@@ -325,13 +380,11 @@ RDSOCK_EXPORT(int, sendmmsg, (int fd, mmsghdr* messages, unsigned count, int fla
   return static_cast<int>(done);
 }
 RDSOCK_EXPORT(ssize_t, pwritev2, (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
-  NeedTcp(fd);
-  return libc().pwritev2(fd, vectors, count, at, flags);
+  return WriteWithFlags(fd, vectors, count, at, flags);
 }
 RDSOCK_EXPORT(ssize_t, pwritev64v2,
               (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
-  NeedTcp(fd);
-  return libc().pwritev2(fd, vectors, count, at, flags);
+  return WriteWithFlags(fd, vectors, count, at, flags);
 }
 RDSOCK_EXPORT(ssize_t, sendfile, (int to, int from, off64_t* offset, size_t count)) {
   return AnySendFile(to, from, offset, count);
