@@ -241,10 +241,10 @@ void SaysWhatItIs(Party& party) {
     party.Say("listen", listen(party.fd, 1));
     party.Say("accept", accept(party.fd, nullptr, nullptr));
     party.Say("bind", bind(party.fd, reinterpret_cast<sockaddr*>(&here), sizeof(here)));
+    party.Meet();  // the other one has looked for nothing
     sockaddr_in nobody{};
     party.Say("sendto somebody else",
               sendto(party.fd, "x", 1, 0, reinterpret_cast<sockaddr*>(&nobody), sizeof(nobody)));
-    party.Meet();
     Send(party, 0, 10);
     party.Meet();
     Receive(party, "recv", 100, MSG_DONTWAIT);

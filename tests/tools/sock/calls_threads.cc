@@ -3,11 +3,17 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <fstream>
+#include <string>
 
 #include "tests/tools/sock/calls.h"
 
@@ -26,7 +32,11 @@ class Sleeper {
  public:
   Sleeper(void* (*run)(void*), int fd) : fd_(fd) {
     if (pthread_create(&thread_, nullptr, run, this) != 0) _exit(3);
-    usleep(30'000);  // so that it sleeps; nothing depends on it
+    while (tid == 0) sched_yield();
+    const std::string path = "/proc/self/task/" + std::to_string(tid) + "/stat";
+    for (std::string state; state != "S"; usleep(1000))
+      std::ifstream(path) >> state >> state >> state;
+    usleep(10'000);
   }
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
@@ -41,6 +51,7 @@ class Sleeper {
     return result;
   }
   [[nodiscard]] int fd() const { return fd_; }
+  std::atomic<pid_t> tid{0};  // once it is about to make its call
   ssize_t got = -2;
   int error = 0;
 
@@ -51,18 +62,23 @@ class Sleeper {
 void* Receives(void* sleeper) {
   auto* const self = static_cast<Sleeper*>(sleeper);
   std::array<char, 100> bytes{};
+  self->tid = gettid();
   self->got = recv(self->fd(), bytes.data(), bytes.size(), 0);
   self->error = errno;
   return nullptr;
 }
 void* Polls(void* sleeper) {
-  pollfd fd{static_cast<Sleeper*>(sleeper)->fd(), POLLIN, 0};
+  auto* const self = static_cast<Sleeper*>(sleeper);
+  pollfd fd{self->fd(), POLLIN, 0};
+  self->tid = gettid();
   poll(&fd, 1, -1);
   return nullptr;
 }
 void* WaitsInSet(void* sleeper) {
+  auto* const self = static_cast<Sleeper*>(sleeper);
   epoll_event event{};
-  epoll_wait(static_cast<Sleeper*>(sleeper)->fd(), &event, 1, -1);
+  self->tid = gettid();
+  epoll_wait(self->fd(), &event, 1, -1);
   return nullptr;
 }
 
@@ -103,6 +119,30 @@ void EndsUnder(Party& party) {
   party.Meet();
   close(fd);
   close(next);
+  party.Meet();
+}
+
+// The way out of a call that takes too long, as programs of old have it.
+sigjmp_buf out;
+void JumpOut(int) { siglongjmp(out, 1); }
+void JumpsOut(Party& party) {
+  const int fd = Connect(party.beside(), nullptr);
+  WarmUp(fd, true);
+  if (sigsetjmp(out, 1) == 0) {
+    signal(SIGALRM, JumpOut);
+    ualarm(30'000, 0);
+    Recv(party, "is not over", fd);
+  }
+  signal(SIGALRM, SIG_DFL);
+  alarm(50);  // as RunEnd has it
+  party.Say("close", close(fd));
+  party.Meet();
+}
+void SeesTheEnd(Party& party) {
+  const int fd = Accept(party.beside(), nullptr);
+  WarmUp(fd, false);
+  Recv(party, "the end", fd);
+  close(fd);
   party.Meet();
 }
 
@@ -201,6 +241,7 @@ void Echoes(Party& party) {
 const std::vector<Scenario> kThreadScenarios = {
     {"closed under recv", ClosesUnder<false>, EndsUnder<false>, 3},
     {"shut down and closed under recv", ClosesUnder<true>, EndsUnder<true>, 3},
+    {"closed behind siglongjmp", JumpsOut, SeesTheEnd, 2},
     {"cancelled", IsCancelled, SeesCancelled, 2},
     {"cancelled, anywhere", IsCancelledOften, Echoes},
 };

@@ -10,6 +10,7 @@ struct Call {
   int fd = -1;
 };
 constinit thread_local Call t_call{};
+constinit thread_local std::uint32_t t_touches = 0;
 
 }  // namespace
 
@@ -21,11 +22,24 @@ Calling::~Calling() { t_call = {}; }
 Calling::Number::Number(int fd) : fd_(fd) {
   if (fd != t_call.fd || t_call.connection == nullptr) return;
   connection_ = t_call.connection;
+  ++t_touches;
   ++connection_->touching;  // before the look: who closes waits
   if (Registry().Get(fd) != Word(Word::Kind::kConnection, connection_->index())) {
     fd_ = connection_->kept();
   }
 }
+
+Calling::Number::~Number() {
+  if (connection_ == nullptr) return;
+  --connection_->touching;
+  --t_touches;
+}
+
+bool Calling::Mine(const Connection& connection) { return t_call.connection == &connection; }
+void Calling::ClosedByItself(int fd) {
+  if (t_call.fd == fd) t_call = {};
+}
+std::uint32_t Calling::touches() { return t_touches; }
 
 int Calling::LastingNumber(int fd) {
   if (fd != t_call.fd || t_call.connection == nullptr || __libc_single_threaded != 0) return fd;

@@ -21,9 +21,7 @@ class Calling {
   class Number {
    public:
     explicit Number(int fd);
-    ~Number() {
-      if (connection_ != nullptr) --connection_->touching;
-    }
+    ~Number();
     Number(const Number&) = delete;
     Number& operator=(const Number&) = delete;
     [[nodiscard]] int get() const { return fd_; }
@@ -37,6 +35,12 @@ class Calling {
   // looks up the number again, which may be another file's by then. With several threads alone does
   // this cost a descriptor.
   static int LastingNumber(int fd);
+  // Whether this thread is in a call on it, or has left one by siglongjmp and made none since.
+  static bool Mine(const Connection& connection);
+  // This thread itself closes the number, in a signal handler or behind siglongjmp.
+  static void ClosedByItself(int fd);
+  // How many Numbers of this thread live: only below a signal handler are there any.
+  static std::uint32_t touches();
   // The thread is cancelled in the middle of it: lets go of the connection.
   static void Cancelled(void*);
 };

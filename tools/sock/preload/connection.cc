@@ -2,13 +2,17 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "tools/sock/preload/calling.h"
+#include "tools/sock/preload/cancel.h"
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/keeper.h"
+#include "tools/sock/preload/libc.h"
 #include "tools/sock/preload/undisturbed.h"
 
 namespace rdfs::sock {
@@ -144,7 +148,7 @@ void Connection::NeedTcp(int fd, Reason reason) {
 
 // For the calls that other threads are in: the kernel's hold the socket, and not its number.
 void Connection::Keep(int fd) {
-  if ((references_ & 0xffffffffU) == 0 || kept_ >= 0) return;
+  if (kept_ >= 0) return;
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, Registry().hidden_base());
   if (copy < 0) return;
   Registry().Hide(copy);
@@ -152,16 +156,35 @@ void Connection::Keep(int fd) {
   if (!kept_.compare_exchange_strong(none, copy)) close(copy);
 }
 
-// They are in the kernel for a moment. Not for ever: a signal handler may have come in between.
+void Connection::KeepForOthers(int fd) {
+  if (__libc_single_threaded != 0) return;
+  const std::uint64_t users = references_ & 0xffffffffU;
+  users > (Calling::Mine(*this) ? 1U : 0U) ? Keep(fd) : DropKept();
+}
+void Connection::DropKept() {
+  const int kept = kept_.exchange(-1);
+  if (kept >= 0) close(kept);
+}
+
+// They are in the kernel for a moment, unless their processor has something better to do. Not for
+// ever: a signal handler may have come in between.
 void Connection::AwaitUntouched() const {
-  constexpr int kMostYields = 1000;
-  for (int i = 0; i < kMostYields && touching != 0; ++i) sched_yield();
+  constexpr int kYields = 100;
+  constexpr int kMostMs = 1000;
+  const NotCancelled not_cancelled;
+  for (int i = 0; i < kYields + kMostMs && touching > Calling::touches(); ++i) {
+    if (i < kYields) {
+      sched_yield();
+    } else {
+      (void)libc().poll(nullptr, 0, 1);
+    }
+  }
 }
 
 void Connection::BeforeClose(int fd) {
   if (!attached() || !IsThisProcess()) return;
   const int saved = errno;
-  Keep(fd);
+  KeepForOthers(fd);
   end_->BeforeClose(fd);
   if (descriptors() == 1 && slot().OnlyHolderIs(ThisProcess()) && end_->UnreadInRing() > 0) {
     // As TCP has it for a socket that is closed with unread bytes in its queue (RFC 2525, 2.17).

@@ -54,6 +54,12 @@ class Connection {
   std::atomic<std::uint32_t> touching{0};
   [[nodiscard]] int kept() const { return kept_; }
   void Keep(int fd);
+  // Where other threads are in calls on it, and the number is to be closed.
+  void KeepForOthers(int fd);
+  // Before a child that nobody tells of it, where it would stay open: what no call uses.
+  void DropIdleKept() {
+    if ((references_ & 0xffffffffU) == 0) DropKept();
+  }
 
   // TCP for good, losing nothing.
   void NeedTcp(int fd, Reason reason);
@@ -90,6 +96,7 @@ class Connection {
   void Attach(int fd);
   void ReadOptions(int fd);
   void Stay(int fd, Reason reason);
+  void DropKept();
   void TearDown();
 
   // Descriptors in the upper half, calls in the lower.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <new>
 
+#include "tools/sock/preload/calling.h"
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/handover.h"
@@ -110,7 +111,10 @@ pid_t ForkCounted(pid_t (*call)(), bool runs_handlers) {
 void BeforeUnseenChild() {
   const int saved = errno;
   ShareSockets();
-  ForEachConnection([](int fd, Connection& c) { c.NeedTcp(fd, Reason::kShared); });
+  ForEachConnection([](int fd, Connection& c) {
+    c.NeedTcp(fd, Reason::kShared);
+    c.DropIdleKept();
+  });
   errno = saved;
 }
 
@@ -162,7 +166,11 @@ Closing::Closing(int fd) : was_(Registry().Get(fd)) {
   if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].BeforeClose(fd);
   EpollForget(fd);
   was_ = Registry().Set(fd, Word());
-  if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].AwaitUntouched();
+  if (was_.kind() != Word::Kind::kConnection) return;
+  Connection& connection = Connections()[was_.index()];
+  if (connection.attached()) connection.KeepForOthers(fd);  // for who came meanwhile
+  connection.AwaitUntouched();
+  Calling::ClosedByItself(fd);
 }
 Closing::~Closing() {
   if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].DropDescriptor();

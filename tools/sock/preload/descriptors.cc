@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/sock/preload/cancel.h"
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/libc.h"
@@ -241,6 +242,7 @@ RDSOCK_EXPORT(int, shutdown, (int fd, int how)) {
   {
     const Use use(fd);
     if (use && !use->attached()) use->NeedTcp(fd, Reason::kEnded);
+    const NotCancelled not_cancelled;
     if (use && use->attached() && how != SHUT_RD) return use->end().ShutdownSend(fd, how);
   }
   return libc().shutdown(fd, how);

@@ -118,6 +118,7 @@ ssize_t InKernel(Connection& connection, Connection::Road road, Kernel kernel) {
 // `kernel` is the C library's call.
 template <typename Kernel>
 ssize_t Sending(int fd, Buffers buffers, int flags, Kernel kernel) {
+  pthread_testcancel();
   const Use use(fd);
   if (!use) return kernel();
   if ((flags & kOnlyTcpSends) != 0) use->NeedTcp(fd, Reason::kNeedsTcp);
@@ -128,6 +129,7 @@ ssize_t Sending(int fd, Buffers buffers, int flags, Kernel kernel) {
 
 template <typename Kernel>
 ssize_t Receiving(int fd, Buffers buffers, int flags, Kernel kernel) {
+  pthread_testcancel();
   const Use use(fd);
   if (!use) return kernel();
   const Connection::Road road = use->Enter(fd, true);
@@ -231,9 +233,12 @@ int RecvMessages(int fd, mmsghdr* messages, unsigned count, int flags, timespec*
   const auto sane = [](const timespec& time) {
     return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000;
   };
-  const bool ours = static_cast<bool>(Use(fd));
-  if (!ours || messages == nullptr || (timeout != nullptr && !sane(*timeout))) {
-    return libc().recvmmsg(fd, messages, count, flags, timeout);
+  const auto kernel = [&] { return libc().recvmmsg(fd, messages, count, flags, timeout); };
+  {
+    const Use use(fd);
+    if (!use || messages == nullptr || (timeout != nullptr && !sane(*timeout))) return kernel();
+    const Connection::Road road = use->Enter(fd, true);
+    if (road != Connection::Road::kEnd) return static_cast<int>(InKernel(*use, road, kernel));
   }
   const Deadline deadline =
       timeout == nullptr
@@ -245,7 +250,13 @@ int RecvMessages(int fd, mmsghdr* messages, unsigned count, int flags, timespec*
   while (done < std::min<unsigned>(count, IOV_MAX)) {
     msghdr& message = messages[done].msg_hdr;
     const ssize_t got = RecvMessage(fd, &message, one);
-    if (got < 0) return done > 0 ? static_cast<int>(done) : -1;
+    if (got < 0 && done > 0) {
+      const Use use(fd);  // for the next call to tell
+      const bool lasts = errno != EAGAIN && errno != EINTR;
+      if (lasts && use && use->attached()) use->end().memory().receive_error = errno;
+      break;
+    }
+    if (got < 0) return -1;
     messages[done++].msg_len = static_cast<unsigned>(got);
     if ((flags & MSG_WAITFORONE) != 0) one |= MSG_DONTWAIT;
     if ((message.msg_flags & MSG_OOB) != 0) break;
@@ -288,7 +299,10 @@ ssize_t AnySendFile(int to, int from, off64_t* offset, std::size_t count) {
   const auto kernel = [&] { return libc().sendfile64(to, from, offset, count); };
   if (!use) return kernel();
   const Connection::Road road = use->Enter(to, true);
-  if (road == Connection::Road::kEnd) return SendFile(*use, to, from, offset, count);
+  if (road == Connection::Road::kEnd) {
+    const NotCancelled not_cancelled;  // it is no cancellation point
+    return SendFile(*use, to, from, offset, count);
+  }
   return InKernel(*use, road, kernel);
 }
 
