@@ -145,15 +145,23 @@ Result<std::unique_ptr<transport::Connection>> MountImpl::OpenConnection(std::ui
   auto connection = session_->OpenLane(deadline);
   if (connection.ok() && (*connection)->capabilities().kind == transport::Kind::kVerbs) {
     Status verbs;
+    bool others_use_verbs = false;
     {
       const std::lock_guard lock(mutex_);
       verbs = seats_[lane].verbs;
+      others_use_verbs = std::ranges::any_of(
+          seats_, [](const LaneSeat& seat) { return seat.taken && seat.verbs.ok(); });
     }
-    if (!verbs.ok()) {
-      connection->reset();
-      session_->RuleOut(transport::Kind::kVerbs, std::move(verbs));
-      connection = session_->OpenLane(deadline);
+    if (verbs.ok()) return connection;
+    connection->reset();
+    // Of several lanes one alone: the others have what they have.
+    if (others_use_verbs) {
+      auto over_shm = session_->OpenLaneOver(transport::Kind::kShm, deadline);
+      return over_shm.ok() ? std::move(over_shm)
+                           : session_->OpenLaneOver(transport::Kind::kTcp, deadline);
     }
+    session_->RuleOut(transport::Kind::kVerbs, std::move(verbs));
+    connection = session_->OpenLane(deadline);
   }
   if (connection.ok() && OnStream(*session_)) stream_lane_ = lane;
   return connection;
