@@ -14,9 +14,7 @@ if [ "$(id -u)" -eq 0 ]; then
   wait_until 100 grep -qs 'ready on port' "$work/rdfsd.log" || { cat "$work/rdfsd.log" >&2; exit 1; }
   # The user asks for a kill of what serves; its supervisor starts another.
   {
-    wait_until 3000 test -e "$work/export/kill"
-    kill -9 "$(pgrep -P "$server")"
-    rm "$work/export/kill"
+    wait_until 3000 test -e "$work/export/kill" && kill -9 "$(pgrep -P "$server")" && rm "$work/export/kill"
   } &
   ends_with_us $!
   RDFS_EXPORT=$work/export nsenter --net=/run/netns/b "$(dirname "$0")/as-user" "$0" "$@" || problem 'mounts do not work'

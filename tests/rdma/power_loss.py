@@ -15,6 +15,8 @@ BLOCK = 4096
 BLOCKS = 64
 # What was told last may not have left the guest, and what followed was under way: fewer than this of one kind.
 UNHEARD = 20
+# How many kinds of things are told.
+KINDS = 10
 
 
 def content(*names):
@@ -27,7 +29,11 @@ def block(*names):
     return random.Random(" ".join(map(str, names))).randbytes(BLOCK)
 
 
+SEEN = set()
+
+
 def told(*words):
+    SEEN.add(words[0])
     # One write: lines of several threads do not mix. What the power cuts off has no point at its end.
     os.write(1, (" ".join(map(str, words)) + " .\n").encode())
 
@@ -140,7 +146,9 @@ def write(top):
         os.mkdir(directory)
         sync_directory(top)
         threading.Thread(target=function, args=(directory, *arguments), daemon=True).start()
-    time.sleep(SECONDS)
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end or len(SEEN) < KINDS:
+        time.sleep(0.05)
     os.write(1, b"the power fails\n")
     time.sleep(0.05)  # so that this is told
     # reboot(2), LINUX_REBOOT_CMD_POWER_OFF: nothing is synced.

@@ -32,7 +32,7 @@ work=$(mktemp -d /tmp/rdfs-power-XXXXXX) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
 PATH=$PATH:/usr/sbin:/sbin
-truncate -s 300M "$work/disk" && mkfs.ext4 -q -F "$work/disk" || exit 1
+truncate -s 300M "$work/disk" && mkfs.ext4 -q -F -b 4096 "$work/disk" || exit 1
 export RDFS_POWER_LOSS=$work
 guest() { "$here/boot" --driver siw --rw "$work" --ro "$bin" --timeout 60 -- "$here/power_loss.sh" "$@"; }
 guest --bin "$bin" >"$work/said" 2>"$work/err"

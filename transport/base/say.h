@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <string>
@@ -21,19 +22,22 @@ void Say(fmt::format_string<Args...> format, Args&&... args) {
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
+// The errno of what was not taken, once that has happened.
+inline std::atomic<int> why_not_told{0};
+
 // What the user asked for: whether all of it was taken is asked at the end, with Told.
 template <typename... Args>
 void Tell(fmt::format_string<Args...> format, Args&&... args) {
   const std::string text = fmt::format(format, std::forward<Args>(args)...);
-  (void)std::fwrite(text.data(), 1, text.size(), stdout);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) why_not_told = errno;
 }
 
-// Flushes. What standard output would not take stays in its buffer, so that this fails, too, and
-// has the errno.
+// Flushes, and says whether all that was told has been taken, by fputs and its like as well.
 inline Status Told() {
-  const bool flushed = std::fflush(stdout) == 0;
-  if (flushed && std::ferror(stdout) == 0) return {};
-  return Status::FromErrno(flushed ? EIO : errno, "cannot write to standard output");
+  if (std::fflush(stdout) != 0) why_not_told = errno;
+  if (std::ferror(stdout) == 0) return {};
+  return Status::FromErrno(why_not_told != 0 ? why_not_told.load() : EIO,
+                           "cannot write to standard output");
 }
 
 }  // namespace rdfs
