@@ -18,6 +18,7 @@
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/libc.h"
 #include "tools/sock/preload/signals.h"
+#include "tools/sock/preload/timeout.h"
 
 namespace rdfs::sock {
 namespace {
@@ -230,21 +231,14 @@ ssize_t SendFile(Connection& connection, int to, int from, off64_t* offset, std:
 // As Linux has it (net/socket.c): one recvmsg after the other, and the time is looked at between
 // them alone.
 int RecvMessages(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  const auto sane = [](const timespec& time) {
-    return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000;
-  };
   const auto kernel = [&] { return libc().recvmmsg(fd, messages, count, flags, timeout); };
   {
     const Use use(fd);
-    if (!use || messages == nullptr || (timeout != nullptr && !sane(*timeout))) return kernel();
+    if (!use || messages == nullptr || !Sane(timeout)) return kernel();
     const Connection::Road road = use->Enter(fd, true);
     if (road != Connection::Road::kEnd) return static_cast<int>(InKernel(*use, road, kernel));
   }
-  const Deadline deadline =
-      timeout == nullptr
-          ? Deadline::max()
-          : DeadlineAfter(std::chrono::seconds(std::min<time_t>(timeout->tv_sec, 1 << 30)) +
-                          std::chrono::nanoseconds(timeout->tv_nsec));
+  const Deadline deadline = DeadlineOf(timeout);
   int one = flags & ~MSG_WAITFORONE;
   unsigned done = 0;
   while (done < std::min<unsigned>(count, IOV_MAX)) {
@@ -261,11 +255,8 @@ int RecvMessages(int fd, mmsghdr* messages, unsigned count, int flags, timespec*
     if ((flags & MSG_WAITFORONE) != 0) one |= MSG_DONTWAIT;
     if ((message.msg_flags & MSG_OOB) != 0) break;
     if (timeout == nullptr) continue;
-    const auto left = std::max<std::chrono::nanoseconds>(deadline - BootClock::now(),
-                                                         std::chrono::nanoseconds(0));
-    timeout->tv_sec = left / std::chrono::seconds(1);
-    timeout->tv_nsec = (left % std::chrono::seconds(1)).count();
-    if (left.count() == 0) break;
+    *timeout = Left(deadline);
+    if (timeout->tv_sec == 0 && timeout->tv_nsec == 0) break;
   }
   return static_cast<int>(done);
 }

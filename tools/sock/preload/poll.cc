@@ -7,23 +7,11 @@
 #include <chrono>
 
 #include "tools/sock/preload/libc.h"
+#include "tools/sock/preload/timeout.h"
 #include "tools/sock/preload/watch.h"
 
 namespace rdfs::sock {
 namespace {
-
-Deadline DeadlineOf(const timespec* timeout) {
-  if (timeout == nullptr) return Deadline::max();
-  // More than a year is for ever.
-  constexpr time_t kMost = 365 * 24 * 3600;
-  return DeadlineAfter(std::chrono::seconds(std::min(timeout->tv_sec, kMost)) +
-                       std::chrono::nanoseconds(timeout->tv_nsec));
-}
-
-bool Sane(const timespec* timeout) {
-  return timeout == nullptr ||
-         (timeout->tv_sec >= 0 && timeout->tv_nsec >= 0 && timeout->tv_nsec < 1'000'000'000);
-}
 
 // Without descriptors of ours no call is touched.
 bool Concerned(const pollfd* fds, nfds_t count) {
@@ -151,11 +139,9 @@ int SelectForProgram(int end, fd_set* read, fd_set* write, fd_set* except, timev
   });
   // As Linux does: what is left of the time.
   if (!asked_kernel && timeout != nullptr) {
-    const auto rest = std::max<std::chrono::nanoseconds>(deadline - BootClock::now(),
-                                                         std::chrono::nanoseconds(0));
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(rest);
-    timeout->tv_sec = static_cast<time_t>(seconds.count());
-    timeout->tv_usec = static_cast<suseconds_t>((rest - seconds).count() / 1000);
+    const timespec rest = Left(deadline);
+    timeout->tv_sec = rest.tv_sec;
+    timeout->tv_usec = rest.tv_nsec / 1000;
   }
   return count;
 }

@@ -6,19 +6,13 @@
 
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/libc.h"
+#include "tools/sock/preload/timeout.h"
 
 namespace rdfs::sock {
 namespace {
 
 constexpr short kIn = POLLIN | POLLRDNORM;
 constexpr short kOut = POLLOUT | POLLWRNORM;
-
-timespec Left(Deadline deadline) {
-  const auto left =
-      std::max<std::chrono::nanoseconds>(deadline - BootClock::now(), std::chrono::nanoseconds(0));
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-  return {static_cast<time_t>(seconds.count()), static_cast<long>((left - seconds).count())};
-}
 
 }  // namespace
 
