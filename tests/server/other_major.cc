@@ -13,9 +13,7 @@
 #include <string_view>
 
 #include "fs/protocol.h"
-#include "server/service.h"
-#include "transport/base/log.h"
-#include "transport/session/acceptor.h"
+#include "tests/server/wrapped_service.h"
 
 namespace rdfs::server {
 namespace {
@@ -34,9 +32,9 @@ std::vector<std::byte> WithOtherMajor(ByteSpan bytes) {
   return out;
 }
 
-class OtherMajor final : public transport::SessionHost {
+class OtherMajor final : public WrappedService {
  public:
-  OtherMajor(Service& service, Whose whose) : service_(service), whose_(whose) {}
+  OtherMajor(Service& service, Whose whose) : WrappedService(service), whose_(whose) {}
 
   Result<transport::Admission> Admit(const transport::SessionRequest& asked) override {
     transport::SessionRequest request = asked;
@@ -45,47 +43,16 @@ class OtherMajor final : public transport::SessionHost {
       changed = WithOtherMajor<fs::MountRequest>(asked.request);
       request.request = changed;
     }
-    RDFS_ASSIGN_OR_RETURN(transport::Admission admission, service_.Admit(request));
+    RDFS_ASSIGN_OR_RETURN(transport::Admission admission, WrappedService::Admit(request));
     if (whose_ == Whose::kServer) {
       admission.grant = WithOtherMajor<fs::MountGrant>(admission.grant);
     }
     return admission;
   }
-  void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
-              std::unique_ptr<transport::Connection> lane) override {
-    service_.OnLane(session_id, context, std::move(lane));
-  }
-  void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override {
-    service_.OnSessionEnd(session_id, context);
-  }
 
  private:
-  Service& service_;
   const Whose whose_;
 };
-
-Status Run(Whose whose, const char* directory) {
-  ServiceOptions options;
-  ExportSpec spec;
-  spec.name = "e";
-  spec.directory = directory;
-  spec.id_mode = IdMode::kAsMe;
-  spec.id_mode_given = true;
-  options.exports.push_back(spec);
-  options.secret = HandleSecret::Random();
-  options.pool_bytes = 32 << 20;
-  const auto keeper = DescriptorKeeper::None();
-  RDFS_ASSIGN_OR_RETURN(const auto service, Service::Create(std::move(options), *keeper));
-  OtherMajor host(*service, whose);
-  transport::AcceptorOptions accept;
-  accept.addresses = {"127.0.0.1"};
-  accept.port = 0;
-  accept.no_auth = true;
-  RDFS_ASSIGN_OR_RETURN(const auto acceptor, transport::Acceptor::Create(std::move(accept), host));
-  fmt::print("ready on port {}\n", acceptor->port());
-  std::fflush(stdout);
-  return acceptor->Run();
-}
 
 }  // namespace
 }  // namespace rdfs::server
@@ -94,8 +61,8 @@ int main(int argc, char** argv) {
   using rdfs::server::Whose;
   const std::string_view whose = argc == 3 ? argv[1] : "";
   if (whose != "client" && whose != "server") return 2;
-  const rdfs::Status status =
-      rdfs::server::Run(whose == "client" ? Whose::kClient : Whose::kServer, argv[2]);
+  const rdfs::Status status = rdfs::server::ServeWrapped<rdfs::server::OtherMajor>(
+      "127.0.0.1", argv[2], whose == "client" ? Whose::kClient : Whose::kServer);
   if (!status.ok()) fmt::print(stderr, "other_major: {}\n", status.message());
   return 1;
 }

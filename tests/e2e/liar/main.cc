@@ -16,9 +16,8 @@
 #include <string>
 
 #include "fs/protocol.h"
-#include "server/service.h"
 #include "tests/fs/client/wrapped_connection.h"
-#include "transport/session/acceptor.h"
+#include "tests/server/wrapped_service.h"
 
 namespace rdfs::server {
 namespace {
@@ -144,54 +143,25 @@ class Liar final : public fs::client::WrappedConnection {
   std::map<std::uint16_t, std::vector<std::byte>> answers_;  // of each kind one that was honest
 };
 
-class LyingHost final : public transport::SessionHost {
+class LyingHost final : public WrappedService {
  public:
-  LyingHost(Service& service, std::uint64_t seed) : service_(service), seed_(seed) {}
-  Result<transport::Admission> Admit(const transport::SessionRequest& request) override {
-    return service_.Admit(request);
-  }
+  LyingHost(Service& service, std::uint64_t seed) : WrappedService(service), seed_(seed) {}
   void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
               std::unique_ptr<transport::Connection> lane) override {
-    service_.OnLane(session_id, context, std::make_unique<Liar>(std::move(lane), ++seed_));
-  }
-  void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override {
-    service_.OnSessionEnd(session_id, context);
+    WrappedService::OnLane(session_id, context, std::make_unique<Liar>(std::move(lane), ++seed_));
   }
 
  private:
-  Service& service_;
   std::uint64_t seed_;
 };
-
-Status Run(const char* address, std::uint64_t seed, const char* directory) {
-  ServiceOptions options;
-  ExportSpec spec;
-  spec.name = "e";
-  spec.directory = directory;
-  spec.id_mode = IdMode::kAsMe;
-  spec.id_mode_given = true;
-  options.exports.push_back(spec);
-  options.secret = HandleSecret::Random();
-  options.pool_bytes = 32 << 20;
-  const auto keeper = DescriptorKeeper::None();
-  RDFS_ASSIGN_OR_RETURN(const auto service, Service::Create(std::move(options), *keeper));
-  LyingHost host(*service, seed);
-  transport::AcceptorOptions accept;
-  accept.addresses = {address};
-  accept.port = 0;
-  accept.no_auth = true;
-  RDFS_ASSIGN_OR_RETURN(const auto acceptor, transport::Acceptor::Create(std::move(accept), host));
-  fmt::print("ready on port {}\n", acceptor->port());
-  std::fflush(stdout);
-  return acceptor->Run();
-}
 
 }  // namespace
 }  // namespace rdfs::server
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  const rdfs::Status status = rdfs::server::Run(argv[1], std::stoull(argv[2]), argv[3]);
+  const rdfs::Status status =
+      rdfs::server::ServeWrapped<rdfs::server::LyingHost>(argv[1], argv[3], std::stoull(argv[2]));
   if (!status.ok()) fmt::print(stderr, "liar: {}\n", status.message());
   return 1;
 }
