@@ -41,15 +41,20 @@ void SayOption(Party& party, const char* what, int level, int name) {
 
 // --- several messages at once
 
-void SendsMessages(Party& party) {
-  std::vector<char> bytes = Bytes(0, 600);
-  std::array<iovec, 3> pieces = {iovec{bytes.data(), 100}, iovec{bytes.data() + 100, 200},
-                                 iovec{bytes.data() + 300, 300}};
+std::array<mmsghdr, 3> Messages(std::array<iovec, 3>& pieces) {
   std::array<mmsghdr, 3> messages{};
   for (std::size_t i = 0; i < messages.size(); ++i) {
     messages[i].msg_hdr.msg_iov = &pieces[i];
     messages[i].msg_hdr.msg_iovlen = 1;
   }
+  return messages;
+}
+
+void SendsMessages(Party& party) {
+  std::vector<char> bytes = Bytes(0, 600);
+  std::array<iovec, 3> pieces = {iovec{bytes.data(), 100}, iovec{bytes.data() + 100, 200},
+                                 iovec{bytes.data() + 300, 300}};
+  std::array<mmsghdr, 3> messages = Messages(pieces);
   party.Say("sendmmsg", sendmmsg(party.fd, messages.data(), 3, 0));
   for (const mmsghdr& message : messages) party.Say("of it", message.msg_len);
   party.Say("sendmmsg of none", sendmmsg(party.fd, messages.data(), 0, 0));
@@ -65,11 +70,7 @@ void ReceivesMessages(Party& party) {
   std::vector<char> bytes(700);
   std::array<iovec, 3> pieces = {iovec{bytes.data(), 150}, iovec{bytes.data() + 150, 250},
                                  iovec{bytes.data() + 400, 300}};
-  std::array<mmsghdr, 3> messages{};
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    messages[i].msg_hdr.msg_iov = &pieces[i];
-    messages[i].msg_hdr.msg_iovlen = 1;
-  }
+  std::array<mmsghdr, 3> messages = Messages(pieces);
   party.Say("recvmmsg", recvmmsg(party.fd, messages.data(), 3, 0, nullptr));
   for (const mmsghdr& message : messages) party.Say("of it", message.msg_len);
   party.SayBytes("all of it", 600, bytes);
