@@ -97,7 +97,10 @@ for round in $(seq "$rounds"); do
     fusermount3 -uz "$mnt"
   fi
   echo "round $round: $ended of 2 ended by themselves, $kib KiB, ${told:-nothing said}"
-  gone "$liar" && problem "round $round: the liar itself has ended: $(cat "$work/liar.log")"
+  if gone "$liar"; then
+    wait "$liar"
+    problem "round $round: the liar itself has ended with status $?: $(cat "$work/liar.log")"
+  fi
   kill -KILL "$liar"
   wait "$liar" 2>/dev/null
 done
