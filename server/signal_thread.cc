@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 
+#include "transport/base/sigpipe.h"
+
 namespace rdfs::server {
 namespace {
 
@@ -24,7 +26,8 @@ sigset_t OurSignals() {
 void SignalThread::Block() {
   const sigset_t set = OurSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  for (const int number : {SIGPIPE, SIGHUP, SIGXFSZ}) ::signal(number, SIG_IGN);
+  IgnoreSigpipe();
+  for (const int number : {SIGHUP, SIGXFSZ}) ::signal(number, SIG_IGN);
 }
 
 Result<std::unique_ptr<SignalThread>> SignalThread::Start(std::function<void()> on_stop,

@@ -11,6 +11,8 @@
 #include <csignal>
 #include <utility>
 
+#include "transport/base/sigpipe.h"
+
 namespace rdfs::fs::fuse {
 namespace {
 
@@ -47,8 +49,9 @@ void SignalThread::BlockSignals() {
   const sigset_t set = OurSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // Linux queues a blocked signal also when it is ignored; who is started later is not asked by the
-  // terminal to end. A peer that goes away is an error of write(2), not a signal.
-  for (const int signal : {SIGINT, SIGHUP, SIGPIPE, SIGXFSZ}) (void)std::signal(signal, SIG_IGN);
+  // terminal to end.
+  for (const int signal : {SIGINT, SIGHUP, SIGXFSZ}) (void)std::signal(signal, SIG_IGN);
+  IgnoreSigpipe();
 }
 
 Result<std::unique_ptr<SignalThread>> SignalThread::Start(SignalActions actions) {

@@ -44,6 +44,13 @@ for command in "$rdfs status" "$rdfs stats --json $work/mnt" "$rdfs top -n 1" "$
     problem "$command to a full disk: ended with $status"
 done
 
+# A reader that has had enough (head) ends them silently, as it ends others.
+for command in "$rdfs status" "$rdfsd top -n 1" "$bin/tools/rdinfo/rdinfo"; do
+  { timeout --foreground 60 $command 2>"$work/out"; echo $? >"$work/ended"; } | true # words
+  [ "$(cat "$work/ended")" -eq 141 ] && [ ! -s "$work/out" ] ||
+    problem "$command to a reader that is gone: ended with $(cat "$work/ended"), $(cat "$work/out")"
+done
+
 # Who has no runtime directory (cron, su) has a place all the same; who has one of their own looks there only.
 without=(env -u XDG_RUNTIME_DIR)
 "${without[@]}" "$rdfs" "rdfs://127.0.0.1:$port/data" "$work/other" >"$work/out" 2>&1 || problem "no mount: $(cat "$work/out")"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "server/service.h"
+#include "transport/base/sigpipe.h"
 #include "transport/session/acceptor.h"
 
 namespace rdfs::server {
@@ -36,6 +37,7 @@ class WrappedService : public transport::SessionHost {
 // blocks until the process is killed. `Host`: a WrappedService, made of the service and `more`.
 template <typename Host, typename More>
 Status ServeWrapped(const char* address, const char* directory, More more) {
+  IgnoreSigpipe();
   ServiceOptions options;
   ExportSpec spec;
   spec.name = "e";

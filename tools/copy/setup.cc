@@ -9,6 +9,7 @@
 
 #include "tools/copy/names.h"
 #include "transport/base/fd.h"
+#include "transport/base/sigpipe.h"
 
 namespace rdfs::copy {
 namespace {
@@ -29,8 +30,8 @@ void RaiseDescriptorLimit() {
 
 mode_t SetUpProcess() {
   HoldStandardDescriptors();
-  // A call that fails tells.
-  for (const int number : {SIGPIPE, SIGXFSZ}) (void)signal(number, SIG_IGN);
+  IgnoreSigpipe();
+  (void)signal(SIGXFSZ, SIG_IGN);  // a call that fails tells
   RaiseDescriptorLimit();
   return umask(0);
 }

@@ -10,6 +10,7 @@
 #include "transport/base/log.h"
 #include "transport/base/processors.h"
 #include "transport/base/say.h"
+#include "transport/base/sigpipe.h"
 
 namespace rdfs::pipe {
 namespace {
@@ -38,8 +39,8 @@ void SetUpProcess(const char* name, const CommonOptions& options) {
   SetLogLevel(options.verbosity == 0   ? LogLevel::kWarn
               : options.verbosity == 1 ? LogLevel::kInfo
                                        : LogLevel::kDebug);
-  // A call that fails tells.
-  for (const int number : {SIGPIPE, SIGXFSZ}) (void)signal(number, SIG_IGN);
+  IgnoreSigpipe();
+  (void)signal(SIGXFSZ, SIG_IGN);  // a call that fails tells
 }
 
 Result<Fd> WatchInterrupts() {

@@ -10,6 +10,7 @@
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
+#include "transport/base/sigpipe.h"
 #include "transport/session/session.h"
 
 namespace {
@@ -65,6 +66,7 @@ void PrintJson(const std::vector<Section>& sections) {
 
 int main(int argc, char** argv) {
   rdfs::HoldStandardDescriptors();
+  rdfs::IgnoreSigpipe();
   rdfs::SetLogName("rdinfo");
   CLI::App app(
       "Says what this machine can do for rdfs (RDMA devices and their ports, FUSE, limits, "
@@ -123,6 +125,7 @@ int main(int argc, char** argv) {
   sections.push_back(rdfs::rdinfo::Advise(sections));
   json ? PrintJson(sections) : PrintText(sections);
   if (const rdfs::Status told = rdfs::Told(); !told.ok()) {
+    if (told.errno_value() == EPIPE) rdfs::EndBySigpipe();
     rdfs::Say("rdinfo: {}\n", told.message());
     return 1;
   }

@@ -10,6 +10,7 @@
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
+#include "transport/base/sigpipe.h"
 
 namespace {
 
@@ -96,6 +97,7 @@ int RunClient(Arguments& arguments, rdfs::transport::Key key) {
   if (!report.ok()) return Fail(report.status());
   rdfs::Tell("{}", arguments.json ? rdfs::rdping::ToJson(*report) : rdfs::rdping::ToTable(*report));
   const Status told = rdfs::Told();
+  if (told.errno_value() == EPIPE) rdfs::EndBySigpipe();
   return told.ok() ? 0 : Fail(told);
 }
 
@@ -103,6 +105,7 @@ int RunClient(Arguments& arguments, rdfs::transport::Key key) {
 
 int main(int argc, char** argv) {
   rdfs::HoldStandardDescriptors();
+  rdfs::IgnoreSigpipe();
   rdfs::SetLogName("rdping");
   CLI::App app(
       "Measures round trips and bandwidth between two machines: kernel TCP, and rdfs's "

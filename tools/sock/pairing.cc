@@ -26,6 +26,7 @@
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
 #include "transport/base/say.h"
+#include "transport/base/sigpipe.h"
 #include "transport/ssh/bootstrap.h"
 #include "transport/ssh/launch.h"
 #include "transport/ssh/stdio.h"
@@ -329,7 +330,7 @@ bool Forget(Pairs& pairs, const std::vector<Address>& addresses) {
 }
 
 int PairMain(const PairOptions& options) {
-  (void)signal(SIGPIPE, SIG_IGN);  // of an ssh that has ended
+  IgnoreSigpipe();  // of an ssh that has ended
   const Result<far::Pair> made = PairWith(options);
   if (!made.ok()) return Fail(made.status());
   Tell(
@@ -363,7 +364,7 @@ int UnpairMain(const std::string& host) {
 }
 
 int FarPairMain() {
-  (void)signal(SIGPIPE, SIG_IGN);
+  IgnoreSigpipe();
   const Result<ssh::Bootstrap> asked =
       ssh::ReadBootstrap(kMagic, kHint, DeadlineAfter(kTimeToReply));
   if (!asked.ok()) return Fail(asked.status());

@@ -5,14 +5,13 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <ctime>
 
+#include "transport/base/sigpipe.h"
 #include "transport/tcp/transport.h"
 
 namespace rdfs::transport::tcp {
@@ -124,36 +123,6 @@ class SocketStream final : public ByteStream {
   const bool has_incoming_cpu_;  // UNIX sockets have none
 };
 
-// Holds SIGPIPE back from this thread while a pipe is written: there is no MSG_NOSIGNAL for pipes,
-// and what the process does about the signal is not ours to change.
-class SigpipeBlock {
- public:
-  SigpipeBlock() {
-    sigemptyset(&sigpipe_);
-    sigaddset(&sigpipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
-  }
-  SigpipeBlock(const SigpipeBlock&) = delete;
-  SigpipeBlock& operator=(const SigpipeBlock&) = delete;
-  ~SigpipeBlock() {
-    const timespec at_once{};
-    // The signal of a broken pipe is directed at the writing thread (signal(7)): it is ours to
-    // take.
-    if (raised_ && !was_pending_) (void)sigtimedwait(&sigpipe_, nullptr, &at_once);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  void Raised() { raised_ = true; }
-
- private:
-  sigset_t sigpipe_{};
-  sigset_t before_{};
-  bool was_pending_ = false;
-  bool raised_ = false;
-};
-
 class PipeStream final : public ByteStream {
  public:
   PipeStream(Fd read_fd, Fd write_fd, std::string peer)
@@ -170,10 +139,9 @@ class PipeStream final : public ByteStream {
   }
   Result<std::size_t> Write(std::span<const iovec> parts) override {
     if (!write_fd_.valid()) return Broken(EPIPE, peer_);
-    SigpipeBlock block;
-    const ssize_t count = writev(write_fd_.get(), parts.data(), static_cast<int>(parts.size()));
-    if (count < 0 && errno == EPIPE) block.Raised();
-    return Counted(count, false, peer_);
+    const SigpipeHeld held;
+    return Counted(writev(write_fd_.get(), parts.data(), static_cast<int>(parts.size())), false,
+                   peer_);
   }
   [[nodiscard]] bool HasBufferedInput() const override { return false; }
   [[nodiscard]] short read_events() const override { return POLLIN; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "transport/base/sigpipe.h"
 #include "transport/verbs/cm.h"
 #include "transport/verbs/connection.h"
 #include "transport/verbs/errors.h"
@@ -111,7 +112,10 @@ Status Attempt::Establish(VerbsConnection& connection, ByteSpan token) {
   param.initiator_depth = connection.limits().initiator_depth;
   param.retry_count = kRetries;
   param.rnr_retry_count = kReceiverNotReadyRetries;
-  if (rdma_connect(connection.id(), &param) != 0) return FromConnectErrno(errno, where_);
+  {
+    const SigpipeHeld held;
+    if (rdma_connect(connection.id(), &param) != 0) return FromConnectErrno(errno, where_);
+  }
   RDFS_RETURN_IF_ERROR(Expect(connection.channel(), RDMA_CM_EVENT_ESTABLISHED));
   return connection.Open();
 }

@@ -22,6 +22,7 @@
 #include <string>
 
 #include "transport/base/fd.h"
+#include "transport/base/sigpipe.h"
 #include "transport/transport.h"
 #include "transport/verbs/clerk.h"
 #include "transport/verbs/cm.h"
@@ -82,11 +83,12 @@ class VerbsConnection final : public Connection {
   // How long the destructor waits for its last frames to leave.
   static constexpr std::chrono::milliseconds kByeLimit{100};
 
-  // Makes calls of librdmacm's, by the clerk if there is one.
+  // Makes calls that the kernel carries out, by the clerk if there is one.
   template <typename Call>
   void AsOwner(const Call& call) {
-    if (clerk_ == nullptr) return call();
-    clerk_->Do(call);
+    if (clerk_ != nullptr) return clerk_->Do(call);  // of a program that ignores SIGPIPE
+    const SigpipeHeld held;
+    call();
   }
 
   VerbsConnection(CmChannel channel, CmIdPtr id, std::shared_ptr<Domain> domain);

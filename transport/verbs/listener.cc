@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "transport/base/log.h"
+#include "transport/base/sigpipe.h"
 #include "transport/verbs/connection.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/private_data.h"
@@ -57,12 +58,14 @@ Result<std::unique_ptr<Connection>> VerbsIncoming::Accept(const std::shared_ptr<
   param.initiator_depth = std::min(request_.initiator_depth, connection.limits().initiator_depth);
   param.retry_count = kRetries;
   param.rnr_retry_count = kReceiverNotReadyRetries;
+  const SigpipeHeld held;
   if (rdma_accept(id, &param) != 0) return FromErrno("cannot accept an RDMA connection");
   return std::unique_ptr<Connection>(*std::move(made));
 }
 
 void VerbsIncoming::Reject(const Status& why) {
   if (id_ == nullptr) return;
+  const SigpipeHeld held;
   const RejectData data = EncodeReject(why);
   if (rdma_reject(id_.get(), &data, sizeof(data)) != 0) {
     LogDebug("{}", FromErrno("cannot reject an RDMA connection").message());

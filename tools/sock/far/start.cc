@@ -19,6 +19,7 @@
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
+#include "transport/base/sigpipe.h"
 
 namespace rdfs::sock::far {
 namespace {
@@ -99,6 +100,7 @@ Status EnsureCarrier() {
 
 int CarrierMain() {
   SetLogName("rdsock");
+  IgnoreSigpipe();
   // Before there are threads, which inherit it.
   sigset_t signals;
   sigemptyset(&signals);
