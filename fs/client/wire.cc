@@ -75,6 +75,7 @@ bool Wire::TryPost(const Operation& operation) {
     return true;
   }
   in_flight_.Insert(*ticket, operation);
+  posted_ = true;
   if (operation.write) events_.OnWritePosted(operation.slot);
   return true;
 }
@@ -99,6 +100,7 @@ void Wire::Flush() {
 
 void Wire::Poll() {
   for (int batch = 0; batch < kBatches && connected(); ++batch) {
+    posted_ = false;
     Result<std::size_t> count = connection_->Poll(completions_);
     if (!count.ok()) {
       Fail(count.status());
@@ -116,7 +118,8 @@ void Wire::Poll() {
       events_.OnOperationDone(operation->slot, completion.status);
     }
     PostWaiting();
-    if (*count == 0) return;
+    // What was posted meanwhile may be done already (shm).
+    if (*count < completions_.size() && !posted_) return;
   }
 }
 

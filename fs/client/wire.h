@@ -76,6 +76,7 @@ class Wire {
   std::deque<Operation> waiting_;  // for room
   std::vector<transport::LocalSlice> quarantine_;
   std::array<transport::Completion, 64> completions_;
+  bool posted_ = false;  // a one-sided operation, since the last look at the completions
 };
 
 }  // namespace rdfs::fs::client

@@ -74,7 +74,7 @@ Status Worker::Run() {
   t_current = this;
   while (fuse_session_exited(session_) == 0) {
     bool asked = false;
-    if (look_ && OnDuty(lane_->Now())) {
+    if (look_ && (!helps_ || OnDuty(lane_->Now()))) {
       RDFS_ASSIGN_OR_RETURN(asked, TakeRequests());
       turns_blind_ = 0;
     }
@@ -86,6 +86,7 @@ Status Worker::Run() {
     lane_->AsOf(now);
     const bool answered = TakeAnswers();
     const bool resumed = TakeUpAgain();
+    if (!begun_.empty()) TrackBegun();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
     if (!behind_.empty()) LetDyingGo(now);
     if (asked || answered || resumed) {
@@ -239,14 +240,17 @@ void Worker::Process(Message message) {
   raw.size = message.size;
   raw.mem = message.buffer.bytes().data();
   if (message.changes != 0) NoteChange(message, lane_->Now());
+  processed_ = message.unique;
   current_ = std::move(message);
   fuse_session_process_buf(session_, &raw);
+  processed_ = 0;
   current_.buffer.Reset();  // nobody took it: a request without an answer, or answered by libfuse
 }
 
-void Worker::Track(std::uint64_t unique, const Interrupts::Call& call) {
+void Worker::TrackBegun() {
   const std::lock_guard lock(interrupts_mutex_);
-  Act(interrupts_.Track(unique, call));
+  for (const Begun& begun : begun_) Act(interrupts_.Track(begun.unique, begun.call));
+  begun_.clear();
   if (interrupts_.next_look() != TimePoint::max()) interrupted_ = true;
 }
 
@@ -267,6 +271,13 @@ void Worker::Untrack(std::uint64_t unique) {
     }
     changing_.erase(found);
   }
+  bool known = true;
+  std::erase_if(begun_, [&](const Begun& begun) {
+    if (begun.unique != unique) return false;
+    known = !begun.first;
+    return true;
+  });
+  if (!known) return;
   const std::lock_guard lock(interrupts_mutex_);
   interrupts_.Untrack(unique);
 }

@@ -92,7 +92,9 @@ class Worker {
   void Recover(NodeId node, Message message, Waits waits);
   void Resume(Message message) { resumed_.push_back(std::move(message)); }
   // The request `unique` waits for this call: what an interrupt does to it, interrupts.h says.
-  void Track(std::uint64_t unique, const Interrupts::Call& call);
+  void Track(std::uint64_t unique, const Interrupts::Call& call) {
+    begun_.push_back({.unique = unique, .call = call, .first = unique == processed_});
+  }
   // The request has been answered.
   void Untrack(std::uint64_t unique);
   // This request changes a directory's names (DirectoryAttributes::Begin gave it this number) or a
@@ -153,6 +155,7 @@ class Worker {
   // Takes up what the lane has brought; returns whether there was anything.
   bool TakeAnswers();
   void Interrupt(std::uint64_t unique);
+  void TrackBegun();
   void LookAtInterrupted();
   void Act(const Interrupts::Decision& decision);
   bool TakeUpAgain();
@@ -203,6 +206,14 @@ class Worker {
     std::size_t count = 0;
   };
   std::unordered_map<std::uint64_t, Changing> changing_;  // by request
+  // Calls of this turn, which may be over before it is: interrupts_ knows them from its end on.
+  struct Begun {
+    std::uint64_t unique = 0;
+    Interrupts::Call call;
+    bool first = false;  // of its request: interrupts_ knows none of it
+  };
+  std::vector<Begun> begun_;
+  std::uint64_t processed_ = 0;  // the request that libfuse has been given; 0: none
   std::mutex interrupts_mutex_;  // another worker may read an interrupt of our request
   Interrupts interrupts_{IsDying};
   std::atomic<bool> interrupted_ = false;  // there is one to look at again
