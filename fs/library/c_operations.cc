@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "fs/library/operations.h"
 #include "fs/library/queue.h"
@@ -53,12 +54,17 @@ int Wait(rdfs_queue* queue, const Task& task) {
   return result;
 }
 
-std::string Text(const char* path) { return path == nullptr ? std::string() : std::string(path); }
-std::string What(const char* doing, const char* path) {
-  return fmt::format("{} '{}'", doing, Text(path));
+std::string_view Text(const char* path) { return path == nullptr ? "" : path; }
+// Every operation makes one, which hardly any tells. (By fmt it was a tenth of the instructions of
+// a read of 4 KiB.)
+std::string What(std::string_view doing, std::string_view path) {
+  std::string what;
+  what.reserve(doing.size() + path.size() + 3);
+  return what.append(doing).append(" '").append(path).append("'");
 }
+std::string What(const char* doing, const char* path) { return What(doing, Text(path)); }
 std::string What(const char* doing, const rdfs_file* file) {
-  return fmt::format("{} '{}'", doing, file == nullptr ? std::string() : file->path);
+  return What(doing, file == nullptr ? std::string_view() : file->path);
 }
 
 Task Open(rdfs_queue* queue, const char* path, int flags, std::uint32_t mode) {
