@@ -45,11 +45,15 @@ for command in "$rdfs status" "$rdfs stats --json $work/mnt" "$rdfs top -n 1" "$
 done
 
 # A reader that has had enough (head) ends them silently, as it ends others.
+exec {gone}> >(:)
+wait $!
 for command in "$rdfs status" "$rdfsd top -n 1" "$bin/tools/rdinfo/rdinfo"; do
-  { timeout --foreground 60 $command 2>"$work/out"; echo $? >"$work/ended"; } | true # words
-  [ "$(cat "$work/ended")" -eq 141 ] && [ ! -s "$work/out" ] ||
-    problem "$command to a reader that is gone: ended with $(cat "$work/ended"), $(cat "$work/out")"
+  timeout --foreground 60 $command >&"$gone" 2>"$work/out" # words
+  status=$?
+  [ $status -eq 141 ] && [ ! -s "$work/out" ] ||
+    problem "$command to a reader that is gone: ended with $status, $(cat "$work/out")"
 done
+exec {gone}>&-
 
 # Who has no runtime directory (cron, su) has a place all the same; who has one of their own looks there only.
 without=(env -u XDG_RUNTIME_DIR)

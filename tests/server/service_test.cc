@@ -510,6 +510,21 @@ TEST_P(ServiceTest, ALaneThatDoesNotReadDelaysNoOtherOfItsLoop) {
   const auto deaf = Connect();
   const auto other = OpenLane();
   ASSERT_TRUE(deaf && other);
+  // What a tenth of the answers take at most: most come later where others work on this machine,
+  // too.
+  const auto soon = [&other] {
+    constexpr std::size_t kTimes = 200;
+    std::vector<std::chrono::nanoseconds> waits;
+    for (std::size_t i = 0; i < kTimes; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the loop goes to sleep
+      const TimePoint asked = BootClock::now();
+      EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+      waits.push_back(BootClock::now() - asked);
+    }
+    std::ranges::sort(waits);
+    return waits[kTimes / 10];
+  };
+  const auto alone = soon();
   // Answers enough for the wire, and for all that the server lets wait.
   const std::size_t answers = (Connection::kBacklogLimit + (24U << 20U)) / sizeof(fs::ReplyHeader);
   for (std::size_t i = 0; i < answers; ++i) ASSERT_TRUE(deaf->AskOnly(Opcode::kRenew).ok());
@@ -517,17 +532,7 @@ TEST_P(ServiceTest, ALaneThatDoesNotReadDelaysNoOtherOfItsLoop) {
     ASSERT_TRUE(deaf->lane().Flush().ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  constexpr std::size_t kTimes = 200;
-  std::vector<std::chrono::nanoseconds> waits;
-  for (std::size_t i = 0; i < kTimes; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the loop goes to sleep
-    const TimePoint asked = BootClock::now();
-    ASSERT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
-    waits.push_back(BootClock::now() - asked);
-  }
-  // Most come later where others work on this machine, too.
-  std::ranges::sort(waits);
-  EXPECT_LT(waits[kTimes / 10], std::chrono::microseconds(500));
+  EXPECT_LT(soon(), alone + std::chrono::microseconds(500));
 }
 
 TEST_P(ServiceTest, AMountThatConnectsAgainAndAgainLosesItsOldestConnections) {
