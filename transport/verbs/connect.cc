@@ -61,7 +61,8 @@ Status FromEvent(const CmEvent& event, const std::string& where) {
     case RDMA_CM_EVENT_UNREACHABLE:
       return Unreachable(where);
     default:
-      if (event.status < 0) return FromConnectErrno(-event.status, where);
+      // -1 is no errno: librdmacm could not deal with the answer, whose sender has gone again.
+      if (event.status < -1) return FromConnectErrno(-event.status, where);
       return {Code::kDisconnected, fmt::format("cannot connect to {} over RDMA ({}, {})", where,
                                                rdma_event_str(event.type), event.status)};
   }
