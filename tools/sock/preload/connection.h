@@ -171,8 +171,10 @@ class Closing {
 };
 // `fd` is a connection that exec has brought, with its slot; the `first` of its descriptors.
 void NoteInherited(int fd, std::uint32_t index, bool first);
-// Calls act(argument, fd, index) for each plain connection that exec leaves open.
-void ForEachHeld(void (*act)(void* argument, int fd, std::uint32_t index), void* argument);
+// Calls act(argument, fd, index) for each descriptor of a plain connection that exec leaves open
+// (`stay`), or that it closes.
+void ForEachHeld(bool stay, void (*act)(void* argument, int fd, std::uint32_t index),
+                 void* argument);
 // Fork, by a call that runs the handlers of pthread_atfork, or does not.
 pid_t ForkCounted(pid_t (*call)(), bool runs_handlers);
 // Before a child is made that this library cannot tell what to do: TCP for what it gets.

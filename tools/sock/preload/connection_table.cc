@@ -189,9 +189,10 @@ void NoteInherited(int fd, std::uint32_t index, bool first) {
   Registry().Set(fd, Word(Word::Kind::kConnection, index));
 }
 
-void ForEachHeld(void (*act)(void* argument, int fd, std::uint32_t index), void* argument) {
+void ForEachHeld(bool stay, void (*act)(void* argument, int fd, std::uint32_t index),
+                 void* argument) {
   ForEachConnection([&](int fd, Connection& connection) {
-    if (connection.mode() == Connection::Mode::kUndecided && StaysOpen(fd)) {
+    if (connection.mode() == Connection::Mode::kUndecided && StaysOpen(fd) == stay) {
       act(argument, fd, connection.index());
     }
   });

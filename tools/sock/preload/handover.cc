@@ -20,6 +20,8 @@ namespace {
 
 // Descriptors above are not looked at: what a program inherits is low.
 constexpr int kMostInherited = 1024;
+// Instead of the cookie of a connection that closes on exec. No socket has it.
+constexpr unsigned kNoCookie = 0;
 
 // Whether the file is a program that the dynamic linker loads, and so with this library, if it may
 // (ld.so(8), "Secure-execution mode").
@@ -85,7 +87,11 @@ Handover::Handover(const char* path) {
     const auto add = [](void* self, int fd, std::uint32_t index) {
       static_cast<Handover*>(self)->Add(fd, index);
     };
-    ForEachHeld(add, this);
+    const auto leave = [](void* self, int /*fd*/, std::uint32_t index) {
+      static_cast<Handover*>(self)->Leave(index);
+    };
+    ForEachHeld(true, add, this);
+    ForEachHeld(false, leave, this);
   }
   if (!empty()) ClosesOnExec(slots, false);
   errno = saved;
@@ -98,19 +104,32 @@ Handover::~Handover() {
   errno = saved;
 }
 
-void Handover::Add(int fd, std::uint32_t index) {
+bool Handover::HandsOn(std::uint32_t index) const {
   const auto end = indexes_.begin() + static_cast<std::ptrdiff_t>(count_);
+  return std::find(indexes_.begin(), end, index) != end;
+}
+
+template <typename... Values>
+void Handover::Print(const char* format, Values... values) {
+  length_ += static_cast<std::size_t>(
+      snprintf(text_.data() + length_, text_.size() - length_, format, values...));
+}
+
+void Handover::Add(int fd, std::uint32_t index) {
   const auto cookie = CookieOf(fd);
   // Of a connection with two descriptors, the first.
-  if (!cookie.ok() || count_ == kMost || std::find(indexes_.begin(), end, index) != end) return;
-  const auto print = [&](const char* format, auto... values) {
-    length_ += static_cast<std::size_t>(
-        snprintf(text_.data() + length_, text_.size() - length_, format, values...));
-  };
-  if (empty()) print("%s=%d;%d;", kHeldVariable, getpid(), Slots().fd());
-  print("%llx:%u;", static_cast<unsigned long long>(*cookie), static_cast<unsigned>(index));
+  if (!cookie.ok() || count_ == kMost || HandsOn(index)) return;
+  if (empty()) Print("%s=%d;%d;", kHeldVariable, getpid(), Slots().fd());
+  Print("%llx:%u;", static_cast<unsigned long long>(*cookie), static_cast<unsigned>(index));
   indexes_[count_++] = index;
   ++Slots()[index].handed;
+}
+
+void Handover::Leave(std::uint32_t index) {
+  if (left_ == kMost || HandsOn(index) || Slots()[index].OnlyHolderIs(getpid())) return;
+  if (empty()) Print("%s=%d;%d;", kHeldVariable, getpid(), Slots().fd());
+  Print("%x:%u;", kNoCookie, static_cast<unsigned>(index));
+  ++left_;
 }
 
 std::size_t Handover::Count(char* const* variables) {
@@ -142,7 +161,13 @@ void TakeHeld() {
     std::uint64_t cookie = 0;
     std::uint64_t index = 0;
     while (Number(text, 16, ':', cookie) && Number(text, 10, ';', index)) {
-      if (index < SlotArena::kMost) TakeConnection(cookie, static_cast<std::uint32_t>(index));
+      if (index >= SlotArena::kMost) continue;
+      const auto slot = static_cast<std::uint32_t>(index);
+      if (cookie != kNoCookie) {
+        TakeConnection(cookie, slot);
+      } else if (Slots()[slot].Leave(getpid())) {
+        Slots().Give(slot);
+      }
     }
   }
   (void)unsetenv(kHeldVariable);

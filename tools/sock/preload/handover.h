@@ -2,6 +2,9 @@
 // still, with the slots that say who else holds them. So a program that inherits a connection
 // (inetd, CGI, sshd) can go on as its opener or accepter would have.
 //
+// And those that close on exec, while others hold them: the next program of this process is none of
+// their holders any more, and says so. Before exec it would be too early, for exec may fail.
+//
 // By way of one variable of the environment, which is good for this very process only, and the
 // descriptor of the slots' memory, which stays open across exec. A program without the library
 // leaves both alone: its process then stays a holder, and the connection on TCP.
@@ -35,13 +38,18 @@ class Handover {
   void Fill(char* const* variables, char** out) const;
 
  private:
-  [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] bool empty() const { return length_ == 0; }
+  [[nodiscard]] bool HandsOn(std::uint32_t index) const;
   void Add(int fd, std::uint32_t index);
+  void Leave(std::uint32_t index);
+  template <typename... Values>
+  void Print(const char* format, Values... values);
 
-  static constexpr std::size_t kMost = 32;  // more of them stay on TCP
+  static constexpr std::size_t kMost = 32;  // of each kind; more of them stay on TCP
   std::array<std::uint32_t, kMost> indexes_{};
   std::size_t count_ = 0;
-  std::array<char, 64 + kMost * 32> text_{};
+  std::size_t left_ = 0;
+  std::array<char, 64 + 2 * kMost * 32> text_{};
   std::size_t length_ = 0;
 };
 

@@ -154,6 +154,9 @@ bool Forks(long number, const long* arguments) {
          (flags & CLONE_VM) == 0;
 }
 
+// Of a program that execvp and its kin are to execute.
+const char* PathOf(const char* file) { return strchr(file, '/') != nullptr ? file : nullptr; }
+
 // exec, with what the next program can take; `path` is null where the C library looks for it.
 // Comes back only when it has failed.
 template <typename Exec>
@@ -176,11 +179,11 @@ RDSOCK_EXPORT(int, execv, (const char* path, char* const* arguments)) {
                  [&](char* const* all) { return libc().execve(path, arguments, all); });
 }
 RDSOCK_EXPORT(int, execvp, (const char* file, char* const* arguments)) {
-  return Execute(nullptr, environ,
+  return Execute(PathOf(file), environ,
                  [&](char* const* all) { return libc().execvpe(file, arguments, all); });
 }
 RDSOCK_EXPORT(int, execvpe, (const char* file, char* const* arguments, char* const* variables)) {
-  return Execute(nullptr, variables,
+  return Execute(PathOf(file), variables,
                  [&](char* const* all) { return libc().execvpe(file, arguments, all); });
 }
 RDSOCK_EXPORT(int, fexecve, (int fd, char* const* arguments, char* const* variables)) {
@@ -206,7 +209,7 @@ RDSOCK_EXPORT(int, execlp, (const char* file, const char* first, ...)) {
   va_start(arguments, first);
   RDSOCK_COLLECT(vector, first, arguments);
   va_end(arguments);
-  return Execute(nullptr, environ,
+  return Execute(PathOf(file), environ,
                  [&](char* const* all) { return libc().execvpe(file, vector, all); });
 }
 RDSOCK_EXPORT(int, execle, (const char* path, const char* first, ...)) {
