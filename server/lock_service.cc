@@ -63,11 +63,11 @@ void LockService::UnlockLocked(const InodeKey& inode, const Lock& range) {
   files_.Update(inode, unlock.owner, table_.HeldBy(inode, unlock.owner));
 }
 
-void LockService::DropThroughLocked(const InodeKey& inode, std::uint64_t session,
-                                    std::uint64_t open) {
-  for (const LockTable::Dropped& dropped : table_.DropThrough(inode, session, open)) {
-    for (const Lock& range : dropped.ranges) files_.Unlock(inode, range);
-    files_.Update(inode, dropped.owner, dropped.left);
+void LockService::TellDropped(const InodeKey& inode,
+                              const std::vector<LockTable::Dropped>& dropped) {
+  for (const LockTable::Dropped& of : dropped) {
+    for (const Lock& range : of.ranges) files_.Unlock(inode, range);
+    files_.Update(inode, of.owner, of.left);
   }
 }
 
@@ -292,8 +292,8 @@ void LockService::Released(const OpenFile& open) {
   Answers answers;
   {
     const std::lock_guard lock(mutex_);
-    if (table_.Idle(inode)) return;
-    DropThroughLocked(inode, open.session, open.number);
+    if (table_.HeldOf(open.session) == 0 || table_.Idle(inode)) return;
+    TellDropped(inode, table_.DropThrough(inode, open.session, open.number));
     WakeLocked(inode, answers);
   }
   Send(std::move(answers));
@@ -308,6 +308,22 @@ void LockService::SessionEnded(std::uint64_t session) {
     }
   }
   Send(std::move(answers));
+}
+
+void LockService::ReleasedAll(std::uint64_t session, std::span<const OpenPtr> opens) {
+  for (const OpenPtr& open : opens) {
+    const InodeKey& inode = open->inode->key;
+    Answers answers;
+    {
+      const std::lock_guard lock(mutex_);
+      if (table_.HeldOf(session) == 0) return;
+      const auto dropped = table_.DropOf(inode, session);
+      if (dropped.empty()) continue;
+      TellDropped(inode, dropped);
+      WakeLocked(inode, answers);
+    }
+    Send(std::move(answers));
+  }
 }
 
 bool LockService::Adopt(DescriptorKeeper::Kept& kept) {
@@ -344,7 +360,7 @@ void LockService::DropUnclaimed() {
       // Not what was reclaimed through a file of another number: twice killed, the server may have
       // given it one that its client never heard of.
       const Lock& then = entry.lock;
-      DropThroughLocked(entry.inode, then.owner.session, then.open);
+      TellDropped(entry.inode, table_.DropThrough(entry.inode, then.owner.session, then.open));
       WakeLocked(entry.inode, answers);
     }
   }

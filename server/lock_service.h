@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -68,6 +69,9 @@ class LockService {
   void OwnerClosed(const OpenFile& open, const LockOwner& owner);
   // The open file is gone: drops what was taken through it.
   void Released(const OpenFile& open);
+  // The same for all open files of a session: in one pass over each inode's locks, of which there
+  // may be thousands, each taken through another open file.
+  void ReleasedAll(std::uint64_t session, std::span<const OpenPtr> opens);
   // Nobody waits any more. The session's locks go with its open files.
   void SessionEnded(std::uint64_t session);
 
@@ -117,7 +121,8 @@ class LockService {
   // The same by the request's name, with EINTR, if there is such a one.
   void GiveUpLocked(std::uint64_t session, std::uint64_t sequence, Answers& answers);
   void UnlockLocked(const InodeKey& inode, const Lock& range);
-  void DropThroughLocked(const InodeKey& inode, std::uint64_t session, std::uint64_t open);
+  // The kernel and the supervisor, of what is no longer in the table.
+  void TellDropped(const InodeKey& inode, const std::vector<LockTable::Dropped>& dropped);
   // Tries the inode's waiters; what is much is done in pieces, later.
   void WakeLocked(const InodeKey& inode, Answers& answers);
   void WakePieceLocked(const InodeKey& inode, Waking from, Answers& answers);

@@ -185,8 +185,17 @@ std::vector<Lock> LockTable::HeldThrough(const InodeKey& inode, std::uint64_t se
 
 std::vector<LockTable::Dropped> LockTable::DropThrough(const InodeKey& inode, std::uint64_t session,
                                                        std::uint64_t open) {
+  return DropWhere(inode, session, [&](const Lock& lock) { return lock.open == open; });
+}
+
+std::vector<LockTable::Dropped> LockTable::DropOf(const InodeKey& inode, std::uint64_t session) {
+  return DropWhere(inode, session, [](const Lock&) { return true; });
+}
+
+std::vector<LockTable::Dropped> LockTable::DropWhere(const InodeKey& inode, std::uint64_t session,
+                                                     const std::function<bool(const Lock&)>& goes) {
   const auto through = [&](const Lock& lock) {
-    return lock.owner.session == session && lock.open == open;
+    return lock.owner.session == session && goes(lock);
   };
   std::vector<Dropped> dropped;
   const auto it = inodes_.find(inode);

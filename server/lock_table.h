@@ -80,6 +80,8 @@ class LockTable {
   };
   std::vector<Dropped> DropThrough(const InodeKey& inode, std::uint64_t session,
                                    std::uint64_t open);
+  // The same for all that a session has on the inode, in one pass.
+  std::vector<Dropped> DropOf(const InodeKey& inode, std::uint64_t session);
 
   // Locks of the inode held by `owner`, in no order; and those taken through an open file.
   [[nodiscard]] std::vector<Lock> HeldBy(const InodeKey& inode, const LockOwner& owner) const;
@@ -98,6 +100,9 @@ class LockTable {
   using Inodes = std::unordered_map<InodeKey, InodeLocks, InodeKeyHash>;
 
   static bool Conflicts(const Lock& held, const Lock& wanted);
+  // Of the session's locks.
+  std::vector<Dropped> DropWhere(const InodeKey& inode, std::uint64_t session,
+                                 const std::function<bool(const Lock&)>& goes);
   // Whether a lock is in the way; counts down the looks it took to know.
   static bool Blocked(const InodeLocks& locks, const Lock& wanted, std::size_t& looks_left);
   [[nodiscard]] bool ClosesCircle(const InodeLocks& locks, const Lock& wanted) const;

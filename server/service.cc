@@ -425,7 +425,9 @@ void Service::EndSession(const SessionPtr& session, std::string_view why) {
   core_->grace.Done(session->id());
   core_->locks.SessionEnded(session->id());
   core_->leases.SessionEnded(session->id());
-  for (const OpenPtr& open : session->RemoveAllOpens()) CloseOpen(*core_, *open);
+  const std::vector<OpenPtr> opens = session->RemoveAllOpens();
+  core_->locks.ReleasedAll(session->id(), opens);
+  for (const OpenPtr& open : opens) CloseOpen(*core_, *open);
   if (session->record() != nullptr) session->record()->Remove();
   for (const auto& loop : loops_) loop->DropLanes(session->id());
   // Last: what comes before goes by the id that the client's next session will have.

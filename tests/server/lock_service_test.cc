@@ -317,13 +317,16 @@ TEST_F(LockTest, WhoWaitsForAnotherKindOfFlockHasNone) {
 }
 
 TEST_F(LockTest, TheEndOfASessionLetsOthersIn) {
-  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite)), 0);
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
+  EXPECT_EQ(Set(Request(second_, 2, LockType::kWrite, 20, 29)), 0);
+  EXPECT_EQ(Set(Flock(second_, 3, LockType::kWrite)), 0);
   server.session()->MarkEnded();
   server.core().locks.SessionEnded(server.session()->id());
-  for (const OpenPtr& open : server.session()->RemoveAllOpens()) {
-    server.core().locks.Released(*open);
-  }
+  const auto opens = server.session()->RemoveAllOpens();
+  ASSERT_EQ(opens.size(), 2U);
+  server.core().locks.ReleasedAll(server.session()->id(), opens);
   EXPECT_TRUE(LocalMayLock(F_WRLCK, 0, 0));
+  EXPECT_TRUE(LocalMayFlock(LOCK_EX));
   EXPECT_EQ(server.core().locks.held(), 0U);
 }
 

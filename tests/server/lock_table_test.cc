@@ -215,6 +215,10 @@ TEST(LockTable, ClosingAFileUnlocksWhatWasTakenThroughIt) {
   EXPECT_TRUE(dropped[1].left.empty());
   EXPECT_EQ(table.held_count(), 2U);
   EXPECT_EQ(table.HeldOf(1), 2U);
+  table.Apply(kFile, Make(4, fs::LockType::kWrite, 30, 30));
+  EXPECT_EQ(table.DropOf(kFile, 1).size(), 2U) << "owners 1 and 3";
+  EXPECT_EQ(table.HeldOf(1), 0U);
+  EXPECT_EQ(table.HeldOf(2), 1U) << "another session's stays";
 }
 
 TEST(LockTable, RemembersNothingWhenAllIsGone) {
