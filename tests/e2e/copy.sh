@@ -153,6 +153,21 @@ for over in 'tcp 3' 'tcp 1' 'shm 3'; do
     rm -f "$work/large.2"
   done
 done
+# Beyond 32 bits, and no holes.
+if [ "${RDFS_CHECK_FULL:-}" = 1 ]; then
+  head -c 4294967297 /dev/urandom >"$work/dense"
+  for over in 'tcp --lanes 3' shm; do
+    # shellcheck disable=SC2086 # words
+    copies "4 GiB + 1, there ($over)" --require $over "$work/dense" "$far:$work/dense.2"
+    cmp "$work/dense" "$work/dense.2" 2>"$work/err" || problem "4 GiB + 1, there ($over): another content"
+    rm -f "$work/dense.2"
+    # shellcheck disable=SC2086 # words
+    copies "4 GiB + 1, back ($over)" --require $over "$far:$work/dense" "$work/dense.2"
+    cmp "$work/dense" "$work/dense.2" 2>"$work/err" || problem "4 GiB + 1, back ($over): another content"
+    rm -f "$work/dense.2"
+  done
+  rm -f "$work/dense"
+fi
 # What a terminal shows: how much of how much, and how long it takes, in either direction.
 on_terminal() {
   "$(dirname "$0")/../tools/on_terminal.py" "$bin/tools/copy/rdcp" -e "ssh -F $work/ssh_config" --rdcp-path "$work/far-rdcp" "$@" \
