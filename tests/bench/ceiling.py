@@ -135,22 +135,26 @@ def messages_of(bench, mount: pathlib.Path, job) -> dict[str, int]:
 
 
 def wire(bench) -> None:
-    """Over tcp: the mount beside a TCP connection, or four, that carry nothing but bytes."""
+    """Over tcp: the mount beside a TCP connection, or four, that carry nothing but bytes. And, without a goal, null_fs
+    beside the same: what FUSE alone leaves of the wire on these processors, where nothing travels."""
     size = (128 if bench.arguments.quick else 1024) * MIB
     for cpus in ({0, 1}, {0}):
         suffix = ", one CPU" if len(cpus) == 1 else ""
-        rows = {f"ceiling, tcp: sequential {what}, {streams} stream{'s' if streams > 1 else ''}{suffix}": (job, streams)
-                for streams in (1, 4) for what, job in (("read", read_streams), ("write, fsync", write_streams))}
-        if not any(bench.wanted(name) for name in rows):
-            continue
-        with setups.pinned(cpus), setups.scratch() as work, \
-                setups.rdfs_mount(bench.bin, "tcp", bench.READ_AHEAD_KIB) as ours:
-            file = pipes.zeros(work / "zeros", size)
-            both = pipes.Streams(bench.bin / "tools/pipe", file, min(cpus), max(cpus))
-            for name, (job, streams) in rows.items():
-                if bench.wanted(name):
+        rows = [(f"sequential {what}, {streams} stream{'s' if streams > 1 else ''}{suffix}", job, streams)
+                for streams in (1, 4) for what, job in (("read", read_streams), ("write, fsync", write_streams))]
+        for prefix, goal, mount in (
+                ("ceiling, tcp", 0.8, lambda: setups.rdfs_mount(bench.bin, "tcp", bench.READ_AHEAD_KIB)),
+                ("ceiling, null_fs beside iperf3", None, lambda: setups.null_mount(bench.READ_AHEAD_KIB))):
+            wanted = [(f"{prefix}: {name}", job, streams) for name, job, streams in rows
+                      if bench.wanted(f"{prefix}: {name}")]
+            if not wanted:
+                continue
+            with setups.pinned(cpus), setups.scratch() as work, mount() as ours:
+                file = pipes.zeros(work / "zeros", size)
+                both = pipes.Streams(bench.bin / "tools/pipe", file, min(cpus), max(cpus))
+                for name, job, streams in wanted:
                     pairs = bench.alternate(lambda: job(ours["mount"], streams, size), lambda: both.iperf3(streams))
-                    bench.row(name, "B/s", "iperf3", 0.8, COLD, pairs)
+                    bench.row(name, "B/s", "iperf3", goal, COLD, pairs)
 
 
 def server_cpu(bench, name: str, transport: str, address: str = "127.0.0.1") -> None:

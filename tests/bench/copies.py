@@ -71,6 +71,7 @@ class Copies:
     def rate(self, command: list[str], login: float = 0) -> float:
         subprocess.run(["rm", "-rf", str(self.target)], check=True)
         os.sync()
+        setups.wait_until_idle()
         start = time.perf_counter()
         subprocess.run(command, check=True)
         elapsed = time.perf_counter() - start - login

@@ -3,13 +3,16 @@ Streams runs one transfer and returns bytes a second, from the start of the firs
 
 import json
 import pathlib
+import re
 import resource
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable
 
 import ratios
+import setups
 from setups import log, scratch, wait_for
 
 KEY = "bench"
@@ -74,6 +77,27 @@ class Streams:
         if piped:
             return self.through_port(f"{receiver} | cat >/dev/null", f"cat {self.file} | {sender}", port)
         return self.through_port(f"{receiver} >/dev/null", f"{sender} <{self.file}", port)
+
+    def zeros(self, transport: str, seconds: float = 1.0) -> float:
+        """/dev/zero to /dev/null until rdsend is interrupted, as rdrecv tells it: as iperf3, which makes up what it
+        sends, tells itself."""
+        port = free_port()
+        receiver = ["taskset", "-c", str(self.receiver_cpu), f"{self.tools}/rdrecv", "-v", "--listen", self.address,
+                    "--require", transport, str(port), KEY]
+        sender = ["taskset", "-c", str(self.sender_cpu), f"{self.tools}/rdsend", "-q", "--plaintext", "--require",
+                  transport, self.address, str(port), KEY]
+        with setups.process(receiver, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as listening:
+            wait_for(lambda: listens(port), 10, "rdrecv")
+            with open("/dev/zero", "rb") as source, \
+                    setups.process(sender, stdin=source, stderr=subprocess.DEVNULL) as sending:
+                time.sleep(seconds)
+                sending.send_signal(signal.SIGINT)
+                sending.wait(10)
+            said = listening.communicate(timeout=20)[1]
+        told = re.search(r"\(([0-9.]+) ([kMG])B/s\)", said)
+        if told is None or "interrupted by SIGINT" not in said:
+            raise RuntimeError(f"rdrecv: {said}")
+        return float(told.group(1)) * {"k": 1e3, "M": 1e6, "G": 1e9}[told.group(2)]
 
     def plain_pipe(self, block: int = MIB) -> float:
         """Two processes and so much at a time, of what a pipe takes."""
@@ -190,6 +214,18 @@ def streams(bench) -> None:
             bench.row(name, "B/s", peer_name, goal, "page cache warm", pairs)
 
 
+def zeros_alone(bench) -> None:
+    """/dev/zero to /dev/null, where no file is read: what is left is the wire and two checksums."""
+    for placement, cpus in (("two CPUs", (0, 1)), ("one CPU", (0, 0))):
+        name = f"pipe, tcp: zeros to /dev/null, {placement}, iperf3"
+        if not bench.wanted(name):
+            continue
+        with scratch() as work:
+            both = Streams(bench.bin / "tools/pipe", zeros(work / "zeros", cost_size(bench)), *cpus)
+            pairs = bench.alternate(lambda: both.zeros("tcp"), both.iperf3)
+            bench.row(name, "B/s", "iperf3", 0.9, "nothing to cache", pairs)
+
+
 def cost_size(bench) -> int:
     return (128 if bench.arguments.quick else 2048) * MIB
 
@@ -264,6 +300,7 @@ def sizes(bench, transports, peers: dict[str, Measure], most: int, chart: str, t
 
 def run(bench) -> None:
     streams(bench)
+    zeros_alone(bench)
     costs(bench, ("shm", "tcp"))
     sizes(bench, ("shm", "tcp"), {"a plain pipe (dd)": Streams.plain_pipe, "TCP (socat)": Streams.socat}, 512 * MIB,
           "pipe: pieces", "rdsend to rdrecv beside a pipe and TCP, by size of a piece")

@@ -30,6 +30,23 @@ def wait_for(condition, seconds: float, what: str) -> None:
         time.sleep(0.02)
 
 
+def busy_ticks() -> int:
+    """Of all processors since the machine began, the kernel's own threads among them; what a guest's host took is not."""
+    user, nice, system, _, _, hard, soft = map(int, open("/proc/stat").readline().split()[1:8])
+    return user + nice + system + hard + soft
+
+
+def wait_until_idle(seconds: float = 20) -> None:
+    """Until the kernel is done with what was removed or freed before (blocks trimmed, pages given back to a host), which
+    would take a processor from a program that uses several. Goes on after so many seconds in any case."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        before = busy_ticks()
+        time.sleep(0.5)
+        if busy_ticks() - before <= 10:
+            return
+
+
 def device_of(path: pathlib.Path) -> str | None:
     """major:minor of what is mounted there; not by looking at it, which another user's mount forbids root too."""
     lines = (line.split() for line in open("/proc/self/mountinfo"))
@@ -109,7 +126,7 @@ def link(before: str, behind: str, number: int, shape: str) -> None:
 
 @contextlib.contextmanager
 def process(command: list[str], **options):
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
+    child = subprocess.Popen(command, **{"stdin": subprocess.DEVNULL, **options})
     try:
         yield child
     finally:
