@@ -135,10 +135,10 @@ if command -v redis-server >/dev/null; then
 fi
 
 # A carrier dies, here or there: what was carried goes on over TCP or is reset.
-whole=0 reset=0
+whole=0 reset=0 carrying=0
 for tenths in 0 1 2 3 5 8; do
   start_there dies "$across" server 10.78.0.2 $port
-  timeout 90 "$rdsock" "$across" client 10.78.0.2 $port 600 700000 >"$work/out" 2>"$work/err" &
+  timeout 90 "$rdsock" --stats "$across" client 10.78.0.2 $port 600 700000 >"$work/out" 2>"$work/err" &
   client_pid=$!
   sleep "0.$tenths"
   if [ $((tenths % 2)) -eq 0 ]; then victim=$(carrier env); else victim=$(carrier there); fi
@@ -147,8 +147,11 @@ for tenths in 0 1 2 3 5 8; do
   status=$?
   [ $status -ne 0 ] || whole=$((whole + 1))
   [ $status -ne 3 ] || reset=$((reset + 1))
+  [ -z "$victim" ] || [ "$(carried "$work/err")" != 1 ] || carrying=$((carrying + 1))
   [ $status -eq 0 ] || [ $status -eq 3 ] || problem "a carrier dies after 0.$tenths s: status $status: $(cat "$work/out" "$work/err")"
   stop_there dies
 done
+# One that dies before it carries says nothing of this.
+[ $carrying -ge 2 ] || problem "carriers that die: only $carrying of six carried something"
 stop_carriers
-conclude "pairing, what is carried, and carriers that die ($whole went on over TCP, $reset were reset)"
+conclude "pairing, what is carried, and carriers that die ($carrying carried, $whole went on over TCP, $reset were reset)"
