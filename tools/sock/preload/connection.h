@@ -87,6 +87,7 @@ class Connection {
 
  private:
   [[nodiscard]] bool Due(std::uint32_t calls) const;
+  [[nodiscard]] bool LooksTooOften();
   void Work(int fd);
   void Attempt(int fd);
   bool Begin(int fd);
@@ -112,6 +113,9 @@ class Connection {
   std::atomic<bool> pending_{false};
   std::uint32_t attempts_ = 0;
   std::uint32_t retries_ = 0;
+  std::uint32_t looks_ = 0;  // of this attempt, and when the next one is worth its system calls
+  TimePoint next_look_{};
+  std::chrono::milliseconds between_looks_{};
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Asking> asking_;      // never beside the other
   std::optional<Meeting::Result> met_;  // and then the channel and the bells

@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -23,6 +24,11 @@ constexpr std::uint32_t kAttempts = 3;
 constexpr std::uint32_t kFirstAttempt = 8;       // calls; each later one at eight times as many
 constexpr std::uint64_t kManyBytes = 64 * 1024;  // do for the first one, too
 constexpr std::uint32_t kRetries = 32;  // calls while the partner binds, but does not listen
+// While it waits for a partner: in so many calls, and then more and more seldom. A partner that is
+// under rdsock mostly comes at once, another one never.
+constexpr std::uint32_t kFirstLooks = 16;
+constexpr std::chrono::milliseconds kLeastBetweenLooks{1};
+constexpr std::chrono::milliseconds kMostBetweenLooks{32};
 constexpr std::uint32_t kLargestRing = 1024 * 1024;
 constexpr std::uint64_t kFirstRing = 16 * 1024;
 // Between hosts a ring is also what may be under way.
@@ -148,7 +154,22 @@ bool Connection::Due(std::uint32_t calls) const {
   return calls >= due || (attempts_ == 0 && bytes_ >= kManyBytes);
 }
 
+bool Connection::LooksTooOften() {
+  if (meeting_ == nullptr && asking_ == nullptr) return false;
+  if (looks_ < kFirstLooks) {
+    ++looks_;
+    between_looks_ = kLeastBetweenLooks;
+    return false;
+  }
+  const TimePoint now = BootClock::now();
+  if (now < next_look_) return true;
+  next_look_ = now + between_looks_;
+  between_looks_ = std::min(2 * between_looks_, kMostBetweenLooks);
+  return false;
+}
+
 void Connection::Work(int fd) {
+  if (LooksTooOften()) return;
   const Undisturbed undisturbed;
   if (mode_ == Mode::kUndecided) Attempt(fd);
 }
@@ -206,7 +227,7 @@ void Connection::Refused(int fd, std::optional<far::Refusal> refusal) {
 bool Connection::Begin(int fd) {
   if (!pending_) {
     ++attempts_;
-    retries_ = 0;
+    retries_ = looks_ = 0;
   }
   pending_ = false;
   const bool last = attempts_ == kAttempts;
