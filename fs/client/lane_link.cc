@@ -42,7 +42,7 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   stale_session_ = false;
   staging_ = link->staging;
   SetStaging(link->slot_bytes, link->slots);
-  heartbeat_ = Heartbeat(link->lease);
+  heartbeat_ = Heartbeat(link->lease, mount_.options().timeout);
   heartbeat_.OnReceived(clock_.Now());
   wire_.Connect(std::move(link->connection));
   for (const ArenaMessage& arena : link->arenas) OnArena(arena);

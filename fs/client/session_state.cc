@@ -23,9 +23,13 @@ std::chrono::milliseconds Backoff::Next() {
   return milliseconds(base + jitter_ % (base / 4 + 1));
 }
 
-Heartbeat::Heartbeat(milliseconds session_lease)
+Heartbeat::Heartbeat(milliseconds session_lease, milliseconds call_timeout)
     : interval_(std::clamp<std::chrono::nanoseconds>(session_lease / 3, milliseconds(100),
-                                                     std::chrono::seconds(10))) {}
+                                                     std::chrono::seconds(10))) {
+  if (call_timeout.count() == 0) return;
+  interval_ = std::min<std::chrono::nanoseconds>(
+      interval_, std::max<milliseconds>(call_timeout / 3, std::chrono::seconds(1)));
+}
 
 void Heartbeat::OnReceived(TimePoint now) {
   last_word_ = now;

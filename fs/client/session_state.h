@@ -67,14 +67,17 @@ class Backoff {
 // Whether a connection's peer is still there, and that the session lives on: a lane asks after a
 // third of the session's lease (at most 10 s) without a word from the peer, and gives the
 // connection up when the same time again brought none. Every lane does, since recalls may be on
-// their way to any.
+// their way to any. Where calls wait for less than the lease it is a third of that, and a
+// second at least: what waits has time left to go over another connection.
 //
 //   quiet --interval without a word--> asked --a word--> quiet
 //                                        \--interval without a word--> dead
 class Heartbeat {
  public:
   enum class Action { kNone, kAsk, kDead };
-  explicit Heartbeat(std::chrono::milliseconds session_lease = std::chrono::seconds(30));
+  // `call_timeout`: zero for ever.
+  explicit Heartbeat(std::chrono::milliseconds session_lease = std::chrono::seconds(30),
+                     std::chrono::milliseconds call_timeout = {});
 
   void OnReceived(TimePoint now);  // a word, or connected
   Action Check(TimePoint now);

@@ -74,6 +74,15 @@ TEST(Heartbeat, AsksAfterAThirdOfTheLeaseAndGivesUpAfterAnother) {
   EXPECT_EQ(heartbeat.Check(kStart + seconds(6)), Heartbeat::Action::kDead);
 }
 
+TEST(Heartbeat, CallsThatWaitForLessHaveTimeLeftForAnotherConnection) {
+  Heartbeat heartbeat(seconds(30), seconds(9));
+  heartbeat.OnReceived(kStart);
+  EXPECT_EQ(heartbeat.Check(kStart + seconds(3)), Heartbeat::Action::kAsk);
+  EXPECT_EQ(heartbeat.Check(kStart + seconds(6)), Heartbeat::Action::kDead);
+  EXPECT_EQ(Heartbeat(seconds(9), seconds(30)).NextCheck(), TimePoint() + seconds(3));
+  EXPECT_EQ(Heartbeat(seconds(9), seconds(0)).NextCheck(), TimePoint() + seconds(3));
+}
+
 TEST(Heartbeat, AnyWordCounts) {
   Heartbeat heartbeat(seconds(9));
   heartbeat.OnReceived(kStart);
