@@ -29,6 +29,7 @@ constexpr ssh::Program kRdfsd{.name = "rdfsd",
 
 DialOptions CommonOptions(const Options& options) {
   DialOptions dial;
+  dial.other_hosts = options.other_addresses;
   dial.require = options.require;
   dial.plaintext = options.plaintext;
   dial.require_encryption = options.require_encryption;

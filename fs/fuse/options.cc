@@ -175,6 +175,18 @@ Status ApplyRdfsdPath(const std::string& value, Options& options) {
   return {};
 }
 
+Status ApplyAddress(const std::string& value, Options& options) {
+  std::string_view rest = value;
+  // An IPv6 address may stand without brackets: no port follows it.
+  const bool brackets = value.starts_with('[');
+  const auto host = brackets ? TakeHost(rest, "") : std::optional(value);
+  if (!host || host->empty() || HasControlOrBlank(*host) || (brackets && !rest.empty())) {
+    return BadValue("address", value, "give another address of the server, without a port");
+  }
+  options.other_addresses.push_back(*host);
+  return {};
+}
+
 Status ApplySshCommand(const std::string& value, Options& options) {
   RDFS_ASSIGN_OR_RETURN(options.ssh_command, transport::ssh::SplitWords(value));
   if (options.ssh_command.empty() || options.ssh_command.front().empty()) {
@@ -208,6 +220,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"key_file", "FILE",
      [](const std::string& v, Options& o) { return ApplyFile("key_file", v, o.key_file); }},
     {"require", "verbs|shm|tcp", ApplyRequire},
+    {"address", "ADDRESS", ApplyAddress},
     {"deadline", "SECONDS", ApplyDeadline},
     {"workers", "N",
      [](const std::string& v, Options& o) {
@@ -356,6 +369,8 @@ SOURCE
 OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
   key_file=FILE            the key of the rdfsd (mode 0600)
   require=verbs|shm|tcp    this transport or none
+  address=ADDRESS          another address of the server; may be repeated. Lanes (workers=) go over
+                           all of them, and over the others where one does not answer
   deadline=SECONDS         how long a call waits for its answer, reconnecting included (30)
   workers=N                event loops, each with a lane of its own (1, and a second one for
                            times when that has more to do than it can, where there are two

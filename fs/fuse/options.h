@@ -42,10 +42,11 @@ struct Options {
   std::string mount_point;
   std::string option_lists;  // as typed, commas between them: for a session like this one
 
-  std::string key_file;                    // empty: none
-  std::optional<transport::Kind> require;  // nothing else will do
-  std::chrono::seconds deadline{30};       // how long a call waits for its answer
-  std::optional<unsigned> workers;         // else one, and a helper where there is room for it
+  std::string key_file;                      // empty: none
+  std::optional<transport::Kind> require;    // nothing else will do
+  std::vector<std::string> other_addresses;  // of the server, without brackets
+  std::chrono::seconds deadline{30};         // how long a call waits for its answer
+  std::optional<unsigned> workers;           // else one, and a helper where there is room for it
   bool allow_other = false;
   bool read_only = false;
   bool plaintext = false;

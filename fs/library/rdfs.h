@@ -79,10 +79,11 @@ RDFS_PUBLIC const char* rdfs_version(void);
 /* ---- Exports --------------------------------------------------------------------------------- */
 
 /* `source` and `options` as for `rdfs SOURCE MNT -o OPTIONS` (rdfs(1)); options may be NULL. Those
- * that count here: key_file, require, deadline, ro, plaintext, require_encryption, idmap, uid, gid,
- * ssh_command, rdfsd_path. The kernel's (allow_other, nosuid ...) are taken and mean nothing.
- * `queue_bytes`: how much registered memory each queue has; 0: 16 MiB, or over RDMA what memlock
- * leaves. Blocks until the session is there, at most for the deadline. `error` may be NULL. */
+ * that count here: key_file, require, address, deadline, ro, plaintext, require_encryption, idmap,
+ * uid, gid, ssh_command, rdfsd_path. The kernel's (allow_other, nosuid ...) are taken and mean
+ * nothing. `queue_bytes`: how much registered memory each queue has; 0: 16 MiB, or over RDMA what
+ * memlock leaves. Blocks until the session is there, at most for the deadline. `error` may be NULL.
+ */
 RDFS_PUBLIC int rdfs_connect(const char* source, const char* options, size_t queue_bytes,
                              rdfs_export** out, rdfs_error* error);
 /* Ends the session. -EBUSY while one of its queues is open. Files that are open become invalid. */

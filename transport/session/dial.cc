@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "transport/session/peer.h"
@@ -10,8 +11,32 @@
 namespace rdfs::transport::session {
 namespace {
 
-std::string Where(const DialOptions& options) {
-  return Endpoint{Kind::kTcp, options.host, options.port}.ToString().substr(6);
+std::string Where(const std::string& host, std::uint16_t port) {
+  return Endpoint{Kind::kTcp, host, port}.ToString().substr(6);
+}
+
+std::vector<std::string> HostsOf(const DialOptions& options) {
+  std::vector<std::string> hosts{options.host};
+  hosts.insert(hosts.end(), options.other_hosts.begin(), options.other_hosts.end());
+  return hosts;
+}
+
+// The first that answers, each with its share of the time; it is hosts.front() then. Errors: the
+// first one's.
+Result<Fd> ConnectToOneOf(std::vector<std::string>& hosts, const DialOptions& options) {
+  Status first;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const TimePoint now = BootClock::now();
+    const auto share =
+        std::max(options.deadline - now, {}) / static_cast<std::int64_t>(hosts.size() - i);
+    auto socket = tcp::ConnectSocket(hosts[i], options.port, now + share);
+    if (socket.ok()) {
+      std::rotate(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(i), hosts.end());
+      return socket;
+    }
+    if (i == 0) first = socket.status();
+  }
+  return first;
 }
 
 EncryptionWish WishFor(const DialOptions& options, bool local) {
@@ -105,23 +130,23 @@ Result<Dialled> DialServer(DialOptions& options) {
   if (options.stream != nullptr) {
     // What runs inside ssh is as safe as ssh made it.
     RDFS_ASSIGN_OR_RETURN(Dialled out, DialOver(std::move(options.stream), true, options));
-    out.host = options.host;
+    out.hosts = HostsOf(options);
     out.over_given_stream = true;
     return out;
   }
-  RDFS_ASSIGN_OR_RETURN(Fd socket,
-                        tcp::ConnectSocket(options.host, options.port, options.deadline));
+  std::vector<std::string> hosts = HostsOf(options);
+  RDFS_ASSIGN_OR_RETURN(Fd socket, ConnectToOneOf(hosts, options));
   KeepAlive(socket.get());
   const bool local = tcp::IsLocalPeer(socket.get());
-  const std::string host = NumericHostOf(socket.get());
-  const std::string where = Where(options);
+  const std::string where = Where(hosts.front(), options.port);
+  hosts.front() = NumericHostOf(socket.get());
   auto out = DialOver(tcp::MakeSocketStream(std::move(socket), where), local, options);
   // Sentences of the stream name it already; the others are told where they come from.
   if (!out.ok()) {
     const bool named = out.status().message().find(where) != std::string::npos;
     return named ? out.status() : out.status().WithContext(where);
   }
-  out->host = host;
+  out->hosts = std::move(hosts);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "transport/session/frame_stream.h"
 #include "transport/session/handshake.h"
@@ -16,7 +17,8 @@ namespace rdfs::transport::session {
 // A vestibule on which the server has admitted us.
 struct Dialled {
   std::unique_ptr<FrameStream> vestibule;
-  std::string host;  // what connects to the same machine again
+  // What connects to the same machine again: first the address that answered.
+  std::vector<std::string> hosts;
   bool over_given_stream = false;
   Agreement agreement;
   SessionGrant grant;

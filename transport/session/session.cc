@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/session/addresses.h"
 #include "transport/session/choice.h"
 #include "transport/session/dial.h"
 #include "transport/session/lane_token.h"
@@ -44,14 +45,16 @@ class SessionImpl final : public Session {
   [[nodiscard]] const Offer* OfferOf(Kind kind) const;
   Result<std::unique_ptr<Connection>> OpenBest(Deadline deadline, bool stream_too);
   Result<std::unique_ptr<Connection>> TryLeg(const LegReport& leg, Deadline deadline);
-  Result<std::unique_ptr<Connection>> OpenTcpLane(Deadline deadline);
-  Result<std::unique_ptr<Connection>> OpenTransportLane(Kind kind, Deadline deadline);
+  Result<std::unique_ptr<Connection>> OverAddresses(Kind kind, Deadline deadline);
+  Result<std::unique_ptr<Connection>> OpenTcpLane(const std::string& host, Deadline deadline);
+  Result<std::unique_ptr<Connection>> OpenShmLane(Deadline deadline);
+  Result<std::unique_ptr<Connection>> OpenVerbsLane(const std::string& host, Deadline deadline);
   Result<std::unique_ptr<Connection>> UseStream(Deadline deadline);
   LaneClaim NextClaim(Kind kind) { return {kind, grant_.session_id, ++lane_counter_}; }
   void NoteChoice(std::size_t leg, const Connection& lane);
 
   const DialOptions options_;  // the stream is gone
-  const std::string host_;
+  Addresses addresses_;
   const bool has_stream_;
   const Agreement agreement_;
   const SessionGrant grant_;
@@ -68,7 +71,7 @@ class SessionImpl final : public Session {
 
 SessionImpl::SessionImpl(DialOptions options, Dialled dialled, std::shared_ptr<Domain> domain)
     : options_(std::move(options)),
-      host_(std::move(dialled.host)),
+      addresses_(std::move(dialled.hosts)),
       has_stream_(dialled.over_given_stream),
       agreement_(dialled.agreement),
       grant_(std::move(dialled.grant)),
@@ -140,21 +143,41 @@ void SessionImpl::RuleOut(Kind kind, Status why) {
 
 Result<std::unique_ptr<Connection>> SessionImpl::TryLeg(const LegReport& leg, Deadline deadline) {
   if (leg.stdio) return UseStream(deadline);
-  if (leg.kind == Kind::kTcp) return OpenTcpLane(deadline);
-  return OpenTransportLane(leg.kind, deadline);
+  if (leg.kind == Kind::kShm) return OpenShmLane(deadline);
+  return OverAddresses(leg.kind, deadline);
 }
 
-Result<std::unique_ptr<Connection>> SessionImpl::OpenTransportLane(Kind kind, Deadline deadline) {
-  const Offer* offer = OfferOf(kind);
-  const LaneTokenBytes token = IssueLaneToken(NextClaim(kind), agreement_.session_secret);
-  const Endpoint endpoint =
-      kind == Kind::kShm ? Endpoint{kind, offer->name, 0} : Endpoint{kind, host_, offer->port};
-  Transport& transport = kind == Kind::kShm ? *shm_ : *verbs_;
-  return transport.Connect(endpoint, domain_, token, deadline);
+// By the first address that works, each with its share of the time.
+Result<std::unique_ptr<Connection>> SessionImpl::OverAddresses(Kind kind, Deadline deadline) {
+  Status last;
+  std::size_t left = addresses_.count();
+  for (const std::size_t index : addresses_.ForNextLane(BootClock::now())) {
+    const TimePoint now = BootClock::now();
+    const Deadline share = now + std::max(deadline - now, {}) / static_cast<std::int64_t>(left--);
+    const std::string& host = addresses_.host(index);
+    auto lane = kind == Kind::kTcp ? OpenTcpLane(host, share) : OpenVerbsLane(host, share);
+    if (lane.ok()) return lane;
+    addresses_.Failed(index, now);
+    last = lane.status();
+  }
+  return last;
 }
 
-Result<std::unique_ptr<Connection>> SessionImpl::OpenTcpLane(Deadline deadline) {
-  RDFS_ASSIGN_OR_RETURN(Fd socket, tcp::ConnectSocket(host_, OfferOf(Kind::kTcp)->port, deadline));
+Result<std::unique_ptr<Connection>> SessionImpl::OpenShmLane(Deadline deadline) {
+  const LaneTokenBytes token = IssueLaneToken(NextClaim(Kind::kShm), agreement_.session_secret);
+  return shm_->Connect({Kind::kShm, OfferOf(Kind::kShm)->name, 0}, domain_, token, deadline);
+}
+
+Result<std::unique_ptr<Connection>> SessionImpl::OpenVerbsLane(const std::string& host,
+                                                               Deadline deadline) {
+  const LaneTokenBytes token = IssueLaneToken(NextClaim(Kind::kVerbs), agreement_.session_secret);
+  return verbs_->Connect({Kind::kVerbs, host, OfferOf(Kind::kVerbs)->port}, domain_, token,
+                         deadline);
+}
+
+Result<std::unique_ptr<Connection>> SessionImpl::OpenTcpLane(const std::string& host,
+                                                             Deadline deadline) {
+  RDFS_ASSIGN_OR_RETURN(Fd socket, tcp::ConnectSocket(host, OfferOf(Kind::kTcp)->port, deadline));
   const bool local = tcp::IsLocalPeer(socket.get());
   const bool encrypt = grant_.encrypt_lanes;
   if (!encrypt && !local && !options_.plaintext) {
@@ -162,7 +185,7 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenTcpLane(Deadline deadline) 
                   "the server did not agree to encrypt: add its plaintext option if that is meant");
   }
   const std::string where =
-      Endpoint{Kind::kTcp, host_, OfferOf(Kind::kTcp)->port}.ToString().substr(6);
+      Endpoint{Kind::kTcp, host, OfferOf(Kind::kTcp)->port}.ToString().substr(6);
   FrameStream frames(tcp::MakeSocketStream(std::move(socket), where), kMaxHandshakeBody);
   const LaneClaim claim = NextClaim(Kind::kTcp);
   const LaneTokenBytes token = IssueLaneToken(claim, agreement_.session_secret);

@@ -31,6 +31,9 @@ inline constexpr std::string_view kProbeService = "probe";
 
 struct DialOptions {
   std::string host;
+  // Other addresses of that server, where it listens as well: tried in turn when `host` does not
+  // answer, and lanes over verbs and tcp go over all of them, one after the other.
+  std::vector<std::string> other_hosts{};
   std::uint16_t port = kDefaultPort;
   // When set, this is the vestibule instead of a TCP connection to host:port (the host's name is
   // still used to reach the ports that the server names), and the last leg.

@@ -137,7 +137,8 @@ TEST(MountOptions, AllWords) {
   Options options;
   const Status status = ApplyMountOptions(
       "key_file=/"
-      "k,require=shm,deadline=5,workers=2,allow_other,ro,plaintext,idmap=none,strict,sync,"
+      "k,require=shm,address=10.0.0.2,deadline=5,address=[fd00::2],workers=2,allow_other,ro,"
+      "plaintext,idmap=none,strict,sync,"
       "rdfsd_path=/opt/rdfsd,ssh_command=ssh -p 22 -o 'User=a "
       "b',log=/l,read_ahead=0,metrics=[::1]:9464,suid,dev,noexec,"
       "noatime,,_netdev,x-systemd.automount,defaults,user,auto",
@@ -145,6 +146,7 @@ TEST(MountOptions, AllWords) {
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(options.key_file, "/k");
   EXPECT_EQ(options.require, transport::Kind::kShm);
+  EXPECT_EQ(options.other_addresses, (std::vector<std::string>{"10.0.0.2", "fd00::2"}));
   EXPECT_EQ(options.deadline, std::chrono::seconds(5));
   EXPECT_EQ(options.workers, 2U);
   EXPECT_TRUE(options.allow_other && options.read_only && options.plaintext && options.raw_ids);
@@ -201,6 +203,9 @@ TEST(MountOptions, BadValuesAreRefused) {
   for (const char* text : {"require=ib",
                            "require=",
                            "require",
+                           "address=",
+                           "address=a b",
+                           "address=[fd00::2]:7337",
                            "deadline=0",
                            "deadline=-1",
                            "deadline=1e9",

@@ -300,6 +300,26 @@ TEST(Session, HostNamesAndIpv6Work) {
   }
 }
 
+// Of an address where nobody listens, and two where the server does.
+TEST(Session, LanesGoOverAllAddressesThatAnswer) {
+  AcceptorOptions server_options = ServerOptions();
+  server_options.addresses = {"127.0.0.1", "127.0.0.3"};
+  Server server(std::move(server_options));
+  DialOptions options = ClientOptions(server);
+  options.host = "127.0.0.2";
+  options.other_hosts = {"127.0.0.1", "127.0.0.3"};
+  options.require = Kind::kTcp;
+  const auto session = MustDial(std::move(options));
+  ASSERT_NE(session, nullptr);
+  const std::string port = ":" + std::to_string(server.port());
+  for (const char* host : {"127.0.0.1", "127.0.0.3", "127.0.0.1", "127.0.0.1", "127.0.0.3"}) {
+    auto lane = session->OpenLane(DeadlineAfter(seconds(10)));
+    ASSERT_TRUE(lane.ok()) << lane.status().ToString();
+    EXPECT_EQ((*lane)->Describe(), "tcp " + (host + port));
+    ExpectEcho(**lane, host);
+  }
+}
+
 TEST(Session, WrongKeyGetsOneSentence) {
   Server server(ServerOptions());
   DialOptions options = ClientOptions(server);
