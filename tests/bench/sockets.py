@@ -10,6 +10,7 @@ import resource
 import shutil
 import subprocess
 import time
+from typing import NamedTuple
 
 import setups
 import workloads
@@ -19,12 +20,27 @@ from setups import log, process, wait_for
 HERE = pathlib.Path(__file__).resolve().parent
 POSTGRES_USER = "postgres"  # which is not to be root
 PATH = os.environ["PATH"] + ":/usr/sbin"
+PLACEMENTS = {"two CPUs": (0, 1), "one CPU": (0, 0)}
+
+
+class Ends(NamedTuple):
+    """Which of them are under rdsock."""
+    server: bool
+    client: bool
+
+
+NEITHER, BOTH = Ends(False, False), Ends(True, True)
+# To programs the other end is of no concern: with rdsock around one of them nothing may become slower.
+ONE = {"server alone": Ends(True, False), "client alone": Ends(False, True)}
 
 
 class Tcp:
-    """The kernel's TCP, or rdsock around one end or both."""
+    """The kernel's TCP, or rdsock around one end or both. `said` is what rdsock's --stats told of the last client."""
 
-    def __init__(self, bench, work: pathlib.Path, cpus: tuple[int, int]):
+    said = ""
+
+    def __init__(self, bench, work: pathlib.Path, cpus: tuple[int, int], environment: dict[str, str] | None = None):
+        self.environment = {**os.environ, "PATH": PATH, **(environment or {})}
         self.rdsock = [str(bench.bin / "tools/sock/rdsock")]
         self.work = work
         self.server_cpu, self.client_cpu = cpus
@@ -38,14 +54,18 @@ class Tcp:
     def serving(self, shim: bool, *command: str) -> list[str]:
         return self.on(self.server_cpu, *(self.rdsock if shim else []), *command)
 
-    def ask(self, shim: bool, *command: str) -> str:
-        """What a client says; under rdsock some of its connections have to have moved."""
-        before = [*self.rdsock, "--stats"] if shim else []
-        run = subprocess.run(self.on(self.client_cpu, *before, *command), capture_output=True, text=True, timeout=120)
+    def ask(self, ends: Ends, *command: str) -> str:
+        """What a client says; some of its connections have to have moved if both ends are under rdsock, else none."""
+        before = [*self.rdsock, "--stats"] if ends.client else []
+        run = subprocess.run(self.on(self.client_cpu, *before, *command), capture_output=True, text=True, timeout=120,
+                             env=self.environment)
         if run.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: {run.stderr}")
-        if shim and not re.search(r"connections, [1-9]\d* upgraded", run.stderr):
-            raise RuntimeError(f"{' '.join(command)}: no connection was upgraded: {run.stderr}")
+        moved = re.search(r"connections, [1-9]\d* upgraded", run.stderr) is not None
+        if ends.client and moved != ends.server:
+            what = "a connection was upgraded" if moved else "no connection was upgraded"
+            raise RuntimeError(f"{' '.join(command)}: {what}: {run.stderr}")
+        self.said = run.stderr
         return run.stdout
 
 
@@ -62,20 +82,20 @@ class Talk(Tcp):
     @contextlib.contextmanager
     def server(self, shim: bool, *arguments: str):
         command = self.serving(shim, talk_program(self.work), *arguments)
-        with process(command, stdout=subprocess.PIPE, text=True) as server, server.stdout:
+        with process(command, stdout=subprocess.PIPE, text=True, env=self.environment) as server, server.stdout:
             yield server, server.stdout.readline().strip()
 
-    def run(self, what: str, shim: bool) -> float:
+    def run(self, what: str, ends: Ends) -> float:
         """Round trips, or bytes, a second."""
-        with self.server(shim, "serve") as (server, port):
-            rate = float(self.ask(shim, talk_program(self.work), what, port, str(self.seconds)))
+        with self.server(ends.server, "serve") as (server, port):
+            rate = float(self.ask(ends, talk_program(self.work), what, port, str(self.seconds)))
             server.wait(30)
             return rate
 
-    def connect(self, server_shim: bool, client_shim: bool) -> float:
+    def connect(self, ends: Ends) -> float:
         """Connections a second that carry nothing. None is upgraded, so nothing is asked about that."""
-        before = self.rdsock if client_shim else []
-        with self.server(server_shim, "accept") as (_, port):
+        before = self.rdsock if ends.client else []
+        with self.server(ends.server, "accept") as (_, port):
             client = self.on(self.client_cpu, *before, talk_program(self.work), "connect", port,
                              "1000" if self.quick else "3000")
             return float(subprocess.run(client, check=True, capture_output=True, text=True).stdout)
@@ -120,7 +140,7 @@ def proportional_memory(pid: int) -> float:
 
 class Servers(Tcp):
     """Two servers of a kind, one under rdsock. Each method is a context manager; what it yields measures, with
-    rdsock or without."""
+    rdsock around these ends."""
 
     @contextlib.contextmanager
     def both(self, start):
@@ -134,7 +154,7 @@ class Servers(Tcp):
 
     def quiet(self, shim: bool, *command: str):
         return process(self.serving(shim, *command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       env={**os.environ, "PATH": PATH})
+                       env=self.environment)
 
     @contextlib.contextmanager
     def redis(self, options: list[str], requests: int):
@@ -143,9 +163,9 @@ class Servers(Tcp):
             return self.quiet(shim, "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
                               str(self.work))
         with self.both(start) as ports:
-            def measure(shim):
-                out = self.ask(shim, "redis-benchmark", "-h", "127.0.0.1", "-p", str(ports[shim]), "-t", "get", "--csv",
-                               "-n", str(requests // 5 if self.quick else requests), *options)
+            def measure(ends):
+                out = self.ask(ends, "redis-benchmark", "-h", "127.0.0.1", "-p", str(ports[ends.server]), "-t", "get",
+                               "--csv", "-n", str(requests // 5 if self.quick else requests), *options)
                 return float(re.search(r'^"GET","([\d.]+)"', out, re.M).group(1))
             yield measure
 
@@ -176,9 +196,9 @@ class Servers(Tcp):
         def reach(port):
             return ["-h", "127.0.0.1", "-p", str(port), "-U", "bench", "postgres"]
         with self.both(start) as ports:
-            def measure(shim):
-                out = self.ask(shim, "pgbench", "-n", "-S", "-c", "8", "-M", "prepared", "-T",
-                               "1" if self.quick else "3", *reach(ports[shim]))
+            def measure(ends):
+                out = self.ask(ends, "pgbench", "-n", "-S", "-c", "8", "-M", "prepared", "-T",
+                               "1" if self.quick else "3", *reach(ports[ends.server]))
                 return float(re.search(r"^tps = ([\d.]+)", out, re.M).group(1))
             yield measure
 
@@ -202,53 +222,98 @@ class Servers(Tcp):
                 f"server {{ listen 127.0.0.1:{port}; root {pages}; }} }}\n")
             return self.quiet(shim, "nginx", "-p", str(folder), "-c", str(folder / "conf"))
         with self.both(start) as ports:
-            def measure(shim):
-                out = self.ask(shim, "wrk", "-t", "1", "-c", "20", "-d", "1" if self.quick else "3",
-                               f"http://127.0.0.1:{ports[shim]}/page")
+            def measure(ends):
+                out = self.ask(ends, "wrk", "-t", "1", "-c", "20", "-d", "1" if self.quick else "3",
+                               f"http://127.0.0.1:{ports[ends.server]}/page")
                 if "Non-2xx" in out or "Socket errors" in out:
                     raise RuntimeError(out)
                 return float(re.search(r"^Requests/sec:\s+([\d.]+)", out, re.M).group(1))
             yield measure
 
 
+@contextlib.contextmanager
+def busy(cpus: tuple[int, int]):
+    """Another program on each of these processors, which computes all the time."""
+    with contextlib.ExitStack() as stack:
+        for cpu in cpus:
+            stack.enter_context(process(Tcp.on(cpu, "sh", "-c", "while :; do :; done")))
+        yield
+
+
+def without_spinning(work: pathlib.Path) -> dict[str, str]:
+    """An environment in which rdsock does not spin: where it is not told which processor an end is on."""
+    library = work / "no_cpu.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, "-x", "c", "-"], check=True, text=True,
+                   input="int sched_getcpu(void) { return -1; }\n")
+    return {"LD_PRELOAD": str(library)}
+
+
+class Sleepers(Talk):
+    """Ends that do not spin: rdsock has to have slept for what it received."""
+
+    def run(self, what: str, ends: Ends) -> float:
+        rate = super().run(what, ends)
+        if ends.client:
+            received, sleeps = map(int, re.search(r"received in (\d+); .* (\d+) sleeps", self.said).groups())
+            if sleeps < 0.9 * received:
+                raise RuntimeError(f"{what}: rdsock has spun: {self.said}")
+        return rate
+
+
+def compare(bench, name: str, unit: str, goal: float, cached: str, measure, ends: Ends = BOTH) -> None:
+    pairs = bench.alternate(lambda: measure(ends), lambda: measure(NEITHER))
+    bench.row(name, unit, "kernel TCP", goal, cached, pairs)
+
+
 def simple(bench, work) -> None:
-    for what, how, cpus, placement, goal, unit in (
-            ("ping-pong of 64 bytes", "echo", (0, 1), "two CPUs", 20.0, "1/s"),
-            ("ping-pong of 64 bytes", "echo", (0, 0), "one CPU", 1.4, "1/s"),
-            ("stream of 1 MiB writes", "stream", (0, 1), "two CPUs", 2.0, "B/s"),
-            ("stream of 1 MiB writes", "stream", (0, 0), "one CPU", 1.0, "B/s")):
+    cached = "nothing to cache"
+    for what, how, placement, goal, unit in (
+            ("ping-pong of 64 bytes", "echo", "two CPUs", 20.0, "1/s"),
+            ("ping-pong of 64 bytes", "echo", "one CPU", 1.4, "1/s"),
+            ("stream of 1 MiB writes", "stream", "two CPUs", 2.0, "B/s"),
+            ("stream of 1 MiB writes", "stream", "one CPU", 1.0, "B/s")):
         name = f"sockets: {what}, {placement}"
         if bench.wanted(name):
-            talk = Talk(bench, work, cpus)
-            pairs = bench.alternate(lambda: talk.run(how, True), lambda: talk.run(how, False))
-            bench.row(name, unit, "kernel TCP", goal, "nothing to cache", pairs)
-    for ends, server in (("both ends", True), ("client alone", False)):
-        name = f"sockets: connect and close, {ends}, two CPUs"
-        if bench.wanted(name):
-            talk = Talk(bench, work, (0, 1))
-            pairs = bench.alternate(lambda: talk.connect(server, True), lambda: talk.connect(False, False))
-            bench.row(name, "1/s", "kernel TCP", 0.95, "nothing to cache", pairs)
+            talk = Talk(bench, work, PLACEMENTS[placement])
+            compare(bench, name, unit, goal, cached, lambda ends: talk.run(how, ends))
+    name = "sockets: ping-pong of 64 bytes, two busy CPUs"
+    if bench.wanted(name):
+        talk = Talk(bench, work, (0, 1))
+        with busy((0, 1)):
+            compare(bench, name, "1/s", 1.2, cached, lambda ends: talk.run("echo", ends))
+    name = "sockets: ping-pong of 64 bytes, no spinning, two CPUs"
+    if bench.wanted(name):
+        talk = Sleepers(bench, work, (0, 1), without_spinning(work))
+        compare(bench, name, "1/s", 1.0, cached, lambda ends: talk.run("echo", ends))
+    for placement, cpus in PLACEMENTS.items():
+        for which, ends in {"both ends": BOTH, **ONE}.items():
+            name = f"sockets: connect and close, {which}, {placement}"
+            if bench.wanted(name):
+                compare(bench, name, "1/s", 0.95, cached, Talk(bench, work, cpus).connect, ends)
 
 
 def programs(bench, work) -> None:
-    for placement, cpus in (("two CPUs", (0, 1)), ("one CPU", (0, 0))):
+    for placement, cpus in PLACEMENTS.items():
         one = placement == "one CPU"
         servers = Servers(bench, work, cpus)
         # On one processor none may be slower than 0.95 of TCP; the goals are those of two.
-        for what, goal, start in (
-                ("redis, 50 connections", 2.0, lambda: servers.redis(["-c", "50"], 200_000)),
-                ("redis, 50 connections, pipelined by 16", 1.5,
+        for what, goal, one_end, start in (
+                ("redis, 50 connections", 2.0, False, lambda: servers.redis(["-c", "50"], 200_000)),
+                ("redis, 50 connections, pipelined by 16", 1.5, False,
                  lambda: servers.redis(["-c", "50", "-P", "16"], 1_000_000)),
-                ("redis, one connection", 1.0, lambda: servers.redis(["-c", "1"], 50_000)),
-                ("pgbench -S -c 8 -M prepared", 1.15, servers.postgres),
-                ("nginx and wrk, 1 KiB", 1.2, lambda: servers.nginx(1024)),
-                ("nginx and wrk, 1 MiB", 1.2, lambda: servers.nginx(1 << 20))):
-            name = f"sockets: {what}, {placement}"
-            if not bench.wanted(name):
+                ("redis, one connection", 1.0, True, lambda: servers.redis(["-c", "1"], 50_000)),
+                ("pgbench -S -c 8 -M prepared", 1.15, True, servers.postgres),
+                ("nginx and wrk, 1 KiB", 1.2, True, lambda: servers.nginx(1024)),
+                ("nginx and wrk, 1 MiB", 1.2, False, lambda: servers.nginx(1 << 20))):
+            rows = {f"sockets: {what}, {placement}": (0.95 if one else goal, BOTH)}
+            if one_end and not one:
+                rows |= {f"sockets: {what}, {which}, {placement}": (0.95, ends) for which, ends in ONE.items()}
+            rows = {name: row for name, row in rows.items() if bench.wanted(name)}
+            if not rows:
                 continue
             with start() as measure:
-                pairs = bench.alternate(lambda: measure(True), lambda: measure(False))
-            bench.row(name, "1/s", "kernel TCP", 0.95 if one else goal, "all in memory", pairs)
+                for name, (least, ends) in rows.items():
+                    compare(bench, name, "1/s", least, "all in memory", measure, ends)
 
 
 def idle(bench, work) -> None:
