@@ -1,6 +1,6 @@
 """Unmodified programs under rdsock, and over the kernel's TCP: the same programs, the same processors. Simple ones of
 our own (talk.cc), redis, PostgreSQL and nginx. Servers run on the first processor and clients on the second, or both
-on one."""
+on one. far_sockets.py has those between hosts."""
 
 import contextlib
 import os

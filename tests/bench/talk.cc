@@ -1,7 +1,7 @@
 // The two ends of a TCP connection that is measured, with blocking calls as simple programs make
-// them. `talk serve` prints its port and serves one connection: it echoes messages of 64 bytes, or
-// takes what comes. `talk echo PORT SECONDS` prints round trips a second, `talk stream PORT
-// SECONDS` bytes a second, in writes of 1 MiB.
+// them. `talk serve [ADDRESS]` prints its port and serves one connection: it echoes messages of 64
+// bytes, or takes what comes. `talk echo PORT SECONDS [ADDRESS]` prints round trips a second, `talk
+// stream PORT SECONDS [ADDRESS]` bytes a second, in writes of 1 MiB.
 // `talk accept` prints its port and closes each connection that it accepts; `talk connect PORT
 // COUNT` makes so many, waits for the end of each, closes it, and prints how many a second.
 // `talk keep COUNT` prints its port and echoes a little on each of so many connections; `talk open
@@ -21,13 +21,14 @@
 namespace {
 
 constexpr std::size_t kMessage = 64;
+constexpr const char* kHere = "127.0.0.1";
 using Clock = std::chrono::steady_clock;
 
-sockaddr_in Address(int port) {
+sockaddr_in Address(const char* host, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = inet_addr(host);
   return address;
 }
 
@@ -38,9 +39,9 @@ void Must(bool good, const char* what) {
 }
 
 // Prints its port.
-int Listen() {
+int Listen(const char* host = kHere) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = Address(0);
+  sockaddr_in address = Address(host, 0);
   socklen_t size = sizeof(address);
   Must(bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0, "bind");
   Must(listen(listener, 128) == 0, "listen");
@@ -58,9 +59,9 @@ int Accept(int listener) {
   return fd;
 }
 
-int Connect(int port) {
+int Connect(int port, const char* host = kHere) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  const sockaddr_in address = Address(port);
+  const sockaddr_in address = Address(host, port);
   Must(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0, "connect");
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -68,8 +69,8 @@ int Connect(int port) {
 }
 
 // The first byte says what the client wants: 'e' in each message, or 's' once and then anything.
-int Serve() {
-  const int fd = Accept(Listen());
+int Serve(const char* host) {
+  const int fd = Accept(Listen(host));
   std::vector<char> bytes(1 << 20);
   ssize_t got = recv(fd, bytes.data(), kMessage, MSG_WAITALL);
   if (got <= 0) return 1;
@@ -134,8 +135,8 @@ int Open(int port, int count) {
   return pause();
 }
 
-int Talk(bool echo, int port, double seconds) {
-  const int fd = Connect(port);
+int Talk(bool echo, int port, double seconds, const char* host) {
+  const int fd = Connect(port, host);
   std::vector<char> bytes(echo ? kMessage : 1 << 20, echo ? 'e' : 's');
   const auto step = [&] {
     ssize_t went = send(fd, bytes.data(), bytes.size(), 0);
@@ -151,6 +152,7 @@ int Talk(bool echo, int port, double seconds) {
     for (int i = 0; i < (echo ? 200 : 1); ++i) done += step();
     passed = Clock::now() - start;
   }
+  close(fd);  // rsocket leaves it to the program
   printf("%f\n", done / passed.count());
   return 0;
 }
@@ -159,11 +161,11 @@ int Talk(bool echo, int port, double seconds) {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
-  if (what == "serve") return Serve();
+  if (what == "serve") return Serve(argc > 2 ? argv[2] : kHere);
   if (what == "accept") return AcceptAll();
   if (what == "keep" && argc == 3) return Keep(atoi(argv[2]));
   if (what == "connect" && argc == 4) return ConnectOften(atoi(argv[2]), atoi(argv[3]));
   if (what == "open" && argc == 4) return Open(atoi(argv[2]), atoi(argv[3]));
-  if (argc != 4 || (what != "echo" && what != "stream")) return 2;
-  return Talk(what == "echo", atoi(argv[2]), atof(argv[3]));
+  if (argc < 4 || (what != "echo" && what != "stream")) return 2;
+  return Talk(what == "echo", atoi(argv[2]), atof(argv[3]), argc > 4 ? argv[4] : kHere);
 }

@@ -10,6 +10,7 @@ import tempfile
 
 import ceiling
 import curves
+import far_sockets
 import knobs
 import latencies
 import nfs
@@ -24,18 +25,18 @@ MIB = 1 << 20
 GUEST_USER = "tester"  # tests/rdma/boot
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
 PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "costs": 2, "nfs": 1, "grants": 1, "handles": 1, "idle": 1,
-         "latency": 1, "memlock": 1, "mtu": 1, "tcp": 1, "far": 1, "lanes": 1}
+         "latency": 1, "memlock": 1, "mtu": 1, "tcp": 1, "far": 1, "lanes": 1, "sockets": 2}
 # Of the guest, whose files may fill half of it: two of 2 GiB in this part. It takes from this machine what it has
 # touched, about 5 GiB.
 MEMORY = {"costs": "10G"}
 USUAL_MEMORY = "3072M"
 # Whose device is not this machine's, if it has one: what they set of the network is nobody else's there.
-GUEST_ONLY = {"mtu": "rxe", "tcp": "siw", "far": "siw", "lanes": "siw"}
+GUEST_ONLY = {"mtu": "rxe", "tcp": "siw", "far": "siw", "lanes": "siw", "sockets": "siw"}
 NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
          "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held", "handles": "curve, handles",
          "idle": "idle rdfsd and rdfs, verbs, CPU in a minute", "latency": f"{latencies.NAME}, verbs",
          "memlock": knobs.MEMLOCK, "mtu": knobs.MTU, "tcp": knobs.TCP_WINDOW, "far": knobs.FAR_READ_AHEAD,
-         "lanes": knobs.FAR_LANES}
+         "lanes": knobs.FAR_LANES, "sockets": far_sockets.NAME}
 
 
 def run(bench) -> None:
@@ -59,6 +60,8 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
                    "--mem", memory, "--timeout", "3000", "--ro", str(bin_dir), "--rw", work, "--",
                    str(ROOT / "tests/bench/run"), "--bin", str(bin_dir), "--pairs", str(arguments.pairs),
                    *[f"--only={word}" for word in arguments.only], "--inside", part, "--json", f"{work}/rows"]
+        if part == "sockets":
+            command.insert(1, "--hosts")
         if arguments.quick:
             command.append("--quick")
         environment = {**os.environ, "RDFS_RDMA_REQUIRED": "1"}
@@ -73,7 +76,8 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 def inside(bench, part: str) -> None:
     {"rdping": rdping, "mount": mount, "pipe": pipe, "costs": costs, "nfs": nfs.measure, "grants": grants,
      "handles": handles, "idle": idle, "latency": latency, "memlock": memlock, "mtu": mtu,
-     "tcp": knobs.tcp_window, "far": knobs.far_read_ahead, "lanes": knobs.far_lanes}[part](bench)
+     "tcp": knobs.tcp_window, "far": knobs.far_read_ahead, "lanes": knobs.far_lanes,
+     "sockets": far_sockets.run}[part](bench)
 
 
 def where() -> str:
