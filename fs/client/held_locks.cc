@@ -29,6 +29,7 @@ void HeldLocks::Apply(const Held& set) {
 }
 
 void HeldLocks::GiveUp(const Held& wanted) {
+  if (wanted.lock.type == LockType::kUnlock) return Apply(wanted);
   const std::lock_guard guard(mutex_);
   std::erase_if(held_, [&](const Held& h) {
     return h.flock && wanted.flock && h.lock.owner == wanted.lock.owner &&

@@ -25,8 +25,8 @@ class HeldLocks {
   };
   // The server has set it, or (kUnlock) removed it.
   void Apply(const Held& set);
-  // The server is asked for a flock of another kind: the old one is gone, granted or not
-  // (flock(2)).
+  // The server is asked to unlock, or for a flock of another kind: the old lock is gone, granted or
+  // not (flock(2)). Asked for again, it would be taken from whom the server has given it to since.
   void GiveUp(const Held& wanted);
   // A descriptor was closed: the owner's fcntl locks are gone (POSIX).
   void DropOwner(std::uint64_t owner);

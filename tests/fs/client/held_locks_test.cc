@@ -94,6 +94,20 @@ TEST(HeldLocks, WhatIsUndoneLeavesWhatTheOwnerHadBefore) {
   EXPECT_TRUE(Same(undo[3], 30, 39, LockType::kRead));
 }
 
+TEST(HeldLocks, WhatIsBeingUnlockedIsNotAskedForAgain) {
+  HeldLocks locks;
+  const auto range = [](std::uint64_t start, std::uint64_t end, LockType type) {
+    return HeldLocks::Held{nullptr, false, {.owner = 1, .start = start, .end = end, .type = type}};
+  };
+  locks.Apply(range(0, 9, LockType::kWrite));
+  locks.GiveUp(range(0, 9, LockType::kRead));  // which may be refused
+  ASSERT_EQ(locks.Of(nullptr).size(), 1U);
+  EXPECT_TRUE(Same(locks.Of(nullptr)[0].lock, 0, 9, LockType::kWrite));
+  locks.GiveUp(range(5, 9, LockType::kUnlock));
+  ASSERT_EQ(locks.Of(nullptr).size(), 1U);
+  EXPECT_TRUE(Same(locks.Of(nullptr)[0].lock, 0, 4, LockType::kWrite));
+}
+
 TEST(HeldLocks, OthersWaitWhileSomethingIsUndone) {
   HeldLocks locks;
   std::shared_ptr<void> one = locks.BeginUndo();
