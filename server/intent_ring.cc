@@ -169,7 +169,9 @@ void IntentRing::Load() {
     }
     const bool done =
         record.reply_bytes <= kMaxReplyBytes && record.result_sum == ResultSum(record);
-    entries_[sequence] = {index, done ? Phase::kDone : Phase::kInterrupted};
+    // A lock that an earlier server gave or took may be gone, or its client's again: once more.
+    const bool lasts = record.opcode != static_cast<std::uint16_t>(fs::Opcode::kSetLock);
+    entries_[sequence] = {index, done && lasts ? Phase::kDone : Phase::kInterrupted};
   }
   if (damaged > 0) LogWarn("{}: {} damaged records were dropped", path_, damaged);
 }

@@ -231,6 +231,29 @@ class CrashTest : public testing::Test {
   Harness server;
 };
 
+// The record of a server that is gone does not answer for its locks.
+TEST_F(CrashTest, ALockThatWasGivenIsGivenAgain) {
+  std::ofstream(server / "file") << "x";
+  fs::LockRequest lock{};
+  lock.owner = 1;
+  lock.type = static_cast<std::uint32_t>(fs::LockType::kWrite);
+  lock.end = LockTable::kEnd;
+  {
+    auto ring = IntentRing::Open(server.base / "ring77", 77, 64);
+    ASSERT_TRUE(ring.ok());
+    const std::uint64_t digest = IntentRing::Digest(Opcode::kSetLock, Body().Add(lock).bytes());
+    ASSERT_TRUE((*ring)->Begin(900, Opcode::kSetLock, digest, {}).ok());
+    (*ring)->Complete(900, fs::WireError::kOk, {});
+  }
+  server.lane = server.NewLane(server.NewSession(77));
+  lock.open = server.OpenNumber(server.Open(server.Walk("file"), fs::kOpenRead | fs::kOpenWrite));
+  ASSERT_TRUE(server.Deliver(
+      server.lane,
+      Harness::Message(Opcode::kSetLock, Body().Add(lock).bytes(), 900, 77, server.caller)));
+  EXPECT_TRUE(server.TakeAnswer(server.lane).ok());
+  EXPECT_EQ(server.core().locks.held(), 1U);
+}
+
 TEST_F(CrashTest, AnUnlinkThatHappenedIsAnsweredAsDone) {
   std::ofstream(server / "gone");
   struct statx stat {};
