@@ -14,8 +14,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <queue>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,6 +21,7 @@
 #include "fs/client/recalls.h"
 #include "server/lease_table.h"
 #include "tests/coherence/history.h"
+#include "tests/coherence/virtual_time.h"
 
 namespace rdfs::coherence {
 
@@ -69,20 +68,15 @@ class World {
   [[nodiscard]] std::uint64_t early_writes() const { return early_writes_; }
 
  private:
-  using Time = std::chrono::nanoseconds;
+  using Time = VirtualTime::Time;
   using Fact = std::size_t;
   struct Client;
   struct Server;
   struct Op;
 
-  void At(Time when, std::function<void()> what);
-  void After(Time delay, std::function<void()> what) { At(now_ + delay, std::move(what)); }
   // To a client: held back while that one is frozen, dropped when it has died meanwhile.
   void AfterAt(Client& client, Time delay, std::function<void()> what);
   void Send(std::function<void()> deliver);
-  Time Between(Time low, Time high);
-  bool Chance(unsigned one_in) { return random_() % one_in == 0; }
-  std::uint64_t Pick(std::uint64_t below) { return random_() % below; }
   std::uint64_t Tick() { return ++ticks_; }
 
   // ---- the processes and their kernel
@@ -125,19 +119,8 @@ class World {
   [[nodiscard]] server::LeaseTable::Options NewTable() const;
 
   const WorldOptions options_;
-  std::mt19937_64 random_;
-  Time now_{std::chrono::hours(1)};
-  std::uint64_t ticks_ = 0;   // order of everything that processes see
-  std::uint64_t events_ = 0;  // order of events at one time
-  struct Event {
-    Time when;
-    std::uint64_t order;
-    std::function<void()> what;
-    friend bool operator>(const Event& a, const Event& b) {
-      return std::pair(a.when, a.order) > std::pair(b.when, b.order);
-    }
-  };
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+  VirtualTime time_;
+  std::uint64_t ticks_ = 0;  // order of everything that processes see
   bool faults_ = false;
   std::vector<std::unique_ptr<Client>> clients_;
   std::unique_ptr<Server> server_;
