@@ -265,28 +265,56 @@ for name in a b; do
   [ "${early:-0}" -gt 100 ] || problem "mount $name has answered ${early:-no} writes early"
 done
 
-# A frozen client is waited for as long as its lease lasts, and no longer; thawed, it is right.
-timeout 60 python3 - "$work/a" "$work/b" "${clients[1]}" <<'PYTHON' || problem "a frozen client"
-import os, signal, sys, threading, time
-a, b, pid = sys.argv[1], sys.argv[2], int(sys.argv[3])
-def content(path):
-    with open(path, "rb", buffering=0) as file: return file.read()
-for i in range(3):
-    os.stat(f"{b}/d/f"); content(f"{b}/page")
-    os.kill(pid, signal.SIGSTOP)
+# A frozen client is waited for as long as its lease lasts, and no longer; thawed, it is right: alone, and with a program
+# that has its files open, mapped and in the kernel's cache, whichever of the two goes on first.
+timeout 60 "${python[@]}" - "$work/a" "$work/b" "${clients[1]}" <<'PYTHON' || problem "a frozen client"
+import json, os, select, subprocess, sys, time
+from processes import freeze, thaw
+a, b, daemon = sys.argv[1], sys.argv[2], int(sys.argv[3])
+USER = """
+import json, mmap, os, sys
+os.chdir(sys.argv[1])
+held = os.open("page", os.O_RDONLY)
+mapped = mmap.mmap(held, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
+for line in sys.stdin:
+    mode = os.stat("d/f").st_mode & 0o777
+    with open("page", "rb", buffering=0) as file: content = file.read(7)
+    seen = [text.decode() for text in (content, os.pread(held, 7, 0), mapped[:7])]
+    print(json.dumps([mode, *seen, os.path.exists("tree/one"), os.path.exists("tree/1")]), flush=True)
+"""
+user = subprocess.Popen([sys.executable, "-c", USER, b], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def ask():
+    user.stdin.write("look\n")
+    user.stdin.flush()
+def answer():
+    return json.loads(user.stdout.readline())
+for i, how in enumerate(["alone", "the user first", "the mount first", "the user first"]):
+    ask()
+    before = answer()
+    assert before[4:] == ([True, False] if i else [False, True]), before
+    # Who waits for a frozen mount does not stop: the user is stopped first.
+    frozen = [daemon] if how == "alone" else [user.pid, daemon]
+    freeze(*frozen)
     try:
         start = time.monotonic()
         os.chmod(f"{a}/d/f", 0o640 + i)
         with open(f"{a}/page", "r+b", buffering=0) as file: file.write(b"thawed%d" % i)
-        os.rename(f"{a}/tree/1", f"{a}/tree/one") if i == 0 else None
+        if i == 0: os.rename(f"{a}/tree/1", f"{a}/tree/one")
         waited = time.monotonic() - start
+        ask()
+        if how == "the user first":
+            thaw(user.pid)
+            # It has nothing to say before its mount goes on, unless that is what is true.
+            early = select.select([user.stdout], [], [], 0.3)[0]
+            print("a user answers", "without" if early else "only with", "its mount")
     finally:
-        os.kill(pid, signal.SIGCONT)
-    print(f"two changes beside a frozen client: {waited:.2f} s")
+        thaw(*frozen)
+    print(f"two changes beside a frozen client, {how}: {waited:.2f} s")
     assert waited < 10, waited  # three leases are some 3 s, a session's would be 60
-    assert os.stat(f"{b}/d/f").st_mode & 0o777 == 0o640 + i
-    assert content(f"{b}/page").startswith(b"thawed%d" % i)
-    assert os.path.exists(f"{b}/tree/one") and not os.path.exists(f"{b}/tree/1")
+    new = f"thawed{i}"
+    assert answer() == [0o640 + i, new, new, new, True, False], how
+user.stdin.close()
+assert user.wait() == 0
 PYTHON
 for log in server a b; do
   if grep -iE ': (error|warning): ' "$work/$log.log" | grep -vE 'worker (died of signal 9|was started again)'; then problem "an unexpected warning in $log.log"; fi
