@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Usage: locks.sh --bin BUILD_DIR --over TRANSPORT [--as-when-root USER]
 #
-# Locks of two mounts. Who is refused another kind of flock has none any more, as on a local disk; and what an rdfs that
-# was killed had locked is another mount's, once the server has heard nothing of it for a lease.
+# Locks of two mounts. Who is refused another kind of flock has none any more, as on a local disk; what a program has locked
+# that is frozen, and its rdfs with it, stays its own for a lease, is then another mount's, and the program hears of that;
+# and what an rdfs that was killed had locked is another mount's, once the server has heard nothing of it for a lease.
 set -uo pipefail
 # shellcheck source=tests/e2e/setup.sh
 . "$(dirname "$0")/setup.sh"
@@ -22,7 +23,8 @@ for name in first second; do
 done
 
 timeout 60 "${python[@]}" - "$work/first/file" "$work/second/file" "$client" "$lease" <<'PYTHON' || problem 'locks do not hold, or too long'
-import fcntl, os, signal, sys, time
+import errno, fcntl, os, signal, subprocess, sys, time
+from processes import freeze, thaw
 first, second, client, lease = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
 def refused(fd, kind):
@@ -39,7 +41,57 @@ assert refused(other, fcntl.LOCK_EX)
 os.close(other)
 assert not refused(one, fcntl.LOCK_EX), "a lock that nobody has is in the way"
 
+# A program that says what it is told, on the first mount.
+USER = """
+import fcntl, os, sys
+fd = None
+for line in sys.stdin:
+    try:
+        if line == "lock\\n":
+            fd = os.open(sys.argv[1], os.O_RDWR)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.lockf(fd, fcntl.LOCK_EX, 10)
+        if line == "write\\n": os.pwrite(fd, b"mine", 0)
+        if line == "close\\n": os.close(fd)
+        print(0, flush=True)
+    except OSError as error:
+        print(error.errno, flush=True)
+"""
+user = subprocess.Popen([sys.executable, "-c", USER, first], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def tell(word):
+    user.stdin.write(word + "\n")
+    user.stdin.flush()
+    return int(user.stdout.readline())
+fcntl.flock(one, fcntl.LOCK_UN)
 other = os.open(second, os.O_RDWR)
+assert tell("lock") == 0
+for still in 0.2, 0.5:
+    freeze(user.pid, client)
+    end = time.monotonic() + still * lease
+    while time.monotonic() < end:
+        assert refused(other, fcntl.LOCK_EX), "a frozen program's lock was given away before its lease was over"
+    thaw(user.pid, client)
+    assert tell("write") == 0, "a program that was frozen for less than a lease has lost its lock"
+    assert refused(other, fcntl.LOCK_EX)
+freeze(user.pid, client)
+stopped = time.monotonic()
+fcntl.flock(other, fcntl.LOCK_EX)
+fcntl.lockf(other, fcntl.LOCK_EX, 10)
+took = time.monotonic() - stopped
+print(f"the locks of a frozen program were free after {took:.1f} s, with a lease of {lease} s")
+assert 0.5 * lease < took < 3 * lease + 10, took
+os.pwrite(other, b"yours", 0)
+fcntl.flock(other, fcntl.LOCK_UN)
+fcntl.lockf(other, fcntl.LOCK_UN, 10)
+thaw(user.pid, client)
+assert tell("write") == errno.EIO, "who has lost its lock writes on"
+assert os.pread(other, 5, 0) == b"yours"
+tell("close")
+assert tell("lock") == 0 and tell("write") == 0 and tell("close") == 0
+user.stdin.close()
+assert user.wait() == 0
+
+fcntl.flock(one, fcntl.LOCK_EX)
 fcntl.lockf(one, fcntl.LOCK_EX, 10)
 assert refused(other, fcntl.LOCK_EX)
 os.kill(client, signal.SIGKILL)
