@@ -28,8 +28,10 @@ bool NamesModel::Step(State& state, const Call& call) {
       return name != 0 && std::exchange(other, name) == 0;
     case Kind::kRename:
       if (call.error != 0) return call.error == ENOENT && name == 0;
-      if (name == 0) return false;
-      if (name == other) return true;  // two names of one inode both stay (rename(2))
+      // Two names of one inode both stay (rename(2)). A kernel looks both up before it asks: where
+      // another mount's rename of the same comes between, it finds one inode, and is done.
+      if (name == 0) return other != 0;
+      if (name == other) return true;
       other = std::exchange(name, 0);
       return true;
     case Kind::kUnlink:

@@ -165,6 +165,21 @@ std::size_t Overlapping(const std::vector<Event>& sorted) {
   return count;
 }
 
+// Who called when, in microseconds since the first call. Workers of one mount have numbers behind
+// one another.
+std::string Calls(const std::vector<Event>& sorted) {
+  std::string out;
+  for (const Event& event : sorted) {
+    const auto at = [&](std::uint64_t time) {
+      return static_cast<double>(time - sorted.front().begin) / 1000;
+    };
+    out += fmt::format("\n  worker {}: call {} {} {} value {} errno {} [{:.1f}, {:.1f}]",
+                       event.worker, static_cast<unsigned>(event.what), event.name, event.other,
+                       event.value, event.error, at(event.begin), at(event.end));
+  }
+  return out;
+}
+
 }  // namespace
 
 Verdict Check(std::span<const Event> events) {
@@ -187,8 +202,9 @@ Verdict Check(std::span<const Event> events) {
     verdict.overlapping += Overlapping(calls);
     const std::string why = CheckObject(object, calls);
     if (why.empty()) continue;
-    verdict.wrong.push_back(fmt::format("round {}, {} {}: {}", round,
-                                        kWords.at(static_cast<std::size_t>(object)), group, why));
+    verdict.wrong.push_back(fmt::format("round {}, {} {}: {}{}", round,
+                                        kWords.at(static_cast<std::size_t>(object)), group, why,
+                                        Calls(calls)));
   }
   return verdict;
 }
