@@ -16,6 +16,10 @@ using client::Recalls;
 // FUSE_NOTIFY_INC_EPOCH of Linux 6.16; older headers lack it, and so does libfuse 3.14.
 constexpr std::int32_t kNotifyNewEpoch = 8;
 
+// How long a program may take to run again that has been answered. Behind that it has to look its
+// names up anew.
+constexpr std::chrono::milliseconds kAnswerTravel{50};
+
 }  // namespace
 
 void KernelCache::Start(fuse_session* session, bool several_workers, std::function<void()> wake) {
@@ -49,8 +53,21 @@ void KernelCache::ForgetOurs(NodeId node) {
   kept_.Drop(node);
 }
 
-void KernelCache::DropAttributes(NodeId node) {
-  fuse_lowlevel_notify_inval_inode(session_, node, -1, 0);
+bool KernelCache::DropAttributes(NodeId node) {
+  return fuse_lowlevel_notify_inval_inode(session_, node, -1, 0) != -ENOENT;
+}
+
+// Either an answer is on its way to a program, or the kernel's FORGET to us.
+void KernelCache::DropAttributesWhenTheyCome(const Handle& handle, NodeId node) {
+  std::chrono::microseconds pause{50};
+  for (const Deadline end = DeadlineAfter(kAnswerTravel); !DropAttributes(node); pause *= 2) {
+    if (inodes_.FindNode(handle) != node) return;
+    if (BootClock::now() >= end) {
+      if (KernelHasEpochs()) NewEpoch();
+      return;
+    }
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notice) {
@@ -73,21 +90,26 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
     return Act(lane, {{Recalls::Act::kAcknowledge, notice.number}}, WritesBehind::kAnyNode);
   }
   ForgetOurs(*node);
-  if ((notice.parts & kRecallAttributes) != 0) DropAttributes(*node);
+  const bool unknown = (notice.parts & kRecallAttributes) != 0 && !DropAttributes(*node);
   const bool names = (notice.parts & kRecallName) != 0;
+  Job job{.number = notice.number,
+          .node = *node,
+          .parts = notice.parts & ~(unknown ? 0U : kRecallAttributes),
+          .name = notice.name,
+          .handle = notice.handle};
   Recalls::Actions actions;
   {
     const std::lock_guard lock(mutex_);
     actions = recalls_.Arrived(
         {.number = notice.number, .node = *node, .parts = notice.parts, .name = notice.name});
-    if (!names && (notice.parts & kRecallContent) == 0) {
+    if (job.parts == 0) {
       actions = recalls_.Invalidated(notice.number);
     } else if (!actions.empty() && actions.front().act == Recalls::Act::kInvalidate) {
       // More names than who could let go of them: each may wait for long. What pages wait for is
       // short.
-      const bool crowded = names && (busy_ + jobs_.size() >= kThreads || notice.name.empty());
-      jobs_.push_back(
-          {.number = notice.number, .node = *node, .parts = notice.parts, .name = notice.name});
+      const bool full = busy_ + jobs_.size() >= kThreads;
+      const bool crowded = names ? full || notice.name.empty() : unknown && full;
+      jobs_.push_back(std::move(job));
       if (crowded) {
         for (const Recalls::Action& more : recalls_.GiveWay(notice.number)) actions.push_back(more);
       }
@@ -221,6 +243,7 @@ void KernelCache::Run() {
 }
 
 void KernelCache::Do(const Job& job) {
+  if ((job.parts & kRecallAttributes) != 0) DropAttributesWhenTheyCome(job.handle, job.node);
   if ((job.parts & kRecallName) != 0) {
     fuse_lowlevel_notify_inval_entry(session_, job.node, job.name.data(), job.name.size());
   }

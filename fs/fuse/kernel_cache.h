@@ -1,9 +1,11 @@
 // KernelCache: makes the kernel let go of what the server recalls, and acknowledges.
 //
-// Attributes are dropped by the worker that got the recall, since that never waits. A name waits in
-// the kernel for look-ups and changes in its directory, pages for reads of them: a few threads of
-// its own do that, and where all of them wait, the epoch of all names goes up instead
-// (fs/client/recalls.h decides).
+// Attributes are dropped by the worker that got the recall, since that never waits. But an answer
+// that tells of an inode for the first time counts only when the program that asked runs again:
+// until then the kernel has no such inode to drop anything of, and the threads try once more. A
+// name waits in the kernel for look-ups and changes in its directory, pages for reads of them: a
+// few threads of its own do that, and where all of them wait, the epoch of all names goes up
+// instead (fs/client/recalls.h decides).
 //
 // An answer that was asked for before a recall came reaches the kernel with no time to live
 // (Request). With several workers HoldReplies keeps a recall from passing between that look and the
@@ -96,8 +98,9 @@ class KernelCache {
   struct Job {
     std::uint64_t number = 0;  // of the recall; 0: of none
     NodeId node = 0;
-    std::uint32_t parts = 0;
+    std::uint32_t parts = 0;  // with kRecallAttributes: the kernel had no such inode
     std::string name{};
+    Handle handle{};
   };
   void Run();
   void Do(const Job& job);
@@ -105,7 +108,9 @@ class KernelCache {
   void Act(client::Lane& lane, const client::Recalls::Actions& actions, NodeId node);
   // By whoever sends acknowledgements next; behind the writes to the node that are on their way.
   void AcknowledgeLocked(std::uint64_t number, NodeId node);
-  void DropAttributes(NodeId node);
+  // False: the kernel has no such inode, or not yet.
+  bool DropAttributes(NodeId node);
+  void DropAttributesWhenTheyCome(const Handle& handle, NodeId node);
   void DropEverything(client::Lane& lane);
   // `begins`: and was not at the last look.
   [[nodiscard]] bool IsFlooded(bool& begins);
