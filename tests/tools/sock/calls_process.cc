@@ -17,6 +17,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <utility>
 
 #include "tests/tools/sock/calls.h"
 
@@ -645,6 +646,34 @@ void HandsOn(Party& party) {
   party.Meet();
 }
 
+// Goes back to TCP with bytes unread, closes, and has another connection when the first one's come:
+// a process of the library's has waited for them.
+void LeavesAndGoesOn(Party& party) {
+  Recv(party, party.fd, 100);
+  party.Meet();
+  party.Say("sockatmark", sockatmark(party.fd));
+  party.Say("close", close(std::exchange(party.fd, -1)));
+  const int next = Accept(party.beside(), nullptr);
+  for (int i = 0; i < 10; ++i) WarmUp(next, false);
+  Recv(party, next, 500);
+  Send(party, next, 0, 500);
+  Recv(party, next, 10);
+  close(next);
+  party.Meet();
+}
+void OwesAndGoesOn(Party& party) {
+  Send(party, party.fd, 0, 500);
+  party.Meet();
+  const int next = Connect(party.beside(), nullptr);
+  WarmUp(next, true);
+  (void)send(party.fd, "x", 1, MSG_NOSIGNAL);
+  for (int i = 1; i < 10; ++i, usleep(10'000)) WarmUp(next, true);
+  Send(party, next, 0, 500);
+  Recv(party, next, 500);
+  close(next);
+  party.Meet();
+}
+
 // Whose last process is killed before it has read a request; the other end may be in recv by then.
 void AsksTheDead(Party& party) {
   party.Meet();
@@ -733,6 +762,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"everything closed", ClosesAll, Hears},
     {"handed on while the writer is busy", IsBusy, HandsOn, 1, true},
     {"handed on while the writer is busy for a while", IsBusyForAWhile, HandsOnAndWaits},
+    {"left with unread bytes", OwesAndGoesOn, LeavesAndGoesOn, 2, true},
     {"killed with unread bytes", AsksTheDead, IsKilled},
     {"killed with unread bytes beside recv", AsksTheDying, IsKilled},
     {"shut down with unread bytes", FindsTheEnd, ReadsLater},

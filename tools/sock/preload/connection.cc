@@ -125,7 +125,9 @@ void Connection::NeedTcp(int fd, Reason reason) {
         return;
       case Mode::kAttached:
         slot().stays = true;
-        if (end_->Leave(fd) == End::Departure::kOwed && !StartKeeper(fd, *end_)) End::Reset(fd);
+        if (end_->Leave(fd) == End::Departure::kOwed && !StartKeeper(fd, *end_, index_)) {
+          End::Reset(fd);
+        }
         mode_ = Mode::kTcp;
         ++TheCounts().left;
         EpollDetached(*this);

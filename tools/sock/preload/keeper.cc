@@ -15,6 +15,7 @@
 #include <cerrno>
 
 #include "tools/sock/preload/libc.h"
+#include "tools/sock/preload/slot.h"
 
 namespace rdfs::sock {
 namespace {
@@ -56,7 +57,7 @@ void CloseAllBut(std::array<int, 3> kept) {
   (void)libc().close_range(first, UINT_MAX, 0);
 }
 
-[[noreturn]] void Run(int tcp, End& end) {
+[[noreturn]] void Run(int tcp, End& end, std::uint32_t slot) {
   (void)setsid();
   (void)prctl(PR_SET_NAME, "rdsock-keeper", 0, 0, 0);
   // The program's handlers are not ours. If we are killed the other end takes its bytes back, too.
@@ -72,12 +73,13 @@ void CloseAllBut(std::array<int, 3> kept) {
   sigprocmask(SIG_UNBLOCK, &deadly, nullptr);
   (void)end.AwaitReturn(tcp);
   LetFinIn(tcp);
+  if (Slots()[slot].Leave(getpid())) Slots().Give(slot);
   _exit(0);
 }
 
 }  // namespace
 
-bool StartKeeper(int tcp, End& end) {
+bool StartKeeper(int tcp, End& end, std::uint32_t slot) {
   const bool drops = DropFin(tcp);
   // What shut its half down can send nothing again.
   if (FinCame(tcp)) return false;
@@ -87,7 +89,9 @@ bool StartKeeper(int tcp, End& end) {
   const auto between = static_cast<pid_t>(libc().syscall(SYS_clone, 0, 0, 0, 0, 0, 0));
   if (between == 0) {
     const pid_t keeper = libc()._Fork();
-    if (keeper == 0) Run(tcp, end);
+    if (keeper == 0) Run(tcp, end, slot);
+    // Before the program can close what it has: another connection would get the keeper's memory.
+    if (keeper > 0) Slots()[slot].Join(keeper);
     _exit(keeper > 0 ? 0 : 1);
   }
   int status = -1;
