@@ -86,6 +86,14 @@ class End::Cursor {
   std::size_t gone_ = 0;
 };
 
+// With something in hand any signal ends a call, as in the kernel, which can restart only what has
+// done nothing (sk_stream_wait_memory(), tcp_recvmsg()).
+inline Patience With(std::size_t in_hand, const Patience& patience) {
+  Patience now = patience;
+  if (in_hand > 0) now.interrupts = [] { return true; };
+  return now;
+}
+
 // Sleeps until one of `fds` says something, or for as long as `most`. False, with errno, when the
 // call is over instead.
 inline bool Sleep(std::span<pollfd> fds, const Patience& patience,

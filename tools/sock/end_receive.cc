@@ -1,5 +1,7 @@
 // The receiving half of an End, and leaving with both.
+#include <linux/sockios.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -28,6 +30,12 @@ void Pause() {
 // comes before the bells, which follow at once.
 constexpr int kHangUpMs = 10;
 
+// Whether an urgent byte is what the kernel's socket has next: a read ends before it.
+bool AtMark(int tcp) {
+  int at_mark = 0;
+  return ioctl(tcp, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
+}
+
 }  // namespace
 
 ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool peek) {
@@ -42,8 +50,9 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
     const bool came = cursor.gone() > before;
     if (came && (!patience.all || cursor.left() == 0)) return result();
     if (came && peek) {
-      std::array<pollfd, 1> ended = {pollfd{tcp, POLLRDHUP, 0}};
-      if (last_look || !patience.wait || !Sleep(ended, patience, kPeekAgain)) return result();
+      std::array<pollfd, 1> ended = {pollfd{tcp, POLLRDHUP | POLLPRI, 0}};
+      const Patience now = With(cursor.gone(), patience);
+      if (last_look || !patience.wait || !Sleep(ended, now, kPeekAgain)) return result();
       last_look = ended[0].revents != 0;
       cursor = Cursor(buffers);
       continue;
@@ -56,7 +65,7 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
       errno = ECONNRESET;
       return -1;
     }
-    if (stand == Stand::kError) return result();
+    if (stand == Stand::kError || (came && PhaseInRing() == 0 && AtMark(tcp))) return result();
     if (came) {
       arm = false;
       continue;
@@ -71,7 +80,7 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
       return result();
     }
     if (!arm && stand == Stand::kRingEmpty && SpinForBytes()) continue;
-    if (arm && !WaitToReceive(tcp, false, patience)) return result();
+    if (arm && !WaitToReceive(tcp, false, With(cursor.gone(), patience))) return result();
     arm = !arm;
   }
 }

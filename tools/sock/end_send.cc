@@ -57,7 +57,7 @@ ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
     if (stand == Stand::kDone) return sent();
     if (stand == Stand::kSoon && !patience.wait) (void)LookForHangUp();
     if (!patience.wait) errno = EAGAIN;
-    if (!patience.wait || !WaitToSend(tcp, stand, patience, yields)) {
+    if (!patience.wait || !WaitToSend(tcp, stand, With(cursor.gone(), patience), yields)) {
       return sent() > 0 ? sent() : -1;
     }
   }

@@ -65,5 +65,9 @@ extern const std::vector<Scenario> kRareScenarios;
 extern const std::vector<Scenario> kErrorScenarios;
 extern const std::vector<Scenario> kProcessScenarios;
 extern const std::vector<Scenario> kSignalScenarios;
+extern const std::vector<Scenario> kFlagScenarios;
+extern const std::vector<Scenario> kUrgentScenarios;
+extern const std::vector<Scenario> kEndScenarios;
+extern const std::vector<Scenario> kCrowdScenarios;
 
 }  // namespace rdfs::sock

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -97,13 +98,7 @@ void LetsDisturb(Party& party) {
   party.Meet();
 }
 
-// --- rings that lie in a bell: they must neither wake a wait that does not take them, again and
-// again, nor keep signals out of it
-
-void SayPoll(Party& party, const char* what, short events, int timeout) {
-  pollfd fd{party.fd, events, 0};
-  party.Say(what, poll(&fd, 1, timeout));
-}
+// --- the other calls that sleep
 
 // Sends until a wait for room has found none: how many bytes, for the other end to take.
 long Fill(Party& party) {
@@ -116,6 +111,98 @@ long Fill(Party& party) {
   } while (poll(&fd, 1, 20) > 0);
   return all;
 }
+
+// SA_RESTART is not for waits, nor for reads and writes that have a timeout (signal(7)).
+template <int kFlags>
+void IsDisturbedElsewhere(Party& party) {
+  OnAlarm(kFlags);
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = 1}};
+  party.Say("add", epoll_ctl(set, EPOLL_CTL_ADD, party.fd, &event));
+  const timespec time{kLong / 1000, 0};
+  sigset_t none;
+  sigemptyset(&none);
+  pollfd fd{party.fd, POLLIN, 0};
+  const auto in = [&] {
+    static fd_set sockets;
+    FD_ZERO(&sockets);
+    FD_SET(party.fd, &sockets);
+    return &sockets;
+  };
+  const auto disturbed = [&](const char* what, auto call) {
+    Disturbed([&] { party.Say(what, call()); });
+  };
+  disturbed("epoll_wait", [&] { return epoll_wait(set, &event, 1, kLong); });
+  disturbed("epoll_pwait", [&] { return epoll_pwait(set, &event, 1, kLong, &none); });
+  disturbed("epoll_pwait2", [&] { return epoll_pwait2(set, &event, 1, &time, &none); });
+  disturbed("ppoll", [&] { return ppoll(&fd, 1, &time, &none); });
+  disturbed("select", [&] {
+    timeval wait{kLong / 1000, 0};
+    return select(party.fd + 1, in(), nullptr, nullptr, &wait);
+  });
+  disturbed("pselect", [&] { return pselect(party.fd + 1, in(), nullptr, nullptr, &time, &none); });
+  const timeval wait{kLong / 1000, 0};
+  const timeval for_ever{};
+  setsockopt(party.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+  std::vector<char> bytes(100);
+  disturbed("recv with a timeout", [&] { return recv(party.fd, bytes.data(), 100, 0); });
+  disturbed("read with a timeout", [&] { return read(party.fd, bytes.data(), 100); });
+  setsockopt(party.fd, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof(for_ever));
+  party.Meet();
+  party.Meet();
+  disturbed("recv of more than there is",
+            [&] { return recv(party.fd, bytes.data(), 100, MSG_WAITALL); });
+  long all = Fill(party);
+  // There may be a little more room by then.
+  const auto when_full = [&](const char* what, auto call) {
+    Disturbed([&] {
+      ssize_t sent = 0;
+      while ((sent = call()) > 0) all += sent;
+      party.Say(what, sent);
+    });
+  };
+  setsockopt(party.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+  when_full("send with a timeout", [&] { return send(party.fd, bytes.data(), 100, 0); });
+  setsockopt(party.fd, SOL_SOCKET, SO_SNDTIMEO, &for_ever, sizeof(for_ever));
+  if ((kFlags & SA_RESTART) == 0) {
+    when_full("send", [&] { return send(party.fd, bytes.data(), 100, 0); });
+    when_full("write", [&] { return write(party.fd, bytes.data(), 100); });
+  }
+  party.Tell(all);
+  if ((kFlags & SA_RESTART) != 0) {
+    disturbed("send", [&] { return send(party.fd, bytes.data(), 100, 0); });
+    party.Meet();
+    Disturbed([&] { Recv(party, 50); });
+  }
+  close(set);
+  party.Meet();
+}
+template <int kFlags>
+void LetsDisturbElsewhere(Party& party) {
+  party.Meet();
+  Send(party, 40);
+  party.Meet();
+  std::vector<char> bytes(static_cast<std::size_t>(party.Hear()));
+  usleep(30'000);  // so that the other end sleeps and is disturbed; nothing depends on it
+  party.Say("all of it",
+            recv(party.fd, bytes.data(), bytes.size(), MSG_WAITALL) == std::ssize(bytes) ? 1 : 0);
+  if ((kFlags & SA_RESTART) != 0) {
+    Recv(party, 100);
+    party.Meet();
+    usleep(30'000);
+    Send(party, 50);
+  }
+  party.Meet();
+}
+
+// --- rings that lie in a bell: they must neither wake a wait that does not take them, again and
+// again, nor keep signals out of it
+
+void SayPoll(Party& party, const char* what, short events, int timeout) {
+  pollfd fd{party.fd, events, 0};
+  party.Say(what, poll(&fd, 1, timeout));
+}
+
 void Drain(Party& party) {
   std::vector<char> bytes(static_cast<std::size_t>(party.Hear()));
   party.Say("all of it",
@@ -289,6 +376,9 @@ void FeedsAndRings(Party& party) {
 
 const std::vector<Scenario> kSignalScenarios = {
     {"signals", IsDisturbed, LetsDisturb},
+    {"signals elsewhere", IsDisturbedElsewhere<0>, LetsDisturbElsewhere<0>},
+    {"signals elsewhere, restarted", IsDisturbedElsewhere<SA_RESTART>,
+     LetsDisturbElsewhere<SA_RESTART>},
     {"rings that nobody takes", IgnoresRings, RingsOften},
     {"rings that nobody takes, the other way", RingsOften, IgnoresRings},
     {"a child that leaves", OutlivesItsChild<HearsOfDeath>, FeedsAndRings},

@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
 #include <string>
 
@@ -120,6 +121,47 @@ void EndsUnder(Party& party) {
   close(fd);
   close(next);
   party.Meet();
+}
+
+// Whoever wakes from poll looks the number up again, as the kernel does (do_pollfd() in
+// fs/select.c): it is nobody's then, or another file's, which is at its end or has nothing to say.
+enum class Then : std::uint8_t { kNobodys, kAtItsEnd, kQuiet };
+template <int kTimeout>
+void* PollsForBytes(void* sleeper) {
+  auto* const self = static_cast<Sleeper*>(sleeper);
+  pollfd fd{self->fd(), POLLIN | POLLRDHUP, 0};
+  self->tid = gettid();
+  self->got = poll(&fd, 1, kTimeout);
+  self->error = fd.revents;
+  return nullptr;
+}
+template <Then kThen>
+void ClosesUnderPoll(Party& party) {
+  const int fd = Connect(party.beside(), nullptr);
+  WarmUp(fd, true);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) _exit(3);
+  Sleeper sleeper(kThen == Then::kQuiet ? PollsForBytes<500> : PollsForBytes<kLong>, fd);
+  party.Say("close", close(fd));
+  if (kThen != Then::kNobodys) party.Say("its number", dup(ends[0]) == fd ? 1 : 0);
+  if (kThen == Then::kAtItsEnd) close(ends[1]);
+  party.Meet();
+  sleeper.Join();
+  party.Say("poll", sleeper.got);
+  party.Say("events", sleeper.error);
+  if (kThen != Then::kNobodys) party.Say("close", close(fd));
+  if (kThen != Then::kAtItsEnd) close(ends[1]);
+  close(ends[0]);
+  party.Meet();
+}
+void WakesPoll(Party& party) {
+  const int fd = Accept(party.beside(), nullptr);
+  WarmUp(fd, false);
+  party.Meet();
+  party.Say("send", send(fd, "0123456789", 10, 0));
+  party.Meet();
+  Recv(party, "and then", fd);
+  close(fd);
 }
 
 // The way out of a call that takes too long, as programs of old have it.
@@ -241,6 +283,9 @@ void Echoes(Party& party) {
 const std::vector<Scenario> kThreadScenarios = {
     {"closed under recv", ClosesUnder<false>, EndsUnder<false>, 3},
     {"shut down and closed under recv", ClosesUnder<true>, EndsUnder<true>, 3},
+    {"closed under poll", ClosesUnderPoll<Then::kNobodys>, WakesPoll, 2},
+    {"closed under poll, and used again", ClosesUnderPoll<Then::kAtItsEnd>, WakesPoll, 2},
+    {"closed under poll, and used again, quietly", ClosesUnderPoll<Then::kQuiet>, WakesPoll, 2},
     {"closed behind siglongjmp", JumpsOut, SeesTheEnd, 2},
     {"cancelled", IsCancelled, SeesCancelled, 2},
     {"cancelled, anywhere", IsCancelledOften, Echoes},

@@ -15,6 +15,7 @@
 
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/epoll.h"
+#include "tools/sock/preload/timeout.h"
 #include "tools/sock/preload/undisturbed.h"
 
 namespace rdfs::sock {
@@ -135,7 +136,7 @@ std::int64_t TimeoutOf(int fd, int option) {
   timeval timeout{};
   socklen_t size = sizeof(timeout);
   if (getsockopt(fd, SOL_SOCKET, option, &timeout, &size) != 0) return 0;
-  return std::int64_t{timeout.tv_sec} * 1'000'000'000 + std::int64_t{timeout.tv_usec} * 1000;
+  return NanosecondsOf(timeout);
 }
 
 // Whether standard input, output or error is this connection: streams read and write those without

@@ -163,7 +163,13 @@ void NoteDuplicate(int fd, int copy) {
 
 Closing::Closing(int fd) : was_(Registry().Get(fd)) {
   if (was_.kind() == Word::Kind::kNone) return;
-  if (was_.kind() == Word::Kind::kConnection) Connections()[was_.index()].BeforeClose(fd);
+  if (was_.kind() == Word::Kind::kConnection) {
+    Connection& connection = Connections()[was_.index()];
+    // A set goes on to tell of what has another number (epoll(7)), by one that is nobody's: so can
+    // the kernel alone.
+    if (connection.in_epoll && connection.descriptors() > 1 && EpollHas(fd)) NeedTcp(fd);
+    connection.BeforeClose(fd);
+  }
   EpollForget(fd);
   was_ = Registry().Set(fd, Word());
   if (was_.kind() != Word::Kind::kConnection) return;

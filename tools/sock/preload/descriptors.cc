@@ -20,6 +20,7 @@
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/libc.h"
+#include "tools/sock/preload/timeout.h"
 
 namespace rdfs::sock {
 namespace {
@@ -150,9 +151,8 @@ void OptionSet(int fd, int level, int name, const void* value, socklen_t size) {
   if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) &&
       size >= sizeof(timeout)) {
     std::memcpy(&timeout, value, sizeof(timeout));
-    const std::int64_t ns =
-        std::int64_t{timeout.tv_sec} * 1'000'000'000 + std::int64_t{timeout.tv_usec} * 1000;
-    (name == SO_RCVTIMEO ? use->slot().receive_timeout_ns : use->slot().send_timeout_ns) = ns;
+    (name == SO_RCVTIMEO ? use->slot().receive_timeout_ns : use->slot().send_timeout_ns) =
+        NanosecondsOf(timeout);
     return;
   }
   const bool socket_only =

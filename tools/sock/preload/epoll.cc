@@ -144,6 +144,11 @@ void EpollDetached(Connection& connection) {
   });
 }
 
+bool EpollHas(int fd) {
+  bool has = false;
+  ForEachSet([&](EpollSet& set) { has = has || set.Has(fd); });
+  return has;
+}
 void EpollForget(int fd) {
   ForEachSet([&](EpollSet& set) { set.Forget(fd); });
 }

@@ -56,6 +56,11 @@ bool EpollSet::HasEntries() {
   return entries_ != nullptr;
 }
 
+bool EpollSet::Has(int fd) {
+  const Locked locked(lock_);
+  return Find(fd) != nullptr;
+}
+
 // A bell can tell of one number only.
 bool EpollSet::HasByAnotherNumber(int fd) {
   const Use use(fd);

@@ -67,6 +67,7 @@ class EpollSet {
 
   void Attached(Connection& connection, int fd);
   void Detached(const End& end, int fd);
+  bool Has(int fd);
   void Forget(int fd);
   // The connection's program was refused room: it will want to know when there is some.
   void Refused(int fd);

@@ -79,22 +79,38 @@ ssize_t DiscardOnEnd(Connection& connection, int fd, std::size_t count, Patience
     if (got <= 0) return gone > 0 ? static_cast<ssize_t>(gone) : got;
     gone += static_cast<std::size_t>(got);
     if (!patience.all) patience.wait = false;
+    patience.interrupts = [] { return true; };  // nothing to be restarted
   }
   return static_cast<ssize_t>(gone);
+}
+
+// The same with MSG_PEEK: says how many there are, of 4 MiB at most. All pieces are the same
+// memory.
+ssize_t CountOnEnd(Connection& connection, int fd, std::size_t count, Patience patience) {
+  std::array<std::byte, 16 * 1024> nobody;
+  std::array<iovec, 256> pieces;
+  std::size_t used = 0;
+  for (; count > 0 && used < pieces.size(); ++used) {
+    pieces[used] = {nobody.data(), std::min(nobody.size(), count)};
+    count -= pieces[used].iov_len;
+  }
+  return connection.end().Receive(fd, {pieces.data(), used}, patience, true);
 }
 
 ssize_t ReceiveOnEnd(Connection& connection, int fd, Buffers buffers, int flags) {
   const Calling calling(connection, fd);
   const Patience patience = PatienceFor(connection, flags, connection.slot().receive_timeout_ns);
   if (Total(buffers) == 0) {
-    // Says whether something is there, as tcp(7) sockets do for recv.
+    // Says whether something is there, as tcp(7) sockets do for recv, and waits for it once.
     char byte = 0;
     const iovec one{&byte, 1};
-    return connection.end().Receive(fd, {&one, 1}, patience, true) < 0 ? -1 : 0;
+    const bool none = connection.end().Receive(fd, {&one, 1}, patience, true) < 0;
+    return none && !(patience.wait && (errno == EAGAIN || errno == EINTR)) ? -1 : 0;
   }
   const bool peek = (flags & MSG_PEEK) != 0;
-  const ssize_t got = (flags & MSG_TRUNC) != 0 && !peek
-                          ? DiscardOnEnd(connection, fd, Total(buffers), patience)
+  const auto unseen = peek ? CountOnEnd : DiscardOnEnd;
+  const ssize_t got = (flags & MSG_TRUNC) != 0
+                          ? unseen(connection, fd, Total(buffers), patience)
                           : connection.end().Receive(fd, buffers, patience, peek);
   Counts& counts = TheCounts();
   ++counts.receives;
@@ -145,7 +161,9 @@ Buffers Vectors(const iovec* vectors, std::size_t count) {
   return {vectors, std::min<std::size_t>(count, IOV_MAX)};
 }
 bool Plausible(const iovec* vectors, long count) {
-  return count >= 0 && count <= IOV_MAX && (vectors != nullptr || count == 0);
+  if (count < 0 || count > IOV_MAX || (vectors == nullptr && count != 0)) return false;
+  return std::all_of(vectors, vectors + count,
+                     [](const iovec& v) { return v.iov_len <= SSIZE_MAX; });
 }
 
 ssize_t Read(int fd, void* to, std::size_t size) {
@@ -179,7 +197,7 @@ ssize_t RecvMessage(int fd, msghdr* message, int flags) {
     return libc().recvmsg(fd, message, flags);
   });
   if (!kernel && got >= 0) {
-    message->msg_namelen = 0;
+    if (message->msg_name != nullptr) message->msg_namelen = 0;
     message->msg_controllen = 0;
     message->msg_flags = flags & MSG_CMSG_CLOEXEC;
   }
@@ -212,11 +230,19 @@ ssize_t SendMessage(int fd, const msghdr* message, int flags) {
 ssize_t SendFile(Connection& connection, int to, int from, off64_t* offset, std::size_t count) {
   std::array<std::byte, 16 * 1024> bytes;
   std::size_t gone = 0;
+  if (count > SSIZE_MAX) {
+    errno = EINVAL;
+    return -1;
+  }
   while (gone < count) {
     const std::size_t wanted = std::min(bytes.size(), count - gone);
     const off64_t at = offset != nullptr ? *offset : lseek64(from, 0, SEEK_CUR);
-    const ssize_t got = at < 0 ? -1 : pread64(from, bytes.data(), wanted, at);
-    if (got <= 0) return gone > 0 ? static_cast<ssize_t>(gone) : got;
+    const ssize_t got = offset == nullptr && at < 0 ? -1 : pread64(from, bytes.data(), wanted, at);
+    if (got <= 0) {
+      // What has no place, or is a folder (do_sendfile() in fs/read_write.c).
+      if (got < 0 && (errno == EISDIR || (errno == ESPIPE && offset == nullptr))) errno = EINVAL;
+      return gone > 0 ? static_cast<ssize_t>(gone) : got;
+    }
     const iovec buffer{bytes.data(), static_cast<std::size_t>(got)};
     const ssize_t sent = SendOnEnd(connection, to, {&buffer, 1}, 0);
     if (sent < 0) return gone > 0 ? static_cast<ssize_t>(gone) : sent;
@@ -359,8 +385,9 @@ RDSOCK_EXPORT(ssize_t, sendto,
 }
 RDSOCK_EXPORT(ssize_t, writev, (int fd, const iovec* vectors, int count)) {
   if (!Plausible(vectors, count)) return libc().writev(fd, vectors, count);
-  return Sending(fd, Vectors(vectors, static_cast<std::size_t>(count)), 0,
-                 [&] { return libc().writev(fd, vectors, count); });
+  const Buffers buffers = Vectors(vectors, static_cast<std::size_t>(count));
+  if (Total(buffers) == 0) return libc().writev(fd, vectors, count);  // nothing, also at the end
+  return Sending(fd, buffers, 0, [&] { return libc().writev(fd, vectors, count); });
 }
 RDSOCK_EXPORT(ssize_t, sendmsg, (int fd, const msghdr* message, int flags)) {
   return SendMessage(fd, message, flags);
@@ -376,11 +403,15 @@ RDSOCK_EXPORT(int, sendmmsg, (int fd, mmsghdr* messages, unsigned count, int fla
       return libc().sendmmsg(fd, messages, count, flags);
     }
   }
+  // As Linux has it (net/socket.c): behind one that went in part the next would leave a hole, and
+  // what is wrong with the next one is told only when it is the first.
   unsigned done = 0;
-  for (; done < count; ++done) {
-    const ssize_t sent = SendMessage(fd, &messages[done].msg_hdr, flags);
+  while (done < std::min<unsigned>(count, IOV_MAX)) {
+    const msghdr& message = messages[done].msg_hdr;
+    const ssize_t sent = SendMessage(fd, &message, flags);
     if (sent < 0) return done > 0 ? static_cast<int>(done) : -1;
-    messages[done].msg_len = static_cast<unsigned>(sent);
+    messages[done++].msg_len = static_cast<unsigned>(sent);
+    if (static_cast<std::size_t>(sent) < Total({message.msg_iov, message.msg_iovlen})) break;
   }
   return static_cast<int>(done);
 }

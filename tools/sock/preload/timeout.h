@@ -1,14 +1,20 @@
-// What a call's timespec means: until when it waits, and what is left of that.
+// What a call's timespec means: until when it waits, and what is left of that; and a socket's
+// timeouts.
 #pragma once
 
+#include <sys/time.h>
 #include <time.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 #include "transport/base/clock.h"
 
 namespace rdfs::sock {
+
+// More than a year is for ever.
+inline constexpr time_t kMostSeconds = 365 * 24 * 3600;
 
 // As the kernel has it; null: for ever.
 inline bool Sane(const timespec* timeout) {
@@ -17,9 +23,7 @@ inline bool Sane(const timespec* timeout) {
 }
 inline Deadline DeadlineOf(const timespec* timeout) {
   if (timeout == nullptr) return Deadline::max();
-  // More than a year is for ever.
-  constexpr time_t kMost = 365 * 24 * 3600;
-  return DeadlineAfter(std::chrono::seconds(std::min(timeout->tv_sec, kMost)) +
+  return DeadlineAfter(std::chrono::seconds(std::min(timeout->tv_sec, kMostSeconds)) +
                        std::chrono::nanoseconds(timeout->tv_nsec));
 }
 // Nothing, once it is over.
@@ -28,6 +32,13 @@ inline timespec Left(Deadline deadline) {
       std::max<std::chrono::nanoseconds>(deadline - BootClock::now(), std::chrono::nanoseconds(0));
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   return {static_cast<time_t>(seconds.count()), static_cast<long>((left - seconds).count())};
+}
+// SO_RCVTIMEO and SO_SNDTIMEO, as the kernel takes them (sock_set_timeout() in net/core/sock.c). 0:
+// for ever. Below zero is at once, which is the least time that there is.
+inline std::int64_t NanosecondsOf(const timeval& timeout) {
+  if (timeout.tv_sec < 0) return 1;
+  return std::int64_t{std::min(timeout.tv_sec, kMostSeconds)} * 1'000'000'000 +
+         std::int64_t{timeout.tv_usec} * 1000;
 }
 
 }  // namespace rdfs::sock

@@ -33,6 +33,15 @@ Watch::Watch(std::span<pollfd> fds) : fds_(fds), watched_(fds.size()), asked_(3 
   }
 }
 
+// Whether what the End says of a descriptor counts: who waits looks its number up again whenever it
+// is woken, as the kernel does (do_pollfd() in fs/select.c), and by then another thread may have
+// closed it.
+bool Watch::ByEnd(std::size_t i) const {
+  const Watched& watched = watched_[i];
+  return watched.connection != nullptr && watched.road == Connection::Road::kEnd &&
+         Registry().Get(fds_[i].fd) == Word(Word::Kind::kConnection, watched.connection->index());
+}
+
 Watch::~Watch() {
   const int saved = errno;
   for (std::size_t i = 0; i < fds_.size(); ++i) {
@@ -52,7 +61,7 @@ bool Watch::Look(bool arm) {
     asked_[i] = {fd.fd, fd.events, 0};
     watched_[i].ready = 0;
     watched_[i].full = false;
-    if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd) continue;
+    if (!ByEnd(i)) continue;
     End& end = watched_[i].connection->end();
     int ready = 0;
     if ((fd.events & kIn) != 0 && end.Readable(fd.fd, arm)) ready |= fd.events & kIn;
@@ -74,7 +83,7 @@ bool Watch::Look(bool arm) {
 std::size_t Watch::AddBells() {
   std::size_t count = 0;
   for (std::size_t i = 0; i < fds_.size(); ++i) {
-    if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd) continue;
+    if (!ByEnd(i)) continue;
     const End& end = watched_[i].connection->end();
     if (end.hung_up()) continue;
     pollfd* const bells = asked_.data() + fds_.size();
@@ -97,7 +106,7 @@ int Watch::Collect(std::size_t bells) {
   for (std::size_t i = 0; i < fds_.size(); ++i) {
     fds_[i].revents = static_cast<short>(watched_[i].ready | asked_[i].revents);
     if (fds_[i].revents != 0) ++count;
-    if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd) continue;
+    if (!ByEnd(i)) continue;
     End& end = watched_[i].connection->end();
     if ((fds_[i].revents & POLLERR) != 0) end.Failed();
     if (hung_up(end.bells().data) || hung_up(end.bells().room)) end.HungUp();
@@ -124,10 +133,7 @@ int Watch::Once(bool sleep, Deadline deadline, const sigset_t* mask) {
 bool Watch::Spin() {
   End* only = nullptr;
   for (std::size_t i = 0; i < fds_.size(); ++i) {
-    if (watched_[i].connection == nullptr || watched_[i].road != Connection::Road::kEnd ||
-        (fds_[i].events & kIn) == 0) {
-      continue;
-    }
+    if (!ByEnd(i) || (fds_[i].events & kIn) == 0) continue;
     if (only != nullptr) return false;
     only = &watched_[i].connection->end();
   }

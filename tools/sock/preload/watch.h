@@ -45,6 +45,7 @@ class Watch {
     bool full;  // the room bell tells when bytes can be sent
   };
 
+  [[nodiscard]] bool ByEnd(std::size_t i) const;
   bool Look(bool arm);
   std::size_t AddBells();
   int Collect(std::size_t bells);
