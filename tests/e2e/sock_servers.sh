@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: sock_servers.sh --bin BUILD_DIR [--as-when-root USER]
 #
-# Servers of other shapes than redis and PostgreSQL: nginx with two workers under curl and wrk,
+# Servers of other shapes than redis and PostgreSQL: nginx with four workers under curl and wrk,
 # memcached, iperf3, Python's asyncio and git daemon, with rdsock around both ends, either, and none. What
 # arrives is what was sent, and with both it went through memory.
 set -uo pipefail
@@ -17,6 +17,7 @@ seconds=1
 mkdir "$work/www"
 head -c 5000000 /dev/urandom >"$work/www/big"
 head -c 1024 /dev/urandom >"$work/www/small"
+head -c 200000 /dev/urandom >"$work/www/middle"
 
 # serve WHAT COMMAND...: starts a server and waits until it listens; its process is $pid.
 serve() {
@@ -39,7 +40,7 @@ web() {
   local pid file
   cat >"$work/nginx.conf" <<CONFIG
 daemon off;
-worker_processes 2;
+worker_processes 4;
 pid $work/nginx.pid;
 error_log stderr;
 events { worker_connections 256; }
@@ -51,16 +52,39 @@ http {
   uwsgi_temp_path $work; scgi_temp_path $work;
   server {
     listen 127.0.0.1:$port;
+    add_header X-Worker \$pid;
     root $work/www;
     location /copied/ { alias $work/www/; sendfile off; }
   }
 }
 CONFIG
+  # Looks at each answer, and at who gave it.
   cat >"$work/wrk.lua" <<'SCRIPT'
-local paths, at = {"/small", "/big", "/copied/small", "/small", "/copied/big"}, 0
+local paths, at = {"/small", "/middle", "/copied/small", "/small", "/copied/middle"}, 0
+local bodies, threads, seen = {}, {}, {}
+wrong, workers = 0, ""
+function setup(thread) table.insert(threads, thread) end
+function init(arguments)
+  for _, name in ipairs({"small", "middle"}) do
+    local file = assert(io.open(arguments[1] .. "/" .. name, "rb"))
+    bodies[file:seek("end")] = file:seek("set") and file:read("*a")
+    file:close()
+  end
+end
 function request()
   at = at + 1
   return wrk.format("GET", paths[at % #paths + 1])
+end
+function response(status, headers, body)
+  if status ~= 200 or bodies[#body] ~= body then wrong = wrong + 1 end
+  local worker = headers["X-Worker"] or "nobody"
+  if not seen[worker] then workers = workers .. " " .. worker end
+  seen[worker] = true
+end
+function done()
+  for _, thread in ipairs(threads) do
+    io.write("wrong: ", thread:get("wrong"), "\nworkers:", thread:get("workers"), "\n")
+  end
 end
 SCRIPT
   serve nginx nginx -p "$work" -c "$work/nginx.conf" || return
@@ -69,9 +93,13 @@ SCRIPT
     cat "$work/www/${file#*/}" "$work/www/${file#*/}" | cmp -s - "$work/out" ||
       problem "nginx ($mode): something else than $file has arrived"
   done
-  ask "wrk of nginx" wrk -t 2 -c 20 -d "$seconds" -s "$work/wrk.lua" "http://127.0.0.1:$port/"
+  ask "wrk of nginx" wrk -t 2 -c 20 -d "$seconds" -s "$work/wrk.lua" "http://127.0.0.1:$port/" -- \
+    "$work/www"
   expect_upgraded wrk 20 "$work/client.err"
   grep -qE 'Socket errors|Non-2xx' "$work/out" && problem "wrk ($mode): $(cat "$work/out")"
+  [ "$(grep -c '^wrong: 0$' "$work/out")" -eq 2 ] || problem "wrk ($mode) got wrong answers: $(cat "$work/out")"
+  [ "$(sed -n 's/^workers: //p' "$work/out" | tr ' ' '\n' | sort -u | wc -l)" -gt 1 ] ||
+    problem "wrk ($mode): one worker alone has answered: $(cat "$work/out")"
   stop "$pid"
   expect_upgraded nginx 20 "$work/server.err"
 }
