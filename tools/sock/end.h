@@ -123,6 +123,9 @@ class End {
     const std::uint64_t consumed = incoming_.words->consumed.load();
     return (consumed & kTakenBack) == 0 && Gate{incoming_.words->gate.load()}.cursor() != consumed;
   }
+  // How long at most a wait for kFull to end may last before Writable is asked again: it is kTcp
+  // then, if the reader has taken nothing meanwhile.
+  [[nodiscard]] std::chrono::nanoseconds PatienceForRoom() const;
   // Looks for bytes that are about to come, as long as that has paid lately. Worth it only where
   // Readable said no. True: look again.
   bool SpinForBytes();
@@ -189,6 +192,8 @@ class End {
   void LookForEnd(int tcp);
   void NoteError(int error);
   void NoteFull();
+  bool IsStuck();
+  bool GivesUpOnRing();
   // The phase whose ring is read now; 0: none is.
   [[nodiscard]] std::uint64_t PhaseInRing() const {
     const Receiver& receiver = memory_.receiver;
@@ -207,6 +212,10 @@ class End {
   std::atomic<std::uint32_t> full_{0};
   std::atomic<std::uint32_t> cpu_{0};
   std::atomic<std::int64_t> looked_ns_{0};
+  // Under the lock of the sending half: since when the ring has been full, with so much taken.
+  TimePoint full_since_{};
+  std::uint64_t full_at_ = 0;
+  bool stuck_ = false;
   // One thread at a time spins.
   std::atomic_flag spinning_ = ATOMIC_FLAG_INIT;
   AdaptiveSpin spin_{kLongestSpin};

@@ -21,8 +21,12 @@ constexpr std::int64_t kLookEveryNs = 20'000'000;
 // peer may have been stopped in there.
 constexpr int kMostYields = 1000;
 constexpr std::chrono::milliseconds kQuietLook{1};
-// No bell tells who sleeps for room that another thread, or process, shuts this half down.
-constexpr std::chrono::milliseconds kShutLook{100};
+// A reader that has taken nothing from a full ring for so long is not waited for: bytes go on over
+// TCP, whose buffers are larger, and programs may count on those and write to each other before
+// either reads. Sooner where bytes for this end lie unread as well. (No bell tells who sleeps for
+// room that another thread, or process, shuts this half down: that is found then, too.)
+constexpr std::chrono::milliseconds kStuck{100};
+constexpr std::chrono::milliseconds kBothStuck{5};
 
 // How many bytes the kernel's socket takes now, whatever its peer reads: less than the free memory
 // says, because a packet has a head (sk_stream_memory_free() in net/core/stream.c).
@@ -89,6 +93,30 @@ void End::NoteFull() {
   }
 }
 
+std::chrono::nanoseconds End::PatienceForRoom() const {
+  return RingHasBytes() ? kBothStuck : kStuck;
+}
+
+// Under the lock of the sending half, when there is no room: whether it has been so for too long.
+bool End::IsStuck() {
+  if (memory_.sender.state() != Sender::State::kRing) return false;
+  const std::uint64_t consumed = outgoing_.words->consumed.load();
+  const TimePoint now = BootClock::now();
+  if (full_since_ == TimePoint() || consumed != full_at_) {
+    full_since_ = now;
+    full_at_ = consumed;
+  }
+  return stuck_ = now - full_since_ >= PatienceForRoom();
+}
+
+bool End::GivesUpOnRing() {
+  if (memory_.sender.state() != Sender::State::kRing) {
+    stuck_ = false;
+    full_since_ = {};
+  }
+  return stuck_;
+}
+
 End::Stand End::RepairSend(int tcp) {
   if (!memory_.repair_send) return Stand::kDone;
   const Result<std::uint64_t> position = SentPosition(tcp, sockets_.opened);
@@ -112,6 +140,7 @@ End::Stand End::SendSome(int tcp, Cursor& cursor, const Sender::Wish& wish) {
     // Into a ring piece by piece; the kernel takes them all at once.
     const bool ring = sender.state() == Sender::State::kRing;
     now.bytes = ring ? cursor.piece().size() : cursor.left();
+    now.ring = wish.ring && !GivesUpOnRing();
     if (wish.leave || sender.Leaving()) now.tcp_room = TcpRoom(tcp);
     const Sender::Action action = sender.Next(LookAsSender(outgoing_, FoundSoFar()), now);
     std::size_t moved = 0;
@@ -145,7 +174,9 @@ End::Stand End::SendStep(int tcp, const Sender::Action& action, Cursor& cursor, 
     }
     case Step::kSleep:
       if (memory_.sender.state() == Sender::State::kRing) NoteFull();
-      return Stand::kWantsRoom;
+      if (!IsStuck()) return Stand::kWantsRoom;
+      over = false;
+      return Stand::kDone;
     case Step::kWaitQuiet:
       return Stand::kSoon;
     case Step::kBroken:
@@ -206,9 +237,8 @@ bool End::WaitToSend(int tcp, Stand stand, const Patience& patience, int& yields
   std::array<pollfd, 2> fds = {
       pollfd{tcp, static_cast<short>(for_room ? 0 : POLLOUT), 0},
       pollfd{no_bell ? -1 : sockets_.bells.room, static_cast<short>(for_room ? POLLIN : 0), 0}};
-  do {
-    if (!Sleep(fds, patience, for_room ? kShutLook : std::chrono::nanoseconds::max())) return false;
-  } while (for_room && !memory_.send_over && fds[0].revents == 0 && fds[1].revents == 0);
+  const auto most = for_room ? PatienceForRoom() : std::chrono::nanoseconds::max();
+  if (!Sleep(fds, patience, most)) return false;
   if ((fds[1].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
   // A dead connection needs no room to be found out.
   if ((fds[0].revents & (POLLHUP | POLLERR)) != 0) failed_ = true;
@@ -242,10 +272,12 @@ End::Outlet End::Writable(int tcp, bool arm) {
   if (!hold.held() || RepairSend(tcp) != Stand::kDone) return Outlet::kRoom;
   Sender& sender = memory_.sender;
   for (;;) {
-    const Sender::Action action =
-        sender.Next(LookAsSender(outgoing_, FoundSoFar()), SendWish(1, arm));
+    Sender::Wish wish = SendWish(1, arm);
+    wish.ring = wish.ring && !GivesUpOnRing();
+    const Sender::Action action = sender.Next(LookAsSender(outgoing_, FoundSoFar()), wish);
     std::size_t moved = 0;
     if (action.step == Step::kPut) return Outlet::kRoom;
+    if (action.step == Step::kSleep && IsStuck()) continue;
     if (action.step == Step::kSleep) return Outlet::kFull;
     if (action.step == Step::kSendTcp || action.step == Step::kResend) return Outlet::kTcp;
     if (!Carry(outgoing_, sender, action, {}, sockets_.bells, moved)) return Outlet::kRoom;

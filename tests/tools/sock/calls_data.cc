@@ -301,6 +301,36 @@ void BothWays(Party& party) {
   party.Meet();
 }
 
+// More than a ring holds, and less than the kernel's buffers do, before either end reads.
+void WritesThenReads(Party& party) {
+  const timeval patience{.tv_sec = 10, .tv_usec = 0};
+  party.Say("setsockopt",
+            setsockopt(party.fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)));
+  std::size_t at = 0;
+  for (const std::size_t size : {30'000U, 100'000U, 400'000U, 1000U}) {
+    party.Say("send", SendBytes(party.fd, at, size));
+    SayRecv(party, "recv", size, MSG_WAITALL);
+    at += size;
+    party.Meet();
+  }
+}
+
+// The same by a socket that does not block, and is asked for room.
+void WritesWhenThereIsRoom(Party& party) {
+  party.Say("fcntl", fcntl(party.fd, F_SETFL, O_NONBLOCK));
+  const std::vector<char> bytes = Bytes(0, 400'000);
+  std::size_t gone = 0;
+  for (pollfd room{party.fd, POLLOUT, 0}; gone < bytes.size();) {
+    const ssize_t went = send(party.fd, bytes.data() + gone, bytes.size() - gone, 0);
+    if (went > 0) gone += static_cast<std::size_t>(went);
+    if (went < 0 && (errno != EAGAIN || poll(&room, 1, 10'000) != 1)) break;
+  }
+  party.Say("sent", static_cast<long>(gone));
+  party.Say("fcntl", fcntl(party.fd, F_SETFL, 0));
+  SayRecv(party, "recv", bytes.size(), MSG_WAITALL);
+  party.Meet();
+}
+
 void SplicedFrom(Party& party) {
   party.Say("send", SendBytes(party.fd, 0, 4000));
   party.Meet();
@@ -347,6 +377,8 @@ const std::vector<Scenario> kDataScenarios = {
     {"urgent bytes", UrgentSends, UrgentReceives},
     {"a full socket", FillsUp, Drains},
     {"streams both ways", BothWays, BothWays},
+    {"written before it is read", WritesThenReads, WritesThenReads},
+    {"written before it is read, when there is room", WritesWhenThereIsRoom, WritesWhenThereIsRoom},
     {"splice", SplicedFrom, Splices},
 };
 

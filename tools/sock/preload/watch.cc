@@ -94,6 +94,15 @@ std::size_t Watch::AddBells() {
   return count;
 }
 
+// Until when to sleep: of a ring that stays full there is more to be said later.
+Deadline Watch::Patience(Deadline deadline) const {
+  for (std::size_t i = 0; i < fds_.size(); ++i) {
+    if (!watched_[i].full) continue;
+    deadline = std::min(deadline, DeadlineAfter(watched_[i].connection->end().PatienceForRoom()));
+  }
+  return deadline;
+}
+
 // Both answers in one. How many descriptors have one.
 int Watch::Collect(std::size_t bells) {
   const std::span<const pollfd> rung(asked_.data() + fds_.size(), bells);
@@ -119,6 +128,7 @@ int Watch::Once(bool sleep, Deadline deadline, const sigset_t* mask) {
   const bool any = Look(sleep);
   const bool wait = sleep && !any;
   const std::size_t bells = wait ? AddBells() : 0;
+  if (wait) deadline = Patience(deadline);
   const timespec left = wait ? Left(deadline) : timespec{};
   const bool for_ever = wait && deadline == Deadline::max();
   const int woken = InKernel([&] {

@@ -48,6 +48,7 @@ class Watch {
   [[nodiscard]] bool ByEnd(std::size_t i) const;
   bool Look(bool arm);
   std::size_t AddBells();
+  [[nodiscard]] Deadline Patience(Deadline deadline) const;
   int Collect(std::size_t bells);
   int Once(bool sleep, Deadline deadline, const sigset_t* mask);
   bool Spin();
