@@ -152,14 +152,17 @@ assert early_writes() - before > 15, early_writes()
 def killed(fd, then):
     """A program that has written early and does `then`, and is killed: it goes though the server hangs."""
     ready, says = os.pipe()
+    goes, go = os.pipe()
     child = os.fork()
     if child == 0:
+        os.read(goes, 1)
         Frozen(fd).__enter__()
         os.write(fd, PIECE)
         os.write(says, b"x")
         then(fd)
         os._exit(1)
-    os.close(fd)
+    os.close(fd)  # before there is anything that it would wait for
+    os.write(go, b"x")
     try:
         assert os.read(ready, 1) == b"x"
         time.sleep(0.2)
