@@ -10,12 +10,7 @@ set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 begin "$@"
 
-unshare --net sleep 300 &
-far=$!
-ends_with_us "$far"
-apart() { [ "$(readlink "/proc/$far/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
-wait_until 50 apart || problem "no second network namespace"
-there() { nsenter --net="/proc/$far/ns/net" "$@"; }
+second_network
 ip link add near type veth peer name far netns "$far" || { echo "$this: no veth" >&2; exit 1; }
 ip address add 10.77.0.1/24 dev near && ip link set near up && ip link set lo up
 there ip link set far up && there ip link set lo up

@@ -76,6 +76,15 @@ wait_until() {
     sleep 0.1
   done
 }
+# second_network: a network namespace beside ours, until we end, of the process $far; `there COMMAND...` runs in it.
+second_network() {
+  unshare --net sleep 300 &
+  far=$!
+  ends_with_us "$far"
+  wait_until 50 far_is_apart || problem "no second network namespace"
+}
+far_is_apart() { [ "$(readlink "/proc/$far/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+there() { nsenter --net="/proc/$far/ns/net" "$@"; }
 is_mounted() { grep -q " $1 .* - fuse" /proc/self/mountinfo; }
 not_mounted() { ! is_mounted "$1"; }
 gone() { ! kill -0 "$1" 2>/dev/null; }

@@ -11,11 +11,7 @@ begin "$@"
 . "$(dirname "$0")/sock_setup.sh"
 
 # The other host, and a way to it that no address is needed for.
-unshare --net sleep 300 &
-far=$!
-ends_with_us "$far"
-apart() { [ "$(readlink "/proc/$far/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
-wait_until 50 apart || problem "no second network namespace"
+second_network
 mkdir "$work/here" "$work/there"
 export HOME=$work/here
 unset XDG_CONFIG_HOME

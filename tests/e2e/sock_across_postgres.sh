@@ -11,11 +11,7 @@ begin "$@"
 . "$(dirname "$0")/sock_setup.sh"
 user=${RDFS_E2E_USER:-rdfs-test}
 
-unshare --net sleep 300 &
-far=$!
-ends_with_us "$far"
-apart() { [ "$(readlink "/proc/$far/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
-wait_until 50 apart || problem "no second network namespace"
+second_network
 ip link add near type veth peer name far netns "$far" || { echo "$this: no veth" >&2; exit 1; }
 ip address add 10.79.0.1/24 dev near && ip link set near up && ip link set lo up
 nsenter --net="/proc/$far/ns/net" ip address add 10.79.0.2/24 dev far

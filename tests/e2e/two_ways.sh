@@ -9,12 +9,7 @@ set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 begin "$@"
 
-unshare --net sleep 300 &
-far=$!
-ends_with_us "$far"
-apart() { [ "$(readlink "/proc/$far/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
-wait_until 50 apart || problem "no second network namespace"
-there() { nsenter --net="/proc/$far/ns/net" "$@"; }
+second_network
 ip link set lo up && there ip link set lo up
 for i in 1 2; do
   ip link add "near$i" type veth peer name "far$i" netns "$far" || { echo "$this: no veth" >&2; exit 1; }
