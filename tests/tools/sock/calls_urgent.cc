@@ -178,6 +178,15 @@ void ReceivesTwo(Party& party) {
   party.Meet();
 }
 
+// What the other end has sent meanwhile.
+void ReceivesItToo(Party& party) {
+  Receive(party, "up to the mark", 5000, MSG_WAITALL);
+  Receive(party, "the urgent one", 1, MSG_OOB);
+  Receive(party, "behind it", 300, MSG_WAITALL);
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  Receive(party, "the end", 10);
+  party.Meet();
+}
 // Each has bytes of the other's unread when it sends.
 void BothSend(Party& party) {
   Send(party, "send", 0, 700);
@@ -186,12 +195,7 @@ void BothSend(Party& party) {
   party.Meet();
   Send(party, "send", 701, 300);
   party.Meet();
-  Receive(party, "up to the mark", 5000, MSG_WAITALL);
-  Receive(party, "the urgent one", 1, MSG_OOB);
-  Receive(party, "behind it", 300, MSG_WAITALL);
-  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
-  Receive(party, "the end", 10);
-  party.Meet();
+  ReceivesItToo(party);
 }
 void SendsSecond(Party& party) {
   Send(party, "send", 0, 700);
@@ -200,12 +204,7 @@ void SendsSecond(Party& party) {
   Send(party, "urgent", 700, 1, MSG_OOB);
   Send(party, "send", 701, 300);
   party.Meet();
-  Receive(party, "up to the mark", 5000, MSG_WAITALL);
-  Receive(party, "the urgent one", 1, MSG_OOB);
-  Receive(party, "behind it", 300, MSG_WAITALL);
-  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
-  Receive(party, "the end", 10);
-  party.Meet();
+  ReceivesItToo(party);
 }
 
 }  // namespace
