@@ -177,10 +177,8 @@ Status ApplyRdfsdPath(const std::string& value, Options& options) {
 
 Status ApplyAddress(const std::string& value, Options& options) {
   std::string_view rest = value;
-  // An IPv6 address may stand without brackets: no port follows it.
-  const bool brackets = value.starts_with('[');
-  const auto host = brackets ? TakeHost(rest, "") : std::optional(value);
-  if (!host || host->empty() || HasControlOrBlank(*host) || (brackets && !rest.empty())) {
+  const auto host = TakeHost(rest, "");  // IPv6 also without brackets: no port follows it
+  if (!host) {
     return BadValue("address", value, "give another address of the server, without a port");
   }
   options.other_addresses.push_back(*host);

@@ -137,7 +137,8 @@ TEST(MountOptions, AllWords) {
   Options options;
   const Status status = ApplyMountOptions(
       "key_file=/"
-      "k,require=shm,address=10.0.0.2,deadline=5,address=[fd00::2],workers=2,allow_other,ro,"
+      "k,require=shm,address=10.0.0.2,deadline=5,address=[fd00::2],address=fd00::3,workers=2,allow_"
+      "other,ro,"
       "plaintext,idmap=none,strict,sync,"
       "rdfsd_path=/opt/rdfsd,ssh_command=ssh -p 22 -o 'User=a "
       "b',log=/l,read_ahead=0,metrics=[::1]:9464,suid,dev,noexec,"
@@ -146,7 +147,7 @@ TEST(MountOptions, AllWords) {
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(options.key_file, "/k");
   EXPECT_EQ(options.require, transport::Kind::kShm);
-  EXPECT_EQ(options.other_addresses, (std::vector<std::string>{"10.0.0.2", "fd00::2"}));
+  EXPECT_EQ(options.other_addresses, (std::vector<std::string>{"10.0.0.2", "fd00::2", "fd00::3"}));
   EXPECT_EQ(options.deadline, std::chrono::seconds(5));
   EXPECT_EQ(options.workers, 2U);
   EXPECT_TRUE(options.allow_other && options.read_only && options.plaintext && options.raw_ids);
