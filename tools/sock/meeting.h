@@ -58,6 +58,8 @@ class Meeting {
   // Why it is over. Once, after kMet: what both have agreed on.
   [[nodiscard]] const Status& why() const { return why_; }
   Result Take();
+  // Whether the other end has come: it answers at its next call.
+  [[nodiscard]] bool has_partner() const { return socket_.valid(); }
 
  private:
   struct Packet;

@@ -25,8 +25,8 @@ constexpr std::uint32_t kAttempts = 3;
 constexpr std::uint32_t kFirstAttempt = 8;       // calls; each later one at eight times as many
 constexpr std::uint64_t kManyBytes = 64 * 1024;  // do for the first one, too
 constexpr std::uint32_t kRetries = 32;  // calls while the partner binds, but does not listen
-// While it waits for a partner: in so many calls, and then more and more seldom. A partner that is
-// under rdsock mostly comes at once, another one never.
+// While it waits for a partner to come: in so many calls, and then more and more seldom. A partner
+// that is under rdsock mostly comes at once, another one never.
 constexpr std::uint32_t kFirstLooks = 16;
 constexpr std::chrono::milliseconds kLeastBetweenLooks{1};
 constexpr std::chrono::milliseconds kMostBetweenLooks{32};
@@ -157,6 +157,7 @@ bool Connection::Due(std::uint32_t calls) const {
 
 bool Connection::LooksTooOften() {
   if (meeting_ == nullptr && asking_ == nullptr) return false;
+  if (meeting_ != nullptr && meeting_->has_partner()) return false;
   if (looks_ < kFirstLooks) {
     ++looks_;
     between_looks_ = kLeastBetweenLooks;
