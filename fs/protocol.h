@@ -63,7 +63,7 @@ enum class Opcode : std::uint16_t {
   kInterrupt = 4,  // gives up a request that waits (a blocking lock): that one answers kInterrupted
   kInvalidateLane = 5,  // reserved
   kEndSession = 6,      // the mount is over: opens and locks go at once; nothing is asked behind it
-  kGraceEnd = 86,       // in a grace period: this client has asked for all that it had
+  kGraceEnd = 86,       // of a client that comes back: it has asked for all that it had
 
   // Names.
   kLookup = 10,

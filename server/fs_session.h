@@ -77,6 +77,11 @@ class FsSession {
   [[nodiscard]] const IdMap& ids() const { return params_.ids; }
   [[nodiscard]] IntentRing* record() const { return record_.get(); }
 
+  // Whether its client has heard that the session that it had is over, if it was given up.
+  [[nodiscard]] bool client_knows() const {
+    return params_.may_reclaim || record_ == nullptr || !record_->given_up();
+  }
+
   // Null when the session has too many open files, or all sessions together.
   OpenPtr AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, uid_t opener);
   OpenPtr AddDirectory(InodePtr inode, Fd fd, std::uint32_t flags, std::uint64_t asked_by);

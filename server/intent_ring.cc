@@ -37,6 +37,7 @@ struct IntentRing::Header {
   Le64 acknowledged_sum;  // hence with a checksum of its own
   Le64 seen;              // CLOCK_REALTIME, seconds
   Le32 opens;
+  Le32 given_up;
 };
 
 struct IntentRing::Record {
@@ -87,6 +88,12 @@ Result<Fd> OpenFile(const std::string& path, std::size_t size) {
   // Says that it is in use, until this process ends; whoever else asks so is not in the way.
   (void)flock(fd.get(), LOCK_SH | LOCK_NB);
   return fd;
+}
+
+// A ring that no process has open, locked against it; invalid where there is none.
+Fd OpenUnused(const std::string& path) {
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(fd) : Fd();
 }
 
 }  // namespace
@@ -330,6 +337,10 @@ void IntentRing::NoteOpens(std::size_t opens) {
   header().opens = static_cast<std::uint32_t>(opens);
 }
 
+void IntentRing::NoteGivenUp(bool given_up) { header().given_up = given_up ? 1 : 0; }
+
+bool IntentRing::given_up() const { return header().given_up != 0; }
+
 void IntentRing::NoteSeen() { header().seen = static_cast<std::uint64_t>(time(nullptr)); }
 
 std::vector<IntentRing::Leftover> IntentRing::Leftovers(const std::string& directory) {
@@ -337,9 +348,9 @@ std::vector<IntentRing::Leftover> IntentRing::Leftovers(const std::string& direc
   std::error_code error;
   for (const auto& file : std::filesystem::directory_iterator(directory, error)) {
     if (file.path().extension() != ".ring") continue;
-    const Fd fd(open(file.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    const Fd fd = OpenUnused(file.path());
     Header header{};
-    if (!fd.valid() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (!fd.valid()) continue;
     if (pread(fd.get(), &header, sizeof(header), 0) != sizeof(header) || !IsWhole(header)) continue;
     const auto now = static_cast<std::uint64_t>(time(nullptr));
     const std::uint64_t seen = header.seen;
@@ -369,9 +380,8 @@ std::uint64_t IntentRing::FirstEpoch(const std::string& directory, std::uint64_t
 }
 
 void IntentRing::RemoveLeftover(const std::string& path) {
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd.valid() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return;
-  if (unlink(path.c_str()) != 0) LogWarn("cannot remove {}: errno {}", path, errno);
+  const Fd fd = OpenUnused(path);
+  if (fd.valid() && unlink(path.c_str()) != 0) LogWarn("cannot remove {}: errno {}", path, errno);
 }
 
 void IntentRing::Remove() {

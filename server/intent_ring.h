@@ -84,6 +84,10 @@ class IntentRing {
   void NoteOpens(std::size_t opens);
   // The session is alive.
   void NoteSeen();
+  // The session's client had another one before, which was given up with all its locks, and has
+  // not said that it knows.
+  void NoteGivenUp(bool given_up);
+  [[nodiscard]] bool given_up() const;
 
   // The session has ended: removes the file, unless another process has it open (a second server of
   // a mount by ssh that could not reach the first).

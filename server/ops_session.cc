@@ -59,6 +59,7 @@ Outcome OpEndSession(Call& call) {
 
 Outcome OpGraceEnd(Call& call) {
   if (!call.Decoded()) return Outcome::Malformed();
+  if (IntentRing* const record = call.session.record()) record->NoteGivenUp(false);
   call.core().grace.Done(call.session.id());
   return Outcome::Ok();
 }

@@ -244,7 +244,9 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
   const bool known = record != nullptr && !record->made_anew();
   params.lost_record = record != nullptr && !known && mount.last_epoch != 0;
   // A server that gives a session up removes its record.
-  params.may_reclaim = record == nullptr || known || mount.last_epoch < first_epoch_;
+  params.may_reclaim =
+      record == nullptr || mount.last_epoch < first_epoch_ || (known && !record->given_up());
+  if (!params.may_reclaim) record->NoteGivenUp(true);
   auto session = std::make_shared<FsSession>(params, std::move(record));
   core_->counters.sessions_started.fetch_add(1);
   LogInfo("{} mounts \"{}\"{}", session->params().client, offer.exported->name(),
@@ -313,7 +315,8 @@ Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resu
   grant.attr_lease_ms = static_cast<std::uint32_t>(options_.attr_lease.count());
   grant.grace_ms = static_cast<std::uint32_t>(core_->grace.left(core_->clock.Now()).count());
   const Ids roots = session->ids().Caller({}).value_or(Ids{});
-  grant.flags = (resumed ? fs::kGrantResumed : 0U) |
+  // Who has not heard yet that it was given up would take it for the session that it had.
+  grant.flags = (resumed && session->client_knows() ? fs::kGrantResumed : 0U) |
                 (session->params().read_only ? fs::kGrantReadOnly : 0U) |
                 (root_server ? fs::kGrantCanChown | fs::kGrantCanMknodDevices : 0U) |
                 (root_server && roots.uid == 0 ? fs::kGrantRootIsRoot : 0U);

@@ -239,17 +239,19 @@ Status MountImpl::ReclaimOpens(LaneLink& link, Deadline deadline) {
   }
   Attacher attacher(link, sequences_, kMountCell, deadline);
   const Deadline patience = std::min(deadline, DeadlineAfter(kReclaimPatience));
+  const bool in_grace = admission_.grant.grace_ms != 0;
   while (true) {
     RDFS_ASSIGN_OR_RETURN(unknown, ReclaimOnce(attacher, unknown, link.incarnation));
     if (unknown.empty()) break;
     if (BootClock::now() + kReclaimPause > patience) {
       LogWarn("{} open files could not be reclaimed yet: each is tried again when it is used",
               unknown.size());
-      return Status::Ok();
+      if (in_grace) return Status::Ok();  // others wait for them, too
+      break;
     }
     std::this_thread::sleep_for(kReclaimPause);
   }
-  return admission_.grant.grace_ms == 0 ? Status::Ok() : attacher.EndGrace();
+  return in_grace || admission_.must_reclaim ? attacher.EndGrace() : Status::Ok();
 }
 
 // Those that are worth asking for again.

@@ -80,9 +80,11 @@ TimePoint LockServer::Now() const {
 
 LockServer::Welcome LockServer::Admit(std::uint64_t id, Answer answer) {
   auto found = sessions_.find(id);
-  const bool resumed = found != sessions_.end();
-  if (!resumed) {
-    const bool may_reclaim = !disk_.records.try_emplace(id).second;
+  const bool known = found != sessions_.end();
+  if (!known) {
+    const auto [record, anew] = disk_.records.try_emplace(id);
+    const bool may_reclaim = !anew && !record->second.given_up;
+    if (!may_reclaim) record->second.given_up = true;
     const auto lease = bug_ == LockBug::kGivenAwayEarly ? kLease / 2 : kLease;
     server::FsSessionParams params;
     params.id = id;
@@ -99,7 +101,11 @@ LockServer::Welcome LockServer::Admit(std::uint64_t id, Answer answer) {
   session.state.LaneOpened(Now());
   auto lane = std::make_shared<SimulatedLane>(session.session, *this, std::move(answer));
   session.lanes.push_back(lane);
-  return {.epoch = disk_.epoch, .resumed = resumed, .lane = std::move(lane)};
+  const bool client_knows = session.may_reclaim || !disk_.records[id].given_up;
+  return {.epoch = disk_.epoch,
+          .resumed = known && client_knows,
+          .grace = grace_.active(Now()),
+          .lane = std::move(lane)};
 }
 
 void LockServer::LaneGone(std::uint64_t session) {
@@ -172,6 +178,7 @@ void LockServer::Handle(const server::LanePtr& lane, const LockMessage& message)
       locks_.Interrupt(session.session->id(), message.target);
       break;
     case Kind::kGraceEnd:
+      disk_.records[session.session->id()].given_up = false;
       grace_.Done(session.session->id());
       break;
     case Kind::kRenew:

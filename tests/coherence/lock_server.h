@@ -70,6 +70,7 @@ class LockServer final : server::Scheduler {
       std::uint64_t acknowledged = 0;
       std::map<std::uint64_t, Answered> answered;
       std::size_t opens = 0;
+      bool given_up = false;  // IntentRing::NoteGivenUp
     };
     server::TempDir directory;
     std::vector<server::InodePtr> inodes;
@@ -80,6 +81,7 @@ class LockServer final : server::Scheduler {
   struct Welcome {
     std::uint64_t epoch = 0;
     bool resumed = false;  // the session is still there, with its locks
+    bool grace = false;    // others wait for who comes back
     server::LanePtr lane;
   };
   // `sequence` 0: the server ends the lane.

@@ -143,7 +143,7 @@ void LockWorld::OnAnswer(Client& client, std::uint64_t sequence, WireError error
   if (found == client.calls.end()) return;
   const CallPtr call = found->second;
   const std::shared_ptr<Connection> connection = client.connection;
-  if (connection->ready && !client.unaware) client.heard = std::max(client.heard, call->sent);
+  if (connection->ready) client.heard = std::max(client.heard, call->sent);
   if (error == WireError::kGrace) {
     return AfterAt(client, milliseconds(5), [this, &client, call, connection] {
       const bool waits = client.calls.contains(call->message.sequence);
@@ -232,11 +232,11 @@ void LockWorld::OnWelcome(Client& client, const LockServer::Welcome& welcome) {
   const bool asks = client.has_back != client.epoch;
   if (std::exchange(client.known, client.connection->session) != client.connection->session) {
     RecordGivenUp(client);
-    client.unaware = welcome.resumed && !asks;
   }
   for (std::size_t number = 0; asks && number < client.processes.size(); ++number) {
     for (std::size_t file = 0; file < kFiles; ++file) AskForLocks(client, number, file, true);
   }
+  client.connection->ends_grace = welcome.grace || !welcome.resumed;
   if (client.reclaims == 0) GoOn(client);
 }
 
@@ -270,7 +270,7 @@ void LockWorld::AskForLocks(Client& client, std::size_t number, std::size_t file
 void LockWorld::GoOn(Client& client) {
   client.has_back = client.epoch;
   client.connection->ready = true;
-  Submit(client, {.kind = Kind::kGraceEnd}, kNobody);
+  if (client.connection->ends_grace) Submit(client, {.kind = Kind::kGraceEnd}, kNobody);
   const std::map<std::uint64_t, CallPtr> calls = client.calls;
   for (const auto& [sequence, call] : calls) {
     if (call->message.wait && options_.bug == LockBug::kNotAskedAgain) continue;
@@ -288,8 +288,13 @@ void LockWorld::LoseFile(Client& client, std::size_t number, std::size_t file) {
   if (process.lost[file]) return;
   ++counts_.lost;
   open.inode().locks.DropOpen(&open);
-  process.lost[file] = Promise(client, CrashedWithin(client.heard, time_.now()));
-  if (*process.lost[file] > time_.now()) wrong_ = "a lock was lost within its lease";
+  const Time promise = Promise(client, CrashedWithin(client.heard, time_.now()));
+  // Read for write, asked when the server went: another one may have read since.
+  const bool downgrades = process.call != nullptr && process.call->message.kind == Kind::kSet &&
+                          process.call->message.file == file &&
+                          process.call->message.lock.type == fs::LockType::kRead;
+  if (promise > time_.now() && !downgrades) wrong_ = "a lock was lost within its lease";
+  process.lost[file] = std::min(promise, time_.now());
   process.dying = true;
   if (process.releases > 0) return;
   if (process.call == nullptr) return;  // at its next step

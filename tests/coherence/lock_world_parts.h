@@ -29,8 +29,9 @@ struct LockWorld::Call {
 
 struct LockWorld::Connection {
   server::SessionPtr session;
-  server::LanePtr lane;  // null: the server knows that it has ended
-  bool ready = false;    // the client has back what it had
+  server::LanePtr lane;     // null: the server knows that it has ended
+  bool ready = false;       // the client has back what it had
+  bool ends_grace = false;  // it says when it has
   Time up_free{}, down_free{};
   std::deque<std::pair<std::uint64_t, fs::WireError>>
       inbox;  // answers that the client has not read
@@ -62,9 +63,6 @@ struct LockWorld::Client {
   std::size_t reclaims = 0;                // of them
   std::shared_ptr<Connection> connection;
   server::SessionPtr known;  // at the server, the last time
-  // It takes that for the one before, whose end it has not heard of, and learns that the server
-  // does not know its files when it uses them.
-  bool unaware = false;
 };
 
 struct LockWorld::Death {

@@ -111,9 +111,10 @@ void LockWorld::Ask(Client& client, std::size_t number, LockMessage message) {
   if (message.lock.type == LockType::kUnlock) process.call->begin = GivenUpSince(client);
 }
 
-// Since when what is given up now may be somebody else's.
+// Since when what is given up now may be somebody else's: before the client has asked for it again
+// it may have lost it already.
 LockWorld::Time LockWorld::GivenUpSince(const Client& client) const {
-  if (!client.unaware) return time_.now();
+  if (client.has_back == client.epoch) return time_.now();
   return std::min(time_.now(), Promise(client, CrashedWithin(client.heard, time_.now())));
 }
 

@@ -231,6 +231,14 @@ TEST_F(IntentRingTest, StaysWhileAnotherServerHasIt) {
   EXPECT_NE(access(path_.c_str(), F_OK), 0);
 }
 
+TEST_F(IntentRingTest, ThatItsClientWasGivenUpIsRemembered) {
+  EXPECT_FALSE(Open()->given_up());
+  Open()->NoteGivenUp(true);
+  EXPECT_TRUE(Open()->given_up());
+  Open()->NoteGivenUp(false);
+  EXPECT_FALSE(Open()->given_up());
+}
+
 // Only of later servers than the first here there may be records.
 TEST_F(IntentRingTest, TheFirstEpochOfADirectoryStays) {
   const std::string directory = directory_.path();

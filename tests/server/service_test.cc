@@ -112,6 +112,8 @@ class Client {
     ASSERT_EQ(*count, 1U);
     ASSERT_TRUE(completion[0].status.ok()) << completion[0].status.message();
   }
+  // As one that has asked before: its requests have numbers behind this one.
+  void CountFrom(std::uint64_t sequence) { sequence_ = sequence; }
   MutableByteSpan buffer() { return buffer_->bytes(); }
   transport::RemoteRegion arena(std::uint32_t number) { return arenas_.at(number); }
   Connection& lane() { return *lane_; }
@@ -158,6 +160,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     options.secret = HandleSecret::Random();
     options.pool_bytes = 32 << 20;
     options.session_lease = lease;
+    if (records_) options.record_directory = records_->path();
     options.limits = limits_;
     options.loops = loops_;
     auto service = Service::Create(std::move(options), *keeper_);
@@ -186,6 +189,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     fs::MountRequest mount{};
     mount.major = fs::kProtocolMajor;
     mount.client_id = client_id_;
+    mount.last_epoch = last_epoch_;
     mount.uid = ::geteuid();
     mount.gid = ::getegid();
     transport::DialOptions options;
@@ -240,6 +244,8 @@ class ServiceTest : public testing::TestWithParam<Kind> {
   TempDir dir_;
   ClientLimits limits_;  // of servers to come
   unsigned loops_ = 0;   // the same
+  std::optional<TempDir> records_;
+  std::uint64_t last_epoch_ = 0;  // that the client has heard of
   const transport::Key key_ = transport::Key::Random();
   std::array<std::byte, 16> client_id_ = [] {
     std::array<std::byte, 16> id{};
@@ -435,6 +441,60 @@ TEST_P(ServiceTest, ASessionThatIsNotHeardOfEnds) {
   EXPECT_FALSE(count.ok());
   EXPECT_EQ(service_->sessions(), 0U);
   EXPECT_EQ(service_->core().counters.sessions_expired.load(), 1U);
+}
+
+// Of a client that had locks when it was last heard of.
+class GivenUpServiceTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    records_.emplace();
+    Start(std::chrono::milliseconds(40'000));
+  }
+  void Restart(std::chrono::milliseconds lease = std::chrono::milliseconds(40'000)) {
+    Stop();
+    Start(lease);
+  }
+  fs::WireError AskForALock(Client& client) {
+    fs::LockRequest lock{};
+    lock.open = OpenFile(client, fs::kOpenRead | fs::kOpenWrite);
+    lock.owner = 1;
+    lock.end = 9;
+    lock.type = static_cast<std::uint32_t>(fs::LockType::kWrite);
+    return client.Ask(Opcode::kReclaimLock, lock).error;
+  }
+  // Connects, looks and goes, as one that has lost its connections.
+  template <typename Look>
+  void Come(Look look) {
+    const auto client = Connect();
+    ASSERT_TRUE(client);
+    client->CountFrom(1000 * ++times_);
+    look(*client);
+    session_.reset();
+  }
+
+ private:
+  std::uint64_t times_ = 0;
+};
+
+TEST_P(GivenUpServiceTest, HasNoLocksToAskForUntilItKnowsThatItWas) {
+  Restart(std::chrono::milliseconds(300));
+  Come([&](Client& client) { (void)OpenFile(client, fs::kOpenRead); });
+  last_epoch_ = grant_.epoch;
+  const Deadline deadline = DeadlineAfter(kPatience);
+  while (service_->sessions() > 0 && BootClock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (int i = 0; i < 2; ++i) {  // the first answer may never have come
+    Come([&](Client& client) { (void)OpenFile(client, fs::kOpenRead); });
+    EXPECT_EQ(grant_.flags & fs::kGrantResumed, 0U);
+  }
+  Restart();
+  Come([&](Client& client) {
+    EXPECT_EQ(AskForALock(client), fs::ToWire(ENOLCK));
+    EXPECT_EQ(client.Ask(Opcode::kGraceEnd).error, fs::WireError::kOk);
+  });
+  Restart();
+  Come([&](Client& client) { EXPECT_EQ(AskForALock(client), fs::WireError::kOk); });
 }
 
 TEST_P(ServiceTest, EndsWhileAChangeWaitsForAnotherClient) {
@@ -635,6 +695,8 @@ TEST_P(ServiceTest, AnIdleServerUsesNoProcessorTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, ServiceTest, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
+INSTANTIATE_TEST_SUITE_P(Transports, GivenUpServiceTest, testing::ValuesIn(transport::TestKinds()),
                          transport::KindName);
 INSTANTIATE_TEST_SUITE_P(Transports, LimitedServiceTest, testing::ValuesIn(transport::TestKinds()),
                          transport::KindName);
