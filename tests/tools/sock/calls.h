@@ -42,6 +42,12 @@ class Party {
 // Bytes [from, from + count) of the one stream that all scenarios send.
 std::vector<char> Bytes(std::size_t from, std::size_t count);
 
+// What most scenarios do, and say: sends of those bytes, receives into a buffer of `size`, polls
+// the connection for at most `timeout` ms.
+void Send(Party& party, std::size_t from, std::size_t count, int flags = MSG_NOSIGNAL);
+void Receive(Party& party, const char* what, std::size_t size, int flags = 0);
+void SayPoll(Party& party, const char* what, short events, int timeout);
+
 // A connection between both processes, which have a UNIX socket `beside` it. `prepare` is called
 // with the socket before it is connected, or listens; it may be null.
 int Connect(int beside, void (*prepare)(int fd));

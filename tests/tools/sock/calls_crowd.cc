@@ -22,16 +22,6 @@
 namespace rdfs::sock {
 namespace {
 
-void Send(Party& party, std::size_t from, std::size_t count) {
-  const std::vector<char> bytes = Bytes(from, count);
-  party.Say("send", send(party.fd, bytes.data(), bytes.size(), MSG_NOSIGNAL));
-}
-void Receive(Party& party, const char* what, std::size_t size) {
-  std::vector<char> bytes(size);
-  const ssize_t got = recv(party.fd, bytes.data(), size, MSG_WAITALL);
-  party.SayBytes(what, got, bytes);
-}
-
 // --- many that send, each its records, which nobody takes apart
 
 constexpr int kSenders = 4;  // of each kind
@@ -95,7 +85,7 @@ constexpr std::size_t kBytes = 2'000'000;
 void SendsToMany(Party& party) {
   Send(party, 0, kBytes);
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
-  Receive(party, "the sum", 100);
+  Receive(party, "the sum", 100, MSG_WAITALL);
   party.Meet();
 }
 std::uint64_t SumOf(const char* bytes, std::size_t count) {
@@ -273,7 +263,7 @@ void RunsPrograms(Party& party) {
   party.Say("pclose", pclose(program));
   Send(party, 600, 400);
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
-  Receive(party, "answer", 500);
+  Receive(party, "answer", 500, MSG_WAITALL);
   party.Meet();
 }
 // A child that lives long and never touches what it has, as one does that saves; meanwhile both
@@ -285,28 +275,28 @@ void Saves(Party& party) {
     _exit(0);
   }
   Send(party, 0, 600);
-  Receive(party, "answer", 300);
+  Receive(party, "answer", 300, MSG_WAITALL);
   kill(child, SIGKILL);
   int status = -1;
   waitpid(child, &status, 0);
   party.Say("the child's end", status);
   Send(party, 600, 400);
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
-  Receive(party, "answer", 200);
+  Receive(party, "answer", 200, MSG_WAITALL);
   party.Meet();
 }
 void HearsSaver(Party& party) {
-  Receive(party, "recv", 600);
+  Receive(party, "recv", 600, MSG_WAITALL);
   Send(party, 0, 300);
-  Receive(party, "recv", 400);
-  Receive(party, "the end", 10);
+  Receive(party, "recv", 400, MSG_WAITALL);
+  Receive(party, "the end", 10, MSG_WAITALL);
   Send(party, 300, 200);
   party.Meet();
 }
 
 void Hears(Party& party) {
-  Receive(party, "recv", 1000);
-  Receive(party, "the end", 10);
+  Receive(party, "recv", 1000, MSG_WAITALL);
+  Receive(party, "the end", 10, MSG_WAITALL);
   Send(party, 0, 500);
   party.Meet();
 }

@@ -19,20 +19,6 @@ namespace {
 
 constexpr int kLong = 10'000;  // milliseconds; only a failure takes so long
 
-void Send(Party& party, std::size_t from, std::size_t count) {
-  const std::vector<char> bytes = Bytes(from, count);
-  party.Say("send", send(party.fd, bytes.data(), bytes.size(), MSG_NOSIGNAL));
-}
-void Receive(Party& party, const char* what, std::size_t size, int flags = 0) {
-  std::vector<char> bytes(size);
-  const ssize_t got = recv(party.fd, bytes.data(), size, flags);
-  party.SayBytes(what, got, bytes);
-}
-void SayPoll(Party& party, const char* what, short events, int timeout) {
-  pollfd fd{party.fd, events, 0};
-  party.Say(what, poll(&fd, 1, timeout));
-  party.Say("revents", fd.revents);
-}
 void SayError(Party& party) {
   int error = -1;
   socklen_t size = sizeof(error);

@@ -22,11 +22,6 @@ void Recv(Party& party, const char* what, int flags = 0) {
   std::array<char, 100> bytes{};
   party.Say(what, recv(party.fd, bytes.data(), bytes.size(), flags));
 }
-void SayPoll(Party& party, const char* what, short events) {
-  pollfd fd{party.fd, events, 0};
-  party.Say(what, poll(&fd, 1, kLong));
-  party.Say("revents", fd.revents);
-}
 void SayError(Party& party) {
   int error = -1;
   socklen_t size = sizeof(error);
@@ -60,8 +55,8 @@ void ResetsOverTcp(Party& party) {
   Reset(party);
 }
 
-void PollSees(Party& party) { SayPoll(party, "poll", POLLIN); }
-void PollOfRoomSees(Party& party) { SayPoll(party, "poll", POLLIN | POLLOUT | POLLRDHUP); }
+void PollSees(Party& party) { SayPoll(party, "poll", POLLIN, kLong); }
+void PollOfRoomSees(Party& party) { SayPoll(party, "poll", POLLIN | POLLOUT | POLLRDHUP, kLong); }
 void EpollSees(Party& party) {
   const int set = epoll_create1(EPOLL_CLOEXEC);
   epoll_event event{.events = EPOLLIN, .data = {.u64 = 1}};

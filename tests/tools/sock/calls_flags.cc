@@ -34,15 +34,6 @@ namespace {
 
 constexpr int kLong = 10'000;  // milliseconds; only a failure takes so long
 
-void Send(Party& party, std::size_t from, std::size_t count, int flags = 0) {
-  const std::vector<char> bytes = Bytes(from, count);
-  party.Say("send", send(party.fd, bytes.data(), bytes.size(), flags));
-}
-void Receive(Party& party, const char* what, std::size_t size, int flags = 0) {
-  std::vector<char> bytes(size, 'U');  // what nobody writes to is the same everywhere
-  const ssize_t got = recv(party.fd, bytes.data(), size, flags);
-  party.SayBytes(what, got, bytes);
-}
 // What a compiler would warn of, and does not see.
 template <typename T>
 T Unseen(T value) {

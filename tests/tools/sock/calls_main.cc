@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -56,6 +57,21 @@ std::vector<char> Bytes(std::size_t from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     bytes[i] = static_cast<char>((from + i) * 2654435761U >> 13U);
   return bytes;
+}
+
+void Send(Party& party, std::size_t from, std::size_t count, int flags) {
+  const std::vector<char> bytes = Bytes(from, count);
+  party.Say("send", send(party.fd, bytes.data(), bytes.size(), flags));
+}
+void Receive(Party& party, const char* what, std::size_t size, int flags) {
+  std::vector<char> bytes(size, 'U');  // what nobody writes to is the same everywhere
+  const ssize_t got = recv(party.fd, bytes.data(), size, flags);
+  party.SayBytes(what, got, bytes);
+}
+void SayPoll(Party& party, const char* what, short events, int timeout) {
+  pollfd fd{party.fd, events, 0};
+  party.Say(what, poll(&fd, 1, timeout));
+  party.Say("revents", fd.revents);
 }
 
 void WarmUp(int fd, bool first) {

@@ -27,7 +27,7 @@ extern "C" int __dprintf_chk(int fd, int flag, const char* format, ...);
 namespace rdfs::sock {
 namespace {
 
-void Send(Party& party, int fd, std::size_t from, std::size_t count) {
+void SendOn(Party& party, int fd, std::size_t from, std::size_t count) {
   const std::vector<char> bytes = Bytes(from, count);
   party.Say("send", send(fd, bytes.data(), count, MSG_NOSIGNAL));
 }
@@ -46,7 +46,7 @@ void SayEnd(Party& party, pid_t child) {
 void Hears(Party& party) {
   Recv(party, party.fd, 1000);
   Recv(party, party.fd, 10);
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Meet();
 }
 void Ends(Party& party, int fd) {
@@ -56,18 +56,18 @@ void Ends(Party& party, int fd) {
 }
 
 void Copies(Party& party) {
-  Send(party, party.fd, 0, 100);
+  Send(party, 0, 100);
   const int copy = dup(party.fd);
-  Send(party, copy, 100, 100);
+  SendOn(party, copy, 100, 100);
   const int high = fcntl(copy, F_DUPFD_CLOEXEC, 100);
   party.Say("close", close(party.fd));
   party.Say("close again", close(party.fd));
-  Send(party, high, 200, 100);
+  SendOn(party, high, 200, 100);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   party.Say("over it", dup2(null, copy) == copy);
   party.Say("into nothing", write(copy, "x", 1));
   party.Say("back", dup3(high, copy, O_CLOEXEC) == copy);
-  Send(party, copy, 300, 700);
+  SendOn(party, copy, 300, 700);
   close(null);
   close(high);
   party.fd = copy;
@@ -76,14 +76,14 @@ void Copies(Party& party) {
 
 // The same without the C library's functions for it.
 void CopiesByNumber(Party& party) {
-  Send(party, party.fd, 0, 200);
+  Send(party, 0, 200);
   const auto high = static_cast<int>(syscall(SYS_fcntl, party.fd, F_DUPFD_CLOEXEC, 100));
-  Send(party, high, 200, 300);
+  SendOn(party, high, 200, 300);
   const auto copy = static_cast<int>(syscall(SYS_dup, party.fd));
-  Send(party, copy, 500, 200);
+  SendOn(party, copy, 500, 200);
   party.Say("close", close(copy));
-  Send(party, party.fd, 700, 100);
-  Send(party, high, 800, 200);
+  Send(party, 700, 100);
+  SendOn(party, high, 800, 200);
   party.Say("close", close(party.fd));
   party.fd = high;
   Ends(party, high);
@@ -96,7 +96,7 @@ void Overtakes(Party& party) {
   for (int way = 0; way < kWays; ++way) {
     const int fd = Connect(party.beside(), nullptr);
     WarmUp(fd, true);
-    Send(party, fd, 0, 100);
+    SendOn(party, fd, 0, 100);
     if (way == 0) party.Say("dup3", syscall(SYS_dup3, null, fd, O_CLOEXEC) == fd);
 #ifdef SYS_dup2
     if (way == 1) party.Say("dup2", syscall(SYS_dup2, null, fd) == fd);
@@ -124,7 +124,7 @@ void IsOvertaken(Party& party) {
 
 // Both write, one after the other, and then the child reads.
 void Forks(Party& party) {
-  Send(party, party.fd, 0, 200);
+  Send(party, 0, 200);
   for (std::size_t at = 200; at < 1000; at += 400) {
     const pid_t child = fork();
     if (child == 0) {
@@ -132,7 +132,7 @@ void Forks(Party& party) {
       _exit(send(party.fd, bytes.data(), 200, 0) == 200 ? 0 : 1);
     }
     SayEnd(party, child);
-    Send(party, party.fd, at + 200, 200);
+    Send(party, at + 200, 200);
   }
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
   const pid_t child = fork();
@@ -149,7 +149,7 @@ void Forks(Party& party) {
 void HearsForks(Party& party) {
   Recv(party, party.fd, 1000);
   Recv(party, party.fd, 10);
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
   party.Meet();
 }
@@ -208,7 +208,7 @@ void Shares(Party& party) {
   const int fd = Connect(party.beside(), nullptr);
   const pid_t child = make({fd, go[0]});
   WarmUp(fd, true);
-  Send(party, fd, 0, 500);
+  SendOn(party, fd, 0, 500);
   party.Say("go", write(go[1], "x", 1));
   SayEnd(party, child);
   party.Say("shutdown", shutdown(fd, SHUT_WR));
@@ -227,7 +227,7 @@ void SharesEarly(Party& party) {
     if (early_child == 0) _exit(Writer{socket, go_early[0]}.Run());
   });
   WarmUp(fd, true);
-  Send(party, fd, 0, 500);
+  SendOn(party, fd, 0, 500);
   party.Say("go", write(go_early[1], "x", 1));
   SayEnd(party, early_child);
   party.Say("shutdown", shutdown(fd, SHUT_WR));
@@ -238,8 +238,8 @@ void SharesEarly(Party& party) {
 void CopiesEarly(Party& party) {
   const int fd = Connect(party.beside(), [](int socket) { early_copy = dup(socket); });
   WarmUp(fd, true);
-  Send(party, fd, 0, 500);
-  Send(party, early_copy, 500, 500);
+  SendOn(party, fd, 0, 500);
+  SendOn(party, early_copy, 500, 500);
   party.Say("shutdown", shutdown(early_copy, SHUT_WR));
   Recv(party, early_copy, 500);
   close(fd);
@@ -252,7 +252,7 @@ void HearsAnother(Party& party) {
   WarmUp(fd, false);
   Recv(party, fd, 1000);
   Recv(party, fd, 10);
-  Send(party, fd, 0, 500);
+  SendOn(party, fd, 0, 500);
   close(fd);
   party.Meet();
 }
@@ -272,7 +272,7 @@ void StartsAnother(Party& party) {
   char byte = 0;
   party.Say("it runs", read(out[0], &byte, 1));
   WarmUp(fd, true);
-  Send(party, fd, 0, 1000);
+  SendOn(party, fd, 0, 1000);
   party.Say("shutdown", shutdown(fd, SHUT_WR));
   Recv(party, fd, 500);
   party.Say("it still runs", kill(child, SIGKILL));
@@ -304,7 +304,7 @@ void FailsToFork(Party& party) {
 
 // A program that knows nothing of the library, nor of sockets, writes into it.
 void Executes(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   const pid_t child = fork();
   if (child == 0) {
     unsetenv("LD_PRELOAD");
@@ -317,7 +317,7 @@ void Executes(Party& party) {
 }
 
 void Spawns(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   // posix_spawn copies what the child is to have; the socket itself closes on exec.
@@ -353,7 +353,7 @@ void SpawnsItself(Party& party) {
 
 // A child of vfork makes it its standard output.
 void ExecutesAfterVfork(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   const pid_t child = vfork();
@@ -368,7 +368,7 @@ void ExecutesAfterVfork(Party& party) {
 }
 
 void Streams(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   FILE* const stream = fdopen(dup(party.fd), "r+");
   const std::vector<char> bytes = Bytes(500, 400);
   party.Say("fwrite", static_cast<long>(fwrite(bytes.data(), 1, 400, stream)));
@@ -401,14 +401,14 @@ void ClosesStream(Party& party) {
 
 // As programs call it that are compiled with -D_FORTIFY_SOURCE.
 void Fortified(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Say("__dprintf_chk", __dprintf_chk(party.fd, 1, "%0500d", 7));
   Ends(party, party.fd);
 }
 
 // Both ends go back to TCP with bytes for the other in the ring: one after the other, or at once.
 void StreamsFirst(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Say("dprintf", dprintf(party.fd, "%0100d", 7));
   party.Meet();
   party.Meet();
@@ -416,17 +416,17 @@ void StreamsFirst(Party& party) {
   Ends(party, party.fd);
 }
 void StreamsSecond(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Meet();
   party.Say("dprintf", dprintf(party.fd, "%0100d", 8));
   party.Meet();
   Recv(party, party.fd, 600);
   Recv(party, party.fd, 10);
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Meet();
 }
 void StreamsAtOnce(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Meet();
   party.Say("dprintf", dprintf(party.fd, "%0100d", 7));
   Recv(party, party.fd, 600);
@@ -437,7 +437,7 @@ void StreamsAtOnce(Party& party) {
 
 // By a thread of the C library's.
 void Asynchronous(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   std::vector<char> bytes = Bytes(500, 500);
   aiocb one{};
   one.aio_fildes = party.fd;
@@ -470,7 +470,7 @@ void Asynchronous(Party& party) {
 
 // Standard output, written by calls and by its stream.
 void IsOutput(Party& party) {
-  Send(party, party.fd, 0, 200);
+  Send(party, 0, 200);
   const pid_t child = fork();
   if (child == 0) {
     const std::vector<char> bytes = Bytes(200, 800);
@@ -486,7 +486,7 @@ void IsOutput(Party& party) {
 // To another process, through a UNIX socket, which answers with it.
 template <typename Pass>
 void PassesBy(Party& party, const char* call, Pass pass) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) _exit(3);
   const pid_t child = fork();
@@ -529,7 +529,7 @@ void PassesAmongMany(Party& party) {
 
 // Everything above the standard ones is closed, as daemons do; the library's own are not there.
 void ClosesAll(Party& party) {
-  Send(party, party.fd, 0, 1000);
+  Send(party, 0, 1000);
   const pid_t child = fork();
   if (child == 0) {
     close_range(3, ~0U, 0);
@@ -542,7 +542,7 @@ void ClosesAll(Party& party) {
 
 // Whoever makes another system call than the program itself is killed.
 void Filters(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   const pid_t child = fork();
   if (child == 0) {
     const auto allow = [](unsigned number, unsigned char after) {
@@ -574,19 +574,19 @@ void Filters(Party& party) {
 }
 // Makes no call on the connection until the other end has handed it on.
 void IsBusy(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Meet();
   (void)party.Hear();
-  Send(party, party.fd, 500, 500);
+  Send(party, 500, 500);
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
   party.Meet();
 }
 // Makes none for a while.
 void IsBusyForAWhile(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Meet();
   sleep(2);  // longer than End::kLeaveTimeout
-  Send(party, party.fd, 500, 500);
+  Send(party, 500, 500);
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
   party.Meet();
 }
@@ -656,19 +656,19 @@ void LeavesAndGoesOn(Party& party) {
   const int next = Accept(party.beside(), nullptr);
   for (int i = 0; i < 10; ++i) WarmUp(next, false);
   Recv(party, next, 500);
-  Send(party, next, 0, 500);
+  SendOn(party, next, 0, 500);
   Recv(party, next, 10);
   close(next);
   party.Meet();
 }
 void OwesAndGoesOn(Party& party) {
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   party.Meet();
   const int next = Connect(party.beside(), nullptr);
   WarmUp(next, true);
   (void)send(party.fd, "x", 1, MSG_NOSIGNAL);
   for (int i = 1; i < 10; ++i, usleep(10'000)) WarmUp(next, true);
-  Send(party, next, 0, 500);
+  SendOn(party, next, 0, 500);
   Recv(party, next, 500);
   close(next);
   party.Meet();
@@ -677,16 +677,16 @@ void OwesAndGoesOn(Party& party) {
 // Whose last process is killed before it has read a request; the other end may be in recv by then.
 void AsksTheDead(Party& party) {
   party.Meet();
-  Send(party, party.fd, 0, 100);
+  Send(party, 0, 100);
   party.Meet();
   party.Meet();
   Recv(party, party.fd, 10);
   Recv(party, party.fd, 10);
-  Send(party, party.fd, 0, 10);
+  Send(party, 0, 10);
 }
 void AsksTheDying(Party& party) {
   party.Meet();
-  Send(party, party.fd, 0, 100);
+  Send(party, 0, 100);
   party.Meet();
   Recv(party, party.fd, 10);
   Recv(party, party.fd, 10);
@@ -716,7 +716,7 @@ void ReadsLater(Party& party) {
   Recv(party, party.fd, 100);
 }
 void FindsTheEnd(Party& party) {
-  Send(party, party.fd, 0, 100);
+  Send(party, 0, 100);
   party.Meet();
   party.Meet();
   Recv(party, party.fd, 10);
@@ -725,7 +725,7 @@ void FindsTheEnd(Party& party) {
 
 void HearsAndAnswers(Party& party) {
   Recv(party, party.fd, 1000);
-  Send(party, party.fd, 0, 500);
+  Send(party, 0, 500);
   Recv(party, party.fd, 10);
   party.Meet();
 }

@@ -24,16 +24,6 @@ namespace {
 
 constexpr int kLong = 10'000;  // milliseconds; only a failure takes so long
 
-void Send(Party& party, std::size_t count) {
-  const std::vector<char> bytes = Bytes(0, count);
-  party.Say("send", send(party.fd, bytes.data(), count, MSG_NOSIGNAL));
-}
-void Recv(Party& party, std::size_t size) {
-  std::vector<char> bytes(size);
-  const ssize_t got = recv(party.fd, bytes.data(), size, MSG_WAITALL);
-  party.SayBytes("recv", got, bytes);
-}
-
 void Nothing(int) {}
 void OnAlarm(int flags) {
   struct sigaction action {};
@@ -83,7 +73,7 @@ void IsDisturbed(Party& party) {
   signal(SIGVTALRM, Nothing);
   Disturbed([&] {
     party.Meet();
-    Recv(party, 100);
+    Receive(party, "recv", 100, MSG_WAITALL);
   });
   Disturbed([&] {
     pollfd fd{party.fd, POLLIN, 0};
@@ -94,7 +84,7 @@ void IsDisturbed(Party& party) {
 void LetsDisturb(Party& party) {
   party.Meet();
   usleep(30'000);  // so that the other end sleeps and is disturbed; nothing depends on it
-  Send(party, 100);
+  Send(party, 0, 100);
   party.Meet();
 }
 
@@ -172,7 +162,7 @@ void IsDisturbedElsewhere(Party& party) {
   if ((kFlags & SA_RESTART) != 0) {
     disturbed("send", [&] { return send(party.fd, bytes.data(), 100, 0); });
     party.Meet();
-    Disturbed([&] { Recv(party, 50); });
+    Disturbed([&] { Receive(party, "recv", 50, MSG_WAITALL); });
   }
   close(set);
   party.Meet();
@@ -180,28 +170,23 @@ void IsDisturbedElsewhere(Party& party) {
 template <int kFlags>
 void LetsDisturbElsewhere(Party& party) {
   party.Meet();
-  Send(party, 40);
+  Send(party, 0, 40);
   party.Meet();
   std::vector<char> bytes(static_cast<std::size_t>(party.Hear()));
   usleep(30'000);  // so that the other end sleeps and is disturbed; nothing depends on it
   party.Say("all of it",
             recv(party.fd, bytes.data(), bytes.size(), MSG_WAITALL) == std::ssize(bytes) ? 1 : 0);
   if ((kFlags & SA_RESTART) != 0) {
-    Recv(party, 100);
+    Receive(party, "recv", 100, MSG_WAITALL);
     party.Meet();
     usleep(30'000);
-    Send(party, 50);
+    Send(party, 0, 50);
   }
   party.Meet();
 }
 
 // --- rings that lie in a bell: they must neither wake a wait that does not take them, again and
 // again, nor keep signals out of it
-
-void SayPoll(Party& party, const char* what, short events, int timeout) {
-  pollfd fd{party.fd, events, 0};
-  party.Say(what, poll(&fd, 1, timeout));
-}
 
 void Drain(Party& party) {
   std::vector<char> bytes(static_cast<std::size_t>(party.Hear()));
@@ -215,11 +200,11 @@ void GetRung(Party& party) {
   SayPoll(party, "nothing", POLLIN, 20);
   party.Meet();
   party.Meet();
-  Recv(party, 100);
+  Receive(party, "recv", 100, MSG_WAITALL);
 }
 void Rings(Party& party) {
   party.Meet();
-  Send(party, 100);
+  Send(party, 0, 100);
   party.Meet();
 }
 
@@ -246,7 +231,7 @@ void IgnoresRings(Party& party) {
   party.Meet();
   WaitInSet(party, set, "one shot");
   Disturbed([&] { WaitInSet(party, set, "spent"); });
-  Recv(party, 100);
+  Receive(party, "recv", 100, MSG_WAITALL);
   control("by edges", EPOLL_CTL_MOD, EPOLLOUT | EPOLLET);
   WaitInSet(party, set, "room");
   party.Tell(Fill(party));
@@ -256,18 +241,18 @@ void IgnoresRings(Party& party) {
   control("for bytes", EPOLL_CTL_MOD, EPOLLIN);
   party.Meet();
   WaitInSet(party, set, "heard after all");
-  Recv(party, 100);
+  Receive(party, "recv", 100, MSG_WAITALL);
   close(set);
 }
 void RingsOften(Party& party) {
   Rings(party);
   Rings(party);
   party.Meet();
-  Send(party, 100);
+  Send(party, 0, 100);
   party.Meet();
   Drain(party);
   party.Meet();
-  Send(party, 100);
+  Send(party, 0, 100);
 }
 
 void Leave() {
@@ -349,7 +334,7 @@ void OutlivesItsChild(Party& party) {
   party.Tell(Fill(party));
   party.Meet();
   GetRung(party);
-  Send(party, 100);
+  Send(party, 0, 100);
   kWait(party);
   const long all = Fill(party);
   Sleeps(party, "slept", [&] {
@@ -359,17 +344,17 @@ void OutlivesItsChild(Party& party) {
   party.Tell(all);
   party.Meet();
   party.Meet();
-  Recv(party, 100);
+  Receive(party, "recv", 100, MSG_WAITALL);
 }
 void FeedsAndRings(Party& party) {
   Drain(party);
   Rings(party);
   party.Meet();
   party.Say("sockatmark", sockatmark(party.fd));  // goes back to TCP itself, with bytes unread
-  Recv(party, 100);
+  Receive(party, "recv", 100, MSG_WAITALL);
   Drain(party);
   party.Meet();
-  Send(party, 100);
+  Send(party, 0, 100);
 }
 
 }  // namespace

@@ -20,11 +20,6 @@ void Send(Party& party, const char* what, std::size_t from, std::size_t count, i
   const std::vector<char> bytes = Bytes(from, count);
   party.Say(what, send(party.fd, bytes.data(), bytes.size(), flags));
 }
-void Receive(Party& party, const char* what, std::size_t size, int flags = 0) {
-  std::vector<char> bytes(size);
-  const ssize_t got = recv(party.fd, bytes.data(), size, flags);
-  party.SayBytes(what, got, bytes);
-}
 void SayPoll(Party& party, const char* what, int timeout) {
   pollfd fd{party.fd, POLLIN | POLLPRI | POLLRDBAND | POLLRDHUP, 0};
   party.Say(what, poll(&fd, 1, timeout));

@@ -24,33 +24,17 @@ namespace {
 
 constexpr int kLong = 10'000;  // milliseconds; only a failure takes so long
 
-void Send(Party& party, std::size_t count) {
-  const std::vector<char> bytes = Bytes(0, count);
-  party.Say("send", send(party.fd, bytes.data(), count, MSG_NOSIGNAL));
-}
-void Recv(Party& party, std::size_t size, int flags = 0) {
-  std::vector<char> bytes(size);
-  const ssize_t got = recv(party.fd, bytes.data(), size, flags);
-  party.SayBytes("recv", got, bytes);
-}
-
 // The other end of all that follows: sends when it is met, and closes in the end.
 void Feeds(Party& party) {
   for (int i = 0; i < 3; ++i) {
     party.Meet();
-    Send(party, 100);
+    Send(party, 0, 100);
     party.Meet();
   }
   party.Meet();
   party.Say("shutdown", shutdown(party.fd, SHUT_WR));
   party.Meet();
   party.Meet();
-}
-
-void SayPoll(Party& party, const char* what, short events, int timeout) {
-  pollfd fd{party.fd, events, 0};
-  party.Say(what, poll(&fd, 1, timeout));
-  party.Say("revents", fd.revents);
 }
 
 void Polls(Party& party) {
@@ -61,9 +45,9 @@ void Polls(Party& party) {
   SayPoll(party, "wait for bytes", POLLIN, kLong);
   party.Meet();
   SayPoll(party, "bytes", POLLIN | POLLOUT | POLLRDHUP, kLong);
-  Recv(party, 40);
+  Receive(party, "recv", 40);
   SayPoll(party, "some of them", POLLIN | POLLRDNORM, kLong);
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   SayPoll(party, "none", POLLIN, 0);
   party.Meet();
   party.Meet();
@@ -71,14 +55,14 @@ void Polls(Party& party) {
   std::array<pollfd, 2> fds = {pollfd{-1, POLLIN, 0}, pollfd{party.fd, POLLIN, 0}};
   party.Say("ppoll", ppoll(fds.data(), 2, &wait, nullptr));
   party.Say("revents", fds[1].revents);
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   party.Meet();
   party.Meet();
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   party.Meet();
   party.Meet();
   SayPoll(party, "the end", POLLIN | POLLRDHUP, kLong);
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   SayPoll(party, "the end stays", POLLIN, kLong);
   party.Meet();
 }
@@ -104,7 +88,7 @@ void Selects(Party& party) {
   SaySelect(party, "wait for bytes", false, kLong);
   party.Meet();
   SaySelect(party, "bytes", true, kLong);
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   party.Meet();
   party.Meet();
   fd_set in;
@@ -112,14 +96,14 @@ void Selects(Party& party) {
   FD_SET(party.fd, &in);
   const timespec wait{kLong / 1000, 0};
   party.Say("pselect", pselect(party.fd + 1, &in, nullptr, nullptr, &wait, nullptr));
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   party.Meet();
   party.Meet();
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   party.Meet();
   party.Meet();
   SaySelect(party, "the end", false, kLong);
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   party.Meet();
 }
 
@@ -159,11 +143,11 @@ void Levels(Party& party) {
   party.Meet();
   set.Wait("wait for bytes", kLong);
   party.Meet();
-  Recv(party, 40);
+  Receive(party, "recv", 40);
   set.Wait("some of them", kLong);
   set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
   set.Wait("with room", kLong);
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   set.Wait("only room", kLong);
   set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLRDHUP);
   set.Wait("none", 0);
@@ -175,14 +159,14 @@ void Levels(Party& party) {
   set.Control("delete again", EPOLL_CTL_DEL, 0);
   set.Control("add", EPOLL_CTL_ADD, EPOLLIN | EPOLLRDHUP);
   set.Wait("back in it", kLong);
-  Recv(party, 200);
+  Receive(party, "recv", 200);
   party.Meet();
   party.Meet();
-  Recv(party, 200);
+  Receive(party, "recv", 200);
   party.Meet();
   party.Meet();
   set.Wait("the end", kLong);
-  Recv(party, 200);
+  Receive(party, "recv", 200);
   set.Wait("the end stays", kLong);
   party.Meet();
 }
@@ -195,19 +179,19 @@ void Edges(Party& party) {
   party.Meet();
   set.Wait("wait for bytes", kLong);
   party.Meet();
-  Recv(party, 40);
+  Receive(party, "recv", 40);
   set.Wait("said already", 0);
   set.Wait("said already", 20);
   party.Meet();
   party.Meet();
   set.Wait("more", kLong);
-  Recv(party, 500);
-  Recv(party, 500);
+  Receive(party, "recv", 500);
+  Receive(party, "recv", 500);
   set.Wait("none", 20);
   party.Meet();
   set.Wait("wait for bytes", kLong);
   party.Meet();
-  Recv(party, 500);
+  Receive(party, "recv", 500);
   set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   set.Wait("room, once", kLong);
   set.Wait("said already", 0);
@@ -230,12 +214,12 @@ void Shots(Party& party) {
   set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
   set.Wait("again", kLong);
   set.Wait("spent", 0);
-  Recv(party, 500);
+  Receive(party, "recv", 500);
   set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
   set.Wait("none", 20);
   party.Meet();
   set.Wait("wait for bytes", kLong);
-  Recv(party, 500);
+  Receive(party, "recv", 500);
   party.Meet();
   party.Meet();
   party.Meet();
@@ -270,7 +254,7 @@ void HasTwoNumbers(Party& party) {
     wait("bytes", kLong);
     if (i == 1) party.Say("close", close(copy));
     if (i == 1) wait("by the other number", kLong);
-    Recv(party, 500);
+    Receive(party, "recv", 500);
   }
   party.Meet();
   party.Meet();
@@ -298,7 +282,7 @@ void Nests(Party& party) {
     wait("outer", outer, kLong);
     wait("inner", inner, kLong);
     party.Meet();
-    Recv(party, 500);
+    Receive(party, "recv", 500);
   }
   close(inner);
   close(outer);
@@ -318,11 +302,11 @@ void AsksAfter(Party& party, int set, Sleep sleep) {
     party.Meet();
     sleep("wait for bytes", kLong);
     ask("bytes");
-    Recv(party, 40);
+    Receive(party, "recv", 40);
     sleep("some of them", kLong);
     ask("bytes");
     party.Meet();
-    Recv(party, 500);
+    Receive(party, "recv", 500);
   }
   party.Meet();
   sleep("wait for the end", kLong);
@@ -392,18 +376,18 @@ void SleepsForSets(Party& party) {
   wait("the edge", edges, kLong);
   wait("no other", edges, 20);
   party.Meet();
-  Recv(party, 500);
+  Receive(party, "recv", 500);
   wait("read directly", outer, 20);
   party.Meet();
   pollfd fd{outer, POLLIN, 0};
   party.Say("poll", poll(&fd, 1, kLong));
   wait("outer", outer, 0);
   wait("inner", inner, 0);
-  Recv(party, 500);
+  Receive(party, "recv", 500);
   party.Meet();
   party.Meet();
   party.Say("poll again", poll(&fd, 1, kLong));
-  Recv(party, 500);
+  Receive(party, "recv", 500);
   party.Say("poll of nothing", poll(&fd, 1, 20));
   party.Meet();
   for (const int set : {inner, outer, edges}) close(set);
@@ -420,7 +404,7 @@ void SpentBefore(Party& party) {
     set.Control("add", EPOLL_CTL_ADD, EPOLLIN | EPOLLONESHOT);
     party.Meet();
     set.Wait("wait for a byte", kLong);
-    Recv(party, 1);
+    Receive(party, "recv", 1);
     WarmUp(party.fd, true);
     party.Meet();
     party.Meet();
@@ -428,7 +412,7 @@ void SpentBefore(Party& party) {
     set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
     set.Wait("again", kLong);
     set.Wait("spent", 0);
-    Recv(party, 100);
+    Receive(party, "recv", 100);
     // And back again: what it lies in is no stream's.
     int ends[2];
     party.Say("pipe", pipe(ends));
@@ -439,7 +423,7 @@ void SpentBefore(Party& party) {
     set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
     set.Wait("the rest", kLong);
     set.Wait("spent", 20);
-    Send(party, 10);
+    Send(party, 0, 10);
     close(ends[0]);
     close(ends[1]);
   }
@@ -452,13 +436,13 @@ void FeedsSpent(Party& party) {
   party.Say("send", send(party.fd, "x", 1, 0));
   WarmUp(party.fd, false);
   party.Meet();
-  Send(party, 100);
+  Send(party, 0, 100);
   party.Meet();
   party.Meet();
-  Send(party, 100);
+  Send(party, 0, 100);
   party.Meet();
   // In a call, so that it can give back what lies in memory.
-  Recv(party, 10, MSG_WAITALL);
+  Receive(party, "recv", 10, MSG_WAITALL);
   party.Meet();
   close(std::exchange(party.fd, other));
 }
@@ -490,9 +474,9 @@ void TakesAll(Party& party) {
 void TimesOut(Party& party) {
   const timeval wait{0, 50'000};
   party.Say("SO_RCVTIMEO", setsockopt(party.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)));
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   party.Meet();
-  Recv(party, 100);
+  Receive(party, "recv", 100);
   party.Meet();
   party.Say("SO_SNDTIMEO", setsockopt(party.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)));
   const std::vector<char> bytes = Bytes(0, 50'000);
@@ -502,7 +486,7 @@ void TimesOut(Party& party) {
   party.Meet();
 }
 void LetsTimeOut(Party& party) {
-  Send(party, 100);
+  Send(party, 0, 100);
   party.Meet();
   party.Meet();
   party.Meet();
@@ -572,7 +556,7 @@ void SelectsAbove(Party& party) {
   party.Meet();
   party.Meet();
   select_high("bytes", kLong / 1000);
-  Recv(party, 1);
+  Receive(party, "recv", 1);
   select_high("none", 0);
   close(high);
   party.Meet();
@@ -608,7 +592,7 @@ void WaitsByNumber(Party& party) {
   party.Say("select", syscall(SYS_select, party.fd + 1, &in, nullptr, nullptr, &time));
 #endif
   party.Say("epoll_pwait2", syscall(SYS_epoll_pwait2, set, &event, 1, &wait, nullptr, 8));
-  Recv(party, 1);
+  Receive(party, "recv", 1);
   const timespec none{};
   party.Say("nothing", syscall(SYS_ppoll, &fd, 1, &none, nullptr, 8));
   close(set);
