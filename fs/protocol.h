@@ -63,7 +63,7 @@ enum class Opcode : std::uint16_t {
   kInterrupt = 4,  // gives up a request that waits (a blocking lock): that one answers kInterrupted
   kInvalidateLane = 5,  // reserved
   kEndSession = 6,      // the mount is over: opens and locks go at once; nothing is asked behind it
-  kGraceEnd = 86,       // of a client that comes back: it has asked for all that it had
+  kGraceEnd = 86,       // in a grace period: this client has asked for all that it had
 
   // Names.
   kLookup = 10,
@@ -338,9 +338,10 @@ struct MountGrant {
   Le32 max_transfer_bytes;
 };
 // kGrantResumed: opens and locks of this client are still there. kGrantRootIsRoot: its root is
-// refused nothing for permissions.
+// refused nothing for permissions. kGrantGivenUp: its locks are gone, and others may have had them;
+// in each grant until it has attached a lane, by which it has heard.
 inline constexpr std::uint32_t kGrantResumed = 1, kGrantReadOnly = 2, kGrantCanMknodDevices = 4,
-                               kGrantCanChown = 8, kGrantRootIsRoot = 16;
+                               kGrantCanChown = 8, kGrantRootIsRoot = 16, kGrantGivenUp = 32;
 
 // ---------------------------------------------------------------------------------------------------
 // Session and lane.

@@ -85,7 +85,7 @@ class IntentRing {
   // The session is alive.
   void NoteSeen();
   // The session's client had another one before, which was given up with all its locks, and has
-  // not said that it knows.
+  // not heard of it (kGrantGivenUp).
   void NoteGivenUp(bool given_up);
   [[nodiscard]] bool given_up() const;
 

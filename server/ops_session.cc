@@ -26,6 +26,7 @@ Outcome OpAttachLane(Call& call) {
   call.out.Write(reply);
   call.session.NoteChoice(Printable(AsText(call.extensions.transport)));
   call.session.NoteAttach(call.header.sequence);
+  if (IntentRing* const record = call.session.record()) record->NoteGivenUp(false);
   call.core().leases.LaneOpened(call.lane);
   return Outcome::Ok();
 }
@@ -59,7 +60,6 @@ Outcome OpEndSession(Call& call) {
 
 Outcome OpGraceEnd(Call& call) {
   if (!call.Decoded()) return Outcome::Malformed();
-  if (IntentRing* const record = call.session.record()) record->NoteGivenUp(false);
   call.core().grace.Done(call.session.id());
   return Outcome::Ok();
 }

@@ -316,7 +316,9 @@ Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resu
   grant.grace_ms = static_cast<std::uint32_t>(core_->grace.left(core_->clock.Now()).count());
   const Ids roots = session->ids().Caller({}).value_or(Ids{});
   // Who has not heard yet that it was given up would take it for the session that it had.
-  grant.flags = (resumed && session->client_knows() ? fs::kGrantResumed : 0U) |
+  grant.flags = (!session->client_knows() ? fs::kGrantGivenUp
+                 : resumed                ? fs::kGrantResumed
+                                          : 0U) |
                 (session->params().read_only ? fs::kGrantReadOnly : 0U) |
                 (root_server ? fs::kGrantCanChown | fs::kGrantCanMknodDevices : 0U) |
                 (root_server && roots.uid == 0 ? fs::kGrantRootIsRoot : 0U);

@@ -180,7 +180,8 @@ Status MountImpl::Redial(Deadline deadline) {
   session_stale_.store(false);
   const bool same = admission->resumed && admission->grant.session == admission_.grant.session &&
                     admission->grant.epoch == admission_.grant.epoch;
-  const bool given_up = !admission->resumed && admission->grant.epoch == admission_.grant.epoch;
+  const bool given_up = (admission->grant.flags & kGrantGivenUp) != 0 ||
+                        (!admission->resumed && admission->grant.epoch == admission_.grant.epoch);
   admission_ = *admission;
   const std::uint64_t before = incarnation();
   if (!same) incarnation_.fetch_add(1);
@@ -239,19 +240,17 @@ Status MountImpl::ReclaimOpens(LaneLink& link, Deadline deadline) {
   }
   Attacher attacher(link, sequences_, kMountCell, deadline);
   const Deadline patience = std::min(deadline, DeadlineAfter(kReclaimPatience));
-  const bool in_grace = admission_.grant.grace_ms != 0;
   while (true) {
     RDFS_ASSIGN_OR_RETURN(unknown, ReclaimOnce(attacher, unknown, link.incarnation));
     if (unknown.empty()) break;
     if (BootClock::now() + kReclaimPause > patience) {
       LogWarn("{} open files could not be reclaimed yet: each is tried again when it is used",
               unknown.size());
-      if (in_grace) return Status::Ok();  // others wait for them, too
-      break;
+      return Status::Ok();
     }
     std::this_thread::sleep_for(kReclaimPause);
   }
-  return in_grace || admission_.must_reclaim ? attacher.EndGrace() : Status::Ok();
+  return admission_.grant.grace_ms == 0 ? Status::Ok() : attacher.EndGrace();
 }
 
 // Those that are worth asking for again.

@@ -104,7 +104,7 @@ LockServer::Welcome LockServer::Admit(std::uint64_t id, Answer answer) {
   const bool client_knows = session.may_reclaim || !disk_.records[id].given_up;
   return {.epoch = disk_.epoch,
           .resumed = known && client_knows,
-          .grace = grace_.active(Now()),
+          .given_up = !client_knows,
           .lane = std::move(lane)};
 }
 
@@ -161,6 +161,7 @@ void LockServer::Handle(const server::LanePtr& lane, const LockMessage& message)
   }
   Session& session = found->second;
   session.state.Seen(Now());
+  disk_.records[lane->session()->id()].given_up = false;  // it has heard, for it asks
   WireError error = WireError::kOk;
   switch (message.kind) {
     case Kind::kSet:
@@ -178,7 +179,6 @@ void LockServer::Handle(const server::LanePtr& lane, const LockMessage& message)
       locks_.Interrupt(session.session->id(), message.target);
       break;
     case Kind::kGraceEnd:
-      disk_.records[session.session->id()].given_up = false;
       grace_.Done(session.session->id());
       break;
     case Kind::kRenew:

@@ -80,8 +80,8 @@ class LockServer final : server::Scheduler {
   };
   struct Welcome {
     std::uint64_t epoch = 0;
-    bool resumed = false;  // the session is still there, with its locks
-    bool grace = false;    // others wait for who comes back
+    bool resumed = false;   // the session is still there, with its locks
+    bool given_up = false;  // its locks are gone
     server::LanePtr lane;
   };
   // `sequence` 0: the server ends the lane.

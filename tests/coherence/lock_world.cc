@@ -214,7 +214,6 @@ void LockWorld::Read(Client& client, const std::shared_ptr<Connection>& connecti
 }
 
 void LockWorld::OnWelcome(Client& client, const LockServer::Welcome& welcome) {
-  const bool given_up = !welcome.resumed && welcome.epoch == client.epoch;
   client.epoch = welcome.epoch;
   std::erase_if(client.calls, [](const auto& entry) {
     const Kind kind = entry.second->message.kind;
@@ -222,7 +221,7 @@ void LockWorld::OnWelcome(Client& client, const LockServer::Welcome& welcome) {
            kind == Kind::kRenew;
   });
   client.reclaims = 0;
-  for (std::size_t number = 0; given_up && number < client.processes.size(); ++number) {
+  for (std::size_t number = 0; welcome.given_up && number < client.processes.size(); ++number) {
     const Process& process = client.processes[number];
     for (std::size_t file = 0; file < kFiles; ++file) {
       const auto& open = process.opens[file];
@@ -236,7 +235,6 @@ void LockWorld::OnWelcome(Client& client, const LockServer::Welcome& welcome) {
   for (std::size_t number = 0; asks && number < client.processes.size(); ++number) {
     for (std::size_t file = 0; file < kFiles; ++file) AskForLocks(client, number, file, true);
   }
-  client.connection->ends_grace = welcome.grace || !welcome.resumed;
   if (client.reclaims == 0) GoOn(client);
 }
 
@@ -270,7 +268,7 @@ void LockWorld::AskForLocks(Client& client, std::size_t number, std::size_t file
 void LockWorld::GoOn(Client& client) {
   client.has_back = client.epoch;
   client.connection->ready = true;
-  if (client.connection->ends_grace) Submit(client, {.kind = Kind::kGraceEnd}, kNobody);
+  Submit(client, {.kind = Kind::kGraceEnd}, kNobody);
   const std::map<std::uint64_t, CallPtr> calls = client.calls;
   for (const auto& [sequence, call] : calls) {
     if (call->message.wait && options_.bug == LockBug::kNotAskedAgain) continue;
@@ -281,19 +279,35 @@ void LockWorld::GoOn(Client& client) {
   }
 }
 
+// Read for write, asked when the server went: whether one of these or of others' readers comes back
+// last, it is refused (ARCHITECTURE.md, "Known defects").
+bool LockWorld::SomebodyDowngrades(std::size_t file) const {
+  const auto downgrades = [file](const Process& process) {
+    if (process.call == nullptr || process.call->message.kind != Kind::kSet) return false;
+    const LockMessage& message = process.call->message;
+    if (message.file != file || message.lock.owner.flock) return false;
+    if (message.lock.type != fs::LockType::kRead) return false;
+    const OpenFile& open = *process.opens[file];
+    return std::ranges::any_of(open.inode().locks.Of(&open), [&](const auto& held) {
+      return !held.flock && held.lock.type == fs::LockType::kWrite &&
+             held.lock.start <= message.lock.end && held.lock.end >= message.lock.start;
+    });
+  };
+  return std::ranges::any_of(clients_, [&](const auto& client) {
+    return std::ranges::any_of(client->processes, downgrades);
+  });
+}
+
 // Its process is told EIO at whatever it does with the file, and gives up.
 void LockWorld::LoseFile(Client& client, std::size_t number, std::size_t file) {
   Process& process = client.processes[number];
   OpenFile& open = *process.opens[file];
   if (process.lost[file]) return;
   ++counts_.lost;
+  const bool downgraded = SomebodyDowngrades(file);
   open.inode().locks.DropOpen(&open);
   const Time promise = Promise(client, CrashedWithin(client.heard, time_.now()));
-  // Read for write, asked when the server went: another one may have read since.
-  const bool downgrades = process.call != nullptr && process.call->message.kind == Kind::kSet &&
-                          process.call->message.file == file &&
-                          process.call->message.lock.type == fs::LockType::kRead;
-  if (promise > time_.now() && !downgrades) wrong_ = "a lock was lost within its lease";
+  if (promise > time_.now() && !downgraded) wrong_ = "a lock was lost within its lease";
   process.lost[file] = std::min(promise, time_.now());
   process.dying = true;
   if (process.releases > 0) return;

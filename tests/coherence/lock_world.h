@@ -89,6 +89,7 @@ class LockWorld {
   void OnWelcome(Client& client, const LockServer::Welcome& welcome);
   void AskForLocks(Client& client, std::size_t process, std::size_t file, bool on_the_way);
   void GoOn(Client& client);
+  [[nodiscard]] bool SomebodyDowngrades(std::size_t file) const;
   void LoseFile(Client& client, std::size_t process, std::size_t file);
   void Renew(Client& client);
   [[nodiscard]] bool CrashedWithin(Time from, Time to) const;

@@ -29,9 +29,8 @@ struct LockWorld::Call {
 
 struct LockWorld::Connection {
   server::SessionPtr session;
-  server::LanePtr lane;     // null: the server knows that it has ended
-  bool ready = false;       // the client has back what it had
-  bool ends_grace = false;  // it says when it has
+  server::LanePtr lane;  // null: the server knows that it has ended
+  bool ready = false;    // the client has back what it had
   Time up_free{}, down_free{};
   std::deque<std::pair<std::uint64_t, fs::WireError>>
       inbox;  // answers that the client has not read

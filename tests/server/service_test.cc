@@ -487,14 +487,19 @@ TEST_P(GivenUpServiceTest, HasNoLocksToAskForUntilItKnowsThatItWas) {
   for (int i = 0; i < 2; ++i) {  // the first answer may never have come
     Come([&](Client& client) { (void)OpenFile(client, fs::kOpenRead); });
     EXPECT_EQ(grant_.flags & fs::kGrantResumed, 0U);
+    EXPECT_NE(grant_.flags & fs::kGrantGivenUp, 0U);
   }
   Restart();
   Come([&](Client& client) {
     EXPECT_EQ(AskForALock(client), fs::ToWire(ENOLCK));
-    EXPECT_EQ(client.Ask(Opcode::kGraceEnd).error, fs::WireError::kOk);
+    EXPECT_NE(grant_.flags & fs::kGrantGivenUp, 0U);
+    EXPECT_EQ(client.Ask(Opcode::kAttachLane, fs::AttachLaneRequest{}).error, fs::WireError::kOk);
   });
   Restart();
-  Come([&](Client& client) { EXPECT_EQ(AskForALock(client), fs::WireError::kOk); });
+  Come([&](Client& client) {
+    EXPECT_EQ(grant_.flags & fs::kGrantGivenUp, 0U);
+    EXPECT_EQ(AskForALock(client), fs::WireError::kOk);
+  });
 }
 
 TEST_P(ServiceTest, EndsWhileAChangeWaitsForAnotherClient) {
