@@ -178,7 +178,8 @@ Status ApplyRdfsdPath(const std::string& value, Options& options) {
 Status ApplyAddress(const std::string& value, Options& options) {
   std::string_view rest = value;
   const auto host = TakeHost(rest, "");  // IPv6 also without brackets: no port follows it
-  if (!host) {
+  const bool port = !value.starts_with('[') && std::ranges::count(value, ':') == 1;
+  if (!host || port || value.find('/') != value.npos) {
     return BadValue("address", value, "give another address of the server, without a port");
   }
   options.other_addresses.push_back(*host);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/log.h"
 #include "transport/session/addresses.h"
 #include "transport/session/choice.h"
 #include "transport/session/dial.h"
@@ -44,6 +45,7 @@ class SessionImpl final : public Session {
   [[nodiscard]] ChoiceInput Input() const;
   [[nodiscard]] const Offer* OfferOf(Kind kind) const;
   Result<std::unique_ptr<Connection>> OpenBest(Deadline deadline, bool stream_too);
+  [[nodiscard]] std::chrono::seconds LegTime(const LegReport& leg) const;
   Result<std::unique_ptr<Connection>> TryLeg(const LegReport& leg, Deadline deadline);
   Result<std::unique_ptr<Connection>> OverAddresses(Kind kind, Deadline deadline);
   Result<std::unique_ptr<Connection>> OpenTcpLane(const std::string& host, Deadline deadline);
@@ -105,14 +107,15 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenBest(Deadline deadline, boo
     if (now >= deadline) {
       return Status(Code::kDeadlineExceeded, "there was no time to open a lane");
     }
-    auto lane = TryLeg(legs_[i], std::min(deadline, now + kLegTime));
+    const auto leg_time = LegTime(legs_[i]);
+    auto lane = TryLeg(legs_[i], std::min(deadline, now + leg_time));
     if (lane.ok()) {
       NoteChoice(i, **lane);
       return lane;
     }
     // Neither says anything about the leg.
     const bool our_deadline =
-        lane.status().code() == Code::kDeadlineExceeded && BootClock::now() < now + kLegTime;
+        lane.status().code() == Code::kDeadlineExceeded && BootClock::now() < now + leg_time;
     if (our_deadline || lane.status().code() == Code::kBusy) return lane;
     legs_[i].status = lane.status();
     legs_[i].failed = true;
@@ -127,7 +130,7 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenLaneOver(Kind kind, Deadlin
   for (const LegReport& leg : PlanLegs(Input())) {
     if (leg.kind != kind || leg.stdio) continue;
     if (!leg.status.ok()) return leg.status;
-    return TryLeg(leg, std::min(deadline, DeadlineAfter(kLegTime)));
+    return TryLeg(leg, std::min(deadline, DeadlineAfter(LegTime(leg))));
   }
   return Status(Code::kInvalidArgument,
                 std::string(Name(kind)) + " is ruled out by what this session requires");
@@ -147,9 +150,15 @@ Result<std::unique_ptr<Connection>> SessionImpl::TryLeg(const LegReport& leg, De
   return OverAddresses(leg.kind, deadline);
 }
 
-// By the first address that works, each with its share of the time.
+// Two addresses have as long each as one has alone; more share that.
+std::chrono::seconds SessionImpl::LegTime(const LegReport& leg) const {
+  const bool several = !leg.stdio && leg.kind != Kind::kShm && addresses_.count() > 1;
+  return several ? 2 * kLegTime : kLegTime;
+}
+
+// By the first address that works, each with its share of the time. Errors: the first one's.
 Result<std::unique_ptr<Connection>> SessionImpl::OverAddresses(Kind kind, Deadline deadline) {
-  Status last;
+  Status first;
   std::size_t left = addresses_.count();
   for (const std::size_t index : addresses_.ForNextLane(BootClock::now())) {
     const TimePoint now = BootClock::now();
@@ -157,10 +166,16 @@ Result<std::unique_ptr<Connection>> SessionImpl::OverAddresses(Kind kind, Deadli
     const std::string& host = addresses_.host(index);
     auto lane = kind == Kind::kTcp ? OpenTcpLane(host, share) : OpenVerbsLane(host, share);
     if (lane.ok()) return lane;
-    addresses_.Failed(index, now);
-    last = lane.status();
+    // What the server says of the session it says by every address.
+    const Code code = lane.status().code();
+    if (code == Code::kBusy || code == Code::kAuthenticationFailed) return lane;
+    addresses_.Failed(index, BootClock::now());
+    if (addresses_.count() > 1) {
+      LogWarn("no lane by the server's address {}: {}", host, lane.status().message());
+    }
+    if (first.ok()) first = lane.status();
   }
-  return last;
+  return first;
 }
 
 Result<std::unique_ptr<Connection>> SessionImpl::OpenShmLane(Deadline deadline) {

@@ -207,6 +207,8 @@ TEST(MountOptions, BadValuesAreRefused) {
                            "address=",
                            "address=a b",
                            "address=[fd00::2]:7337",
+                           "address=10.0.0.2:7337",
+                           "address=10.0.0.2/24",
                            "deadline=0",
                            "deadline=-1",
                            "deadline=1e9",
