@@ -5,12 +5,12 @@
 namespace rdfs::fs::client {
 
 // The kernel may wait for us there: another way.
-void Recalls::GiveWay(Pending& pending, Actions& actions) const {
-  const bool names = (pending.recall.parts & kRecallName) != 0;
-  const bool pages = (pending.recall.parts & kRecallContent) != 0;
-  if (pending.acknowledged || (names ? !epochs_ : !pages)) return;
+void Recalls::GiveWay(Pending& pending, Actions& actions, bool nobody_free) const {
+  const bool anew = (pending.recall.parts & (kRecallName | kRecallAttributes)) != 0;
+  const bool waits = (pending.recall.parts & (kRecallName | kRecallContent)) != 0 || nobody_free;
+  if (pending.acknowledged || !waits || (anew && !epochs_)) return;
   pending.acknowledged = true;
-  if (names) actions.push_back({Act::kNewEpoch, pending.recall.number});
+  if (anew) actions.push_back({Act::kNewEpoch, pending.recall.number});
   actions.push_back({Act::kAcknowledge, pending.recall.number});
 }
 
@@ -28,7 +28,7 @@ Recalls::Actions Recalls::Arrived(const Recall& recall) {
 Recalls::Actions Recalls::GiveWay(std::uint64_t number) {
   Actions actions;
   const auto found = pending_.find(number);
-  if (found != pending_.end()) GiveWay(found->second, actions);
+  if (found != pending_.end()) GiveWay(found->second, actions, true);
   return actions;
 }
 

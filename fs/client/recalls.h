@@ -37,8 +37,10 @@ class Recalls {
   struct Recall {
     std::uint64_t number = 0;
     Node node = 0;
-    std::uint32_t parts = 0;  // kRecall... of the protocol
-    std::string name{};       // with kRecallName
+    // kRecall... of the protocol; kRecallAttributes where the kernel did not know the file yet: as
+    // with a name, it has to look it up again.
+    std::uint32_t parts = 0;
+    std::string name{};  // with kRecallName
   };
   enum class Act : std::uint8_t { kInvalidate, kNewEpoch, kAcknowledge };
   struct Action {
@@ -55,7 +57,7 @@ class Recalls {
   [[nodiscard]] bool MayBelieve(Stamp asked) const { return asked == stamp_; }
 
   [[nodiscard]] Actions Arrived(const Recall& recall);
-  // Nobody is free to make the kernel let go of the name: another way, where there is one.
+  // Nobody is free to make the kernel let go of it: another way, where there is one.
   [[nodiscard]] Actions GiveWay(std::uint64_t number);
   // The kernel has let go of it. `number` may have been acknowledged already.
   [[nodiscard]] Actions Invalidated(std::uint64_t number);
@@ -75,7 +77,7 @@ class Recalls {
     Recall recall;
     bool acknowledged = false;
   };
-  void GiveWay(Pending& pending, Actions& actions) const;
+  void GiveWay(Pending& pending, Actions& actions, bool nobody_free = false) const;
 
   std::unordered_map<std::uint64_t, Pending> pending_;
   std::unordered_map<Node, std::size_t> changing_;

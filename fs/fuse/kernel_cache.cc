@@ -101,7 +101,7 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
   {
     const std::lock_guard lock(mutex_);
     actions = recalls_.Arrived(
-        {.number = notice.number, .node = *node, .parts = notice.parts, .name = notice.name});
+        {.number = notice.number, .node = *node, .parts = job.parts, .name = notice.name});
     if (job.parts == 0) {
       actions = recalls_.Invalidated(notice.number);
     } else if (!actions.empty() && actions.front().act == Recalls::Act::kInvalidate) {

@@ -91,16 +91,29 @@ TEST(Recalls, AttributesAloneNeverWait) {
             std::vector{Act::kInvalidate});
 }
 
+// Of a file that the kernel does not know yet.
+TEST(Recalls, AttributesGiveWayByANewEpochOnly) {
+  Recalls recalls(true);
+  (void)recalls.Arrived({.number = 1, .node = 5, .parts = kRecallAttributes});
+  EXPECT_EQ(Acts(recalls.GiveWay(1)), (std::vector{Act::kNewEpoch, Act::kAcknowledge}));
+  (void)recalls.Arrived({.number = 2, .node = 5, .parts = kRecallAttributes | kRecallContent});
+  EXPECT_EQ(Acts(recalls.GiveWay(2)), (std::vector{Act::kNewEpoch, Act::kAcknowledge}));
+  Recalls none(false);
+  (void)none.Arrived({.number = 1, .node = 5, .parts = kRecallAttributes | kRecallContent});
+  EXPECT_TRUE(none.GiveWay(1).empty());
+  EXPECT_EQ(Acts(none.Invalidated(1)), std::vector{Act::kAcknowledge});
+}
+
 TEST(Recalls, PagesAreLetGoOfFirst) {
   Recalls recalls(false);
-  const Recalls::Recall pages{.number = 1, .node = 5, .parts = kRecallAttributes | kRecallContent};
+  const Recalls::Recall pages{.number = 1, .node = 5, .parts = kRecallContent};
   EXPECT_EQ(Acts(recalls.Arrived(pages)), std::vector{Act::kInvalidate});
   EXPECT_EQ(Acts(recalls.Invalidated(1)), std::vector{Act::kAcknowledge});
 }
 
 TEST(Recalls, PagesUnderWritesOfOurOwnAreNotWaitedFor) {
   Recalls recalls(false);
-  Recalls::Recall pages{.number = 1, .node = 5, .parts = kRecallAttributes | kRecallContent};
+  Recalls::Recall pages{.number = 1, .node = 5, .parts = kRecallContent};
   (void)recalls.Arrived(pages);
   EXPECT_EQ(Acts(recalls.ChangeBegins(5)), std::vector{Act::kAcknowledge});
   EXPECT_TRUE(recalls.Invalidated(1).empty());
