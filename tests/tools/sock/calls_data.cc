@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
@@ -316,20 +317,34 @@ void WritesThenReads(Party& party) {
 }
 
 // The same by a socket that does not block, and is asked for room.
-void WritesWhenThereIsRoom(Party& party) {
+template <typename Wait>
+void WritesWhen(Party& party, Wait wait_for_room) {
   party.Say("fcntl", fcntl(party.fd, F_SETFL, O_NONBLOCK));
   const std::vector<char> bytes = Bytes(0, 400'000);
   std::size_t gone = 0;
-  for (pollfd room{party.fd, POLLOUT, 0}; gone < bytes.size();) {
+  while (gone < bytes.size()) {
     const ssize_t went = send(party.fd, bytes.data() + gone, bytes.size() - gone, 0);
     if (went > 0) gone += static_cast<std::size_t>(went);
-    if (went < 0 && (errno != EAGAIN || poll(&room, 1, 10'000) != 1)) break;
+    if (went < 0 && (errno != EAGAIN || !wait_for_room())) break;
   }
   party.Say("sent", static_cast<long>(gone));
   party.Say("fcntl", fcntl(party.fd, F_SETFL, 0));
   SayRecv(party, "recv", bytes.size(), MSG_WAITALL);
   party.Meet();
 }
+void WritesWhenThereIsRoom(Party& party) {
+  pollfd room{party.fd, POLLOUT, 0};
+  WritesWhen(party, [&] { return poll(&room, 1, 10'000) == 1; });
+}
+void WritesWhenASetTells(Party& party, std::uint32_t events) {
+  const int set = epoll_create1(0);
+  epoll_event event{.events = events, .data = {.fd = party.fd}};
+  party.Say("epoll_ctl", epoll_ctl(set, EPOLL_CTL_ADD, party.fd, &event));
+  WritesWhen(party, [&] { return epoll_wait(set, &event, 1, 10'000) == 1; });
+  close(set);
+}
+void WritesWhenASetTellsOfRoom(Party& party) { WritesWhenASetTells(party, EPOLLOUT); }
+void WritesWhenASetTellsByEdges(Party& party) { WritesWhenASetTells(party, EPOLLOUT | EPOLLET); }
 
 void SplicedFrom(Party& party) {
   party.Say("send", SendBytes(party.fd, 0, 4000));
@@ -379,6 +394,10 @@ const std::vector<Scenario> kDataScenarios = {
     {"streams both ways", BothWays, BothWays},
     {"written before it is read", WritesThenReads, WritesThenReads},
     {"written before it is read, when there is room", WritesWhenThereIsRoom, WritesWhenThereIsRoom},
+    {"written before it is read, when epoll tells", WritesWhenASetTellsOfRoom,
+     WritesWhenASetTellsOfRoom},
+    {"written before it is read, when epoll tells by edges", WritesWhenASetTellsByEdges,
+     WritesWhenASetTellsByEdges},
     {"splice", SplicedFrom, Splices},
 };
 

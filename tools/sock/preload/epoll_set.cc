@@ -108,6 +108,7 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
                 .busy = entry.busy,
                 .spent = false,
                 .bells = entry.bells,
+                .full = false,
                 .overhears = entry.overhears,
                 .arming = arming};
   if (use) use->in_epoll = true;

@@ -44,6 +44,13 @@ class EpollTimeout {
     if (!endless_) left.time_ = std::max<std::chrono::nanoseconds>(deadline - now, {});
     return left;
   }
+  [[nodiscard]] EpollTimeout AtMost(std::chrono::nanoseconds most) const {
+    EpollTimeout shorter = *this;
+    if (!endless_ && time_ <= most) return shorter;
+    shorter.time_ = std::max<std::chrono::nanoseconds>(most, {});
+    shorter.endless_ = false;
+    return shorter;
+  }
   // The C library's call.
   int Wait(int epoll, std::span<epoll_event> events, const sigset_t* mask) const;
 
@@ -97,6 +104,7 @@ class EpollSet {
     int next;                     // of the busy ones, one more than the descriptor; 0: the last
     bool present, attached, busy, spent;
     bool bells;  // they lie in the inner set; they stay when a program takes it out and in again
+    bool full;   // the ring, when it was armed last
     bool overhears;       // the data bell by its edges: bytes are not what the program waits for
     std::uint8_t arming;  // counts the program's epoll_ctls, for what the kernel said before one
     std::uint16_t misses = 0;  // looks that found nothing, since it became busy or had something
@@ -110,8 +118,9 @@ class EpollSet {
   void Busy(int fd, Entry& entry);
   void Ask(int fd, Entry& entry, std::uint32_t events);
   std::uint32_t Look(int fd, Entry& entry, bool arm, bool tell = true);
+  void LookAtFull(TimePoint now);
   std::size_t Harvest(std::span<epoll_event> events, std::size_t told, bool arm);
-  int Gather(int epoll, std::span<epoll_event> events, bool arm, bool& ask);
+  int Gather(int epoll, std::span<epoll_event> events, bool arm, bool& ask, Deadline& look_again);
   std::size_t Translate(std::span<epoll_event> told, std::span<epoll_event> events,
                         std::size_t count);
   void Rung(bool take_waker);
@@ -136,6 +145,8 @@ class EpollSet {
   Entry* entries_ = nullptr;
   int busy_ = 0;      // as Entry::next
   int busy_end_ = 0;  // the last of them
+  // When to look at those whose ring is full, of which no bell may tell.
+  Deadline look_at_full_ = Deadline::max();
   std::atomic<std::uint32_t> attached_{0};
   std::atomic<bool> mixed_{false};  // what the kernel says may be ours
   std::atomic<std::uint32_t> waiters_{0};

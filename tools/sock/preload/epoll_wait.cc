@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "tools/sock/preload/epoll_set_parts.h"
 #include "tools/sock/preload/libc.h"
@@ -51,6 +52,10 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
       ready |= entry.events & kOut;
       news = news || refusals != entry.reported_refusals;
     }
+    entry.full = arm && outlet == End::Outlet::kFull;
+    if (entry.full) {
+      look_at_full_ = std::min(look_at_full_, DeadlineAfter(end.PatienceForRoom()));
+    }
     const std::uint32_t asked =
         (entry.events & ~kOut) | (outlet == End::Outlet::kTcp ? entry.events & kOut : 0);
     if (asked != entry.kernel_events) Ask(fd, entry, asked);
@@ -86,6 +91,17 @@ void EpollSet::WaitedForOutside() {
     RingWaker();
   } else if (waiters_ == 0) {
     QuietWaker();  // what it rang for has been told
+  }
+}
+
+// Those whose ring has been full for long enough: it may be given up for TCP.
+void EpollSet::LookAtFull(TimePoint now) {
+  if (now < look_at_full_) return;
+  look_at_full_ = Deadline::max();
+  for (int fd = 0; fd < Registry().end(); ++fd) {
+    Entry& entry = entries_[fd];
+    if (!std::exchange(entry.full, false)) continue;
+    if (entry.present && entry.attached) Busy(fd, entry);
   }
 }
 
@@ -228,8 +244,10 @@ int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine,
   return static_cast<int>(Translate(before, events, static_cast<std::size_t>(told)));
 }
 
-// What can be told without a wait; `ask`: whether the kernel has to be asked besides.
-int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& ask) {
+// What can be told without a wait; `ask`: whether the kernel has to be asked besides. A wait is to
+// end at `look_again`.
+int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& ask,
+                     Deadline& look_again) {
   ask = true;
   if (attached_ == 0) return 0;
   // There may always be more ready than the program has room for: so what only the kernel knows has
@@ -239,10 +257,12 @@ int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& a
   const int told = turn ? std::max(WaitInKernel(epoll, events, 0, {}, nullptr, ignored), 0) : 0;
   const Locked locked(lock_);
   ask_ = false;
+  if (look_at_full_ != Deadline::max()) LookAtFull(BootClock::now());
   // Armed also when the time is over at once: somebody may wait for this very set.
   const std::size_t count = Harvest(events, static_cast<std::size_t>(told), arm);
   ask = count == 0 || (ask_ && !turn && count < events.size());
   unasked_ = ask || turn ? 0 : unasked_ + 1;
+  look_again = look_at_full_;
   return static_cast<int>(count);
 }
 
@@ -267,7 +287,8 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
   for (bool late = false;;) {
     ++waiters_;  // before looking: who changes something later sees it
     bool ask = false;
-    const int mine = Gather(epoll, events, !spin, ask);
+    Deadline look_again = Deadline::max();
+    const int mine = Gather(epoll, events, !spin, ask, look_again);
     if (mine == 0 && spin) {
       const bool came = SpinForOne();
       spin = came || GiveWay();
@@ -278,8 +299,9 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
       }
     }
     // Who spins hears of the others' bells, too.
-    const EpollTimeout timeout =
-        mine > 0 || spin ? EpollTimeout() : most.Left(deadline, BootClock::now());
+    const TimePoint now = BootClock::now();
+    EpollTimeout timeout = mine > 0 || spin ? EpollTimeout() : most.Left(deadline, now);
+    if (look_again != Deadline::max()) timeout = timeout.AtMost(look_again - now);
     int told = 0;
     const int more = ask ? WaitInKernel(epoll, events, mine, timeout, mask, told) : 0;
     --waiters_;
