@@ -70,6 +70,7 @@ extern const std::vector<Scenario> kThreadScenarios;
 extern const std::vector<Scenario> kRareScenarios;
 extern const std::vector<Scenario> kErrorScenarios;
 extern const std::vector<Scenario> kProcessScenarios;
+extern const std::vector<Scenario> kExecScenarios;
 extern const std::vector<Scenario> kSignalScenarios;
 extern const std::vector<Scenario> kFlagScenarios;
 extern const std::vector<Scenario> kUrgentScenarios;

@@ -129,9 +129,9 @@ bool MayFilter() {
 
 std::vector<Scenario> All() {
   std::vector<Scenario> all = kDataScenarios;
-  for (const auto* more : {&kWaitScenarios, &kTurnScenarios, &kProcessScenarios, &kSignalScenarios,
-                           &kErrorScenarios, &kThreadScenarios, &kRareScenarios, &kFlagScenarios,
-                           &kUrgentScenarios, &kEndScenarios, &kCrowdScenarios}) {
+  for (const auto* more : {&kWaitScenarios, &kTurnScenarios, &kProcessScenarios, &kExecScenarios,
+                           &kSignalScenarios, &kErrorScenarios, &kThreadScenarios, &kRareScenarios,
+                           &kFlagScenarios, &kUrgentScenarios, &kEndScenarios, &kCrowdScenarios}) {
     all.insert(all.end(), more->begin(), more->end());
   }
   // For who looks for a fault: those alone whose names begin so.

@@ -257,30 +257,6 @@ void HearsAnother(Party& party) {
   party.Meet();
 }
 
-// A program that a child has executed, and that has the connection no more, runs beside it.
-void StartsAnother(Party& party) {
-  std::array<int, 2> out{};
-  if (pipe2(out.data(), O_CLOEXEC) != 0) _exit(3);
-  const int fd = Connect(party.beside(), nullptr);
-  party.Say("fcntl", fcntl(fd, F_SETFD, FD_CLOEXEC));
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(out[1], STDOUT_FILENO);
-    execl("/bin/sh", "sh", "-c", "echo; exec sleep 60", nullptr);
-    _exit(127);
-  }
-  char byte = 0;
-  party.Say("it runs", read(out[0], &byte, 1));
-  WarmUp(fd, true);
-  SendOn(party, fd, 0, 1000);
-  party.Say("shutdown", shutdown(fd, SHUT_WR));
-  Recv(party, fd, 500);
-  party.Say("it still runs", kill(child, SIGKILL));
-  SayEnd(party, child);
-  for (const int open : {fd, out[0], out[1]}) close(open);
-  party.Meet();
-}
-
 // Without a child in the end.
 void FailsToFork(Party& party) {
   const pid_t child = fork();
@@ -746,7 +722,6 @@ const std::vector<Scenario> kProcessScenarios = {
     {"copies before connect", CopiesEarly, HearsAnother},
     {"a fork that fails", FailsToFork, HearsAnother, 2},
     {"exec", Executes, Hears},
-    {"exec that closes it", StartsAnother, HearsAnother, 2},
     {"posix_spawn", Spawns, Hears},
     {"posix_spawn of the socket itself", SpawnsItself, Hears},
     {"vfork", ExecutesAfterVfork, Hears},

@@ -1,6 +1,5 @@
 #include "tools/sock/preload/handover.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,7 +12,6 @@
 
 #include "tools/sock/peer_socket.h"
 #include "tools/sock/preload/connection.h"
-#include "transport/base/fd.h"
 
 namespace rdfs::sock {
 namespace {
@@ -23,33 +21,12 @@ constexpr int kMostInherited = 1024;
 // Instead of the cookie of a connection that closes on exec. No socket has it.
 constexpr unsigned kNoCookie = 0;
 
-// Whether the file is a program that the dynamic linker loads, and so with this library, if it may
-// (ld.so(8), "Secure-execution mode").
-bool LoadsLibraries(const char* path) {
-  const Fd fd(path == nullptr ? -1 : open(path, O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  Elf64_Ehdr header;
-  if (!fd.valid() || fstat(fd.get(), &status) != 0 || (status.st_mode & (S_ISUID | S_ISGID)) != 0 ||
-      pread(fd.get(), &header, sizeof(header), 0) != sizeof(header) ||
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_phentsize != sizeof(Elf64_Phdr)) {
-    return false;
-  }
-  for (unsigned i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr part;
-    const auto at = static_cast<off_t>(header.e_phoff + i * sizeof(part));
-    if (pread(fd.get(), &part, sizeof(part), at) != sizeof(part)) return false;
-    if (part.p_type == PT_INTERP) return true;
-  }
-  return false;
-}
-
-// The slots are this user's secrets: nobody else may find them open. Root's programs start other
-// users' by way of some that this library may not be in, and that would let them through.
-bool MayPass(int slots, const char* path) {
+// The slots are this user's secrets: nobody else may find them open, nor a program that without
+// this library would leave them open for the next.
+bool MayPass(int slots, const Successor& next) {
   struct stat status {};
   return slots >= 0 && fstat(slots, &status) == 0 && status.st_uid == geteuid() &&
-         getuid() == geteuid() && (geteuid() != 0 || LoadsLibraries(path));
+         LoadsThisLibrary(next);
 }
 
 bool IsHeldVariable(const char* variable) {
@@ -80,10 +57,10 @@ void TakeConnection(std::uint64_t cookie, std::uint32_t index) {
 
 }  // namespace
 
-Handover::Handover(const char* path) {
+Handover::Handover(const Successor& next) {
   const int saved = errno;
   const int slots = Slots().fd();
-  if (IsThisProcess() && !StandsAside() && MayPass(slots, path)) {
+  if (IsThisProcess() && !StandsAside() && MayPass(slots, next)) {
     const auto add = [](void* self, int fd, std::uint32_t index) {
       static_cast<Handover*>(self)->Add(fd, index);
     };
@@ -147,6 +124,7 @@ void Handover::Fill(char* const* variables, char** out) const {
 }
 
 void TakeHeld() {
+  NoteThisLibrary();
   const char* text = getenv(kHeldVariable);
   if (text == nullptr) return;
   const int saved = errno;

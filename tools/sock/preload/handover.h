@@ -6,8 +6,8 @@
 // their holders any more, and says so. Before exec it would be too early, for exec may fail.
 //
 // By way of one variable of the environment, which is good for this very process only, and the
-// descriptor of the slots' memory, which stays open across exec. A program without the library
-// leaves both alone: its process then stays a holder, and the connection on TCP.
+// descriptor of the slots' memory, which stays open across exec, for programs alone that have the
+// library (successor.h). The process of another one stays a holder, and the connection on TCP.
 //
 // On the stack of the call; allocates nothing, for exec may be called where that is not allowed.
 #pragma once
@@ -17,14 +17,15 @@
 #include <cstdint>
 #include <span>
 
+#include "tools/sock/preload/successor.h"
+
 namespace rdfs::sock {
 
 inline constexpr const char* kHeldVariable = "RDSOCK_HELD";
 
 class Handover {
  public:
-  // `path`: of the program, null when the C library looks for it.
-  explicit Handover(const char* path);
+  explicit Handover(const Successor& next);
   // When exec has failed.
   ~Handover();
   Handover(const Handover&) = delete;

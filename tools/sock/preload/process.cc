@@ -154,46 +154,42 @@ bool Forks(long number, const long* arguments) {
          (flags & CLONE_VM) == 0;
 }
 
-// Of a program that execvp and its kin are to execute.
-const char* PathOf(const char* file) { return strchr(file, '/') != nullptr ? file : nullptr; }
-
-// exec, with what the next program can take; `path` is null where the C library looks for it.
-// Comes back only when it has failed.
+// exec, with what the next program can take. Comes back only when it has failed.
 template <typename Exec>
-int Execute(const char* path, char* const* variables, Exec exec) {
-  const Handover handover(path);
+int Execute(const Successor& next, Exec exec) {
+  const Handover handover(next);
   BeforeExec(handover.taken());
-  auto** const all = static_cast<char**>(alloca(Handover::Count(variables) * sizeof(char*)));
-  handover.Fill(variables, all);
+  auto** const all = static_cast<char**>(alloca(Handover::Count(next.variables) * sizeof(char*)));
+  handover.Fill(next.variables, all);
   return exec(all);
 }
 
 }  // namespace
 
 RDSOCK_EXPORT(int, execve, (const char* path, char* const* arguments, char* const* variables)) {
-  return Execute(path, variables,
+  return Execute({path, variables},
                  [&](char* const* all) { return libc().execve(path, arguments, all); });
 }
 RDSOCK_EXPORT(int, execv, (const char* path, char* const* arguments)) {
-  return Execute(path, environ,
+  return Execute({path, environ},
                  [&](char* const* all) { return libc().execve(path, arguments, all); });
 }
 RDSOCK_EXPORT(int, execvp, (const char* file, char* const* arguments)) {
-  return Execute(PathOf(file), environ,
+  return Execute({file, environ, true},
                  [&](char* const* all) { return libc().execvpe(file, arguments, all); });
 }
 RDSOCK_EXPORT(int, execvpe, (const char* file, char* const* arguments, char* const* variables)) {
-  return Execute(PathOf(file), variables,
+  return Execute({file, variables, true},
                  [&](char* const* all) { return libc().execvpe(file, arguments, all); });
 }
 RDSOCK_EXPORT(int, fexecve, (int fd, char* const* arguments, char* const* variables)) {
-  return Execute(nullptr, variables,
+  return Execute({nullptr, variables},
                  [&](char* const* all) { return libc().fexecve(fd, arguments, all); });
 }
 RDSOCK_EXPORT(int, execveat,
               (int folder, const char* path, char* const* arguments, char* const* variables,
                int flags)) {
-  return Execute(nullptr, variables, [&](char* const* all) {
+  return Execute({nullptr, variables}, [&](char* const* all) {
     return libc().execveat(folder, path, arguments, all, flags);
   });
 }
@@ -202,14 +198,15 @@ RDSOCK_EXPORT(int, execl, (const char* path, const char* first, ...)) {
   va_start(arguments, first);
   RDSOCK_COLLECT(vector, first, arguments);
   va_end(arguments);
-  return Execute(path, environ, [&](char* const* all) { return libc().execve(path, vector, all); });
+  return Execute({path, environ},
+                 [&](char* const* all) { return libc().execve(path, vector, all); });
 }
 RDSOCK_EXPORT(int, execlp, (const char* file, const char* first, ...)) {
   va_list arguments;
   va_start(arguments, first);
   RDSOCK_COLLECT(vector, first, arguments);
   va_end(arguments);
-  return Execute(PathOf(file), environ,
+  return Execute({file, environ, true},
                  [&](char* const* all) { return libc().execvpe(file, vector, all); });
 }
 RDSOCK_EXPORT(int, execle, (const char* path, const char* first, ...)) {
@@ -218,7 +215,7 @@ RDSOCK_EXPORT(int, execle, (const char* path, const char* first, ...)) {
   RDSOCK_COLLECT(vector, first, arguments);
   char* const* const variables = va_arg(arguments, char* const*);
   va_end(arguments);
-  return Execute(path, variables,
+  return Execute({path, variables},
                  [&](char* const* all) { return libc().execve(path, vector, all); });
 }
 // The C library carries it out in the child, where a copy no longer closes on exec.
