@@ -176,7 +176,8 @@ class End {
   Stand SendStep(int tcp, const Sender::Action& action, Cursor& cursor, bool& over);
   Stand ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish, bool peek);
   Stand ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cursor, bool peek, bool& over);
-  std::uint64_t ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek);
+  std::uint64_t ReceiveTcp(int tcp, const Cursor& cursor, std::uint64_t most, bool peek);
+  static ssize_t ReceivePieces(int tcp, const Cursor& cursor, std::uint64_t most, int flags);
   void CopyFromRing(std::uint64_t ring_bytes, std::uint64_t at, std::uint64_t count,
                     Cursor& cursor);
   void PeekAhead(int tcp, Cursor& cursor);

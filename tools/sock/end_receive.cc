@@ -1,4 +1,5 @@
 // The receiving half of an End, and leaving with both.
+#include <limits.h>
 #include <linux/sockios.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -34,6 +35,11 @@ constexpr int kHangUpMs = 10;
 bool AtMark(int tcp) {
   int at_mark = 0;
   return ioctl(tcp, SIOCATMARK, &at_mark) == 0 && at_mark != 0;
+}
+
+// Whether a step may be one that takes from the ring.
+bool MayTake(Receiver::State state) {
+  return state == Receiver::State::kRing || state == Receiver::State::kLooked;
 }
 
 }  // namespace
@@ -109,8 +115,9 @@ End::Stand End::ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish,
     const bool came = cursor.gone() > before;
     const bool more = !peeked && (!came || receiver.state() == Receiver::State::kRing);
     Receiver::Wish now = wish;
-    // With something in hand duties only: recv returns what is there.
-    now.bytes = more ? cursor.piece().size() : 0;
+    // Out of a ring piece by piece; the kernel fills them all at once. With something in hand
+    // duties only: recv returns what is there.
+    now.bytes = !more ? 0 : MayTake(receiver.state()) ? cursor.piece().size() : cursor.left();
     if (came) now.sleep = false;
     const Receiver::Action action =
         receiver.Next(LookAsReceiver(incoming_, FoundSoFar()), now, time);
@@ -136,15 +143,13 @@ End::Stand End::ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cur
                             bool& over) {
   using Step = Receiver::Step;
   Receiver& receiver = memory_.receiver;
-  const MutableByteSpan piece = cursor.piece();
   over = true;
   switch (action.step) {
     case Step::kTake:
       CopyFromRing(receiver.ring_bytes(), action.at, action.count, cursor);
       return Stand::kDone;
     case Step::kReadTcp: {
-      const std::uint64_t came =
-          ReceiveTcp(tcp, piece.first(std::min<std::size_t>(piece.size(), action.count)), peek);
+      const std::uint64_t came = ReceiveTcp(tcp, cursor, action.count, peek);
       receiver.Done(peek && came != Receiver::kEof ? 0 : came, TimePoint());
       if (came != Receiver::kEof) cursor.Advance(came);
       over = receiver.Left() && came != Receiver::kEof;
@@ -181,24 +186,28 @@ void End::CopyFromRing(std::uint64_t ring_bytes, std::uint64_t at, std::uint64_t
 void End::PeekAhead(int tcp, Cursor& cursor) {
   using Where = Receiver::Ahead::Where;
   while (cursor.left() > 0) {
-    const MutableByteSpan piece = cursor.piece();
     const Receiver::Ahead ahead =
         memory_.receiver.LookAhead(LookAsReceiver(incoming_, FoundSoFar()), cursor.gone());
     if (ahead.where == Where::kTcp) {
-      const std::uint64_t came = ReceiveTcp(tcp, piece, true);
+      const std::uint64_t came = ReceiveTcp(tcp, cursor, cursor.left(), true);
       if (came != Receiver::kEof) cursor.Advance(came);
     }
     if (ahead.where != Where::kRing) return;
-    CopyFromRing(ahead.ring_bytes, ahead.at, std::min<std::uint64_t>(ahead.count, piece.size()),
-                 cursor);
+    CopyFromRing(ahead.ring_bytes, ahead.at,
+                 std::min<std::uint64_t>(ahead.count, cursor.piece().size()), cursor);
   }
 }
 
-// One non-blocking call of the kernel's: how many bytes came, 0 for none now, kEof.
-std::uint64_t End::ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek) {
+// One non-blocking call of the kernel's, for `most` bytes into the next pieces: how many came, 0
+// for none now, kEof.
+std::uint64_t End::ReceiveTcp(int tcp, const Cursor& cursor, std::uint64_t most, bool peek) {
+  const MutableByteSpan piece = cursor.piece();
+  const int flags = MSG_DONTWAIT | (peek ? MSG_PEEK : 0);
   for (;;) {
     const ssize_t came =
-        recv(tcp, bytes.data(), bytes.size(), MSG_DONTWAIT | (peek ? MSG_PEEK : 0));
+        piece.size() < std::min<std::uint64_t>(most, cursor.left())
+            ? ReceivePieces(tcp, cursor, most, flags)
+            : recv(tcp, piece.data(), std::min<std::size_t>(piece.size(), most), flags);
     if (came > 0) return static_cast<std::uint64_t>(came);
     if (came < 0 && errno == EINTR) continue;
     if (came < 0 && errno == EAGAIN) return 0;
@@ -206,6 +215,17 @@ std::uint64_t End::ReceiveTcp(int tcp, MutableByteSpan bytes, bool peek) {
     tcp_ended_ = true;
     return Receiver::kEof;
   }
+}
+
+// As many as a program may have: what is looked at cannot be had in several goes. They are a lot
+// for a small stack, so only who has them needs the room.
+[[gnu::noinline]] ssize_t End::ReceivePieces(int tcp, const Cursor& cursor, std::uint64_t most,
+                                             int flags) {
+  std::array<iovec, IOV_MAX> vectors;
+  msghdr message{};
+  message.msg_iov = vectors.data();
+  message.msg_iovlen = cursor.Pieces(vectors, most);
+  return recvmsg(tcp, &message, flags);
 }
 
 bool End::Readable(int tcp, bool arm) {
@@ -228,7 +248,8 @@ bool End::LookForBytes(int tcp, bool arm) {
     if (action.step == Step::kTake) return true;
     if (action.step == Step::kReadTcp) {
       std::byte byte;
-      const std::uint64_t came = ReceiveTcp(tcp, MutableByteSpan(&byte, 1), true);
+      const iovec one{&byte, 1};
+      const std::uint64_t came = ReceiveTcp(tcp, Cursor({&one, 1}), 1, true);
       receiver.Done(came == Receiver::kEof ? came : 0, TimePoint());
       found = found || came != 0;
       if (receiver.Left()) {

@@ -92,6 +92,38 @@ void CutsOff(Party& party) {
   party.Meet();
 }
 
+// More than a ring holds at first, and less than the kernel does: the rest has to go over TCP,
+// where it lies behind the ring, and then alone.
+constexpr std::size_t kMany = 48'000;
+constexpr std::size_t kTaken = 17'000;
+void SendsMany(Party& party) {
+  Send(party, 0, kMany);
+  party.Meet();
+  party.Meet();
+}
+void LookAtMany(Party& party, std::size_t count) {
+  Receive(party, "a look at how many", kMany, MSG_PEEK | MSG_TRUNC);
+  Receive(party, "at how many there have to be", count, MSG_PEEK | MSG_TRUNC | MSG_WAITALL);
+  std::vector<char> bytes(kMany, 'U');
+  std::vector<iovec> pieces = {
+      {bytes.data(), 1000}, {bytes.data() + 1000, 20'000}, {bytes.data() + 21'000, 27'000}};
+  msghdr message = MessageOf(pieces);
+  party.SayBytes("recvmsg", recvmsg(party.fd, &message, MSG_PEEK), bytes);
+  message.msg_iovlen = 2;
+  party.SayBytes("of fewer", recvmsg(party.fd, &message, MSG_PEEK | MSG_WAITALL), bytes);
+}
+void LooksAtMany(Party& party) {
+  party.Meet();
+  LookAtMany(party, kMany);
+  Receive(party, "recv", kTaken, MSG_WAITALL);
+  LookAtMany(party, kMany - kTaken);
+  std::vector<char> bytes(kMany, 'U');
+  const std::array<iovec, 2> pieces = {iovec{bytes.data(), 5000},
+                                       iovec{bytes.data() + 5000, 43'000}};
+  party.SayBytes("readv", readv(party.fd, pieces.data(), 2), bytes);
+  party.Meet();
+}
+
 // --- more to come
 
 void SendsMore(Party& party) {
@@ -511,6 +543,8 @@ void IsFortified(Party& party) {
 const std::vector<Scenario> kFlagScenarios = {
     {"cut off", SendsForNobody, CutsOff},
     {"cut off, the other way", CutsOff, SendsForNobody},
+    {"a look at many", SendsMany, LooksAtMany},
+    {"a look at many, the other way", LooksAtMany, SendsMany},
     {"more to come", SendsMore, ReceivesMore},
     {"several messages, one wrong", SendsWrongMessages, ReceivesRightMessages},
     {"several messages, and little room", SendsInLittleRoom, ReceivesSlowly},

@@ -100,7 +100,7 @@ int __wrap_eventfd(unsigned value, int flags) { return Hide(libc().eventfd(value
 int __wrap_epoll_create1(int flags) { return Hide(libc().epoll_create1(flags)); }
 ssize_t __wrap_recvmsg(int fd, msghdr* message, int flags) {
   const NotCancelled not_cancelled;
-  const ssize_t got = libc().recvmsg(fd, message, flags);
+  const ssize_t got = libc().recvmsg(Number(fd).get(), message, flags);
   if (got >= 0) rdfs::sock::HideReceived(message);
   return got;
 }
