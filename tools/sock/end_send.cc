@@ -279,7 +279,11 @@ End::Outlet End::Writable(int tcp, bool arm) {
     if (action.step == Step::kPut) return Outlet::kRoom;
     if (action.step == Step::kSleep && IsStuck()) continue;
     if (action.step == Step::kSleep) return Outlet::kFull;
-    if (action.step == Step::kSendTcp || action.step == Step::kResend) return Outlet::kTcp;
+    // Only who sends settles what becomes of the ring's bytes (kKeep).
+    if (action.step == Step::kSendTcp || action.step == Step::kResend ||
+        action.step == Step::kKeep) {
+      return Outlet::kTcp;
+    }
     if (!Carry(outgoing_, sender, action, {}, sockets_.bells, moved)) return Outlet::kRoom;
   }
 }

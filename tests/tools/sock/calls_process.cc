@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -650,6 +651,26 @@ void OwesAndGoesOn(Party& party) {
   party.Meet();
 }
 
+// A look for room, which finds a ring that stays full and is given up, sends nothing: who leaves
+// then has all that was in it.
+constexpr std::size_t kRing = 16 * 1024;
+void LooksForRoom(Party& party) {
+  Send(party, 0, kRing, MSG_DONTWAIT);
+  SayPoll(party, "room", POLLOUT, 10'000);
+  party.Meet();
+  Recv(party, party.fd, 100);
+  Send(party, kRing, 1000);
+  party.Meet();
+}
+void LeavesFullRing(Party& party) {
+  party.Meet();
+  party.Say("sockatmark", sockatmark(party.fd));
+  Recv(party, party.fd, kRing);
+  Send(party, 0, 100);
+  Recv(party, party.fd, 1000);
+  party.Meet();
+}
+
 // Whose last process is killed before it has read a request; the other end may be in recv by then.
 void AsksTheDead(Party& party) {
   party.Meet();
@@ -738,6 +759,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"handed on while the writer is busy", IsBusy, HandsOn, 1, true},
     {"handed on while the writer is busy for a while", IsBusyForAWhile, HandsOnAndWaits},
     {"left with unread bytes", OwesAndGoesOn, LeavesAndGoesOn, 2, true},
+    {"left with a full ring", LooksForRoom, LeavesFullRing},
     {"killed with unread bytes", AsksTheDead, IsKilled},
     {"killed with unread bytes beside recv", AsksTheDying, IsKilled},
     {"shut down with unread bytes", FindsTheEnd, ReadsLater},
