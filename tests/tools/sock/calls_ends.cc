@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <cerrno>
@@ -381,6 +382,74 @@ void IsClosedInSet(Party& party) {
   party.Meet();
 }
 
+// By a child, for whom that is a matter of its own numbers alone.
+void ClosesInChildsSet(Party& party) {
+  const int fd = Connect(party.beside(), nullptr);
+  const int copy = dup(fd);
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = 1}};
+  party.Say("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+  const pid_t child = fork();
+  if (child == 0) _exit(close(fd) == 0 && close(copy) == 0 ? 0 : 1);
+  int status = -1;
+  waitpid(child, &status, 0);
+  party.Say("the child's status", status);
+  const int other = std::exchange(party.fd, fd);
+  WarmUp(fd, true);
+  party.Meet();
+  SayWait(party, "bytes", set, kLong);
+  Receive(party, "recv", 10);
+  SayWait(party, "nothing", set, 20);
+  for (const int open : {set, copy, std::exchange(party.fd, other)}) close(open);
+  party.Meet();
+}
+void AcceptsAndSends(Party& party) {
+  const int other = std::exchange(party.fd, Accept(party.beside(), nullptr));
+  WarmUp(party.fd, false);
+  Send(party, 0, 10);
+  party.Meet();
+  Receive(party, "the end", 10);
+  close(std::exchange(party.fd, other));
+  party.Meet();
+}
+
+// A set from before fork, which the child alone uses: daemons have such.
+int Room(int set) {
+  epoll_event told{};
+  for (int i = 0; i < 20; ++i) {
+    if (epoll_wait(set, &told, 1, kLong) != 1) return -1;
+    if ((told.events & EPOLLOUT) != 0) return static_cast<int>(told.data.u64);
+  }
+  return -2;
+}
+void InheritsSet(Party& party) {
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int fd = Connect(party.beside(), nullptr);
+    const int copy = dup(fd);
+    WarmUp(fd, true);
+    epoll_event event{.events = EPOLLIN | EPOLLOUT, .data = {.u64 = 5}};
+    if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) != 0 || Room(set) != 5) _exit(1);
+    // Now by a number that is nobody's.
+    if (close(fd) != 0 || Room(set) != 5) _exit(2);
+    if (write(copy, Bytes(0, 10).data(), 10) != 10) _exit(3);
+    _exit(close(copy));
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  party.Say("the child's status", status);
+  party.Meet();
+}
+void AcceptsFromChild(Party& party) {
+  const int other = std::exchange(party.fd, Accept(party.beside(), nullptr));
+  WarmUp(party.fd, false);
+  Receive(party, "recv", 10, MSG_WAITALL);
+  Receive(party, "the end", 10);
+  close(std::exchange(party.fd, other));
+  party.Meet();
+}
+
 }  // namespace
 
 const std::vector<Scenario> kEndScenarios = {
@@ -396,6 +465,8 @@ const std::vector<Scenario> kEndScenarios = {
     {"connect that fails later", IsRefused<SOCK_NONBLOCK>, AcceptsAndTalks, 2},
     {"connect anew", ConnectsAnew, AcceptsAnew, 2},
     {"closed in a set", ClosesInSet, IsClosedInSet, 3},
+    {"closed in a child's set", ClosesInChildsSet, AcceptsAndSends, 2},
+    {"a set from before fork", InheritsSet, AcceptsFromChild, 2},
 };
 
 }  // namespace rdfs::sock

@@ -30,7 +30,7 @@ void EpollRefused(const Connection& connection, int fd);
 // Somebody is about to wait for this descriptor, by something else than epoll_wait on it. If it is
 // an instance, it is ready for them when, and as long as, a wait on it would tell of something.
 void EpollWaitedForBy(int fd);
-// Whether a set has it by this number.
+// Whether this process has put it into a set by this number.
 bool EpollHas(int fd);
 // A descriptor is about to be closed.
 void EpollForget(int fd);

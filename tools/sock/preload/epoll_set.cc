@@ -16,7 +16,7 @@ void EpollSet::Renew() {
   waker_.Reset();
   busy_ = busy_end_ = 0;
   attached_ = 0;
-  mixed_ = inherited_ = false;
+  mixed_ = false;
   nested_ = holds_sets_ = outside_ = false;
 }
 
@@ -58,7 +58,8 @@ bool EpollSet::HasEntries() {
 
 bool EpollSet::Has(int fd) {
   const Locked locked(lock_);
-  return Find(fd) != nullptr;
+  const Entry* const entry = Find(fd);
+  return entry != nullptr && IsOwn(*entry);
 }
 
 // A bell can tell of one number only.
@@ -110,7 +111,8 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
                 .bells = entry.bells,
                 .full = false,
                 .overhears = entry.overhears,
-                .arming = arming};
+                .arming = arming,
+                .forks = forks_};
   if (use) use->in_epoll = true;
   if (!attached) return 0;
   ++attached_;
@@ -151,7 +153,7 @@ void EpollSet::Detached(const End& end, int fd) {
   if (entry == nullptr || !entry->attached) return;
   entry->attached = false;
   --attached_;
-  if (inherited_) return;
+  if (!IsOwn(*entry)) return;
   RemoveBells(end, *entry);
   Ask(fd, *entry, Wanted(*entry));
 }
@@ -168,7 +170,7 @@ void EpollSet::Forget(int fd) {
   if (!locked.held() || entries_ == nullptr || fd >= DescriptorTable::kMost) return;
   Entry& entry = entries_[fd];
   const Use use(fd);
-  if (entry.bells && !inherited_ && use && use->attached()) RemoveBells(use->end(), entry);
+  if (entry.bells && IsOwn(entry) && use && use->attached()) RemoveBells(use->end(), entry);
   if (entry.present && entry.attached) --attached_;
   entry.present = entry.attached = entry.bells = false;
 }
@@ -176,7 +178,7 @@ void EpollSet::Forget(int fd) {
 void EpollSet::AfterForkInChild() {
   lock_ = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
   waiters_ = 0;
-  inherited_ = true;
+  ++forks_;
 }
 
 }  // namespace rdfs::sock

@@ -74,6 +74,7 @@ class EpollSet {
 
   void Attached(Connection& connection, int fd);
   void Detached(const End& end, int fd);
+  // What this process has put there.
   bool Has(int fd);
   void Forget(int fd);
   // The connection's program was refused room: it will want to know when there is some.
@@ -107,6 +108,7 @@ class EpollSet {
     bool full;   // the ring, when it was armed last
     bool overhears;       // the data bell by its edges: bytes are not what the program waits for
     std::uint8_t arming;  // counts the program's epoll_ctls, for what the kernel said before one
+    std::uint16_t forks;  // the set's, when the program last said something of it
     std::uint16_t misses = 0;  // looks that found nothing, since it became busy or had something
   };
 
@@ -115,6 +117,8 @@ class EpollSet {
   int Remove(int fd, epoll_event* event);
   int Put(int operation, int fd, const epoll_event& event);
   Entry* Find(int fd);
+  // Else the kernel's part of it is a process's from before a fork.
+  [[nodiscard]] bool IsOwn(const Entry& entry) const { return entry.forks == forks_; }
   void Busy(int fd, Entry& entry);
   void Ask(int fd, Entry& entry, std::uint32_t events);
   std::uint32_t Look(int fd, Entry& entry, bool arm, bool tell = true);
@@ -157,7 +161,7 @@ class EpollSet {
   std::atomic<std::uint32_t> unasked_{0};
   AdaptiveSpin spin_{kLongestSpin};  // while several are busy
   bool ask_ = false;                 // the kernel has to be asked, beside what was found
-  bool inherited_ = false;           // the kernel's part is another process's, too
+  std::uint16_t forks_ = 0;          // since it was made, down to this process
 };
 
 }  // namespace rdfs::sock
