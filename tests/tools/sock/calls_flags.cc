@@ -282,6 +282,28 @@ void ReceivesPieces(Party& party) {
   party.Meet();
 }
 
+// --- lengths that no memory has
+
+void WritesTooMuch(Party& party) {
+  const std::vector<char> bytes = Bytes(0, 100);
+  for (const std::size_t size : {SIZE_MAX, std::size_t{SSIZE_MAX} + 1}) {
+    party.Say("write", write(party.fd, bytes.data(), Unseen(size)));
+  }
+  Send(party, 0, 100);
+  party.Meet();
+  party.Meet();
+}
+void ReadsTooMuch(Party& party) {
+  party.Meet();
+  std::vector<char> bytes(100, 'U');
+  for (const std::size_t size : {SIZE_MAX, std::size_t{SSIZE_MAX} + 1}) {
+    party.Say("read", read(party.fd, bytes.data(), Unseen(size)));
+    party.Say("__read_chk", __read_chk(party.fd, bytes.data(), Unseen(size), SIZE_MAX));
+  }
+  Receive(party, "recv", 200);
+  party.Meet();
+}
+
 // --- nothing at all
 
 void SendNothing(Party& party) {
@@ -550,6 +572,8 @@ const std::vector<Scenario> kFlagScenarios = {
     {"several messages, and little room", SendsInLittleRoom, ReceivesSlowly},
     {"pieces", SendsPieces, ReceivesPieces},
     {"pieces, the other way", ReceivesPieces, SendsPieces},
+    {"too much", WritesTooMuch, ReadsTooMuch},
+    {"too much, the other way", ReadsTooMuch, WritesTooMuch},
     {"nothing", SendsNothing, ReceivesNothing},
     {"sendfile of this and that", SendsFiles, ReceivesFiles},
     {"splice into it", SplicesInto, ReceivesSpliced},

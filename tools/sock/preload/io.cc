@@ -160,14 +160,17 @@ ssize_t Receiving(int fd, Buffers buffers, int flags, Kernel kernel) {
 Buffers Vectors(const iovec* vectors, std::size_t count) {
   return {vectors, std::min<std::size_t>(count, IOV_MAX)};
 }
+// A length as the kernel sees it, which refuses such.
+bool BelowZero(std::size_t size) { return size > SSIZE_MAX; }
 bool Plausible(const iovec* vectors, long count) {
   if (count < 0 || count > IOV_MAX || (vectors == nullptr && count != 0)) return false;
   return std::all_of(vectors, vectors + count,
-                     [](const iovec& v) { return v.iov_len <= SSIZE_MAX; });
+                     [](const iovec& v) { return !BelowZero(v.iov_len); });
 }
 
 ssize_t Read(int fd, void* to, std::size_t size) {
-  if (size == 0) return libc().read(fd, to, size);  // nothing, whatever there is
+  // Of none there is nothing, whatever there is.
+  if (size == 0 || BelowZero(size)) return libc().read(fd, to, size);
   const iovec buffer{to, size};
   return Receiving(fd, {&buffer, 1}, 0, [&] { return libc().read(fd, to, size); });
 }
@@ -230,7 +233,7 @@ ssize_t SendMessage(int fd, const msghdr* message, int flags) {
 ssize_t SendFile(Connection& connection, int to, int from, off64_t* offset, std::size_t count) {
   std::array<std::byte, 16 * 1024> bytes;
   std::size_t gone = 0;
-  if (count > SSIZE_MAX) {
+  if (BelowZero(count)) {
     errno = EINVAL;
     return -1;
   }
@@ -369,6 +372,7 @@ RDSOCK_EXPORT(ssize_t, preadv64v2,
 }
 
 RDSOCK_EXPORT(ssize_t, write, (int fd, const void* from, size_t size)) {
+  if (BelowZero(size)) return libc().write(fd, from, size);
   const iovec buffer{const_cast<void*>(from), size};
   return Sending(fd, {&buffer, 1}, 0, [&] { return libc().write(fd, from, size); });
 }
