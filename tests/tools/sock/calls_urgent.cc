@@ -133,14 +133,15 @@ void TakesInLine(Party& party) {
   party.Meet();
 }
 
+template <int kFlags>
 void WaitsForAll(Party& party) {
   party.Meet();
   party.Meet();
-  Receive(party, "a look at all", 300, MSG_WAITALL | MSG_PEEK);
-  Receive(party, "all up to the mark", 300, MSG_WAITALL);
+  Receive(party, "a look at all", 300, MSG_WAITALL | MSG_PEEK | kFlags);
+  Receive(party, "all up to the mark", 300, MSG_WAITALL | kFlags);
   Receive(party, "the urgent one", 1, MSG_OOB);
   party.Meet();
-  Receive(party, "all behind it", 300, MSG_WAITALL);
+  Receive(party, "all behind it", 300, MSG_WAITALL | kFlags);
   Receive(party, "the end", 10);
   Send(party, "answer", 0, 10);
   party.Meet();
@@ -209,7 +210,8 @@ const std::vector<Scenario> kUrgentScenarios = {
     {"urgent, told of, the other way", IsTold, SendsUrgent},
     {"urgent, by its mark", SendsUrgent, FindsMark},
     {"urgent, in line", SendsUrgent, TakesInLine},
-    {"urgent, waiting for all", SendsUrgent, WaitsForAll},
+    {"urgent, waiting for all", SendsUrgent, WaitsForAll<0>},
+    {"urgent, waiting for all, which nobody sees", SendsUrgent, WaitsForAll<MSG_TRUNC>},
     {"urgent, two of them", SendsTwo, ReceivesTwo},
     {"urgent, both ways", BothSend, SendsSecond},
     {"urgent, both ways, the other way", SendsSecond, BothSend},

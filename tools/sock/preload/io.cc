@@ -78,6 +78,8 @@ ssize_t DiscardOnEnd(Connection& connection, int fd, std::size_t count, Patience
     const ssize_t got = connection.end().Receive(fd, {&buffer, 1}, patience);
     if (got <= 0) return gone > 0 ? static_cast<ssize_t>(gone) : got;
     gone += static_cast<std::size_t>(got);
+    // At an urgent byte, or for a signal.
+    if (patience.all && static_cast<std::size_t>(got) < buffer.iov_len) break;
     if (!patience.all) patience.wait = false;
     patience.interrupts = [] { return true; };  // nothing to be restarted
   }
