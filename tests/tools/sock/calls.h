@@ -52,8 +52,9 @@ void SayPoll(Party& party, const char* what, short events, int timeout);
 // with the socket before it is connected, or listens; it may be null.
 int Connect(int beside, void (*prepare)(int fd));
 int Accept(int beside, void (*prepare)(int listener));
-// Enough calls that both ends have met, and a quiet connection afterwards. What is sent later
-// arrives at once.
+// Enough calls that both ends have met, and a quiet connection afterwards: so often a byte there
+// and back. What is sent later arrives at once.
+constexpr int kWarmUp = 40;
 void WarmUp(int fd, bool first);
 
 struct Scenario {

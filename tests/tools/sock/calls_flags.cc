@@ -514,6 +514,37 @@ void ReadsAllOfIt(Party& party) {
   party.Meet();
 }
 
+// Below zero since before it is moved, which takes no call that waits.
+void NeverWaits(Party& party) {
+  const int other = std::exchange(party.fd, Accept(party.beside(), nullptr));
+  SetTimeout(party, "SO_RCVTIMEO", SO_RCVTIMEO, {-1, 0});
+  SetTimeout(party, "SO_SNDTIMEO", SO_SNDTIMEO, {-1, 0});
+  for (int i = 0; i < kWarmUp; ++i) {
+    pollfd fd{party.fd, POLLIN, 0};
+    char byte = 0;
+    if (poll(&fd, 1, kLong) != 1 || recv(party.fd, &byte, 1, 0) != 1) _exit(3);
+    if (send(party.fd, &byte, 1, 0) != 1) _exit(3);
+  }
+  Receive(party, "recv at once", 10);
+  Receive(party, "all at once", 10, MSG_WAITALL);
+  const std::vector<char> bytes = Bytes(0, kMoreThanRoom);
+  const ssize_t sent = send(party.fd, bytes.data(), bytes.size(), 0);
+  party.Say("some", sent > 0 && sent < std::ssize(bytes) ? 1 : 0);
+  party.Tell(sent);
+  party.Meet();
+  close(std::exchange(party.fd, other));
+}
+void ReadsWhatWent(Party& party) {
+  const int other = std::exchange(party.fd, Connect(party.beside(), nullptr));
+  WarmUp(party.fd, true);
+  const auto count = static_cast<std::size_t>(party.Hear());
+  std::vector<char> bytes(count);
+  const ssize_t got = recv(party.fd, bytes.data(), count, MSG_WAITALL);
+  party.Say("all of it", got == std::ssize(bytes) && bytes == Bytes(0, count) ? 1 : 0);
+  party.Meet();
+  close(std::exchange(party.fd, other));
+}
+
 // A connection has them from its listener.
 void HasListenersTimeout(Party& party) {
   const int other =
@@ -579,6 +610,7 @@ const std::vector<Scenario> kFlagScenarios = {
     {"splice into it", SplicesInto, ReceivesSpliced},
     {"times to read", ReadsForATime, WritesInTime},
     {"times to write", WritesForATime, ReadsAllOfIt},
+    {"no time from the beginning", ReadsWhatWent, NeverWaits, 2},
     {"times of the listener", IsSilent, HasListenersTimeout, 2},
     {"fortified", SendsToFortified, IsFortified},
 };

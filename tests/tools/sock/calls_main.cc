@@ -75,7 +75,6 @@ void SayPoll(Party& party, const char* what, short events, int timeout) {
 }
 
 void WarmUp(int fd, bool first) {
-  constexpr int kWarmUp = 40;
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   char byte = 'x';

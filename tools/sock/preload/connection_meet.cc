@@ -132,11 +132,14 @@ bool HasWhatOnlyTcpCan(int fd) {
   return flags >= 0 && (flags & O_ASYNC) != 0;
 }
 
-std::int64_t TimeoutOf(int fd, int option) {
+// One of a socket's timeouts, which was `known` before. The kernel does not tell at once from for
+// ever.
+std::int64_t TimeoutOf(int fd, int option, std::int64_t known) {
   timeval timeout{};
   socklen_t size = sizeof(timeout);
   if (getsockopt(fd, SOL_SOCKET, option, &timeout, &size) != 0) return 0;
-  return NanosecondsOf(timeout);
+  const std::int64_t told = NanosecondsOf(timeout);
+  return told == 0 && known == kAtOnce ? known : told;
 }
 
 // Whether standard input, output or error is this connection: streams read and write those without
@@ -320,8 +323,8 @@ void Connection::Attach(int fd) {
 void Connection::ReadOptions(int fd) {
   const int flags = fcntl(fd, F_GETFL);
   slot().nonblocking = flags >= 0 && (flags & O_NONBLOCK) != 0;
-  slot().receive_timeout_ns = TimeoutOf(fd, SO_RCVTIMEO);
-  slot().send_timeout_ns = TimeoutOf(fd, SO_SNDTIMEO);
+  slot().receive_timeout_ns = TimeoutOf(fd, SO_RCVTIMEO, slot().receive_timeout_ns);
+  slot().send_timeout_ns = TimeoutOf(fd, SO_SNDTIMEO, slot().send_timeout_ns);
 }
 
 void Connection::Stay(int fd, Reason reason) {

@@ -15,6 +15,7 @@
 #include <span>
 
 #include "tools/sock/preload/connection.h"
+#include "tools/sock/preload/timeout.h"
 #include "transport/base/adaptive_spin.h"
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
@@ -30,9 +31,7 @@ class EpollTimeout {
       : time_(std::chrono::milliseconds(milliseconds)), endless_(milliseconds < 0) {}
   explicit EpollTimeout(const timespec* time) : endless_(time == nullptr), exact_(true) {
     if (time == nullptr) return;
-    // More than a year is for ever.
-    constexpr time_t kMost = 365 * 24 * 3600;
-    time_ = std::chrono::seconds(std::min(time->tv_sec, kMost)) +
+    time_ = std::chrono::seconds(std::min(time->tv_sec, kMostSeconds)) +
             std::chrono::nanoseconds(time->tv_nsec);
   }
   [[nodiscard]] std::chrono::nanoseconds time() const { return time_; }

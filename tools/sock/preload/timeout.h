@@ -35,8 +35,9 @@ inline timespec Left(Deadline deadline) {
 }
 // SO_RCVTIMEO and SO_SNDTIMEO, as the kernel takes them (sock_set_timeout() in net/core/sock.c). 0:
 // for ever. Below zero is at once, which is the least time that there is.
+inline constexpr std::int64_t kAtOnce = 1;
 inline std::int64_t NanosecondsOf(const timeval& timeout) {
-  if (timeout.tv_sec < 0) return 1;
+  if (timeout.tv_sec < 0) return kAtOnce;
   return std::int64_t{std::min(timeout.tv_sec, kMostSeconds)} * 1'000'000'000 +
          std::int64_t{timeout.tv_usec} * 1000;
 }
