@@ -749,7 +749,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"stdio", Streams, Hears},
     {"fclose", ClosesStream, HearsAnother, 2},
     {"fortified stdio", Fortified, Hears},
-    {"stdio at both ends", StreamsFirst, StreamsSecond},
+    {"stdio at both ends", StreamsFirst, StreamsSecond, 1, true},
     {"stdio at both ends at once", StreamsAtOnce, StreamsAtOnce},
     {"aio", Asynchronous, Hears},
     {"a standard stream", IsOutput, Hears},

@@ -213,8 +213,8 @@ const std::vector<Scenario> kUrgentScenarios = {
     {"urgent, waiting for all", SendsUrgent, WaitsForAll<0>},
     {"urgent, waiting for all, which nobody sees", SendsUrgent, WaitsForAll<MSG_TRUNC>},
     {"urgent, two of them", SendsTwo, ReceivesTwo},
-    {"urgent, both ways", BothSend, SendsSecond},
-    {"urgent, both ways, the other way", SendsSecond, BothSend},
+    {"urgent, both ways", BothSend, SendsSecond, 1, true},
+    {"urgent, both ways, the other way", SendsSecond, BothSend, 1, true},
 };
 
 }  // namespace rdfs::sock
