@@ -115,7 +115,7 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenBest(Deadline deadline, boo
     }
     // Neither says anything about the leg.
     const bool our_deadline =
-        lane.status().code() == Code::kDeadlineExceeded && BootClock::now() < now + leg_time;
+        lane.status().code() == Code::kDeadlineExceeded && deadline < now + leg_time;
     if (our_deadline || lane.status().code() == Code::kBusy) return lane;
     legs_[i].status = lane.status();
     legs_[i].failed = true;
