@@ -36,6 +36,7 @@ NO_SENTENCES = {
     'fs/fuse/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/options.cc': ('kDescription', 'kFooter'),
     'tools/copy/options.cc': ('kAbout',), 'tools/pipe/options.cc': ('kAboutLevel',),
     'tools/pipe/library/options.cc': ('kForBoth', 'kForReceivers'),
+    'tools/sock/preload/successor.cc': ('InterpreterOf',),
     'tools/copy/remote/own_binary.cc': ('kScript',), 'tools/copy/names.cc': ('why',),
     'tools/rdinfo/firewall.cc': ('kPorts',), 'tools/rdinfo/fact.h': ('kAdviceTitle',),
     'tools/sock/rdsock.cc': ('kDescription',),
