@@ -34,8 +34,9 @@ refused 126 "cannot run '/': Permission denied" /
 "$rdsock" --stats sh -c 'kill -TERM $$' 2>/dev/null
 [ $? -eq 143 ] || problem "--stats: another exit status than the signal's"
 
-# talk SERVER_OPTION... -- CLIENT_OPTION...: bytes through nc, with these options of rdsock. Half of them come
-# later: all of them at once can be over before both ends have met.
+# talk SERVER_OPTION... -- CLIENT_OPTION...: bytes through nc, with these options of rdsock. They come in steps:
+# who sleeps between two of them looks for the other end at the next. A stream without a pause can be over while
+# the end that is to answer waits for a processor.
 talk() {
   local options=()
   while [ "$1" != -- ]; do options+=("$1"); shift; done
@@ -45,8 +46,10 @@ talk() {
   local pid=$!
   ends_with_us "$pid"
   listening "$pid" nc || return
-  { head -c 2500000 /dev/zero; sleep 0.2; head -c 2500000 /dev/zero; } | timeout 20 "$rdsock" --stats "${@/PORT/$port}" nc -N 127.0.0.1 "$port" \
-    2>"$work/client.err"
+  for _ in {1..25}; do
+    head -c 200000 /dev/zero
+    sleep 0.02
+  done | timeout 20 "$rdsock" --stats "${@/PORT/$port}" nc -N 127.0.0.1 "$port" 2>"$work/client.err"
   wait "$pid"
 }
 mode=both
