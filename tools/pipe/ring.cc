@@ -20,7 +20,7 @@ RingSize ChooseNearRing(const transport::Capabilities& lane, int threads) {
     return {std::min(usual.slot_bytes * usual.slots / kSlots, 1U << 20), kSlots};
   }
   if (!lane.same_host) return usual;
-  return lane.kind == Kind::kTcp ? RingSize{512 << 10, 2} : RingSize{512 << 10, 4};
+  return lane.kind == Kind::kTcp ? RingSize{384 << 10, 2} : RingSize{512 << 10, 4};
 }
 
 RingSize ChooseRing(Kind kind) {

@@ -23,7 +23,8 @@ RingSize ChooseRing(transport::Kind kind);
 inline constexpr RingSize kWideRing{1 << 20, 32};
 // The same for a stream that `threads` use up as it comes: what counts then is that the bytes stay
 // in the processor's cache from one copy to the next. Between two processes of one host there is no
-// distance to fill: tcp on one CPU is 1.4 times as fast with a ring of 1 MiB as with one of 8. Over
+// distance to fill: over tcp a ring is less than the second-level cache of a processor (1 MiB and
+// more), which the socket's pages have to share; ARCHITECTURE.md has what other sizes cost. Over
 // verbs one thread has 4 MiB, which are 1.4 times as fast as 16 (soft-iWARP), and at 25 GB/s what
 // comes in 170 us.
 RingSize ChooseNearRing(const transport::Capabilities& lane, int threads);
