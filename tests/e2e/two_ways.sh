@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Usage: two_ways.sh --bin BUILD_DIR     (as root)
+# Usage: two_ways.sh --bin BUILD_DIR [--over verbs]     (as root)
 #
 # A server with two addresses, each over a link of its own (network namespaces): a mount that was told of both carries
-# over both, goes on over one while the other is cut, whichever that is, and begins over the one that answers.
+# over both, goes on over one while the other is cut, whichever that is, and begins over the one that answers. Over verbs
+# each end of each link has a soft-RDMA device (in the guest of tests/rdma, with --hosts).
 set -uo pipefail
 [ "$(id -u)" -eq 0 ] || { echo "only root can run rdfsd as root between network namespaces" >&2; exit 1; }
 [ -n "${RDFS_TWO_WAYS_INSIDE:-}" ] || exec env RDFS_TWO_WAYS_INSIDE=1 unshare --net --mount "$0" "$@"
@@ -12,12 +13,19 @@ begin "$@"
 second_network
 ip link set lo up && there ip link set lo up
 for i in 1 2; do
-  ip link add "near$i" type veth peer name "far$i" netns "$far" || { echo "$this: no veth" >&2; exit 1; }
+  # No two with one index: soft-iWARP looks for a device by that, in whichever namespace.
+  ip link add "near$i" index "10$i" type veth peer name "far$i" index "20$i" netns "$far" || { echo "$this: no veth" >&2; exit 1; }
   ip address add "10.77.$i.1/24" dev "near$i" && ip link set "near$i" up
   there ip address add "10.77.$i.2/24" dev "far$i" && there ip link set "far$i" up
   # Slow enough for both to be used.
-  there tc qdisc add dev "far$i" root tbf rate 400mbit burst 256kb latency 50ms || problem "no tbf"
+  there tc qdisc add dev "far$i" root tbf rate 400mbit burst 256kb latency 50ms 2>/dev/null ||
+    there tc qdisc add dev "far$i" root netem rate 400mbit limit 1000 || problem "neither tbf nor netem"
+  [ "$over" = verbs ] || continue
+  rdma link add "way_near$i" type "$RDFS_RDMA_DRIVER" netdev "near$i" || problem "no device"
+  there rdma link add "way_far$i" type "$RDFS_RDMA_DRIVER" netdev "far$i" || problem "no device"
 done
+active() { [ "$(cat /sys/class/infiniband/way_*/ports/1/state | grep -c ACTIVE)" -eq 4 ]; }
+[ "$over" != verbs ] || wait_until 100 active || problem "devices: $(rdma link)"
 received() { sed -n "s/^ *near$1: *\([0-9]*\).*/\1/p" /proc/net/dev; }
 
 mkdir -p "$work/export" "$work/mnt" && chmod 777 "$work/export"
@@ -30,7 +38,7 @@ wait_until 100 listening || problem "no server: $(cat "$work/rdfsd.log")"
 
 # mounted ADDRESS OTHER: a mount in $client.
 mounted() {
-  "$rdfs" "rdfs://$1/data" "$work/mnt" -f -o "address=$2,key_file=$work/key,workers=2,require=tcp,deadline=12" >"$work/rdfs.log" 2>&1 </dev/null &
+  "$rdfs" "rdfs://$1/data" "$work/mnt" -f -o "address=$2,key_file=$work/key,workers=2,require=${over:-tcp},deadline=12" >"$work/rdfs.log" 2>&1 </dev/null &
   client=$!
   ends_with_us "$client"
   wait_until 300 is_mounted "$work/mnt" || { problem "no mount: $(cat "$work/rdfs.log" "$work/rdfsd.log")"; return 1; }
@@ -79,4 +87,5 @@ if mounted 10.77.1.2 10.77.2.2; then
   reads_right || problem "the second address alone: another content, or an error"
   unmounted "the second address alone"
 fi
+grep -q 'warning' "$work/rdfsd.log" && problem "the server warns: $(cat "$work/rdfsd.log")"
 conclude "a mount goes over two links, and over one where the other is cut"

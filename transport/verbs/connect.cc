@@ -17,6 +17,9 @@ namespace {
 // Attempts while the local port that was drawn is taken: iWARP's TCP may still remember a
 // connection from it to the same place. Each draws another one.
 constexpr int kTriesForAPort = 5;
+// The kernel can miss the answer to its question for a neighbour's address, where that comes at
+// once, and then looks only when the time is over that it was given for it.
+constexpr int kAddressTimeMs = 100;
 
 Status Refused(const std::string& where) {
   return {Code::kDisconnected,
@@ -77,6 +80,7 @@ class Attempt {
   Result<std::unique_ptr<Connection>> Run(const std::shared_ptr<Domain>& domain, ByteSpan token);
 
  private:
+  Status ResolveAddress(CmChannel& channel, rdma_cm_id* id);
   Status Resolve(CmChannel& channel, rdma_cm_id* id);
   Status Establish(VerbsConnection& connection, ByteSpan token);
   Status Expect(CmChannel& channel, rdma_cm_event_type expected);
@@ -95,11 +99,23 @@ Status Attempt::Expect(CmChannel& channel, rdma_cm_event_type expected) {
   return (*event).type == expected ? Status::Ok() : FromEvent(*event, where_);
 }
 
-Status Attempt::Resolve(CmChannel& channel, rdma_cm_id* id) {
-  if (rdma_resolve_addr(id, nullptr, address_.get(), TimeoutMs()) != 0) {
-    return FromConnectErrno(errno, where_);
+Status Attempt::ResolveAddress(CmChannel& channel, rdma_cm_id* id) {
+  for (;;) {
+    const int time = std::min(TimeoutMs(), kAddressTimeMs);
+    if (rdma_resolve_addr(id, nullptr, address_.get(), time) != 0) {
+      return FromConnectErrno(errno, where_);
+    }
+    const Result<CmEvent> event = channel.Wait(deadline_);
+    if (!event.ok()) return event.status().WithContext(where_);
+    if (event->type == RDMA_CM_EVENT_ADDR_RESOLVED) return {};
+    const bool again = event->type == RDMA_CM_EVENT_ADDR_ERROR && event->status == -ETIMEDOUT &&
+                       BootClock::now() < deadline_;
+    if (!again) return FromEvent(*event, where_);
   }
-  RDFS_RETURN_IF_ERROR(Expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
+}
+
+Status Attempt::Resolve(CmChannel& channel, rdma_cm_id* id) {
+  RDFS_RETURN_IF_ERROR(ResolveAddress(channel, id));
   if (rdma_resolve_route(id, TimeoutMs()) != 0) return FromConnectErrno(errno, where_);
   return Expect(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
