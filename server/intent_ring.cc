@@ -19,7 +19,6 @@
 #include <system_error>
 #include <utility>
 
-#include "server/as_server.h"
 #include "transport/base/log.h"
 #include "transport/base/random.h"
 
@@ -381,14 +380,12 @@ std::uint64_t IntentRing::FirstEpoch(const std::string& directory, std::uint64_t
 }
 
 void IntentRing::RemoveLeftover(const std::string& path) {
-  const AsServer rights;
   const Fd fd = OpenUnused(path);
   if (fd.valid() && unlink(path.c_str()) != 0) LogWarn("cannot remove {}: errno {}", path, errno);
 }
 
 void IntentRing::Remove() {
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) return;
-  const AsServer rights;  // it ends a session, whose last request was a user's
   if (unlink(path_.c_str()) != 0 && errno != ENOENT) {
     LogWarn("cannot remove {}: errno {}", path_, errno);
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "server/as_server.h"
 #include "server/worker.h"
 #include "transport/base/log.h"
 #include "transport/base/processors.h"
@@ -222,6 +223,7 @@ bool Loop::RunTimers(TimePoint now) {
   if (timers_.empty() || timers_.begin()->first > now) return false;
   const auto task = std::move(timers_.begin()->second);
   timers_.erase(timers_.begin());
+  const AsServer rights;
   task();
   return true;
 }

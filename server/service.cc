@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "server/as_server.h"
 #include "server/attr.h"
 #include "server/ops.h"
 #include "transport/base/log.h"
@@ -426,6 +427,7 @@ void Service::Expire() {
 
 void Service::EndSession(const SessionPtr& session, std::string_view why) {
   LogInfo("{} {}", session->params().client, why);
+  const AsServer rights;  // a loop's thread acts as whose request it has served last
   session->MarkEnded();
   core_->grace.Done(session->id());
   core_->locks.SessionEnded(session->id());
