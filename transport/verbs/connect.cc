@@ -108,8 +108,7 @@ Status Attempt::ResolveAddress(CmChannel& channel, rdma_cm_id* id) {
     const Result<CmEvent> event = channel.Wait(deadline_);
     if (!event.ok()) return event.status().WithContext(where_);
     if (event->type == RDMA_CM_EVENT_ADDR_RESOLVED) return {};
-    const bool again = event->type == RDMA_CM_EVENT_ADDR_ERROR && event->status == -ETIMEDOUT &&
-                       BootClock::now() < deadline_;
+    const bool again = event->type == RDMA_CM_EVENT_ADDR_ERROR && event->status == -ETIMEDOUT;
     if (!again) return FromEvent(*event, where_);
   }
 }
