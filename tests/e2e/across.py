@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Usage: across.py server ADDRESS PORT | client ADDRESS PORT ROUNDS BYTES [WAY]
+"""Usage: across.py server ADDRESS PORT | client ADDRESS PORT ROUNDS BYTES [WAY [FILE]]
 
 A program that knows nothing of rdsock. The client sends rounds of bytes, each of them known from the
 round, the server compares them and answers with as many others, which the client compares; at the end each
 shuts its half down and sees the other's end of file. WAY is how the client waits: block (default), epoll
-(edges), fork (a child goes on halfway).
+(edges), fork (a child goes on halfway). FILE is made halfway: until somebody removes it there are more rounds,
+then those of the second half.
 
 The client prints "whole" (exit status 0), or "reset" (exit status 3) when the connection was reset; bytes
 that are wrong, too few or too many are exit status 1, at both ends. The server prints "wrong" then, too.
@@ -109,16 +110,22 @@ def rounds(connection, first, last, size):
             raise Wrong('round %d: other bytes came back' % number)
 
 
-def client(address, port, count, size, way='block'):
+def client(address, port, count, size, way='block', file=None):
     connection = socket.create_connection((address, port))
     connection.settimeout(None)
     if way == 'epoll':
         connection = Waits(connection)
-    rounds(connection, 0, count // 2, size)
+    half = count // 2
+    rounds(connection, 0, half, size)
+    if file:
+        open(file, 'w').close()
+    while file and os.path.exists(file):
+        rounds(connection, half, half + 7, size)
+        half += 7
     child = os.fork() if way == 'fork' else -1
     if child > 0:
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    rounds(connection, count // 2, count, size)
+    rounds(connection, half, half + count - count // 2, size)
     connection.shutdown(socket.SHUT_WR)
     if connection.recv(10):
         raise Wrong('more bytes than were sent')

@@ -131,14 +131,20 @@ if command -v redis-server >/dev/null; then
 fi
 
 # A carrier dies, here or there: what was carried goes on over TCP or is reset.
+halfway() { [ -e "$work/halfway" ] || gone $client_pid; }
 whole=0 reset=0 carrying=0
 for tenths in 0 1 2 3 5 8; do
+  rm -f "$work/halfway"
   start_there dies "$across" server 10.78.0.2 $port
-  timeout 90 "$rdsock" --stats "$across" client 10.78.0.2 $port 600 700000 >"$work/out" 2>"$work/err" &
+  timeout 90 "$rdsock" --stats "$across" client 10.78.0.2 $port 600 700000 block "$work/halfway" >"$work/out" 2>"$work/err" &
   client_pid=$!
+  # The first two may be killed before they carry.
+  [ $tenths -lt 2 ] || wait_until 300 halfway || problem "nothing is halfway"
   sleep "0.$tenths"
   if [ $((tenths % 2)) -eq 0 ]; then victim=$(carrier env); else victim=$(carrier there); fi
   [ -z "$victim" ] || kill -KILL $victim
+  wait_until 300 halfway || problem "a carrier dies after 0.$tenths s: it neither goes on nor ends"
+  rm -f "$work/halfway"
   wait $client_pid
   status=$?
   [ $status -ne 0 ] || whole=$((whole + 1))
