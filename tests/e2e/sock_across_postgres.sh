@@ -64,7 +64,13 @@ run 0 pg_dump -t pgbench_accounts
 sed -i "/^.\\(un\\)\\?restrict /d" "$work/out"
 pg_dump -t pgbench_accounts 2>/dev/null | sed "/^.\\(un\\)\\?restrict /d" >"$work/dump"
 cmp -s "$work/dump" "$work/out" || problem "pg_dump says something else over TCP"
-timeout 20 "${here[@]}" "$rdsock" timeout -s INT 1 psql -XAtc 'select pg_sleep(15)' >/dev/null 2>"$work/err"
+sleeping() { [ "$(ask "select count(*) from pg_stat_activity where state = 'active' and query = 'select pg_sleep(40)'")" = 1 ]; }
+timeout 50 "${here[@]}" "$rdsock" sh -c 'echo $$ >"$0"; exec psql -XAtc "select pg_sleep(40)"' "$work/here/psql.pid" \
+  >/dev/null 2>"$work/err" &
+asking=$!
+wait_until 200 sleeping || problem "cancel: there is no statement to cancel"
+kill -INT "$(cat "$work/here/psql.pid")"
+wait $asking
 grep -q 'canceling statement' "$work/err" || problem "cancel: $(cat "$work/err")"
 kill -INT "$(head -n 1 "$work/there/data/postmaster.pid")"
 wait "$server" 2>/dev/null

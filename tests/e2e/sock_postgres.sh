@@ -24,13 +24,14 @@ run() {
 }
 ask() { PGPORT=$port timeout 20 psql -XAtc "$1"; }
 ready() { ask 'select 1' >/dev/null 2>&1; }
+sleeping() { [ "$(ask "select count(*) from pg_stat_activity where state = 'active' and query = 'select pg_sleep(40)'")" = 1 ]; }
 sums() {
   ask 'select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history)
          and (select sum(bbalance) from pgbench_branches) = (select sum(delta) from pgbench_history)'
 }
 
 postgres() {
-  local pid
+  local pid asking
   "${server[@]}" "$pg/postgres" -D "$work/data" -p "$port" -c listen_addresses=127.0.0.1 \
     -c unix_socket_directories='' -c fsync=off -c max_connections=120 >"$work/server.out" 2>"$work/server.err" </dev/null &
   pid=$!
@@ -56,8 +57,12 @@ postgres() {
   PGPORT=$port pg_dump -t pgbench_accounts 2>/dev/null | sed "/^.\\(un\\)\\?restrict /d" >"$work/dump"
   cmp -s "$work/dump" "$work/out" || problem "pg_dump ($mode) says something else over TCP"
   # A statement that the client cancels, over a connection of its own.
-  timeout 20 "${client[@]}" timeout -s INT 1 psql -XAtc 'select pg_sleep(15)' >/dev/null \
-    2>"$work/client.err"
+  timeout 50 "${client[@]}" sh -c 'echo $$ >"$0"; exec psql -XAtc "select pg_sleep(40)"' "$work/psql.pid" >/dev/null \
+    2>"$work/client.err" &
+  asking=$!
+  wait_until 200 sleeping || problem "cancel ($mode): there is no statement to cancel"
+  kill -INT "$(cat "$work/psql.pid")"
+  wait "$asking"
   grep -q 'canceling statement' "$work/client.err" || problem "cancel ($mode): $(cat "$work/client.err")"
   kill -INT "$(head -n 1 "$work/data/postmaster.pid")"
   wait "$pid" 2>/dev/null
