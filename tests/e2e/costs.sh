@@ -39,6 +39,14 @@ def read(path):
 def lock(path):
     with open(path, "r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
+def all_shown(last):
+    """When the mount shows this, changed last of all, it knows what was changed at the server before."""
+    known = os.stat(f"{mount}/{last}").st_mode
+    os.chmod(f"{backing}/{last}", known & 0o777 ^ 0o040)
+    end = time.monotonic() + 20
+    while os.stat(f"{mount}/{last}").st_mode == known:
+        assert time.monotonic() < end, last
+        time.sleep(0.01)
 def listed():
     for i in range(count):
         assert len(os.listdir(f"{mount}/d/e")) == 20
@@ -102,7 +110,7 @@ os.mkdir(f"{backing}/cold")
 for i in range(count):
     with open(f"{backing}/cold/{i}", "w") as file:
         file.write("x")
-time.sleep(0.5)
+all_shown("idle")
 def list_long():
     said = subprocess.run(["ls", "-l", f"{mount}/cold"], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert len(said.splitlines()) == count + 1, said
@@ -164,8 +172,9 @@ assert together > 0
 def changed_there(change):
     for i in range(count):
         change(f"{backing}/d/file{i}")
-    time.sleep(0.5)
+    all_shown("d/last")
 each_of("file", os.stat)()
+make(f"{mount}/d/last")
 changed_there(lambda path: os.chmod(path, 0o640))
 costs("stat after a change at the server", each_of("file", os.stat), getattr=1)
 costs("stat, known again", each_of("file", os.stat))
