@@ -22,7 +22,7 @@ for name in a b c; do
   wait_until 100 is_mounted "$work/$name" || { cat "$work/$name.log" >&2; problem "$name did not mount"; conclude; }
 done
 # The test bed is slow.
-limit=60; [ "$over" != verbs ] || limit=240
+limit=180; [ "$over" != verbs ] || limit=240
 timeout $limit "${python[@]}" - "$work/a" "$work/b" "${clients[@]:0:2}" "$work" "$server" <<'PYTHON' || problem "the mounts do not agree"
 import os, shutil, signal, subprocess, sys, threading, time
 from counters import round_trips
@@ -267,7 +267,7 @@ done
 
 # A frozen client is waited for as long as its lease lasts, and no longer; thawed, it is right: alone, and with a program
 # that has its files open, mapped and in the kernel's cache, whichever of the two goes on first.
-timeout 60 "${python[@]}" - "$work/a" "$work/b" "${clients[1]}" <<'PYTHON' || problem "a frozen client"
+timeout 180 "${python[@]}" - "$work/a" "$work/b" "${clients[1]}" <<'PYTHON' || problem "a frozen client"
 import json, os, select, subprocess, sys, time
 from processes import freeze, thaw
 a, b, daemon = sys.argv[1], sys.argv[2], int(sys.argv[3])
