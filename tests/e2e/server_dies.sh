@@ -100,7 +100,7 @@ assert killed == -signal.SIGKILL and took < 4, (killed, took)
 
 # They have no file of the mount open: closing it, as dying does, would ask the server too.
 def victim(signals):
-    wait, start = os.pipe()
+    (wait, start), (closes, closed_all) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         for number in plain, unlinked, secret, closed, locked, directory:
@@ -108,15 +108,17 @@ def victim(signals):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGUSR1, lambda *_: None)
         signal.alarm(120)  # should nobody kill it
+        os.write(closed_all, b"x")
         os.read(wait, 1)
         try:
             os.listdir(f"{mount}/dir")
         finally:
             os._exit(3)
+    os.close(closed_all)
+    assert os.read(closes, 1) == b"x", "a victim has ended"
     return signals, child, start
 victims = [victim(signals) for signals in (
     [signal.SIGKILL], [signal.SIGINT], [signal.SIGUSR1, signal.SIGTERM], [signal.SIGQUIT])]
-time.sleep(0.5)
 
 # Now all of it, for good: frozen first, so that nothing can be answered.
 old = worker()
