@@ -146,7 +146,7 @@ for over in 'tcp 3' 'tcp 1' 'shm 3'; do
   for direction in there back; do
     cases=$((cases + 1))
     if [ $direction = there ]; then to=("$work/large" "$far:$work/large.2"); else to=("$far:$work/large" "$work/large.2"); fi
-    rdcp -v --require "${over% *}" --lanes "${over#* }" --bwlimit 60M "${to[@]}" || problem "lanes ($over, $direction): exit status $?"
+    rdcp -v --require "${over% *}" --lanes "${over#* }" --bwlimit 15M "${to[@]}" || problem "lanes ($over, $direction): exit status $?"
     cmp -s "$work/large" "$work/large.2" || problem "lanes ($over, $direction): another content"
     carried=$(sed -n "s/^rdcp: $far: \\([0-9]*\\) lanes carried the data$/\\1/p" "$work/err")
     [ "$carried" = "$([ "$over" != 'tcp 3' ] || echo 3)" ] || problem "lanes ($over, $direction): $carried"

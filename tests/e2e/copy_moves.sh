@@ -49,7 +49,7 @@ reachable
 for way in there back; do
   rm -rf "$work/dst" && mkdir "$work/dst"
   if [ $way = there ]; then to=("$work/src.larger/." far:"$work/dst"); else to=(far:"$work/src.larger/." "$work/dst"); fi
-  timeout 60 "$bin/tools/copy/rdcp" -v -r -e "$work/ssh" --rdcp-path "$bin/tools/copy/rdcp" --bwlimit 60M "${to[@]}" \
+  timeout 60 "$bin/tools/copy/rdcp" -v -r -e "$work/ssh" --rdcp-path "$bin/tools/copy/rdcp" --bwlimit 15M "${to[@]}" \
     >"$work/out" 2>"$work/err" </dev/null || problem "lanes, $way: exit status $?"
   grep -q 'far: 4 lanes carried the data' "$work/err" || problem "lanes, $way: says $(cat "$work/err")"
   diff -r "$work/src.larger" "$work/dst" || problem "lanes, $way: the copy is another"
@@ -58,7 +58,7 @@ copied "at once" "$work/src/." far:"$work/dst" '^rdcp: far: over tcp with TLS'
 unreachable
 copied "short, and no way" "$work/src/." far:"$work/dst" "$first.*far: ended before anything better had answered"
 copied "no way" far:"$work/src/." "$work/dst" "$first.*far: stays on tcp over the session's own stream \(ssh\); not tcp: " \
-  --bwlimit 2M
+  --bwlimit 1M
 # warns NAME REGEX ARGUMENT...: without -v that sentence is all that is said; without a REGEX nothing is.
 warns() {
   local name=$1 regex=$2
@@ -71,7 +71,7 @@ warns() {
   fi || problem "$name: says $(cat "$work/err")"
 }
 stream="tcp over the session's own stream \(ssh\); not tcp: "
-warns "no way, without -v" "^rdcp: far: stays on $stream" --bwlimit 2M
+warns "no way, without -v" "^rdcp: far: stays on $stream" --bwlimit 1M
 ip route add unreachable 10.77.0.2/32
 warns "no way, and that is known at once" "^rdcp: far: (over|stays on) $stream" --bwlimit 4M
 warns "no way, with -q" '' -q
@@ -82,9 +82,9 @@ for way in there back; do
   begun() { grep -q "$first" "$work/err"; }
   { wait_until 100 begun && sleep 0.5 && reachable; } &
   if [ $way = there ]; then
-    copied "there, and a way appears" "$work/src/." far:"$work/dst" "$first.*far: moved to tcp with TLS" --bwlimit 2M
+    copied "there, and a way appears" "$work/src/." far:"$work/dst" "$first.*far: moved to tcp with TLS" --bwlimit 1M
   else
-    copied "back, and a way appears" far:"$work/src/." "$work/dst" "$first.*far: moved to tcp with TLS" --bwlimit 2M
+    copied "back, and a way appears" far:"$work/src/." "$work/dst" "$first.*far: moved to tcp with TLS" --bwlimit 1M
   fi
   wait $!
 done

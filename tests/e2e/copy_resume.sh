@@ -63,7 +63,7 @@ killed() {
   shift 2
   rm -rf "$work/dst" && mkdir "$work/dst"
   for _ in $(seq 12); do
-    run -v --bwlimit 10M "$@"
+    run -v --bwlimit 4M "$@"
     size=$(stat -c %s "$(journal)" 2>/dev/null || echo 64)
     for _ in $(seq 2000); do
       noted $((size + 96)) && break
