@@ -147,7 +147,13 @@ class Mount:
             if fd < 0:
                 assert ctypes.get_errno() == errno.EBADF, os.strerror(ctypes.get_errno())  # closed meanwhile
                 continue
-            with socket.socket(fileno=fd) as end:
+            try:
+                end = socket.socket(fileno=fd)
+            except OSError as error:  # the number is another file's meanwhile
+                assert error.errno == errno.ENOTSOCK, error
+                os.close(fd)
+                continue
+            with end:
                 if end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     continue
                 try:
