@@ -150,7 +150,7 @@ def write(top):
     while time.monotonic() < end or len(SEEN) < KINDS:
         time.sleep(0.05)
     os.write(1, b"the power fails\n")
-    time.sleep(0.05)  # so that this is told
+    time.sleep(1)  # so that this is told
     # reboot(2), LINUX_REBOOT_CMD_POWER_OFF: nothing is synced.
     ctypes.CDLL(None).reboot(0x4321FEDC)
 
