@@ -131,7 +131,7 @@ if command -v redis-server >/dev/null; then
 fi
 
 # A carrier dies, here or there: what was carried goes on over TCP or is reset.
-halfway() { [ -e "$work/halfway" ] || gone $client_pid; }
+halfway() { [ -e "$work/halfway" ] || gone "$client_pid"; }
 whole=0 reset=0 carrying=0
 for tenths in 0 1 2 3 5 8; do
   rm -f "$work/halfway"

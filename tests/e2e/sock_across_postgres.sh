@@ -65,6 +65,7 @@ sed -i "/^.\\(un\\)\\?restrict /d" "$work/out"
 pg_dump -t pgbench_accounts 2>/dev/null | sed "/^.\\(un\\)\\?restrict /d" >"$work/dump"
 cmp -s "$work/dump" "$work/out" || problem "pg_dump says something else over TCP"
 sleeping() { [ "$(ask "select count(*) from pg_stat_activity where state = 'active' and query = 'select pg_sleep(40)'")" = 1 ]; }
+# shellcheck disable=SC2016
 timeout 50 "${here[@]}" "$rdsock" sh -c 'echo $$ >"$0"; exec psql -XAtc "select pg_sleep(40)"' "$work/here/psql.pid" \
   >/dev/null 2>"$work/err" &
 asking=$!

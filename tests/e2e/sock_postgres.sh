@@ -57,6 +57,7 @@ postgres() {
   PGPORT=$port pg_dump -t pgbench_accounts 2>/dev/null | sed "/^.\\(un\\)\\?restrict /d" >"$work/dump"
   cmp -s "$work/dump" "$work/out" || problem "pg_dump ($mode) says something else over TCP"
   # A statement that the client cancels, over a connection of its own.
+  # shellcheck disable=SC2016
   timeout 50 "${client[@]}" sh -c 'echo $$ >"$0"; exec psql -XAtc "select pg_sleep(40)"' "$work/psql.pid" >/dev/null \
     2>"$work/client.err" &
   asking=$!
