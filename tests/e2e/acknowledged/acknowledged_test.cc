@@ -137,6 +137,18 @@ TEST(ModelTest, ALostOpenFileMakesUnsureWhatWasNotSynced) {
   EXPECT_TRUE(after(false, EIO));
 }
 
+TEST(ModelTest, WhatIsMissingIsAskedOfTheOpenFileItWasWrittenThrough) {
+  Model model(0);
+  const Op create{.number = 1, .kind = Kind::kCreate, .slot = 2, .file = 3};
+  model.Done(create);
+  const Model::FilePtr file = model.Find(create.file);
+  EXPECT_EQ(model.UnsyncedSlotOf(file), std::nullopt) << "nothing was written";
+  model.Done({.number = 2, .kind = Kind::kWrite, .slot = 2, .length = 10});
+  EXPECT_EQ(model.UnsyncedSlotOf(file), 2);
+  model.Done({.number = 3, .kind = Kind::kSync, .slot = 2});
+  EXPECT_EQ(model.UnsyncedSlotOf(file), std::nullopt) << "it was synced";
+}
+
 // Answers that contradict each other, as a server gives them that does something twice.
 TEST_F(AcknowledgedTest, WhatIsDoneTwiceIsFound) {
   const auto told = [this](Kind kind, int thread, int error) {

@@ -43,6 +43,13 @@ std::optional<int> Model::OpenOn(const FilePtr& file) const {
   return std::nullopt;
 }
 
+std::optional<int> Model::UnsyncedSlotOf(const FilePtr& file) const {
+  for (int number = 0; number < kSlots; ++number) {
+    if (slot(number).file == file && slot(number).unsynced) return number;
+  }
+  return std::nullopt;
+}
+
 bool Model::Sensible(const Op& op) const {
   if (IsShared(op.kind)) return true;
   const Slot& at = slot(op.slot);

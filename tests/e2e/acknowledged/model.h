@@ -65,6 +65,8 @@ class Model {
   }
   // The mount where the file is open, if it is.
   [[nodiscard]] std::optional<int> OpenOn(const FilePtr& file) const;
+  // The slot through which something was written to it that was not synced.
+  [[nodiscard]] std::optional<int> UnsyncedSlotOf(const FilePtr& file) const;
 
  private:
   enum State : std::uint8_t { kNo, kYes, kUnsure };

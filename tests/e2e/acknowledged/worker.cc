@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace rdfs::acknowledged {
 namespace {
@@ -140,7 +141,9 @@ void Worker::Do(const Op& op) {
   }
   switch (Judge(model_, op, error, plan_.unsure)) {
     case Verdict::kDone:
-      return model_.Done(op);
+      model_.Done(op);
+      if (lost_) AskForLoss(op, *std::exchange(lost_, std::nullopt));
+      return;
     case Verdict::kUnsure:
       ++unsure_;
       return model_.Unsure(op, error);
@@ -148,6 +151,12 @@ void Worker::Do(const Op& op) {
       Wrong(op, fmt::format("{}, where {} was due", Shown(error),
                             Shown(model_.Expected(op).value_or(0))));
   }
+}
+
+void Worker::AskForLoss(const Op& op, int slot) {
+  const Model::FilePtr file = model_.slot(slot).file;
+  Do({.number = number_ + 1, .kind = Kind::kSync, .mount = model_.slot(slot).mount, .slot = slot});
+  if (!file->bytes_unsure) Wrong(op, "what was written is lost, and its fsync does not say so");
 }
 
 int Worker::Execute(const Op& op) {
@@ -234,8 +243,10 @@ int Worker::Look(const Op& op) {
   const int error = ReadAll(fd.get(), 0, file->bytes.size() + 4096, got);
   if (error != 0) return error;
   if (got != file->bytes || found.st_size != static_cast<off_t>(file->bytes.size())) {
-    Wrong(op, fmt::format("{} bytes of {}, not the {} that were written", got.size(), found.st_size,
-                          file->bytes.size()));
+    lost_ = model_.UnsyncedSlotOf(file);
+    if (!lost_)
+      Wrong(op, fmt::format("{} bytes of {}, not the {} that were written", got.size(),
+                            found.st_size, file->bytes.size()));
   }
   if ((found.st_mode & 0777) != file->mode || found.st_nlink != static_cast<nlink_t>(file->links)) {
     Wrong(op, fmt::format("mode {:o} and {} names, not {:o} and {}", found.st_mode & 0777,

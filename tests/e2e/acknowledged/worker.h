@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -51,6 +52,8 @@ class Worker {
   int Claim(const Op& op);
   int Log(const Op& op);
   void Wrong(const Op& op, const std::string& what);
+  // What was written through this slot, and not synced, is not there: its fsync has to say so.
+  void AskForLoss(const Op& op, int slot);
   [[nodiscard]] std::string Path(const Op& op, int file) const;
   [[nodiscard]] std::string Shared(const Op& op, const std::string& name) const;
   int Pick(int below) { return static_cast<int>(random_() % static_cast<std::uint64_t>(below)); }
@@ -68,6 +71,7 @@ class Worker {
   std::chrono::milliseconds longest_{0};
   std::string longest_call_;
   std::string wrong_;
+  std::optional<int> lost_;  // the slot that a look asks for what it misses
 };
 
 }  // namespace rdfs::acknowledged
