@@ -28,9 +28,18 @@ std::string NameOf(std::uint64_t one, std::uint64_t other) {
   return {name.data(), static_cast<std::size_t>(length)};
 }
 
-bool PartnerIs(int socket, uid_t owner) {
+// Asked again of who had not been accepted when it was found: a partner that comes has been.
+std::optional<uid_t> OwnerOf(const PeerSocket& peer) {
+  if (peer.owner) return peer.owner;
+  const auto now = FindSocket(peer.places);
+  if (!now.ok() || !*now || (*now)->cookie != peer.cookie) return std::nullopt;
+  return (*now)->owner;
+}
+
+bool PartnerIs(int socket, const PeerSocket& peer) {
   const std::optional<uid_t> partner = PartnerOf(socket);
-  return partner && MayAttach(*partner, owner);
+  const std::optional<uid_t> owner = OwnerOf(peer);
+  return partner && owner && MayAttach(*partner, *owner);
 }
 
 }  // namespace
@@ -82,7 +91,7 @@ Status Meeting::Connect(const std::string& name) {
     return {Code::kNotFound, errno, "the other end is not ready to be met"};
   }
   // Who listens is not who owns the TCP socket: somebody has taken the name.
-  if (!PartnerIs(socket_.get(), peer_.uid)) {
+  if (!PartnerIs(socket_.get(), peer_)) {
     return {Code::kAuthenticationFailed, "another user waits where the other end should"};
   }
   Packet hello;
@@ -98,7 +107,7 @@ bool Meeting::AcceptPartner() {
   for (;;) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) return false;
-    if (!PartnerIs(fd.get(), peer_.uid)) continue;
+    if (!PartnerIs(fd.get(), peer_)) continue;
     socket_ = std::move(fd);
     listener_.Reset();
     return true;

@@ -141,9 +141,12 @@ Result<std::optional<PeerSocket>> FindSocket(const TcpPlaces& places) {
       Normal(family, id.idiag_dst, id.idiag_dport) != ours) {
     return nobody;
   }
-  return std::optional<PeerSocket>(
-      {.cookie = (std::uint64_t{id.idiag_cookie[1]} << 32U) | id.idiag_cookie[0],
-       .uid = answer.body.idiag_uid});
+  PeerSocket found{.cookie = (std::uint64_t{id.idiag_cookie[1]} << 32U) | id.idiag_cookie[0],
+                   .owner = std::nullopt,
+                   .places = places};
+  // Who accepts a socket gives it an inode.
+  if (answer.body.idiag_inode != 0) found.owner = answer.body.idiag_uid;
+  return std::optional(found);
 }
 
 Result<std::uint64_t> CookieOf(int socket) {

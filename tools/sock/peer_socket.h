@@ -13,11 +13,6 @@
 
 namespace rdfs::sock {
 
-struct PeerSocket {
-  std::uint64_t cookie = 0;  // SO_COOKIE of that socket: unique on this host since it was booted
-  uid_t uid = 0;             // whose it is
-};
-
 // One end of a connection. IPv4 addresses stand as IPv6 has them (::ffff:a.b.c.d), since the two
 // ends of one connection may be of either family.
 struct TcpPlace {
@@ -30,6 +25,14 @@ struct TcpPlaces {
   [[nodiscard]] TcpPlaces Reversed() const { return {there, here}; }
   auto operator<=>(const TcpPlaces&) const = default;
 };
+struct PeerSocket {
+  std::uint64_t cookie = 0;  // SO_COOKIE of that socket: unique on this host since it was booted
+  // Whose it is. Nobody's before somebody has accepted it: the kernel then says root, or whoever
+  // listens (Linux 6.17 and later), who need not be the one that accepts.
+  std::optional<uid_t> owner;
+  TcpPlaces places;  // seen from that socket
+};
+
 // Errors: kErrno (no connected TCP socket).
 Result<TcpPlaces> PlacesOf(int tcp);
 

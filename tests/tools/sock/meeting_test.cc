@@ -48,7 +48,7 @@ TEST(PeerSocket, IsFoundFromBothEnds) {
     ASSERT_TRUE(found.ok()) << found.status().ToString();
     ASSERT_TRUE(found->has_value());
     EXPECT_EQ((*found)->cookie, *CookieOf(there));
-    EXPECT_EQ((*found)->uid, geteuid());
+    EXPECT_EQ((*found)->owner, geteuid());
   }
 }
 
@@ -201,7 +201,7 @@ TEST_F(MeetingTest, ShowsStrangersOut) {
   // Not root, and not the owner of the socket.
   const bool root = geteuid() == 0;
   PeerSocket peer = **FindPeerSocket(server_.get());
-  if (!root) peer.uid = geteuid() + 1;
+  if (!root) peer.owner = geteuid() + 1;
   auto begun = Meeting::Begin(*CookieOf(server_.get()), peer, Opened::kThere, kLargest, now_);
   ASSERT_TRUE(begun.ok());
   const pid_t stranger = fork();
@@ -239,7 +239,7 @@ TEST_F(MeetingTest, DoesNotGoToAStranger) {
   char byte;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
   PeerSocket peer = **FindPeerSocket(client_.get());
-  if (!root) peer.uid = geteuid() + 1;
+  if (!root) peer.owner = geteuid() + 1;
   const auto begun = Meeting::Begin(*CookieOf(client_.get()), peer, Opened::kHere, kLargest, now_);
   EXPECT_FALSE(begun.ok());
   EXPECT_EQ(begun.status().code(), Code::kAuthenticationFailed);
@@ -299,6 +299,35 @@ bool MeetAndTalk(int tcp, Opened opened, unsigned char say, unsigned char hear) 
   }
   writer.join();
   return heard >= kCount && wrong == 0 && opens > 0;
+}
+
+// As behind nginx: root listens, and a worker without rights accepts, after the client has begun.
+TEST_F(MeetingTest, KnowsWhoAcceptedBehindItsBegin) {
+  const Fd listener = ListenOnLoopback();
+  const Fd client = ConnectTo(listener.get());
+  const PeerSocket unaccepted = **FindPeerSocket(client.get());
+  EXPECT_EQ(unaccepted.owner, std::nullopt);
+  auto begun = Meeting::Begin(*CookieOf(client.get()), unaccepted, Opened::kHere, kLargest, now_);
+  ASSERT_TRUE(begun.ok());
+  const pid_t worker = fork();
+  if (worker == 0) {
+    if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) _exit(1);
+    const Fd accepted(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const auto peer = FindPeerSocket(accepted.get());
+    auto joins = Meeting::Begin(*CookieOf(accepted.get()), **peer, Opened::kThere, kLargest, now_);
+    if (!joins.ok()) _exit(2);
+    pollfd answer{(*joins)->fd(), POLLIN, 0};
+    poll(&answer, 1, 10'000);
+    _exit((*joins)->Go(now_) == State::kMet ? 0 : 3);
+  }
+  for (int packets = 0; packets < 3 && (*begun)->Go(now_) == State::kWaiting; ++packets) {
+    pollfd news{(*begun)->fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&news, 1, 10'000), 1);
+  }
+  EXPECT_EQ((*begun)->Go(now_), State::kMet) << (*begun)->why().ToString();
+  int status = 0;
+  waitpid(worker, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(MeetingTest, TwoProcessesMeetAndTalk) {

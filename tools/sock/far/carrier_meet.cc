@@ -112,7 +112,7 @@ void CarrierLoop::OnAsker(Asker& asker, TimePoint now) {
 std::optional<Refusal> CarrierLoop::Place(Asker& asker, TimePoint now) {
   const auto socket = FindSocket(asker.ask->places);
   if (!socket.ok() || !*socket || (*socket)->cookie != asker.ask->cookie ||
-      (*socket)->uid != geteuid()) {
+      (*socket)->owner != geteuid()) {
     return Refusal::kNotYours;
   }
   if (carried_ >= kMostCarried) return Refusal::kNoRoom;
