@@ -11,11 +11,7 @@ using fs::Opcode;
 using Targets = std::vector<LeaseService::Target>;
 
 void Add(Targets& targets, const InodePtr& inode, std::uint32_t parts, std::string name = {}) {
-  targets.push_back({.inode = inode->key,
-                     .handle = inode->handle,
-                     .parts = parts,
-                     .name = std::move(name),
-                     .directory = S_ISDIR(inode->type)});
+  targets.push_back(MakeTarget(*inode, parts, std::move(name)));
 }
 
 void AddFile(Targets& targets, const Call& call, const fs::Handle& handle, std::uint32_t parts) {
@@ -67,6 +63,14 @@ bool Truncates(const Call& call) {
 }
 
 }  // namespace
+
+LeaseService::Target MakeTarget(const Inode& inode, std::uint32_t parts, std::string name) {
+  return {.inode = inode.key,
+          .handle = inode.handle,
+          .parts = parts,
+          .name = std::move(name),
+          .directory = S_ISDIR(inode.type)};
+}
 
 bool ChangesSomething(const Call& call) {
   if (call.opcode == Opcode::kOpen) return Truncates(call);

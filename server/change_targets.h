@@ -3,12 +3,17 @@
 // cannot be found is left out, since the request will fail on it. The loop's thread.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "server/call.h"
+#include "server/inode_table.h"
 #include "server/lease_service.h"
 
 namespace rdfs::server {
+
+// With kRecallName, `name` in it.
+LeaseService::Target MakeTarget(const Inode& inode, std::uint32_t parts, std::string name = {});
 
 bool ChangesSomething(const Call& call);
 std::vector<LeaseService::Target> TargetsOf(const Call& call);

@@ -70,6 +70,14 @@ bool ExportList::OpenedByAnother(const InodeKey& file, std::uint64_t session) co
       tables_, [&](const InodeTable* table) { return table->HasUser(file, by_another); });
 }
 
+InodePtr ExportList::Known(const InodeKey& inode) const {
+  const std::lock_guard lock(tables_mutex_);
+  for (const InodeTable* table : tables_) {
+    if (InodePtr known = table->Known(inode)) return known;
+  }
+  return nullptr;
+}
+
 Result<ExportList::Entry> ExportList::Make(const ExportSpec& spec,
                                            const InodeLimits& limits) const {
   RDFS_ASSIGN_OR_RETURN(const IdMode mode, ModeOf(spec));

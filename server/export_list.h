@@ -73,6 +73,9 @@ class ExportList {
   // Whether another session than this has the file open, by whichever export.
   [[nodiscard]] bool OpenedByAnother(const InodeKey& file, std::uint64_t session) const;
 
+  // Of whichever export; null where nobody knows it.
+  [[nodiscard]] InodePtr Known(const InodeKey& inode) const;
+
   // Closes descriptors that were not used lately; how many are left.
   std::size_t Age();
   // Of all classes together.

@@ -230,6 +230,12 @@ void InodeTable::Renamed(const struct statx& stat, const InodePtr& parent,
   it->second->strayed_ = false;
 }
 
+InodePtr InodeTable::Known(const InodeKey& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = by_key_.find(key);
+  return it == by_key_.end() ? nullptr : it->second;
+}
+
 InodePtr InodeTable::ParentOf(const Inode& inode) const {
   const std::lock_guard lock(mutex_);
   return inode.strayed_ ? nullptr : inode.parent_;

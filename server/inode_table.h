@@ -112,6 +112,8 @@ class InodeTable {
   void Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open);
   void Closed(const InodePtr& inode, const OpenFile* open);
 
+  // Null where nobody knows it.
+  [[nodiscard]] InodePtr Known(const InodeKey& key) const;
   // Where the inode was last seen; null where that is not known for sure.
   [[nodiscard]] InodePtr ParentOf(const Inode& inode) const;
   // Somebody else on this host has changed what this handle refers to; `moved`: also its name. Null

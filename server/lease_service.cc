@@ -126,6 +126,23 @@ bool LeaseService::Begin(std::uint64_t session, std::span<const Target> targets,
   return at_once;
 }
 
+bool LeaseService::TakeWrites(const FindTarget& find, LeaseChange& change,
+                              std::function<void()> ready) {
+  constexpr auto kLook = LeaseTable::Purpose::kLook;
+  (void)Begin(
+      kNobody, {}, change, [] {}, kLook);  // whatever inode is asked about
+  std::vector<InodeKey> written;
+  {
+    const std::lock_guard lock(mutex_);
+    written = table_.Written(clock_.Now());
+  }
+  std::vector<Target> targets;
+  for (const InodeKey& inode : written) {
+    if (auto target = find(inode)) targets.push_back(*std::move(target));
+  }
+  return Begin(kNobody, targets, change, std::move(ready), kLook);
+}
+
 void LeaseService::End(std::span<const LeaseTable::ChangeNumber> changes) {
   const std::lock_guard lock(mutex_);
   for (const LeaseTable::ChangeNumber change : changes) {

@@ -94,6 +94,10 @@ class LeaseService {
              std::function<void()> ready,
              LeaseTable::Purpose purpose = LeaseTable::Purpose::kChange);
   void End(std::span<const LeaseTable::ChangeNumber> changes);
+  // Before the server stops: what sessions have written without a word to us yet is asked for, and
+  // nobody gets a lease from now on. `find`: of an inode that is known. The rest as with Begin.
+  using FindTarget = std::function<std::optional<Target>(const InodeKey&)>;
+  bool TakeWrites(const FindTarget& find, LeaseChange& change, std::function<void()> ready);
 
   void Acknowledge(std::uint64_t session, std::uint64_t recall);
   // LeaseTable's.

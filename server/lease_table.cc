@@ -141,6 +141,15 @@ bool LeaseTable::IsWrittenByOther(const Inode& inode, Session than, TimePoint no
   });
 }
 
+std::vector<InodeKey> LeaseTable::Written(TimePoint now) const {
+  constexpr Session kNobody = 0;
+  std::vector<InodeKey> written;
+  for (const auto& [key, inode] : inodes_) {
+    if (IsWrittenByOther(inode, kNobody, now)) written.push_back(key);
+  }
+  return written;
+}
+
 void LeaseTable::Writers::Note(Session session, TimePoint until) {
   if (session != last) {
     others_until = std::max(others_until, last_until);

@@ -89,6 +89,8 @@ class LeaseTable {
   // Whether another session than `session` may have: what is told about it has to be asked for, by
   // a change of nothing (Begin).
   [[nodiscard]] bool WrittenByAnother(const InodeKey& inode, Session session, TimePoint now) const;
+  // All of which any session may have.
+  [[nodiscard]] std::vector<InodeKey> Written(TimePoint now) const;
   // Whether that may be so of any inode.
   [[nodiscard]] bool AnyWrittenByAnother(Session session, TimePoint now) const {
     return now < writers_.UntilWithout(session);

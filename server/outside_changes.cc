@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/change_targets.h"
 #include "server/open_file.h"
 #include "transport/base/log.h"
 
@@ -12,14 +13,6 @@ namespace rdfs::server {
 namespace {
 
 using Targets = std::vector<LeaseService::Target>;
-
-void Add(Targets& targets, const Inode& inode, std::uint32_t parts, std::string name = {}) {
-  targets.push_back({.inode = inode.key,
-                     .handle = inode.handle,
-                     .parts = parts,
-                     .name = std::move(name),
-                     .directory = S_ISDIR(inode.type)});
-}
 
 void ReadAnew(Core& core, Inode& inode) {
   inode.Changed();
@@ -37,13 +30,15 @@ void OnChangedOutside(Core& core, InodeTable& inodes,
     // What nobody remembers the inode of is looked up again by its name.
     const bool by_name = !change.name.empty() && (change.entry || !child);
     if (by_name) {
-      Add(targets, *change.directory, fs::kRecallAttributes | fs::kRecallName, change.name);
+      targets.push_back(
+          MakeTarget(*change.directory, fs::kRecallAttributes | fs::kRecallName, change.name));
     } else if (change.name.empty()) {
-      Add(targets, *change.directory, fs::kRecallAttributes);
+      targets.push_back(MakeTarget(*change.directory, fs::kRecallAttributes));
     }
     if (child && child != change.directory) {
       if (change.content) ReadAnew(core, *child);
-      Add(targets, *child, fs::kRecallAttributes | (change.content ? fs::kRecallContent : 0U));
+      targets.push_back(
+          MakeTarget(*child, fs::kRecallAttributes | (change.content ? fs::kRecallContent : 0U)));
     }
     core.leases.ChangedOutside(targets);
   }
@@ -54,12 +49,11 @@ void OnLostOutside(Core& core, InodeTable& inodes) {
   LogWarn("more was changed on this host than the kernel tells: {} is read anew",
           inodes.exported().name());
   for (const InodePtr& inode : inodes.All()) {
-    Targets targets;
     const bool directory = S_ISDIR(inode->type);
     if (!directory) ReadAnew(core, *inode);
-    Add(targets, *inode,
-        fs::kRecallAttributes | (directory ? fs::kRecallName : fs::kRecallContent));
-    core.leases.ChangedOutside(targets);
+    const LeaseService::Target target = MakeTarget(
+        *inode, fs::kRecallAttributes | (directory ? fs::kRecallName : fs::kRecallContent));
+    core.leases.ChangedOutside(std::span(&target, 1));
   }
 }
 

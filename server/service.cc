@@ -9,11 +9,13 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <set>
 #include <utility>
 
 #include "server/as_server.h"
 #include "server/attr.h"
+#include "server/change_targets.h"
 #include "server/ops.h"
 #include "transport/base/log.h"
 #include "transport/base/memlock.h"
@@ -208,6 +210,21 @@ Service::~Service() {
   for (const auto& loop : loops_) loop->Join();
   if (exports_ != nullptr) exports_->StopWatching();
   loops_.clear();
+}
+
+void Service::TakeWrites() {
+  if (stop_.begun()) return;
+  const auto find = [this](const InodeKey& key) -> std::optional<LeaseService::Target> {
+    const InodePtr inode = exports_->Known(key);
+    if (!inode) return std::nullopt;
+    return MakeTarget(*inode, fs::kRecallAttributes);
+  };
+  const auto here = std::make_shared<std::promise<void>>();
+  if (core_->leases.TakeWrites(find, stop_, [here] { here->set_value(); })) return;
+  if (here->get_future().wait_for(LeaseService::kWriteTravel) == std::future_status::ready) return;
+  LogWarn(
+      "a client did not send in time what it has written: if the next server does not find the "
+      "file again, its fsync or close says so");
 }
 
 std::unique_ptr<IntentRing> Service::OpenRecord(std::uint64_t session,

@@ -57,6 +57,11 @@ class Service final : public transport::SessionHost {
   // Calls on_idle when no session has come by then.
   void EndIfUnusedAfter(std::chrono::nanoseconds patience);
 
+  // Before it stops: what clients have answered their programs and have on its way is to be here,
+  // since the next server may not find each of their open files again. Blocks until it is, for two
+  // seconds at most; nobody gets a lease from then on. Any thread but a loop's.
+  void TakeWrites();
+
   [[nodiscard]] Core& core() { return *core_; }
   [[nodiscard]] std::size_t sessions() const { return sessions_.size(); }
   // ExportList::Reload; mounts of what is missing go on, until they must connect again. Any thread.
@@ -92,6 +97,7 @@ class Service final : public transport::SessionHost {
   std::vector<std::unique_ptr<Loop>> loops_;  // the core's scheduler is the first: made before it
   std::unique_ptr<Core> core_;
   std::unique_ptr<ExportList> exports_;
+  LeaseChange stop_;               // TakeWrites'
   std::uint64_t first_epoch_ = 0;  // IntentRing::FirstEpoch
   SessionTable sessions_;
   std::atomic<bool> expiry_scheduled_{false};

@@ -153,7 +153,10 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
 
   Core& core = (*service)->core();
   auto signals = SignalThread::Start(
-      [&acceptor] { (*acceptor)->Stop(); },
+      [&] {
+        (*service)->TakeWrites();
+        (*acceptor)->Stop();
+      },
       [&core] { LogLine(LogLevel::kInfo, core.counters.ToString() + core.leases.Describe()); },
       [&] { Reload(params, **service, shared); });
   if (!signals.ok()) return Fail(signals.status());

@@ -85,7 +85,10 @@ int ServeStdio(const Options& options) {
   if (!acceptor.ok()) return Refuse(acceptor.status());
   transport::Acceptor& running = **acceptor;
   auto signals = SignalThread::Start(
-      [&running] { running.Stop(); },
+      [&] {
+        (*service)->TakeWrites();
+        running.Stop();
+      },
       [&service] { LogLine(LogLevel::kInfo, (*service)->core().counters.ToString()); });
   if (!signals.ok()) return Refuse(signals.status());
   const auto control = ListenForQuestions(**service, running.port(), nullptr);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/change_targets.h"
 #include "tests/server/server_harness.h"
 
 namespace rdfs::server {
@@ -89,6 +90,60 @@ TEST_F(RecallsTest, AFileThatAppearsMeanwhileIsNotTruncatedUnasked) {
     EXPECT_EQ(std::filesystem::file_size(path), 0U) << moment;
   }
   EXPECT_GT(recalled, 1U);
+}
+
+class StopTest : public RecallsTest {
+ protected:
+  StopTest() { Attach(server_.lane); }
+  // Written under a lease: what it writes its programs are told of before it is here.
+  std::uint64_t OpenToWrite() {
+    const Answer made =
+        server_.Create(server_.root(), "file", fs::kOpenWrite | fs::kOpenCreate | kLease);
+    ByteReader reader(made.body);
+    const auto reply = reader.Read<fs::OpenReply>();
+    EXPECT_TRUE(reader.ok());
+    EXPECT_GT(reply.write_lease_ms, 0U);
+    return reply.open;
+  }
+  bool TakeWrites(std::function<void()> ready) {
+    const auto find = [&](const InodeKey& key) -> std::optional<LeaseService::Target> {
+      const InodePtr inode = server_.table().Known(key);
+      if (!inode) return std::nullopt;
+      return MakeTarget(*inode, fs::kRecallAttributes);
+    };
+    return server_.core().leases.TakeWrites(find, stop_, std::move(ready));
+  }
+
+  static constexpr std::uint32_t kLease = fs::kOpenWriteLease;
+  LeaseChange stop_;
+};
+
+TEST_F(StopTest, WaitsForWhatIsOnItsWay) {
+  const std::uint64_t open = OpenToWrite();
+  bool here = false;
+  EXPECT_FALSE(TakeWrites([&] { here = true; }));
+  ASSERT_TRUE(server_.WaitForAnswer(server_.lane)) << "nothing was recalled";
+  const auto message = std::exchange(server_.lane->sent, {}).front();
+  ByteReader reader(message);
+  EXPECT_EQ(reader.Read<fs::ReplyHeader>().opcode, static_cast<std::uint16_t>(Opcode::kRecall));
+  const auto recall = reader.Read<fs::RecallMessage>();
+  EXPECT_EQ(fs::ReadHandle(reader), server_.Walk("file"));
+  // It comes, and there is no lease to write more in this way.
+  const Answer written = server_.Write(open, 0, "x", fs::kWriteEarly);
+  EXPECT_EQ(written.As<fs::WriteReply>().write_lease_ms, 0U);
+  EXPECT_FALSE(here);
+  const Body ack = Body().Add(fs::RecallAckRequest{.number = recall.number});
+  EXPECT_TRUE(server_.Ask(Opcode::kRecallAck, ack).ok());
+  EXPECT_TRUE(here);
+}
+
+TEST_F(StopTest, WaitsForNobodyWhereNothingIsWritten) {
+  ASSERT_TRUE(server_.Create(server_.root(), "file", fs::kOpenWrite | fs::kOpenCreate).ok());
+  EXPECT_TRUE(TakeWrites([] {}));
+  const Answer another =
+      server_.Create(server_.root(), "another", fs::kOpenWrite | fs::kOpenCreate | kLease);
+  ByteReader reader(another.body);
+  EXPECT_EQ(reader.Read<fs::OpenReply>().write_lease_ms, 0U);
 }
 
 // Else recalls would be sent again, and the lane known once more, as often as a client likes.
