@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kTagBytes = 8;
 constexpr std::size_t kFixedBytes = kTagBytes + 1 + 8;
 constexpr std::size_t kMaxPayload = fs::kMaxHandleBytes - kFixedBytes;  // 47
+constexpr std::size_t kMaxScope = fs::kMaxHandleBytes - kTagBytes + fs::kMaxExportNameBytes;
 
 // What name_to_handle_at(2) wants: a header and room behind it.
 struct KernelHandle {
@@ -54,6 +55,12 @@ void StoreKernelHandle(const file_handle& handle, NativeHandle& out) {
     writer.WriteBytes(std::as_bytes(std::span(digest)));
   }
   out.size = writer.size();
+}
+
+void WriteNative(ByteWriter& writer, const NativeHandle& native) {
+  writer.Write(Le<std::uint8_t>(static_cast<std::uint8_t>(native.kind)));
+  writer.Write(Le64(native.device));
+  writer.WriteBytes(ByteSpan(native.bytes).first(native.size));
 }
 
 Result<HandleSecret> Fail(std::string_view what, const std::string& path) {
@@ -102,16 +109,22 @@ NativeHandle NativeHandle::Of(int fd, const struct statx& stat) {
   return out;
 }
 
-HandleCodec::HandleCodec(const HandleSecret& secret, std::string_view export_name)
-    : secret_(secret), export_name_(export_name) {}
+HandleCodec::HandleCodec(const HandleSecret& secret, std::string_view export_name,
+                         const NativeHandle& root)
+    : secret_(secret), scope_(kMaxScope) {
+  ByteWriter writer(scope_);
+  WriteNative(writer, root);
+  writer.WriteBytes(AsBytes(export_name));
+  scope_.resize(writer.size());
+}
 
 std::array<std::byte, 8> HandleCodec::Tag(ByteSpan body) const {
   static_assert(crypto_shorthash_KEYBYTES == HandleSecret::kBytes);
   static_assert(crypto_shorthash_BYTES == kTagBytes);
-  std::array<std::byte, fs::kMaxHandleBytes + fs::kMaxExportNameBytes> buffer{};
+  std::array<std::byte, fs::kMaxHandleBytes + kMaxScope> buffer{};
   ByteWriter writer(buffer);
   writer.WriteBytes(body);
-  writer.WriteBytes(AsBytes(export_name_));
+  writer.WriteBytes(scope_);
   std::array<std::byte, kTagBytes> tag{};
   crypto_shorthash(reinterpret_cast<unsigned char*>(tag.data()),
                    reinterpret_cast<const unsigned char*>(buffer.data()), writer.size(),
@@ -130,9 +143,7 @@ fs::Handle HandleCodec::Tagged(ByteSpan body) const {
 fs::Handle HandleCodec::Encode(const NativeHandle& native) const {
   std::array<std::byte, fs::kMaxHandleBytes - kTagBytes> body{};
   ByteWriter writer(body);
-  writer.Write(Le<std::uint8_t>(static_cast<std::uint8_t>(native.kind)));
-  writer.Write(Le64(native.device));
-  writer.WriteBytes(ByteSpan(native.bytes).first(native.size));
+  WriteNative(writer, native);
   return Tagged(writer.written());
 }
 

@@ -27,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fs/protocol.h"
 #include "transport/base/bytes.h"
@@ -79,7 +80,9 @@ std::uint64_t DeviceOf(const struct statx& stat);
 
 class HandleCodec {
  public:
-  HandleCodec(const HandleSecret& secret, std::string_view export_name);
+  // `root`: of the export's directory. Handles of another one, exported by this name earlier, are
+  // none of its own.
+  HandleCodec(const HandleSecret& secret, std::string_view export_name, const NativeHandle& root);
 
   [[nodiscard]] fs::Handle Encode(const NativeHandle& native) const;
   // Nothing when this server did not issue these bytes for this export.
@@ -91,7 +94,7 @@ class HandleCodec {
   [[nodiscard]] std::array<std::byte, 8> Tag(ByteSpan body) const;
   [[nodiscard]] fs::Handle Tagged(ByteSpan body) const;
   HandleSecret secret_;
-  std::string export_name_;
+  std::vector<std::byte> scope_;  // what a tag is over besides the handle
 };
 
 // Opens the inode of a kFileHandle beneath `mount` (any descriptor of that file system). Needs

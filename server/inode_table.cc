@@ -18,11 +18,20 @@ constexpr std::size_t kMaxDepth = fs::kMaxPathBytes / 2;
 
 InodeRef Stale() { return {.inode = nullptr, .descriptor = nullptr, .error = ESTALE}; }
 
+NativeHandle RootOf(const Export& exported) {
+  struct statx stat {};  // where this fails, AddRoot does as well
+  (void)StatFd(exported.root(), stat);
+  return NativeHandle::Of(exported.root(), stat);
+}
+
 }  // namespace
 
 InodeTable::InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret,
                        const ProcFd& proc, InodeLimits limits)
-    : export_(std::move(exported)), codec_(secret, export_->name()), proc_(proc), limits_(limits) {}
+    : export_(std::move(exported)),
+      codec_(secret, export_->name(), RootOf(*export_)),
+      proc_(proc),
+      limits_(limits) {}
 
 Result<std::unique_ptr<InodeTable>> InodeTable::Create(std::shared_ptr<const Export> exported,
                                                        const HandleSecret& secret,

@@ -49,7 +49,7 @@ void CheckPage(ByteSpan input, bool plus) {
 }
 
 void CheckHandle(ByteSpan input) {
-  static const server::HandleCodec codec(server::HandleSecret::Random(), "x");
+  static const server::HandleCodec codec(server::HandleSecret::Random(), "x", {});
   const auto handle = fs::Handle::FromBytes(input);
   if (handle) Require(!codec.Decode(*handle), "nobody makes up a handle");
   server::NativeHandle native;

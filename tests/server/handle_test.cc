@@ -23,7 +23,7 @@ NativeHandle HandleOf(const std::string& path) {
 TEST(Handle, ComesBackAsItWas) {
   const TempDir dir;
   const NativeHandle native = HandleOf(dir.path());
-  const HandleCodec codec(HandleSecret::Random(), "home");
+  const HandleCodec codec(HandleSecret::Random(), "home", {});
   const auto decoded = codec.Decode(codec.Encode(native));
   ASSERT_TRUE(decoded.has_value());
   EXPECT_EQ(decoded->kind, native.kind);
@@ -35,15 +35,25 @@ TEST(Handle, ComesBackAsItWas) {
 TEST(Handle, AnotherExportOrSecretDoesNotAcceptIt) {
   const TempDir dir;
   const HandleSecret secret = HandleSecret::Random();
-  const fs::Handle handle = HandleCodec(secret, "home").Encode(HandleOf(dir.path()));
-  EXPECT_FALSE(HandleCodec(secret, "other").Decode(handle).has_value());
-  EXPECT_FALSE(HandleCodec(HandleSecret::Random(), "home").Decode(handle).has_value());
+  const fs::Handle handle = HandleCodec(secret, "home", {}).Encode(HandleOf(dir.path()));
+  EXPECT_FALSE(HandleCodec(secret, "other", {}).Decode(handle).has_value());
+  EXPECT_FALSE(HandleCodec(HandleSecret::Random(), "home", {}).Decode(handle).has_value());
+}
+
+// The configuration has given the name to another directory.
+TEST(Handle, OfAnEarlierDirectoryByThatNameIsNotAccepted) {
+  const TempDir before, now;
+  const HandleSecret secret = HandleSecret::Random();
+  const HandleCodec codec(secret, "home", HandleOf(before.path()));
+  const fs::Handle handle = codec.Encode(HandleOf(before.path()));
+  EXPECT_TRUE(HandleCodec(secret, "home", HandleOf(before.path())).Decode(handle).has_value());
+  EXPECT_FALSE(HandleCodec(secret, "home", HandleOf(now.path())).Decode(handle).has_value());
 }
 
 TEST(Handle, OfAnotherExportCanBeHadFromThatOne) {
   const TempDir dir;
   const HandleSecret secret = HandleSecret::Random();
-  const HandleCodec home(secret, "home"), other(secret, "other");
+  const HandleCodec home(secret, "home", {}), other(secret, "other", {});
   const NativeHandle native = HandleOf(dir.path());
   EXPECT_EQ(other.Own(home.Encode(native)), other.Encode(native));
   EXPECT_EQ(home.Own(home.Encode(native)), home.Encode(native));
@@ -51,7 +61,7 @@ TEST(Handle, OfAnotherExportCanBeHadFromThatOne) {
 
 TEST(Handle, EveryChangedBitIsNoticed) {
   const TempDir dir;
-  const HandleCodec codec(HandleSecret::Random(), "home");
+  const HandleCodec codec(HandleSecret::Random(), "home", {});
   const fs::Handle handle = codec.Encode(HandleOf(dir.path()));
   for (std::size_t bit = 0; bit < handle.bytes().size() * 8; ++bit) {
     std::vector<std::byte> bytes(handle.bytes().begin(), handle.bytes().end());

@@ -346,7 +346,7 @@ TEST_P(EscapeTest, ForgedAndForeignHandlesAreStale) {
   const Fd above(::open(server.base.path().c_str(), O_PATH | O_DIRECTORY));
   struct statx stat {};
   ASSERT_EQ(StatFd(above.get(), stat), 0);
-  const HandleCodec other(HandleSecret::Random(), "other");
+  const HandleCodec other(HandleSecret::Random(), "other", {});
   const fs::Handle foreign = other.Encode(NativeHandle::Of(above.get(), stat));
   EXPECT_EQ(server.Lookup(foreign, "secret").errno_value(), ESTALE);
 }

@@ -246,7 +246,7 @@ TEST_P(InodeTableTest, ForgedHandlesOfTheSameFileSystemAreStale) {
   const Fd fd(::open((outside / "secret").c_str(), O_PATH));
   struct statx stat {};
   ASSERT_EQ(StatFd(fd.get(), stat), 0);
-  const HandleCodec forger(HandleSecret::Random(), "x");
+  const HandleCodec forger(HandleSecret::Random(), "x", {});
   const fs::Handle forged = forger.Encode(NativeHandle::Of(fd.get(), stat));
   EXPECT_EQ(table_->Find(forged, identity_).error, ESTALE);
 }
