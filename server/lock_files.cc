@@ -187,6 +187,8 @@ void LockFiles::Update(const InodeKey& inode, const LockOwner& owner,
   }
   if (!keeper_.supervised()) return;
   std::vector<std::byte> state(sizeof(KeptAccess) + held.size() * sizeof(KeptLock));
+  // Nothing is better than what was true before: their client asks for them.
+  if (state.size() > DescriptorKeeper::kMaxStateBytes) return keeper_.Drop(Bytes(key));
   ByteWriter writer(state);
   writer.Write(KeptAccess{it->second.readable ? 1U : 0U, it->second.writable ? 1U : 0U});
   for (const Lock& lock : held) {

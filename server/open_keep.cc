@@ -46,6 +46,8 @@ void KeepOpen(DescriptorKeeper& keeper, const OpenFile& open) {
     LogWarn("an open file that cannot be opened again would not survive a crash of the server: {}",
             kept.message());
   }
+  // Meanwhile: whoever did that may not have seen that it was kept.
+  if (open.closed.load()) DropKeptOpen(keeper, open);
 }
 
 void KeepWhatWouldBeLost(DescriptorKeeper& keeper, InodeTable& table, const InodePtr& inode,

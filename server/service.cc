@@ -397,11 +397,7 @@ void Service::KeepLongOpens() {
   bool more = false;
   for (const SessionPtr& session : sessions_.All()) {
     if (keeper_.HasPlenty()) {
-      for (const OpenPtr& open : session->OpensToKeep(kKeptATurn)) {
-        KeepOpen(keeper_, *open);
-        // Closed meanwhile: whoever did that may not have seen that it was kept.
-        if (session->FindOpen(open->number) != open) DropKeptOpen(keeper_, *open);
-      }
+      for (const OpenPtr& open : session->OpensToKeep(kKeptATurn)) KeepOpen(keeper_, *open);
     }
     more = more || session->MayHaveOpensToKeep();
   }
