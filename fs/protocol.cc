@@ -191,6 +191,10 @@ WireError ReadRequestExtensions(ByteReader& reader, RequestExtensions& out) {
     if (header.type == kExtensionTransport) {
       if (body.size() > kMaxTransportBytes) return WireError::kMalformed;
       out.transport = body;
+    } else if (header.type == kExtensionAnswered) {
+      const std::size_t count = body.size() / sizeof(Le64);
+      if (count > kMostAnswered || body.size() % sizeof(Le64) != 0) return WireError::kMalformed;
+      out.answered = body;
     } else if ((header.type & kExtensionMustUnderstand) != 0) {
       return WireError::kNotSupported;
     }
@@ -203,6 +207,14 @@ void WriteTransportExtension(ByteWriter& writer, std::string_view transport) {
   writer.Write(ExtensionHeader{.type = kExtensionTransport,
                                .length = static_cast<std::uint16_t>(cut.size())});
   writer.WriteBytes(AsBytes(cut));
+}
+
+void WriteAnsweredExtension(ByteWriter& writer, std::span<const std::uint64_t> answered) {
+  writer.Write(ExtensionHeader{
+      .type = kExtensionAnswered,
+      .length = static_cast<std::uint16_t>(answered.size() * sizeof(Le64)),
+  });
+  for (const std::uint64_t sequence : answered) writer.Write(Le64(sequence));
 }
 
 void WriteHandle(ByteWriter& writer, const Handle& handle) { writer.WriteSized16(handle.bytes()); }

@@ -190,7 +190,8 @@ struct RequestHeader {
   Le32 body_bytes;
   Le64 session;        // MountGrant::session
   Le64 sequence;       // of the session, from 1; the same again when a request is sent again
-  Le64 acknowledged;   // every reply up to here has arrived: their records may go
+  Le64 acknowledged;   // every reply up to here has arrived: their records may go (see also
+                       // kExtensionAnswered)
   Le32 deadline_ms;    // the client waits this long from now on; 0: for ever (a blocking lock)
   Le64 trace;          // for logs on both sides
   Le32 uid, gid, pid;  // of the calling process, as the client sees them
@@ -228,14 +229,24 @@ inline constexpr std::size_t kMostDirectoriesTold = 2;
 // sentence for whoever asks the server, which acts on nothing of it.
 inline constexpr std::uint16_t kExtensionTransport = 2;
 inline constexpr std::size_t kMaxTransportBytes = 1024;  // of that sentence
+// In any request: numbers of others, beyond `acknowledged`, whose replies have arrived as well, a
+// Le64 each: their records may go, too. Else one request that takes long would fill the server's
+// record with those that came behind it.
+inline constexpr std::uint16_t kExtensionAnswered = 3;
+inline constexpr std::size_t kMostAnswered = 16;  // of one request
 // What stands behind the body of a request.
 struct RequestExtensions {
   ByteSpan transport;  // kExtensionTransport; empty: it is not there
+  ByteSpan answered;   // kExtensionAnswered: of a whole number of them
 };
 // Reads up to the message's end; kOk, kMalformed, or kNotSupported for what has to be understood.
 WireError ReadRequestExtensions(ByteReader& reader, RequestExtensions& out);
 // Cut, where it is longer than the wire takes.
 void WriteTransportExtension(ByteWriter& writer, std::string_view transport);
+inline constexpr std::size_t kMaxAnsweredExtensionBytes =
+    sizeof(ExtensionHeader) + kMostAnswered * sizeof(Le64);
+// `answered`: at most kMostAnswered.
+void WriteAnsweredExtension(ByteWriter& writer, std::span<const std::uint64_t> answered);
 
 // ---------------------------------------------------------------------------------------------------
 // Values.

@@ -81,6 +81,13 @@ bool IsRecorded(const Call& call) {
   return (ByteReader(call.body.rest()).Read<fs::LockRequest>().flags & fs::kLockWait) == 0;
 }
 
+void TakeAcknowledgements(const Call& call, IntentRing& record) {
+  record.Acknowledge(call.header.acknowledged);
+  for (ByteReader others(call.extensions.answered); others.remaining() > 0;) {
+    record.AcknowledgeOne(others.Read<Le64>());
+  }
+}
+
 }  // namespace
 
 bool Dispatcher::Handle(const LanePtr& lane, ByteSpan message) {
@@ -144,7 +151,7 @@ Outcome Dispatcher::Run(Call& call) {
     return Outcome::Errno(EPERM);
   }
   IntentRing* record = call.session.record();
-  if (record != nullptr) record->Acknowledge(call.header.acknowledged);
+  if (record != nullptr) TakeAcknowledgements(call, *record);
   if (!MayGoOn(call)) return Outcome::Pending();
   // It was under way already when it had to wait.
   if (call.responder.recorded()) return Carry(call, row->handler);
@@ -251,8 +258,7 @@ Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState
       const Status begun = record.Begin(call.header.sequence, call.opcode, digest, before);
       if (begun.ok()) return safe ? Next::kRun : AnswerUnknown(call);
       if (begun.code() != Code::kBusy) return Next::kEnd;
-      call.responder.Errno(EAGAIN);  // the client never acknowledges
-      return Next::kAnswered;
+      return Next::kHeldBack;  // the client does not say which answers it has: it may ask again
     }
     case IntentRing::Verdict::kDone:
       return AnswerDone(call, found);
@@ -265,11 +271,10 @@ Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState
           now.known ? Resolve(DescribeIntent(call, before), now, ContentMatches(call, before))
                     : Resolution::kAmbiguous;
       // The client asks again under another number: this one's record stays as it is.
-      if (resolution == Resolution::kRepeat) {
-        return HeldBack(call) ? Next::kHeldBack : Next::kRun;
-      }
-      if (resolution == Resolution::kDone) return Next::kAsDone;
-      return AnswerUnknown(call);
+      if (resolution == Resolution::kRepeat && HeldBack(call)) return Next::kHeldBack;
+      if (!record.Resume(call.header.sequence)) return Wait(call, digest);
+      if (resolution == Resolution::kRepeat) return Next::kRun;
+      return resolution == Resolution::kDone ? Next::kAsDone : AnswerUnknown(call);
     }
     case IntentRing::Verdict::kAcknowledged:
     case IntentRing::Verdict::kMismatch:

@@ -33,6 +33,16 @@ constexpr std::uint32_t kCreateOnly = 1;
 // Clocks of the file system and of this process may differ by a tick.
 constexpr std::uint64_t kTickNs = 20'000'000;
 
+// File systems give the number of an inode that is gone to the next one at once.
+bool SameInode(const ObjectState& a, const ObjectState& b) {
+  const bool born_together = a.birth_ns == 0 || b.birth_ns == 0 || a.birth_ns == b.birth_ns;
+  return a.id == b.id && born_together;
+}
+
+bool SameObject(const ObjectState& a, const ObjectState& b) {
+  return a.exists == b.exists && (!a.exists || SameInode(a, b));
+}
+
 // Something new was to come to a name that was free.
 Resolution ResolveMake(const InterruptedIntent& intent, const PriorState& now, std::uint32_t type) {
   if (intent.before.first.exists || !now.first.exists) return Resolution::kRepeat;
@@ -46,17 +56,13 @@ Resolution ResolveMake(const InterruptedIntent& intent, const PriorState& now, s
 // `second` is the inode that gets another name.
 Resolution ResolveLink(const InterruptedIntent& intent, const PriorState& now) {
   if (intent.before.first.exists || !now.first.exists) return Resolution::kRepeat;
-  return now.first.id == intent.before.second.id ? Resolution::kDone : Resolution::kAmbiguous;
+  return SameInode(now.first, intent.before.second) ? Resolution::kDone : Resolution::kAmbiguous;
 }
 
 Resolution ResolveRemove(const InterruptedIntent& intent, const PriorState& now) {
   if (!intent.before.first.exists) return Resolution::kRepeat;
   if (!now.first.exists) return Resolution::kDone;
-  return now.first.id == intent.before.first.id ? Resolution::kRepeat : Resolution::kAmbiguous;
-}
-
-bool SameObject(const ObjectState& a, const ObjectState& b) {
-  return a.exists == b.exists && (!a.exists || a.id == b.id);
+  return SameInode(now.first, intent.before.first) ? Resolution::kRepeat : Resolution::kAmbiguous;
 }
 
 Resolution ResolveRename(const InterruptedIntent& intent, const PriorState& now) {

@@ -283,6 +283,14 @@ Status IntentRing::Begin(std::uint64_t sequence, fs::Opcode opcode, std::uint64_
   return Status::Ok();
 }
 
+bool IntentRing::Resume(std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(sequence);
+  if (entry == entries_.end() || entry->second.phase != Phase::kInterrupted) return false;
+  entry->second.phase = Phase::kIntent;
+  return true;
+}
+
 void IntentRing::Complete(std::uint64_t sequence, fs::WireError error, ByteSpan reply) {
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(sequence);
@@ -331,6 +339,13 @@ void IntentRing::Acknowledge(std::uint64_t sequence) {
     free_.push_back(entry->second.index);
     entry = entries_.erase(entry);
   }
+}
+
+void IntentRing::AcknowledgeOne(std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(sequence);
+  // As above.
+  if (entry != entries_.end() && entry->second.phase != Phase::kIntent) ReleaseLocked(sequence);
 }
 
 void IntentRing::NoteOpens(std::size_t opens) {

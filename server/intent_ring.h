@@ -7,7 +7,7 @@
 // after a restart), Lookup tells what became of the first.
 //
 //   free --Begin--> intent --Complete--> done --Acknowledge--> free
-//                     |  found when the ring is opened: interrupted --Complete--> done
+//                     |  found when the ring is opened: interrupted --Resume--> intent
 //
 // Records carry checksums keyed by the session: a torn record is an intent that had not begun (its
 // request had not either) or a result that had not been written; a damaged one is as good as free.
@@ -42,7 +42,7 @@ class IntentRing {
     kNew,           // never seen: carry it out
     kInProgress,    // begun by this process and not complete: its answer is on its way
     kDone,          // `error` and `reply` are the answer
-    kInterrupted,   // begun by an earlier process: Resolve, then Complete
+    kInterrupted,   // begun by an earlier process: Resolve, Resume, then Complete
     kAcknowledged,  // the client has had the answer: it asks nonsense
     kMismatch,      // another request had this sequence number: it asks nonsense
   };
@@ -73,12 +73,17 @@ class IntentRing {
   // sequence number has a record or was acknowledged).
   Status Begin(std::uint64_t sequence, fs::Opcode opcode, std::uint64_t digest,
                const PriorState& before);
+  // An interrupted intent is this process's from now on: whoever asks for it meanwhile finds it in
+  // progress. False: it is already.
+  bool Resume(std::uint64_t sequence);
   // Without effect when there is no such intent.
   void Complete(std::uint64_t sequence, fs::WireError error, ByteSpan reply);
   // Takes an intent back whose request was not carried out after all (it will be asked again).
   void Abandon(std::uint64_t sequence);
   // Every answer up to `sequence` has arrived: their records are free.
   void Acknowledge(std::uint64_t sequence);
+  // The answer to this one has, whatever became of those before.
+  void AcknowledgeOne(std::uint64_t sequence);
 
   // How many files the session has open: for whoever finds the ring after a crash.
   void NoteOpens(std::size_t opens);

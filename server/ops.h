@@ -64,6 +64,8 @@ Outcome OpReclaimLock(Call& call);
 // `after` is a stat(2) from behind the change, if there is one (see ExtentStore::Changed).
 void ContentChanged(Core& core, const OpenFile& open, std::uint64_t offset, std::uint64_t length,
                     const struct statx* after = nullptr);
+// RWF_SYNC, RWF_DSYNC or 0: what each write to it goes with.
+int SyncFlags(const OpenFile& open);
 // The reply of a write of `written` bytes at `offset`, after which the file is as `stat` says.
 fs::WriteReply MakeWriteReply(const Core& core, const OpenFile& open, std::uint64_t offset,
                               std::uint32_t written, const struct statx& stat);

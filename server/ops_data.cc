@@ -56,11 +56,6 @@ struct WriteJob {
 };
 using WriteJobPtr = std::shared_ptr<WriteJob>;
 
-int SyncFlags(const OpenFile& open) {
-  if ((open.flags & fs::kOpenSync) != 0) return RWF_SYNC;
-  return (open.flags & fs::kOpenDataSync) != 0 ? RWF_DSYNC : 0;
-}
-
 void FinishWrite(WriteJob& job, std::int64_t result) {
   Core& core = job.worker->core;
   if (result < 0) return job.responder.Errno(static_cast<int>(-result));
@@ -131,6 +126,11 @@ void ContentChanged(Core& core, const OpenFile& open, std::uint64_t offset, std:
   if (after == nullptr) return core.stores.Changed(open.file, offset, length);
   const FileVersion version = FileVersion::From(*after);
   core.stores.Changed(open.file, offset, length, &version);
+}
+
+int SyncFlags(const OpenFile& open) {
+  if ((open.flags & fs::kOpenSync) != 0) return RWF_SYNC;
+  return (open.flags & fs::kOpenDataSync) != 0 ? RWF_DSYNC : 0;
 }
 
 fs::WriteReply MakeWriteReply(const Core& core, const OpenFile& open, std::uint64_t offset,

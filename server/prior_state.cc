@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "server/ops.h"
@@ -96,6 +98,16 @@ Append ReadAppend(const Call& call) {
     }
   }
   return append;
+}
+
+// It may have been killed just before the disk had it.
+Outcome AnswerOnceSynced(Call& call, const OpenFile& open, const fs::WriteReply& reply) {
+  auto responder = std::make_shared<Responder>(std::move(call.responder));
+  call.worker.io.Fsync(open.fd, SyncFlags(open) == RWF_DSYNC, [=](std::int64_t result) {
+    if (result < 0) return responder->Errno(static_cast<int>(-result));
+    responder->Ok(std::as_bytes(std::span(&reply, 1)));
+  });
+  return Outcome::Pending();
 }
 
 }  // namespace
@@ -243,7 +255,10 @@ Outcome AnswerAsDone(Call& call, const PriorState& before) {
       const OpenPtr open = call.session.FindOpen(append.open);
       struct statx stat {};
       if (!open || StatFd(open->fd->get(), stat) != 0) return Outcome::Errno(EIO);
-      call.out.Write(MakeWriteReply(call.core(), *open, before.first.size, append.length, stat));
+      const fs::WriteReply reply =
+          MakeWriteReply(call.core(), *open, before.first.size, append.length, stat);
+      if (SyncFlags(*open) != 0) return AnswerOnceSynced(call, *open, reply);
+      call.out.Write(reply);
       return Outcome::Ok();
     }
     case fs::Opcode::kFallocate: {

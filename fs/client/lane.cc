@@ -372,11 +372,19 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
   header.pid = call.context.pid;
   // What was sent before may be answered from the record: with the leases of then.
   if (!sent.sent_before) call.asked = now;
-  std::array<ByteSpan, 3> parts{std::as_bytes(std::span(&header, 1)), body, {}};
+  std::array<ByteSpan, 4> parts{std::as_bytes(std::span(&header, 1)), body, {}, {}};
   std::size_t count = 2;
   if (call.payload_bytes > 0) {
     parts[count++] =
         memory_->bytes().subspan(call.write.from.offset + call.write.done, call.payload_bytes);
+  }
+  std::array<std::byte, kMaxAnsweredExtensionBytes> room;
+  if (sizeof(header) + header.body_bytes + room.size() <= transport::kMaxMessageBytes) {
+    if (const auto answered = table_.TakeAnswered(header.acknowledged)) {
+      ByteWriter extension(room);
+      WriteAnsweredExtension(extension, *answered);
+      parts[count++] = extension.written();
+    }
   }
   wire_.Send(std::span(parts).first(count));
 }
@@ -491,6 +499,7 @@ void LaneImpl::Deliver(Slot slot, WireError error, ByteSpan body) {
   switch (error) {
     case WireError::kGrace:
       GiveStagingBack(call);
+      if (EndCancelled(slot)) return;
       return table_.QueueAt(slot, call.opcode, now_ + kGracePause);
     case WireError::kUnknownSession:
       stale_session_ = true;
@@ -516,6 +525,7 @@ void LaneImpl::Deliver(Slot slot, WireError error, ByteSpan body) {
 void LaneImpl::OnWrongEpoch(Slot slot) {
   Call& call = calls_[slot];
   GiveStagingBack(call);
+  if (EndCancelled(slot)) return;
   if (call.open == nullptr || ++call.reclaims > kMostReclaims) {
     return Finish(slot, ErrnoStatus(EIO));
   }

@@ -229,6 +229,9 @@ class LaneImpl final : public Lane, private Wire::Events {
   bool LetCallerGo(Slot slot, Status status);
   // The caller waits no longer.
   void GiveUp(Slot slot, Status status);
+  // The server has not done it and knows its number no more: whether it is interrupted, and ends
+  // here. Nothing else would end it: the server has been told of that number already.
+  bool EndCancelled(Slot slot);
   void LetOpenGo(Slot slot);
   void LetLockGo(Slot slot);
   // The server has given this lock, or may have, and its caller was told that it has not.

@@ -44,6 +44,13 @@ void LaneImpl::GiveUp(Slot slot, Status status) {
   if (!LetCallerGo(slot, status)) FinishLater(slot, std::move(status));
 }
 
+bool LaneImpl::EndCancelled(Slot slot) {
+  const Call& call = calls_[slot];
+  if (!call.cancelled || IsRelease(call.opcode) || call.opcode == Opcode::kFlush) return false;
+  FinishLater(slot, Status(Code::kErrno, EINTR, {}));
+  return true;
+}
+
 void LaneImpl::LetOpenGo(Slot slot) {
   Call& call = calls_[slot];
   const Opcode release = call.opcode == Opcode::kOpenDir ? Opcode::kReleaseDir : Opcode::kRelease;

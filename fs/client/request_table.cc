@@ -98,10 +98,21 @@ RequestTable::Arrival RequestTable::OnReply(std::uint64_t sequence, Opcode opcod
   by_sequence_.Take(sequence);
   --(entries_[slot].waits ? waiting_ : on_wire_);
   entries_[slot].phase = Phase::kIdle;
+  if (IsMutating(opcode) && !entries_[slot].waits) answered_.push_back(sequence);
   EndSequence(slot);
   if (entries_[slot].open) return {Verdict::kDeliver, slot};
   FreeIfOver(slot);
   return {Verdict::kLate, slot};
+}
+
+std::optional<RequestTable::Answered> RequestTable::TakeAnswered(std::uint64_t acknowledged) {
+  // Nearly in order; what is told twice does no harm.
+  while (!answered_.empty() && answered_.front() <= acknowledged) answered_.pop_front();
+  if (answered_.size() < kMostAnswered) return std::nullopt;
+  Answered taken;
+  std::copy_n(answered_.begin(), taken.size(), taken.begin());
+  answered_.erase(answered_.begin(), answered_.begin() + taken.size());
+  return taken;
 }
 
 bool RequestTable::EndLocal(Slot slot) {

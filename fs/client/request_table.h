@@ -18,7 +18,9 @@
 // One thread: the lane's.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -94,6 +96,12 @@ class RequestTable {
   };
   Arrival OnReply(std::uint64_t sequence, Opcode opcode);
 
+  // Of the requests that the server may keep a record of: those that were answered and lie above
+  // `acknowledged`, which it has to be told of one by one. None, or as many as go into a request;
+  // each once.
+  using Answered = std::array<std::uint64_t, kMostAnswered>;
+  std::optional<Answered> TakeAnswered(std::uint64_t acknowledged);
+
   // ---- One-sided operations ---------------------------------------------------------------------
   void BeginLocal(Slot slot) { ++entries_[slot].local; }
   // Whether that was the last one.
@@ -168,7 +176,8 @@ class RequestTable {
   List urgent_;  // by the same link as queue_
   List
       sequenced_;  // every entry with a sequence that the server may have a record of, oldest first
-  std::size_t on_wire_ = 0;  // sent on this connection,
+  std::deque<std::uint64_t> answered_;  // not told of yet
+  std::size_t on_wire_ = 0;             // sent on this connection,
   std::size_t waiting_ = 0;  // and those of them that may wait, which are not in on_wire_
   std::size_t open_calls_ = 0;
   std::uint64_t sent_ = 0;

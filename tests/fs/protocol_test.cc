@@ -104,6 +104,28 @@ TEST(Golden, TransportExtension) {
   EXPECT_EQ(long_one.written().size(), sizeof(ExtensionHeader) + kMaxTransportBytes);
 }
 
+TEST(Golden, AnsweredExtension) {
+  std::array<std::byte, kMaxAnsweredExtensionBytes> bytes{};
+  ByteWriter writer(bytes);
+  WriteAnsweredExtension(writer, std::array<std::uint64_t, 2>{5, 0x0102});
+  EXPECT_EQ(AsText(writer.written()),
+            std::string_view("\3\0\x10\0\5\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0", 20));
+  const auto read = [](ByteSpan wire, std::size_t bytes_of_numbers) {
+    std::vector<std::byte> extension(wire.begin(), wire.end());
+    extension.resize(sizeof(ExtensionHeader) + bytes_of_numbers);
+    extension[2] = std::byte(bytes_of_numbers & 0xff);
+    RequestExtensions out{};
+    ByteReader reader(extension);
+    const WireError error = ReadRequestExtensions(reader, out);
+    EXPECT_EQ(out.answered.size(), error == WireError::kOk ? bytes_of_numbers : 0U);
+    return error;
+  };
+  EXPECT_EQ(read(writer.written(), 16), WireError::kOk);
+  EXPECT_EQ(read(writer.written(), 8 * kMostAnswered), WireError::kOk);
+  EXPECT_EQ(read(writer.written(), 8 * kMostAnswered + 8), WireError::kMalformed);
+  EXPECT_EQ(read(writer.written(), 12), WireError::kMalformed);
+}
+
 TEST(Golden, Values) {
   ExpectGolden(TimeWire{.seconds = 1, .nanoseconds = 2}, "0100000000000000 02000000 ");
   ExpectGolden(

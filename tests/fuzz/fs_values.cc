@@ -74,6 +74,7 @@ void CheckExtensions(ByteSpan input) {
   fs::RequestExtensions extensions{};
   const fs::WireError error = fs::ReadRequestExtensions(reader, extensions);
   Require(extensions.transport.size() <= fs::kMaxTransportBytes, "what a client says is bounded");
+  Require(extensions.answered.size() <= fs::kMostAnswered * sizeof(Le64), "so are its numbers");
   Require(error != fs::WireError::kOk || reader.remaining() == 0, "extensions go to the end");
 }
 
@@ -142,6 +143,9 @@ std::vector<Bytes> Seeds() {
   ByteWriter transport(extension);
   fs::WriteTransportExtension(transport, "shm");
   extension.resize(transport.size());
+  Bytes answered(fs::kMaxAnsweredExtensionBytes);
+  ByteWriter numbers(answered);
+  fs::WriteAnsweredExtension(numbers, std::array<std::uint64_t, fs::kMostAnswered>{1, 2, 3});
   Bytes plain;
   Put(plain, fs::DirEntryWire{1, 2, 8});
   PutSized16(plain, AsBytes("file"));
@@ -153,7 +157,8 @@ std::vector<Bytes> Seeds() {
           Of(4, entry),
           Of(5, acl),
           Of(6, Bytes(8, std::byte{3})),
-          Of(7, extension)};
+          Of(7, extension),
+          Of(7, answered)};
 }
 
 }  // namespace rdfs::fuzz

@@ -202,6 +202,34 @@ TEST_F(IntentRingTest, AFullRingSaysSoUntilAcknowledged) {
   EXPECT_EQ(ring->Lookup(4, 4).reply, Reply(4));
 }
 
+// One that takes long lies before them.
+TEST_F(IntentRingTest, AnswersAreAcknowledgedOneByOne) {
+  const auto ring = Open(8);
+  for (std::uint64_t i = 1; i <= 8; ++i) {
+    ASSERT_TRUE(ring->Begin(i, Opcode::kLink, i, {}).ok());
+    if (i != 1) ring->Complete(i, WireError::kOk, Reply(i));
+  }
+  ring->AcknowledgeOne(1);  // which it cannot have
+  ring->AcknowledgeOne(7);
+  ring->AcknowledgeOne(4711);
+  EXPECT_EQ(ring->records_in_use(), 7U);
+  EXPECT_EQ(ring->Lookup(1, 1).verdict, Verdict::kInProgress);
+  EXPECT_TRUE(ring->Begin(9, Opcode::kLink, 9, {}).ok());
+  EXPECT_EQ(Open(8)->Lookup(6, 6).reply, Reply(6));
+}
+
+TEST_F(IntentRingTest, AnInterruptedIntentIsResumedOnce) {
+  ASSERT_TRUE(Open()->Begin(1, Opcode::kLink, 1, {}).ok());
+  const auto ring = Open();
+  EXPECT_FALSE(ring->Resume(2));
+  EXPECT_TRUE(ring->Resume(1));
+  EXPECT_FALSE(ring->Resume(1));
+  EXPECT_EQ(ring->Lookup(1, 1).verdict, Verdict::kInProgress);
+  EXPECT_EQ(Open()->Lookup(1, 1).verdict, Verdict::kInterrupted) << "and once more by the next";
+  ring->Complete(1, WireError::kOk, Reply(1));
+  EXPECT_EQ(ring->Lookup(1, 1).verdict, Verdict::kDone);
+}
+
 TEST_F(IntentRingTest, AnAnswerThatIsTooLongIsKnownToBeLost) {
   const auto ring = Open();
   ASSERT_TRUE(ring->Begin(1, Opcode::kCreate, 1, {}).ok());
@@ -324,6 +352,11 @@ struct ResolveCase {
 
 ObjectState Inode(std::uint64_t inode, std::uint64_t size = 0) {
   return {.exists = true, .id = {.device = 1, .inode = inode}, .type = S_IFREG, .size = size};
+}
+
+ObjectState BornAt(ObjectState state, std::uint64_t birth_ns) {
+  state.birth_ns = birth_ns;
+  return state;
 }
 ObjectState Born(std::uint64_t inode, std::uint32_t type, std::uint64_t at) {
   return {.exists = true, .id = {.device = 1, .inode = inode}, .type = type, .birth_ns = at};
@@ -451,6 +484,21 @@ INSTANTIATE_TEST_SUITE_P(
         ResolveCase{"unlink_made_again",
                     Of(Opcode::kUnlink, Inode(3)),
                     {Inode(4)},
+                    {},
+                    Resolution::kAmbiguous},
+        ResolveCase{"unlink_number_given_again",
+                    Of(Opcode::kUnlink, BornAt(Inode(3), 100)),
+                    {BornAt(Inode(3), 200)},
+                    {},
+                    Resolution::kAmbiguous},
+        ResolveCase{"unlink_not_done_known_by_birth",
+                    Of(Opcode::kUnlink, BornAt(Inode(3), 100)),
+                    {BornAt(Inode(3), 100)},
+                    {},
+                    Resolution::kRepeat},
+        ResolveCase{"rename_number_given_again",
+                    Of(Opcode::kRename, BornAt(Inode(3), 100), kNone),
+                    {BornAt(Inode(3), 200), kNone},
                     {},
                     Resolution::kAmbiguous},
         ResolveCase{"rename_not_done",

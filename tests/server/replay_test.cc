@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -36,6 +37,32 @@ TEST_F(ReplayTest, TheSecondAnswerIsTheFirst) {
   EXPECT_EQ(Deliver(Opcode::kMkdir, body, 2).errno_value(), EEXIST);
   EXPECT_EQ(Deliver(Opcode::kMkdir, body, 2).errno_value(), EEXIST);
   EXPECT_EQ(server.core().counters.replayed.load(), 2U);
+}
+
+// As while one before them takes long: they come again, and their client says which answers it has.
+TEST_F(ReplayTest, WhatFindsNoRoomInTheRecordIsHeldBack) {
+  fs::MknodRequest request{};
+  request.mode = 0755;
+  const auto make = [&](std::uint64_t sequence, const Body& extensions) {
+    const std::string name = std::to_string(sequence);
+    const Body body = Body().Add(request).Add(server.root()).Name(name);
+    auto message = Harness::Message(Opcode::kMkdir, body.bytes(), sequence);
+    message.insert(message.end(), extensions.bytes().begin(), extensions.bytes().end());
+    EXPECT_TRUE(server.Deliver(server.lane, message));
+    return server.TakeAnswer(server.lane).error;
+  };
+  constexpr std::uint64_t kRecords = 64;
+  for (std::uint64_t i = 1; i <= kRecords; ++i) ASSERT_EQ(make(i, {}), fs::WireError::kOk);
+  EXPECT_EQ(make(kRecords + 1, {}), fs::WireError::kGrace);
+  EXPECT_FALSE(std::filesystem::exists(server / std::to_string(kRecords + 1)));
+  const Body answered = Body()
+                            .Add(fs::ExtensionHeader{.type = fs::kExtensionAnswered, .length = 16})
+                            .Add(Le64(5))
+                            .Add(Le64(6));
+  EXPECT_EQ(make(kRecords + 2, answered), fs::WireError::kOk);
+  EXPECT_EQ(make(kRecords + 3, {}), fs::WireError::kOk);
+  EXPECT_EQ(make(kRecords + 4, {}), fs::WireError::kGrace);
+  EXPECT_EQ(server.session()->record()->records_in_use(), kRecords);
 }
 
 TEST_F(ReplayTest, AnAppendIsNotDoneTwice) {

@@ -256,7 +256,14 @@ TEST_F(LaneTest, DeadlinesEndCallsAndLateAnswersHarmNobody) {
   EXPECT_EQ(client_->lane().calls_in_flight(), 0U);
 }
 
-TEST_F(LaneTest, WaitingLocksAreInterrupted) {
+class InterruptedLock : public LaneTest, public testing::WithParamInterface<WireError> {};
+
+// Grace: the server's word that it has not looked at it yet, and knows its number no more, crosses
+// the interrupt.
+INSTANTIATE_TEST_SUITE_P(Answers, InterruptedLock,
+                         testing::Values(WireError::kInterrupted, WireError::kGrace));
+
+TEST_P(InterruptedLock, EndsHoweverItIsAnswered) {
   const OpenPtr open = Open();
   server_.SetHook([lock = std::uint64_t{0}](const Request& request, Reply& reply) mutable {
     if (request.opcode == Opcode::kSetLock) lock = request.header.sequence;
@@ -265,7 +272,7 @@ TEST_F(LaneTest, WaitingLocksAreInterrupted) {
     EXPECT_EQ(std::uint64_t{ByteReader(request.body).Read<InterruptRequest>().sequence}, lock);
     ReplyHeader header{};
     header.opcode = static_cast<std::uint16_t>(Opcode::kSetLock);
-    header.error = static_cast<std::uint16_t>(WireError::kInterrupted);
+    header.error = static_cast<std::uint16_t>(GetParam());
     header.sequence = lock;
     header.epoch = 1;
     const auto bytes = std::as_bytes(std::span(&header, 1));

@@ -25,9 +25,15 @@ struct Message {
 // What DESIGN asks of the server: a record of each sequence until it is acknowledged.
 class RecordingServer {
  public:
-  void Receive(const Message& request, bool sent_before, std::uint64_t acknowledged) {
+  void Receive(const Message& request, bool sent_before, std::uint64_t acknowledged,
+               const std::optional<RequestTable::Answered>& answered) {
     EXPECT_LT(acknowledged, request.sequence) << "asks for what it says to have an answer to";
     records_.erase(records_.begin(), records_.upper_bound(acknowledged));
+    for (const std::uint64_t one : answered.value_or(RequestTable::Answered{})) {
+      EXPECT_NE(one, request.sequence);
+      told_ += records_.erase(one);
+    }
+    most_records_ = std::max(most_records_, records_.size());
     if (records_.insert(request.sequence).second) {
       EXPECT_TRUE(executed_.insert(request.sequence).second) << "carried out twice";
       (void)sent_before;
@@ -37,6 +43,8 @@ class RecordingServer {
     answers_.push_back(request);
   }
   std::deque<Message> answers_;
+  std::size_t most_records_ = 0;
+  std::size_t told_ = 0;  // of those that were acknowledged one by one
 
  private:
   std::set<std::uint64_t> records_;
@@ -107,7 +115,9 @@ class Schedule {
     if (!slot) return;
     // The table knows the opcode; the schedule learns it by asking with both.
     const RequestTable::Sent sent = table_.MarkSent(*slot);
-    server_.Receive({sent.sequence, Opcode::kMkdir}, sent.sent_before, sequences_.Acknowledged());
+    const std::uint64_t acknowledged = sequences_.Acknowledged();
+    server_.Receive({sent.sequence, Opcode::kMkdir}, sent.sent_before, acknowledged,
+                    table_.TakeAnswered(acknowledged));
   }
 
   void Answer() {
@@ -171,6 +181,32 @@ TEST(RequestSchedule, EveryCallEndsOnceAndNothingIsDoneTwice) {
     Schedule(seed).Run();
     if (testing::Test::HasFailure()) return;
   }
+}
+
+// One request is answered last; those behind it may not fill the record with theirs meanwhile.
+TEST(RequestSchedule, OneThatTakesLongKeepsNoRecordsOfOthers) {
+  SequenceCounter sequences;
+  RequestTable table(sequences, 0, 16);
+  RecordingServer server;
+  const auto ask = [&] {
+    const Slot slot = *table.Open(TimePoint::max());
+    table.Queue(slot, Opcode::kMkdir);
+    const RequestTable::Sent sent = table.MarkSent(slot);
+    const std::uint64_t acknowledged = sequences.Acknowledged();
+    server.Receive({sent.sequence, Opcode::kMkdir}, false, acknowledged,
+                   table.TakeAnswered(acknowledged));
+    return std::pair(slot, sent.sequence);
+  };
+  const auto slow = ask();
+  for (int i = 0; i < 5000; ++i) {
+    const auto [slot, sequence] = ask();
+    EXPECT_EQ(table.OnReply(sequence, Opcode::kMkdir).verdict, Verdict::kDeliver);
+    table.Finish(slot);
+  }
+  EXPECT_GT(server.told_, 4900U);
+  EXPECT_LE(server.most_records_, 2 * kMostAnswered);
+  EXPECT_EQ(table.OnReply(slow.second, Opcode::kMkdir).verdict, Verdict::kDeliver);
+  EXPECT_EQ(sequences.Acknowledged(), 5001U);
 }
 
 }  // namespace
