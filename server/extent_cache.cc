@@ -77,13 +77,16 @@ void ExtentCache::Change(CachedFile& file, std::uint64_t offset, std::uint64_t l
                          const FileVersion* after, TimePoint now) {
   ++file.changes;
   file.changed = true;
+  const std::uint64_t end = SaturatingEnd(offset, length);
+  // What reaches to the end of the file says that it ends there.
+  const std::uint64_t old_size = file.version.size;
+  if (end > old_size && old_size > 0) offset = std::min(offset, old_size - 1);
   // Two writers may tell in another order than they wrote; an inode's change time never goes back.
   if (after != nullptr && after->ctime > file.version.ctime) {
     file.version = *after;
   } else {
     file.known = false;
   }
-  const std::uint64_t end = SaturatingEnd(offset, length);
   std::vector<Extent*> overlapping;
   const auto collect = [&](const std::vector<Extent*>& group) {
     for (Extent* extent : group) {

@@ -21,7 +21,7 @@ namespace rdfs::fs::fuse {
 struct Open {
   client::OpenPtr file;
   NodeId node = 0;
-  bool append = false;
+  bool direct = false;  // past the kernel's pages
   // Of a write through this descriptor that was answered early: the next write tells it, unless an
   // fsync has (UnsyncedWrites).
   std::atomic<int> write_error{0};

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <optional>
 
 #include "fs/fuse/ops.h"
 #include "transport/base/log.h"
@@ -15,10 +16,9 @@ using client::Lane;
 
 // Whether a program may take this write for done before the server has answered it, if the lease
 // allows it: where it does not ask for more itself.
-bool MayAnswerEarly(const Request& request, const fuse::Open& open, const fuse_write_in& in) {
+bool MayAnswerEarly(const Request& request, const fuse_write_in& in) {
   constexpr std::uint32_t kAsksForMore = O_DIRECT | O_SYNC | O_DSYNC | O_APPEND;
-  return !open.append && (in.flags & kAsksForMore) == 0 &&
-         (in.write_flags & FUSE_WRITE_CACHE) == 0 &&
+  return (in.flags & kAsksForMore) == 0 && (in.write_flags & FUSE_WRITE_CACHE) == 0 &&
          request.worker().lane().SendsWriteAtOnce(in.size);
 }
 
@@ -67,6 +67,43 @@ void WriteBehind(Request request, const std::shared_ptr<fuse::Open>& open,
       [behind = std::move(behind)](Result<client::WriteDone>&& done) { behind->Arrived(done); });
 }
 
+enum class Sync : std::uint8_t { kAll, kData };
+
+// Of a single write (RWF_SYNC, RWF_DSYNC) through a descriptor that does not have it: past its
+// pages, and of what io_uring and libaio write past them, the kernel asks for no fsync.
+std::optional<Sync> SyncOf(const fuse::Open& open, const fuse_write_in& in) {
+  const bool is_call = (in.write_flags & FUSE_WRITE_CACHE) == 0;
+  if (!is_call || (in.flags & O_DSYNC) == 0 || open.file->durable()) return std::nullopt;
+  return (in.flags & O_SYNC) == O_SYNC ? Sync::kAll : Sync::kData;
+}
+
+// A write whose end is not all there is to it.
+struct CarefulWrite {
+  Request request;
+  std::shared_ptr<fuse::Open> open;
+  std::uint64_t at = 0;      // where the kernel has it
+  std::optional<Sync> sync;  // before it is answered
+  std::uint64_t written = 0;
+
+  static void Arrived(std::unique_ptr<CarefulWrite> self, const Result<client::WriteDone>& done) {
+    Request& request = self->request;
+    if (!done.ok()) return request.ErrorOrRecover(self->open->node, done.status());
+    // It is elsewhere in the kernel's pages.
+    if (done->offset != self->at)
+      request.worker().filesystem().kernel.WriteFailed(self->open->node);
+    self->written = done->written;
+    if (!self->sync) return request.Write(self->written);
+    const CallContext caller = request.context();
+    Lane& lane = request.worker().lane();
+    const client::OpenPtr file = self->open->file;
+    const bool data_only = self->sync == Sync::kData;
+    lane.Fsync(caller, file, data_only, [self = std::move(self)](Status&& status) {
+      if (!status.ok()) return self->request.Error(status.errno_value());
+      self->request.Write(self->written);
+    });
+  }
+};
+
 }  // namespace
 
 void Read(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offset, fuse_file_info* file) {
@@ -112,19 +149,35 @@ void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size,
   const int failed = is_call ? open->TakeWriteError() : 0;
   if (failed != 0) return request.Error(failed);
   const WritesBehind::Number early =
-      MayAnswerEarly(request, *open, in) ? PlaceBehind(request, node, in) : 0;
+      MayAnswerEarly(request, in) ? PlaceBehind(request, node, in) : 0;
   // What is on its way to this place of the file must not be overtaken.
   if (early == 0 && request.message().waited == 0 && behind.any() &&
       behind.NowFor(node).last != 0) {
     return request.WaitForWrites(node);
   }
   const transport::LocalSlice from = request.Slice(bytes, size);
-  std::uint32_t flags = open->append ? kWriteAppend : 0;
+  // As the descriptor is now: fcntl(2) sets and clears it. With its own write-back cache the kernel
+  // knows where the end is.
+  const bool append =
+      is_call && (in.flags & O_APPEND) != 0 && !request.worker().filesystem().options.writeback;
+  std::uint32_t flags = append ? kWriteAppend : 0;
   // The writer has no right to leave setuid and setgid as they are.
   if ((in.write_flags & FUSE_WRITE_KILL_SUIDGID) != 0) flags |= kWriteKillPriv;
   const auto at = static_cast<std::uint64_t>(offset);
   if (early != 0) return WriteBehind(std::move(request), open, early, at, from, flags);
   request.worker().SettleWhenAnswered(request.unique(), node);
+  const std::optional<Sync> sync = SyncOf(*open, in);
+  if (sync || (append && !open->direct)) {
+    Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+      auto write = std::make_unique<CarefulWrite>(
+          CarefulWrite{.request = std::move(pending), .open = open, .at = at, .sync = sync});
+      return lane.Write(caller, open->file, at, from, flags,
+                        [write = std::move(write)](Result<client::WriteDone>&& done) mutable {
+                          CarefulWrite::Arrived(std::move(write), done);
+                        });
+    });
+    return;
+  }
   // Of pages the kernel believes that all are written, whatever number it is told.
   const std::size_t least = is_call ? 0 : size;
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {

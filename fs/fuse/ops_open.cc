@@ -43,14 +43,14 @@ void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& op
   auto open = std::make_shared<fuse::Open>();
   open->file = opened;
   open->node = node;
-  open->append = (opened->flags() & kOpenAppend) != 0;
   if (const auto place = filesystem.inodes.FindPlace(node)) {
     opened->SetHint(place->parent, place->name);
   }
+  const bool appends = (opened->flags() & kOpenAppend) != 0;
   const bool only_writes = (opened->flags() & kOpenRead) == 0;
   const FilesystemOptions& options = filesystem.options;
-  const bool direct = options.strict || open->append || (only_writes && options.direct_writes);
-  file.direct_io = direct ? 1 : 0;
+  open->direct = options.strict || appends || (only_writes && options.direct_writes);
+  file.direct_io = open->direct ? 1 : 0;
   file.keep_cache = change == filesystem.inodes.change_at_open(node) ? 1 : 0;
   filesystem.inodes.set_change_at_open(node, change);
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)

@@ -55,14 +55,22 @@ Worker::~Worker() {
   t_current = this;
   receive_.Reset();
   current_.buffer.Reset();
+  const int fuse_fd = fuse_session_fd(session_);
+  for (const std::deque<Message>* waiting : {&postponed_, &resumed_}) {
+    for (const Message& message : *waiting) AnswerError(fuse_fd, message.unique, EIO);
+  }
   postponed_.clear();
   resumed_.clear();
-  for (const Behind& waiting : behind_)
-    AnswerError(fuse_session_fd(session_), waiting.message.unique, EIO);
+  for (const Behind& waiting : behind_) AnswerError(fuse_fd, waiting.message.unique, EIO);
   behind_.clear();
   released_.clear();  // they end with the session
   lane_.reset();
   t_current = nullptr;
+}
+
+void Worker::Resume(Message message) {
+  if (ends()) return AnswerError(fuse_session_fd(session_), message.unique, EIO);
+  resumed_.push_back(std::move(message));
 }
 
 void Worker::Wake() const {

@@ -90,7 +90,7 @@ class Worker {
   [[nodiscard]] Waits WaitsOf(std::uint64_t unique) const;
   // Looks a node up again whose request waits so (stale_recovery.h).
   void Recover(NodeId node, Message message, Waits waits);
-  void Resume(Message message) { resumed_.push_back(std::move(message)); }
+  void Resume(Message message);
   // The request `unique` waits for this call: what an interrupt does to it, interrupts.h says.
   void Track(std::uint64_t unique, const Interrupts::Call& call) {
     begun_.push_back({.unique = unique, .call = call, .first = unique == processed_});

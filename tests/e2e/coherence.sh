@@ -178,6 +178,33 @@ with open(f"{b}/tree/0/2", "rb", buffering=0) as held:
         seen = os.pread(held.fileno(), 100, 0)
         assert seen == b"held %d" % i or time.monotonic() - begun > 0.8, seen
 
+# One that stays open and grows while nobody has a lease on it: behind the old end are the other's bytes, and no zeros.
+def put(path, what, flags=os.O_APPEND):
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
+    assert os.write(file, what) == len(what)
+    os.close(file)
+put(f"{a}/tree/grows", b"one\n")
+with open(f"{b}/tree/grows", "rb", buffering=0) as held:
+    assert os.pread(held.fileno(), 100, 0) == b"one\n"
+    time.sleep(5.5)
+    put(f"{a}/tree/grows", b"two\n")
+    assert os.fstat(held.fileno()).st_size == 8
+    assert os.pread(held.fileno(), 100, 0) == b"one\ntwo\n"
+
+# Nor is its end where it was when what lies before was granted.
+for reader, writer in ((a, b), (b, a)):
+    for size in (64 << 10, 128 << 10, 512 << 10, 1 << 20):
+        half = os.urandom(size)
+        put(f"{writer}/tree/half", half, os.O_TRUNC)
+        with open(f"{reader}/tree/half", "rb", buffering=0) as held:
+            assert os.pread(held.fileno(), size, 0) == half
+            os.chmod(f"{writer}/tree/half", 0o640)
+            put(f"{writer}/tree/half", half)
+            assert os.fstat(held.fileno()).st_size == 2 * size
+            os.posix_fadvise(held.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            whole = b"".join(iter(lambda: os.read(held.fileno(), 2 * size), b""))
+            assert whole == 2 * half, (size, len(whole))
+
 def side_by_side(*actions):
     failed = []
     def guarded(action):

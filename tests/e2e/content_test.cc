@@ -148,6 +148,29 @@ TEST(Content, AppendGoesToTheEnd) {
   });
 }
 
+// make(1) and others set the flag of a descriptor that they were given; some clear it.
+TEST(Content, AppendIsWhatTheDescriptorHasNow) {
+  Compare([](Transcript& t) {
+    for (const int access : {O_WRONLY, O_RDWR}) {
+      const std::string name = access == O_WRONLY ? "w" : "rw";
+      const int cleared = t.Open(name.c_str(), O_CREAT | access | O_APPEND);
+      t.Call("append", write(cleared, "0123456789", 10));
+      t.Call("clear", fcntl(cleared, F_SETFL, 0));
+      t.Call("at an offset", pwrite(cleared, "ab", 2, 1));
+      t.Call("at the place", write(cleared, "cd", 2));
+      const int set = t.Open(name.c_str(), access);
+      t.Call("at the begin", write(set, "ef", 2));
+      t.Call("set", fcntl(set, F_SETFL, O_APPEND));
+      t.Call("at the end", write(set, "gh", 2));
+      t.Call("at the end of another's", write(cleared, "ij", 2));
+      t.Call("at the end again", write(set, "kl", 2));
+      t.Close(cleared);
+      t.Close(set);
+      t.Content(name.c_str());
+    }
+  });
+}
+
 // What is written by a descriptor that cannot read is seen at once by those that had read before.
 TEST(Content, ReadersBesideAWriter) {
   Compare([](Transcript& t) {

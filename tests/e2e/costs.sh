@@ -123,6 +123,12 @@ def each_file(action):
 MIB = b"x" * (1 << 20)  # pages that have been touched: Linux 6.18 sends others one by one
 costs("write a MiB", each_file(lambda file: os.pwrite(file, MIB, 0)), commit=1)
 costs("fsync", each_file(os.fsync), fsync=1)
+# The kernel asks for no fsync where a descriptor goes past its pages.
+appending = os.open(f"{mount}/appended", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+costs("write with RWF_DSYNC", lambda: [os.pwritev(appending, [b"x"], 0, os.RWF_DSYNC) for i in range(count)],
+      write=1, fsync=1)
+os.close(appending)
+os.unlink(f"{mount}/appended")
 def sync_directory():
     for i in range(count):
         directory = os.open(f"{mount}/d", os.O_RDONLY | os.O_DIRECTORY)

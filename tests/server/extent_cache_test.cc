@@ -65,6 +65,21 @@ TEST_F(ExtentCacheTest, BumpsTheGenerationOfWhatIsDropped) {
   EXPECT_EQ(pool_->allocated_bytes(), 0U);
 }
 
+// Who has it granted takes its end for the file's.
+TEST_F(ExtentCacheTest, WhatReachedToTheEndIsDroppedWhenTheFileGrows) {
+  constexpr std::uint64_t kSize = 64 * 1024;
+  const auto reaches = [&](CachedFile& file) { return ExtentCache::Find(file, kSize - 1); };
+  CachedFile& file = File(1);
+  file.version.size = kSize;
+  Extent* extent = Fill(file, 0, ExtentCache::ClipOrder(kSize, 0, kMaxExtentOrder));
+  ASSERT_EQ(extent->end(), kSize);
+  cache_.Unpin(*extent, now_);
+  cache_.Change(file, kSize, 0, nullptr, now_);
+  EXPECT_NE(reaches(file), nullptr) << "it has not grown";
+  cache_.Change(file, 10 * kSize, 1, nullptr, now_);
+  EXPECT_EQ(reaches(file), nullptr);
+}
+
 TEST_F(ExtentCacheTest, KeepsLeasedMemoryUntilTheLeaseIsOver) {
   CachedFile& file = File(1);
   Extent* extent = Fill(file, 0, kMaxExtentOrder);
