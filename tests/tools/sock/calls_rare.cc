@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 
 #include "tests/tools/sock/calls.h"
 
@@ -241,6 +242,72 @@ void SaysWhatItIs(Party& party) {
   }
 }
 
+// --- what changes where or how a socket is read
+
+void SendsTwice(Party& party) {
+  const int fd = Accept(party.beside(), nullptr);
+  WarmUp(fd, false);
+  const std::vector<char> bytes = Bytes(0, 100);
+  party.Say("send", send(fd, bytes.data(), bytes.size(), 0));
+  party.Meet();
+  party.Meet();
+  close(fd);
+}
+void PeeksFurther(Party& party) {
+  const int fd = Connect(party.beside(), [](int socket) {
+    const int behind = 3;  // where the kernel has it for TCP
+    (void)setsockopt(socket, SOL_SOCKET, SO_PEEK_OFF, &behind, sizeof(behind));
+  });
+  WarmUp(fd, true);
+  party.Meet();
+  std::array<char, 10> bytes{};
+  for (int i = 0; i < 2; ++i) {
+    party.Say("peek", recv(fd, bytes.data(), bytes.size(), MSG_PEEK));
+    party.Say("its first byte", bytes[0]);
+  }
+  party.Say("recv", recv(fd, bytes.data(), bytes.size(), 0));
+  party.Say("its first byte", bytes[0]);
+  party.Meet();
+  close(fd);
+}
+
+// tcp_zerocopy_receive of <linux/tcp.h>, which cannot stand beside <netinet/tcp.h>.
+struct ZerocopyReceive {
+  std::uint64_t address;
+  std::uint32_t length, recv_skip_hint, inq;
+  std::int32_t err;
+  std::uint64_t copybuf_address;
+  std::int32_t copybuf_len;
+  std::uint32_t flags;
+};
+void TakesBySocketOption(Party& party) {
+  std::array<char, 200> bytes{};
+  const auto take = [&] {
+    ZerocopyReceive wanted{};
+    wanted.copybuf_address = reinterpret_cast<std::uintptr_t>(bytes.data());
+    wanted.copybuf_len = bytes.size();
+    socklen_t size = sizeof(wanted);
+    party.Say("taken", getsockopt(party.fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &wanted, &size));
+    party.Say("bytes", wanted.copybuf_len);
+    party.Say("of them the first", bytes[0]);
+  };
+  take();
+  party.Meet();
+  party.Meet();
+  SayPoll(party, "poll", POLLIN, kLong);
+  take();
+  party.Meet();
+  Receive(party, "recv", 200, MSG_WAITALL);
+}
+void SendsToIt(Party& party) {
+  party.Meet();
+  const std::vector<char> before = Bytes(5000, 100);
+  party.Say("send", send(party.fd, before.data(), before.size(), 0));
+  party.Meet();
+  party.Meet();
+  Send(party, 0, 200);
+}
+
 }  // namespace
 
 const std::vector<Scenario> kRareScenarios = {
@@ -251,6 +318,8 @@ const std::vector<Scenario> kRareScenarios = {
     {"exclusive waits", WaitsExclusively, SendsOne},
     {"by another number", MovesToAnotherNumber, SendsBothWays},
     {"what a socket says of itself", SaysWhatItIs, SaysWhatItIs},
+    {"a place to peek at", PeeksFurther, SendsTwice},
+    {"bytes by a socket option", TakesBySocketOption, SendsToIt},
 };
 
 }  // namespace rdfs::sock

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <ctime>
 #include <thread>
+#include <utility>
 
 #include "tests/tools/sock/calls.h"
 
@@ -357,6 +359,39 @@ void FeedsAndRings(Party& party) {
   Send(party, 0, 100);
 }
 
+// --- one that comes while the library looks whether the other end has it, too
+
+constexpr int kMoments = 60;
+int g_ends = -1;
+long g_ended = 0;
+void EndsIt(int) { g_ended += shutdown(std::exchange(g_ends, -1), SHUT_WR) + 1; }
+void EndsInAHandler(Party& party) {
+  signal(SIGALRM, EndsIt);
+  for (int moment = 1; moment <= kMoments; ++moment) {
+    const int fd = Connect(party.beside(), nullptr);
+    char byte = 0;
+    for (int call = 1; call < 8; ++call) (void)recv(fd, &byte, 1, MSG_DONTWAIT);
+    g_ends = fd;
+    const itimerval soon{.it_interval = {0, 0}, .it_value = {0, 2 * moment}};
+    setitimer(ITIMER_REAL, &soon, nullptr);
+    (void)recv(fd, &byte, 1, MSG_DONTWAIT);
+    while (g_ended < moment) usleep(100);
+    party.Say("send", send(fd, &byte, 1, MSG_NOSIGNAL));
+    close(fd);
+  }
+  signal(SIGALRM, SIG_DFL);
+  party.Meet();
+}
+void IsEnded(Party& party) {
+  for (int moment = 1; moment <= kMoments; ++moment) {
+    const int fd = Accept(party.beside(), nullptr);
+    char byte = 0;
+    party.Say("the end", recv(fd, &byte, 1, 0));
+    close(fd);
+  }
+  party.Meet();
+}
+
 }  // namespace
 
 const std::vector<Scenario> kSignalScenarios = {
@@ -368,6 +403,7 @@ const std::vector<Scenario> kSignalScenarios = {
     {"rings that nobody takes, the other way", RingsOften, IgnoresRings},
     {"a child that leaves", OutlivesItsChild<HearsOfDeath>, FeedsAndRings},
     {"a child that leaves, the other way", FeedsAndRings, OutlivesItsChild<HearsOfDeath>},
+    {"an end in a handler", EndsInAHandler, IsEnded},
     {"a child that leaves beside recv", OutlivesItsChild<WaitsBeside>, FeedsAndRings},
 };
 

@@ -16,6 +16,17 @@
 #include "tools/sock/preload/undisturbed.h"
 
 namespace rdfs::sock {
+namespace {
+
+// Of what only has to be about right: where two threads count at once, one of them may be lost.
+template <typename Number>
+Number Count(std::atomic<Number>& counter, Number more) {
+  const Number now = counter.load(std::memory_order_relaxed) + more;
+  counter.store(now, std::memory_order_relaxed);
+  return now;
+}
+
+}  // namespace
 
 // --- references
 
@@ -83,6 +94,7 @@ void Connection::AfterForkInChild() {
   meeting_.reset();
   asking_.reset();
   met_.reset();
+  quiet_until_ = TimePoint();
 }
 
 // --- calls
@@ -100,11 +112,7 @@ Connection::Road Connection::Enter(int fd, bool counts) {
       case Mode::kUndecided:
         break;
     }
-    const std::uint32_t calls = counts ? ++calls_ : 0;
-    if (counts && (pending_ || Due(calls)) && !working_.test_and_set()) {
-      Work(fd);
-      working_.clear();
-    }
+    if (counts && (pending_ || Due(Count(calls_, std::uint32_t{1}))) && !LooksTooOften()) Work(fd);
     ++in_kernel_;
     if (mode_ == Mode::kUndecided) return Road::kCounted;
     --in_kernel_;
@@ -114,7 +122,7 @@ Connection::Road Connection::Enter(int fd, bool counts) {
 
 void Connection::Leave(ssize_t moved) {
   --in_kernel_;
-  if (moved > 0) bytes_ += static_cast<std::uint64_t>(moved);
+  if (moved > 0) Count(bytes_, static_cast<std::uint64_t>(moved));
 }
 
 void Connection::NeedTcp(int fd, Reason reason) {

@@ -87,7 +87,8 @@ class Connection {
 
  private:
   [[nodiscard]] bool Due(std::uint32_t calls) const;
-  [[nodiscard]] bool LooksTooOften();
+  [[nodiscard]] bool LooksTooOften() const;
+  void SpaceLooks();
   void Work(int fd);
   void Attempt(int fd);
   bool Begin(int fd);
@@ -113,9 +114,9 @@ class Connection {
   std::atomic<bool> pending_{false};
   std::uint32_t attempts_ = 0;
   std::uint32_t retries_ = 0;
-  std::uint32_t looks_ = 0;  // of this attempt, and when the next one is worth its system calls
-  TimePoint next_look_{};
+  std::uint32_t looks_ = 0;  // of this attempt
   std::chrono::milliseconds between_looks_{};
+  std::atomic<TimePoint> quiet_until_{};  // the next one is worth its system calls only then
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Asking> asking_;      // never beside the other
   std::optional<Meeting::Result> met_;  // and then the channel and the bells

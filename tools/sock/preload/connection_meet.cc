@@ -103,12 +103,13 @@ bool HasWhatOnlyTcpCan(int fd) {
   struct Option {
     int level, name, usual;
   };
-  constexpr std::array<Option, 8> kOptions = {{{SOL_SOCKET, SO_RCVLOWAT, 1},
+  constexpr std::array<Option, 9> kOptions = {{{SOL_SOCKET, SO_RCVLOWAT, 1},
                                                {SOL_SOCKET, SO_TIMESTAMP, 0},
                                                {SOL_SOCKET, SO_TIMESTAMPNS, 0},
                                                {SOL_SOCKET, SO_TIMESTAMPING, 0},
                                                {SOL_SOCKET, SO_OOBINLINE, 0},
                                                {SOL_SOCKET, SO_ZEROCOPY, 0},
+                                               {SOL_SOCKET, SO_PEEK_OFF, -1},
                                                {IPPROTO_TCP, TCP_INQ, 0},
                                                {IPPROTO_TCP, TCP_REPAIR, 0}}};
   for (const Option& option : kOptions) {
@@ -158,25 +159,30 @@ bool Connection::Due(std::uint32_t calls) const {
   return calls >= due || (attempts_ == 0 && bytes_ >= kManyBytes);
 }
 
-bool Connection::LooksTooOften() {
-  if (meeting_ == nullptr && asking_ == nullptr) return false;
-  if (meeting_ != nullptr && meeting_->has_partner()) return false;
-  if (looks_ < kFirstLooks) {
+bool Connection::LooksTooOften() const {
+  const TimePoint until = quiet_until_.load(std::memory_order_relaxed);
+  return until != TimePoint() && BootClock::now() < until;
+}
+
+// Nobody has come yet.
+void Connection::SpaceLooks() {
+  quiet_until_ = TimePoint();
+  if (meeting_ != nullptr && meeting_->has_partner()) return;
+  if (looks_ <= kFirstLooks) {
     ++looks_;
     between_looks_ = kLeastBetweenLooks;
-    return false;
+    return;
   }
-  const TimePoint now = BootClock::now();
-  if (now < next_look_) return true;
-  next_look_ = now + between_looks_;
+  quiet_until_ = BootClock::now() + between_looks_;
   between_looks_ = std::min(2 * between_looks_, kMostBetweenLooks);
-  return false;
 }
 
 void Connection::Work(int fd) {
-  if (LooksTooOften()) return;
+  // First: a signal handler that comes as this ends may need `working_` itself.
   const Undisturbed undisturbed;
+  if (working_.test_and_set()) return;
   if (mode_ == Mode::kUndecided) Attempt(fd);
+  working_.clear();
 }
 
 void Connection::Attempt(int fd) {
@@ -194,7 +200,11 @@ bool Connection::GoOn(int fd) {
   const State state = meeting_ != nullptr  ? meeting_->Go(BootClock::now())
                       : asking_ != nullptr ? asking_->Go(BootClock::now())
                                            : State::kMet;
-  if (state == State::kWaiting) return false;
+  if (state == State::kWaiting) {
+    SpaceLooks();
+    return false;
+  }
+  quiet_until_ = TimePoint();
   if (state == State::kMet && !met_)
     met_ = meeting_ != nullptr ? meeting_->Take() : asking_->Take();
   const bool refused = asking_ != nullptr && state == State::kOver;

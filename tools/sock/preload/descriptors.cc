@@ -85,7 +85,10 @@ bool Taken(int fd) {
 int DupTo(int fd, int to, int flags, bool two) {
   const auto call = [&] { return two ? libc().dup2(fd, to) : libc().dup3(fd, to, flags); };
   if (Taken(to)) return -1;
-  if (fd == to || libc().fcntl64(fd, F_GETFD, nullptr) < 0) return call();
+  if (fd == to || (flags & ~O_CLOEXEC) != 0) return call();
+  // What is there is of nobody's concern here.
+  if (Registry().Get(to).kind() == Word::Kind::kNone) return Duplicated(fd, call());
+  if (libc().fcntl64(fd, F_GETFD, nullptr) < 0) return call();
   if (!IsThisProcess()) return Duplicated(fd, call());
   const Closing closing(to);
   return Duplicated(fd, call());
@@ -249,6 +252,8 @@ RDSOCK_EXPORT(int, shutdown, (int fd, int how)) {
 }
 
 RDSOCK_EXPORT(int, getsockopt, (int fd, int level, int name, void* value, socklen_t* size)) {
+  // Takes bytes of the stream, and may do so without a mapping.
+  if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE) NeedTcp(fd, Reason::kNeedsTcp);
   const int result = libc().getsockopt(fd, level, name, value, size);
   if (result != 0 || level != SOL_SOCKET || name != SO_ERROR || *size < sizeof(int)) return result;
   const Use use(fd);

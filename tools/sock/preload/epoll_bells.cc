@@ -16,9 +16,9 @@ constexpr int kBellsAtOnce = 64;
 
 }  // namespace
 
-void EpollSet::Hear(int operation, int bell, std::uint32_t events, std::uint32_t what) {
+bool EpollSet::Hear(int operation, int bell, std::uint32_t events, std::uint32_t what) {
   epoll_event event{.events = events, .data = {.u64 = what}};
-  (void)libc().epoll_ctl(bells_.get(), operation, bell, &event);
+  return libc().epoll_ctl(bells_.get(), operation, bell, &event) == 0 || errno == EEXIST;
 }
 
 // The data bell lies there readable until somebody finds no bytes: a wait for anything else that
@@ -28,31 +28,39 @@ void EpollSet::HearBytes(const End& end, int fd, Entry& entry) {
   if (overhears == entry.overhears) return;
   entry.overhears = overhears;
   const int saved = errno;
-  Hear(EPOLL_CTL_MOD, end.bells().data, overhears ? EPOLLIN | EPOLLET : EPOLLIN,
-       static_cast<std::uint32_t>(fd));
+  (void)Hear(EPOLL_CTL_MOD, end.bells().data, overhears ? EPOLLIN | EPOLLET : EPOLLIN,
+             static_cast<std::uint32_t>(fd));
   errno = saved;
 }
 
+// False without descriptors, or room in the kernel for one more watch.
+bool EpollSet::MakeBells() {
+  if (bells_.valid()) return true;
+  bells_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  waker_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  mixed_ = true;
+  epoll_event inner{.events = EPOLLIN, .data = {.u64 = Marked(kBells)}};
+  if (bells_.valid() && waker_.valid() && Hear(EPOLL_CTL_ADD, waker_.get(), EPOLLIN, kBells) &&
+      libc().epoll_ctl(fd_, EPOLL_CTL_ADD, bells_.get(), &inner) == 0) {
+    return true;
+  }
+  bells_.Reset();
+  waker_.Reset();
+  return false;
+}
+
+// Where they cannot be had its ring is looked at every so often: see Look.
 void EpollSet::AddBells(const End& end, int fd, Entry& entry) {
   if (end.hung_up()) return;
   // Programs ask for bytes and for room in turn: only a bell that has rung is worth a call.
   if (entry.bells && entry.overhears) HearBytes(end, fd, entry);
   if (entry.bells) return;
-  entry.bells = true;
   entry.overhears = false;
   const int saved = errno;
-  if (!bells_.valid()) {
-    bells_.Reset(epoll_create1(EPOLL_CLOEXEC));
-    mixed_ = true;
-    epoll_event inner{.events = EPOLLIN, .data = {.u64 = Marked(kBells)}};
-    (void)libc().epoll_ctl(fd_, EPOLL_CTL_ADD, bells_.get(), &inner);
-    waker_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    Hear(EPOLL_CTL_ADD, waker_.get(), EPOLLIN, kBells);
-  }
   const auto what = static_cast<std::uint32_t>(fd);
-  Hear(EPOLL_CTL_ADD, end.bells().data, EPOLLIN, what);
-  // Its ring is taken by who finds no room, and others have to sleep, too.
-  Hear(EPOLL_CTL_ADD, end.bells().room, EPOLLIN | EPOLLET, what | kRoomBell);
+  // The room bell's ring is taken by who finds no room, and others have to sleep, too.
+  entry.bells = MakeBells() && Hear(EPOLL_CTL_ADD, end.bells().data, EPOLLIN, what) &&
+                Hear(EPOLL_CTL_ADD, end.bells().room, EPOLLIN | EPOLLET, what | kRoomBell);
   errno = saved;
 }
 

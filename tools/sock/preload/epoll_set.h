@@ -104,7 +104,7 @@ class EpollSet {
     int next;                     // of the busy ones, one more than the descriptor; 0: the last
     bool present, attached, busy, spent;
     bool bells;  // they lie in the inner set; they stay when a program takes it out and in again
-    bool full;   // the ring, when it was armed last
+    bool full;   // the ring, when it was armed last; or no bell tells of it
     bool overhears;       // the data bell by its edges: bytes are not what the program waits for
     std::uint8_t arming;  // counts the program's epoll_ctls, for what the kernel said before one
     std::uint16_t forks;  // the set's, when the program last said something of it
@@ -129,7 +129,8 @@ class EpollSet {
   void Rung(bool take_waker);
   bool SpinForOne();
   bool GiveWay();
-  void Hear(int operation, int bell, std::uint32_t events, std::uint32_t what);
+  bool Hear(int operation, int bell, std::uint32_t events, std::uint32_t what);
+  bool MakeBells();
   void HearBytes(const End& end, int fd, Entry& entry);
   void AddBells(const End& end, int fd, Entry& entry);
   static std::uint32_t Wanted(const Entry& entry);

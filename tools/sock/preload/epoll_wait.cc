@@ -13,6 +13,8 @@ namespace {
 
 // Waits that the kernel is not asked in, one after the other.
 constexpr std::uint32_t kAskEvery = 7;
+// Between two looks at one whose bells cannot be heard, for want of descriptors.
+constexpr std::chrono::milliseconds kWithoutBells{10};
 // Looks at one that has nothing, some 50 ns each, until its peer may as well ring.
 constexpr std::uint16_t kMostMisses = 128;
 
@@ -59,6 +61,11 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
     const std::uint32_t asked =
         (entry.events & ~kOut) | (outlet == End::Outlet::kTcp ? entry.events & kOut : 0);
     if (asked != entry.kernel_events) Ask(fd, entry, asked);
+  }
+  if (arm && !entry.bells && !end.hung_up()) AddBells(end, fd, entry);
+  if (arm && !entry.bells && !end.hung_up()) {
+    entry.full = true;
+    look_at_full_ = std::min(look_at_full_, DeadlineAfter(kWithoutBells));
   }
   if (ready == 0 || !news) return 0;
   if (!tell) return ready;
@@ -280,11 +287,14 @@ int EpollTimeout::Wait(int epoll, std::span<epoll_event> events, const sigset_t*
 
 int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout& most,
                    const sigset_t* mask) {
-  const Deadline deadline = most.endless() ? Deadline::max() : DeadlineAfter(most.time());
-  fd_ = epoll;
+  const Deadline deadline = most.endless() ? Deadline::max()
+                            : most.none()  ? Deadline()
+                                           : DeadlineAfter(most.time());
+  if (fd_ != epoll) fd_ = epoll;
   bool spin = !most.none() && attached_ != 0;
   bool waited = false;
-  for (bool late = false;;) {
+  bool begins = true;
+  for (bool late = false;; begins = false) {
     ++waiters_;  // before looking: who changes something later sees it
     bool ask = false;
     Deadline look_again = Deadline::max();
@@ -299,9 +309,9 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
       }
     }
     // Who spins hears of the others' bells, too.
-    const TimePoint now = BootClock::now();
-    EpollTimeout timeout = mine > 0 || spin ? EpollTimeout() : most.Left(deadline, now);
-    if (look_again != Deadline::max()) timeout = timeout.AtMost(look_again - now);
+    EpollTimeout timeout;
+    if (mine == 0 && !spin) timeout = begins ? most : most.Left(deadline, BootClock::now());
+    if (look_again != Deadline::max()) timeout = timeout.AtMost(look_again - BootClock::now());
     int told = 0;
     const int more = ask ? WaitInKernel(epoll, events, mine, timeout, mask, told) : 0;
     --waiters_;
@@ -313,6 +323,8 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
       }
       return mine + more;
     }
+    if (told == 0 && begins && !spin && look_again == Deadline::max())
+      return 0;  // it was all of it
     // Nothing, or what has to be looked at: a bell rings on until somebody has armed.
     if (told > 0 && SignalWaits(mask)) return -1;
     if (spin) continue;

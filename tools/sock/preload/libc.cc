@@ -83,11 +83,18 @@ using Number = rdfs::sock::Calling::Number;
 int __wrap_socket(int domain, int type, int protocol) {
   return Hide(libc().socket(domain, type, protocol));
 }
+int __wrap_close(int fd);
 int __wrap_socketpair(int domain, int type, int protocol, int* fds) {
   if (libc().socketpair(domain, type, protocol, fds) != 0) return -1;
   fds[0] = Hide(fds[0]);
   fds[1] = Hide(fds[1]);
-  return fds[0] >= 0 && fds[1] >= 0 ? 0 : -1;
+  if (fds[0] >= 0 && fds[1] >= 0) return 0;
+  const int saved = errno;
+  for (const int fd : {fds[0], fds[1]}) {
+    if (fd >= 0) __wrap_close(fd);
+  }
+  errno = saved;
+  return -1;
 }
 int __wrap_accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
   const NotCancelled not_cancelled;
