@@ -159,6 +159,10 @@ Outcome OpGetAttr(Call& call) {
   if (target.error != fs::WireError::kOk) return Outcome::Error(target.error);
   struct statx stat {};
   if (const int error = StatFd(target.fd(), stat); error != 0) return Outcome::Errno(error);
+  // Of what others did to it on this host nobody is told: a read is to bring what this promises.
+  if (!call.watched || call.unwatched) {
+    call.core().stores.NoteVersion(FileIdOf(*target.inode), FileVersion::From(stat));
+  }
   call.out.Write(call.Attr(*target.inode, stat));
   return Outcome::Ok();
 }

@@ -64,6 +64,15 @@ TEST_F(DataTest, ReadsAndWritesArriveInTheFile) {
   EXPECT_EQ(server.Read(open, 0, 1).first, EBADF);
 }
 
+// Where nobody tells of changes behind the server's back (the harness has no watch).
+TEST_F(DataTest, AReadBringsWhatTheAttributesPromised) {
+  const std::uint64_t open = MustOpen("file", fs::kOpenRead);
+  EXPECT_EQ(server.Read(open, 0, 100).second, "0123456789");
+  std::ofstream(server / "file", std::ios::app) << "abc";
+  EXPECT_EQ(AttrByOpen(open, server.Walk("file")).size, 13U);
+  EXPECT_EQ(server.Read(open, 0, 100).second, "0123456789abc");
+}
+
 TEST_F(DataTest, FilesBeyondFourGigabytes) {
   const std::uint64_t open = MustOpen("file", kReadWrite);
   const std::uint64_t far = (5ULL << 30U) + 3;
