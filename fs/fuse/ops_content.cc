@@ -89,8 +89,9 @@ struct CarefulWrite {
     Request& request = self->request;
     if (!done.ok()) return request.ErrorOrRecover(self->open->node, done.status());
     // It is elsewhere in the kernel's pages.
-    if (done->offset != self->at)
+    if (done->offset != self->at) {
       request.worker().filesystem().kernel.WriteFailed(self->open->node);
+    }
     self->written = done->written;
     if (!self->sync) return request.Write(self->written);
     const CallContext caller = request.context();
@@ -103,6 +104,36 @@ struct CarefulWrite {
     });
   }
 };
+
+void WriteCarefully(Request request, const std::shared_ptr<fuse::Open>& open, std::uint64_t at,
+                    const transport::LocalSlice& from, std::uint32_t flags,
+                    std::optional<Sync> sync) {
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    auto write = std::make_unique<CarefulWrite>(
+        CarefulWrite{.request = std::move(pending), .open = open, .at = at, .sync = sync});
+    return lane.Write(caller, open->file, at, from, flags,
+                      [write = std::move(write)](Result<client::WriteDone>&& done) mutable {
+                        CarefulWrite::Arrived(std::move(write), done);
+                      });
+  });
+}
+
+// `least`: where fewer bytes than this are written it is an error.
+void WriteAndAnswer(Request request, const std::shared_ptr<fuse::Open>& open, std::uint64_t at,
+                    const transport::LocalSlice& from, std::uint32_t flags, std::size_t least) {
+  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+    return lane.Write(caller, open->file, at, from, flags,
+                      [pending = std::move(pending), node = open->node,
+                       least](Result<client::WriteDone>&& done) mutable {
+                        if (!done.ok()) return pending.ErrorOrRecover(node, done.status());
+                        if (done->written < least) {
+                          return pending.Error(done->rest_errno != 0 ? done->rest_errno : EIO);
+                        }
+                        pending.AllowWrites(node, done->write_lease);
+                        pending.Write(done->written);
+                      });
+  });
+}
 
 }  // namespace
 
@@ -168,30 +199,10 @@ void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size,
   request.worker().SettleWhenAnswered(request.unique(), node);
   const std::optional<Sync> sync = SyncOf(*open, in);
   if (sync || (append && !open->direct)) {
-    Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-      auto write = std::make_unique<CarefulWrite>(
-          CarefulWrite{.request = std::move(pending), .open = open, .at = at, .sync = sync});
-      return lane.Write(caller, open->file, at, from, flags,
-                        [write = std::move(write)](Result<client::WriteDone>&& done) mutable {
-                          CarefulWrite::Arrived(std::move(write), done);
-                        });
-    });
-    return;
+    return WriteCarefully(std::move(request), open, at, from, flags, sync);
   }
   // Of pages the kernel believes that all are written, whatever number it is told.
-  const std::size_t least = is_call ? 0 : size;
-  Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.Write(
-        caller, open->file, at, from, flags,
-        [pending = std::move(pending), node, least](Result<client::WriteDone>&& done) mutable {
-          if (!done.ok()) return pending.ErrorOrRecover(node, done.status());
-          if (done->written < least) {
-            return pending.Error(done->rest_errno != 0 ? done->rest_errno : EIO);
-          }
-          pending.AllowWrites(node, done->write_lease);
-          pending.Write(done->written);
-        });
-  });
+  WriteAndAnswer(std::move(request), open, at, from, flags, is_call ? 0 : size);
 }
 
 void Fallocate(fuse_req_t raw, fuse_ino_t node, int mode, off_t offset, off_t length,
