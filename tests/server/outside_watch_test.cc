@@ -165,7 +165,7 @@ TEST_F(OutsideWatchTest, AnotherGenerationMissesNothing) {
 
 TEST_F(OutsideWatchTest, WhatIsNotLookedAtAnyMoreIsForgotten) {
   watch_.reset();
-  Start({.period = 20ms});
+  Start({.period = 300ms});  // in which the last write has to come
   const Directory directory = Open(temp_.path());
   ASSERT_TRUE(watch_->Watch(directory.inode, directory.fd.get()));
   const std::weak_ptr<Inode> inode = directory.inode;
