@@ -112,7 +112,8 @@ Connection::Road Connection::Enter(int fd, bool counts) {
       case Mode::kUndecided:
         break;
     }
-    if (counts && (pending_ || Due(Count(calls_, std::uint32_t{1}))) && !LooksTooOften()) Work(fd);
+    const std::uint32_t calls = counts ? Count(calls_, std::uint32_t{1}) : 0;
+    if (counts && (pending_ || Due(calls)) && !LooksTooOften()) Work(fd);
     ++in_kernel_;
     if (mode_ == Mode::kUndecided) return Road::kCounted;
     --in_kernel_;

@@ -323,8 +323,8 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
       }
       return mine + more;
     }
-    if (told == 0 && begins && !spin && look_again == Deadline::max())
-      return 0;  // it was all of it
+    const bool whole = begins && !spin && look_again == Deadline::max();
+    if (told == 0 && whole) return 0;
     // Nothing, or what has to be looked at: a bell rings on until somebody has armed.
     if (told > 0 && SignalWaits(mask)) return -1;
     if (spin) continue;
