@@ -16,6 +16,11 @@ problem() {
   echo "FAILED: $1" >&2
   head -n 20 "$work/err" 2>/dev/null | sed 's/^/  /' >&2
 }
+end_of_cases() {
+  [ "$failures" -eq 0 ] || { echo "copy.sh: $failures failures in $cases cases" >&2; exit 1; }
+  echo "$cases cases"
+  exit 0
+}
 private_sshd_start "$work" || { echo "copy.sh: no private sshd" >&2; exit 1; }
 ends_with_us "$(cat "$work/sshd.pid")"
 
@@ -199,6 +204,10 @@ rm -rf "$work/there.shown"
 # Again, onto what is there.
 copies "there again" -a "$tree/." "$far:$work/there"
 same "there again" "$tree/" "$work/there/"
+# Who copies makes a difference to what is copied. To the rest it makes none: root's turn is with --full.
+if [ "$(id -u)" -eq 0 ] && [ "${RDFS_CHECK_FULL:-}" != 1 ]; then
+  end_of_cases
+fi
 
 # ---- what SRC and DST mean -----------------------------------------------------------------------------
 # inside DIR: its names in a row.
@@ -434,5 +443,4 @@ for direction in there back; do
   compgen -G "$work/dst/.rdcp-*" >/dev/null && problem "interrupted ($direction): something is left"
 done
 
-[ "$failures" -eq 0 ] || { echo "copy.sh: $failures failures in $cases cases" >&2; exit 1; }
-echo "$cases cases"
+end_of_cases
