@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "transport/base/sigpipe.h"
+
 namespace rdfs {
 namespace {
 
@@ -29,14 +31,19 @@ Result<std::byte*> Map(int fd, std::size_t size, int protection, std::size_t off
 
 }  // namespace
 
+bool SetSize(int memfd, std::size_t size) {
+  const SignalHeld held(SIGXFSZ);
+  return ftruncate(memfd, static_cast<off_t>(size)) == 0;
+}
+
 Result<std::shared_ptr<SharedMemory>> SharedMemory::Create(const std::string& name,
                                                            std::size_t size, Peers peers) {
   if (size == 0) return Status(Code::kInvalidArgument, "shared memory of size 0");
   size = RoundUpToPages(size);
   Fd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::FromErrno(errno, "memfd_create");
-  if (ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
-    const bool limited = errno == EFBIG;  // RLIMIT_FSIZE counts for it, too
+  if (!SetSize(fd.get(), size)) {
+    const bool limited = errno == EFBIG;
     return Status::FromErrno(errno, limited ? "shared memory is larger than files may be: raise "
                                               "`ulimit -f`"
                                             : "cannot size shared memory");

@@ -11,16 +11,16 @@ namespace {
 
 std::atomic<bool> ignored = false;
 
-sigset_t OnlySigpipe() {
+sigset_t Only(int number) {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGPIPE);
+  sigaddset(&set, number);
   return set;
 }
 
-bool IsPending() {
+bool IsPending(int number) {
   sigset_t pending;
-  return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+  return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
 }
 
 }  // namespace
@@ -31,29 +31,32 @@ void IgnoreSigpipe() {
 }
 
 void EndBySigpipe() {
-  const sigset_t set = OnlySigpipe();
+  const sigset_t set = Only(SIGPIPE);
   (void)signal(SIGPIPE, SIG_DFL);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   (void)raise(SIGPIPE);
 }
 
-SigpipeHeld::SigpipeHeld() {
-  if (ignored.load(std::memory_order_relaxed)) return;
-  const sigset_t set = OnlySigpipe();
+SignalHeld::SignalHeld(int number) : number_(number) {
+  const sigset_t set = Only(number);
   pthread_sigmask(SIG_BLOCK, &set, &before_);
   // One that waits already is the program's: it can only wait where it was blocked before.
-  held_ = sigismember(&before_, SIGPIPE) == 0 || !IsPending();
+  ours_ = sigismember(&before_, number) == 0 || !IsPending(number);
 }
 
-// What is raised by writing is directed at the thread that writes: it is ours to take.
-SigpipeHeld::~SigpipeHeld() {
-  if (!held_) return;
+// What a call raises is directed at the thread that makes it: it is ours to take.
+SignalHeld::~SignalHeld() {
+  if (!ours_) return;
   const int error = errno;
-  const sigset_t set = OnlySigpipe();
+  const sigset_t set = Only(number_);
   const timespec at_once{};
   (void)sigtimedwait(&set, nullptr, &at_once);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   errno = error;
+}
+
+SigpipeHeld::SigpipeHeld() {
+  if (!ignored.load(std::memory_order_relaxed)) held_.emplace(SIGPIPE);
 }
 
 }  // namespace rdfs

@@ -8,6 +8,8 @@
 
 #include <signal.h>
 
+#include <optional>
+
 namespace rdfs {
 
 // For main, before there are threads: in a program of ours nothing asks for the signal.
@@ -15,18 +17,28 @@ void IgnoreSigpipe();
 // For a program whose standard output nobody reads any more: ends as if it had not been ignored.
 void EndBySigpipe();
 
-// As long as one lives, what its thread writes to raises no SIGPIPE, whatever the program does
-// about it, which is not ours to change. Nothing where it is ignored; three system calls else.
+// As long as one lives, what its thread calls raises no `number`, of those that the kernel directs
+// at the thread (SIGPIPE, SIGXFSZ), whatever the program does about it, which is not ours to
+// change. Three system calls.
+class SignalHeld {
+ public:
+  explicit SignalHeld(int number);
+  ~SignalHeld();
+  SignalHeld(const SignalHeld&) = delete;
+  SignalHeld& operator=(const SignalHeld&) = delete;
+
+ private:
+  const int number_;
+  bool ours_;  // it was not pending before
+  sigset_t before_;
+};
+// SIGPIPE, where it is not ignored.
 class SigpipeHeld {
  public:
   SigpipeHeld();
-  ~SigpipeHeld();
-  SigpipeHeld(const SigpipeHeld&) = delete;
-  SigpipeHeld& operator=(const SigpipeHeld&) = delete;
 
  private:
-  bool held_ = false;  // it was neither ignored nor pending before
-  sigset_t before_;
+  std::optional<SignalHeld> held_;
 };
 
 }  // namespace rdfs

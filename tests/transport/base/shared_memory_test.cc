@@ -23,14 +23,12 @@ TEST(SharedMemory, ASizeOfOddBytesIsRoundedUpAndZeroed) {
 }
 
 TEST(SharedMemory, ALimitOfFileSizesIsNamed) {
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{.rlim_cur = 4096, .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const Status status = SharedMemory::Create("t", 8192, Peers::kMayWrite).status();
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  (void)std::signal(SIGXFSZ, handler);
   EXPECT_NE(status.message().find("raise `ulimit -f`"), std::string::npos) << status.message();
 }
 

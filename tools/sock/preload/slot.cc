@@ -86,7 +86,7 @@ Slot* SlotArena::Slots() {
   const int saved = errno;
   Fd fd(memfd_create("rdsock-slots", MFD_CLOEXEC));
   Slot* made = nullptr;
-  if (fd.valid() && ftruncate(fd.get(), kArenaBytes) == 0) made = MapSlots(fd.get());
+  if (fd.valid() && SetSize(fd.get(), kArenaBytes)) made = MapSlots(fd.get());
   errno = saved;
   if (made == nullptr) return nullptr;
   static_assert(sizeof(Heads) <= sizeof(Slot));
