@@ -37,17 +37,14 @@ Result<Row> MakeRow(std::string_view transport, std::string_view operation,
   return row;
 }
 
-Status MeasureTcp(const ClientOptions& options, std::uint16_t port, Report& report) {
+Status MeasureTcp(const ClientOptions& options, const GrantWords& words, Report& report) {
+  const TcpServer server{options.host, words.tcp_port, words.pass};
   RDFS_ASSIGN_OR_RETURN(
-      Row row, MakeRow(
-                   "kernel tcp", "message", SizesUpTo(options, kRegionBytes),
-                   [&] {
-                     return MeasureTcpLatency(options.host, port, options.latency_bytes,
-                                              options.duration);
-                   },
-                   [&](std::size_t size) {
-                     return MeasureTcpBandwidth(options.host, port, size, options.duration);
-                   }));
+      Row row,
+      MakeRow(
+          "kernel tcp", "message", SizesUpTo(options, kRegionBytes),
+          [&] { return MeasureTcpLatency(server, options.latency_bytes, options.duration); },
+          [&](std::size_t size) { return MeasureTcpBandwidth(server, size, options.duration); }));
   report.rows.push_back(std::move(row));
   return {};
 }
@@ -109,7 +106,7 @@ Result<Report> Measure(const ClientOptions& options) {
   Report report;
   report.peer = options.host + ":" + std::to_string(options.port);
   report.latency_bytes = options.latency_bytes;
-  if (const Status tcp = MeasureTcp(options, words.tcp_port, report); !tcp.ok()) {
+  if (const Status tcp = MeasureTcp(options, words, report); !tcp.ok()) {
     report.skipped.push_back({"kernel tcp", tcp.message()});
   }
   for (const Kind kind : {Kind::kShm, Kind::kVerbs, Kind::kTcp}) {

@@ -43,14 +43,18 @@ struct RegionsReply {
   transport::RemoteRegionWire readable, writable;  // kRegionBytes each; length 0: not to be had
 };
 
+using Pass = std::array<std::uint8_t, 16>;
+
 struct GrantWords {
   Le16 tcp_port;  // where plain TCP sockets are echoed: the peer to compare with
+  Pass pass{};    // for that port: whoever has been granted a session
 };
 
 // On a plain TCP connection: the client sends one of these, then talks as it says.
 struct TcpHello {
   Le32 op;    // kEcho: messages of `size` are sent back; kStream: bytes are swallowed until the
   Le32 size;  // client shuts its half down, and then one byte is sent back
+  Pass pass{};
 };
 
 }  // namespace rdfs::rdping

@@ -9,13 +9,17 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <list>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "tools/rdping/protocol.h"
 #include "tools/rdping/tcp_peer.h"
 #include "transport/base/log.h"
+#include "transport/base/random.h"
 #include "transport/base/say.h"
 #include "transport/session/acceptor.h"
 #include "transport/tcp/transport.h"
@@ -117,9 +121,42 @@ class Lane {
   std::vector<std::byte> scratch_;
 };
 
+// Threads that each serve somebody, no more of them than a machine bears. Any thread.
+class Crew {
+ public:
+  // False: there are too many already, or the machine has none.
+  template <typename Serve>
+  bool Start(Serve serve) {
+    constexpr std::size_t kMost = 256;
+    const std::lock_guard lock(mutex_);
+    threads_.remove_if([](const Member& member) { return member.done.load(); });
+    if (threads_.size() == kMost) return false;
+    Member& member = threads_.emplace_back();
+    try {
+      member.thread = std::jthread(
+          [&done = member.done, serve = std::move(serve)](const std::stop_token& stop) mutable {
+            serve(stop);
+            done = true;
+          });
+    } catch (const std::system_error&) {
+      threads_.pop_back();
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  struct Member {
+    std::atomic<bool> done{false};
+    std::jthread thread;  // last: joined first
+  };
+  std::mutex mutex_;
+  std::list<Member> threads_;
+};
+
 class Host final : public transport::SessionHost {
  public:
-  Host(Memory memory, std::uint16_t tcp_port) : memory_(std::move(memory)), tcp_port_(tcp_port) {}
+  Host(Memory memory, const GrantWords& words) : memory_(std::move(memory)), words_(words) {}
 
   Result<transport::Admission> Admit(const transport::SessionRequest& request) override {
     if (request.service != kServiceName) {
@@ -129,8 +166,7 @@ class Host final : public transport::SessionHost {
     }
     transport::Admission admission;
     admission.domain = memory_.domain;
-    const GrantWords words{tcp_port_};
-    const auto bytes = std::as_bytes(std::span<const GrantWords, 1>(&words, 1));
+    const auto bytes = std::as_bytes(std::span<const GrantWords, 1>(&words_, 1));
     admission.grant.assign(bytes.begin(), bytes.end());
     return admission;
   }
@@ -138,31 +174,33 @@ class Host final : public transport::SessionHost {
   void OnLane(std::uint64_t, const std::shared_ptr<void>&,
               std::unique_ptr<Connection> lane) override {
     LogInfo("a client over {}", lane->Describe());
-    const std::lock_guard lock(mutex_);
-    threads_.emplace_back([this, lane = std::move(lane)](const std::stop_token& stop) mutable {
-      Lane(std::move(lane), memory_).Run(stop);
-    });
+    const bool serves =
+        crew_.Start([this, lane = std::move(lane)](const std::stop_token& stop) mutable {
+          Lane(std::move(lane), memory_).Run(stop);
+        });
+    if (!serves) LogWarn("no more clients can be served at once");
   }
 
   void OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) override {}
 
  private:
   Memory memory_;
-  const std::uint16_t tcp_port_;
-  std::mutex mutex_;
-  std::vector<std::jthread> threads_;  // last: joined before the memory goes
+  const GrantWords words_;
+  Crew crew_;  // last: joined before the memory goes
 };
 
 // Accepts plain TCP connections until `stop`.
-void ServeTcp(const std::stop_token& stop, int listener) {
-  std::vector<std::jthread> peers;
+void ServeTcp(const std::stop_token& stop, int listener, const Pass& pass) {
+  Crew crew;
   while (!stop.stop_requested()) {
     pollfd entry{.fd = listener, .events = POLLIN, .revents = 0};
     if (poll(&entry, 1, 200) <= 0) continue;
     Fd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    // It would be told of for as long as there are no descriptors.
+    if (!socket.valid()) std::this_thread::sleep_for(100ms);
     if (!socket.valid()) continue;
-    peers.emplace_back([socket = std::move(socket)](const std::stop_token& ended) {
-      AnswerTcp(socket.get(), ended);
+    (void)crew.Start([socket = std::move(socket), pass](const std::stop_token& ended) {
+      AnswerTcp(socket.get(), pass, ended);
     });
   }
 }
@@ -189,7 +227,9 @@ Status Serve(const ServerOptions& options) {
   RDFS_ASSIGN_OR_RETURN(Memory memory, Memory::Create());
   RDFS_ASSIGN_OR_RETURN(const Fd tcp, transport::tcp::ListenSocket(options.address, 0));
   RDFS_ASSIGN_OR_RETURN(const std::uint16_t tcp_port, transport::tcp::LocalPort(tcp.get()));
-  Host host(std::move(memory), tcp_port);
+  GrantWords words{.tcp_port = tcp_port};
+  FillRandom(std::as_writable_bytes(std::span(words.pass)));
+  Host host(std::move(memory), words);
 
   transport::AcceptorOptions accept;
   if (!options.address.empty()) accept.addresses = {options.address};
@@ -198,7 +238,8 @@ Status Serve(const ServerOptions& options) {
   if (!options.key.empty()) accept.keys = {{"default", options.key}};
   RDFS_ASSIGN_OR_RETURN(auto acceptor, transport::Acceptor::Create(std::move(accept), host));
   const int tcp_fd = tcp.get();
-  std::jthread echo([tcp_fd](const std::stop_token& stop) { ServeTcp(stop, tcp_fd); });
+  std::jthread echo(
+      [tcp_fd, pass = words.pass](const std::stop_token& stop) { ServeTcp(stop, tcp_fd, pass); });
   std::jthread waiter([&] {
     int signal = 0;
     sigwait(&signals, &signal);

@@ -11,6 +11,7 @@
 
 #include "tools/rdping/laps.h"
 #include "tools/rdping/protocol.h"
+#include "transport/session/derive.h"
 #include "transport/tcp/transport.h"
 
 namespace rdfs::rdping {
@@ -53,10 +54,12 @@ bool ReceiveAll(int socket, MutableByteSpan bytes) {
   return true;
 }
 
-Result<Fd> Connect(const std::string& host, std::uint16_t port, Op op, std::size_t size) {
-  RDFS_ASSIGN_OR_RETURN(Fd socket, transport::tcp::ConnectSocket(host, port, DeadlineAfter(5s)));
+Result<Fd> Connect(const TcpServer& server, Op op, std::size_t size) {
+  RDFS_ASSIGN_OR_RETURN(Fd socket,
+                        transport::tcp::ConnectSocket(server.host, server.port, DeadlineAfter(5s)));
   RDFS_RETURN_IF_ERROR(MakePlain(socket.get()));
-  const TcpHello hello{static_cast<std::uint32_t>(op), static_cast<std::uint32_t>(size)};
+  const TcpHello hello{static_cast<std::uint32_t>(op), static_cast<std::uint32_t>(size),
+                       server.pass};
   if (!SendAll(socket.get(), std::as_bytes(std::span<const TcpHello, 1>(&hello, 1)))) {
     return Status::FromErrno(errno, "sending to the TCP echo port");
   }
@@ -70,10 +73,13 @@ const Status& Gone() {
 
 }  // namespace
 
-void AnswerTcp(int socket, const std::stop_token& stop) {
+void AnswerTcp(int socket, const Pass& pass, const std::stop_token& stop) {
   if (!MakePlain(socket).ok()) return;
   TcpHello hello{};
   if (!ReceiveAll(socket, std::as_writable_bytes(std::span<TcpHello, 1>(&hello, 1)))) return;
+  if (!transport::session::EqualInConstantTime(std::as_bytes(std::span(hello.pass)),
+                                               std::as_bytes(std::span(pass))))
+    return;
   const std::size_t size = hello.size;
   if (size == 0 || size > (16U << 20U)) return;
   Bytes buffer(size);
@@ -87,9 +93,9 @@ void AnswerTcp(int socket, const std::stop_token& stop) {
   SendAll(socket, ByteSpan(buffer).first(1));
 }
 
-Result<LatencySummary> MeasureTcpLatency(const std::string& host, std::uint16_t port,
-                                         std::size_t size, std::chrono::nanoseconds duration) {
-  RDFS_ASSIGN_OR_RETURN(const Fd socket, Connect(host, port, Op::kEcho, size));
+Result<LatencySummary> MeasureTcpLatency(const TcpServer& server, std::size_t size,
+                                         std::chrono::nanoseconds duration) {
+  RDFS_ASSIGN_OR_RETURN(const Fd socket, Connect(server, Op::kEcho, size));
   Bytes buffer(size);
   Laps laps(duration);
   do {
@@ -98,9 +104,9 @@ Result<LatencySummary> MeasureTcpLatency(const std::string& host, std::uint16_t 
   return laps.Summarise();
 }
 
-Result<double> MeasureTcpBandwidth(const std::string& host, std::uint16_t port, std::size_t size,
+Result<double> MeasureTcpBandwidth(const TcpServer& server, std::size_t size,
                                    std::chrono::nanoseconds duration) {
-  RDFS_ASSIGN_OR_RETURN(const Fd socket, Connect(host, port, Op::kStream, size));
+  RDFS_ASSIGN_OR_RETURN(const Fd socket, Connect(server, Op::kStream, size));
   const Bytes buffer(size);
   const TimePoint start = BootClock::now();
   double sent = 0;

@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <string>
 
+#include "tools/rdping/protocol.h"
 #include "tools/rdping/statistics.h"
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
@@ -14,14 +15,19 @@
 
 namespace rdfs::rdping {
 
-// The server's side of one connection, until the client leaves or `stop`.
-void AnswerTcp(int socket, const std::stop_token& stop);
+// The server's side of one connection, until the client leaves, has not the `pass`, or `stop`.
+void AnswerTcp(int socket, const Pass& pass, const std::stop_token& stop);
 
 // The client's side. Both make a connection of their own.
-Result<LatencySummary> MeasureTcpLatency(const std::string& host, std::uint16_t port,
-                                         std::size_t size, std::chrono::nanoseconds duration);
+struct TcpServer {
+  std::string host;
+  std::uint16_t port = 0;
+  Pass pass{};
+};
+Result<LatencySummary> MeasureTcpLatency(const TcpServer& server, std::size_t size,
+                                         std::chrono::nanoseconds duration);
 // Bytes a second, sent by calls of `size` bytes, until all have arrived.
-Result<double> MeasureTcpBandwidth(const std::string& host, std::uint16_t port, std::size_t size,
+Result<double> MeasureTcpBandwidth(const TcpServer& server, std::size_t size,
                                    std::chrono::nanoseconds duration);
 
 }  // namespace rdfs::rdping

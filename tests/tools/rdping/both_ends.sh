@@ -24,8 +24,8 @@ wanted += [(t, op) for t in sys.argv[2:] for op in ("message", "READ", "WRITE")]
 for key in wanted:
     row = rows[key]
     assert row["round_trips"] > 0 and row["p50_us"] <= row["p99_us"] <= row["p99_9_us"], row
-    # One at a time; and half of them took the median or longer.
-    assert abs(row["average_us"] * row["round_trips_per_second"] / 1e6 - 1) < 0.01, row
+    # One at a time, for as long as was asked; and half of them took the median or longer.
+    assert 0.04 < row["average_us"] * row["round_trips"] / 1e6 < 5, row
     assert row["average_us"] >= row["p50_us"] / 2 > 0, row
     assert row["bandwidth"] and all(b["bytes_per_second"] > 0 for b in row["bandwidth"]), row
 PYTHON

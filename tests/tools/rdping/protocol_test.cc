@@ -26,8 +26,10 @@ TEST(RdpingProtocol, GoldenBytes) {
             "0100000002000000"
             "030000000000000004000000000000000500000000000000"
             "060000000000000007000000000000000800000000000000");
-  EXPECT_EQ(HexOf(GrantWords{.tcp_port = 0x0102}), "0201");
-  EXPECT_EQ(HexOf(TcpHello{.op = 1, .size = 2}), "0100000002000000");
+  const std::array<std::uint8_t, 16> pass{1, 2, 3};
+  const std::string pass_hex = "01020300000000000000000000000000";
+  EXPECT_EQ(HexOf(GrantWords{.tcp_port = 0x0102, .pass = pass}), "0201" + pass_hex);
+  EXPECT_EQ(HexOf(TcpHello{.op = 1, .size = 2, .pass = pass}), "0100000002000000" + pass_hex);
 }
 
 TEST(RdpingProtocol, TheNumbersOfTheOperationsStay) {
