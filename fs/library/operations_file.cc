@@ -83,6 +83,10 @@ void StartOpen(rdfs_queue& queue, const OperationPtr& operation, const std::stri
 static void Release(rdfs_queue& queue, const OperationPtr& operation, Status flushed) {
   const client::OpenPtr open = operation->file->open;
   operation->file.reset();
+  if (flushed.errno_value() == ETIMEDOUT) {  // there is no time left to hear of it
+    queue.lane().Release(queue.owner().caller, open, [](Status&&) {});
+    return queue.End(operation, flushed);
+  }
   operation->status = std::move(flushed);
   queue.lane().Release(queue.owner().caller, open, [&queue, operation](Status&& gone) {
     queue.End(operation, operation->status.ok() ? std::move(gone) : operation->status);

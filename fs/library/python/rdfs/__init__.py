@@ -48,7 +48,7 @@ class Export:
 
     def __init__(self, source, options='', queue_bytes=0):
         self._export, self._queue = ctypes.c_void_p(), ctypes.c_void_p()
-        self._lock = threading.Lock()  # a sentence belongs to the call before it
+        self._lock = threading.RLock()  # a sentence belongs to the call before it; a collected File closes itself
         error = Error()
         self._tell(library.rdfs_connect(os.fsencode(source), os.fsencode(options), queue_bytes, byref(self._export),
                                         byref(error)), error)
