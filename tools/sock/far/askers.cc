@@ -39,18 +39,20 @@ Result<Askers> Askers::Listen(const std::string& name) {
   return Askers(std::move(fd));
 }
 
-Asker* Askers::Accept(TimePoint now) {
-  for (;;) {
-    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.valid()) return nullptr;
-    if (PartnerOf(fd.get()) != geteuid() || askers_.size() == kMost) continue;
-    askers_.push_back({.socket = std::move(fd),
-                       .ask = std::nullopt,
-                       .pair = {},
-                       .told = false,
-                       .until = now + kPatience});
-    return &askers_.back();
+Askers::Came Askers::Accept(TimePoint now, Asker*& asker) {
+  Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.valid()) {
+    const bool none = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+    return none ? Came::kNobody : Came::kNoRoom;
   }
+  if (PartnerOf(fd.get()) != geteuid() || askers_.size() == kMost) return Came::kStranger;
+  askers_.push_back({.socket = std::move(fd),
+                     .ask = std::nullopt,
+                     .pair = {},
+                     .told = false,
+                     .until = now + kPatience});
+  asker = &askers_.back();
+  return Came::kAsker;
 }
 
 bool Askers::Hear(Asker& asker) {

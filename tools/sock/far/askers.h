@@ -35,8 +35,10 @@ class Askers {
   static Result<Askers> Listen(const std::string& name);
 
   [[nodiscard]] int fd() const { return listener_.get(); }
-  // The next one, or null. Somebody of another user's is shown out.
-  Asker* Accept(TimePoint now);
+  // The next one, if there is one, in `asker`. A stranger, who is another user's, was shown out; no
+  // room: of descriptors.
+  enum class Came : std::uint8_t { kNobody, kNoRoom, kStranger, kAsker };
+  Came Accept(TimePoint now, Asker*& asker);
   // What it says. False: it has gone, or talks nonsense, or said Hold: forget it.
   bool Hear(Asker& asker);
   // The one who waits at this end of a connection, or null.

@@ -22,8 +22,6 @@ namespace {
 constexpr unsigned kIdleLooks = 256;
 // While it spins, the carrier asks the kernel for news once in so many turns.
 constexpr unsigned kTurnsPerPoll = 32;
-// With somebody waiting, deadlines are kept so exactly.
-constexpr std::chrono::milliseconds kFineTick{100};
 constexpr std::chrono::seconds kTick{5};
 // An end is inside a system call, whose end only looking tells.
 constexpr int kSoonMs = 1;
@@ -264,6 +262,7 @@ void CarrierLoop::OnEvent(int fd, TimePoint now) {
 }
 
 void CarrierLoop::Tick(TimePoint now) {
+  if (std::exchange(deaf_, false)) Watch(askers_.fd(), {Watched::Kind::kListener});
   for (auto asker = askers_.all().begin(); asker != askers_.all().end();) {
     Asker& one = *asker++;
     if (now < one.until) continue;

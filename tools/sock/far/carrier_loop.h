@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <ctime>
+#include <future>
 #include <list>
 #include <map>
 #include <memory>
@@ -20,6 +21,9 @@
 
 namespace rdfs::sock::far {
 
+// With somebody waiting, deadlines are kept so exactly.
+inline constexpr std::chrono::milliseconds kFineTick{100};
+
 class CarrierLoop final : public Carrier, public Lane::Host {
  public:
   CarrierLoop(CarrierOptions options, Pairs pairs, std::string seen, Askers askers,
@@ -28,7 +32,9 @@ class CarrierLoop final : public Carrier, public Lane::Host {
 
   Status Run() override;
   void Stop() override;
-  [[nodiscard]] std::uint16_t port() const override { return roads_->port(); }
+  [[nodiscard]] std::uint16_t port() const override {
+    return roads_ == nullptr ? 0 : roads_->port();
+  }
 
  private:
   struct Entry {
@@ -38,8 +44,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   };
   // An end of the other host's that has come while ours has not.
   struct Want {
-    TcpPlaces places;  // as ours will say
-    std::uint32_t flags = 0;
+    Wanted wanted;  // with the places as ours will say them
     Lane* lane = nullptr;
     Deadline until;
   };
@@ -72,13 +77,14 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   void Ahead(Asker& asker);
   void Done(Asker& asker, std::optional<Refusal> refusal);
   void OnNews();
-  void Lead(Asker& asker, Lane& lane, std::uint32_t flags);
+  void Lead(Asker& asker, Lane& lane, const Wanted& wanted);
   [[nodiscard]] std::uint32_t RingFor(const Lane& lane) const;
   Result<std::unique_ptr<Carried>> Make(Lane& lane, std::uint32_t id, std::uint32_t ring,
                                         transport::RemoteRegion& share);
   void Serve(Lane& lane, std::unique_ptr<Carried> made, Fd data, std::uint64_t cookie);
   Lane* LaneTo(const std::string& pair);
   void ReadPairsAgain();
+  void EndRoads();
   static bool Leads(const TcpPlaces& places) { return places.here < places.there; }
 
   Status OnWanted(Lane& lane, const Wanted& wanted) override;
@@ -95,7 +101,9 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   const Fd stop_;
   std::atomic<bool> stopping_{false};
   Askers askers_;
-  std::unique_ptr<Roads> roads_;
+  std::unique_ptr<Roads> roads_;  // null: changed pairings could not be listened for
+  std::future<void> ending_;      // the roads of before
+  bool deaf_ = false;             // nobody is accepted before the next tick
   std::unordered_map<int, Watched> watched_;
   std::vector<Carried*> awake_;  // null where one has gone
   std::list<Want> wants_;

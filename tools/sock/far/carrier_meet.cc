@@ -1,19 +1,22 @@
 // How the two ends of a connection come together at their carriers. The carrier of the end with the
 // lower place leads: it hears of the other end, and opens.
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <system_error>
 #include <utility>
 
 #include "tools/sock/far/carrier_loop.h"
 #include "transport/base/log.h"
+#include "transport/base/memlock.h"
 
 namespace rdfs::sock::far {
 namespace {
 
+// Who hammers our name must not keep what is carried waiting.
+constexpr int kAcceptsATurn = 16;
 constexpr std::size_t kMostCarried = 4096;
 constexpr std::size_t kMostWants = 4096;
 constexpr std::chrono::seconds kDialAgain{10};
@@ -23,14 +26,6 @@ constexpr std::uint32_t kSmallestRing = 16 * 1024;
 constexpr std::uint64_t kLanesPin = 1 << 20;
 // A connection takes no more than this part of what is left.
 constexpr std::uint64_t kPart = 16;
-
-std::uint64_t Pinnable() {
-  rlimit limit{};
-  if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-    return UINT64_MAX;
-  }
-  return limit.rlim_cur;
-}
 
 bool AllowedRing(std::uint32_t bytes) {
   return std::has_single_bit(bytes) && bytes >= kLeastRingBytes && bytes <= kMostRingBytes;
@@ -61,22 +56,34 @@ void CarrierLoop::ReadPairsAgain() {
   seen_ = std::move(stamp);
   auto pairs = ReadPairs(options_.pairs);
   if (!pairs.ok()) return LogWarn("the pairings stay what they were: {}", pairs.status().message());
-  if (!SameKeys(pairs_, *pairs) && !pairs->pairs.empty()) {
-    Unwatch(roads_->fd(), nullptr);
-    const std::uint16_t port = roads_->port();
-    roads_.reset();
+  const bool others = roads_ == nullptr || !SameKeys(pairs_, *pairs);
+  if (others && !pairs->pairs.empty()) {
+    EndRoads();
     auto roads = Roads::Create(*pairs);
     if (!roads.ok()) {
       LogError("no more hosts can be reached: {}", roads.status().message());
-      stopping_ = true;
+      seen_.clear();  // the next end tries again
       return;
     }
-    LogInfo("the pairings have changed; port {} instead of {}", (*roads)->port(), port);
+    LogInfo("the pairings have changed; the port is {}", (*roads)->port());
     roads_ = *std::move(roads);
     Watch(roads_->fd(), {Watched::Kind::kNews});
   }
   pairs_ = *std::move(pairs);
   dialling_.clear();
+}
+
+// Lanes go on. Who dials a host that does not answer hears of it only at the end of its time.
+void CarrierLoop::EndRoads() {
+  if (roads_ == nullptr) return;
+  Unwatch(roads_->fd(), nullptr);
+  roads_->StopAnswering();
+  std::shared_ptr<Roads> old = std::move(roads_);
+  try {
+    ending_ = std::async(std::launch::async, [old = std::move(old)]() mutable { old.reset(); });
+  } catch (const std::system_error&) {
+    // No thread for it: it has ended here.
+  }
 }
 
 Lane* CarrierLoop::LaneTo(const std::string& pair) {
@@ -88,10 +95,25 @@ Lane* CarrierLoop::LaneTo(const std::string& pair) {
 // --- Ends of this host
 
 void CarrierLoop::OnNewcomers(TimePoint now) {
-  while (Asker* const asker = askers_.Accept(now)) {
+  for (int i = 0; i < kAcceptsATurn; ++i) {
+    Asker* asker = nullptr;
+    switch (askers_.Accept(now, asker)) {
+      case Askers::Came::kNobody:
+        return;
+      case Askers::Came::kNoRoom:
+        // It would be told of for as long as that lasts: again at a tick.
+        Unwatch(askers_.fd(), nullptr);
+        deaf_ = true;
+        tick_ = std::min<Deadline>(tick_, now + kFineTick);
+        return;
+      case Askers::Came::kStranger:
+        continue;
+      case Askers::Came::kAsker:
+        break;
+    }
     if (!Watch(asker->socket.get(), {Watched::Kind::kAsker, asker})) Done(*asker, std::nullopt);
+    tick_ = std::min<Deadline>(tick_, now + kFineTick);
   }
-  tick_ = std::min<Deadline>(tick_, now);
 }
 
 void CarrierLoop::OnAsker(Asker& asker, TimePoint now) {
@@ -124,6 +146,7 @@ std::optional<Refusal> CarrierLoop::Place(Asker& asker, TimePoint now) {
   const auto known = dialling_.find(pair->name);
   if (known != dialling_.end() && known->second.under_way) return std::nullopt;
   if (known != dialling_.end() && now < known->second.again) return known->second.refusal;
+  if (roads_ == nullptr) return Refusal::kUnreachable;
   dialling_[pair->name] = {};
   roads_->Dial(*pair, asker.ask->places.there.address);
   return std::nullopt;
@@ -133,17 +156,20 @@ std::optional<Refusal> CarrierLoop::Place(Asker& asker, TimePoint now) {
 void CarrierLoop::Ahead(Asker& asker) {
   const TcpPlaces& places = asker.ask->places;
   if (Leads(places)) {
-    const auto want = std::ranges::find(wants_, places, &Want::places);
+    const auto want =
+        std::ranges::find(wants_, places, [](const Want& w) { return w.wanted.places; });
     if (want == wants_.end()) return;
     Lane& lane = *want->lane;
-    const std::uint32_t flags = want->flags;
+    const Wanted wanted = want->wanted;
     wants_.erase(want);
-    return Lead(asker, lane, flags);
+    return Lead(asker, lane, wanted);
   }
   Lane* const lane = LaneTo(asker.pair);
   if (lane == nullptr || asker.told) return;
+  const std::uint32_t ring = RingFor(*lane);
+  if (ring == 0) return Done(asker, Refusal::kNoRoom);
   asker.told = true;
-  lane->Send({0, Wanted{.places = places, .flags = asker.ask->flags}});
+  lane->Send({0, Wanted{.places = places, .flags = asker.ask->flags, .largest_ring = ring}});
 }
 
 void CarrierLoop::Done(Asker& asker, std::optional<Refusal> refusal) {
@@ -184,16 +210,17 @@ void CarrierLoop::OnNews() {
 // --- Records of the other carrier
 
 Status CarrierLoop::OnWanted(Lane& lane, const Wanted& wanted) {
-  const TcpPlaces places = wanted.places.Reversed();
-  if (!Leads(places)) return {Code::kProtocolError, "it leads, and asks us to"};
-  Asker* const asker = askers_.Find(places);
+  Wanted ours = wanted;
+  ours.places = wanted.places.Reversed();
+  if (!Leads(ours.places)) return {Code::kProtocolError, "it leads, and asks us to"};
+  if (!AllowedRing(wanted.largest_ring)) return {Code::kProtocolError, "it opens what cannot be"};
+  Asker* const asker = askers_.Find(ours.places);
   if (asker != nullptr && asker->pair == lane.pair()) {
-    Lead(*asker, lane, wanted.flags);
+    Lead(*asker, lane, ours);
     return {};
   }
   if (wants_.size() == kMostWants) return {};
-  wants_.push_back(
-      {.places = places, .flags = wanted.flags, .lane = &lane, .until = DeadlineAfter(kPatience)});
+  wants_.push_back({.wanted = ours, .lane = &lane, .until = DeadlineAfter(kPatience)});
   tick_ = std::min<Deadline>(tick_, BootClock::now());
   return {};
 }
@@ -201,7 +228,7 @@ Status CarrierLoop::OnWanted(Lane& lane, const Wanted& wanted) {
 // What may be pinned is divided so that the first connections have large rings and many have some.
 std::uint32_t CarrierLoop::RingFor(const Lane& lane) const {
   if (lane.capabilities().kind == transport::Kind::kTcp) return kLargestRing;
-  const std::uint64_t pinnable = Pinnable();
+  const std::uint64_t pinnable = MemlockLimit();
   if (pinnable == UINT64_MAX) return kLargestRing;
   const std::uint64_t taken = pinned_bytes_ + kLanesPin;
   const std::uint64_t ring = pinnable <= taken ? 0 : (pinnable - taken) / kPart / 2;
@@ -217,6 +244,7 @@ Result<std::unique_ptr<Carried>> CarrierLoop::Make(Lane& lane, std::uint32_t id,
   }
   RDFS_ASSIGN_OR_RETURN(auto made, Carried::Create(id, lane.domain(), ring));
   RDFS_ASSIGN_OR_RETURN(share, lane.Share(made->sink()));
+  RDFS_RETURN_IF_ERROR(lane.MayMove(made->source()));
   return made;
 }
 
@@ -232,10 +260,10 @@ void CarrierLoop::Serve(Lane& lane, std::unique_ptr<Carried> made, Fd data, std:
   if (!heard) connection.CloseBells();
 }
 
-void CarrierLoop::Lead(Asker& asker, Lane& lane, std::uint32_t flags) {
+void CarrierLoop::Lead(Asker& asker, Lane& lane, const Wanted& wanted) {
   Open open{.places = asker.ask->places,
             .flags = asker.ask->flags,
-            .largest_ring = RingFor(lane),
+            .largest_ring = std::min(RingFor(lane), wanted.largest_ring),
             .ring = {}};
   auto made = Make(lane, lane.NextId(), open.largest_ring, open.ring);
   if (!made.ok()) {
@@ -243,7 +271,7 @@ void CarrierLoop::Lead(Asker& asker, Lane& lane, std::uint32_t flags) {
     return Done(asker, Refusal::kNoRoom);
   }
   const std::uint32_t id = (*made)->id();
-  (*made)->SetPeerFlags(flags);
+  (*made)->SetPeerFlags(wanted.flags);
   Unwatch(asker.socket.get(), &asker);
   Serve(lane, *std::move(made), std::move(asker.socket), asker.ask->cookie);
   askers_.Forget(asker);

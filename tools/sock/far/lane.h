@@ -69,6 +69,9 @@ class Lane final : private Carried::Road {
   Result<transport::RemoteRegion> Share(const transport::MemoryRegion& region) {
     return parts_.connection->Share(region);
   }
+  [[nodiscard]] Status MayMove(const transport::MemoryRegion& region) const {
+    return parts_.connection->MayMove(region);
+  }
   void Send(const Record& record);
 
   // Takes what has come; true when there was something.

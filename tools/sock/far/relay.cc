@@ -42,13 +42,18 @@ Status FromEnd::Look(const FromEndView& view, bool hung_up, bool may_ship, Effec
   const bool all = told_ == view.opens && shipped_ == view.gate.cursor();
   if (flush_due_ && (abandoned_ || all)) {
     flush_due_ = false;
+    flushed_ = true;
+    follow_due_ = false;
     out.Tell(Type::kFlushed);
+    // FIN is not the only end: a reader may have shut its half down, and our end sends on, by TCP.
+    if (!abandoned_) out.Add({.kind = Kind::kRefuse});
   }
   return {};
 }
 
 Status FromEnd::Announce(const FromEndView& view, Effects& out) {
   if (view.opens == told_) return {};
+  if (flushed_) return Impossible("a phase behind the end");
   if (view.opens != told_ + 1 || shut_ != told_ || passed_ != told_) {
     return Impossible("a phase out of order");
   }
@@ -104,7 +109,7 @@ Status FromEnd::On(const Word& word, Effects& out) {
       out.Add({.kind = Kind::kRefuse});
       return {};
     case Type::kFollow:
-      follow_due_ = true;
+      follow_due_ = !flushed_;
       return {};
     case Type::kFlush:
       flush_due_ = true;

@@ -112,6 +112,7 @@ class FromEnd {
   std::uint64_t reads_ = kFirstReads;
   bool follow_due_ = false;
   bool flush_due_ = false;
+  bool flushed_ = false;
   bool abandoned_ = false;
   bool returned_ = false;
   bool drained_ = false;

@@ -65,9 +65,14 @@ Roads::~Roads() {
     errands_.clear();
   }
   changed_.notify_all();
+  StopAnswering();
+  if (dialling_.joinable()) dialling_.join();
+}
+
+void Roads::StopAnswering() {
   if (acceptor_ != nullptr) acceptor_->Stop();
   if (answering_.joinable()) answering_.join();
-  if (dialling_.joinable()) dialling_.join();
+  acceptor_.reset();
 }
 
 std::vector<Roads::News> Roads::Take() {

@@ -37,6 +37,9 @@ class Roads final : private transport::SessionHost {
   Roads(const Roads&) = delete;
   Roads& operator=(const Roads&) = delete;
 
+  // Whose port others may have then. Lanes go on.
+  void StopAnswering();
+  // Not after StopAnswering.
   [[nodiscard]] std::uint16_t port() const { return acceptor_->port(); }
   [[nodiscard]] int fd() const { return news_fd_.get(); }
   std::vector<News> Take();

@@ -20,8 +20,9 @@ struct PlacesWire {
 struct WantedWire {
   PlacesWire places;
   Le32 flags;
+  Le32 largest_ring;
 };
-static_assert(sizeof(WantedWire) == 40);
+static_assert(sizeof(WantedWire) == 44);
 struct OpenWire {
   PlacesWire places;
   Le32 flags;
@@ -97,7 +98,9 @@ struct Encoder {
   void operator()(const Beat&) const { Begin(Type::kBeat); }
   void operator()(const Wanted& wanted) const {
     Begin(Type::kAsk);
-    out.Write(WantedWire{.places = ToWire(wanted.places), .flags = wanted.flags});
+    out.Write(WantedWire{.places = ToWire(wanted.places),
+                         .flags = wanted.flags,
+                         .largest_ring = wanted.largest_ring});
   }
   void operator()(const Open& open) const {
     Begin(Type::kOpen);
@@ -161,7 +164,8 @@ Result<Record> DecodeRecord(ByteReader& in) {
     case Type::kAsk: {
       const auto wire = in.Read<WantedWire>();
       flags_known = wire.flags <= kKnownFlags;
-      record.body = Wanted{.places = FromWire(wire.places), .flags = wire.flags};
+      record.body = Wanted{
+          .places = FromWire(wire.places), .flags = wire.flags, .largest_ring = wire.largest_ring};
       break;
     }
     case Type::kOpen: {

@@ -25,7 +25,7 @@ namespace rdfs::sock::far {
 
 // The service of a session between carriers, and its request: this version (4).
 inline constexpr std::string_view kService = "sock";
-inline constexpr std::uint32_t kWireVersion = 1;
+inline constexpr std::uint32_t kWireVersion = 2;
 // Of one message of the lane, as we send them.
 inline constexpr std::size_t kMostMessageBytes = 4096;
 
@@ -69,6 +69,7 @@ struct Beat {};
 struct Wanted {
   TcpPlaces places;
   std::uint32_t flags = 0;
+  std::uint32_t largest_ring = 0;  // that there is room for on the sender's host
 };
 struct Open {
   TcpPlaces places;

@@ -3,6 +3,7 @@
 #include "tools/sock/far/carrier.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -56,9 +57,9 @@ class Host {
     thread_.join();
     carrier_.reset();
   }
-  void Write(std::uint16_t peers_port) {
+  void Write(std::uint16_t peers_port, std::uint16_t listen = 0) {
     Pairs pairs;
-    pairs.listen = 0;
+    pairs.listen = listen;
     pairs.over_tcp = true;
     pairs.pairs.push_back({.name = "test",
                            .key = transport::Key(std::string_view("a-key-of-some-length")),
@@ -274,6 +275,49 @@ TEST_F(CarrierTest, ManyConnectionsShareALane) {
 }
 
 // What P has put before it is gone reaches Q, who asks for the end.
+// Of which the other end hears nothing: it sends on.
+TEST_F(CarrierTest, AReaderThatShutsItsHalfDownDisturbsNobody) {
+  Pair2 shut, other;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, shut));
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, other));
+  ASSERT_EQ(shutdown(shut.server.get(), SHUT_RD), 0);
+  int error = 0;
+  EXPECT_EQ(shut.q->ReceiveAll(error).size(), 0U);
+  EXPECT_EQ(error, 0);
+  const std::vector<std::byte> bytes(100'000, std::byte{7});
+  EXPECT_TRUE(shut.p->Send(bytes)) << strerror(errno);
+  EXPECT_TRUE(other.p->Send(bytes)) << strerror(errno);
+  EXPECT_EQ(other.q->ReceiveAll(error, bytes.size()), bytes);
+  EXPECT_EQ(error, 0);
+  EXPECT_GT(other.p->RingBytesSent(), 0U);
+}
+
+// A port that somebody else has: what is carried goes on, and the next end that comes tries again.
+TEST_F(CarrierTest, PairingsThatCannotBeListenedForEndNothing) {
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  const Fd taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  socklen_t size = sizeof(any);
+  ASSERT_EQ(bind(taken.get(), reinterpret_cast<sockaddr*>(&any), size), 0);
+  ASSERT_EQ(listen(taken.get(), 1), 0);
+  ASSERT_EQ(getsockname(taken.get(), reinterpret_cast<sockaddr*>(&any), &size), 0);
+  a_->Write(b_->port(), ntohs(any.sin_port));
+  Fd client, server;
+  ASSERT_NO_FATAL_FAILURE(MakeTcpPair(client, server));
+  const auto asking = Begin(*a_, client.get(), true);
+  ASSERT_NE(asking, nullptr);
+  EXPECT_EQ(Await(*asking), Meeting::State::kOver);
+  int error = 0;
+  const std::vector<std::byte> bytes(100'000, std::byte{7});
+  EXPECT_TRUE(pair.p->Send(bytes)) << strerror(errno);
+  EXPECT_EQ(pair.q->ReceiveAll(error, bytes.size()), bytes);
+  a_->Write(b_->port());
+  Pair2 again;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, again));
+}
+
 TEST_F(CarrierTest, WhatADeadProgramHasSentArrives) {
   Pair2 pair;
   ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));

@@ -50,7 +50,8 @@ TEST(Wire, Bytes) {
   const std::string places =
       "00000000000000000000ffff0a000001fd000000000000000000000000000002"
       "38158ec8";
-  EXPECT_EQ(Encoded({0, Wanted{Places(), 1}}), "0200000000000000" + places + "01000000");
+  EXPECT_EQ(Encoded({0, Wanted{Places(), 1, 65536}}),
+            "0200000000000000" + places + "0100000000000100");
   EXPECT_EQ(Encoded({7, Open{Places(), 2, 65536, {0x1122334455667788, 65536, 9}}}),
             "0300000007000000" + places +
                 "0200000000000100"
