@@ -34,6 +34,10 @@ refused 126 "cannot run '/': Permission denied" /
 "$rdsock" --stats sh -c 'kill -TERM $$' 2>/dev/null
 [ $? -eq 143 ] || problem "--stats: another exit status than the signal's"
 
+# Whose parent ignores the end of children, the kernel does not tell of it.
+timeout 20 env --ignore-signal=CHLD "$rdsock" --stats sh -c 'exit 3' 2>/dev/null
+[ $? -eq 3 ] || problem "--stats where SIGCHLD is ignored: another exit status"
+
 # talk SERVER_OPTION... -- CLIENT_OPTION...: bytes through nc, with these options of rdsock. They come in steps:
 # who sleeps between two of them looks for the other end at the next. A stream without a pause can be over while
 # the end that is to answer waits for a processor.
@@ -53,6 +57,15 @@ talk() {
   wait "$pid"
 }
 mode=both
+# No room for the memory in files that may be so large: TCP, and no signal.
+(
+  ulimit -f 1000
+  port=$(free_port)
+  "$rdsock" nc -l 127.0.0.1 "$port" >/dev/null 2>"$work/server.err" </dev/null &
+  ends_with_us $!
+  listening $! nc || exit 1
+  head -c 500000 /dev/zero | timeout 20 "$rdsock" nc -N 127.0.0.1 "$port" && wait $!
+) || problem "programs whose files may not be large end: $(cat "$work/server.err")"
 talk --except PORT -- --only PORT
 [ "$(upgraded "$work/client.err")" = 0 ] || problem "--except: $(cat "$work/client.err")"
 [ "$(stat -c %s "$work/got")" -eq 5000000 ] || problem "--except: not all bytes have arrived"

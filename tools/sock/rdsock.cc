@@ -147,7 +147,7 @@ const char* Explain(Reason reason) {
     case Reason::kEnded:
       return "were over before both ends could meet";
     default:
-      return "found no descriptors or memory (ulimit -n)";
+      return "found no descriptors or memory (ulimit -n; to other hosts also ulimit -l)";
   }
 }
 
@@ -198,9 +198,12 @@ int RunCounting(const Options& options, const std::string& library) {
   sigemptyset(&signals);
   for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT}) sigaddset(&signals, number);
   sigprocmask(SIG_BLOCK, &signals, &before);
+  // Who ignores it is not told that a child has ended.
+  const auto inherited = signal(SIGCHLD, SIG_DFL);
   const pid_t child = fork();
   if (child < 0) return Fail(1, fmt::format("cannot start a process: {}", strerror(errno)));
   if (child == 0) {
+    (void)signal(SIGCHLD, inherited);
     sigprocmask(SIG_SETMASK, &before, nullptr);
     return Run(options);
   }
