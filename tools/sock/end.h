@@ -134,6 +134,8 @@ class End {
   // The same of the kernel's socket: an error. Nothing that is sent arrives any more.
   void Failed() { failed_ = true; }
   [[nodiscard]] bool hung_up() const { return hung_up_ || failed_; }
+  // Before the last close: what is sent from now on goes over TCP, whose answer is the kernel's.
+  void RefuseMore();
   // What the ring holds for this end, as far as the peer can be believed.
   std::uint64_t UnreadInRing();
   // What the ring still holds for the other end, or what has to go back to TCP, before close(2).
@@ -192,6 +194,7 @@ class End {
   void LookNowAndThen();
   void LookForEnd(int tcp);
   void NoteError(int error);
+  void NoteUntold(int error);
   void NoteFull();
   bool IsStuck();
   bool GivesUpOnRing();

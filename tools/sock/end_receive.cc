@@ -313,6 +313,11 @@ bool End::SpinForBytes() {
   return came;
 }
 
+// A carrier's gate is not the peer's.
+void End::RefuseMore() {
+  if (sockets_.far == Far::kEnd) incoming_.words->gate.fetch_or(Gate::kReceiverShut);
+}
+
 std::uint64_t End::UnreadInRing() {
   const Hold hold(memory_.receive_lock, memory_.repair_receive);
   const Gate gate{incoming_.words->gate.load()};
@@ -356,7 +361,7 @@ bool End::DiedUnread() {
 void End::TakeBackIfGone(int tcp) {
   if (!hung_up() && outgoing_.words->abandoned == 0) return;
   Cursor none{Buffers()};
-  (void)SendSome(tcp, none, SendWish(0, false));
+  if (SendSome(tcp, none, SendWish(0, false)) == Stand::kError) NoteUntold(errno);
 }
 
 // The kernel's socket is readable: with bytes, or because the stream is over. Looking takes an
@@ -374,6 +379,12 @@ void End::LookForEnd(int tcp) {
 void End::NoteError(int error) {
   memory_.receive_error = error;
   failed_ = true;
+}
+
+// What a send had from the kernel's socket, which says it once, and could not tell the program.
+// That this half is over it says again.
+void End::NoteUntold(int error) {
+  if (error != EPIPE && error != EAGAIN) NoteError(error);
 }
 
 End::Departure End::Leave(int tcp) {

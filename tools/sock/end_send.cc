@@ -57,6 +57,7 @@ ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
       return sent() > 0 ? sent() : -1;
     }
     const Stand stand = SendSome(tcp, cursor, SendWish(cursor.left(), patience.wait));
+    if (stand == Stand::kError && sent() > 0) NoteUntold(errno);
     if (stand == Stand::kError) return sent() > 0 ? sent() : -1;
     if (stand == Stand::kDone) return sent();
     if (stand == Stand::kSoon && !patience.wait) (void)LookForHangUp();
@@ -134,6 +135,11 @@ End::Stand End::SendSome(int tcp, Cursor& cursor, const Sender::Wish& wish) {
     return Stand::kError;
   }
   if (RepairSend(tcp) != Stand::kDone) return Stand::kError;
+  // Behind FIN nothing is read any more: another thread may have sent that just now.
+  if (memory_.send_over && cursor.left() > 0) {
+    errno = EPIPE;
+    return Stand::kError;
+  }
   Sender& sender = memory_.sender;
   for (;;) {
     Sender::Wish now = wish;
@@ -141,7 +147,8 @@ End::Stand End::SendSome(int tcp, Cursor& cursor, const Sender::Wish& wish) {
     const bool ring = sender.state() == Sender::State::kRing;
     now.bytes = ring ? cursor.piece().size() : cursor.left();
     now.ring = wish.ring && !GivesUpOnRing();
-    if (wish.leave || sender.Leaving()) now.tcp_room = TcpRoom(tcp);
+    const bool leaves = wish.leave || sender.Leaving();
+    if (leaves && !memory_.send_over) now.tcp_room = TcpRoom(tcp);
     const Sender::Action action = sender.Next(LookAsSender(outgoing_, FoundSoFar()), now);
     std::size_t moved = 0;
     if (Carry(outgoing_, sender, action, cursor.piece(), sockets_.bells, moved)) {
@@ -247,8 +254,11 @@ bool End::WaitToSend(int tcp, Stand stand, const Patience& patience, int& yields
 
 int End::ShutdownSend(int tcp, int how) {
   if (how != SHUT_WR && how != SHUT_RDWR) return shutdown(tcp, how);  // EINVAL, and nothing done
+  {
+    const Hold hold(memory_.send_lock, memory_.repair_send);
+    memory_.send_over = true;
+  }
   BeforeClose(tcp);
-  memory_.send_over = true;
   return shutdown(tcp, how);
 }
 
@@ -257,9 +267,11 @@ void End::BeforeClose(int tcp) {
   // After this nobody notices that bytes are lost.
   if (sockets_.far == Far::kCarrier && !hung_up()) (void)LookForHangUp();
   int yields = 0;
-  while (SendSome(tcp, none, SendWish(0, false)) == Stand::kWantsTcp) {
+  for (Stand stand; (stand = SendSome(tcp, none, SendWish(0, false))) != Stand::kDone;) {
+    if (stand == Stand::kError) NoteUntold(errno);
+    if (stand != Stand::kWantsTcp) return;
     const Patience patience{.deadline = DeadlineAfter(kLeaveTimeout)};
-    if (WaitToSend(tcp, Stand::kWantsTcp, patience, yields)) continue;
+    if (WaitToSend(tcp, stand, patience, yields)) continue;
     Reset(tcp);
     return;
   }

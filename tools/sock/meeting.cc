@@ -18,6 +18,8 @@ namespace {
 
 using Type = MeetingType;
 
+constexpr int kAcceptsATime = 16;
+
 Status Nonsense() { return {Code::kProtocolError, "the partner does not speak this protocol"}; }
 
 std::string NameOf(std::uint64_t one, std::uint64_t other) {
@@ -102,9 +104,10 @@ Status Meeting::Connect(const std::string& name) {
   return Send(hello, -1, -1);
 }
 
-// A partner that the kernel vouches for; others are shown out and waiting goes on.
+// A partner that the kernel vouches for; others are shown out and waiting goes on, a few of them at
+// a time: who hammers the name must not hold the program.
 bool Meeting::AcceptPartner() {
-  for (;;) {
+  for (int i = 0; i < kAcceptsATime; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) return false;
     if (!PartnerIs(fd.get(), peer_)) continue;
@@ -112,6 +115,7 @@ bool Meeting::AcceptPartner() {
     listener_.Reset();
     return true;
   }
+  return false;
 }
 
 Meeting::State Meeting::Go(TimePoint now) {

@@ -257,6 +257,7 @@ bool Carry(const Direction& direction, Receiver& receiver, const Receiver::Actio
 std::array<ByteSpan, 2> Pieces(const Direction& direction, std::uint64_t ring_bytes,
                                std::uint64_t at, std::uint64_t count) {
   const ByteSpan ring = direction.ring.first(ring_bytes);
+  count = std::min<std::uint64_t>(count, ring.size());  // a hostile peer's cursor
   const std::size_t begin = at & (ring.size() - 1);
   const std::size_t first = std::min<std::size_t>(count, ring.size() - begin);
   return {ring.subspan(begin, first), ring.first(count - first)};

@@ -101,7 +101,9 @@ Sender::Action Sender::OnRing(const SenderView& view, const Wish& wish) {
   const bool stay = wish.ring && !Alone() && !leaving_ && RingFor(wish) <= ring_bytes_;
   if (view.gate.shut() || !stay) return Do(Step::kShutGate);
   if (wish.bytes == 0) return Do(Step::kIdle);
-  const std::uint64_t room = ring_bytes_ - (produced_ - view.consumed);
+  // A hostile peer passes a phase of a larger ring that it has not read.
+  const std::uint64_t unread = produced_ - view.consumed;
+  const std::uint64_t room = unread < ring_bytes_ ? ring_bytes_ - unread : 0;
   if (room > 0) {
     wake_ups_.armed = false;
     return Do(Step::kPut, produced_, std::min({room, wish.bytes, kMostAtOnce}));

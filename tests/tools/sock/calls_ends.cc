@@ -165,6 +165,25 @@ void WritesBeforeItReads(Party& party) {
   Receive(party, "recv", 10);
   party.Meet();
 }
+// Everything was read, and answered; and the other end, which has not looked, sends once more.
+void ClosesBehindItsAnswer(Party& party) {
+  party.Meet();
+  Receive(party, "recv", 100);
+  Send(party, 0, 50);
+  party.Say("close", close(std::exchange(party.fd, -1)));
+  party.Meet();
+  party.Meet();
+}
+void SendsOnceMore(Party& party) {
+  Send(party, 0, 100);
+  party.Meet();
+  party.Meet();
+  Send(party, 100, 10);
+  Receive(party, "the answer", 100);
+  Receive(party, "the end", 10);
+  Send(party, 110, 10);
+  party.Meet();
+}
 // More than there is room for is under way.
 void ClosesWhenFull(Party& party) {
   Lingers<10>(party);
@@ -459,6 +478,7 @@ const std::vector<Scenario> kEndScenarios = {
     {"reads no more, the other way", GoesOn, StopsReading},
     {"reset behind bytes", ReadsBeforeReset, ResetsBehindBytes},
     {"reset behind bytes, found by send", WritesBeforeItReads, ResetsBehindBytes},
+    {"closed behind its answer", SendsOnceMore, ClosesBehindItsAnswer},
     {"lingers", ClosesWhenFull, ReadsToTheEnd},
     {"connect that does not wait", ConnectsLater, IsConnectedLater, 2},
     {"connect that fails", IsRefused<0>, AcceptsAndTalks, 2},

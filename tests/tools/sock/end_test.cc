@@ -571,6 +571,52 @@ TEST_F(EndTest, BytesThatTcpsComeBehindAreAReset) {
   EXPECT_EQ(guest_.end->Leave(guest_.tcp.get()), End::Departure::kReset);
 }
 
+// Behind FIN nothing can be sent again: what the ring holds is read there.
+TEST_F(EndTest, WhoLeavesBehindItsShutdownHasLostNothing) {
+  Attach();
+  const Bytes bytes(2000, std::byte{7});
+  ASSERT_EQ(host_.Send(bytes), 2000);
+  ASSERT_EQ(host_.ShutdownSend(), 0);
+  EXPECT_EQ(host_.end->Leave(host_.tcp.get()), End::Departure::kDone);
+  Bytes all(3000);
+  EXPECT_EQ(guest_.Receive(all), 2000) << strerror(errno);
+  EXPECT_EQ(guest_.Receive(all), 0) << strerror(errno);
+}
+
+// A call that says how much went cannot say why no more did: the next one does.
+TEST_F(EndTest, AnErrorBehindASendThatTookSomeIsTold) {
+  const int least = 1;
+  ASSERT_EQ(setsockopt(host_.tcp.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
+  Attach();
+  host_.end->prefer_ring(false);
+  std::thread peer([&] {
+    std::byte byte{};
+    ASSERT_EQ(guest_.Receive({&byte, 1}), 1);
+    const linger reset{.l_onoff = 1, .l_linger = 0};
+    ASSERT_EQ(setsockopt(guest_.tcp.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+    guest_.tcp.Reset();
+  });
+  const Bytes much(64 << 20);
+  const ssize_t sent = host_.Send(much);
+  peer.join();
+  ASSERT_GT(sent, 0);
+  ASSERT_LT(sent, static_cast<ssize_t>(much.size()));
+  EXPECT_EQ(host_.memory->receive_error, ECONNRESET);
+}
+
+// As in the kernel, which answers with a reset: nobody will look into the ring.
+TEST_F(EndTest, WhatComesBehindTheLastCloseGoesOverTcp) {
+  Attach();
+  const Bytes bytes(100);
+  ASSERT_EQ(host_.Send(bytes), 100);
+  Bytes all(200);
+  ASSERT_EQ(guest_.Receive(all), 100);
+  guest_.end->RefuseMore();
+  EXPECT_EQ(host_.Send(bytes), 100);
+  EXPECT_EQ(guest_.end->UnreadInRing(), 0U);
+  EXPECT_EQ(recv(guest_.tcp.get(), all.data(), all.size(), MSG_DONTWAIT), 100);
+}
+
 // Whose child has left, and writes by TCP what this one's half does not know of.
 TEST_F(EndTest, NothingIsSentAgainBehindWhatAnotherProcessWrote) {
   const int least = 1;

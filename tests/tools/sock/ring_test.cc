@@ -196,6 +196,19 @@ TEST_F(RingTest, GrowsByAPhase) {
   ASSERT_EQ(Take(kLargest), sent);
 }
 
+// A process that forked has a smaller ring in mind than its parent, whose larger one is full.
+TEST_F(RingTest, AHostileReceiverPassesWhatItHasNotRead) {
+  EXPECT_EQ(Take(1), Bytes());
+  ASSERT_EQ(Put(Pattern(kLargest), kLargest), kLargest);
+  DirectionWords& words = *direction_.words;
+  words.gate.fetch_or(Gate::kReceiverShut);
+  words.passed = words.opens.load();
+  ASSERT_EQ(Put(Pattern(10), kLeastRingBytes), 0U);  // the gate is shut
+  sender_.Done(0);
+  words.gate.fetch_and(~Gate::kReceiverShut);
+  EXPECT_EQ(Put(Pattern(10), kLeastRingBytes), 0U);
+}
+
 // The peer writes what it likes, wherever it likes, between any two steps.
 class HostilePeer {
  public:

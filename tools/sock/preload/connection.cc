@@ -197,7 +197,9 @@ void Connection::BeforeClose(int fd) {
   const int saved = errno;
   KeepForOthers(fd);
   end_->BeforeClose(fd);
-  if (descriptors() == 1 && slot().OnlyHolderIs(ThisProcess()) && end_->UnreadInRing() > 0) {
+  const bool last = descriptors() == 1 && slot().OnlyHolderIs(ThisProcess());
+  if (last) end_->RefuseMore();
+  if (last && end_->UnreadInRing() > 0) {
     // As TCP has it for a socket that is closed with unread bytes in its queue (RFC 2525, 2.17).
     const linger reset{.l_onoff = 1, .l_linger = 0};
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
