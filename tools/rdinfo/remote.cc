@@ -10,6 +10,7 @@
 
 #include "tools/rdinfo/measure.h"
 #include "tools/rdinfo/path.h"
+#include "transport/base/resolve.h"
 #include "transport/session/probe.h"
 #include "transport/session/session.h"
 #include "transport/tcp/transport.h"
@@ -27,19 +28,12 @@ constexpr auto kLook = 2s;            // whether the machine answers at all
 // Seconds are what a person and make(1) notice.
 constexpr auto kClockTolerance = 1s;
 
-// Every address of the name; empty when it has none.
-std::vector<std::string> Resolve(const std::string& host, std::string& why) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int error = getaddrinfo(host.c_str(), nullptr, &hints, &list);
-  if (error != 0) {
-    why = gai_strerror(error);
-    return {};
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+// Every address of the name, as text.
+Result<std::vector<std::string>> Resolve(const std::string& host) {
+  RDFS_ASSIGN_OR_RETURN(const AddressList list,
+                        ResolveHost(host, 0, 0, DeadlineAfter(kResolveTime)));
   std::vector<std::string> addresses;
-  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+  for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
     std::array<char, NI_MAXHOST> text{};
     if (getnameinfo(entry->ai_addr, entry->ai_addrlen, text.data(), text.size(), nullptr, 0,
                     NI_NUMERICHOST) == 0) {
@@ -98,15 +92,12 @@ void DescribeClock(ByteSpan grant, std::chrono::system_clock::time_point asked, 
 
 // The steps before any transport; the session when all of them worked.
 std::unique_ptr<Session> Reach(const PeerOptions& options, Section& section) {
-  std::string why;
-  const auto addresses = Resolve(options.host, why);
-  if (addresses.empty()) {
-    section.facts.push_back(
-        {"name", why, false,
-         "check the spelling of '" + options.host + "', /etc/hosts and the name server"});
+  const auto addresses = Resolve(options.host);
+  if (!addresses.ok()) {
+    section.facts.push_back({"name", "no address", false, addresses.status().message()});
     return nullptr;
   }
-  section.facts.push_back({"name", fmt::format("{}", fmt::join(addresses, ", ")), true, ""});
+  section.facts.push_back({"name", fmt::format("{}", fmt::join(*addresses, ", ")), true, ""});
 
   const Deadline deadline = DeadlineAfter(options.timeout);
   if (!ReachPort(options, deadline, section)) return nullptr;

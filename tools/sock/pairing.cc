@@ -25,6 +25,7 @@
 
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
+#include "transport/base/resolve.h"
 #include "transport/base/say.h"
 #include "transport/base/sigpipe.h"
 #include "transport/ssh/bootstrap.h"
@@ -113,12 +114,9 @@ std::vector<Address> OwnAddresses() {
 // What a name or a numeric address stands for; nothing if that is not known.
 std::vector<Address> AddressesOf(const std::string& host) {
   std::vector<Address> addresses;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* all = nullptr;
-  if (getaddrinfo(host.c_str(), nullptr, &hints, &all) != 0) return addresses;
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(all, freeaddrinfo);
-  for (const addrinfo* entry = all; entry != nullptr; entry = entry->ai_next) {
+  const auto all = ResolveHost(host, 0, 0, DeadlineAfter(kResolveTime));
+  if (!all.ok()) return addresses;
+  for (const addrinfo* entry = all->get(); entry != nullptr; entry = entry->ai_next) {
     if (entry->ai_family == AF_INET || entry->ai_family == AF_INET6) {
       AddOnce(addresses, FromSockaddr(*entry->ai_addr));
     }

@@ -1,5 +1,4 @@
 // TCP sockets: connecting under a deadline, listening, and where the peer is.
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <vector>
 
+#include "transport/base/resolve.h"
 #include "transport/tcp/transport.h"
 
 namespace rdfs::transport::tcp {
@@ -18,30 +17,8 @@ namespace {
 // The least that one address of several is given to answer: a few round trips across the world.
 constexpr std::chrono::milliseconds kLeastTry{250};
 
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-
 std::string Where(const std::string& host, std::uint16_t port) {
   return Endpoint{Kind::kTcp, host, port}.ToString().substr(std::strlen("tcp://"));
-}
-
-// Resolving has no deadline of its own: resolv.conf(5) bounds it (by default some 10 s).
-Result<Addresses> Resolve(const std::string& host, std::uint16_t port, int flags) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* list = nullptr;
-  const std::string service = std::to_string(port);
-  const int error =
-      getaddrinfo(host.empty() ? nullptr : host.c_str(), service.c_str(), &hints, &list);
-  if (error == EAI_SYSTEM) return Status::FromErrno(errno, "cannot look up '" + host + "'");
-  if (error != 0) {
-    return Status(Code::kNotFound, "the host '" + host + "' is not known (" + gai_strerror(error) +
-                                       "); check its spelling or give its address");
-  }
-  return Addresses(list);
 }
 
 Status ConnectFailure(int error, const std::string& where) {
@@ -162,7 +139,7 @@ bool IsLoopback(const std::vector<std::uint8_t>& address) {
 
 Result<Fd> ConnectSocket(const std::string& host, std::uint16_t port, Deadline deadline) {
   const std::string where = Where(host, port);
-  RDFS_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(host, port, 0));
+  RDFS_ASSIGN_OR_RETURN(const AddressList addresses, ResolveHost(host, port, 0, deadline));
   int left = 0;
   for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) ++left;
   int first_error = 0;
@@ -182,7 +159,8 @@ Result<Fd> ConnectSocket(const std::string& host, std::uint16_t port, Deadline d
 
 Result<Fd> ListenSocket(const std::string& host, std::uint16_t port) {
   const std::string where = host.empty() ? "port " + std::to_string(port) : Where(host, port);
-  RDFS_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(host, port, AI_PASSIVE));
+  RDFS_ASSIGN_OR_RETURN(const AddressList addresses,
+                        ResolveHost(host, port, AI_PASSIVE, DeadlineAfter(kResolveTime)));
   std::vector<const addrinfo*> order;
   for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) order.push_back(a);
   if (host.empty()) {  // the IPv6 wildcard covers both; where there is no IPv6, the other one

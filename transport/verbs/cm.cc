@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 
+#include "transport/base/resolve.h"
 #include "transport/verbs/errors.h"
 
 namespace rdfs::transport::verbs {
@@ -89,22 +90,13 @@ std::string AddressText(const sockaddr* address) {
   return "unknown address";
 }
 
-Result<std::vector<SocketAddress>> ResolveHost(const std::string& host, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICSERV;
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (error != 0) {
-    return Status(Code::kNotFound, fmt::format("cannot find the host '{}': {}; check its name",
-                                               host, gai_strerror(error)));
-  }
+Result<std::vector<SocketAddress>> AddressesOf(const Endpoint& endpoint, Deadline deadline) {
+  RDFS_ASSIGN_OR_RETURN(const AddressList list,
+                        ResolveHost(endpoint.host, endpoint.port, 0, deadline));
   std::vector<SocketAddress> addresses;
-  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+  for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
     std::memcpy(&addresses.emplace_back().storage, entry->ai_addr, entry->ai_addrlen);
   }
-  freeaddrinfo(list);
   return addresses;
 }
 

@@ -12,6 +12,7 @@
 
 #include "transport/base/clock.h"
 #include "transport/base/status.h"
+#include "transport/transport.h"
 #include "transport/verbs/objects.h"
 
 namespace rdfs::transport::verbs {
@@ -48,13 +49,12 @@ class CmChannel {
 // "10.9.9.1:7338", "[fd00::1]:7338".
 std::string AddressText(const sockaddr* address);
 
-// A host's addresses with `port`, as getaddrinfo(3) orders them.
 struct SocketAddress {
   sockaddr_storage storage{};
   [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
-// Asks the resolver, which may block for as long as it likes. kNotFound.
-Result<std::vector<SocketAddress>> ResolveHost(const std::string& host, std::uint16_t port);
+// What an endpoint's host stands for, as ResolveHost (base/resolve.h).
+Result<std::vector<SocketAddress>> AddressesOf(const Endpoint& endpoint, Deadline deadline);
 
 }  // namespace rdfs::transport::verbs

@@ -160,7 +160,7 @@ Result<std::unique_ptr<Connection>> ConnectTo(const Endpoint& endpoint,
     return Status(Code::kInvalidArgument, "a token above kMaxTokenBytes");
   }
   RDFS_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
-                        ResolveHost(endpoint.host, endpoint.port));
+                        AddressesOf(endpoint, deadline));
   Status why;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     // An address that swallows packets leaves their share of the time to those behind it.

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "transport/base/log.h"
+#include "transport/base/resolve.h"
 #include "transport/base/sigpipe.h"
 #include "transport/verbs/connection.h"
 #include "transport/verbs/errors.h"
@@ -76,7 +77,7 @@ void VerbsIncoming::Reject(const Status& why) {
 // Host names and ports of a Listen, with every address when there is no host. An IPv6 wildcard
 // takes IPv4 too (the connection manager's default, RDMA_OPTION_ID_AFONLY off).
 Result<std::vector<SocketAddress>> ListenAddresses(const Endpoint& endpoint) {
-  if (!endpoint.host.empty()) return ResolveHost(endpoint.host, endpoint.port);
+  if (!endpoint.host.empty()) return AddressesOf(endpoint, DeadlineAfter(kResolveTime));
   std::vector<SocketAddress> any(2);
   auto* v6 = reinterpret_cast<sockaddr_in6*>(any[0].get());
   v6->sin6_family = AF_INET6;
