@@ -67,6 +67,8 @@ class ReceiveCrew {
   void Collect(std::vector<Output>& out);
   // Everything has been done: nothing of a file is missing, and so many entries came.
   Status CheckEnd(std::uint64_t entries) const { return rules_.CheckEnd(entries); }
+  // Likewise: files that were wanted and never came.
+  [[nodiscard]] std::uint64_t unanswered() const { return wanted_.size(); }
   [[nodiscard]] std::uint64_t entries() const { return made_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t kept() const { return kept_; }

@@ -18,6 +18,10 @@ std::string Beneath(const std::string& root, const std::string& name) {
   return root.ends_with('/') ? root + name : Joined(root, name);
 }
 
+Status SomethingIsMissing() {
+  return {Code::kProtocolError, "something is missing of what the other rdcp has sent"};
+}
+
 }  // namespace
 
 Receiver::Receiver(Talk& talk, std::shared_ptr<transport::Domain> domain, ReceiverSettings settings)
@@ -192,7 +196,7 @@ Status Receiver::CheckDigest() const {
   // A lane may still have some of it.
   if (lanes_ != nullptr && due > next_ && due <= finished_ + ring_.size.slots) return {};
   if (due == next_ && early_.empty() && end_->digest == digest_.Value()) return {};
-  return {Code::kProtocolError, "something is missing of what the other rdcp has sent"};
+  return SomethingIsMissing();
 }
 
 Status Receiver::Tell(const Notice& notice) {
@@ -237,6 +241,8 @@ Result<bool> Receiver::CollectFromCrew() {
 
 Status Receiver::Finish() {
   RDFS_RETURN_IF_ERROR(crew_->CheckEnd(end_->entries));
+  // The sender has told of each that it could not bring.
+  if (crew_->unanswered() > end_->failed) return SomethingIsMissing();
   done_.entries = crew_->entries();
   done_.bytes = crew_->bytes();
   kept_ = crew_->kept();

@@ -287,11 +287,12 @@ bool Walk::TakeItems(WalkTask& task) {
       continue;
     }
     const std::size_t needed = RoomFor(*item);
-    if (needed > room) {
+    // What fits into no batch is handed out all the same: who packs it says so.
+    if (needed > room && !task.items.empty()) {
       held_ = std::move(item);
       break;
     }
-    room -= needed;
+    room -= std::min(room, needed);
     file_ = item->large;
     task.items.push_back(*std::move(item));
   }
@@ -315,7 +316,7 @@ std::size_t Walk::RoomFor(const WalkItem& item) const {
     return sizeof(RecordHeader) + sizeof(Le32) + sizeof(Le16) + entry.path.size();
   }
   std::size_t size = BatchWriter::SizeOf(entry);
-  if (item.what == WalkItem::What::kWhole) size += entry.size;
+  if (item.what == WalkItem::What::kWhole) return size + entry.size;
   if (item.what == WalkItem::What::kOffer && options_.digests) size += sizeof(Digest);
   if (options_.resume) size += sizeof(TimeWire);
   return size;

@@ -872,6 +872,7 @@ class CopyHostile : public CopyLive {
   }
 
   std::vector<std::uint64_t> wanted_;
+  std::optional<Tally> end_;  // said when the batch is done
 
  private:
   void Attack(transport::Connection& lane, const std::shared_ptr<transport::Domain>& domain,
@@ -906,6 +907,15 @@ class CopyHostile : public CopyLive {
         EncodeBatch(0, static_cast<std::uint32_t>(batch.size()), pipe::DigestOf(batch.written()));
     if (spoil) spoil(message);
     (void)lane.Send(ByteSpan(message));
+    (void)lane.Flush();
+    while (hear()) {
+    }
+    if (!end_) return;
+    pipe::StreamDigest digest;
+    digest.Add(0, static_cast<std::uint32_t>(batch.size()), pipe::DigestOf(batch.written()));
+    end_->batches = 1;
+    end_->digest = digest.Value();
+    (void)lane.Send(ByteSpan(end_->Encode(MessageType::kEnd)));
     (void)lane.Flush();
     while (hear()) {
     }
@@ -1046,6 +1056,19 @@ TEST_P(CopyHostile, AFileThatIsOfferedTwiceIsWantedOnce) {
       },
       nullptr, [](ReceiverSettings& settings) { settings.policy.sync = true; });
   EXPECT_EQ(wanted_, std::vector<std::uint64_t>{1});
+}
+
+TEST_P(CopyHostile, AFileThatIsWantedAndNeverComes) {
+  end_ = Tally{.entries = 2};
+  const Status status = Receive(
+      Asked(),
+      [](BatchWriter& batch) {
+        ASSERT_TRUE(batch.Add(At("", Kind::kDirectory), 0, 0));
+        ASSERT_TRUE(batch.AddOffer(At("f", Kind::kFile), 1, 0, std::nullopt));
+        ASSERT_TRUE(batch.AddLeave(0, ""));
+      },
+      nullptr, [](ReceiverSettings& settings) { settings.policy.sync = true; });
+  EXPECT_NE(status.message().find("something is missing"), std::string::npos) << status.message();
 }
 
 TEST_P(CopyHostile, AFileThatNeverEnds) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -59,6 +61,33 @@ TEST_F(WalkTest, AHoleAtTheEndIsNone) {
   EXPECT_FALSE(end.given_up);
   EXPECT_EQ(end.size, 4U << 20U);
   EXPECT_TRUE(told_.empty());
+}
+
+// With --resume, too, one that just fills a slot is handed out whole.
+TEST_F(WalkTest, WhatJustFitsASlotIsHandedOut) {
+  Entry entry;
+  entry.path = "file";
+  const std::size_t most = kSlot - BatchWriter::SizeOf(entry);
+  std::filesystem::create_directory(dir_ / "source");
+  dir_.Write("source/file", std::string(most, 'x'));
+  dir_.Write("source/next", "next");
+  WalkOptions options;
+  options.paths = {dir_ / "source"};
+  options.slot_bytes = kSlot;
+  options.scan.recurse = true;
+  options.offers = true;
+  options.resume = true;
+  Walk walk(std::move(options), [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
+  std::vector<std::uint64_t> wholes;
+  while (const auto task = walk.Next()) {
+    for (const WalkItem& item : task->items) {
+      if (item.what == WalkItem::What::kWhole) wholes.push_back(item.scanned.entry.size);
+      if (item.what != WalkItem::What::kOffer) continue;
+      ASSERT_TRUE(walk.Answered({item.number + 1, {item.number}}).ok());
+    }
+  }
+  std::ranges::sort(wholes);
+  EXPECT_EQ(wholes, (std::vector<std::uint64_t>{4, most}));
 }
 
 // Sources that may bring one path: nothing of a later one before somebody says so.
