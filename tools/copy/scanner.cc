@@ -202,6 +202,8 @@ void Scanner::Rise(Scanned& out) {
 }
 
 Status Scanner::Reopen(Level& level, const Level& child) {
+  // It was moved away from under the walk itself.
+  if (!child.file) return Status::FromErrno(ENOENT, "it was moved");
   FilePtr file = child.file->Open("..", O_RDONLY | O_DIRECTORY);
   struct stat info {};
   if (file == nullptr || file->Stat("", true, info) != 0)

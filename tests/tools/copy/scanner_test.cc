@@ -155,6 +155,24 @@ TEST(Scanner, GoesBeyondPathMaxWithFewDescriptors) {
   EXPECT_LT(open_now, 120);
 }
 
+// So deep that the outer levels are closed: none of them is found again, and each is told of.
+TEST(Scanner, ADirectoryThatIsMovedAwayFromUnderADeepWalk) {
+  const TempTree tree;
+  constexpr int kLevels = 70;
+  std::string path = "root/1/2";
+  for (int level = 3; level <= kLevels; ++level) path += "/" + std::to_string(level);
+  tree.MakeDirectory(path);
+  tree.MakeDirectory("elsewhere");
+  const std::string deepest = path.substr(sizeof("root"));
+  const Seen seen = Walk(tree / "root", kRecurse, [&](const Scanned& scanned) {
+    if (scanned.what != What::kEnter || scanned.entry.path != deepest) return;
+    ASSERT_EQ(rename((tree / "root/1/2/3").c_str(), (tree / "elsewhere/3").c_str()), 0);
+  });
+  EXPECT_EQ(seen.order.back(), "-");
+  for (const char* lost : {"!1/2", "!1", "!"}) EXPECT_LT(seen.At(lost), seen.order.size()) << lost;
+  EXPECT_EQ(std::ranges::count(seen.all, What::kProblem, &Scanned::what), 3);
+}
+
 TEST(Scanner, TellsWhatVanishesAndGoesOn) {
   const TempTree tree;
   tree.MakeDirectory("a/b");
