@@ -70,7 +70,10 @@ Destination::Destination(FilePtr root, DestinationOptions options)
   const NodePtr node = NewNode();
   node->inherits = HasDefaultAcl(*root_);
   struct stat info {};
-  if (root_->Stat("", true, info) == 0) node->id = IdOf(info);
+  if (root_->Stat("", true, info) == 0) {
+    node->id = IdOf(info);
+    node->group = GroupOf(info);
+  }
   ids_.insert(node->id);
   nodes_[""] = {node, node};
 }

@@ -153,6 +153,7 @@ class Destination {
   [[nodiscard]] bool IsSource(const struct stat& info);
   [[nodiscard]] bool IsOurs(const std::string& name) const;
   static bool HasDefaultAcl(File& directory);
+  static std::optional<gid_t> GroupOf(const struct stat& directory);
   NodePtr NewNode();
   Status EnterAt(const Place& place, const Entry& entry, Node& node);
   Status OpenNode(const Place& place, const Entry& entry, Node& node);
@@ -220,6 +221,8 @@ class OutputFile {
   Status Open();
   [[nodiscard]] mode_t FirstMode() const;
   bool OpenPartial(bool go_on);
+  [[nodiscard]] mode_t PartialMode() const;
+  [[nodiscard]] bool ReplacesFile() const;
   bool TakePartial(const std::vector<std::string>& left);
   bool MakePartial(const std::vector<std::string>& left);
   Status KeepTrusted(const std::atomic<bool>& stop);
@@ -231,7 +234,7 @@ class OutputFile {
                          std::uint64_t& end);
   void Reached(std::uint64_t end);
   void Note(std::uint64_t offset, ByteSpan bytes);
-  void AsItWas();
+  void GiveAccess();
 
   std::unique_ptr<State> state_;
 };

@@ -29,6 +29,11 @@ bool Destination::HasDefaultAcl(File& directory) {
   return directory.GetXattr("", kDefaultAcl, nullptr, 0) > 0;
 }
 
+std::optional<gid_t> Destination::GroupOf(const struct stat& directory) {
+  if ((directory.st_mode & S_ISGID) == 0) return std::nullopt;
+  return directory.st_gid;
+}
+
 Destination::NodePtr Destination::NewNode() {
   return NodePtr(new Node, [this](Node* node) { FinishNode(node); });
 }
@@ -49,6 +54,7 @@ Status Destination::Enter(const Entry& entry) {
     node->parent = root;
     node->id = root->id;
     node->inherits = root->inherits;
+    node->group = root->group;
     node->entry = entry;
     known.node = node;
     root = node;
@@ -117,6 +123,7 @@ Status Destination::OpenNode(const Place& place, const Entry& entry, Node& node)
 
 Status Destination::Leave(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
+  node.group = GroupOf(now);
   NodePtr left;  // finished behind the lock, unless something in it is still being made
   const std::lock_guard lock(mutex_);
   const auto known = nodes_.find(path);

@@ -19,6 +19,7 @@ struct Destination::Node {
   bool fresh = false;             // made by us: nothing is in it but what we made
   bool in_source = false;         // it is a source, or lies in one (AddSource)
   bool inherits = false;          // gives what is made in it a default ACL (acl(5))
+  std::optional<gid_t> group;     // gives what is made in it this group: it is setgid
   std::optional<mode_t> restore;  // had to be opened to us for the time being
   FilePtr file;                   // Destination::mutex_
   std::list<Node*>::iterator recent;

@@ -53,10 +53,17 @@ OutputFile::~OutputFile() {
 mode_t OutputFile::FirstMode() const {
   const Entry& entry = state_->entry;
   const DestinationOptions& options = state_->owner.options_;
-  const bool is_ours = entry.uid == geteuid() && entry.gid == getegid() && entry.xattrs.empty();
+  const Destination::Node& folder = *state_->place.folder;
+  const bool is_ours = entry.uid == geteuid() && entry.gid == folder.group.value_or(getegid()) &&
+                       entry.xattrs.empty() && !folder.inherits;
   if (options.keep.mode) return is_ours ? entry.mode & 0777U : 0600;
-  if (state_->place.now) return 0600;
-  return entry.mode & 0777U & ~(state_->place.folder->inherits ? 0 : options.umask);
+  if (ReplacesFile()) return 0600;
+  return entry.mode & 0777U & ~(folder.inherits ? 0 : options.umask);
+}
+
+bool OutputFile::ReplacesFile() const {
+  const State& state = *state_;
+  return !state.temporary.empty() && state.place.now && S_ISREG(state.place.now->st_mode);
 }
 
 Status OutputFile::Open() {
@@ -184,9 +191,7 @@ Status OutputFile::Finish(const Entry& entry) {
   const Keep& keep = state.owner.options_.keep;
   const bool fresh = !in_place && !state.place.folder->inherits;
   Status status = Apply({.file = *state.file, .now = &state.made, .fresh = fresh}, entry, keep);
-  if (!keep.mode && !in_place && state.place.now && S_ISREG(state.place.now->st_mode)) {
-    AsItWas();
-  }
+  if (!keep.mode && !in_place) GiveAccess();
   if (state.file->Flush() != 0) {
     const int error = errno;
     Distrust();  // nor what the page cache still has of it
@@ -204,9 +209,16 @@ Status OutputFile::Finish(const Entry& entry) {
   return status;
 }
 
-// Without -p an existing file keeps what access it gave: owner where allowed, mode, ACL.
-void OutputFile::AsItWas() {
+// Without -p an existing file keeps what access it gave: owner where allowed, mode, ACL. Another
+// has FirstMode, and may have been made with more or less: see OpenPartial.
+void OutputFile::GiveAccess() {
   const State& state = *state_;
+  if (!ReplacesFile()) {
+    const mode_t made = state.made.st_mode & 07777U;
+    const mode_t mode = state.place.folder->inherits ? made & FirstMode() : FirstMode();
+    if (mode != made) (void)state.file->SetMode("", mode);
+    return;
+  }
   constexpr Keep kAccess{.mode = true, .owner = true, .acls = true};
   Entry was = EntryOf(*state.place.now);
   was.mode &= 0777U;  // setuid and setgid were given to other content

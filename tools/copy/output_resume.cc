@@ -54,6 +54,9 @@ bool OutputFile::OpenPartial(bool go_on) {
   return false;
 }
 
+// Whoever goes on with it opens it to write.
+mode_t OutputFile::PartialMode() const { return FirstMode() | 0600U; }
+
 // The latest of these that is there.
 bool OutputFile::TakePartial(const std::vector<std::string>& left) {
   State& state = *state_;
@@ -64,7 +67,7 @@ bool OutputFile::TakePartial(const std::vector<std::string>& left) {
     if (state.file == nullptr || state.file->Lock() != 0 ||
         state.file->Stat("", true, state.made) != 0 || !S_ISREG(state.made.st_mode) ||
         state.made.st_uid != folder.Maker() || state.made.st_nlink != 1 ||
-        (state.made.st_mode & 07777U & ~FirstMode()) != 0) {
+        (state.made.st_mode & 07777U & ~PartialMode()) != 0) {
       continue;
     }
     return !state.number || (state.journal->AddNumber(*state.number).ok() &&
@@ -80,7 +83,8 @@ bool OutputFile::MakePartial(const std::vector<std::string>& left) {
   for (const std::string& name : left) (void)folder.Remove(name, false);
   if (state.journal->Start(SourceMark::Of(state.entry)).ok() &&
       (!state.number || state.journal->AddNumber(*state.number).ok())) {
-    state.file = folder.Open(state.temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, FirstMode());
+    state.file =
+        folder.Open(state.temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, PartialMode());
     if (state.file != nullptr && state.file->Lock() == 0) return true;
   }
   if (state.file != nullptr) (void)folder.Remove(state.temporary, false);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "tests/tools/copy/as_ordinary.h"
 #include "tests/tools/copy/temp_tree.h"
 #include "tools/copy/data.h"
 #include "tools/copy/metadata.h"
@@ -95,6 +96,7 @@ TEST_F(DestinationTest, FollowsNoSymlink) {
   EXPECT_EQ(dst_.Read("outside/file"), "mine");
   EXPECT_EQ(dst_.Read("root/file"), "new");
   EXPECT_TRUE(S_ISREG(dst_.Stat("root/file").st_mode));
+  EXPECT_EQ(dst_.Stat("root/file").st_mode & 07777U, 0644U);
   // A far end that makes the symlink itself, and then goes through it.
   Entry link = Of(Kind::kSymlink, "trap");
   link.target = "../outside";

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "tests/tools/copy/as_ordinary.h"
 #include "tests/tools/copy/temp_tree.h"
 #include "tools/copy/destination.h"
 #include "tools/copy/journal.h"
@@ -89,7 +90,7 @@ class Resume : public testing::Test {
     ASSERT_EQ(pwrite(fd.get(), &byte, 1, offset), 1);
   }
   // All that is not kept, and nothing else is left.
-  void Complete() {
+  void Complete(mode_t mode = 0644) {
     auto file = destination_->GoOn(entry_, stop_);
     ASSERT_TRUE(file.ok());
     if (*file == nullptr) file = destination_->Begin(entry_);
@@ -104,7 +105,7 @@ class Resume : public testing::Test {
     file->reset();
     EXPECT_TRUE(tree_.Read("file") == content_);
     EXPECT_EQ(tree_.Entries(), 1U);
-    EXPECT_EQ(tree_.Stat("file").st_mode & 07777U, 0644U);
+    EXPECT_EQ(tree_.Stat("file").st_mode & 07777U, mode);
   }
 
   const std::string partial_ = PartialName("file"), journal_ = JournalName("file");
@@ -130,6 +131,25 @@ TEST_F(Resume, AnInterruptedRestAddsToIt) {
   ASSERT_TRUE(file.ok() && *file != nullptr);
   ASSERT_TRUE((*file)->Write(kPiece, Piece(1)).ok());
   file->reset();
+  EXPECT_EQ(Kept(), (Ranges{{0, 2 * kPiece}}));
+  Complete();
+}
+
+TEST_F(Resume, AReadOnlyFileIsGoneOnWith) {
+  GiveAway(tree_);
+  const AsOrdinary user;
+  entry_.mode = 0444;
+  Reopen();
+  Interrupt({0, 1});
+  EXPECT_EQ(Kept(), (Ranges{{0, 2 * kPiece}}));
+  Complete(0444);
+}
+
+// What would have replaced a file that is not there any more has a new file's mode.
+TEST_F(Resume, TheFileThatItWasToReplaceIsGone) {
+  tree_.Write("file", "old");
+  Interrupt({0, 1});
+  ASSERT_EQ(unlink((tree_ / "file").c_str()), 0);
   EXPECT_EQ(Kept(), (Ranges{{0, 2 * kPiece}}));
   Complete();
 }
