@@ -157,6 +157,7 @@ class Destination {
   NodePtr NewNode();
   Status EnterAt(const Place& place, const Entry& entry, Node& node);
   Status OpenNode(const Place& place, const Entry& entry, Node& node);
+  Status AddNode(const NodePtr& node, const Entry& entry);
   Result<FilePtr> OpenedFolder(Node& node);
   void KeepOpen(Node& node, FilePtr file);
   void FinishNode(Node* node);

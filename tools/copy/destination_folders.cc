@@ -68,9 +68,15 @@ Status Destination::Enter(const Entry& entry) {
   if (node->depth > kMostLevels) {
     return {Code::kUnsupported, fmt::format("more than {} directories deep", kMostLevels)};
   }
-  RDFS_RETURN_IF_ERROR(EnterAt(place, entry, *node));
+  Status entered = EnterAt(place, entry, *node);
+  if (entered.ok()) entered = AddNode(node, entry);
+  if (!entered.ok() && node->restore) (void)place.in->SetMode(node->name, *node->restore);
+  return entered;
+}
+
+Status Destination::AddNode(const NodePtr& node, const Entry& entry) {
   const std::lock_guard lock(mutex_);
-  Known& known = nodes_[path];
+  Known& known = nodes_[node->path];
   if (known.entered) return {Code::kProtocolError, "this directory was announced twice"};
   known = {node, node};
   ids_.insert(node->id);
@@ -94,8 +100,9 @@ Status Destination::EnterAt(const Place& place, const Entry& entry, Node& node) 
 Status Destination::OpenNode(const Place& place, const Entry& entry, Node& node) {
   struct stat now {};
   // A directory of ours that was closed to us, as an earlier copy may have left it.
+  const auto is_itself = [&] { return options_.same_machine && IsItself(entry, now); };
   const auto open_to_us = [&] {
-    if (place.in->Stat(node.name, false, now) != 0) return;
+    if (place.in->Stat(node.name, false, now) != 0 || is_itself()) return;
     if (!S_ISDIR(now.st_mode) || now.st_uid != geteuid() || (now.st_mode & 0700U) == 0700) return;
     if (place.in->SetMode(node.name, (now.st_mode & 07777U) | 0700U) == 0) {
       node.restore = now.st_mode & 07777U;
@@ -112,7 +119,7 @@ Status Destination::OpenNode(const Place& place, const Entry& entry, Node& node)
   if (file->Stat("", true, now) != 0) {
     return Status::FromErrno(errno, "cannot look at the directory");
   }
-  if (options_.same_machine && IsItself(entry, now)) {
+  if (is_itself()) {
     return {Code::kInvalidArgument, "source and destination are the same directory"};
   }
   node.id = IdOf(now);

@@ -416,6 +416,18 @@ TEST_F(DestinationTest, AFileIsNotCopiedOntoItself) {
   EXPECT_FALSE(to_->IsIn(entry));
 }
 
+TEST_F(DestinationTest, ADirectoryThatIsRefusedStaysAsItWas) {
+  dst_.MakeDirectory("root/folder");
+  GiveAway(dst_);
+  ASSERT_EQ(chmod((dst_ / "root/folder").c_str(), 0555), 0);
+  const AsOrdinary user;
+  Open({.same_machine = true});
+  Entry entry = EntryOf(dst_.Stat("root/folder"));
+  entry.path = "folder";
+  EXPECT_FALSE(to_->Enter(entry).ok());
+  EXPECT_EQ(dst_.Stat("root/folder").st_mode & 07777U, 0555U);
+}
+
 TEST_F(DestinationTest, GoesDeeperThanAnyPathAndWiderThanItsDescriptors) {
   Open({.keep = Keep::Attributes()});
   constexpr int kLevels = 400;
