@@ -257,8 +257,9 @@ Status Destination::Touch(const Entry& entry) {
   if (options_.resume && entry.kind == Kind::kFile && entry.size >= kLeastResumed) {
     (void)place.in->Remove(JournalName(place.name), false);
   }
-  return Apply({.file = *place.in, .name = place.name, .now = &now, .fresh = false}, entry,
-               options_.keep);
+  return Apply(
+      {.file = *place.in, .name = place.name, .now = &now, .fresh = false, .unwritten = true},
+      entry, options_.keep);
 }
 
 bool Destination::IsOurs(const std::string& name) const {

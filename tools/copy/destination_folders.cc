@@ -123,6 +123,7 @@ Status Destination::OpenNode(const Place& place, const Entry& entry, Node& node)
     return {Code::kInvalidArgument, "source and destination are the same directory"};
   }
   node.id = IdOf(now);
+  node.group = GroupOf(now);
   node.in_source = place.folder->in_source || IsSource(now);
   KeepOpen(node, std::move(file));
   return {};
@@ -130,7 +131,6 @@ Status Destination::OpenNode(const Place& place, const Entry& entry, Node& node)
 
 Status Destination::Leave(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
-  node.group = GroupOf(now);
   NodePtr left;  // finished behind the lock, unless something in it is still being made
   const std::lock_guard lock(mutex_);
   const auto known = nodes_.find(path);
@@ -207,8 +207,8 @@ Status Destination::ApplyToNode(Node& node) {
   if (file->Stat("", true, now) != 0) {
     return Status::FromErrno(errno, "cannot look at the directory");
   }
-  return Apply({.file = *file, .now = &now, .fresh = node.fresh && !node.inherits}, *node.entry,
-               keep);
+  const bool fresh = node.fresh && !node.inherits;
+  return Apply({.file = *file, .now = &now, .fresh = fresh, .unwritten = true}, *node.entry, keep);
 }
 
 }  // namespace rdfs::copy

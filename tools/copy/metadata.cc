@@ -143,35 +143,49 @@ void RemoveXattrs(const Subject& subject, const Entry& entry, const Keep& keep, 
     const bool wanted = std::any_of(entry.xattrs.begin(), entry.xattrs.end(),
                                     [&](const Xattr& attribute) { return attribute.name == name; });
     if (wanted || !Keeps(keep, name)) continue;
-    if (subject.file.RemoveXattr(subject.name, name) == 0 || errno == ENODATA) continue;
+    const auto remove = [&] { return subject.file.RemoveXattr(subject.name, name) == 0; };
+    if (remove() || errno == ENODATA) continue;
+    if (errno == EACCES && OpenToUs(subject, keep) && remove()) continue;
     if (Forgivable(subject.file, name, errno)) continue;
     first.Note(errno, std::string("cannot remove the extended attribute ") + Shown(name));
   }
 }
 
-// Whether the owner is the source's afterwards, or had not to be.
-bool SetOwner(const Subject& subject, const Entry& entry, First& first) {
+// Whether the owner is the source's afterwards. `changed`: something was set.
+bool SetOwner(const Subject& subject, const Entry& entry, bool& changed, First& first) {
   if (subject.now != nullptr && subject.now->st_uid == entry.uid &&
       subject.now->st_gid == entry.gid) {
     return true;
   }
   File& file = subject.file;
-  if (file.SetOwner(subject.name, entry.uid, entry.gid) == 0) return true;
+  changed = file.SetOwner(subject.name, entry.uid, entry.gid) == 0;
+  if (changed) return true;
   if (errno != EPERM || file.IsPrivileged()) {
     first.Note(errno, "cannot set the owner");
     return false;
   }
   // An ordinary user may still give it to another of his groups.
-  const bool has_group = file.SetOwner(subject.name, static_cast<uid_t>(-1), entry.gid) == 0;
-  if (has_group) return entry.uid == geteuid();
-  return false;
+  changed = file.SetOwner(subject.name, static_cast<uid_t>(-1), entry.gid) == 0;
+  return changed && entry.uid == geteuid();
+}
+
+bool HasMode(const Subject& subject, mode_t mode) {
+  if (subject.now == nullptr) return false;
+  struct stat now = *subject.now;
+  // What was there may have been opened to us (OpenToUs), or lost setuid when it was written.
+  const bool known = subject.fresh || (subject.unwritten && (mode & 0200U) != 0);
+  if (!known && subject.file.Stat(subject.name, false, now) != 0) return false;
+  return (now.st_mode & 07777U) == mode;
 }
 
 void SetMode(const Subject& subject, mode_t mode, bool changed_owner, First& first) {
-  // What was there may have been opened to us: see OpenToUs.
-  const bool known = subject.now != nullptr && (subject.fresh || (mode & 0200U) != 0);
-  if (!changed_owner && known && (subject.now->st_mode & 07777U) == mode) return;
+  if (!changed_owner && HasMode(subject, mode)) return;
   if (subject.file.SetMode(subject.name, mode) != 0) first.Note(errno, "cannot set the mode");
+}
+
+bool HasTime(const Subject& subject, const timespec& mtime) {
+  return subject.unwritten && subject.now->st_mtim.tv_sec == mtime.tv_sec &&
+         subject.now->st_mtim.tv_nsec == mtime.tv_nsec;
 }
 
 }  // namespace
@@ -221,15 +235,14 @@ Status Apply(const Subject& subject, const Entry& entry, const Keep& keep) {
   First first;
   if (!subject.fresh) RemoveXattrs(subject, entry, keep, first);
   SetXattrs(subject, entry, keep, Class::kPlain, first);
-  const bool is_ours = subject.now != nullptr && subject.now->st_uid == entry.uid &&
-                       subject.now->st_gid == entry.gid;
-  const bool owned = !keep.owner || SetOwner(subject, entry, first);
+  bool changed_owner = false;
+  const bool owned = !keep.owner || SetOwner(subject, entry, changed_owner, first);
   if (keep.mode && entry.kind != Kind::kSymlink) {
     // What runs as its owner must not run as somebody else instead.
-    SetMode(subject, owned ? entry.mode : entry.mode & 01777U, keep.owner && !is_ours, first);
+    SetMode(subject, owned ? entry.mode : entry.mode & 01777U, changed_owner, first);
   }
   SetXattrs(subject, entry, keep, Class::kSecured, first);
-  if (keep.times) {
+  if (keep.times && !HasTime(subject, entry.mtime)) {
     const std::array<timespec, 2> times{entry.atime, entry.mtime};
     if (subject.file.SetTimes(subject.name, times) != 0) first.Note(errno, "cannot set the times");
   }

@@ -39,11 +39,13 @@ struct Subject {
   std::string name{};
   const struct stat* now = nullptr;  // as it is; spares calls that would change nothing
   bool fresh = true;                 // made by us just now: has no attributes to be removed
+  bool unwritten = false;            // since `now`, whose times are its own
 };
 
 // Attributes, owner, mode, ACLs and capabilities, times, in that order, as far as `keep` says.
 // All of it is tried; the first failure is returned. What only root may do is no failure for
-// others: the owner, and attributes that are not in user.* or ACLs.
+// others: the owner, and attributes that are not in user.* or ACLs. What has the modification time
+// keeps its access time.
 Status Apply(const Subject& subject, const Entry& entry, const Keep& keep);
 
 }  // namespace rdfs::copy

@@ -472,6 +472,44 @@ TEST_F(DestinationTest, AttributesAreSetAndOthersRemoved) {
   EXPECT_EQ(dst_.Stat("root/file").st_mode & 07777U, 0440U);
 }
 
+TEST_F(DestinationTest, AttributesOfReadOnlyFilesAreRemovedByTheirOwner) {
+  dst_.Write("root/file", "old");
+  const std::string path = dst_ / "root/file";
+  if (setxattr(path.c_str(), "user.old", "1", 1, 0) != 0) {
+    GTEST_SKIP() << "no extended attributes in " << dst_.path();
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0444), 0);
+  GiveAway(dst_);
+  const AsOrdinary user;
+  Open({.keep = Keep::All()});
+  Entry entry = Of(Kind::kFile, "file");
+  entry.mode = 0444;
+  EXPECT_TRUE(to_->Touch(entry).ok());
+  EXPECT_LT(getxattr(path.c_str(), "user.old", nullptr, 0), 0);
+  EXPECT_EQ(dst_.Stat("root/file").st_mode & 07777U, 0444U);
+}
+
+// Its group is not the source's before it is given to that.
+TEST_F(DestinationTest, WhatGetsAnotherGroupIsNobodyElsesAtFirst) {
+  const gid_t other = getegid() + 1;
+  if (chown((dst_ / "root").c_str(), geteuid(), other) != 0) {
+    GTEST_SKIP() << "only root may give a directory to any group";
+  }
+  ASSERT_EQ(chmod((dst_ / "root").c_str(), 02755), 0);
+  Open({.keep = Keep::Attributes()});
+  Entry entry = Of(Kind::kFile, "file");
+  entry.mode = 0640;
+  const auto file = to_->Begin(entry);
+  ASSERT_TRUE(file.ok());
+  struct stat made {};
+  ASSERT_EQ((*file)->file().Stat("", true, made), 0);
+  EXPECT_EQ(made.st_gid, other);
+  EXPECT_EQ(made.st_mode & 07777U, 0600U);
+  ASSERT_TRUE((*file)->Finish(entry).ok());
+  EXPECT_EQ(dst_.Stat("root/file").st_gid, getegid());
+  EXPECT_EQ(dst_.Stat("root/file").st_mode & 07777U, 0640U);
+}
+
 TEST_F(DestinationTest, WithoutKeepAnExistingFileKeepsItsMode) {
   dst_.Write("root/file", "old");
   ASSERT_EQ(chmod((dst_ / "root/file").c_str(), 0604), 0);

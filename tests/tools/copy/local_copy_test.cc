@@ -12,6 +12,7 @@
 #include "tests/tools/copy/temp_tree.h"
 #include "tools/copy/filter.h"
 
+#include "tests/tools/copy/as_ordinary.h"
 namespace rdfs::copy {
 namespace {
 
@@ -141,11 +142,52 @@ TEST_F(LocalCopyTest, SyncCopiesOnlyWhatDiffers) {
   EXPECT_EQ(tree_.Read("to/same"), "same");
 }
 
-// While it waits for its turn a file is written to: the next run has to see that.
-TEST_F(LocalCopyTest, SyncMissesNoChangeOfAFileThatWaits) {
-  const auto copy = [&](const std::function<void()>& meanwhile) {
-    LocalOptions options{.keep = Keep::Attributes(), .threads = 1};
-    options.policy.sync = true;
+// What is the same is not touched: others see no change of it, and it may be somebody else's.
+TEST_F(LocalCopyTest, SyncLeavesWhatIsTheSameAsItIs) {
+  const std::vector<std::string> names{"", "/file", "/read_only", "/folder", "/link"};
+  tree_.Write("from/file", "same");
+  tree_.Write("from/read_only", "same");
+  ASSERT_EQ(chmod((tree_ / "from/read_only").c_str(), 0444), 0);
+  tree_.MakeDirectory("from/folder");
+  ASSERT_EQ(symlink("file", (tree_ / "from/link").c_str()), 0);
+  GiveAway(tree_);
+  LocalOptions options{.keep = Keep::Attributes()};
+  options.policy.sync = true;
+  EXPECT_EQ(Copy(options), 0);
+  if (geteuid() == 0) {
+    for (const std::string& name : names) {
+      ASSERT_EQ(lchown((tree_ / ("to" + name)).c_str(), 0, 0), 0);
+    }
+  }
+  const AsOrdinary user;
+  std::vector<timespec> before;
+  for (const std::string& name : names) before.push_back(tree_.Stat("to" + name).st_ctim);
+  // A change is seen from the next tick of the kernel's clock on.
+  const auto now = [&] {
+    tree_.Write("tick", "x");
+    return tree_.Stat("tick").st_mtim;
+  };
+  const timespec begun = now();
+  while (now().tv_nsec == begun.tv_nsec) {
+  }
+  EXPECT_EQ(Copy(options), 0);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const timespec after = tree_.Stat("to" + names[i]).st_ctim;
+    EXPECT_TRUE(after.tv_sec == before[i].tv_sec && after.tv_nsec == before[i].tv_nsec) << names[i];
+  }
+}
+
+// One thread, which is busy with a large file while the small one waits.
+class LocalCopyWaits : public LocalCopyTest {
+ protected:
+  LocalCopyWaits() {
+    tree_.Write("from/large", Noise(2 << 20));
+    tree_.Write("from/small", "before");
+    Run({.sync = true}, [] {});
+    EXPECT_EQ(unlink((tree_ / "to/large").c_str()), 0);
+  }
+  void Run(const Policy& policy, const std::function<void()>& meanwhile) {
+    LocalOptions options{.keep = Keep::Attributes(), .policy = policy, .threads = 1};
     options.limit = 2 << 20;
     Report report({.name = "test"}, BootClock::now());
     DestinationOptions to{.keep = options.keep, .same_machine = true};
@@ -160,14 +202,14 @@ TEST_F(LocalCopyTest, SyncMissesNoChangeOfAFileThatWaits) {
     meanwhile();
     run.Finish();
     EXPECT_EQ(report.ExitCode(), 0);
-  };
-  tree_.Write("from/large", Noise(2 << 20));
-  tree_.Write("from/small", "before");
-  copy([] {});
-  ASSERT_EQ(unlink((tree_ / "to/large").c_str()), 0);
-  copy([&] { tree_.Write("from/small", "behind"); });
+  }
+};
+
+// While it waits for its turn a file is written to: the next run has to see that.
+TEST_F(LocalCopyWaits, SyncMissesNoChange) {
+  Run({.sync = true}, [&] { tree_.Write("from/small", "behind"); });
   EXPECT_EQ(tree_.Read("to/small"), "before") << "it was judged before: this tests nothing";
-  copy([] {});
+  Run({.sync = true}, [] {});
   EXPECT_EQ(tree_.Read("to/small"), "behind");
 }
 
