@@ -91,7 +91,11 @@ class Remover {
     const bool is_directory = S_ISDIR(info.st_mode);
     const std::size_t before = gone_.size();
     if (is_directory) {
+      const bool opened = OpenToUs(directory, name, info);
       const auto emptied = Empty(directory, name);
+      if (opened && !(emptied.ok() && *emptied)) {
+        (void)directory.SetMode(name, info.st_mode & 07777U);
+      }
       if (!emptied.ok()) return emptied.status().WithContext(Shown(name));
       if (!*emptied) return false;
     }
@@ -101,6 +105,15 @@ class Remover {
     gone_.resize(before);
     gone_.push_back(path_);
     return true;
+  }
+
+  // A directory of ours that we may not write to.
+  bool OpenToUs(File& directory, const std::string& name, const struct stat& info) const {
+    if (how_.dry_run || directory.IsPrivileged() || info.st_uid != geteuid() ||
+        (info.st_mode & 0700U) == 0700) {
+      return false;
+    }
+    return directory.SetMode(name, (info.st_mode & 07777U) | 0700U) == 0;
   }
 
   Result<bool> Empty(File& directory, const std::string& name) {

@@ -550,6 +550,26 @@ TEST_F(DestinationTest, PrunesWhatIsRefusedAndNothingOfItsOwn) {
   EXPECT_EQ(dst_.Read("outside/file"), "mine");
 }
 
+TEST_F(DestinationTest, PrunesReadOnlyDirectoriesOfTheUser) {
+  for (const char* name : {"root/old/in/file", "root/kept/key", "root/kept/other"}) {
+    dst_.MakeDirectory(std::filesystem::path(name).parent_path());
+    dst_.Write(name, "x");
+  }
+  GiveAway(dst_);
+  for (const char* name : {"root/old/in", "root/old", "root/kept"}) {
+    ASSERT_EQ(chmod((dst_ / name).c_str(), 0555), 0);
+  }
+  const AsOrdinary user;
+  Open();
+  const Entry folder = Of(Kind::kDirectory, "");
+  ASSERT_TRUE(to_->Enter(folder).ok());
+  const auto keeps = [](const std::string& path, bool) { return path == "kept/key"; };
+  EXPECT_TRUE(to_->Prune(folder, keeps, [](auto&) {}).ok());
+  EXPECT_FALSE(dst_.Has("root/old"));
+  EXPECT_EQ(dst_.Entries("root/kept"), 1U);
+  EXPECT_EQ(dst_.Stat("root/kept").st_mode & 07777U, 0555U);
+}
+
 TEST_F(DestinationTest, PruneKeepsWhatIsKeptDeepBelow) {
   for (const char* name :
        {"root/old/in/key", "root/old/in/other", "root/old/more/file", "root/x"}) {
