@@ -82,6 +82,10 @@ Status LocalCopy::Verify(const Entry& entry, File& source, OutputFile& out) {
 
 Result<bool> LocalCopy::HasContentOf(const Entry& entry, File& source) {
   RDFS_ASSIGN_OR_RETURN(const FilePtr there, destination_.OpenExisting(entry));
+  struct stat info {};
+  if (there->Stat("", true, info) != 0) return Status::FromErrno(errno, "cannot look at it");
+  // The source may have another size than when that was judged.
+  if (static_cast<std::uint64_t>(info.st_size) != entry.size) return false;
   return SameContent(source, *there, entry.size, stop_);
 }
 

@@ -217,6 +217,11 @@ TEST_F(LocalCopyWaits, SyncMissesNoChange) {
 // was in it.
 TEST_F(LocalCopyTest, SetuidIsNotPassedOnToOtherContent) {
   tree_.Write("from/file", "new");
+TEST_F(LocalCopyWaits, ChecksumTakesNoBeginningForTheWhole) {
+  Run({.checksum = true}, [&] { tree_.Write("from/small", "be"); });
+  EXPECT_EQ(tree_.Read("to/small"), "be");
+}
+
   tree_.Write("to/file", "old");
   ASSERT_EQ(chmod((tree_ / "to/file").c_str(), 06751), 0);
   EXPECT_EQ(Copy(), 0);
