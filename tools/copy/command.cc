@@ -166,6 +166,7 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Ro
   const Watch watch(std::move(interrupts),
                     ShowsProgress(options.quiet, Lists(options) && !options.progress), report, stop,
                     count);
+  RDFS_RETURN_IF_ERROR(watch.status());
   LocalCopy copy(LocalOf(options, scan, job), job.sources, *destination, report, stop);
   for (std::uint32_t i = 0; i < job.sources.size() && !stop; ++i) copy.Add(i);
   copy.Finish();

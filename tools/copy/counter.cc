@@ -1,10 +1,13 @@
 #include "tools/copy/counter.h"
 
+#include "tools/pipe/stopping.h"
+
 namespace rdfs::copy {
 
 Counter::Counter(const Count& count) {
   if (!count) return;
-  thread_ = std::thread([this, count] {
+  // Without a thread nothing is ever counted.
+  (void)pipe::StartThread(thread_, [this, count] {
     count(files_, bytes_, stop_);
     counted_ = !stop_;
   });

@@ -221,9 +221,9 @@ class OutputFile {
   explicit OutputFile(std::unique_ptr<State> state);
   Status Open();
   [[nodiscard]] mode_t FirstMode() const;
-  bool OpenPartial(bool go_on);
   [[nodiscard]] mode_t PartialMode() const;
   [[nodiscard]] bool ReplacesFile() const;
+  bool OpenPartial(bool go_on);
   bool TakePartial(const std::vector<std::string>& left);
   bool MakePartial(const std::vector<std::string>& left);
   Status KeepTrusted(const std::atomic<bool>& stop);

@@ -6,6 +6,7 @@
 
 #include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
+#include "tools/pipe/stopping.h"
 
 namespace rdfs::copy {
 namespace {
@@ -32,7 +33,11 @@ LocalCopy::LocalCopy(LocalOptions options, std::vector<Source> sources, Destinat
       report_(report),
       stop_(stop),
       pace_(options_.limit) {
-  for (int i = 0; i < options_.threads; ++i) crew_.emplace_back([this] { Work(); });
+  for (int i = 0; i < options_.threads; ++i) {
+    std::thread thread;
+    if (!pipe::StartThread(thread, [this] { Work(); })) break;
+    crew_.push_back(std::move(thread));
+  }
 }
 
 LocalCopy::~LocalCopy() { Finish(); }
@@ -165,6 +170,7 @@ void LocalCopy::DryRun(const Scanned& scanned) {
 }
 
 void LocalCopy::Queue(Item item) {
+  if (crew_.empty()) return Do(item);  // no thread can be made here
   std::unique_lock lock(mutex_);
   room_.wait(lock, [&] { return queue_.size() < kMostQueued; });
   queue_.push_back(std::move(item));
@@ -191,12 +197,16 @@ void LocalCopy::Work() {
       ++busy_;
       if (queue_.size() == kMostQueued / 2) room_.notify_one();
     }
-    const std::uint64_t size = item.scanned.entry.size;
-    if (!stop_ && !CopyOne(item.scanned)) report_.Passed(1, size);
+    Do(item);
     item = {};  // lets go of its directory
     const std::lock_guard lock(mutex_);
     if (--busy_ == 0 && queue_.empty()) idle_.notify_one();
   }
+}
+
+void LocalCopy::Do(Item& item) {
+  const std::uint64_t size = item.scanned.entry.size;
+  if (!stop_ && !CopyOne(item.scanned)) report_.Passed(1, size);
 }
 
 bool LocalCopy::CopyOne(Scanned& scanned) {

@@ -76,6 +76,7 @@ class LocalCopy {
     Destination::Pin pin;
   };
   void Queue(Item item);
+  void Do(Item& item);
   void AwaitIdle();
   void Take(Scanned& scanned, Scanner& scanner);
   void Enter(Scanned& scanned, Scanner& scanner);

@@ -24,12 +24,13 @@ Watch::Watch(Fd interrupts, bool progress, Report& report, std::atomic<bool>& st
       progress_(progress),
       report_(report),
       stop_(stop),
-      counter_(progress ? count : nullptr),
-      thread_([this] { Run(); }) {}
+      counter_(progress ? count : nullptr) {
+  (void)pipe::StartThread(thread_, [this] { Run(); });
+}
 
 Watch::~Watch() {
   (void)eventfd_write(end_.get(), 1);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   report_.Clear();
 }
 

@@ -8,7 +8,9 @@
 
 #include "tools/copy/counter.h"
 #include "tools/copy/report.h"
+#include "tools/pipe/stopping.h"
 #include "transport/base/fd.h"
+#include "transport/base/status.h"
 
 namespace rdfs::copy {
 
@@ -23,6 +25,8 @@ class Watch {
         const Counter::Count& count);
   // Removes the line.
   ~Watch();
+  // Errors: kResourceExhausted: it has no thread, and sees nothing.
+  [[nodiscard]] Status status() const { return thread_.joinable() ? Status() : pipe::NoThread(); }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 

@@ -22,13 +22,15 @@ Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(SinkOptions sink, ByteS
                                                          std::unique_ptr<Sink> part) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
-  return std::unique_ptr<ReceiveCrew>(new ReceiveCrew(std::move(sink), ring, slot_bytes,
-                                                      std::move(seal), threads, std::move(relay),
-                                                      std::move(part), std::move(wake)));
+  std::unique_ptr<ReceiveCrew> crew(new ReceiveCrew(std::move(sink), ring, slot_bytes,
+                                                    std::move(seal), std::move(relay),
+                                                    std::move(part), std::move(wake)));
+  RDFS_RETURN_IF_ERROR(crew->Prepare(threads));
+  return crew;
 }
 
 ReceiveCrew::ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes,
-                         std::optional<Seal> seal, int threads, std::shared_ptr<Relay> relay,
+                         std::optional<Seal> seal, std::shared_ptr<Relay> relay,
                          std::unique_ptr<Sink> part, Fd wake)
     : options_(std::move(sink)),
       ring_(ring),
@@ -38,16 +40,18 @@ ReceiveCrew::ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_byt
       sink_(std::move(part)),
       relay_(std::move(relay)) {
   if (sink_ != nullptr) sink_->ObeyFrom(stop_);
-  if (threads == 1 && relay_ == nullptr && options_.path.empty()) {
-    taker_.emplace(seal_, slot_bytes_);
-  } else {
-    Start(threads);
-  }
 }
 
-void ReceiveCrew::Start(int threads) {
+Status ReceiveCrew::Prepare(int threads) {
+  if (threads != 1 || relay_ != nullptr || !options_.path.empty()) return Start(threads);
+  taker_.emplace(seal_, slot_bytes_);
+  return {};
+}
+
+Status ReceiveCrew::Start(int threads) {
   taker_.reset();
   threads_.emplace(threads, [this] { Run(); });
+  return threads_->status();
 }
 
 void ReceiveCrew::Stop() {
@@ -126,7 +130,7 @@ Status ReceiveCrew::DoHere(const Job& job) {
     return {};
   }
   RDFS_RETURN_IF_ERROR(Do(job, *taker_));
-  if (job.kind == Job::Kind::kOpen && !sink_->Unblock()) Start(1);
+  if (job.kind == Job::Kind::kOpen && !sink_->Unblock()) return Start(1);
   return {};
 }
 

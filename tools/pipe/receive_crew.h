@@ -86,8 +86,9 @@ class ReceiveCrew {
   };
 
   ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes, std::optional<Seal> seal,
-              int threads, std::shared_ptr<Relay> relay, std::unique_ptr<Sink> part, Fd wake);
-  void Start(int threads);
+              std::shared_ptr<Relay> relay, std::unique_ptr<Sink> part, Fd wake);
+  Status Prepare(int threads);
+  Status Start(int threads);
   void Run();
   std::optional<Job> AwaitJob();
   Status DoHere(const Job& job);

@@ -38,12 +38,13 @@ SendCrew::~SendCrew() {
   buffer_freed_.notify_all();
 }
 
-void SendCrew::Start() {
+Status SendCrew::Start() {
   if (settings_.threads == 0) {
     maker_.emplace(settings_.level, settings_.seal, slot_bytes_);
-  } else {
-    threads_.emplace(settings_.threads, [this] { Run(); });
+    return {};
   }
+  threads_.emplace(settings_.threads, [this] { Run(); });
+  return threads_->status();
 }
 
 MutableByteSpan SendCrew::Slot(std::uint32_t buffer) const {

@@ -54,7 +54,7 @@ class SendCrew {
   SendCrew& operator=(const SendCrew&) = delete;
   ~SendCrew();
 
-  void Start();
+  Status Start();
   [[nodiscard]] int fd() const { return wake_.get(); }
   // Replaces `out` by what has been made since the last call. Never blocks.
   void Take(std::vector<Output>& out);

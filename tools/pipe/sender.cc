@@ -187,8 +187,7 @@ Status Sender::Start(std::uint64_t offset) {
       crew_, SendCrew::Create(source_, in_ring ? ring_.bytes : memory_->bytes(), welcome.slot_bytes,
                               count, in_ring ? SendCrew::Buffers::kRing : SendCrew::Buffers::kOurs,
                               {threads, settings_.level, settings_.from_us}, stop_));
-  crew_->Start();
-  return {};
+  return crew_->Start();
 }
 
 void SendRefusal(transport::Connection& lane, const Status& why) {

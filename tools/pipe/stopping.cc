@@ -32,7 +32,7 @@ std::optional<Fd> OpenUnblocked(int fd, int flags) {
   return own;
 }
 
-Threads::Threads(int count, const std::function<void()>& body) : running_(count) {
+Threads::Threads(int count, const std::function<void()>& body) {
   struct sigaction action {};
   action.sa_handler = Nothing;  // without SA_RESTART: blocked calls return EINTR
   sigaction(SIGUSR2, &action, nullptr);
@@ -41,11 +41,18 @@ Threads::Threads(int count, const std::function<void()>& body) : running_(count)
   sigfillset(&all);
   sigdelset(&all, SIGUSR2);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  const auto run = [this, body] {
+    body();
+    running_.fetch_sub(1);
+  };
   for (int i = 0; i < count; ++i) {
-    threads_.emplace_back([this, body] {
-      body();
+    running_.fetch_add(1);
+    std::thread thread;
+    if (!StartThread(thread, run)) {
       running_.fetch_sub(1);
-    });
+      break;
+    }
+    threads_.push_back(std::move(thread));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -7,12 +7,16 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <functional>
 #include <optional>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "transport/base/fd.h"
+#include "transport/base/status.h"
 
 namespace rdfs::pipe {
 
@@ -24,6 +28,19 @@ using StopFlag = std::atomic<bool>;
 // again with `flags` (O_RDONLY, O_WRONLY). nullopt for anything else, and for a pipe that may not
 // be opened.
 std::optional<Fd> OpenUnblocked(int fd, int flags);
+
+// False where no more threads can be made: RLIMIT_NPROC (setrlimit(2)), pids.max (cgroups(7)).
+template <typename Body>
+bool StartThread(std::thread& thread, Body body) {
+  try {
+    thread = std::thread(std::move(body));
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+// That of whoever cannot do without.
+inline Status NoThread() { return {Code::kResourceExhausted, EAGAIN, "cannot start a thread"}; }
 
 // So many threads that run the same function until it returns. It must return soon after a flag of
 // the owner's is set and its system calls fail with EINTR.
@@ -37,9 +54,11 @@ class Threads {
   ~Threads() { Join(); }
   // Interrupts what blocks, and waits for all.
   void Join();
+  // Fewer than asked for will do. Errors: kResourceExhausted: there is none at all.
+  [[nodiscard]] Status status() const { return threads_.empty() ? NoThread() : Status(); }
 
  private:
-  std::atomic<int> running_;
+  std::atomic<int> running_{0};
   std::vector<std::thread> threads_;
 };
 

@@ -3,16 +3,20 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
 #include <random>
-
-#include "tests/tools/copy/temp_tree.h"
-#include "tools/copy/filter.h"
+#include <thread>
 
 #include "tests/tools/copy/as_ordinary.h"
+#include "tests/tools/copy/temp_tree.h"
+#include "tools/copy/filter.h"
+#include "tools/pipe/stopping.h"
+
 namespace rdfs::copy {
 namespace {
 
@@ -213,15 +217,15 @@ TEST_F(LocalCopyWaits, SyncMissesNoChange) {
   EXPECT_EQ(tree_.Read("to/small"), "behind");
 }
 
-// An existing file keeps its access, but not what it let others do as its owner: that was for what
-// was in it.
-TEST_F(LocalCopyTest, SetuidIsNotPassedOnToOtherContent) {
-  tree_.Write("from/file", "new");
 TEST_F(LocalCopyWaits, ChecksumTakesNoBeginningForTheWhole) {
   Run({.checksum = true}, [&] { tree_.Write("from/small", "be"); });
   EXPECT_EQ(tree_.Read("to/small"), "be");
 }
 
+// An existing file keeps its access, but not what it let others do as its owner: that was for what
+// was in it.
+TEST_F(LocalCopyTest, SetuidIsNotPassedOnToOtherContent) {
+  tree_.Write("from/file", "new");
   tree_.Write("to/file", "old");
   ASSERT_EQ(chmod((tree_ / "to/file").c_str(), 06751), 0);
   EXPECT_EQ(Copy(), 0);
@@ -356,6 +360,26 @@ TEST_F(LocalCopyTest, WhatCannotBeCopiedIsCountedAndTheRestGoesOn) {
   EXPECT_EQ(Copy(), kExitFailed);
   EXPECT_EQ(tree_.Read("to/good"), "x");
   EXPECT_EQ(tree_.Entries("to"), 2U);
+}
+
+// In a process of its own, of a user who may have no further thread.
+TEST_F(LocalCopyTest, WithoutAThreadItCopiesAllTheSame) {
+  for (int i = 0; i < 300; ++i) tree_.Write("from/" + std::to_string(i), "x");
+  GiveAway(tree_);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit none{0, 0};
+    if (geteuid() == 0 && (setgid(kOrdinary) != 0 || setuid(kOrdinary) != 0)) _exit(2);
+    if (setrlimit(RLIMIT_NPROC, &none) != 0) _exit(3);
+    std::thread thread;
+    if (pipe::StartThread(thread, [] {})) _exit(4);
+    _exit(Copy());
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(tree_.Entries("to"), 300U);
 }
 
 TEST_F(LocalCopyTest, AStoppedCopyLeavesNothingHalf) {

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "tools/pipe/stopping.h"
+
 namespace rdfs::copy {
 namespace {
 
@@ -49,7 +51,7 @@ LaneDialler::Dial LaneDialler::Over(transport::Kind kind) {
 
 LaneDialler::LaneDialler(std::shared_ptr<transport::Session> session, Dial dial, int count)
     : state_(std::make_shared<State>(std::move(session), std::move(dial))) {
-  std::thread([state = state_, count] {
+  const auto dial_all = [state = state_, count] {
     for (int i = 0; i < count; ++i) {
       auto lane = state->dial(*state->session, DeadlineAfter(kTimeToDial));
       if (!lane.ok()) break;
@@ -61,7 +63,13 @@ LaneDialler::LaneDialler(std::shared_ptr<transport::Session> session, Dial dial,
       state->done = true;
     }
     state->changed.notify_all();
-  }).detach();
+  };
+  std::thread dialling;
+  if (pipe::StartThread(dialling, dial_all)) {
+    dialling.detach();
+  } else {
+    state_->done = true;
+  }
 }
 
 LaneDialler::~LaneDialler() = default;

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "tools/pipe/stopping.h"
+
 namespace rdfs::copy {
 
 Status LaneThreads::Add(std::unique_ptr<transport::Connection> lane) {
@@ -12,7 +14,8 @@ Status LaneThreads::Add(std::unique_ptr<transport::Connection> lane) {
   if (!stop.valid()) return Status::FromErrno(errno, "eventfd");
   lanes_.push_back(std::make_unique<Lane>(Lane{std::move(lane), std::move(stop), {}}));
   Lane& added = *lanes_.back();
-  added.thread = std::thread([this, &added] { Run(added); });
+  // One that nobody drives is let go, and the copy does without.
+  if (!pipe::StartThread(added.thread, [this, &added] { Run(added); })) lanes_.pop_back();
   return {};
 }
 

@@ -47,6 +47,7 @@ Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(Destination& destinatio
   std::unique_ptr<ReceiveCrew> crew(
       new ReceiveCrew(destination, ring, std::move(settings), std::move(wake)));
   crew->threads_.emplace(crew->settings_.threads, [raw = crew.get()] { raw->Run(); });
+  RDFS_RETURN_IF_ERROR(crew->threads_->status());
   return crew;
 }
 

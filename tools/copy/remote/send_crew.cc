@@ -16,6 +16,7 @@ Result<std::unique_ptr<SendCrew>> SendCrew::Create(WalkOptions walk, MutableByte
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
   std::unique_ptr<SendCrew> crew(new SendCrew(std::move(walk), memory, buffers, std::move(wake)));
   crew->threads_.emplace(threads, [raw = crew.get()] { raw->Run(); });
+  RDFS_RETURN_IF_ERROR(crew->threads_->status());
   return crew;
 }
 
