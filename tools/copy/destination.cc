@@ -72,9 +72,10 @@ Destination::Destination(FilePtr root, DestinationOptions options)
   struct stat info {};
   if (root_->Stat("", true, info) == 0) {
     node->id = IdOf(info);
+    device_ = node->id.device;
     node->group = GroupOf(info);
   }
-  ids_.insert(node->id);
+  ids_[node->id] = node;
   nodes_[""] = {node, node};
 }
 

@@ -29,7 +29,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "tools/copy/entry.h"
@@ -158,6 +157,7 @@ class Destination {
   Status EnterAt(const Place& place, const Entry& entry, Node& node);
   Status OpenNode(const Place& place, const Entry& entry, Node& node);
   Status AddNode(const NodePtr& node, const Entry& entry);
+  bool IsMade(const Entry& entry);
   Result<FilePtr> OpenedFolder(Node& node);
   void KeepOpen(Node& node, FilePtr file);
   void FinishNode(Node* node);
@@ -173,7 +173,8 @@ class Destination {
 
   const DestinationOptions options_;
   const FilePtr root_;
-  const std::uint32_t run_;  // in all our temporary names
+  const std::uint32_t run_;   // in all our temporary names
+  std::uint64_t device_ = 0;  // of the root
   std::atomic<std::uint32_t> temporaries_{0};
   // The source's device number, plus one, of which FICLONE has failed.
   std::atomic<std::uint64_t> clones_not_{0};
@@ -181,8 +182,9 @@ class Destination {
   std::unordered_map<std::uint32_t, std::string> targets_;
   std::unordered_multimap<std::uint64_t, Entry> sources_;  // of AddSource, by inode
   std::unordered_map<std::string, Known> nodes_;
-  std::list<Node*> recent_;         // that are open; the latest first
-  std::unordered_set<FileId> ids_;  // of those in nodes_; same_machine only
+  std::list<Node*> recent_;  // that are open; the latest first
+  // Those in nodes_; for same_machine only.
+  std::unordered_map<FileId, std::weak_ptr<Node>> ids_;
   std::unordered_map<FileId, LinkGroup> groups_;
 };
 

@@ -41,10 +41,7 @@ Destination::NodePtr Destination::NewNode() {
 Status Destination::Enter(const Entry& entry) {
   if (entry.kind != Kind::kDirectory) return {Code::kProtocolError, "this is no directory"};
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
-  if (options_.same_machine) {
-    const std::lock_guard lock(mutex_);
-    if (ids_.contains(entry.id)) return IntoItself();
-  }
+  if (options_.same_machine && IsMade(entry)) return IntoItself();
   const NodePtr node = NewNode();
   if (path.empty()) {
     const std::lock_guard lock(mutex_);
@@ -74,12 +71,29 @@ Status Destination::Enter(const Entry& entry) {
   return entered;
 }
 
+// Whether it is one of those that things are made in. In another way it is seen with the change
+// time that it has now.
+bool Destination::IsMade(const Entry& entry) {
+  NodePtr node;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ids_.contains(entry.id)) return true;
+    const auto found = ids_.find({device_, entry.id.inode});
+    if (!AreTwoWays(entry.id.device, device_) || found == ids_.end()) return false;
+    node = found->second.lock();
+  }
+  if (!node) return false;
+  const auto file = OpenedFolder(*node);
+  struct stat now {};
+  return file.ok() && (*file)->Stat("", true, now) == 0 && IsItself(entry, now);
+}
+
 Status Destination::AddNode(const NodePtr& node, const Entry& entry) {
   const std::lock_guard lock(mutex_);
   Known& known = nodes_[node->path];
   if (known.entered) return {Code::kProtocolError, "this directory was announced twice"};
   known = {node, node};
-  ids_.insert(node->id);
+  ids_[node->id] = node;
   node->entry = entry;
   return {};
 }

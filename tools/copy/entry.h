@@ -29,8 +29,21 @@ enum class Kind : std::uint8_t {
   kBlockDevice = 7,
 };
 
-// An inode of the source's machine; of an export, the device is one that no machine has.
+// An inode of the source's machine; of an export, the device is one that no machine has, and tells
+// exports of one server, which has this epoch, by its upper bits.
 inline constexpr std::uint64_t kFirstExportDevice = std::uint64_t{1} << 62;
+inline constexpr unsigned kExportBits = 16;
+constexpr std::uint64_t ExportDevice(std::uint64_t epoch, std::uint16_t number) {
+  constexpr std::uint64_t kServers = (kFirstExportDevice >> kExportBits) - 1;
+  return kFirstExportDevice | (epoch & kServers) << kExportBits | number;
+}
+// Whether one file may be seen with both of them, which are not the same: here and through an
+// export, or through two of a server.
+constexpr bool AreTwoWays(std::uint64_t one, std::uint64_t other) {
+  const bool exports = one >= kFirstExportDevice && other >= kFirstExportDevice;
+  if (!exports) return (one >= kFirstExportDevice) != (other >= kFirstExportDevice);
+  return one != other && one >> kExportBits == other >> kExportBits;
+}
 struct FileId {
   std::uint64_t device = 0, inode = 0;
   friend auto operator<=>(const FileId&, const FileId&) = default;

@@ -218,9 +218,7 @@ Entry EntryOf(const struct stat& info) {
 }
 
 bool IsItself(const Entry& entry, const struct stat& now) {
-  const bool two_ways =
-      (entry.id.device >= kFirstExportDevice) != (now.st_dev >= kFirstExportDevice);
-  if (!two_ways) return entry.id == IdOf(now);
+  if (!AreTwoWays(entry.id.device, now.st_dev)) return entry.id == IdOf(now);
   return entry.id.inode == now.st_ino && entry.ctime.tv_sec == now.st_ctim.tv_sec &&
          entry.ctime.tv_nsec == now.st_ctim.tv_nsec;
 }

@@ -22,8 +22,8 @@ inline FileId IdOf(const struct stat& info) { return {info.st_dev, info.st_ino};
 // What stat(2) knows; path, source and target are the caller's.
 Entry EntryOf(const struct stat& info);
 
-// Whether what is there is the entry itself, on this machine or through an export of it: of what is
-// seen in two ways, inode and change time tell.
+// Whether what is there is the entry itself, on this machine, through an export of it, or through
+// two: of what is seen in two ways, inode and change time tell.
 bool IsItself(const Entry& entry, const struct stat& now);
 
 // Where a symlink leads.

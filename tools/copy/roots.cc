@@ -15,9 +15,8 @@ Result<Source> Roots::Find(const Operand& operand) {
   auto root = std::ranges::find(roots_, operand.base(),
                                 [](const Root& each) { return each.operand.base(); });
   if (root == roots_.end()) {
-    RDFS_ASSIGN_OR_RETURN(
-        auto session,
-        ExportSession::Connect(operand, options_, kFirstExportDevice + roots_.size(), stop_));
+    const auto number = static_cast<std::uint16_t>(roots_.size());
+    RDFS_ASSIGN_OR_RETURN(auto session, ExportSession::Connect(operand, options_, number, stop_));
     root = roots_.insert(roots_.end(), Root{operand, std::move(session)});
   }
   return Source{operand.url, operand.path.empty() ? "." : operand.path, root->session->root()};

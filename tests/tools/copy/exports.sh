@@ -15,13 +15,14 @@ cd "$work" || exit 1
 umask 022
 "$here/nasty_tree.py" tree || exit 1
 rm tree/many/[5-9]?* tree/many/????
-mkdir export other
+mkdir -p export/wide/over other
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >key
 chmod 600 key
 # Root would be nobody otherwise.
 ids=''; [ "$(id -u)" -ne 0 ] || ids=,trusted
 : >rdfsd.log
-XDG_RUNTIME_DIR=$work "$rdfsd" --export "e=$work/export$ids" --export "other=$work/other$ids" --port 0 \
+XDG_RUNTIME_DIR=$work "$rdfsd" --export "e=$work/export$ids" --export "other=$work/other$ids" \
+  --export "over=$work/export/wide/over$ids" --port 0 \
   --listen "${RDFS_RDMA_ADDRESS:-127.0.0.1}" --key-file key -f >rdfsd.log 2>&1 </dev/null &
 server=$!
 children+=("$server")
@@ -153,6 +154,23 @@ with 1 "a directory onto itself" -r "$host/other" .; says "a directory onto itse
 with 1 "into itself another way" -r "$url/tree" export/tree/sizes; says "into itself another way" 'into itself'
 with 1 "into itself the other way" -r export/tree "$url/tree/sizes"; says "into itself the other way" 'into itself'
 cmp -s tree/sizes/4095 export/new || problem "onto itself: it is gone"
+# Through two exports, of which one lies in the other.
+mkdir export/wide/over/sub export/wide/over/backup
+echo x >export/wide/over/sub/file
+with 1 "onto itself through another export" "$url/wide/over/sub/file" "$host/over/sub"
+says "onto itself through another export" 'same file'
+with 1 "--delete through another export" -r --delete "$url/wide/over/sub/." "$host/over"
+says "--delete through another export" "'sub' is part of what is copied"
+[ -e export/wide/over/sub/file ] || problem "--delete through another export: SRC is gone"
+mkdir -p export/wide/over/backup
+with 1 "into itself through another export" -r "$url/wide/over" "$host/over/backup"
+says "into itself through another export" 'into itself'
+for from in "$url/wide" export/wide; do
+  with 1 "into itself from further out" -r "$from" "$host/over/backup"
+  says "into itself from further out" 'into itself'
+  [ ! -e export/wide/over/backup/wide/over/backup/wide ] || problem "into itself from further out: goes around"
+  rm -rf export/wide/over/backup/*
+done
 
 # What cannot be.
 run 1 "no key" list "$url/x"; says "no key" 'asks for a key'

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "tools/copy/entry.h"
 #include "tools/copy/export/file.h"
 #include "transport/base/host_name.h"
 #include "transport/base/signals_blocked.h"
@@ -52,7 +53,7 @@ Result<transport::Key> ReadKey(const std::string& file) {
 
 Result<std::unique_ptr<ExportSession>> ExportSession::Connect(const Operand& operand,
                                                               const ExportOptions& options,
-                                                              std::uint64_t device,
+                                                              std::uint16_t number,
                                                               std::atomic<bool>& stop) {
   RDFS_ASSIGN_OR_RETURN(const transport::Key key, ReadKey(options.key_file));
   fs::client::MountOptions mount;
@@ -67,7 +68,7 @@ Result<std::unique_ptr<ExportSession>> ExportSession::Connect(const Operand& ope
   const SignalsBlocked blocked;
   auto made = Mount::Create(std::move(mount), DeadlineAfter(kPatience));
   if (!made.ok()) return made.status().WithContext(operand.base());
-  std::unique_ptr<ExportSession> out(new ExportSession(*std::move(made), device, stop));
+  std::unique_ptr<ExportSession> out(new ExportSession(*std::move(made), number, stop));
   // The first lane decides the transport, and says what is wrong with it.
   auto seat = out->Take();
   if (!seat.ok()) return seat.status().WithContext(operand.base());
@@ -75,9 +76,12 @@ Result<std::unique_ptr<ExportSession>> ExportSession::Connect(const Operand& ope
   return out;
 }
 
-ExportSession::ExportSession(std::unique_ptr<Mount> mount, std::uint64_t device,
+ExportSession::ExportSession(std::unique_ptr<Mount> mount, std::uint16_t number,
                              std::atomic<bool>& stop)
-    : mount_(std::move(mount)), device_(device), stop_(stop), keeper_([this] { Keep(); }) {}
+    : mount_(std::move(mount)),
+      device_(ExportDevice(mount_->info().epoch, number)),
+      stop_(stop),
+      keeper_([this] { Keep(); }) {}
 
 ExportSession::~ExportSession() {
   {

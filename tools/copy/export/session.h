@@ -39,12 +39,12 @@ class ExportSession {
   static constexpr std::chrono::seconds kPatience{30};
   static constexpr std::size_t kMostLanes = 16;
 
-  // `operand`: of an export. `device`: what its files have for a device number, unlike any other's.
+  // `operand`: of an export. `number`: unlike any other session's; see device().
   // `stop` is set when the server is lost, and outlives it. Blocks at most for kPatience. Errors:
   // one sentence each.
   static Result<std::unique_ptr<ExportSession>> Connect(const Operand& operand,
                                                         const ExportOptions& options,
-                                                        std::uint64_t device,
+                                                        std::uint16_t number,
                                                         std::atomic<bool>& stop);
   ~ExportSession();
   ExportSession(const ExportSession&) = delete;
@@ -83,6 +83,7 @@ class ExportSession {
   }
   // Nobody waits for it.
   void Release(fs::client::OpenPtr open);
+  // Its files' device number.
   [[nodiscard]] std::uint64_t device() const { return device_; }
   void NoteKeptOwner() { kept_owner_ = true; }
   // Whose files it makes for us, once that is known.
@@ -94,7 +95,7 @@ class ExportSession {
 
  private:
   using SeatPtr = std::unique_ptr<Seat>;
-  ExportSession(std::unique_ptr<fs::client::Mount> mount, std::uint64_t device,
+  ExportSession(std::unique_ptr<fs::client::Mount> mount, std::uint16_t number,
                 std::atomic<bool>& stop);
   Result<SeatPtr> Take();
   Result<SeatPtr> Make();

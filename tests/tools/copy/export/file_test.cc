@@ -28,7 +28,7 @@ class ExportFiles : public testing::TestWithParam<transport::Kind> {
     ASSERT_TRUE(operand.ok());
     ExportOptions options;
     options.require = GetParam();
-    auto session = ExportSession::Connect(*operand, options, 1000, stop_);
+    auto session = ExportSession::Connect(*operand, options, 0, stop_);
     ASSERT_TRUE(session.ok()) << session.status().message();
     session_ = *std::move(session);
     root_ = session_->root();
