@@ -158,7 +158,8 @@ Result<Ticket> TcpConnection::Write(const LocalSlice& from, const RemoteSlice& t
   if (bytes.size() < kCopyBelow) {
     output_.Append(bytes);
   } else {
-    output_.Refer(bytes, nullptr);  // left alone by the caller until the completion
+    // The region may end before the connection has said its last.
+    output_.Refer(bytes, from.region->memory(), OutputQueue::Backlog::kDoesNotCount);
   }
   writes_.push(next_ticket_);
   return next_ticket_++;

@@ -35,7 +35,7 @@ void OutputQueue::Append(ByteSpan bytes) {
     if (grows_last) {
       segments_.back().size += size;
     } else {
-      segments_.push_back({place, size, nullptr, true});
+      segments_.push_back({place, size, nullptr, true, true});
     }
     queued_ += size;
     backlog_ += size;
@@ -43,11 +43,12 @@ void OutputQueue::Append(ByteSpan bytes) {
   }
 }
 
-void OutputQueue::Refer(ByteSpan bytes, std::shared_ptr<SharedMemory> keep) {
+void OutputQueue::Refer(ByteSpan bytes, std::shared_ptr<SharedMemory> keep, Backlog backlog) {
   if (bytes.empty()) return;
-  if (keep != nullptr) backlog_ += bytes.size();
+  const bool counted = backlog == Backlog::kCounts;
+  if (counted) backlog_ += bytes.size();
   queued_ += bytes.size();
-  segments_.push_back({bytes.data(), bytes.size(), std::move(keep), false});
+  segments_.push_back({bytes.data(), bytes.size(), std::move(keep), false, counted});
 }
 
 std::size_t OutputQueue::Gather(std::span<iovec> parts, std::size_t& count) const {
@@ -81,7 +82,7 @@ void OutputQueue::Sent(std::size_t size) {
   while (size > 0) {
     Segment& segment = segments_[first_];
     const std::size_t part = std::min(size, segment.size);
-    if (segment.copied || segment.keep != nullptr) backlog_ -= part;
+    if (segment.counted) backlog_ -= part;
     if (segment.copied) ChunkSent(part);
     segment.data += part;
     segment.size -= part;

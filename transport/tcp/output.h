@@ -25,9 +25,10 @@ class OutputQueue {
  public:
   // Queues a copy of `bytes`.
   void Append(ByteSpan bytes);
-  // Queues `bytes` themselves: they are read when the wire takes them, and stay valid until then:
-  // by `keep`, or by the caller when that is null (then they are no part of backlog_bytes).
-  void Refer(ByteSpan bytes, std::shared_ptr<SharedMemory> keep);
+  // Queues `bytes` themselves: they are read when the wire takes them, and `keep` holds their
+  // memory until then.
+  enum class Backlog : std::uint8_t { kCounts, kDoesNotCount };
+  void Refer(ByteSpan bytes, std::shared_ptr<SharedMemory> keep, Backlog backlog);
   // An answer to the peer ends with what was queued last; unsent_answers() counts those.
   void EndAnswer() { answer_ends_.push_back(queued_); }
 
@@ -47,7 +48,8 @@ class OutputQueue {
     const std::byte* data;
     std::size_t size;
     std::shared_ptr<SharedMemory> keep;
-    bool copied;  // lies in the oldest chunk
+    bool copied;   // lies in the oldest chunk
+    bool counted;  // is part of backlog_
   };
   struct Chunk {
     std::unique_ptr<std::byte[]> bytes;

@@ -186,7 +186,7 @@ Status TcpConnection::OnReadRequest(ByteSpan body) {
     QueueRefusal(Opcode::kReadRefused, *target.refusal);
   } else {
     QueueFrame(Opcode::kReadReply, target.bytes.size());
-    output_.Refer(target.bytes, std::move(target.memory));
+    output_.Refer(target.bytes, std::move(target.memory), OutputQueue::Backlog::kCounts);
     output_.EndAnswer();
   }
   return CheckUnanswered();
