@@ -180,6 +180,8 @@ void TcpConnection::FlushOutput(bool acknowledge) {
   } else if (!stuck_since_ || output_.sent_bytes() != before) {
     stuck_since_ = BootClock::now();
   }
+  // The owner may be asleep already: what is sent after Arm needs room, too.
+  if (status.ok() && !output_.empty()) status = readiness_.Update(*stream_, true);
   if (status.ok()) return;
   write_error_ = std::move(status);
   output_.Clear();

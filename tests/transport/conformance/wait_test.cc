@@ -36,24 +36,32 @@ std::chrono::microseconds CpuOfThisThread() {
 
 class Waiting : public Conformance {
  protected:
-  // Puts `sleeper` to sleep, lets something happen at the other end, and expects the descriptor to
-  // say so, until `done`.
-  static void ExpectWakeUp(End& sleeper, End& other, const std::function<void()>& happening,
-                           const std::function<bool()>& done) {
-    ASSERT_TRUE(FallAsleep(sleeper));
-    happening();
+  // Polls away what is there until `end` may sleep, or `done`.
+  static void ArmUnless(End& end, const std::function<bool()>& done) {
+    while (end.alive() && !done()) {
+      const auto armed = end->Arm();
+      if (armed.ok() && *armed) return;
+      (void)end.Step();
+    }
+  }
+  // Expects the descriptor of `sleeper`, which is armed, to say when it has something to do, until
+  // `done`.
+  static void ExpectToWake(End& sleeper, End& other, const std::function<bool()>& done) {
     const Deadline deadline = DeadlineAfter(kPatience);
     while (!done()) {
       ASSERT_LT(BootClock::now(), deadline) << "no wake-up";
       (void)other.Step();  // its part, where a transport needs it to take one
       if (!IsReadable(sleeper->fd(), milliseconds(5))) continue;
       (void)sleeper.Step();
-      while (sleeper.alive() && !done()) {
-        const auto armed = sleeper->Arm();
-        if (armed.ok() && *armed) break;
-        (void)sleeper.Step();
-      }
+      ArmUnless(sleeper, done);
     }
+  }
+  // The same for something that happens while `sleeper` is asleep.
+  static void ExpectWakeUp(End& sleeper, End& other, const std::function<void()>& happening,
+                           const std::function<bool()>& done) {
+    ASSERT_TRUE(FallAsleep(sleeper));
+    happening();
+    ExpectToWake(sleeper, other, done);
   }
 };
 RDFS_CONFORMANCE(Waiting);
@@ -125,11 +133,12 @@ TEST_P(Waiting, ACompletionWakes) {
   ASSERT_TRUE(pair.Drive([&] { return !pair.client.messages.empty(); }));
   const LocalSlice slice{local.get(), 0, 65'536};
   for (int round = 0; round < 6; ++round) {
-    ASSERT_TRUE(FallAsleep(pair.client));
     const Ticket ticket = round % 2 == 0 ? pair.client.Read(slice, {readable.remote, 0})
                                          : pair.client.Write(slice, {writable.remote, 0});
-    ASSERT_TRUE(pair.client->Flush().ok());
-    ASSERT_TRUE(pair.Drive([&] { return pair.client.Done(ticket); }));
+    const auto done = [&] { return pair.client.Done(ticket); };
+    ArmUnless(pair.client, done);
+    ExpectToWake(pair.client, pair.server, done);
+    ASSERT_TRUE(done()) << round;
     EXPECT_TRUE(pair.client.StatusOf(ticket).ok());
   }
   pair.Destroy();
@@ -165,6 +174,20 @@ TEST_P(Waiting, RoomForWhatIsQueuedWakes) {
   // Nothing ever comes for the client: only room on the wire can wake it.
   EXPECT_TRUE(DriveUntil({&pair.client}, [&] { return pair.client->backlog_bytes() == 0; }));
   reader.join();
+}
+
+// More than any wire takes at once.
+TEST_P(Waiting, RoomForWhatIsSentAfterArmWakes) {
+  constexpr std::size_t kCount = 128;
+  Pair pair = Connected();
+  const Bytes message = Pattern(kMaxMessageBytes, 1);
+  ExpectWakeUp(
+      pair.server, pair.client,
+      [&] {
+        for (std::size_t i = 0; i < kCount; ++i) pair.server.Send(message);
+        ASSERT_TRUE(pair.server->Flush().ok());
+      },
+      [&] { return pair.client.messages.size() == kCount; });
 }
 
 TEST_P(Waiting, TwoThreadsThatOnlySleepPassManyMessages) {
