@@ -161,7 +161,7 @@ Result<Ticket> TcpConnection::Write(const LocalSlice& from, const RemoteSlice& t
     // The region may end before the connection has said its last.
     output_.Refer(bytes, from.region->memory(), OutputQueue::Backlog::kDoesNotCount);
   }
-  writes_.push(next_ticket_);
+  writes_.push({.ticket = next_ticket_, .end = output_.queued_bytes()});
   return next_ticket_++;
 }
 

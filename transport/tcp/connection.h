@@ -57,6 +57,10 @@ class TcpConnection final : public Connection {
     Ticket ticket = 0;
     MutableByteSpan to;
   };
+  struct PendingWrite {
+    Ticket ticket = 0;
+    std::uint64_t end = 0;  // in output_: nobody can answer before this has been sent
+  };
   struct Finished {
     Ticket ticket = 0;
     Completion::Kind kind{};
@@ -103,6 +107,7 @@ class TcpConnection final : public Connection {
   void Deliver(Sink& sink);
   Result<Step> ParseFrame(Sink& sink);
   Result<Step> OnFrame(const DecodedHeader& header, ByteSpan body, Sink& sink);
+  Result<Ticket> TakeAnsweredWrite();
   Status OnAcknowledged(std::size_t count);
   Status OnReadRequest(ByteSpan body);
   Status OnReadReply(std::uint32_t length);
@@ -125,7 +130,7 @@ class TcpConnection final : public Connection {
 
   Ticket next_ticket_ = 1;
   FixedQueue<PendingRead, kMaxOutstanding> reads_;
-  FixedQueue<Ticket, kMaxOutstanding> writes_;
+  FixedQueue<PendingWrite, kMaxOutstanding> writes_;
   FixedQueue<Finished, kMaxOutstanding> finished_;  // completed, not yet polled
 
   Payload payload_;

@@ -33,6 +33,8 @@ class OutputQueue {
   void EndAnswer() { answer_ends_.push_back(queued_); }
 
   [[nodiscard]] bool empty() const { return queued_ == sent_; }
+  // Since the beginning.
+  [[nodiscard]] std::uint64_t queued_bytes() const { return queued_; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_; }
   [[nodiscard]] std::size_t backlog_bytes() const { return backlog_; }
   [[nodiscard]] std::size_t unsent_answers() const { return answer_ends_.size(); }
@@ -67,7 +69,7 @@ class OutputQueue {
   std::deque<Chunk> chunks_;  // the copied bytes, in order
   Chunk spare_;               // one empty chunk, so that a steady flow allocates nothing
   std::deque<std::uint64_t> answer_ends_;
-  std::uint64_t queued_ = 0;  // bytes since the beginning
+  std::uint64_t queued_ = 0;
   std::uint64_t sent_ = 0;
   std::size_t backlog_ = 0;
 };

@@ -165,10 +165,18 @@ Result<TcpConnection::Step> TcpConnection::OnFrame(const DecodedHeader& header, 
   return Step::kAgain;
 }
 
+// The caller may reuse what the oldest WRITE reads from: all of it must have gone.
+Result<Ticket> TcpConnection::TakeAnsweredWrite() {
+  if (writes_.empty() || writes_.front().end > output_.sent_bytes()) {
+    return Unexpected("answered a WRITE that was never sent");
+  }
+  return writes_.pop().ticket;
+}
+
 Status TcpConnection::OnAcknowledged(std::size_t count) {
-  if (count > writes_.size()) return Unexpected("acknowledged a WRITE that was never sent");
   for (; count > 0; --count) {
-    finished_.push({.ticket = writes_.pop(), .kind = Completion::Kind::kWritten, .status = {}});
+    RDFS_ASSIGN_OR_RETURN(const Ticket ticket, TakeAnsweredWrite());
+    finished_.push({.ticket = ticket, .kind = Completion::Kind::kWritten, .status = {}});
   }
   return {};
 }
@@ -232,9 +240,9 @@ Status TcpConnection::OnWrite(ByteSpan head, std::uint32_t body_bytes) {
 }
 
 Status TcpConnection::OnWriteRefused(ByteSpan body) {
-  if (writes_.empty()) return Unexpected("refused a WRITE that was never sent");
+  RDFS_ASSIGN_OR_RETURN(const Ticket ticket, TakeAnsweredWrite());
   ByteReader reader(body);
-  finished_.push({.ticket = writes_.pop(),
+  finished_.push({.ticket = ticket,
                   .kind = Completion::Kind::kWritten,
                   .status = RefusedStatus(reader.Read<Refusal>().reason)});
   return {};

@@ -112,6 +112,21 @@ TEST_F(Hostile, WhoHasNotReadForLongIsNotWaitedForAtTheEnd) {
   EXPECT_LT(BootClock::now() - before, std::chrono::milliseconds(100));
 }
 
+// A socket holds less than one region: part of each WRITE is still queued.
+TEST_F(Hostile, AnswersToAWriteThatHasNotGoneEndTheConnection) {
+  std::vector<Bytes> streams;
+  AddFrame(streams.emplace_back(), Opcode::kAcknowledge, 0, 1);
+  AddFrame(streams.emplace_back(), Opcode::kWriteRefused, 2);
+  Add(streams.back(), Refusal{.reason = 1});
+  for (const Bytes& stream : streams) {
+    Restart();
+    ASSERT_TRUE(connection_->Write({local_.get(), 0, kRegionBytes}, {}).ok());
+    PeerSends(stream);
+    EXPECT_EQ(over_.code(), Code::kProtocolError) << over_.ToString();
+    EXPECT_TRUE(completions_.empty());
+  }
+}
+
 TEST_F(Hostile, ARefusalOfAnUnknownReasonIsARefusal) {
   ASSERT_TRUE(connection_->Read({local_.get(), 0, 100}, {}).ok());
   ASSERT_TRUE(connection_->Write({local_.get(), 0, 100}, {}).ok());
