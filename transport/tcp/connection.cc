@@ -165,14 +165,19 @@ Result<Ticket> TcpConnection::Write(const LocalSlice& from, const RemoteSlice& t
   return next_ticket_++;
 }
 
-// Writes what the wire takes. A broken stream may still hold messages that the peer sent before it
-// went: the error is kept until they have been read (Receive).
 void TcpConnection::FlushOutput(bool acknowledge) {
   if (write_error_ || over_) return;
+  if (!output_.empty()) WriteOutput();
   // Behind a full wire the counter waits for the next frame: a peer that does not read must not
   // make us queue anything.
-  if (acknowledge && owed_ > 0 && output_.empty()) QueueFrame(Opcode::kAcknowledge, 0);
-  if (output_.empty()) return;
+  if (!acknowledge || owed_ == 0 || !output_.empty() || write_error_) return;
+  QueueFrame(Opcode::kAcknowledge, 0);
+  WriteOutput();
+}
+
+// Writes what the wire takes. A broken stream may still hold messages that the peer sent before it
+// went: the error is kept until they have been read (Receive).
+void TcpConnection::WriteOutput() {
   const std::uint64_t before = output_.sent_bytes();
   Status status = output_.WriteTo(*stream_);
   if (output_.empty()) {

@@ -95,6 +95,7 @@ class TcpConnection final : public Connection {
   void QueueRefusal(Opcode opcode, RefusalReason reason);
   std::uint16_t TakeOwed();
   void FlushOutput(bool acknowledge);
+  void WriteOutput();
   Result<std::size_t> PollOnce(std::span<Completion> out, WhenIdle when_idle);
   void End(Status why);
   void SayBye();

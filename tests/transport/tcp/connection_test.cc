@@ -39,5 +39,26 @@ TEST_F(TcpConnectionTest, WhatIsQueuedOfAWriteOutlivesItsRegion) {
   EXPECT_TRUE(received == expected) << received.size() << " bytes of " << expected.size();
 }
 
+TEST_F(TcpConnectionTest, NobodySleepsWhileAnAcknowledgementIsOwed) {
+  const Bytes message(kMaxMessageBytes);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(connection_->Send(message).ok());
+  Bytes write;
+  AddWrite(write, write_key_, 0, "hello");
+  PeerSends(write);
+  ASSERT_GT(connection_->backlog_bytes(), 0U);
+  while (!PeerReceives().empty()) continue;
+  const auto armed = connection_->Arm();
+  ASSERT_TRUE(armed.ok() && *armed);
+  ASSERT_EQ(connection_->backlog_bytes(), 0U);
+  Bytes last;
+  for (Bytes some = PeerReceives(); !some.empty(); some = PeerReceives()) {
+    last.insert(last.end(), some.begin(), some.end());
+  }
+  Bytes expected;
+  AddFrame(expected, Opcode::kAcknowledge, 0, 1);
+  ASSERT_GE(last.size(), expected.size());
+  EXPECT_TRUE(std::ranges::equal(ByteSpan(last).last(expected.size()), expected));
+}
+
 }  // namespace
 }  // namespace rdfs::transport::tcp
