@@ -38,19 +38,19 @@ bool TcpConnection::TooSoon() const {
 
 Status TcpConnection::Receive(Sink& sink, WhenIdle when_idle) {
   if (TooSoon()) return {};
-  for (int i = 0; i < kMaxReadsAtOnce; ++i) {
+  bool more = true;
+  for (int i = 0; i < kMaxReadsAtOnce && more; ++i) {
     RDFS_RETURN_IF_ERROR(Parse(sink));
     // Messages that were handed out lie in the buffer: it is read into again by the next Poll.
     if (sink.count > 0) return {};
     input_.MakeRoom();
     // Nobody sleeps while output waits: room for it would wake nobody.
     const bool nap = i == 0 && when_idle == WhenIdle::kNap && output_.empty() && !write_error_;
-    RDFS_ASSIGN_OR_RETURN(const bool more, ReadMore(nap));
-    if (more) continue;
-    RDFS_RETURN_IF_ERROR(Parse(sink));
-    if (sink.count == 0 && write_error_) return *write_error_;
-    return {};
+    RDFS_ASSIGN_OR_RETURN(more, ReadMore(nap));
   }
+  // The last read as well: no descriptor tells of what is in the buffer.
+  RDFS_RETURN_IF_ERROR(Parse(sink));
+  if (!more && sink.count == 0 && write_error_) return *write_error_;
   return {};
 }
 

@@ -1,4 +1,6 @@
 // What a connection does with what is queued and what is buffered, seen from the raw other end.
+#include <sys/eventfd.h>
+
 #include <thread>
 
 #include "tests/transport/tcp/raw_peer.h"
@@ -58,6 +60,57 @@ TEST_F(TcpConnectionTest, NobodySleepsWhileAnAcknowledgementIsOwed) {
   AddFrame(expected, Opcode::kAcknowledge, 0, 1);
   ASSERT_GE(last.size(), expected.size());
   EXPECT_TRUE(std::ranges::equal(ByteSpan(last).last(expected.size()), expected));
+}
+
+// Fills every read until it has given all of its input.
+class FullStream final : public ByteStream {
+ public:
+  explicit FullStream(Bytes input) : input_(std::move(input)) {}
+  [[nodiscard]] bool done() const { return given_ == input_.size(); }
+  Result<std::size_t> Read(MutableByteSpan out) override {
+    const std::size_t size = std::min(out.size(), input_.size() - given_);
+    std::copy_n(input_.begin() + static_cast<std::ptrdiff_t>(given_), size, out.begin());
+    given_ += size;
+    return size;
+  }
+  Result<std::size_t> Write(std::span<const iovec> parts) override {
+    std::size_t total = 0;
+    for (const iovec& part : parts) total += part.iov_len;
+    return total;
+  }
+  [[nodiscard]] bool HasBufferedInput() const override { return false; }
+  [[nodiscard]] short read_events() const override { return POLLIN; }
+  [[nodiscard]] short write_events() const override { return POLLOUT; }
+  [[nodiscard]] int read_fd() const override { return quiet_.get(); }
+  [[nodiscard]] int write_fd() const override { return quiet_.get(); }
+  [[nodiscard]] bool encrypted() const override { return false; }
+  [[nodiscard]] std::string peer() const override { return "full"; }
+  void Shutdown() override {}
+
+ private:
+  const Bytes input_;
+  std::size_t given_ = 0;
+  const Fd quiet_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
+// One Poll reads 64 KiB at a time, 64 times at most: the message may be the last that it reads.
+TEST_F(TcpConnectionTest, NobodySleepsOverAMessageThatWasRead) {
+  for (const std::size_t reads : {1U, 63U, 64U, 65U, 128U}) {
+    Bytes input;
+    while (input.size() + sizeof(FrameHeader) < reads * 64 * 1024) {
+      AddFrame(input, Opcode::kAcknowledge, 0);
+    }
+    AddMessage(input, "");
+    auto stream = std::make_unique<FullStream>(std::move(input));
+    const FullStream& wire = *stream;
+    auto connection = MakeConnection(std::move(stream), domain_, "full");
+    ASSERT_TRUE(connection.ok()) << connection.status().ToString();
+    connection_ = *std::move(connection);
+    std::array<Completion, 4> out;
+    std::size_t count = 0;
+    while (count == 0 && (!wire.done() || !*connection_->Arm())) count = *connection_->Poll(out);
+    EXPECT_EQ(count, 1U) << reads;
+  }
 }
 
 }  // namespace
