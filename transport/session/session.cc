@@ -45,7 +45,7 @@ class SessionImpl final : public Session {
   [[nodiscard]] ChoiceInput Input() const;
   [[nodiscard]] const Offer* OfferOf(Kind kind) const;
   Result<std::unique_ptr<Connection>> OpenBest(Deadline deadline, bool stream_too);
-  [[nodiscard]] std::chrono::seconds LegTime(const LegReport& leg) const;
+  [[nodiscard]] Deadline LegDeadline(const LegReport& leg, Deadline deadline) const;
   Result<std::unique_ptr<Connection>> TryLeg(const LegReport& leg, Deadline deadline);
   Result<std::unique_ptr<Connection>> OverAddresses(Kind kind, Deadline deadline);
   Result<std::unique_ptr<Connection>> OpenTcpLane(const std::string& host, Deadline deadline);
@@ -63,7 +63,7 @@ class SessionImpl final : public Session {
   const std::shared_ptr<Domain> domain_;
   const std::unique_ptr<Transport> shm_ = shm::MakeTransport();
   const std::unique_ptr<Transport> verbs_ = verbs::MakeTransport();
-  std::unique_ptr<FrameStream> vestibule_;  // null once it is a lane
+  std::unique_ptr<FrameStream> vestibule_;  // null once it was asked to become a lane
   std::uint64_t lane_counter_ = 0;
   std::vector<LegReport> legs_;
   std::optional<std::size_t> chosen_;
@@ -103,22 +103,23 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenBest(Deadline deadline, boo
   if (legs_.empty()) legs_ = PlanLegs(Input());
   for (std::size_t i = 0; i < legs_.size(); ++i) {
     if (!legs_[i].status.ok() || (legs_[i].stdio && !stream_too)) continue;
-    const TimePoint now = BootClock::now();
-    if (now >= deadline) {
+    if (BootClock::now() >= deadline) {
       return Status(Code::kDeadlineExceeded, "there was no time to open a lane");
     }
-    const auto leg_time = LegTime(legs_[i]);
-    auto lane = TryLeg(legs_[i], std::min(deadline, now + leg_time));
+    const Deadline until = LegDeadline(legs_[i], deadline);
+    auto lane = TryLeg(legs_[i], until);
     if (lane.ok()) {
       NoteChoice(i, **lane);
       return lane;
     }
-    // Neither says anything about the leg.
-    const bool our_deadline =
-        lane.status().code() == Code::kDeadlineExceeded && deadline < now + leg_time;
-    if (our_deadline || lane.status().code() == Code::kBusy) return lane;
-    legs_[i].status = lane.status();
-    legs_[i].failed = true;
+    // Neither says anything about the leg, but the stream cannot be asked twice.
+    const bool busy = lane.status().code() == Code::kBusy;
+    const bool our_deadline = lane.status().code() == Code::kDeadlineExceeded && until == deadline;
+    if (!busy && (!our_deadline || legs_[i].stdio)) {
+      legs_[i].status = lane.status();
+      legs_[i].failed = true;
+    }
+    if (busy || our_deadline) return lane;
   }
   chosen_.reset();
   // The stream is what remains, and may be in use already.
@@ -130,7 +131,7 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenLaneOver(Kind kind, Deadlin
   for (const LegReport& leg : PlanLegs(Input())) {
     if (leg.kind != kind || leg.stdio) continue;
     if (!leg.status.ok()) return leg.status;
-    return TryLeg(leg, std::min(deadline, DeadlineAfter(LegTime(leg))));
+    return TryLeg(leg, LegDeadline(leg, deadline));
   }
   return Status(Code::kInvalidArgument,
                 std::string(Name(kind)) + " is ruled out by what this session requires");
@@ -150,10 +151,12 @@ Result<std::unique_ptr<Connection>> SessionImpl::TryLeg(const LegReport& leg, De
   return OverAddresses(leg.kind, deadline);
 }
 
-// Two addresses have as long each as one has alone; more share that.
-std::chrono::seconds SessionImpl::LegTime(const LegReport& leg) const {
-  const bool several = !leg.stdio && leg.kind != Kind::kShm && addresses_.count() > 1;
-  return several ? 2 * kLegTime : kLegTime;
+// Two addresses have as long each as one has alone; more share that. The stream is the last leg,
+// and saves its time for nobody.
+Deadline SessionImpl::LegDeadline(const LegReport& leg, Deadline deadline) const {
+  if (leg.stdio) return deadline;
+  const bool several = leg.kind != Kind::kShm && addresses_.count() > 1;
+  return std::min(deadline, DeadlineAfter(several ? 2 * kLegTime : kLegTime));
 }
 
 // By the first address that works, each with its share of the time. Errors: the first one's.
@@ -229,16 +232,18 @@ Result<std::unique_ptr<Connection>> SessionImpl::UseStream(Deadline deadline) {
     return Status(Code::kUnavailable, "there is no stream of the session's own for data");
   }
   if (vestibule_ == nullptr) {
-    return Status(Code::kBusy, "the session's own stream carries one lane, and does so already");
+    return Status(Code::kBusy,
+                  "the session's own stream carries one lane, and was asked to do so already");
   }
-  RDFS_RETURN_IF_ERROR(vestibule_->SendAll(EncodeFrame(FrameType::kUseStream, {}), deadline));
-  RDFS_RETURN_IF_ERROR(vestibule_->Await(deadline));
-  if (vestibule_->frame().type != FrameType::kStreamReady) {
+  // Without an answer it is of no use any more: the server may take what follows for a lane's
+  // bytes.
+  const auto vestibule = std::move(vestibule_);
+  RDFS_RETURN_IF_ERROR(vestibule->SendAll(EncodeFrame(FrameType::kUseStream, {}), deadline));
+  RDFS_RETURN_IF_ERROR(vestibule->Await(deadline));
+  if (vestibule->frame().type != FrameType::kStreamReady) {
     return Status(Code::kProtocolError, "the server sent a message out of turn");
   }
-  auto stream = vestibule_->TakeStream();
-  vestibule_.reset();
-  return tcp::MakeConnection(std::move(stream), domain_, "tcp over the session's own stream");
+  return tcp::MakeConnection(vestibule->TakeStream(), domain_, "tcp over the session's own stream");
 }
 
 void SessionImpl::NoteChoice(std::size_t leg, const Connection& lane) {

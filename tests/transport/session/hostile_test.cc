@@ -332,51 +332,95 @@ TEST(Hostile, EveryBitOfTheHelloThatIsFlippedOnTheWayIsDetected) {
   }
 }
 
+// Opens a session with these offers and takes its stream for a lane, as a server does.
+void GiveStreamAsLane(FrameStream& stream, std::vector<session::Offer> offers,
+                      milliseconds ready_after) {
+  const session::ServerPolicy policy{{{"default", Key("sesame")}}, true};
+  session::ServerHandshake handshake(policy, true, session::Randomness::Draw());
+  while (!handshake.done()) {
+    ASSERT_TRUE(stream.Await(Soon()).ok());
+    auto answer = handshake.OnFrame(stream.raw());
+    ASSERT_TRUE(answer.ok());
+    stream.Next();
+    ASSERT_TRUE(stream.SendAll(*std::move(answer), Soon()).ok());
+  }
+  ASSERT_TRUE(stream.Await(Soon()).ok());
+  stream.Next();
+  session::SessionGrant grant;
+  grant.session_id = 1;
+  grant.offers = std::move(offers);
+  ASSERT_TRUE(
+      stream.SendAll(session::EncodeFrame(FrameType::kSessionGrant, grant.Encode()), Soon()).ok());
+  ASSERT_TRUE(stream.Await(Soon()).ok());
+  EXPECT_EQ(stream.frame().type, FrameType::kUseStream);
+  stream.Next();
+  std::this_thread::sleep_for(ready_after);
+  (void)stream.SendAll(session::EncodeFrame(FrameType::kStreamReady, {}), Soon());
+}
+
+// A session over one end of a socket pair; `server` has the other.
+class OwnStream : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_), 0);
+    server_.emplace(tcp::MakeSocketStream(Fd(ends_[1]), "client"), 16 * 1024);
+  }
+  std::unique_ptr<Session> Dial() {
+    DialOptions options;
+    options.host = "127.0.0.1";
+    options.stream = tcp::MakeSocketStream(Fd(ends_[0]), "ssh");
+    options.key = Key("sesame");
+    options.deadline = Soon();
+    auto session = Session::Dial(std::move(options), Domain::Create("client"));
+    EXPECT_TRUE(session.ok()) << session.status().ToString();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+
+  int ends_[2] = {-1, -1};
+  std::optional<FrameStream> server_;
+};
+
+TEST_F(OwnStream, IsWaitedForLongerThanALegThatAnotherFollows) {
+  const std::jthread server([this] { GiveStreamAsLane(*server_, {}, milliseconds(3500)); });
+  const auto session = Dial();
+  ASSERT_NE(session, nullptr);
+  const auto lane = session->OpenLane(DeadlineAfter(seconds(20)));
+  EXPECT_TRUE(lane.ok()) << lane.status().ToString();
+}
+
+// The server may take whatever comes behind the first request for a lane's bytes.
+TEST_F(OwnStream, IsAskedToBecomeALaneOnce) {
+  std::jthread server([this] {
+    GiveStreamAsLane(*server_, {}, milliseconds(500));
+    EXPECT_EQ(server_->Await(Soon()).code(), Code::kDisconnected);
+  });
+  const auto session = Dial();
+  ASSERT_NE(session, nullptr);
+  EXPECT_EQ(session->OpenLane(DeadlineAfter(milliseconds(100))).status().code(),
+            Code::kDeadlineExceeded);
+  EXPECT_FALSE(session->OpenLane(DeadlineAfter(milliseconds(100))).ok());
+  EXPECT_FALSE(session->OpenStreamLane(DeadlineAfter(milliseconds(100))).ok());
+  server.join();
+}
+
 // A server whose tcp port takes connections and never says a word.
-TEST(Hostile, ALegThatHangsCostsThreeSecondsOnce) {
-  int ends[2] = {-1, -1};
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+TEST_F(OwnStream, FollowsALegThatHangsWhichCostsThreeSecondsOnce) {
   const Fd silent = *tcp::ListenSocket("127.0.0.1", 0);
   const std::uint16_t silent_port = *tcp::LocalPort(silent.get());
-  std::jthread server(
-      [&, stream = FrameStream(tcp::MakeSocketStream(Fd(ends[1]), "client"), 16 * 1024)]() mutable {
-        const session::ServerPolicy policy{{{"default", Key("sesame")}}, true};
-        session::ServerHandshake handshake(policy, true, session::Randomness::Draw());
-        while (!handshake.done()) {
-          ASSERT_TRUE(stream.Await(Soon()).ok());
-          auto answer = handshake.OnFrame(stream.raw());
-          ASSERT_TRUE(answer.ok());
-          stream.Next();
-          ASSERT_TRUE(stream.SendAll(*std::move(answer), Soon()).ok());
-        }
-        ASSERT_TRUE(stream.Await(Soon()).ok());
-        stream.Next();
-        session::SessionGrant grant;
-        grant.session_id = 1;
-        grant.offers = {{Kind::kTcp, true, silent_port, "", ""}};
-        ASSERT_TRUE(
-            stream.SendAll(session::EncodeFrame(FrameType::kSessionGrant, grant.Encode()), Soon())
-                .ok());
-        ASSERT_TRUE(stream.Await(Soon()).ok());
-        EXPECT_EQ(stream.frame().type, FrameType::kUseStream);
-        ASSERT_TRUE(stream.SendAll(session::EncodeFrame(FrameType::kStreamReady, {}), Soon()).ok());
-      });
-  DialOptions options;
-  options.host = "127.0.0.1";
-  options.stream = tcp::MakeSocketStream(Fd(ends[0]), "ssh");
-  options.key = Key("sesame");
-  options.deadline = Soon();
-  const auto session = Session::Dial(std::move(options), Domain::Create("client"));
-  ASSERT_TRUE(session.ok()) << session.status().ToString();
+  const std::jthread server([&] {
+    GiveStreamAsLane(*server_, {{Kind::kTcp, true, silent_port, "", ""}}, milliseconds(0));
+  });
+  const auto session = Dial();
+  ASSERT_NE(session, nullptr);
   TimePoint start = BootClock::now();
-  const auto lane = (*session)->OpenLane(DeadlineAfter(seconds(20)));
+  const auto lane = session->OpenLane(DeadlineAfter(seconds(20)));
   ASSERT_TRUE(lane.ok()) << lane.status().ToString();
   EXPECT_GE(BootClock::now() - start, milliseconds(2900));
   EXPECT_LT(BootClock::now() - start, milliseconds(3500));
-  EXPECT_NE((*session)->ExplainChoice().find("not tcp: 127.0.0.1:"), std::string::npos)
-      << (*session)->ExplainChoice();
+  EXPECT_NE(session->ExplainChoice().find("not tcp: 127.0.0.1:"), std::string::npos)
+      << session->ExplainChoice();
   start = BootClock::now();
-  EXPECT_EQ((*session)->OpenLane(DeadlineAfter(seconds(20))).status().code(), Code::kBusy);
+  EXPECT_EQ(session->OpenLane(DeadlineAfter(seconds(20))).status().code(), Code::kBusy);
   EXPECT_LT(BootClock::now() - start, milliseconds(500)) << "the leg that hung is remembered";
 }
 
