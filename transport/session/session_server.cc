@@ -58,7 +58,6 @@ std::vector<Offer> SessionServer::OffersFor(const SessionOpen& open, bool same_h
 Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
                                                   const Agreement& agreement, const PeerFacts& peer,
                                                   TimePoint now) {
-  const bool same_host = SameHost(open.host, identity_);
   const SessionRequest request{.session_id = table_.NewId(),
                                .service = open.service,
                                .request = open.request,
@@ -66,9 +65,20 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
                                .origin = OriginOf(peer),
                                .key_name = agreement.key_name,
                                .uid = peer.user,
-                               .same_host = same_host,
+                               .same_host = SameHost(open.host, identity_),
                                .exporter = ExporterOf(agreement)};
   RDFS_ASSIGN_OR_RETURN(Admission admission, host_.Admit(request));
+  const std::shared_ptr<void> context = admission.context;
+  auto opened = Enter(request, open, agreement, std::move(admission), now);
+  // The host holds what it has admitted until it is told of the end.
+  if (!opened.ok()) host_.OnSessionEnd(request.session_id, context);
+  return opened;
+}
+
+Result<SessionServer::Opened> SessionServer::Enter(const SessionRequest& request,
+                                                   const SessionOpen& open,
+                                                   const Agreement& agreement, Admission admission,
+                                                   TimePoint now) {
   if (admission.grant.size() > kMaxOpening || admission.domain == nullptr) {
     return Status(Code::kInternal, "the service '" + open.service + "' granted what cannot travel");
   }
@@ -76,15 +86,15 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
   if (const auto oldest = table_.OldestOf(admission.context)) End(*oldest);
   SessionGrant grant;
   grant.session_id = request.session_id;
-  grant.same_host = same_host;
-  grant.encrypt_lanes = EncryptLanes(open.lane_wish, same_host, policy_.allow_plaintext);
-  grant.offers = OffersFor(open, same_host);
+  grant.same_host = request.same_host;
+  grant.encrypt_lanes = EncryptLanes(open.lane_wish, request.same_host, policy_.allow_plaintext);
+  grant.offers = OffersFor(open, request.same_host);
   grant.grant = std::move(admission.grant);
   RDFS_RETURN_IF_ERROR(
       table_.Add({request.session_id, std::move(admission.domain), std::move(admission.context),
                   agreement.session_secret, grant.encrypt_lanes},
                  now));
-  LogDebug("session {:016x} of {} opened for '{}'", request.session_id, peer.name,
+  LogDebug("session {:016x} of {} opened for '{}'", request.session_id, request.peer,
            Printable(open.service));
   return Opened{request.session_id, grant.Encode()};
 }

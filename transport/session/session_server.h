@@ -67,6 +67,9 @@ class SessionServer {
   WrongKeyLimit::Duration OnWrongKey(const PeerFacts& peer, TimePoint now);
 
  private:
+  // The second half of Open: the session stands.
+  Result<Opened> Enter(const SessionRequest& request, const SessionOpen& open,
+                       const Agreement& agreement, Admission admission, TimePoint now);
   [[nodiscard]] std::vector<Offer> OffersFor(const SessionOpen& open, bool same_host) const;
 
   ProbeService host_;

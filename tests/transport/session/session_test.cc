@@ -389,6 +389,7 @@ TEST(Session, RefusalsOfTheUpperLayerReachTheUser) {
   options.request.assign(AsBytes(too_much).begin(), AsBytes(too_much).end());
   status = DialStatus(std::move(options));
   EXPECT_EQ(status.code(), Code::kInternal);
+  EXPECT_TRUE(server.host().AwaitEnds(1));
 }
 
 TEST(Session, UnreachableServersGetOneSentence) {
