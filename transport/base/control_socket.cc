@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{1};
 constexpr std::size_t kMaxAnswer = 4 << 20;
+// Out of descriptors: the listener stays readable, so it is left alone for a while.
+constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::string_view kEnding = ".sock";
 
 std::optional<sockaddr_un> AddressOf(const std::string& path) {
@@ -131,7 +133,11 @@ void ControlSocket::Run() {
     if (entries[1].revents != 0) return;
     if (entries[0].revents == 0) continue;
     const Fd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (peer.valid() && MayAsk(peer.get())) Serve(peer);
+    if (peer.valid()) {
+      if (MayAsk(peer.get())) Serve(peer);
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      (void)WaitFor(stop_.get(), POLLIN, DeadlineAfter(kAcceptPause));
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "transport/base/control_socket.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -8,7 +9,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <thread>
 
 #include "transport/base/snapshot.h"
 
@@ -30,18 +33,24 @@ class ControlSocketTest : public testing::Test {
     unsetenv("XDG_RUNTIME_DIR");
     std::filesystem::remove_all(runtime_);
   }
-  // What comes back for these bytes, up to the end of the stream.
-  static std::string Raw(const std::string& path, std::string_view bytes) {
+  static Fd Connect(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return socket;
+  }
+  // What comes back for these bytes, up to the end of the stream.
+  static std::string Ask(const Fd& socket, std::string_view bytes) {
     EXPECT_GE(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
     std::string out(4096, '\0');
     const ssize_t got = recv(socket.get(), out.data(), out.size(), 0);
     out.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     return out;
+  }
+  static std::string Raw(const std::string& path, std::string_view bytes) {
+    return Ask(Connect(path), bytes);
   }
 
   std::string runtime_;
@@ -75,6 +84,32 @@ TEST_F(ControlSocketTest, HostilePeersAreDroppedAndTheNextOneIsServed) {
   const auto answer = AskControl((*control)->path(), "again", DeadlineAfter(seconds(10)));
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(*answer, "yes");
+}
+
+// The time that this process has had from its processors.
+std::chrono::nanoseconds ProcessorTime() {
+  timespec spent{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  return seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
+}
+
+TEST_F(ControlSocketTest, WithoutADescriptorItSleepsAndServesLater) {
+  auto control = ControlSocket::Listen("test", [](std::string_view) { return "yes"; });
+  ASSERT_TRUE(control.ok());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int free = dup(0);  // the lowest: our own socket
+  ASSERT_GE(free, 0);
+  close(free);
+  const rlimit one_more{static_cast<rlim_t>(free) + 1, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &one_more), 0);
+  const auto spent = ProcessorTime();
+  const Fd socket = Connect((*control)->path());
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const auto since = ProcessorTime() - spent;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_LT(since, std::chrono::milliseconds(50)) << "it tried all the time";
+  EXPECT_EQ(Ask(socket, "hello\n"), "yes");
 }
 
 TEST_F(ControlSocketTest, ADirectoryThatOthersMayEnterIsRefused) {
