@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <system_error>
+
+#include "transport/base/log.h"
 
 namespace rdfs::transport::session {
 namespace {
@@ -86,12 +89,18 @@ void ProbeService::OnLane(std::uint64_t session_id, const std::shared_ptr<void>&
   if (found == probes_.end()) return host_.OnLane(session_id, context, std::move(lane));
   if ((*found)->workers.size() >= kMaxLanes) return;
   Worker& worker = (*found)->workers.emplace_back();
-  worker.thread = std::jthread([&done = worker.done, memory = (*found)->memory,
-                                lane = std::move(lane)](const std::stop_token& stop) mutable {
-    Answer(*lane, *memory->zeros, stop);
-    lane.reset();  // before the memory
-    done = true;
-  });
+  try {
+    worker.thread = std::jthread([&done = worker.done, memory = (*found)->memory,
+                                  lane = std::move(lane)](const std::stop_token& stop) mutable {
+      Answer(*lane, *memory->zeros, stop);
+      lane.reset();  // before the memory
+      done = true;
+    });
+  } catch (const std::system_error& error) {
+    LogWarn("no lane to a probe: {}",
+            Status::FromErrno(error.code().value(), "cannot start a thread").message());
+    (*found)->workers.pop_back();
+  }
 }
 
 void ProbeService::OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) {

@@ -1,7 +1,12 @@
-// What the upper layer is told of sessions that it has admitted and that cannot stand.
+// Sessions that were admitted and cannot stand, and lanes of probes that cannot be served.
 #include "transport/session/session_server.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "transport/tcp/transport.h"
 
 namespace rdfs::transport::session {
 namespace {
@@ -52,6 +57,51 @@ TEST_F(SessionServerTest, WhatHasNoRoomHasEnded) {
   for (std::size_t i = 0; i <= ProbeService::kMaxSessions; ++i) {
     EXPECT_EQ(Open(std::string(kProbeService)), Code::kBusy) << i;
   }
+}
+
+// From here on no thread can be started: none has room for such a stack.
+class NoThreads {
+ public:
+  NoThreads() {
+    EXPECT_EQ(pthread_getattr_default_np(&before_), 0);
+    pthread_attr_t attributes;
+    EXPECT_EQ(pthread_attr_init(&attributes), 0);
+    EXPECT_EQ(pthread_attr_setstacksize(&attributes, std::size_t{1} << 48U), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&attributes), 0);
+    pthread_attr_destroy(&attributes);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+  ~NoThreads() {
+    EXPECT_EQ(pthread_setattr_default_np(&before_), 0);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST(ProbeServiceTest, ALaneThatGetsNoThreadEnds) {
+  CountingHost host;
+  ProbeService probes(host);
+  SessionRequest request;
+  request.service = kProbeService;
+  const auto admission = probes.Admit(request);
+  ASSERT_TRUE(admission.ok()) << admission.status().ToString();
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd peer(ends[1]);
+  auto lane = tcp::MakeConnection(tcp::MakeSocketStream(Fd(ends[0]), "peer"), admission->domain,
+                                  "tcp peer");
+  ASSERT_TRUE(lane.ok()) << lane.status().ToString();
+  {
+    const NoThreads none;
+    probes.OnLane(1, admission->context, *std::move(lane));
+  }
+  pollfd entry{.fd = peer.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
+  ASSERT_EQ(poll(&entry, 1, 10'000), 1);
+  EXPECT_NE(entry.revents & POLLRDHUP, 0);
+  probes.OnSessionEnd(1, admission->context);
 }
 
 }  // namespace
