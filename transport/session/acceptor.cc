@@ -193,8 +193,8 @@ void AcceptorImpl::AcceptFrom(int listening, TimePoint now) {
     if (!socket.valid()) {
       if (errno == ECONNABORTED || errno == EINTR) continue;
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        LogError("cannot accept connections: {}; raise `ulimit -n`",
-                 Status::FromErrno(errno, "accept").message());
+        LogWarn("cannot accept connections: {}; raise `ulimit -n`",
+                Status::FromErrno(errno, "accept").message());
         accept_after_ = now + kAcceptPause;
       }
       return;
