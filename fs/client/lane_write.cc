@@ -170,7 +170,7 @@ void LaneImpl::OnWriteReply(Slot slot, WireError error, ByteSpan body) {
     write.result.write_lease = LeaseEnd(call.asked, reply.write_lease_ms);
     write.done += reply.written;
     // The rest is asked for again, and what is wrong with it said then.
-    if (reply.written == 0) write.failure = Status(Code::kErrno, ENOSPC, {});
+    if (reply.written == 0 && write.chunk > 0) write.failure = Status(Code::kErrno, ENOSPC, {});
     if (reply.written > 0 && !call.open->durable()) NoteWritten(*call.open, reply.verifier);
     grants_.OwnChange(call.open->inode(), reply.offset, reply.offset + reply.written);
     (call.opcode == Opcode::kWrite ? counters_->inline_written_bytes : counters_->written_bytes)
