@@ -119,9 +119,9 @@ std::vector<std::string> SessionArguments(const Options& options, std::uint32_t 
   const auto add = [&](bool wanted, std::string_view word) {
     if (wanted) words.append(",").append(word);
   };
-  // fusermount3 sets these two for everybody but root anyway.
-  add(!(root && options.set_uid), "nosuid");
-  add(!(root && options.devices), "nodev");
+  // libfuse sets these two unless it is told otherwise, and fusermount3 for everybody but root.
+  add(true, root && options.set_uid ? "suid" : "nosuid");
+  add(true, root && options.devices ? "dev" : "nodev");
   add(options.no_exec, "noexec");
   add(options.no_atime, "noatime");
   add(options.read_only, "ro");
