@@ -23,14 +23,11 @@ struct Open {
   NodeId node = 0;
   bool direct = false;  // past the kernel's pages
   // Of a write through this descriptor that was answered early: the next write tells it, unless an
-  // fsync has (UnsyncedWrites).
+  // fsync has (UnsyncedWrites). Fsync and close tell it all the same: of a call that the kernel has
+  // cut into several writes, programs hear only how much went before the one that failed.
   std::atomic<int> write_error{0};
   // What the next write tells, once; 0: nothing.
-  int TakeWriteError() {
-    const int error = write_error.exchange(0);
-    if (error != 0) (void)file->TakeLoss();
-    return error;
-  }
+  int TakeWriteError() { return write_error.exchange(0); }
   std::mutex mutex;  // of what follows, when there are several workers
   SequentialReader sequential;
   // Of a directory. It has no number that the kernel knows: it is found by its node (kept_opens.h).

@@ -122,6 +122,28 @@ for tells in (os.fsync, os.close):
         os.close(fd)
     same(name)
 
+# A call that the kernel cuts into several writes: where one in the middle tells the error, the program hears only how
+# much went before it. Fsync and close tell it all the same.
+for tells in (os.fsync, os.close):
+    name = f"cut-{tells.__name__}"
+    fd = os.open(f"{mount}/{name}", os.O_CREAT | os.O_RDWR)
+    much = bytes(8 << 20)
+    with Frozen(fd):
+        thaws = threading.Timer(0.3, os.kill, (worker, signal.SIGCONT))
+        thaws.start()
+        went = os.pwrite(fd, much, LIMIT)
+        thaws.join()
+    assert 0 < went < len(much), f"{went} bytes were answered"
+    resource.prlimit(worker, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    while went < len(much):
+        try:
+            went += os.pwrite(fd, much[went:], LIMIT + went)
+        except OSError as error:  # of another that was on its way
+            assert error.errno == errno.EFBIG, error
+    resource.prlimit(worker, resource.RLIMIT_FSIZE, (LIMIT, resource.RLIM_INFINITY))
+    expect(errno.EFBIG, tells, fd)
+    if tells is os.fsync:
+        os.close(fd)
 
 
 def closes_when_it_thaws(name, offset, number=None):
