@@ -60,7 +60,7 @@ client::CallContext Request::context() const {
                              .pid = static_cast<std::uint32_t>(context->pid),
                              .trace = message_.unique};
   // What it has waited for already counts; for a lock nobody waits too long.
-  if ((message_.waited != 0 || message_.attempts != 0) && message_.header().opcode != FUSE_SETLKW) {
+  if (worker_->HasWaited(message_.unique) && message_.header().opcode != FUSE_SETLKW) {
     caller.timeout = worker_->TimeLeft(message_.unique);
   }
   return caller;
@@ -100,11 +100,15 @@ void Request::ErrorOrRecover(NodeId node, const Status& status) {
 
 void Request::TakeUpAgain() { worker_->Resume(TakeMessage()); }
 
-void Request::WaitForBuffer() { worker_->Postpone(TakeMessage()); }
+void Request::WaitForBuffer() {
+  const Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  worker_->Postpone(TakeMessage(), waits);
+}
 
 void Request::WaitForWrites(NodeId node) {
   const WritesBehind::Wait wait = worker_->filesystem().behind.NowFor(node);
-  worker_->PostponeBehind(wait, TakeMessage());
+  const Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  worker_->PostponeBehind(wait, TakeMessage(), waits);
 }
 
 void Request::Entry(fuse_entry_param entry) {

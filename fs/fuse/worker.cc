@@ -32,7 +32,7 @@ constexpr int kCrowd = 32;
 
 constexpr std::size_t kMostReleasesHeld = 64;
 // How often who waits for writes behind is asked whether it still lives.
-constexpr std::chrono::seconds kLookAtBehind{1};
+constexpr std::chrono::seconds kLookForDying{1};
 
 // libfuse's operations get no argument that could say which worker called them.
 thread_local Worker* t_current = nullptr;
@@ -96,7 +96,7 @@ Status Worker::Run() {
     const bool resumed = TakeUpAgain();
     if (!begun_.empty()) TrackBegun();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
-    if (!behind_.empty()) LetDyingGo(now);
+    if (!behind_.empty() || !postponed_.empty()) LetDyingGo(now);
     if (asked || answered || resumed) {
       look_ = (answered || resumed || !drained_) && LookAgain();
     } else if (!Spin()) {
@@ -240,7 +240,7 @@ void Worker::Process(Message message) {
   if (filesystem_.behind.any() && message.waited == 0) {
     if (const auto node = Follows(message)) {
       const WritesBehind::Wait wait = filesystem_.behind.NowFor(*node);
-      if (wait.last != 0) return PostponeBehind(wait, std::move(message));
+      if (wait.last != 0) return PostponeBehind(wait, std::move(message), WaitsOf(message.unique));
     }
   }
   message.changes = Changes(message) ? 1U : 0U;
@@ -356,11 +356,20 @@ void Worker::Act(const Interrupts::Decision& decision) {
   if (decision.action == Interrupts::Action::kAbandon) lane_->Abandon(decision.ticket);
 }
 
-void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message) {
+void Worker::Postpone(Message message, const Waits& waits) {
+  waits_[message.unique] = waits;
+  LookForDying(lane_->Now());
+  postponed_.push_back(std::move(message));
+}
+
+void Worker::LookForDying(TimePoint now) {
+  if (behind_.empty() && postponed_.empty()) next_look_for_dying_ = now + kLookForDying;
+}
+
+void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits) {
   message.waited = 1;
-  const TimePoint now = lane_->Now();
-  waits_[message.unique].since = now;
-  if (behind_.empty()) next_look_at_behind_ = now + kLookAtBehind;
+  waits_[message.unique] = waits;
+  LookForDying(lane_->Now());
   behind_.push_back({wait, std::move(message)});
   waits_behind_ = true;
 }
@@ -377,10 +386,10 @@ std::chrono::milliseconds Worker::TimeLeft(std::uint64_t unique) const {
 // Not only those that the kernel has interrupted: a program that was killed closes its files, and
 // of that no signal is told.
 void Worker::LetDyingGo(TimePoint now) {
-  if (now < next_look_at_behind_) return;
-  next_look_at_behind_ = now + kLookAtBehind;
-  std::erase_if(behind_, [this](const Behind& waiting) {
-    const fuse_in_header header = waiting.message.header();
+  if (now < next_look_for_dying_) return;
+  next_look_for_dying_ = now + kLookForDying;
+  const auto let_go = [this](const Message& message) {
+    const fuse_in_header header = message.header();
     // Nobody waits for the one, and the other has locks to drop.
     const bool has_to_be =
         header.opcode == FUSE_RELEASE ||
@@ -389,7 +398,9 @@ void Worker::LetDyingGo(TimePoint now) {
     AnswerError(fuse_session_fd(session_), header.unique, EINTR);
     waits_.erase(header.unique);
     return true;
-  });
+  };
+  std::erase_if(behind_, [&](const Behind& waiting) { return let_go(waiting.message); });
+  std::erase_if(postponed_, let_go);
 }
 
 void Worker::WroteBehind(WritesBehind::Number number, const Message& message) {
@@ -467,7 +478,7 @@ Status Worker::Sleep() {
   TimePoint timer = lane_->NextTimer();
   if (!helps_) timer = std::min(timer, filesystem_.kept.next());
   if (helps_ && on_duty) timer = std::min(timer, duty_ends);
-  if (!behind_.empty()) timer = std::min(timer, next_look_at_behind_);
+  if (!behind_.empty()) timer = std::min(timer, next_look_for_dying_);
   if (interrupted_) {
     const std::lock_guard lock(interrupts_mutex_);
     timer = std::min(timer, interrupts_.next_look());

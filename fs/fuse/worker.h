@@ -70,23 +70,27 @@ class Worker {
   [[nodiscard]] OpenAhead& open_ahead() { return open_ahead_; }
   [[nodiscard]] const Message& current_message() const { return current_; }
   Message TakeCurrentMessage() { return std::move(current_); }
-  // Messages that wait for a buffer, and those that are to be taken up in the next turn.
-  void Postpone(Message message) { postponed_.push_back(std::move(message)); }
-  // One that is to be carried out behind these writes.
-  void PostponeBehind(const WritesBehind::Wait& wait, Message message);
-  // Of the deadline of a request that has waited so.
-  [[nodiscard]] std::chrono::milliseconds TimeLeft(std::uint64_t unique) const;
-  // The server has answered a write that the kernel was answered before, or the write has given its
-  // place back.
-  void WroteBehind(WritesBehind::Number number, const Message& message);
-  // It ends, and with it the calls that were not answered.
-  [[nodiscard]] bool ends() const { return lane_ == nullptr; }
   // When a request first came to wait, or now; and of which epoch the server was that last knew a
   // node of it no more.
   struct Waits {
     TimePoint since;
     std::uint64_t stale_at = 0;
   };
+  // Messages that wait for a buffer, and those that are to be taken up in the next turn.
+  // `waits`: of its request, as the others have them.
+  void Postpone(Message message, const Waits& waits);
+  // One that is to be carried out behind these writes.
+  void PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits);
+  // Of the deadline of a request that has waited so.
+  [[nodiscard]] bool HasWaited(std::uint64_t unique) const {
+    return !waits_.empty() && waits_.contains(unique);
+  }
+  [[nodiscard]] std::chrono::milliseconds TimeLeft(std::uint64_t unique) const;
+  // The server has answered a write that the kernel was answered before, or the write has given its
+  // place back.
+  void WroteBehind(WritesBehind::Number number, const Message& message);
+  // It ends, and with it the calls that were not answered.
+  [[nodiscard]] bool ends() const { return lane_ == nullptr; }
   [[nodiscard]] Waits WaitsOf(std::uint64_t unique) const;
   // Looks a node up again whose request waits so (stale_recovery.h).
   void Recover(NodeId node, Message message, Waits waits);
@@ -173,6 +177,7 @@ class Worker {
   Status Sleep();
   // Whoever is killed does not wait for writes.
   void LetDyingGo(TimePoint now);
+  void LookForDying(TimePoint now);
   // Gives the server what programs were told is written.
   void SendRest();
 
@@ -192,7 +197,7 @@ class Worker {
     Message message;
   };
   std::deque<Behind> behind_;
-  TimePoint next_look_at_behind_ = TimePoint::max();  // while there are some
+  TimePoint next_look_for_dying_ = TimePoint::max();  // while there are some
   std::atomic<bool> waits_behind_ = false;            // for another worker to wake us
   struct Released {
     client::CallContext caller;
