@@ -60,6 +60,7 @@ constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kRecordBytes = 1024;
 constexpr std::uint32_t kMaxRecords = 1 << 16;
+constexpr std::size_t kMostStretches = 4096;
 // Of a request's body: every place of fs::NamesInBody lies within.
 constexpr std::size_t kNamesWithin = 64;
 
@@ -227,7 +228,8 @@ IntentRing::Found IntentRing::Lookup(std::uint64_t sequence, std::uint64_t diges
   Found found;
   const auto entry = entries_.find(sequence);
   if (entry == entries_.end()) {
-    found.verdict = sequence <= acknowledged_ ? Verdict::kAcknowledged : Verdict::kNew;
+    const bool answered = sequence <= acknowledged_ || IsAnsweredLocked(sequence);
+    found.verdict = answered ? Verdict::kAcknowledged : Verdict::kNew;
     return found;
   }
   const Record& record = At(entry->second.index);
@@ -329,6 +331,7 @@ void IntentRing::Acknowledge(std::uint64_t sequence) {
   header().acknowledged = sequence;
   header().acknowledged_sum = AcknowledgedSum(sequence);
   StoresAboveComeFirst();
+  std::erase_if(answered_, [&](const auto& stretch) { return stretch.second <= sequence; });
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     // What is being carried out cannot have been answered: the client is wrong, the record stays.
     if (entry->first > sequence || entry->second.phase == Phase::kIntent) {
@@ -345,7 +348,34 @@ void IntentRing::AcknowledgeOne(std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(sequence);
   // As above.
-  if (entry != entries_.end() && entry->second.phase != Phase::kIntent) ReleaseLocked(sequence);
+  if (entry == entries_.end() || entry->second.phase == Phase::kIntent) return;
+  NoteAnsweredLocked(sequence);
+  ReleaseLocked(sequence);
+}
+
+bool IntentRing::IsAnsweredLocked(std::uint64_t sequence) const {
+  const auto above = answered_.upper_bound(sequence);
+  return above != answered_.begin() && sequence <= std::prev(above)->second;
+}
+
+void IntentRing::NoteAnsweredLocked(std::uint64_t sequence) {
+  auto above = answered_.upper_bound(sequence);
+  auto stretch = above == answered_.begin() ? answered_.end() : std::prev(above);
+  if (stretch != answered_.end() && stretch->second >= sequence) return;
+  if (stretch != answered_.end() && stretch->second + 1 == sequence) {
+    stretch->second = sequence;
+  } else {
+    stretch = answered_.emplace(sequence, sequence).first;
+  }
+  if (above != answered_.end() && above->first == sequence + 1) {
+    stretch->second = above->second;
+    answered_.erase(above);
+  }
+  // A client that leaves numbers out has them counted as used.
+  if (answered_.size() <= kMostStretches) return;
+  const auto second = std::next(answered_.begin());
+  answered_.begin()->second = second->second;
+  answered_.erase(second);
 }
 
 void IntentRing::NoteOpens(std::size_t opens) {

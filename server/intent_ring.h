@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -140,6 +141,8 @@ class IntentRing {
                      std::uint64_t exported);
   static bool IsWhole(const Header& header);
   void ReleaseLocked(std::uint64_t sequence);
+  void NoteAnsweredLocked(std::uint64_t sequence);
+  [[nodiscard]] bool IsAnsweredLocked(std::uint64_t sequence) const;
 
   const std::string path_;
   const Fd fd_;  // with a shared flock(2): in use
@@ -152,6 +155,9 @@ class IntentRing {
   std::unordered_map<std::uint64_t, Entry> entries_;
   std::vector<std::uint32_t> free_;
   std::uint64_t acknowledged_ = 0;
+  // What was acknowledged one by one above that: first and last of each stretch. Connections, and
+  // with them what may come late, end with the process.
+  std::map<std::uint64_t, std::uint64_t> answered_;
 };
 
 }  // namespace rdfs::server

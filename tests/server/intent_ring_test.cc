@@ -214,6 +214,15 @@ TEST_F(IntentRingTest, AnswersAreAcknowledgedOneByOne) {
   ring->AcknowledgeOne(4711);
   EXPECT_EQ(ring->records_in_use(), 7U);
   EXPECT_EQ(ring->Lookup(1, 1).verdict, Verdict::kInProgress);
+  // A copy of it that comes late is not new.
+  EXPECT_EQ(ring->Lookup(7, 7).verdict, Verdict::kAcknowledged);
+  EXPECT_EQ(ring->Lookup(4711, 1).verdict, Verdict::kNew);
+  for (const std::uint64_t answered : {5U, 3U, 4U, 8U}) ring->AcknowledgeOne(answered);
+  for (const std::uint64_t answered : {3U, 4U, 5U, 7U, 8U}) {
+    EXPECT_EQ(ring->Lookup(answered, answered).verdict, Verdict::kAcknowledged) << answered;
+  }
+  EXPECT_EQ(ring->Lookup(2, 2).verdict, Verdict::kDone);
+  EXPECT_EQ(ring->Lookup(6, 6).verdict, Verdict::kDone);
   EXPECT_TRUE(ring->Begin(9, Opcode::kLink, 9, {}).ok());
   EXPECT_EQ(Open(8)->Lookup(6, 6).reply, Reply(6));
 }
