@@ -46,6 +46,8 @@ OpenPtr FsSession::Add(OpenPtr open, InodePtr inode, Fd fd, std::uint32_t flags)
   open->flags = flags;
   {
     const std::lock_guard lock(mutex_);
+    // RemoveAllOpens comes behind that, and takes back what is here.
+    if (ended()) return nullptr;
     if (opens_.size() >= params_.limits.open_files) return nullptr;
     if (params_.budget != nullptr && !params_.budget->Take(opens_.size())) return nullptr;
     open->number = (open_tag_ << kOpenTagShift) | ++next_open_;

@@ -91,6 +91,11 @@ Fd OrphanedOpens::Take(std::uint64_t session, std::uint64_t number) {
   return fd;
 }
 
+void OrphanedOpens::Return(std::uint64_t session, std::uint64_t number, Fd fd) {
+  const std::lock_guard lock(mutex_);
+  fds_[{session, number}] = std::move(fd);
+}
+
 void OrphanedOpens::DropAll(DescriptorKeeper& keeper) {
   const std::lock_guard lock(mutex_);
   for (const auto& [name, fd] : fds_) {

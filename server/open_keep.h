@@ -42,6 +42,8 @@ class OrphanedOpens {
   bool Adopt(DescriptorKeeper::Kept& kept);
   // The descriptor kept under (session, number), which is here no more; invalid when there is none.
   Fd Take(std::uint64_t session, std::uint64_t number);
+  // Back, where it could not be had open now.
+  void Return(std::uint64_t session, std::uint64_t number, Fd fd);
   // Nobody has come back: closes them all, here and in the supervisor.
   void DropAll(DescriptorKeeper& keeper);
 

@@ -220,6 +220,25 @@ Outcome OpTmpfile(Call& call) {
   return outcome;
 }
 
+// Where there is no room for it now its client asks again, and nothing else may have the file.
+static Outcome ReclaimKept(Call& call, Fd kept, std::uint32_t flags, const struct statx& stat,
+                           std::uint64_t number) {
+  const auto later = [&](Fd fd, int error) {
+    call.core().orphans.Return(call.session.id(), number, std::move(fd));
+    return Outcome::Errno(error);
+  };
+  OpenResult path = call.core().proc.Reopen(kept.get(), O_PATH);
+  if (!path.fd.valid()) return later(std::move(kept), path.error);
+  Fd same(fcntl(kept.get(), F_DUPFD_CLOEXEC, 0));
+  if (!same.valid()) return later(std::move(kept), errno);
+  const InodeRef ref = call.session.inodes().Adopt(nullptr, "", std::move(path.fd), stat);
+  const Outcome outcome =
+      AnswerOpen(call, ref.inode, std::move(kept), flags, stat, nullptr, number);
+  const bool open = call.session.FindReclaimed(number) != nullptr;
+  if (!open) call.core().orphans.Return(call.session.id(), number, std::move(same));
+  return outcome;
+}
+
 Outcome OpReclaimOpen(Call& call) {
   const auto request = call.body.Read<fs::ReclaimOpenRequest>();
   const fs::Handle handle = fs::ReadHandle(call.body);
@@ -244,10 +263,7 @@ Outcome OpReclaimOpen(Call& call) {
     struct statx stat {};
     if (const int error = StatFd(kept.get(), stat); error != 0) return Outcome::Errno(error);
     if (IsMeant(call, kept.get(), flags, handle, stat)) {
-      OpenResult path = call.core().proc.Reopen(kept.get(), O_PATH);
-      if (!path.fd.valid()) return Outcome::Errno(path.error);
-      const InodeRef ref = call.session.inodes().Adopt(nullptr, "", std::move(path.fd), stat);
-      return AnswerOpen(call, ref.inode, std::move(kept), flags, stat, nullptr, request.open);
+      return ReclaimKept(call, std::move(kept), flags, stat, request.open);
     }
     DropOrphan(call, request.open);
   }
