@@ -29,6 +29,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tools/copy/entry.h"
@@ -123,15 +124,17 @@ class Destination {
   // Owner, mode, times and so on of a file that is there and whose data are right.
   Status Touch(const Entry& entry);
 
-  // --delete: removes what is in a directory between its Enter and Leave, and beneath, but what
-  // `keeps` wants, and the directories that this is in; and never what somebody may go on with,
-  // with `resume`. A source (AddSource) stays, too, which is an error. `path`: from that directory
-  // on. `gone` is told what went, from the root on.
+  // --delete: removes what is in a directory between its Enter and Leave, and beneath, but the
+  // names that were `seen` in SRC's, under whatever name a file system that folds case has them,
+  // what `keeps` wants, and the directories that this is in; and never what somebody may go on
+  // with, with `resume`. A source (AddSource) stays, too, which is an error. `path`: from that
+  // directory on. `gone` is told what went, from the root on.
+  using Names = std::unordered_set<std::string>;
   using Keeps = std::function<bool(const std::string& path, bool is_directory)>;
   using Gone = std::function<void(const std::string& path)>;
-  Status Prune(const Entry& entry, const Keeps& keeps, const Gone& gone);
+  Status Prune(const Entry& entry, const Names& seen, const Keeps& keeps, const Gone& gone);
   // The same for a dry run: nothing is entered, and nothing goes.
-  Status PeekPrune(const Entry& entry, const Keeps& keeps, const Gone& gone);
+  Status PeekPrune(const Entry& entry, const Names& seen, const Keeps& keeps, const Gone& gone);
 
  private:
   friend class OutputFile;
@@ -147,8 +150,8 @@ class Destination {
   Result<Place> PlaceOf(const Entry& entry);
   // With what is there now; fails if that must not be replaced by `entry`.
   Result<Place> PlaceFor(const Entry& entry);
-  Status PruneIn(File& directory, const std::string& path, const Keeps& keeps, const Gone& gone,
-                 bool dry_run);
+  Status PruneIn(File& directory, const std::string& path, const Names& seen, const Keeps& keeps,
+                 const Gone& gone, bool dry_run);
   [[nodiscard]] bool IsSource(const struct stat& info);
   [[nodiscard]] bool IsOurs(const std::string& name) const;
   static bool HasDefaultAcl(File& directory);

@@ -6,6 +6,7 @@
 
 #include "tools/copy/beneath.h"
 #include "tools/copy/destination_impl.h"
+#include "tools/copy/folded.h"
 #include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
 
@@ -33,7 +34,8 @@ bool Destination::IsSource(const struct stat& info) {
   return std::any_of(begin, end, [&](const auto& each) { return IsItself(each.second, info); });
 }
 
-Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
+Status Destination::Prune(const Entry& entry, const Names& seen, const Keeps& keeps,
+                          const Gone& gone) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   NodePtr node;
   {
@@ -45,10 +47,11 @@ Status Destination::Prune(const Entry& entry, const Keeps& keeps, const Gone& go
   if (node->fresh) return {};
   if (node->in_source) return StaysFor(path);
   RDFS_ASSIGN_OR_RETURN(const FilePtr file, OpenedFolder(*node));
-  return PruneIn(*file, path, keeps, gone, false);
+  return PruneIn(*file, path, seen, keeps, gone, false);
 }
 
-Status Destination::PeekPrune(const Entry& entry, const Keeps& keeps, const Gone& gone) {
+Status Destination::PeekPrune(const Entry& entry, const Names& seen, const Keeps& keeps,
+                              const Gone& gone) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   const FilePtr file = root_->OpenBeneath(path, O_RDONLY | O_DIRECTORY);
   if (file == nullptr) return {};  // it is not there, or not a directory: said elsewhere
@@ -58,16 +61,22 @@ Status Destination::PeekPrune(const Entry& entry, const Keeps& keeps, const Gone
     if (at->Stat("", true, info) == 0 && IsSource(info)) return StaysFor(path);
     at = at->Open("..", O_PATH | O_DIRECTORY);
   }
-  return PruneIn(*file, path, keeps, gone, true);
+  return PruneIn(*file, path, seen, keeps, gone, true);
 }
 
-Status Destination::PruneIn(File& directory, const std::string& path, const Keeps& keeps,
-                            const Gone& gone, bool dry_run) {
+Status Destination::PruneIn(File& directory, const std::string& path, const Names& seen,
+                            const Keeps& keeps, const Gone& gone, bool dry_run) {
   struct stat own {};
   if (directory.Stat("", true, own) != 0) {
     return Status::FromErrno(errno, "cannot look at the directory");
   }
   RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(directory));
+  std::optional<Names> listed;  // when it is first wanted
+  const auto look = [&](const std::string& name) -> std::optional<FileId> {
+    struct stat info {};
+    if (directory.Stat(name, false, info) != 0) return std::nullopt;
+    return IdOf(info);
+  };
   std::string source;
   Removal how;
   how.dry_run = dry_run;
@@ -81,7 +90,9 @@ Status Destination::PruneIn(File& directory, const std::string& path, const Keep
   Status first;
   std::vector<std::string> went;
   for (const std::string& name : names) {
-    if (IsOurs(name)) continue;
+    if (IsOurs(name) || seen.contains(name)) continue;
+    if (!listed) listed.emplace(names.begin(), names.end());
+    if (IsSpelledOtherwise(name, *listed, seen, look)) continue;
     went.clear();
     Status status = RemoveTree(directory, name, how, went);
     for (const std::string& each : went) gone(Joined(path, each));

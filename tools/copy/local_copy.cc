@@ -142,7 +142,6 @@ void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
                         ": it could not be read to its end");
   }
   const auto keeps = [&](const std::string& path, bool is_directory) {
-    if (seen.names.contains(path)) return true;
     // What was excluded is not missing.
     const Filter* filter = options_.scan.filter;
     return filter != nullptr && !filter->MayGo(Joined(entry.path, path), is_directory);
@@ -150,8 +149,8 @@ void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
   const auto gone = [&](const std::string& path) {
     report_.Done(Joined(options_.root, path), "deleted ");
   };
-  const Status status = options_.dry_run ? destination_.PeekPrune(entry, keeps, gone)
-                                         : destination_.Prune(entry, keeps, gone);
+  const Status status = options_.dry_run ? destination_.PeekPrune(entry, seen.names, keeps, gone)
+                                         : destination_.Prune(entry, seen.names, keeps, gone);
   if (!status.ok()) report_.Failed(Shown(entry), status);
 }
 

@@ -539,10 +539,10 @@ TEST_F(DestinationTest, PrunesWhatIsRefusedAndNothingOfItsOwn) {
   std::vector<std::string> gone;
   const auto keeps = [](const std::string& name, bool) { return name == "keep"; };
   ASSERT_TRUE(to_->PeekPrune(
-                     folder, [](auto&, bool) { return false; }, [](auto&) {})
+                     folder, {}, [](auto&, bool) { return false; }, [](auto&) {})
                   .ok());
   ASSERT_TRUE(
-      to_->Prune(folder, keeps, [&](const std::string& path) { gone.push_back(path); }).ok());
+      to_->Prune(folder, {}, keeps, [&](const std::string& path) { gone.push_back(path); }).ok());
   std::sort(gone.begin(), gone.end());
   EXPECT_EQ(gone, (std::vector<std::string>{"a/gone", "a/link", "a/tree"}));
   ASSERT_TRUE((*file)->Finish(entry).ok());
@@ -564,7 +564,7 @@ TEST_F(DestinationTest, PrunesReadOnlyDirectoriesOfTheUser) {
   const Entry folder = Of(Kind::kDirectory, "");
   ASSERT_TRUE(to_->Enter(folder).ok());
   const auto keeps = [](const std::string& path, bool) { return path == "kept/key"; };
-  EXPECT_TRUE(to_->Prune(folder, keeps, [](auto&) {}).ok());
+  EXPECT_TRUE(to_->Prune(folder, {}, keeps, [](auto&) {}).ok());
   EXPECT_FALSE(dst_.Has("root/old"));
   EXPECT_EQ(dst_.Entries("root/kept"), 1U);
   EXPECT_EQ(dst_.Stat("root/kept").st_mode & 07777U, 0555U);
@@ -587,14 +587,14 @@ TEST_F(DestinationTest, PruneKeepsWhatIsKeptDeepBelow) {
     return path == "old/in/key";
   };
   const std::vector<std::string> goes{"old/in/other", "old/more", "x"};
-  ASSERT_TRUE(to_->PeekPrune(folder, keeps, tell).ok());
+  ASSERT_TRUE(to_->PeekPrune(folder, {}, keeps, tell).ok());
   std::sort(gone.begin(), gone.end());
   EXPECT_EQ(gone, goes);
   EXPECT_TRUE(dst_.Has("root/old/more/file"));
   std::sort(asked.begin(), asked.end());
   EXPECT_EQ(asked, (std::vector<std::string>{"old", "old/in", "old/more"}));
   gone.clear();
-  ASSERT_TRUE(to_->Prune(folder, keeps, tell).ok());
+  ASSERT_TRUE(to_->Prune(folder, {}, keeps, tell).ok());
   std::sort(gone.begin(), gone.end());
   EXPECT_EQ(gone, goes);
   EXPECT_EQ(dst_.Entries("root"), 1U);

@@ -368,14 +368,16 @@ TEST_F(LocalCopyTest, WithoutAThreadItCopiesAllTheSame) {
   GiveAway(tree_);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
-  if (child == 0) {
+  // What is thrown there ends it.
+  const auto run = [&]() noexcept {
     const rlimit none{0, 0};
     if (geteuid() == 0 && (setgid(kOrdinary) != 0 || setuid(kOrdinary) != 0)) _exit(2);
     if (setrlimit(RLIMIT_NPROC, &none) != 0) _exit(3);
     std::thread thread;
     if (pipe::StartThread(thread, [] {})) _exit(4);
     _exit(Copy());
-  }
+  };
+  if (child == 0) run();
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;

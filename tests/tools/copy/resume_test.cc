@@ -321,7 +321,7 @@ TEST_F(Resume, DeleteLeavesWhatSomebodyMayGoOnWith) {
   ASSERT_TRUE(
       destination_
           ->Prune(
-              root, [](const std::string&, bool) { return false; }, [](const std::string&) {})
+              root, {}, [](const std::string&, bool) { return false; }, [](const std::string&) {})
           .ok());
   EXPECT_FALSE(tree_.Has("extra"));
   EXPECT_EQ(Kept(), (Ranges{{0, kPiece}}));

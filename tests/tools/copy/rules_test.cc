@@ -1,8 +1,12 @@
 // Names, patterns, lists and decisions: what needs no file system.
 #include <gtest/gtest.h>
+#include <strings.h>
+
+#include <map>
 
 #include "tools/copy/decide.h"
 #include "tools/copy/filter.h"
+#include "tools/copy/folded.h"
 #include "tools/copy/names.h"
 #include "tools/copy/report.h"
 
@@ -117,6 +121,41 @@ struct stat Existing(std::int64_t size, timespec mtime, mode_t mode = S_IFREG) {
   info.st_size = size;
   info.st_mtim = mtime;
   return info;
+}
+
+TEST(Folded, IsWhatLeadsToTheSame) {
+  std::map<std::string, FileId> files{{"README", {1, 1}}, {"b", {1, 2}}, {"2", {1, 3}}};
+  int looks = 0;
+  const auto folding = [&](std::string name) -> std::optional<FileId> {
+    ++looks;
+    for (const auto& [each, id] : files) {
+      if (strcasecmp(each.c_str(), name.c_str()) == 0) return id;
+    }
+    return std::nullopt;
+  };
+  const auto plain = [&](const std::string& name) -> std::optional<FileId> {
+    ++looks;
+    const auto at = files.find(name);
+    return at == files.end() ? std::nullopt : std::optional(at->second);
+  };
+  const std::unordered_set<std::string> listed{"README", "b", "2"};
+  const std::unordered_set<std::string> seen{"Readme", "B", "new"};
+  EXPECT_TRUE(IsSpelledOtherwise("README", listed, seen, folding));
+  EXPECT_TRUE(IsSpelledOtherwise("b", listed, seen, folding));
+  EXPECT_FALSE(IsSpelledOtherwise("b", listed, {"Readme", "new"}, folding));
+  EXPECT_FALSE(IsSpelledOtherwise("README", listed, {"README"}, folding));
+  // Two links, and nothing is folded.
+  files["new"] = {1, 2};
+  looks = 0;
+  EXPECT_FALSE(IsSpelledOtherwise("b", listed, seen, plain));
+  EXPECT_FALSE(IsSpelledOtherwise("2", listed, seen, plain));
+  EXPECT_EQ(looks, 1);
+  // Replaced between one look and the next.
+  const auto replaced = [&](const std::string& name) {
+    if (name == "README" && files["README"].inode == 1) files["README"] = {1, 9};
+    return folding(name);
+  };
+  EXPECT_TRUE(IsSpelledOtherwise("README", listed, {"Readme"}, replaced));
 }
 
 TEST(Decide, IsBySizeTimeAndKind) {

@@ -49,7 +49,6 @@ bool ReceiveCrew::HasContent(const Entry& entry, const Digest& digest) {
 void ReceiveCrew::Prune(const LeaveRecord& record) {
   const Entry& entry = record.entry;
   const auto keeps = [&](const std::string& path, bool is_directory) {
-    if (seen_.back().contains(path)) return true;
     const Filter* filter = settings_.asked.filter;
     return filter != nullptr && !filter->MayGo(Joined(entry.path, path), is_directory);
   };
@@ -59,8 +58,9 @@ void ReceiveCrew::Prune(const LeaveRecord& record) {
   const auto would_go = [&](const std::string& path) {
     Put(Notice{Notice::What::kGone, path, ""});
   };
-  const Status status = settings_.dry_run ? destination_.PeekPrune(entry, keeps, would_go)
-                                          : destination_.Prune(entry, keeps, gone);
+  const Status status = settings_.dry_run
+                            ? destination_.PeekPrune(entry, seen_.back(), keeps, would_go)
+                            : destination_.Prune(entry, seen_.back(), keeps, gone);
   if (!status.ok()) TellOf(entry, status);
 }
 
