@@ -162,7 +162,7 @@ class Connection {
   // Makes progress and fills `out`; returns how many, 0 when there is nothing. Never blocks.
   virtual Result<std::size_t> Poll(std::span<Completion> out) = 0;
 
-  // To sleep: Arm() until true (false: Poll first), wait for fd(), constant for life, to be readable
+  // To sleep: Arm() until true (false: Poll first), wait until fd(), constant for life, is readable
   // (level-triggered), Poll. Meanwhile messages may be sent; a READ or WRITE takes another Arm.
   virtual Result<bool> Arm() = 0;
   [[nodiscard]] virtual int fd() const = 0;
