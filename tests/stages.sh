@@ -94,6 +94,7 @@ build_dev() {
 
 stage_unit() {
   build_dev || return 1
+  with_test_user || return 1
   ctest_step "unit tests" 900 dev -LE 'e2e|rdma|full'
 }
 

@@ -82,7 +82,8 @@ for round in $(seq "$rounds"); do
   kib=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB$/\1/p' "/proc/$client/status")
   [ "${kib:-0}" -le "$most_kib" ] || problem "round $round: rdfs has $kib KiB"
   told=$("$rdfs" stats --json "$mnt" | python3 -c 'import json, sys; f = json.load(sys.stdin)["figures"]; print(f.get("connections_lost"), "connections lost,", f.get("timeouts"), "calls without an answer in time")')
-  lost=$((lost + ${told%% *}))
+  [ -n "$told" ] || problem "round $round: rdfs does not say what it has lost"
+  lost=$((lost + ${told:+${told%% *}} + 0))
   # A call that is under way ends by its deadline, and with it whoever is told to end.
   for i in "${workers[@]}"; do pkill -KILL -s "$i"; done
   for i in "${workers[@]}"; do wait_until 150 none_of "$i" || problem "round $round: a program cannot be ended: $(ps -o pid,stat,wchan:30,args -s "$i")"; done

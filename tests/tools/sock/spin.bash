@@ -14,9 +14,9 @@ errors() {
   local verifier=$1 build=(-DNOCLAIM -DSAFETY) run=()
   shift
   [ "$verifier" = ends ] && build=(-DNFAIR=$fairness) run=(-a -f)
-  rm -f pan* ./*.trail
+  rm -f pan* verify ./*.trail
   spin -a "$@" "$model" >spin.log || { cat spin.log >&2; exit 1; }
-  gcc $optimise -w -DCOLLAPSE "${build[@]}" -o verify pan.c
+  gcc $optimise -w -DCOLLAPSE "${build[@]}" -o verify pan.c || exit 1
   ./verify -m$depth "${run[@]}" >"$verifier.log"
   if grep -q 'search depth too small\|out of memory' "$verifier.log"; then
     echo "${0##*/}: not all states were searched" >&2
@@ -38,10 +38,11 @@ holds() {
 }
 # rejected BUG MACRO...: the planted bug is found.
 rejected() {
-  local bug=$1
+  local bug=$1 found
   shift
-  if [ "$(errors safety "-DBUG_$bug" "$@")" = 'errors: 0' ]; then
-    echo "spin did not find the planted bug BUG_$bug" >&2
+  found=$(errors safety "-DBUG_$bug" "$@")
+  if ! [[ $found =~ ^errors:\ [1-9] ]]; then
+    echo "spin did not find the planted bug BUG_$bug: ${found:-it says nothing}" >&2
     exit 1
   fi
   echo "BUG_$bug: rejected"

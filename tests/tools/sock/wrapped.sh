@@ -43,7 +43,8 @@ for program in "${programs[@]}"; do
   [ "$(head -c 4 "$path" | tail -c 3)" = ELF ] || continue  # a script around it
   echo "$path"
   ldd "$path" | awk '$3 ~ /^\// { print $3 }'
-done | xargs realpath | LC_ALL=C sort -u >"$work/objects"
+done >"$work/paths"
+xargs realpath <"$work/paths" | LC_ALL=C sort -u >"$work/objects"
 libc=$(grep -m 1 '/libc\.so' "$work/objects")
 nm -D --defined-only "$libc" | names >"$work/libc"
 grep -vFx "$libc" "$work/objects" | xargs nm -D --undefined-only 2>/dev/null | names >"$work/imported"
