@@ -41,6 +41,8 @@ constexpr std::chrono::hours kForgotten{1};
 constexpr std::chrono::seconds kKeepTurn{1};
 // Descriptors that were not used for one to two of these are closed.
 constexpr std::chrono::seconds kAge{15};
+// A timer that is so late tells of a host that was suspended, or of a process that was stopped.
+constexpr std::chrono::seconds kAway{1};
 // Open files of a session that one turn hands to the supervisor: some milliseconds.
 constexpr std::size_t kKeptATurn = 512;
 // How long a client waits that comes back while its earlier session is cleared away, and with it
@@ -426,12 +428,14 @@ void Service::ScheduleExpiry() {
   // A little later, so that what is due then is due for sure.
   const auto delay = std::max<std::chrono::nanoseconds>(*due - core_->clock.Now(), {}) +
                      std::chrono::milliseconds(5);
-  loops_.front()->After(delay, [this] { Expire(); });
+  loops_.front()->After(delay, [this, due = core_->clock.Now() + delay] { Expire(due); });
 }
 
-void Service::Expire() {
+void Service::Expire(TimePoint due) {
   expiry_scheduled_.store(false);
-  for (const SessionPtr& session : sessions_.TakeExpired(core_->clock.Now())) {
+  const TimePoint now = core_->clock.Now();
+  if (now - due > kAway) sessions_.WasAway(now);
+  for (const SessionPtr& session : sessions_.TakeExpired(now)) {
     core_->counters.sessions_expired.fetch_add(1);
     EndSession(session, "is gone: its lease has run out");
   }

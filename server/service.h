@@ -89,7 +89,7 @@ class Service final : public transport::SessionHost {
   void KeepSoon();
   void KeepLongOpens();
   void ScheduleExpiry();
-  void Expire();
+  void Expire(TimePoint due);
   void EndSession(const SessionPtr& session, std::string_view why);
 
   const ServiceOptions options_;

@@ -61,6 +61,11 @@ bool SessionTable::WaitUntilCleared(const ClientId& client, std::chrono::nanosec
   });
 }
 
+void SessionTable::WasAway(TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [client, entry] : entries_) entry.state.Seen(now - lease_ / 2);
+}
+
 std::vector<SessionPtr> SessionTable::TakeExpired(TimePoint now) {
   std::vector<SessionPtr> expired;
   const std::lock_guard lock(mutex_);

@@ -35,6 +35,9 @@ class SessionTable {
 
   // Ends it now; false when it has ended already.
   bool Take(const FsSession& session);
+  // We were away ourselves, suspended or stopped, and have not looked yet for what clients have
+  // sent meanwhile: each of them has half a lease at least.
+  void WasAway(TimePoint now);
   // Sessions whose lease has just run out.
   std::vector<SessionPtr> TakeExpired(TimePoint now);
   // What ended with a session that was taken has been cleared away: its client may have another.

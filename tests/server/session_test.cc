@@ -99,6 +99,18 @@ TEST(SessionTable, ResumesByClientIdUntilItExpires) {
   EXPECT_EQ(table.size(), 0U);
 }
 
+// Its host was suspended, say: what clients have sent has not been read yet.
+TEST(SessionTable, AServerThatWasAwayEndsNobodyAtOnce) {
+  SessionTable table(seconds(40));
+  const SessionPtr one = table.Add(MakeSession(1), At(0));
+  const SessionPtr two = table.Add(MakeSession(2), At(300));
+  table.WasAway(At(300));
+  EXPECT_TRUE(table.TakeExpired(At(300)).empty());
+  EXPECT_EQ(table.NextDeadline(), At(320));
+  EXPECT_EQ(table.TakeExpired(At(320)), std::vector<SessionPtr>{one});
+  EXPECT_TRUE(table.TakeExpired(At(339)).empty()) << "nor has anybody less than before";
+}
+
 TEST(SessionTable, OneThatIsEndedIsThereNoMoreAndItsNamesakeIsAnother) {
   SessionTable table(seconds(40));
   const SessionPtr one = table.Add(MakeSession(1), At(0));
