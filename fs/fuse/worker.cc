@@ -31,7 +31,7 @@ constexpr int kTurnsBlind = 4;
 constexpr int kCrowd = 32;
 
 constexpr std::size_t kMostReleasesHeld = 64;
-// How often who waits for writes behind is asked whether it still lives.
+// How often who waits for writes behind, or for a buffer, is asked whether it still lives.
 constexpr std::chrono::seconds kLookForDying{1};
 
 // libfuse's operations get no argument that could say which worker called them.
@@ -478,7 +478,7 @@ Status Worker::Sleep() {
   TimePoint timer = lane_->NextTimer();
   if (!helps_) timer = std::min(timer, filesystem_.kept.next());
   if (helps_ && on_duty) timer = std::min(timer, duty_ends);
-  if (!behind_.empty()) timer = std::min(timer, next_look_for_dying_);
+  if (!behind_.empty() || !postponed_.empty()) timer = std::min(timer, next_look_for_dying_);
   if (interrupted_) {
     const std::lock_guard lock(interrupts_mutex_);
     timer = std::min(timer, interrupts_.next_look());

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from processes import children, freeze, thaw
 
@@ -225,6 +226,32 @@ mapped[0:6] = b"MAPPED"
 expect("msync when it is back", msync(mapped), None)
 with open(f"{export}/five", "rb") as file: expect("what it stored", file.read(6), b"MAPPED")
 mapped.close()
+
+# ---- more calls than there are buffers ----------------------------------------------------------------
+# Those that wait for one have the same deadline as those that have it.
+os.ftruncate(files["two"], 1 << 20)
+direct = os.open(f"{mount}/two", os.O_RDONLY | os.O_DIRECT)
+ended = []
+
+
+def read_past_the_pages():
+    try:
+        os.preadv(direct, [mmap.mmap(-1, 1 << 20)], 0)
+    except OSError as error:
+        assert error.errno == errno.ETIMEDOUT, error
+    ended.append(True)
+
+
+frozen = freeze_server()
+begun = time.monotonic()
+threads = [threading.Thread(target=read_past_the_pages) for _ in range(90)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+took = time.monotonic() - begun
+thaw(*frozen)
+expect("calls that end", len(ended), 90)
+assert took < 9, f"with a deadline of 3 s they took {took:.1f}"
+os.close(direct)
 
 # ---- a file that is gone ------------------------------------------------------------------------------
 # A worker that dies leaves what is unlinked and open with its supervisor.
