@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "transport/base/sigpipe.h"
+#include "transport/base/set_size.h"
 
 namespace rdfs {
 namespace {
@@ -30,11 +30,6 @@ Result<std::byte*> Map(int fd, std::size_t size, int protection, std::size_t off
 }
 
 }  // namespace
-
-bool SetSize(int memfd, std::size_t size) {
-  const SignalHeld held(SIGXFSZ);
-  return ftruncate(memfd, static_cast<off_t>(size)) == 0;
-}
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::Create(const std::string& name,
                                                            std::size_t size, Peers peers) {

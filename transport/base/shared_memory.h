@@ -16,10 +16,6 @@
 
 namespace rdfs {
 
-// ftruncate(2) of what memfd_create(2) made. Where files may not be so large (RLIMIT_FSIZE) errno
-// is EFBIG, and the signal that would end the program, SIGXFSZ, is not raised.
-bool SetSize(int memfd, std::size_t size);
-
 class SharedMemory {
  public:
   // kReadOnlyForPeers adds F_SEAL_FUTURE_WRITE after our own mapping is made: whoever receives the

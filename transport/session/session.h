@@ -71,8 +71,7 @@ class Session {
   // A secret of this session alone, the same as SessionRequest::exporter at the server: upper
   // layers derive keys of their own from it.
   [[nodiscard]] virtual session::Secret32 exporter() const = 0;
-  // Blocks at most until `deadline`; a leg that does not answer costs at most 3 s once a session,
-  // but the given stream, which is the last.
+  // Blocks at most until `deadline`; a leg that is silent costs at most 3 s, the stream excepted.
   // The first lane decides the transport; later lanes use the same and fall back alike.
   virtual Result<std::unique_ptr<Connection>> OpenLane(Deadline deadline) = 0;
   // The same in two steps, for who has work that will not wait until legs have failed to answer:

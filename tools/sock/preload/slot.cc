@@ -10,6 +10,7 @@
 #include <new>
 
 #include "transport/base/fd.h"
+#include "transport/base/set_size.h"
 
 namespace rdfs::sock {
 namespace {
