@@ -5,8 +5,8 @@
 
 namespace rdfs {
 
-// ftruncate(2) of what memfd_create(2) made. Where files may not be so large (RLIMIT_FSIZE) errno is
-// EFBIG, and the signal that would end the program, SIGXFSZ, is not raised.
+// ftruncate(2) of what memfd_create(2) made. Where files may not be so large (RLIMIT_FSIZE) errno
+// is EFBIG, and the signal that would end the program, SIGXFSZ, is not raised.
 bool SetSize(int memfd, std::size_t size);
 
 }  // namespace rdfs
