@@ -11,6 +11,11 @@ Outcome Call::Refuse(Refusals::What what, int error) const {
   return Outcome::Errno(error);
 }
 
+Outcome Call::RefuseOpen() const {
+  if (session.ended()) return Outcome::Error(fs::WireError::kUnknownSession);
+  return Refuse(Refusals::What::kOpenFiles, EMFILE);
+}
+
 void Call::Watch(const InodeRef& ref) const {
   InodeTable& inodes = session.inodes();
   OutsideWatch* watch = inodes.watch();

@@ -69,6 +69,8 @@ struct Call {
 
   // A bound of ClientLimits was reached.
   Outcome Refuse(Refusals::What what, int error) const;
+  // The session took no further open file: it has too many, or has ended meanwhile.
+  [[nodiscard]] Outcome RefuseOpen() const;
 
   // Whether the body was read to its end and nothing was missing: the last thing a decoder asks.
   [[nodiscard]] bool Decoded() const { return body.ok() && body.remaining() == 0; }

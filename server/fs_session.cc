@@ -93,6 +93,7 @@ std::size_t FsSession::open_files() const {
 }
 
 fs::WireError FsSession::WhyNotOpen(std::uint64_t number) const {
+  if (ended()) return fs::WireError::kUnknownSession;
   return number >> kOpenTagShift == open_tag_ ? fs::WireError::kBadHandle
                                               : fs::WireError::kWrongEpoch;
 }

@@ -82,7 +82,7 @@ class FsSession {
     return params_.may_reclaim || record_ == nullptr || !record_->given_up();
   }
 
-  // Null when the session has too many open files, or all sessions together.
+  // Null when it has too many open files, or all sessions together, or when it has ended.
   OpenPtr AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, uid_t opener);
   OpenPtr AddDirectory(InodePtr inode, Fd fd, std::uint32_t flags, std::uint64_t asked_by);
   // The directory that the request of this number opened already; null: it has none open.
@@ -92,7 +92,8 @@ class FsSession {
   void NoteReclaimed(OpenFile& open, std::uint64_t old_number);
   [[nodiscard]] OpenPtr FindReclaimed(std::uint64_t old_number) const;
   [[nodiscard]] std::size_t open_files() const;
-  // Why there is no such open file: closed, or never one of this session's (to be reclaimed).
+  // Why there is no such open file: closed, never one of this session's (to be reclaimed), or gone
+  // with the session.
   [[nodiscard]] fs::WireError WhyNotOpen(std::uint64_t number) const;
   // The file, which is in the table no more; null when there is no such number.
   OpenPtr RemoveOpen(std::uint64_t number);

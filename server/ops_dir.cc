@@ -174,7 +174,7 @@ Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
     if (!opened.fd.valid()) return Outcome::Errno(opened.error);
     open = call.session.AddDirectory(ref.inode, std::move(opened.fd), flags, number);
   }
-  if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
+  if (!open) return call.RefuseOpen();
   struct statx stat {};
   if (const int error = StatFd(open->fd->get(), stat); error != 0) {
     (void)call.session.RemoveOpen(open->number);

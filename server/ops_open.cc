@@ -42,7 +42,7 @@ Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags
   const std::optional<Ids> caller = call.Caller();
   const uid_t opener = caller ? caller->uid : ::geteuid();
   const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, opener);
-  if (!open) return call.Refuse(Refusals::What::kOpenFiles, EMFILE);
+  if (!open) return call.RefuseOpen();
   call.core().file_opened();
   if (old_number != 0) {
     call.session.NoteReclaimed(*open, old_number);

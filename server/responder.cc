@@ -52,9 +52,7 @@ Responder& Responder::operator=(Responder&& other) noexcept {
 
 Responder::~Responder() {
   if (!pending()) return;
-  // A server that stops leaves the record as a crash would: the next one finds out what was done.
-  if (session_->ended()) recorded_ = false;
-  Errno(EIO);
+  Send(session_->ended() ? fs::WireError::kUnknownSession : fs::ToWire(EIO));
 }
 
 void Responder::Send(fs::WireError error, std::span<const ByteSpan> body, ByteSpan extensions) {
@@ -65,6 +63,13 @@ void Responder::Send(fs::WireError error, std::span<const ByteSpan> body, ByteSp
   Counters::PerOpcode& counter = counters_->Of(opcode_);
   if (error != fs::WireError::kOk) counter.errors.fetch_add(1, std::memory_order_relaxed);
   counters_ = nullptr;
+  // It may have been done, now or when it was sent before. No answer then, and the record stays as
+  // a crash would leave it: the lane ends with its session, the client asks again under the same
+  // number, which finds it out, and not under a new one.
+  if (error == fs::WireError::kUnknownSession && session_->ended() && fs::IsMutating(opcode_)) {
+    if (recorded_) Repeat(error, {});
+    return LeaveQueue();
+  }
   if (recorded_) Record(error, body);
 
   std::size_t body_bytes = 0;

@@ -149,6 +149,34 @@ TEST_F(ReplayTest, WhatAStopCutsOffIsLeftToTheNextServer) {
   EXPECT_EQ(record.Lookup(6, 1).verdict, IntentRing::Verdict::kInProgress);
 }
 
+TEST_F(ReplayTest, WhatIsMadeWhileTheSessionEndsIsLeftToTheNextServer) {
+  // Behind the look whether it has ended.
+  server.clock.hook = [&] { server.session()->MarkEnded(); };
+  fs::CreateRequest create{};
+  create.flags = fs::kOpenWrite | fs::kOpenExclusive;
+  create.mode = 0644;
+  const Body body = Body().Add(create).Add(server.root()).Name("made");
+  ASSERT_TRUE(server.Deliver(server.lane, Harness::Message(Opcode::kCreate, body.bytes(), 5)));
+  EXPECT_FALSE(server.WaitForAnswer(server.lane, 20)) << "its client would ask under a new number";
+  EXPECT_TRUE(std::filesystem::exists(server / "made"));
+  const std::uint64_t digest = IntentRing::Digest(Opcode::kCreate, body.bytes());
+  const IntentRing::Found found = server.session()->record()->Lookup(5, digest);
+  EXPECT_EQ(found.verdict, IntentRing::Verdict::kInProgress);
+}
+
+TEST_F(ReplayTest, WhatTheEndOfTheSessionHasClosedIsNoBadNumber) {
+  server.clock.hook = [&] { server.session()->MarkEnded(); };
+  EXPECT_EQ(server.Ask(Opcode::kRelease, Body().Add(fs::ReleaseRequest{})).error,
+            fs::WireError::kUnknownSession);
+}
+
+TEST_F(ReplayTest, WhatAnEndedSessionIsAskedAgainHasNoAnswer) {
+  server.session()->MarkEnded();
+  const Body body = Body().Add(server.root()).Name("a");
+  ASSERT_TRUE(server.Deliver(server.lane, Harness::Message(Opcode::kUnlink, body.bytes(), 5)));
+  EXPECT_FALSE(server.WaitForAnswer(server.lane, 20)) << "it may have been done already";
+}
+
 TEST_F(ReplayTest, AnotherRequestUnderTheSameNumberEndsTheLane) {
   const Body one = Body().Add(server.root()).Name("a");
   const Body two = Body().Add(server.root()).Name("b");
