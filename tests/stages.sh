@@ -174,7 +174,7 @@ with_test_user() {
 stage_e2e() {
   build_dev || return 1
   with_test_user || return 1
-  ctest_step "real mounts" "$([ "$RDFS_CHECK_FULL" = 1 ] && echo 5400 || echo 1800)" dev -L e2e -j 1
+  ctest_step "real mounts" "$([ "$RDFS_CHECK_FULL" = 1 ] && echo 5400 || echo 1800)" dev -L e2e
 }
 
 build_kernel() {
@@ -184,7 +184,16 @@ build_kernel() {
 stage_rdma() {
   build_dev || return 1
   build_kernel || return 1
-  RDFS_RDMA_REQUIRED=1 ctest_step "real RDMA" 1500 dev -L rdma -j 1
+  RDFS_RDMA_REQUIRED=1 ctest_step "real RDMA" 1800 dev -L rdma
+}
+
+# Both, one of each at a time: mounts wait for most of it, and a guest sees nothing of them.
+stage_e2e_and_rdma() {
+  build_dev || return 1
+  build_kernel || return 1
+  with_test_user || return 1
+  RDFS_RDMA_REQUIRED=1 ctest_step "real mounts and real RDMA" \
+    "$([ "$RDFS_CHECK_FULL" = 1 ] && echo 5400 || echo 2700)" dev -L 'e2e|rdma' -j 2
 }
 
 # What takes too long for every day.

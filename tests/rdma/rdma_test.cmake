@@ -52,10 +52,10 @@ function(rdfs_add_rdma_test)
   add_test(NAME ${arg_NAME} COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/run ${options} --
                                     ${arg_COMMAND})
   # The guest has its own limit; ctest's is for three boots on top of it, and a build of the kernel
-  # is the business of ./check. Guests of one machine take turns on its processors.
+  # is the business of ./check. Guests of one machine take turns.
   math(EXPR limit "${arg_TIMEOUT} + 330")
   set_tests_properties(
-    ${arg_NAME} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${limit} PROCESSORS ${arg_NCPUS}
+    ${arg_NAME} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${limit} RESOURCE_LOCK guest
                            SKIP_RETURN_CODE 77)
 endfunction()
 
