@@ -117,6 +117,7 @@ bool Dispatcher::Serve(const LanePtr& lane, ByteSpan message, Responder responde
   ByteReader reader(message);
   const auto header = reader.Read<fs::RequestHeader>();
   const auto opcode = static_cast<Opcode>(std::uint16_t{header.opcode});
+  if ((header.flags & fs::kRequestSentBefore) != 0) responder.SetSentBefore();
   const ByteSpan body = reader.ReadBytes(header.body_bytes);
   message_ = message;
   Call call{.header = header,

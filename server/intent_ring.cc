@@ -371,11 +371,9 @@ void IntentRing::NoteAnsweredLocked(std::uint64_t sequence) {
     stretch->second = above->second;
     answered_.erase(above);
   }
-  // A client that leaves numbers out has them counted as used.
-  if (answered_.size() <= kMostStretches) return;
-  const auto second = std::next(answered_.begin());
-  answered_.begin()->second = second->second;
-  answered_.erase(second);
+  // Between them lie those of requests without a record, and of those that wait: the oldest are
+  // forgotten, and a copy of them that comes so late would be carried out.
+  if (answered_.size() > kMostStretches) answered_.erase(answered_.begin());
 }
 
 void IntentRing::NoteOpens(std::size_t opens) {

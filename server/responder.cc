@@ -44,6 +44,7 @@ Responder& Responder::operator=(Responder&& other) noexcept {
   epoch_ = other.epoch_;
   taken_ = other.taken_;
   recorded_ = other.recorded_;
+  sent_before_ = other.sent_before_;
   counted_ = other.counted_;
   kept_bytes_ = std::exchange(other.kept_bytes_, 0);
   change_ = std::move(other.change_);
@@ -63,10 +64,11 @@ void Responder::Send(fs::WireError error, std::span<const ByteSpan> body, ByteSp
   Counters::PerOpcode& counter = counters_->Of(opcode_);
   if (error != fs::WireError::kOk) counter.errors.fetch_add(1, std::memory_order_relaxed);
   counters_ = nullptr;
-  // It may have been done, now or when it was sent before. No answer then, and the record stays as
-  // a crash would leave it: the lane ends with its session, the client asks again under the same
-  // number, which finds it out, and not under a new one.
-  if (error == fs::WireError::kUnknownSession && session_->ended() && fs::IsMutating(opcode_)) {
+  // It may have been done, now or when it was sent before. No answer then, and where the server
+  // stops the record stays as a crash would leave it: the lane ends with its session, the client
+  // asks again under the same number, which finds it out, and not under a new one.
+  const bool may_be_done = recorded_ || (sent_before_ && fs::IsMutating(opcode_));
+  if (error == fs::WireError::kUnknownSession && session_->ended() && may_be_done) {
     if (recorded_) Repeat(error, {});
     return LeaveQueue();
   }

@@ -33,6 +33,8 @@ class Responder {
   }
   // From here on the answer is recorded.
   void SetRecorded() { recorded_ = true; }
+  // Its client has sent it before.
+  void SetSentBefore() { sent_before_ = true; }
   [[nodiscard]] bool recorded() const { return recorded_; }
   // What this request changes, until it is answered.
   [[nodiscard]] LeaseChange& change() { return change_; }
@@ -68,6 +70,7 @@ class Responder {
   std::uint64_t epoch_ = 0;
   TimePoint taken_{};  // none: it was refused before it was looked at
   bool recorded_ = false;
+  bool sent_before_ = false;
   bool counted_ = true;  // in Lane::in_flight
   std::size_t kept_bytes_ = 0;
   LeaseChange change_;

@@ -27,7 +27,14 @@ class SessionState {
 
   // The client was heard of: a request, a lane, a resumption. Nothing wakes a session that is over.
   void Seen(TimePoint now) {
-    if (phase_ != Phase::kOver && now > seen_) seen_ = now;
+    if (phase_ == Phase::kOver || now <= seen_) return;
+    seen_ = now;
+    respited_ = false;
+  }
+  // We may have been away ourselves: it has half a lease at least, once until it is heard of.
+  void Respite(TimePoint now) {
+    if (!respited_) Seen(now - lease_ / 2);
+    respited_ = true;
   }
   // False when the session is over: the lane must go.
   bool LaneOpened(TimePoint now);
@@ -47,6 +54,7 @@ class SessionState {
  private:
   const std::chrono::nanoseconds lease_;
   TimePoint seen_;
+  bool respited_ = false;
   std::uint32_t lanes_ = 0;
   Phase phase_ = Phase::kGranted;
 };

@@ -544,11 +544,11 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
   Slot reclaim = kNoSlot;
   Call* call = Begin(
       context, Opcode::kReclaimOpen,
-      [this, slot, ticket, open, incarnation = incarnation_](Answer& answer) {
+      [this, slot, ticket, open](Answer& answer) {
         const auto reply = answer.body.Read<OpenReply>();
         if (answer.status.ok() && answer.body.ok()) {
           open->set_server_open(reply.open);
-          open->set_incarnation(incarnation);
+          open->set_incarnation(incarnation_);  // of who answers: it may have been sent again
           ReclaimLocks(open);
         } else if (answer.status.errno_value() == ENOENT || answer.status.errno_value() == ESTALE) {
           open->MarkLost(ESTALE);

@@ -96,7 +96,7 @@ Status Worker::Run() {
     const bool resumed = TakeUpAgain();
     if (!begun_.empty()) TrackBegun();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
-    if (!behind_.empty() || !postponed_.empty()) LetDyingGo(now);
+    LetDyingGo(now);
     if (asked || answered || resumed) {
       look_ = (answered || resumed || !drained_) && LookAgain();
     } else if (!Spin()) {
@@ -363,7 +363,7 @@ void Worker::Postpone(Message message, const Waits& waits) {
 }
 
 void Worker::LookForDying(TimePoint now) {
-  if (behind_.empty() && postponed_.empty()) next_look_for_dying_ = now + kLookForDying;
+  next_look_for_dying_ = std::min(next_look_for_dying_, now + kLookForDying);
 }
 
 void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits) {
@@ -387,6 +387,10 @@ std::chrono::milliseconds Worker::TimeLeft(std::uint64_t unique) const {
 // of that no signal is told.
 void Worker::LetDyingGo(TimePoint now) {
   if (now < next_look_for_dying_) return;
+  if (behind_.empty() && postponed_.empty()) {
+    next_look_for_dying_ = TimePoint::max();
+    return;
+  }
   next_look_for_dying_ = now + kLookForDying;
   const auto let_go = [this](const Message& message) {
     const fuse_in_header header = message.header();
@@ -455,6 +459,9 @@ bool Worker::TakeUpAgain() {
     if (lane_->buffers().free_bytes() < request_bytes_) break;
     Message message = std::move(postponed_.front());
     postponed_.pop_front();
+    // At a server that is slow, and not silent, a turn may come late: a part of its time is left.
+    TimePoint& since = waits_[message.unique].since;
+    since = std::max(since, lane_->Now() - filesystem_.options.deadline * 3 / 4);
     Process(std::move(message));
     any = true;
   }
@@ -478,7 +485,7 @@ Status Worker::Sleep() {
   TimePoint timer = lane_->NextTimer();
   if (!helps_) timer = std::min(timer, filesystem_.kept.next());
   if (helps_ && on_duty) timer = std::min(timer, duty_ends);
-  if (!behind_.empty() || !postponed_.empty()) timer = std::min(timer, next_look_for_dying_);
+  timer = std::min(timer, next_look_for_dying_);
   if (interrupted_) {
     const std::lock_guard lock(interrupts_mutex_);
     timer = std::min(timer, interrupts_.next_look());

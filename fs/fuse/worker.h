@@ -81,10 +81,10 @@ class Worker {
   void Postpone(Message message, const Waits& waits);
   // One that is to be carried out behind these writes.
   void PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits);
-  // Of the deadline of a request that has waited so.
   [[nodiscard]] bool HasWaited(std::uint64_t unique) const {
     return !waits_.empty() && waits_.contains(unique);
   }
+  // Of the deadline of a request that has waited so.
   [[nodiscard]] std::chrono::milliseconds TimeLeft(std::uint64_t unique) const;
   // The server has answered a write that the kernel was answered before, or the write has given its
   // place back.
@@ -175,7 +175,7 @@ class Worker {
     return !helps_ || (now < duty_ends_.load() && lane_->connected());
   }
   Status Sleep();
-  // Whoever is killed does not wait for writes.
+  // Whoever is killed waits neither for writes nor for a buffer.
   void LetDyingGo(TimePoint now);
   void LookForDying(TimePoint now);
   // Gives the server what programs were told is written.
@@ -190,7 +190,7 @@ class Worker {
   client::Buffer receive_;  // of full size, for the next request
   std::deque<Message> postponed_;
   std::deque<Message> resumed_;
-  // By request, of those that were in `behind_` or stale.
+  // By request, of those that were in `postponed_` or `behind_`, or stale.
   std::unordered_map<std::uint64_t, Waits> waits_;
   struct Behind {
     WritesBehind::Wait wait;

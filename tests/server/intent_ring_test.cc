@@ -227,6 +227,22 @@ TEST_F(IntentRingTest, AnswersAreAcknowledgedOneByOne) {
   EXPECT_EQ(Open(8)->Lookup(6, 6).reply, Reply(6));
 }
 
+// Those between them may have no record, or wait for one.
+TEST_F(IntentRingTest, WhatLiesBetweenAnswersIsNew) {
+  const auto ring = Open(8);
+  const auto answer = [&](std::uint64_t sequence) {
+    ASSERT_TRUE(ring->Begin(sequence, Opcode::kLink, 1, {}).ok());
+    ring->Complete(sequence, WireError::kOk, {});
+    ring->AcknowledgeOne(sequence);
+  };
+  constexpr std::uint64_t kLast = 20'000;
+  for (std::uint64_t i = 1; i <= kLast; i += 2) answer(i);
+  for (std::uint64_t i = 2; i < kLast; i += 2) {
+    ASSERT_EQ(ring->Lookup(i, 1).verdict, Verdict::kNew) << i;
+  }
+  EXPECT_EQ(ring->Lookup(kLast - 1, 1).verdict, Verdict::kAcknowledged);
+}
+
 TEST_F(IntentRingTest, AnInterruptedIntentIsResumedOnce) {
   ASSERT_TRUE(Open()->Begin(1, Opcode::kLink, 1, {}).ok());
   const auto ring = Open();

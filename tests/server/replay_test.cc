@@ -173,7 +173,11 @@ TEST_F(ReplayTest, WhatTheEndOfTheSessionHasClosedIsNoBadNumber) {
 TEST_F(ReplayTest, WhatAnEndedSessionIsAskedAgainHasNoAnswer) {
   server.session()->MarkEnded();
   const Body body = Body().Add(server.root()).Name("a");
-  ASSERT_TRUE(server.Deliver(server.lane, Harness::Message(Opcode::kUnlink, body.bytes(), 5)));
+  EXPECT_EQ(Deliver(Opcode::kUnlink, body, 5).error, fs::WireError::kUnknownSession)
+      << "under a new number it is a new one";
+  const auto again =
+      Harness::Message(Opcode::kUnlink, body.bytes(), 6, 42, {0, 0}, fs::kRequestSentBefore);
+  ASSERT_TRUE(server.Deliver(server.lane, again));
   EXPECT_FALSE(server.WaitForAnswer(server.lane, 20)) << "it may have been done already";
 }
 

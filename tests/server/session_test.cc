@@ -111,6 +111,17 @@ TEST(SessionTable, AServerThatWasAwayEndsNobodyAtOnce) {
   EXPECT_TRUE(table.TakeExpired(At(339)).empty()) << "nor has anybody less than before";
 }
 
+// Or only late, each time again: who is dead is not kept for that.
+TEST(SessionTable, ManyAbsencesAreOneRespite) {
+  SessionTable table(seconds(40));
+  const SessionPtr one = table.Add(MakeSession(1), At(0));
+  table.WasAway(At(45));
+  EXPECT_TRUE(table.TakeExpired(At(45)).empty());
+  table.WasAway(At(64));
+  EXPECT_TRUE(table.TakeExpired(At(64)).empty());
+  EXPECT_EQ(table.TakeExpired(At(65)), std::vector<SessionPtr>{one});
+}
+
 TEST(SessionTable, OneThatIsEndedIsThereNoMoreAndItsNamesakeIsAnother) {
   SessionTable table(seconds(40));
   const SessionPtr one = table.Add(MakeSession(1), At(0));

@@ -83,10 +83,10 @@ class Export:
     def close(self):
         """Ends the session; files that are open are of no use any more."""
         with self._lock:
-            if self._queue:
-                library.rdfs_queue_close(self._queue)
-                library.rdfs_disconnect(self._export)
-                self._queue = self._export = None
+            queue, export, self._queue, self._export = self._queue, self._export, None, None
+            if queue:  # a File that is collected meanwhile finds the export closed
+                library.rdfs_queue_close(queue)
+                library.rdfs_disconnect(export)
 
     def __enter__(self):
         return self
