@@ -226,6 +226,7 @@ class End {
   // What poll told; never untrue again.
   std::atomic<bool> hung_up_{false};
   std::atomic<bool> failed_{false};
+  std::atomic<bool> noted_{false};  // and its error is kept, or was told
   // The phase that TCP's bytes were seen to come after; 0: none.
   std::atomic<std::uint64_t> tcp_waits_{0};
   std::atomic<bool> tcp_ended_{false};

@@ -111,9 +111,11 @@ End::Stand End::ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish,
   constexpr TimePoint time{};  // how long to wait when leaving is the caller's matter
   const std::size_t before = cursor.gone();
   bool peeked = false;
+  bool onward = false;  // one road is done, and nobody has looked at the other yet
   for (;;) {
     const bool came = cursor.gone() > before;
-    const bool more = !peeked && (!came || receiver.state() == Receiver::State::kRing);
+    // Who waits for edges takes less than it asked for as a word that there is no more (epoll(7)).
+    const bool more = !peeked && (!came || onward || receiver.state() == Receiver::State::kRing);
     Receiver::Wish now = wish;
     // Out of a ring piece by piece; the kernel fills them all at once. With something in hand
     // duties only: recv returns what is there.
@@ -121,14 +123,25 @@ End::Stand End::ReceiveSome(int tcp, Cursor& cursor, const Receiver::Wish& wish,
     if (came) now.sleep = false;
     const Receiver::Action action =
         receiver.Next(LookAsReceiver(incoming_, FoundSoFar()), now, time);
+    using Step = Receiver::Step;
+    if (action.step == Step::kPass) onward = true;
+    if (action.step == Step::kReadTcp && std::exchange(onward, false) && came && AtMark(tcp)) {
+      receiver.Done(0, time);  // tcp(7): a read ends there
+      continue;
+    }
     std::size_t moved = 0;
-    const bool look = peek && action.step == Receiver::Step::kTake;
+    const bool look = peek && action.step == Step::kTake;
     if (!look && Carry(incoming_, receiver, action, cursor.piece(), sockets_.bells, time, moved)) {
       cursor.Advance(moved);
       continue;
     }
     bool over = false;
+    const std::size_t left = cursor.left();
     const Stand stand = ReceiveStep(tcp, action, cursor, peek, over);
+    // All that there is before a phase.
+    if (action.step == Step::kReadTcp && action.count < left) {
+      onward = left - cursor.left() == action.count;
+    }
     peeked = peek && cursor.gone() > before;
     // Nobody arms any more, but the bell still tells of an other end that goes, too.
     if (over && wish.sleep && receiver.Left()) TakeRing(sockets_.bells.data);
@@ -378,13 +391,14 @@ void End::LookForEnd(int tcp) {
 // A connection that has failed takes nothing any more: nobody will read the ring.
 void End::NoteError(int error) {
   memory_.receive_error = error;
-  failed_ = true;
+  failed_ = noted_ = true;
 }
 
 // What a send had from the kernel's socket, which says it once, and could not tell the program.
-// That this half is over it says again.
+// That this half is over it says again, and what does not end the connection comes again by itself.
 void End::NoteUntold(int error) {
-  if (error != EPIPE && error != EAGAIN) NoteError(error);
+  constexpr std::array kOfTheCall = {EPIPE, EAGAIN, EINTR, EFAULT, ENOBUFS, ENOMEM};
+  if (!noted_ && std::ranges::find(kOfTheCall, error) == kOfTheCall.end()) NoteError(error);
 }
 
 End::Departure End::Leave(int tcp) {

@@ -410,6 +410,37 @@ TEST_F(Looks, SeeWhatLiesOnBothRoads) {
   EXPECT_EQ(guest_.Receive(none), 0);
 }
 
+// Who waits for edges takes a short read as a word that there is no more.
+TEST_F(Looks, AReadGoesOnWhereTheRoadChanges) {
+  Attach();
+  host_.end->prefer_ring(true);
+  Send(3000);
+  host_.end->prefer_ring(false);
+  Send(2000);
+  AwaitTcp();
+  Bytes bytes(6000);
+  ASSERT_EQ(guest_.Receive(bytes, false), 5000);
+  for (std::size_t i = 0; i < 5000; ++i) ASSERT_EQ(bytes[i], Pattern(i)) << i;
+  EXPECT_EQ(guest_.Receive(bytes, false), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  Send(2000);
+  AwaitTcp();
+  host_.end->prefer_ring(true);
+  Send(1000);
+  host_.end->prefer_ring(false);
+  Send(500);
+  EXPECT_EQ(host_.ShutdownSend(), 0);
+  std::size_t got = 0;
+  for (int i = 0; i < 500 && got == 0; ++i) {  // the last of it, too, is on its way
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    pollfd fd{guest_.tcp.get(), POLLRDHUP, 0};
+    if (poll(&fd, 1, 0) == 1) got = static_cast<std::size_t>(guest_.Receive(bytes, false));
+  }
+  ASSERT_EQ(got, 3500U);
+  for (std::size_t i = 0; i < got; ++i) ASSERT_EQ(bytes[i], Pattern(5000 + i)) << i;
+  EXPECT_EQ(guest_.Receive(bytes, false), 0);
+}
+
 TEST_F(Looks, SeeNoMoreThanARingCanHold) {
   Attach();
   host_.end->prefer_ring(false);
