@@ -1,6 +1,7 @@
 // Scenarios of descriptors and processes: copies, fork, exec, stdio, passing a socket on.
 #include <aio.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -10,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -445,6 +448,61 @@ void Asynchronous(Party& party) {
   party.Meet();
 }
 
+// By the kernel (io_submit(2)).
+void AsynchronousInTheKernel(Party& party) {
+  Send(party, 0, 500);
+  std::vector<char> bytes = Bytes(500, 500);
+  aio_context_t context = 0;
+  party.Say("io_setup", syscall(SYS_io_setup, 4, &context));
+  const auto run = [&](std::uint16_t what, char* to, std::size_t count) {
+    iocb one{};
+    one.aio_fildes = static_cast<std::uint32_t>(party.fd);
+    one.aio_lio_opcode = what;
+    one.aio_buf = reinterpret_cast<std::uintptr_t>(to);
+    one.aio_nbytes = count;
+    iocb* const first = &one;
+    party.Say("io_submit", syscall(SYS_io_submit, context, 1, &first));
+    io_event done{};
+    party.Say("io_getevents", syscall(SYS_io_getevents, context, 1, 1, &done, nullptr));
+    return static_cast<ssize_t>(done.res);
+  };
+  party.Say("a write", run(IOCB_CMD_PWRITE, bytes.data(), bytes.size()));
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  std::vector<char> answer(500);
+  party.SayBytes("a read", run(IOCB_CMD_PREAD, answer.data(), answer.size()), answer);
+  party.Say("io_destroy", syscall(SYS_io_destroy, context));
+  party.Meet();
+}
+
+// By their numbers: as if by the functions.
+void ByNumber(Party& party) {
+  Send(party, 0, 500);
+  Recv(party, party.fd, 200);
+  int waiting = 0;
+  party.Meet();
+  party.Say("FIONREAD", syscall(SYS_ioctl, party.fd, FIONREAD, &waiting));
+  party.Say("waiting", waiting);
+  int on = 1;
+  party.Say("FIONBIO", syscall(SYS_ioctl, party.fd, FIONBIO, &on));
+  Recv(party, party.fd, 300);
+  Recv(party, party.fd, 1);
+  on = 0;
+  party.Say("FIONBIO", syscall(SYS_ioctl, party.fd, FIONBIO, &on));
+  const timeval time{0, 20'000};
+  party.Say("SO_RCVTIMEO",
+            syscall(SYS_setsockopt, party.fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)));
+  Recv(party, party.fd, 1);
+  std::vector<char> bytes = Bytes(500, 300);
+  iovec piece{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  party.Meet();
+  party.Say("sendmsg", syscall(SYS_sendmsg, party.fd, &message, 0));
+  party.Meet();
+  Recv(party, party.fd, 300);
+}
+
 // Standard output, written by calls and by its stream.
 void IsOutput(Party& party) {
   Send(party, 0, 200);
@@ -752,6 +810,8 @@ const std::vector<Scenario> kProcessScenarios = {
     {"stdio at both ends", StreamsFirst, StreamsSecond, 1, true},
     {"stdio at both ends at once", StreamsAtOnce, StreamsAtOnce},
     {"aio", Asynchronous, Hears},
+    {"aio in the kernel", AsynchronousInTheKernel, Hears},
+    {"calls by number", ByNumber, ByNumber},
     {"a standard stream", IsOutput, Hears},
     {"passed on", Passes, Hears},
     {"passed on by sendmmsg", PassesAmongMany, Hears},

@@ -146,6 +146,7 @@ void NoteConnection(int fd, bool opened) {
     return;
   }
   (new (connections + index) Connection)->Open(index, opened);
+  connections[index].in_epoll = EpollHas(fd);
   Registry().Set(fd, Word(Word::Kind::kConnection, index));
 }
 

@@ -168,6 +168,12 @@ void OptionSet(int fd, int level, int name, const void* value, socklen_t size) {
   if (socket_only || tcp_only) use->NeedTcp(fd, Reason::kNeedsTcp);
 }
 
+int SetOption(int fd, int level, int name, const void* value, socklen_t size) {
+  const int result = libc().setsockopt(fd, level, name, value, size);
+  if (result == 0) OptionSet(fd, level, name, value, size);
+  return result;
+}
+
 }  // namespace
 
 bool ChangesDescriptors(long number) {
@@ -180,6 +186,8 @@ bool ChangesDescriptors(long number) {
     case SYS_fcntl:
     case SYS_close:
     case SYS_close_range:
+    case SYS_ioctl:
+    case SYS_setsockopt:
       return true;
     default:
       return false;
@@ -199,6 +207,11 @@ int ChangeBySystemCall(long number, const long* a) {
       return Fcntl(fd, second, reinterpret_cast<void*>(a[2]));
     case SYS_close:
       return Close(fd);
+    case SYS_ioctl:
+      return Ioctl(fd, static_cast<unsigned long>(a[1]), reinterpret_cast<void*>(a[2]));
+    case SYS_setsockopt:
+      return SetOption(fd, second, third, reinterpret_cast<const void*>(a[3]),
+                       static_cast<socklen_t>(a[4]));
     case SYS_close_range:
       return CloseRange(static_cast<unsigned>(fd), static_cast<unsigned>(second), third);
     default:
@@ -263,9 +276,7 @@ RDSOCK_EXPORT(int, getsockopt, (int fd, int level, int name, void* value, sockle
   return result;
 }
 RDSOCK_EXPORT(int, setsockopt, (int fd, int level, int name, const void* value, socklen_t size)) {
-  const int result = libc().setsockopt(fd, level, name, value, size);
-  if (result == 0) OptionSet(fd, level, name, value, size);
-  return result;
+  return SetOption(fd, level, name, value, size);
 }
 
 RDSOCK_EXPORT(int, ioctl, (int fd, unsigned long request, ...)) {

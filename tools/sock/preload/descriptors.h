@@ -1,5 +1,5 @@
-// The system calls that copy and close descriptors, by number. Any thread, also in a signal
-// handler.
+// The system calls that copy and close descriptors, or set what they do, by number. Any thread,
+// also in a signal handler.
 #pragma once
 
 namespace rdfs::sock {

@@ -72,8 +72,11 @@ void EpollSet::WakeWaiters() {
 // There may be something of the entry that nobody was told of.
 void EpollSet::Announce(int fd, Entry& entry) {
   const bool only_outside = outside_ && waiters_ == 0;
+  const int saved = errno;  // of the call that brought us here
   // A bell rings for what is not there yet, and saves them a look for nothing.
-  if (only_outside && Look(fd, entry, true, false) == 0) return;
+  const bool nothing = only_outside && Look(fd, entry, true, false) == 0;
+  errno = saved;
+  if (nothing) return;
   Busy(fd, entry);
   WakeWaiters();
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <utility>
 
 #include "tools/sock/preload/epoll_set_parts.h"
@@ -280,7 +281,10 @@ int EpollTimeout::Wait(int epoll, std::span<epoll_event> events, const sigset_t*
     const timespec time{seconds.count(), (time_ - seconds).count()};
     return libc().epoll_pwait2(epoll, events.data(), most, endless() ? nullptr : &time, mask);
   }
-  const int ms = endless() ? -1 : PollTimeoutMs(TimePoint(time_), TimePoint());
+  // For as long as it was asked: who gets nothing then is told that the time is over.
+  constexpr std::chrono::milliseconds kMost{std::numeric_limits<int>::max()};
+  const auto whole = std::min(std::chrono::ceil<std::chrono::milliseconds>(time_), kMost);
+  const int ms = endless() ? -1 : static_cast<int>(whole.count());
   return mask == nullptr ? libc().epoll_wait(epoll, events.data(), most, ms)
                          : libc().epoll_pwait(epoll, events.data(), most, ms, mask);
 }

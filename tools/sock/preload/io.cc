@@ -1,10 +1,13 @@
 // The calls that move bytes, as programs see them. Each is the C library's for what is no
 // connection of ours, or one that stays on TCP.
+#include "tools/sock/preload/io.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -231,6 +234,30 @@ ssize_t SendMessage(int fd, const msghdr* message, int flags) {
                  [&] { return libc().sendmsg(fd, message, flags); });
 }
 
+int SendMessages(int fd, mmsghdr* messages, unsigned count, int flags) {
+  {
+    const Use use(fd);
+    if (!use) {
+      for (unsigned i = 0; messages != nullptr && i < count; ++i) {
+        const msghdr& message = messages[i].msg_hdr;
+        if (message.msg_control != nullptr && message.msg_controllen > 0) LetGo(message);
+      }
+      return libc().sendmmsg(fd, messages, count, flags);
+    }
+  }
+  // As Linux has it (net/socket.c): behind one that went in part the next would leave a hole, and
+  // what is wrong with the next one is told only when it is the first.
+  unsigned done = 0;
+  while (done < std::min<unsigned>(count, IOV_MAX)) {
+    const msghdr& message = messages[done].msg_hdr;
+    const ssize_t sent = SendMessage(fd, &message, flags);
+    if (sent < 0) return done > 0 ? static_cast<int>(done) : -1;
+    messages[done++].msg_len = static_cast<unsigned>(sent);
+    if (static_cast<std::size_t>(sent) < Total({message.msg_iov, message.msg_iovlen})) break;
+  }
+  return static_cast<int>(done);
+}
+
 // sendfile(2) into a connection: by way of a buffer. `offset`: null to read from where the file is.
 ssize_t SendFile(Connection& connection, int to, int from, off64_t* offset, std::size_t count) {
   std::array<std::byte, 16 * 1024> bytes;
@@ -330,6 +357,15 @@ ssize_t AnySendFile(int to, int from, off64_t* offset, std::size_t count) {
 
 }  // namespace
 
+long SendBySystemCall(long number, const long* a) {
+  const auto fd = static_cast<int>(a[0]);
+  if (number == SYS_sendmsg) {
+    return SendMessage(fd, reinterpret_cast<const msghdr*>(a[1]), static_cast<int>(a[2]));
+  }
+  return SendMessages(fd, reinterpret_cast<mmsghdr*>(a[1]), static_cast<unsigned>(a[2]),
+                      static_cast<int>(a[3]));
+}
+
 RDSOCK_EXPORT(ssize_t, read, (int fd, void* to, size_t size)) { return Read(fd, to, size); }
 RDSOCK_EXPORT(ssize_t, __read_chk, (int fd, void* to, size_t size, size_t space)) {
   if (size > space) abort();
@@ -399,27 +435,7 @@ RDSOCK_EXPORT(ssize_t, sendmsg, (int fd, const msghdr* message, int flags)) {
   return SendMessage(fd, message, flags);
 }
 RDSOCK_EXPORT(int, sendmmsg, (int fd, mmsghdr* messages, unsigned count, int flags)) {
-  {
-    const Use use(fd);
-    if (!use) {
-      for (unsigned i = 0; messages != nullptr && i < count; ++i) {
-        const msghdr& message = messages[i].msg_hdr;
-        if (message.msg_control != nullptr && message.msg_controllen > 0) LetGo(message);
-      }
-      return libc().sendmmsg(fd, messages, count, flags);
-    }
-  }
-  // As Linux has it (net/socket.c): behind one that went in part the next would leave a hole, and
-  // what is wrong with the next one is told only when it is the first.
-  unsigned done = 0;
-  while (done < std::min<unsigned>(count, IOV_MAX)) {
-    const msghdr& message = messages[done].msg_hdr;
-    const ssize_t sent = SendMessage(fd, &message, flags);
-    if (sent < 0) return done > 0 ? static_cast<int>(done) : -1;
-    messages[done++].msg_len = static_cast<unsigned>(sent);
-    if (static_cast<std::size_t>(sent) < Total({message.msg_iov, message.msg_iovlen})) break;
-  }
-  return static_cast<int>(done);
+  return SendMessages(fd, messages, count, flags);
 }
 RDSOCK_EXPORT(ssize_t, pwritev2, (int fd, const iovec* vectors, int count, off64_t at, int flags)) {
   return WriteWithFlags(fd, vectors, count, at, flags);

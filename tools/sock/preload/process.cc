@@ -2,8 +2,10 @@
 // descriptors: what they would find half in memory goes back to TCP before.
 #include <aio.h>
 #include <alloca.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,6 +23,7 @@
 #include "tools/sock/preload/descriptors.h"
 #include "tools/sock/preload/epoll.h"
 #include "tools/sock/preload/handover.h"
+#include "tools/sock/preload/io.h"
 #include "tools/sock/preload/libc.h"
 #include "tools/sock/preload/poll.h"
 
@@ -49,8 +52,6 @@ bool ConcernsFirst(long number) {
     case SYS_preadv2:
     case SYS_pwritev2:
     case SYS_sendto:
-    case SYS_sendmsg:
-    case SYS_sendmmsg:
     case SYS_recvfrom:
     case SYS_recvmsg:
     case SYS_recvmmsg:
@@ -60,6 +61,13 @@ bool ConcernsFirst(long number) {
       return true;
     default:
       return false;
+  }
+}
+
+// What the kernel reads and writes at its leisure.
+void BeforeSubmitting(long count, const iocb* const* blocks) {
+  for (long i = 0; i < count && blocks != nullptr; ++i) {
+    if (blocks[i] != nullptr) NeedTcp(static_cast<int>(blocks[i]->aio_fildes));
   }
 }
 
@@ -82,6 +90,21 @@ void BeforePassing() {
   for (std::size_t fd = 0; fd < g_passed.size(); ++fd) {
     if (g_passed[fd]) NeedTcp(static_cast<int>(fd), Reason::kShared);
   }
+}
+
+// Of C libraries that have it (glibc 2.39), and not among libc()'s: a search in vain allocates
+// memory, and libc() may be called first from within an allocator.
+int PidfdSpawn(const char* name, int* pidfd, const char* path,
+               const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
+               char* const* arguments, char* const* variables) {
+  int (*spawn)(int*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
+               char* const*, char* const*) = nullptr;
+  void* const found = dlsym(RTLD_NEXT, name);
+  if (found == nullptr) return ENOSYS;
+  std::memcpy(&spawn, &found, sizeof(spawn));
+  BeforeExec();
+  if (actions != nullptr) BeforePassing();
+  return spawn(pidfd, path, actions, attributes, arguments, variables);
 }
 
 // A mask of signals as the kernel has it, which is shorter than the C library's.
@@ -241,6 +264,18 @@ RDSOCK_EXPORT(int, posix_spawnp,
   if (actions != nullptr) BeforePassing();
   return libc().posix_spawnp(pid, file, actions, attributes, arguments, variables);
 }
+RDSOCK_EXPORT(int, pidfd_spawn,
+              (int* pidfd, const char* path, const posix_spawn_file_actions_t* actions,
+               const posix_spawnattr_t* attributes, char* const* arguments,
+               char* const* variables)) {
+  return PidfdSpawn("pidfd_spawn", pidfd, path, actions, attributes, arguments, variables);
+}
+RDSOCK_EXPORT(int, pidfd_spawnp,
+              (int* pidfd, const char* file, const posix_spawn_file_actions_t* actions,
+               const posix_spawnattr_t* attributes, char* const* arguments,
+               char* const* variables)) {
+  return PidfdSpawn("pidfd_spawnp", pidfd, file, actions, attributes, arguments, variables);
+}
 RDSOCK_EXPORT(pid_t, fork, ()) { return ForkCounted(libc().fork, true); }
 RDSOCK_EXPORT(pid_t, _Fork, ()) { return ForkCounted(libc()._Fork, false); }
 RDSOCK_EXPORT(int, clone, (int (*child)(void*), void* stack, int flags, void* argument, ...)) {
@@ -298,6 +333,14 @@ RDSOCK_EXPORT(int, __dprintf_chk, (int fd, int flag, const char* format, ...)) {
   return result;
 }
 
+// libaio(3), whose functions make system calls of their own.
+RDSOCK_EXPORT(int, io_submit, (aio_context_t context, long count, iocb** blocks)) {
+  BeforeSubmitting(count, blocks);
+  const long result = libc().syscall(SYS_io_submit, static_cast<long>(context), count,
+                                     reinterpret_cast<long>(blocks), 0, 0, 0);
+  return result < 0 ? -errno : static_cast<int>(result);
+}
+
 // aio(7): threads of the C library make the calls.
 #define RDSOCK_ASYNCHRONOUS(name, Block)      \
   RDSOCK_EXPORT(int, name, (Block * block)) { \
@@ -350,6 +393,12 @@ RDSOCK_EXPORT(long, syscall, (long number, ...)) {
   if (Forks(number, a)) BeforeUnseenChild();
   if (number == SYS_seccomp) StandAside();
   switch (number) {
+    case SYS_io_submit:
+      BeforeSubmitting(a[1], reinterpret_cast<const iocb* const*>(a[2]));
+      break;
+    case SYS_sendmsg:
+    case SYS_sendmmsg:
+      return SendBySystemCall(number, a);
     case SYS_epoll_ctl:
 #ifdef SYS_epoll_wait
     case SYS_epoll_wait:

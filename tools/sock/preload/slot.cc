@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <new>
 
+#include "tools/sock/preload/cancel.h"
 #include "transport/base/fd.h"
 #include "transport/base/set_size.h"
 
@@ -85,6 +86,7 @@ Slot* SlotArena::Slots() {
   Slot* slots = slots_.load(std::memory_order_acquire);
   if (slots != nullptr) return slots;
   const int saved = errno;
+  const NotCancelled not_cancelled;  // SetSize looks for a signal, where a thread may end
   Fd fd(memfd_create("rdsock-slots", MFD_CLOEXEC));
   Slot* made = nullptr;
   if (fd.valid() && SetSize(fd.get(), kArenaBytes)) made = MapSlots(fd.get());
