@@ -262,7 +262,7 @@ void CarrierLoop::OnEvent(int fd, TimePoint now) {
 }
 
 void CarrierLoop::Tick(TimePoint now) {
-  if (std::exchange(deaf_, false)) Watch(askers_.fd(), {Watched::Kind::kListener});
+  if (deaf_) deaf_ = !Watch(askers_.fd(), {Watched::Kind::kListener});
   for (auto asker = askers_.all().begin(); asker != askers_.all().end();) {
     Asker& one = *asker++;
     if (now < one.until) continue;
@@ -280,7 +280,7 @@ void CarrierLoop::Tick(TimePoint now) {
   const bool stays = carried_ > 0 || !askers_.all().empty() || !askers_.holds().empty();
   if (stays) busy_ = now;
   if (now - busy_ >= options_.idle) stopping_ = true;
-  const bool fine = !askers_.all().empty() || !wants_.empty();
+  const bool fine = !askers_.all().empty() || !wants_.empty() || deaf_;
   tick_ = fine ? now + kFineTick : now + kTick;
   if (!stays) tick_ = std::min<Deadline>(tick_, busy_ + options_.idle);
   // A process that holds us says when it ends; nothing else has to be looked at.

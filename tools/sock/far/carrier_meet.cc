@@ -59,6 +59,7 @@ void CarrierLoop::ReadPairsAgain() {
   const bool others = roads_ == nullptr || !SameKeys(pairs_, *pairs);
   if (others && !pairs->pairs.empty()) {
     EndRoads();
+    dialling_.clear();  // of those that are under way nobody will tell
     auto roads = Roads::Create(*pairs);
     if (!roads.ok()) {
       LogError("no more hosts can be reached: {}", roads.status().message());
@@ -79,8 +80,13 @@ void CarrierLoop::EndRoads() {
   Unwatch(roads_->fd(), nullptr);
   roads_->StopAnswering();
   std::shared_ptr<Roads> old = std::move(roads_);
+  const auto is_over = [](const std::future<void>& one) {
+    return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  };
+  std::erase_if(ending_, is_over);
   try {
-    ending_ = std::async(std::launch::async, [old = std::move(old)]() mutable { old.reset(); });
+    auto end = [old = std::move(old)]() mutable { old.reset(); };
+    ending_.push_back(std::async(std::launch::async, std::move(end)));
   } catch (const std::system_error&) {
     // No thread for it: it has ended here.
   }
