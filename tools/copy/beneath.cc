@@ -90,17 +90,21 @@ class Remover {
     if (how_.keeps && how_.keeps(path_, info)) return false;
     const bool is_directory = S_ISDIR(info.st_mode);
     const std::size_t before = gone_.size();
+    bool opened = false;
+    const auto close_again = [&] {
+      if (opened) (void)directory.SetMode(name, info.st_mode & 07777U);
+    };
     if (is_directory) {
-      const bool opened = OpenToUs(directory, name, info);
+      opened = OpenToUs(directory, name, info);
       const auto emptied = Empty(directory, name);
-      if (opened && !(emptied.ok() && *emptied)) {
-        (void)directory.SetMode(name, info.st_mode & 07777U);
-      }
+      if (!emptied.ok() || !*emptied) close_again();
       if (!emptied.ok()) return emptied.status().WithContext(Shown(name));
       if (!*emptied) return false;
     }
     if (!how_.dry_run && directory.Remove(name, is_directory) != 0) {
-      return Status::FromErrno(errno, Shown(name));
+      const int error = errno;
+      close_again();
+      return Status::FromErrno(error, Shown(name));
     }
     gone_.resize(before);
     gone_.push_back(path_);

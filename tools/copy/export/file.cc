@@ -258,11 +258,13 @@ int ExportFile::ReadLink(const std::string& path, std::string& target) {
 }
 
 int ExportFile::MakeDirectory(const std::string& name, mode_t mode) {
+  is_current_ = false;
   return Answer(
       session_.Do([&](Seat& seat) { return seat.client.Mkdir(handle(), name, mode); }).status());
 }
 
 int ExportFile::MakeSymlink(const std::string& target, const std::string& name) {
+  is_current_ = false;
   const auto made =
       session_.Do([&](Seat& seat) { return seat.client.Symlink(handle(), name, target); });
   if (made.ok()) Remember(name, *made);
@@ -270,6 +272,7 @@ int ExportFile::MakeSymlink(const std::string& target, const std::string& name) 
 }
 
 int ExportFile::MakeNode(const std::string& name, mode_t mode, dev_t device) {
+  is_current_ = false;
   const auto made = session_.Do([&](Seat& seat) {
     return seat.client.Mknod(handle(), name, mode, {major(device), minor(device)});
   });
@@ -279,16 +282,18 @@ int ExportFile::MakeNode(const std::string& name, mode_t mode, dev_t device) {
 
 int ExportFile::Link(const std::string& name, File& to, const std::string& new_name) {
   if (to.system() != system()) return Fail(Errno(EXDEV));
-  const auto& other = static_cast<ExportFile&>(to);  // its class is known by its system
+  auto& other = static_cast<ExportFile&>(to);  // its class is known by its system
   const auto file = HandleOf(name);
   if (!file.ok()) return Fail(file.status());
   NoteChange(name);
+  other.NoteChange("");
   return Answer(
       session_.Do([&](Seat& seat) { return seat.client.Link(*file, other.handle(), new_name); })
           .status());
 }
 
 int ExportFile::Rename(const std::string& name, const std::string& new_name) {
+  is_current_ = false;
   Forget(name);
   Forget(new_name);
   return Answer(session_.Do(
@@ -296,6 +301,7 @@ int ExportFile::Rename(const std::string& name, const std::string& new_name) {
 }
 
 int ExportFile::Remove(const std::string& name, bool is_directory) {
+  is_current_ = false;
   Forget(name);
   return Answer(session_.Do([&](Seat& seat) {
     return is_directory ? seat.client.Rmdir(handle(), name) : seat.client.Unlink(handle(), name);
