@@ -179,6 +179,10 @@ def changed_there(change):
     for i in range(count):
         change(f"{backing}/d/file{i}")
     all_shown("d/last")
+    # What was recalled is acknowledged beside that.
+    acknowledged = None
+    while acknowledged != (acknowledged := round_trips(client, log).get("recall_ack", 0)):
+        time.sleep(0.2)
 each_of("file", os.stat)()
 make(f"{mount}/d/last")
 changed_there(lambda path: os.chmod(path, 0o640))
