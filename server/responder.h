@@ -2,7 +2,8 @@
 //
 // Moves from the dispatcher to whoever finishes the request. Writes the answer of a mutating
 // request into the session's record before it goes out, and gives it also to lanes that have asked
-// again meanwhile. One that is destroyed unused answers EIO, so that no client waits for ever.
+// again meanwhile. One that is destroyed unused answers EIO, so that no client waits for ever;
+// where its session has ended, the end of the lane is the answer.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,8 @@ class SessionState {
   }
   // We may have been away ourselves: it has half a lease at least, once until it is heard of.
   void Respite(TimePoint now) {
-    if (!respited_) Seen(now - lease_ / 2);
+    if (respited_ || now - lease_ / 2 <= seen_) return;
+    Seen(now - lease_ / 2);
     respited_ = true;
   }
   // False when the session is over: the lane must go.

@@ -63,7 +63,10 @@ bool SessionTable::WaitUntilCleared(const ClientId& client, std::chrono::nanosec
 
 void SessionTable::WasAway(TimePoint now) {
   const std::lock_guard lock(mutex_);
-  for (auto& [client, entry] : entries_) entry.state.Respite(now);
+  for (auto& [client, entry] : entries_) {
+    entry.state.Seen(entry.session->last_request());
+    entry.state.Respite(now);
+  }
 }
 
 std::vector<SessionPtr> SessionTable::TakeExpired(TimePoint now) {

@@ -197,7 +197,7 @@ class Worker {
     Message message;
   };
   std::deque<Behind> behind_;
-  TimePoint next_look_for_dying_ = TimePoint::max();  // while there are some
+  TimePoint next_look_for_dying_ = TimePoint::max();  // none while nobody waits
   std::atomic<bool> waits_behind_ = false;            // for another worker to wake us
   struct Released {
     client::CallContext caller;

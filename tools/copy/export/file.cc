@@ -178,6 +178,7 @@ FilePtr ExportFile::OpenWay(const WayPtr& way, int flags) {
 }
 
 FilePtr ExportFile::Create(const std::string& name, int flags, mode_t mode) {
+  is_current_ = false;
   const std::uint32_t wire = fs::OpenFlagsToWire(flags & (O_ACCMODE | O_CREAT | O_EXCL));
   auto made =
       session_.Do([&](Seat& seat) { return seat.client.Create(handle(), name, wire, mode); });
