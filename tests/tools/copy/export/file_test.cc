@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <set>
 #include <thread>
@@ -145,6 +146,33 @@ TEST_P(ExportFiles, WhatWasChangedIsNotToldFromMemory) {
   EXPECT_EQ(info.st_size, 4);
   EXPECT_EQ(directory->Open("new", O_RDWR | O_CREAT | O_EXCL, 0600), nullptr);
   EXPECT_EQ(errno, EEXIST);
+}
+
+// rdcp leaves a directory its time where that is right already.
+TEST_P(ExportFiles, ADirectoryWhoseNamesChangeHasAnotherTime) {
+  constexpr timespec kLongAgo{1'000'000'000, 0};
+  const auto expect_changed = [&](const std::string& what,
+                                  const std::function<int(File&)>& change) {
+    filesystem::create_directories(Path(what + "/sub"));
+    Put(what + "/one", "x");
+    ASSERT_EQ(root_->SetTimes(what, {kLongAgo, kLongAgo}), 0);
+    const FilePtr directory = root_->OpenBeneath(what, O_RDONLY | O_DIRECTORY);
+    ASSERT_NE(directory, nullptr);
+    ASSERT_EQ(change(*directory), 0) << what;
+    struct stat info {};
+    ASSERT_EQ(directory->Stat("", true, info), 0);
+    EXPECT_NE(info.st_mtim.tv_sec, kLongAgo.tv_sec) << what;
+  };
+  expect_changed("create", [](File& d) {
+    return d.Open("new", O_WRONLY | O_CREAT | O_EXCL, 0600) != nullptr ? 0 : -1;
+  });
+  expect_changed("mkdir", [](File& d) { return d.MakeDirectory("new", 0700); });
+  expect_changed("symlink", [](File& d) { return d.MakeSymlink("target", "new"); });
+  expect_changed("mknod", [](File& d) { return d.MakeNode("new", S_IFIFO | 0600, 0); });
+  expect_changed("link", [](File& d) { return d.Link("one", d, "new"); });
+  expect_changed("rename", [](File& d) { return d.Rename("one", "new"); });
+  expect_changed("unlink", [](File& d) { return d.Remove("one", false); });
+  expect_changed("rmdir", [](File& d) { return d.Remove("sub", true); });
 }
 
 TEST_P(ExportFiles, LargeContentGoesBothWaysInManyPieces) {
