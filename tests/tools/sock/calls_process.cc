@@ -561,6 +561,11 @@ void PassesAmongMany(Party& party) {
     return sendmmsg(to, messages, 1, 0);
   });
 }
+void PassesByNumber(Party& party) {
+  PassesBy(party, "sendmsg", [](int to, msghdr& message) {
+    return static_cast<ssize_t>(syscall(SYS_sendmsg, to, &message, 0));
+  });
+}
 
 // Everything above the standard ones is closed, as daemons do; the library's own are not there.
 void ClosesAll(Party& party) {
@@ -815,6 +820,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"a standard stream", IsOutput, Hears},
     {"passed on", Passes, Hears},
     {"passed on by sendmmsg", PassesAmongMany, Hears},
+    {"passed on by number", PassesByNumber, Hears},
     {"everything closed", ClosesAll, Hears},
     {"handed on while the writer is busy", IsBusy, HandsOn, 1, true},
     {"handed on while the writer is busy for a while", IsBusyForAWhile, HandsOnAndWaits},
