@@ -28,8 +28,8 @@ def drop(path: pathlib.Path) -> None:
     os.close(fd)
 
 
-def make_file(mount: pathlib.Path, size: int) -> pathlib.Path:
-    path = mount / "large"
+def make_file(mount: pathlib.Path, size: int, name: str = "large") -> pathlib.Path:
+    path = mount / name
     if not path.exists() or path.stat().st_size != size:
         with open(path, "wb") as file:
             block = random.Random(1).randbytes(MIB)
