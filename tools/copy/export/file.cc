@@ -287,7 +287,7 @@ int ExportFile::Link(const std::string& name, File& to, const std::string& new_n
   const auto file = HandleOf(name);
   if (!file.ok()) return Fail(file.status());
   NoteChange(name);
-  other.NoteChange("");
+  other.is_current_ = false;
   return Answer(
       session_.Do([&](Seat& seat) { return seat.client.Link(*file, other.handle(), new_name); })
           .status());

@@ -92,6 +92,11 @@ void BeforePassing() {
   }
 }
 
+void BeforeSpawn(const posix_spawn_file_actions_t* actions) {
+  BeforeExec();
+  if (actions != nullptr) BeforePassing();
+}
+
 // Of C libraries that have it (glibc 2.39), and not among libc()'s: a search in vain allocates
 // memory, and libc() may be called first from within an allocator.
 int PidfdSpawn(const char* name, int* pidfd, const char* path,
@@ -102,8 +107,7 @@ int PidfdSpawn(const char* name, int* pidfd, const char* path,
   void* const found = dlsym(RTLD_NEXT, name);
   if (found == nullptr) return ENOSYS;
   std::memcpy(&spawn, &found, sizeof(spawn));
-  BeforeExec();
-  if (actions != nullptr) BeforePassing();
+  BeforeSpawn(actions);
   return spawn(pidfd, path, actions, attributes, arguments, variables);
 }
 
@@ -252,16 +256,14 @@ RDSOCK_EXPORT(int, posix_spawn,
               (pid_t * pid, const char* path, const posix_spawn_file_actions_t* actions,
                const posix_spawnattr_t* attributes, char* const* arguments,
                char* const* variables)) {
-  BeforeExec();
-  if (actions != nullptr) BeforePassing();
+  BeforeSpawn(actions);
   return libc().posix_spawn(pid, path, actions, attributes, arguments, variables);
 }
 RDSOCK_EXPORT(int, posix_spawnp,
               (pid_t * pid, const char* file, const posix_spawn_file_actions_t* actions,
                const posix_spawnattr_t* attributes, char* const* arguments,
                char* const* variables)) {
-  BeforeExec();
-  if (actions != nullptr) BeforePassing();
+  BeforeSpawn(actions);
   return libc().posix_spawnp(pid, file, actions, attributes, arguments, variables);
 }
 RDSOCK_EXPORT(int, pidfd_spawn,
