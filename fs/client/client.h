@@ -204,6 +204,8 @@ class Lane {
   [[nodiscard]] virtual std::size_t calls_in_flight() const = 0;
   // How many requests the server has been sent so far.
   [[nodiscard]] virtual std::uint64_t requests_sent() const = 0;
+  // The shortest time from a request to its answer on this connection; zero before the first.
+  [[nodiscard]] virtual std::chrono::nanoseconds round_trip() const = 0;
   // "shm ...": the connection's own description; empty while there is none.
   [[nodiscard]] virtual std::string Describe() const = 0;
 

@@ -422,6 +422,8 @@ void LaneImpl::OnMessage(ByteSpan message) {
       break;
   }
   counters_->round_trips[static_cast<std::size_t>(opcode) % counters_->round_trips.size()].Add();
+  const std::chrono::nanoseconds took = now_ - calls_[arrival.slot].asked;
+  if (round_trip_ == std::chrono::nanoseconds{} || took < round_trip_) round_trip_ = took;
   if (error != WireError::kOk) extensions.directories = {};
   if (!TakeDirectories(arrival.slot, extensions.directories)) {
     Finish(arrival.slot, Status(Code::kProtocolError, EIO, {}));

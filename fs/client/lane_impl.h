@@ -66,6 +66,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   [[nodiscard]] bool connected() const override { return wire_.connected(); }
   [[nodiscard]] bool SendsWriteAtOnce(std::uint32_t bytes) const override;
   [[nodiscard]] std::uint64_t requests_sent() const override { return table_.sent(); }
+  [[nodiscard]] std::chrono::nanoseconds round_trip() const override { return round_trip_; }
   [[nodiscard]] std::size_t calls_in_flight() const override { return table_.open_calls(); }
   [[nodiscard]] std::string Describe() const override;
   void Cancel(CallTicket ticket) override;
@@ -298,6 +299,7 @@ class LaneImpl final : public Lane, private Wire::Events {
 
   // Of the connection: as in LaneLink.
   std::uint64_t session_ = 0, epoch_ = 0, incarnation_ = 0;
+  std::chrono::nanoseconds round_trip_{};
   bool stale_session_ = false;
   transport::RemoteRegion staging_;
   std::uint32_t slot_bytes_ = 0, staging_slots_ = 0;

@@ -40,6 +40,7 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   epoch_ = link->epoch;
   incarnation_ = link->incarnation;
   stale_session_ = false;
+  round_trip_ = {};
   staging_ = link->staging;
   SetStaging(link->slot_bytes, link->slots);
   heartbeat_ = Heartbeat(link->lease, mount_.options().timeout);

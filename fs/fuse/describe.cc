@@ -94,6 +94,11 @@ Snapshot DescribeMount(const std::string& mount_point, const std::string& source
   out.Gauge("inodes", "Files and directories that the kernel knows.", filesystem.inodes.size());
   out.Count("reads_together", "Reads whose answers went to the kernel with those of others.",
             filesystem.reads_together);
+  const ReadAheadCounters& ahead = filesystem.read_ahead;
+  out.Count("reads_ahead", "Reads that were answered from what was asked for ahead of them.",
+            ahead.served);
+  out.Count("ahead_bytes", "What was asked for ahead of the kernel.", ahead.bytes);
+  out.Count("ahead_unused_bytes", "Of it, what came and was not wanted.", ahead.unused);
   AddBuffers(workers, out);
   out.Gauge("workers", "Event loops that serve the mount.", workers.size());
   out.Gauge("open_files", "Files that are open.", filesystem.opens.size());

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,8 @@ struct FilesystemOptions {
   // What is opened for writing only goes past the page cache: see KernelDropsPagesAfterWrites.
   bool direct_writes = false;
   bool early_writes = true;  // writes_behind.h
+  // How far ahead of the kernel is read (read_ahead.h); none: as far as the wire needs.
+  std::optional<std::uint32_t> prefetch_kib;
   // The kernel lets somebody open a directory whom the server may refuse: who opens one is to be
   // told so then, and not when he lists it.
   bool asks_at_opendir = false;
@@ -49,6 +52,12 @@ struct AtHand {
   void Note(bool hit) { (hit ? hits : misses).fetch_add(1, std::memory_order_relaxed); }
 };
 
+// What was read ahead of the kernel. Any thread.
+struct ReadAheadCounters {
+  std::atomic<std::uint64_t> served{0};  // reads
+  std::atomic<std::uint64_t> bytes{0}, unused{0};
+};
+
 struct Filesystem {
   Filesystem(client::Mount& of, FilesystemOptions with)
       : mount(of), options(with), lease(of.info().attr_lease), inodes(of.info().root.handle) {
@@ -66,9 +75,10 @@ struct Filesystem {
   NewDirectories new_directories{lease};
   OpenTable opens;
   KeptOpens kept;
-  AtHand opens_at_hand;                          // of files: kept
-  AtHand listings_at_hand;                       // at their begin: kept
-  AtHand attributes_at_hand;                     // directories
+  AtHand opens_at_hand;       // of files: kept
+  AtHand listings_at_hand;    // at their begin: kept
+  AtHand attributes_at_hand;  // directories
+  ReadAheadCounters read_ahead;
   std::atomic<std::uint64_t> reads_together{0};  // whose answers went to the kernel with others
   // Requests answered so far that changed names, attributes or content. What the server said before
   // one of them may lack it, and must not reach the kernel behind it.

@@ -184,6 +184,8 @@ bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
   // Another cookie than the one that a lease vouches for: that lease is over.
   const bool contradicts = node->leased_change != 0 && node->leased_change != change;
   if (until <= node->lease_until && !contradicts) return true;
+  // Nobody had to ask us before he changed it, in between.
+  if (contradicts || until - lease >= node->lease_until) ++node->standing;
   node->lease_until = until;
   node->leased_change = change;
   return true;
@@ -193,6 +195,7 @@ void InodeTable::EndLease(NodeId id) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return;
+  ++node->standing;
   node->lease_until = {};
   node->write_lease_until = {};
   node->without_xattrs = 0;
@@ -215,6 +218,7 @@ void InodeTable::OwnChange(NodeId id, TimePoint now) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return;
+  ++node->standing;
   node->changed_at = now;
   node->leased_change = 0;
 }
@@ -230,6 +234,13 @@ bool InodeTable::PagesAreCurrent(NodeId id, TimePoint now) const {
   const Node* node = FindLocked(id);
   return node != nullptr && now < node->lease_until && node->leased_change != 0 &&
          node->leased_change == node->change_at_open;
+}
+
+std::optional<std::uint64_t> InodeTable::Standing(NodeId id, TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  if (node == nullptr || now >= node->lease_until) return std::nullopt;
+  return node->standing;
 }
 
 void InodeTable::SetWithoutXattr(NodeId id, std::uint8_t xattrs, TimePoint asked) {
@@ -298,6 +309,7 @@ std::vector<NodeId> InodeTable::EndAllLeases() {
   const std::lock_guard lock(mutex_);
   all.reserve(nodes_.size());
   for (auto& [id, node] : nodes_) {
+    ++node.standing;
     node.lease_until = {};
     node.write_lease_until = {};
     node.without_xattrs = 0;

@@ -80,6 +80,10 @@ class InodeTable {
   // Whether what the kernel has of the file's bytes, since this client's last open, is what the
   // server has: the lease holds, with the change cookie of that open.
   [[nodiscard]] bool PagesAreCurrent(NodeId node, TimePoint now) const;
+  // A number that stays the same as long as nobody can have changed the file: none without a lease,
+  // another one after a recall, after a time without a lease, and after each change of this
+  // mount's. What is asked for under it is true as long as it is.
+  [[nodiscard]] std::optional<std::uint64_t> Standing(NodeId node, TimePoint now) const;
   // Xattrs, a bit each, that the file has not: as long as the lease lasts that it has now.
   void SetWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint asked);
   [[nodiscard]] bool KnownWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint now) const;
@@ -124,6 +128,7 @@ class InodeTable {
     TimePoint write_lease_until{};
     TimePoint changed_at{};           // by this mount, last
     std::uint64_t leased_change = 0;  // 0: not known
+    std::uint64_t standing = 0;
     TimePoint without_until{};
     std::uint8_t without_xattrs = 0;
     bool may_be_locked = false;

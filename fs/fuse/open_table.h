@@ -28,6 +28,9 @@ struct Open {
   std::atomic<int> write_error{0};
   // What the next write tells, once; 0: nothing.
   int TakeWriteError() { return write_error.exchange(0); }
+  std::atomic<bool> closed{false};  // nobody reads on
+  // Of the file, as it was known last: nothing is read ahead beyond.
+  std::atomic<std::uint64_t> size{0};
   std::mutex mutex;  // of what follows, when there are several workers
   SequentialReader sequential;
   // Of a directory. It has no number that the kernel knows: it is found by its node (kept_opens.h).

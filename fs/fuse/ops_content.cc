@@ -137,35 +137,58 @@ void WriteAndAnswer(Request request, const std::shared_ptr<fuse::Open>& open, st
 
 }  // namespace
 
-void Read(fuse_req_t raw, fuse_ino_t node, std::size_t size, off_t offset, fuse_file_info* file) {
+void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* file) {
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
   Worker& worker = request.worker();
-  std::optional<client::Buffer> buffer = worker.lane().buffers().Allocate(size);
-  if (!buffer) return request.WaitForBuffer();
+  const auto at = static_cast<std::uint64_t>(offset);
   std::uint32_t ahead = 0;
+  bool followed = false;
   {
     const std::lock_guard lock(open->mutex);
-    ahead =
-        open->sequential.Next(static_cast<std::uint64_t>(offset), static_cast<std::uint32_t>(size));
+    // One that comes here again has been counted.
+    ahead = worker.HasWaited(request.unique()) && request.message().waited == 0
+                ? open->sequential.ahead()
+                : open->sequential.Next(at, static_cast<std::uint32_t>(size));
+    followed = open->sequential.followed();
   }
+  // Past the kernel's pages the caller can be interrupted, and wants what is there now.
+  const bool past_pages =
+      open->direct || (request.message().Body<fuse_read_in>().flags & O_DIRECT) != 0;
+  const bool reads_ahead = worker.reads_ahead() && !past_pages;
+  if (reads_ahead && followed) worker.ReadsOn();
+  const CallContext reader = request.context();
+  if (reads_ahead &&
+      worker.read_ahead().Serve(request, reader, open, at, static_cast<std::uint32_t>(size))) {
+    return worker.read_ahead().Follow(reader, open, at + size, followed ? ahead : 0);
+  }
+  std::optional<client::Buffer> buffer = worker.lane().buffers().Allocate(size);
+  if (!buffer) return request.WaitForBuffer();
   struct Reading {
     Request request;
     client::Buffer buffer;
-    NodeId node;
+    std::shared_ptr<fuse::Open> open;
+    std::uint64_t end;
+    ReadAhead::Mark mark;
   };
+  const ReadAhead::Mark mark = worker.read_ahead().Asks(*open);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     const transport::LocalSlice into = buffer->Slice(0, size);
-    auto reading = std::make_unique<Reading>(Reading{std::move(pending), std::move(*buffer), node});
-    return lane.Read(caller, open->file, static_cast<std::uint64_t>(offset), into, ahead,
+    auto reading = std::make_unique<Reading>(
+        Reading{std::move(pending), std::move(*buffer), open, at + size, mark});
+    return lane.Read(caller, open->file, at, into, ahead,
                      [reading = std::move(reading)](Result<client::ReadDone>&& done) {
                        if (!done.ok()) {
-                         return reading->request.ErrorOrRecover(reading->node, done.status());
+                         return reading->request.ErrorOrRecover(reading->open->node, done.status());
                        }
+                       reading->open->size = done->file_size;
+                       reading->request.worker().read_ahead().Answered(*reading->open, reading->end,
+                                                                       done->length, reading->mark);
                        reading->request.Read(std::move(reading->buffer), done->length);
                      });
   });
+  if (reads_ahead) worker.read_ahead().Follow(reader, open, at + size, followed ? ahead : 0);
 }
 
 void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size, off_t offset,

@@ -39,10 +39,11 @@ std::uint32_t WireFlags(const Filesystem& filesystem, int flags, int making = 0)
 // strict mount: pages of a file that stays open outlive their lease. Pages are kept
 // from an earlier open only if nothing has changed since then (close-to-open).
 void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& opened,
-                  std::uint64_t change, fuse_file_info& file) {
+                  std::uint64_t change, std::uint64_t size, fuse_file_info& file) {
   auto open = std::make_shared<fuse::Open>();
   open->file = opened;
   open->node = node;
+  open->size = size;
   if (const auto place = filesystem.inodes.FindPlace(node)) {
     opened->SetHint(place->parent, place->name);
   }
@@ -67,7 +68,8 @@ bool OpenKept(Request& request, NodeId node, std::uint32_t flags) {
   const auto kept = filesystem.kept.Take(node, request.context(), flags, now);
   if (kept == nullptr) return false;
   fuse_file_info info{};
-  FillFileInfo(filesystem, node, kept->file, filesystem.inodes.change_at_open(node), info);
+  FillFileInfo(filesystem, node, kept->file, filesystem.inodes.change_at_open(node), kept->size,
+               info);
   request.Open(info);
   return true;
 }
@@ -91,7 +93,8 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
   request.Believe(entry.ino, created->file.attr_expires, created->file.attr);
   request.AllowWrites(entry.ino, created->write_lease);
   fuse_file_info file{};
-  FillFileInfo(filesystem, entry.ino, created->open, created->file.attr.change, file);
+  FillFileInfo(filesystem, entry.ino, created->open, created->file.attr.change,
+               created->file.attr.size, file);
   // Whatever sets an attribute moves ctime, so a file as it was made has no capability.
   const AttrWire& attr = created->file.attr;
   if (IsSet(attr.btime) && SameTime(attr.btime, attr.ctime)) {
@@ -118,7 +121,7 @@ void Open(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
                        const Attributes& now = opened->attributes;
                        fuse_file_info info{};
                        FillFileInfo(pending.worker().filesystem(), node, opened->open,
-                                    now.attr.change, info);
+                                    now.attr.change, now.attr.size, info);
                        pending.Believe(node, now.expires, now.attr);
                        pending.AllowWrites(node, opened->write_lease);
                        pending.Open(info);
@@ -182,6 +185,8 @@ void Release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   Filesystem& filesystem = request.worker().filesystem();
   const auto open = filesystem.opens.Remove(file->fh);
   if (open == nullptr) return request.Error(EBADF);
+  open->closed = true;
+  request.worker().read_ahead().Closed(*open);
   filesystem.inodes.SetWriteLease(node, {});  // the server takes it back
   if (!filesystem.inodes.may_be_locked(node)) {
     const TimePoint now = request.worker().lane().Now();

@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 
+#include "fs/fuse/read_ahead_window.h"
 #include "fs/fuse/workers.h"
 #include "fs/protocol.h"
 #include "transport/base/home_directory.h"
@@ -246,6 +247,11 @@ constexpr auto kWords = std::to_array<Word>({
      [](const std::string& v, Options& o) {
        return ApplyNumber("read_ahead", v, 0, 1U << 20U, o.read_ahead_kib);
      }},
+    {"prefetch", "KIB",
+     [](const std::string& v, Options& o) {
+       return ApplyNumber("prefetch", v, 0, ReadAheadWindow::kMost >> 10U,
+                          o.prefetch_kib.emplace());
+     }},
     {"suid", "", RDFS_FLAG(set_uid, true)},
     {"nosuid", "", RDFS_FLAG(set_uid, false)},
     {"dev", "", RDFS_FLAG(devices, true)},
@@ -375,6 +381,9 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
                            times when that has more to do than it can, where there are two
                            processors)
   read_ahead=KIB           the kernel's read-ahead, settable by root only (4096; 0: the kernel's own)
+  prefetch=KIB             how much rdfs asks for ahead of the kernel, of files that are read from
+                           front to back (as much as the way to the server needs, 1024 to begin
+                           with; 0: nothing, and so with workers= of more than one; at most 8192)
   allow_other              other users may use the mount (needs user_allow_other in /etc/fuse.conf)
   ro, rw                   read-only or not (rw)
   plaintext                no TLS to another host

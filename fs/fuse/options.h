@@ -62,6 +62,7 @@ struct Options {
   std::string log_file;  // empty: syslog
   std::optional<rdfs::metrics::Address> metrics;
   unsigned read_ahead_kib = 4096;
+  std::optional<unsigned> prefetch_kib;  // none: as much as the wire needs
 
   bool foreground = false;
   int verbosity = 0;

@@ -1,6 +1,9 @@
 #include "fs/fuse/request.h"
 
+#include <sys/uio.h>
+
 #include <cerrno>
+#include <vector>
 
 #include "fs/fuse/stale_recovery.h"
 #include "fs/fuse/worker.h"
@@ -101,8 +104,14 @@ void Request::ErrorOrRecover(NodeId node, const Status& status) {
 void Request::TakeUpAgain() { worker_->Resume(TakeMessage()); }
 
 void Request::WaitForBuffer() {
+  worker_->read_ahead().GiveBack();
   const Worker::Waits waits = worker_->WaitsOf(message_.unique);
   worker_->Postpone(TakeMessage(), waits);
+}
+
+void Request::WaitForPiece(std::shared_ptr<const ReadAheadPiece> piece) {
+  const Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  worker_->PostponeFor(std::move(piece), TakeMessage(), waits);
 }
 
 void Request::WaitForWrites(NodeId node) {
@@ -130,6 +139,14 @@ void Request::Open(const fuse_file_info& file) { fuse_reply_open(Take(), &file);
 void Request::Write(std::size_t count) { fuse_reply_write(Take(), count); }
 void Request::Bytes(std::span<const std::byte> bytes) {
   fuse_reply_buf(Take(), reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+void Request::Bytes(std::span<const ByteSpan> parts) {
+  std::vector<iovec> vectors;
+  vectors.reserve(parts.size());
+  for (const ByteSpan part : parts) {
+    vectors.push_back({const_cast<std::byte*>(part.data()), part.size()});  // writev(2) reads only
+  }
+  fuse_reply_iov(Take(), vectors.data(), static_cast<int>(vectors.size()));
 }
 void Request::Read(client::Buffer bytes, std::size_t length) {
   if (!worker_->AnswersTogether(length)) return Bytes(bytes.bytes().first(length));

@@ -20,6 +20,7 @@
 namespace rdfs::fs::fuse {
 
 class Worker;
+struct ReadAheadPiece;
 
 // A message as it was read from the kernel, in registered memory.
 struct Message {
@@ -79,6 +80,8 @@ class Request {
   void TakeUpAgain();
   // The same when a buffer has been given back.
   void WaitForBuffer();
+  // Takes the request up again when this has come.
+  void WaitForPiece(std::shared_ptr<const ReadAheadPiece> piece);
   // Takes the request up again when the writes to the node that are on their way have arrived.
   void WaitForWrites(NodeId node);
 
@@ -102,6 +105,7 @@ class Request {
   void Open(const fuse_file_info& file);
   void Write(std::size_t count);
   void Bytes(std::span<const std::byte> bytes);
+  void Bytes(std::span<const ByteSpan> parts);  // one behind the other
   // What has been read; may go to the kernel with other answers, in this turn of the worker. That
   // is no later than a thread that is let run late: whoever makes the kernel drop pages waits for
   // those that are being read.

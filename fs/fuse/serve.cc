@@ -75,7 +75,7 @@ class Served {
   void Work(Worker& worker);
   // The first worker has more to do than it can: the helper takes its share, and is made when it is
   // called for the first time. On that worker's thread.
-  void CallHelper(TimePoint now);
+  bool CallHelper(TimePoint now);
   Status Help();
   // Behind the worker that may have called it.
   void EndHelper();
@@ -185,14 +185,16 @@ Status Served::Connect() {
   const Deadline deadline = DeadlineAfter(options_.deadline);
   RDFS_ASSIGN_OR_RETURN(mount_, client::Mount::Create(std::move(mount), deadline));
   filesystem_ = std::make_unique<Filesystem>(
-      *mount_,
-      FilesystemOptions{.writeback = options_.writeback,
-                        .strict = options_.strict,
-                        .direct_writes = !options_.writeback && KernelDropsPagesAfterWrites(),
-                        // With its writeback cache the kernel answers writes by itself.
-                        .early_writes = !options_.writeback && !options_.sync,
-                        .asks_at_opendir = MayBeRefused(),
-                        .deadline = options_.deadline});
+      *mount_, FilesystemOptions{
+                   .writeback = options_.writeback,
+                   .strict = options_.strict,
+                   .direct_writes = !options_.writeback && KernelDropsPagesAfterWrites(),
+                   // With its writeback cache the kernel answers writes by itself.
+                   .early_writes = !options_.writeback && !options_.sync,
+                   // Of several workers each would read ahead of the others' requests.
+                   .prefetch_kib = options_.workers.value_or(1) > 1 ? 0 : options_.prefetch_kib,
+                   .asks_at_opendir = MayBeRefused(),
+                   .deadline = options_.deadline});
   return {};
 }
 
@@ -230,7 +232,7 @@ Status Served::MountAndWork() {
   filesystem_->kernel.Start(fuse_mount_->session(), workers_.size() > 1,
                             [first] { first->Wake(); });
   if (!options_.workers && Processors() > 1)
-    first->set_call_helper([this](TimePoint now) { CallHelper(now); });
+    first->set_call_helper([this](TimePoint now) { return CallHelper(now); });
   working_ = static_cast<unsigned>(workers_.size());
   for (Worker* const worker : all_workers_) {
     threads_.emplace_back([this, worker] {
@@ -250,9 +252,12 @@ void Served::Work(Worker& worker) {
   EndNow();
 }
 
-void Served::CallHelper(TimePoint now) {
-  if (Worker* const helper = helper_.load()) return helper->Call(now);
-  if (now < next_try_to_help_ || making_helper_.exchange(true)) return;
+bool Served::CallHelper(TimePoint now) {
+  if (Worker* const helper = helper_.load()) {
+    helper->Call(now);
+    return true;
+  }
+  if (now < next_try_to_help_ || making_helper_.exchange(true)) return false;
   next_try_to_help_ = now + std::chrono::seconds(10);
   filesystem_->kernel.ServeSeveralWorkers();
   try {
@@ -266,6 +271,7 @@ void Served::CallHelper(TimePoint now) {
     LogInfo("one worker has to do: {}", error.what());
     making_helper_ = false;
   }
+  return false;
 }
 
 Status Served::Help() {

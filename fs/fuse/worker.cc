@@ -63,6 +63,9 @@ Worker::~Worker() {
   resumed_.clear();
   for (const Behind& waiting : behind_) AnswerError(fuse_fd, waiting.message.unique, EIO);
   behind_.clear();
+  for (const Ahead& waiting : ahead_) AnswerError(fuse_fd, waiting.message.unique, EIO);
+  ahead_.clear();
+  read_ahead_.Clear();
   released_.clear();  // they end with the session
   lane_.reset();
   t_current = nullptr;
@@ -146,6 +149,10 @@ bool Worker::Spin() {
 bool Worker::ReadyToReceive() {
   if (receive_.valid()) return true;
   std::optional<client::Buffer> buffer = lane_->buffers().Allocate(request_bytes_);
+  if (!buffer) {
+    read_ahead_.GiveBack();
+    buffer = lane_->buffers().Allocate(request_bytes_);
+  }
   if (buffer) receive_ = std::move(*buffer);
   return receive_.valid();
 }
@@ -156,8 +163,22 @@ bool Worker::TakeAnswers() {
   together_ = false;
   if (answers_.size() > 1) filesystem_.reads_together.fetch_add(answers_.size());
   answers_.Send();
+  if (any && !ahead_.empty()) TakeUpRead();
   if (any) answer_spin_.Came();
   return any;
+}
+
+// Reads whose pieces have come: before any that the kernel has sent since.
+void Worker::TakeUpRead() {
+  for (std::size_t left = ahead_.size(); left > 0; --left) {
+    Ahead next = std::move(ahead_.front());
+    ahead_.pop_front();
+    if (next.piece->here) {
+      Process(std::move(next.message));
+    } else {
+      ahead_.push_back(std::move(next));
+    }
+  }
 }
 
 Result<bool> Worker::TakeRequests() {
@@ -193,7 +214,7 @@ Result<bool> Worker::TakeRequests(int most_short, int& short_reads) {
     const TimePoint now = BootClock::now();
     if (++in_a_row_ >= kCrowd && call_helper_) {
       in_a_row_ = 0;
-      call_helper_(now);
+      if (call_helper_(now)) helped_until_ = now + kDuty;
     }
     lane_->AsOf(now);
     Message message = TakeReceived(static_cast<std::size_t>(got));
@@ -362,6 +383,13 @@ void Worker::Postpone(Message message, const Waits& waits) {
   postponed_.push_back(std::move(message));
 }
 
+void Worker::PostponeFor(std::shared_ptr<const ReadAheadPiece> piece, Message message,
+                         const Waits& waits) {
+  waits_[message.unique] = waits;
+  LookForDying(lane_->Now());
+  ahead_.push_back({std::move(piece), std::move(message)});
+}
+
 void Worker::LookForDying(TimePoint now) {
   next_look_for_dying_ = std::min(next_look_for_dying_, now + kLookForDying);
 }
@@ -387,7 +415,7 @@ std::chrono::milliseconds Worker::TimeLeft(std::uint64_t unique) const {
 // of that no signal is told.
 void Worker::LetDyingGo(TimePoint now) {
   if (now < next_look_for_dying_) return;
-  if (behind_.empty() && postponed_.empty()) {
+  if (behind_.empty() && postponed_.empty() && ahead_.empty()) {
     next_look_for_dying_ = TimePoint::max();
     return;
   }
@@ -404,6 +432,7 @@ void Worker::LetDyingGo(TimePoint now) {
     return true;
   };
   std::erase_if(behind_, [&](const Behind& waiting) { return let_go(waiting.message); });
+  std::erase_if(ahead_, [&](const Ahead& waiting) { return let_go(waiting.message); });
   std::erase_if(postponed_, let_go);
 }
 

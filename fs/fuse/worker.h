@@ -25,6 +25,7 @@
 #include "fs/fuse/answer_batch.h"
 #include "fs/fuse/filesystem.h"
 #include "fs/fuse/interrupts.h"
+#include "fs/fuse/read_ahead.h"
 #include "fs/fuse/request.h"
 #include "fs/fuse/short_reads.h"
 #include "fs/fuse/workers.h"
@@ -53,8 +54,8 @@ class Worker {
 
   // A worker that cannot keep up with the kernel's requests has a helper: one that takes its share
   // for a while when it is called, and is not woken by requests else, so that it costs nothing
-  // while one is enough. Before Run:
-  void set_call_helper(std::function<void(TimePoint now)> call) { call_helper_ = std::move(call); }
+  // while one is enough. `call` says whether there is one. Before Run:
+  void set_call_helper(std::function<bool(TimePoint now)> call) { call_helper_ = std::move(call); }
   void set_helps() { helps_ = true; }
   // To a helper; any thread.
   void Call(TimePoint now) {
@@ -68,6 +69,16 @@ class Worker {
   [[nodiscard]] client::Lane& lane() { return *lane_; }
   [[nodiscard]] Filesystem& filesystem() { return filesystem_; }
   [[nodiscard]] OpenAhead& open_ahead() { return open_ahead_; }
+  [[nodiscard]] ReadAhead& read_ahead() { return read_ahead_; }
+  // Two workers would read ahead of each other's requests.
+  [[nodiscard]] bool reads_ahead() const {
+    return !helps_ && filesystem_.options.prefetch_kib != 0U && lane_->Now() >= helped_until_;
+  }
+  // A few who read from front to back always have something to ask for, and no helper makes them
+  // faster.
+  void ReadsOn() {
+    if (read_ahead_.streams() <= kFewStreams) in_a_row_ = 0;
+  }
   [[nodiscard]] const Message& current_message() const { return current_; }
   Message TakeCurrentMessage() { return std::move(current_); }
   // When a request first came to wait, or now; and of which epoch the server was that last knew a
@@ -79,6 +90,9 @@ class Worker {
   // Messages that wait for a buffer, and those that are to be taken up in the next turn.
   // `waits`: of its request, as the others have them.
   void Postpone(Message message, const Waits& waits);
+  // One that waits for a piece that is read ahead.
+  void PostponeFor(std::shared_ptr<const ReadAheadPiece> piece, Message message,
+                   const Waits& waits);
   // One that is to be carried out behind these writes.
   void PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits);
   [[nodiscard]] bool HasWaited(std::uint64_t unique) const {
@@ -131,6 +145,7 @@ class Worker {
   static constexpr std::chrono::nanoseconds kLongestForRequest{80'000};
   // Of a helper, since it was called last.
   static constexpr std::chrono::milliseconds kDuty{10};
+  static constexpr std::size_t kFewStreams = 2;
 
   Worker(fuse_session* session, Filesystem& filesystem, std::unique_ptr<client::Lane> lane,
          Workers& all, Fd wake, std::size_t request_bytes)
@@ -144,6 +159,7 @@ class Worker {
         short_reads_(Processors() == 1),
         answers_(fuse_session_fd(session)),
         gives_way_(!RoomForAChain()),
+        read_ahead_(filesystem, *lane),
         lane_(std::move(lane)) {}
 
   // Takes what the kernel has, at most a few at once; returns whether there was anything.
@@ -158,6 +174,7 @@ class Worker {
   void Process(Message message);
   // Takes up what the lane has brought; returns whether there was anything.
   bool TakeAnswers();
+  void TakeUpRead();
   void Interrupt(std::uint64_t unique);
   void TrackBegun();
   void LookAtInterrupted();
@@ -190,13 +207,18 @@ class Worker {
   client::Buffer receive_;  // of full size, for the next request
   std::deque<Message> postponed_;
   std::deque<Message> resumed_;
-  // By request, of those that were in `postponed_` or `behind_`, or stale.
+  // By request, of those that were in `postponed_`, `behind_` or `ahead_`, or stale.
   std::unordered_map<std::uint64_t, Waits> waits_;
   struct Behind {
     WritesBehind::Wait wait;
     Message message;
   };
   std::deque<Behind> behind_;
+  struct Ahead {
+    std::shared_ptr<const ReadAheadPiece> piece;
+    Message message;
+  };
+  std::deque<Ahead> ahead_;
   TimePoint next_look_for_dying_ = TimePoint::max();  // none while nobody waits
   std::atomic<bool> waits_behind_ = false;            // for another worker to wake us
   struct Released {
@@ -225,7 +247,8 @@ class Worker {
   bool look_ = true;                       // for a request, in the next turn
   bool drained_ = false;                   // the last look has found that there is none more
   int in_a_row_ = 0;                       // requests that were there when we looked, since then
-  std::function<void(TimePoint)> call_helper_;
+  std::function<bool(TimePoint)> call_helper_;  // whether there is one
+  TimePoint helped_until_{};
   bool helps_ = false;
   bool kept_one_ = false;               // since it slept, where another worker looks at the time
   std::atomic<TimePoint> duty_ends_{};  // of a helper
@@ -235,8 +258,9 @@ class Worker {
   AdaptiveSpin request_spin_;
   ShortReads short_reads_;
   AnswerBatch answers_;
-  bool together_ = false;               // answers to short reads go into answers_
-  const bool gives_way_;                // who spins, to the program and the server
+  bool together_ = false;  // answers to short reads go into answers_
+  const bool gives_way_;   // who spins, to the program and the server
+  ReadAhead read_ahead_;
   std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest
 };
 

@@ -29,7 +29,7 @@ _rdfs_options() {
 
 # The words of rdfs -o.
 _rdfs_mount_options() {
-  echo "key_file= require= address= deadline= workers= read_ahead= allow_other ro rw plaintext
+  echo "key_file= require= address= deadline= workers= read_ahead= prefetch= allow_other ro rw plaintext
     require_encryption idmap= uid= gid= writeback sync async strict ssh_command= rdfsd_path= log= metrics= suid nosuid dev nodev exec noexec
     atime noatime"
 }

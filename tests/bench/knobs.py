@@ -21,6 +21,7 @@ MEMLOCK = "knobs: memlock 8 MiB, verbs"
 MTU = "knobs: MTU 1500, verbs (soft-RoCE)"
 TCP_WINDOW = "knobs: tcp_rmem and tcp_wmem 64 MiB, tcp, 40 ms away"
 FAR_READ_AHEAD = "knobs: read_ahead 4096 KiB, tcp, 40 ms away"
+FAR_PREFETCH = "knobs: prefetch=0, tcp, 40 ms away"
 FAR_LANES = "knobs: rdcp with 4 lanes, tcp, 40 ms away"
 # The most that Linux let a socket receive ahead before 6.16.
 USUAL_WINDOW = 6 * MIB
@@ -147,6 +148,17 @@ def far_read_ahead(bench) -> None:
             beside(bench, FAR_READ_AHEAD, jobs, "1024 KiB", ours, theirs)
 
 
+def far_prefetch(bench) -> None:
+    """Against what rdfs reads ahead by itself; as an ordinary user has it, with the kernel's own read-ahead and the
+    usual window."""
+    jobs = tcp_jobs((16 if bench.arguments.quick else 64) * MIB)
+    with far_network("prefetch", USUAL_WINDOW) as far:
+        common = dict(read_ahead_kib=128, before=far)
+        with mount(bench, options="require=tcp,plaintext,prefetch=0", **common) as ours, \
+                mount(bench, options="require=tcp,plaintext", **common) as theirs:
+            beside(bench, FAR_PREFETCH, jobs, "the default", ours, theirs)
+
+
 @contextlib.contextmanager
 def far_machine():
     """A host that is 40 ms away from another, both with the usual window: what starts programs at that one, and what is
@@ -194,6 +206,10 @@ def on_this_machine(size: int) -> list[tuple]:
          dict(options=tcp, read_ahead_kib=128), dict(options=tcp)),
         ("read_ahead 4096 KiB, tcp: sequential read", "B/s", sequential, "1024 KiB",
          dict(options=tcp, read_ahead_kib=4096), dict(options=tcp)),
+        ("prefetch=0, shm: sequential read", "B/s", sequential, "the default",
+         dict(options="require=shm,prefetch=0", read_ahead_kib=128), dict(options="require=shm", read_ahead_kib=128)),
+        ("prefetch=0, tcp: sequential read", "B/s", sequential, "the default",
+         dict(options=f"{tcp},prefetch=0", read_ahead_kib=128), dict(options=tcp, read_ahead_kib=128)),
         ("TLS, tcp: sequential read", "B/s", sequential, "plaintext",
          dict(options="require=tcp,require_encryption"), dict(options=tcp)),
         ("workers=2, shm: four programs read 4 KiB", "1/s", lambda place: readers(place, 4), "workers=1",
@@ -208,7 +224,8 @@ def on_this_machine(size: int) -> list[tuple]:
 
 def names() -> list[str]:
     """Of all rows, for documents that quote them."""
-    in_guest = {MEMLOCK: memlock_jobs(0), MTU: sequential_jobs(0), TCP_WINDOW: tcp_jobs(0), FAR_READ_AHEAD: tcp_jobs(0)}
+    in_guest = {MEMLOCK: memlock_jobs(0), MTU: sequential_jobs(0), TCP_WINDOW: tcp_jobs(0), FAR_READ_AHEAD: tcp_jobs(0),
+                FAR_PREFETCH: tcp_jobs(0)}
     return [*[f"knobs: {what}" for what, *_ in on_this_machine(0)], HUGE, FAR_LANES,
             *[f"{prefix}: {what}" for prefix, jobs in in_guest.items() for what in jobs]]
 

@@ -35,7 +35,7 @@ GUEST_ONLY = {"mtu": "rxe", "tcp": "siw", "far": "siw", "lanes": "siw", "sockets
 NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
          "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held", "handles": "curve, handles",
          "idle": "idle rdfsd and rdfs, verbs, CPU in a minute", "latency": f"{latencies.NAME}, verbs",
-         "memlock": knobs.MEMLOCK, "mtu": knobs.MTU, "tcp": knobs.TCP_WINDOW, "far": knobs.FAR_READ_AHEAD,
+         "memlock": knobs.MEMLOCK, "mtu": knobs.MTU, "tcp": knobs.TCP_WINDOW, "far": knobs.FAR_READ_AHEAD, "prefetch": knobs.FAR_PREFETCH,
          "lanes": knobs.FAR_LANES, "sockets": far_sockets.NAME}
 
 
@@ -76,7 +76,7 @@ def boot(arguments, bin_dir: pathlib.Path, part: str, cpus: int) -> list[dict]:
 def inside(bench, part: str) -> None:
     {"rdping": rdping, "mount": mount, "pipe": pipe, "costs": costs, "nfs": nfs.measure, "grants": grants,
      "handles": handles, "idle": idle, "latency": latency, "memlock": memlock, "mtu": mtu,
-     "tcp": knobs.tcp_window, "far": knobs.far_read_ahead, "lanes": knobs.far_lanes,
+     "tcp": knobs.tcp_window, "far": knobs.far_read_ahead, "prefetch": knobs.far_prefetch, "lanes": knobs.far_lanes,
      "sockets": far_sockets.run}[part](bench)
 
 

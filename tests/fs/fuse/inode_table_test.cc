@@ -90,6 +90,46 @@ TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow + kLease));
 }
 
+TEST(InodeTable, AStandingLastsAsLongAsNobodyCanHaveChangedTheFile) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  const NodeId b = table.Remember(H(2), kRootNode, "b");
+  EXPECT_FALSE(table.Standing(a, kNow)) << "without a lease";
+  table.SetLease(a, kNow + kLease, 7, kLease);
+  const auto first = table.Standing(a, kNow);
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(table.Standing(a, kNow + kLease)) << "it is out";
+  // Asked for while the one before was good.
+  table.SetLease(a, kNow + kLease + kLease / 2, 7, kLease);
+  EXPECT_EQ(table.Standing(a, kNow + kLease), first);
+  // Asked for when that was out: somebody may have changed the file in between, also where the
+  // cookie is the same.
+  table.SetLease(a, kNow + kLease * 3, 7, kLease);
+  const auto second = table.Standing(a, kNow + kLease * 2);
+  ASSERT_TRUE(second);
+  EXPECT_NE(second, first);
+  table.SetLease(a, kNow + kLease * 3 + kLease / 2, 8, kLease);
+  const auto third = table.Standing(a, kNow + kLease * 3);
+  ASSERT_TRUE(third);
+  EXPECT_NE(third, second) << "another cookie";
+  table.OwnChange(a, kNow + kLease * 3);
+  const auto fourth = table.Standing(a, kNow + kLease * 3);
+  EXPECT_NE(fourth, third) << "a change of our own";
+  table.EndLease(a);
+  EXPECT_FALSE(table.Standing(a, kNow + kLease * 3)) << "recalled";
+  table.SetLease(a, kNow + kLease * 5, 8, kLease);
+  const auto fifth = table.Standing(a, kNow + kLease * 4);
+  ASSERT_TRUE(fifth);
+  for (const auto& before : {first, second, third, fourth}) EXPECT_NE(fifth, before);
+  (void)table.EndAllLeases();
+  EXPECT_FALSE(table.Standing(a, kNow + kLease * 4));
+  table.SetLease(a, kNow + kLease * 5, 8, kLease);
+  EXPECT_NE(table.Standing(a, kNow + kLease * 4), fifth);
+  EXPECT_FALSE(table.Standing(b, kNow));
+}
+
 // A directory that is watched for changes has a longer one.
 TEST(InodeTable, OfALongLeaseItCountsWhenItWasAskedFor) {
   constexpr TimePoint kNow{std::chrono::hours(1)};
@@ -241,6 +281,27 @@ TEST(SequentialReader, AsksAheadOnlyOfWhoReadsOn) {
   for (int i = 0; i < 20; ++i)
     EXPECT_LE(reader.Next(5000000 + 4096U * static_cast<unsigned>(i), 4096),
               SequentialReader::kMostAhead);
+}
+
+TEST(SequentialReader, IsFollowedFromItsSecondReadOnAndNotWhereItJumpsAboutNearby) {
+  constexpr std::uint32_t kPage = 4096;
+  SequentialReader reader;
+  reader.Next(0, kPage);
+  EXPECT_FALSE(reader.followed()) << "it may want no more than that";
+  for (std::uint64_t i = 1; i < 8; ++i) {
+    reader.Next(i * kPage, kPage);
+    EXPECT_TRUE(reader.followed()) << i;
+  }
+  reader.Next(6 * std::uint64_t{kPage}, kPage);
+  EXPECT_TRUE(reader.followed()) << "two that came the other way round";
+  reader.Next(1U << 20U, kPage);
+  EXPECT_FALSE(reader.followed()) << "somewhere else";
+  SequentialReader random;
+  random.Next(0, 256 * kPage);
+  for (const std::uint64_t page : {7U, 200U, 33U, 90U, 12U, 250U, 3U}) {
+    random.Next(page * kPage, kPage);
+    EXPECT_FALSE(random.followed()) << page;
+  }
 }
 
 }  // namespace

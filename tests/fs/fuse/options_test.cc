@@ -141,7 +141,7 @@ TEST(MountOptions, AllWords) {
       "other,ro,"
       "plaintext,idmap=none,strict,sync,"
       "rdfsd_path=/opt/rdfsd,ssh_command=ssh -p 22 -o 'User=a "
-      "b',log=/l,read_ahead=0,metrics=[::1]:9464,suid,dev,noexec,"
+      "b',log=/l,read_ahead=0,prefetch=512,metrics=[::1]:9464,suid,dev,noexec,"
       "noatime,,_netdev,x-systemd.automount,defaults,user,auto",
       options);
   ASSERT_TRUE(status.ok()) << status.message();
@@ -158,6 +158,7 @@ TEST(MountOptions, AllWords) {
   EXPECT_EQ(options.ssh_command, (std::vector<std::string>{"ssh", "-p", "22", "-o", "User=a b"}));
   EXPECT_EQ(options.log_file, "/l");
   EXPECT_EQ(options.read_ahead_kib, 0U);
+  EXPECT_EQ(options.prefetch_kib, 512U);
   ASSERT_TRUE(options.metrics);
   EXPECT_EQ(ToString(*options.metrics), "[::1]:9464");
 }
@@ -228,6 +229,8 @@ TEST(MountOptions, BadValuesAreRefused) {
                            "metrics=",
                            "metrics=there",
                            "read_ahead=1048577",
+                           "prefetch=8193",
+                           "prefetch=-1",
                            "allow_other=yes",
                            "=",
                            "=x"}) {
