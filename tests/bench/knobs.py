@@ -35,7 +35,7 @@ def mount(bench, options="", server="", read_ahead_kib=None, address="127.0.0.1"
     with setups.scratch() as work, open(work / "log", "w") as output:
         backing, place = setups.make_places(work, user, "export", "mnt")
         with setups.rdfsd(bench.bin, backing, address, user, before, server) as (_, source):
-            client = [*before, str(bench.bin / "fs/fuse/rdfs"), source, str(place), "-o", options, "-f"]
+            client = [*before, str(bench.bin / "fs/fuse/rdfs"), source, str(place), "-o", f"{options},read_ahead=0", "-f"]
             with setups.mounted(client, place, output, read_ahead_kib or bench.READ_AHEAD_KIB, user):
                 yield place
 

@@ -99,7 +99,7 @@ def rdfs_mount(bench, source: str, transport: str):
     with setups.scratch() as work, open(work / "log", "w") as output:
         mount = work / "mnt"
         mount.mkdir()
-        client = [str(bench.bin / "fs/fuse/rdfs"), source, str(mount), "-o", f"require={transport},plaintext", "-f"]
+        client = [str(bench.bin / "fs/fuse/rdfs"), source, str(mount), "-o", f"require={transport},plaintext,read_ahead=0", "-f"]
         with setups.mounted(client, mount, output, bench.READ_AHEAD_KIB):
             yield mount
 

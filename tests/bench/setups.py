@@ -149,7 +149,7 @@ def unmount(path: pathlib.Path) -> None:
 
 
 def set_read_ahead(path: pathlib.Path, kib: int) -> None:
-    """The same for every file system that is compared; only root may."""
+    """The same for every file system that is compared; only root may. (rdfs is told to leave it alone.)"""
     knob = pathlib.Path(f"/sys/class/bdi/{device_of(path)}/read_ahead_kb")
     if knob.exists() and os.geteuid() == 0:
         knob.write_text(str(kib))
@@ -160,6 +160,8 @@ def mounted(command: list[str], mount: pathlib.Path, output, read_ahead_kib: int
     """The program that `command` starts in the foreground, which mounts on `mount`."""
     with process(command, stdout=output, stderr=output, user=user) as fuse:
         wait_for(lambda: is_mounted(mount), 20, command[0])
+        # The kernel answers once FUSE_INIT is done, which sets it back.
+        as_user(user, lambda: mount.stat().st_ino)
         set_read_ahead(mount, read_ahead_kib)
         try:
             yield fuse
@@ -240,7 +242,7 @@ def rdfs_mount(bin_dir: pathlib.Path, transport: str, read_ahead_kib: int, addre
     with scratch() as work, open(work / "log", "w") as output:
         backing, mount = make_places(work, user, "export", "mnt")
         with rdfsd(bin_dir, backing, address, user, limits=limits) as (daemon, source):
-            command = [str(bin_dir / "fs/fuse/rdfs"), source, str(mount), "-o", f"require={transport}", "-f"]
+            command = [str(bin_dir / "fs/fuse/rdfs"), source, str(mount), "-o", f"require={transport},read_ahead=0", "-f"]
             with client([daemon.pid], command, mount, output, read_ahead_kib, user) as side:
                 side["source"] = source
                 yield side

@@ -25,18 +25,18 @@ MIB = 1 << 20
 GUEST_USER = "tester"  # tests/rdma/boot
 # Two CPUs for programs that poll; one for mounts, because a wake-up across CPUs costs the guest milliseconds.
 PARTS = {"rdping": 2, "mount": 1, "pipe": 2, "costs": 2, "nfs": 1, "grants": 1, "handles": 1, "idle": 1,
-         "latency": 1, "memlock": 1, "mtu": 1, "tcp": 1, "far": 1, "lanes": 1, "sockets": 2}
+         "latency": 1, "memlock": 1, "mtu": 1, "tcp": 1, "far": 1, "prefetch": 1, "lanes": 1, "sockets": 2}
 # Of the guest, whose files may fill half of it: two of 2 GiB in this part. It takes from this machine what it has
 # touched, about 5 GiB.
 MEMORY = {"costs": "10G"}
 USUAL_MEMORY = "3072M"
 # Whose device is not this machine's, if it has one: what they set of the network is nobody else's there.
-GUEST_ONLY = {"mtu": "rxe", "tcp": "siw", "far": "siw", "lanes": "siw", "sockets": "siw"}
+GUEST_ONLY = {"mtu": "rxe", "tcp": "siw", "far": "siw", "prefetch": "siw", "lanes": "siw", "sockets": "siw"}
 NAMES = {"rdping": "rdping, verbs, two CPUs", "mount": "mount, verbs, one CPU", "pipe": "pipe, verbs", "nfs": "nfs, ",
          "grants": "ceiling, verbs: CPU of rdfsd per GiB read with grants held", "handles": "curve, handles",
          "idle": "idle rdfsd and rdfs, verbs, CPU in a minute", "latency": f"{latencies.NAME}, verbs",
-         "memlock": knobs.MEMLOCK, "mtu": knobs.MTU, "tcp": knobs.TCP_WINDOW, "far": knobs.FAR_READ_AHEAD, "prefetch": knobs.FAR_PREFETCH,
-         "lanes": knobs.FAR_LANES, "sockets": far_sockets.NAME}
+         "memlock": knobs.MEMLOCK, "mtu": knobs.MTU, "tcp": knobs.TCP_WINDOW, "far": knobs.FAR_READ_AHEAD,
+         "prefetch": knobs.FAR_PREFETCH, "lanes": knobs.FAR_LANES, "sockets": far_sockets.NAME}
 
 
 def run(bench) -> None:
