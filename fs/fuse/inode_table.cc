@@ -184,8 +184,7 @@ bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
   // Another cookie than the one that a lease vouches for: that lease is over.
   const bool contradicts = node->leased_change != 0 && node->leased_change != change;
   if (until <= node->lease_until && !contradicts) return true;
-  // Nobody had to ask us before he changed it, in between.
-  if (contradicts || until - lease >= node->lease_until) ++node->standing;
+  if (contradicts) ++node->standing;
   node->lease_until = until;
   node->leased_change = change;
   return true;
@@ -236,11 +235,11 @@ bool InodeTable::PagesAreCurrent(NodeId id, TimePoint now) const {
          node->leased_change == node->change_at_open;
 }
 
-std::optional<std::uint64_t> InodeTable::Standing(NodeId id, TimePoint now) const {
+std::optional<InodeTable::Standing> InodeTable::FindStanding(NodeId id, TimePoint now) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);
   if (node == nullptr || now >= node->lease_until) return std::nullopt;
-  return node->standing;
+  return Standing{.number = node->standing, .until = node->lease_until};
 }
 
 void InodeTable::SetWithoutXattr(NodeId id, std::uint8_t xattrs, TimePoint asked) {

@@ -80,10 +80,14 @@ class InodeTable {
   // Whether what the kernel has of the file's bytes, since this client's last open, is what the
   // server has: the lease holds, with the change cookie of that open.
   [[nodiscard]] bool PagesAreCurrent(NodeId node, TimePoint now) const;
-  // A number that stays the same as long as nobody can have changed the file: none without a lease,
-  // another one after a recall, after a time without a lease, and after each change of this
-  // mount's. What is asked for under it is true as long as it is.
-  [[nodiscard]] std::optional<std::uint64_t> Standing(NodeId node, TimePoint now) const;
+  // What is asked for now is true until then, as long as the number stays what it is: another one
+  // says that the lease was recalled, or that this mount has changed the file. None without a
+  // lease.
+  struct Standing {
+    std::uint64_t number = 0;
+    TimePoint until{};
+  };
+  [[nodiscard]] std::optional<Standing> FindStanding(NodeId node, TimePoint now) const;
   // Xattrs, a bit each, that the file has not: as long as the lease lasts that it has now.
   void SetWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint asked);
   [[nodiscard]] bool KnownWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint now) const;

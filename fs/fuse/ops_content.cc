@@ -144,24 +144,24 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
   Worker& worker = request.worker();
   const auto at = static_cast<std::uint64_t>(offset);
   std::uint32_t ahead = 0;
-  bool followed = false;
+  std::uint32_t wanted = 0;
   {
     const std::lock_guard lock(open->mutex);
     // One that comes here again has been counted.
-    ahead = worker.HasWaited(request.unique()) && request.message().waited == 0
+    ahead = worker.HasWaited(request.unique()) && worker.WaitsOf(request.unique()).counted
                 ? open->sequential.ahead()
                 : open->sequential.Next(at, static_cast<std::uint32_t>(size));
-    followed = open->sequential.followed();
+    wanted = open->sequential.wanted();
   }
   // Past the kernel's pages the caller can be interrupted, and wants what is there now.
   const bool past_pages =
       open->direct || (request.message().Body<fuse_read_in>().flags & O_DIRECT) != 0;
   const bool reads_ahead = worker.reads_ahead() && !past_pages;
-  if (reads_ahead && followed) worker.ReadsOn();
+  if (reads_ahead && wanted > 0) worker.ReadsOn();
   const CallContext reader = request.context();
   if (reads_ahead &&
       worker.read_ahead().Serve(request, reader, open, at, static_cast<std::uint32_t>(size))) {
-    return worker.read_ahead().Follow(reader, open, at + size, followed ? ahead : 0);
+    return worker.read_ahead().Follow(reader, open, at + size, wanted, !worker.is_helped());
   }
   std::optional<client::Buffer> buffer = worker.lane().buffers().Allocate(size);
   if (!buffer) return request.WaitForBuffer();
@@ -188,7 +188,7 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
                        reading->request.Read(std::move(reading->buffer), done->length);
                      });
   });
-  if (reads_ahead) worker.read_ahead().Follow(reader, open, at + size, followed ? ahead : 0);
+  if (reads_ahead) worker.read_ahead().Follow(reader, open, at + size, wanted, !worker.is_helped());
 }
 
 void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size, off_t offset,

@@ -17,18 +17,22 @@ bool ReadAhead::Serve(Request& request, const client::CallContext& caller,
   const auto found = Find(*open);
   if (found == streams_.end()) return false;
   Stream& stream = *found;
+  stream.used = lane_.Now();
   DropUntrue(stream, open->node);
   DropPassed(stream);
+  if (open->file->lost_errno() != 0) return false;
   const std::uint64_t end = offset + size;
   const bool covered = Covers(caller, open, stream, offset, end);
   // The kernel takes the end of a file from the first answer that is cut short: none behind the end
   // may overtake one in front of it.
-  const bool waits_for_all = !covered && end > open->size;
+  const bool waits_for_all = end > open->size;
   if (!covered && !waits_for_all) return false;
   // For the last one, behind which the others have come.
   for (auto piece = stream.pieces.rbegin(); piece != stream.pieces.rend(); ++piece) {
     if ((*piece)->offset >= end || (*piece)->here) continue;
     if ((*piece)->end() <= offset && !waits_for_all) break;
+    // One that was asked for later may come later than this request has time.
+    if ((*piece)->asked > request.worker().WaitsOf(request.unique()).since) return false;
     request.WaitForPiece(*piece);
     return true;
   }
@@ -93,8 +97,8 @@ void ReadAhead::Answered(const Open& open, std::uint64_t end, std::uint32_t leng
 }
 
 void ReadAhead::Follow(const client::CallContext& caller, const std::shared_ptr<Open>& open,
-                       std::uint64_t end, std::uint32_t wanted) {
-  if (wanted == 0) return Closed(*open);
+                       std::uint64_t end, std::uint32_t wanted, bool may_ask) {
+  if (wanted == 0 || open->closed) return Closed(*open);
   const TimePoint now = lane_.Now();
   const auto stream = FindOrBegin(open, end, now);
   if (stream == streams_.end()) return;
@@ -102,7 +106,7 @@ void ReadAhead::Follow(const client::CallContext& caller, const std::shared_ptr<
   stream->front = std::max(stream->front, end);
   stream->wanted = wanted;
   DropUntrue(*stream, open->node);
-  TopUp(caller, open, *stream);
+  if (may_ask && now >= rests_until_) TopUp(caller, open, *stream);
 }
 
 void ReadAhead::Closed(const Open& open) {
@@ -116,6 +120,8 @@ void ReadAhead::End(Streams::iterator stream) {
 }
 
 void ReadAhead::GiveBack() {
+  if (streams_.empty()) return;
+  rests_until_ = lane_.Now() + kRest;
   for (Stream& stream : streams_) {
     for (std::size_t i = stream.pieces.size(); i-- > 0;) {
       if (stream.pieces[i]->here) Drop(stream, i);
@@ -135,18 +141,19 @@ ReadAhead::Streams::iterator ReadAhead::FindOrBegin(const std::shared_ptr<Open>&
   std::optional<std::uint32_t> fixed;
   if (filesystem_.options.prefetch_kib) fixed = *filesystem_.options.prefetch_kib * 1024U;
   const ReadAheadWindow window(lane_.round_trip(), fixed);
-  if (streams_.size() >= kMostStreams) EndIdle(now);
+  EndIdle(now, nullptr);
   if (streams_.size() >= kMostStreams) return streams_.end();
   streams_.push_back({.of = open.get(), .open = open, .window = window, .told = at});
   return std::prev(streams_.end());
 }
 
-void ReadAhead::EndIdle(TimePoint now) {
+void ReadAhead::EndIdle(TimePoint now, const Stream* but) {
   for (auto stream = streams_.begin(); stream != streams_.end();) {
     const auto next = std::next(stream);
     const auto open = stream->open.lock();
     // Another worker may have closed it.
-    if (open == nullptr || open->closed || now - stream->used >= kIdle) End(stream);
+    const bool idle = open == nullptr || open->closed || now - stream->used >= kIdle;
+    if (idle && &*stream != but) End(stream);
     stream = next;
   }
 }
@@ -154,21 +161,25 @@ void ReadAhead::EndIdle(TimePoint now) {
 void ReadAhead::TopUp(const client::CallContext& caller, const std::shared_ptr<Open>& open,
                       Stream& stream) {
   const TimePoint now = lane_.Now();
-  if (now < stream.pauses_until) return;
-  const auto standing = filesystem_.inodes.Standing(open->node, now);
-  if (!standing || filesystem_.inodes.lease_until(open->node) - now < filesystem_.lease / 2) {
-    Renew(caller, open, stream);
+  if (now < stream.pauses_until || !lane_.connected()) return;
+  const auto standing = filesystem_.inodes.FindStanding(open->node, now);
+  if (standing && standing->until != stream.lease_end) {
+    stream.lease_end = standing->until;
+    stream.renew_at = now + (standing->until - now) / 2;
   }
-  if (!standing || !lane_.connected()) return;
+  if (now >= stream.renew_at) Renew(caller, open, stream);
+  if (!standing) return;
+  // The kernel asks for whole pages, and the answer that is cut short tells where the end is.
+  const std::uint64_t size = (open->size + kPage - 1) / kPage * kPage;
   const std::uint32_t piece = stream.window.PieceBytes(filesystem_.transfer_bytes);
   const std::uint64_t share = most_bytes_ / streams_.size();
   const std::uint64_t window =
       std::min<std::uint64_t>({stream.window.bytes(), stream.wanted, share});
-  const std::uint64_t limit = std::min(stream.told + window, open->size.load());
+  const std::uint64_t limit = std::min(stream.told + window, size);
   stream.next = std::max(stream.next, stream.front);
   while (stream.next < limit) {
     // Whole pieces, so that their ends lie where those of the server's extents do.
-    const std::uint64_t end = std::min((stream.next / piece + 1) * piece, open->size.load());
+    const std::uint64_t end = std::min((stream.next / piece + 1) * piece, size);
     if (end > limit && !stream.pieces.empty()) return;
     if (!Ask(caller, open, stream, *standing, static_cast<std::uint32_t>(end - stream.next))) {
       return;
@@ -177,8 +188,8 @@ void ReadAhead::TopUp(const client::CallContext& caller, const std::shared_ptr<O
 }
 
 bool ReadAhead::Ask(const client::CallContext& caller, const std::shared_ptr<Open>& open,
-                    Stream& stream, std::uint64_t standing, std::uint32_t bytes) {
-  if (bytes_ + bytes > most_bytes_) EndIdle(lane_.Now());
+                    Stream& stream, const InodeTable::Standing& standing, std::uint32_t bytes) {
+  if (bytes_ + bytes > most_bytes_) EndIdle(lane_.Now(), &stream);
   if (bytes_ + bytes > most_bytes_) return false;
   std::optional<client::Buffer> buffer = lane_.buffers().Allocate(bytes);
   if (!buffer) return false;
@@ -205,7 +216,10 @@ void ReadAhead::Came(const std::shared_ptr<Open>& open, const std::shared_ptr<Pi
   const bool wanted =
       found != streams_.end() &&
       std::find(found->pieces.begin(), found->pieces.end(), piece) != found->pieces.end();
-  if (!wanted) return;
+  if (!wanted) {
+    if (done.ok()) filesystem_.read_ahead.unused.fetch_add(done->length, std::memory_order_relaxed);
+    return;
+  }
   if (!done.ok()) return End(found);  // whoever asks for it is told why
   piece->got = done->length;
   open->size = done->file_size;
@@ -215,10 +229,10 @@ void ReadAhead::Came(const std::shared_ptr<Open>& open, const std::shared_ptr<Pi
 void ReadAhead::Renew(const client::CallContext& caller, const std::shared_ptr<Open>& open,
                       Stream& stream) {
   const auto handle = filesystem_.inodes.Find(open->node);
-  if (!handle || stream.renewing || lane_.Now() < stream.next_renewal) return;
+  if (!handle || stream.renewing) return;
   stream.renewing = true;
-  // Where others write to the file there is none to be had for long.
-  stream.next_renewal = lane_.Now() + filesystem_.lease / 4;
+  // Where others write to the file, or the server gives none, there is none to be had for long.
+  stream.renew_at = lane_.Now() + kRenewal;
   client::CallContext context = caller;
   context.timeout.reset();
   lane_.GetAttr(context, *handle, open->file,
@@ -239,13 +253,16 @@ void ReadAhead::Renew(const client::CallContext& caller, const std::shared_ptr<O
 
 void ReadAhead::DropUntrue(Stream& stream, NodeId node) {
   if (stream.pieces.empty()) return;
-  const auto standing = filesystem_.inodes.Standing(node, lane_.Now());
-  const bool is_true =
-      standing == stream.pieces.front()->standing && standing == stream.pieces.back()->standing;
-  if (is_true) return;
-  while (!stream.pieces.empty()) Drop(stream, stream.pieces.size() - 1);
-  stream.next = 0;
-  stream.pauses_until = lane_.Now() + kPause;
+  const TimePoint now = lane_.Now();
+  const auto standing = filesystem_.inodes.FindStanding(node, now);
+  const bool changed = !standing || standing->number != stream.pieces.front()->standing.number ||
+                       standing->number != stream.pieces.back()->standing.number;
+  // The oldest are in front.
+  while (!stream.pieces.empty() && (changed || now >= stream.pieces.front()->standing.until)) {
+    Drop(stream, 0);
+  }
+  if (stream.pieces.empty()) stream.next = 0;
+  if (standing && changed) stream.pauses_until = now + kPause;
 }
 
 void ReadAhead::DropPassed(Stream& stream) {

@@ -7,10 +7,10 @@
 //
 // A piece is read as any other read is, into a buffer of the worker's lane. A READ of the kernel's
 // that lies in pieces is answered from them, and waits for one that is still under way. A piece
-// counts only as long as nobody can have changed the file since it was asked for
-// (InodeTable::Standing), which the lease on the file's attributes says; a lease that is about to
-// run out is asked for again. What does not count, did not come, or lies elsewhere is read as if
-// there were no pieces.
+// counts only as long as nobody can have changed the file since it was asked for: until the end of
+// the lease that there was then on the file's attributes, unless that is recalled or this mount
+// changes the file (InodeTable::Standing). For later pieces the lease is asked for again in time.
+// What does not count, did not come, or lies elsewhere is read as if there were no pieces.
 //
 // Pieces take half of the lane's buffers at most, and are given back where a request finds none.
 // One worker's, on its thread; its members outlive the lane's calls.
@@ -47,7 +47,7 @@ struct ReadAheadPiece {
   const std::uint64_t offset;
   const std::uint32_t length;
   client::Buffer buffer;
-  std::uint64_t standing = 0;
+  InodeTable::Standing standing{};
   TimePoint asked{};
   std::uint64_t came_then = 0;  // ReadAheadWindow
   bool here = false;
@@ -72,10 +72,10 @@ class ReadAhead {
   };
   Mark Asks(const Open& open);
   void Answered(const Open& open, std::uint64_t end, std::uint32_t length, const Mark& mark);
-  // `caller` has read the file up to `end`: asks for what is behind it. `wanted`: how far ahead it
-  // pays (SequentialReader); 0: it does not read from front to back.
+  // `caller` has read the file up to `end`: asks for what is behind it, if it `may_ask`. `wanted`:
+  // as SequentialReader says; 0: it does not read from front to back.
   void Follow(const client::CallContext& caller, const std::shared_ptr<Open>& open,
-              std::uint64_t end, std::uint32_t wanted);
+              std::uint64_t end, std::uint32_t wanted, bool may_ask);
   // The file is closed.
   void Closed(const Open& open);
   // All that is here and not used.
@@ -93,6 +93,10 @@ class ReadAhead {
   static constexpr std::chrono::seconds kIdle{1};
   // Of a file that is changed while it is read, what was read ahead is read in vain.
   static constexpr std::chrono::seconds kPause{1};
+  // So is what was given back because a request found no buffer.
+  static constexpr std::chrono::milliseconds kRest{100};
+  static constexpr std::chrono::milliseconds kRenewal{250};
+  static constexpr std::uint64_t kPage = 4096;
   // The kernel's reads come a little out of order.
   static constexpr std::uint64_t kSlack = 1U << 20U;
 
@@ -104,9 +108,10 @@ class ReadAhead {
     std::uint64_t front = 0;   // the kernel has asked for all before it
     std::uint64_t told = 0;    // and has been told it
     std::uint64_t next = 0;    // what is asked for next
-    std::uint32_t wanted = 0;  // how far ahead it pays to know grants
+    std::uint32_t wanted = 0;  // SequentialReader
     bool renewing = false;     // the lease
-    TimePoint next_renewal{};  // not before
+    TimePoint lease_end{};     // as seen last
+    TimePoint renew_at{};
     TimePoint pauses_until{};
     std::deque<std::shared_ptr<Piece>> pieces{};  // by their place in the file
   };
@@ -117,10 +122,11 @@ class ReadAhead {
               std::uint64_t offset, std::uint64_t end);
   // None where there are too many.
   Streams::iterator FindOrBegin(const std::shared_ptr<Open>& open, std::uint64_t at, TimePoint now);
-  void EndIdle(TimePoint now);
+  // All but that one.
+  void EndIdle(TimePoint now, const Stream* but);
   void TopUp(const client::CallContext& caller, const std::shared_ptr<Open>& open, Stream& stream);
   bool Ask(const client::CallContext& caller, const std::shared_ptr<Open>& open, Stream& stream,
-           std::uint64_t standing, std::uint32_t bytes);
+           const InodeTable::Standing& standing, std::uint32_t bytes);
   void Came(const std::shared_ptr<Open>& open, const std::shared_ptr<Piece>& piece,
             const Result<client::ReadDone>& done);
   void Renew(const client::CallContext& caller, const std::shared_ptr<Open>& open, Stream& stream);
@@ -133,6 +139,7 @@ class ReadAhead {
   client::Lane& lane_;
   const std::size_t most_bytes_;
   std::size_t bytes_ = 0;  // of all pieces, also of those that nobody wants any more
+  TimePoint rests_until_{};
   Streams streams_;
 };
 

@@ -52,6 +52,7 @@ class ReadAheadWindow {
   // A piece that was asked for then, when so much had come.
   void Came(std::uint32_t bytes, TimePoint asked, std::uint64_t came_then, TimePoint now) {
     came_ += bytes;
+    if (came_then > came_) return;  // of another one, before this one began
     const double seconds = std::chrono::duration<double>(now - asked).count();
     if (seconds <= 0) return;
     const double sample = static_cast<double>(came_ - came_then) / seconds;

@@ -105,12 +105,14 @@ void Request::TakeUpAgain() { worker_->Resume(TakeMessage()); }
 
 void Request::WaitForBuffer() {
   worker_->read_ahead().GiveBack();
-  const Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  waits.counted = true;
   worker_->Postpone(TakeMessage(), waits);
 }
 
 void Request::WaitForPiece(std::shared_ptr<const ReadAheadPiece> piece) {
-  const Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  waits.counted = true;
   worker_->PostponeFor(std::move(piece), TakeMessage(), waits);
 }
 

@@ -78,7 +78,7 @@ class Request {
   void ErrorOrRecover(NodeId node, const Status& status);
   // Takes the request up again, as if it had come now.
   void TakeUpAgain();
-  // The same when a buffer has been given back.
+  // The same when a buffer has been given back; a read.
   void WaitForBuffer();
   // Takes the request up again when this has come.
   void WaitForPiece(std::shared_ptr<const ReadAheadPiece> piece);

@@ -484,6 +484,7 @@ bool Worker::TakeUpAgain() {
   }
   waits_behind_ = !behind_.empty();
   // One that still finds no buffer postpones itself again: at most one look at each.
+  if (!postponed_.empty() && lane_->buffers().free_bytes() < request_bytes_) read_ahead_.GiveBack();
   for (std::size_t left = postponed_.size(); left > 0; --left) {
     if (lane_->buffers().free_bytes() < request_bytes_) break;
     Message message = std::move(postponed_.front());

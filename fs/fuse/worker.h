@@ -12,6 +12,7 @@
 // Everything but Wake and Interrupt belongs to the thread that calls Run.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -70,14 +71,15 @@ class Worker {
   [[nodiscard]] Filesystem& filesystem() { return filesystem_; }
   [[nodiscard]] OpenAhead& open_ahead() { return open_ahead_; }
   [[nodiscard]] ReadAhead& read_ahead() { return read_ahead_; }
-  // Two workers would read ahead of each other's requests.
   [[nodiscard]] bool reads_ahead() const {
-    return !helps_ && filesystem_.options.prefetch_kib != 0U && lane_->Now() >= helped_until_;
+    return !helps_ && filesystem_.options.prefetch_kib != 0U;
   }
+  // Two workers would read ahead of each other's requests.
+  [[nodiscard]] bool is_helped() const { return lane_->Now() < helped_until_; }
   // A few who read from front to back always have something to ask for, and no helper makes them
-  // faster.
+  // faster: where they are most of all, none is called.
   void ReadsOn() {
-    if (read_ahead_.streams() <= kFewStreams) in_a_row_ = 0;
+    if (read_ahead_.streams() <= kFewStreams) in_a_row_ = std::max(in_a_row_ - 2, 0);
   }
   [[nodiscard]] const Message& current_message() const { return current_; }
   Message TakeCurrentMessage() { return std::move(current_); }
@@ -86,6 +88,7 @@ class Worker {
   struct Waits {
     TimePoint since;
     std::uint64_t stale_at = 0;
+    bool counted = false;  // a read: SequentialReader knows it
   };
   // Messages that wait for a buffer, and those that are to be taken up in the next turn.
   // `waits`: of its request, as the others have them.

@@ -90,44 +90,41 @@ TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow + kLease));
 }
 
-TEST(InodeTable, AStandingLastsAsLongAsNobodyCanHaveChangedTheFile) {
+TEST(InodeTable, AStandingLastsUntilItsLeaseEndsOrTheFileMayHaveChanged) {
   constexpr TimePoint kNow{std::chrono::hours(1)};
   constexpr std::chrono::milliseconds kLease{1000};
   InodeTable table(H(0));
   const NodeId a = table.Remember(H(1), kRootNode, "a");
-  const NodeId b = table.Remember(H(2), kRootNode, "b");
-  EXPECT_FALSE(table.Standing(a, kNow)) << "without a lease";
+  const auto number = [&](TimePoint now) {
+    const auto standing = table.FindStanding(a, now);
+    return standing ? std::optional(standing->number) : std::nullopt;
+  };
+  EXPECT_FALSE(number(kNow)) << "without a lease";
   table.SetLease(a, kNow + kLease, 7, kLease);
-  const auto first = table.Standing(a, kNow);
+  const auto first = number(kNow);
   ASSERT_TRUE(first);
-  EXPECT_FALSE(table.Standing(a, kNow + kLease)) << "it is out";
-  // Asked for while the one before was good.
+  EXPECT_EQ(table.FindStanding(a, kNow)->until, kNow + kLease);
+  EXPECT_FALSE(number(kNow + kLease)) << "it is out";
   table.SetLease(a, kNow + kLease + kLease / 2, 7, kLease);
-  EXPECT_EQ(table.Standing(a, kNow + kLease), first);
-  // Asked for when that was out: somebody may have changed the file in between, also where the
-  // cookie is the same.
-  table.SetLease(a, kNow + kLease * 3, 7, kLease);
-  const auto second = table.Standing(a, kNow + kLease * 2);
+  EXPECT_EQ(number(kNow + kLease), first) << "renewed";
+  EXPECT_EQ(table.FindStanding(a, kNow)->until, kNow + kLease + kLease / 2);
+  table.SetLease(a, kNow + kLease * 2, 8, kLease);
+  const auto second = number(kNow + kLease);
   ASSERT_TRUE(second);
-  EXPECT_NE(second, first);
-  table.SetLease(a, kNow + kLease * 3 + kLease / 2, 8, kLease);
-  const auto third = table.Standing(a, kNow + kLease * 3);
-  ASSERT_TRUE(third);
-  EXPECT_NE(third, second) << "another cookie";
-  table.OwnChange(a, kNow + kLease * 3);
-  const auto fourth = table.Standing(a, kNow + kLease * 3);
-  EXPECT_NE(fourth, third) << "a change of our own";
+  EXPECT_NE(second, first) << "another cookie";
+  table.OwnChange(a, kNow + kLease);
+  const auto third = number(kNow + kLease);
+  EXPECT_NE(third, second) << "a change of our own";
   table.EndLease(a);
-  EXPECT_FALSE(table.Standing(a, kNow + kLease * 3)) << "recalled";
-  table.SetLease(a, kNow + kLease * 5, 8, kLease);
-  const auto fifth = table.Standing(a, kNow + kLease * 4);
-  ASSERT_TRUE(fifth);
-  for (const auto& before : {first, second, third, fourth}) EXPECT_NE(fifth, before);
+  EXPECT_FALSE(number(kNow + kLease)) << "recalled";
+  table.SetLease(a, kNow + kLease * 3, 8, kLease);
+  const auto fourth = number(kNow + kLease * 2);
+  ASSERT_TRUE(fourth);
+  for (const auto& before : {first, second, third}) EXPECT_NE(fourth, before);
   (void)table.EndAllLeases();
-  EXPECT_FALSE(table.Standing(a, kNow + kLease * 4));
-  table.SetLease(a, kNow + kLease * 5, 8, kLease);
-  EXPECT_NE(table.Standing(a, kNow + kLease * 4), fifth);
-  EXPECT_FALSE(table.Standing(b, kNow));
+  EXPECT_FALSE(number(kNow + kLease * 2));
+  table.SetLease(a, kNow + kLease * 3, 8, kLease);
+  EXPECT_NE(number(kNow + kLease * 2), fourth);
 }
 
 // A directory that is watched for changes has a longer one.
@@ -283,25 +280,45 @@ TEST(SequentialReader, AsksAheadOnlyOfWhoReadsOn) {
               SequentialReader::kMostAhead);
 }
 
-TEST(SequentialReader, IsFollowedFromItsSecondReadOnAndNotWhereItJumpsAboutNearby) {
-  constexpr std::uint32_t kPage = 4096;
+constexpr std::uint32_t kPage = 4096;
+
+TEST(SequentialReader, BytesAreWantedFromItsSecondReadOnAndFewBehindAShortRun) {
   SequentialReader reader;
   reader.Next(0, kPage);
-  EXPECT_FALSE(reader.followed()) << "it may want no more than that";
+  EXPECT_EQ(reader.wanted(), 0U) << "it may want no more than that";
   for (std::uint64_t i = 1; i < 8; ++i) {
     reader.Next(i * kPage, kPage);
-    EXPECT_TRUE(reader.followed()) << i;
+    EXPECT_GT(reader.wanted(), 0U) << i;
+    EXPECT_LE(reader.wanted(), 4 * (i + 1) * kPage) << i;
   }
-  reader.Next(6 * std::uint64_t{kPage}, kPage);
-  EXPECT_TRUE(reader.followed()) << "two that came the other way round";
-  reader.Next(1U << 20U, kPage);
-  EXPECT_FALSE(reader.followed()) << "somewhere else";
+  for (std::uint64_t i = 1; i < 40; ++i) reader.Next(i * 32 * kPage, 32 * kPage);
+  EXPECT_EQ(reader.wanted(), SequentialReader::kMostAhead);
+  reader.Next(38 * 32 * std::uint64_t{kPage}, 32 * kPage);
+  EXPECT_GT(reader.wanted(), 0U) << "two that came the other way round";
+  reader.Next(1U << 30U, kPage);
+  EXPECT_EQ(reader.wanted(), 0U) << "somewhere else";
+  reader.Next((1U << 30U) + kPage, kPage);
+  EXPECT_LE(reader.wanted(), 8 * kPage);
+}
+
+TEST(SequentialReader, NoBytesAreWantedWhereItJumpsAboutNearby) {
   SequentialReader random;
   random.Next(0, 256 * kPage);
   for (const std::uint64_t page : {7U, 200U, 33U, 90U, 12U, 250U, 3U}) {
     random.Next(page * kPage, kPage);
-    EXPECT_FALSE(random.followed()) << page;
+    EXPECT_EQ(random.wanted(), 0U) << page;
   }
+  // One that reads on, and another one not far behind it.
+  SequentialReader both;
+  both.Next(0, kPage);
+  std::uint32_t brought = 0;
+  for (std::uint64_t page = 1; page < 200; ++page) {
+    both.Next(page * kPage, kPage);
+    if (page > 2) brought += both.wanted();
+    if (page > 1) both.Next((page - 2) * kPage, kPage);
+    if (page > 2) brought += both.wanted();
+  }
+  EXPECT_EQ(brought, 0U);
 }
 
 }  // namespace
