@@ -7,6 +7,14 @@
 #include "fs/fuse/worker.h"
 
 namespace rdfs::fs::fuse {
+namespace {
+
+std::uint64_t WholePages(std::uint64_t bytes) {
+  constexpr std::uint64_t kPage = 4096;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
 
 ReadAhead::ReadAhead(Filesystem& filesystem, client::Lane& lane)
     : filesystem_(filesystem), lane_(lane), most_bytes_(lane.buffers().size_bytes() / 2) {}
@@ -62,6 +70,7 @@ bool ReadAhead::Serve(Request& request, const client::CallContext& caller,
   while (!stream.pieces.empty() && stream.pieces.front()->here &&
          stream.pieces.front()->used >= stream.pieces.front()->got) {
     Drop(stream, 0);
+    stream.most = std::min<std::uint64_t>(stream.most * 2, ReadAheadWindow::kMost);
   }
   return true;
 }
@@ -98,6 +107,8 @@ void ReadAhead::Answered(const Open& open, std::uint64_t end, std::uint32_t leng
 
 void ReadAhead::Follow(const client::CallContext& caller, const std::shared_ptr<Open>& open,
                        std::uint64_t end, std::uint32_t wanted, bool may_ask) {
+  // Two workers see the kernel's reads out of order.
+  if (wanted == 0 && !may_ask && !open->closed) return;
   if (wanted == 0 || open->closed) return Closed(*open);
   const TimePoint now = lane_.Now();
   const auto stream = FindOrBegin(open, end, now);
@@ -126,6 +137,7 @@ void ReadAhead::GiveBack() {
     for (std::size_t i = stream.pieces.size(); i-- > 0;) {
       if (stream.pieces[i]->here) Drop(stream, i);
     }
+    if (stream.pieces.empty()) stream.next = 0;
   }
 }
 
@@ -152,7 +164,9 @@ void ReadAhead::EndIdle(TimePoint now, const Stream* but) {
     const auto next = std::next(stream);
     const auto open = stream->open.lock();
     // Another worker may have closed it.
-    const bool idle = open == nullptr || open->closed || now - stream->used >= kIdle;
+    const bool waits = std::any_of(stream->pieces.begin(), stream->pieces.end(),
+                                   [](const auto& piece) { return !piece->here; });
+    const bool idle = open == nullptr || open->closed || (!waits && now - stream->used >= kIdle);
     if (idle && &*stream != but) End(stream);
     stream = next;
   }
@@ -166,20 +180,25 @@ void ReadAhead::TopUp(const client::CallContext& caller, const std::shared_ptr<O
   if (standing && standing->until != stream.lease_end) {
     stream.lease_end = standing->until;
     stream.renew_at = now + (standing->until - now) / 2;
+  } else if (!standing && now < stream.lease_end) {  // recalled
+    stream.lease_end = stream.renew_at = {};
+    stream.pauses_until = now + kPause;
+    return;
   }
   if (now >= stream.renew_at) Renew(caller, open, stream);
   if (!standing) return;
   // The kernel asks for whole pages, and the answer that is cut short tells where the end is.
-  const std::uint64_t size = (open->size + kPage - 1) / kPage * kPage;
+  const std::uint64_t size = WholePages(open->size);
   const std::uint32_t piece = stream.window.PieceBytes(filesystem_.transfer_bytes);
   const std::uint64_t share = most_bytes_ / streams_.size();
   const std::uint64_t window =
-      std::min<std::uint64_t>({stream.window.bytes(), stream.wanted, share});
+      std::min<std::uint64_t>({stream.window.bytes(), stream.wanted, share, stream.most});
   const std::uint64_t limit = std::min(stream.told + window, size);
   stream.next = std::max(stream.next, stream.front);
   while (stream.next < limit) {
     // Whole pieces, so that their ends lie where those of the server's extents do.
-    const std::uint64_t end = std::min((stream.next / piece + 1) * piece, size);
+    const std::uint64_t end = std::min(
+        {(stream.next / piece + 1) * piece, size, stream.next + WholePages(stream.wanted)});
     if (end > limit && !stream.pieces.empty()) return;
     if (!Ask(caller, open, stream, *standing, static_cast<std::uint32_t>(end - stream.next))) {
       return;
@@ -220,7 +239,13 @@ void ReadAhead::Came(const std::shared_ptr<Open>& open, const std::shared_ptr<Pi
     if (done.ok()) filesystem_.read_ahead.unused.fetch_add(done->length, std::memory_order_relaxed);
     return;
   }
-  if (!done.ok()) return End(found);  // whoever asks for it is told why
+  if (!done.ok()) {  // whoever asks for it is told why
+    found->pauses_until = lane_.Now() + kPause;
+    while (found->pieces.back() != piece) Drop(*found, found->pieces.size() - 1);
+    Drop(*found, found->pieces.size() - 1);
+    found->next = piece->offset;
+    return;
+  }
   piece->got = done->length;
   open->size = done->file_size;
   found->window.Came(done->length, piece->asked, piece->came_then, lane_.Now());
@@ -259,6 +284,11 @@ void ReadAhead::DropUntrue(Stream& stream, NodeId node) {
                        standing->number != stream.pieces.back()->standing.number;
   // The oldest are in front.
   while (!stream.pieces.empty() && (changed || now >= stream.pieces.front()->standing.until)) {
+    const bool too_old = !changed && stream.pieces.front()->here;
+    if (too_old) {
+      stream.most =
+          std::max(kLeastOfSlow, std::min<std::uint64_t>(stream.most, stream.window.bytes()) / 2);
+    }
     Drop(stream, 0);
   }
   if (stream.pieces.empty()) stream.next = 0;

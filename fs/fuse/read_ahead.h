@@ -96,7 +96,8 @@ class ReadAhead {
   // So is what was given back because a request found no buffer.
   static constexpr std::chrono::milliseconds kRest{100};
   static constexpr std::chrono::milliseconds kRenewal{250};
-  static constexpr std::uint64_t kPage = 4096;
+  // Of what a slow reader has used before it was too old.
+  static constexpr std::uint64_t kLeastOfSlow = 128U << 10U;
   // The kernel's reads come a little out of order.
   static constexpr std::uint64_t kSlack = 1U << 20U;
 
@@ -105,12 +106,13 @@ class ReadAhead {
     std::weak_ptr<const Open> open;  // whether `of` is still that one
     ReadAheadWindow window;
     TimePoint used{};
-    std::uint64_t front = 0;   // the kernel has asked for all before it
-    std::uint64_t told = 0;    // and has been told it
-    std::uint64_t next = 0;    // what is asked for next
-    std::uint32_t wanted = 0;  // SequentialReader
-    bool renewing = false;     // the lease
-    TimePoint lease_end{};     // as seen last
+    std::uint64_t front = 0;                      // the kernel has asked for all before it
+    std::uint64_t told = 0;                       // and has been told it
+    std::uint64_t next = 0;                       // what is asked for next
+    std::uint32_t wanted = 0;                     // SequentialReader
+    bool renewing = false;                        // the lease
+    std::uint64_t most = ReadAheadWindow::kMost;  // less where pieces grow too old
+    TimePoint lease_end{};                        // as seen last
     TimePoint renew_at{};
     TimePoint pauses_until{};
     std::deque<std::shared_ptr<Piece>> pieces{};  // by their place in the file

@@ -97,7 +97,8 @@ void Request::ErrorOrRecover(NodeId node, const Status& status) {
   if (status.errno_value() != ESTALE || !StaleRecovery::MayHelp(node, message_)) {
     return Error(status);
   }
-  const Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  waits.counted = true;
   worker_->Recover(node, TakeMessage(), waits);
 }
 

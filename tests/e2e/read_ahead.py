@@ -103,12 +103,21 @@ with open(f"{reader}/plain", "rb", buffering=0) as file:
         os.pread(file.fileno(), 4 * KIB, at * 64 * KIB)
     assert counted()["ahead_bytes"] == before, "random reads are read ahead of"
 
-# Who has paused, and goes on within the last piece that was read ahead.
-begun = Begun("paused")
-time.sleep(1.1)
-for at in range(9 * MIB, 11 * MIB, 64 * KIB):
+# Who has paused, and goes on where what was read ahead ends: some 8 MiB behind what he has read.
+for at in (10 * MIB - 64 * KIB, 10 * MIB + 64 * KIB, 10 * MIB + 192 * KIB):
+    begun = Begun("paused")
+    time.sleep(1.1)
     same(f"at {at} after a pause", os.pread(begun.fd, 128 * KIB, at), begun.old[at:at + 128 * KIB])
-begun.goes_on("after a pause", begun.old)
+    begun.goes_on("after a pause", begun.old)
+# Little is read in vain of a file in which somebody reads two pages here and there.
+put(f"{writer}/index", os.urandom(32 * MIB))
+with open(f"{reader}/index", "rb", buffering=0) as file:
+    before = counted()
+    for at in random.sample(range(1, 31), 20):
+        for page in range(2):
+            os.pread(file.fileno(), 4 * KIB, at * MIB + page * 4 * KIB)
+    after = counted()
+    assert after["ahead_bytes"] - before["ahead_bytes"] <= 20 * 256 * KIB, (before, after)
 
 # What another client has changed meanwhile is not what was read before.
 for at, size in ((NOT_READ, 4 * MIB), (NOT_READ + 1, 5), (6 * MIB - 7, MIB + 13), (9 * MIB - 1, 1)):
@@ -186,6 +195,18 @@ with open(f"{reader}/in_place", "r+b", buffering=0) as file:
         file.write(piece[::-1])
 after = counted()
 assert after["ahead_bytes"] - before["ahead_bytes"] < 16 * MIB, (before, after)
+
+# Nor has who reads what another client goes on to change.
+put(f"{writer}/changing", os.urandom(8 * MIB))
+before = counted()
+with open(f"{reader}/changing", "rb", buffering=0) as file, open(f"{writer}/changing", "r+b", buffering=0) as other:
+    for at in range(0, 8 * MIB, 64 * KIB):
+        file.read(64 * KIB)
+        other.seek(8 * MIB - 64 * KIB)
+        other.write(os.urandom(64 * KIB))
+        os.stat(f"{reader}/changing")
+after = counted()
+assert after["ahead_bytes"] - before["ahead_bytes"] < 40 * MIB, (before, after)
 
 # And on the server's own host, a moment later.
 begun = Begun("outside")

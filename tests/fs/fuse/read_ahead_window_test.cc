@@ -97,6 +97,13 @@ TEST(ReadAheadWindowTest, IsNoLongerThanBeforeBehindAReaderWhoPauses) {
   EXPECT_EQ(wire.window.bytes(), ReadAheadWindow::kLeast);
 }
 
+// Of the same file, but marked when another one followed it.
+TEST(ReadAheadWindowTest, WhatWasAskedForBeforeItBeganSaysNothing) {
+  ReadAheadWindow window(milliseconds(1), {});
+  window.Came(1U << 20U, TimePoint(milliseconds(1)), 5U << 20U, TimePoint(milliseconds(900)));
+  EXPECT_EQ(window.bytes(), ReadAheadWindow::kFirst);
+}
+
 TEST(ReadAheadWindowTest, AFixedOneStaysWhatItIs) {
   ReadAheadWindow window(milliseconds(1), 3U << 20U);
   EXPECT_EQ(window.bytes(), 3U << 20U);
