@@ -5,11 +5,13 @@
 // meanwhile; its other members belong to the worker that handles a request of it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "fs/client/client.h"
 #include "fs/fuse/directory_listing.h"
@@ -33,6 +35,13 @@ struct Open {
   std::atomic<std::uint64_t> size{0};
   std::mutex mutex;  // of what follows, when there are several workers
   SequentialReader sequential;
+  // Where the reads begin that the server has been asked for and that go into the kernel's pages.
+  std::vector<std::uint64_t> reading;
+  // Whether one of them begins before that. With `mutex`.
+  [[nodiscard]] bool IsReadBefore(std::uint64_t offset) const {
+    return std::any_of(reading.begin(), reading.end(),
+                       [offset](std::uint64_t at) { return at < offset; });
+  }
   // Of a directory. It has no number that the kernel knows: it is found by its node (kept_opens.h).
   std::unique_ptr<DirectoryListing> listing;
 };

@@ -1,6 +1,7 @@
 // The bytes of files: read, write, holes, copies.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -169,21 +170,39 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
     Request request;
     client::Buffer buffer;
     std::shared_ptr<fuse::Open> open;
-    std::uint64_t end;
+    std::uint64_t at;
+    std::size_t size;
+    bool into_pages;
     ReadAhead::Mark mark;
+
+    // The kernel takes the end of a file that another client has cut from the first answer that is
+    // cut short: none may overtake one in front of it.
+    bool MustWait(const Result<client::ReadDone>& done) {
+      if (!into_pages) return false;
+      const std::lock_guard lock(open->mutex);
+      open->reading.erase(std::find(open->reading.begin(), open->reading.end(), at));
+      return done.ok() && done->length < size && open->IsReadBefore(at);
+    }
   };
+  if (!past_pages) {
+    const std::lock_guard lock(open->mutex);
+    open->reading.push_back(at);
+  }
   const ReadAhead::Mark mark = worker.read_ahead().Asks(*open);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     const transport::LocalSlice into = buffer->Slice(0, size);
     auto reading = std::make_unique<Reading>(
-        Reading{std::move(pending), std::move(*buffer), open, at + size, mark});
+        Reading{std::move(pending), std::move(*buffer), open, at, size, !past_pages, mark});
     return lane.Read(caller, open->file, at, into, ahead,
                      [reading = std::move(reading)](Result<client::ReadDone>&& done) {
+                       const bool waits = reading->MustWait(done);
                        if (!done.ok()) {
                          return reading->request.ErrorOrRecover(reading->open->node, done.status());
                        }
                        reading->open->size = done->file_size;
-                       reading->request.worker().read_ahead().Answered(*reading->open, reading->end,
+                       if (waits) return reading->request.TakeUpAgain();
+                       reading->request.worker().read_ahead().Answered(*reading->open,
+                                                                       reading->at + reading->size,
                                                                        done->length, reading->mark);
                        reading->request.Read(std::move(reading->buffer), done->length);
                      });

@@ -59,6 +59,10 @@ bool ReadAhead::Serve(Request& request, const client::CallContext& caller,
     }
     if (piece->ends_file()) break;
   }
+  if (at < end) {  // as plain reads have it: see ops::Read
+    const std::lock_guard lock(open->mutex);
+    if (open->IsReadBefore(offset)) return false;
+  }
   filesystem_.read_ahead.served.fetch_add(1, std::memory_order_relaxed);
   request.Bytes(std::span(parts).first(count));
   stream.told = std::max(stream.told, at);
