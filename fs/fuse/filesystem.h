@@ -67,6 +67,16 @@ struct Filesystem {
     });
   }
 
+  // What the server has said, to a question that was asked when `recalls` had come (its stamp),
+  // stays true of the node until then: unless a recall has come meanwhile, which whoever answers
+  // sees by itself. False: another worker has changed the node since, and so it is not news.
+  bool Believe(NodeId node, TimePoint until, const AttrWire& attr, std::uint32_t recalls) {
+    const auto hold = kernel.HoldReplies();
+    if (kernel.stamp() != recalls) return true;
+    return inodes.SetLease(node, until, attr.change, client::LeaseLength(attr.lease_ms)) ||
+           !kernel.several_workers();
+  }
+
   client::Mount& mount;
   const FilesystemOptions options;
   const std::chrono::milliseconds lease;  // how long an answer is believed, at most

@@ -45,7 +45,7 @@ bool ReadAhead::Serve(Request& request, const client::CallContext& caller,
     return true;
   }
   if (!covered) return false;
-  std::array<ByteSpan, kMostParts> parts;
+  std::array<iovec, kMostParts> parts;
   std::size_t count = 0;
   std::uint64_t at = offset;
   for (const std::shared_ptr<Piece>& piece : stream.pieces) {
@@ -54,7 +54,8 @@ bool ReadAhead::Serve(Request& request, const client::CallContext& caller,
     const std::uint64_t till = std::min(end, piece->offset + piece->got);
     if (at < till) {
       if (count == parts.size()) return false;
-      parts[count++] = piece->buffer.bytes().subspan(at - piece->offset, till - at);
+      parts[count++] = {.iov_base = piece->buffer.bytes().data() + (at - piece->offset),
+                        .iov_len = till - at};
       at = till;
     }
     if (piece->ends_file()) break;
@@ -272,11 +273,7 @@ void ReadAhead::Renew(const client::CallContext& caller, const std::shared_ptr<O
                   }
                   if (!attributes.ok()) return;
                   open->size = attributes->attr.size;
-                  const auto hold = filesystem_.kernel.HoldReplies();
-                  if (filesystem_.kernel.stamp() != stamp) return;
-                  filesystem_.inodes.SetLease(open->node, attributes->expires,
-                                              attributes->attr.change,
-                                              client::LeaseLength(attributes->attr.lease_ms));
+                  filesystem_.Believe(open->node, attributes->expires, attributes->attr, stamp);
                 });
 }
 

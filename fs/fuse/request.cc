@@ -1,9 +1,6 @@
 #include "fs/fuse/request.h"
 
-#include <sys/uio.h>
-
 #include <cerrno>
-#include <vector>
 
 #include "fs/fuse/stale_recovery.h"
 #include "fs/fuse/worker.h"
@@ -17,11 +14,7 @@ Request::Request(fuse_req_t request, Worker& worker)
 }
 
 bool Request::Believe(NodeId node, TimePoint until, const AttrWire& attr) {
-  Filesystem& filesystem = worker_->filesystem();
-  const auto hold = filesystem.kernel.HoldReplies();
-  if (Outdated()) return true;  // which whoever answers sees by itself
-  return filesystem.inodes.SetLease(node, until, attr.change, client::LeaseLength(attr.lease_ms)) ||
-         !filesystem.kernel.several_workers();
+  return worker_->filesystem().Believe(node, until, attr, message_.recalls);
 }
 
 void Request::AllowWrites(NodeId node, TimePoint until) {
@@ -143,13 +136,8 @@ void Request::Write(std::size_t count) { fuse_reply_write(Take(), count); }
 void Request::Bytes(std::span<const std::byte> bytes) {
   fuse_reply_buf(Take(), reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
-void Request::Bytes(std::span<const ByteSpan> parts) {
-  std::vector<iovec> vectors;
-  vectors.reserve(parts.size());
-  for (const ByteSpan part : parts) {
-    vectors.push_back({const_cast<std::byte*>(part.data()), part.size()});  // writev(2) reads only
-  }
-  fuse_reply_iov(Take(), vectors.data(), static_cast<int>(vectors.size()));
+void Request::Bytes(std::span<const iovec> parts) {
+  fuse_reply_iov(Take(), parts.data(), static_cast<int>(parts.size()));
 }
 void Request::Read(client::Buffer bytes, std::size_t length) {
   if (!worker_->AnswersTogether(length)) return Bytes(bytes.bytes().first(length));

@@ -8,6 +8,7 @@
 
 #include <fuse3/fuse_lowlevel.h>
 #include <linux/fuse.h>
+#include <sys/uio.h>
 
 #include <cstring>
 #include <memory>
@@ -105,7 +106,7 @@ class Request {
   void Open(const fuse_file_info& file);
   void Write(std::size_t count);
   void Bytes(std::span<const std::byte> bytes);
-  void Bytes(std::span<const ByteSpan> parts);  // one behind the other
+  void Bytes(std::span<const iovec> parts);  // one behind the other
   // What has been read; may go to the kernel with other answers, in this turn of the worker. That
   // is no later than a thread that is let run late: whoever makes the kernel drop pages waits for
   // those that are being read.
