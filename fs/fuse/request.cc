@@ -101,13 +101,13 @@ void Request::WaitForBuffer() {
   worker_->read_ahead().GiveBack();
   Worker::Waits waits = worker_->WaitsOf(message_.unique);
   waits.counted = true;
-  worker_->Postpone(TakeMessage(), waits);
+  worker_->PostponeForBuffer(TakeMessage(), waits);
 }
 
 void Request::WaitForPiece(std::shared_ptr<const ReadAheadPiece> piece) {
   Worker::Waits waits = worker_->WaitsOf(message_.unique);
   waits.counted = true;
-  worker_->PostponeFor(std::move(piece), TakeMessage(), waits);
+  worker_->Postpone(TakeMessage(), waits, [piece = std::move(piece)] { return piece->here; });
 }
 
 void Request::WaitForWrites(NodeId node) {

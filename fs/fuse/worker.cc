@@ -56,15 +56,10 @@ Worker::~Worker() {
   receive_.Reset();
   current_.buffer.Reset();
   const int fuse_fd = fuse_session_fd(session_);
-  for (const std::deque<Message>* waiting : {&postponed_, &resumed_}) {
-    for (const Message& message : *waiting) AnswerError(fuse_fd, message.unique, EIO);
-  }
-  postponed_.clear();
+  for (const Message& message : resumed_) AnswerError(fuse_fd, message.unique, EIO);
   resumed_.clear();
-  for (const Behind& waiting : behind_) AnswerError(fuse_fd, waiting.message.unique, EIO);
-  behind_.clear();
-  for (const Ahead& waiting : ahead_) AnswerError(fuse_fd, waiting.message.unique, EIO);
-  ahead_.clear();
+  for (const Postponed& waiting : postponed_) AnswerError(fuse_fd, waiting.message.unique, EIO);
+  postponed_.clear();
   read_ahead_.Clear();
   released_.clear();  // they end with the session
   lane_.reset();
@@ -163,22 +158,10 @@ bool Worker::TakeAnswers() {
   together_ = false;
   if (answers_.size() > 1) filesystem_.reads_together.fetch_add(answers_.size());
   answers_.Send();
-  if (any && !ahead_.empty()) TakeUpRead();
+  // Reads whose pieces have come: before any that the kernel has sent since.
+  if (any && !postponed_.empty()) TakeUpPostponed();
   if (any) answer_spin_.Came();
   return any;
-}
-
-// Reads whose pieces have come: before any that the kernel has sent since.
-void Worker::TakeUpRead() {
-  for (std::size_t left = ahead_.size(); left > 0; --left) {
-    Ahead next = std::move(ahead_.front());
-    ahead_.pop_front();
-    if (next.piece->here) {
-      Process(std::move(next.message));
-    } else {
-      ahead_.push_back(std::move(next));
-    }
-  }
 }
 
 Result<bool> Worker::TakeRequests() {
@@ -377,17 +360,22 @@ void Worker::Act(const Interrupts::Decision& decision) {
   if (decision.action == Interrupts::Action::kAbandon) lane_->Abandon(decision.ticket);
 }
 
-void Worker::Postpone(Message message, const Waits& waits) {
+void Worker::Postpone(Message message, const Waits& waits, std::function<bool()> is_over) {
   waits_[message.unique] = waits;
   LookForDying(lane_->Now());
-  postponed_.push_back(std::move(message));
+  postponed_.push_back({std::move(message), std::move(is_over)});
 }
 
-void Worker::PostponeFor(std::shared_ptr<const ReadAheadPiece> piece, Message message,
-                         const Waits& waits) {
-  waits_[message.unique] = waits;
-  LookForDying(lane_->Now());
-  ahead_.push_back({std::move(piece), std::move(message)});
+void Worker::PostponeForBuffer(Message message, const Waits& waits) {
+  const std::uint64_t unique = message.unique;
+  Postpone(std::move(message), waits, [this, unique] {
+    if (lane_->buffers().free_bytes() < request_bytes_) read_ahead_.GiveBack();
+    if (lane_->buffers().free_bytes() < request_bytes_) return false;
+    // At a server that is slow, and not silent, a turn may come late: a part of its time is left.
+    TimePoint& since = waits_[unique].since;
+    since = std::max(since, lane_->Now() - filesystem_.options.deadline * 3 / 4);
+    return true;
+  });
 }
 
 void Worker::LookForDying(TimePoint now) {
@@ -396,10 +384,8 @@ void Worker::LookForDying(TimePoint now) {
 
 void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits) {
   message.waited = 1;
-  waits_[message.unique] = waits;
-  LookForDying(lane_->Now());
-  behind_.push_back({wait, std::move(message)});
   waits_behind_ = true;
+  Postpone(std::move(message), waits, [this, wait] { return filesystem_.behind.IsOver(wait); });
 }
 
 std::chrono::milliseconds Worker::TimeLeft(std::uint64_t unique) const {
@@ -415,7 +401,7 @@ std::chrono::milliseconds Worker::TimeLeft(std::uint64_t unique) const {
 // of that no signal is told.
 void Worker::LetDyingGo(TimePoint now) {
   if (now < next_look_for_dying_) return;
-  if (behind_.empty() && postponed_.empty() && ahead_.empty()) {
+  if (postponed_.empty()) {
     next_look_for_dying_ = TimePoint::max();
     return;
   }
@@ -431,9 +417,7 @@ void Worker::LetDyingGo(TimePoint now) {
     waits_.erase(header.unique);
     return true;
   };
-  std::erase_if(behind_, [&](const Behind& waiting) { return let_go(waiting.message); });
-  std::erase_if(ahead_, [&](const Ahead& waiting) { return let_go(waiting.message); });
-  std::erase_if(postponed_, let_go);
+  std::erase_if(postponed_, [&](const Postponed& waiting) { return let_go(waiting.message); });
 }
 
 void Worker::WroteBehind(WritesBehind::Number number, const Message& message) {
@@ -463,7 +447,6 @@ void Worker::Recover(NodeId node, Message message, Waits waits) {
   StaleRecovery::Start(*this, node, std::move(message));
 }
 
-// Takes up what waited, as far as it waits for nothing any more.
 bool Worker::TakeUpAgain() {
   bool any = false;
   while (!resumed_.empty()) {
@@ -472,29 +455,23 @@ bool Worker::TakeUpAgain() {
     Process(std::move(message));
     any = true;
   }
-  for (std::size_t left = behind_.size(); left > 0; --left) {
-    Behind next = std::move(behind_.front());
-    behind_.pop_front();
-    if (!filesystem_.behind.IsOver(next.wait)) {
-      behind_.push_back(std::move(next));
-      continue;
-    }
-    Process(std::move(next.message));
-    any = true;
-  }
-  waits_behind_ = !behind_.empty();
-  // One that still finds no buffer postpones itself again: at most one look at each.
-  if (!postponed_.empty() && lane_->buffers().free_bytes() < request_bytes_) read_ahead_.GiveBack();
+  return TakeUpPostponed() || any;
+}
+
+bool Worker::TakeUpPostponed() {
+  bool any = false;
+  // One that has to wait again postpones itself: at most one look at each.
   for (std::size_t left = postponed_.size(); left > 0; --left) {
-    if (lane_->buffers().free_bytes() < request_bytes_) break;
-    Message message = std::move(postponed_.front());
+    Postponed next = std::move(postponed_.front());
     postponed_.pop_front();
-    // At a server that is slow, and not silent, a turn may come late: a part of its time is left.
-    TimePoint& since = waits_[message.unique].since;
-    since = std::max(since, lane_->Now() - filesystem_.options.deadline * 3 / 4);
-    Process(std::move(message));
-    any = true;
+    if (next.is_over()) {
+      Process(std::move(next.message));
+      any = true;
+    } else {
+      postponed_.push_back(std::move(next));
+    }
   }
+  if (postponed_.empty()) waits_behind_ = false;
   return any;
 }
 

@@ -90,12 +90,11 @@ class Worker {
     std::uint64_t stale_at = 0;
     bool counted = false;  // a read: SequentialReader knows it
   };
-  // Messages that wait for a buffer, and those that are to be taken up in the next turn.
-  // `waits`: of its request, as the others have them.
-  void Postpone(Message message, const Waits& waits);
-  // One that waits for a piece that is read ahead.
-  void PostponeFor(std::shared_ptr<const ReadAheadPiece> piece, Message message,
-                   const Waits& waits);
+  // Takes the message up again when `is_over`, which is asked in each turn, says so. `waits`: of
+  // its request, as the others have them.
+  void Postpone(Message message, const Waits& waits, std::function<bool()> is_over);
+  // One that waits for a buffer.
+  void PostponeForBuffer(Message message, const Waits& waits);
   // One that is to be carried out behind these writes.
   void PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits);
   [[nodiscard]] bool HasWaited(std::uint64_t unique) const {
@@ -177,12 +176,13 @@ class Worker {
   void Process(Message message);
   // Takes up what the lane has brought; returns whether there was anything.
   bool TakeAnswers();
-  void TakeUpRead();
   void Interrupt(std::uint64_t unique);
   void TrackBegun();
   void LookAtInterrupted();
   void Act(const Interrupts::Decision& decision);
   bool TakeUpAgain();
+  // Those that were postponed, as far as what they wait for is over.
+  bool TakeUpPostponed();
   // Whether to look for a request right after something was done. The look is a system call; where
   // we are about to sleep, poll(2) tells the same.
   bool LookAgain();
@@ -208,22 +208,15 @@ class Worker {
   const std::size_t request_bytes_;
   Message current_;         // being processed
   client::Buffer receive_;  // of full size, for the next request
-  std::deque<Message> postponed_;
   std::deque<Message> resumed_;
-  // By request, of those that were in `postponed_`, `behind_` or `ahead_`, or stale.
-  std::unordered_map<std::uint64_t, Waits> waits_;
-  struct Behind {
-    WritesBehind::Wait wait;
+  struct Postponed {
     Message message;
+    std::function<bool()> is_over;
   };
-  std::deque<Behind> behind_;
-  struct Ahead {
-    std::shared_ptr<const ReadAheadPiece> piece;
-    Message message;
-  };
-  std::deque<Ahead> ahead_;
+  std::deque<Postponed> postponed_;
+  std::unordered_map<std::uint64_t, Waits> waits_;    // by request, of those, or stale
   TimePoint next_look_for_dying_ = TimePoint::max();  // none while nobody waits
-  std::atomic<bool> waits_behind_ = false;            // for another worker to wake us
+  std::atomic<bool> waits_behind_ = false;            // for writes: other workers wake us
   struct Released {
     client::CallContext caller;
     client::OpenPtr file;
