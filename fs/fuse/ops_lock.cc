@@ -43,16 +43,28 @@ struct flock FromLock(const client::Lock& lock) {
   return out;
 }
 
+// Whether a lock in the way may be one whose file has been closed before this request was made: who
+// finds one is to wait for that and ask once more (unlocks.h).
+bool AsksOnceMore(const Request& request) {
+  const Worker& worker = request.worker();
+  return !worker.IsInOrder() && !worker.WaitsOf(request.unique()).in_order;
+}
+
 void Set(Request request, NodeId node, const std::shared_ptr<fuse::Open>& open,
          const client::Lock& lock, bool flock, bool wait) {
   if (lock.type != LockType::kUnlock) request.worker().filesystem().inodes.SetMayBeLocked(node);
+  const bool once_more = AsksOnceMore(request);
   Start(
       std::move(request),
       [&](Lane& lane, const CallContext& caller, Request&& pending) {
-        return lane.SetLock(caller, open->file, lock, flock, wait,
-                            [pending = std::move(pending), node](Status&& status) mutable {
-                              AnswerDone(pending, node, status);
-                            });
+        return lane.SetLock(
+            caller, open->file, lock, flock, wait,
+            [pending = std::move(pending), node, once_more](Status&& status) mutable {
+              if (once_more && status.errno_value() == EAGAIN) {
+                return pending.WaitForOrder();
+              }
+              AnswerDone(pending, node, status);
+            });
       },
       wait);
 }
@@ -63,12 +75,17 @@ void GetLock(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file, struct flock
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
+  const bool once_more = AsksOnceMore(request);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-    return lane.GetLock(caller, open->file, ToLock(*lock, file->lock_owner), false,
-                        [pending = std::move(pending), node](Result<client::Lock>&& found) mutable {
-                          if (!found.ok()) return pending.ErrorOrRecover(node, found.status());
-                          pending.Lock(FromLock(*found));
-                        });
+    return lane.GetLock(
+        caller, open->file, ToLock(*lock, file->lock_owner), false,
+        [pending = std::move(pending), node, once_more](Result<client::Lock>&& found) mutable {
+          if (once_more && found.ok() && found->type != LockType::kUnlock) {
+            return pending.WaitForOrder();
+          }
+          if (!found.ok()) return pending.ErrorOrRecover(node, found.status());
+          pending.Lock(FromLock(*found));
+        });
   });
 }
 

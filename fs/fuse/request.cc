@@ -71,6 +71,7 @@ transport::LocalSlice Request::Slice(const char* bytes, std::size_t size) const 
 
 fuse_req_t Request::Take() {
   worker_->Untrack(message_.unique);
+  worker_->filesystem().unlocks.End(message_.unique);
   if (message_.changes != 0) {
     worker_->NoteChange(message_, BootClock::now());
     worker_->filesystem().changes.fetch_add(1);
@@ -114,6 +115,12 @@ void Request::WaitForWrites(NodeId node) {
   const WritesBehind::Wait wait = worker_->filesystem().behind.NowFor(node);
   const Worker::Waits waits = worker_->WaitsOf(message_.unique);
   worker_->PostponeBehind(wait, TakeMessage(), waits);
+}
+
+void Request::WaitForOrder() {
+  Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  waits.in_order = true;
+  worker_->PostponeForOrder(TakeMessage(), waits);
 }
 
 void Request::Entry(fuse_entry_param entry) {

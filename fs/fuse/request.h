@@ -85,6 +85,8 @@ class Request {
   void WaitForPiece(std::shared_ptr<const ReadAheadPiece> piece);
   // Takes the request up again when the writes to the node that are on their way have arrived.
   void WaitForWrites(NodeId node);
+  // Takes the request up again when other workers have told the server what they read before it.
+  void WaitForOrder();
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   // False: another worker has changed the node since the server was asked, and so it is not news.

@@ -34,8 +34,26 @@ constexpr std::size_t kMostReleasesHeld = 64;
 // How often who waits for writes behind, or for a buffer, is asked whether it still lives.
 constexpr std::chrono::seconds kLookForDying{1};
 
+// How often is looked whether another worker is done with what it had read.
+constexpr std::chrono::milliseconds kLookAtOrder{1};
+
 // libfuse's operations get no argument that could say which worker called them.
 thread_local Worker* t_current = nullptr;
+
+// Makes the count odd while it lives. One thread counts, others look.
+class OddWhile {
+ public:
+  explicit OddWhile(std::atomic<std::uint64_t>& count) : count_(count) { Add(); }
+  OddWhile(const OddWhile&) = delete;
+  OddWhile& operator=(const OddWhile&) = delete;
+  ~OddWhile() { Add(); }
+
+ private:
+  void Add() {
+    count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  std::atomic<std::uint64_t>& count_;
+};
 
 }  // namespace
 
@@ -178,6 +196,8 @@ Result<bool> Worker::TakeRequests(int most_short, int& short_reads) {
   for (int i = 0; i < kRequestsAtOnce; ++i) {
     if (!ReadyToReceive())
       return any;  // the kernel keeps the rest until a reply has freed a buffer
+    // Whoever reads a later request sees it: the kernel hands them out one after the other.
+    const OddWhile has_one(request_turns_);
     const ssize_t got = read(fuse_session_fd(session_), receive_.bytes().data(), receive_.size());
     if (got < 0) {
       // ENOENT: the request was interrupted while it was being read.
@@ -241,6 +261,9 @@ void Worker::Process(Message message) {
     return;
   }
   message.unique = header.unique;
+  if (header.opcode == FUSE_RELEASE && filesystem_.inodes.may_be_locked(header.nodeid)) {
+    filesystem_.unlocks.Begin(header.unique);
+  }
   if (filesystem_.behind.any() && message.waited == 0) {
     if (const auto node = Follows(message)) {
       const WritesBehind::Wait wait = filesystem_.behind.NowFor(*node);
@@ -388,6 +411,35 @@ void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message, con
   Postpone(std::move(message), waits, [this, wait] { return filesystem_.behind.IsOver(wait); });
 }
 
+bool Worker::IsInOrder() const {
+  const auto has_one = [this](const Worker* worker) {
+    return worker != this && worker->request_turns_.load() % 2 != 0;
+  };
+  return std::none_of(all_.begin(), all_.end(), has_one) && !filesystem_.unlocks.any();
+}
+
+void Worker::PostponeForOrder(Message message, const Waits& waits) {
+  struct Turn {
+    const Worker* worker;
+    std::uint64_t number;
+  };
+  std::vector<Turn> turns;
+  for (const Worker* worker : all_) {
+    const std::uint64_t number = worker->request_turns_.load();
+    if (worker != this && number % 2 != 0) turns.push_back({worker, number});
+  }
+  const auto is_over = [this, turns = std::move(turns),
+                        unlocks = std::optional<std::vector<std::uint64_t>>()]() mutable {
+    std::erase_if(
+        turns, [](const Turn& turn) { return turn.worker->request_turns_.load() != turn.number; });
+    if (turns.empty() && !unlocks) unlocks = filesystem_.unlocks.UnderWay();
+    if (unlocks && filesystem_.unlocks.AreOver(*unlocks)) return true;
+    next_look_at_order_ = lane_->Now() + kLookAtOrder;
+    return false;
+  };
+  Postpone(std::move(message), waits, is_over);
+}
+
 std::chrono::milliseconds Worker::TimeLeft(std::uint64_t unique) const {
   using std::chrono::milliseconds;
   const auto waits = waits_.find(unique);
@@ -493,6 +545,7 @@ Status Worker::Sleep() {
   if (!helps_) timer = std::min(timer, filesystem_.kept.next());
   if (helps_ && on_duty) timer = std::min(timer, duty_ends);
   timer = std::min(timer, next_look_for_dying_);
+  timer = std::min(timer, std::exchange(next_look_at_order_, TimePoint::max()));
   if (interrupted_) {
     const std::lock_guard lock(interrupts_mutex_);
     timer = std::min(timer, interrupts_.next_look());

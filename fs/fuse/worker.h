@@ -88,7 +88,8 @@ class Worker {
   struct Waits {
     TimePoint since;
     std::uint64_t stale_at = 0;
-    bool counted = false;  // a read: SequentialReader knows it
+    bool counted = false;   // a read: SequentialReader knows it
+    bool in_order = false;  // a lock: it has waited for the closes before it
   };
   // Takes the message up again when `is_over`, which is asked in each turn, says so. `waits`: of
   // its request, as the others have them.
@@ -97,6 +98,11 @@ class Worker {
   void PostponeForBuffer(Message message, const Waits& waits);
   // One that is to be carried out behind these writes.
   void PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits);
+  // Whether no other worker has a close in its hands that the kernel sent before the request that
+  // this one is processing, and no server (Unlocks).
+  [[nodiscard]] bool IsInOrder() const;
+  // One that is to be carried out behind all that other workers have in their hands now.
+  void PostponeForOrder(Message message, const Waits& waits);
   [[nodiscard]] bool HasWaited(std::uint64_t unique) const {
     return !waits_.empty() && waits_.contains(unique);
   }
@@ -216,7 +222,10 @@ class Worker {
   std::deque<Postponed> postponed_;
   std::unordered_map<std::uint64_t, Waits> waits_;    // by request, of those, or stale
   TimePoint next_look_for_dying_ = TimePoint::max();  // none while nobody waits
-  std::atomic<bool> waits_behind_ = false;            // for writes: other workers wake us
+  // Odd from before a request is read until it has been processed.
+  std::atomic<std::uint64_t> request_turns_{0};
+  TimePoint next_look_at_order_ = TimePoint::max();  // none while nobody waits for it
+  std::atomic<bool> waits_behind_ = false;           // for writes: other workers wake us
   struct Released {
     client::CallContext caller;
     client::OpenPtr file;

@@ -3,24 +3,64 @@
 #
 # Locks of two mounts. Who is refused another kind of flock has none any more, as on a local disk; what a program has locked
 # that is frozen, and its rdfs with it, stays its own for a lease, is then another mount's, and the program hears of that;
-# and what an rdfs that was killed had locked is another mount's, once the server has heard nothing of it for a lease.
+# and what an rdfs that was killed had locked is another mount's, once the server has heard nothing of it for a lease. On a third
+# mount, of two workers: what goes with close(2) is free when that has returned.
 set -uo pipefail
 # shellcheck source=tests/e2e/setup.sh
 . "$(dirname "$0")/setup.sh"
 begin "$@"
 
 lease=2
-mkdir "$work/export" "$work/first" "$work/second"
+mkdir "$work/export" "$work/first" "$work/second" "$work/third"
 touch "$work/export/file"
 new_key "$work/key"
 serve server --export "data=$work/export" --key-file "$work/key" --lease $lease
-for name in first second; do
-  "$rdfs" "rdfs://$address:$port/data" "$work/$name" -f -o "key_file=$work/key,require=$over" >"$work/$name.log" 2>&1 </dev/null &
+for name in second third first; do
+  options=key_file=$work/key,require=$over
+  [ "$name" = third ] && options+=,workers=2
+  "$rdfs" "rdfs://$address:$port/data" "$work/$name" -f -o "$options" >"$work/$name.log" 2>&1 </dev/null &
   ends_with_us $!
   wait_until 100 is_mounted "$work/$name" || problem "$name does not mount: $(cat "$work/$name.log")"
-  [ "$name" = second ] || client=$!
+  [ "$name" = first ] && client=$!
   disown $!  # nobody is told that it was killed
 done
+
+timeout 60 "${python[@]}" - "$work/third/closed" <<'PYTHON' || problem 'a lock outlives the close that it goes with'
+import fcntl, os, struct, sys
+path = sys.argv[1]
+# struct flock: the whole file.
+WHOLE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+locks = {"flock": lambda fd: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB),
+         "OFD": lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLK, WHOLE)}
+def free(fd): return struct.unpack("hhqqi4x", fcntl.fcntl(fd, fcntl.F_OFD_GETLK, WHOLE))[0] == fcntl.F_UNLCK
+for kind, lock in locks.items():
+    wrong = 0
+    for i in range(500):
+        one, other = os.open(path, os.O_CREAT | os.O_RDWR), os.open(path, os.O_RDWR)
+        lock(one)
+        if i % 3 == 0: os.pwrite(one, b"x", i)
+        os.close(one)
+        try:
+            if kind == "OFD" and i % 2: wrong += not free(other)
+            else: lock(other)
+        except BlockingIOError:
+            wrong += 1
+        os.close(other)
+        # What the last close leaves is another round's: it is waited for.
+        last = os.open(path, os.O_RDWR)
+        fcntl.flock(last, fcntl.LOCK_EX)
+        os.close(last)
+    assert wrong == 0, f"{kind}: {wrong} of 500 were refused"
+# Who is refused for good hears of it.
+one, other = os.open(path, os.O_RDWR), os.open(path, os.O_RDWR)
+fcntl.flock(one, fcntl.LOCK_EX)
+for _ in range(20):
+    try:
+        locks["flock"](other)
+        sys.exit("two have one lock")
+    except BlockingIOError:
+        pass
+PYTHON
 
 timeout 60 "${python[@]}" - "$work/first/file" "$work/second/file" "$client" "$lease" <<'PYTHON' || problem 'locks do not hold, or too long'
 import errno, fcntl, os, signal, subprocess, sys, time
