@@ -15,6 +15,7 @@
 #include "server/free_space.h"
 #include "server/fs_session.h"
 #include "server/grace.h"
+#include "server/group_cache.h"
 #include "server/identity.h"
 #include "server/lease_service.h"
 #include "server/limits.h"
@@ -46,12 +47,12 @@ struct Core {
         proc(std::move(proc_in)),
         keeper(keeper_in),
         options(options_in),
-        groups(clock_in),
         staging(std::make_shared<StagingBudget>(staging_bytes)),
         open_budget(options_in.max_open_files),
         locks(proc, keeper_in, scheduler_in, options_in.max_lock_files, options_in.limits.locks),
         leases(clock_in, scheduler_in, {options_in.attr_lease, options_in.watched_lease},
-               options_in.epoch) {}
+               options_in.epoch),
+        groups(clock_in, scheduler_in) {}
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -59,7 +60,6 @@ struct Core {
   const ProcFd proc;
   DescriptorKeeper& keeper;
   const CoreOptions options;
-  GroupCache groups;
   Counters counters;
   Refusals refusals;
   GracePeriod grace;
@@ -78,7 +78,9 @@ struct Core {
   std::function<void(const SessionPtr&)> end_session = [](const SessionPtr&) {};
   // Told of every file that a session opens, not of directories: any thread. Set likewise.
   std::function<void()> file_opened = [] {};
-  LeaseService leases;  // last: requests that wait in it use the rest
+  // Last: requests that wait in these use the rest, and those in `groups` the leases.
+  LeaseService leases;
+  GroupCache groups;
 };
 
 }  // namespace rdfs::server

@@ -147,10 +147,8 @@ Outcome Dispatcher::Run(Call& call) {
   const Row* row = FindRow(call.opcode);
   if (row == nullptr) return Outcome::Error(fs::WireError::kNotSupported);
   if (row->changes_files && call.session.params().read_only) return Outcome::Errno(EROFS);
-  if (const Status status = worker_.identity.Become(call.Caller()); !status.ok()) {
-    LogWarn("cannot act as uid {}: {}", std::uint32_t{call.header.uid}, status.message());
-    return Outcome::Errno(EPERM);
-  }
+  Outcome refused = Outcome::Pending();
+  if (!Become(call, refused)) return refused;
   IntentRing* record = call.session.record();
   if (record != nullptr) TakeAcknowledgements(call, *record);
   if (!MayGoOn(call)) return Outcome::Pending();
@@ -179,6 +177,53 @@ Outcome Dispatcher::Run(Call& call) {
   }
   call.responder.SetRecorded();
   return Carry(call, row->handler);
+}
+
+bool Dispatcher::Become(Call& call, Outcome& outcome) {
+  Core& core = worker_.core;
+  std::optional<ThreadIdentity::Caller> caller;
+  if (const std::optional<Ids> ids = call.Caller(); ids && core.options.can_switch_ids) {
+    caller = {.ids = *ids, .groups = core.groups.Known(*ids)};
+    if (!caller->groups) {
+      if (const auto parked = BeginParking(call)) {
+        Park(*parked, call);
+        core.groups.WhenKnown(*ids, GoOnWith(parked));
+      }
+      return false;
+    }
+  }
+  const Status status = worker_.identity.Become(caller);
+  if (status.ok()) return true;
+  LogWarn("cannot act as uid {}: {}", std::uint32_t{call.header.uid}, status.message());
+  outcome = Outcome::Errno(EPERM);
+  return false;
+}
+
+struct Dispatcher::Parked {
+  LanePtr lane;
+  std::vector<std::byte> message;
+  Responder responder;
+};
+
+std::shared_ptr<Dispatcher::Parked> Dispatcher::BeginParking(Call& call) {
+  if (call.responder.KeepBytes(message_.size())) return std::make_shared<Parked>();
+  (void)Finish(call, call.Refuse(Refusals::What::kRequestBytes, EAGAIN));
+  return nullptr;
+}
+
+std::function<void()> Dispatcher::GoOnWith(std::shared_ptr<Parked> parked) {
+  return [this, parked = std::move(parked)] {
+    parked->lane->Post([this, parked] {
+      const bool fine = Serve(parked->lane, parked->message, std::move(parked->responder));
+      if (!fine) LogDebug("a request that had waited turned out malformed");
+    });
+  };
+}
+
+void Dispatcher::Park(Parked& parked, Call& call) {
+  parked.lane = call.lane;
+  parked.message.assign(message_.begin(), message_.end());
+  parked.responder = std::move(call.responder);
 }
 
 Outcome Dispatcher::Carry(Call& call, Handler handler) {
@@ -215,30 +260,15 @@ bool Dispatcher::MayGoOn(Call& call) {
   // While it waited a name may have come to mean something else.
   std::erase_if(targets, [&](const auto& target) { return change.Covers(target.inode); });
   if (targets.empty() && (!changes || change.begun())) return true;
-  if (!call.responder.KeepBytes(message_.size())) {
-    (void)Finish(call, call.Refuse(Refusals::What::kRequestBytes, EAGAIN));
-    return false;
-  }
-  struct Parked {
-    LanePtr lane;
-    std::vector<std::byte> message;
-    Responder responder;
-  };
-  auto parked = std::make_shared<Parked>();
+  const auto parked = BeginParking(call);
+  if (!parked) return false;
   parked->lane = call.lane;
-  auto go_on = [this, parked] {
-    parked->lane->Post([this, parked] {
-      const bool fine = Serve(parked->lane, parked->message, std::move(parked->responder));
-      if (!fine) LogDebug("a request that had waited turned out malformed");
-    });
-  };
   const bool now =
-      leases.Begin(call.session.id(), targets, change, std::move(go_on), PurposeOf(call));
+      leases.Begin(call.session.id(), targets, change, GoOnWith(parked), PurposeOf(call));
   // Nobody is granted a lease behind Begin; who came just before it may have one.
   if (now) return !alone || leases.IsAlone() || MayGoOn(call);
   // The lane runs what is posted on this thread, and so behind this.
-  parked->message.assign(message_.begin(), message_.end());
-  parked->responder = std::move(call.responder);
+  Park(*parked, call);
   return false;
 }
 

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "server/call.h"
 
@@ -33,6 +35,16 @@ class Dispatcher {
   // Of a request that was counted; again when it has waited.
   bool Serve(const LanePtr& lane, ByteSpan message, Responder responder);
   Outcome Run(Call& call);
+  // As whom the request acts; what `outcome` says instead where it may not, or is parked until it
+  // is known which groups its caller is in.
+  bool Become(Call& call, Outcome& outcome);
+  // A request that waits with its message, to be served anew.
+  struct Parked;
+  // Null: it is refused, and answered, because too much waits already.
+  std::shared_ptr<Parked> BeginParking(Call& call);
+  // Serves it, on the lane's thread: from any thread, behind what this one does now.
+  std::function<void()> GoOnWith(std::shared_ptr<Parked> parked);
+  void Park(Parked& parked, Call& call);
   // False: the request is parked until others believe nothing of what it changes, and what they
   // have written of what it tells is here.
   bool MayGoOn(Call& call);

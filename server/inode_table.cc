@@ -93,7 +93,7 @@ InodeRef InodeTable::OpenByHandle(const fs::Handle& handle, const NativeHandle& 
     }
   }
   if (!mount && native.device != export_->root_device()) return Stale();
-  const std::optional<Ids> caller = identity.current();
+  const std::optional<ThreadIdentity::Caller> caller = identity.current();
   if (const Status status = identity.Become(std::nullopt); !status.ok()) return Stale();
   Fd fd(OpenNativeHandle(mount ? mount->get() : export_->root(), native, O_PATH | O_CLOEXEC));
   if (const Status status = identity.Become(caller); !status.ok()) return Stale();

@@ -22,9 +22,10 @@
 #include <vector>
 
 #include "fs/protocol.h"
+#include "server/inode_table.h"
 #include "server/lease_change.h"
 #include "server/lease_table.h"
-#include "server/lock_service.h"
+#include "server/scheduler.h"
 #include "transport/base/clock.h"
 
 namespace rdfs::server {

@@ -21,16 +21,10 @@
 #include "server/lock_files.h"
 #include "server/lock_table.h"
 #include "server/responder.h"
+#include "server/scheduler.h"
 #include "transport/base/clock.h"
 
 namespace rdfs::server {
-
-// Something that runs a task later, on any thread.
-class Scheduler {
- public:
-  virtual ~Scheduler() = default;
-  virtual void After(std::chrono::nanoseconds delay, std::function<void()> task) = 0;
-};
 
 class LockService {
  public:

@@ -25,7 +25,7 @@
 #include "server/core.h"
 #include "server/dispatch.h"
 #include "server/file_io.h"
-#include "server/lock_service.h"
+#include "server/scheduler.h"
 #include "server/turns.h"
 #include "transport/base/adaptive_spin.h"
 #include "transport/base/fd.h"

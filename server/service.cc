@@ -210,6 +210,7 @@ Service::~Service() {
   for (const auto& loop : loops_) loop->Stop();
   for (const SessionPtr& session : sessions_.TakeAll()) session->MarkEnded();
   for (const auto& loop : loops_) loop->Join();
+  if (core_ != nullptr) core_->groups.Stop();  // its threads post to loops
   if (exports_ != nullptr) exports_->StopWatching();
   loops_.clear();
 }

@@ -19,7 +19,7 @@ struct Worker {
       : core(core_in),
         io(io_in),
         writer(io_in, clock),
-        identity(core_in.options.can_switch_ids, core_in.groups),
+        identity(core_in.options.can_switch_ids),
         reply(transport::kMaxMessageBytes) {}
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

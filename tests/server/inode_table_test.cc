@@ -43,9 +43,7 @@ class InodeTableTest : public testing::TestWithParam<bool> {
   TempDir dir_;
   HandleSecret secret_ = HandleSecret::Random();
   std::unique_ptr<ProcFd> proc_;
-  SystemClock clock_;
-  GroupCache groups_{clock_};
-  ThreadIdentity identity_{false, groups_};
+  ThreadIdentity identity_{false};
   std::unique_ptr<InodeTable> table_;
 };
 
@@ -106,9 +104,7 @@ int UnmountedWhenUnused(const std::string& directory, InodeLimits limits) {
     handle = file.inode->handle;
   }
   if (::umount(below.c_str()) == 0 || errno != EBUSY) return 6;
-  SystemClock clock;
-  GroupCache groups{clock};
-  ThreadIdentity identity{false, groups};
+  ThreadIdentity identity{false};
   for (int turn = 0; turn < 3; ++turn) (*table)->Age();
   if (!(*table)->Find(handle, identity).ok()) return 7;
   std::size_t left = 1;

@@ -284,8 +284,9 @@ class CrashTest : public testing::Test {
     const auto lane = server.NewLane(server.NewSession(77));
     EXPECT_TRUE(
         server.Deliver(lane, Harness::Message(opcode, body.bytes(), sequence, 77, server.caller)));
+    Answer answer = server.TakeAnswer(lane);
     server.ActAsItself();
-    return server.TakeAnswer(lane);
+    return answer;
   }
   Harness server;
 };
