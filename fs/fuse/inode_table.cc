@@ -164,15 +164,33 @@ std::vector<InodeTable::Path> InodeTable::WaysTo(const Handle& handle) const {
   return ways;
 }
 
-std::uint64_t InodeTable::change_at_open(NodeId id) const {
+bool InodeTable::Opened(NodeId id, std::uint64_t change, TimePoint now) {
   const std::lock_guard lock(mutex_);
-  const Node* node = FindLocked(id);
-  return node == nullptr ? 0 : node->change_at_open;
+  Node* node = FindLocked(id);
+  if (node == nullptr) return false;
+  ++node->opens;
+  const bool same = node->pages_change == change;
+  const bool others_changed_it = !same && node->pages_change != 0 && !node->changed_since;
+  if (others_changed_it) node->pages_go_until = now + kAnswerTravel;
+  const bool keeps = same && now >= node->pages_go_until;
+  node->pages_change = change;
+  node->changed_since = false;
+  node->lease_covers = now < node->lease_until && node->leased_change == change;
+  return keeps;
 }
 
-void InodeTable::set_change_at_open(NodeId id, std::uint64_t change) {
+void InodeTable::Closed(NodeId id) {
   const std::lock_guard lock(mutex_);
-  if (Node* node = FindLocked(id)) node->change_at_open = change;
+  Node* node = FindLocked(id);
+  if (node == nullptr) return;
+  if (node->opens > 0) --node->opens;
+  node->write_lease_until = {};
+}
+
+std::uint64_t InodeTable::pages_change(NodeId id) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node == nullptr ? 0 : node->pages_change;
 }
 
 bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
@@ -185,6 +203,14 @@ bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
   const bool contradicts = node->leased_change != 0 && node->leased_change != change;
   if (until <= node->lease_until && !contradicts) return true;
   if (contradicts) ++node->standing;
+  const bool goes_on = until - lease < node->lease_until && !contradicts;
+  if (goes_on && node->lease_covers) {
+    node->pages_change = change;
+    node->changed_since = false;
+  } else {
+    node->lease_covers = change != 0 && node->pages_change == change;
+    if (node->lease_covers) node->changed_since = false;
+  }
   node->lease_until = until;
   node->leased_change = change;
   return true;
@@ -196,6 +222,7 @@ void InodeTable::EndLease(NodeId id) {
   if (node == nullptr) return;
   ++node->standing;
   node->lease_until = {};
+  node->lease_covers = false;
   node->write_lease_until = {};
   node->without_xattrs = 0;
 }
@@ -220,6 +247,7 @@ void InodeTable::OwnChange(NodeId id, TimePoint now) {
   ++node->standing;
   node->changed_at = now;
   node->leased_change = 0;
+  node->changed_since = true;
 }
 
 TimePoint InodeTable::lease_until(NodeId id) const {
@@ -231,8 +259,43 @@ TimePoint InodeTable::lease_until(NodeId id) const {
 bool InodeTable::PagesAreCurrent(NodeId id, TimePoint now) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);
-  return node != nullptr && now < node->lease_until && node->leased_change != 0 &&
-         node->leased_change == node->change_at_open;
+  return node != nullptr && now < node->lease_until && now >= node->pages_go_until &&
+         node->leased_change != 0 && node->leased_change == node->pages_change;
+}
+
+bool InodeTable::PagesHold(NodeId id, TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node != nullptr && now < node->lease_until && now >= node->pages_go_until &&
+         node->lease_covers;
+}
+
+bool InodeTable::PagesAreOld(NodeId id) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node != nullptr && node->may_have_pages && node->opens > 0 &&
+         node->lease_until != TimePoint{} && node->leased_change != 0 && node->pages_change != 0 &&
+         !node->changed_since && node->pages_change != node->leased_change;
+}
+
+void InodeTable::PagesDropped(NodeId id, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  if (node == nullptr) return;
+  node->lease_covers = now < node->lease_until;
+  node->pages_change = node->lease_covers ? node->leased_change : 0;
+  node->changed_since = node->pages_change == 0;
+}
+
+bool InodeTable::may_have_pages(NodeId id) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node != nullptr && node->may_have_pages;
+}
+
+void InodeTable::SetMayHavePages(NodeId id) {
+  const std::lock_guard lock(mutex_);
+  if (Node* node = FindLocked(id)) node->may_have_pages = true;
 }
 
 std::optional<InodeTable::Standing> InodeTable::FindStanding(NodeId id, TimePoint now) const {
@@ -310,6 +373,7 @@ std::vector<NodeId> InodeTable::EndAllLeases() {
   for (auto& [id, node] : nodes_) {
     ++node.standing;
     node.lease_until = {};
+    node.lease_covers = false;
     node.write_lease_until = {};
     node.without_xattrs = 0;
     node.no_capability_until = {};

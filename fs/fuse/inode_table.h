@@ -62,9 +62,14 @@ class InodeTable {
   // The first of them.
   [[nodiscard]] std::optional<Path> PathTo(NodeId node) const;
 
-  // The change cookie at this client's last open: the kernel's pages are good while it stays.
-  [[nodiscard]] std::uint64_t change_at_open(NodeId node) const;
-  void set_change_at_open(NodeId node, std::uint64_t change);
+  // An open was answered with this change cookie: whether the pages that the kernel has from before
+  // are still good. If not, it drops them when the program runs again, and until then another open
+  // does not keep them either.
+  bool Opened(NodeId node, std::uint64_t change, TimePoint now);
+  // Once for each Opened. The write lease is over as well: the server takes it back.
+  void Closed(NodeId node);
+  // The change cookie with which the kernel's pages were good last; 0: none.
+  [[nodiscard]] std::uint64_t pages_change(NodeId node) const;
 
   // What the server says of the node, now with this change cookie, stays true until then: unless it
   // is recalled (EndLease), or this mount changes it itself. An answer that was asked for, `lease`
@@ -77,9 +82,20 @@ class InodeTable {
   // EndLease ends that as well.
   void SetWriteLease(NodeId node, TimePoint until);
   [[nodiscard]] TimePoint write_lease_until(NodeId node) const;
-  // Whether what the kernel has of the file's bytes, since this client's last open, is what the
-  // server has: the lease holds, with the change cookie of that open.
+  // Whether what the kernel has of the file's bytes is what the server has: the lease holds, with
+  // the change cookie with which they were good last.
   [[nodiscard]] bool PagesAreCurrent(NodeId node, TimePoint now) const;
+  // The same, also where this mount has changed the file meanwhile, pages and all: no lease has
+  // ended unseen since they were good.
+  [[nodiscard]] bool PagesHold(NodeId node, TimePoint now) const;
+  // Somebody has the file open, and the lease that there is now tells of another content than the
+  // kernel's pages may have. (Who opens it later is told not to keep them.)
+  [[nodiscard]] bool PagesAreOld(NodeId node) const;
+  // The kernel has dropped them.
+  void PagesDropped(NodeId node, TimePoint now);
+  // Whether the kernel may have pages of the file at all.
+  [[nodiscard]] bool may_have_pages(NodeId node) const;
+  void SetMayHavePages(NodeId node);
   // What is asked for now is true until then, as long as the number stays what it is: another one
   // says that the lease was recalled, or that this mount has changed the file. None without a
   // lease.
@@ -123,10 +139,15 @@ class InodeTable {
   };
   struct Node {
     Handle handle;
-    std::uint64_t lookups = 0;     // 0: only the way to others
-    std::uint64_t children = 0;    // places in it
-    std::vector<PlaceKey> places;  // last seen last
-    std::uint64_t change_at_open = 0;
+    std::uint64_t lookups = 0;       // 0: only the way to others
+    std::uint64_t children = 0;      // places in it
+    std::vector<PlaceKey> places;    // last seen last
+    std::uint64_t pages_change = 0;  // 0: not known
+    TimePoint pages_go_until{};      // an open has said that they are to be dropped
+    bool changed_since = false;      // by this mount, since `pages_change`
+    bool lease_covers = false;       // the pages: they were good when it began
+    bool may_have_pages = false;
+    std::uint32_t opens = 0;
     TimePoint no_capability_until{};
     TimePoint lease_until{};
     TimePoint write_lease_until{};
@@ -153,6 +174,8 @@ class InodeTable {
     }
   };
 
+  // How long a program may take to run again whose open was answered.
+  static constexpr std::chrono::milliseconds kAnswerTravel{50};
   // Of one file: of more names the ones seen last are enough.
   static constexpr std::size_t kMostPlaces = 8;
 

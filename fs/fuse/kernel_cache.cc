@@ -187,9 +187,13 @@ void KernelCache::WroteBehind() {
 
 void KernelCache::WriteFailed(NodeId node) {
   ForgetOurs(node);
+  DropPages(node);
+}
+
+void KernelCache::DropPages(NodeId node, std::function<void()> done) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({.number = 0, .node = node, .parts = kRecallContent});
+    jobs_.push_back({.number = 0, .node = node, .parts = kRecallContent, .done = std::move(done)});
   }
   came_.notify_one();
 }
@@ -249,8 +253,10 @@ void KernelCache::Do(const Job& job) {
   }
   if ((job.parts & kRecallContent) != 0) {
     fuse_lowlevel_notify_inval_inode(session_, job.node, 0, 0);
+    inodes_.PagesDropped(job.node, BootClock::now());
   }
   const std::lock_guard lock(mutex_);
+  if (wake_ && job.done) job.done();
   for (const Recalls::Action& action : recalls_.Invalidated(job.number)) {
     AcknowledgeLocked(action.number, job.node);
     if (wake_) wake_();

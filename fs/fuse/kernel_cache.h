@@ -82,6 +82,10 @@ class KernelCache {
   // server's. Any thread; the pages go a little later.
   void WriteFailed(NodeId node);
 
+  // Makes the kernel drop the file's pages, a little later, and then calls `done`: on another
+  // thread, and not behind Silence.
+  void DropPages(NodeId node, std::function<void()> done = {});
+
   // Counts recalls: what was asked for at another count must not be believed.
   [[nodiscard]] std::uint32_t stamp() const {
     return static_cast<std::uint32_t>(stamp_.load(std::memory_order_acquire));
@@ -101,6 +105,7 @@ class KernelCache {
     std::uint32_t parts = 0;  // with kRecallAttributes: the kernel had no such inode
     std::string name{};
     Handle handle{};
+    std::function<void()> done{};
   };
   void Run();
   void Do(const Job& job);

@@ -30,6 +30,7 @@ struct Open {
   std::atomic<int> write_error{0};
   // What the next write tells, once; 0: nothing.
   int TakeWriteError() { return write_error.exchange(0); }
+  std::atomic<bool> paged{false};   // it has been read or written through the kernel's pages
   std::atomic<bool> closed{false};  // nobody reads on
   // Of the file, as it was known last: nothing is read ahead beyond.
   std::atomic<std::uint64_t> size{0};

@@ -136,6 +136,12 @@ void WriteAndAnswer(Request request, const std::shared_ptr<fuse::Open>& open, st
   });
 }
 
+void NotePages(Filesystem& filesystem, fuse::Open& open) {
+  if (open.paged.load(std::memory_order_relaxed)) return;
+  open.paged = true;
+  filesystem.inodes.SetMayHavePages(open.node);
+}
+
 }  // namespace
 
 void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_info* file) {
@@ -157,6 +163,7 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
   // Past the kernel's pages the caller can be interrupted, and wants what is there now.
   const bool past_pages =
       open->direct || (request.message().Body<fuse_read_in>().flags & O_DIRECT) != 0;
+  if (!past_pages) NotePages(worker.filesystem(), *open);
   const bool reads_ahead = worker.reads_ahead() && !past_pages;
   if (reads_ahead && wanted > 0) worker.ReadsOn();
   const CallContext reader = request.context();
@@ -216,6 +223,7 @@ void Write(fuse_req_t raw, fuse_ino_t node, const char* bytes, std::size_t size,
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
   WritesBehind& behind = request.worker().filesystem().behind;
+  if (!open->direct) NotePages(request.worker().filesystem(), *open);
   const fuse_write_in in = request.message().Body<fuse_write_in>();
   // Pages of a mapping are nobody's call, and would be lost.
   const bool is_call = (in.write_flags & FUSE_WRITE_CACHE) == 0;

@@ -54,6 +54,7 @@ class DirReply {
         node_ = param.ino;
         filesystem.inodes.SetLease(param.ino, entry.file->attr_expires, entry.file->attr.change,
                                    client::LeaseLength(entry.file->attr.lease_ms));
+        DropOldPages(filesystem, param.ino);
       }
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
     }

@@ -45,26 +45,69 @@ struct flock FromLock(const client::Lock& lock) {
 
 // Whether a lock in the way may be one whose file has been closed before this request was made: who
 // finds one is to wait for that and ask once more (unlocks.h).
-bool AsksOnceMore(const Request& request) {
+bool AsksOnceMore(const Request& request, NodeId node) {
   const Worker& worker = request.worker();
-  return !worker.IsInOrder() && !worker.WaitsOf(request.unique()).in_order;
+  return !worker.IsInOrder(node) && !worker.WaitsOf(request.unique()).in_order;
 }
+
+struct Locking {
+  Request request;
+  NodeId node;
+  std::shared_ptr<fuse::Open> open;
+  bool locks;  // and does not unlock
+  bool once_more;
+
+  static void Answered(std::unique_ptr<Locking> self, const Status& status) {
+    if (self->once_more && status.errno_value() == EAGAIN) {
+      return self->request.WaitForOrder(self->node);
+    }
+    if (!status.ok() || !self->locks) return AnswerDone(self->request, self->node, status);
+    Locked(std::move(self));
+  }
+
+ private:
+  // A program that has locked a file reads what another one, on another client, had written when it
+  // unlocked it: pages from before are dropped, where no lease says that they are right.
+  static void Locked(std::unique_ptr<Locking> self) {
+    const Filesystem& filesystem = self->request.worker().filesystem();
+    const auto handle = filesystem.inodes.Find(self->node);
+    const bool has_pages = handle && filesystem.inodes.may_have_pages(self->node);
+    if (!has_pages || filesystem.options.writeback || self->PagesHold()) {
+      return self->request.Ok();
+    }
+    Start(std::move(self->request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
+      auto looking = std::make_unique<Locking>(
+          Locking{std::move(pending), self->node, self->open, self->locks, self->once_more});
+      return lane.GetAttr(caller, *handle, self->open->file,
+                          [looking = std::move(looking)](Result<client::Attributes>&& now) {
+                            looking->Looked(now);
+                          });
+    });
+  }
+  void Looked(const Result<client::Attributes>& now) {
+    if (now.ok()) (void)request.Believe(node, now->expires, now->attr);
+    if (PagesHold()) return request.Ok();
+    request.DropPages(node, [](Request& pending) { pending.Ok(); });
+  }
+  [[nodiscard]] bool PagesHold() const {
+    return request.worker().filesystem().inodes.PagesHold(node, BootClock::now());
+  }
+};
 
 void Set(Request request, NodeId node, const std::shared_ptr<fuse::Open>& open,
          const client::Lock& lock, bool flock, bool wait) {
-  if (lock.type != LockType::kUnlock) request.worker().filesystem().inodes.SetMayBeLocked(node);
-  const bool once_more = AsksOnceMore(request);
+  const bool locks = lock.type != LockType::kUnlock;
+  if (locks) request.worker().filesystem().inodes.SetMayBeLocked(node);
+  const bool once_more = AsksOnceMore(request, node);
   Start(
       std::move(request),
       [&](Lane& lane, const CallContext& caller, Request&& pending) {
-        return lane.SetLock(
-            caller, open->file, lock, flock, wait,
-            [pending = std::move(pending), node, once_more](Status&& status) mutable {
-              if (once_more && status.errno_value() == EAGAIN) {
-                return pending.WaitForOrder();
-              }
-              AnswerDone(pending, node, status);
-            });
+        auto locking =
+            std::make_unique<Locking>(Locking{std::move(pending), node, open, locks, once_more});
+        return lane.SetLock(caller, open->file, lock, flock, wait,
+                            [locking = std::move(locking)](Status&& status) mutable {
+                              Locking::Answered(std::move(locking), status);
+                            });
       },
       wait);
 }
@@ -75,13 +118,13 @@ void GetLock(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file, struct flock
   Request request = Begin(raw);
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
-  const bool once_more = AsksOnceMore(request);
+  const bool once_more = AsksOnceMore(request, node);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.GetLock(
         caller, open->file, ToLock(*lock, file->lock_owner), false,
         [pending = std::move(pending), node, once_more](Result<client::Lock>&& found) mutable {
           if (once_more && found.ok() && found->type != LockType::kUnlock) {
-            return pending.WaitForOrder();
+            return pending.WaitForOrder(node);
           }
           if (!found.ok()) return pending.ErrorOrRecover(node, found.status());
           pending.Lock(FromLock(*found));

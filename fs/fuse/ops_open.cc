@@ -52,8 +52,7 @@ void FillFileInfo(Filesystem& filesystem, NodeId node, const client::OpenPtr& op
   const FilesystemOptions& options = filesystem.options;
   open->direct = options.strict || appends || (only_writes && options.direct_writes);
   file.direct_io = open->direct ? 1 : 0;
-  file.keep_cache = change == filesystem.inodes.change_at_open(node) ? 1 : 0;
-  filesystem.inodes.set_change_at_open(node, change);
+  file.keep_cache = filesystem.inodes.Opened(node, change, BootClock::now()) ? 1 : 0;
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
   file.parallel_direct_writes = 1;
 #endif
@@ -68,7 +67,7 @@ bool OpenKept(Request& request, NodeId node, std::uint32_t flags) {
   const auto kept = filesystem.kept.Take(node, request.context(), flags, now);
   if (kept == nullptr) return false;
   fuse_file_info info{};
-  FillFileInfo(filesystem, node, kept->file, filesystem.inodes.change_at_open(node), kept->size,
+  FillFileInfo(filesystem, node, kept->file, filesystem.inodes.pages_change(node), kept->size,
                info);
   request.Open(info);
   return true;
@@ -187,7 +186,7 @@ void Release(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   if (open == nullptr) return request.Error(EBADF);
   open->closed = true;
   request.worker().read_ahead().Closed(*open);
-  filesystem.inodes.SetWriteLease(node, {});  // the server takes it back
+  filesystem.inodes.Closed(node);
   if (!filesystem.inodes.may_be_locked(node)) {
     const TimePoint now = request.worker().lane().Now();
     if (MayKeep(filesystem, *open, now)) {

@@ -1,5 +1,6 @@
 #include "fs/fuse/request.h"
 
+#include <atomic>
 #include <cerrno>
 
 #include "fs/fuse/stale_recovery.h"
@@ -117,10 +118,22 @@ void Request::WaitForWrites(NodeId node) {
   worker_->PostponeBehind(wait, TakeMessage(), waits);
 }
 
-void Request::WaitForOrder() {
+void Request::WaitForOrder(NodeId node) {
   Worker::Waits waits = worker_->WaitsOf(message_.unique);
   waits.in_order = true;
-  worker_->PostponeForOrder(TakeMessage(), waits);
+  worker_->PostponeForOrder(node, TakeMessage(), waits);
+}
+
+void Request::DropPages(NodeId node, std::function<void(Request&)> then) {
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  worker_->filesystem().kernel.DropPages(node, [gone, worker = worker_] {
+    *gone = true;
+    worker->Wake();
+  });
+  Worker& worker = *worker_;
+  const auto waiting = std::make_shared<Request>(std::move(*this));
+  worker.Await([gone] { return gone->load(); },
+               [waiting, then = std::move(then)] { then(*waiting); });
 }
 
 void Request::Entry(fuse_entry_param entry) {

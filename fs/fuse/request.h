@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -85,8 +86,12 @@ class Request {
   void WaitForPiece(std::shared_ptr<const ReadAheadPiece> piece);
   // Takes the request up again when the writes to the node that are on their way have arrived.
   void WaitForWrites(NodeId node);
-  // Takes the request up again when other workers have told the server what they read before it.
-  void WaitForOrder();
+  // Takes the request up again when other workers have told the server what they read of the
+  // file before it.
+  void WaitForOrder(NodeId node);
+
+  // Makes the kernel drop the pages of the node, and gives the request to `then` behind that.
+  void DropPages(NodeId node, std::function<void(Request&)> then);
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   // False: another worker has changed the node since the server was asked, and so it is not news.

@@ -11,34 +11,40 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <vector>
+
+#include "fs/fuse/inode_table.h"
 
 namespace rdfs::fs::fuse {
 
 class Unlocks {
  public:
   // By the kernel's number of the request. Once more of one that is here changes nothing.
-  void Begin(std::uint64_t unique) {
+  void Begin(std::uint64_t unique, NodeId node) {
     const std::lock_guard lock(mutex_);
     if (IsHere(unique)) return;
-    under_way_.push_back(unique);
-    count_ = under_way_.size();
+    under_way_.push_back({unique, node});
+    any_ = true;
   }
   // Of any request: nothing where it is none of these.
   void End(std::uint64_t unique) {
-    if (!any()) return;
+    if (!any_.load()) return;
     const std::lock_guard lock(mutex_);
-    std::erase(under_way_, unique);
-    count_ = under_way_.size();
+    std::erase_if(under_way_, [unique](const Unlock& unlock) { return unlock.unique == unique; });
+    any_ = !under_way_.empty();
   }
 
-  [[nodiscard]] bool any() const { return count_.load() > 0; }
-  [[nodiscard]] std::vector<std::uint64_t> UnderWay() const {
+  // Of this file.
+  [[nodiscard]] bool any(NodeId node) const { return any_.load() && !UnderWay(node).empty(); }
+  [[nodiscard]] std::vector<std::uint64_t> UnderWay(NodeId node) const {
+    std::vector<std::uint64_t> these;
     const std::lock_guard lock(mutex_);
-    return under_way_;
+    for (const Unlock& unlock : under_way_) {
+      if (unlock.node == node) these.push_back(unlock.unique);
+    }
+    return these;
   }
   // Whether all of these have ended.
   [[nodiscard]] bool AreOver(const std::vector<std::uint64_t>& these) const {
@@ -48,13 +54,18 @@ class Unlocks {
   }
 
  private:
+  struct Unlock {
+    std::uint64_t unique;
+    NodeId node;
+  };
   [[nodiscard]] bool IsHere(std::uint64_t unique) const {
-    return std::find(under_way_.begin(), under_way_.end(), unique) != under_way_.end();
+    return std::any_of(under_way_.begin(), under_way_.end(),
+                       [unique](const Unlock& unlock) { return unlock.unique == unique; });
   }
 
-  std::atomic<std::size_t> count_{0};
+  std::atomic<bool> any_{false};
   mutable std::mutex mutex_;  // guards the rest
-  std::vector<std::uint64_t> under_way_;
+  std::vector<Unlock> under_way_;
 };
 
 }  // namespace rdfs::fs::fuse

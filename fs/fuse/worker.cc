@@ -36,6 +36,8 @@ constexpr std::chrono::seconds kLookForDying{1};
 
 // How often is looked whether another worker is done with what it had read.
 constexpr std::chrono::milliseconds kLookAtOrder{1};
+// A server that takes longer for a close is asked again all the same.
+constexpr std::chrono::seconds kWaitsForOrder{1};
 
 // libfuse's operations get no argument that could say which worker called them.
 thread_local Worker* t_current = nullptr;
@@ -78,6 +80,7 @@ Worker::~Worker() {
   resumed_.clear();
   for (const Postponed& waiting : postponed_) AnswerError(fuse_fd, waiting.message.unique, EIO);
   postponed_.clear();
+  for (const Awaited& awaited : std::exchange(awaited_, {})) awaited.then();
   read_ahead_.Clear();
   released_.clear();  // they end with the session
   lane_.reset();
@@ -262,7 +265,7 @@ void Worker::Process(Message message) {
   }
   message.unique = header.unique;
   if (header.opcode == FUSE_RELEASE && filesystem_.inodes.may_be_locked(header.nodeid)) {
-    filesystem_.unlocks.Begin(header.unique);
+    filesystem_.unlocks.Begin(header.unique, header.nodeid);
   }
   if (filesystem_.behind.any() && message.waited == 0) {
     if (const auto node = Follows(message)) {
@@ -394,11 +397,14 @@ void Worker::PostponeForBuffer(Message message, const Waits& waits) {
   Postpone(std::move(message), waits, [this, unique] {
     if (lane_->buffers().free_bytes() < request_bytes_) read_ahead_.GiveBack();
     if (lane_->buffers().free_bytes() < request_bytes_) return false;
-    // At a server that is slow, and not silent, a turn may come late: a part of its time is left.
-    TimePoint& since = waits_[unique].since;
-    since = std::max(since, lane_->Now() - filesystem_.options.deadline * 3 / 4);
+    LeaveTime(unique);
     return true;
   });
+}
+
+void Worker::LeaveTime(std::uint64_t unique) {
+  TimePoint& since = waits_[unique].since;
+  since = std::max(since, lane_->Now() - filesystem_.options.deadline * 3 / 4);
 }
 
 void Worker::LookForDying(TimePoint now) {
@@ -411,14 +417,15 @@ void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message, con
   Postpone(std::move(message), waits, [this, wait] { return filesystem_.behind.IsOver(wait); });
 }
 
-bool Worker::IsInOrder() const {
+bool Worker::IsInOrder(NodeId node) const {
+  if (all_.size() == 1) return true;
   const auto has_one = [this](const Worker* worker) {
     return worker != this && worker->request_turns_.load() % 2 != 0;
   };
-  return std::none_of(all_.begin(), all_.end(), has_one) && !filesystem_.unlocks.any();
+  return std::none_of(all_.begin(), all_.end(), has_one) && !filesystem_.unlocks.any(node);
 }
 
-void Worker::PostponeForOrder(Message message, const Waits& waits) {
+void Worker::PostponeForOrder(NodeId node, Message message, const Waits& waits) {
   struct Turn {
     const Worker* worker;
     std::uint64_t number;
@@ -428,14 +435,19 @@ void Worker::PostponeForOrder(Message message, const Waits& waits) {
     const std::uint64_t number = worker->request_turns_.load();
     if (worker != this && number % 2 != 0) turns.push_back({worker, number});
   }
-  const auto is_over = [this, turns = std::move(turns),
+  const auto is_over = [this, node, unique = message.unique, turns = std::move(turns),
+                        until = lane_->Now() + kWaitsForOrder,
                         unlocks = std::optional<std::vector<std::uint64_t>>()]() mutable {
+    const TimePoint now = lane_->Now();
     std::erase_if(
         turns, [](const Turn& turn) { return turn.worker->request_turns_.load() != turn.number; });
-    if (turns.empty() && !unlocks) unlocks = filesystem_.unlocks.UnderWay();
-    if (unlocks && filesystem_.unlocks.AreOver(*unlocks)) return true;
-    next_look_at_order_ = lane_->Now() + kLookAtOrder;
-    return false;
+    if (turns.empty() && !unlocks) unlocks = filesystem_.unlocks.UnderWay(node);
+    if (now < until && (!unlocks || !filesystem_.unlocks.AreOver(*unlocks))) {
+      next_look_at_order_ = now + kLookAtOrder;
+      return false;
+    }
+    LeaveTime(unique);
+    return true;
   };
   Postpone(std::move(message), waits, is_over);
 }
@@ -506,6 +518,16 @@ bool Worker::TakeUpAgain() {
     resumed_.pop_front();
     Process(std::move(message));
     any = true;
+  }
+  for (std::size_t left = awaited_.size(); left > 0; --left) {
+    Awaited next = std::move(awaited_.front());
+    awaited_.pop_front();
+    if (next.is_over()) {
+      next.then();
+      any = true;
+    } else {
+      awaited_.push_back(std::move(next));
+    }
   }
   return TakeUpPostponed() || any;
 }

@@ -98,11 +98,16 @@ class Worker {
   void PostponeForBuffer(Message message, const Waits& waits);
   // One that is to be carried out behind these writes.
   void PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits);
-  // Whether no other worker has a close in its hands that the kernel sent before the request that
-  // this one is processing, and no server (Unlocks).
-  [[nodiscard]] bool IsInOrder() const;
-  // One that is to be carried out behind all that other workers have in their hands now.
-  void PostponeForOrder(Message message, const Waits& waits);
+  // Whether no other worker has a close of the file in its hands that the kernel sent before the
+  // request that this one is processing, and no server (Unlocks).
+  [[nodiscard]] bool IsInOrder(NodeId node) const;
+  // One that is to be carried out behind what other workers have of the file in their hands now,
+  // but not much later.
+  void PostponeForOrder(NodeId node, Message message, const Waits& waits);
+  // Calls `then` when `is_over` says so; at this worker's end in any case.
+  void Await(std::function<bool()> is_over, std::function<void()> then) {
+    awaited_.push_back({std::move(is_over), std::move(then)});
+  }
   [[nodiscard]] bool HasWaited(std::uint64_t unique) const {
     return !waits_.empty() && waits_.contains(unique);
   }
@@ -204,6 +209,8 @@ class Worker {
   // Whoever is killed waits neither for writes nor for a buffer.
   void LetDyingGo(TimePoint now);
   void LookForDying(TimePoint now);
+  // At a server that is slow, and not silent, a turn may come late: a part of its time is left.
+  void LeaveTime(std::uint64_t unique);
   // Gives the server what programs were told is written.
   void SendRest();
 
@@ -220,6 +227,11 @@ class Worker {
     std::function<bool()> is_over;
   };
   std::deque<Postponed> postponed_;
+  struct Awaited {
+    std::function<bool()> is_over;
+    std::function<void()> then;
+  };
+  std::deque<Awaited> awaited_;
   std::unordered_map<std::uint64_t, Waits> waits_;    // by request, of those, or stale
   TimePoint next_look_for_dying_ = TimePoint::max();  // none while nobody waits
   // Odd from before a request is read until it has been processed.

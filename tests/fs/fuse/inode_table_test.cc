@@ -42,7 +42,7 @@ TEST(InodeTable, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
   constexpr std::chrono::milliseconds kLease{1000};
   InodeTable table(H(0));
   const NodeId a = table.Remember(H(1), kRootNode, "a");
-  table.set_change_at_open(a, 7);
+  table.Opened(a, 7, kNow);
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow)) << "without a lease";
   table.SetLease(a, kNow + kLease, 7, kLease);
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow));
@@ -52,7 +52,7 @@ TEST(InodeTable, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow)) << "recalled";
   table.SetLease(a, kNow + kLease, 8, kLease);
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow)) << "somebody has written since the open";
-  table.set_change_at_open(a, 8);
+  EXPECT_FALSE(table.Opened(a, 8, kNow - std::chrono::seconds(1)));
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow));
 }
 
@@ -62,14 +62,14 @@ TEST(InodeTable, AShorterLeaseThatSaysSomethingElseEndsTheLongerOne) {
   constexpr std::chrono::milliseconds kLease{1000};
   InodeTable table(H(0));
   const NodeId a = table.Remember(H(1), kRootNode, "a");
-  table.set_change_at_open(a, 7);
+  table.Opened(a, 7, kNow);
   table.SetLease(a, kNow + kLease, 7, kLease);
   table.SetLease(a, kNow + kLease / 2, 7, kLease);
   EXPECT_EQ(table.lease_until(a), kNow + kLease) << "an answer that came late says the same";
   table.SetLease(a, kNow + kLease / 2, 8, kLease);
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow));
   EXPECT_EQ(table.lease_until(a), kNow + kLease / 2);
-  table.set_change_at_open(a, 8);
+  EXPECT_FALSE(table.Opened(a, 8, kNow - std::chrono::seconds(1)));
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow));
 }
 
@@ -78,7 +78,7 @@ TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   constexpr std::chrono::milliseconds kLease{1000};
   InodeTable table(H(0));
   const NodeId a = table.Remember(H(1), kRootNode, "a");
-  table.set_change_at_open(a, 7);
+  table.Opened(a, 7, kNow);
   table.SetLease(a, kNow + kLease, 7, kLease);
   table.OwnChange(a, kNow + kLease / 2);
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease / 2));
@@ -86,8 +86,94 @@ TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease / 2)) << "an answer from before the change";
   table.SetLease(a, kNow + 2 * kLease, 9, kLease);
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease));
-  table.set_change_at_open(a, 9);
+  EXPECT_FALSE(table.Opened(a, 9, kNow));
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow + kLease));
+}
+
+TEST(InodeTable, AnOpenThatDropsPagesKeepsTheNextOneFromKeepingThem) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  EXPECT_FALSE(table.Opened(a, 7, kNow));
+  EXPECT_TRUE(table.Opened(a, 7, kNow)) << "there was nothing to drop";
+  EXPECT_FALSE(table.Opened(a, 8, kNow)) << "another client has written";
+  table.SetLease(a, kNow + kLease, 8, kLease);
+  EXPECT_FALSE(table.Opened(a, 8, kNow)) << "the first program may not run yet";
+  EXPECT_FALSE(table.PagesAreCurrent(a, kNow));
+  EXPECT_FALSE(table.PagesHold(a, kNow));
+  const TimePoint later = kNow + std::chrono::milliseconds(60);
+  EXPECT_TRUE(table.PagesAreCurrent(a, later));
+  EXPECT_TRUE(table.PagesHold(a, later));
+  EXPECT_TRUE(table.Opened(a, 8, later));
+}
+
+TEST(InodeTable, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.SetMayHavePages(a);
+  table.Opened(a, 7, kNow);
+  EXPECT_FALSE(table.PagesHold(a, kNow)) << "without a lease";
+  table.SetLease(a, kNow + kLease, 7, kLease);
+  EXPECT_TRUE(table.PagesHold(a, kNow));
+  // Out, and renewed: nothing has happened in between.
+  EXPECT_FALSE(table.PagesHold(a, kNow + kLease));
+  table.SetLease(a, kNow + 3 * kLease, 7, kLease);
+  EXPECT_TRUE(table.PagesHold(a, kNow + 2 * kLease));
+  // A change of our own, whose cookie is learnt while the lease still holds.
+  TimePoint now = kNow + 2 * kLease + kLease / 2;
+  table.OwnChange(a, now);
+  EXPECT_TRUE(table.PagesHold(a, now));
+  table.SetLease(a, now + kLease, 8, kLease);
+  EXPECT_TRUE(table.PagesHold(a, now));
+  EXPECT_FALSE(table.PagesAreOld(a));
+  table.SetLease(a, now + 3 * kLease, 8, kLease);
+  EXPECT_TRUE(table.PagesHold(a, now + 2 * kLease)) << "8 is known to be our own";
+  // One whose cookie nobody has seen when the lease was out.
+  now += 2 * kLease;
+  table.OwnChange(a, now);
+  table.SetLease(a, now + 4 * kLease, 9, kLease);
+  EXPECT_FALSE(table.PagesHold(a, now + 3 * kLease));
+  EXPECT_FALSE(table.PagesAreOld(a)) << "perhaps they are right";
+  table.PagesDropped(a, now + 3 * kLease);
+  EXPECT_TRUE(table.PagesHold(a, now + 3 * kLease));
+  // Somebody else's.
+  table.SetLease(a, now + 6 * kLease, 10, kLease);
+  EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
+  EXPECT_TRUE(table.PagesAreOld(a));
+  table.PagesDropped(a, now + 5 * kLease);
+  EXPECT_TRUE(table.PagesHold(a, now + 5 * kLease));
+  // Recalled, and another lease that says nothing new.
+  table.EndLease(a);
+  EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
+  table.SetLease(a, now + 6 * kLease, 10, kLease);
+  EXPECT_TRUE(table.PagesHold(a, now + 5 * kLease));
+  // Dropped while there is no lease: what is read behind that may be anything.
+  table.EndLease(a);
+  table.PagesDropped(a, now + 5 * kLease);
+  table.SetLease(a, now + 6 * kLease, 10, kLease);
+  EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
+  EXPECT_FALSE(table.PagesAreOld(a));
+}
+
+TEST(InodeTable, OfAFileWithoutPagesNoneAreOld) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.Opened(a, 7, kNow);
+  table.SetLease(a, kNow + kLease, 8, kLease);
+  EXPECT_FALSE(table.PagesAreOld(a));
+  EXPECT_FALSE(table.may_have_pages(a));
+  table.SetMayHavePages(a);
+  EXPECT_TRUE(table.PagesAreOld(a));
+  table.Opened(a, 7, kNow);
+  table.Closed(a);
+  EXPECT_TRUE(table.PagesAreOld(a));
+  table.Closed(a);
+  EXPECT_FALSE(table.PagesAreOld(a)) << "nobody has it open";
 }
 
 TEST(InodeTable, AStandingLastsUntilItsLeaseEndsOrTheFileMayHaveChanged) {

@@ -24,7 +24,7 @@ TEST_F(KernelCacheTest, NothingIsBelievedBehindTheAcknowledgementOfEverything) {
   KernelCache cache(inodes, directories, new_directories, kept, behind, changes);
 
   const NodeId node = inodes.Remember(file_, kRootNode, "file");
-  inodes.set_change_at_open(node, 7);
+  inodes.Opened(node, 7, now);
   inodes.SetLease(node, now + kLease, 7, kLease);
   inodes.SetWriteLease(node, now + kLease);
   inodes.SetWithoutXattr(node, 1, now);

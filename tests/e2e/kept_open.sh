@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Usage: kept_open.sh --bin BUILD_DIR --over TRANSPORT [--as-when-root USER]
+#
+# Who keeps a file open, and asks for nothing while its lease runs out, has pages that another mount has written to since. He reads
+# what is there when he has locked the file, by each kind of lock, or has asked for its attributes; and pages that are right are
+# kept: what nobody else writes to is read from the server once.
+source "$(dirname "$0")/setup.sh"
+begin "$@"
+mkdir "$work/export" "$work/first" "$work/second"
+for file in flock posix ofd waits stat look own lockfile; do head -c 100000 /dev/zero >"$work/export/$file"; done
+lease=2
+new_key "$work/key"
+serve server --export "data=$work/export" --key-file "$work/key" --lease $lease
+for name in first second; do
+  "$rdfs" "rdfs://$address:$port/data" "$work/$name" -f -o "key_file=$work/key,require=$over" >"$work/$name.log" 2>&1 </dev/null &
+  ends_with_us $!
+  [ "$name" = second ] || client=$!
+  wait_until 100 is_mounted "$work/$name" || problem "$name does not mount: $(cat "$work/$name.log")"
+done
+timeout 100 "${python[@]}" - "$work/first" "$work/second" "$client" "$work/first.log" <<'PYTHON' || problem 'what was read is not what is there'
+import fcntl, os, struct, sys, time
+from counters import round_trips
+first, second, client, log = sys.argv[1:]
+WHOLE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+# What each does that makes the pages right, and undoes behind the read.
+ways = {
+    "flock": (lambda fd: fcntl.flock(fd, fcntl.LOCK_SH), lambda fd: fcntl.flock(fd, fcntl.LOCK_UN)),
+    "posix": (lambda fd: fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB), lambda fd: fcntl.lockf(fd, fcntl.LOCK_UN)),
+    "waits": (lambda fd: fcntl.lockf(fd, fcntl.LOCK_EX), lambda fd: fcntl.lockf(fd, fcntl.LOCK_UN)),
+    "ofd": (lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLK, WHOLE), lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLK,
+            struct.pack("hhqqi4x", fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))),
+    "stat": (os.fstat, lambda fd: None),
+    "look": (lambda fd: os.stat(f"{first}/look"), lambda fd: None),
+}
+kept = {way: os.open(f"{first}/{way}", os.O_RDWR) for way in ways}
+wrong = []
+for written in b"new", b"then", b"last":
+    for fd in kept.values(): os.pread(fd, 100000, 0)
+    time.sleep(6)  # longer than any lease of attributes
+    for way, fd in kept.items():
+        with open(f"{second}/{way}", "r+b") as other: other.write(written)
+    for way, (begin, end) in ways.items():
+        begin(kept[way])
+        read = os.pread(kept[way], len(written), 0)
+        end(kept[way])
+        if read != written: wrong.append((way, read, written))
+assert not wrong, wrong
+
+# A lock with the other program's bytes behind each: none of the increments is lost.
+counter = [os.open(f"{mount}/own", os.O_RDWR) for mount in (first, second)]
+for i in range(20):
+    for fd in counter:
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        os.pwrite(fd, struct.pack("q", struct.unpack("q", os.pread(fd, 8, 0))[0] + 1), 0)
+        fcntl.lockf(fd, fcntl.LOCK_UN)
+    if i % 10 == 9: time.sleep(6)
+assert struct.unpack("q", os.pread(counter[0], 8, 0))[0] == 40
+
+# What nobody else writes to: a lock within the lease costs itself, the first one behind it one question, and no page is lost.
+def costs(call):
+    before = round_trips(int(client), log)
+    call()
+    after = round_trips(int(client), log)
+    return {name: after[name] - before.get(name, 0) for name in after if name != "renew" and after[name] != before.get(name, 0)}
+mine = os.open(f"{first}/lockfile", os.O_RDWR)
+def locked_read():
+    fcntl.lockf(mine, fcntl.LOCK_EX)
+    os.pread(mine, 100000, 0)
+    fcntl.lockf(mine, fcntl.LOCK_UN)
+locked_read()
+seen = costs(locked_read)
+assert seen == {"setlk": 2}, seen
+time.sleep(6)
+seen = costs(locked_read)
+assert seen == {"setlk": 2, "getattr": 1}, seen
+seen = costs(locked_read)
+assert seen == {"setlk": 2}, seen
+PYTHON
+conclude 'files that are kept open'
