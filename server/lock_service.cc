@@ -79,7 +79,7 @@ int LockService::Set(const OpenPtr& open, const Lock& wanted, Responder* waiter)
     const std::lock_guard lock(mutex_);
     if (waiter != nullptr) GiveUpLocked(wanted.owner.session, waiter->sequence(), answers);
     if (wanted.type != fs::LockType::kUnlock) {
-      error = TryLocked(*open, wanted);
+      error = open->closed.load() ? EBADF : TryLocked(*open, wanted);
       if (error == 0) NoteGiven(inode, wanted.owner.session);
     } else if (SplitsTooMany(inode, wanted)) {
       error = ENOLCK;
@@ -193,6 +193,16 @@ void LockService::GiveUpLocked(std::uint64_t session, std::uint64_t sequence, An
   if (waiter != of_session->second.end()) GiveUpLocked(waiter->second, EINTR, answers);
 }
 
+void LockService::GiveUpLocked(const OpenFile& open, Answers& answers) {
+  const auto of_session = by_session_.find(open.session);
+  if (of_session == by_session_.end()) return;
+  std::vector<LockTable::WaiterId> through;
+  for (const auto& [sequence, id] : of_session->second) {
+    if (parked_.at(id).open.get() == &open) through.push_back(id);
+  }
+  for (const LockTable::WaiterId id : through) GiveUpLocked(id, EINTR, answers);
+}
+
 void LockService::WatchLocked(const InodeKey& inode) {
   Watch& watch = watches_[inode];
   if (watch.timer) return;
@@ -292,8 +302,11 @@ void LockService::Released(const OpenFile& open) {
   Answers answers;
   {
     const std::lock_guard lock(mutex_);
-    if (table_.HeldOf(open.session) == 0 || table_.Idle(inode)) return;
-    TellDropped(inode, table_.DropThrough(inode, open.session, open.number));
+    if (table_.Idle(inode)) return;
+    GiveUpLocked(open, answers);
+    if (table_.HeldOf(open.session) > 0) {
+      TellDropped(inode, table_.DropThrough(inode, open.session, open.number));
+    }
     WakeLocked(inode, answers);
   }
   Send(std::move(answers));

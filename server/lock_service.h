@@ -61,7 +61,7 @@ class LockService {
   void Interrupt(std::uint64_t session, std::uint64_t sequence);
   // POSIX: any close of the file drops all of its owner's locks on it.
   void OwnerClosed(const OpenFile& open, const LockOwner& owner);
-  // The open file is gone: drops what was taken through it.
+  // The open file is gone, and says so (`closed`): drops what was taken through it, and what waits.
   void Released(const OpenFile& open);
   // The same for all open files of a session: in one pass over each inode's locks, of which there
   // may be thousands, each taken through another open file.
@@ -114,6 +114,8 @@ class LockService {
   void GiveUpLocked(LockTable::WaiterId id, int error, Answers& answers);
   // The same by the request's name, with EINTR, if there is such a one.
   void GiveUpLocked(std::uint64_t session, std::uint64_t sequence, Answers& answers);
+  // All that wait through this open file.
+  void GiveUpLocked(const OpenFile& open, Answers& answers);
   void UnlockLocked(const InodeKey& inode, const Lock& range);
   // The kernel and the supervisor, of what is no longer in the table.
   void TellDropped(const InodeKey& inode, const std::vector<LockTable::Dropped>& dropped);

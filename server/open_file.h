@@ -41,7 +41,7 @@ struct OpenFile {
   uid_t opener = 0;                            // as whom it was opened here
   std::unique_ptr<DirectoryCursor> directory;  // of directories only
   mutable std::atomic<bool> kept{false};       // by the supervisor
-  mutable std::atomic<bool> closed{false};     // before the look at `kept`
+  mutable std::atomic<bool> closed{false};     // before the look at `kept`, and at its locks
   // The number under which it is kept as well, or 0.
   mutable std::atomic<std::uint64_t> kept_before{0};
   std::size_t place = 0;  // among the inode's; the InodeTable's

@@ -297,8 +297,8 @@ Outcome OpRelease(Call& call) {
 }
 
 void CloseOpen(Core& core, const OpenFile& open) {
-  core.locks.Released(open);
   open.closed.store(true);
+  core.locks.Released(open);
   if (open.kept.load() || open.kept_before.load() != 0) DropKeptOpen(core.keeper, open);
 }
 

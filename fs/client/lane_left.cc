@@ -92,6 +92,11 @@ void LaneImpl::LetLockGo(Slot slot) {
     const InterruptRequest request{.sequence = table_.SequenceOf(slot)};
     IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
   } else {
+    // The server may not have noticed the loss yet, and have it wait there still.
+    const InterruptRequest request{.sequence = table_.SequenceOf(slot)};
+    if (request.sequence != 0) {
+      IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
+    }
     UndoLock(call.context, call.open, call.body.bytes(), call.lock);
     call.completion = [](Answer&) { return true; };
     FinishLater(slot, Status(Code::kErrno, EINTR, {}));

@@ -200,6 +200,19 @@ TEST_F(LockTest, InterruptGivesUp) {
   EXPECT_EQ(server.core().locks.waiting(), 0U);
 }
 
+TEST_F(LockTest, WhoWaitsThroughAFileThatIsClosedGetsNoLock) {
+  ASSERT_EQ(Set(Request(first_, 1, LockType::kWrite)), 0);
+  server.Send(Opcode::kSetLock,
+              Body().Add(Request(second_, 2, LockType::kWrite, 0, LockTable::kEnd, fs::kLockWait)));
+  ASSERT_FALSE(server.WaitForAnswer(server.lane, 50));
+  EXPECT_EQ(server.Release(second_).errno_value(), 0);
+  EXPECT_EQ(server.TakeAnswer(server.lane).errno_value(), EINTR) << "who waited";
+  EXPECT_EQ(server.core().locks.waiting(), 0U);
+  EXPECT_EQ(Set(Request(first_, 1, LockType::kUnlock)), 0);
+  EXPECT_EQ(server.core().locks.held(), 0U);
+  EXPECT_TRUE(LocalMayLock(F_WRLCK, 0, 10));
+}
+
 TEST_F(LockTest, DeadlockIsRefused) {
   EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
   EXPECT_EQ(Set(Request(second_, 2, LockType::kWrite, 10, 19)), 0);

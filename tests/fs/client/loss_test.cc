@@ -371,6 +371,15 @@ TEST_F(LockLossTest, ALockThatIsInterruptedAsTheConnectionBreaksIsGivenBack) {
   server_.Refuse(false);
   RunUntil([&] { return client_->lane().calls_in_flight() == 0; });
   EXPECT_EQ(Asked(), (std::vector{kLocked, kUnlocked}));
+  // Where the loss was not noticed yet it waits at the server.
+  std::uint64_t waits = 0;
+  std::vector<std::uint64_t> interrupted;
+  for (const Request& request : server_.requests()) {
+    if (request.opcode == Opcode::kSetLock && waits == 0) waits = request.header.sequence;
+    if (request.opcode != Opcode::kInterrupt) continue;
+    interrupted.push_back(ByteReader(request.body).Read<InterruptRequest>().sequence);
+  }
+  EXPECT_EQ(interrupted, std::vector{waits});
 }
 
 // Who has asked for it again by then may have it: that must not be taken from him.
