@@ -43,6 +43,7 @@ constexpr std::array kErrors = {
     std::pair(ENOTEMPTY, WireError::kNotEmpty),
     std::pair(ELOOP, WireError::kLoop),
     std::pair(ENODATA, WireError::kNoData),
+    std::pair(EREMOTE, WireError::kRemote),
     std::pair(EOVERFLOW, WireError::kOverflow),
     std::pair(EOPNOTSUPP, WireError::kOperationNotSupported),
     std::pair(ESTALE, WireError::kStale),

@@ -166,6 +166,7 @@ enum class WireError : std::uint16_t {
   kNotEmpty = 39,
   kLoop = 40,
   kNoData = 61,
+  kRemote = 66 /* EREMOTE */,  // a mount of rdfs below an export
   kOverflow = 75,
   kOperationNotSupported = 95 /* EOPNOTSUPP */,
   kStale = 116,

@@ -1,9 +1,13 @@
 #include "server/export.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <optional>
@@ -50,6 +54,18 @@ Status MalformedExport(std::string_view text) {
                     std::string(text) + "\"");
 }
 
+bool IsLocal(int fd) {
+  constexpr std::uint32_t kZfs = 0x2fc12fc1, kBcachefs = 0xca451a4e, kXfs = 0x58465342,
+                          kRamfs = 0x858458f6;
+  constexpr std::array<std::uint32_t, 8> kLocal{
+      EXT4_SUPER_MAGIC, kXfs, BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
+      F2FS_SUPER_MAGIC, kZfs, kBcachefs,         kRamfs};
+  struct statfs info {};
+  if (::fstatfs(fd, &info) != 0) return false;
+  const auto type = static_cast<std::uint32_t>(info.f_type);
+  return std::find(kLocal.begin(), kLocal.end(), type) != kLocal.end();
+}
+
 }  // namespace
 
 Result<ExportSpec> ExportSpec::Parse(std::string_view text) {
@@ -93,7 +109,8 @@ Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
   if (::statx(root.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stat) != 0) {
     return Status::FromErrno(errno, "statx of " + spec.directory);
   }
-  return std::shared_ptr<const Export>(new Export(spec, std::move(root), DeviceOf(stat)));
+  const bool is_local = IsLocal(root.get());
+  return std::shared_ptr<const Export>(new Export(spec, std::move(root), DeviceOf(stat), is_local));
 }
 
 }  // namespace rdfs::server

@@ -43,13 +43,17 @@ class Export {
   // A readable descriptor of the root directory (open_by_handle_at(2) refuses O_PATH ones).
   [[nodiscard]] int root() const { return root_.get(); }
   [[nodiscard]] std::uint64_t root_device() const { return root_device_; }
+  // Whether the root's file system is one that this host alone changes: what the kernel knows of it
+  // is always the truth.
+  [[nodiscard]] bool is_local() const { return is_local_; }
 
  private:
-  Export(ExportSpec spec, Fd root, std::uint64_t device)
-      : spec_(std::move(spec)), root_(std::move(root)), root_device_(device) {}
+  Export(ExportSpec spec, Fd root, std::uint64_t device, bool is_local)
+      : spec_(std::move(spec)), root_(std::move(root)), root_device_(device), is_local_(is_local) {}
   ExportSpec spec_;
   Fd root_;
   std::uint64_t root_device_;
+  bool is_local_;
 };
 
 }  // namespace rdfs::server

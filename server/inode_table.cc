@@ -9,6 +9,7 @@
 
 #include "server/attr.h"
 #include "server/open_file.h"
+#include "server/stat_beneath.h"
 
 namespace rdfs::server {
 namespace {
@@ -125,7 +126,9 @@ InodeRef InodeTable::OpenByName(const InodePtr& inode) {
   for (std::size_t i = missing.size(); i-- > 0;) {
     OpenResult opened = OpenBeneath(at->get(), names[i], O_PATH);
     struct statx stat {};
-    if (!opened.fd.valid() || StatFd(opened.fd.get(), stat) != 0) return Stale();
+    if (!opened.fd.valid() || StatBeneath(*export_, opened.fd.get(), "", stat) != 0) {
+      return Stale();
+    }
     const NativeHandle native = NativeHandle::Of(opened.fd.get(), stat);
     if (codec_.Encode(native) != missing[i]->handle) return Stale();
     ref = Insert(missing[i]->parent_, names[i], std::move(opened.fd), stat, native);
@@ -136,14 +139,12 @@ InodeRef InodeTable::OpenByName(const InodePtr& inode) {
 
 InodeRef InodeTable::Lookup(const InodeRef& directory, const std::string& name,
                             struct statx& stat) {
-  if (::statx(directory.fd(), name.c_str(), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, kStatxMask,
-              &stat) != 0) {
-    return {.inode = nullptr, .descriptor = nullptr, .error = errno};
-  }
+  int error = StatBeneath(*export_, directory.fd(), name, stat);
+  if (error != 0) return {.inode = nullptr, .descriptor = nullptr, .error = error};
   if (InodeRef held = FindHeld(directory.inode, name, stat); held.ok()) return held;
   OpenResult opened = OpenBeneath(directory.fd(), name, O_PATH);
-  int error = opened.error;
-  if (error == 0) error = StatFd(opened.fd.get(), stat);
+  error = opened.error;
+  if (error == 0) error = StatBeneath(*export_, opened.fd.get(), "", stat);
   if (error != 0) return {.inode = nullptr, .descriptor = nullptr, .error = error};
   return Adopt(directory.inode, name, std::move(opened.fd), stat);
 }

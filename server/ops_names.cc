@@ -11,6 +11,7 @@
 
 #include "server/open_keep.h"
 #include "server/ops.h"
+#include "server/stat_beneath.h"
 
 namespace rdfs::server {
 namespace {
@@ -27,9 +28,10 @@ void KeepRenamed(Call& call, const struct statx& file) {
 }
 
 // What a name refers to before it goes. Nothing there: an inode number 0.
-struct statx StatName(const InodeRef& parent, const std::string& name) {
+struct statx StatName(const Call& call, const InodeRef& parent, const std::string& name) {
   struct statx stat {};
-  if (::statx(parent.fd(), name.c_str(), AT_SYMLINK_NOFOLLOW, kStatxMask, &stat) != 0) return {};
+  const Export& exported = call.session.inodes().exported();
+  if (StatBeneath(exported, parent.fd(), name, stat) != 0) return {};
   return stat;
 }
 
@@ -61,7 +63,7 @@ Outcome Remove(Call& call, int flags) {
   const ParentAndName where = ReadParentAndName(call);
   if (!call.Decoded()) return Outcome::Malformed();
   if (!where.parent.ok()) return Outcome::Errno(where.parent.error);
-  const struct statx before = StatName(where.parent, where.name);
+  const struct statx before = StatName(call, where.parent, where.name);
   KeepRenamed(call, before);
   if (::unlinkat(where.parent.fd(), where.name.c_str(), flags) != 0) return Outcome::Errno(errno);
   NameGone(call, before);
@@ -157,8 +159,8 @@ Outcome OpRename(Call& call) {
   if (flags < 0) return Outcome::Errno(EINVAL);
   if (!from.parent.ok()) return Outcome::Errno(from.parent.error);
   if (!to.parent.ok()) return Outcome::Errno(to.parent.error);
-  const struct statx moved = StatName(from.parent, from.name);
-  const struct statx replaced = StatName(to.parent, to.name);
+  const struct statx moved = StatName(call, from.parent, from.name);
+  const struct statx replaced = StatName(call, to.parent, to.name);
   KeepRenamed(call, moved);
   KeepRenamed(call, replaced);
   if (::syscall(SYS_renameat2, from.parent.fd(), from.name.c_str(), to.parent.fd(), to.name.c_str(),

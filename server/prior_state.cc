@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/ops.h"
+#include "server/stat_beneath.h"
 
 namespace rdfs::server {
 namespace {
@@ -46,8 +47,7 @@ ObjectState ReadNamed(const Call& call, ByteReader& body, bool& known) {
   const InodeRef parent = call.Find(handle);
   known &= parent.ok();
   struct statx stat {};
-  if (!parent.ok() ||
-      ::statx(parent.fd(), name.c_str(), AT_SYMLINK_NOFOLLOW, kStatxMask, &stat) != 0) {
+  if (!parent.ok() || StatBeneath(call.session.inodes().exported(), parent.fd(), name, stat) != 0) {
     return {};
   }
   return ToObject(stat);
