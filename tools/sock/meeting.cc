@@ -1,5 +1,6 @@
 #include "tools/sock/meeting.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -107,6 +108,9 @@ Status Meeting::Connect(const std::string& name) {
 // A partner that the kernel vouches for; others are shown out and waiting goes on, a few of them at
 // a time: who hammers the name must not hold the program.
 bool Meeting::AcceptPartner() {
+  // Mostly there is nobody, and accept4 makes a socket before it finds that out.
+  pollfd entry{.fd = listener_.get(), .events = POLLIN, .revents = 0};
+  if (poll(&entry, 1, 0) <= 0) return false;
   for (int i = 0; i < kAcceptsATime; ++i) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) return false;

@@ -143,9 +143,15 @@ Result<std::optional<PeerSocket>> FindSocket(const TcpPlaces& places) {
   }
   PeerSocket found{.cookie = (std::uint64_t{id.idiag_cookie[1]} << 32U) | id.idiag_cookie[0],
                    .owner = std::nullopt,
+                   .over = false,
                    .places = places};
-  // Who accepts a socket gives it an inode.
-  if (answer.body.idiag_inode != 0) found.owner = answer.body.idiag_uid;
+  // Who accepts a socket gives it an inode, who closes it takes that away and sends FIN.
+  const int state = answer.body.idiag_state;
+  if (answer.body.idiag_inode != 0) {
+    found.owner = answer.body.idiag_uid;
+  } else {
+    found.over = state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT && state != TCP_SYN_RECV;
+  }
   return std::optional(found);
 }
 

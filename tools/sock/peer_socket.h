@@ -30,6 +30,9 @@ struct PeerSocket {
   // Whose it is. Nobody's before somebody has accepted it: the kernel then says root, or whoever
   // listens (Linux 6.17 and later), who need not be the one that accepts.
   std::optional<uid_t> owner;
+  // Nobody has it any more: its last descriptor is closed, or its process dead, and what it had to
+  // send may still be on its way.
+  bool over = false;
   TcpPlaces places;  // seen from that socket
 };
 

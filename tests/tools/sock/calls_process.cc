@@ -567,6 +567,51 @@ void PassesByNumber(Party& party) {
   });
 }
 
+// With the other end's bytes unread. A copy in a child is closed while the message holds the
+// socket: it is nobody's last.
+void PassesBesideACopy(Party& party) {
+  int ends[2], closed[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || pipe(closed) != 0) _exit(3);
+  char byte = 'x';
+  iovec buffer{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &buffer;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  party.Meet();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (read(closed[0], &byte, 1) != 1 || close(party.fd) != 0) _exit(1);
+    if (recvmsg(ends[1], &message, 0) != 1) _exit(2);
+    int fd = -1;
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    std::vector<char> bytes(300);
+    if (recv(fd, bytes.data(), 300, MSG_WAITALL) != 300 || bytes != Bytes(0, 300)) _exit(4);
+    _exit(send(fd, bytes.data(), 300, 0) == 300 && close(fd) == 0 ? 0 : 5);
+  }
+  cmsghdr* const c = CMSG_FIRSTHDR(&message);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(c), &party.fd, sizeof(int));
+  party.Say("sendmsg", sendmsg(ends[0], &message, 0));
+  party.Say("close", close(party.fd));
+  party.fd = -1;
+  if (write(closed[1], "x", 1) != 1) _exit(3);
+  SayEnd(party, child);
+  for (const int fd : {ends[0], ends[1], closed[0], closed[1]}) close(fd);
+  party.Meet();
+}
+void SpeaksFirst(Party& party) {
+  Send(party, 0, 300);
+  party.Meet();
+  Recv(party, party.fd, 300);
+  Recv(party, party.fd, 10);
+  party.Meet();
+}
+
 // Everything above the standard ones is closed, as daemons do; the library's own are not there.
 void ClosesAll(Party& party) {
   Send(party, 0, 1000);
@@ -821,6 +866,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"passed on", Passes, Hears},
     {"passed on by sendmmsg", PassesAmongMany, Hears},
     {"passed on by number", PassesByNumber, Hears},
+    {"passed on beside a copy", PassesBesideACopy, SpeaksFirst},
     {"everything closed", ClosesAll, Hears},
     {"handed on while the writer is busy", IsBusy, HandsOn, 1, true},
     {"handed on while the writer is busy for a while", IsBusyForAWhile, HandsOnAndWaits},

@@ -52,6 +52,23 @@ TEST(PeerSocket, IsFoundFromBothEnds) {
   }
 }
 
+TEST(PeerSocket, IsOverWhenNobodyHasItAnyMore) {
+  Fd client, server;
+  MakeTcpPair(client, server);
+  EXPECT_FALSE((*FindPeerSocket(client.get()))->over);
+  shutdown(server.get(), SHUT_WR);
+  EXPECT_FALSE((*FindPeerSocket(client.get()))->over) << "it may receive";
+  server.Reset();
+  const auto found = FindPeerSocket(client.get());
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(!found->has_value() || (*found)->over);
+
+  // One that nobody has accepted yet is nobody's, too, and not over.
+  const Fd listener = ListenOnLoopback();
+  const Fd early = ConnectTo(listener.get());
+  EXPECT_FALSE((*FindPeerSocket(early.get()))->over);
+}
+
 TEST(PeerSocket, IsFoundAcrossFamilies) {
   const Fd listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in6 any{};

@@ -197,7 +197,10 @@ void Connection::BeforeClose(int fd) {
   const int saved = errno;
   KeepForOthers(fd);
   end_->BeforeClose(fd);
-  const bool last = descriptors() == 1 && slot().OnlyHolderIs(ThisProcess());
+  // What stays on TCP may have been given to somebody: a message in flight holds it, or a program
+  // without the library.
+  const bool last =
+      descriptors() == 1 && !slot().stays.load() && slot().OnlyHolderIs(ThisProcess());
   if (last) end_->RefuseMore();
   if (last && end_->UnreadInRing() > 0) {
     // As TCP has it for a socket that is closed with unread bytes in its queue (RFC 2525, 2.17).

@@ -27,7 +27,7 @@ constexpr std::uint64_t kManyBytes = 64 * 1024;  // do for the first one, too
 constexpr std::uint32_t kRetries = 32;  // calls while the partner binds, but does not listen
 // While it waits for a partner to come: in so many calls, and then more and more seldom. A partner
 // that is under rdsock mostly comes at once, another one never.
-constexpr std::uint32_t kFirstLooks = 16;
+constexpr std::uint32_t kFirstLooks = 4;
 constexpr std::chrono::milliseconds kLeastBetweenLooks{1};
 constexpr std::chrono::milliseconds kMostBetweenLooks{32};
 constexpr std::uint32_t kLargestRing = 1024 * 1024;
@@ -143,6 +143,10 @@ std::int64_t TimeoutOf(int fd, int option, std::int64_t known) {
   return told == 0 && known == kAtOnce ? known : told;
 }
 
+bool IsOver(const Result<std::optional<PeerSocket>>& peer) {
+  return peer.ok() && peer->has_value() && (*peer)->over;
+}
+
 // Whether standard input, output or error is this connection: streams read and write those without
 // a call that this library sees.
 bool IsStandard(std::uint32_t index) {
@@ -251,13 +255,15 @@ bool Connection::Begin(int fd) {
     return false;
   };
   if (Filtered(fd)) return stay(Reason::kFiltered);
+  // Early: connections that end like that are many, and short.
+  const auto peer = FindPeerSocket(fd);
+  if (IsOver(peer)) return stay(Reason::kEnded);
   if (HasUring()) return stay(Reason::kUring);
   if (HasWhatOnlyTcpCan(fd)) return stay(Reason::kNeedsTcp);
   if (IsStandard(index_)) return last && stay(Reason::kNeedsTcp);
   if (slot().handed != 0 || !slot().OnlyHolderIs(ThisProcess()))
     return last && stay(Reason::kShared);
   const auto mine = CookieOf(fd);
-  const auto peer = FindPeerSocket(fd);
   if (!mine.ok() || !peer.ok()) return last && stay(Reason::kElsewhere);
   if (!peer->has_value()) {
     return TheSettings().require_here ? stay(Reason::kOnlyHere) : BeginAsking(fd, *mine);
@@ -273,7 +279,8 @@ bool Connection::Begin(int fd) {
       pending_ = ++retries_ < kRetries;
       return !pending_ && last && stay(Reason::kAlone);
     case Code::kAuthenticationFailed:
-      return stay(Reason::kStranger);
+      // Whose socket it was cannot be told any more when it is closed.
+      return stay(IsOver(FindPeerSocket(fd)) ? Reason::kEnded : Reason::kStranger);
     default:
       return stay(Reason::kNoRoom);
   }
