@@ -16,6 +16,7 @@ class Liveness {
   using Duration = std::chrono::nanoseconds;
   // Often enough that a few lost ones do not matter within the default limit.
   static constexpr Duration kPingEvery = std::chrono::seconds(5);
+  static constexpr Duration kAnswerEvery = std::chrono::milliseconds(200);
   static constexpr Duration kDefaultLimit = std::chrono::seconds(60);
 
   // `limit` zero: a silent peer is waited for as long as the connection stands.
@@ -24,6 +25,9 @@ class Liveness {
   void Heard(TimePoint now) { heard_ = now; }
   void Sent(TimePoint now) { sent_ = now; }
   [[nodiscard]] bool PingDue(TimePoint now) const { return now >= sent_ + Every(); }
+  // Whether a Ping is answered: who pings may have a shorter limit than ours, and hear too seldom
+  // from us. Not where it was the answer to ours.
+  [[nodiscard]] bool AnswersPing(TimePoint now) const { return now >= sent_ + kAnswerEvery; }
   [[nodiscard]] bool Dead(TimePoint now) const {
     return limit_ > Duration::zero() && now >= heard_ + limit_;
   }

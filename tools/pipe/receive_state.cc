@@ -60,7 +60,7 @@ void ReceiveState::OnMessage(ByteSpan message, TimePoint now, ReceiveActions& ou
   if (Status status = Handle(message, now, out); !status.ok()) Fail(std::move(status), out);
 }
 
-Status ReceiveState::Handle(ByteSpan message, TimePoint, ReceiveActions& out) {
+Status ReceiveState::Handle(ByteSpan message, TimePoint now, ReceiveActions& out) {
   const auto type = TypeOf(message);
   if (!type) return {Code::kProtocolError, "the sender sent an unknown message"};
   switch (*type) {
@@ -82,6 +82,7 @@ Status ReceiveState::Handle(ByteSpan message, TimePoint, ReceiveActions& out) {
       return {};
     }
     case MessageType::kPing:
+      if (liveness_.AnswersPing(now)) Say(EncodeBare(MessageType::kPing), now, out);
       return {};
     case MessageType::kFarewell:
       if (!confirmed()) return OutOfTurn();

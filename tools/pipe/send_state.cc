@@ -63,6 +63,7 @@ Status SendState::Handle(ByteSpan message, TimePoint now, SendActions& out) {
       Finish(DecodeAbort(message).WithContext("the receiver gave up"), out);
       return {};
     case MessageType::kPing:
+      if (liveness_.AnswersPing(now)) Say(EncodeBare(MessageType::kPing), now, out);
       return {};
     default:
       return OutOfTurn();

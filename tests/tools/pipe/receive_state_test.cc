@@ -278,6 +278,21 @@ TEST_F(ReceiveStateTest, ASilentPeerIsGivenUp) {
   EXPECT_EQ(now_, TimePoint(160s));
 }
 
+TEST_F(ReceiveStateTest, APingIsAnsweredAndAnAnswerIsNot) {
+  Begun();
+  for (int i = 0; i < 10; ++i) {
+    now_ += std::chrono::milliseconds(500);
+    actions_.clear();
+    Hear(EncodeBare(MessageType::kPing));
+    ASSERT_EQ(actions_.size(), 1U);
+    EXPECT_EQ(TypeOf(actions_[0].message), MessageType::kPing);
+    now_ += std::chrono::milliseconds(1);
+    actions_.clear();
+    Hear(EncodeBare(MessageType::kPing));
+    EXPECT_TRUE(actions_.empty());
+  }
+}
+
 TEST_F(ReceiveStateTest, NoLimitWhenNoneIsWanted) {
   ReceiveState state(std::nullopt, std::nullopt, 0s, now_);
   state.OnTime(now_ + 100000s, actions_);

@@ -196,6 +196,20 @@ TEST_F(SendStateTest, ASilentPeerIsGivenUp) {
   EXPECT_NE(Why().find("silent for 60 s"), std::string::npos);
 }
 
+// Whose limit is shorter than ours hears from us as often as it asks.
+TEST_F(SendStateTest, APingIsAnsweredAndAnAnswerIsNot) {
+  Welcomed(4);
+  for (int i = 0; i < 10; ++i) {
+    now_ += std::chrono::milliseconds(500);
+    Hear(EncodeBare(MessageType::kPing));
+    ASSERT_EQ(Took(), std::vector{Kind::kSend});
+    EXPECT_EQ(TypeOf(last_[0].message), MessageType::kPing);
+    now_ += std::chrono::milliseconds(1);
+    Hear(EncodeBare(MessageType::kPing));
+    EXPECT_TRUE(Took().empty());
+  }
+}
+
 TEST_F(SendStateTest, MalformedMessagesEndIt) {
   for (const Bytes& message :
        {Bytes{}, Bytes{std::byte{77}}, EncodeBare(MessageType::kWelcome),

@@ -211,6 +211,15 @@ receiver=$last
 received; both "a chain, the last hop" 0 $?
 same "a chain" "$work/noise" "$work/dir/chained"
 
+# ---- a limit at one end ------------------------------------------------------------------------------
+# Who has the shorter limit asks as often as it needs to hear something.
+receive --timeout 2
+(sleep 4; head -c 1000 "$work/noise") | send; sent=$?
+received; both "--timeout at the receiver, and a slow source" $sent $?
+receive
+(sleep 4; head -c 1000 "$work/noise") | send --timeout 2; sent=$?
+received; both "--timeout at the sender, and a slow source" $sent $?
+
 # ---- keys, hosts, the sender first -----------------------------------------------------------------
 (umask 077; echo "$key" >"$work/key")
 receive
