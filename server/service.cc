@@ -269,6 +269,7 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
       record == nullptr || mount.last_epoch < first_epoch_ || (known && !record->given_up());
   if (!params.may_reclaim) record->NoteGivenUp(true);
   auto session = std::make_shared<FsSession>(params, std::move(record));
+  session->Touch(core_->clock.Now());
   core_->counters.sessions_started.fetch_add(1);
   LogInfo("{} mounts \"{}\"{}", session->params().client, offer.exported->name(),
           params.read_only ? " read-only" : "");

@@ -338,9 +338,15 @@ bool InodeTable::KnownWithoutCapability(NodeId id, TimePoint now) const {
   return node != nullptr && now < node->no_capability_until;
 }
 
-void InodeTable::SetWithoutCapabilityUntil(NodeId id, TimePoint until) {
+void InodeTable::SetWithoutCapability(NodeId id, TimePoint asked, TimePoint until) {
   const std::lock_guard lock(mutex_);
-  if (Node* node = FindLocked(id)) node->no_capability_until = until;
+  Node* node = FindLocked(id);
+  if (node != nullptr && asked >= node->changed_at) node->no_capability_until = until;
+}
+
+void InodeTable::ForgetCapability(NodeId id) {
+  const std::lock_guard lock(mutex_);
+  if (Node* node = FindLocked(id)) node->no_capability_until = {};
 }
 
 void InodeTable::SetRemovedDirectory(NodeId node, const AttrWire& attr) {

@@ -119,7 +119,9 @@ class InodeTable {
   // The kernel asks for security.capability before a chown, and often before a write; that there is
   // none may be kept for a lease.
   [[nodiscard]] bool KnownWithoutCapability(NodeId node, TimePoint now) const;
-  void SetWithoutCapabilityUntil(NodeId node, TimePoint until);
+  // `asked`: as for SetWithoutXattr.
+  void SetWithoutCapability(NodeId node, TimePoint asked, TimePoint until);
+  void ForgetCapability(NodeId node);
 
   // Whether a lock has been asked for through this mount since the kernel knows the node: then a
   // close may have locks to drop.

@@ -48,7 +48,7 @@ void KernelCache::Stop() {
 void KernelCache::ForgetOurs(NodeId node) {
   directories_.Forget(node);
   new_directories_.Forget(node);
-  inodes_.SetWithoutCapabilityUntil(node, {});
+  inodes_.ForgetCapability(node);
   inodes_.EndLease(node);
   kept_.Drop(node);
 }

@@ -77,7 +77,7 @@ void GetCapability(Request request, NodeId node, std::size_t size) {
         [asked = std::move(asked)](Result<XattrReply>&& reply) {
           if (!reply.ok() && reply.status().errno_value() == ENODATA) {
             const auto lease = asked->request.worker().filesystem().mount.info().attr_lease;
-            asked->request.BelieveWithoutCapability(asked->node, asked->at + lease);
+            asked->request.BelieveWithoutCapability(asked->node, asked->at, asked->at + lease);
           }
           AnswerXattr(asked->request, asked->node, asked->size, reply);
         });
@@ -174,7 +174,7 @@ void SetXattr(fuse_req_t raw, fuse_ino_t node, const char* name, const char* val
   const auto handle = FindHandle(request, node);
   if (!handle) return;
   Filesystem& filesystem = request.worker().filesystem();
-  filesystem.inodes.SetWithoutCapabilityUntil(node, {});
+  filesystem.inodes.ForgetCapability(node);
   filesystem.directories.Forget(node);  // an ACL changes the mode
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     return lane.SetXattr(caller, *handle, name, AsBytes({value, size}),

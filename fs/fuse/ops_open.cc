@@ -97,7 +97,7 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
   // Whatever sets an attribute moves ctime, so a file as it was made has no capability.
   const AttrWire& attr = created->file.attr;
   if (IsSet(attr.btime) && SameTime(attr.btime, attr.ctime)) {
-    request.BelieveWithoutCapability(entry.ino, created->file.attr_expires);
+    request.BelieveWithoutCapability(entry.ino, BootClock::now(), created->file.attr_expires);
   }
   request.Create(entry, file);
 }

@@ -36,10 +36,10 @@ void Request::BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked) 
   if (!Outdated()) filesystem.inodes.SetWithoutXattr(node, xattrs, asked);
 }
 
-void Request::BelieveWithoutCapability(NodeId node, TimePoint until) {
+void Request::BelieveWithoutCapability(NodeId node, TimePoint asked, TimePoint until) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();
-  if (!Outdated()) filesystem.inodes.SetWithoutCapabilityUntil(node, until);
+  if (!Outdated()) filesystem.inodes.SetWithoutCapability(node, asked, until);
 }
 
 bool Request::Outdated() const { return worker_->filesystem().kernel.stamp() != message_.recalls; }

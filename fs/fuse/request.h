@@ -102,7 +102,7 @@ class Request {
   void AllowWrites(NodeId node, TimePoint until);
   // The same for xattrs that are not there (InodeTable).
   void BelieveWithout(NodeId node, std::uint8_t xattrs, TimePoint asked);
-  void BelieveWithoutCapability(NodeId node, TimePoint until);
+  void BelieveWithoutCapability(NodeId node, TimePoint asked, TimePoint until);
 
   void Ok() { Error(0); }
   // With no time to live where a recall came since the request was taken.

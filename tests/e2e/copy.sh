@@ -364,6 +364,10 @@ cases=$((cases + 1))
 timeout 60 "$bin/tools/copy/rdcp" -e "ssh -o BatchMode=yes" "$src/one.c" nosuchhost.invalid:/ 2>"$work/err" </dev/null
 [ $? -eq 1 ] || problem "a host that is not there: not exit status 1"
 [ "$(grep -c '^rdcp: ' "$work/err")" -eq 1 ] || problem "a host that is not there: not one sentence"
+# Where there is none is said.
+fails "no directory here" 1 "there is no directory '$work/none/'" "$far:$src/one.c" "$work/none/"
+grep -q '^rdcp: there is' "$work/err" || problem "no directory here: it names the other machine"
+fails "no directory there" 1 "$far: there is no directory '$work/none/'" "$src/one.c" "$far:$work/none/"
 fails "no such ssh" 1 'openssh-client' -e "$work/no/ssh" "$src/one.c" "$far:$work/dst"
 # The far end may not write so much: that file is named, the other one comes.
 printf '#!/bin/sh\nulimit -f 60000\nexec %s "$@"\n' "$work/far-rdcp" >"$work/limited-rdcp"

@@ -138,8 +138,8 @@ Result<std::vector<std::byte>> ClientHandshake::OnServerHello(const Frame& frame
   }
   if (!with_key && hello.authentication == Authentication::kKey) {
     return Status(Code::kAuthenticationFailed,
-                  "this server asks for a key: pass the one that it printed at its start or keeps "
-                  "in its key file");
+                  "this server asks for a key: pass the one that it printed, or a copy of its key "
+                  "file (-o key_file=FILE, --key-file FILE)");
   }
   if (options_.encryption_wish == EncryptionWish::kWanted &&
       hello.encryption == Encryption::kNone) {
@@ -192,8 +192,8 @@ Status ServerHandshake::CheckWishes(const ClientHello& hello) const {
   const bool asks_for_key = !policy_.keys.empty();
   if (asks_for_key && hello.authentication == Authentication::kNone) {
     return {Code::kAuthenticationFailed,
-            "this server asks for a key: pass the one that it printed at its start or keeps in its "
-            "key file"};
+            "this server asks for a key: pass the one that it printed, or a copy of its key file "
+            "(-o key_file=FILE, --key-file FILE)"};
   }
   if (!asks_for_key && hello.authentication == Authentication::kKey) {
     return {Code::kAuthenticationFailed,
@@ -263,8 +263,8 @@ Result<std::vector<std::byte>> ServerHandshake::OnClientConfirm(ByteSpan body) {
     }
     wrong_key_ = true;
     return Status(Code::kAuthenticationFailed,
-                  "wrong key: this server has another one; pass the key that it printed at its "
-                  "start or keeps in its key file");
+                  "wrong key: this server has another one; pass the one that it printed, or a copy "
+                  "of its key file (-o key_file=FILE, --key-file FILE)");
   }
   state_ = State::kDone;
   return EncodeFrame(FrameType::kServerConfirm, answer_);

@@ -47,9 +47,10 @@ Result<Key> ReadLine(int fd, const std::string& source) {
 Status CannotOpen(const std::string& path, int error) {
   const Status failed = Status::FromErrno(error, "cannot open the key file " + path);
   if (error == ENOENT) {
-    return Status(Code::kNotFound, error,
-                  failed.message() +
-                      "; copy the server's key there (it says where it keeps it), with mode 0600");
+    return Status(
+        Code::kNotFound, error,
+        failed.message() +
+            "; copy the other end's key file there (it says where it keeps it), with mode 0600");
   }
   if (error == EACCES) {
     return Status(failed.code(), error,

@@ -250,6 +250,21 @@ TEST(InodeTable, XattrsThatAreNotThereAreKnownAsLongAsTheLeaseOfThen) {
   EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow)) << "an answer from before the change";
 }
 
+TEST(InodeTable, ThatThereIsNoCapabilityIsNoNewsBehindOurOwnChange) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  table.SetWithoutCapability(a, kNow, kNow + kLease);
+  EXPECT_TRUE(table.KnownWithoutCapability(a, kNow));
+  table.ForgetCapability(a);
+  table.OwnChange(a, kNow + kLease / 2);
+  table.SetWithoutCapability(a, kNow, kNow + kLease);
+  EXPECT_FALSE(table.KnownWithoutCapability(a, kNow + kLease / 2)) << "asked before it was set";
+  table.SetWithoutCapability(a, kNow + kLease / 2, kNow + kLease);
+  EXPECT_TRUE(table.KnownWithoutCapability(a, kNow + kLease / 2));
+}
+
 TEST(InodeTable, KnowsWhatIsBehindAName) {
   InodeTable table(H(0));
   const NodeId a = table.Remember(H(1), kRootNode, "a");

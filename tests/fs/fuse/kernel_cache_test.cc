@@ -28,7 +28,7 @@ TEST_F(KernelCacheTest, NothingIsBelievedBehindTheAcknowledgementOfEverything) {
   inodes.SetLease(node, now + kLease, 7, kLease);
   inodes.SetWriteLease(node, now + kLease);
   inodes.SetWithoutXattr(node, 1, now);
-  inodes.SetWithoutCapabilityUntil(node, now + kLease);
+  inodes.SetWithoutCapability(node, now, now + kLease);
   auto open = std::make_shared<fuse::Open>();
   open->node = node;
   open->file = Open();

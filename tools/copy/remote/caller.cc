@@ -266,6 +266,7 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   report.Clear();
   NoteMove(talk, true);
   NoteLanes();
+  if (!status.ok() && receiver.failed_here()) return status;
   if (!status.ok()) return status.WithContext(name_);
   return {};
 }

@@ -81,7 +81,10 @@ Status Receiver::OnMessage(MessageType type, ByteSpan message) {
 
 Status Receiver::OnBegin(const Begin& begin) {
   if (settings_.allow) RDFS_RETURN_IF_ERROR(settings_.allow(begin, talk_.failures_heard()));
-  RDFS_RETURN_IF_ERROR(OpenDestination(begin));
+  if (Status status = OpenDestination(begin); !status.ok()) {
+    failed_here_ = true;
+    return status;
+  }
   RDFS_ASSIGN_OR_RETURN(
       ring_, pipe::ShareRing(talk_.lane(), *domain_, "rdcp", ChooseRing(talk_, further != nullptr),
                              kMinSlotBytes));

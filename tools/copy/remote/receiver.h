@@ -53,6 +53,8 @@ class Receiver {
   // What an interrupted copy had brought already.
   [[nodiscard]] std::uint64_t kept() const { return crew_ == nullptr ? kept_ : crew_->kept(); }
   [[nodiscard]] Totals passed() const { return crew_ == nullptr ? passed_ : crew_->passed(); }
+  // Its end was the destination, before anything was made: nothing that the peer could mend.
+  [[nodiscard]] bool failed_here() const { return failed_here_; }
   // Files are being made.
   [[nodiscard]] bool working() const { return crew_ != nullptr; }
   // What there is to do, when the sender has told.
@@ -93,7 +95,7 @@ class Receiver {
   std::unique_ptr<ReceiveCrew> crew_;
 
   BeginReader begin_;
-  bool begun_ = false, over_ = false, offered_ = false;
+  bool begun_ = false, over_ = false, offered_ = false, failed_here_ = false;
   std::uint64_t next_ = 0;                    // the number that the next batch must have
   std::map<std::uint64_t, BatchWire> early_;  // that further lanes brought before it
   std::uint64_t finished_ = 0;                // batches
