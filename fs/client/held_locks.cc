@@ -6,10 +6,33 @@
 
 namespace rdfs::fs::client {
 
+namespace {
+
+// Two of one owner that can be written as one.
+bool Join(const HeldLocks::Held& a, const HeldLocks::Held& b) {
+  if (a.flock != b.flock || a.lock.owner != b.lock.owner || a.lock.type != b.lock.type ||
+      a.open != b.open) {
+    return false;
+  }
+  const auto reaches = [](const Lock& first, const Lock& second) {
+    return first.end >= second.start || first.end + 1 == second.start;
+  };
+  return reaches(a.lock, b.lock) && reaches(b.lock, a.lock);
+}
+
+}  // namespace
+
 void HeldLocks::Apply(const Held& set) {
   const std::lock_guard guard(mutex_);
   std::vector<Held> kept;
+  Held added = set;
+  const bool locks = set.lock.type != LockType::kUnlock;
   for (const Held& held : held_) {
+    if (locks && Join(held, added)) {
+      added.lock.start = std::min(added.lock.start, held.lock.start);
+      added.lock.end = std::max(added.lock.end, held.lock.end);
+      continue;
+    }
     const bool same = held.flock == set.flock && held.lock.owner == set.lock.owner;
     if (!same || held.lock.end < set.lock.start || set.lock.end < held.lock.start) {
       kept.push_back(held);
@@ -24,7 +47,7 @@ void HeldLocks::Apply(const Held& set) {
       kept.back().lock.start = set.lock.end + 1;
     }
   }
-  if (set.lock.type != LockType::kUnlock) kept.push_back(set);
+  if (locks) kept.push_back(added);
   held_ = std::move(kept);
 }
 

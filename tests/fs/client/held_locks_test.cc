@@ -119,5 +119,25 @@ TEST(HeldLocks, OthersWaitWhileSomethingIsUndone) {
   EXPECT_TRUE(locks.undoing());
 }
 
+TEST(HeldLocks, NeighboursAreOne) {
+  HeldLocks locks;
+  const auto lock = [&](std::uint64_t start, std::uint64_t end, LockType type = LockType::kWrite) {
+    locks.Apply({nullptr, false, {.owner = 1, .start = start, .end = end, .type = type}});
+  };
+  for (std::uint64_t i = 0; i < 10'000; ++i) lock(i * 10, i * 10 + 9);
+  ASSERT_EQ(locks.Of(nullptr).size(), 1U);
+  EXPECT_EQ(locks.Of(nullptr)[0].lock.end, 99'999U);
+  lock(100'010, 100'019);
+  EXPECT_EQ(locks.Of(nullptr).size(), 2U) << "with a gap";
+  lock(100'000, 100'009);
+  EXPECT_EQ(locks.Of(nullptr).size(), 1U) << "which is filled";
+  lock(50, 59, LockType::kRead);
+  EXPECT_EQ(locks.Of(nullptr).size(), 3U) << "of another kind";
+  lock(50, 59);
+  EXPECT_EQ(locks.Of(nullptr).size(), 1U);
+  lock(100'020, UINT64_MAX);
+  EXPECT_EQ(locks.Of(nullptr).size(), 1U) << "to the end";
+}
+
 }  // namespace
 }  // namespace rdfs::fs::client
