@@ -75,6 +75,23 @@ const Row* FindRow(Opcode opcode) {
   return nullptr;
 }
 
+// What touches no file by its caller's rights does not wait until these are known.
+bool IsOfSession(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kRenew:
+    case Opcode::kAttachLane:
+    case Opcode::kEndSession:
+    case Opcode::kGraceEnd:
+    case Opcode::kInterrupt:
+    case Opcode::kRecallAck:
+    case Opcode::kRelease:
+    case Opcode::kReleaseDir:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // What must not be done twice. A lock that is waited for may be: see fs::kLockWait.
 bool IsRecorded(const Call& call) {
   if (call.opcode != Opcode::kSetLock) return fs::IsMutating(call.opcode);
@@ -180,6 +197,7 @@ Outcome Dispatcher::Run(Call& call) {
 }
 
 bool Dispatcher::Become(Call& call, Outcome& outcome) {
+  if (IsOfSession(call.opcode)) return true;
   Core& core = worker_.core;
   std::optional<ThreadIdentity::Caller> caller;
   if (const std::optional<Ids> ids = call.Caller(); ids && core.options.can_switch_ids) {

@@ -74,7 +74,8 @@ struct Filesystem {
   bool Believe(NodeId node, TimePoint until, const AttrWire& attr, std::uint32_t recalls) {
     const auto hold = kernel.HoldReplies();
     if (kernel.stamp() != recalls) return true;
-    return inodes.SetLease(node, until, attr.change, client::LeaseLength(attr.lease_ms)) ||
+    return inodes.SetLease(node, until, attr.change, client::LeaseLength(attr.lease_ms),
+                           BootClock::now()) ||
            !kernel.several_workers();
   }
 

@@ -194,7 +194,7 @@ std::uint64_t InodeTable::pages_change(NodeId id) const {
 }
 
 bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
-                          std::chrono::nanoseconds lease) {
+                          std::chrono::nanoseconds lease, TimePoint now) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return true;
@@ -203,7 +203,7 @@ bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
   const bool contradicts = node->leased_change != 0 && node->leased_change != change;
   if (until <= node->lease_until && !contradicts) return true;
   if (contradicts) ++node->standing;
-  const bool goes_on = until - lease < node->lease_until && !contradicts;
+  const bool goes_on = until - lease < node->lease_until && now < node->lease_until && !contradicts;
   if (goes_on && node->lease_covers) {
     node->pages_change = change;
     node->changed_since = false;
@@ -274,8 +274,8 @@ bool InodeTable::PagesAreOld(NodeId id) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);
   return node != nullptr && node->may_have_pages && node->opens > 0 &&
-         node->lease_until != TimePoint{} && node->leased_change != 0 && node->pages_change != 0 &&
-         !node->changed_since && node->pages_change != node->leased_change;
+         node->lease_until != TimePoint{} && node->leased_change != 0 && !node->changed_since &&
+         node->pages_change != node->leased_change;
 }
 
 void InodeTable::PagesDropped(NodeId id, TimePoint now) {
@@ -284,7 +284,13 @@ void InodeTable::PagesDropped(NodeId id, TimePoint now) {
   if (node == nullptr) return;
   node->lease_covers = now < node->lease_until;
   node->pages_change = node->lease_covers ? node->leased_change : 0;
-  node->changed_since = node->pages_change == 0;
+  node->changed_since = node->lease_covers && node->pages_change == 0;
+}
+
+bool InodeTable::TellSize(NodeId id, std::uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  return node == nullptr || std::exchange(node->told_size, size) == size;
 }
 
 bool InodeTable::may_have_pages(NodeId id) const {

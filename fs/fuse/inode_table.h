@@ -64,7 +64,7 @@ class InodeTable {
 
   // An open was answered with this change cookie: whether the pages that the kernel has from before
   // are still good. If not, it drops them when the program runs again, and until then another open
-  // does not keep them either.
+  // does not keep them either, if it was another client who has changed them.
   bool Opened(NodeId node, std::uint64_t change, TimePoint now);
   // Once for each Opened. The write lease is over as well: the server takes it back.
   void Closed(NodeId node);
@@ -74,7 +74,9 @@ class InodeTable {
   // What the server says of the node, now with this change cookie, stays true until then: unless it
   // is recalled (EndLease), or this mount changes it itself. An answer that was asked for, `lease`
   // before `until`, before such a change does not count. False for that one.
-  bool SetLease(NodeId node, TimePoint until, std::uint64_t change, std::chrono::nanoseconds lease);
+  // `now`: when the answer is here, if that matters to PagesHold.
+  bool SetLease(NodeId node, TimePoint until, std::uint64_t change, std::chrono::nanoseconds lease,
+                TimePoint now = {});
   void EndLease(NodeId node);
   void OwnChange(NodeId node, TimePoint now);
   [[nodiscard]] TimePoint lease_until(NodeId node) const;
@@ -91,7 +93,10 @@ class InodeTable {
   // Somebody has the file open, and the lease that there is now tells of another content than the
   // kernel's pages may have. (Who opens it later is told not to keep them.)
   [[nodiscard]] bool PagesAreOld(NodeId node) const;
-  // The kernel has dropped them.
+  // The kernel is told this size with a file's attributes. False: it was told another one last, and
+  // so drops the file's pages by itself when it takes these.
+  bool TellSize(NodeId node, std::uint64_t size);
+  // The kernel has dropped them, or is about to.
   void PagesDropped(NodeId node, TimePoint now);
   // Whether the kernel may have pages of the file at all.
   [[nodiscard]] bool may_have_pages(NodeId node) const;
@@ -149,6 +154,7 @@ class InodeTable {
     bool changed_since = false;      // by this mount, since `pages_change`
     bool lease_covers = false;       // the pages: they were good when it began
     bool may_have_pages = false;
+    std::uint64_t told_size = 0;
     std::uint32_t opens = 0;
     TimePoint no_capability_until{};
     TimePoint lease_until{};

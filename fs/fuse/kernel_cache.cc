@@ -26,7 +26,8 @@ void KernelCache::Start(fuse_session* session, bool several_workers, std::functi
   session_ = session;
   several_ = several_workers;
   wake_ = std::move(wake);
-  for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+  for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(jobs_); });
+  threads_.emplace_back([this] { Run(drops_); });
 }
 
 void KernelCache::Silence() {
@@ -115,7 +116,7 @@ void KernelCache::OnRecall(client::Lane& lane, const client::RecallNotice& notic
       }
     }
   }
-  came_.notify_one();
+  came_.notify_all();
   Act(lane, actions, *node);
 }
 
@@ -193,9 +194,9 @@ void KernelCache::WriteFailed(NodeId node) {
 void KernelCache::DropPages(NodeId node, std::function<void()> done) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({.number = 0, .node = node, .parts = kRecallContent, .done = std::move(done)});
+    drops_.push_back({.number = 0, .node = node, .parts = kRecallContent, .done = std::move(done)});
   }
-  came_.notify_one();
+  came_.notify_all();
 }
 
 void KernelCache::NewEpoch() {
@@ -230,19 +231,20 @@ void KernelCache::SendAcknowledgements(client::Lane& lane) {
   for (const std::uint64_t number : numbers) lane.AcknowledgeRecall(number);
 }
 
-void KernelCache::Run() {
+void KernelCache::Run(std::deque<Job>& jobs) {
   prctl(PR_SET_NAME, "rdfs-recalls");
+  const std::size_t counts = &jobs == &jobs_ ? 1 : 0;
   std::unique_lock lock(mutex_);
   while (true) {
-    came_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    came_.wait(lock, [this, &jobs] { return stopping_ || !jobs.empty(); });
     if (stopping_) return;
-    const Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    ++busy_;
+    const Job job = std::move(jobs.front());
+    jobs.pop_front();
+    busy_ += counts;
     lock.unlock();
     Do(job);
     lock.lock();
-    --busy_;
+    busy_ -= counts;
   }
 }
 

@@ -97,7 +97,7 @@ class KernelCache {
   [[nodiscard]] std::uint64_t new_epochs() const { return new_epochs_.load(); }
 
  private:
-  static constexpr std::size_t kThreads = 3;
+  static constexpr std::size_t kThreads = 3;          // and one for drops_
   static constexpr std::size_t kMostPending = 16384;  // recalls
   struct Job {
     std::uint64_t number = 0;  // of the recall; 0: of none
@@ -107,7 +107,7 @@ class KernelCache {
     Handle handle{};
     std::function<void()> done{};
   };
-  void Run();
+  void Run(std::deque<Job>& jobs);
   void Do(const Job& job);
   void NewEpoch();
   void Act(client::Lane& lane, const client::Recalls::Actions& actions, NodeId node);
@@ -140,6 +140,7 @@ class KernelCache {
   client::Recalls recalls_;
   bool flooded_ = false;
   std::deque<Job> jobs_;
+  std::deque<Job> drops_;  // of pages: with a thread of its own, which waits for no directory
   std::vector<std::uint64_t> acknowledgements_;
   struct Held {
     WritesBehind::Wait wait;

@@ -106,35 +106,31 @@ fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view
   return entry;
 }
 
-void DropOldPages(Filesystem& filesystem, NodeId node) {
-  if (filesystem.inodes.PagesAreOld(node)) filesystem.kernel.DropPages(node);
+void DropOldPages(Filesystem& filesystem, NodeId node, std::uint64_t size) {
+  InodeTable& inodes = filesystem.inodes;
+  const bool same_size = inodes.TellSize(node, size);
+  if (!inodes.PagesAreOld(node)) return;
+  if (same_size) return filesystem.kernel.DropPages(node);
+  inodes.PagesDropped(node, BootClock::now());
 }
 
-// Who sees that another client has written to a file is not to read from pages of before: they go
-// before the answer.
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file) {
   if (!file.ok()) return request.ErrorOrRecover(parent, file.status());
   fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
   const bool current = request.Believe(entry.ino, file->attr_expires, file->attr);
   if (!current) entry.attr_timeout = 0;
-  if (request.worker().filesystem().inodes.PagesAreOld(entry.ino)) {
-    return request.DropPages(entry.ino, [entry](Request& pending) { pending.Entry(entry); });
-  }
+  // Not before the answer: until then the directory is locked, and recalls of its names wait.
+  DropOldPages(request.worker().filesystem(), entry.ino, file->attr.size);
   request.Entry(entry);
 }
 
 void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
   if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
   const bool current = request.Believe(node, attributes->expires, attributes->attr);
-  const auto answer = [attributes = *attributes, current](Request& pending) {
-    const double seconds = current ? CacheSeconds(attributes.expires, BootClock::now()) : 0;
-    pending.Attr(ToStat(attributes.attr), seconds);
-  };
-  if (request.worker().filesystem().inodes.PagesAreOld(node)) {
-    return request.DropPages(node, answer);
-  }
-  answer(request);
+  request.worker().filesystem().inodes.TellSize(node, attributes->attr.size);
+  request.Attr(ToStat(attributes->attr),
+               current ? CacheSeconds(attributes->expires, BootClock::now()) : 0);
 }
 
 void AnswerDone(Request& request, NodeId node, const Status& status) {

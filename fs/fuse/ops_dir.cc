@@ -53,8 +53,9 @@ class DirReply {
         param = ToEntry(filesystem, directory, entry.name, *entry.file);
         node_ = param.ino;
         filesystem.inodes.SetLease(param.ino, entry.file->attr_expires, entry.file->attr.change,
-                                   client::LeaseLength(entry.file->attr.lease_ms));
-        DropOldPages(filesystem, param.ino);
+                                   client::LeaseLength(entry.file->attr.lease_ms),
+                                   BootClock::now());
+        DropOldPages(filesystem, param.ino, entry.file->attr.size);
       }
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
     }

@@ -75,6 +75,7 @@ struct Locking {
     if (!has_pages || filesystem.options.writeback || self->PagesHold()) {
       return self->request.Ok();
     }
+    self->request.AsksNow();
     Start(std::move(self->request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
       auto looking = std::make_unique<Locking>(
           Locking{std::move(pending), self->node, self->open, self->locks, self->once_more});

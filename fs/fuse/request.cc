@@ -42,6 +42,8 @@ void Request::BelieveWithoutCapability(NodeId node, TimePoint asked, TimePoint u
   if (!Outdated()) filesystem.inodes.SetWithoutCapability(node, asked, until);
 }
 
+void Request::AsksNow() { message_.recalls = worker_->filesystem().kernel.stamp(); }
+
 bool Request::Outdated() const { return worker_->filesystem().kernel.stamp() != message_.recalls; }
 
 Request::~Request() {
@@ -125,6 +127,7 @@ void Request::WaitForOrder(NodeId node) {
 }
 
 void Request::DropPages(NodeId node, std::function<void(Request&)> then) {
+  if (worker_->ends()) return then(*this);
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   worker_->filesystem().kernel.DropPages(node, [gone, worker = worker_] {
     *gone = true;
@@ -132,8 +135,9 @@ void Request::DropPages(NodeId node, std::function<void(Request&)> then) {
   });
   Worker& worker = *worker_;
   const auto waiting = std::make_shared<Request>(std::move(*this));
-  worker.Await([gone] { return gone->load(); },
-               [waiting, then = std::move(then)] { then(*waiting); });
+  worker.Await({.until = BootClock::now() + worker.filesystem().options.deadline / 2,
+                .is_over = [gone] { return gone->load(); },
+                .then = [waiting, then = std::move(then)] { then(*waiting); }});
 }
 
 void Request::Entry(fuse_entry_param entry) {

@@ -90,7 +90,10 @@ class Request {
   // file before it.
   void WaitForOrder(NodeId node);
 
-  // Makes the kernel drop the pages of the node, and gives the request to `then` behind that.
+  // Asks anew: what the server says from now on is newer than what has been recalled so far.
+  void AsksNow();
+  // Makes the kernel drop the pages of the node, and gives the request to `then` behind that; if
+  // that does not come to an end, before it.
   void DropPages(NodeId node, std::function<void(Request&)> then);
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.

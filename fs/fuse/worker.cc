@@ -522,7 +522,7 @@ bool Worker::TakeUpAgain() {
   for (std::size_t left = awaited_.size(); left > 0; --left) {
     Awaited next = std::move(awaited_.front());
     awaited_.pop_front();
-    if (next.is_over()) {
+    if (next.is_over() || lane_->Now() >= next.until) {
       next.then();
       any = true;
     } else {
@@ -567,6 +567,7 @@ Status Worker::Sleep() {
   if (!helps_) timer = std::min(timer, filesystem_.kept.next());
   if (helps_ && on_duty) timer = std::min(timer, duty_ends);
   timer = std::min(timer, next_look_for_dying_);
+  for (const Awaited& awaited : awaited_) timer = std::min(timer, awaited.until);
   timer = std::min(timer, std::exchange(next_look_at_order_, TimePoint::max()));
   if (interrupted_) {
     const std::lock_guard lock(interrupts_mutex_);

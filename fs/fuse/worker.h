@@ -104,10 +104,13 @@ class Worker {
   // One that is to be carried out behind what other workers have of the file in their hands now,
   // but not much later.
   void PostponeForOrder(NodeId node, Message message, const Waits& waits);
-  // Calls `then` when `is_over` says so; at this worker's end in any case.
-  void Await(std::function<bool()> is_over, std::function<void()> then) {
-    awaited_.push_back({std::move(is_over), std::move(then)});
-  }
+  struct Awaited {
+    TimePoint until;
+    std::function<bool()> is_over;
+    std::function<void()> then;
+  };
+  // Calls `then` when `is_over` says so, and then at the latest; at this worker's end in any case.
+  void Await(Awaited awaited) { awaited_.push_back(std::move(awaited)); }
   [[nodiscard]] bool HasWaited(std::uint64_t unique) const {
     return !waits_.empty() && waits_.contains(unique);
   }
@@ -227,10 +230,6 @@ class Worker {
     std::function<bool()> is_over;
   };
   std::deque<Postponed> postponed_;
-  struct Awaited {
-    std::function<bool()> is_over;
-    std::function<void()> then;
-  };
   std::deque<Awaited> awaited_;
   std::unordered_map<std::uint64_t, Waits> waits_;    // by request, of those, or stale
   TimePoint next_look_for_dying_ = TimePoint::max();  // none while nobody waits

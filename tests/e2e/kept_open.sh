@@ -7,10 +7,9 @@
 source "$(dirname "$0")/setup.sh"
 begin "$@"
 mkdir "$work/export" "$work/first" "$work/second"
-for file in flock posix ofd waits stat look own lockfile; do head -c 100000 /dev/zero >"$work/export/$file"; done
-lease=2
+for file in flock posix ofd waits stat look own lockfile recalled grown; do head -c 100000 /dev/zero >"$work/export/$file"; done
 new_key "$work/key"
-serve server --export "data=$work/export" --key-file "$work/key" --lease $lease
+serve server --export "data=$work/export" --key-file "$work/key"
 for name in first second; do
   "$rdfs" "rdfs://$address:$port/data" "$work/$name" -f -o "key_file=$work/key,require=$over" >"$work/$name.log" 2>&1 </dev/null &
   ends_with_us $!
@@ -30,7 +29,7 @@ ways = {
     "ofd": (lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLK, WHOLE), lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLK,
             struct.pack("hhqqi4x", fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))),
     "stat": (os.fstat, lambda fd: None),
-    "look": (lambda fd: os.stat(f"{first}/look"), lambda fd: None),
+    "look": (lambda fd: os.stat(f"{first}/look") and time.sleep(0.1), lambda fd: None),
 }
 kept = {way: os.open(f"{first}/{way}", os.O_RDWR) for way in ways}
 wrong = []
@@ -45,6 +44,22 @@ for written in b"new", b"then", b"last":
         end(kept[way])
         if read != written: wrong.append((way, read, written))
 assert not wrong, wrong
+
+# The same where the pages are from behind a recall, and where the file has become longer: its end is where it is now.
+recalled, grown = (os.open(f"{first}/{name}", os.O_RDWR) for name in ("recalled", "grown"))
+for written in b"one", b"two", b"six":
+    os.fstat(recalled)
+    with open(f"{second}/recalled", "r+b") as other: other.write(b"old")
+    os.fstat(recalled)
+    assert os.pread(recalled, 3, 0) == b"old"
+    os.pread(grown, 1 << 20, 0)
+    time.sleep(6)
+    with open(f"{second}/recalled", "r+b") as other: other.write(written)
+    with open(f"{second}/grown", "ab") as other: other.write(written)
+    os.fstat(recalled)
+    assert os.pread(recalled, 3, 0) == written, written
+    assert os.lseek(grown, 0, os.SEEK_END) == os.path.getsize(f"{second}/grown"), "the old end"
+    assert os.pread(grown, 10, os.lseek(grown, 0, os.SEEK_END) - 3) == written
 
 # A lock with the other program's bytes behind each: none of the increments is lost.
 counter = [os.open(f"{mount}/own", os.O_RDWR) for mount in (first, second)]

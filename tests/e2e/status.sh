@@ -125,7 +125,7 @@ explained "$work/metrics" 'metrics'
 "$rdfs" top -n 1 "$work/mnt" >"$work/top" || problem 'rdfs top fails'
 "$rdfs" top -n1 "$work/mnt" >"$work/out" || problem 'rdfs top -n1 fails'
 [ "$(wc -l <"$work/out")" -gt 1 ] || problem "rdfs top -n1 says: $(cat "$work/out")"
-for wrong in -n -n0 '-n 0' -nx; do
+for wrong in -n -n0 '-n 0' -nx '-n -1' '-n 3x'; do
   # shellcheck disable=SC2086
   timeout 10 "$rdfs" top $wrong >"$work/out" 2>&1
   [ $? -eq 2 ] || problem "rdfs top $wrong is no usage error: $(cat "$work/out")"

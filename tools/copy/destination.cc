@@ -178,6 +178,15 @@ Result<std::optional<struct stat>> Destination::Peek(const Entry& entry) {
   return Status::FromErrno(error, "cannot look at the destination");
 }
 
+bool Destination::PeekSameLink(const Entry& entry) {
+  const auto path = PathOf(entry);
+  if (!path.ok() || path->empty()) return false;
+  const FilePtr folder = root_->OpenBeneath(std::string(FolderOf(*path)), O_PATH | O_DIRECTORY);
+  if (folder == nullptr) return false;
+  const auto target = ReadLinkAt(*folder, std::string(NameOf(*path)));
+  return target.ok() && *target == entry.target;
+}
+
 Result<FilePtr> Destination::OpenExisting(const Entry& entry) {
   RDFS_ASSIGN_OR_RETURN(const Place place, PlaceOf(entry));
   FilePtr file = place.in->Open(place.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);

@@ -84,6 +84,8 @@ class Destination {
   Result<std::optional<struct stat>> Look(const Entry& entry);
   // The same where nothing was entered, for a dry run.
   Result<std::optional<struct stat>> Peek(const Entry& entry);
+  // Whether the symlink that is at its place leads where it does, likewise.
+  bool PeekSameLink(const Entry& entry);
   // The regular file that is at its place, to be read.
   Result<FilePtr> OpenExisting(const Entry& entry);
   // Where the symlink that is at its place leads.

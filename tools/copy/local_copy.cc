@@ -154,12 +154,17 @@ void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
   if (!status.ok()) report_.Failed(Shown(entry), status);
 }
 
-void LocalCopy::DryRun(const Scanned& scanned) {
+void LocalCopy::DryRun(Scanned& scanned) {
   const Entry& entry = scanned.entry;
   if (IsSpecial(entry.kind) && !options_.keep.specials) return Problem(entry, LeftOut());
   const auto now = destination_.Peek(entry);
   if (!now.ok()) return report_.Failed(Shown(entry), now.status());
-  const Verdict verdict = Decide(entry, *now, options_.policy);
+  Verdict verdict = Decide(entry, *now, options_.policy);
+  if (verdict == Verdict::kCompare && entry.kind == Kind::kSymlink) {
+    const Status read = ReadRest(scanned, nullptr, {});
+    if (!read.ok()) return Problem(entry, read);
+    verdict = destination_.PeekSameLink(entry) ? Verdict::kSame : Verdict::kCopy;
+  }
   if (verdict == Verdict::kLeave || verdict == Verdict::kSame) {
     return report_.Passed(1, entry.size);
   }

@@ -83,7 +83,7 @@ class LocalCopy {
   void Leave(const Entry& entry);
   void Note(const Scanned& scanned);
   void Prune(const Entry& entry, const Seen& seen);
-  void DryRun(const Scanned& scanned);
+  void DryRun(Scanned& scanned);
   // All: whether it was copied.
   bool CopyOne(Scanned& scanned);
   bool CopyFile(Scanned& scanned, Verdict verdict);

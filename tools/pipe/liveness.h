@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "transport/base/clock.h"
 
@@ -22,12 +23,19 @@ class Liveness {
   // `limit` zero: a silent peer is waited for as long as the connection stands.
   Liveness(Duration limit, TimePoint now) : limit_(limit), heard_(now), sent_(now) {}
 
-  void Heard(TimePoint now) { heard_ = now; }
+  void Heard(TimePoint now) {
+    heard_ = now;
+    answered_ = std::exchange(asked_, false);
+  }
+  // Sent for no other reason than that nothing else was.
+  void Pinged() { asked_ = true; }
   void Sent(TimePoint now) { sent_ = now; }
   [[nodiscard]] bool PingDue(TimePoint now) const { return now >= sent_ + Every(); }
   // Whether a Ping is answered: who pings may have a shorter limit than ours, and hear too seldom
   // from us. Not where it was the answer to ours.
-  [[nodiscard]] bool AnswersPing(TimePoint now) const { return now >= sent_ + kAnswerEvery; }
+  [[nodiscard]] bool AnswersPing(TimePoint now) const {
+    return !answered_ && now >= sent_ + kAnswerEvery;
+  }
   [[nodiscard]] bool Dead(TimePoint now) const {
     return limit_ > Duration::zero() && now >= heard_ + limit_;
   }
@@ -44,6 +52,8 @@ class Liveness {
 
   Duration limit_;
   TimePoint heard_, sent_;
+  bool asked_ = false;     // a Ping of ours has not been answered
+  bool answered_ = false;  // what was heard last is its answer
 };
 
 }  // namespace rdfs::pipe

@@ -198,7 +198,9 @@ void ReceiveState::OnTime(TimePoint now, ReceiveActions& out) {
                                                     " s: it is stopped, or its machine is gone"),
                 out);
   }
-  if (liveness_.PingDue(now)) Say(EncodeBare(MessageType::kPing), now, out);
+  if (!liveness_.PingDue(now)) return;
+  Say(EncodeBare(MessageType::kPing), now, out);
+  liveness_.Pinged();
 }
 
 }  // namespace rdfs::pipe

@@ -189,7 +189,9 @@ void SendState::OnTime(TimePoint now, SendActions& out) {
                                                     " s: it is stopped, or its machine is gone"),
                 out);
   }
-  if (liveness_.PingDue(now)) Say(EncodeBare(MessageType::kPing), now, out);
+  if (!liveness_.PingDue(now)) return;
+  Say(EncodeBare(MessageType::kPing), now, out);
+  liveness_.Pinged();
 }
 
 }  // namespace rdfs::pipe

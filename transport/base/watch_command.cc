@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -86,8 +87,9 @@ std::optional<Wanted> Parse(const std::vector<std::string>& arguments, bool name
     } else if (word.starts_with("-n") && wanted.command == "top" &&
                (word.size() > 2 || i + 1 < arguments.size())) {
       const std::string turns = word.size() > 2 ? word.substr(2) : arguments[++i];
-      wanted.turns = static_cast<unsigned>(std::strtoul(turns.c_str(), nullptr, 10));
-      if (wanted.turns == 0) return std::nullopt;
+      const char* const end = turns.data() + turns.size();
+      const auto [at, error] = std::from_chars(turns.data(), end, wanted.turns);
+      if (error != std::errc() || at != end || wanted.turns == 0) return std::nullopt;
     } else if (named && wanted.name.empty() && !word.starts_with('-')) {
       wanted.name = RealPath(word);
     } else {

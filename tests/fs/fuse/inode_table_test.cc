@@ -155,7 +155,33 @@ TEST(InodeTable, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   table.PagesDropped(a, now + 5 * kLease);
   table.SetLease(a, now + 6 * kLease, 10, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
-  EXPECT_FALSE(table.PagesAreOld(a));
+  EXPECT_TRUE(table.PagesAreOld(a));
+}
+
+// A question may be asked just before its end, and sent once more: what came in between is not
+// seen.
+TEST(InodeTable, AnAnswerThatComesBehindTheLeaseDoesNotProlongIt) {
+  constexpr TimePoint kNow{std::chrono::hours(1)};
+  constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  for (const bool late : {false, true}) {
+    table.Opened(a, 7, kNow);
+    table.EndLease(a);
+    table.SetLease(a, kNow + kLease, 7, kLease);
+    table.OwnChange(a, kNow);
+    const TimePoint asked = kNow + kLease - std::chrono::milliseconds(1);
+    table.SetLease(a, asked + kLease, 8, kLease, late ? kNow + kLease : asked);
+    EXPECT_EQ(table.PagesHold(a, kNow + kLease), !late);
+  }
+}
+
+TEST(InodeTable, ASizeIsToldAnewOrAgain) {
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  EXPECT_FALSE(table.TellSize(a, 7));
+  EXPECT_TRUE(table.TellSize(a, 7));
+  EXPECT_FALSE(table.TellSize(a, 8));
 }
 
 TEST(InodeTable, OfAFileWithoutPagesNoneAreOld) {

@@ -129,6 +129,10 @@ mkdir -p nest/sub/sub nest/old
 for i in $(seq 300); do echo "$i" >"nest/sub/$i"; done
 touch nest/sub/sub/inner nest/old/file
 cp -a nest/sub nest.was
+# Where links lead is looked at: one that leads there already is not named.
+mkdir links there && ln -s nowhere links/same && ln -s nowhere links/other && cp -a links/. there && ln -sfn elsewhere links/other
+run 0 "-n of links" -n -a --sync links/. there
+[ "$(cat "$work/out")" = links/./other ] || problem "-n of links: says $(cat "$work/out")"
 run 1 "-n --delete, SRC in DST" -n -a --sync --delete nest/sub/. nest
 says "-n --delete, SRC in DST" "'sub' is part of what is copied, and --delete leaves it"
 grep -q '^deleted nest/sub' "$work/out" && problem "-n --delete, SRC in DST: would delete SRC"

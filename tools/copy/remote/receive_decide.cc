@@ -72,7 +72,10 @@ void ReceiveCrew::Rehearse(const EntryRecord& record) {
   if (entry.kind == Kind::kDirectory) return RehearseDirectory(entry);
   const auto now = destination_.Peek(entry);
   if (!now.ok()) return TellOf(entry, now.status());
-  const Verdict verdict = Decide(entry, *now, settings_.policy);
+  Verdict verdict = Decide(entry, *now, settings_.policy);
+  if (verdict == Verdict::kCompare && entry.kind == Kind::kSymlink) {
+    verdict = destination_.PeekSameLink(entry) ? Verdict::kSame : Verdict::kCopy;
+  }
   if (verdict == Verdict::kLeave || verdict == Verdict::kSame) return;
   const char* what = verdict == Verdict::kCompare ? "compare" : "";
   Put(Notice{Notice::What::kWould, Named(entry), what});
