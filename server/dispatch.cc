@@ -224,7 +224,9 @@ struct Dispatcher::Parked {
 };
 
 std::shared_ptr<Dispatcher::Parked> Dispatcher::BeginParking(Call& call) {
-  if (call.responder.KeepBytes(message_.size())) return std::make_shared<Parked>();
+  if (call.responder.KeepBytes(message_.size())) {
+    return std::make_shared<Parked>(Parked{.lane = call.lane, .message = {}, .responder = {}});
+  }
   (void)Finish(call, call.Refuse(Refusals::What::kRequestBytes, EAGAIN));
   return nullptr;
 }
@@ -239,7 +241,6 @@ std::function<void()> Dispatcher::GoOnWith(std::shared_ptr<Parked> parked) {
 }
 
 void Dispatcher::Park(Parked& parked, Call& call) {
-  parked.lane = call.lane;
   parked.message.assign(message_.begin(), message_.end());
   parked.responder = std::move(call.responder);
 }
@@ -280,7 +281,6 @@ bool Dispatcher::MayGoOn(Call& call) {
   if (targets.empty() && (!changes || change.begun())) return true;
   const auto parked = BeginParking(call);
   if (!parked) return false;
-  parked->lane = call.lane;
   const bool now =
       leases.Begin(call.session.id(), targets, change, GoOnWith(parked), PurposeOf(call));
   // Nobody is granted a lease behind Begin; who came just before it may have one.

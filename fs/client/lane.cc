@@ -164,14 +164,18 @@ void LaneImpl::Cancel(CallTicket ticket) {
   Call& call = calls_[*slot];
   if (table_.IsSent(*slot) && wire_.connected()) {
     call.cancelled = true;
-    const InterruptRequest request{.sequence = table_.SequenceOf(*slot)};
-    IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
+    InterruptAtServer(*slot);
     return;
   }
   // One-sided operations under way end soon by themselves.
   if (table_.IsIdle(*slot) && table_.HasLocal(*slot) && wire_.connected()) return;
   call.cancelled = true;
   GiveUp(*slot, ErrnoStatus(EINTR));
+}
+
+void LaneImpl::InterruptAtServer(Slot slot) {
+  const InterruptRequest request{.sequence = table_.SequenceOf(slot)};
+  IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
 }
 
 void LaneImpl::Abandon(CallTicket ticket) {

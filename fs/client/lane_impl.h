@@ -234,6 +234,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   // here. Nothing else would end it: the server has been told of that number already.
   bool EndCancelled(Slot slot);
   void LetOpenGo(Slot slot);
+  // Asks it to give up the request, which was sent.
+  void InterruptAtServer(Slot slot);
   void LetLockGo(Slot slot);
   // The server has given this lock, or may have, and its caller was told that it has not.
   void UndoLock(CallContext context, const OpenPtr& open, ByteSpan set, std::uint64_t number);

@@ -89,14 +89,10 @@ void LaneImpl::LetLockGo(Slot slot) {
   } else if (wire_.connected() && table_.IsSent(slot)) {
     call.completion = undo;
     if (std::exchange(call.cancelled, true)) return;
-    const InterruptRequest request{.sequence = table_.SequenceOf(slot)};
-    IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
+    InterruptAtServer(slot);
   } else {
     // The server may not have noticed the loss yet, and have it wait there still.
-    const InterruptRequest request{.sequence = table_.SequenceOf(slot)};
-    if (request.sequence != 0) {
-      IssueUrgent(Opcode::kInterrupt, std::as_bytes(std::span(&request, 1)));
-    }
+    if (table_.SequenceOf(slot) != 0) InterruptAtServer(slot);
     UndoLock(call.context, call.open, call.body.bytes(), call.lock);
     call.completion = [](Answer&) { return true; };
     FinishLater(slot, Status(Code::kErrno, EINTR, {}));

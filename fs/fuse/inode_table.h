@@ -30,6 +30,10 @@ inline constexpr NodeId kRootNode = 1;  // FUSE_ROOT_ID
 
 class InodeTable {
  public:
+  // How long a program may take to run again that has been answered, and the kernel with it to know
+  // what it was answered.
+  static constexpr std::chrono::milliseconds kAnswerTravel{50};
+
   explicit InodeTable(const Handle& root);
 
   // The kernel is about to learn of `handle` under `name` in `parent`: counts one look-up. An empty
@@ -182,8 +186,6 @@ class InodeTable {
     }
   };
 
-  // How long a program may take to run again whose open was answered.
-  static constexpr std::chrono::milliseconds kAnswerTravel{50};
   // Of one file: of more names the ones seen last are enough.
   static constexpr std::size_t kMostPlaces = 8;
 

@@ -16,10 +16,6 @@ using client::Recalls;
 // FUSE_NOTIFY_INC_EPOCH of Linux 6.16; older headers lack it, and so does libfuse 3.14.
 constexpr std::int32_t kNotifyNewEpoch = 8;
 
-// How long a program may take to run again that has been answered. Behind that it has to look its
-// names up anew.
-constexpr std::chrono::milliseconds kAnswerTravel{50};
-
 }  // namespace
 
 void KernelCache::Start(fuse_session* session, bool several_workers, std::function<void()> wake) {
@@ -61,7 +57,8 @@ bool KernelCache::DropAttributes(NodeId node) {
 // Either an answer is on its way to a program, or the kernel's FORGET to us.
 void KernelCache::DropAttributesWhenTheyCome(const Handle& handle, NodeId node) {
   std::chrono::microseconds pause{50};
-  for (const Deadline end = DeadlineAfter(kAnswerTravel); !DropAttributes(node); pause *= 2) {
+  for (const Deadline end = DeadlineAfter(InodeTable::kAnswerTravel); !DropAttributes(node);
+       pause *= 2) {
     if (inodes_.FindNode(handle) != node) return;
     if (BootClock::now() >= end) {
       if (KernelHasEpochs()) NewEpoch();

@@ -37,11 +37,16 @@ TEST(InodeTable, ForgettingTooMuchOrTheRootIsHarmless) {
   EXPECT_EQ(table.size(), 1U);
 }
 
-TEST(InodeTable, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
+// What is believed of one file.
+class InodeLeaseTest : public testing::Test {
+ protected:
+  static constexpr TimePoint kNow{std::chrono::hours(1)};
+  static constexpr std::chrono::milliseconds kLease{1000};
+  InodeTable table{H(0)};
   const NodeId a = table.Remember(H(1), kRootNode, "a");
+};
+
+TEST_F(InodeLeaseTest, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
   table.Opened(a, 7, kNow);
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow)) << "without a lease";
   table.SetLease(a, kNow + kLease, 7, kLease);
@@ -57,11 +62,7 @@ TEST(InodeTable, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
 }
 
 // A server that was started anew gives shorter ones.
-TEST(InodeTable, AShorterLeaseThatSaysSomethingElseEndsTheLongerOne) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, AShorterLeaseThatSaysSomethingElseEndsTheLongerOne) {
   table.Opened(a, 7, kNow);
   table.SetLease(a, kNow + kLease, 7, kLease);
   table.SetLease(a, kNow + kLease / 2, 7, kLease);
@@ -73,11 +74,7 @@ TEST(InodeTable, AShorterLeaseThatSaysSomethingElseEndsTheLongerOne) {
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow));
 }
 
-TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   table.Opened(a, 7, kNow);
   table.SetLease(a, kNow + kLease, 7, kLease);
   table.OwnChange(a, kNow + kLease / 2);
@@ -90,11 +87,7 @@ TEST(InodeTable, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   EXPECT_TRUE(table.PagesAreCurrent(a, kNow + kLease));
 }
 
-TEST(InodeTable, AnOpenThatDropsPagesKeepsTheNextOneFromKeepingThem) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, AnOpenThatDropsPagesKeepsTheNextOneFromKeepingThem) {
   EXPECT_FALSE(table.Opened(a, 7, kNow));
   EXPECT_TRUE(table.Opened(a, 7, kNow)) << "there was nothing to drop";
   EXPECT_FALSE(table.Opened(a, 8, kNow)) << "another client has written";
@@ -108,11 +101,7 @@ TEST(InodeTable, AnOpenThatDropsPagesKeepsTheNextOneFromKeepingThem) {
   EXPECT_TRUE(table.Opened(a, 8, later));
 }
 
-TEST(InodeTable, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   table.SetMayHavePages(a);
   table.Opened(a, 7, kNow);
   EXPECT_FALSE(table.PagesHold(a, kNow)) << "without a lease";
@@ -160,11 +149,7 @@ TEST(InodeTable, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
 
 // A question may be asked just before its end, and sent once more: what came in between is not
 // seen.
-TEST(InodeTable, AnAnswerThatComesBehindTheLeaseDoesNotProlongIt) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, AnAnswerThatComesBehindTheLeaseDoesNotProlongIt) {
   for (const bool late : {false, true}) {
     table.Opened(a, 7, kNow);
     table.EndLease(a);
@@ -184,11 +169,7 @@ TEST(InodeTable, ASizeIsToldAnewOrAgain) {
   EXPECT_FALSE(table.TellSize(a, 8));
 }
 
-TEST(InodeTable, OfAFileWithoutPagesNoneAreOld) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, OfAFileWithoutPagesNoneAreOld) {
   table.Opened(a, 7, kNow);
   table.SetLease(a, kNow + kLease, 8, kLease);
   EXPECT_FALSE(table.PagesAreOld(a));
@@ -202,11 +183,7 @@ TEST(InodeTable, OfAFileWithoutPagesNoneAreOld) {
   EXPECT_FALSE(table.PagesAreOld(a)) << "nobody has it open";
 }
 
-TEST(InodeTable, AStandingLastsUntilItsLeaseEndsOrTheFileMayHaveChanged) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, AStandingLastsUntilItsLeaseEndsOrTheFileMayHaveChanged) {
   const auto number = [&](TimePoint now) {
     const auto standing = table.FindStanding(a, now);
     return standing ? std::optional(standing->number) : std::nullopt;
@@ -250,11 +227,7 @@ TEST(InodeTable, OfALongLeaseItCountsWhenItWasAskedFor) {
   EXPECT_TRUE(table.SetLease(a, kNow + std::chrono::milliseconds(2) + kLong, 7, kLong));
 }
 
-TEST(InodeTable, XattrsThatAreNotThereAreKnownAsLongAsTheLeaseOfThen) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, XattrsThatAreNotThereAreKnownAsLongAsTheLeaseOfThen) {
   table.SetWithoutXattr(a, 1, kNow);
   EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow)) << "without a lease";
   table.SetLease(a, kNow + kLease, 7, kLease);
@@ -276,11 +249,7 @@ TEST(InodeTable, XattrsThatAreNotThereAreKnownAsLongAsTheLeaseOfThen) {
   EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow)) << "an answer from before the change";
 }
 
-TEST(InodeTable, ThatThereIsNoCapabilityIsNoNewsBehindOurOwnChange) {
-  constexpr TimePoint kNow{std::chrono::hours(1)};
-  constexpr std::chrono::milliseconds kLease{1000};
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
+TEST_F(InodeLeaseTest, ThatThereIsNoCapabilityIsNoNewsBehindOurOwnChange) {
   table.SetWithoutCapability(a, kNow, kNow + kLease);
   EXPECT_TRUE(table.KnownWithoutCapability(a, kNow));
   table.ForgetCapability(a);

@@ -518,6 +518,36 @@ void IsOutput(Party& party) {
   Ends(party, party.fd);
 }
 
+// A message with room for one descriptor.
+struct Descriptor {
+  Descriptor() {
+    message.msg_iov = &buffer;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  void Put(int fd) {
+    cmsghdr* const c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof(int));
+  }
+  // Of a message that has been received.
+  [[nodiscard]] int Get() const {
+    int fd = -1;
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    return fd;
+  }
+
+  char byte = 'x';
+  iovec buffer{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+};
+
 // To another process, through a UNIX socket, which answers with it.
 template <typename Pass>
 void PassesBy(Party& party, const char* call, Pass pass) {
@@ -525,28 +555,16 @@ void PassesBy(Party& party, const char* call, Pass pass) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) _exit(3);
   const pid_t child = fork();
-  char byte = 'x';
-  iovec buffer{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &buffer;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  Descriptor descriptor;
   if (child == 0) {
     close(party.fd);
-    if (recvmsg(ends[1], &message, 0) != 1) _exit(1);
-    int fd = -1;
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    if (recvmsg(ends[1], &descriptor.message, 0) != 1) _exit(1);
+    const int fd = descriptor.Get();
     const std::vector<char> bytes = Bytes(500, 500);
     _exit(send(fd, bytes.data(), 500, 0) == 500 ? 0 : 1);
   }
-  cmsghdr* const c = CMSG_FIRSTHDR(&message);
-  c->cmsg_level = SOL_SOCKET;
-  c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(c), &party.fd, sizeof(int));
-  party.Say(call, pass(ends[0], message));
+  descriptor.Put(party.fd);
+  party.Say(call, pass(ends[0], descriptor.message));
   SayEnd(party, child);
   close(ends[0]);
   close(ends[1]);
@@ -572,31 +590,19 @@ void PassesByNumber(Party& party) {
 void PassesBesideACopy(Party& party) {
   int ends[2], closed[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || pipe(closed) != 0) _exit(3);
-  char byte = 'x';
-  iovec buffer{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &buffer;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  Descriptor descriptor;
   party.Meet();
   const pid_t child = fork();
   if (child == 0) {
-    if (read(closed[0], &byte, 1) != 1 || close(party.fd) != 0) _exit(1);
-    if (recvmsg(ends[1], &message, 0) != 1) _exit(2);
-    int fd = -1;
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    if (read(closed[0], &descriptor.byte, 1) != 1 || close(party.fd) != 0) _exit(1);
+    if (recvmsg(ends[1], &descriptor.message, 0) != 1) _exit(2);
+    const int fd = descriptor.Get();
     std::vector<char> bytes(300);
     if (recv(fd, bytes.data(), 300, MSG_WAITALL) != 300 || bytes != Bytes(0, 300)) _exit(4);
     _exit(send(fd, bytes.data(), 300, 0) == 300 && close(fd) == 0 ? 0 : 5);
   }
-  cmsghdr* const c = CMSG_FIRSTHDR(&message);
-  c->cmsg_level = SOL_SOCKET;
-  c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(c), &party.fd, sizeof(int));
-  party.Say("sendmsg", sendmsg(ends[0], &message, 0));
+  descriptor.Put(party.fd);
+  party.Say("sendmsg", sendmsg(ends[0], &descriptor.message, 0));
   party.Say("close", close(party.fd));
   party.fd = -1;
   if (write(closed[1], "x", 1) != 1) _exit(3);
