@@ -248,6 +248,7 @@ void InodeTable::OwnChange(NodeId id, TimePoint now) {
   node->changed_at = now;
   node->leased_change = 0;
   node->changed_since = true;
+  node->told_size = kUnknownSize;
 }
 
 TimePoint InodeTable::lease_until(NodeId id) const {
@@ -270,12 +271,16 @@ bool InodeTable::PagesHold(NodeId id, TimePoint now) const {
          node->lease_covers;
 }
 
-bool InodeTable::PagesAreOld(NodeId id) const {
+InodeTable::Pages InodeTable::TellSize(NodeId id, std::uint64_t size) {
   const std::lock_guard lock(mutex_);
-  const Node* node = FindLocked(id);
-  return node != nullptr && node->may_have_pages && node->opens > 0 &&
-         node->lease_until != TimePoint{} && node->leased_change != 0 && !node->changed_since &&
-         node->pages_change != node->leased_change;
+  Node* node = FindLocked(id);
+  if (node == nullptr) return Pages::kGood;
+  const bool same_size = std::exchange(node->told_size, size) == size && size != kUnknownSize;
+  const bool old = node->may_have_pages && node->opens > 0 && node->lease_until != TimePoint{} &&
+                   node->leased_change != 0 && !node->changed_since &&
+                   node->pages_change != node->leased_change;
+  if (!old) return Pages::kGood;
+  return same_size ? Pages::kOld : Pages::kOldSized;
 }
 
 void InodeTable::PagesDropped(NodeId id, TimePoint now) {
@@ -285,12 +290,6 @@ void InodeTable::PagesDropped(NodeId id, TimePoint now) {
   node->lease_covers = now < node->lease_until;
   node->pages_change = node->lease_covers ? node->leased_change : 0;
   node->changed_since = node->lease_covers && node->pages_change == 0;
-}
-
-bool InodeTable::TellSize(NodeId id, std::uint64_t size) {
-  const std::lock_guard lock(mutex_);
-  Node* node = FindLocked(id);
-  return node == nullptr || std::exchange(node->told_size, size) == size;
 }
 
 bool InodeTable::may_have_pages(NodeId id) const {

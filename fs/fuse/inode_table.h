@@ -94,13 +94,21 @@ class InodeTable {
   // The same, also where this mount has changed the file meanwhile, pages and all: no lease has
   // ended unseen since they were good.
   [[nodiscard]] bool PagesHold(NodeId node, TimePoint now) const;
-  // Somebody has the file open, and the lease that there is now tells of another content than the
-  // kernel's pages may have. (Who opens it later is told not to keep them.)
-  [[nodiscard]] bool PagesAreOld(NodeId node) const;
-  // The kernel is told this size with a file's attributes. False: it was told another one last, and
-  // so drops the file's pages by itself when it takes these.
-  bool TellSize(NodeId node, std::uint64_t size);
-  // The kernel has dropped them, or is about to.
+  // Of a file that somebody has open, when its attributes are told to the kernel. (Who opens it
+  // later is told not to keep what is old.)
+  enum class Pages : std::uint8_t {
+    kGood,     // as far as is known
+    kOld,      // the lease that there is now tells of another content
+    kOldSized  // the same, but the kernel may have another size: taking this one it drops them
+  };
+  // It may have another one than it was told last: this mount has changed the file, or it may have
+  // disregarded what it was told.
+  static constexpr std::uint64_t kUnknownSize = ~std::uint64_t{0};
+  // The kernel is told this size with a file's attributes. Dropping pages makes it disregard what
+  // it is told meanwhile: where it has another size, it must be told that first, or lseek(2) from
+  // the end goes by the old one. Who is told so for kOldSized is to ask again soon.
+  [[nodiscard]] Pages TellSize(NodeId node, std::uint64_t size);
+  // The kernel has dropped them.
   void PagesDropped(NodeId node, TimePoint now);
   // Whether the kernel may have pages of the file at all.
   [[nodiscard]] bool may_have_pages(NodeId node) const;
@@ -158,7 +166,7 @@ class InodeTable {
     bool changed_since = false;      // by this mount, since `pages_change`
     bool lease_covers = false;       // the pages: they were good when it began
     bool may_have_pages = false;
-    std::uint64_t told_size = 0;
+    std::uint64_t told_size = kUnknownSize;
     std::uint32_t opens = 0;
     TimePoint no_capability_until{};
     TimePoint lease_until{};

@@ -106,12 +106,10 @@ fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view
   return entry;
 }
 
-void DropOldPages(Filesystem& filesystem, NodeId node, std::uint64_t size) {
-  InodeTable& inodes = filesystem.inodes;
-  const bool same_size = inodes.TellSize(node, size);
-  if (!inodes.PagesAreOld(node)) return;
-  if (same_size) return filesystem.kernel.DropPages(node);
-  inodes.PagesDropped(node, BootClock::now());
+void DropOldPages(Filesystem& filesystem, InodeTable::Pages pages, fuse_entry_param& entry) {
+  // Not before the answer: until then the directory is locked, and recalls of its names wait.
+  if (pages == InodeTable::Pages::kOld) filesystem.kernel.DropPages(entry.ino);
+  if (pages == InodeTable::Pages::kOldSized) entry.attr_timeout = 0;
 }
 
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
@@ -120,17 +118,24 @@ void AnswerEntry(Request& request, NodeId parent, std::string_view name,
   fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
   const bool current = request.Believe(entry.ino, file->attr_expires, file->attr);
   if (!current) entry.attr_timeout = 0;
-  // Not before the answer: until then the directory is locked, and recalls of its names wait.
-  DropOldPages(request.worker().filesystem(), entry.ino, file->attr.size);
+  DropOldPages(request.worker().filesystem(), request.TellSize(entry.ino, file->attr.size), entry);
   request.Entry(entry);
 }
 
 void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
   if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
   const bool current = request.Believe(node, attributes->expires, attributes->attr);
-  request.worker().filesystem().inodes.TellSize(node, attributes->attr.size);
-  request.Attr(ToStat(attributes->attr),
-               current ? CacheSeconds(attributes->expires, BootClock::now()) : 0);
+  const auto pages = request.TellSize(node, attributes->attr.size);
+  // Who sees that another client has written is not to read what was there before. A change may
+  // hold what dropping pages waits for.
+  const bool drops = pages == InodeTable::Pages::kOld && request.message().changes == 0;
+  const bool lasts = current && (drops || pages == InodeTable::Pages::kGood);
+  const auto answer = [attributes = *attributes, lasts](Request& pending) {
+    const double seconds = lasts ? CacheSeconds(attributes.expires, BootClock::now()) : 0;
+    pending.Attr(ToStat(attributes.attr), seconds);
+  };
+  if (drops) return request.DropPages(node, answer);
+  answer(request);
 }
 
 void AnswerDone(Request& request, NodeId node, const Status& status) {

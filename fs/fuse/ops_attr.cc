@@ -84,24 +84,6 @@ void GetCapability(Request request, NodeId node, std::size_t size) {
   });
 }
 
-// Who sees that another client has written is not to read what was there before: pages are dropped
-// before the answer, which the kernel then does not keep. One that tells another size has to be
-// kept (lseek(2) reads it there), and drops them itself.
-void Looked(Request& request, NodeId node, Result<Attributes>& attributes) {
-  if (!attributes.ok()) return AnswerAttr(request, node, attributes);
-  Filesystem& filesystem = request.worker().filesystem();
-  const bool current = request.Believe(node, attributes->expires, attributes->attr);
-  const bool same_size = filesystem.inodes.TellSize(node, attributes->attr.size);
-  const auto answer = [attributes = *attributes, current](Request& pending) {
-    const double seconds = current ? CacheSeconds(attributes.expires, BootClock::now()) : 0;
-    pending.Attr(ToStat(attributes.attr), seconds);
-  };
-  if (!filesystem.inodes.PagesAreOld(node)) return answer(request);
-  if (same_size) return request.DropPages(node, answer);
-  filesystem.inodes.PagesDropped(node, BootClock::now());
-  answer(request);
-}
-
 }  // namespace
 
 void GetAttr(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
@@ -127,7 +109,7 @@ void GetAttr(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
           if (attr.ok() && S_ISDIR(attr->attr.mode)) {
             pending.worker().filesystem().directories.Remember(node, changes, *attr);
           }
-          Looked(pending, node, attr);
+          AnswerAttr(pending, node, attr);
         });
   });
 }

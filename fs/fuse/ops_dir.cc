@@ -55,7 +55,7 @@ class DirReply {
         filesystem.inodes.SetLease(param.ino, entry.file->attr_expires, entry.file->attr.change,
                                    client::LeaseLength(entry.file->attr.lease_ms),
                                    BootClock::now());
-        DropOldPages(filesystem, param.ino, entry.file->attr.size);
+        DropOldPages(filesystem, filesystem.inodes.TellSize(node_, entry.file->attr.size), param);
       }
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
     }

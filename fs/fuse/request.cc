@@ -18,6 +18,11 @@ bool Request::Believe(NodeId node, TimePoint until, const AttrWire& attr) {
   return worker_->filesystem().Believe(node, until, attr, message_.recalls);
 }
 
+// What was asked for before a recall the kernel may disregard.
+InodeTable::Pages Request::TellSize(NodeId node, std::uint64_t size) {
+  return worker_->filesystem().inodes.TellSize(node, Outdated() ? InodeTable::kUnknownSize : size);
+}
+
 void Request::AllowWrites(NodeId node, TimePoint until) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();

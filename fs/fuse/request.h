@@ -99,6 +99,8 @@ class Request {
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   // False: another worker has changed the node since the server was asked, and so it is not news.
   bool Believe(NodeId node, TimePoint until, const AttrWire& attr);
+  // Behind Believe: the answer tells the kernel this size (InodeTable::TellSize).
+  InodeTable::Pages TellSize(NodeId node, std::uint64_t size);
   // The directory has just been made (NewDirectories).
   void BelieveEmpty(NodeId directory, TimePoint until);
   // Until then writes to the file may be answered early.

@@ -32,17 +32,28 @@ ways = {
     "look": (lambda fd: os.stat(f"{first}/look") and time.sleep(0.1), lambda fd: None),
 }
 kept = {way: os.open(f"{first}/{way}", os.O_RDWR) for way in ways}
+# What this mount has made itself, it has not been told the size of. Who opens it anew, while it is open, reads what is there.
+made = os.open(f"{first}/made", os.O_RDWR | os.O_CREAT)
+os.pwrite(made, bytes(4096), 0)
+def read_made(count):
+    again = os.open(f"{first}/made", os.O_RDONLY)
+    read = os.pread(again, count, 0)
+    os.close(again)
+    return read
 wrong = []
 for written in b"new", b"then", b"last":
     for fd in kept.values(): os.pread(fd, 100000, 0)
+    read_made(4096)
     time.sleep(6)  # longer than any lease of attributes
-    for way, fd in kept.items():
+    for way in *kept, "made":
         with open(f"{second}/{way}", "r+b") as other: other.write(written)
     for way, (begin, end) in ways.items():
         begin(kept[way])
         read = os.pread(kept[way], len(written), 0)
         end(kept[way])
         if read != written: wrong.append((way, read, written))
+    os.stat(f"{first}/made")
+    if read_made(len(written)) != written: wrong.append(("made", written))
 assert not wrong, wrong
 
 # The same where the pages are from behind a recall, and where the file has become longer: its end is where it is now.

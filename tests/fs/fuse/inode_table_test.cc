@@ -44,6 +44,9 @@ class InodeLeaseTest : public testing::Test {
   static constexpr std::chrono::milliseconds kLease{1000};
   InodeTable table{H(0)};
   const NodeId a = table.Remember(H(1), kRootNode, "a");
+  [[nodiscard]] bool AreOld(NodeId node) {
+    return table.TellSize(node, 1) != InodeTable::Pages::kGood;
+  }
 };
 
 TEST_F(InodeLeaseTest, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
@@ -117,7 +120,7 @@ TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   EXPECT_TRUE(table.PagesHold(a, now));
   table.SetLease(a, now + kLease, 8, kLease);
   EXPECT_TRUE(table.PagesHold(a, now));
-  EXPECT_FALSE(table.PagesAreOld(a));
+  EXPECT_FALSE(AreOld(a));
   table.SetLease(a, now + 3 * kLease, 8, kLease);
   EXPECT_TRUE(table.PagesHold(a, now + 2 * kLease)) << "8 is known to be our own";
   // One whose cookie nobody has seen when the lease was out.
@@ -125,13 +128,13 @@ TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   table.OwnChange(a, now);
   table.SetLease(a, now + 4 * kLease, 9, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 3 * kLease));
-  EXPECT_FALSE(table.PagesAreOld(a)) << "perhaps they are right";
+  EXPECT_FALSE(AreOld(a)) << "perhaps they are right";
   table.PagesDropped(a, now + 3 * kLease);
   EXPECT_TRUE(table.PagesHold(a, now + 3 * kLease));
   // Somebody else's.
   table.SetLease(a, now + 6 * kLease, 10, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
-  EXPECT_TRUE(table.PagesAreOld(a));
+  EXPECT_TRUE(AreOld(a));
   table.PagesDropped(a, now + 5 * kLease);
   EXPECT_TRUE(table.PagesHold(a, now + 5 * kLease));
   // Recalled, and another lease that says nothing new.
@@ -144,7 +147,7 @@ TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   table.PagesDropped(a, now + 5 * kLease);
   table.SetLease(a, now + 6 * kLease, 10, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
-  EXPECT_TRUE(table.PagesAreOld(a));
+  EXPECT_TRUE(AreOld(a));
 }
 
 // A question may be asked just before its end, and sent once more: what came in between is not
@@ -161,26 +164,54 @@ TEST_F(InodeLeaseTest, AnAnswerThatComesBehindTheLeaseDoesNotProlongIt) {
   }
 }
 
-TEST(InodeTable, ASizeIsToldAnewOrAgain) {
-  InodeTable table(H(0));
-  const NodeId a = table.Remember(H(1), kRootNode, "a");
-  EXPECT_FALSE(table.TellSize(a, 7));
-  EXPECT_TRUE(table.TellSize(a, 7));
-  EXPECT_FALSE(table.TellSize(a, 8));
+// Pages are dropped for it where it has the size that it is told; else that comes first.
+TEST_F(InodeLeaseTest, TheKernelKnowsASizeUntilItMayHaveAnother) {
+  using Pages = InodeTable::Pages;
+  table.SetMayHavePages(a);
+  table.Opened(a, 7, kNow);
+  TimePoint now = kNow;
+  std::uint64_t change = 7;
+  // Another client writes, and a lease tells of it.
+  const auto other_writes = [&] {
+    now += 2 * kLease;
+    table.SetLease(a, now + kLease, ++change, kLease);
+  };
+  EXPECT_EQ(table.TellSize(a, 7), Pages::kGood);
+  other_writes();
+  EXPECT_EQ(table.TellSize(a, 7), Pages::kOld);
+  EXPECT_EQ(table.TellSize(a, 7), Pages::kOld) << "nobody has said that they are dropped";
+  table.PagesDropped(a, now);
+  EXPECT_EQ(table.TellSize(a, 7), Pages::kGood);
+  other_writes();
+  EXPECT_EQ(table.TellSize(a, 8), Pages::kOldSized);
+  EXPECT_FALSE(table.Opened(a, change, now)) << "perhaps it has not dropped them";
+  // This mount writes, to the same end or behind it.
+  EXPECT_EQ(table.TellSize(a, 8), Pages::kGood);
+  table.OwnChange(a, now);
+  table.SetLease(a, now + kLease + kLease / 2, ++change, kLease);
+  other_writes();
+  EXPECT_EQ(table.TellSize(a, 8), Pages::kOldSized);
+  EXPECT_EQ(table.TellSize(a, 8), Pages::kOld);
+  table.PagesDropped(a, now);
+  // Told in vain.
+  EXPECT_EQ(table.TellSize(a, InodeTable::kUnknownSize), Pages::kGood);
+  other_writes();
+  EXPECT_EQ(table.TellSize(a, InodeTable::kUnknownSize), Pages::kOldSized);
+  EXPECT_EQ(table.TellSize(a, 8), Pages::kOldSized);
 }
 
 TEST_F(InodeLeaseTest, OfAFileWithoutPagesNoneAreOld) {
   table.Opened(a, 7, kNow);
   table.SetLease(a, kNow + kLease, 8, kLease);
-  EXPECT_FALSE(table.PagesAreOld(a));
+  EXPECT_FALSE(AreOld(a));
   EXPECT_FALSE(table.may_have_pages(a));
   table.SetMayHavePages(a);
-  EXPECT_TRUE(table.PagesAreOld(a));
+  EXPECT_TRUE(AreOld(a));
   table.Opened(a, 7, kNow);
   table.Closed(a);
-  EXPECT_TRUE(table.PagesAreOld(a));
+  EXPECT_TRUE(AreOld(a));
   table.Closed(a);
-  EXPECT_FALSE(table.PagesAreOld(a)) << "nobody has it open";
+  EXPECT_FALSE(AreOld(a)) << "nobody has it open";
 }
 
 TEST_F(InodeLeaseTest, AStandingLastsUntilItsLeaseEndsOrTheFileMayHaveChanged) {
