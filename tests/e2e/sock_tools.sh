@@ -117,10 +117,65 @@ CLIENT
   stop "$pid"
 }
 
+# Many short connections to a server that is not under rdsock: most of them do not even look for it; and when it is one that is, the
+# next long connection finds it.
+lonely() {
+  local pid client
+  cat >"$work/server.py" <<'SERVER'
+import socketserver, sys
+class Answer(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile: self.wfile.write(bytes(int(line)))
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+Server(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+SERVER
+  port=$(free_port)
+  python3 "$work/server.py" "$port" 2>"$work/server.err" </dev/null &
+  pid=$!
+  ends_with_us "$pid"
+  listening "$pid" "a lonely server" || return
+  "$rdsock" --stats python3 - "$port" "$work" 2>"$work/client.err" <<'CLIENT' &
+import os, socket, sys, time
+port, work = int(sys.argv[1]), sys.argv[2]
+SO_COOKIE = 57
+def asks(connection, size):
+    connection.sendall(b"%d\n" % size)
+    while size > 0: size -= len(connection.recv(65536))
+looked = 0
+for i in range(40):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        asks(connection, 300000)
+        cookie = int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8), sys.byteorder)
+        with open("/proc/net/unix") as names: looked += any("@rdsock1-" in name and f"{cookie:016x}" in name for name in names)
+assert 8 <= looked <= 12, f"{looked} of 40 have looked"
+open(f"{work}/was_lonely", "w").close()
+end = time.monotonic() + 20
+while not os.path.exists(f"{work}/not_lonely"):
+    assert time.monotonic() < end
+    time.sleep(0.02)
+with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    for i in range(500): asks(connection, 100)
+CLIENT
+  client=$!
+  ends_with_us "$client"
+  wait_until 200 test -e "$work/was_lonely" || problem "lonely: $(cat "$work/client.err")"
+  stop "$pid"
+  "$rdsock" python3 "$work/server.py" "$port" 2>"$work/server.err" </dev/null &
+  pid=$!
+  ends_with_us "$pid"
+  listening "$pid" "a server that is not lonely" || return
+  touch "$work/not_lonely"
+  wait "$client" || problem "lonely: the client failed: $(cat "$work/client.err")"
+  stop "$pid"
+  mode=both expect_upgraded "one that is not lonely" 1 "$work/client.err"
+}
+
 each_mode netcat
 each_mode socats
 each_mode inetd
 each_mode standard_streams
 each_mode web
 each_mode cgi
+lonely
 conclude "netcat, socat, http.server, CGI and curl"

@@ -59,7 +59,7 @@ void Connection::TearDown() {
   if (kept >= 0) close(kept);
   end_.reset();
   met_.reset();
-  meeting_.reset();
+  DropMeeting();
   asking_.reset();
   if (!slot().Leave(ThisProcess())) return;
   if (mode_ == Mode::kUndecided) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kEnded)];

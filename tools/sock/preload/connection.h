@@ -23,6 +23,7 @@
 #include "tools/sock/asking.h"
 #include "tools/sock/end.h"
 #include "tools/sock/meeting.h"
+#include "tools/sock/preload/loners.h"
 #include "tools/sock/preload/registry.h"
 #include "tools/sock/preload/settings.h"
 #include "tools/sock/preload/slot.h"
@@ -92,6 +93,8 @@ class Connection {
   void Work(int fd);
   void Attempt(int fd);
   bool Begin(int fd);
+  bool IsWorthLooking(int fd);
+  void DropMeeting();
   bool BeginAsking(int fd, std::uint64_t cookie);
   bool GoOn(int fd);
   void Refused(int fd, std::optional<far::Refusal> refusal);
@@ -113,6 +116,7 @@ class Connection {
   // Of who has set working_.
   std::atomic<bool> pending_{false};
   std::uint32_t attempts_ = 0;
+  Loners::Place place_ = 0;  // of the server, once it has been tried to meet
   std::uint32_t retries_ = 0;
   std::uint32_t looks_ = 0;  // of this attempt
   std::chrono::milliseconds between_looks_{};

@@ -143,6 +143,11 @@ std::int64_t TimeoutOf(int fd, int option, std::int64_t known) {
   return told == 0 && known == kAtOnce ? known : told;
 }
 
+Loners& TheLoners() {
+  static constinit Loners loners;
+  return loners;
+}
+
 bool IsOver(const Result<std::optional<PeerSocket>>& peer) {
   return peer.ok() && peer->has_value() && (*peer)->over;
 }
@@ -209,11 +214,13 @@ bool Connection::GoOn(int fd) {
     return false;
   }
   quiet_until_ = TimePoint();
-  if (state == State::kMet && !met_)
+  if (state == State::kMet && !met_) {
     met_ = meeting_ != nullptr ? meeting_->Take() : asking_->Take();
+    TheLoners().Met(place_);
+  }
   const bool refused = asking_ != nullptr && state == State::kOver;
   const std::optional<far::Refusal> refusal = refused ? asking_->refusal() : std::nullopt;
-  meeting_.reset();
+  DropMeeting();
   asking_.reset();
   if (refused) Refused(fd, refusal);
   return mode_ == Mode::kUndecided;
@@ -247,6 +254,7 @@ bool Connection::Begin(int fd) {
   if (!pending_) {
     ++attempts_;
     retries_ = looks_ = 0;
+    if (attempts_ == 1 && !IsWorthLooking(fd)) return false;
   }
   pending_ = false;
   const bool last = attempts_ == kAttempts;
@@ -284,6 +292,21 @@ bool Connection::Begin(int fd) {
     default:
       return stay(Reason::kNoRoom);
   }
+}
+
+// The first attempt: later ones are made by who has many calls.
+bool Connection::IsWorthLooking(int fd) {
+  const auto places = PlacesOf(fd);
+  if (!places.ok() || TheSettings().require) return true;
+  place_ =
+      slot().opened ? Loners::PlaceOf(places->there, false) : Loners::PlaceOf(places->here, true);
+  return TheLoners().IsWorthLooking(place_);
+}
+
+// It is over, or the connection is.
+void Connection::DropMeeting() {
+  if (meeting_ != nullptr && !meeting_->has_partner() && !met_) TheLoners().MetNobody(place_);
+  meeting_.reset();
 }
 
 // Of the carrier, for an end on another host.
