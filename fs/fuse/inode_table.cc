@@ -170,7 +170,8 @@ bool InodeTable::Opened(NodeId id, std::uint64_t change, TimePoint now) {
   if (node == nullptr) return false;
   ++node->opens;
   const bool same = node->pages_change == change;
-  const bool others_changed_it = !same && node->pages_change != 0 && !node->changed_since;
+  const bool only_ours = node->changed_since && node->lease_covers && now < node->lease_until;
+  const bool others_changed_it = !same && node->may_have_pages && !only_ours;
   if (others_changed_it) node->pages_go_until = now + kAnswerTravel;
   const bool keeps = same && now >= node->pages_go_until;
   node->pages_change = change;
@@ -208,6 +209,7 @@ bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
     node->pages_change = change;
     node->changed_since = false;
   } else {
+    node->lease_began = now;
     node->lease_covers = change != 0 && node->pages_change == change;
     if (node->lease_covers) node->changed_since = false;
   }
@@ -240,15 +242,14 @@ TimePoint InodeTable::write_lease_until(NodeId id) const {
   return node == nullptr ? TimePoint{} : node->write_lease_until;
 }
 
-void InodeTable::OwnChange(NodeId id, TimePoint now) {
+void InodeTable::OwnChange(NodeId id, TimePoint now, bool content) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return;
   ++node->standing;
   node->changed_at = now;
   node->leased_change = 0;
-  node->changed_since = true;
-  node->told_size = kUnknownSize;
+  if (content) node->changed_since = true;
 }
 
 TimePoint InodeTable::lease_until(NodeId id) const {
@@ -271,23 +272,20 @@ bool InodeTable::PagesHold(NodeId id, TimePoint now) const {
          node->lease_covers;
 }
 
-InodeTable::Pages InodeTable::TellSize(NodeId id, std::uint64_t size) {
+bool InodeTable::PagesAreOld(NodeId id, std::uint64_t change, TimePoint now) const {
   const std::lock_guard lock(mutex_);
-  Node* node = FindLocked(id);
-  if (node == nullptr) return Pages::kGood;
-  const bool same_size = std::exchange(node->told_size, size) == size && size != kUnknownSize;
-  const bool old = node->may_have_pages && node->opens > 0 && node->lease_until != TimePoint{} &&
-                   node->leased_change != 0 && !node->changed_since &&
-                   node->pages_change != node->leased_change;
-  if (!old) return Pages::kGood;
-  return same_size ? Pages::kOld : Pages::kOldSized;
+  const Node* node = FindLocked(id);
+  if (node == nullptr || !node->may_have_pages || node->opens == 0) return false;
+  if (!node->changed_since) return node->pages_change != change;
+  return !node->lease_covers || now >= node->lease_until;
 }
 
-void InodeTable::PagesDropped(NodeId id, TimePoint now) {
+// What was read again while that went on may be older than a lease that began meanwhile.
+void InodeTable::PagesDropped(NodeId id, TimePoint started, TimePoint now) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return;
-  node->lease_covers = now < node->lease_until;
+  node->lease_covers = now < node->lease_until && node->lease_began <= started;
   node->pages_change = node->lease_covers ? node->leased_change : 0;
   node->changed_since = node->lease_covers && node->pages_change == 0;
 }

@@ -78,11 +78,12 @@ class InodeTable {
   // What the server says of the node, now with this change cookie, stays true until then: unless it
   // is recalled (EndLease), or this mount changes it itself. An answer that was asked for, `lease`
   // before `until`, before such a change does not count. False for that one.
-  // `now`: when the answer is here, if that matters to PagesHold.
+  // `now`: when the answer is here, if that matters to PagesHold and PagesDropped.
   bool SetLease(NodeId node, TimePoint until, std::uint64_t change, std::chrono::nanoseconds lease,
                 TimePoint now = {});
   void EndLease(NodeId node);
-  void OwnChange(NodeId node, TimePoint now);
+  // `content`: the file's bytes or size are among it.
+  void OwnChange(NodeId node, TimePoint now, bool content);
   [[nodiscard]] TimePoint lease_until(NodeId node) const;
   // Until then writes to the file may be answered before the server has them (writes_behind.h);
   // EndLease ends that as well.
@@ -94,22 +95,12 @@ class InodeTable {
   // The same, also where this mount has changed the file meanwhile, pages and all: no lease has
   // ended unseen since they were good.
   [[nodiscard]] bool PagesHold(NodeId node, TimePoint now) const;
-  // Of a file that somebody has open, when its attributes are told to the kernel. (Who opens it
-  // later is told not to keep what is old.)
-  enum class Pages : std::uint8_t {
-    kGood,     // as far as is known
-    kOld,      // the lease that there is now tells of another content
-    kOldSized  // the same, but the kernel may have another size: taking this one it drops them
-  };
-  // It may have another one than it was told last: this mount has changed the file, or it may have
-  // disregarded what it was told.
-  static constexpr std::uint64_t kUnknownSize = ~std::uint64_t{0};
-  // The kernel is told this size with a file's attributes. Dropping pages makes it disregard what
-  // it is told meanwhile: where it has another size, it must be told that first, or lseek(2) from
-  // the end goes by the old one. Who is told so for kOldSized is to ask again soon.
-  [[nodiscard]] Pages TellSize(NodeId node, std::uint64_t size);
-  // The kernel has dropped them.
-  void PagesDropped(NodeId node, TimePoint now);
+  // Somebody has the file open, and by this change cookie it has another content than the kernel's
+  // pages may have; where this mount has written itself, and a lease has ended unseen since they
+  // were good, nobody can say. (Who opens it later is told not to keep them.)
+  [[nodiscard]] bool PagesAreOld(NodeId node, std::uint64_t change, TimePoint now) const;
+  // The kernel has dropped them, which began at `started`.
+  void PagesDropped(NodeId node, TimePoint started, TimePoint now);
   // Whether the kernel may have pages of the file at all.
   [[nodiscard]] bool may_have_pages(NodeId node) const;
   void SetMayHavePages(NodeId node);
@@ -166,8 +157,8 @@ class InodeTable {
     bool changed_since = false;      // by this mount, since `pages_change`
     bool lease_covers = false;       // the pages: they were good when it began
     bool may_have_pages = false;
-    std::uint64_t told_size = kUnknownSize;
     std::uint32_t opens = 0;
+    TimePoint lease_began{};  // when this mount knew of it
     TimePoint no_capability_until{};
     TimePoint lease_until{};
     TimePoint write_lease_until{};

@@ -23,7 +23,7 @@ void KernelCache::Start(fuse_session* session, bool several_workers, std::functi
   several_ = several_workers;
   wake_ = std::move(wake);
   for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(jobs_); });
-  threads_.emplace_back([this] { Run(drops_); });
+  for (std::size_t i = 0; i < kDropThreads; ++i) threads_.emplace_back([this] { Run(drops_); });
 }
 
 void KernelCache::Silence() {
@@ -251,8 +251,9 @@ void KernelCache::Do(const Job& job) {
     fuse_lowlevel_notify_inval_entry(session_, job.node, job.name.data(), job.name.size());
   }
   if ((job.parts & kRecallContent) != 0) {
+    const TimePoint started = BootClock::now();
     fuse_lowlevel_notify_inval_inode(session_, job.node, 0, 0);
-    inodes_.PagesDropped(job.node, BootClock::now());
+    inodes_.PagesDropped(job.node, started, BootClock::now());
   }
   const std::lock_guard lock(mutex_);
   if (wake_ && job.done) job.done();

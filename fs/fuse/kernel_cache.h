@@ -97,7 +97,8 @@ class KernelCache {
   [[nodiscard]] std::uint64_t new_epochs() const { return new_epochs_.load(); }
 
  private:
-  static constexpr std::size_t kThreads = 3;          // and one for drops_
+  static constexpr std::size_t kThreads = 3;
+  static constexpr std::size_t kDropThreads = 2;      // for drops_
   static constexpr std::size_t kMostPending = 16384;  // recalls
   struct Job {
     std::uint64_t number = 0;  // of the recall; 0: of none

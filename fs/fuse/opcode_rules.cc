@@ -33,6 +33,25 @@ bool Changes(const Message& message) {
   }
 }
 
+std::optional<NodeId> ChangesContentOf(const Message& message) {
+  const fuse_in_header header = message.header();
+  switch (header.opcode) {
+    case FUSE_WRITE:
+    case FUSE_FALLOCATE:
+      return header.nodeid;
+    case FUSE_SETATTR:
+      if ((message.Body<fuse_setattr_in>().valid & FATTR_SIZE) == 0) return std::nullopt;
+      return header.nodeid;
+    case FUSE_OPEN:
+      if (!Changes(message)) return std::nullopt;
+      return header.nodeid;
+    case FUSE_COPY_FILE_RANGE:
+      return message.Body<fuse_copy_file_range_in>().nodeid_out;
+    default:
+      return std::nullopt;
+  }
+}
+
 std::optional<NodeId> Follows(const Message& message) {
   const fuse_in_header header = message.header();
   switch (header.opcode) {

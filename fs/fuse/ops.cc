@@ -106,36 +106,43 @@ fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view
   return entry;
 }
 
-void DropOldPages(Filesystem& filesystem, InodeTable::Pages pages, fuse_entry_param& entry) {
-  // Not before the answer: until then the directory is locked, and recalls of its names wait.
-  if (pages == InodeTable::Pages::kOld) filesystem.kernel.DropPages(entry.ino);
-  if (pages == InodeTable::Pages::kOldSized) entry.attr_timeout = 0;
+namespace {
+
+// stat(2) or fstat(2). Where the kernel itself asks for the size, for lseek(2) from the end or a
+// read past it, it names the open file (Linux, fs/fuse/dir.c), and must be told that: what it is
+// told while pages are dropped it disregards, but for the program.
+bool IsStat(const Message& message) {
+  return message.header().opcode == FUSE_GETATTR &&
+         (message.Body<fuse_getattr_in>().getattr_flags & FUSE_GETATTR_FH) == 0;
 }
+
+}  // namespace
 
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file) {
   if (!file.ok()) return request.ErrorOrRecover(parent, file.status());
   fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
   const bool current = request.Believe(entry.ino, file->attr_expires, file->attr);
-  if (!current) entry.attr_timeout = 0;
-  DropOldPages(request.worker().filesystem(), request.TellSize(entry.ino, file->attr.size), entry);
+  // Who looks at the attributes is to ask for them, and pages go before that answer: before this
+  // one the directory is locked, and recalls of its names wait.
+  const InodeTable& inodes = request.worker().filesystem().inodes;
+  const bool old = inodes.PagesAreOld(entry.ino, file->attr.change, BootClock::now());
+  if (!current || old) entry.attr_timeout = 0;
   request.Entry(entry);
 }
 
 void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
   if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
   const bool current = request.Believe(node, attributes->expires, attributes->attr);
-  const auto pages = request.TellSize(node, attributes->attr.size);
-  // Who sees that another client has written is not to read what was there before. A change may
-  // hold what dropping pages waits for.
-  const bool drops = pages == InodeTable::Pages::kOld && request.message().changes == 0;
-  const bool lasts = current && (drops || pages == InodeTable::Pages::kGood);
-  const auto answer = [attributes = *attributes, lasts](Request& pending) {
-    const double seconds = lasts ? CacheSeconds(attributes.expires, BootClock::now()) : 0;
-    pending.Attr(ToStat(attributes.attr), seconds);
-  };
-  if (drops) return request.DropPages(node, answer);
-  answer(request);
+  const TimePoint now = BootClock::now();
+  const InodeTable& inodes = request.worker().filesystem().inodes;
+  const struct stat stat = ToStat(attributes->attr);
+  if (!inodes.PagesAreOld(node, attributes->attr.change, now)) {
+    return request.Attr(stat, current ? CacheSeconds(attributes->expires, now) : 0);
+  }
+  // Who sees that another client has written is not to read what was there before.
+  if (!IsStat(request.message())) return request.Attr(stat, 0);
+  request.DropPages(node, [stat](Request& pending, bool /*dropped*/) { pending.Attr(stat, 0); });
 }
 
 void AnswerDone(Request& request, NodeId node, const Status& status) {

@@ -123,9 +123,6 @@ double CacheSeconds(TimePoint expires, TimePoint now);
 // What the kernel learns of a file under a name. Counts a look-up in the inode table.
 fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view name,
                          const client::NamedFile& file);
-// Pages of before, where another client has written to the file that the kernel is told of: they go
-// a little later, or with that answer, or when it asks again.
-void DropOldPages(Filesystem& filesystem, InodeTable::Pages pages, fuse_entry_param& entry);
 // Answers with the entry of a file that was found or made.
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file);

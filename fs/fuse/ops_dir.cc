@@ -52,10 +52,11 @@ class DirReply {
       if (entry.file && current_) {
         param = ToEntry(filesystem, directory, entry.name, *entry.file);
         node_ = param.ino;
-        filesystem.inodes.SetLease(param.ino, entry.file->attr_expires, entry.file->attr.change,
-                                   client::LeaseLength(entry.file->attr.lease_ms),
-                                   BootClock::now());
-        DropOldPages(filesystem, filesystem.inodes.TellSize(node_, entry.file->attr.size), param);
+        const TimePoint now = BootClock::now();
+        const AttrWire& attr = entry.file->attr;
+        filesystem.inodes.SetLease(node_, entry.file->attr_expires, attr.change,
+                                   client::LeaseLength(attr.lease_ms), now);
+        if (filesystem.inodes.PagesAreOld(node_, attr.change, now)) param.attr_timeout = 0;
       }
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
     }

@@ -54,14 +54,16 @@ struct Locking {
   Request request;
   NodeId node;
   std::shared_ptr<fuse::Open> open;
-  bool locks;  // and does not unlock
+  client::Lock lock;
+  bool flock;
   bool once_more;
 
   static void Answered(std::unique_ptr<Locking> self, const Status& status) {
     if (self->once_more && status.errno_value() == EAGAIN) {
       return self->request.WaitForOrder(self->node);
     }
-    if (!status.ok() || !self->locks) return AnswerDone(self->request, self->node, status);
+    if (!status.ok() || self->lock.type == LockType::kUnlock)
+      return AnswerDone(self->request, self->node, status);
     Locked(std::move(self));
   }
 
@@ -78,7 +80,7 @@ struct Locking {
     self->request.AsksNow();
     Start(std::move(self->request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
       auto looking = std::make_unique<Locking>(
-          Locking{std::move(pending), self->node, self->open, self->locks, self->once_more});
+          Locking{std::move(pending), self->node, self->open, self->lock, self->flock, false});
       return lane.GetAttr(caller, *handle, self->open->file,
                           [looking = std::move(looking)](Result<client::Attributes>&& now) {
                             looking->Looked(now);
@@ -88,7 +90,21 @@ struct Locking {
   void Looked(const Result<client::Attributes>& now) {
     if (now.ok()) (void)request.Believe(node, now->expires, now->attr);
     if (PagesHold()) return request.Ok();
-    request.DropPages(node, [](Request& pending) { pending.Ok(); });
+    request.DropPages(node,
+                      [open = open, lock = lock, flock = flock](Request& pending, bool dropped) {
+                        if (dropped) return pending.Ok();
+                        GiveBack(pending, open, lock, flock);
+                      });
+  }
+  // A read of the file that does not end holds its pages: better no lock than old bytes under it.
+  static void GiveBack(Request& request, const std::shared_ptr<fuse::Open>& open, client::Lock lock,
+                       bool flock) {
+    lock.type = LockType::kUnlock;
+    if (!request.worker().ends()) {
+      request.worker().lane().SetLock(request.context(), open->file, lock, flock, false,
+                                      [](Status&&) {});
+    }
+    request.Error(ETIMEDOUT);
   }
   [[nodiscard]] bool PagesHold() const {
     return request.worker().filesystem().inodes.PagesHold(node, BootClock::now());
@@ -97,14 +113,13 @@ struct Locking {
 
 void Set(Request request, NodeId node, const std::shared_ptr<fuse::Open>& open,
          const client::Lock& lock, bool flock, bool wait) {
-  const bool locks = lock.type != LockType::kUnlock;
-  if (locks) request.worker().filesystem().inodes.SetMayBeLocked(node);
+  if (lock.type != LockType::kUnlock) request.worker().filesystem().inodes.SetMayBeLocked(node);
   const bool once_more = AsksOnceMore(request, node);
   Start(
       std::move(request),
       [&](Lane& lane, const CallContext& caller, Request&& pending) {
-        auto locking =
-            std::make_unique<Locking>(Locking{std::move(pending), node, open, locks, once_more});
+        auto locking = std::make_unique<Locking>(
+            Locking{std::move(pending), node, open, lock, flock, once_more});
         return lane.SetLock(caller, open->file, lock, flock, wait,
                             [locking = std::move(locking)](Status&& status) mutable {
                               Locking::Answered(std::move(locking), status);

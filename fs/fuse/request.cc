@@ -18,11 +18,6 @@ bool Request::Believe(NodeId node, TimePoint until, const AttrWire& attr) {
   return worker_->filesystem().Believe(node, until, attr, message_.recalls);
 }
 
-// What was asked for before a recall the kernel may disregard.
-InodeTable::Pages Request::TellSize(NodeId node, std::uint64_t size) {
-  return worker_->filesystem().inodes.TellSize(node, Outdated() ? InodeTable::kUnknownSize : size);
-}
-
 void Request::AllowWrites(NodeId node, TimePoint until) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();
@@ -131,8 +126,8 @@ void Request::WaitForOrder(NodeId node) {
   worker_->PostponeForOrder(node, TakeMessage(), waits);
 }
 
-void Request::DropPages(NodeId node, std::function<void(Request&)> then) {
-  if (worker_->ends()) return then(*this);
+void Request::DropPages(NodeId node, std::function<void(Request&, bool dropped)> then) {
+  if (worker_->ends()) return then(*this, false);
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   worker_->filesystem().kernel.DropPages(node, [gone, worker = worker_] {
     *gone = true;
@@ -142,7 +137,7 @@ void Request::DropPages(NodeId node, std::function<void(Request&)> then) {
   const auto waiting = std::make_shared<Request>(std::move(*this));
   worker.Await({.until = BootClock::now() + worker.filesystem().options.deadline / 2,
                 .is_over = [gone] { return gone->load(); },
-                .then = [waiting, then = std::move(then)] { then(*waiting); }});
+                .then = [waiting, gone, then = std::move(then)] { then(*waiting, gone->load()); }});
 }
 
 void Request::Entry(fuse_entry_param entry) {

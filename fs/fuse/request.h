@@ -92,15 +92,13 @@ class Request {
 
   // Asks anew: what the server says from now on is newer than what has been recalled so far.
   void AsksNow();
-  // Makes the kernel drop the pages of the node, and gives the request to `then` behind that; if
-  // that does not come to an end, before it.
-  void DropPages(NodeId node, std::function<void(Request&)> then);
+  // Makes the kernel drop the pages of the node, and gives the request to `then` behind that: or
+  // before it, where that does not come to an end in time.
+  void DropPages(NodeId node, std::function<void(Request&, bool dropped)> then);
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   // False: another worker has changed the node since the server was asked, and so it is not news.
   bool Believe(NodeId node, TimePoint until, const AttrWire& attr);
-  // Behind Believe: the answer tells the kernel this size (InodeTable::TellSize).
-  InodeTable::Pages TellSize(NodeId node, std::uint64_t size);
   // The directory has just been made (NewDirectories).
   void BelieveEmpty(NodeId directory, TimePoint until);
   // Until then writes to the file may be answered early.

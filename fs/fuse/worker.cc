@@ -340,9 +340,10 @@ void Worker::TakeDropped(TimePoint now) {
 
 void Worker::NoteChange(const Message& message, TimePoint now) {
   const fuse_in_header header = message.header();
-  filesystem_.inodes.OwnChange(header.nodeid, now);
+  const std::optional<NodeId> content = ChangesContentOf(message);
+  filesystem_.inodes.OwnChange(header.nodeid, now, content == header.nodeid);
   const NodeId second = StaleRecovery::SecondNode(message);
-  if (second != kRootNode) filesystem_.inodes.OwnChange(second, now);
+  if (second != kRootNode) filesystem_.inodes.OwnChange(second, now, content == second);
   // Permissions may be among it.
   if (header.opcode == FUSE_SETATTR || header.opcode == FUSE_SETXATTR ||
       header.opcode == FUSE_REMOVEXATTR) {

@@ -7,7 +7,7 @@
 source "$(dirname "$0")/setup.sh"
 begin "$@"
 mkdir "$work/export" "$work/first" "$work/second"
-for file in flock posix ofd waits stat look own lockfile recalled grown; do head -c 100000 /dev/zero >"$work/export/$file"; done
+for file in flock posix ofd waits stat look own lockfile recalled grown touched mine cut; do head -c 100000 /dev/zero >"$work/export/$file"; done
 new_key "$work/key"
 serve server --export "data=$work/export" --key-file "$work/key"
 for name in first second; do
@@ -29,7 +29,10 @@ ways = {
     "ofd": (lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLK, WHOLE), lambda fd: fcntl.fcntl(fd, fcntl.F_OFD_SETLK,
             struct.pack("hhqqi4x", fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))),
     "stat": (os.fstat, lambda fd: None),
-    "look": (lambda fd: os.stat(f"{first}/look") and time.sleep(0.1), lambda fd: None),
+    "look": (lambda fd: os.stat(f"{first}/look"), lambda fd: None),
+    # This mount's own change to the attributes in between, or its own write before.
+    "touched": (lambda fd: os.fchmod(fd, 0o640) or os.fstat(fd), lambda fd: os.fchmod(fd, 0o644)),
+    "mine": (os.fstat, lambda fd: os.pwrite(fd, b"mine", 1000)),
 }
 kept = {way: os.open(f"{first}/{way}", os.O_RDWR) for way in ways}
 # What this mount has made itself, it has not been told the size of. Who opens it anew, while it is open, reads what is there.
@@ -55,6 +58,15 @@ for written in b"new", b"then", b"last":
     os.stat(f"{first}/made")
     if read_made(len(written)) != written: wrong.append(("made", written))
 assert not wrong, wrong
+
+# A file that was cut, read short, and has its old size again: its end, and what is there.
+cut = os.open(f"{first}/cut", os.O_RDWR)
+os.fstat(cut)
+with open(f"{second}/cut", "wb"): pass
+assert os.pread(cut, 100000, 0) == b""
+with open(f"{second}/cut", "wb") as other: other.write(b"n" * 100000)
+assert os.pread(cut, 100000, 0) == b"n" * 100000, "read as if it were still empty"
+assert os.lseek(cut, 0, os.SEEK_END) == 100000
 
 # The same where the pages are from behind a recall, and where the file has become longer: its end is where it is now.
 recalled, grown = (os.open(f"{first}/{name}", os.O_RDWR) for name in ("recalled", "grown"))

@@ -44,9 +44,6 @@ class InodeLeaseTest : public testing::Test {
   static constexpr std::chrono::milliseconds kLease{1000};
   InodeTable table{H(0)};
   const NodeId a = table.Remember(H(1), kRootNode, "a");
-  [[nodiscard]] bool AreOld(NodeId node) {
-    return table.TellSize(node, 1) != InodeTable::Pages::kGood;
-  }
 };
 
 TEST_F(InodeLeaseTest, PagesAreCurrentUnderALeaseThatSaysWhatTheOpenSaid) {
@@ -80,7 +77,7 @@ TEST_F(InodeLeaseTest, AShorterLeaseThatSaysSomethingElseEndsTheLongerOne) {
 TEST_F(InodeLeaseTest, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
   table.Opened(a, 7, kNow);
   table.SetLease(a, kNow + kLease, 7, kLease);
-  table.OwnChange(a, kNow + kLease / 2);
+  table.OwnChange(a, kNow + kLease / 2, true);
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease / 2));
   table.SetLease(a, kNow + kLease + kLease / 4, 7, kLease);
   EXPECT_FALSE(table.PagesAreCurrent(a, kNow + kLease / 2)) << "an answer from before the change";
@@ -93,6 +90,7 @@ TEST_F(InodeLeaseTest, WhatWasAskedBeforeAChangeOfOurOwnIsNoLease) {
 TEST_F(InodeLeaseTest, AnOpenThatDropsPagesKeepsTheNextOneFromKeepingThem) {
   EXPECT_FALSE(table.Opened(a, 7, kNow));
   EXPECT_TRUE(table.Opened(a, 7, kNow)) << "there was nothing to drop";
+  table.SetMayHavePages(a);
   EXPECT_FALSE(table.Opened(a, 8, kNow)) << "another client has written";
   table.SetLease(a, kNow + kLease, 8, kLease);
   EXPECT_FALSE(table.Opened(a, 8, kNow)) << "the first program may not run yet";
@@ -102,11 +100,23 @@ TEST_F(InodeLeaseTest, AnOpenThatDropsPagesKeepsTheNextOneFromKeepingThem) {
   EXPECT_TRUE(table.PagesAreCurrent(a, later));
   EXPECT_TRUE(table.PagesHold(a, later));
   EXPECT_TRUE(table.Opened(a, 8, later));
+  // Also where nobody knows what they were: dropped without a lease, and read again.
+  table.EndLease(a);
+  table.PagesDropped(a, later, later);
+  EXPECT_FALSE(table.Opened(a, 9, later));
+  EXPECT_FALSE(table.Opened(a, 9, later));
+  // What this mount has written alone, they have.
+  table.SetLease(a, later + kLease, 9, kLease);
+  const TimePoint last = later + std::chrono::milliseconds(60);
+  EXPECT_TRUE(table.Opened(a, 9, last));
+  table.OwnChange(a, last, true);
+  EXPECT_FALSE(table.Opened(a, 10, last));
+  EXPECT_TRUE(table.Opened(a, 10, last));
 }
 
 TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
-  table.SetMayHavePages(a);
   table.Opened(a, 7, kNow);
+  table.SetMayHavePages(a);
   EXPECT_FALSE(table.PagesHold(a, kNow)) << "without a lease";
   table.SetLease(a, kNow + kLease, 7, kLease);
   EXPECT_TRUE(table.PagesHold(a, kNow));
@@ -116,26 +126,26 @@ TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   EXPECT_TRUE(table.PagesHold(a, kNow + 2 * kLease));
   // A change of our own, whose cookie is learnt while the lease still holds.
   TimePoint now = kNow + 2 * kLease + kLease / 2;
-  table.OwnChange(a, now);
+  table.OwnChange(a, now, true);
   EXPECT_TRUE(table.PagesHold(a, now));
   table.SetLease(a, now + kLease, 8, kLease);
   EXPECT_TRUE(table.PagesHold(a, now));
-  EXPECT_FALSE(AreOld(a));
+  EXPECT_FALSE(table.PagesAreOld(a, 8, now));
   table.SetLease(a, now + 3 * kLease, 8, kLease);
   EXPECT_TRUE(table.PagesHold(a, now + 2 * kLease)) << "8 is known to be our own";
   // One whose cookie nobody has seen when the lease was out.
   now += 2 * kLease;
-  table.OwnChange(a, now);
+  table.OwnChange(a, now, true);
   table.SetLease(a, now + 4 * kLease, 9, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 3 * kLease));
-  EXPECT_FALSE(AreOld(a)) << "perhaps they are right";
-  table.PagesDropped(a, now + 3 * kLease);
+  EXPECT_TRUE(table.PagesAreOld(a, 9, now + 3 * kLease)) << "nobody can say";
+  table.PagesDropped(a, now + 3 * kLease, now + 3 * kLease);
   EXPECT_TRUE(table.PagesHold(a, now + 3 * kLease));
   // Somebody else's.
   table.SetLease(a, now + 6 * kLease, 10, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
-  EXPECT_TRUE(AreOld(a));
-  table.PagesDropped(a, now + 5 * kLease);
+  EXPECT_TRUE(table.PagesAreOld(a, 10, now));
+  table.PagesDropped(a, now + 5 * kLease, now + 5 * kLease);
   EXPECT_TRUE(table.PagesHold(a, now + 5 * kLease));
   // Recalled, and another lease that says nothing new.
   table.EndLease(a);
@@ -144,10 +154,10 @@ TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   EXPECT_TRUE(table.PagesHold(a, now + 5 * kLease));
   // Dropped while there is no lease: what is read behind that may be anything.
   table.EndLease(a);
-  table.PagesDropped(a, now + 5 * kLease);
+  table.PagesDropped(a, now + 5 * kLease, now + 5 * kLease);
   table.SetLease(a, now + 6 * kLease, 10, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
-  EXPECT_TRUE(AreOld(a));
+  EXPECT_TRUE(table.PagesAreOld(a, 10, now));
 }
 
 // A question may be asked just before its end, and sent once more: what came in between is not
@@ -157,61 +167,53 @@ TEST_F(InodeLeaseTest, AnAnswerThatComesBehindTheLeaseDoesNotProlongIt) {
     table.Opened(a, 7, kNow);
     table.EndLease(a);
     table.SetLease(a, kNow + kLease, 7, kLease);
-    table.OwnChange(a, kNow);
+    table.OwnChange(a, kNow, true);
     const TimePoint asked = kNow + kLease - std::chrono::milliseconds(1);
     table.SetLease(a, asked + kLease, 8, kLease, late ? kNow + kLease : asked);
     EXPECT_EQ(table.PagesHold(a, kNow + kLease), !late);
   }
 }
 
-// Pages are dropped for it where it has the size that it is told; else that comes first.
-TEST_F(InodeLeaseTest, TheKernelKnowsASizeUntilItMayHaveAnother) {
-  using Pages = InodeTable::Pages;
+// Others' writes show all the same, where no lease tells that there were none.
+TEST_F(InodeLeaseTest, AChangeOfOurOwnToTheAttributesHidesNobodysWrite) {
   table.SetMayHavePages(a);
   table.Opened(a, 7, kNow);
-  TimePoint now = kNow;
-  std::uint64_t change = 7;
-  // Another client writes, and a lease tells of it.
-  const auto other_writes = [&] {
-    now += 2 * kLease;
-    table.SetLease(a, now + kLease, ++change, kLease);
-  };
-  EXPECT_EQ(table.TellSize(a, 7), Pages::kGood);
-  other_writes();
-  EXPECT_EQ(table.TellSize(a, 7), Pages::kOld);
-  EXPECT_EQ(table.TellSize(a, 7), Pages::kOld) << "nobody has said that they are dropped";
-  table.PagesDropped(a, now);
-  EXPECT_EQ(table.TellSize(a, 7), Pages::kGood);
-  other_writes();
-  EXPECT_EQ(table.TellSize(a, 8), Pages::kOldSized);
-  EXPECT_FALSE(table.Opened(a, change, now)) << "perhaps it has not dropped them";
-  // This mount writes, to the same end or behind it.
-  EXPECT_EQ(table.TellSize(a, 8), Pages::kGood);
-  table.OwnChange(a, now);
-  table.SetLease(a, now + kLease + kLease / 2, ++change, kLease);
-  other_writes();
-  EXPECT_EQ(table.TellSize(a, 8), Pages::kOldSized);
-  EXPECT_EQ(table.TellSize(a, 8), Pages::kOld);
-  table.PagesDropped(a, now);
-  // Told in vain.
-  EXPECT_EQ(table.TellSize(a, InodeTable::kUnknownSize), Pages::kGood);
-  other_writes();
-  EXPECT_EQ(table.TellSize(a, InodeTable::kUnknownSize), Pages::kOldSized);
-  EXPECT_EQ(table.TellSize(a, 8), Pages::kOldSized);
+  table.SetLease(a, kNow + kLease, 7, kLease);
+  table.OwnChange(a, kNow, false);
+  table.SetLease(a, kNow + kLease + kLease / 2, 8, kLease);
+  EXPECT_FALSE(table.PagesAreOld(a, 8, kNow)) << "nobody has written under that lease";
+  table.OwnChange(a, kNow + 2 * kLease, false);
+  EXPECT_TRUE(table.PagesAreOld(a, 10, kNow + 2 * kLease)) << "somebody may have, when it was out";
+  table.SetLease(a, kNow + 3 * kLease, 10, kLease);
+  EXPECT_TRUE(table.PagesAreOld(a, 10, kNow + 2 * kLease));
+}
+
+TEST_F(InodeLeaseTest, WhatIsReadWhilePagesAreDroppedIsNotOfALeaseThatBeginsMeanwhile) {
+  table.SetMayHavePages(a);
+  for (const bool before : {true, false}) {
+    table.Opened(a, 7, kNow);
+    table.EndLease(a);
+    const TimePoint started = kNow + kLease / 2;
+    const TimePoint known = before ? started - kLease / 4 : started + kLease / 4;
+    table.SetLease(a, known + kLease, 8, kLease, known);
+    table.PagesDropped(a, started, started + kLease / 2);
+    EXPECT_EQ(table.PagesHold(a, started + kLease / 2), before);
+    EXPECT_EQ(table.PagesAreOld(a, 8, started), !before);
+  }
 }
 
 TEST_F(InodeLeaseTest, OfAFileWithoutPagesNoneAreOld) {
   table.Opened(a, 7, kNow);
   table.SetLease(a, kNow + kLease, 8, kLease);
-  EXPECT_FALSE(AreOld(a));
+  EXPECT_FALSE(table.PagesAreOld(a, 8, kNow));
   EXPECT_FALSE(table.may_have_pages(a));
   table.SetMayHavePages(a);
-  EXPECT_TRUE(AreOld(a));
+  EXPECT_TRUE(table.PagesAreOld(a, 8, kNow));
   table.Opened(a, 7, kNow);
   table.Closed(a);
-  EXPECT_TRUE(AreOld(a));
+  EXPECT_TRUE(table.PagesAreOld(a, 8, kNow));
   table.Closed(a);
-  EXPECT_FALSE(AreOld(a)) << "nobody has it open";
+  EXPECT_FALSE(table.PagesAreOld(a, 8, kNow)) << "nobody has it open";
 }
 
 TEST_F(InodeLeaseTest, AStandingLastsUntilItsLeaseEndsOrTheFileMayHaveChanged) {
@@ -232,7 +234,7 @@ TEST_F(InodeLeaseTest, AStandingLastsUntilItsLeaseEndsOrTheFileMayHaveChanged) {
   const auto second = number(kNow + kLease);
   ASSERT_TRUE(second);
   EXPECT_NE(second, first) << "another cookie";
-  table.OwnChange(a, kNow + kLease);
+  table.OwnChange(a, kNow + kLease, true);
   const auto third = number(kNow + kLease);
   EXPECT_NE(third, second) << "a change of our own";
   table.EndLease(a);
@@ -253,7 +255,7 @@ TEST(InodeTable, OfALongLeaseItCountsWhenItWasAskedFor) {
   constexpr std::chrono::milliseconds kLong{5000};
   InodeTable table(H(0));
   const NodeId a = table.Remember(H(1), kRootNode, "a");
-  table.OwnChange(a, kNow + std::chrono::milliseconds(1));
+  table.OwnChange(a, kNow + std::chrono::milliseconds(1), true);
   EXPECT_FALSE(table.SetLease(a, kNow + kLong, 7, kLong));
   EXPECT_TRUE(table.SetLease(a, kNow + std::chrono::milliseconds(2) + kLong, 7, kLong));
 }
@@ -275,7 +277,7 @@ TEST_F(InodeLeaseTest, XattrsThatAreNotThereAreKnownAsLongAsTheLeaseOfThen) {
   table.SetWithoutXattr(a, 3, kNow);
   table.ForgetXattrs(a);
   EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow));
-  table.OwnChange(a, kNow + kLease / 2);
+  table.OwnChange(a, kNow + kLease / 2, true);
   table.SetWithoutXattr(a, 1, kNow);
   EXPECT_FALSE(table.KnownWithoutXattr(a, 1, kNow)) << "an answer from before the change";
 }
@@ -284,7 +286,7 @@ TEST_F(InodeLeaseTest, ThatThereIsNoCapabilityIsNoNewsBehindOurOwnChange) {
   table.SetWithoutCapability(a, kNow, kNow + kLease);
   EXPECT_TRUE(table.KnownWithoutCapability(a, kNow));
   table.ForgetCapability(a);
-  table.OwnChange(a, kNow + kLease / 2);
+  table.OwnChange(a, kNow + kLease / 2, true);
   table.SetWithoutCapability(a, kNow, kNow + kLease);
   EXPECT_FALSE(table.KnownWithoutCapability(a, kNow + kLease / 2)) << "asked before it was set";
   table.SetWithoutCapability(a, kNow + kLease / 2, kNow + kLease);
