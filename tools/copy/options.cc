@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tools/copy/pace.h"
+#include "transport/base/command_line.h"
 #include "transport/base/say.h"
 #include "transport/ssh/launch.h"
 
@@ -218,7 +219,7 @@ std::optional<int> ParseCopy(int argc, char** argv, CopyOptions& out) {
   Words words;
   const Patterns patterns = Declare(app, words, out);
   try {
-    app.parse(argc, argv);
+    ParseWords(app, argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
   } catch (const CLI::ParseError& error) {

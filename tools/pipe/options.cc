@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "transport/base/command_line.h"
 #include "transport/base/say.h"
 
 namespace rdfs::pipe {
@@ -153,7 +154,7 @@ std::optional<Exit> Finish(std::string_view name, int argc, char** argv, Words& 
 
 std::optional<Exit> Parse(CLI::App& app, std::string_view name, int argc, char** argv) {
   try {
-    app.parse(argc, argv);
+    ParseWords(app, argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version
     return Exit{app.exit(done)};
   } catch (const CLI::ParseError& error) {

@@ -67,6 +67,26 @@ TEST(CopyOptions, KeepsTheOrderOfPatterns) {
   EXPECT_FALSE(parsed.options.rules.Takes("a.o", false));
 }
 
+TEST(CopyOptions, BracketsAreAsGiven) {
+  const Parsed parsed = Parse({"-r", "data", "[a,b]", "[]", "[old]"});
+  ASSERT_FALSE(parsed.exit);
+  ASSERT_EQ(parsed.options.sources.size(), 3U);
+  EXPECT_EQ(parsed.options.sources[1].path, "[a,b]");
+  EXPECT_EQ(parsed.options.sources[2].path, "[]");
+  EXPECT_EQ(parsed.options.destination.path, "[old]");
+  EXPECT_EQ(Parse({"--", "[-a]", "[x"}).options.destination.path, "[x");
+}
+
+TEST(CopyOptions, BracketsInOptionsAreAsGiven) {
+  const Parsed parsed =
+      Parse({"-r", "--exclude", "[ab]", "--exclude=[cd]", "--rdcp-path", "[p]", "x", "y"});
+  ASSERT_FALSE(parsed.exit);
+  EXPECT_EQ(parsed.options.rules.given(), (std::vector<std::string>{"-[ab]", "-[cd]"}));
+  EXPECT_EQ(parsed.options.rdcp_path, "[p]");
+  EXPECT_EQ(Parse({"--files-from", "[l]", "x", "y"}).options.files_from, "[l]");
+  EXPECT_EQ(Parse({"--require", "[tcp]", "x", "y"}).exit, 2);
+}
+
 TEST(CopyOptions, RefusesWhatMakesNoSense) {
   const std::vector<std::vector<std::string>> wrong{{},
                                                     {"a"},

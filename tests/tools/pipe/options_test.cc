@@ -123,6 +123,25 @@ TEST(PipeOptions, TheKeyDoesNotStayVisible) {
   }
 }
 
+TEST(PipeOptions, BracketsAreAsGiven) {
+  Arguments arguments({"rdsend", "[::1]", "1", "[ses,ame]", "[file]"});
+  SendOptions send;
+  ASSERT_FALSE(ParseSend(arguments.count(), arguments.pointers(), send));
+  EXPECT_EQ(send.hosts.at(0).host, "::1");
+  EXPECT_EQ(send.key.text(), "[ses,ame]");
+  EXPECT_EQ(send.file, "[file]");
+  EXPECT_FALSE(arguments.Show("ame")) << "the key stays visible";
+  ReceiveOptions receive;
+  ASSERT_FALSE(Parse({"rdrecv", "--listen", "[::1]", "1", "[]", "[a,b]"}, receive));
+  EXPECT_EQ(receive.listen, "[::1]");
+  EXPECT_EQ(receive.key.text(), "[]");
+  EXPECT_EQ(receive.file, "[a,b]");
+  ReceiveOptions forward;
+  ASSERT_FALSE(Parse({"rdrecv", "--listen=[::1]", "--forward", "[::1]", "1", "k"}, forward));
+  EXPECT_EQ(forward.listen, "[::1]");
+  EXPECT_EQ(forward.forward.at(0).host, "::1");
+}
+
 TEST(PipeOptions, WrongUsage) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"rdsend"},
