@@ -191,13 +191,17 @@ int RunRemote(CopyOptions& options) {
   SetLogName(kName);
   SetLogLevel(options.verbosity > 1 ? LogLevel::kDebug : LogLevel::kError);
   const mode_t mask = SetUpProcess();
+  Listed list(options.rules.empty() ? nullptr : &options.rules);
+  const bool listed = !options.files_from.empty();
+  if (listed) {
+    const Status status = ReadList(options.files_from, options.nul, list);
+    if (!status.ok()) return Fail(status);
+  }
+  // From here on they are looked for: who reads a list does not.
   const auto interrupts = pipe::TakeInterrupts();
   if (!interrupts.ok()) return Fail(interrupts.status());
   RemoteOptions remote = OptionsOf(options, mask, interrupts->get());
-  Listed list(remote.scan.filter);
-  if (!options.files_from.empty()) {
-    const Status status = ReadList(options.files_from, options.nul, list);
-    if (!status.ok()) return Fail(status);
+  if (listed) {
     remote.scan.filter = &list;
     remote.list = &list;
   }

@@ -227,6 +227,26 @@ for signal in INT TERM; do
   says "SIG$signal" 'interrupted'
   clean "SIG$signal" killed
 done
+# While the list is read, also for a copy to or from another machine.
+mkfifo names
+for what in "from to" "from far:to" "far:from to"; do
+  exec 7<>names
+  # shellcheck disable=SC2086 # words
+  "$rdcp" -r -e false --files-from names $what 2>"$work/err" 7>&- &
+  victim=$!
+  children+=("$victim")
+  until find "/proc/$victim/fd" ! -name 7 -lname '*/names' 2>/dev/null | grep -q . || ! kill -0 "$victim" 2>/dev/null; do :; done
+  kill -TERM "$victim" 2>/dev/null || problem "SIGTERM while a list is read, $what: not in time"
+  for _ in $(seq 500); do
+    kill -0 "$victim" 2>/dev/null || break
+    sleep 0.01
+  done
+  exec 7>&-
+  wait "$victim"
+  status=$?
+  cases=$((cases + 1))
+  [ "$status" -eq 143 ] || problem "SIGTERM while a list is read, $what: ended with $status"
+done
 # nohup.
 rm -rf killed
 (trap '' HUP; exec "$rdcp" --bwlimit 25M large/1 killed) 2>"$work/err" &
