@@ -32,6 +32,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "tools/copy/clones.h"
 #include "tools/copy/entry.h"
 #include "tools/copy/file.h"
 #include "tools/copy/journal.h"
@@ -181,8 +182,7 @@ class Destination {
   const std::uint32_t run_;   // in all our temporary names
   std::uint64_t device_ = 0;  // of the root
   std::atomic<std::uint32_t> temporaries_{0};
-  // The source's device number, plus one, of which FICLONE has failed.
-  std::atomic<std::uint64_t> clones_not_{0};
+  Clones clones_;
   std::mutex mutex_;  // guards what follows; never held during a system call
   std::unordered_map<std::uint32_t, std::string> targets_;
   std::unordered_multimap<std::uint64_t, Entry> sources_;  // of AddSource, by inode

@@ -155,10 +155,11 @@ Status OutputFile::CopyFrom(File& source, std::uint64_t size, const Conduct& con
 bool OutputFile::Clone(File& source, std::uint64_t device) {
   const int to = state_->file->descriptor();
   if (source.descriptor() < 0 || to < 0) return false;
-  std::atomic<std::uint64_t>& not_from = state_->owner.clones_not_;
-  if (not_from == device + 1) return false;
+  Clones& clones = state_->owner.clones_;
+  const std::uint64_t device_to = state_->made.st_dev;
+  if (!clones.MayBe(device, device_to)) return false;
   if (ioctl(to, FICLONE, source.descriptor()) == 0) return true;
-  not_from = device + 1;
+  clones.Failed(device, device_to, errno);
   return false;
 }
 

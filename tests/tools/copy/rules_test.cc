@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <strings.h>
 
+#include <cerrno>
 #include <map>
 
+#include "tools/copy/clones.h"
 #include "tools/copy/decide.h"
 #include "tools/copy/filter.h"
 #include "tools/copy/folded.h"
@@ -185,6 +187,26 @@ TEST(Decide, IsBySizeTimeAndKind) {
   entry.kind = Kind::kSymlink;
   EXPECT_EQ(Decide(entry, Existing(5, {7, 7}, S_IFLNK), kSync), Verdict::kCompare);
   EXPECT_EQ(Decide(entry, Existing(5, {7, 7}), kSync), Verdict::kCopy);
+}
+
+TEST(Clones, OneOddFileDoesNotEndThem) {
+  Clones clones;
+  for (const int error : {EINVAL, EPERM, ETXTBSY, ENOSPC, EIO, EINTR, EAGAIN, EBADF}) {
+    clones.Failed(1, 2, error);
+    EXPECT_TRUE(clones.MayBe(1, 2)) << error;
+  }
+}
+
+TEST(Clones, WhatTheFileSystemsCannotIsRememberedOfThese) {
+  for (const int error : {ENOTTY, EOPNOTSUPP, ENOSYS, EXDEV}) {
+    Clones clones;
+    clones.Failed(1, 2, error);
+    EXPECT_FALSE(clones.MayBe(1, 2)) << error;
+    EXPECT_TRUE(clones.MayBe(1, 1)) << error;
+    EXPECT_TRUE(clones.MayBe(2, 1)) << error;
+    clones.Failed(0, 0, error);
+    EXPECT_FALSE(clones.MayBe(1, 2) || clones.MayBe(0, 0)) << error;
+  }
 }
 
 TEST(Report, ExitsAsTheWorstThatHappened) {
