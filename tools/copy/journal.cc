@@ -80,6 +80,17 @@ std::string Named(std::string_view prefix, std::string_view name) {
   return out;
 }
 
+constexpr int kOpenFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+// `made`: it was not there.
+FilePtr OpenOrMake(File& directory, const std::string& name, bool& made) {
+  FilePtr file = directory.Open(name, kOpenFlags | O_CREAT | O_EXCL, 0600);
+  made = file != nullptr;
+  if (made || errno != EEXIST) return file;
+  // Whoever has it may remove it just now.
+  return directory.Open(name, kOpenFlags | O_CREAT, 0600);
+}
+
 Digest DigestOfNumber(std::uint64_t number) { return pipe::DigestOf(BytesOf(Le64(number))); }
 
 }  // namespace
@@ -129,18 +140,25 @@ Result<std::vector<Journal::Record>> Journal::Read(const std::atomic<bool>& stop
 }
 
 std::unique_ptr<Journal> Journal::Open(File& directory, const std::string& name, bool make) {
-  const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | (make ? O_CREAT : 0);
-  FilePtr file = directory.Open(name, flags, 0600);
+  bool made = false;
+  FilePtr file = make ? OpenOrMake(directory, name, made) : directory.Open(name, kOpenFlags);
+  if (file == nullptr) return nullptr;
+  const bool locked = file->Lock() == 0;
+  if (!locked && errno == EAGAIN) return nullptr;
   struct stat info {};
   struct stat named {};
-  if (file == nullptr || file->Lock() != 0 || file->Stat("", true, info) != 0 ||
-      directory.Stat(name, false, named) != 0) {
+  // Whoever had it before may have removed it since we opened it.
+  if (file->Stat("", true, info) != 0 || directory.Stat(name, false, named) != 0 ||
+      info.st_ino != named.st_ino) {
     return nullptr;
   }
-  // Whoever had it before may have removed it since we opened it.
   const bool ours = S_ISREG(info.st_mode) && info.st_uid == directory.Maker() &&
-                    info.st_nlink == 1 && (info.st_mode & 077U) == 0 && info.st_ino == named.st_ino;
-  if (!ours) return nullptr;
+                    info.st_nlink == 1 && (info.st_mode & 077U) == 0;
+  if (!locked || !ours) {
+    // No later copy could use it either, and --delete leaves it.
+    if (made) (void)directory.Remove(name, false);
+    return nullptr;
+  }
   return std::unique_ptr<Journal>(
       new Journal(std::move(file), static_cast<std::uint64_t>(info.st_size)));
 }

@@ -64,7 +64,8 @@ bool IsPartialName(std::string_view name);
 class Journal {
  public:
   // `name` in `directory`; `make`: also where there is none. Null where there is none, where
-  // somebody else has it, or where it is not what we made: nothing is changed then.
+  // somebody else has it, or where it is not what we made: nothing is changed then, and what cannot
+  // be used is not left there anew.
   static std::unique_ptr<Journal> Open(File& directory, const std::string& name, bool make);
   ~Journal();
   Journal(const Journal&) = delete;

@@ -1,6 +1,7 @@
 // What an interrupted copy leaves, and what of it the next one believes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
 #include <unistd.h>
 
 #include <random>
@@ -250,6 +251,21 @@ TEST_F(Resume, AJournalTellsTheNumbersOfNamesTheLatestFirst) {
   EXPECT_EQ(*open()->Trusted(mark, *folder->Open(partial_, O_RDONLY), stop_),
             (Ranges{{0, kPiece}}));
   EXPECT_EQ(PartialName(0x123456789abcdefU), ".rdcp-part-0123456789abcdef");
+}
+
+TEST_F(Resume, AJournalThatCannotBeUsedIsNotLeftBehind) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root makes files that are somebody else's";
+  ASSERT_EQ(chmod(tree_.path().c_str(), 0777), 0);
+  const FilePtr folder = Here()->Open(tree_.path(), O_RDONLY | O_DIRECTORY);
+  ASSERT_NE(folder, nullptr);
+  setfsuid(kOrdinary);  // as a file system does that gives all files to one user
+  EXPECT_EQ(Journal::Open(*folder, journal_, true), nullptr);
+  EXPECT_FALSE(tree_.Has(journal_));
+  // What was there before is somebody's.
+  tree_.Write(journal_, "");
+  EXPECT_EQ(Journal::Open(*folder, journal_, true), nullptr);
+  EXPECT_TRUE(tree_.Has(journal_));
+  setfsuid(0);
 }
 
 TEST_F(Resume, TwoNeverWriteOne) {
