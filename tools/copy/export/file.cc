@@ -136,6 +136,7 @@ Result<ExportFile::WayPtr> ExportFile::Resolve(std::string_view path, Links link
       if (at->above != nullptr) at = at->above;
       continue;
     }
+    if (links.anew && at == way_) Forget(name);
     RDFS_ASSIGN_OR_RETURN(const NamedFile found, Find(at, name));
     if (!Is(found.attr, S_IFLNK) || (rest.empty() && !links.follow_last)) {
       at = std::make_shared<const Way>(Way{found, name, at});
@@ -151,30 +152,57 @@ Result<ExportFile::WayPtr> ExportFile::Resolve(std::string_view path, Links link
   return at;
 }
 
+// What `call(links)` answers. A name that was listed may have been given to another file since:
+// then once more, as it is now.
+template <typename Call>
+auto ExportFile::AsItIs(Links links, Call call) -> decltype(call(links)) {
+  auto answer = call(links);
+  if (answer.ok() || answer.status().errno_value() != ESTALE) return answer;
+  links.anew = true;
+  return call(links);
+}
+
+// The same of a file in this directory, or of itself.
+template <typename Call>
+auto ExportFile::OfNamed(const std::string& name, Call call) -> decltype(call(Handle())) {
+  return AsItIs({}, [&](Links links) -> decltype(call(Handle())) {
+    if (links.anew) Forget(name);
+    RDFS_ASSIGN_OR_RETURN(const Handle file, HandleOf(name));
+    return call(file);
+  });
+}
+
 FilePtr ExportFile::Open(const std::string& path, int flags, mode_t mode) {
   if ((flags & O_CREAT) != 0) return Create(path, flags, mode);
-  auto way = Resolve(path, {.follow_last = (flags & O_NOFOLLOW) == 0});
-  return way.ok() ? OpenWay(*way, flags) : NoFile(way.status().errno_value());
+  return OpenAt(path, {.follow_last = (flags & O_NOFOLLOW) == 0}, flags);
 }
 
 FilePtr ExportFile::OpenBeneath(const std::string& path, int flags) {
-  auto way = Resolve(path, {.none = true});
-  return way.ok() ? OpenWay(*way, flags | O_NOFOLLOW) : NoFile(way.status().errno_value());
+  return OpenAt(path, {.none = true}, flags | O_NOFOLLOW);
 }
 
-FilePtr ExportFile::OpenWay(const WayPtr& way, int flags) {
+FilePtr ExportFile::OpenAt(const std::string& path, Links links, int flags) {
+  auto opened = AsItIs(links, [&](Links now) -> Result<FilePtr> {
+    RDFS_ASSIGN_OR_RETURN(const WayPtr way, Resolve(path, now));
+    return OpenWay(way, flags);
+  });
+  return opened.ok() ? *std::move(opened) : NoFile(opened.status().errno_value());
+}
+
+Result<FilePtr> ExportFile::OpenWay(const WayPtr& way, int flags) {
   const AttrWire& attr = way->file.attr;
-  if ((flags & O_DIRECTORY) != 0 && !Is(attr, S_IFDIR)) return NoFile(ENOTDIR);
-  if (Is(attr, S_IFLNK) && (flags & O_PATH) == 0) return NoFile(ELOOP);
+  if ((flags & O_DIRECTORY) != 0 && !Is(attr, S_IFDIR)) return Errno(ENOTDIR);
+  if (Is(attr, S_IFLNK) && (flags & O_PATH) == 0) return Errno(ELOOP);
   if (!Is(attr, S_IFREG) || (flags & O_PATH) != 0) {
-    return std::make_shared<ExportFile>(session_, way, nullptr, attr);
+    return FilePtr(std::make_shared<ExportFile>(session_, way, nullptr, attr));
   }
   const std::uint32_t wire = fs::OpenFlagsToWire(flags & O_ACCMODE);
-  auto opened = session_.Do([&](Seat& seat) { return seat.client.Open(way->file.handle, wire); });
-  if (!opened.ok()) return NoFile(opened.status().errno_value());
+  RDFS_ASSIGN_OR_RETURN(auto opened, session_.Do([&](Seat& seat) {
+    return seat.client.Open(way->file.handle, wire);
+  }));
   // Where a server that was started anew finds it.
-  if (way->above != nullptr) opened->open->SetHint(way->above->file.handle, way->name);
-  return std::make_shared<ExportFile>(session_, way, opened->open, opened->attributes.attr);
+  if (way->above != nullptr) opened.open->SetHint(way->above->file.handle, way->name);
+  return FilePtr(std::make_shared<ExportFile>(session_, way, opened.open, opened.attributes.attr));
 }
 
 FilePtr ExportFile::Create(const std::string& name, int flags, mode_t mode) {
@@ -243,16 +271,18 @@ int ExportFile::Stat(const std::string& path, bool follow, struct stat& out) {
     out = ToStat(now->attr);
     return 0;
   }
-  const auto way = Resolve(path, {.follow_last = follow});
+  const auto way =
+      AsItIs({.follow_last = follow}, [&](Links links) { return Resolve(path, links); });
   if (!way.ok()) return Fail(way.status());
   out = ToStat((*way)->file.attr);
   return 0;
 }
 
 int ExportFile::ReadLink(const std::string& path, std::string& target) {
-  const auto way = Resolve(path, {});
-  if (!way.ok()) return Fail(way.status());
-  auto read = session_.Do([&](Seat& seat) { return seat.client.Readlink((*way)->file.handle); });
+  auto read = AsItIs({}, [&](Links links) -> Result<std::string> {
+    RDFS_ASSIGN_OR_RETURN(const WayPtr way, Resolve(path, links));
+    return session_.Do([&](Seat& seat) { return seat.client.Readlink(way->file.handle); });
+  });
   if (!read.ok()) return Fail(read.status());
   target = *std::move(read);
   return 0;
@@ -360,18 +390,17 @@ int ExportFile::SetTimes(const std::string& name, const std::array<timespec, 2>&
 }
 
 ssize_t ExportFile::ListXattrs(const std::string& name, char* out, std::size_t size) {
-  const auto file = HandleOf(name);
-  if (!file.ok()) return Fail(file.status());
-  const auto list = session_.Do([&](Seat& seat) { return seat.client.ListXattr(*file); });
+  const auto list = OfNamed(name, [&](const Handle& file) {
+    return session_.Do([&](Seat& seat) { return seat.client.ListXattr(file); });
+  });
   return list.ok() ? Give(*list, out, size) : Fail(list.status());
 }
 
 ssize_t ExportFile::GetXattr(const std::string& name, const char* attribute, char* out,
                              std::size_t size) {
-  const auto file = HandleOf(name);
-  if (!file.ok()) return Fail(file.status());
-  const auto value =
-      session_.Do([&](Seat& seat) { return seat.client.GetXattr(*file, attribute); });
+  const auto value = OfNamed(name, [&](const Handle& file) {
+    return session_.Do([&](Seat& seat) { return seat.client.GetXattr(file, attribute); });
+  });
   return value.ok() ? Give(*value, out, size) : Fail(value.status());
 }
 

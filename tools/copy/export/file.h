@@ -1,8 +1,9 @@
 // ExportFile: an open file or directory of an export, as File wants it.
 //
 // A directory is its handle: nothing is open at the server but while its names are read. They come
-// with attributes and handles, which Stat and Open take once instead of asking for each; a chain of
-// the directories on the way stands for "..", and the export's root is "/" and above itself.
+// with attributes and handles, which Stat and Open take once instead of asking for each; where that
+// has got another file since, they look it up. A chain of the directories on the way stands for
+// "..", and the export's root is "/" and above itself.
 //
 // As File. Owned by whoever opened it, and gone before its session.
 #pragma once
@@ -74,6 +75,7 @@ class ExportFile final : public File {
   struct Links {
     bool follow_last = false;
     bool none = false;  // nor on the way
+    bool anew = false;  // no name as it was listed
   };
   // A name that was listed or made. `is_current`: nothing has been changed since.
   struct Known {
@@ -88,7 +90,12 @@ class ExportFile final : public File {
 
  private:
   [[nodiscard]] const Handle& handle() const { return way_->file.handle; }
-  FilePtr OpenWay(const WayPtr& way, int flags);
+  template <typename Call>
+  auto AsItIs(Links links, Call call) -> decltype(call(links));
+  template <typename Call>
+  auto OfNamed(const std::string& name, Call call) -> decltype(call(Handle()));
+  FilePtr OpenAt(const std::string& path, Links links, int flags);
+  Result<FilePtr> OpenWay(const WayPtr& way, int flags);
   FilePtr Create(const std::string& name, int flags, mode_t mode);
   Result<WayPtr> Resolve(std::string_view path, Links links);
   Result<fs::client::NamedFile> Find(const WayPtr& directory, const std::string& name);

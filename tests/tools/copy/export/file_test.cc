@@ -148,6 +148,38 @@ TEST_P(ExportFiles, WhatWasChangedIsNotToldFromMemory) {
   EXPECT_EQ(errno, EEXIST);
 }
 
+TEST_P(ExportFiles, WhatWasReplacedSinceItWasListedIsFoundByItsName) {
+  const std::vector<std::string> replaced{"read", "followed", "listed"};
+  for (const std::string& name : replaced) Put(name, "before");
+  Put("gone", "before");
+  filesystem::create_symlink("before", Path("link"));
+  filesystem::create_symlink("followed", Path("leads"));
+  const FilePtr directory = root_->Open(".", O_RDONLY | O_DIRECTORY);
+  std::deque<std::string> names;
+  while (directory->ReadNames(names) > 0) {
+  }
+  for (const std::string& name : replaced) {
+    Put("new", "after");
+    filesystem::rename(Path("new"), Path(name));
+  }
+  filesystem::remove(Path("gone"));
+  filesystem::create_symlink("after", Path("new"));
+  filesystem::rename(Path("new"), Path("link"));
+  server_.KillWorker();  // it may still have had what was there
+  for (const char* name : {"read", "leads"}) {
+    const FilePtr file = directory->Open(name, O_RDONLY);
+    ASSERT_NE(file, nullptr) << name << ": errno " << errno;
+    std::array<std::byte, 6> out{};
+    EXPECT_EQ(file->Read(out, 0), 5) << name;
+  }
+  std::string target;
+  ASSERT_EQ(directory->ReadLink("link", target), 0) << "errno " << errno;
+  EXPECT_EQ(target, "after");
+  EXPECT_TRUE(directory->ListXattrs("listed", nullptr, 0) >= 0 || errno == EOPNOTSUPP) << errno;
+  EXPECT_EQ(directory->Open("gone", O_RDONLY), nullptr);
+  EXPECT_EQ(errno, ENOENT);
+}
+
 // rdcp leaves a directory its time where that is right already.
 TEST_P(ExportFiles, ADirectoryWhoseNamesChangeHasAnotherTime) {
   constexpr timespec kLongAgo{1'000'000'000, 0};
