@@ -2,18 +2,44 @@
 
 #include <sys/sysmacros.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
 #include "tools/copy/metadata.h"
 
 namespace rdfs::copy {
 namespace {
 
-// A file system that counts seconds, or two of them, cannot hold what the source's can.
-bool SameTime(const timespec& source, const timespec& there) {
-  return source.tv_sec == there.tv_sec && (source.tv_nsec == there.tv_nsec || there.tv_nsec == 0);
+constexpr std::int64_t kSecond = 1'000'000'000;
+// What file systems count in, in nanoseconds: NTFS and SMB, UDF, exFAT, HFS+ and old NFS, FAT.
+constexpr std::array<std::int64_t, 5> kGrains{100, 1'000, 10'000'000, kSecond, 2 * kSecond};
+
+bool LiesOn(const timespec& time, std::int64_t grain) {
+  if (grain < kSecond) return time.tv_nsec % grain == 0;
+  return time.tv_nsec == 0 && time.tv_sec % (grain / kSecond) == 0;
 }
 
-bool Newer(const timespec& a, const timespec& b) {
+bool Later(const timespec& a, const timespec& b) {
   return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+// A file system that counts more coarsely than the source's cuts the times that it is given.
+bool SameTime(const timespec& source, const timespec& there) {
+  if (Later(there, source)) return false;
+  // Unsigned: the two may be as far apart as any.
+  const auto seconds =
+      static_cast<std::uint64_t>(source.tv_sec) - static_cast<std::uint64_t>(there.tv_sec);
+  if (seconds > 2) return false;
+  const std::int64_t behind =
+      static_cast<std::int64_t>(seconds) * kSecond + source.tv_nsec - there.tv_nsec;
+  return behind == 0 || std::ranges::any_of(kGrains, [&](std::int64_t grain) {
+           return behind < grain && LiesOn(there, grain);
+         });
+}
+
+bool Newer(const timespec& source, const timespec& there) {
+  return Later(source, there) && !SameTime(source, there);
 }
 
 }  // namespace

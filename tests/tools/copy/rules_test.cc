@@ -3,6 +3,7 @@
 #include <strings.h>
 
 #include <cerrno>
+#include <limits>
 #include <map>
 
 #include "tools/copy/clones.h"
@@ -187,6 +188,39 @@ TEST(Decide, IsBySizeTimeAndKind) {
   entry.kind = Kind::kSymlink;
   EXPECT_EQ(Decide(entry, Existing(5, {7, 7}, S_IFLNK), kSync), Verdict::kCompare);
   EXPECT_EQ(Decide(entry, Existing(5, {7, 7}), kSync), Verdict::kCopy);
+}
+
+// What this source's time is to a DST that has that one.
+Verdict VerdictOf(timespec source, timespec there, const Policy& policy) {
+  Entry entry;
+  entry.size = 5;
+  entry.mtime = source;
+  return Decide(entry, Existing(5, there), policy);
+}
+
+TEST(Decide, WhatTheDestinationCutsOffIsNoOtherTime) {
+  constexpr Policy kUpdate{.update = true};
+  constexpr Policy kSync{.sync = true};
+  constexpr timespec kSource{101, 987'654'321};
+  for (const timespec there :
+       {timespec{101, 987'654'321}, timespec{101, 987'654'300}, timespec{101, 987'654'000},
+        timespec{101, 980'000'000}, timespec{101, 0}, timespec{100, 0}}) {
+    EXPECT_EQ(VerdictOf(kSource, there, kSync), Verdict::kSame) << there.tv_nsec;
+    EXPECT_EQ(VerdictOf(kSource, there, kUpdate), Verdict::kLeave) << there.tv_nsec;
+  }
+  // On no grain, or more than one away.
+  for (const timespec there : {timespec{101, 987'654'320}, timespec{101, 987'654'200},
+                               timespec{101, 987'653'000}, timespec{101, 970'000'000},
+                               timespec{100, 987'654'321}, timespec{98, 0}, timespec{-101, 0}}) {
+    EXPECT_EQ(VerdictOf(kSource, there, kSync), Verdict::kCopy) << there.tv_nsec;
+    EXPECT_EQ(VerdictOf(kSource, there, kUpdate), Verdict::kCopy) << there.tv_nsec;
+  }
+  // What is later there is no cut.
+  EXPECT_EQ(VerdictOf(kSource, {102, 0}, kSync), Verdict::kCopy);
+  EXPECT_EQ(VerdictOf(kSource, {102, 0}, kUpdate), Verdict::kLeave);
+  EXPECT_EQ(VerdictOf({-3, 5}, {-4, 0}, kSync), Verdict::kSame);
+  constexpr time_t kLast = std::numeric_limits<time_t>::max();
+  EXPECT_EQ(VerdictOf({kLast, 0}, {-kLast - 1, 0}, kUpdate), Verdict::kCopy);
 }
 
 TEST(Clones, OneOddFileDoesNotEndThem) {
