@@ -69,7 +69,7 @@ struct Call {
 
   // A bound of ClientLimits was reached.
   Outcome Refuse(Refusals::What what, int error) const;
-  // The session took no further open file: it has too many, or has ended meanwhile.
+  // The session has no place for a further open file, or has ended meanwhile.
   [[nodiscard]] Outcome RefuseOpen() const;
 
   // Whether the body was read to its end and nothing was missing: the last thing a decoder asks.

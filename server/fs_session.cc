@@ -24,21 +24,40 @@ void FsSession::ReturnBudget(std::size_t count) {
   if (params_.budget != nullptr) params_.budget->Return(count);
 }
 
-OpenPtr FsSession::AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, uid_t opener) {
-  auto open = std::make_shared<OpenFile>();
-  open->opener = opener;
-  return Add(std::move(open), std::move(inode), std::move(fd), flags);
+void GivesPlaceBack::operator()(FsSession* session) const { session->ReturnPlace(); }
+
+OpenPlace FsSession::TakePlace() {
+  const std::lock_guard lock(mutex_);
+  const std::size_t mine = opens_.size() + places_;
+  if (mine >= params_.limits.open_files) return nullptr;
+  if (params_.budget != nullptr && !params_.budget->Take(mine)) return nullptr;
+  ++places_;
+  return OpenPlace(this);
 }
 
-OpenPtr FsSession::AddDirectory(InodePtr inode, Fd fd, std::uint32_t flags,
+void FsSession::ReturnPlace() {
+  const std::lock_guard lock(mutex_);
+  --places_;
+  ReturnBudget(1);
+}
+
+OpenPtr FsSession::AddOpen(OpenPlace place, InodePtr inode, Fd fd, std::uint32_t flags,
+                           uid_t opener) {
+  auto open = std::make_shared<OpenFile>();
+  open->opener = opener;
+  return Add(std::move(place), std::move(open), std::move(inode), std::move(fd), flags);
+}
+
+OpenPtr FsSession::AddDirectory(OpenPlace place, InodePtr inode, Fd fd, std::uint32_t flags,
                                 std::uint64_t asked_by) {
   auto open = std::make_shared<OpenFile>();
   open->directory = std::make_unique<DirectoryCursor>();
   open->asked_by = asked_by;
-  return Add(std::move(open), std::move(inode), std::move(fd), flags);
+  return Add(std::move(place), std::move(open), std::move(inode), std::move(fd), flags);
 }
 
-OpenPtr FsSession::Add(OpenPtr open, InodePtr inode, Fd fd, std::uint32_t flags) {
+OpenPtr FsSession::Add(OpenPlace place, OpenPtr open, InodePtr inode, Fd fd, std::uint32_t flags) {
+  if (!place) return nullptr;
   open->session = id();
   open->file = FileIdOf(*inode);
   open->inode = std::move(inode);
@@ -48,8 +67,9 @@ OpenPtr FsSession::Add(OpenPtr open, InodePtr inode, Fd fd, std::uint32_t flags)
     const std::lock_guard lock(mutex_);
     // RemoveAllOpens comes behind that, and takes back what is here.
     if (ended()) return nullptr;
-    if (opens_.size() >= params_.limits.open_files) return nullptr;
-    if (params_.budget != nullptr && !params_.budget->Take(opens_.size())) return nullptr;
+    // What it had of the budget is the open file's from now on.
+    (void)place.release();
+    --places_;
     open->number = (open_tag_ << kOpenTagShift) | ++next_open_;
     opens_[open->number] = open;
     NoteOpensLocked();

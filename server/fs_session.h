@@ -61,6 +61,14 @@ struct FsSessionParams {
 };
 
 class Responder;
+class FsSession;
+
+// Room for one more open file in a session and its budget: taken before anything is made or cut for
+// that file, given back unless it is added. Must not outlive the session.
+struct GivesPlaceBack {
+  void operator()(FsSession* session) const;
+};
+using OpenPlace = std::unique_ptr<FsSession, GivesPlaceBack>;
 
 class FsSession {
  public:
@@ -82,9 +90,12 @@ class FsSession {
     return params_.may_reclaim || record_ == nullptr || !record_->given_up();
   }
 
-  // Null when it has too many open files, or all sessions together, or when it has ended.
-  OpenPtr AddOpen(InodePtr inode, Fd fd, std::uint32_t flags, uid_t opener);
-  OpenPtr AddDirectory(InodePtr inode, Fd fd, std::uint32_t flags, std::uint64_t asked_by);
+  // Null when it has too many open files, or all sessions together.
+  [[nodiscard]] OpenPlace TakePlace();
+  // Null without a place of this session's, or when it has ended.
+  OpenPtr AddOpen(OpenPlace place, InodePtr inode, Fd fd, std::uint32_t flags, uid_t opener);
+  OpenPtr AddDirectory(OpenPlace place, InodePtr inode, Fd fd, std::uint32_t flags,
+                       std::uint64_t asked_by);
   // The directory that the request of this number opened already; null: it has none open.
   [[nodiscard]] OpenPtr FindDirectory(const Inode& inode, std::uint64_t asked_by) const;
   [[nodiscard]] OpenPtr FindOpen(std::uint64_t number) const;
@@ -175,7 +186,9 @@ class FsSession {
   }
 
  private:
-  OpenPtr Add(OpenPtr open, InodePtr inode, Fd fd, std::uint32_t flags);
+  friend struct GivesPlaceBack;
+  OpenPtr Add(OpenPlace place, OpenPtr open, InodePtr inode, Fd fd, std::uint32_t flags);
+  void ReturnPlace();
   void NoteOpensLocked();
   void ReturnBudget(std::size_t count);
 
@@ -190,6 +203,7 @@ class FsSession {
   std::optional<transport::Kind> kind_;
   std::string lane_, choice_;
   std::unordered_map<std::uint64_t, OpenPtr> opens_;
+  std::size_t places_ = 0;  // taken for files that are not open yet
   std::unordered_map<std::uint64_t, std::uint64_t> reclaimed_;  // numbers before and after
   // The upper 16 bits of every open file's number: one of an earlier epoch, or of this client's
   // earlier session, is told from one that was closed.

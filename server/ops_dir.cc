@@ -170,9 +170,12 @@ Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags) {
     open = call.session.FindDirectory(*ref.inode, number);
   }
   if (!open) {
+    OpenPlace place = call.session.TakePlace();
+    if (!place) return call.RefuseOpen();
     OpenResult opened = call.core().proc.Reopen(ref.fd(), O_RDONLY | O_DIRECTORY);
     if (!opened.fd.valid()) return Outcome::Errno(opened.error);
-    open = call.session.AddDirectory(ref.inode, std::move(opened.fd), flags, number);
+    open =
+        call.session.AddDirectory(std::move(place), ref.inode, std::move(opened.fd), flags, number);
   }
   if (!open) return call.RefuseOpen();
   struct statx stat {};

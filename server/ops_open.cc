@@ -36,12 +36,12 @@ Outcome AnswerOpened(Call& call, const OpenFile& open, const struct statx& stat,
 }
 
 // `old_number`: what the client calls the file so far, when it reclaims it.
-Outcome AnswerOpen(Call& call, const InodePtr& inode, Fd fd, std::uint32_t flags,
+Outcome AnswerOpen(Call& call, OpenPlace place, const InodePtr& inode, Fd fd, std::uint32_t flags,
                    const struct statx& stat, const fs::Entry* entry, std::uint64_t old_number = 0) {
   call.core().stores.NoteVersion(FileIdOf(*inode), FileVersion::From(stat));
   const std::optional<Ids> caller = call.Caller();
   const uid_t opener = caller ? caller->uid : ::geteuid();
-  const OpenPtr open = call.session.AddOpen(inode, std::move(fd), flags, opener);
+  const OpenPtr open = call.session.AddOpen(std::move(place), inode, std::move(fd), flags, opener);
   if (!open) return call.RefuseOpen();
   call.core().file_opened();
   if (old_number != 0) {
@@ -72,9 +72,11 @@ OpenResult OpenAsItsMaker(const Call& call, const InodeRef& ref, std::uint32_t f
 enum class Opens : std::uint8_t { kWhatIsThere, kWhatItMade };
 
 // Opens an inode that exists; `parent` asks for the longer reply of Create.
-Outcome OpenInode(Call& call, const InodeRef& ref, std::uint32_t flags, const Inode* parent,
-                  std::uint64_t old_number = 0, Opens opens = Opens::kWhatIsThere) {
+Outcome OpenInode(Call& call, OpenPlace place, const InodeRef& ref, std::uint32_t flags,
+                  const Inode* parent, std::uint64_t old_number = 0,
+                  Opens opens = Opens::kWhatIsThere) {
   if (const int error = RefuseType(ref.inode->type); error != 0) return Outcome::Errno(error);
+  if (!place) return call.RefuseOpen();
   OpenResult opened = opens == Opens::kWhatItMade
                           ? OpenAsItsMaker(call, ref, flags)
                           : call.core().proc.Reopen(ref.fd(), DescriptorFlags(flags));
@@ -86,16 +88,18 @@ Outcome OpenInode(Call& call, const InodeRef& ref, std::uint32_t flags, const In
   struct statx stat {};
   if (const int error = StatFd(opened.fd.get(), stat); error != 0) return Outcome::Errno(error);
   if (parent == nullptr) {
-    return AnswerOpen(call, ref.inode, std::move(opened.fd), flags, stat, nullptr, old_number);
+    return AnswerOpen(call, std::move(place), ref.inode, std::move(opened.fd), flags, stat, nullptr,
+                      old_number);
   }
   const fs::Entry made = call.EntryOf(*parent, ref, stat);
-  return AnswerOpen(call, ref.inode, std::move(opened.fd), flags, stat, &made, old_number);
+  return AnswerOpen(call, std::move(place), ref.inode, std::move(opened.fd), flags, stat, &made,
+                    old_number);
 }
 
 // A descriptor of a file that was just made becomes an inode and an open file. The descriptor is
 // kept as it is: a file of mode 000 could not be opened again.
-Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, Fd fd,
-                   std::uint32_t flags) {
+Outcome AnswerMade(Call& call, OpenPlace place, const InodeRef& parent, const std::string& name,
+                   Fd fd, std::uint32_t flags) {
   struct statx stat {};
   if (const int error = StatFd(fd.get(), stat); error != 0) return Outcome::Errno(error);
   OpenResult path = call.core().proc.Reopen(fd.get(), O_PATH);
@@ -107,7 +111,7 @@ Outcome AnswerMade(Call& call, const InodeRef& parent, const std::string& name, 
                                        : fs::Entry{.handle = made.inode->handle,
                                                    .attr = call.Attr(*made.inode, stat),
                                                    .entry_lease_ms = 0};
-  return AnswerOpen(call, made.inode, std::move(fd), flags, stat, &entry);
+  return AnswerOpen(call, std::move(place), made.inode, std::move(fd), flags, stat, &entry);
 }
 
 // Whether a kept descriptor is of the file that its client means, and open for what it wants.
@@ -142,7 +146,7 @@ Outcome OpOpen(Call& call) {
   if (call.session.params().read_only && WantsToWrite(request.flags)) return Outcome::Errno(EROFS);
   const InodeRef ref = call.Find(handle);
   if (!ref.ok()) return Outcome::Errno(ref.error);
-  return OpenInode(call, ref, request.flags, nullptr);
+  return OpenInode(call, call.session.TakePlace(), ref, request.flags, nullptr);
 }
 
 Outcome OpCreate(Call& call) {
@@ -152,13 +156,15 @@ Outcome OpCreate(Call& call) {
   if (!call.Decoded()) return Outcome::Malformed();
   const InodeRef parent = call.Find(handle);
   if (!parent.ok()) return Outcome::Errno(parent.error);
+  OpenPlace place = call.session.TakePlace();
+  if (!place) return call.RefuseOpen();
   call.worker.identity.SetUmask(request.umask);
   // Always exclusive at first: what exists already is looked at before it is opened, because it may
   // be a FIFO by now.
   const int flags = (DescriptorFlags(request.flags) & ~O_TRUNC) | O_CREAT | O_EXCL;
   OpenResult made = OpenBeneath(parent.fd(), name, flags, request.mode & 07777U);
   if (made.fd.valid()) {
-    return AnswerMade(call, parent, name, std::move(made.fd), request.flags);
+    return AnswerMade(call, std::move(place), parent, name, std::move(made.fd), request.flags);
   }
   if (made.error != EEXIST || (request.flags & fs::kOpenExclusive) != 0) {
     return Outcome::Errno(made.error);
@@ -175,7 +181,7 @@ Outcome OpCreate(Call& call) {
       !change.Covers(found.inode->key)) {
     return Outcome::Again();
   }
-  return OpenInode(call, found, request.flags, parent.inode.get());
+  return OpenInode(call, std::move(place), found, request.flags, parent.inode.get());
 }
 
 Outcome OpOpenMade(Call& call) {
@@ -186,7 +192,7 @@ Outcome OpOpenMade(Call& call) {
     if (!call.Decoded()) return Outcome::Malformed();
     const InodeRef ref = call.Find(handle);
     if (!ref.ok()) return Outcome::Errno(ref.error);
-    return OpenInode(call, ref, request.flags & ~kMaking, nullptr);
+    return OpenInode(call, call.session.TakePlace(), ref, request.flags & ~kMaking, nullptr);
   }
   const auto request = call.body.Read<fs::CreateRequest>();
   const fs::Handle handle = fs::ReadHandle(call.body);
@@ -197,8 +203,8 @@ Outcome OpOpenMade(Call& call) {
   struct statx stat {};
   const InodeRef found = call.session.inodes().Lookup(parent, name, stat);
   if (!found.ok()) return Outcome::Errno(found.error);
-  return OpenInode(call, found, request.flags & ~kMaking, parent.inode.get(), 0,
-                   Opens::kWhatItMade);
+  return OpenInode(call, call.session.TakePlace(), found, request.flags & ~kMaking,
+                   parent.inode.get(), 0, Opens::kWhatItMade);
 }
 
 Outcome OpTmpfile(Call& call) {
@@ -207,6 +213,8 @@ Outcome OpTmpfile(Call& call) {
   if (!call.Decoded()) return Outcome::Malformed();
   const InodeRef parent = call.Find(handle);
   if (!parent.ok()) return Outcome::Errno(parent.error);
+  OpenPlace place = call.session.TakePlace();
+  if (!place) return call.RefuseOpen();
   call.worker.identity.SetUmask(request.umask);
   int flags = (DescriptorFlags(request.flags) & ~O_TRUNC) | O_TMPFILE;
   if ((request.flags & fs::kOpenExclusive) != 0) flags |= O_EXCL;  // may never be linked
@@ -214,7 +222,8 @@ Outcome OpTmpfile(Call& call) {
   if (!made.fd.valid()) return Outcome::Errno(made.error);
   struct statx stat {};
   if (const int error = StatFd(made.fd.get(), stat); error != 0) return Outcome::Errno(error);
-  const Outcome outcome = AnswerMade(call, {}, "", std::move(made.fd), request.flags);
+  const Outcome outcome =
+      AnswerMade(call, std::move(place), {}, "", std::move(made.fd), request.flags);
   stat.stx_nlink = 1;  // as NameGone counts: it has no name, and goes with its open file
   NameGone(call, stat);
   return outcome;
@@ -227,13 +236,18 @@ static Outcome ReclaimKept(Call& call, Fd kept, std::uint32_t flags, const struc
     call.core().orphans.Return(call.session.id(), number, std::move(fd));
     return Outcome::Errno(error);
   };
+  OpenPlace place = call.session.TakePlace();
+  if (!place) {
+    call.core().orphans.Return(call.session.id(), number, std::move(kept));
+    return call.RefuseOpen();
+  }
   OpenResult path = call.core().proc.Reopen(kept.get(), O_PATH);
   if (!path.fd.valid()) return later(std::move(kept), path.error);
   Fd same(fcntl(kept.get(), F_DUPFD_CLOEXEC, 0));
   if (!same.valid()) return later(std::move(kept), errno);
   const InodeRef ref = call.session.inodes().Adopt(nullptr, "", std::move(path.fd), stat);
   const Outcome outcome =
-      AnswerOpen(call, ref.inode, std::move(kept), flags, stat, nullptr, number);
+      AnswerOpen(call, std::move(place), ref.inode, std::move(kept), flags, stat, nullptr, number);
   const bool open = call.session.FindReclaimed(number) != nullptr;
   if (!open) call.core().orphans.Return(call.session.id(), number, std::move(same));
   return outcome;
@@ -278,8 +292,9 @@ Outcome OpReclaimOpen(Call& call) {
     if (ref.ok() && ref.inode->handle != handle) return Outcome::Errno(ESTALE);
   }
   if (!ref.ok()) return Outcome::Errno(ref.error);
-  return S_ISDIR(ref.inode->type) ? OpenDirectory(call, ref, flags)
-                                  : OpenInode(call, ref, flags, nullptr, request.open);
+  return S_ISDIR(ref.inode->type)
+             ? OpenDirectory(call, ref, flags)
+             : OpenInode(call, call.session.TakePlace(), ref, flags, nullptr, request.open);
 }
 
 Outcome OpRelease(Call& call) {

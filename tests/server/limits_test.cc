@@ -1,6 +1,7 @@
 // A client that wants more than its share is told so, and nobody else pays for it.
 #include "server/limits.h"
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/server/server_harness.h"
@@ -50,6 +51,27 @@ TEST_F(LimitsTest, OpenFilesOfAClient) {
   EXPECT_TRUE(server.Open(file, fs::kOpenRead).ok());
   BecomeAnother();
   EXPECT_TRUE(server.Open(file, fs::kOpenRead).ok());
+}
+
+// Nothing is cut or made for a file that is not opened then.
+TEST_F(LimitsTest, WhatIsRefusedForTooManyOpenFilesHasChangedNothing) {
+  const fs::Handle file = server.Walk("file");
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(server.Open(file, fs::kOpenRead).ok());
+  constexpr std::uint32_t kCut = fs::kOpenWrite | fs::kOpenTruncate;
+  EXPECT_EQ(server.Open(file, kCut).errno_value(), EMFILE);
+  EXPECT_EQ(server.Create(server.root(), "file", kCut).errno_value(), EMFILE);
+  EXPECT_EQ(server.Create(server.root(), "made", kCut).errno_value(), EMFILE);
+  EXPECT_EQ(std::filesystem::file_size(server / "file"), 10U);
+  EXPECT_FALSE(std::filesystem::exists(server / "made"));
+}
+
+TEST_F(LimitsTest, AnOpenThatFailsTakesNoPlace) {
+  constexpr std::uint32_t kExclusive = fs::kOpenWrite | fs::kOpenExclusive;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(server.Create(server.root(), "file", kExclusive).errno_value(), EEXIST);
+  }
+  const fs::Handle file = server.Walk("file");
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(server.Open(file, fs::kOpenRead).ok());
 }
 
 TEST_F(LimitsTest, BytesOfRequestsThatWait) {

@@ -186,6 +186,22 @@ TEST(OpenBudget, LeavesSomethingForTheNext) {
   EXPECT_EQ(budget.left(), 300U);
 }
 
+TEST(FsSession, APlaceForAnOpenFileCountsUntilItIsGivenBack) {
+  OpenBudget budget(300);
+  FsSessionParams params;
+  params.budget = &budget;
+  params.limits.open_files = 1;
+  FsSession session(params, nullptr);
+  {
+    const OpenPlace place = session.TakePlace();
+    EXPECT_NE(place, nullptr);
+    EXPECT_EQ(session.TakePlace(), nullptr);
+    EXPECT_EQ(budget.left(), 299U);
+  }
+  EXPECT_EQ(budget.left(), 300U);
+  EXPECT_NE(session.TakePlace(), nullptr);
+}
+
 TEST(SessionTable, TwoAtOnceGetTheSameSession) {
   SessionTable table(seconds(40));
   const SessionPtr first = table.Add(MakeSession(1), At(0));
