@@ -306,6 +306,10 @@ void FileIo::Post(std::function<void()> task) {
   Wake();
 }
 
+void FileIo::Defer(std::function<void()> task) {
+  if (deferred_.size() < kMostDeferred) deferred_.push_back(std::move(task));
+}
+
 bool FileIo::RunDeferred() {
   if (deferred_.empty()) return false;
   const std::function<void()> task = std::move(deferred_.front());

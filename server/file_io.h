@@ -54,8 +54,11 @@ class FileIo {
 
   // Runs `task` on the loop's thread in a later Poll. Any thread.
   void Post(std::function<void()> task);
-  // Runs `task` in the next RunDeferred: work that nobody waits for, such as filling ahead.
-  void Defer(std::function<void()> task) { deferred_.push_back(std::move(task)); }
+  // Runs `task` in the next RunDeferred: work that nobody waits for, such as filling ahead. Dropped
+  // where kMostDeferred are there already: each may hold a descriptor, and what comes so late is of
+  // no use.
+  void Defer(std::function<void()> task);
+  static constexpr std::size_t kMostDeferred = 256;
   // One deferred task; returns whether there are more.
   bool RunDeferred();
   [[nodiscard]] bool has_deferred() const { return !deferred_.empty(); }

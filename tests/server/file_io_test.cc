@@ -78,6 +78,20 @@ TEST_P(FileIoTest, OffloadsAndPosts) {
   Drive(*io_, [&] { return synced == 0; });
 }
 
+TEST_P(FileIoTest, DropsWhatNobodyWaitsForWhereThereIsMuchOfIt) {
+  const auto held = std::make_shared<int>(0);
+  std::size_t ran = 0;
+  const auto defer = [&] { io_->Defer([&ran, held] { ++ran; }); };
+  for (std::size_t i = 0; i < FileIo::kMostDeferred + 100; ++i) defer();
+  EXPECT_EQ(static_cast<std::size_t>(held.use_count()), FileIo::kMostDeferred + 1);
+  while (io_->RunDeferred()) {
+  }
+  EXPECT_EQ(ran, FileIo::kMostDeferred);
+  defer();
+  EXPECT_FALSE(io_->RunDeferred());
+  EXPECT_EQ(ran, FileIo::kMostDeferred + 1);
+}
+
 TEST_P(FileIoTest, EndsWithOperationsInFlight) {
   file_.WriteAt(0, SomeBytes(1 << 20, 1));
   file_.MakeCold();
