@@ -75,7 +75,8 @@ const Row* FindRow(Opcode opcode) {
   return nullptr;
 }
 
-// What touches no file by its caller's rights does not wait until these are known.
+// What touches no file by its caller's rights does not wait until these are known. Locks have those
+// of their open file, and who waits for one must be found by what interrupts it.
 bool IsOfSession(Opcode opcode) {
   switch (opcode) {
     case Opcode::kRenew:
@@ -86,6 +87,10 @@ bool IsOfSession(Opcode opcode) {
     case Opcode::kRecallAck:
     case Opcode::kRelease:
     case Opcode::kReleaseDir:
+    case Opcode::kFlush:
+    case Opcode::kGetLock:
+    case Opcode::kSetLock:
+    case Opcode::kReclaimLock:
       return true;
     default:
       return false;

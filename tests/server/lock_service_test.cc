@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 #include "tests/server/server_harness.h"
 
@@ -351,6 +353,60 @@ TEST_F(LockTest, MalformedRequestsAreRefused) {
   bad.type = 3;
   EXPECT_FALSE(server.Deliver(server.lane,
                               Harness::Message(Opcode::kSetLock, Body().Add(bad).bytes(), 901)));
+}
+
+// The user database may take long, or hang.
+class UnknownUserTest : public testing::Test {
+ protected:
+  UnknownUserTest() {
+    std::ofstream(server / "file") << "x";
+    struct statx stat {};
+    const InodeRef file = server.table().Lookup(server.table().root(), "file", stat);
+    Fd fd(::open((server / "file").c_str(), O_RDWR | O_CLOEXEC));
+    lock.open = server.session()
+                    ->AddOpen(server.session()->TakePlace(), file.inode, std::move(fd),
+                              fs::kOpenRead | fs::kOpenWrite, 4321)
+                    ->number;
+    lock.owner = 1;
+    lock.type = static_cast<std::uint32_t>(LockType::kWrite);
+    lock.end = LockTable::kEnd;
+    server.caller = {4321, 4321};
+  }
+  // What is answered before anything else happens.
+  std::optional<int> AskNow(Opcode opcode, const Body& body) {
+    server.Send(opcode, body);
+    if (server.lane->sent.empty()) return std::nullopt;
+    return server.TakeAnswer(server.lane).errno_value();
+  }
+  Harness server{{.ids = IdMap::Daemon(IdMode::kRootSquash), .can_switch_ids = true}};
+  fs::LockRequest lock{};
+};
+
+TEST_F(UnknownUserTest, NoLockWaitsUntilItsCallersGroupsAreKnown) {
+  EXPECT_EQ(AskNow(Opcode::kSetLock, Body().Add(lock)), 0);
+  EXPECT_EQ(AskNow(Opcode::kGetLock, Body().Add(lock)), 0);
+  EXPECT_EQ(AskNow(Opcode::kReclaimLock, Body().Add(lock)), 0);
+  EXPECT_EQ(server.core().locks.held(), 1U);
+  fs::FlushRequest flush{};
+  flush.open = lock.open;
+  flush.lock_owner = lock.owner;
+  EXPECT_EQ(AskNow(Opcode::kFlush, Body().Add(flush)), 0);
+  EXPECT_EQ(server.core().locks.held(), 0U);
+}
+
+TEST_F(UnknownUserTest, WhoWaitsForALockIsInterrupted) {
+  ASSERT_EQ(AskNow(Opcode::kSetLock, Body().Add(lock)), 0);
+  lock.owner = 2;
+  lock.flags = fs::kLockWait;
+  fs::InterruptRequest interrupt{};
+  interrupt.sequence = server.Send(Opcode::kSetLock, Body().Add(lock));
+  EXPECT_EQ(server.lane->in_flight(), 0U);
+  EXPECT_EQ(server.core().locks.waiting(), 1U);
+  server.Send(Opcode::kInterrupt, Body().Add(interrupt));
+  const Answer first = server.TakeAnswer(server.lane), second = server.TakeAnswer(server.lane);
+  const Answer& given_up = first.sequence == interrupt.sequence ? first : second;
+  EXPECT_EQ(given_up.errno_value(), EINTR);
+  EXPECT_EQ(server.core().locks.waiting(), 0U);
 }
 
 }  // namespace
