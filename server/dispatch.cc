@@ -182,7 +182,8 @@ Outcome Dispatcher::Run(Call& call) {
 
   const std::uint64_t digest = IntentRing::Digest(call.opcode, call.body.rest());
   PriorState before;
-  switch (Replay(call, digest, before)) {
+  fs::Handle made;
+  switch (Replay(call, digest, before, made)) {
     case Next::kAnswered:
       return Outcome::Pending();
     case Next::kHeldBack:
@@ -193,7 +194,7 @@ Outcome Dispatcher::Run(Call& call) {
       call.responder.SetRecorded();
       return AnswerAsDone(call, before);
     case Next::kOpenAgain:
-      return call.opcode == Opcode::kTmpfile ? Outcome::Errno(ESTALE) : OpOpenMade(call);
+      return OpenAgain(call, made);
     case Next::kRun:
       break;
   }
@@ -300,7 +301,8 @@ bool Dispatcher::HeldBack(const Call& call) const {
   return core.grace.active(core.clock.Now()) && MayTakeFromOthers(call.opcode, call.body.rest());
 }
 
-Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState& before) {
+Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState& before,
+                                    fs::Handle& made) {
   IntentRing& record = *call.session.record();
   const IntentRing::Found found = record.Lookup(call.header.sequence, digest);
   switch (found.verdict) {
@@ -315,7 +317,7 @@ Dispatcher::Next Dispatcher::Replay(Call& call, std::uint64_t digest, PriorState
       return Next::kHeldBack;  // the client does not say which answers it has: it may ask again
     }
     case IntentRing::Verdict::kDone:
-      return AnswerDone(call, found);
+      return AnswerDone(call, found, made);
     case IntentRing::Verdict::kInProgress:
       return Wait(call, digest);
     case IntentRing::Verdict::kInterrupted: {
@@ -359,7 +361,8 @@ Dispatcher::Next Dispatcher::AnswerUnknown(Call& call) {
   return Next::kAnswered;
 }
 
-Dispatcher::Next Dispatcher::AnswerDone(Call& call, const IntentRing::Found& found) {
+Dispatcher::Next Dispatcher::AnswerDone(Call& call, const IntentRing::Found& found,
+                                        fs::Handle& made) {
   worker_.core.counters.replayed.fetch_add(1);
   const bool opens = call.opcode == Opcode::kOpen || call.opcode == Opcode::kCreate ||
                      call.opcode == Opcode::kTmpfile;
@@ -367,7 +370,10 @@ Dispatcher::Next Dispatcher::AnswerDone(Call& call, const IntentRing::Found& fou
     ByteReader reply(found.reply);
     const std::uint64_t number = reply.Read<fs::OpenReply>().open;
     // Opened by an earlier epoch: the number means nothing any more.
-    if (!call.session.FindOpen(number)) return Next::kOpenAgain;
+    if (!call.session.FindOpen(number)) {
+      if (call.opcode != Opcode::kOpen) made = fs::ReadEntry(reply).handle;
+      return Next::kOpenAgain;
+    }
   }
   if (found.reply_lost) {
     call.responder.Errno(EIO);
@@ -375,6 +381,16 @@ Dispatcher::Next Dispatcher::AnswerDone(Call& call, const IntentRing::Found& fou
     call.responder.Send(found.error, std::array{ByteSpan(found.reply)});
   }
   return Next::kAnswered;
+}
+
+Outcome Dispatcher::OpenAgain(Call& call, const fs::Handle& made) {
+  if (call.opcode == Opcode::kTmpfile) return Outcome::Errno(ESTALE);
+  const Outcome outcome = OpOpenMade(call, made);
+  // Where this answer is lost as well, nothing more is opened.
+  if (outcome.error() == fs::WireError::kOk && call.out.ok()) {
+    call.session.record()->Amend(call.header.sequence, call.out.written());
+  }
+  return outcome;
 }
 
 Dispatcher::Next Dispatcher::Wait(Call& call, std::uint64_t digest) {

@@ -25,12 +25,14 @@ class Dispatcher {
   using Handler = Outcome (*)(Call&);
   enum class Next : std::uint8_t { kRun, kAnswered, kAsDone, kOpenAgain, kHeldBack, kEnd };
 
-  // What the record says about a mutating request; answers it where it can.
-  Next Replay(Call& call, std::uint64_t digest, PriorState& before);
+  // What the record says about a mutating request; answers it where it can. `made`: by kOpenAgain.
+  Next Replay(Call& call, std::uint64_t digest, PriorState& before, fs::Handle& made);
   // Of a request that no record has: whether carrying it out is safe where it may have been before.
   static bool IsSafeWithoutRecord(const Call& call, const PriorState& now);
   static Next AnswerUnknown(Call& call);
-  Next AnswerDone(Call& call, const IntentRing::Found& found);
+  Next AnswerDone(Call& call, const IntentRing::Found& found, fs::Handle& made);
+  // What an earlier epoch has opened, and made perhaps.
+  static Outcome OpenAgain(Call& call, const fs::Handle& made);
   Next Wait(Call& call, std::uint64_t digest);
   // Of a request that was counted; again when it has waited.
   bool Serve(const LanePtr& lane, ByteSpan message, Responder responder);

@@ -297,7 +297,18 @@ void IntentRing::Complete(std::uint64_t sequence, fs::WireError error, ByteSpan 
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(sequence);
   if (entry == entries_.end() || entry->second.phase == Phase::kDone) return;
-  Record& record = At(entry->second.index);
+  WriteResultLocked(At(entry->second.index), error, reply);
+  entry->second.phase = Phase::kDone;
+}
+
+void IntentRing::Amend(std::uint64_t sequence, ByteSpan reply) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(sequence);
+  if (entry == entries_.end() || entry->second.phase != Phase::kDone) return;
+  WriteResultLocked(At(entry->second.index), fs::WireError::kOk, reply);
+}
+
+void IntentRing::WriteResultLocked(Record& record, fs::WireError error, ByteSpan reply) {
   const bool fits = reply.size() <= kMaxReplyBytes;
   record.error = static_cast<std::uint16_t>(error);
   record.reply_lost = fits ? 0 : 1;
@@ -306,7 +317,6 @@ void IntentRing::Complete(std::uint64_t sequence, fs::WireError error, ByteSpan 
   StoresAboveComeFirst();
   record.result_sum = ResultSum(record);
   StoresAboveComeFirst();
-  entry->second.phase = Phase::kDone;
 }
 
 void IntentRing::Abandon(std::uint64_t sequence) {

@@ -79,6 +79,9 @@ class IntentRing {
   bool Resume(std::uint64_t sequence);
   // Without effect when there is no such intent.
   void Complete(std::uint64_t sequence, fs::WireError error, ByteSpan reply);
+  // Another answer to what is done without an error: the one before named what is no more. Without
+  // effect when there is no such record.
+  void Amend(std::uint64_t sequence, ByteSpan reply);
   // Takes an intent back whose request was not carried out after all (it will be asked again).
   void Abandon(std::uint64_t sequence);
   // Every answer up to `sequence` has arrived: their records are free.
@@ -140,6 +143,7 @@ class IntentRing {
   static void Format(std::byte* base, std::uint64_t session, std::uint32_t records,
                      std::uint64_t exported);
   static bool IsWhole(const Header& header);
+  void WriteResultLocked(Record& record, fs::WireError error, ByteSpan reply);
   void ReleaseLocked(std::uint64_t sequence);
   void NoteAnsweredLocked(std::uint64_t sequence);
   [[nodiscard]] bool IsAnsweredLocked(std::uint64_t sequence) const;

@@ -75,8 +75,9 @@ std::uint32_t WriteLeaseOf(Core& core, const OpenFile& open, LeaseTable::Stamp s
 // does at a write by a user who is not root, whoever owns it. `stat` is the file's, and is changed
 // alike.
 void KillPrivileges(const ProcFd& proc, int fd, struct statx& stat);
-// A Create or Open whose file was made, or truncated, by an earlier epoch: only opens it.
-Outcome OpOpenMade(Call& call);
+// A Create or Open whose file was made, or truncated, by an earlier epoch: only opens it. `made` is
+// what a Create made, empty where nobody has written that down.
+Outcome OpOpenMade(Call& call, const fs::Handle& made);
 // Opens a directory and answers OpenReply.
 Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags);
 // An open file has left its session's table: its locks go.

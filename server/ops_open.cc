@@ -184,7 +184,7 @@ Outcome OpCreate(Call& call) {
   return OpenInode(call, std::move(place), found, request.flags, parent.inode.get());
 }
 
-Outcome OpOpenMade(Call& call) {
+Outcome OpOpenMade(Call& call, const fs::Handle& made) {
   constexpr std::uint32_t kMaking = fs::kOpenTruncate | fs::kOpenExclusive | fs::kOpenCreate;
   if (call.opcode == fs::Opcode::kOpen) {
     const auto request = call.body.Read<fs::OpenRequest>();
@@ -203,6 +203,8 @@ Outcome OpOpenMade(Call& call) {
   struct statx stat {};
   const InodeRef found = call.session.inodes().Lookup(parent, name, stat);
   if (!found.ok()) return Outcome::Errno(found.error);
+  // Another client has put its own file there since.
+  if (!made.empty() && found.inode->handle != made) return Outcome::Errno(ESTALE);
   return OpenInode(call, call.session.TakePlace(), found, request.flags & ~kMaking,
                    parent.inode.get(), 0, Opens::kWhatItMade);
 }

@@ -247,7 +247,7 @@ Outcome AnswerAsDone(Call& call, const PriorState& before) {
       break;
     case fs::Opcode::kCreate: {
       // It was ours alone: open it as a file that is there.
-      return OpOpenMade(call);
+      return OpOpenMade(call, {});
     }
     case fs::Opcode::kWrite:
     case fs::Opcode::kCommit: {

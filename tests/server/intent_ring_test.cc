@@ -255,6 +255,21 @@ TEST_F(IntentRingTest, AnInterruptedIntentIsResumedOnce) {
   EXPECT_EQ(ring->Lookup(1, 1).verdict, Verdict::kDone);
 }
 
+TEST_F(IntentRingTest, AnAnswerThatMeansNothingAnyMoreIsReplaced) {
+  const auto ring = Open();
+  ASSERT_TRUE(ring->Begin(1, Opcode::kCreate, 1, {}).ok());
+  ring->Amend(1, Reply(2));
+  EXPECT_EQ(ring->Lookup(1, 1).verdict, Verdict::kInProgress);
+  ring->Complete(1, WireError::kOk, Reply(1));
+  ring->Amend(1, Reply(2));
+  EXPECT_EQ(ring->Lookup(1, 1).reply, Reply(2));
+  const auto found = Open()->Lookup(1, 1);
+  EXPECT_EQ(found.verdict, Verdict::kDone);
+  EXPECT_EQ(found.reply, Reply(2));
+  ring->Amend(3, Reply(3));
+  EXPECT_EQ(ring->Lookup(3, 1).verdict, Verdict::kNew);
+}
+
 TEST_F(IntentRingTest, AnAnswerThatIsTooLongIsKnownToBeLost) {
   const auto ring = Open();
   ASSERT_TRUE(ring->Begin(1, Opcode::kCreate, 1, {}).ok());

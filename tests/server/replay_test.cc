@@ -298,6 +298,13 @@ class CrashTest : public testing::Test {
     ASSERT_TRUE(
         (*ring)->Begin(sequence, opcode, IntentRing::Digest(opcode, body.bytes()), before).ok());
   }
+  // And what it answered.
+  void LeaveAnswer(std::uint64_t sequence, Opcode opcode, const Body& body, const Answer& answer) {
+    LeaveIntent(sequence, opcode, body, {});
+    auto ring = IntentRing::Open(server.base / "ring77", 77, 64);
+    ASSERT_TRUE(ring.ok());
+    (*ring)->Complete(sequence, fs::WireError::kOk, answer.body);
+  }
   Answer AskAgain(std::uint64_t sequence, Opcode opcode, const Body& body) {
     const auto lane = server.NewLane(server.NewSession(77));
     EXPECT_TRUE(
@@ -410,6 +417,35 @@ TEST_F(CrashTest, ACreateThatHappenedIsOpened) {
   LeaveIntent(9, Opcode::kCreate, body, before);
   std::ofstream(server / "made");
   EXPECT_TRUE(AskAgain(9, Opcode::kCreate, body).ok());
+}
+
+TEST_F(CrashTest, ACreateThatWasAnsweredIsOpenedOnceMore) {
+  fs::CreateRequest request{};
+  request.flags = fs::kOpenWrite;
+  request.mode = 0644;
+  const Body body = Body().Add(request).Add(server.root()).Name("made");
+  LeaveAnswer(9, Opcode::kCreate, body, server.Create(server.root(), "made", request.flags));
+  server.lane = server.NewLane(server.NewSession(77));
+  const auto ask = [&] {
+    EXPECT_TRUE(server.Deliver(
+        server.lane, Harness::Message(Opcode::kCreate, body.bytes(), 9, 77, server.caller)));
+    return server.TakeAnswer(server.lane);
+  };
+  const Answer first = ask();
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(server.OpenNumber(ask()), server.OpenNumber(first)) << "this answer was lost, too";
+  EXPECT_EQ(server.lane->session()->open_files(), 1U);
+}
+
+TEST_F(CrashTest, ACreateWhoseNameIsAnotherFilesByNowIsNotOpened) {
+  fs::CreateRequest request{};
+  request.flags = fs::kOpenWrite;
+  request.mode = 0644;
+  const Body body = Body().Add(request).Add(server.root()).Name("made");
+  LeaveAnswer(9, Opcode::kCreate, body, server.Create(server.root(), "made", request.flags));
+  std::ofstream(server / "other") << "another's";
+  std::filesystem::rename(server / "other", server / "made");
+  EXPECT_EQ(AskAgain(9, Opcode::kCreate, body).errno_value(), ESTALE);
 }
 
 // A server that is root and acts as its callers.
