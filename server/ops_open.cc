@@ -16,6 +16,9 @@ int DescriptorFlags(std::uint32_t wire) {
   return fs::OpenFlagsFromWire(wire) & ~(O_APPEND | O_DIRECT | O_SYNC | O_DSYNC | O_CREAT | O_EXCL);
 }
 
+// What an open does once, and never again for the same open file.
+constexpr std::uint32_t kMaking = fs::kOpenTruncate | fs::kOpenExclusive | fs::kOpenCreate;
+
 // Why this type of file is never opened; 0 for a regular file. A FIFO's open would wait, a device's
 // would reach the server's hardware: both are the client's own kernel's business.
 int RefuseType(std::uint32_t type) {
@@ -29,7 +32,7 @@ Outcome AnswerOpened(Call& call, const OpenFile& open, const struct statx& stat,
   fs::OpenReply reply;
   reply.open = open.number;
   reply.attr = call.Attr(*open.inode, stat);
-  reply.write_lease_ms = WriteLeaseOf(call.core(), open, call.since);
+  reply.write_lease_ms = open.directory ? 0U : WriteLeaseOf(call.core(), open, call.since);
   call.out.Write(reply);
   if (entry != nullptr) fs::WriteEntry(call.out, *entry);
   return Outcome::Ok();
@@ -133,6 +136,18 @@ void DropOrphan(Call& call, std::uint64_t number) {
   DropKeptOpen(call.core().keeper, orphan);
 }
 
+// Whether it is what its client asks for again.
+bool IsAskedFor(const OpenFile& open, const fs::Handle& handle, std::uint32_t flags) {
+  if (open.inode->handle != handle) return false;
+  return open.directory != nullptr || (open.flags & ~kMaking) == flags;
+}
+
+Outcome AnswerAgain(Call& call, const OpenFile& open) {
+  struct statx stat {};
+  if (const int error = StatFd(open.fd->get(), stat); error != 0) return Outcome::Errno(error);
+  return AnswerOpened(call, open, stat, nullptr);
+}
+
 bool WantsToWrite(std::uint32_t flags) {
   return (flags & (fs::kOpenWrite | fs::kOpenTruncate)) != 0;
 }
@@ -185,7 +200,6 @@ Outcome OpCreate(Call& call) {
 }
 
 Outcome OpOpenMade(Call& call, const fs::Handle& made) {
-  constexpr std::uint32_t kMaking = fs::kOpenTruncate | fs::kOpenExclusive | fs::kOpenCreate;
   if (call.opcode == fs::Opcode::kOpen) {
     const auto request = call.body.Read<fs::OpenRequest>();
     const fs::Handle handle = fs::ReadHandle(call.body);
@@ -266,14 +280,15 @@ Outcome OpReclaimOpen(Call& call) {
   }
   if (call.session.params().read_only && WantsToWrite(request.flags)) return Outcome::Errno(EROFS);
   // Nothing is truncated or made when an open file comes back.
-  const std::uint32_t flags =
-      request.flags & ~(fs::kOpenTruncate | fs::kOpenExclusive | fs::kOpenCreate);
+  const std::uint32_t flags = request.flags & ~kMaking;
+  // It is open under this number: under another one nobody would ever close that.
+  if (const OpenPtr open = call.session.FindOpen(request.open); open) {
+    return IsAskedFor(*open, handle, flags) ? AnswerAgain(call, *open) : Outcome::Errno(ESTALE);
+  }
   // The answer to the first time was lost.
   if (const OpenPtr again = call.session.FindReclaimed(request.open);
-      again && again->inode->handle == handle && again->flags == flags) {
-    struct statx stat {};
-    if (const int error = StatFd(again->fd->get(), stat); error != 0) return Outcome::Errno(error);
-    return AnswerOpened(call, *again, stat, nullptr);
+      again && IsAskedFor(*again, handle, flags)) {
+    return AnswerAgain(call, *again);
   }
   if (Fd kept = call.core().orphans.Take(call.session.id(), request.open); kept.valid()) {
     struct statx stat {};

@@ -291,6 +291,30 @@ TEST_F(DataTest, ReclaimedTwiceItIsOneOpenFile) {
   EXPECT_NE(reclaim(), first) << "it was closed since";
 }
 
+// By the number that it has now, which its client may know by then.
+TEST_F(DataTest, WhatIsOpenIsNotReclaimedAsAnother) {
+  const fs::Handle handle = server.Walk("file");
+  std::ofstream(server / "other") << "abc";
+  fs::ReclaimOpenRequest request{};
+  const auto reclaim = [&](std::uint64_t number, const fs::Handle& of, std::uint32_t flags) {
+    request.open = number;
+    request.flags = flags;
+    return server.Ask(Opcode::kReclaimOpen, Body().Add(request).Add(of).Sized16({}).Sized16({}));
+  };
+  const std::uint64_t again = server.OpenNumber(reclaim(0x1234'0000'0000'0001, handle, kReadWrite));
+  const std::uint64_t first = MustOpen("file", kReadWrite | fs::kOpenTruncate);
+  const std::uint64_t directory = server.OpenNumber(
+      server.Ask(Opcode::kOpenDir, Body().Add(fs::OpenDirRequest{}).Add(server.root())));
+  const std::size_t open = server.session()->open_files();
+  for (const std::uint64_t number : {again, first}) {
+    EXPECT_EQ(server.OpenNumber(reclaim(number, handle, kReadWrite)), number);
+    EXPECT_EQ(reclaim(number, handle, fs::kOpenRead).errno_value(), ESTALE);
+    EXPECT_EQ(reclaim(number, server.Walk("other"), kReadWrite).errno_value(), ESTALE);
+  }
+  EXPECT_EQ(server.OpenNumber(reclaim(directory, server.root(), fs::kOpenRead)), directory);
+  EXPECT_EQ(server.session()->open_files(), open);
+}
+
 // What an earlier worker has left with the supervisor.
 TEST_F(DataTest, AKeptDescriptorComesBackAsWhatItIs) {
   std::ofstream(server / "other") << "abcdefghij";
