@@ -29,6 +29,8 @@ constexpr unsigned kRoundsBetweenLooks = 16;
 constexpr std::chrono::milliseconds kBacklogLook{2};
 // How long a stop waits for file I/O that is under way.
 constexpr std::chrono::seconds kLongestFarewell{2};
+// How long all goodbyes of a loop that stops may take; behind that nobody is waited for.
+constexpr std::chrono::milliseconds kLongestGoodbyes{200};
 
 }  // namespace
 
@@ -76,13 +78,13 @@ void Loop::AddLane(SessionPtr session, std::unique_ptr<transport::Connection> co
   Post([this, session = std::move(session), holder] { AddOnLoop(session, std::move(*holder)); });
 }
 
-void Loop::DropLanes(std::uint64_t session) {
-  Post([this, session] {
+void Loop::DropLanes(std::uint64_t session, const Status& why) {
+  Post([this, session, why] {
     std::vector<LaneEntry> gone;
     for (const auto& [fd, lane] : lanes_) {
       if (lane->session()->id() == session) gone.push_back(lane);
     }
-    for (const LaneEntry& lane : gone) Remove(lane, Status(Code::kDisconnected, "session over"));
+    for (const LaneEntry& lane : gone) Remove(lane, why);
   });
 }
 
@@ -142,8 +144,7 @@ void Loop::Run(Core& core) {
     if (Idle(now)) Sleep(now);
   }
   FinishIo();
-  const auto all = lanes_;
-  for (const auto& [fd, lane] : all) Remove(lane, Status(Code::kDisconnected, "server stops"));
+  RemoveAll();
   dispatcher_.reset();
 }
 
@@ -213,10 +214,23 @@ void Loop::Remove(const LaneEntry& lane, const Status& why) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   lanes_.erase(fd);
   active_.Remove(keep->session()->id(), keep);
+  // A goodbye to who does not take it would keep all other lanes waiting.
+  const bool waited_for =
+      why.code() != Code::kDeadlineExceeded && why.code() != Code::kProtocolError;
+  if (!waited_for) keep->connection().Abandon();
   keep->Close();
   lane_count_.fetch_sub(1);
   core_->leases.LaneClosed(keep);
   lane_gone_(keep->session());
+}
+
+void Loop::RemoveAll() {
+  const Deadline until = DeadlineAfter(kLongestGoodbyes);
+  const auto all = lanes_;
+  for (const auto& [fd, lane] : all) {
+    const bool late = BootClock::now() >= until;
+    Remove(lane, Status(late ? Code::kDeadlineExceeded : Code::kDisconnected, "server stops"));
+  }
 }
 
 bool Loop::RunTimers(TimePoint now) {

@@ -52,8 +52,8 @@ class Loop final : public Scheduler {
   void Join();
 
   void AddLane(SessionPtr session, std::unique_ptr<transport::Connection> connection);
-  // Ends every lane of a session that is over.
-  void DropLanes(std::uint64_t session);
+  // Ends every lane of a session that is over; for Remove.
+  void DropLanes(std::uint64_t session, const Status& why);
   void Post(std::function<void()> task);
   void After(std::chrono::nanoseconds delay, std::function<void()> task) override;
   // How long its answers have taken. Any thread.
@@ -71,7 +71,10 @@ class Loop final : public Scheduler {
   void FinishIo();
   // How many messages it took, at most `most`; what ended the lane counts as one.
   std::size_t Serve(const LaneEntry& lane, std::size_t most);
+  // The end of a lane whose peer is dead (kDeadlineExceeded) or hostile (kProtocolError) waits for
+  // nobody.
   void Remove(const LaneEntry& lane, const Status& why);
+  void RemoveAll();
   // `now` is the round's: what the clock said when the last messages had been served, or behind
   // that.
   bool RunTimers(TimePoint now);

@@ -125,7 +125,8 @@ Status Service::Start() {
   core_->end_session = [this](const SessionPtr& session) {
     // Later, so that the answer goes first.
     loops_.front()->Post([this, session] {
-      if (sessions_.Take(*session)) EndSession(session, "has unmounted");
+      if (sessions_.Take(*session))
+        EndSession(session, Status(Code::kDisconnected, "has unmounted"));
     });
   };
   core_->file_opened = [this] { KeepSoon(); };
@@ -439,13 +440,13 @@ void Service::Expire(TimePoint due) {
   if (now - due > kAway) sessions_.WasAway(now);
   for (const SessionPtr& session : sessions_.TakeExpired(now)) {
     core_->counters.sessions_expired.fetch_add(1);
-    EndSession(session, "is gone: its lease has run out");
+    EndSession(session, Status(Code::kDeadlineExceeded, "is gone: its lease has run out"));
   }
   ScheduleExpiry();
 }
 
-void Service::EndSession(const SessionPtr& session, std::string_view why) {
-  LogInfo("{} {}", session->params().client, why);
+void Service::EndSession(const SessionPtr& session, const Status& why) {
+  LogInfo("{} {}", session->params().client, why.message());
   const AsServer rights;  // a loop's thread acts as whose request it has served last
   session->MarkEnded();
   core_->grace.Done(session->id());
@@ -455,7 +456,8 @@ void Service::EndSession(const SessionPtr& session, std::string_view why) {
   core_->locks.ReleasedAll(session->id(), opens);
   for (const OpenPtr& open : opens) CloseOpen(*core_, *open);
   if (session->record() != nullptr) session->record()->Remove();
-  for (const auto& loop : loops_) loop->DropLanes(session->id());
+  for (const auto& loop : loops_)
+    loop->DropLanes(session->id(), Status(why.code(), "session over"));
   // Last: what comes before goes by the id that the client's next session will have.
   sessions_.Cleared(*session);
   if (sessions_.size() == 0 && options_.on_idle) options_.on_idle();

@@ -90,7 +90,8 @@ class Service final : public transport::SessionHost {
   void KeepLongOpens();
   void ScheduleExpiry();
   void Expire(TimePoint due);
-  void EndSession(const SessionPtr& session, std::string_view why);
+  // `why` goes behind the client's name in a line of the log; kDeadlineExceeded: it is gone.
+  void EndSession(const SessionPtr& session, const Status& why);
 
   const ServiceOptions options_;
   DescriptorKeeper& keeper_;

@@ -203,6 +203,10 @@ class Connection {
   // verbs starts one of its own there, which makes those calls from then on.
   virtual void KeepCredentials() {}
 
+  // The peer is not waited for: what was sent may not arrive. The destructor then does not wait for
+  // its goodbye to leave, as it does over verbs, where that takes longest when nobody is there.
+  virtual void Abandon() {}
+
  protected:
   Connection() = default;
   // False when spinning cannot help, as when the peer needs this very processor to answer.

@@ -14,7 +14,9 @@
 #include <future>
 #include <thread>
 
+#include "tests/fs/client/wrapped_connection.h"
 #include "tests/server/temp_dir.h"
+#include "tests/server/wrapped_service.h"
 #include "tests/transport/kinds.h"
 #include "transport/base/random.h"
 #include "transport/session/acceptor.h"
@@ -172,7 +174,7 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     acceptor.keys.push_back({"k", key_});
     acceptor.offer = transport::TestKinds();
     acceptor.peers_share = false;
-    auto made = transport::Acceptor::Create(acceptor, *service_);
+    auto made = transport::Acceptor::Create(acceptor, host());
     ASSERT_TRUE(made.ok()) << made.status().message();
     acceptor_ = *std::move(made);
     thread_ = std::thread([this] { EXPECT_TRUE(acceptor_->Run().ok()); });
@@ -240,6 +242,9 @@ class ServiceTest : public testing::TestWithParam<Kind> {
     ByteReader reply(opened.body);
     return reply.Read<fs::OpenReply>().open;
   }
+
+  // Who is given the lanes.
+  virtual transport::SessionHost& host() { return *service_; }
 
   TempDir dir_;
   ClientLimits limits_;  // of servers to come
@@ -541,6 +546,103 @@ TEST_P(ServiceTest, AMalformedRequestEndsThatLaneOnly) {
   EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
 }
 
+// How many connections of a server have waited for their peers at their end, and how many not.
+struct Goodbyes {
+  std::atomic<unsigned> waited{0}, spared{0};
+};
+
+// A connection whose peer does not take the goodbye.
+class LongGoodbye final : public fs::client::WrappedConnection {
+ public:
+  LongGoodbye(std::unique_ptr<Connection> inner, Goodbyes& goodbyes)
+      : WrappedConnection(std::move(inner)), goodbyes_(goodbyes) {}
+  ~LongGoodbye() override {
+    if (!abandoned_) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ++(abandoned_ ? goodbyes_.spared : goodbyes_.waited);
+  }
+  void Abandon() override {
+    abandoned_ = true;
+    WrappedConnection::Abandon();
+  }
+
+ private:
+  Goodbyes& goodbyes_;
+  bool abandoned_ = false;
+};
+
+class LongGoodbyes final : public WrappedService {
+ public:
+  explicit LongGoodbyes(Service& service) : WrappedService(service) {}
+  void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
+              std::unique_ptr<Connection> lane) override {
+    WrappedService::OnLane(session_id, context,
+                           std::make_unique<LongGoodbye>(std::move(lane), goodbyes));
+  }
+  Goodbyes goodbyes;
+};
+
+class GoodbyeServiceTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    loops_ = 1;
+    ServiceTest::SetUp();
+  }
+  void TearDown() override { Stop(); }
+  transport::SessionHost& host() override {
+    host_ = std::make_unique<LongGoodbyes>(*service_);
+    return *host_;
+  }
+  // Of the server that was started last, once so many of its lanes have ended.
+  const Goodbyes& GoodbyesOf(unsigned lanes) {
+    const Goodbyes& goodbyes = host_->goodbyes;
+    const Deadline deadline = DeadlineAfter(kPatience);
+    while (goodbyes.waited + goodbyes.spared < lanes && BootClock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(goodbyes.waited + goodbyes.spared, lanes);
+    return goodbyes;
+  }
+
+  std::unique_ptr<LongGoodbyes> host_;
+};
+
+TEST_P(GoodbyeServiceTest, WhoseLeaseHasRunOutIsNotWaitedFor) {
+  Stop();
+  Start(std::chrono::milliseconds(300));
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(GoodbyesOf(1).waited, 0U);
+}
+
+TEST_P(GoodbyeServiceTest, WhoFollowsNoRuleIsNotWaitedFor) {
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  (void)client->Ask(Opcode::kLookup, Sized(AsBytes("xx")));
+  EXPECT_EQ(GoodbyesOf(1).waited, 0U);
+}
+
+TEST_P(GoodbyeServiceTest, WhoEndsItsSessionIsWaitedFor) {
+  const auto client = Connect();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(client->Ask(Opcode::kEndSession).error, fs::WireError::kOk);
+  EXPECT_EQ(GoodbyesOf(1).waited, 1U);
+}
+
+TEST_P(GoodbyeServiceTest, AServerThatStopsSaysGoodbyeForAFewTenthsOfASecond) {
+  constexpr unsigned kLanes = 8;
+  std::vector<std::unique_ptr<Client>> lanes;
+  lanes.push_back(Connect());
+  while (lanes.size() < kLanes) lanes.push_back(OpenLane());
+  for (const auto& lane : lanes) {
+    ASSERT_TRUE(lane);
+    EXPECT_EQ(lane->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+  }
+  Stop();
+  const Goodbyes& goodbyes = GoodbyesOf(kLanes);
+  EXPECT_GE(goodbyes.waited, 1U);
+  EXPECT_LE(goodbyes.waited, 2U);
+}
+
 class LimitedServiceTest : public ServiceTest {
  protected:
   void SetUp() override {
@@ -702,6 +804,8 @@ TEST_P(ServiceTest, AnIdleServerUsesNoProcessorTime) {
 INSTANTIATE_TEST_SUITE_P(Transports, ServiceTest, testing::ValuesIn(transport::TestKinds()),
                          transport::KindName);
 INSTANTIATE_TEST_SUITE_P(Transports, GivenUpServiceTest, testing::ValuesIn(transport::TestKinds()),
+                         transport::KindName);
+INSTANTIATE_TEST_SUITE_P(Transports, GoodbyeServiceTest, testing::ValuesIn(transport::TestKinds()),
                          transport::KindName);
 INSTANTIATE_TEST_SUITE_P(Transports, LimitedServiceTest, testing::ValuesIn(transport::TestKinds()),
                          transport::KindName);

@@ -39,6 +39,9 @@ class FaultyConnection final : public Connection {
   void KeepCredentials() override {
     if (inner_ != nullptr) inner_->KeepCredentials();
   }
+  void Abandon() override {
+    if (inner_ != nullptr) inner_->Abandon();
+  }
 
  private:
   struct Held {

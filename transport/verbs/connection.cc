@@ -64,7 +64,7 @@ VerbsConnection::~VerbsConnection() {
     // A peer that has ended it already hears no goodbye.
     std::array<Completion, QueuePair::kPollBatch> ignored;
     while (!ending() && HandleCompletions(ignored) > 0) assembled_delivered_ = false;
-    if (!ending()) WaitUntilByeHasGone();
+    if (!ending()) SayBye();
   }
   // ~QueuePair puts the queue pair in error and waits until the device has let go of our buffers.
   AsOwner([this] {
@@ -73,11 +73,15 @@ VerbsConnection::~VerbsConnection() {
   });
 }
 
+void VerbsConnection::SayBye() {
+  outbox_->SayBye();
+  PostSends();
+  if (!abandoned_) WaitUntilByeHasGone();
+}
+
 // What was sent just before the end should arrive: once the queue pair is in error, the device
 // drops what it has not sent.
 void VerbsConnection::WaitUntilByeHasGone() {
-  outbox_->SayBye();
-  PostSends();
   const Deadline deadline = DeadlineAfter(kByeLimit);
   while (!ending() && !outbox_->bye_has_gone() && BootClock::now() < deadline) {
     const Result<std::span<const ibv_wc>> some = queue_pair_->PollCompletions();

@@ -72,6 +72,7 @@ class VerbsConnection final : public Connection {
   Result<RemoteRegion> Share(const MemoryRegion& region) override;
   void Unshare(const MemoryRegion& region) override;
   void KeepCredentials() override;
+  void Abandon() override { abandoned_ = true; }
 
  private:
   // Empty polls between two looks at the connection manager: some hundred microseconds of
@@ -84,7 +85,7 @@ class VerbsConnection final : public Connection {
   // microseconds, or by a few milliseconds when its processor was taken away.
   static constexpr std::chrono::milliseconds kNudgeInterval{50};
   static constexpr std::uint32_t kNudges = 3;
-  // How long the destructor waits for its last frames to leave.
+  // How long the destructor waits for its last frames to leave, unless the peer is abandoned.
   static constexpr std::chrono::milliseconds kByeLimit{100};
 
   // Makes calls that the kernel carries out, by the clerk if there is one.
@@ -127,6 +128,7 @@ class VerbsConnection final : public Connection {
 
   [[nodiscard]] bool ending() const { return !ending_.ok(); }
   void BeginEnding(Status why);
+  void SayBye();
   void WaitUntilByeHasGone();
 
   Capabilities capabilities_;
@@ -149,6 +151,7 @@ class VerbsConnection final : public Connection {
   std::unique_ptr<Outbox> outbox_;
   Reassembler reassembler_;
   bool peer_opened_ = false;
+  bool abandoned_ = false;
   bool last_frame_seen_ = false;  // a kBye, or one that no correct peer sends: the rest is ignored
 
   // Completions taken from the queue and not handled yet: first those that Flush has taken, as many

@@ -43,6 +43,8 @@ class WrappedConnection : public transport::Connection {
     return inner_->Share(region);
   }
   void Unshare(const transport::MemoryRegion& region) override { inner_->Unshare(region); }
+  void KeepCredentials() override { inner_->KeepCredentials(); }
+  void Abandon() override { inner_->Abandon(); }
 
  private:
   const std::unique_ptr<transport::Connection> inner_;

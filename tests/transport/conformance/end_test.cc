@@ -79,6 +79,14 @@ TEST_P(Ending, WhatIsOverStaysOver) {
   pair.Destroy();
 }
 
+TEST_P(Ending, WhoIsAbandonedHearsOfTheEndAllTheSame) {
+  Pair pair = Connected();
+  pair.server->Abandon();
+  pair.server.Destroy();
+  ASSERT_TRUE(DriveUntil({&pair.client}, [&] { return !pair.client.alive(); }));
+  ExpectDisconnected(pair.client, "the peer was destroyed");
+}
+
 TEST_P(Ending, MessagesSentBeforeTheEndArriveFirst) {
   if (subject().listen.kind == Kind::kVerbs) {
     return;  // not promised here: a queue pair that ends drops what its peer had no buffer posted

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/fs/client/wrapped_connection.h"
+#include "transport/fault/connection.h"
 #include "transport/fault/dice.h"
 #include "transport/fault/transport.h"
 #include "transport/shm/transport.h"
@@ -88,6 +90,25 @@ TEST(Fault, ThePlannedOperationBreaksTheConnectionForBothEnds) {
   EXPECT_EQ(pair.client->Flush().code(), Code::kDisconnected);
   EXPECT_EQ(pair.client->Arm().status().code(), Code::kDisconnected);
   EXPECT_EQ(WaitForEnd(*pair.server).code(), Code::kDisconnected);
+}
+
+// Notes that it was abandoned.
+class Abandonable final : public fs::client::WrappedConnection {
+ public:
+  Abandonable(std::unique_ptr<Connection> inner, bool& abandoned)
+      : WrappedConnection(std::move(inner)), abandoned_(abandoned) {}
+  void Abandon() override { abandoned_ = true; }
+
+ private:
+  bool& abandoned_;
+};
+
+TEST(Fault, TheConnectionInsideIsAbandoned) {
+  Pair pair({.seed = 1});
+  bool abandoned = false;
+  FaultyConnection faulty(std::make_unique<Abandonable>(std::move(pair.server), abandoned), {});
+  faulty.Abandon();
+  EXPECT_TRUE(abandoned);
 }
 
 TEST(Fault, TheSeedAloneSaysWhichOperationBreaks) {
