@@ -56,6 +56,7 @@ void ConnLane::Send(std::span<const ByteSpan> parts) {
 
 void ConnLane::SendNow(std::span<const ByteSpan> parts) {
   if (closed() || !failure_.ok()) return;
+  NoteWord();
   failure_ = connection_->Send(parts);
   if (!std::exchange(unflushed_, true)) {
     unflushed_lanes_.push_back(std::static_pointer_cast<ConnLane>(shared_from_this()));
@@ -79,9 +80,11 @@ void ConnLane::Release() {
 Status ConnLane::Flush() {
   if (closed() || !failure_.ok()) return failure_;
   // What an earlier one has left, because the wire was full, is nobody else's to send.
-  if (!unflushed_ && connection_->backlog_bytes() == 0) return failure_;
+  const std::size_t backlog = connection_->backlog_bytes();
+  if (!unflushed_ && backlog == 0) return failure_;
   unflushed_ = false;
   failure_ = connection_->Flush();
+  if (connection_->backlog_bytes() < backlog) NoteWord();
   return failure_;
 }
 

@@ -41,6 +41,11 @@ class ConnLane final : public Lane {
   [[nodiscard]] bool BacklogFull() const {
     return connection_->backlog_bytes() > transport::Connection::kBacklogLimit;
   }
+  // A message has come. What is sent, or taken by a peer that is behind, counts as well: a client
+  // that is told something needs not ask whether its server lives.
+  void NoteWord() { silent_looks_ = 0; }
+  // How many looks in a row, this one included, have come without such a word in between.
+  unsigned NoteLook() { return ++silent_looks_; }
   // Ends the connection; nothing is sent or granted any more.
   void Close();
   [[nodiscard]] bool closed() const { return connection_ == nullptr; }
@@ -63,6 +68,7 @@ class ConnLane final : public Lane {
   Status failure_;
   bool holding_ = false;
   bool unflushed_ = false;
+  unsigned silent_looks_ = 0;
   std::vector<std::byte> held_;  // messages, each behind its size
   std::vector<std::size_t> held_sizes_;
 };

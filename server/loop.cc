@@ -29,6 +29,12 @@ constexpr unsigned kRoundsBetweenLooks = 16;
 constexpr std::chrono::milliseconds kBacklogLook{2};
 // How long a stop waits for file I/O that is under way.
 constexpr std::chrono::seconds kLongestFarewell{2};
+// How often in a session's lease lanes are looked at, and how many looks in a row one may be
+// silent: it ends after one and a half to two leases. Its client asks when it has heard nothing for
+// a third of one. Looks are counted, not time: a server that was stopped itself, or a host that was
+// suspended, makes one for all that while, and has heard who lives by the next.
+constexpr int kLooksInALease = 2;
+constexpr unsigned kMostSilentLooks = 3;
 // How long all goodbyes of a loop that stops may take; behind that nobody is waited for.
 constexpr std::chrono::milliseconds kLongestGoodbyes{200};
 
@@ -110,6 +116,7 @@ void Loop::AddOnLoop(const SessionPtr& session, std::unique_ptr<transport::Conne
       [this](std::function<void()> task) { Post(std::move(task)); }, unflushed_, times_);
   lanes_[fd] = lane;
   active_.Add(session->id(), lane);
+  LookForSilentLater();
 }
 
 void Loop::Run(Core& core) {
@@ -182,6 +189,7 @@ std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
     return 1;
   }
   if (*count == 0) return 0;
+  lane->NoteWord();
   // With several messages the answers wait, since a Send would end the others' validity.
   if (*count > 1) lane->Hold();
   bool fine = true;
@@ -230,6 +238,26 @@ void Loop::RemoveAll() {
   for (const auto& [fd, lane] : all) {
     const bool late = BootClock::now() >= until;
     Remove(lane, Status(late ? Code::kDeadlineExceeded : Code::kDisconnected, "server stops"));
+  }
+}
+
+void Loop::LookForSilentLater() {
+  if (lanes_.empty() || std::exchange(looks_for_silent_, true)) return;
+  timers_.emplace(BootClock::now() + core_->options.session_lease / kLooksInALease, [this] {
+    looks_for_silent_ = false;
+    RemoveSilent();
+    LookForSilentLater();
+  });
+}
+
+void Loop::RemoveSilent() {
+  std::vector<LaneEntry> silent;
+  for (const auto& [fd, lane] : lanes_) {
+    if (lane->NoteLook() > kMostSilentLooks) silent.push_back(lane);
+  }
+  for (const LaneEntry& lane : silent) {
+    Remove(lane,
+           Status(Code::kDeadlineExceeded, "nothing was heard of it for longer than a lease"));
   }
 }
 

@@ -75,6 +75,10 @@ class Loop final : public Scheduler {
   // nobody.
   void Remove(const LaneEntry& lane, const Status& why);
   void RemoveAll();
+  // Ends lanes of which nothing was heard for longer than a session's lease, and looks again later
+  // while there are any: an idle queue pair does not notice that its peer is gone.
+  void RemoveSilent();
+  void LookForSilentLater();
   // `now` is the round's: what the clock said when the last messages had been served, or behind
   // that.
   bool RunTimers(TimePoint now);
@@ -103,6 +107,7 @@ class Loop final : public Scheduler {
   TimePoint looked_{};  // at the clock, in this round; none: not yet
   bool io_ready_ = true;
   std::multimap<TimePoint, std::function<void()>> timers_;
+  bool looks_for_silent_ = false;  // it is among them
   AdaptiveSpin spin_;
   std::thread thread_;
 };

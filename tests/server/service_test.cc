@@ -628,6 +628,28 @@ TEST_P(GoodbyeServiceTest, WhoEndsItsSessionIsWaitedFor) {
   EXPECT_EQ(GoodbyesOf(1).waited, 1U);
 }
 
+TEST_P(GoodbyeServiceTest, ALaneOfWhichNothingIsHeardEndsAloneAndIsNotWaitedFor) {
+  constexpr std::chrono::milliseconds kLease{1000};
+  Stop();
+  Start(kLease);
+  const auto silent = Connect();
+  const auto other = OpenLane();
+  ASSERT_TRUE(silent && other);
+  EXPECT_EQ(silent->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+  const TimePoint heard = BootClock::now();
+  Status end;
+  while (end.ok() && BootClock::now() < heard + kPatience) {
+    EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+    std::array<Completion, 1> completion;
+    end = silent->lane().Wait(completion, DeadlineAfter(kLease / 20)).status();
+  }
+  EXPECT_FALSE(end.ok());
+  EXPECT_GT(BootClock::now() - heard, kLease);
+  EXPECT_EQ(GoodbyesOf(1).waited, 0U);
+  EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+  EXPECT_EQ(service_->sessions(), 1U);
+}
+
 TEST_P(GoodbyeServiceTest, AServerThatStopsSaysGoodbyeForAFewTenthsOfASecond) {
   constexpr unsigned kLanes = 8;
   std::vector<std::unique_ptr<Client>> lanes;
@@ -673,7 +695,7 @@ TEST_P(LimitedServiceTest, MountsFromOneAddress) {
 TEST_P(ServiceTest, ALaneThatDoesNotReadDelaysNoOtherOfItsLoop) {
   Stop();
   loops_ = 1;
-  Start(kPatience);
+  Start(std::chrono::milliseconds(40'000));
   const auto deaf = Connect();
   const auto other = OpenLane();
   ASSERT_TRUE(deaf && other);

@@ -12,8 +12,8 @@
 //   queue empty--> over: Poll returns why, for ever
 //
 // In `ending` what had arrived before is still delivered. Not done here: detection of a dead host
-// (an idle queue pair never notices; sessions heartbeat), encryption (RDMA payload is plain on the
-// wire).
+// (an idle queue pair never notices: a lane's client heartbeats, its server ends it), encryption
+// (RDMA payload is plain on the wire).
 #pragma once
 
 #include <array>
