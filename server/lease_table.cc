@@ -39,12 +39,17 @@ void LeaseTable::Changed::Merge(const Changed& other) {
   *this = merged;
 }
 
-void LeaseTable::Count(Session session, std::ptrdiff_t difference) {
-  leases_ = static_cast<std::size_t>(static_cast<std::ptrdiff_t>(leases_) + difference);
-  const auto counted = counts_.try_emplace(session, 0).first;
-  counted->second =
-      static_cast<std::size_t>(static_cast<std::ptrdiff_t>(counted->second) + difference);
-  if (counted->second == 0) counts_.erase(counted);
+void LeaseTable::NoteHolder(const InodeKey& key, Session session) {
+  ++leases_;
+  held_[session].insert(key);
+}
+
+void LeaseTable::ForgetHolder(const InodeKey& key, Session session) {
+  --leases_;
+  const auto held = held_.find(session);
+  if (held == held_.end()) return;  // it ends
+  held->second.erase(key);
+  if (held->second.empty()) held_.erase(held);
 }
 
 // One that is new here may be one that was forgotten.
@@ -60,13 +65,13 @@ bool LeaseTable::MayGrant(const Inode& inode, Session session, Stamp since) {
 }
 
 bool LeaseTable::HasRoom(Session session) const {
-  const auto count = counts_.find(session);
-  return count == counts_.end() || count->second < options_.session_leases;
+  const auto held = held_.find(session);
+  return held == held_.end() || held->second.size() < options_.session_leases;
 }
 
 bool LeaseTable::HasPlenty(Session session) const {
-  const auto count = counts_.find(session);
-  return count == counts_.end() || count->second < options_.session_leases / 2;
+  const auto held = held_.find(session);
+  return held == held_.end() || held->second.size() < options_.session_leases / 2;
 }
 
 bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePoint now,
@@ -91,7 +96,7 @@ bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePo
   if (leases_ >= sweep_at_ || (!HasRoom(session) && now >= sweep_after_)) Sweep(now);
   if (!HasRoom(session)) return false;
   Entry(key).holders.push_back({.session = session, .until = until, .granted = stamp_});
-  Count(session, 1);
+  NoteHolder(key, session);
   return true;
 }
 
@@ -263,7 +268,7 @@ void LeaseTable::DropHolder(const InodeKey& key, Session session, Stamp before) 
   const auto gone = std::erase_if(found->second.holders, [&](const Holder& holder) {
     return holder.session == session && holder.granted < before;
   });
-  if (gone != 0) Count(session, -1);
+  if (gone != 0) ForgetHolder(key, session);
   EraseIfIdle(found);
 }
 
@@ -312,9 +317,10 @@ std::vector<LeaseTable::ChangeNumber> LeaseTable::SessionEnded(Session session) 
       ready.push_back(change);
     }
   }
-  for (auto inode = inodes_.begin(); inode != inodes_.end();) {
-    const auto at = inode++;
-    DropHolder(at->first, session, std::numeric_limits<Stamp>::max());
+  const auto held = held_.extract(session);
+  if (held.empty()) return ready;
+  for (const InodeKey& key : held.mapped()) {
+    DropHolder(key, session, std::numeric_limits<Stamp>::max());
   }
   return ready;
 }
@@ -355,7 +361,7 @@ void LeaseTable::Sweep(TimePoint now) {
     const auto at = inode++;
     std::erase_if(at->second.holders, [&](const Holder& holder) {
       if (holder.until > now) return false;
-      Count(holder.session, -1);
+      ForgetHolder(at->first, holder.session);
       return true;
     });
     EraseIfIdle(at);

@@ -30,6 +30,7 @@
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -196,7 +197,10 @@ class LeaseTable {
   void EndOf(Inode& inode, Session by);
   void Sweep(TimePoint now);
   void EraseIfIdle(std::unordered_map<InodeKey, Inode, InodeKeyHash>::iterator inode);
-  void Count(Session session, std::ptrdiff_t difference);
+  // What the session has a lease on, kept beside its Holder: one that ends is looked for nowhere
+  // else, and all others wait for less.
+  void NoteHolder(const InodeKey& key, Session session);
+  void ForgetHolder(const InodeKey& key, Session session);
 
   Options options_;
   std::uint64_t next_;
@@ -204,7 +208,7 @@ class LeaseTable {
   std::unordered_map<InodeKey, Inode, InodeKeyHash> inodes_;
   Changed forgotten_;  // changes of inodes that have no entry any more
   Inode anything_;     // changes that name no inode
-  std::unordered_map<Session, std::size_t> counts_;
+  std::unordered_map<Session, std::unordered_set<InodeKey, InodeKeyHash>> held_;  // never empty
   std::unordered_map<ChangeNumber, Change> changes_;
   Outstandings recalls_;
   std::set<std::pair<TimePoint, RecallNumber>> due_;

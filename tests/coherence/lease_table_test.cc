@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
+#include <set>
+
 namespace rdfs::server {
 namespace {
 
@@ -340,6 +344,103 @@ TEST_F(LeaseTableTest, TheNumberOfLeasesIsBounded) {
   EXPECT_TRUE(table.Grant({1, 11}, kAnn, table.stamp(), now_, kLease));
   EXPECT_LE(table.leases(), 3U);
   EXPECT_LE(table.inodes(), 3U);
+}
+
+// Leases as they should be, beside the table.
+class HeldLeases {
+ public:
+  explicit HeldLeases(unsigned seed) : random_(seed) {}
+
+  void Step() {
+    const InodeKey inode{.device = 1, .inode = 1 + random_() % kInodes};
+    const LeaseTable::Session session = 1 + random_() % kSessions;
+    switch (random_() % 8) {
+      case 0:
+        now_ += kLease / 3;
+        break;
+      case 1:
+        (void)table_.SessionEnded(session);
+        std::erase_if(until_, [&](const auto& held) { return held.first.first == session; });
+        break;
+      case 2:
+        TakeAll(inode);
+        break;
+      default:
+        if (table_.Grant(inode, session, table_.stamp(), now_, kLease)) {
+          until_[{session, inode.inode}] = now_ + kLease + kLease / 100 + milliseconds(1);
+        }
+    }
+    Compare(inode);
+  }
+  void EndAll() {
+    for (LeaseTable::Session session = 1; session <= kSessions; ++session) {
+      (void)table_.SessionEnded(session);
+    }
+    EXPECT_EQ(table_.leases(), 0U);
+    EXPECT_EQ(table_.inodes(), 0U);
+  }
+
+ private:
+  static constexpr std::uint64_t kInodes = 12, kSessions = 4;
+  static constexpr LeaseTable::Session kNobody = 99;
+
+  LeaseTable::Begun Ask(const InodeKey& inode, bool whole) {
+    const LeaseTable::Target target{.inode = inode, .whole = whole};
+    return table_.Begin(kNobody, {&target, 1}, now_);
+  }
+  void TakeAll(const InodeKey& inode) {
+    const LeaseTable::Begun begun = Ask(inode, true);
+    for (const auto& recall : begun.recalls) {
+      (void)table_.Acknowledge(recall.session, recall.number, now_);
+    }
+    table_.End(begun.change);
+    std::erase_if(until_, [&](const auto& held) { return held.first.second == inode.inode; });
+  }
+  void Compare(const InodeKey& inode) {
+    std::set<LeaseTable::Session> expected, asked;
+    for (const auto& [held, until] : until_) {
+      if (held.second == inode.inode && until > now_) expected.insert(held.first);
+    }
+    const LeaseTable::Begun begun = Ask(inode, false);
+    for (const auto& recall : begun.recalls) {
+      asked.insert(recall.session);
+      (void)table_.Acknowledge(recall.session, recall.number, now_);
+    }
+    table_.End(begun.change);
+    EXPECT_EQ(asked, expected);
+  }
+
+  std::mt19937 random_;
+  TimePoint now_{std::chrono::hours(1)};
+  LeaseTable table_{LeaseTable::Options{.session_leases = 8}};
+  std::map<std::pair<LeaseTable::Session, std::uint64_t>, TimePoint> until_;
+};
+
+TEST(LeaseTableSchedules, ASessionThatEndsTakesItsOwnLeasesAndNoOthers) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    HeldLeases leases(seed);
+    for (int step = 0; step < 200; ++step) leases.Step();
+    leases.EndAll();
+  }
+}
+
+// Everybody's requests wait meanwhile.
+TEST(LeaseTableSchedules, TheEndOfASessionDoesNotGoThroughTheLeasesOfOthers) {
+  constexpr std::uint64_t kOthers = 200'000;
+  constexpr LeaseTable::Session kLast = 2000;
+  const TimePoint now{std::chrono::hours(1)};
+  LeaseTable table({.session_leases = kOthers});
+  for (std::uint64_t inode = 1; inode <= kOthers; ++inode) {
+    ASSERT_TRUE(table.Grant({1, inode}, kAnn, table.stamp(), now, kLease));
+  }
+  const TimePoint before = BootClock::now();
+  for (LeaseTable::Session session = kBob; session <= kLast; ++session) {
+    ASSERT_TRUE(table.Grant(kFile, session, table.stamp(), now, kLease));
+    EXPECT_EQ(table.SessionEnded(session), Changes{});
+  }
+  EXPECT_LT(BootClock::now() - before, std::chrono::seconds(1));
+  EXPECT_EQ(table.leases(), kOthers);
 }
 
 }  // namespace
