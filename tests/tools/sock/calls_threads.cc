@@ -164,6 +164,50 @@ void WakesPoll(Party& party) {
   close(fd);
 }
 
+// A child would have all connections, which go back to TCP for it: this one's other end makes no
+// call meanwhile. The kernel refuses such a child.
+void* MakesChild(void* sleeper) {
+  auto* const self = static_cast<Sleeper*>(sleeper);
+  self->tid = gettid();
+  self->got = syscall(SYS_clone, CLONE_THREAD, 0, 0, 0, 0);
+  self->error = errno;
+  usleep(50'000);  // to be seen asleep where there was nothing to wait for
+  return nullptr;
+}
+void ClosesUnderChild(Party& party) {
+  const int fd = Connect(party.beside(), nullptr);
+  WarmUp(fd, true);
+  party.Meet();
+  Sleeper sleeper(MakesChild, fd);
+  party.Say("close", close(fd));
+  const int next = Connect(party.beside(), nullptr);
+  party.Say("its number", next == fd ? 1 : 0);
+  WarmUp(next, true);
+  party.Meet();
+  sleeper.Join();
+  errno = sleeper.error;
+  party.Say("clone", sleeper.got);
+  party.Meet();
+  Recv(party, "of the next", next);
+  close(next);
+  party.Meet();
+}
+void SendsUnread(Party& party) {
+  const int fd = Accept(party.beside(), nullptr);
+  WarmUp(fd, false);
+  party.Say("send", send(fd, "0123456789", 10, 0));
+  party.Meet();
+  const int next = Accept(party.beside(), nullptr);
+  WarmUp(next, false);
+  party.Meet();
+  Recv(party, "closed unread", fd);
+  party.Meet();
+  party.Say("send", send(next, "0123456789", 10, 0));
+  close(fd);
+  close(next);
+  party.Meet();
+}
+
 // The way out of a call that takes too long, as programs of old have it.
 sigjmp_buf out;
 void JumpOut(int) { siglongjmp(out, 1); }
@@ -286,6 +330,7 @@ const std::vector<Scenario> kThreadScenarios = {
     {"closed under poll", ClosesUnderPoll<Then::kNobodys>, WakesPoll, 2},
     {"closed under poll, and used again", ClosesUnderPoll<Then::kAtItsEnd>, WakesPoll, 2},
     {"closed under poll, and used again, quietly", ClosesUnderPoll<Then::kQuiet>, WakesPoll, 2},
+    {"closed while a child is made", ClosesUnderChild, SendsUnread, 3},
     {"closed behind siglongjmp", JumpsOut, SeesTheEnd, 2},
     {"cancelled", IsCancelled, SeesCancelled, 2},
     {"cancelled, anywhere", IsCancelledOften, Echoes},

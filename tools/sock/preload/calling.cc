@@ -39,6 +39,7 @@ bool Calling::Mine(const Connection& connection) { return t_call.connection == &
 void Calling::ClosedByItself(int fd) {
   if (t_call.fd == fd) t_call = {};
 }
+void Calling::IsOver() { t_call = {}; }
 std::uint32_t Calling::touches() { return t_touches; }
 
 int Calling::LastingNumber(int fd) {

@@ -39,6 +39,8 @@ class Calling {
   static bool Mine(const Connection& connection);
   // This thread itself closes the number, in a signal handler or behind siglongjmp.
   static void ClosedByItself(int fd);
+  // In a child of this thread's, which has the number to itself.
+  static void IsOver();
   // How many Numbers of this thread live: only below a signal handler are there any.
   static std::uint32_t touches();
   // The thread is cancelled in the middle of it: lets go of the connection.

@@ -133,14 +133,7 @@ void Connection::NeedTcp(int fd, Reason reason) {
       case Mode::kTcp:
         return;
       case Mode::kAttached:
-        slot().stays = true;
-        if (end_->Leave(fd) == End::Departure::kOwed && !StartKeeper(fd, *end_, index_)) {
-          End::Reset(fd);
-        }
-        mode_ = Mode::kTcp;
-        ++TheCounts().left;
-        EpollDetached(*this);
-        return;
+        return LeaveEnd(fd);
       default:
         break;
     }
@@ -155,6 +148,18 @@ void Connection::NeedTcp(int fd, Reason reason) {
     }
     sched_yield();
   }
+}
+
+// It may take a while, in which another thread may close the number.
+void Connection::LeaveEnd(int fd) {
+  const Calling calling(*this, fd);
+  slot().stays = true;
+  if (end_->Leave(fd) == End::Departure::kOwed && !StartKeeper(fd, *end_, index_)) {
+    End::Reset(fd);
+  }
+  mode_ = Mode::kTcp;
+  ++TheCounts().left;
+  EpollDetached(*this);
 }
 
 // For the calls that other threads are in: the kernel's hold the socket, and not its number.

@@ -57,9 +57,10 @@ class Connection {
   void Keep(int fd);
   // Where other threads are in calls on it, and the number is to be closed.
   void KeepForOthers(int fd);
-  // Before a child that nobody tells of it, where it would stay open: what no call uses.
+  // Before a child that nobody tells of it, where it would stay open: what no call uses but the
+  // caller's.
   void DropIdleKept() {
-    if ((references_ & 0xffffffffU) == 0) DropKept();
+    if ((references_ & 0xffffffffU) == 1) DropKept();
   }
 
   // TCP for good, losing nothing.
@@ -101,6 +102,7 @@ class Connection {
   void Attach(int fd);
   void ReadOptions(int fd);
   void Stay(int fd, Reason reason);
+  void LeaveEnd(int fd);
   void DropKept();
   void TearDown();
 
@@ -131,7 +133,9 @@ class Connection {
 // The connection behind a descriptor, for as long as this lives; empty when there is none.
 class Use {
  public:
-  explicit Use(int fd);
+  // Those on TCP for good are the kernel's alone: they count only where all do.
+  enum class Of : std::uint8_t { kMovable, kAll };
+  explicit Use(int fd, Of which = Of::kMovable);
   ~Use() {
     if (connection_ != nullptr) connection_->DropUser();
   }

@@ -38,6 +38,16 @@ void ForEachConnection(Do act) {
   }
 }
 
+// The same for what takes more than a glance: another thread may close one meanwhile.
+template <typename Do>
+void ForEachUsed(Use::Of which, Do act) {
+  const int end = Registry().end();
+  for (int fd = 0; fd < end; ++fd) {
+    const Use use(fd, which);
+    if (use) act(fd, *use);
+  }
+}
+
 void ShareSocket(int fd) { Registry().Change(fd, kOwnSocket, kSharedSocket); }
 void ShareSockets() {
   const int end = Registry().end();
@@ -87,9 +97,11 @@ __attribute__((constructor)) void FollowForks() {
 
 // exit(3) closes without a call of close.
 __attribute__((destructor)) void CloseAll() {
-  if (!StandsAside()) {
-    ForEachConnection([](int fd, Connection& connection) { connection.BeforeClose(fd); });
-  }
+  if (StandsAside()) return;
+  ForEachUsed(Use::Of::kMovable, [](int fd, Connection& connection) {
+    const Calling calling(connection, fd);
+    connection.BeforeClose(fd);
+  });
 }
 
 }  // namespace
@@ -111,19 +123,19 @@ pid_t ForkCounted(pid_t (*call)(), bool runs_handlers) {
 void BeforeUnseenChild() {
   const int saved = errno;
   ShareSockets();
-  ForEachConnection([](int fd, Connection& c) {
-    c.NeedTcp(fd, Reason::kShared);
-    c.DropIdleKept();
+  ForEachUsed(Use::Of::kAll, [](int fd, Connection& connection) {
+    connection.NeedTcp(fd, Reason::kShared);
+    connection.DropIdleKept();
   });
   errno = saved;
 }
 
-Use::Use(int fd) {
+Use::Use(int fd, Of which) {
   for (;;) {
     const Word word = Registry().Get(fd);
     if (word.kind() != Word::Kind::kConnection) return;
     Connection& connection = Connections()[word.index()];
-    if (connection.mode() == Connection::Mode::kTcp) return;
+    if (which == Of::kMovable && connection.mode() == Connection::Mode::kTcp) return;
     if (!connection.AddUser()) continue;
     connection_ = &connection;
     if (Registry().Get(fd) == word) return;
@@ -211,7 +223,7 @@ void BeforeExec(std::span<const std::uint32_t> taken) {
   for (int fd = 0; fd < end; ++fd) {
     if (Registry().Get(fd) == kOwnSocket && StaysOpen(fd)) ShareSocket(fd);
   }
-  ForEachConnection([&](int fd, Connection& connection) {
+  ForEachUsed(Use::Of::kMovable, [&](int fd, Connection& connection) {
     const bool known = std::find(taken.begin(), taken.end(), connection.index()) != taken.end();
     if (StaysOpen(fd) && !known) connection.NeedTcp(fd, Reason::kShared);
   });
@@ -223,12 +235,14 @@ void StandAside() {
   g_aside = true;
   // Nothing is left to be done at close, either. What is plain goes on so; this process remains one
   // of its holders, so that no other can move it.
-  ForEachConnection([](int fd, Connection& connection) {
+  ForEachUsed(Use::Of::kAll, [](int fd, Connection& connection) {
     const bool plain = connection.mode() == Connection::Mode::kUndecided;
     if (!plain) connection.NeedTcp(fd, Reason::kNeedsTcp);
     if (plain) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kNeedsTcp)];
-    Registry().Forget(fd);
-    if (!plain) connection.DropDescriptor();
+    // Else another thread has closed it, and has let go of it.
+    const bool open =
+        Registry().Set(fd, Word()) == Word(Word::Kind::kConnection, connection.index());
+    if (!plain && open) connection.DropDescriptor();
   });
   errno = saved;
 }

@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 
+#include "tools/sock/preload/calling.h"
 #include "tools/sock/preload/libc.h"
 #include "tools/sock/preload/slot.h"
 
@@ -58,6 +59,7 @@ void CloseAllBut(std::array<int, 3> kept) {
 }
 
 [[noreturn]] void Run(int tcp, End& end, std::uint32_t slot) {
+  Calling::IsOver();  // the number is this process's own
   (void)setsid();
   (void)prctl(PR_SET_NAME, "rdsock-keeper", 0, 0, 0);
   // The program's handlers are not ours. If we are killed the other end takes its bytes back, too.
@@ -84,12 +86,14 @@ bool StartKeeper(int tcp, End& end, std::uint32_t slot) {
   // What shut its half down can send nothing again.
   if (FinCame(tcp)) return false;
   if (!drops) return end.AwaitReturn(tcp, DeadlineAfter(kWithoutFilter));
+  // Nobody closes it before the keeper has it.
+  const Calling::Number number(tcp);
   // Between us and the keeper a process that is gone at once. It sends no signal when it ends, and
   // is seen only by who asks for such.
   const auto between = static_cast<pid_t>(libc().syscall(SYS_clone, 0, 0, 0, 0, 0, 0));
   if (between == 0) {
     const pid_t keeper = libc()._Fork();
-    if (keeper == 0) Run(tcp, end, slot);
+    if (keeper == 0) Run(number.get(), end, slot);
     // Before the program can close what it has: another connection would get the keeper's memory.
     if (keeper > 0) Slots()[slot].Join(keeper);
     _exit(keeper > 0 ? 0 : 1);
