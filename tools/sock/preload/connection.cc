@@ -91,6 +91,8 @@ void Connection::AfterForkInChild() {
   working_.clear();
   pending_ = false;
   if (mode_ == Mode::kAttached) return;
+  // Who began after the wait in BeforeFork finds the fork, and goes back; but not here.
+  if (mode_ == Mode::kAttaching) mode_ = Mode::kUndecided;
   meeting_.reset();
   asking_.reset();
   met_.reset();
