@@ -10,6 +10,7 @@
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -447,6 +448,55 @@ void FeedsSpent(Party& party) {
   close(std::exchange(party.fd, other));
 }
 
+// Back on TCP, and not in the set any more: nothing of it is heard there.
+void GoesAway(Party& party, int fd) {
+  party.Meet();
+  party.Say("send", send(fd, "0123456789", 10, 0));
+  party.Say("close", close(fd));
+  party.Meet();
+}
+void GoesAwayFromSet(Party& party) { GoesAway(party, std::exchange(party.fd, -1)); }
+void LeavesTakenOut(Party& party) {
+  const int set = SetOfOne(party, party.fd);
+  party.Say("delete", epoll_ctl(set, EPOLL_CTL_DEL, party.fd, nullptr));
+  party.Say("sockatmark", sockatmark(party.fd));
+  party.Meet();
+  party.Meet();
+  pollfd fd{set, POLLIN, 0};
+  party.Say("poll of the set", poll(&fd, 1, 20));
+  Receive(party, "recv", 100);
+  close(set);
+}
+// The same in a child that moves what its parent has put into the set.
+void GoesAwayFromHeir(Party& party) {
+  const int fd = Accept(party.beside(), nullptr);
+  WarmUp(fd, false);
+  GoesAway(party, fd);
+}
+void LeavesAsHeir(Party& party) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) _exit(3);
+  const int fd = Connect(party.beside(), nullptr);
+  const int set = SetOfOne(party, fd);
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte = 0;
+    if (read(go[0], &byte, 1) != 1) _exit(1);
+    WarmUp(fd, true);
+    if (sockatmark(fd) != 0 || epoll_ctl(set, EPOLL_CTL_DEL, fd, nullptr) != 0) _exit(2);
+    party.Meet();
+    party.Meet();
+    pollfd told{set, POLLIN, 0};
+    _exit(poll(&told, 1, 20) == 0 ? 0 : 4);
+  }
+  party.Say("close", close(fd));
+  party.Say("go", write(go[1], "x", 1));
+  int status = -1;
+  waitpid(child, &status, 0);
+  party.Say("the child's status", status);
+  for (const int open : {set, go[0], go[1]}) close(open);
+}
+
 // The room that one number of a connection was refused, told to another one's entry.
 void FillsByCopy(Party& party) {
   fcntl(party.fd, F_SETFL, O_NONBLOCK);
@@ -638,6 +688,8 @@ const std::vector<Scenario> kWaitScenarios = {
     {"epoll, slept for by select", SleepsInSelect, Feeds},
     {"epoll, sets in sets", SleepsForSets, Feeds},
     {"epoll, spent before it moves", SpentBefore, FeedsSpent, 2},
+    {"epoll, taken out before it leaves", LeavesTakenOut, GoesAwayFromSet},
+    {"epoll, an heir's", LeavesAsHeir, GoesAwayFromHeir, 2},
     {"epoll, filled by a copy", FillsByCopy, TakesAll},
     {"select above 1,023", SelectsAbove, Tells},
     {"timeouts", TimesOut, LetsTimeOut},

@@ -141,6 +141,7 @@ void EpollSet::Attached(Connection& connection, int fd) {
   if (entry == nullptr || entry->attached) return;
   connection.in_epoll = true;
   entry->attached = true;
+  entry->forks = forks_;  // what the kernel has of it is ours from here on
   ++attached_;
   AddBells(connection.end(), fd, *entry);
   Ask(fd, *entry, Wanted(*entry));
@@ -149,13 +150,14 @@ void EpollSet::Attached(Connection& connection, int fd) {
 
 void EpollSet::Detached(const End& end, int fd) {
   const Locked locked(lock_);
-  Entry* const entry = Find(fd);
-  if (entry == nullptr || !entry->attached) return;
-  entry->attached = false;
+  if (entries_ == nullptr) return;
+  Entry& entry = entries_[fd];
+  // They lie there also when the program has taken it out.
+  if (entry.bells && IsOwn(entry)) RemoveBells(end, entry);
+  if (!entry.present || !entry.attached) return;
+  entry.attached = false;
   --attached_;
-  if (!IsOwn(*entry)) return;
-  RemoveBells(end, *entry);
-  Ask(fd, *entry, Wanted(*entry));
+  if (IsOwn(entry)) Ask(fd, entry, Wanted(entry));
 }
 
 void EpollSet::Refused(int fd) {
