@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "tools/sock/ring.h"
@@ -188,6 +189,7 @@ class End {
   bool WaitToReceive(int tcp, bool leaving, const Patience& patience);
   Departure ReceiveLast(int tcp, Deadline deadline);
   bool LookForBytes(int tcp, bool arm);
+  std::optional<std::uint64_t> TakenFromRing();
   void TakeBackIfGone(int tcp);
   bool LookForHangUp();
   bool DiedUnread();

@@ -285,19 +285,27 @@ bool End::ArmForMore(std::uint64_t gate) {
   return IncomingGate() != gate;
 }
 
+// How much this end has taken from the ring that it reads; nothing while TCP's bytes are next.
+std::optional<std::uint64_t> End::TakenFromRing() {
+  const Hold hold(memory_.receive_lock, memory_.repair_receive);
+  if (!hold.held() || PhaseInRing() == 0) return std::nullopt;
+  return memory_.receiver.consumed();
+}
+
+// What the peer may change beside the gate tells it nothing: it could have us look for ever.
 bool End::SpinForBytes() {
   const DirectionWords& words = *incoming_.words;
   if (words.sender_cpu.load(std::memory_order_relaxed) == 0 || spinning_.test_and_set()) {
     return false;
   }
-  const std::uint64_t before = words.consumed.load();
-  if (Gate{words.gate.load()}.shut()) {
+  const std::optional<std::uint64_t> before = TakenFromRing();
+  if (!before || Gate{words.gate.load()}.shut()) {
     spinning_.clear();
     return false;
   }
   const auto changed = [&] {
     const Gate gate{words.gate.load()};
-    return gate.cursor() != before || gate.shut();
+    return gate.cursor() != *before || gate.shut();
   };
   // Who is to send may need this very processor.
   const auto shared = [&] {

@@ -441,6 +441,21 @@ TEST_F(Looks, AReadGoesOnWhereTheRoadChanges) {
   EXPECT_EQ(guest_.Receive(bytes, false), 0);
 }
 
+// A spin says whether to look again: where that finds nothing, who spins would do so for ever.
+TEST_F(Looks, ASpinIsNotForWhatALookCannotFind) {
+  Attach();
+  host_.end->prefer_ring(false);
+  Send(10);
+  AwaitTcp();
+  host_.end->prefer_ring(true);
+  Send(10);
+  EXPECT_FALSE(guest_.end->SpinForBytes()) << "TCP's bytes come first";
+  Receive(20);
+  EXPECT_FALSE(guest_.end->SpinForBytes());
+  ++channel_->Outgoing(Channel::Role::kHost).words->consumed;  // as the peer can
+  EXPECT_FALSE(guest_.end->SpinForBytes());
+}
+
 TEST_F(Looks, SeeNoMoreThanARingCanHold) {
   Attach();
   host_.end->prefer_ring(false);

@@ -153,9 +153,12 @@ bool Watch::Spin() {
 int Watch::Poll(Deadline deadline, const sigset_t* mask) {
   int count = Once(false, deadline, mask);
   // The kernel lets no signal in when a descriptor is ready, be it a bell. So who was woken for
-  // nothing looks without the bells before it sleeps again.
-  for (bool sleep = true; count == 0 && BootClock::now() < deadline; sleep = !sleep) {
-    count = Once(sleep && !Spin(), deadline, mask);
+  // nothing looks without the bells before it sleeps again. So does who has spun: if nothing is
+  // there then, it sleeps.
+  bool spun = false;
+  for (bool sleep = true; count == 0 && BootClock::now() < deadline; sleep = spun || !sleep) {
+    spun = sleep && !spun && Spin();
+    count = Once(sleep && !spun, deadline, mask);
   }
   return count;
 }
