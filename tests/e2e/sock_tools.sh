@@ -118,7 +118,8 @@ CLIENT
 }
 
 # Many short connections to a server that is not under rdsock: most of them do not even look for it; and when it is one that is, the
-# next long connection finds it.
+# next long connection finds it. Eight look, and then one in sixteen as their ports have it: two of the other 32, more or less, and
+# more than sixteen not once in 10^11 runs.
 lonely() {
   local pid client
   cat >"$work/server.py" <<'SERVER'
@@ -148,7 +149,7 @@ for i in range(40):
         asks(connection, 300000)
         cookie = int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8), sys.byteorder)
         with open("/proc/net/unix") as names: looked += any("@rdsock1-" in name and f"{cookie:016x}" in name for name in names)
-assert 8 <= looked <= 12, f"{looked} of 40 have looked"
+assert 8 <= looked <= 24, f"{looked} of 40 have looked"
 open(f"{work}/was_lonely", "w").close()
 end = time.monotonic() + 20
 while not os.path.exists(f"{work}/not_lonely"):

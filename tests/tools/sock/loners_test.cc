@@ -13,6 +13,10 @@ TcpPlace At(std::uint16_t port) {
   place.port = port;
   return place;
 }
+// As the client sees it.
+TcpPlaces Connection(std::uint32_t client) {
+  return {At(static_cast<std::uint16_t>(32'768 + client)), At(80)};
+}
 
 class LonersTest : public testing::Test {
  protected:
@@ -22,33 +26,56 @@ class LonersTest : public testing::Test {
     for (std::uint32_t i = 0; i < connections; ++i) loners_->MetNobody(here_);
   }
   // Of as many connections, how many look.
-  int Lookers(std::uint32_t connections) {
-    int lookers = 0;
-    for (std::uint32_t i = 0; i < connections; ++i) lookers += loners_->IsWorthLooking(here_);
+  std::uint32_t Lookers(std::uint32_t connections, std::uint32_t step = 1) {
+    std::uint32_t lookers = 0;
+    for (std::uint32_t i = 0; i < connections; ++i) {
+      lookers += loners_->IsWorthLooking(here_, Connection(i * step)) ? 1U : 0U;
+    }
     return lookers;
   }
 };
 
 TEST_F(LonersTest, WhoOftenMetNobodyLooksSeldom) {
   MeetNobody(Loners::kMany - 1);
-  EXPECT_EQ(Lookers(100), 100);
+  EXPECT_EQ(Lookers(100), 100U);
   MeetNobody(1);
-  EXPECT_EQ(Lookers(10 * Loners::kEach), 10);
+  // A system gives its clients each port, or each second one.
+  for (const std::uint32_t step : {1U, 2U}) {
+    const std::uint32_t lookers = Lookers(100 * Loners::kEach, step);
+    EXPECT_GT(lookers, 70U) << step;
+    EXPECT_LT(lookers, 130U) << step;
+  }
+}
+
+TEST_F(LonersTest, BothEndsLookOnTheSame) {
+  const std::unique_ptr<Loners> theirs = std::make_unique<Loners>();
+  const Loners::Place there = Loners::PlaceOf(At(80), true);
+  MeetNobody(Loners::kMany);
+  for (std::uint32_t i = 0; i < Loners::kMany; ++i) theirs->MetNobody(there);
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    const TcpPlaces connection = Connection(i);
+    EXPECT_EQ(loners_->IsWorthLooking(here_, connection),
+              theirs->IsWorthLooking(there, connection.Reversed()))
+        << i;
+  }
 }
 
 TEST_F(LonersTest, OneThatMeetsEndsIt) {
   MeetNobody(1000);
-  EXPECT_EQ(Lookers(Loners::kEach), 1);
+  EXPECT_LT(Lookers(100), 100U);
   loners_->Met(here_);
-  EXPECT_EQ(Lookers(100), 100);
+  EXPECT_EQ(Lookers(100), 100U);
   MeetNobody(Loners::kMany - 1);
-  EXPECT_EQ(Lookers(100), 100) << "counted anew";
+  EXPECT_EQ(Lookers(100), 100U) << "counted anew";
 }
 
 TEST_F(LonersTest, OtherServersAreOthers) {
   MeetNobody(Loners::kMany);
-  EXPECT_TRUE(loners_->IsWorthLooking(Loners::PlaceOf(At(81), false)));
-  EXPECT_TRUE(loners_->IsWorthLooking(Loners::PlaceOf(At(80), true)));
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    const TcpPlaces connection = Connection(i);
+    EXPECT_TRUE(loners_->IsWorthLooking(Loners::PlaceOf(At(81), false), connection));
+    EXPECT_TRUE(loners_->IsWorthLooking(Loners::PlaceOf(At(80), true), connection));
+  }
 }
 
 }  // namespace

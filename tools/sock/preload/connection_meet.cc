@@ -300,7 +300,7 @@ bool Connection::IsWorthLooking(int fd) {
   if (!places.ok() || TheSettings().require) return true;
   place_ =
       slot().opened ? Loners::PlaceOf(places->there, false) : Loners::PlaceOf(places->here, true);
-  return TheLoners().IsWorthLooking(place_);
+  return TheLoners().IsWorthLooking(place_, *places);
 }
 
 // It is over, or the connection is.
