@@ -48,6 +48,18 @@ TEST(Slot, WaitsForChildrenToJoin) {
   EXPECT_FALSE(slot.Leave(getpid()));
 }
 
+TEST(Slot, IsNobodysWhenTheChildHasNoneOfIt) {
+  Slot slot;
+  slot.Join(getpid());
+  ++slot.forks;
+  EXPECT_FALSE(slot.DropFork()) << "its parent has it";
+  EXPECT_TRUE(slot.OnlyHolderIs(getpid()));
+  slot.forks += 2;
+  EXPECT_FALSE(slot.Leave(getpid()));  // while it forks
+  EXPECT_FALSE(slot.DropFork());
+  EXPECT_TRUE(slot.DropFork());
+}
+
 TEST(Slot, IsNobodysOwnWhenThereAreTooMany) {
   Slot slot;
   for (std::size_t i = 0; i < Slot::kMostHolders; ++i) EXPECT_TRUE(slot.Join(getppid()));

@@ -68,16 +68,22 @@ void Connection::TearDown() {
 
 // --- fork
 
-void Connection::BeforeFork() {
-  if (forking_) return;
+bool Connection::BeforeFork() {
+  if (forking_) return false;
   forking_ = true;
   ++slot().forks;
   // Who attaches has seen no other holder; the child must be found an end, or none.
   while (mode_ == Mode::kAttaching) sched_yield();
+  return true;
 }
 void Connection::AfterForkInParent(bool failed) {
-  if (forking_ && failed) --slot().forks;
+  if (failed) NotInherited();
   forking_ = false;
+}
+void Connection::NotInherited() {
+  if (!forking_) return;
+  forking_ = false;
+  if (slot().DropFork()) Slots().Give(index_);
 }
 void Connection::AfterForkInChild() {
   if (!forking_) return;

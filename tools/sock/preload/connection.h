@@ -82,10 +82,12 @@ class Connection {
   // Of a slot that this process holds since before exec.
   void Inherit(std::uint32_t index) { index_ = index; }
   [[nodiscard]] std::uint32_t index() const { return index_; }
-  // Around fork; a connection with two descriptors is asked twice.
-  void BeforeFork();
+  // Around fork; a connection with two descriptors is asked twice, and counts the child once.
+  bool BeforeFork();
   void AfterForkInParent(bool failed);
   void AfterForkInChild();
+  // The child that was counted has none of it, or is not there.
+  void NotInherited();
 
  private:
   [[nodiscard]] bool Due(std::uint32_t calls) const;

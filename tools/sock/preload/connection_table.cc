@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <new>
 
@@ -64,17 +65,29 @@ bool StaysOpen(int fd) {
 constinit pthread_mutex_t g_fork_lock = PTHREAD_MUTEX_INITIALIZER;
 constinit thread_local bool t_forking = false;        // it has the lock
 constinit thread_local bool t_tells_failure = false;  // it is in ForkCounted
+// Those that it has counted, with the lock: another thread may close one before the fork is over,
+// and then no word tells of it.
+constinit std::array<std::uint32_t, SlotArena::kMost> g_counted{};
+constinit std::size_t g_counted_size = 0;
+
+template <typename Do>
+void ForEachCounted(Do act) {
+  for (std::size_t i = 0; i < g_counted_size; ++i) act(Connections()[g_counted[i]]);
+}
 
 void BeforeFork() {
   if (t_forking) return;  // a signal handler in the middle of a fork
   pthread_mutex_lock(&g_fork_lock);
   t_forking = true;
   ShareSockets();
-  ForEachConnection([](int, Connection& connection) { connection.BeforeFork(); });
+  g_counted_size = 0;
+  ForEachUsed(Use::Of::kAll, [](int, Connection& connection) {
+    if (connection.BeforeFork()) g_counted[g_counted_size++] = connection.index();
+  });
 }
 void EndFork(bool failed) {
   if (!t_forking) return;
-  ForEachConnection([&](int, Connection& connection) { connection.AfterForkInParent(failed); });
+  ForEachCounted([&](Connection& connection) { connection.AfterForkInParent(failed); });
   t_forking = false;
   pthread_mutex_unlock(&g_fork_lock);
 }
@@ -86,6 +99,7 @@ void AfterForkInChild() {
   g_fork_lock = PTHREAD_MUTEX_INITIALIZER;
   t_forking = false;
   ForEachConnection([](int, Connection& connection) { connection.AfterForkInChild(); });
+  ForEachCounted([](Connection& connection) { connection.NotInherited(); });
   EpollAfterForkInChild();
 }
 

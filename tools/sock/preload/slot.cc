@@ -42,17 +42,21 @@ bool Slot::Join(pid_t pid) {
   return false;
 }
 
+// This and Leave change first and then look, so that of two at once one at least sees both.
+bool Slot::DropFork() {
+  --forks;
+  return OnlyHolderIs(0);
+}
+
 bool Slot::Leave(pid_t pid) {
-  bool last = !crowded && forks == 0;
   for (std::atomic<pid_t>& holder : holders) {
     pid_t self = pid;
     holder.compare_exchange_strong(self, 0);
-    const pid_t other = holder;
-    if (other != 0 && !IsDead(other)) last = false;
   }
-  return last;
+  return OnlyHolderIs(0);
 }
 
+// A child joins before it is no fork any more, and is looked for in the other order.
 bool Slot::OnlyHolderIs(pid_t pid) {
   if (crowded || forks != 0) return false;
   for (std::atomic<pid_t>& holder : holders) {

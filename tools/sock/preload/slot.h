@@ -34,6 +34,8 @@ struct Slot {
   alignas(EndMemory) std::array<std::byte, sizeof(EndMemory)> end{};
 
   bool Join(pid_t pid);
+  // One of the forks gives no holder. Whether nobody holds it then, as for Leave.
+  bool DropFork();
   // Whether `pid` was the last.
   bool Leave(pid_t pid);
   // Whether no other process can touch the connection.
