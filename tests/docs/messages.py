@@ -64,8 +64,8 @@ CLASSES = {
     'does not answer': (('kDeadlineExceeded', 'kDisconnected'), r''),
     'the local slice': (('kInvalidArgument', 'kBusy', 'kErrno', 'Refused', 'Fail', 'WithContext'),
                         r'transport/|fs/client/|tools/sock/ring|tools/copy/export/session'),
-    'nothing is kept under this key': (('kInvalidArgument', 'kNotFound', 'kBusy', 'kErrno', 'kDisconnected'),
-                                       r'server/(supervisor|service_manager|intent_ring|loop|conn_lane)|'
+    'nothing is kept under this key': (('kInvalidArgument', 'kNotFound', 'kBusy', 'kErrno', 'kDisconnected', 'kDeadlineExceeded'),
+                                       r'server/(supervisor|service(_manager)?|intent_ring|loop|conn_lane)|'
                                        r'tools/(pipe/handover|copy/remote/)'),
     'OpenSSL could not': (('kInternal',), r''),
     'a NULL is': (('kInvalidArgument', 'kErrno', 'Refuse', 'return'), r'(fs|tools/pipe)/library/'),
