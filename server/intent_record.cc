@@ -176,10 +176,12 @@ Resolution ResolveUnrecorded(const InterruptedIntent& intent, const PriorState& 
       return repeat_if(!now.first.exists || (intent.flags & fs::kOpenExclusive) == 0);
     case fs::Opcode::kUnlink:
     case fs::Opcode::kRmdir:
-    case fs::Opcode::kRename:
     case fs::Opcode::kRemoveXattr:
-      // Where it was done, what has the name now is another's, made since.
-      return Resolution::kAmbiguous;
+      return repeat_if(now.first.exists);
+    case fs::Opcode::kRename:
+      // What was done left the first name free, but for these two.
+      return repeat_if(now.first.exists &&
+                       (intent.flags & (fs::kRenameExchange | fs::kRenameWhiteout)) == 0);
     case fs::Opcode::kFallocate:
       return repeat_if((intent.flags & (kCollapse | kInsert)) == 0);
     case fs::Opcode::kSetXattr:

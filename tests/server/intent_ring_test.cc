@@ -440,7 +440,7 @@ TEST(ResolveUnrecorded, DoesNothingTwice) {
   EXPECT_EQ(resolve(Opcode::kCreate, true, fs::kOpenExclusive), kAmbiguous);
   for (const Opcode removes :
        {Opcode::kUnlink, Opcode::kRmdir, Opcode::kRename, Opcode::kRemoveXattr}) {
-    EXPECT_EQ(resolve(removes, true), kAmbiguous) << fs::OpcodeName(removes);
+    EXPECT_EQ(resolve(removes, true), kRepeat) << fs::OpcodeName(removes);
     EXPECT_EQ(resolve(removes, false), kAmbiguous) << fs::OpcodeName(removes);
   }
   EXPECT_EQ(resolve(Opcode::kRename, true, fs::kRenameExchange), kAmbiguous);

@@ -135,24 +135,6 @@ TEST_F(LostRecordTest, NamesAreMadeWhereThereIsNone) {
   EXPECT_EQ(made(601, "new"), EIO) << "and not EEXIST: it may have made it";
 }
 
-TEST_F(LostRecordTest, WhatHasANameNowIsNotRemovedForOneThatHadItThen) {
-  const auto ask = [&](std::uint64_t sequence, Opcode opcode, const Body& body,
-                       std::uint16_t flags) {
-    return Deliver(opcode, body, sequence, flags).errno_value();
-  };
-  const Body unlink = Body().Add(server.root()).Name("file");
-  const Body rename =
-      Body().Add(fs::RenameRequest{}).Add(server.root()).Name("file").Add(server.root()).Name("to");
-  std::filesystem::create_directory(server / "directory");
-  const Body rmdir = Body().Add(server.root()).Name("directory");
-  EXPECT_EQ(ask(600, Opcode::kUnlink, unlink, fs::kRequestSentBefore), EIO);
-  EXPECT_EQ(ask(601, Opcode::kRename, rename, fs::kRequestSentBefore), EIO);
-  EXPECT_EQ(ask(602, Opcode::kRmdir, rmdir, fs::kRequestSentBefore), EIO);
-  EXPECT_EQ(Content(), "x");
-  EXPECT_TRUE(std::filesystem::exists(server / "directory"));
-  EXPECT_EQ(ask(603, Opcode::kUnlink, unlink, 0), 0) << "it was never sent before";
-}
-
 TEST_F(ReplayTest, WhatAStopCutsOffIsLeftToTheNextServer) {
   IntentRing& record = *server.session()->record();
   const auto drop = [&](std::uint64_t sequence) {
