@@ -15,7 +15,6 @@ constexpr std::uint32_t kMaxOutstanding = 256;
 // A look at the socket costs some 300 ns, an empty poll some 10: 3 %. At that pace a spinning
 // caller learns of a peer's death within some 30 us.
 constexpr std::uint32_t kPollsPerLook = 1024;
-constexpr std::uint32_t kStuckFlushesPerLook = 64;  // who has a backlog may not poll
 // Packets handled in one Poll, so that a peer cannot keep us in the socket.
 constexpr int kPacketsPerPoll = 64;
 
@@ -143,10 +142,6 @@ Status ShmConnection::Flush() {
       writer_.Publish();
       RDFS_RETURN_IF_ERROR(WriteBacklog());
       (void)SendNotices();
-    }
-    if (!backlog_.empty() && ++stuck_flushes_ >= kStuckFlushesPerLook) {
-      stuck_flushes_ = 0;
-      RDFS_RETURN_IF_ERROR(ReadSocket());
     }
   }
   if ((writer_.Publish() || waiting) && peers_.asleep.load(std::memory_order_seq_cst) != 0) {

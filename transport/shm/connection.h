@@ -41,9 +41,7 @@ class ShmConnection final : public Connection {
   [[nodiscard]] std::string Describe() const override { return description_; }
   Status Send(std::span<const ByteSpan> parts) override;
   using Connection::Send;
-  [[nodiscard]] std::size_t backlog_bytes() const override {
-    return peer_gone_ ? 0 : backlog_bytes_;
-  }
+  [[nodiscard]] std::size_t backlog_bytes() const override { return backlog_bytes_; }
   Result<Ticket> Read(const LocalSlice& to, const RemoteSlice& from, Order order) override;
   Result<Ticket> Write(const LocalSlice& from, const RemoteSlice& to) override;
   Status Flush() override;
@@ -106,7 +104,6 @@ class ShmConnection final : public Connection {
   bool look_at_socket_ = false;   // something may be in the socket
   bool awaiting_notice_ = false;  // the next message follows a Share that has not arrived
   std::uint32_t empty_polls_ = 0;
-  std::uint32_t stuck_flushes_ = 0;
   std::uint32_t cpu_ = ~0U;  // as told to the peer
 
   std::uint32_t notices_sent_ = 0;  // Share and Unshare, those queued too: tags messages

@@ -144,57 +144,7 @@ Status VerbsConnection::Send(std::span<const ByteSpan> parts) {
 Status VerbsConnection::Flush() {
   if (!over_.ok()) return over_;
   PostSends();
-  // What waits for room goes on here as well: who has too much of it does not poll.
-  while (backlog_bytes() > 0 && TakeAhead()) PostSends();
   return Status::Ok();
-}
-
-// Takes what there is in the completion queue, for Poll to handle: but for what tells that more may
-// be sent, or that the end has come. False when there was nothing.
-bool VerbsConnection::TakeAhead() {
-  bool took = false;
-  while (!ending()) {
-    for (const ibv_wc& completion : batch_) {
-      took = true;
-      if (completion.status == IBV_WC_SUCCESS &&
-          WorkId::FromRaw(completion.wr_id).kind() == WorkKind::kSend) {
-        outbox_->OnSent(WorkId::FromRaw(completion.wr_id).value());
-        continue;
-      }
-      ahead_.push_back({completion, CreditAhead(completion)});
-    }
-    batch_ = {};
-    Result<std::span<const ibv_wc>> some = queue_pair_->PollCompletions();
-    if (!some.ok()) BeginEnding(some.status());
-    if (!some.ok() || (*some).empty()) break;
-    batch_ = *some;
-  }
-  if (took) return true;
-  if (polls_until_look_ > kPollsPerFlush) {
-    polls_until_look_ -= kPollsPerFlush;
-  } else {
-    LookAtEvents();
-  }
-  return false;
-}
-
-// Whether it is a frame whose credits count now.
-bool VerbsConnection::CreditAhead(const ibv_wc& completion) {
-  const WorkId id = WorkId::FromRaw(completion.wr_id);
-  if (completion.status != IBV_WC_SUCCESS) {
-    BeginEnding(FromCompletion(completion.status, id.kind()));
-    return false;
-  }
-  if (id.kind() != WorkKind::kReceive || !IsFrame(completion) || !peer_opened_) return false;
-  ByteReader reader(queue_pair_->receive_buffer(static_cast<std::uint32_t>(id.value()))
-                        .first(completion.byte_len));
-  const auto header = reader.Read<FrameHeader>();
-  if (!reader.ok()) return false;
-  credits_.OnFrame(header.credits);
-  if (FrameType{header.type} == FrameType::kBye) {
-    BeginEnding({Code::kDisconnected, "the peer closed the connection"});
-  }
-  return true;
 }
 
 // A post fails when the queue pair has ended already: why is told by completions and events that
@@ -221,8 +171,7 @@ void VerbsConnection::BeginEnding(Status why) {
 Result<bool> VerbsConnection::Arm() {
   if (!over_.ok()) return over_;
   PostSends();
-  if (ending() || used_slot_count_ > 0 || !ahead_.empty() || !batch_.empty() ||
-      !empty_transfers_.empty()) {
+  if (ending() || used_slot_count_ > 0 || !batch_.empty() || !empty_transfers_.empty()) {
     return false;
   }
   if (!armed_) {

@@ -59,9 +59,7 @@ class VerbsConnection final : public Connection {
   [[nodiscard]] std::string Describe() const override;
   using Connection::Send;
   Status Send(std::span<const ByteSpan> parts) override;
-  [[nodiscard]] std::size_t backlog_bytes() const override {
-    return ending() ? 0 : outbox_->backlog_bytes();
-  }
+  [[nodiscard]] std::size_t backlog_bytes() const override { return outbox_->backlog_bytes(); }
   Result<Ticket> Read(const LocalSlice& to, const RemoteSlice& from, Order order) override;
   Result<Ticket> Write(const LocalSlice& from, const RemoteSlice& to) override;
   Status Flush() override;
@@ -78,8 +76,6 @@ class VerbsConnection final : public Connection {
   // Empty polls between two looks at the connection manager: some hundred microseconds of
   // spinning, for a system call of one to twenty.
   static constexpr std::uint32_t kPollsBetweenLooks = 8192;
-  // A Flush with a backlog that finds nothing counts as many: who only flushes does so seldom.
-  static constexpr std::uint32_t kPollsPerFlush = 512;
   // Between frames that the asking side sends until it hears from the peer, and how many (they are
   // paid for with the opening credits). The driver that needs them misses its moment by
   // microseconds, or by a few milliseconds when its processor was taken away.
@@ -105,16 +101,8 @@ class VerbsConnection final : public Connection {
 
   // Poll, by steps. Those that return bool say whether `out` has been filled.
   std::size_t HandleCompletions(std::span<Completion> out);
-  // A completion that is not handled yet; `credited`: but for the credits of its frame.
-  struct Taken {
-    ibv_wc completion;
-    bool credited;
-  };
-  bool Handle(const Taken& taken, Completion& out);
-  bool HandleFrame(std::uint32_t slot, std::uint32_t length, bool credited, Completion& out);
-  static bool IsFrame(const ibv_wc& received);
-  bool TakeAhead();
-  bool CreditAhead(const ibv_wc& completion);
+  bool Handle(const ibv_wc& completion, Completion& out);
+  bool HandleFrame(std::uint32_t slot, std::uint32_t length, Completion& out);
   bool HandleMessage(const FrameHeader& header, ByteSpan payload, Completion& out);
   [[nodiscard]] Status HandleOpening(ByteSpan payload);
   bool EndByFrame(Status why);
@@ -154,9 +142,7 @@ class VerbsConnection final : public Connection {
   bool abandoned_ = false;
   bool last_frame_seen_ = false;  // a kBye, or one that no correct peer sends: the rest is ignored
 
-  // Completions taken from the queue and not handled yet: first those that Flush has taken, as many
-  // as the queue holds at most, since what Poll has not handled is not posted again.
-  std::deque<Taken> ahead_;
+  // Completions taken from the queue and not handled yet.
   std::span<const ibv_wc> batch_;
   // Receive slots to post again at the next Poll: until then the caller may look at their messages.
   std::array<std::uint32_t, kReceiveSlots> used_slots_{};

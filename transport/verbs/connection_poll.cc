@@ -107,12 +107,6 @@ std::size_t VerbsConnection::HandleCompletions(std::span<Completion> out) {
     --transfers_under_way_;
   }
   while (count < out.size() && !assembled_delivered_) {
-    if (!ahead_.empty()) {
-      const Taken taken = ahead_.front();
-      ahead_.pop_front();
-      if (Handle(taken, out[count])) ++count;
-      continue;
-    }
     if (batch_.empty()) {
       Result<std::span<const ibv_wc>> some = queue_pair_->PollCompletions();
       if (!some.ok()) {
@@ -122,22 +116,14 @@ std::size_t VerbsConnection::HandleCompletions(std::span<Completion> out) {
       if ((*some).empty()) break;
       batch_ = *some;
     }
-    const Taken taken{batch_.front(), false};
+    const ibv_wc& completion = batch_.front();
     batch_ = batch_.subspan(1);
-    if (Handle(taken, out[count])) ++count;
+    if (Handle(completion, out[count])) ++count;
   }
   return count;
 }
 
-// A WRITE with immediate takes a receive too, leaves its buffer as it was, and tells the length of
-// what it wrote elsewhere.
-bool VerbsConnection::IsFrame(const ibv_wc& received) {
-  return received.opcode == IBV_WC_RECV && (received.wc_flags & IBV_WC_WITH_IMM) == 0 &&
-         received.byte_len <= kFrameBytes;
-}
-
-bool VerbsConnection::Handle(const Taken& taken, Completion& out) {
-  const ibv_wc& completion = taken.completion;
+bool VerbsConnection::Handle(const ibv_wc& completion, Completion& out) {
   const WorkId id = WorkId::FromRaw(completion.wr_id);
   if (completion.status != IBV_WC_SUCCESS) {
     BeginEnding(FromCompletion(completion.status, id.kind()));
@@ -145,11 +131,13 @@ bool VerbsConnection::Handle(const Taken& taken, Completion& out) {
   }
   switch (id.kind()) {
     case WorkKind::kReceive:
-      if (!IsFrame(completion)) {
+      // A WRITE with immediate takes a receive too, leaves its buffer as it was, and tells the
+      // length of what it wrote elsewhere.
+      if (completion.opcode != IBV_WC_RECV || (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ||
+          completion.byte_len > kFrameBytes) {
         return EndByFrame({Code::kProtocolError, "the peer sent something that is no frame"});
       }
-      return HandleFrame(static_cast<std::uint32_t>(id.value()), completion.byte_len,
-                         taken.credited, out);
+      return HandleFrame(static_cast<std::uint32_t>(id.value()), completion.byte_len, out);
     case WorkKind::kSend:
       outbox_->OnSent(id.value());
       return false;
@@ -162,8 +150,7 @@ bool VerbsConnection::Handle(const Taken& taken, Completion& out) {
   return false;
 }
 
-bool VerbsConnection::HandleFrame(std::uint32_t slot, std::uint32_t length, bool credited,
-                                  Completion& out) {
+bool VerbsConnection::HandleFrame(std::uint32_t slot, std::uint32_t length, Completion& out) {
   used_slots_[used_slot_count_++] = slot;
   if (last_frame_seen_) return false;
   // The peer cannot change the bytes any more: the buffer is ours until it is posted again.
@@ -177,7 +164,7 @@ bool VerbsConnection::HandleFrame(std::uint32_t slot, std::uint32_t length, bool
   if (type == FrameType::kOpening) {
     if (Status opened = HandleOpening(payload); !opened.ok()) return EndByFrame(std::move(opened));
   }
-  if (!credited) credits_.OnFrame(header.credits);
+  credits_.OnFrame(header.credits);
   switch (type) {
     case FrameType::kOpening:
       if (!outbox_->open()) outbox_->Open();

@@ -81,49 +81,6 @@ TEST_P(Messages, BacklogTellsWhatThePeerHasNotTaken) {
   }));
 }
 
-// As a server does to a peer that does not read: it does not poll until the backlog is small.
-TEST_P(Messages, FlushAloneMovesABacklog) {
-  Pair pair = Connected();
-  const Bytes message = Pattern(kMaxMessageBytes, 1);
-  for (std::size_t i = 0; i < 256; ++i) pair.client.Send(message);
-  for (std::size_t i = 0; i < 10; ++i) pair.server.Send(Pattern(100 + i, i));
-  const Deadline end = DeadlineAfter(kPatience);
-  std::size_t arrived = 0;
-  while (arrived < 256 && BootClock::now() < end) {
-    ASSERT_TRUE(pair.client->Flush().ok());
-    pair.server.Step();
-    for (; !pair.server.messages.empty(); ++arrived) {
-      ASSERT_TRUE(Equal(pair.server.messages.front(), message));
-      pair.server.messages.pop_front();
-    }
-  }
-  ASSERT_EQ(arrived, 256U);
-  EXPECT_EQ(pair.client->backlog_bytes(), 0U);
-  ASSERT_TRUE(pair.Drive([&] { return pair.client.messages.size() == 10; }));
-  for (std::size_t i = 0; i < 10; ++i) {
-    EXPECT_TRUE(Equal(pair.client.messages[i], Pattern(100 + i, i)));
-  }
-  // And the other way, so that nothing was given back twice or not at all.
-  for (std::size_t i = 0; i < 100; ++i) pair.server.Send(message);
-  ASSERT_TRUE(pair.Drive([&] { return pair.client.messages.size() == 110; }));
-}
-
-TEST_P(Messages, FlushAloneTellsThatThePeerIsGone) {
-  Pair pair = Connected();
-  const Bytes message = Pattern(kMaxMessageBytes, 1);
-  for (std::size_t i = 0; i < 256; ++i) pair.client.Send(message);
-  for (std::size_t i = 0; i < 10; ++i) pair.server.Send(Pattern(100 + i, i));
-  ASSERT_TRUE(pair.server->Flush().ok());
-  pair.server.Destroy();
-  const Deadline end = DeadlineAfter(kPatience);
-  Status flushed;
-  while (flushed.ok() && pair.client->backlog_bytes() > 0 && BootClock::now() < end) {
-    flushed = pair.client->Flush();
-  }
-  EXPECT_TRUE(!flushed.ok() || pair.client->backlog_bytes() == 0);
-  ASSERT_TRUE(DriveUntil({&pair.client}, [&] { return !pair.client.alive(); }));
-}
-
 TEST_P(Messages, PingPongBetweenTwoThreads) {
   constexpr int kRounds = 2'000;
   Pair pair = Connected();
