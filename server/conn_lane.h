@@ -38,8 +38,15 @@ class ConnLane final : public Lane {
   void Release();
   Status Flush();
   // Whether its peer has left so many answers waiting that it is to be heard no more meanwhile.
+  // Over verbs only a Poll learns that there is room again: there it is heard on.
   [[nodiscard]] bool BacklogFull() const {
-    return connection_->backlog_bytes() > transport::Connection::kBacklogLimit;
+    return connection_->backlog_bytes() > transport::Connection::kBacklogLimit &&
+           connection_->capabilities().kind != transport::Kind::kVerbs;
+  }
+  // Whether it is more than what any client that takes its answers leaves waiting (twice as many as
+  // it may have asked for, of the largest): it is to end.
+  [[nodiscard]] bool BacklogTooLarge() const {
+    return connection_->backlog_bytes() > 8 * transport::Connection::kBacklogLimit;
   }
   // A message has come. What is sent, or taken by a peer that is behind, counts as well: a client
   // that is told something needs not ask whether its server lives.

@@ -202,7 +202,9 @@ std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
   looked_ = BootClock::now();
   times_.GoOut(looked_);
   (void)lane->Flush();
-  if (!fine) {
+  if (lane->BacklogTooLarge()) {
+    Remove(lane, Status(Code::kProtocolError, "the client does not take its answers"));
+  } else if (!fine) {
     Remove(lane, Status(Code::kProtocolError, "the client sent a malformed request"));
   } else if (!lane->failure().ok()) {
     Remove(lane, lane->failure());

@@ -282,8 +282,10 @@ Outcome OpReclaimOpen(Call& call) {
   // Nothing is truncated or made when an open file comes back.
   const std::uint32_t flags = request.flags & ~kMaking;
   // It is open under this number: under another one nobody would ever close that.
-  if (const OpenPtr open = call.session.FindOpen(request.open); open) {
-    return IsAskedFor(*open, handle, flags) ? AnswerAgain(call, *open) : Outcome::Errno(ESTALE);
+  // (Another file may have it by chance, from before a restart.)
+  if (const OpenPtr open = call.session.FindOpen(request.open);
+      open && IsAskedFor(*open, handle, flags)) {
+    return AnswerAgain(call, *open);
   }
   // The answer to the first time was lost.
   if (const OpenPtr again = call.session.FindReclaimed(request.open);

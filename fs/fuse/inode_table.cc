@@ -209,7 +209,7 @@ bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
     node->pages_change = change;
     node->changed_since = false;
   } else {
-    node->lease_began = now;
+    if (!goes_on) node->lease_began = now;
     node->lease_covers = change != 0 && node->pages_change == change;
     if (node->lease_covers) node->changed_since = false;
   }
@@ -281,13 +281,46 @@ bool InodeTable::PagesAreOld(NodeId id, std::uint64_t change, TimePoint now) con
 }
 
 // What was read again while that went on may be older than a lease that began meanwhile.
-void InodeTable::PagesDropped(NodeId id, TimePoint started, TimePoint now) {
+void InodeTable::PagesDropped(NodeId id, std::uint64_t change, TimePoint started, TimePoint now) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return;
   node->lease_covers = now < node->lease_until && node->lease_began <= started;
-  node->pages_change = node->lease_covers ? node->leased_change : 0;
+  node->pages_change = node->lease_covers ? node->leased_change : change;
   node->changed_since = node->lease_covers && node->pages_change == 0;
+}
+
+bool InodeTable::Tell(NodeId id, const AttrWire& attr, std::optional<TimePoint> now) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  if (node == nullptr) return false;
+  auto& told = node->told;
+  const bool same = told.known && told.size == attr.size && told.mode == attr.mode &&
+                    told.uid == attr.uid && told.gid == attr.gid;
+  if (same) return !now || *now >= told.since;
+  told = {.known = true,
+          .mode = attr.mode,
+          .uid = attr.uid,
+          .gid = attr.gid,
+          .size = attr.size,
+          .since = now ? *now + kAnswerTravel : TimePoint{}};
+  return false;
+}
+
+void InodeTable::Written(NodeId id, std::uint64_t end) {
+  const std::lock_guard lock(mutex_);
+  if (Node* node = FindLocked(id)) node->told.size = std::max<std::uint64_t>(node->told.size, end);
+}
+
+void InodeTable::EndsAt(NodeId id, std::uint64_t end) {
+  const std::lock_guard lock(mutex_);
+  Node* node = FindLocked(id);
+  if (node != nullptr && end < node->told.size) node->told.known = false;
+}
+
+void InodeTable::ForgetTold(NodeId id) {
+  const std::lock_guard lock(mutex_);
+  if (Node* node = FindLocked(id)) node->told.known = false;
 }
 
 bool InodeTable::may_have_pages(NodeId id) const {

@@ -99,8 +99,22 @@ class InodeTable {
   // pages may have; where this mount has written itself, and a lease has ended unseen since they
   // were good, nobody can say. (Who opens it later is told not to keep them.)
   [[nodiscard]] bool PagesAreOld(NodeId node, std::uint64_t change, TimePoint now) const;
-  // The kernel has dropped them, which began at `started`.
-  void PagesDropped(NodeId node, TimePoint started, TimePoint now);
+  // The kernel has dropped them, which began at `started`; by then this change cookie was known (0:
+  // none).
+  void PagesDropped(NodeId node, std::uint64_t change, TimePoint started, TimePoint now);
+
+  // What the kernel is told while it drops pages, it disregards: who has dropped them for an answer
+  // must know that it tells nothing new but to the program. Size, mode and owner are what it goes
+  // by (reads past the end, lseek(2), mmap(2), permissions).
+  //
+  // It is told these attributes, at `now`; without a time it takes them whatever comes in between
+  // (it has made or changed the file with them). Whether it has had just these for long enough.
+  bool Tell(NodeId node, const AttrWire& attr, std::optional<TimePoint> now);
+  // It has put bytes there itself, or found the end there.
+  void Written(NodeId node, std::uint64_t end);
+  void EndsAt(NodeId node, std::uint64_t end);
+  // What it has may be anything.
+  void ForgetTold(NodeId node);
   // Whether the kernel may have pages of the file at all.
   [[nodiscard]] bool may_have_pages(NodeId node) const;
   void SetMayHavePages(NodeId node);
@@ -158,6 +172,12 @@ class InodeTable {
     bool lease_covers = false;       // the pages: they were good when it began
     bool may_have_pages = false;
     std::uint32_t opens = 0;
+    struct {
+      bool known = false;
+      std::uint32_t mode = 0, uid = 0, gid = 0;
+      std::uint64_t size = 0;
+      TimePoint since{};
+    } told{};
     TimePoint lease_began{};  // when this mount knew of it
     TimePoint no_capability_until{};
     TimePoint lease_until{};

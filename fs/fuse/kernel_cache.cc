@@ -185,13 +185,17 @@ void KernelCache::WroteBehind() {
 
 void KernelCache::WriteFailed(NodeId node) {
   ForgetOurs(node);
-  DropPages(node);
+  DropPages(node, 0);
 }
 
-void KernelCache::DropPages(NodeId node, std::function<void()> done) {
+void KernelCache::DropPages(NodeId node, std::uint64_t change, std::function<void()> done) {
   {
     const std::lock_guard lock(mutex_);
-    drops_.push_back({.number = 0, .node = node, .parts = kRecallContent, .done = std::move(done)});
+    drops_.push_back({.number = 0,
+                      .node = node,
+                      .parts = kRecallContent,
+                      .done = std::move(done),
+                      .change = change});
   }
   came_.notify_all();
 }
@@ -253,7 +257,7 @@ void KernelCache::Do(const Job& job) {
   if ((job.parts & kRecallContent) != 0) {
     const TimePoint started = BootClock::now();
     fuse_lowlevel_notify_inval_inode(session_, job.node, 0, 0);
-    inodes_.PagesDropped(job.node, started, BootClock::now());
+    inodes_.PagesDropped(job.node, job.change, started, BootClock::now());
   }
   const std::lock_guard lock(mutex_);
   if (wake_ && job.done) job.done();

@@ -83,8 +83,8 @@ class KernelCache {
   void WriteFailed(NodeId node);
 
   // Makes the kernel drop the file's pages, a little later, and then calls `done`: on another
-  // thread, and not behind Silence.
-  void DropPages(NodeId node, std::function<void()> done = {});
+  // thread, and not behind Silence. `change`: the cookie of the content that is known (0: none).
+  void DropPages(NodeId node, std::uint64_t change, std::function<void()> done = {});
 
   // Counts recalls: what was asked for at another count must not be believed.
   [[nodiscard]] std::uint32_t stamp() const {
@@ -107,6 +107,7 @@ class KernelCache {
     std::string name{};
     Handle handle{};
     std::function<void()> done{};
+    std::uint64_t change = 0;  // of the content that is known, where pages go
   };
   void Run(std::deque<Job>& jobs);
   void Do(const Job& job);

@@ -106,43 +106,33 @@ fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view
   return entry;
 }
 
-namespace {
-
-// stat(2) or fstat(2). Where the kernel itself asks for the size, for lseek(2) from the end or a
-// read past it, it names the open file (Linux, fs/fuse/dir.c), and must be told that: what it is
-// told while pages are dropped it disregards, but for the program.
-bool IsStat(const Message& message) {
-  return message.header().opcode == FUSE_GETATTR &&
-         (message.Body<fuse_getattr_in>().getattr_flags & FUSE_GETATTR_FH) == 0;
-}
-
-}  // namespace
-
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file) {
   if (!file.ok()) return request.ErrorOrRecover(parent, file.status());
   fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
   const bool current = request.Believe(entry.ino, file->attr_expires, file->attr);
+  (void)request.Tell(entry.ino, file->attr);
   // Who looks at the attributes is to ask for them, and pages go before that answer: before this
   // one the directory is locked, and recalls of its names wait.
-  const InodeTable& inodes = request.worker().filesystem().inodes;
-  const bool old = inodes.PagesAreOld(entry.ino, file->attr.change, BootClock::now());
-  if (!current || old) entry.attr_timeout = 0;
+  if (!current || request.PagesAreOld(entry.ino, file->attr.change)) entry.attr_timeout = 0;
   request.Entry(entry);
 }
 
 void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
   if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
   const bool current = request.Believe(node, attributes->expires, attributes->attr);
-  const TimePoint now = BootClock::now();
-  const InodeTable& inodes = request.worker().filesystem().inodes;
+  const bool known = request.Tell(node, attributes->attr);
   const struct stat stat = ToStat(attributes->attr);
-  if (!inodes.PagesAreOld(node, attributes->attr.change, now)) {
-    return request.Attr(stat, current ? CacheSeconds(attributes->expires, now) : 0);
+  const std::uint64_t change = attributes->attr.change;
+  if (!request.PagesAreOld(node, change)) {
+    return request.Attr(stat, current ? CacheSeconds(attributes->expires, BootClock::now()) : 0);
   }
-  // Who sees that another client has written is not to read what was there before.
-  if (!IsStat(request.message())) return request.Attr(stat, 0);
-  request.DropPages(node, [stat](Request& pending, bool /*dropped*/) { pending.Attr(stat, 0); });
+  // Who sees that another client has written is not to read what was there before. But the kernel
+  // must hear what is new to it: a new size makes it drop pages by itself, and else they go when it
+  // asks again. A change of this mount's may hold what dropping pages waits for.
+  if (!known || request.message().changes != 0) return request.Attr(stat, 0);
+  request.DropPages(node, change,
+                    [stat](Request& pending, bool /*dropped*/) { pending.Attr(stat, 0); });
 }
 
 void AnswerDone(Request& request, NodeId node, const Status& status) {

@@ -182,6 +182,10 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
     bool into_pages;
     ReadAhead::Mark mark;
 
+    void NoteEnd(std::size_t length) const {
+      if (!into_pages || length == size) return;
+      request.worker().filesystem().inodes.EndsAt(open->node, at + length);
+    }
     // The kernel takes the end of a file that another client has cut from the first answer that is
     // cut short: none may overtake one in front of it.
     bool MustWait(const Result<client::ReadDone>& done) {
@@ -208,6 +212,7 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
                        }
                        reading->open->size = done->file_size;
                        if (waits) return reading->request.TakeUpAgain();
+                       reading->NoteEnd(done->length);
                        reading->request.worker().read_ahead().Answered(*reading->open,
                                                                        reading->at + reading->size,
                                                                        done->length, reading->mark);

@@ -56,7 +56,9 @@ class DirReply {
         const AttrWire& attr = entry.file->attr;
         filesystem.inodes.SetLease(node_, entry.file->attr_expires, attr.change,
                                    client::LeaseLength(attr.lease_ms), now);
-        if (filesystem.inodes.PagesAreOld(node_, attr.change, now)) param.attr_timeout = 0;
+        (void)filesystem.inodes.Tell(node_, attr, now);
+        const bool old = filesystem.inodes.PagesAreOld(node_, attr.change, now);
+        if (old && !filesystem.options.writeback) param.attr_timeout = 0;
       }
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
     }

@@ -90,7 +90,8 @@ struct Locking {
   void Looked(const Result<client::Attributes>& now) {
     if (now.ok()) (void)request.Believe(node, now->expires, now->attr);
     if (PagesHold()) return request.Ok();
-    request.DropPages(node,
+    const std::uint64_t change = now.ok() ? std::uint64_t{now->attr.change} : 0;
+    request.DropPages(node, change,
                       [open = open, lock = lock, flock = flock](Request& pending, bool dropped) {
                         if (dropped) return pending.Ok();
                         GiveBack(pending, open, lock, flock);
@@ -99,8 +100,10 @@ struct Locking {
   // A read of the file that does not end holds its pages: better no lock than old bytes under it.
   static void GiveBack(Request& request, const std::shared_ptr<fuse::Open>& open, client::Lock lock,
                        bool flock) {
+    // One of fcntl(2) may have replaced another one of its owner's, who would lose that as well: it
+    // stays until he unlocks or closes.
     lock.type = LockType::kUnlock;
-    if (!request.worker().ends()) {
+    if (flock && !request.worker().ends()) {
       request.worker().lane().SetLock(request.context(), open->file, lock, flock, false,
                                       [](Status&&) {});
     }

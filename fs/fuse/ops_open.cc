@@ -91,6 +91,7 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
   const fuse_entry_param entry = ToEntry(filesystem, parent, name, created->file);
   request.Believe(entry.ino, created->file.attr_expires, created->file.attr);
   request.AllowWrites(entry.ino, created->write_lease);
+  (void)request.Tell(entry.ino, created->file.attr);
   fuse_file_info file{};
   FillFileInfo(filesystem, entry.ino, created->open, created->file.attr.change,
                created->file.attr.size, file);

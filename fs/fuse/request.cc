@@ -18,6 +18,23 @@ bool Request::Believe(NodeId node, TimePoint until, const AttrWire& attr) {
   return worker_->filesystem().Believe(node, until, attr, message_.recalls);
 }
 
+// What was asked for before a recall the kernel may disregard. A change is taken as it is.
+bool Request::Tell(NodeId node, const AttrWire& attr) {
+  InodeTable& inodes = worker_->filesystem().inodes;
+  const bool changes = message_.changes != 0;
+  const bool same =
+      inodes.Tell(node, attr, changes ? std::nullopt : std::optional(BootClock::now()));
+  if (!changes && Outdated()) inodes.ForgetTold(node);
+  return same;
+}
+
+// With the kernel's own write-back cache this mount is the only writer.
+bool Request::PagesAreOld(NodeId node, std::uint64_t change) const {
+  const Filesystem& filesystem = worker_->filesystem();
+  return !filesystem.options.writeback &&
+         filesystem.inodes.PagesAreOld(node, change, BootClock::now());
+}
+
 void Request::AllowWrites(NodeId node, TimePoint until) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();
@@ -126,10 +143,11 @@ void Request::WaitForOrder(NodeId node) {
   worker_->PostponeForOrder(node, TakeMessage(), waits);
 }
 
-void Request::DropPages(NodeId node, std::function<void(Request&, bool dropped)> then) {
+void Request::DropPages(NodeId node, std::uint64_t change,
+                        std::function<void(Request&, bool dropped)> then) {
   if (worker_->ends()) return then(*this, false);
   const auto gone = std::make_shared<std::atomic<bool>>(false);
-  worker_->filesystem().kernel.DropPages(node, [gone, worker = worker_] {
+  worker_->filesystem().kernel.DropPages(node, change, [gone, worker = worker_] {
     *gone = true;
     worker->Wake();
   });
@@ -156,7 +174,13 @@ void Request::Attr(const struct stat& attr, double timeout) {
 }
 void Request::Readlink(const char* target) { fuse_reply_readlink(Take(), target); }
 void Request::Open(const fuse_file_info& file) { fuse_reply_open(Take(), &file); }
-void Request::Write(std::size_t count) { fuse_reply_write(Take(), count); }
+void Request::Write(std::size_t count) {
+  if (message_.header().opcode == FUSE_WRITE) {
+    const std::uint64_t at = message_.Body<fuse_write_in>().offset;
+    worker_->filesystem().inodes.Written(message_.header().nodeid, at + count);
+  }
+  fuse_reply_write(Take(), count);
+}
 void Request::Bytes(std::span<const std::byte> bytes) {
   fuse_reply_buf(Take(), reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }

@@ -94,11 +94,16 @@ class Request {
   void AsksNow();
   // Makes the kernel drop the pages of the node, and gives the request to `then` behind that: or
   // before it, where that does not come to an end in time.
-  void DropPages(NodeId node, std::function<void(Request&, bool dropped)> then);
+  void DropPages(NodeId node, std::uint64_t change,
+                 std::function<void(Request&, bool dropped)> then);
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   // False: another worker has changed the node since the server was asked, and so it is not news.
   bool Believe(NodeId node, TimePoint until, const AttrWire& attr);
+  // Behind Believe: the answer tells the kernel these attributes (InodeTable::Tell).
+  bool Tell(NodeId node, const AttrWire& attr);
+  // Whether somebody who has the file open may have other pages than of that content.
+  [[nodiscard]] bool PagesAreOld(NodeId node, std::uint64_t change) const;
   // The directory has just been made (NewDirectories).
   void BelieveEmpty(NodeId directory, TimePoint until);
   // Until then writes to the file may be answered early.

@@ -342,6 +342,9 @@ void Worker::NoteChange(const Message& message, TimePoint now) {
   const fuse_in_header header = message.header();
   const std::optional<NodeId> content = ChangesContentOf(message);
   filesystem_.inodes.OwnChange(header.nodeid, now, content == header.nodeid);
+  // Of a write the kernel is told how much was written, of a truncate what came of it.
+  const bool told = header.opcode == FUSE_WRITE || header.opcode == FUSE_SETATTR;
+  if (content && !told) filesystem_.inodes.ForgetTold(*content);
   const NodeId second = StaleRecovery::SecondNode(message);
   if (second != kRootNode) filesystem_.inodes.OwnChange(second, now, content == second);
   // Permissions may be among it.

@@ -7,7 +7,7 @@
 source "$(dirname "$0")/setup.sh"
 begin "$@"
 mkdir "$work/export" "$work/first" "$work/second"
-for file in flock posix ofd waits stat look own lockfile recalled grown touched mine cut; do head -c 100000 /dev/zero >"$work/export/$file"; done
+for file in flock posix ofd waits stat look own lockfile recalled grown touched mine cut mapped; do head -c 100000 /dev/zero >"$work/export/$file"; done
 new_key "$work/key"
 serve server --export "data=$work/export" --key-file "$work/key"
 for name in first second; do
@@ -17,7 +17,7 @@ for name in first second; do
   wait_until 100 is_mounted "$work/$name" || problem "$name does not mount: $(cat "$work/$name.log")"
 done
 timeout 100 "${python[@]}" - "$work/first" "$work/second" "$client" "$work/first.log" <<'PYTHON' || problem 'what was read is not what is there'
-import fcntl, os, struct, sys, time
+import fcntl, mmap, os, struct, sys, time
 from counters import round_trips
 first, second, client, log = sys.argv[1:]
 WHOLE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -67,6 +67,23 @@ assert os.pread(cut, 100000, 0) == b""
 with open(f"{second}/cut", "wb") as other: other.write(b"n" * 100000)
 assert os.pread(cut, 100000, 0) == b"n" * 100000, "read as if it were still empty"
 assert os.lseek(cut, 0, os.SEEK_END) == 100000
+
+# One that has grown, and been opened to others: who has looked at it can map and send all of it, and open it.
+mapped = os.open(f"{first}/mapped", os.O_RDWR)
+os.pread(mapped, 100000, 0)
+with open(f"{second}/mapped", "ab") as other: other.write(b"g" * 100000)
+assert os.fstat(mapped).st_size == 200000
+with mmap.mmap(mapped, 200000, prot=mmap.PROT_READ) as whole: assert whole[150000:150003] == b"ggg"
+into = os.open(f"{second}/sent", os.O_RDWR | os.O_CREAT)
+sent = 0
+while (more := os.sendfile(into, mapped, sent, 200000 - sent)) > 0: sent += more
+assert sent == 200000, sent
+os.pread(mapped, 100000, 0)
+for mode in 0o400, 0o600:
+    with open(f"{second}/mapped", "r+b") as other: other.write(b"m")
+    os.chmod(f"{second}/mapped", mode)
+    assert os.access(f"{first}/mapped", os.W_OK) == (mode == 0o600 or os.getuid() == 0), oct(mode)
+    os.chmod(f"{second}/mapped", 0o600)
 
 # The same where the pages are from behind a recall, and where the file has become longer: its end is where it is now.
 recalled, grown = (os.open(f"{first}/{name}", os.O_RDWR) for name in ("recalled", "grown"))

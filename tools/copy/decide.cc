@@ -24,8 +24,9 @@ bool Later(const timespec& a, const timespec& b) {
   return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
-// A file system that counts more coarsely than the source's cuts the times that it is given.
-bool SameTime(const timespec& source, const timespec& there) {
+// A file system that counts more coarsely than the source's cuts the times that it is given, and
+// its own, `changed` among them.
+bool SameTime(const timespec& source, const timespec& there, const timespec& changed) {
   if (Later(there, source)) return false;
   // Unsigned: the two may be as far apart as any.
   const auto seconds =
@@ -34,19 +35,19 @@ bool SameTime(const timespec& source, const timespec& there) {
   const std::int64_t behind =
       static_cast<std::int64_t>(seconds) * kSecond + source.tv_nsec - there.tv_nsec;
   return behind == 0 || std::ranges::any_of(kGrains, [&](std::int64_t grain) {
-           return behind < grain && LiesOn(there, grain);
+           return behind < grain && LiesOn(there, grain) && LiesOn(changed, grain);
          });
 }
 
-bool Newer(const timespec& source, const timespec& there) {
-  return Later(source, there) && !SameTime(source, there);
+bool Newer(const timespec& source, const struct stat& there) {
+  return Later(source, there.st_mtim) && !SameTime(source, there.st_mtim, there.st_ctim);
 }
 
 }  // namespace
 
 Verdict Decide(const Entry& entry, const std::optional<struct stat>& now, const Policy& policy) {
   if (!now) return Verdict::kCopy;
-  if (policy.update && !Newer(entry.mtime, now->st_mtim)) return Verdict::kLeave;
+  if (policy.update && !Newer(entry.mtime, *now)) return Verdict::kLeave;
   if (!policy.sync && !policy.checksum) return Verdict::kCopy;
   if (entry.kind != KindOf(now->st_mode)) return Verdict::kCopy;
   if (entry.kind == Kind::kSymlink) return Verdict::kCompare;
@@ -56,7 +57,8 @@ Verdict Decide(const Entry& entry, const std::optional<struct stat>& now, const 
   }
   if (static_cast<std::uint64_t>(now->st_size) != entry.size) return Verdict::kCopy;
   if (policy.checksum) return Verdict::kCompare;
-  return SameTime(entry.mtime, now->st_mtim) ? Verdict::kSame : Verdict::kCopy;
+  const bool same = SameTime(entry.mtime, now->st_mtim, now->st_ctim);
+  return same ? Verdict::kSame : Verdict::kCopy;
 }
 
 }  // namespace rdfs::copy

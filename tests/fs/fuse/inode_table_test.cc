@@ -102,7 +102,7 @@ TEST_F(InodeLeaseTest, AnOpenThatDropsPagesKeepsTheNextOneFromKeepingThem) {
   EXPECT_TRUE(table.Opened(a, 8, later));
   // Also where nobody knows what they were: dropped without a lease, and read again.
   table.EndLease(a);
-  table.PagesDropped(a, later, later);
+  table.PagesDropped(a, 0, later, later);
   EXPECT_FALSE(table.Opened(a, 9, later));
   EXPECT_FALSE(table.Opened(a, 9, later));
   // What this mount has written alone, they have.
@@ -139,13 +139,13 @@ TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   table.SetLease(a, now + 4 * kLease, 9, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 3 * kLease));
   EXPECT_TRUE(table.PagesAreOld(a, 9, now + 3 * kLease)) << "nobody can say";
-  table.PagesDropped(a, now + 3 * kLease, now + 3 * kLease);
+  table.PagesDropped(a, 0, now + 3 * kLease, now + 3 * kLease);
   EXPECT_TRUE(table.PagesHold(a, now + 3 * kLease));
   // Somebody else's.
   table.SetLease(a, now + 6 * kLease, 10, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
   EXPECT_TRUE(table.PagesAreOld(a, 10, now));
-  table.PagesDropped(a, now + 5 * kLease, now + 5 * kLease);
+  table.PagesDropped(a, 0, now + 5 * kLease, now + 5 * kLease);
   EXPECT_TRUE(table.PagesHold(a, now + 5 * kLease));
   // Recalled, and another lease that says nothing new.
   table.EndLease(a);
@@ -154,7 +154,7 @@ TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   EXPECT_TRUE(table.PagesHold(a, now + 5 * kLease));
   // Dropped while there is no lease: what is read behind that may be anything.
   table.EndLease(a);
-  table.PagesDropped(a, now + 5 * kLease, now + 5 * kLease);
+  table.PagesDropped(a, 0, now + 5 * kLease, now + 5 * kLease);
   table.SetLease(a, now + 6 * kLease, 10, kLease);
   EXPECT_FALSE(table.PagesHold(a, now + 5 * kLease));
   EXPECT_TRUE(table.PagesAreOld(a, 10, now));
@@ -196,10 +196,48 @@ TEST_F(InodeLeaseTest, WhatIsReadWhilePagesAreDroppedIsNotOfALeaseThatBeginsMean
     const TimePoint started = kNow + kLease / 2;
     const TimePoint known = before ? started - kLease / 4 : started + kLease / 4;
     table.SetLease(a, known + kLease, 8, kLease, known);
-    table.PagesDropped(a, started, started + kLease / 2);
+    table.PagesDropped(a, 0, started, started + kLease / 2);
     EXPECT_EQ(table.PagesHold(a, started + kLease / 2), before);
     EXPECT_EQ(table.PagesAreOld(a, 8, started), !before);
   }
+}
+
+// Where no lease is given: what was read behind the drop is at least what was known before it.
+TEST_F(InodeLeaseTest, PagesThatWereDroppedForAContentAreNotDroppedForItAgain) {
+  table.SetMayHavePages(a);
+  table.Opened(a, 7, kNow);
+  EXPECT_TRUE(table.PagesAreOld(a, 8, kNow));
+  table.PagesDropped(a, 8, kNow, kNow);
+  EXPECT_FALSE(table.PagesAreOld(a, 8, kNow));
+  EXPECT_TRUE(table.PagesAreOld(a, 9, kNow));
+  EXPECT_FALSE(table.PagesHold(a, kNow));
+}
+
+TEST_F(InodeLeaseTest, TheKernelHasWhatItWasToldAndWhatItDidItself) {
+  AttrWire attr{};
+  attr.size = 100;
+  const auto tell = [&](TimePoint now) { return table.Tell(a, attr, now); };
+  const TimePoint later = kNow + InodeTable::kAnswerTravel;
+  EXPECT_FALSE(tell(kNow));
+  EXPECT_FALSE(tell(kNow)) << "who was told may not run yet";
+  EXPECT_TRUE(tell(later));
+  for (Le32 AttrWire::*part : {&AttrWire::mode, &AttrWire::uid, &AttrWire::gid}) {
+    attr.*part = 7;
+    EXPECT_FALSE(table.Tell(a, attr, std::nullopt));
+    EXPECT_TRUE(tell(kNow)) << "a change is taken at once";
+  }
+  table.Written(a, 50);
+  EXPECT_TRUE(tell(later));
+  table.Written(a, 120);
+  attr.size = 120;
+  EXPECT_TRUE(tell(later));
+  table.EndsAt(a, 120);
+  EXPECT_TRUE(tell(later));
+  table.EndsAt(a, 110);
+  EXPECT_FALSE(tell(later)) << "it may have cut it";
+  EXPECT_TRUE(tell(later + InodeTable::kAnswerTravel));
+  table.ForgetTold(a);
+  EXPECT_FALSE(tell(later + InodeTable::kAnswerTravel));
 }
 
 TEST_F(InodeLeaseTest, OfAFileWithoutPagesNoneAreOld) {

@@ -215,6 +215,13 @@ TEST(Decide, WhatTheDestinationCutsOffIsNoOtherTime) {
     EXPECT_EQ(VerdictOf(kSource, there, kSync), Verdict::kCopy) << there.tv_nsec;
     EXPECT_EQ(VerdictOf(kSource, there, kUpdate), Verdict::kCopy) << there.tv_nsec;
   }
+  // A file system that counts nanoseconds, as its own times show, has cut nothing.
+  Entry entry;
+  entry.size = 5;
+  entry.mtime = kSource;
+  struct stat fine = Existing(5, {101, 0});
+  fine.st_ctim = {200, 1};
+  EXPECT_EQ(Decide(entry, fine, kSync), Verdict::kCopy);
   // What is later there is no cut.
   EXPECT_EQ(VerdictOf(kSource, {102, 0}, kSync), Verdict::kCopy);
   EXPECT_EQ(VerdictOf(kSource, {102, 0}, kUpdate), Verdict::kLeave);

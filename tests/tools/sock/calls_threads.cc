@@ -37,6 +37,7 @@ class Sleeper {
     const std::string path = "/proc/self/task/" + std::to_string(tid) + "/stat";
     for (std::string state; state != "S"; usleep(1000))
       std::ifstream(path) >> state >> state >> state;
+    seen = true;
     usleep(10'000);
   }
   Sleeper(const Sleeper&) = delete;
@@ -52,7 +53,8 @@ class Sleeper {
     return result;
   }
   [[nodiscard]] int fd() const { return fd_; }
-  std::atomic<pid_t> tid{0};  // once it is about to make its call
+  std::atomic<pid_t> tid{0};      // once it is about to make its call
+  std::atomic<bool> seen{false};  // asleep
   ssize_t got = -2;
   int error = 0;
 
@@ -171,7 +173,7 @@ void* MakesChild(void* sleeper) {
   self->tid = gettid();
   self->got = syscall(SYS_clone, CLONE_THREAD, 0, 0, 0, 0);
   self->error = errno;
-  usleep(50'000);  // to be seen asleep where there was nothing to wait for
+  while (!self->seen) usleep(1000);  // where there was nothing to wait for
   return nullptr;
 }
 void ClosesUnderChild(Party& party) {
