@@ -170,7 +170,7 @@ bool InodeTable::Opened(NodeId id, std::uint64_t change, TimePoint now) {
   if (node == nullptr) return false;
   ++node->opens;
   const bool same = node->pages_change == change;
-  const bool only_ours = node->changed_since && node->lease_covers && now < node->lease_until;
+  const bool only_ours = node->changed_since && node->lease_covers && now < node->covered_until();
   const bool others_changed_it = !same && node->may_have_pages && !only_ours;
   if (others_changed_it) node->pages_go_until = now + kAnswerTravel;
   const bool keeps = same && now >= node->pages_go_until;
@@ -186,6 +186,7 @@ void InodeTable::Closed(NodeId id) {
   if (node == nullptr) return;
   if (node->opens > 0) --node->opens;
   node->write_lease_until = {};
+  node->covers_until = {};
 }
 
 std::uint64_t InodeTable::pages_change(NodeId id) const {
@@ -204,7 +205,8 @@ bool InodeTable::SetLease(NodeId id, TimePoint until, std::uint64_t change,
   const bool contradicts = node->leased_change != 0 && node->leased_change != change;
   if (until <= node->lease_until && !contradicts) return true;
   if (contradicts) ++node->standing;
-  const bool goes_on = until - lease < node->lease_until && now < node->lease_until && !contradicts;
+  const TimePoint covered = node->covered_until();
+  const bool goes_on = until - lease < covered && now < covered && !contradicts;
   if (goes_on && node->lease_covers) {
     node->pages_change = change;
     node->changed_since = false;
@@ -226,14 +228,16 @@ void InodeTable::EndLease(NodeId id) {
   node->lease_until = {};
   node->lease_covers = false;
   node->write_lease_until = {};
+  node->covers_until = {};
   node->without_xattrs = 0;
 }
 
-void InodeTable::SetWriteLease(NodeId id, TimePoint until) {
+void InodeTable::SetWriteLease(NodeId id, TimePoint until, TimePoint now) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return;
   node->write_lease_until = until;
+  if (now < node->covered_until()) node->covers_until = std::max(node->covers_until, until);
 }
 
 TimePoint InodeTable::write_lease_until(NodeId id) const {
@@ -277,7 +281,7 @@ bool InodeTable::PagesAreOld(NodeId id, std::uint64_t change, TimePoint now) con
   const Node* node = FindLocked(id);
   if (node == nullptr || !node->may_have_pages || node->opens == 0) return false;
   if (!node->changed_since) return node->pages_change != change;
-  return !node->lease_covers || now >= node->lease_until;
+  return !node->lease_covers || now >= node->covered_until();
 }
 
 // What was read again while that went on may be older than a lease that began meanwhile.
@@ -417,6 +421,7 @@ std::vector<NodeId> InodeTable::EndAllLeases() {
     node.lease_until = {};
     node.lease_covers = false;
     node.write_lease_until = {};
+    node.covers_until = {};
     node.without_xattrs = 0;
     node.no_capability_until = {};
     all.push_back(id);

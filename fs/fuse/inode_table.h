@@ -9,6 +9,7 @@
 // Any thread; one short lock. Memory: about 250 bytes a node and its name.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -86,8 +87,9 @@ class InodeTable {
   void OwnChange(NodeId node, TimePoint now, bool content);
   [[nodiscard]] TimePoint lease_until(NodeId node) const;
   // Until then writes to the file may be answered before the server has them (writes_behind.h);
-  // EndLease ends that as well.
-  void SetWriteLease(NodeId node, TimePoint until);
+  // EndLease ends that as well. Nobody else writes to it without a recall so long: pages that were
+  // good at `now` are.
+  void SetWriteLease(NodeId node, TimePoint until, TimePoint now);
   [[nodiscard]] TimePoint write_lease_until(NodeId node) const;
   // Whether what the kernel has of the file's bytes is what the server has: the lease holds, with
   // the change cookie with which they were good last.
@@ -178,7 +180,9 @@ class InodeTable {
       std::uint64_t size = 0;
       TimePoint since{};
     } told{};
-    TimePoint lease_began{};  // when this mount knew of it
+    TimePoint lease_began{};   // when this mount knew of it
+    TimePoint covers_until{};  // by write leases without a gap; see lease_covers
+    [[nodiscard]] TimePoint covered_until() const { return std::max(lease_until, covers_until); }
     TimePoint no_capability_until{};
     TimePoint lease_until{};
     TimePoint write_lease_until{};

@@ -118,6 +118,26 @@ void AnswerEntry(Request& request, NodeId parent, std::string_view name,
   request.Entry(entry);
 }
 
+namespace {
+
+// When the kernel has taken what it is about to be told.
+void DropPagesSoon(Request& request, NodeId node, std::uint64_t change) {
+  Worker& worker = request.worker();
+  worker.Await({.until = BootClock::now() + InodeTable::kAnswerTravel,
+                .is_over = [] { return false; },
+                .then =
+                    [&worker, node, change] {
+                      Filesystem& filesystem = worker.filesystem();
+                      if (worker.ends() ||
+                          !filesystem.inodes.PagesAreOld(node, change, BootClock::now())) {
+                        return;
+                      }
+                      filesystem.kernel.DropPages(node, change);
+                    }});
+}
+
+}  // namespace
+
 void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attributes) {
   if (!attributes.ok()) return request.ErrorOrRecover(node, attributes.status());
   const bool current = request.Believe(node, attributes->expires, attributes->attr);
@@ -128,9 +148,12 @@ void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attri
     return request.Attr(stat, current ? CacheSeconds(attributes->expires, BootClock::now()) : 0);
   }
   // Who sees that another client has written is not to read what was there before. But the kernel
-  // must hear what is new to it: a new size makes it drop pages by itself, and else they go when it
-  // asks again. A change of this mount's may hold what dropping pages waits for.
-  if (!known || request.message().changes != 0) return request.Attr(stat, 0);
+  // must hear what is new to it: a new size makes it drop pages by itself, and else they go a
+  // little later. A change of this mount's may hold what dropping pages waits for.
+  if (!known || request.message().changes != 0) {
+    DropPagesSoon(request, node, change);
+    return request.Attr(stat, 0);
+  }
   request.DropPages(node, change,
                     [stat](Request& pending, bool /*dropped*/) { pending.Attr(stat, 0); });
 }

@@ -54,16 +54,14 @@ struct Locking {
   Request request;
   NodeId node;
   std::shared_ptr<fuse::Open> open;
-  client::Lock lock;
-  bool flock;
+  bool locks;  // and does not unlock
   bool once_more;
 
   static void Answered(std::unique_ptr<Locking> self, const Status& status) {
     if (self->once_more && status.errno_value() == EAGAIN) {
       return self->request.WaitForOrder(self->node);
     }
-    if (!status.ok() || self->lock.type == LockType::kUnlock)
-      return AnswerDone(self->request, self->node, status);
+    if (!status.ok() || !self->locks) return AnswerDone(self->request, self->node, status);
     Locked(std::move(self));
   }
 
@@ -80,7 +78,7 @@ struct Locking {
     self->request.AsksNow();
     Start(std::move(self->request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
       auto looking = std::make_unique<Locking>(
-          Locking{std::move(pending), self->node, self->open, self->lock, self->flock, false});
+          Locking{std::move(pending), self->node, self->open, self->locks, self->once_more});
       return lane.GetAttr(caller, *handle, self->open->file,
                           [looking = std::move(looking)](Result<client::Attributes>&& now) {
                             looking->Looked(now);
@@ -91,23 +89,11 @@ struct Locking {
     if (now.ok()) (void)request.Believe(node, now->expires, now->attr);
     if (PagesHold()) return request.Ok();
     const std::uint64_t change = now.ok() ? std::uint64_t{now->attr.change} : 0;
-    request.DropPages(node, change,
-                      [open = open, lock = lock, flock = flock](Request& pending, bool dropped) {
-                        if (dropped) return pending.Ok();
-                        GiveBack(pending, open, lock, flock);
-                      });
-  }
-  // A read of the file that does not end holds its pages: better no lock than old bytes under it.
-  static void GiveBack(Request& request, const std::shared_ptr<fuse::Open>& open, client::Lock lock,
-                       bool flock) {
-    // One of fcntl(2) may have replaced another one of its owner's, who would lose that as well: it
-    // stays until he unlocks or closes.
-    lock.type = LockType::kUnlock;
-    if (flock && !request.worker().ends()) {
-      request.worker().lane().SetLock(request.context(), open->file, lock, flock, false,
-                                      [](Status&&) {});
-    }
-    request.Error(ETIMEDOUT);
+    // A read of the file that does not end holds its pages: better an error than old bytes under a
+    // lock. It is not given back: its owner may have had it, or another part of it, before.
+    request.DropPages(node, change, [](Request& pending, bool dropped) {
+      dropped ? pending.Ok() : pending.Error(ETIMEDOUT);
+    });
   }
   [[nodiscard]] bool PagesHold() const {
     return request.worker().filesystem().inodes.PagesHold(node, BootClock::now());
@@ -116,13 +102,14 @@ struct Locking {
 
 void Set(Request request, NodeId node, const std::shared_ptr<fuse::Open>& open,
          const client::Lock& lock, bool flock, bool wait) {
-  if (lock.type != LockType::kUnlock) request.worker().filesystem().inodes.SetMayBeLocked(node);
+  const bool locks = lock.type != LockType::kUnlock;
+  if (locks) request.worker().filesystem().inodes.SetMayBeLocked(node);
   const bool once_more = AsksOnceMore(request, node);
   Start(
       std::move(request),
       [&](Lane& lane, const CallContext& caller, Request&& pending) {
-        auto locking = std::make_unique<Locking>(
-            Locking{std::move(pending), node, open, lock, flock, once_more});
+        auto locking =
+            std::make_unique<Locking>(Locking{std::move(pending), node, open, locks, once_more});
         return lane.SetLock(caller, open->file, lock, flock, wait,
                             [locking = std::move(locking)](Status&& status) mutable {
                               Locking::Answered(std::move(locking), status);

@@ -38,7 +38,7 @@ bool Request::PagesAreOld(NodeId node, std::uint64_t change) const {
 void Request::AllowWrites(NodeId node, TimePoint until) {
   Filesystem& filesystem = worker_->filesystem();
   const auto hold = filesystem.kernel.HoldReplies();
-  if (!Outdated()) filesystem.inodes.SetWriteLease(node, until);
+  if (!Outdated()) filesystem.inodes.SetWriteLease(node, until, BootClock::now());
 }
 
 void Request::BelieveEmpty(NodeId directory, TimePoint until) {

@@ -187,7 +187,8 @@ each_of("file", os.stat)()
 make(f"{mount}/d/last")
 changed_there(lambda path: os.chmod(path, 0o640))
 costs("stat after a change at the server", each_of("file", os.stat), getattr=1)
-# These are open, and have pages, which are dropped before the answer: with them the kernel drops what that says.
+# These are open, and have pages, which go a little behind an answer that tells something new; with them the kernel drops what it knows.
+time.sleep(0.3)
 costs("stat, again, of what is open", each_of("file", os.stat), getattr=1)
 costs("stat, known again", each_of("file", os.stat))
 changed_there(lambda path: os.rename(path, path + ".moved"))

@@ -213,6 +213,29 @@ TEST_F(InodeLeaseTest, PagesThatWereDroppedForAContentAreNotDroppedForItAgain) {
   EXPECT_FALSE(table.PagesHold(a, kNow));
 }
 
+// Who alone has a file open for writing is asked before anybody else writes to it.
+TEST_F(InodeLeaseTest, WriteLeasesWithoutAGapKeepThePagesOfWhoWrites) {
+  for (const bool gap : {false, true}) {
+    table.SetMayHavePages(a);
+    table.SetLease(a, kNow + kLease, 7, kLease, kNow);
+    table.Opened(a, 7, kNow);
+    TimePoint now = kNow;
+    for (int i = 0; i < 4; ++i) {
+      now += kLease / 2;
+      if (gap && i == 2) now += kLease;
+      table.OwnChange(a, now, true);
+      table.SetWriteLease(a, now + kLease, now);
+    }
+    EXPECT_EQ(table.PagesAreOld(a, 11, now), gap);
+    table.SetLease(a, now + kLease, 11, kLease, now);
+    EXPECT_EQ(table.PagesAreOld(a, 11, now), gap);
+    table.OwnChange(a, now, true);
+    table.Closed(a);
+    table.Opened(a, 12, now);
+    table.EndLease(a);
+  }
+}
+
 TEST_F(InodeLeaseTest, TheKernelHasWhatItWasToldAndWhatItDidItself) {
   AttrWire attr{};
   attr.size = 100;

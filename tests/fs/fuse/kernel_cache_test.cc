@@ -26,7 +26,7 @@ TEST_F(KernelCacheTest, NothingIsBelievedBehindTheAcknowledgementOfEverything) {
   const NodeId node = inodes.Remember(file_, kRootNode, "file");
   inodes.Opened(node, 7, now);
   inodes.SetLease(node, now + kLease, 7, kLease);
-  inodes.SetWriteLease(node, now + kLease);
+  inodes.SetWriteLease(node, now + kLease, now);
   inodes.SetWithoutXattr(node, 1, now);
   inodes.SetWithoutCapability(node, now, now + kLease);
   auto open = std::make_shared<fuse::Open>();
