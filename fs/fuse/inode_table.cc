@@ -224,12 +224,16 @@ void InodeTable::EndLease(NodeId id) {
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return;
-  ++node->standing;
-  node->lease_until = {};
-  node->lease_covers = false;
-  node->write_lease_until = {};
-  node->covers_until = {};
-  node->without_xattrs = 0;
+  EndLease(*node);
+}
+
+void InodeTable::EndLease(Node& node) {
+  ++node.standing;
+  node.lease_until = {};
+  node.lease_covers = false;
+  node.write_lease_until = {};
+  node.covers_until = {};
+  node.without_xattrs = 0;
 }
 
 void InodeTable::SetWriteLease(NodeId id, TimePoint until, TimePoint now) {
@@ -417,12 +421,7 @@ std::vector<NodeId> InodeTable::EndAllLeases() {
   const std::lock_guard lock(mutex_);
   all.reserve(nodes_.size());
   for (auto& [id, node] : nodes_) {
-    ++node.standing;
-    node.lease_until = {};
-    node.lease_covers = false;
-    node.write_lease_until = {};
-    node.covers_until = {};
-    node.without_xattrs = 0;
+    EndLease(node);
     node.no_capability_until = {};
     all.push_back(id);
   }

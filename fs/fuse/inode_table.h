@@ -196,6 +196,7 @@ class InodeTable {
   };
   const Node* FindLocked(NodeId node) const;
   Node* FindLocked(NodeId node);
+  static void EndLease(Node& node);
   // by_place_ and the places in the nodes say the same, always.
   void AddPlaceLocked(NodeId node, PlaceKey place);
   void RemovePlaceLocked(const PlaceKey& place);

@@ -87,6 +87,16 @@ void* WaitsInSet(void* sleeper) {
 
 // --- closed meanwhile
 
+// Closes it under whoever is in a call on it; returns the next connection, which takes its number.
+int ClosesAndConnects(Party& party, int fd) {
+  party.Say("close", close(fd));
+  const int next = Connect(party.beside(), nullptr);
+  party.Say("its number", next == fd ? 1 : 0);
+  WarmUp(next, true);
+  party.Meet();
+  return next;
+}
+
 // The next connection takes the number of one that is closed under a recv.
 template <bool kShutdown>
 void ClosesUnder(Party& party) {
@@ -94,11 +104,7 @@ void ClosesUnder(Party& party) {
   WarmUp(fd, true);
   Sleeper sleeper(Receives, fd);
   if (kShutdown) party.Say("shutdown", shutdown(fd, SHUT_RDWR));
-  party.Say("close", close(fd));
-  const int next = Connect(party.beside(), nullptr);
-  party.Say("its number", next == fd ? 1 : 0);
-  WarmUp(next, true);
-  party.Meet();
+  const int next = ClosesAndConnects(party, fd);
   sleeper.Join();
   errno = sleeper.error;
   party.Say("recv", sleeper.got);
@@ -181,11 +187,7 @@ void ClosesUnderChild(Party& party) {
   WarmUp(fd, true);
   party.Meet();
   Sleeper sleeper(MakesChild, fd);
-  party.Say("close", close(fd));
-  const int next = Connect(party.beside(), nullptr);
-  party.Say("its number", next == fd ? 1 : 0);
-  WarmUp(next, true);
-  party.Meet();
+  const int next = ClosesAndConnects(party, fd);
   sleeper.Join();
   errno = sleeper.error;
   party.Say("clone", sleeper.got);
