@@ -32,6 +32,10 @@ namespace {
 // Descriptors that the supervisor needs for itself.
 constexpr std::size_t kOwnDescriptors = 32;
 constexpr int kExitCannotExecute = 127;
+// Who is told of one lock after the other lets them gather: waking the supervisor for each took its
+// worker 20 us, two thirds of what a lock costs. The socket holds what comes in that time, and the
+// end of the worker is a signal.
+constexpr std::chrono::microseconds kGather{500};
 
 // Raises the soft limit to the hard one: the worker inherits it, for the handles that it holds.
 std::size_t RaiseDescriptorLimit() {
@@ -79,6 +83,7 @@ class Supervisor {
   void Wait();
   void ReadSignals();
   void ReadWorker();
+  void ReadPackets();
   void Handle(Packet packet);
   void Keep(Packet packet);
   void Answer(const Packet& packet);
@@ -98,7 +103,9 @@ class Supervisor {
   std::uint64_t epoch_ = 0;
   pid_t worker_ = -1;
   Fd socket_;
-  std::deque<TimePoint> crashes_;  // within the window
+  std::optional<TimePoint> read_at_;  // when the worker's last packet came that asked for nothing
+  bool gathers_ = false;              // and another one had come just before
+  std::deque<TimePoint> crashes_;     // within the window
   std::optional<TimePoint> start_at_;
   std::optional<TimePoint> kill_at_;
   bool stopping_ = false;
@@ -175,6 +182,12 @@ Status Supervisor::SayHello() {
 }
 
 void Supervisor::Wait() {
+  if (gathers_) {
+    pollfd entry{.fd = signals_.get(), .events = POLLIN, .revents = 0};
+    const timespec span{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kGather).count()};
+    (void)ppoll(&entry, 1, &span, nullptr);
+    return;
+  }
   std::array<pollfd, 2> entries{{{.fd = signals_.get(), .events = POLLIN, .revents = 0},
                                  {.fd = socket_.get(), .events = POLLIN, .revents = 0}}};
   std::optional<TimePoint> until = start_at_;
@@ -218,6 +231,12 @@ void Supervisor::StoreForTheNext() {
 }
 
 void Supervisor::ReadWorker() {
+  const std::optional<TimePoint> before = std::exchange(read_at_, std::nullopt);
+  ReadPackets();
+  gathers_ = before && read_at_ && *read_at_ - *before < 2 * kGather;
+}
+
+void Supervisor::ReadPackets() {
   // To its end: what a worker sent before it was killed counts.
   while (socket_.valid()) {
     Result<std::optional<Packet>> packet = ReceivePacket(socket_.get());
@@ -236,6 +255,8 @@ void Supervisor::ReadWorker() {
 }
 
 void Supervisor::Handle(Packet packet) {
+  // Who fetches waits for each answer.
+  read_at_ = packet.type == PacketType::kFetch ? std::nullopt : std::optional(BootClock::now());
   switch (packet.type) {
     case PacketType::kKeep:
       Keep(std::move(packet));
