@@ -97,15 +97,20 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::Listen(const std::string& 
   RDFS_ASSIGN_OR_RETURN(std::string path, MakeRuntimeDirectory());
   path += "/" + program + "-" + std::to_string(getpid());
   path += kEnding;
-  const auto address = AddressOf(path);
+  // Who looks for sockets takes away one that nobody listens on: it has its name when it does.
+  const std::string unready = path + ".new";
+  const auto address = AddressOf(unready);
   if (!address) return TooLong(path);
   Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!listener.valid() || !stop.valid()) return Status::FromErrno(errno, "cannot make a socket");
-  unlink(path.c_str());  // of an earlier process of this number
+  unlink(unready.c_str());  // of an earlier process of this number
   if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
-      chmod(path.c_str(), 0600) != 0 || listen(listener.get(), 8) != 0) {
-    return Status::FromErrno(errno, "cannot listen on " + path);
+      chmod(unready.c_str(), 0600) != 0 || listen(listener.get(), 8) != 0 ||
+      rename(unready.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(unready.c_str());
+    return Status::FromErrno(error, "cannot listen on " + path);
   }
   return std::unique_ptr<ControlSocket>(
       new ControlSocket(std::move(path), std::move(listener), std::move(stop), std::move(answer)));

@@ -34,6 +34,11 @@ void FrameStream::AddPollEntries(std::vector<pollfd>& out) const {
   if (has_output()) out.push_back({stream_->write_fd(), stream_->write_events(), 0});
 }
 
+bool FrameStream::PeerHasEnded() const {
+  pollfd entry{.fd = stream_->read_fd(), .events = POLLRDHUP, .revents = 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
 Status FrameStream::WaitForStream(Deadline deadline) {
   std::vector<pollfd> entries;
   AddPollEntries(entries);

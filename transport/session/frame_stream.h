@@ -40,6 +40,9 @@ class FrameStream {
   // Whether Receive may find something though no descriptor says so.
   [[nodiscard]] bool HasBufferedInput() const { return stream_->HasBufferedInput(); }
 
+  // Whether the peer has closed its end, whatever it sent before. No wait.
+  [[nodiscard]] bool PeerHasEnded() const;
+
   // Blocks until everything is written, or the deadline.
   Status SendAll(std::vector<std::byte> frame, Deadline deadline);
   // Blocks until a whole frame is there, or the deadline.

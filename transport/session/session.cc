@@ -44,6 +44,7 @@ class SessionImpl final : public Session {
  private:
   [[nodiscard]] ChoiceInput Input() const;
   [[nodiscard]] const Offer* OfferOf(Kind kind) const;
+  [[nodiscard]] Status Standing() const;
   Result<std::unique_ptr<Connection>> OpenBest(Deadline deadline, bool stream_too);
   [[nodiscard]] Deadline LegDeadline(const LegReport& leg, Deadline deadline) const;
   Result<std::unique_ptr<Connection>> TryLeg(const LegReport& leg, Deadline deadline);
@@ -99,6 +100,14 @@ const Offer* SessionImpl::OfferOf(Kind kind) const {
   return found == grant_.offers.end() ? nullptr : &*found;
 }
 
+// The server ends a session with its vestibule. Where that has gone, with its server as a rule,
+// whoever answers by its name or at its port may be anybody of this host who waited for that, and
+// on one host no lane proves its server (PROTOCOL.md).
+Status SessionImpl::Standing() const {
+  if (vestibule_ == nullptr || !vestibule_->PeerHasEnded()) return {};
+  return {Code::kDisconnected, "the server has ended this session"};
+}
+
 Result<std::unique_ptr<Connection>> SessionImpl::OpenBest(Deadline deadline, bool stream_too) {
   if (legs_.empty()) legs_ = PlanLegs(Input());
   for (std::size_t i = 0; i < legs_.size(); ++i) {
@@ -109,6 +118,7 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenBest(Deadline deadline, boo
     const Deadline until = LegDeadline(legs_[i], deadline);
     auto lane = TryLeg(legs_[i], until);
     if (lane.ok()) {
+      RDFS_RETURN_IF_ERROR(Standing());
       NoteChoice(i, **lane);
       return lane;
     }
@@ -131,7 +141,9 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenLaneOver(Kind kind, Deadlin
   for (const LegReport& leg : PlanLegs(Input())) {
     if (leg.kind != kind || leg.stdio) continue;
     if (!leg.status.ok()) return leg.status;
-    return TryLeg(leg, LegDeadline(leg, deadline));
+    auto lane = TryLeg(leg, LegDeadline(leg, deadline));
+    if (lane.ok()) RDFS_RETURN_IF_ERROR(Standing());
+    return lane;
   }
   return Status(Code::kInvalidArgument,
                 std::string(Name(kind)) + " is ruled out by what this session requires");

@@ -138,6 +138,7 @@ Status TcpConnection::Send(std::span<const ByteSpan> parts) {
 Result<Ticket> TcpConnection::Read(const LocalSlice& to, const RemoteSlice& from, Order) {
   RDFS_RETURN_IF_ERROR(CheckSlice(to));
   if (over_) return *over_;
+  if (write_error_) return *write_error_;
   if (SlotsFull()) return Status(Code::kBusy, "as many READs and WRITEs as may be are in flight");
   QueueFrame(Opcode::kReadRequest, sizeof(ReadRequest));
   output_.Append(BytesOf(ReadRequest{.key = from.region.key,
@@ -151,6 +152,7 @@ Result<Ticket> TcpConnection::Read(const LocalSlice& to, const RemoteSlice& from
 Result<Ticket> TcpConnection::Write(const LocalSlice& from, const RemoteSlice& to) {
   RDFS_RETURN_IF_ERROR(CheckSlice(from));
   if (over_) return *over_;
+  if (write_error_) return *write_error_;
   if (SlotsFull()) return Status(Code::kBusy, "as many READs and WRITEs as may be are in flight");
   QueueFrame(Opcode::kWrite, sizeof(WriteHead) + from.length);
   output_.Append(BytesOf(WriteHead{.key = to.region.key, .position = Position(to)}));

@@ -37,7 +37,8 @@ bool TcpConnection::TooSoon() const {
 }
 
 Status TcpConnection::Receive(Sink& sink, WhenIdle when_idle) {
-  if (TooSoon()) return {};
+  // What is read must be parsed first: without room for a completion it cannot be.
+  if (TooSoon() || sink.out.empty()) return {};
   bool more = true;
   for (int i = 0; i < kMaxReadsAtOnce && more; ++i) {
     RDFS_RETURN_IF_ERROR(Parse(sink));

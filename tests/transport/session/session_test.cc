@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -464,6 +465,34 @@ TEST(Session, LanesOfAnEndedSessionAreRefusedWithASentence) {
   ASSERT_FALSE(lane.ok());
   EXPECT_EQ(lane.status().message().find("tcp is required and does not work: "), 0U);
   EXPECT_EQ(session->ExplainChoice(), "no transport in use yet");
+}
+
+// On one host no lane proves its server: whoever has its port once it has died is none.
+TEST(Session, WhoTakesThePlaceOfADeadServerGetsNoLane) {
+  Server server(ServerOptions());
+  const auto session = MustDial(ClientOptions(server));
+  const std::uint16_t port = server.port();
+  server.Stop();
+  const Fd taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ASSERT_EQ(setsockopt(taken.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(taken.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(taken.get(), 1), 0);
+  std::thread other([&] {
+    const Fd peer(accept4(taken.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const auto accepted = session::EncodeFrame(session::FrameType::kLaneAccepted, {});
+    EXPECT_EQ(send(peer.get(), accepted.data(), accepted.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(accepted.size()));
+    std::array<char, 64> said{};
+    (void)recv(peer.get(), said.data(), said.size(), 0);
+  });
+  const auto lane = session->OpenLaneOver(Kind::kTcp, DeadlineAfter(seconds(10)));
+  EXPECT_EQ(lane.status().message(), "the server has ended this session");
+  other.join();
 }
 
 // A pair of streams as ssh gives them to the two ends.

@@ -198,7 +198,7 @@ TEST_F(TlsRelay, AChangedBitEndsTheStreamAndDeliversNothing) {
   EXPECT_EQ(got.status().scope(), Scope::kConnection) << got.status().ToString();
 }
 
-TEST_F(TlsRelay, AStreamThatIsCutIsNoOrderlyEnd) {
+TEST_F(TlsRelay, AStreamThatIsCutIsTheEndForBoth) {
   relay_ = {};
   std::array<std::byte, 100> out;
   EXPECT_EQ((*pair_->server)->Read(out).status().code(), Code::kDisconnected);
