@@ -46,7 +46,7 @@ Laps::Laps(std::chrono::nanoseconds duration)
 
 bool Laps::More() {
   const std::uint64_t now = Ticks();
-  ticks_.push_back(now - lap_start_);
+  ticks_.Add(now - lap_start_);
   lap_start_ = now;
   if (--until_reading_ > 0) return true;
   until_reading_ = kLapsBetweenReadings;
@@ -61,14 +61,7 @@ LatencySummary Laps::Summarise() const {
   const std::uint64_t ticks = last_tick_ - first_tick_;
   const double ns_a_tick =
       ticks == 0 ? 1 : static_cast<double>(elapsed.count()) / static_cast<double>(ticks);
-  Latencies latencies;
-  std::int64_t sum = 0;
-  for (const std::uint64_t lap : ticks_) {
-    const auto ns = static_cast<std::int64_t>(static_cast<double>(lap) * ns_a_tick);
-    latencies.Add(std::chrono::nanoseconds(ns));
-    sum += ns;
-  }
-  return latencies.Summarise(std::chrono::nanoseconds(sum));
+  return ticks_.Summarise(ns_a_tick);
 }
 
 }  // namespace rdfs::rdping

@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <vector>
 
 #include "tools/rdping/statistics.h"
 #include "transport/base/clock.h"
@@ -26,6 +25,7 @@ class Laps {
  private:
   static constexpr std::uint32_t kLapsBetweenReadings = 16;
 
+  Latencies ticks_;  // first: that it is made is no lap's
   const TimePoint start_;
   const std::chrono::nanoseconds duration_;
   TimePoint last_reading_;
@@ -33,7 +33,6 @@ class Laps {
   std::uint64_t lap_start_;
   std::uint64_t first_tick_;
   std::uint64_t last_tick_;
-  std::vector<std::uint64_t> ticks_;
 };
 
 }  // namespace rdfs::rdping

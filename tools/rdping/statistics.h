@@ -1,9 +1,13 @@
 // Latencies and what is told of them. Pure; a value.
+//
+// What took up to 255 units is counted exactly, and longer ones in ranges of which each is less
+// than 1 % wide (128 for every power of two): a minute of many million laps a second takes no more
+// memory than one lap.
 #pragma once
 
-#include <chrono>
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace rdfs::rdping {
 
@@ -15,15 +19,25 @@ struct LatencySummary {
 
 class Latencies {
  public:
-  void Add(std::chrono::nanoseconds latency) { samples_.push_back(latency.count()); }
-  // `elapsed`: from the first to the last, by another clock reading than the samples.
-  [[nodiscard]] LatencySummary Summarise(std::chrono::nanoseconds elapsed) const;
+  // In units of the caller's choice, such as ticks of a counter.
+  void Add(std::uint64_t latency);
+  // The latency that `fraction` of all do not exceed (nearest rank), to less than 1 %, and never
+  // outside of what was added; 0 where nothing was.
+  [[nodiscard]] std::uint64_t Percentile(double fraction) const;
+  // Count, sum and with them the average are exact.
+  [[nodiscard]] LatencySummary Summarise(double ns_a_unit) const;
 
  private:
-  std::vector<std::int64_t> samples_;
-};
+  static constexpr unsigned kPartBits = 7;
+  static constexpr std::size_t kParts = std::size_t{1} << kPartBits;  // of a power of two
+  // Twice the parts that count one unit each, and the parts of every power of two above them.
+  static constexpr std::size_t kRanges = kParts * (64 - kPartBits + 1);
+  static std::size_t RangeOf(std::uint64_t latency);
+  static std::uint64_t MiddleOf(std::size_t range);
 
-// The sample below which `fraction` of the sorted samples lie (nearest rank); 0 without samples.
-std::int64_t Percentile(const std::vector<std::int64_t>& sorted, double fraction);
+  std::array<std::uint64_t, kRanges> ranges_{};
+  std::uint64_t count_ = 0, sum_ = 0;
+  std::uint64_t shortest_ = UINT64_MAX, longest_ = 0;
+};
 
 }  // namespace rdfs::rdping
