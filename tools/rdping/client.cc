@@ -2,6 +2,7 @@
 
 #include "tools/rdping/lane_measure.h"
 #include "tools/rdping/protocol.h"
+#include "tools/rdping/rows.h"
 #include "tools/rdping/tcp_peer.h"
 #include "transport/session/session.h"
 
@@ -24,29 +25,12 @@ std::vector<std::size_t> SizesUpTo(const ClientOptions& options, std::size_t mos
   return sizes;
 }
 
-template <typename MeasureLatency, typename MeasureBandwidth>
-Result<Row> MakeRow(std::string_view transport, std::string_view operation,
-                    const std::vector<std::size_t>& sizes, MeasureLatency latency,
-                    MeasureBandwidth bandwidth) {
-  Row row{std::string(transport), std::string(operation), {}, {}};
-  RDFS_ASSIGN_OR_RETURN(row.latency, latency());
-  for (const std::size_t size : sizes) {
-    RDFS_ASSIGN_OR_RETURN(const double rate, bandwidth(size));
-    row.bandwidth.push_back({size, rate});
-  }
-  return row;
-}
-
 Status MeasureTcp(const ClientOptions& options, const GrantWords& words, Report& report) {
   const TcpServer server{options.host, words.tcp_port, words.pass};
-  RDFS_ASSIGN_OR_RETURN(
-      Row row,
-      MakeRow(
-          "kernel tcp", "message", SizesUpTo(options, kRegionBytes),
-          [&] { return MeasureTcpLatency(server, options.latency_bytes, options.duration); },
-          [&](std::size_t size) { return MeasureTcpBandwidth(server, size, options.duration); }));
-  report.rows.push_back(std::move(row));
-  return {};
+  return AddRow(
+      report, "kernel tcp", "message", SizesUpTo(options, kRegionBytes),
+      [&] { return MeasureTcpLatency(server, options.latency_bytes, options.duration); },
+      [&](std::size_t size) { return MeasureTcpBandwidth(server, size, options.duration); });
 }
 
 Status MeasureLane(const ClientOptions& options, transport::Connection& lane,
@@ -60,13 +44,10 @@ Status MeasureLane(const ClientOptions& options, transport::Connection& lane,
   const std::size_t small = options.latency_bytes;
   const auto add = [&](std::string_view operation, std::size_t most, auto latency,
                        auto bandwidth) -> Status {
-    RDFS_ASSIGN_OR_RETURN(
-        Row row, MakeRow(
-                     name, operation, SizesUpTo(options, most),
-                     [&] { return (measure.*latency)(small, duration); },
-                     [&](std::size_t size) { return (measure.*bandwidth)(size, duration); }));
-    report.rows.push_back(std::move(row));
-    return {};
+    return AddRow(
+        report, name, operation, SizesUpTo(options, most),
+        [&] { return (measure.*latency)(small, duration); },
+        [&](std::size_t size) { return (measure.*bandwidth)(size, duration); });
   };
   RDFS_RETURN_IF_ERROR(add("message", transport::kMaxMessageBytes, &LaneMeasure::MessageLatency,
                            &LaneMeasure::MessageBandwidth));
@@ -111,10 +92,15 @@ Result<Report> Measure(const ClientOptions& options) {
   }
   for (const Kind kind : {Kind::kShm, Kind::kVerbs, Kind::kTcp}) {
     if (options.only && *options.only != kind) continue;
+    const std::size_t rows = report.rows.size();
     auto lane = session->OpenLaneOver(kind, DeadlineAfter(10s));
     const Status status = lane.ok() ? MeasureLane(options, **lane, *local, report) : lane.status();
     if (status.ok()) continue;
-    if (options.only) return status.WithContext(transport::Name(kind));
+    if (options.only) {
+      report.failed = status.WithContext(transport::Name(kind));
+      if (report.rows.size() == rows) return report.failed;
+      continue;
+    }
     report.skipped.push_back({std::string(transport::Name(kind)), status.message()});
   }
   return report;

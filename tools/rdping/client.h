@@ -48,10 +48,12 @@ struct Report {
   std::size_t latency_bytes = 0;
   std::vector<Row> rows;
   std::vector<Skipped> skipped;
+  Status failed;  // with options.only: why some of its rows or columns are missing
 };
 
 // Blocks for about options.duration for each figure. A leg that does not work is skipped with its
-// reason; with options.only that is an error.
+// reason, and what was measured of it is kept; with options.only it is an error where that is
+// nothing, and else `failed`.
 Result<Report> Measure(const ClientOptions& options);
 
 std::string ToTable(const Report& report);

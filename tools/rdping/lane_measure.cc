@@ -12,10 +12,12 @@ namespace {
 using std::chrono::nanoseconds;
 using transport::Completion;
 using transport::Ticket;
-using std::chrono_literals::operator""s;
 
 // How much of a stream of messages may wait on our side before we look at the wire again.
 constexpr std::size_t kStreamBacklog = 1 << 20;
+// The answer to a stream's end comes behind what both kernels hold of it then, some MiB, of whose
+// way nothing is told: so many times as long as for anything else.
+constexpr int kEndPatience = 6;
 // Of memory that bandwidth is measured on, at each end.
 constexpr std::size_t kHotBytes = 1 << 20;
 
@@ -30,9 +32,10 @@ Status LaneMeasure::SendMessage(std::uint32_t op, std::size_t size) {
   return lane_.Send(ByteSpan(message_).first(size));
 }
 
-Status LaneMeasure::AwaitMessage() {
+Status LaneMeasure::AwaitMessage(nanoseconds patience) {
   while (true) {
-    RDFS_ASSIGN_OR_RETURN(const std::size_t count, lane_.Wait(completions_, deadline_));
+    RDFS_ASSIGN_OR_RETURN(const std::size_t count,
+                          lane_.Wait(completions_, DeadlineAfter(patience)));
     if (count == 0) return {Code::kDeadlineExceeded, "the server stopped answering"};
     bool got = false;
     for (std::size_t i = 0; i < count; ++i) {
@@ -50,7 +53,8 @@ Status LaneMeasure::AwaitMessage() {
 }
 
 Status LaneMeasure::AwaitCompletions() {
-  RDFS_ASSIGN_OR_RETURN(const std::size_t count, lane_.Wait(completions_, deadline_));
+  RDFS_ASSIGN_OR_RETURN(const std::size_t count,
+                        lane_.Wait(completions_, DeadlineAfter(patience_)));
   if (count == 0) return {Code::kDeadlineExceeded, "the server stopped answering"};
   for (std::size_t i = 0; i < count; ++i) {
     if (completions_[i].kind == Completion::Kind::kMessage) continue;
@@ -60,12 +64,30 @@ Status LaneMeasure::AwaitCompletions() {
   return {};
 }
 
-void LaneMeasure::Begin(nanoseconds duration) { deadline_ = DeadlineAfter(duration + 10s); }
+Status LaneMeasure::EndStream() {
+  RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kStreamEnd), 0));
+  return AwaitMessage(patience_ * kEndPatience);
+}
+
+Status LaneMeasure::AwaitRoom() {
+  std::size_t backlog = lane_.backlog_bytes();
+  if (backlog <= kStreamBacklog) return {};
+  Deadline deadline = DeadlineAfter(patience_);
+  while (backlog > kStreamBacklog) {
+    RDFS_ASSIGN_OR_RETURN(const std::size_t got, lane_.Poll(completions_));
+    (void)got;
+    const TimePoint now = BootClock::now();
+    const std::size_t left = lane_.backlog_bytes();
+    if (left < backlog) deadline = now + patience_;
+    if (now > deadline) return {Code::kDeadlineExceeded, "the server takes no more messages"};
+    backlog = left;
+  }
+  return {};
+}
 
 Status LaneMeasure::FetchRegions() {
-  Begin({});
   RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kRegions), 0));
-  RDFS_RETURN_IF_ERROR(AwaitMessage());
+  RDFS_RETURN_IF_ERROR(AwaitMessage(patience_));
   ByteReader reader(answer_);
   const auto reply = reader.Read<RegionsReply>();
   if (!reader.ok()) return {Code::kProtocolError, "the server's answer is too short"};
@@ -80,33 +102,24 @@ Status LaneMeasure::FetchRegions() {
 }
 
 Result<LatencySummary> LaneMeasure::MessageLatency(std::size_t size, nanoseconds duration) {
-  Begin(duration);
   Laps laps(duration);
   do {
     RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kEcho), size));
-    RDFS_RETURN_IF_ERROR(AwaitMessage());
+    RDFS_RETURN_IF_ERROR(AwaitMessage(patience_));
   } while (laps.More());
   return laps.Summarise();
 }
 
 Result<double> LaneMeasure::MessageBandwidth(std::size_t size, nanoseconds duration) {
-  Begin(duration);
   const TimePoint start = BootClock::now();
   double sent = 0;
   while (BootClock::now() - start < duration) {
     RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kStream), size));
     sent += static_cast<double>(size);
     // A stream that runs ahead of the wire would only fill memory.
-    while (lane_.backlog_bytes() > kStreamBacklog) {
-      RDFS_ASSIGN_OR_RETURN(const std::size_t got, lane_.Poll(completions_));
-      (void)got;
-      if (BootClock::now() > deadline_) {
-        return Status(Code::kDeadlineExceeded, "the server takes no more messages");
-      }
-    }
+    RDFS_RETURN_IF_ERROR(AwaitRoom());
   }
-  RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kStreamEnd), 0));
-  RDFS_RETURN_IF_ERROR(AwaitMessage());
+  RDFS_RETURN_IF_ERROR(EndStream());
   return sent / Seconds(BootClock::now() - start);
 }
 
@@ -122,7 +135,6 @@ Result<Ticket> LaneMeasure::PostWrite(std::size_t index, std::size_t size) {
 
 Result<LatencySummary> LaneMeasure::OneSidedLatency(Post post, std::size_t size,
                                                     nanoseconds duration) {
-  Begin(duration);
   Laps laps(duration);
   do {
     RDFS_ASSIGN_OR_RETURN(const Ticket ticket, (this->*post)(0, size));
@@ -140,7 +152,6 @@ Result<double> LaneMeasure::OneSidedBandwidth(Post post, bool confirm, std::size
   // Transfers under way share places, so that the caches hold the memory: measured is the wire, as
   // perftest does it, and kernel TCP beside it. Whose bytes win does not matter here.
   const std::size_t places = std::clamp<std::size_t>(kHotBytes / size, 1, depth);
-  Begin(duration);
   const TimePoint start = BootClock::now();
   double moved = 0;
   std::size_t index = 0;
@@ -154,10 +165,7 @@ Result<double> LaneMeasure::OneSidedBandwidth(Post post, bool confirm, std::size
     RDFS_RETURN_IF_ERROR(AwaitCompletions());
   }
   while (in_flight_ > 0) RDFS_RETURN_IF_ERROR(AwaitCompletions());
-  if (confirm) {
-    RDFS_RETURN_IF_ERROR(SendMessage(static_cast<std::uint32_t>(Op::kStreamEnd), 0));
-    RDFS_RETURN_IF_ERROR(AwaitMessage());
-  }
+  if (confirm) RDFS_RETURN_IF_ERROR(EndStream());
   return moved / Seconds(BootClock::now() - start);
 }
 

@@ -14,9 +14,13 @@ namespace rdfs::rdping {
 
 class LaneMeasure {
  public:
+  // How long nothing at all may come back before the server counts as gone.
+  static constexpr std::chrono::seconds kPatience{10};
+
   // `local` is in the lane's domain, at least kRegionBytes, and outlives this.
-  LaneMeasure(transport::Connection& lane, const transport::MemoryRegion& local)
-      : lane_(lane), local_(local) {}
+  LaneMeasure(transport::Connection& lane, const transport::MemoryRegion& local,
+              std::chrono::nanoseconds patience = kPatience)
+      : lane_(lane), local_(local), patience_(patience) {}
 
   // Asks the server for its regions; before the READs and WRITEs.
   Status FetchRegions();
@@ -39,19 +43,22 @@ class LaneMeasure {
                                          std::chrono::nanoseconds duration);
   Result<double> OneSidedBandwidth(Post post, bool confirm, std::size_t size,
                                    std::chrono::nanoseconds duration);
-  // Of every measurement: sets when the server counts as gone.
-  void Begin(std::chrono::nanoseconds duration);
   Status SendMessage(std::uint32_t op, std::size_t size);
   // Waits for one message; completions of one-sided operations before it are counted off.
-  Status AwaitMessage();
+  // `patience`: for each of all these.
+  Status AwaitMessage(std::chrono::nanoseconds patience);
+  // Says that the stream ends here, and waits until the server has all of it.
+  Status EndStream();
+  // Waits until the wire has taken most of what messages are queued.
+  Status AwaitRoom();
   // Waits for at least one completion of a one-sided operation.
   Status AwaitCompletions();
 
   transport::Connection& lane_;
   const transport::MemoryRegion& local_;
+  const std::chrono::nanoseconds patience_;
   transport::RemoteRegion readable_, writable_;
   std::size_t in_flight_ = 0;
-  Deadline deadline_;
   std::array<transport::Completion, 64> completions_;
   std::vector<std::byte> message_ = std::vector<std::byte>(transport::kMaxMessageBytes);
   std::vector<std::byte> answer_;

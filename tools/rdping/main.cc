@@ -98,7 +98,8 @@ int RunClient(Arguments& arguments, rdfs::transport::Key key) {
   rdfs::Tell("{}", arguments.json ? rdfs::rdping::ToJson(*report) : rdfs::rdping::ToTable(*report));
   const Status told = rdfs::Told();
   if (told.errno_value() == EPIPE) rdfs::EndBySigpipe();
-  return told.ok() ? 0 : Fail(told);
+  if (!told.ok()) return Fail(told);
+  return report->failed.ok() ? 0 : Fail(report->failed);
 }
 
 }  // namespace
