@@ -5,7 +5,7 @@
 //   kDraining --every record stored, digest equal--> kFinishing --Finished--> kConfirmed
 //   kConfirmed --Farewell, or the connection's end--> kOver (ok)
 //   kDraining, kFinishing --the connection's end, silence--> go on; kOver (ok) when Finished
-//   before kFinishing: --Abort, malformed message, Fail--> kOver (why)
+//   before kConfirmed: --Abort, malformed message, Fail--> kOver (why)
 //   before kDraining: --the connection's end, silence--> kOver (why)
 //
 // A record's bytes are looked at only between its message and its credit; what the peer claims of

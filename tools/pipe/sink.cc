@@ -329,6 +329,8 @@ Status Sink::Finish(std::uint64_t length) {
     return Failure(errno);
   }
   if (ranged_) {
+    // That took its time, and who has stopped it meanwhile is told that it failed.
+    if (*stop_) return Failure(EINTR);
     BeAsOpenAsReplaced();
     if (renameat(folder_.get(), temporary_name_.c_str(), folder_.get(), final_name_.c_str()) != 0) {
       return Status::FromErrno(errno, "cannot rename " + temporary_name_ + " to " + options_.path);

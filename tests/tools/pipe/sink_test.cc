@@ -151,6 +151,23 @@ TEST_F(SinkTest, APausedOneThatNobodyGoesOnWith) {
   EXPECT_EQ(dir_.Read("file.rdpart"), "one two ");
 }
 
+// An interrupt that comes while it is written to the disk: who is told that it failed finds what was
+// there before.
+TEST_F(SinkTest, OneThatIsStoppedBeforeItHasItsNameFails) {
+  for (const bool keep : {false, true}) {
+    dir_.Write("file", "old");
+    const auto sink = Open({.path = Path(), .keep_partial = keep});
+    ASSERT_TRUE(sink->StartAt(0).ok());
+    ASSERT_TRUE(sink->Write(0, AsBytes("new")).ok());
+    stop_ = true;
+    EXPECT_EQ(sink->Finish(3).errno_value(), EINTR);
+    EXPECT_EQ(sink->Abandon(3), keep ? Path("file.rdpart") : "");
+    EXPECT_EQ(dir_.Read("file"), "old");
+    EXPECT_EQ(dir_.Entries(), keep ? 2U : 1U);
+    stop_ = false;
+  }
+}
+
 TEST_F(SinkTest, OneReceiverAPart) {
   const auto first = Open({.path = Path(), .keep_partial = true});
   const auto second = Sink::Open({.path = Path(), .keep_partial = true}, stop_);
