@@ -84,6 +84,11 @@ Status Sink::Check(const SinkOptions& options) {
     return Status::FromErrno(EISDIR, "cannot write " + options.path);
   }
   if (IsInPlace(options.path)) {
+    if (options.keep_partial || options.resume) {
+      return {Code::kInvalidArgument,
+              "--keep-partial and --resume need a file: " + options.path +
+                  " is written in place, and has no part to keep or to go on with"};
+    }
     if (access(options.path.c_str(), W_OK) == 0) return {};
     return Status::FromErrno(errno, "cannot write " + options.path);
   }

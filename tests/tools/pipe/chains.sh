@@ -285,7 +285,11 @@ same "the last does not resume, the last" "$work/long" "$work/got.1"
 rm -f "$work"/got.*
 # Everything is killed in the middle: the third takes nothing any more, then the sender and the first die.
 mkfifo "$work/got.3"
-hops 3 -v --resume --piece 256K --pieces 16 --timeout 5
+hops 2 -v --resume --piece 256K --pieces 16 --timeout 5
+receive -v --piece 256K --pieces 16 --timeout 5 "$work/got.3"
+hosts+=",$address:$port" pids+=("$receiver")
+mv "$work/recv.err" "$work/recv.err.3"
+: >"$work/recv.err"
 timeout 60 "$rdsend" --require "$over" "$hosts" 1 "$key" "$work/big" 2>"$work/send.err" &
 sending=$!
 children+=("$sending")

@@ -178,6 +178,12 @@ TEST_F(SinkTest, WhatCanBeKnownBefore) {
   EXPECT_EQ(Sink::Check({.path = dir_ / "."}).errno_value(), EISDIR);
   EXPECT_EQ(Sink::Check({.path = Path("none/file")}).errno_value(), ENOENT);
   EXPECT_FALSE(Sink::Check({.path = "", .resume = true}).ok());
+  EXPECT_TRUE(Sink::Check({.path = "/dev/null"}).ok());
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
+  for (const std::string& place : {std::string("/dev/null"), Path("fifo")}) {
+    EXPECT_EQ(Sink::Check({.path = place, .resume = true}).code(), Code::kInvalidArgument);
+    EXPECT_EQ(Sink::Check({.path = place, .keep_partial = true}).code(), Code::kInvalidArgument);
+  }
 }
 
 // How much of `name` is in the page cache between these two places.
