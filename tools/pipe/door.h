@@ -40,8 +40,9 @@ class Door final : public transport::SessionHost {
               std::unique_ptr<transport::Connection> lane) override;
   void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
 
-  // Blocks until a sender is in. `interrupts`: a descriptor that is readable when the user wants to
-  // stop, or -1. Errors: kDeadlineExceeded, kErrno EINTR.
+  // Blocks until a sender is in. `deadline`: for one to come, that then has `lane_limit` to bring
+  // its lane. `interrupts`: a descriptor that is readable when the user wants to stop, or -1.
+  // Errors: kDeadlineExceeded, kErrno EINTR.
   Result<Guest> Await(int interrupts, std::optional<Deadline> deadline);
   // Lets another one in, now that the one whom Await gave is gone.
   void Reopen();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -241,6 +242,23 @@ TEST_P(PipeLive, OneSenderOnly) {
   EXPECT_TRUE(next.ok()) << next.status().message();
 }
 
+TEST_P(PipeLive, WhoHasComeInTimeMayBringItsLaneLater) {
+  const auto session = Dial("sesame", Hello{}, transport::Domain::Create("test"));
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  const Deadline deadline = DeadlineAfter(0s);
+  std::promise<void> waits;
+  Status status;
+  std::thread receiver([&] {
+    waits.set_value();
+    status = door_->Await(-1, deadline).status();
+  });
+  waits.get_future().wait();
+  const auto lane = (*session)->OpenLane(DeadlineAfter(20s));
+  EXPECT_TRUE(lane.ok()) << lane.status().message();
+  receiver.join();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
 TEST_P(PipeLive, ADriverLooksAgainForAMomentAndThenSleeps) {
   const auto session = Dial("sesame", Hello{}, transport::Domain::Create("test"));
   ASSERT_TRUE(session.ok()) << session.status().message();
@@ -275,6 +293,13 @@ TEST_P(PipeLiveInHaste, WhoStopsBeforeItsStreamMakesRoom) {
   receiver.join();
   EXPECT_TRUE(sent.ok()) << sent.message();
   EXPECT_TRUE(received.ok()) << received.message();
+}
+
+TEST_P(PipeLiveInHaste, WhoHasComeInTimeIsNotWaitedForForEver) {
+  const auto session = Dial("sesame", Hello{}, transport::Domain::Create("test"));
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  const Status status = door_->Await(-1, DeadlineAfter(0s)).status();
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, PipeLive, testing::Values(Kind::kShm, Kind::kTcp),

@@ -151,8 +151,8 @@ TEST_F(SinkTest, APausedOneThatNobodyGoesOnWith) {
   EXPECT_EQ(dir_.Read("file.rdpart"), "one two ");
 }
 
-// An interrupt that comes while it is written to the disk: who is told that it failed finds what was
-// there before.
+// An interrupt that comes while it is written to the disk: who is told that it failed finds what
+// was there before.
 TEST_F(SinkTest, OneThatIsStoppedBeforeItHasItsNameFails) {
   for (const bool keep : {false, true}) {
     dir_.Write("file", "old");
