@@ -61,7 +61,14 @@ void Door::OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>&) 
 }
 
 void Door::MakeRoom() {
-  LogWarn("a sender with the right key came and went without a stream: waiting for the next");
+  if (options_.require) {
+    LogWarn(
+        "a sender with the right key came and went without a stream: {} is required here, and "
+        "may not work there; waiting for the next",
+        Name(*options_.require));
+  } else {
+    LogWarn("a sender with the right key came and went without a stream: waiting for the next");
+  }
   session_.reset();
   guest_ = Guest{};
   (void)eventfd_write(wake_.get(), 1);  // Await's deadline counts again

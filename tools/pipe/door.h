@@ -28,6 +28,7 @@ struct Guest {
 struct DoorOptions {
   bool require_sealed = false;  // senders that do not encrypt are refused
   bool passes_on = true;        // else so are those that want their stream to go further
+  std::optional<transport::Kind> require{};     // all that is offered, where that is one transport
   std::chrono::milliseconds lane_limit{20000};  // who has been let in brings a lane by then
 };
 

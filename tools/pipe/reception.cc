@@ -1,5 +1,7 @@
 #include "tools/pipe/reception.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
 #include "tools/pipe/delivery.h"
@@ -22,6 +24,15 @@ AcceptorOptions AcceptFor(const ReceiveOptions& options) {
   accept.same_user_only = true;
   if (options.require) accept.offer = {*options.require};
   return accept;
+}
+
+// What cannot be offered is not waited for: no sender could come over it.
+Status CheckOffered(const ReceiveOptions& options, const Acceptor& acceptor) {
+  if (!options.require) return {};
+  const std::string why = acceptor.WhyNotOffered(*options.require);
+  if (why.empty()) return {};
+  return {Code::kUnavailable, fmt::format("{} is required, and cannot be offered here: {}",
+                                          Name(*options.require), why)};
 }
 
 // Who gets it from us: whom the sender names, or else whom our user does. Null for nobody.
@@ -57,8 +68,10 @@ Result<std::unique_ptr<Reception>> Reception::Create(ReceiveOptions options,
   SinkOptions sink{options.file, options.keep_partial, options.resume, std::move(program)};
   if (sink.program == nullptr) RDFS_RETURN_IF_ERROR(Sink::Check(sink));
   RDFS_ASSIGN_OR_RETURN(auto door, Door::Create({.require_sealed = options.encrypt,
-                                                 .passes_on = sink.program == nullptr}));
+                                                 .passes_on = sink.program == nullptr,
+                                                 .require = options.require}));
   RDFS_ASSIGN_OR_RETURN(auto acceptor, Acceptor::Create(AcceptFor(options), *door));
+  RDFS_RETURN_IF_ERROR(CheckOffered(options, *acceptor));
   return std::unique_ptr<Reception>(
       new Reception(std::move(options), std::move(sink), std::move(door), std::move(acceptor)));
 }

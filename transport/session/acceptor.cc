@@ -42,6 +42,7 @@ class AcceptorImpl final : public Acceptor {
   }
 
   [[nodiscard]] std::uint16_t port() const override { return listeners_->port(); }
+  [[nodiscard]] std::string WhyNotOffered(Kind kind) const override;
   void Serve(std::unique_ptr<tcp::ByteStream> stream) override;
   Status Run() override;
   void Stop() override;
@@ -94,6 +95,12 @@ void AcceptorImpl::Serve(std::unique_ptr<tcp::ByteStream> stream) {
     given_.push_back(std::move(stream));
   }
   Wake();
+}
+
+std::string AcceptorImpl::WhyNotOffered(Kind kind) const {
+  const std::vector<Offer>& offers = listeners_->offers();
+  const auto offer = std::ranges::find(offers, kind, &Offer::kind);
+  return offer == offers.end() || offer->available ? std::string() : offer->reason;
 }
 
 void AcceptorImpl::Stop() {

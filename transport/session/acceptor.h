@@ -85,6 +85,8 @@ class Acceptor {
   static Result<std::unique_ptr<Acceptor>> Create(AcceptorOptions options, SessionHost& host);
 
   [[nodiscard]] virtual std::uint16_t port() const = 0;
+  // Why clients are not offered `kind` now, one sentence; empty where they are. Not during Run.
+  [[nodiscard]] virtual std::string WhyNotOffered(Kind kind) const = 0;
   // Serves a session over a stream that is connected already (ssh's stdio). Before or during Run,
   // any thread.
   virtual void Serve(std::unique_ptr<tcp::ByteStream> stream) = 0;

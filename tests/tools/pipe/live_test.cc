@@ -259,6 +259,15 @@ TEST_P(PipeLive, WhoHasComeInTimeMayBringItsLaneLater) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
+TEST_P(PipeLive, WhatIsNotOfferedHasAReason) {
+  auto accept = AcceptFor();
+  accept.offer = {GetParam()};
+  const auto other = transport::Acceptor::Create(std::move(accept), *door_);
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  EXPECT_EQ((*other)->WhyNotOffered(GetParam()), "");
+  EXPECT_NE((*other)->WhyNotOffered(Kind::kVerbs), "");
+}
+
 TEST_P(PipeLive, ADriverLooksAgainForAMomentAndThenSleeps) {
   const auto session = Dial("sesame", Hello{}, transport::Domain::Create("test"));
   ASSERT_TRUE(session.ok()) << session.status().message();
