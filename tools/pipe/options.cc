@@ -168,22 +168,29 @@ std::optional<Exit> Parse(CLI::App& app, std::string_view name, int argc, char**
 Result<std::vector<transport::HostAndPort>> ParseHosts(const std::string& text,
                                                        std::uint16_t port) {
   std::vector<transport::HostAndPort> out;
-  std::size_t bytes = 0;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     RDFS_ASSIGN_OR_RETURN(auto hop, transport::HostAndPort::Parse(text.substr(at, end - at), port));
     out.push_back(std::move(hop));
-    const std::size_t size = HopName(out.back()).size();
-    bytes += size + 2;
-    if (size > kMaxHopName || out.size() > kMaxHops || bytes > kMaxHopsBytes) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("one stream goes to {} hosts at most, whose names have {} bytes "
-                                "together; send it once more to the others",
-                                kMaxHops, kMaxHopsBytes));
-    }
     at = end + 1;
   }
+  RDFS_RETURN_IF_ERROR(CheckHops(out));
   return out;
+}
+
+Status CheckHops(const std::vector<transport::HostAndPort>& hosts) {
+  bool fits = hosts.size() <= kMaxHops;
+  std::size_t bytes = 0;
+  for (const transport::HostAndPort& hop : hosts) {
+    const std::size_t size = HopName(hop).size();
+    bytes += size + 2;
+    fits = fits && size <= kMaxHopName && bytes <= kMaxHopsBytes;
+  }
+  if (fits) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("one stream goes to {} hosts at most, whose names have {} bytes together; "
+                      "send it once more to the others",
+                      kMaxHops, kMaxHopsBytes)};
 }
 
 std::string HopName(const transport::HostAndPort& hop) {

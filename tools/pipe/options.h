@@ -42,7 +42,7 @@ struct ReceiveOptions : CommonOptions {
   std::uint16_t verbs_port = 0;  // 0: the next
   bool keep_partial = false;
   bool resume = false;
-  std::vector<transport::HostAndPort> forward;  // when the sender names nobody itself
+  std::vector<transport::HostAndPort> forward;  // behind those whom the sender names
   std::uint32_t piece_bytes = 0;                // of the ring's slots; 0: what suits the transport
   std::uint32_t pieces = 0;                     // slots; 0: likewise
 };
@@ -59,6 +59,8 @@ std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out);
 // "HOST,HOST:PORT,[ADDRESS]:PORT ..."; a HOST alone has `port`. Errors: kInvalidArgument, also for
 // more than a hello has room for.
 Result<std::vector<transport::HostAndPort>> ParseHosts(const std::string& text, std::uint16_t port);
+// Whether a hello has room for them. Errors: kInvalidArgument.
+Status CheckHops(const std::vector<transport::HostAndPort>& hosts);
 // The reverse, of one.
 std::string HopName(const transport::HostAndPort& hop);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tools/pipe/delivery.h"
@@ -35,7 +36,7 @@ Status CheckOffered(const ReceiveOptions& options, const Acceptor& acceptor) {
                                           Name(*options.require), why)};
 }
 
-// Who gets it from us: whom the sender names, or else whom our user does. Null for nobody.
+// Who gets it from us: whom the sender names, and behind them whom our user does. Null for nobody.
 // `resumes`: we may have the beginning of it.
 Result<std::shared_ptr<Relay>> RelayFor(const ReceiveOptions& options, const Hello& hello,
                                         bool resumes) {
@@ -43,13 +44,18 @@ Result<std::shared_ptr<Relay>> RelayFor(const ReceiveOptions& options, const Hel
   static_cast<CommonOptions&>(onwards) = options;
   onwards.wait.reset();  // ours was for the sender
   onwards.encrypt = hello.sealed;
-  onwards.hosts = options.forward;
-  if (!hello.forward.empty()) onwards.hosts.clear();
   for (const std::string& name : hello.forward) {
     RDFS_ASSIGN_OR_RETURN(auto hop, transport::HostAndPort::Parse(name, options.port));
     onwards.hosts.push_back(std::move(hop));
   }
+  for (const transport::HostAndPort& hop : options.forward) {
+    const std::string name = HopName(hop);
+    const bool named = std::ranges::any_of(
+        onwards.hosts, [&](const transport::HostAndPort& other) { return HopName(other) == name; });
+    if (!named) onwards.hosts.push_back(hop);
+  }
   if (onwards.hosts.empty()) return std::shared_ptr<Relay>();
+  RDFS_RETURN_IF_ERROR(CheckHops(onwards.hosts));
   RDFS_ASSIGN_OR_RETURN(std::shared_ptr<Relay> relay,
                         Relay::Create(std::move(onwards), resumes && hello.seekable));
   return relay;

@@ -74,6 +74,18 @@ ended "--forward" 1 0
 same "--forward, the first" "$work/noise" "$work/got.first"
 same "--forward, the second" "$work/noise" "$work/got.1"
 
+# Behind those that the sender names; who is among these gets it once.
+rm -f "$work"/got.*
+hops 2
+receive --forward "$hosts" "$work/got.first"
+timeout 60 "$rdsend" --require "$over" "$address:$port,${hops[1]}" 1 "$key" "$work/noise" 2>"$work/send.err"; status=$?
+received; both "--forward behind the sender's" $status $?
+same "--forward behind the sender's, the first" "$work/noise" "$work/got.first"
+for i in 1 2; do
+  ended "--forward behind the sender's" $i 0
+  same "--forward behind the sender's, $i" "$work/noise" "$work/got.$i"
+done
+
 # ---- one that fails is named, the others finish ----------------------------------------------------
 # A full disk at the first, in the middle, at the end.
 for bad in 1 2 3; do
