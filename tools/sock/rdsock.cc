@@ -169,15 +169,18 @@ void Show(const Counts& counts) {
       counts.receives.load(), counts.bells.load(), counts.sleeps.load());
 }
 
-// Waits for the command to end and passes signals on to it that are sent to us alone.
+// Waits for the command to end and passes signals on to it that are sent to us alone. Those of a
+// terminal's keys, which come from the kernel, reach our whole process group, and it is in that.
 int WaitFor(pid_t child, const sigset_t& signals) {
   for (;;) {
     int status = 0;
     if (waitpid(child, &status, WNOHANG) == child) {
       return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     }
-    const int number = sigwaitinfo(&signals, nullptr);
-    if (number == SIGTERM || number == SIGHUP) kill(child, number);
+    siginfo_t info{};
+    const int number = sigwaitinfo(&signals, &info);
+    const bool from_key = (number == SIGINT || number == SIGQUIT) && info.si_code == SI_KERNEL;
+    if (number > 0 && number != SIGCHLD && !from_key) kill(child, number);
   }
 }
 
@@ -192,11 +195,12 @@ int RunCounting(const Options& options, const std::string& library) {
   if (place == MAP_FAILED) return Fail(1, "no memory for --stats");
   const auto* const counts = new (place) Counts;
   Prepare(options, library, fmt::format("/proc/{}/fd/{}", getpid(), memory.get()));
-  // The terminal's own, SIGINT and SIGQUIT, reach the command without us.
   sigset_t signals;
   sigset_t before;
   sigemptyset(&signals);
-  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT}) sigaddset(&signals, number);
+  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    sigaddset(&signals, number);
+  }
   sigprocmask(SIG_BLOCK, &signals, &before);
   // Who ignores it is not told that a child has ended.
   const auto inherited = signal(SIGCHLD, SIG_DFL);
