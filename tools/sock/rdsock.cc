@@ -235,6 +235,19 @@ std::optional<std::string> Wrong(const Options& options) {
   return std::nullopt;
 }
 
+// Of the options for pairings: each is for itself, and none is for a command.
+std::optional<std::string> WrongForPairing(const CLI::App& app, const Options& options) {
+  const std::size_t pairings = app.count("--pair") + app.count("--unpair") + app.count("--pairs");
+  if (pairings > 1) return "give only one of --pair, --unpair and --pairs; see rdsock --help";
+  if (pairings == 1 && !options.command.empty()) {
+    return "give COMMAND without --pair, --unpair and --pairs; see rdsock --help";
+  }
+  if (app.count("--pair") == 0 && app.count("--ssh") + app.count("--far-rdsock") > 0) {
+    return "give --ssh and --far-rdsock only with --pair; see rdsock --help";
+  }
+  return std::nullopt;
+}
+
 // Where there are pairings, somebody has to carry. Without a carrier connections stay on TCP: said
 // only to who asked.
 std::optional<std::string> PrepareToCarry(const Options& options) {
@@ -292,6 +305,7 @@ int Main(int argc, char** argv) {
   if (!options.command.empty() && options.command[0] == "--") {
     options.command.erase(options.command.begin());
   }
+  if (const auto wrong = WrongForPairing(app, options)) return Fail(kUsage, *wrong);
   if (!options.pair.destination.empty()) return PairMain(options.pair);
   if (!options.unpair.empty()) return UnpairMain(options.unpair);
   if (options.list) return ListPairsMain();

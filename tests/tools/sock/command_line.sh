@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: command_line.sh RDSOCK
-# Which signals --stats passes on to its command.
+# Which command lines are wrong, and which signals --stats passes on to its command.
 set -uo pipefail
 rdsock=$1
 work=$(mktemp -d)
@@ -13,6 +13,26 @@ problem() {
   failures=$((failures + 1))
   echo "FAILED: $1" >&2
 }
+
+# ---- wrong usage -------------------------------------------------------------------------------------
+# wrong SENTENCE ARGUMENT...: 2, and one line with it.
+wrong() {
+  local status=0 sentence=$1
+  shift
+  timeout 20 "$rdsock" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+  [ "$status" -eq 2 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && [ ! -s "$work/out" ] && grep -qF -e "$sentence" "$work/err" ||
+    problem "rdsock $*: $status, $(cat "$work/out" "$work/err")"
+}
+for option in --pair=no-such-host.invalid --unpair=no-such-host.invalid --pairs; do
+  wrong 'give COMMAND without --pair, --unpair and --pairs' "$option" echo was run
+done
+wrong 'give only one of --pair, --unpair and --pairs' --pairs --unpair no-such-host.invalid
+wrong 'give only one of --pair, --unpair and --pairs' --pair no-such-host.invalid --pairs
+for option in --ssh=false --far-rdsock=/no/rdsock; do
+  wrong 'give --ssh and --far-rdsock only with --pair' "$option" echo was run
+  wrong 'give --ssh and --far-rdsock only with --pair' "$option" --pairs
+done
+wrong 'COMMAND is required'
 
 # ---- signals -----------------------------------------------------------------------------------------
 python3 - "$rdsock" <<'END' || problem "--stats does not pass on every signal"
