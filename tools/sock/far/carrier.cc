@@ -23,6 +23,7 @@ constexpr unsigned kIdleLooks = 256;
 // While it spins, the carrier asks the kernel for news once in so many turns.
 constexpr unsigned kTurnsPerPoll = 32;
 constexpr std::chrono::seconds kTick{5};
+constexpr std::chrono::seconds kTickHeld{60};
 // An end is inside a system call, whose end only looking tells.
 constexpr int kSoonMs = 1;
 
@@ -263,6 +264,9 @@ void CarrierLoop::OnEvent(int fd, TimePoint now) {
 
 void CarrierLoop::Tick(TimePoint now) {
   if (deaf_) deaf_ = !Watch(askers_.fd(), {Watched::Kind::kListener});
+  // Pairings are looked at when an end of this host's comes, and here for the sake of the others:
+  // who dials us with a key that has been forgotten.
+  if (roads_ != nullptr) ReadPairsAgain();
   for (auto asker = askers_.all().begin(); asker != askers_.all().end();) {
     Asker& one = *asker++;
     if (now < one.until) continue;
@@ -283,8 +287,8 @@ void CarrierLoop::Tick(TimePoint now) {
   const bool fine = !askers_.all().empty() || !wants_.empty() || deaf_;
   tick_ = fine ? now + kFineTick : now + kTick;
   if (!stays) tick_ = std::min<Deadline>(tick_, busy_ + options_.idle);
-  // A process that holds us says when it ends; nothing else has to be looked at.
-  if (stays && carried_ == 0 && !fine) tick_ = now + std::chrono::minutes(10);
+  // A process that holds us says when it ends; only the pairings have to be looked at.
+  if (stays && carried_ == 0 && !fine) tick_ = now + kTickHeld;
 }
 
 Result<std::unique_ptr<Carrier>> Carrier::Create(CarrierOptions options) {

@@ -101,7 +101,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   const Fd stop_;
   std::atomic<bool> stopping_{false};
   Askers askers_;
-  std::unique_ptr<Roads> roads_;           // null: changed pairings could not be listened for
+  std::unique_ptr<Roads> roads_;           // null: no pairs, or no port to listen on for them
   std::vector<std::future<void>> ending_;  // the roads of before
   bool deaf_ = false;                      // nobody is accepted before the next tick
   std::unordered_map<int, Watched> watched_;

@@ -57,8 +57,8 @@ void CarrierLoop::ReadPairsAgain() {
   auto pairs = ReadPairs(options_.pairs);
   if (!pairs.ok()) return LogWarn("the pairings stay what they were: {}", pairs.status().message());
   const bool others = roads_ == nullptr || !SameKeys(pairs_, *pairs);
+  if (others) EndRoads();  // also where nobody is paired any more: no key that was forgotten counts
   if (others && !pairs->pairs.empty()) {
-    EndRoads();
     dialling_.clear();  // of those that are under way nobody will tell
     auto roads = Roads::Create(*pairs);
     if (!roads.ok()) {

@@ -67,6 +67,13 @@ class Host {
                            .addresses = {*ParseAddress("127.0.0.1")}});
     ASSERT_TRUE(WritePairs(path_, pairs).ok());
   }
+  // Nobody is paired any more.
+  void Forget() {
+    Pairs pairs;
+    pairs.listen = 0;
+    pairs.over_tcp = true;
+    ASSERT_TRUE(WritePairs(path_, pairs).ok());
+  }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint16_t port() const { return carrier_->port(); }
 
@@ -316,6 +323,38 @@ TEST_F(CarrierTest, PairingsThatCannotBeListenedForEndNothing) {
   a_->Write(b_->port());
   Pair2 again;
   ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, again));
+}
+
+bool Listens(std::uint16_t port) {
+  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+// Without an end of this host's that would make it look.
+TEST_F(CarrierTest, WhoWasForgottenLastCannotComeAnyMore) {
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  const std::uint16_t port = a_->port();
+  ASSERT_TRUE(Listens(port));
+  ASSERT_NO_FATAL_FAILURE(a_->Forget());
+  const Deadline deadline = DeadlineAfter(20s);
+  while (Listens(port) && BootClock::now() < deadline) (void)poll(nullptr, 0, 20);
+  EXPECT_FALSE(Listens(port));
+  // What is carried goes on.
+  int error = 0;
+  const std::vector<std::byte> bytes(100'000, std::byte{7});
+  EXPECT_TRUE(pair.p->Send(bytes)) << strerror(errno);
+  EXPECT_EQ(pair.q->ReceiveAll(error, bytes.size()), bytes);
+  Fd client, server;
+  ASSERT_NO_FATAL_FAILURE(MakeTcpPair(client, server));
+  const auto asking = Begin(*a_, client.get(), true);
+  ASSERT_NE(asking, nullptr);
+  EXPECT_EQ(Await(*asking), Meeting::State::kOver);
+  EXPECT_EQ(asking->refusal(), Refusal::kNotPaired);
 }
 
 TEST_F(CarrierTest, WhatADeadProgramHasSentArrives) {
