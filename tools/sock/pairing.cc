@@ -19,7 +19,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -167,8 +166,7 @@ Result<Pairs> ReadOrNew(const std::string& path) {
 template <typename Change>
 Status ChangePairs(Change change) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, far::PairsPath());
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  RDFS_RETURN_IF_ERROR(far::MakePairsFolder(path));
   const Fd lock(open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.valid()) return Status::FromErrno(errno, path + ".lock");
   while (flock(lock.get(), LOCK_EX) != 0) {

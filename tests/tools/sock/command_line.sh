@@ -34,6 +34,19 @@ for option in --ssh=false --far-rdsock=/no/rdsock; do
 done
 wrong 'COMMAND is required'
 
+# ---- the file of pairings ----------------------------------------------------------------------------
+# fails SENTENCE ARGUMENT...: 1, and one line with it.
+fails() {
+  local status=0 sentence=$1
+  shift
+  timeout 20 "$rdsock" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+  [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -qF -e "$sentence" "$work/err" ||
+    problem "rdsock $*: $status, $(cat "$work/out" "$work/err")"
+}
+umask 022
+fails "'10.1.2.3' is not paired" --unpair 10.1.2.3
+[ "$(stat -c %a "$work/.config/rdsock")" = 700 ] || problem "its folder is open to others"
+
 # ---- signals -----------------------------------------------------------------------------------------
 python3 - "$rdsock" <<'END' || problem "--stats does not pass on every signal"
 import signal, subprocess, sys

@@ -223,13 +223,18 @@ Result<Pairs> ReadPairs(const std::string& path) {
   return pairs;
 }
 
-Status WritePairs(const std::string& path, const Pairs& pairs) {
+Status MakePairsFolder(const std::string& path) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(path).parent_path();
   std::error_code error;
   const bool made = fs::create_directories(folder, error);
   if (error) return Status::FromErrno(error.value(), folder.string());
   if (made && chmod(folder.c_str(), 0700) != 0) return Status::FromErrno(errno, folder.string());
+  return {};
+}
+
+Status WritePairs(const std::string& path, const Pairs& pairs) {
+  RDFS_RETURN_IF_ERROR(MakePairsFolder(path));
   std::string temporary = path + ".XXXXXX";
   Fd fd(mkostemp(temporary.data(), O_CLOEXEC));  // mode 0600
   if (!fd.valid()) return Status::FromErrno(errno, temporary);

@@ -65,7 +65,9 @@ std::string Format(const Pairs& pairs);
 // Errors: kNotFound when there is no such file; kInvalidArgument for one that others may read or
 // that is another user's (the message says what to do); kErrno.
 Result<Pairs> ReadPairs(const std::string& path);
-// Replaces the file at once, with its folders (0700). Errors: kErrno.
+// Makes the file's folder, where there is none, for this user alone (0700). Errors: kErrno.
+Status MakePairsFolder(const std::string& path);
+// Replaces the file at once, with its folder as MakePairsFolder does. Errors: kErrno.
 Status WritePairs(const std::string& path, const Pairs& pairs);
 
 }  // namespace rdfs::sock::far
