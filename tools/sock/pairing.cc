@@ -177,6 +177,16 @@ Status ChangePairs(Change change) {
   return far::WritePairs(path, pairs);
 }
 
+// The other side stores it.
+Status CheckListens(const Pairs& pairs) {
+  if (pairs.listen != 0) return {};
+  return {
+      Code::kInvalidArgument,
+      fmt::format("the pairings of host '{}' say 'listen 0', any free port, which no other host "
+                  "can know; give one there, as in 'listen {}'",
+                  OwnName(), far::kFirstCarrierPort)};
+}
+
 Status Add(Pairs& pairs, const Side& other, std::string name, const transport::Key& key) {
   if (other.addresses.empty()) {
     return {Code::kInvalidArgument,
@@ -227,6 +237,7 @@ Result<far::Pair> PairWith(const PairOptions& options) {
   if (words.empty()) return Status(Code::kInvalidArgument, "--ssh: no command is given");
   RDFS_ASSIGN_OR_RETURN(const std::string path, far::PairsPath());
   RDFS_ASSIGN_OR_RETURN(const Pairs before, ReadOrNew(path));
+  RDFS_RETURN_IF_ERROR(CheckListens(before));
   const std::vector<Address> ours = OwnAddresses();
   ssh::Launch launch = LaunchOf(options, std::move(words));
   launch.text = Format(Side{.name = OwnName(), .port = before.listen, .addresses = ours});
@@ -259,6 +270,7 @@ Result<Side> Accept(const ssh::Bootstrap& asked) {
               std::string(transport::Key::Random().text().substr(0, 6));
   there.addresses = Without(std::move(there.addresses), here.addresses);
   RDFS_RETURN_IF_ERROR(ChangePairs([&](Pairs& pairs) {
+    if (Status listens = CheckListens(pairs); !listens.ok()) return listens;
     here.port = pairs.listen;
     return Add(pairs, there, here.name, asked.key);
   }));

@@ -46,6 +46,8 @@ fails() {
 umask 022
 fails "'10.1.2.3' is not paired" --unpair 10.1.2.3
 [ "$(stat -c %a "$work/.config/rdsock")" = 700 ] || problem "its folder is open to others"
+(umask 077 && printf 'rdsock-pairs 1\nlisten 0\n' >"$work/.config/rdsock/pairs")
+fails "say 'listen 0', any free port" --ssh=false --pair no-such-host.invalid
 
 # ---- signals -----------------------------------------------------------------------------------------
 python3 - "$rdsock" <<'END' || problem "--stats does not pass on every signal"
