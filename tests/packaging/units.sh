@@ -47,6 +47,9 @@ allowed $(sed -n 's/^SystemCallFilter=//p' "$units/rdfsd.service") | sort -u >"$
 sort -u "$(dirname "$0")/syscalls" >"$work/needed"
 refused=$(comm -13 "$work/allowed" "$work/needed" | tr '\n' ' ')
 [ -z "$refused" ] || fail "rdfsd.service: SystemCallFilter= refuses what rdfsd calls: $refused"
+# An export may be anywhere: nothing is read-only or hidden that is not the kernel's own.
+grep -nE '^(ProtectSystem|ProtectHome|ReadOnlyPaths|InaccessiblePaths|TemporaryFileSystem|PrivateTmp)=' "$units/rdfsd.service" &&
+  fail "rdfsd.service: an export there could not be served, or not be written to"
 systemd-analyze security --offline=true --threshold=55 "$work/units/rdfsd.service" >"$work/out" 2>&1 ||
   fail "the sandbox of rdfsd.service is looser than it was: $(tail -n 1 "$work/out")"
 tail -n 1 "$work/out"
