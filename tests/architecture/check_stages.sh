@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Usage: check_stages.sh
+# ./check tells a stage that there is not before it installs or runs anything.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+# Where installing fails, and leaves a trace.
+mkdir "$work/cmake" "$work/tests"
+cp "$root/check" "$work/"
+cp "$root/tests/stages.sh" "$work/tests/"
+printf '#!/bin/sh\ntouch installed\nexit 1\n' >"$work/cmake/install-packages"
+chmod +x "$work/cmake/install-packages"
+
+status=0
+"$work/check" unit untis >"$work/out" 2>"$work/err" </dev/null || status=$?
+[ "$status" -eq 2 ] && [ "$(cat "$work/err")" = "check: no stage 'untis'; see ./check --help" ] &&
+  [ ! -s "$work/out" ] && [ ! -e "$work/installed" ] ||
+  { echo "a misspelt stage: $status, $(cat "$work/out" "$work/err")" >&2; exit 1; }
+# Those that there are get so far as to install.
+"$work/check" unit e2e rdma asan tsan fuzz full clang arm64 >"$work/out" 2>"$work/err" </dev/null
+[ -e "$work/installed" ] || { echo "a stage is not known: $(cat "$work/err")" >&2; exit 1; }
