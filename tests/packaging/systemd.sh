@@ -187,5 +187,8 @@ in_systemd bash -euc "$words"'
   not is_mounted /mnt/boot
   dpkg -r rdfs
   not systemctl -q is-active rdfsd
+  [ -n "$(find /etc/systemd/system -name "rdfs*.service")" ]
+  dpkg -P rdfs
+  [ -z "$(find /etc/systemd/system -name "rdfs*.service")" ]
 ' >"$work/log" 2>&1 || give_up "not as it should be after a boot"
 echo "systemd.sh: served, mounted, reloaded, crashed, upgraded, booted and removed under systemd"
