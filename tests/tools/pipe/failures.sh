@@ -242,6 +242,22 @@ if [ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ]; then
   [ "$ended" -eq 1 ] || problem "--require of what is not there: rdrecv ended with $ended"
   says "--require of what is not there" recv 'verbs is required, and cannot be offered here'
 fi
+# Who cannot have what is required here goes without a stream, and the next one comes.
+if [ "$over" != verbs ]; then
+  other=tcp
+  [ "$over" = shm ] || other=shm
+  receive
+  over=$other send <"$work/noise"; sent=$?
+  cases=$((cases + 1))
+  [ "$sent" -eq 1 ] || problem "another transport: rdsend ended with $sent"
+  says "another transport" send "$other is required and does not work"
+  for _ in $(seq 500); do grep -q 'came and went' "$work/recv.err" && break; sleep 0.02; done
+  send <"$work/noise"; sent=$?
+  received; both "behind one of another transport" $sent $?
+  same "behind one of another transport" "$work/noise" "$work/out"
+  grep -q "came and went without a stream: $over is required here" "$work/recv.err" ||
+    problem "another transport: rdrecv does not name its own"
+fi
 receive --encrypt
 send <"$work/noise"; sent=$?
 cases=$((cases + 1))
