@@ -29,9 +29,19 @@ Status Wrong(const std::string& path, const toml::node& node, std::string_view w
           path + ":" + std::to_string(node.source().begin.line) + ": " + std::string(what)};
 }
 
+Status NotKnown(const std::string& path, std::string_view key, const toml::node& node) {
+  return Wrong(path, node, "\"" + std::string(key) + "\" is not known here, or not of this type");
+}
+
 Status ReadExport(const std::string& path, const toml::node& node, Options& options) {
   const toml::table* table = node.as_table();
   if (table == nullptr) return Wrong(path, node, "an [[export]] is a table");
+  // What is misspelt must not be passed by: without its "ro" an export can be written to.
+  for (const auto& [key, value] : *table) {
+    const std::string_view word = key.str();
+    const bool known = word == "name" || word == "dir" || word == "options";
+    if (!known || !value.is_string()) return NotKnown(path, word, value);
+  }
   const auto name = (*table)["name"].value<std::string>();
   const auto dir = (*table)["dir"].value<std::string>();
   if (!name || !dir) return Wrong(path, node, "an [[export]] needs a name and a dir");
@@ -141,7 +151,7 @@ Status ReadEntry(const std::string& path, std::string_view key, const toml::node
     }
     return {};
   }
-  return Wrong(path, node, "\"" + std::string(key) + "\" is not known here, or not of this type");
+  return NotKnown(path, key, node);
 }
 
 }  // namespace

@@ -139,7 +139,10 @@ TEST(Options, ABrokenFileIsToldWithItsLine) {
        {"port = \n", "\n\nport = 7e37\n", "nonsense = 1\n", "\n\nport = 70000\n",
         "[limits]\nmounts = 0\n", "[limits]\nmounts = \"many\"\n", "[limits]\npinned = \"64X\"\n",
         "[limits]\nnonsense = 1\n", "[[export]]\nname = \"n\"\n",
-        "[[export]]\nname = \"n\"\ndir = \"/d\"\noptions = \"rx\"\n"}) {
+        "[[export]]\nname = \"n\"\ndir = \"/d\"\noptions = \"rx\"\n",
+        "[[export]]\nname = \"n\"\ndir = \"/d\"\noption = \"ro\"\n",
+        "[[export]]\nname = \"n\"\ndir = \"/d\"\nro = true\n",
+        "[[export]]\nname = \"n\"\ndir = \"/d\"\noptions = [\"ro\"]\n"}) {
     std::ofstream(path) << text;
     const CommandLine line = Parse({"--config", path.c_str()});
     EXPECT_EQ(line.exit_code, 1) << text;
