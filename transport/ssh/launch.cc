@@ -120,6 +120,9 @@ std::string HostOf(const std::string& destination) {
   return at == std::string::npos ? destination : destination.substr(at + 1);
 }
 
+// What ssh would take for an option, which may name a command to run here (ProxyCommand).
+bool IsDestination(std::string_view text) { return !text.empty() && text.front() != '-'; }
+
 Status SendPreamble(int fd, const Launch& launch, const Key& key, Deadline deadline) {
   std::string line =
       EncodeBootstrapRequest(launch.program.magic, {.key = key.text(), .text = launch.text});
@@ -237,6 +240,12 @@ Status ExplainSshExit(const Launch& launch, int wait_status) {
 }
 
 Result<Started> Start(const Launch& launch, Deadline deadline) {
+  if (!IsDestination(launch.destination)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("'{}' is no host that ssh can reach: a host or user is not empty and "
+                              "does not begin with '-'",
+                              launch.destination));
+  }
   Result<ChildProcess::Started> started =
       ChildProcess::Start(SshArguments(launch), /*own_session=*/!launch.ask);
   if (!started.ok()) {
@@ -271,6 +280,7 @@ Result<Started> Start(const Launch& launch, Deadline deadline) {
 
 std::string ResolveHost(const Launch& launch, Deadline deadline) {
   const std::string fallback = HostOf(launch.destination);
+  if (!IsDestination(launch.destination)) return fallback;
   Result<ChildProcess::Started> asked =
       ChildProcess::Start(SshQueryArguments(launch), /*own_session=*/true);
   if (!asked.ok()) return fallback;

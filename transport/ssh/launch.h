@@ -46,11 +46,13 @@ struct Started {
 
 // Blocks until the far program has said that it is there, or `deadline`. Errors: kUnavailable with
 // the far program's sentence, or with what to do about ssh; the same with errno ENOENT when the
-// program is not there; kDeadlineExceeded.
+// program is not there; kDeadlineExceeded; kInvalidArgument, with no ssh started, where the
+// destination is empty or ssh would take it for an option.
 Result<Started> Start(const Launch& launch, Deadline deadline);
 
 // The name or address at which ssh reaches the destination (`ssh -G`: its configuration's
-// HostName). Falls back to the destination's host when ssh cannot say.
+// HostName). Falls back to the destination's host when ssh cannot say, or must not be asked
+// (Start).
 std::string ResolveHost(const Launch& launch, Deadline deadline);
 
 // Pure. Splits as a shell would, without any other meaning than that of blanks, quotes and

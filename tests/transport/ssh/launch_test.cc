@@ -192,6 +192,20 @@ TEST_F(SshLaunch, AMissingSshSaysWhatToInstall) {
       << launched.status().message();
 }
 
+TEST_F(SshLaunch, WhatSshWouldTakeForAnOptionIsNoDestination) {
+  const std::string ran = directory_ + "/ran", path = directory_ + "/ssh";
+  std::ofstream(path) << "#!/bin/sh\n: >" << ran << "\necho hostname far\n";
+  ASSERT_EQ(chmod(path.c_str(), 0755), 0);
+  for (const char* destination : {"", "-oProxyCommand=true", "-l"}) {
+    const Launch launch = LaunchOf({path}, destination);
+    const Result<Started> launched = Start(launch, DeadlineAfter(std::chrono::seconds(20)));
+    ASSERT_FALSE(launched.ok()) << destination;
+    EXPECT_EQ(launched.status().code(), Code::kInvalidArgument) << launched.status().message();
+    EXPECT_EQ(ResolveHost(launch, DeadlineAfter(std::chrono::seconds(20))), destination);
+    EXPECT_FALSE(std::filesystem::exists(ran)) << destination;
+  }
+}
+
 TEST_F(SshLaunch, TheHostIsWhatSshResolves) {
   std::ofstream(directory_ + "/ssh")
       << "#!/bin/sh\n[ \"$*\" = '-T -G me@node' ] && echo hostname far\n";
