@@ -29,7 +29,8 @@ constexpr std::array kKept = {CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH,
                               CAP_FSETID, CAP_SETUID,       CAP_SETGID,           CAP_SETFCAP,
                               CAP_MKNOD,  CAP_IPC_LOCK,     CAP_NET_BIND_SERVICE, CAP_SYS_ADMIN};
 
-constexpr int kOpenTreeAttr = 467;  // younger than the headers of some systems
+// Younger than the headers of some systems.
+constexpr int kQuotactlFd = 443, kOpenTreeAttr = 467;
 
 // What somebody who got in would want next, and no request does.
 constexpr std::array kRefused = {__NR_ptrace,
@@ -73,6 +74,7 @@ constexpr std::array kRefused = {__NR_ptrace,
                                  __NR_sethostname,
                                  __NR_setdomainname,
                                  __NR_quotactl,
+                                 kQuotactlFd,
                                  __NR_syslog,
                                  __NR_personality,
                                  __NR_vhangup};

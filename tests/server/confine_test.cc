@@ -62,8 +62,9 @@ TEST(Confine, CallsThatNoRequestNeedsAreRefused) {
             return 7;
           }
         }
-        for (const long call : {SYS_fspick, SYS_fsconfig, SYS_mount_setattr, SYS_move_mount,
-                                SYS_open_tree, SYS_kexec_file_load, 467 /* open_tree_attr */}) {
+        for (const long call :
+             {SYS_fspick, SYS_fsconfig, SYS_mount_setattr, SYS_move_mount, SYS_open_tree,
+              SYS_kexec_file_load, SYS_quotactl, 443 /* quotactl_fd */, 467 /* open_tree_attr */}) {
           if (!IsRefused([&] { return syscall(call, -1, 0, 0, 0, 0); })) return 8;
         }
         errno = 0;
