@@ -76,7 +76,7 @@ Status StillClearing() {
 }  // namespace
 
 std::string NoSuchExport(std::string_view name) {
-  return "the server has no export \"" + std::string(name) +
+  return "the server has no export \"" + Printable(name) +
          "\"; see --export of its rdfsd or its configuration file";
 }
 
@@ -279,7 +279,8 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
 
 Result<transport::Admission> Service::Admit(const transport::SessionRequest& request) {
   if (request.service != fs::kServiceName) {
-    return Status(Code::kNotFound, "rdfsd has no service \"" + request.service + "\"");
+    // A refusal is logged.
+    return Status(Code::kNotFound, "rdfsd has no service \"" + Printable(request.service) + "\"");
   }
   ByteReader reader(request.request);
   const auto mount = reader.Read<fs::MountRequest>();

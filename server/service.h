@@ -106,7 +106,8 @@ class Service final : public transport::SessionHost {
   std::atomic<bool> keep_scheduled_{false};
 };
 
-// The words for a person when a mount fails: which exports there are is told to nobody.
+// The words for a person when a mount fails: which exports there are is told to nobody. Printable,
+// since they are logged and the name is a client's.
 std::string NoSuchExport(std::string_view name);
 // What it costs that no more than `pinnable_bytes` may be pinned for RDMA, and what to do about it;
 // empty when it costs nothing.

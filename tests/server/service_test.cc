@@ -801,6 +801,17 @@ TEST_P(ServiceTest, WrongExportsAndServicesAreToldWhy) {
       << wrong.status().message();
 }
 
+// A refusal goes to the log.
+TEST_P(ServiceTest, NamesOfExportsAndServicesCannotForgeALine) {
+  EXPECT_NE(NoSuchExport("a\n<3>b\x1b[2J").find("\"a?<3>b?[2J\""), std::string::npos);
+  transport::SessionRequest request;
+  request.service = "a\n<3>b";
+  const auto refused = service_->Admit(request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("\"a?<3>b\""), std::string::npos)
+      << refused.status().message();
+}
+
 TEST_P(ServiceTest, AnIdleServerUsesNoProcessorTime) {
   const auto client = Connect();
   ASSERT_TRUE(client);
