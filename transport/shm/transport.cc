@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "transport/base/printable.h"
 #include "transport/shm/connection.h"
 #include "transport/shm/listener.h"
 #include "transport/shm/socket.h"
@@ -53,7 +54,7 @@ Status RejectedWith(ByteSpan packet) {
   if (!reader.ok() || reader.remaining() != 0 || code == Code::kOk || CodeName(code) == "unknown") {
     return {Code::kProtocolError, "the peer on this host sent a malformed refusal"};
   }
-  return {code, static_cast<int>(wire.errno_value & 0xfffU), std::string(AsText(message))};
+  return {code, static_cast<int>(wire.errno_value & 0xfffU), Printable(AsText(message))};
 }
 
 class ShmTransport final : public Transport {

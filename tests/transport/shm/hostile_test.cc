@@ -6,12 +6,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <thread>
 
 #include "tests/transport/shm/pair.h"
+#include "transport/base/printable.h"
 #include "transport/shm/regions.h"
 
 namespace rdfs::transport::shm {
@@ -311,19 +314,30 @@ TEST(ShmHostile, AListenerThatIsNotRdfsIsToldApart) {
   std::memcpy(accept_packet.data(), &accept_wire, sizeof(accept_wire));
   Bytes reject_packet(sizeof(RejectWire), std::byte{0});
   reject_packet[0] = static_cast<std::byte>(PacketType::kReject);
+  // Its words are for a person's terminal or a log.
+  constexpr std::string_view kWords = "no\n<3>forged\x1b[2J";
+  const RejectWire reject_wire{.code = static_cast<std::uint8_t>(Code::kProtocolError),
+                               .message_bytes = static_cast<std::uint16_t>(kWords.size()),
+                               .errno_value = 0U};
+  Bytes steering_packet(sizeof(reject_wire) + kWords.size());
+  std::memcpy(steering_packet.data(), &reject_wire, sizeof(reject_wire));
+  std::memcpy(steering_packet.data() + sizeof(reject_wire), kWords.data(), kWords.size());
   struct Case {
     Bytes answer;
     int fd;
   };
-  for (const Case& c : {Case{Pattern(5, 9), -1}, Case{accept_packet, -1},
-                        Case{accept_packet, unsealed.get()}, Case{reject_packet, -1}}) {
+  for (const Case& c :
+       {Case{Pattern(5, 9), -1}, Case{accept_packet, -1}, Case{accept_packet, unsealed.get()},
+        Case{reject_packet, -1}, Case{steering_packet, -1}}) {
     auto dialling = std::async(std::launch::async, [&name] {
       return MakeTransport()->Connect({Kind::kShm, name, 0}, Domain::Create("d"), {},
                                       DeadlineAfter(kPatience));
     });
     PacketSocket ours{Fd(accept4(fake.get(), nullptr, nullptr, SOCK_CLOEXEC))};
     ASSERT_TRUE(ours.Send(c.answer, c.fd).ok());
-    EXPECT_EQ(dialling.get().status().code(), Code::kProtocolError);
+    const Status told = dialling.get().status();
+    EXPECT_EQ(told.code(), Code::kProtocolError);
+    EXPECT_TRUE(std::ranges::none_of(told.message(), IsControl)) << told.message();
   }
 }
 
