@@ -37,6 +37,8 @@ constexpr int kWatchedPart = 8;
 constexpr std::chrono::milliseconds kLongestWatched{5000};
 // A session that was not heard of for this long before its server ended will not come back.
 constexpr std::chrono::hours kForgotten{1};
+// Nor will the server of one that was not heard of for so long, if it is another's.
+constexpr std::chrono::hours kAbandoned{7 * 24};
 // Files that stay open for one to two of these are kept by the supervisor.
 constexpr std::chrono::seconds kKeepTurn{1};
 // Descriptors that were not used for one to two of these are closed.
@@ -177,13 +179,17 @@ void Service::BeginGrace() {
   std::vector<std::uint64_t> sessions;
   std::set<std::uint64_t> clients;
   const std::vector<IntentRing::Leftover> all = IntentRing::Leftovers(options_.record_directory);
-  // As if the server had ended just behind the last one that was heard of.
+  // As if the server had ended just behind the last one that was heard of. What is of other exports
+  // tells nothing of that, and another server of this user's may be waited for.
   std::chrono::seconds away = std::chrono::seconds::max();
-  for (const IntentRing::Leftover& left : all) away = std::min(away, left.age);
   for (const IntentRing::Leftover& left : all) {
-    const bool forgotten = left.age - away > kForgotten;
+    if (exports_->Has(left.exported)) away = std::min(away, left.age);
+  }
+  for (const IntentRing::Leftover& left : all) {
+    const bool own = exports_->Has(left.exported);
+    const bool forgotten = own ? left.age - away > kForgotten : left.age > kAbandoned;
     if (forgotten) IntentRing::RemoveLeftover(left.path);
-    if (forgotten || !exports_->Has(left.exported)) continue;
+    if (forgotten || !own) continue;
     clients.insert(left.session);
     if (left.opens > 0) sessions.push_back(left.session);
   }

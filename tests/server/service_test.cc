@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <ctime>
 #include <fstream>
 #include <future>
 #include <thread>
@@ -799,6 +800,35 @@ TEST_P(ServiceTest, WrongExportsAndServicesAreToldWhy) {
   ASSERT_FALSE(wrong.ok());
   EXPECT_NE(wrong.status().message().find("no export \"nothing\""), std::string::npos)
       << wrong.status().message();
+}
+
+// Of a session of `exported`, that was heard of so long ago.
+void LeaveRecord(const std::string& path, std::uint64_t session, std::uint64_t exported,
+                 std::chrono::seconds ago) {
+  ASSERT_TRUE(IntentRing::Open(path, session, 4, exported).ok());
+  constexpr off_t kSeenAt = 64;  // in its header
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const Le64 seen(static_cast<std::uint64_t>(::time(nullptr) - ago.count()));
+  ASSERT_EQ(::pwrite(file.get(), &seen, sizeof(seen), kSeenAt), ssize_t{sizeof(seen)});
+}
+
+// Its directory of records is that of all servers of one user.
+TEST_P(GivenUpServiceTest, WhatAnotherServerLeftIsItsOwn) {
+  Stop();
+  const std::string fresh = *records_ / "1.ring", days = *records_ / "2.ring",
+                    abandoned = *records_ / "3.ring";
+  constexpr std::uint64_t kAnothers = 12345;
+  LeaveRecord(fresh, 1, kAnothers, std::chrono::seconds(0));
+  LeaveRecord(days, 2, kAnothers, std::chrono::hours(48));
+  LeaveRecord(abandoned, 3, kAnothers, std::chrono::hours(24 * 30));
+  ASSERT_EQ(IntentRing::Leftovers(records_->path()).size(), 3U);
+  for (const IntentRing::Leftover& left : IntentRing::Leftovers(records_->path())) {
+    EXPECT_EQ(left.age > std::chrono::hours(1), left.path != fresh) << left.path;
+  }
+  Start(std::chrono::milliseconds(40'000));
+  EXPECT_TRUE(::access(fresh.c_str(), F_OK) == 0);
+  EXPECT_TRUE(::access(days.c_str(), F_OK) == 0);
+  EXPECT_FALSE(::access(abandoned.c_str(), F_OK) == 0);
 }
 
 // A refusal goes to the log.
