@@ -203,10 +203,15 @@ Outcome Dispatcher::Run(Call& call) {
 }
 
 bool Dispatcher::Become(Call& call, Outcome& outcome) {
+  constexpr std::uint32_t kNoId = 0xffffffffU;  // setfsuid(2) changes nothing then
   if (IsOfSession(call.opcode)) return true;
   Core& core = worker_.core;
   std::optional<ThreadIdentity::Caller> caller;
   if (const std::optional<Ids> ids = call.Caller(); ids && core.options.can_switch_ids) {
+    if (ids->uid == kNoId || ids->gid == kNoId) {
+      outcome = Outcome::Errno(EPERM);
+      return false;
+    }
     caller = {.ids = *ids, .groups = core.groups.Known(*ids)};
     if (!caller->groups) {
       if (const auto parked = BeginParking(call)) {

@@ -36,23 +36,26 @@ ThreadIdentity::~ThreadIdentity() {
 }
 
 Status ThreadIdentity::Become(const std::optional<Caller>& caller) {
-  if (!can_switch_ || (!caller && !current_)) return {};
+  if (!can_switch_ || (known_ && !caller && !current_)) return {};
   if (!caller) {
-    if (!SetFsIds({::geteuid(), ::getegid()})) return Status::FromErrno(EPERM, "setfsuid");
+    known_ = SetFsIds({::geteuid(), ::getegid()});
+    if (!known_) return Status::FromErrno(EPERM, "setfsuid");
     current_.reset();
     return {};
   }
-  if (current_ == caller) return {};
+  if (known_ && current_ == caller) return {};
   // Groups first: setgroups needs CAP_SETGID, which setfsuid leaves alone.
   if (groups_ != caller->groups &&
       ::syscall(SYS_setgroups, caller->groups->size(), caller->groups->data()) != 0) {
     return Status::FromErrno(errno, "setgroups");
   }
   groups_ = caller->groups;
-  if ((!current_ || current_->ids != caller->ids) && !SetFsIds(caller->ids)) {
-    groups_.reset();  // set everything again next time
-    current_ = Caller{.ids = {0xffffffffU, 0xffffffffU}, .groups = nullptr};
-    return Status::FromErrno(EPERM, "setfsuid");
+  if (!known_ || !current_ || current_->ids != caller->ids) {
+    known_ = SetFsIds(caller->ids);
+    if (!known_) {
+      groups_.reset();  // set everything again next time
+      return Status::FromErrno(EPERM, "setfsuid");
+    }
   }
   current_ = caller;
   return {};

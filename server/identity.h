@@ -39,7 +39,7 @@ class ThreadIdentity {
   Status Become(const std::optional<Caller>& caller);
   // Whose files this thread touches; the server's own ids after Become(nullopt).
   [[nodiscard]] bool is_root() const {
-    return !current_ ? server_is_root_ : current_->ids.uid == 0;
+    return known_ && (!current_ ? server_is_root_ : current_->ids.uid == 0);
   }
   [[nodiscard]] const std::optional<Caller>& current() const { return current_; }
   void SetUmask(mode_t mask);
@@ -49,6 +49,7 @@ class ThreadIdentity {
   bool server_is_root_;
   bool private_fs_context_ = false;
   std::optional<Caller> current_;
+  bool known_ = true;          // false: a change failed, and what is set now is not current_
   GroupCache::Groups groups_;  // that the thread is in, also when it acts as the server
   mode_t umask_ = 0;
   bool umask_known_ = false;

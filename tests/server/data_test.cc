@@ -1,6 +1,7 @@
 // Open files and their content.
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -389,6 +390,39 @@ TEST_F(SwitchAsRootTest, TheCallerOwnsWhatItMakesAndMayNotMore) {
   ASSERT_TRUE(server.Create(server.root(), "nobodys", kReadWrite, 0600).ok());
   ASSERT_EQ(::stat((server / "nobodys").c_str(), &stat), 0);
   EXPECT_EQ(stat.st_uid, kNobody.uid);
+}
+
+// (uid_t)-1 is nobody's, and changes nothing where it is set.
+TEST_F(SwitchAsRootTest, AnIdThatIsNoneMayNothing) {
+  ::chmod((server / "file").c_str(), 0600);
+  const fs::Handle file = server.Walk("file");
+  constexpr std::uint32_t kNone = 0xffffffffU;
+  for (const Ids nobody : {Ids{kNone, kNone}, Ids{kNone, 1234}, Ids{1234, kNone}}) {
+    server.caller = nobody;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(server.Open(file, fs::kOpenRead).errno_value(), EPERM) << nobody.uid;
+    }
+  }
+  server.caller = {1234, 1234};
+  EXPECT_EQ(server.Open(file, fs::kOpenRead).errno_value(), EACCES);
+}
+
+// What is set then is not known, and nobody else's is taken for it.
+TEST_F(SwitchAsRootTest, AfterAChangeThatFailedAllIsSetAnew) {
+  ThreadIdentity identity(true);
+  const auto groups = std::make_shared<const std::vector<gid_t>>();
+  const ThreadIdentity::Caller none{.ids = {0xffffffffU, 0xffffffffU}, .groups = groups},
+      somebody{.ids = {1234, 1234}, .groups = groups};
+  ASSERT_TRUE(identity.Become(somebody).ok());
+  EXPECT_FALSE(identity.Become(none).ok());
+  EXPECT_FALSE(identity.Become(none).ok());
+  EXPECT_FALSE(identity.is_root());
+  ASSERT_TRUE(identity.Become(somebody).ok());
+  EXPECT_EQ(::setfsuid(static_cast<uid_t>(-1)), 1234);
+  EXPECT_FALSE(identity.Become(none).ok());
+  ASSERT_TRUE(identity.Become(std::nullopt).ok());
+  EXPECT_EQ(::setfsuid(static_cast<uid_t>(-1)), 0);
+  EXPECT_TRUE(identity.is_root());
 }
 
 TEST_F(SwitchAsRootTest, TheStickyBitAndSetuidAreTheKernelsOwn) {
