@@ -27,7 +27,8 @@ void SignalThread::Block() {
   const sigset_t set = OurSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   IgnoreSigpipe();
-  for (const int number : {SIGHUP, SIGXFSZ}) ::signal(number, SIG_IGN);
+  // Not SIGHUP: to ignore it would drop one that waits to be read.
+  ::signal(SIGXFSZ, SIG_IGN);
 }
 
 Result<std::unique_ptr<SignalThread>> SignalThread::Start(std::function<void()> on_stop,

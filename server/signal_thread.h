@@ -14,7 +14,8 @@ namespace rdfs::server {
 class SignalThread {
  public:
   // Blocks the signals in the calling thread and those it starts; SIGPIPE is ignored (writing to a
-  // peer that has gone is an error, not an end), and so are SIGHUP and SIGXFSZ (EFBIG tells).
+  // peer that has gone is an error, not an end), and so is SIGXFSZ (EFBIG tells). One that came
+  // before, and was blocked then too, is not lost.
   static void Block();
   static Result<std::unique_ptr<SignalThread>> Start(std::function<void()> on_stop,
                                                      std::function<void()> on_report,

@@ -109,6 +109,7 @@ class Supervisor {
   std::optional<TimePoint> start_at_;
   std::optional<TimePoint> kill_at_;
   bool stopping_ = false;
+  bool hung_up_ = false;  // there was a SIGHUP
   std::optional<int> exit_code_;
 };
 
@@ -138,6 +139,8 @@ Status Supervisor::StartWorker() {
   if (child < 0) return Status::FromErrno(errno, "cannot start rdfsd's worker");
   if (child == 0) BecomeWorker(std::move(theirs), parent);
   worker_ = child;
+  // There was no worker then, or one that died before it had done anything about it.
+  if (hung_up_) (void)kill(worker_, SIGHUP);
   return SayHello();
 }
 
@@ -148,7 +151,10 @@ void Supervisor::BecomeWorker(Fd socket, pid_t parent) {
   kept_.clear();
   socket_.Reset();
   signals_.Reset();
-  (void)pthread_sigmask(SIG_SETMASK, &*old_mask_, nullptr);
+  // These would end it before it reads them (SignalThread): they wait for that.
+  sigset_t mask = *old_mask_;
+  for (const int number : {SIGHUP, SIGUSR1}) sigaddset(&mask, number);
+  (void)pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   if (options_.worker) _exit(options_.worker(socket.Release()));
   (void)fcntl(socket.get(), F_SETFD, 0);
   std::vector<std::string> arguments = options_.command;
@@ -203,6 +209,8 @@ void Supervisor::ReadSignals() {
       case SIGCHLD:
         break;  // Reap looks anyway
       case SIGHUP:
+        hung_up_ = true;
+        [[fallthrough]];
       case SIGUSR1:
         if (worker_ > 0) (void)kill(worker_, static_cast<int>(info.ssi_signo));
         break;

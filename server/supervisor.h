@@ -47,9 +47,10 @@ struct SupervisorOptions {
 
 // Runs until the worker has ended for good, and returns the exit code for main: the worker's own,
 // or 1 after a crash loop (logged, with what to do). SIGTERM, SIGINT, SIGHUP and SIGUSR1 go to the
-// worker; the first two end the supervisor with it. The worker dies with its supervisor. Blocks
-// these signals and SIGCHLD in the caller, so it is called before any thread starts. Errors: kErrno
-// before the first worker has started.
+// worker; the first two end the supervisor with it. The worker begins with the last two blocked,
+// and after a SIGHUP so does each further one with one more that waits for it. The worker dies with
+// its supervisor. Blocks these signals and SIGCHLD in the caller, so it is called before any thread
+// starts. Errors: kErrno before the first worker has started.
 Result<int> RunSupervisor(const SupervisorOptions& options);
 
 }  // namespace rdfs::server

@@ -14,9 +14,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <future>
 #include <span>
 #include <string>
 
+#include "server/signal_thread.h"
 #include "server/supervisor_keeper.h"
 #include "server/supervisor_packet.h"
 #include "tests/server/temp_dir.h"
@@ -229,6 +231,43 @@ TEST_F(SupervisorTest, KeepsNoMoreThanItsBounds) {
   options.max_descriptors = 8;
   options.max_state_bytes = DescriptorKeeper::kMaxStateBytes + 1000;
   EXPECT_EQ(RunOrFail(options), 0);
+}
+
+// The exports are to be read again, whoever reads them.
+TEST_F(SupervisorTest, AHangUpThatNoWorkerHasReadIsTheNextOnes) {
+  EXPECT_EQ(RunOrFail(Quick([&](int) {
+              if (NextRun(Path("runs")) == 1) {
+                kill(getppid(), SIGHUP);
+                Die();
+              }
+              sigset_t mask;
+              sigemptyset(&mask);
+              sigaddset(&mask, SIGHUP);
+              const timespec patience{.tv_sec = 10, .tv_nsec = 0};
+              return sigtimedwait(&mask, nullptr, &patience) == SIGHUP ? 0 : 1;
+            })),
+            0);
+}
+
+TEST_F(SupervisorTest, SignalsThatComeWhileAWorkerStartsWaitForIt) {
+  EXPECT_EQ(RunOrFail(Quick([&](int) {
+              if (NextRun(Path("runs")) > 1) return 1;  // it was killed
+              sigset_t mask;
+              pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+              if (sigismember(&mask, SIGTERM) != 0) return 2;
+              for (const int number : {SIGHUP, SIGUSR1}) kill(getpid(), number);
+              SignalThread::Block();
+              std::promise<void> reported, reloaded;
+              const auto signals = SignalThread::Start([] {}, [&] { reported.set_value(); },
+                                                       [&] { reloaded.set_value(); });
+              if (!signals.ok()) return 3;
+              const auto came = [](std::promise<void>& told) {
+                return told.get_future().wait_for(std::chrono::seconds(10)) ==
+                       std::future_status::ready;
+              };
+              return came(reported) && came(reloaded) ? 0 : 4;
+            })),
+            0);
 }
 
 // A supervisor in a process of its own, whose worker says over a pipe that it runs and holds the
