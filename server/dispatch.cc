@@ -202,6 +202,12 @@ Outcome Dispatcher::Run(Call& call) {
   return Carry(call, row->handler);
 }
 
+struct Dispatcher::Parked {
+  LanePtr lane;
+  std::vector<std::byte> message;
+  Responder responder;
+};
+
 bool Dispatcher::Become(Call& call, Outcome& outcome) {
   constexpr std::uint32_t kNoId = 0xffffffffU;  // setfsuid(2) changes nothing then
   if (IsOfSession(call.opcode)) return true;
@@ -212,11 +218,14 @@ bool Dispatcher::Become(Call& call, Outcome& outcome) {
       outcome = Outcome::Errno(EPERM);
       return false;
     }
-    caller = {.ids = *ids, .groups = core.groups.Known(*ids)};
+    caller = {.ids = *ids, .groups = core.groups.Known(*ids, call.session.id())};
     if (!caller->groups) {
       if (const auto parked = BeginParking(call)) {
         Park(*parked, call);
-        core.groups.WhenKnown(*ids, GoOnWith(parked));
+        if (!core.groups.WhenKnown(*ids, GoOnWith(parked), call.session.id())) {
+          core.refusals.Note(Refusals::What::kUsers, call.session.params().client);
+          parked->responder.Errno(EAGAIN);
+        }
       }
       return false;
     }
@@ -227,12 +236,6 @@ bool Dispatcher::Become(Call& call, Outcome& outcome) {
   outcome = Outcome::Errno(EPERM);
   return false;
 }
-
-struct Dispatcher::Parked {
-  LanePtr lane;
-  std::vector<std::byte> message;
-  Responder responder;
-};
 
 std::shared_ptr<Dispatcher::Parked> Dispatcher::BeginParking(Call& call) {
   if (call.responder.KeepBytes(message_.size())) {

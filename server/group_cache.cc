@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -116,18 +117,42 @@ struct GroupCache::State {
     Groups groups;  // null until the first answer
     TimePoint until;
     bool asked = false;  // and not answered yet
+    std::uint64_t asker = 0;
     TimePoint asked_at;
     std::vector<std::function<void()>> waiting;
   };
 
   State(const Clock& clock_in, Ask ask_in) : clock(clock_in), ask(std::move(ask_in)) {}
 
-  // Whether the user is now being asked for and was not before.
-  static bool Begin(User& user, TimePoint now) {
-    if (user.asked) return false;
+  // Whether the user is now being asked for and was not before: AskNext is to be called once more.
+  bool Begin(Ids ids, User& user, std::uint64_t asker, TimePoint now) {
+    if (user.asked || HasAskedForTooMany(asker)) return false;
     user.asked = true;
+    user.asker = asker;
     user.asked_at = now;
+    ++asking[asker];
+    queues[asker].push_back(ids);
     return true;
+  }
+  [[nodiscard]] bool HasAskedForTooMany(std::uint64_t asker) const {
+    const auto found = asking.find(asker);
+    return found != asking.end() && found->second >= kMostAsked;
+  }
+  void NoteAnswered(User& user) {
+    user.asked = false;
+    const auto found = asking.find(user.asker);
+    if (found != asking.end() && --found->second == 0) asking.erase(found);
+  }
+  // Of each asker one in its turn. Nothing: there are none left.
+  std::optional<Ids> TakeNext() {
+    auto turn = queues.upper_bound(last_asker);
+    if (turn == queues.end()) turn = queues.begin();
+    if (turn == queues.end()) return std::nullopt;
+    last_asker = turn->first;
+    const Ids ids = turn->second.front();
+    turn->second.pop_front();
+    if (turn->second.empty()) queues.erase(turn);
+    return ids;
   }
 
   // Null: the database did not answer.
@@ -151,12 +176,19 @@ struct GroupCache::State {
         ids.uid, ids.gid);
   }
 
-  void AskNow(Ids ids) {
+  void AskNext() {
+    std::optional<Ids> next;
+    {
+      const std::lock_guard lock(mutex);
+      next = TakeNext();
+    }
+    if (!next) return;
+    const Ids ids = *next;
     std::optional<std::vector<gid_t>> told = ask(ids);
     const std::lock_guard lock(mutex);
     const auto found = users.find(ids);
     if (found == users.end() || stopped) return;
-    found->second.asked = false;
+    NoteAnswered(found->second);
     const TimePoint now = clock.Now();
     if (!told) Warn(ids, now);
     Settle(ids, found->second,
@@ -196,6 +228,9 @@ struct GroupCache::State {
   const Ask ask;
   std::mutex mutex;  // guards the rest
   std::unordered_map<Ids, User, Hash> users;
+  std::unordered_map<std::uint64_t, std::size_t> asking;  // users by asker, never 0
+  std::map<std::uint64_t, std::deque<Ids>> queues;  // those whose turn is to come, never empty
+  std::uint64_t last_asker = 0;
   TimePoint next_warning{};
   bool stopped = false;
 };
@@ -218,7 +253,7 @@ void GroupCache::Stop() {
   state_->stopped = true;
 }
 
-GroupCache::Groups GroupCache::Known(Ids ids) {
+GroupCache::Groups GroupCache::Known(Ids ids, std::uint64_t asker) {
   Groups groups;
   {
     const std::lock_guard lock(state_->mutex);
@@ -234,30 +269,38 @@ GroupCache::Groups GroupCache::Known(Ids ids) {
     }
     if (now >= user.until + kUsedMeanwhile) return nullptr;
     groups = user.groups;
-    if (!State::Begin(user, now)) return groups;
+    if (!state_->Begin(ids, user, asker, now)) return groups;
   }
-  elsewhere_([state = state_, ids] { state->AskNow(ids); });
+  elsewhere_([state = state_] { state->AskNext(); });
   return groups;
 }
 
-void GroupCache::WhenKnown(Ids ids, std::function<void()> go_on) {
+bool GroupCache::WhenKnown(Ids ids, std::function<void()> go_on, std::uint64_t asker) {
   TimePoint asked_at;
   bool begun = false;
   {
     const std::lock_guard lock(state_->mutex);
     const TimePoint now = state_->clock.Now();
-    if (!state_->users.contains(ids)) state_->MakeRoom(now);
+    const auto known = state_->users.find(ids);
+    const bool is_known = known != state_->users.end();
+    if (is_known && known->second.groups && now < known->second.until) {
+      go_on();
+      return true;
+    }
+    const bool is_asked = is_known && known->second.asked;
+    if (!is_asked && state_->HasAskedForTooMany(asker)) return false;
+    if (!is_known) state_->MakeRoom(now);
     State::User& user = state_->users[ids];
-    if (user.groups && now < user.until) return go_on();
     user.waiting.push_back(std::move(go_on));
-    begun = State::Begin(user, now);
+    begun = state_->Begin(ids, user, asker, now);
     asked_at = user.asked_at;
-    if (user.waiting.size() > 1) return;
+    if (user.waiting.size() > 1) return true;
   }
   scheduler_.After(kPatience, [weak = std::weak_ptr(state_), ids, asked_at] {
     if (const auto state = weak.lock()) state->GiveUp(ids, asked_at);
   });
-  if (begun) elsewhere_([state = state_, ids] { state->AskNow(ids); });
+  if (begun) elsewhere_([state = state_] { state->AskNext(); });
+  return true;
 }
 
 }  // namespace rdfs::server

@@ -5,7 +5,8 @@
 // threads do (kMostThreads), and requests of a user of whom nothing is known wait for them. What is
 // known holds for a minute; then it is asked for anew, and meanwhile used for another minute.
 // Where the database does not answer, or not within kPatience, what it said before holds on, or
-// the caller's own group alone.
+// the caller's own group alone. Askers, which are sessions, take turns, and each has a bound: one
+// that asks for very many users keeps nobody else waiting.
 //
 //         Known, WhenKnown         answered                  a minute
 //   none ------------------> asked ---------> known --------------------------> asked anew
@@ -18,6 +19,8 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -45,6 +48,8 @@ class GroupCache {
   static constexpr std::chrono::seconds kPatience{10};
   static constexpr std::size_t kMostThreads = 4;
   static constexpr std::size_t kMostUsers = 4096;
+  // Of one asker, that are not answered yet.
+  static constexpr std::size_t kMostAsked = 512;
 
   // Clock and scheduler outlive this.
   GroupCache(const Clock& clock, Scheduler& scheduler, Ask ask = AskUserDatabase,
@@ -54,10 +59,11 @@ class GroupCache {
   GroupCache& operator=(const GroupCache&) = delete;
 
   // Null: nothing is known, see WhenKnown.
-  [[nodiscard]] Groups Known(Ids ids);
+  [[nodiscard]] Groups Known(Ids ids, std::uint64_t asker = 0);
   // Asks, and calls `go_on` once when Known tells something, after kPatience at the latest; at once
   // if that is so by now. On any thread, with a lock held: it must neither block nor ask here.
-  void WhenKnown(Ids ids, std::function<void()> go_on);
+  // False, and it is not called: this asker has kMostAsked.
+  bool WhenKnown(Ids ids, std::function<void()> go_on, std::uint64_t asker = 0);
   // Nobody who waits is called from now on.
   void Stop();
 

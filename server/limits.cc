@@ -23,6 +23,8 @@ constexpr std::array<Row, static_cast<std::size_t>(Refusals::What::kCount)> kRow
      "EAGAIN"},
     {"wrong_keys", ""},
     {"request_bytes", "has as many bytes of waiting requests as it may: one more answers EAGAIN"},
+    {"users",
+     "waits for the groups of as many users as it may: a request of one more answers EAGAIN"},
 }};
 
 }  // namespace

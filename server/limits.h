@@ -43,6 +43,7 @@ class Refusals {
     kRequests,      // EAGAIN
     kWrongKeys,     // EACCES; the answer waits
     kRequestBytes,  // EAGAIN
+    kUsers,         // whose groups are being asked for: EAGAIN
     kCount
   };
 

@@ -157,10 +157,68 @@ TEST_F(GroupCacheTest, NobodyWhoIsWaitedForIsForgotten) {
   int called = 0;
   cache_.WhenKnown(user_, [&] { ++called; });
   for (std::uint32_t uid = 1000; uid < 7000; ++uid) {
-    cache_.WhenKnown({.uid = uid, .gid = 1}, [&] { ++called; });
+    cache_.WhenKnown(
+        {.uid = uid, .gid = 1}, [&] { ++called; }, uid / 500);
   }
   Answer();
   EXPECT_EQ(called, 6001);
+}
+
+// The second of what is asked for is the other one's, however many the first asker has.
+TEST_F(GroupCacheTest, AskersTakeTurns) {
+  constexpr std::uint64_t kOne = 5, kOther = 3;
+  int one = 0, other = 0;
+  for (std::uint32_t uid = 1000; uid < 1300; ++uid) {
+    EXPECT_TRUE(cache_.WhenKnown(
+        {.uid = uid, .gid = 1}, [&] { ++one; }, kOne));
+  }
+  EXPECT_TRUE(cache_.WhenKnown(
+      user_, [&] { ++other; }, kOther));
+  for (int i = 0; i < 2; ++i) {
+    asked_.front()();
+    asked_.pop_front();
+  }
+  EXPECT_EQ(other, 1);
+  EXPECT_EQ(one, 1);
+  Answer();
+  EXPECT_EQ(one, 300);
+}
+
+TEST_F(GroupCacheTest, AnAskerHasItsBound) {
+  constexpr std::uint64_t kOne = 5, kOther = 3;
+  int called = 0;
+  const auto ask = [&](std::uint32_t uid, std::uint64_t asker) {
+    return cache_.WhenKnown(
+        {.uid = uid, .gid = 1}, [&] { ++called; }, asker);
+  };
+  for (std::uint32_t uid = 0; uid < GroupCache::kMostAsked; ++uid) EXPECT_TRUE(ask(uid, kOne));
+  EXPECT_FALSE(ask(5000, kOne));
+  EXPECT_TRUE(ask(0, kOne)) << "it is asked for already";
+  EXPECT_TRUE(ask(5000, kOther));
+  // Nobody who was given up on is forgotten while the database has not answered.
+  Advance(GroupCache::kPatience);
+  EXPECT_FALSE(ask(5001, kOne));
+  Answer();
+  EXPECT_EQ(called, static_cast<int>(GroupCache::kMostAsked) + 2);
+  EXPECT_TRUE(ask(5001, kOne));
+  Answer();
+  EXPECT_EQ(Known({.uid = 5001, .gid = 1}), (List{1, 2}));
+}
+
+// What was known is used on where nothing more may be asked.
+TEST_F(GroupCacheTest, ARefreshCountsToo) {
+  constexpr std::uint64_t kOne = 5;
+  Ask(user_);
+  for (std::uint32_t uid = 1000; uid < 1000 + GroupCache::kMostAsked; ++uid) {
+    EXPECT_TRUE(cache_.WhenKnown(
+        {.uid = uid, .gid = 1}, [] {}, kOne));
+  }
+  Advance(seconds(61));
+  const std::size_t asked = asked_.size();
+  EXPECT_NE(cache_.Known(user_, kOne), nullptr);
+  EXPECT_EQ(asked_.size(), asked);
+  EXPECT_NE(cache_.Known(user_, 0), nullptr);
+  EXPECT_EQ(asked_.size(), asked + 1);
 }
 
 // Several hang, and others get no thread; these wait no longer than those.
