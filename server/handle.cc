@@ -103,10 +103,20 @@ NativeHandle NativeHandle::Of(int fd, const struct statx& stat) {
   int mount_id = 0;
   if (::name_to_handle_at(fd, "", kernel.get(), &mount_id, AT_EMPTY_PATH) == 0) {
     StoreKernelHandle(*kernel.get(), out);
+    out.mount = mount_id;
   } else {
     StoreNumber(stat, out);
   }
   return out;
+}
+
+bool IsSameInode(const NativeHandle& one, const NativeHandle& other) {
+  const auto kind = [](const NativeHandle& handle) {
+    return handle.kind == NativeHandle::Kind::kOtherMount ? NativeHandle::Kind::kFileHandle
+                                                          : handle.kind;
+  };
+  return kind(one) == kind(other) && one.device == other.device && one.size == other.size &&
+         one.bytes == other.bytes;
 }
 
 HandleCodec::HandleCodec(const HandleSecret& secret, std::string_view export_name,

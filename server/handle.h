@@ -67,15 +67,22 @@ struct NativeHandle {
     kFileHandle = 1,  // can be opened by open_by_handle_at(2)
     kHashed = 2,      // a file handle too long for ours
     kNumber = 3,      // inode number and birth time
+    // A file handle, of what was reached by another mount than those that handles are opened in: by
+    // that one it might be writable, where this one is read-only. Never opened by handle.
+    kOtherMount = 4,
   };
   Kind kind = Kind::kNumber;
   std::uint64_t device = 0;
   std::array<std::byte, 48> bytes{};  // kFileHandle: Le32 type, then the handle's bytes
   std::size_t size = 0;
+  int mount = -1;  // by which it was reached, where it is known; no part of the handle
 
-  // Of the inode that `fd` (O_PATH will do) refers to; `stat` is its statx. Never fails.
+  // Of the inode that `fd` (O_PATH will do) refers to; `stat` is its statx. Never fails, and never
+  // kOtherMount.
   static NativeHandle Of(int fd, const struct statx& stat);
 };
+// Whether both are of one inode, by whichever mount it was reached.
+bool IsSameInode(const NativeHandle& one, const NativeHandle& other);
 std::uint64_t DeviceOf(const struct statx& stat);
 
 class HandleCodec {

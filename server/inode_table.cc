@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <cerrno>
 #include <utility>
@@ -30,7 +31,8 @@ NativeHandle RootOf(const Export& exported) {
 InodeTable::InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret,
                        const ProcFd& proc, InodeLimits limits)
     : export_(std::move(exported)),
-      codec_(secret, export_->name(), RootOf(*export_)),
+      native_root_(RootOf(*export_)),
+      codec_(secret, export_->name(), native_root_),
       proc_(proc),
       limits_(limits) {}
 
@@ -129,8 +131,8 @@ InodeRef InodeTable::OpenByName(const InodePtr& inode) {
     if (!opened.fd.valid() || StatBeneath(*export_, opened.fd.get(), "", stat) != 0) {
       return Stale();
     }
-    const NativeHandle native = NativeHandle::Of(opened.fd.get(), stat);
-    if (codec_.Encode(native) != missing[i]->handle) return Stale();
+    const NativeHandle native = NativeOf(opened.fd.get(), stat);
+    if (!IsSameInode(native, missing[i]->native)) return Stale();
     ref = Insert(missing[i]->parent_, names[i], std::move(opened.fd), stat, native);
     at = ref.descriptor;
   }
@@ -166,19 +168,18 @@ InodeRef InodeTable::FindHeld(const InodePtr& parent, const std::string& name,
 InodeRef InodeTable::Adopt(const InodePtr& parent, const std::string& name, Fd fd,
                            const struct statx& stat) {
   if (InodeRef held = FindHeld(parent, name, stat); held.ok()) return held;
-  const NativeHandle native = NativeHandle::Of(fd.get(), stat);
+  const NativeHandle native = NativeOf(fd.get(), stat);
   return Insert(parent, name, std::move(fd), stat, native);
 }
 
 InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd fd,
                             const struct statx& stat, const NativeHandle& native) {
-  RememberMount(native.device, fd.get(), stat);
   const InodeKey key{DeviceOf(stat), stat.stx_ino};
   const fs::Handle handle = codec_.Encode(native);
   const std::lock_guard lock(mutex_);
   const auto it = by_key_.find(key);
   InodePtr inode = it != by_key_.end() ? it->second : nullptr;
-  if (inode && inode->handle != handle) {
+  if (inode && !IsSameInode(inode->native, native)) {
     // The number was given to a new inode; what had it before is gone for good.
     EraseLocked(inode);
     inode = nullptr;
@@ -199,20 +200,45 @@ InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd 
   return ref;
 }
 
-void InodeTable::RememberMount(std::uint64_t device, int fd, const struct statx& stat) {
-  if (device == export_->root_device() || !S_ISDIR(stat.stx_mode)) return;
+NativeHandle InodeTable::NativeOf(int fd, const struct statx& stat) {
+  NativeHandle native = NativeHandle::Of(fd, stat);
+  RememberMount(native, fd, stat);
+  if (native.kind != NativeHandle::Kind::kFileHandle || native.mount == native_root_.mount) {
+    return native;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto it = mounts_.find(native.device);
+  if (it == mounts_.end() || it->second.number != native.mount) {
+    native.kind = NativeHandle::Kind::kOtherMount;
+  }
+  return native;
+}
+
+void InodeTable::RememberMount(const NativeHandle& native, int fd, const struct statx& stat) {
+  const std::uint64_t device = native.device;
+  if (device == export_->root_device() || native.mount < 0 || !S_ISDIR(stat.stx_mode)) return;
   {
     const std::lock_guard lock(mutex_);
     if (const auto it = mounts_.find(device); it != mounts_.end()) {
       it->second.used = age_;
       return;
     }
+    if (read_only_mounts_.contains(native.mount)) return;
+  }
+  struct statvfs info {};
+  if (::fstatvfs(fd, &info) != 0) return;
+  if ((info.f_flag & ST_RDONLY) != 0) {
+    // The same file system may be writable by another mount.
+    const std::lock_guard lock(mutex_);
+    read_only_mounts_.insert(native.mount);
+    return;
   }
   OpenResult opened = proc_.Reopen(fd, O_RDONLY | O_DIRECTORY);
   if (!opened.fd.valid()) return;  // then its inodes are found by name
   const std::lock_guard lock(mutex_);
-  mounts_.try_emplace(device,
-                      Mount{.fd = std::make_shared<const Fd>(std::move(opened.fd)), .used = age_});
+  mounts_.try_emplace(device, Mount{.fd = std::make_shared<const Fd>(std::move(opened.fd)),
+                                    .number = native.mount,
+                                    .used = age_});
 }
 
 UnlinkedInode InodeTable::Unlinked(const struct statx& before) {
@@ -246,15 +272,27 @@ InodePtr InodeTable::Known(const InodeKey& key) const {
   return it == by_key_.end() ? nullptr : it->second;
 }
 
+fs::Handle InodeTable::Own(const InodeKey& key, const fs::Handle& handle) const {
+  const fs::Handle own = codec_.Own(handle);
+  const InodePtr inode = Known(key);
+  if (!inode || inode->handle == own) return own;
+  // Each of the two may have reached it by another mount.
+  const auto native = codec_.Decode(own);
+  return native && IsSameInode(*native, inode->native) ? inode->handle : own;
+}
+
 InodePtr InodeTable::ParentOf(const Inode& inode) const {
   const std::lock_guard lock(mutex_);
   return inode.strayed_ ? nullptr : inode.parent_;
 }
 
 InodePtr InodeTable::ChangedOutside(const NativeHandle& native, bool moved) {
-  const fs::Handle handle = codec_.Encode(native);
+  NativeHandle other = native;
+  other.kind = NativeHandle::Kind::kOtherMount;
+  const fs::Handle handle = codec_.Encode(native), by_other_mount = codec_.Encode(other);
   const std::lock_guard lock(mutex_);
-  const auto it = by_handle_bytes_.find(handle);
+  auto it = by_handle_bytes_.find(handle);
+  if (it == by_handle_bytes_.end()) it = by_handle_bytes_.find(by_other_mount);
   if (it == by_handle_bytes_.end()) return nullptr;
   if (moved) it->second->strayed_ = true;
   return it->second;

@@ -6,6 +6,10 @@
 // (ESTALE) and the client looks it up again by name. The root always resolves, and an inode that
 // clients have open keeps its descriptor.
 //
+// Handles are opened in the export's own mount, and in one mount of each other file system below
+// it, which is not read-only: what was reached by another one is found again by name alone
+// (NativeHandle::Kind::kOtherMount), so that a read-only mount below an export stays so.
+//
 // Locks: one mutex, never held over a system call. Any thread; a thread that may be acting as a
 // caller passes its identity, because open_by_handle_at needs the server's own rights.
 #pragma once
@@ -18,6 +22,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "server/append_queue.h"
@@ -94,8 +99,8 @@ class InodeTable {
   // Whether handles outlive this process (open_by_handle_at works here).
   [[nodiscard]] bool persistent() const { return by_handle_; }
 
-  // The handle in this export of what has `handle` in another export of this server's.
-  [[nodiscard]] fs::Handle Own(const fs::Handle& handle) const { return codec_.Own(handle); }
+  // The handle in this export of the inode that has `handle` in another export of this server's.
+  [[nodiscard]] fs::Handle Own(const InodeKey& key, const fs::Handle& handle) const;
   // ESTALE for what is not known or gone.
   InodeRef Find(const fs::Handle& handle, ThreadIdentity& identity);
   // One name of a directory, as the calling thread's identity may see it; `stat` is filled.
@@ -144,6 +149,7 @@ class InodeTable {
  private:
   struct Mount {
     std::shared_ptr<const Fd> fd;  // of a directory in it
+    int number = -1;               // as NativeHandle has it
     std::uint64_t used = 0;        // the table's age then
   };
   InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret, const ProcFd& proc,
@@ -159,7 +165,9 @@ class InodeTable {
                         ThreadIdentity& identity);
   InodeRef OpenByName(const InodePtr& inode);
   void DropUnusedMountsLocked();
-  void RememberMount(std::uint64_t device, int fd, const struct statx& stat);
+  // Of what was found by a name; remembers its mount where handles may be opened in that.
+  NativeHandle NativeOf(int fd, const struct statx& stat);
+  void RememberMount(const NativeHandle& native, int fd, const struct statx& stat);
 
   static std::vector<std::shared_ptr<OpenFile>> UsersOfLocked(const Inode& inode);
   InodeRef TouchLocked(const InodePtr& inode);
@@ -170,6 +178,7 @@ class InodeTable {
 
   OutsideWatch* watch_ = nullptr;
   const std::shared_ptr<const Export> export_;
+  const NativeHandle native_root_;
   const HandleCodec codec_;
   const ProcFd& proc_;
   const InodeLimits limits_;
@@ -183,6 +192,7 @@ class InodeTable {
   std::list<InodePtr> closed_;                       // without
   std::uint64_t age_ = 0;                            // calls of Age
   std::unordered_map<std::uint64_t, Mount> mounts_;  // below the export, by device
+  std::unordered_set<int> read_only_mounts_;         // likewise, by number; once is enough
 };
 
 }  // namespace rdfs::server

@@ -305,7 +305,7 @@ LeaseService::Message LeaseService::Encode(LeaseTable::RecallNumber number, cons
   recall.number = number;
   recall.parts = target.parts;
   body.Write(recall);
-  fs::WriteHandle(body, known_by.Own(target.handle));
+  fs::WriteHandle(body, known_by.Own(target.inode, target.handle));
   body.WriteSized16(AsBytes(target.name));
   fs::ReplyHeader header{};
   header.opcode = static_cast<std::uint16_t>(fs::Opcode::kRecall);

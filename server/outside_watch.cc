@@ -135,7 +135,11 @@ bool OutsideWatch::Watches(const Inode& directory) const {
 
 bool OutsideWatch::Watch(const std::shared_ptr<Inode>& directory, int fd) {
   if (Watches(*directory)) return true;
-  if (directory->native.kind != NativeHandle::Kind::kFileHandle) return false;
+  // By whichever mount it was reached: what is marked, and told of, is the inode.
+  if (directory->native.kind != NativeHandle::Kind::kFileHandle &&
+      directory->native.kind != NativeHandle::Kind::kOtherMount) {
+    return false;
+  }
   const std::lock_guard lock(mutex_);
   if (current_.directories.size() >= options_.directories) return false;
   const std::optional<Key> key = KeyOf(*directory, fd);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <random>
 
 #include "server/attr.h"
@@ -48,6 +49,20 @@ TEST(Handle, OfAnEarlierDirectoryByThatNameIsNotAccepted) {
   const fs::Handle handle = codec.Encode(HandleOf(before.path()));
   EXPECT_TRUE(HandleCodec(secret, "home", HandleOf(before.path())).Decode(handle).has_value());
   EXPECT_FALSE(HandleCodec(secret, "home", HandleOf(now.path())).Decode(handle).has_value());
+}
+
+TEST(Handle, OfAnInodeIsThatByWhicheverMount) {
+  const TempDir dir, another;
+  const NativeHandle native = HandleOf(dir.path());
+  NativeHandle by_other = native;
+  by_other.mount = native.mount + 1;
+  EXPECT_TRUE(IsSameInode(native, by_other));
+  EXPECT_FALSE(IsSameInode(native, HandleOf(another.path())));
+  if (native.kind != NativeHandle::Kind::kFileHandle) return;
+  by_other.kind = NativeHandle::Kind::kOtherMount;
+  EXPECT_TRUE(IsSameInode(native, by_other));
+  EXPECT_EQ(OpenNativeHandle(-1, by_other, O_PATH), -1);
+  EXPECT_EQ(errno, ESTALE);
 }
 
 TEST(Handle, OfAnotherExportCanBeHadFromThatOne) {

@@ -73,18 +73,35 @@ TEST_P(InodeTableTest, HandlesResolveAfterTheirDescriptorsWereEvicted) {
   EXPECT_TRUE(table_->Find(table_->root().inode->handle, identity_).ok());
 }
 
-// In a mount namespace of its own: 0 where the file system can be unmounted in the end.
-int UnmountedWhenUnused(const std::string& directory, InodeLimits limits) {
-  constexpr int kCannotTry = 77;
+constexpr int kCannotTry = 77;
+
+bool EnterMountNamespace() {
   const uid_t user = ::geteuid();
   const gid_t group = ::getegid();
   if (::unshare(CLONE_NEWNS) != 0) {
-    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return kCannotTry;
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
     std::ofstream("/proc/self/uid_map") << "0 " << user << " 1";
     std::ofstream("/proc/self/setgroups") << "deny";
     std::ofstream("/proc/self/gid_map") << "0 " << group << " 1";
   }
-  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kCannotTry;
+  return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+}
+
+// Runs in a child; its result, which is 0 where all was right.
+template <typename Steps>
+int InMountNamespace(const Steps& steps) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ::_exit(EnterMountNamespace() ? steps() : kCannotTry);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+}
+
+// 0 where the file system can be unmounted in the end.
+int UnmountedWhenUnused(const std::string& directory, InodeLimits limits) {
   const std::string below = directory + "/below";
   if (::mkdir(below.c_str(), 0755) != 0) return 1;
   if (::mount("none", below.c_str(), "tmpfs", 0, nullptr) != 0) return kCannotTry;
@@ -114,17 +131,96 @@ int UnmountedWhenUnused(const std::string& directory, InodeLimits limits) {
 }
 
 TEST_P(InodeTableTest, WhatIsMountedBelowCanBeUnmountedWhenNobodyUsesIt) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    ::alarm(20);
-    ::_exit(UnmountedWhenUnused(dir_.path(), {.by_handle = GetParam()}));
+  const int result =
+      InMountNamespace([&] { return UnmountedWhenUnused(dir_.path(), {.by_handle = GetParam()}); });
+  if (result == kCannotTry) GTEST_SKIP() << "no mount namespace may be made here";
+  EXPECT_EQ(result, 0);
+}
+
+bool BindReadOnly(const std::string& from, const std::string& to) {
+  return ::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+         ::mount("none", to.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0;
+}
+
+// Of two disks: the first has the export, with a directory of its own mounted read-only below it;
+// of the second one directory is mounted read-only and another one is not. 0 where no file of a
+// read-only mount can be opened to be written, with its descriptor or when it is found again.
+int ReadOnlyBelowStaysSo(const std::string& directory, InodeLimits limits) {
+  const std::string disk = directory + "/disk", other = directory + "/other",
+                    exported_at = disk + "/export";
+  for (const std::string& at : {disk, other}) {
+    if (::mkdir(at.c_str(), 0755) != 0) return 1;
+    if (::mount("none", at.c_str(), "tmpfs", 0, nullptr) != 0) return kCannotTry;
   }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status)) << status;
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespace may be made here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  for (const std::string& at :
+       {exported_at, exported_at + "/own", exported_at + "/fixed", exported_at + "/writable",
+        disk + "/source", other + "/fixed", other + "/writable"}) {
+    if (::mkdir(at.c_str(), 0755) != 0) return 2;
+  }
+  std::ofstream(disk + "/source/file") << "content";
+  std::ofstream(other + "/fixed/file") << "content";
+  if (!BindReadOnly(disk + "/source", exported_at + "/own") ||
+      !BindReadOnly(other + "/fixed", exported_at + "/fixed") ||
+      ::mount((other + "/writable").c_str(), (exported_at + "/writable").c_str(), nullptr, MS_BIND,
+              nullptr) != 0) {
+    return kCannotTry;
+  }
+  auto proc = ProcFd::Open();
+  auto exported = Export::Create({.name = "x", .directory = exported_at});
+  if (!proc.ok() || !exported.ok()) return 3;
+  const HandleSecret secret = HandleSecret::Random();
+  auto table = InodeTable::Create(*exported, secret, *proc, limits);
+  if (!table.ok()) return 4;
+  const auto can_be_written = [&](const InodeRef& file) {
+    return proc->Reopen(file.fd(), O_WRONLY).fd.valid();
+  };
+  std::vector<fs::Handle> handles;
+  struct statx stat {};
+  for (const char* name : {"own", "fixed"}) {
+    const InodeRef mounted = (*table)->Lookup((*table)->root(), name, stat);
+    if (!mounted.ok()) return 5;
+    const InodeRef file = (*table)->Lookup(mounted, "file", stat);
+    if (!file.ok() || can_be_written(file)) return 6;
+    handles.push_back(file.inode->handle);
+  }
+  for (int turn = 0; turn < 3; ++turn) (*table)->Age();
+  // From here on handles of the second disk can be opened, where they may be.
+  if (!(*table)->Lookup((*table)->root(), "writable", stat).ok()) return 7;
+  ThreadIdentity identity{false};
+  for (const fs::Handle& handle : handles) {
+    const InodeRef file = (*table)->Find(handle, identity);
+    if (!file.ok()) return 8;
+    if (can_be_written(file)) return 9;
+    if (file.inode->handle != handle) return 10;
+  }
+  // A server that is started anew knows no names of them.
+  auto later = InodeTable::Create(*exported, secret, *proc, limits);
+  if (!later.ok() || !(*later)->Lookup((*later)->root(), "writable", stat).ok()) return 11;
+  for (const fs::Handle& handle : handles) {
+    if ((*later)->Find(handle, identity).ok()) return 12;
+  }
+  return 0;
+}
+
+// Its clients are told of changes by the handles that they know.
+TEST_P(InodeTableTest, WhatAnotherExportReachedByAnotherMountHasItsHandleHere) {
+  Touch("a");
+  const InodeRef file = Look(table_->root(), "a");
+  ASSERT_TRUE(file.ok());
+  NativeHandle native = file.inode->native;
+  native.kind = NativeHandle::Kind::kOtherMount;
+  const HandleCodec other(secret_, "other", {});
+  if (file.inode->native.kind == NativeHandle::Kind::kFileHandle) {
+    EXPECT_EQ(table_->Own(file.inode->key, other.Encode(native)), file.inode->handle);
+  }
+  EXPECT_EQ(table_->Own(file.inode->key, other.Encode(file.inode->native)), file.inode->handle);
+}
+
+TEST_P(InodeTableTest, WhatIsMountedReadOnlyBelowStaysSo) {
+  const int result = InMountNamespace(
+      [&] { return ReadOnlyBelowStaysSo(dir_.path(), {.by_handle = GetParam()}); });
+  if (result == kCannotTry) GTEST_SKIP() << "nothing can be mounted here";
+  EXPECT_EQ(result, 0);
 }
 
 TEST_P(InodeTableTest, AnotherFileUnderTheNameIsStale) {
