@@ -107,6 +107,7 @@ struct Call {
   bool reclaiming = false;    // goes on when its open file is known again
   bool comes_back = false;    // kRequestComesBack
   bool caller_gone = false;   // goes on without its caller: see LaneImpl::LetCallerGo
+  bool late = false;          // waits for its memory only: see LaneImpl::WaitForMemory
   std::uint64_t lock = 0;     // HeldLocks::Ask of a lock that is asked for
   std::uint64_t undoes = 0;   // that of the lock that this one undoes
   std::uint8_t reclaims = 0;  // how often the server did not know its open file

@@ -160,7 +160,7 @@ std::string LaneImpl::Describe() const {
 
 void LaneImpl::Cancel(CallTicket ticket) {
   const std::optional<Slot> slot = table_.Find(ticket);
-  if (!slot || calls_[*slot].cancelled) return;
+  if (!slot || calls_[*slot].cancelled || calls_[*slot].late) return;
   Call& call = calls_[*slot];
   if (table_.IsSent(*slot) && wire_.connected()) {
     call.cancelled = true;
@@ -180,7 +180,7 @@ void LaneImpl::InterruptAtServer(Slot slot) {
 
 void LaneImpl::Abandon(CallTicket ticket) {
   const std::optional<Slot> slot = table_.Find(ticket);
-  if (!slot || (table_.HasLocal(*slot) && wire_.connected())) return;
+  if (!slot || calls_[*slot].late || (table_.HasLocal(*slot) && wire_.connected())) return;
   calls_[*slot].cancelled = true;
   GiveUp(*slot, ErrnoStatus(EINTR));
 }
@@ -210,6 +210,7 @@ Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion comp
   call.reclaiming = false;
   call.comes_back = false;
   call.caller_gone = false;
+  call.late = false;
   call.lock = 0;
   call.undoes = 0;
   call.reclaims = 0;
@@ -502,6 +503,7 @@ void LaneImpl::OnArena(const ArenaMessage& arena) {
 
 void LaneImpl::Deliver(Slot slot, WireError error, ByteSpan body) {
   Call& call = calls_[slot];
+  if (call.late) return GiveStagingBack(call);
   switch (error) {
     case WireError::kGrace:
       GiveStagingBack(call);
@@ -628,12 +630,13 @@ void LaneImpl::OnOperationDone(Slot slot, const Status& status) {
   if (call.kind == Call::Kind::kWrite) {
     // We write where the server told us to: one that refuses has told us nonsense.
     if (!status.ok()) return Hostile("staging slot");
+    if (open && last && call.late) return FinishLate(slot);
     if (open && last && call.write.answered) AfterChunk(slot);
     return;
   }
   if (call.read.round != nullptr && !status.ok()) call.read.round->refused = true;
   if (!last) return;
-  if (open) return OnReadsDone(slot);
+  if (open) return call.late ? FinishLate(slot) : OnReadsDone(slot);
   GiveRoundBack(call);
 }
 

@@ -206,6 +206,11 @@ class LaneImpl final : public Lane, private Wire::Events {
   void SetStaging(std::uint32_t slot_bytes, std::uint32_t slots);
   void LoseConnection();
   void OnTimers();
+  // Its deadline has passed, and a device may still touch its slice (CallContext::keeps_memory).
+  // Nothing more is sent of it. Ends with its last operation, for which the connection has
+  // kMemoryPatience, or with the connection.
+  void WaitForMemory(Slot slot);
+  void FinishLate(Slot slot);
   void OnConnectionDestroyed();
 
   // ---- lane_calls.cc ----------------------------------------------------------------------------

@@ -9,6 +9,13 @@
 #include "transport/base/log.h"
 
 namespace rdfs::fs::client {
+namespace {
+
+// One-sided operations of a call that is too late have this long: longer than it takes a busy
+// connection to get to them, shorter than a program is kept waiting for its own memory.
+constexpr std::chrono::milliseconds kMemoryPatience{2000};
+
+}  // namespace
 
 void LaneImpl::OpenMailbox() {
   Mailbox::Letters letters = mailbox_->Take();
@@ -22,7 +29,11 @@ void LaneImpl::OnConnectionDestroyed() {
   wire_.EndQuarantine();
   table_.LocalOperationsOver();
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
-    if (!table_.IsOpen(slot)) GiveRoundBack(calls_[slot]);
+    if (!table_.IsOpen(slot)) {
+      GiveRoundBack(calls_[slot]);
+    } else if (calls_[slot].late) {
+      FinishLate(slot);
+    }
   }
   // What the server had answered already needs no other connection.
   for (const Waiting& waiting : restart_) {
@@ -121,24 +132,52 @@ void LaneImpl::LoseConnection() {
   counters_->retries.Add(lost.again);
   restart_.clear();
   for (const Slot slot : lost.idle) {
-    if (!calls_[slot].reclaiming) Wait(restart_, slot);
+    if (!calls_[slot].reclaiming && !calls_[slot].late) Wait(restart_, slot);
+  }
+  for (Slot slot = 0; slot < calls_.size(); ++slot) {
+    if (!table_.IsOpen(slot) || !calls_[slot].late) continue;
+    table_.Withdraw(slot);  // a commit whose answer was lost: not again
+    table_.NeverExpire(slot);
   }
   for (const Slot slot : lost.urgent) Finish(slot, Status(Code::kDisconnected, EIO, {}));
   // What was interrupted is not asked again.
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
     const bool forsaken = calls_[slot].cancelled || calls_[slot].caller_gone;
-    if (table_.IsOpen(slot) && forsaken) {
+    if (table_.IsOpen(slot) && forsaken && !calls_[slot].late) {
       GiveUp(slot, Status(Code::kErrno, EINTR, {}));
     }
   }
   mount_.Lost(number_, std::move(connection), incarnation_, stale_session_);
 }
 
+void LaneImpl::WaitForMemory(Slot slot) {
+  Call& call = calls_[slot];
+  call.late = true;
+  call.waiting = false;
+  call.reclaiming = false;
+  table_.Withdraw(slot);
+  // A connection that is lost already ends by itself.
+  wire_.connected() ? table_.ExpireAt(slot, now_ + kMemoryPatience) : table_.NeverExpire(slot);
+}
+
+void LaneImpl::FinishLate(Slot slot) {
+  Finish(slot, Status(Code::kDeadlineExceeded, ETIMEDOUT, {}));
+}
+
 void LaneImpl::OnTimers() {
   for (const Slot slot : table_.Expire(now_)) {
     // A callback of this loop may have ended it, or its slot be another's by now.
     if (!table_.IsOpen(slot) || table_.DeadlineOf(slot) > now_) continue;
+    if (calls_[slot].late) {
+      table_.NeverExpire(slot);
+      wire_.Fail({Code::kDisconnected, "one-sided operations did not end in time"});
+      continue;
+    }
     counters_->timeouts.Add();
+    if (calls_[slot].context.keeps_memory && table_.HasLocal(slot)) {
+      WaitForMemory(slot);
+      continue;
+    }
     const Status late(Code::kDeadlineExceeded, ETIMEDOUT, {});
     if (!LetCallerGo(slot, late)) Finish(slot, late);
   }

@@ -99,7 +99,7 @@ void LaneImpl::Stage(Slot slot) {
 
 // The WRITE is on its way; the commit arrives behind it.
 void LaneImpl::OnWritePosted(Slot slot) {
-  if (!table_.IsOpen(slot)) return;
+  if (!table_.IsOpen(slot) || calls_[slot].late) return;
   calls_[slot].write.staged = true;
   table_.Queue(slot, Opcode::kCommit);
 }

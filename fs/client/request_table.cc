@@ -199,6 +199,11 @@ void RequestTable::NeverExpire(Slot slot) {
   if (entry.phase == Phase::kDelayed) next_timer_ = std::min(next_timer_, entry.not_before);
 }
 
+void RequestTable::ExpireAt(Slot slot, TimePoint deadline) {
+  entries_[slot].deadline = deadline;
+  next_timer_ = std::min(next_timer_, deadline);
+}
+
 void RequestTable::EndSequence(Slot slot) {
   entries_[slot].sequence = 0;
   entries_[slot].sent_before = false;

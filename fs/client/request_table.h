@@ -54,6 +54,7 @@ class RequestTable {
   // Whether Open has no room.
   [[nodiscard]] bool full() const { return free_.empty() && entries_.size() == kMaxCalls; }
   void NeverExpire(Slot slot);
+  void ExpireAt(Slot slot, TimePoint deadline);  // idle, or sent
 
   // ---- Sending ----------------------------------------------------------------------------------
   void Queue(Slot slot, Opcode opcode);  // idle -> queued

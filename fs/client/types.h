@@ -22,7 +22,10 @@ namespace rdfs::fs::client {
 struct CallContext {
   std::uint32_t uid = 0, gid = 0, pid = 0;
   bool tell_directories = false;  // see Lane::DirectoriesTold
-  std::uint64_t trace = 0;        // for logs on both sides
+  // A read or write that is too late ends when no device touches its slice any more, and not at its
+  // deadline: for memory that is used again at once, and not given back to the pool.
+  bool keeps_memory = false;
+  std::uint64_t trace = 0;  // for logs on both sides
   // Not set: MountOptions::timeout. Zero: for ever (a blocking lock).
   std::optional<std::chrono::milliseconds> timeout{};
 };

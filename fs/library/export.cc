@@ -44,6 +44,8 @@ Result<std::unique_ptr<rdfs_export>> rdfs_export::Connect(const char* source, co
   auto made = std::make_unique<rdfs_export>();
   made->deadline = parsed.deadline;
   made->caller = {.uid = geteuid(), .gid = getegid(), .pid = static_cast<std::uint32_t>(getpid())};
+  // A program fills its buffer anew as soon as it has it back.
+  made->caller.keeps_memory = true;
   client::MountOptions mount;
   mount.dial = std::move(dialer.dial);
   mount.export_name = std::move(dialer.export_name);

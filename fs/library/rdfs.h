@@ -22,8 +22,9 @@
  * one, too. Both block all signals.
  *
  * Time. A call waits for its answer at most as long as the option `deadline` says (30 s),
- * reconnecting included, then fails with -ETIMEDOUT. Nothing waits for ever but rdfs_poll, when
- * told to.
+ * reconnecting included, then fails with -ETIMEDOUT. A read or write whose memory the transport
+ * still uses then fails when it does not any more, seconds later at most: a buffer that is handed
+ * back is the program's alone. Nothing waits for ever but rdfs_poll, when told to.
  *
  * Paths lead from the root of the export, with or without a '/' in front; "..", and symlinks, as if
  * chroot(2) had made it the root. Each name on the way costs a round trip: keep files open.

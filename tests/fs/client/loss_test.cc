@@ -513,6 +513,50 @@ TEST_F(LossTest, BuffersOfADeadConnectionAreQuarantined) {
   RunUntil([&] { return pool.free_bytes() == all; });
 }
 
+// A buffer that its caller keeps is filled anew as soon as the call has ended.
+TEST_F(LossTest, ACallThatIsLateEndsWhenNoDeviceTouchesTheMemoryThatItsCallerKeeps) {
+  auto shared = std::make_shared<LongEnd::Shared>();
+  server_.SetClientEnd([shared](auto connection) {
+    return std::make_unique<LongEnd>(std::move(connection), shared);
+  });
+  server_.SetHook([](const Request& request, Reply& reply) {
+    reply.stall = request.opcode == Opcode::kRead;  // grants, and then READs are not answered
+  });
+  for (const bool keeps : {false, true}) {
+    Mount(seconds(20));
+    const OpenPtr open = Open();
+    const std::optional<Buffer> buffer = client_->lane().buffers().Allocate(50'000);
+    ASSERT_TRUE(buffer);
+    CallContext caller;
+    caller.timeout = milliseconds(200);
+    caller.keeps_memory = keeps;
+    const int before = shared->reads;
+    Status ended;
+    bool over = false;
+    client_->lane().Read(caller, open, 0, buffer->Slice(0, 50'000), 0,
+                         [&](Result<ReadDone>&& done) {
+                           ended = done.status();
+                           over = true;
+                         });
+    RunUntil([&] { return shared->reads > before; });
+    if (keeps) {
+      shared->ends.lock();
+      server_.Refuse(true);
+      // The lane is given up, though the server may be heard of; its memory is still in use.
+      RunUntilDisconnected();
+      EXPECT_FALSE(client_->RunUntil(over, DeadlineAfter(milliseconds(100))));
+      shared->ends.unlock();
+      server_.Refuse(false);
+    }
+    ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(20))));
+    EXPECT_EQ(ended.errno_value(), ETIMEDOUT);
+    EXPECT_EQ(mount_->counters().timeouts, 1U);
+    if (!keeps) {
+      EXPECT_TRUE(client_->lane().connected());
+    }
+  }
+}
+
 // What the lane that a commit is sent again on can take: the same, small slots, none at all.
 class ResentWriteTest : public LossTest, public testing::WithParamInterface<std::uint32_t> {
  protected:
