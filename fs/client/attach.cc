@@ -221,7 +221,8 @@ Result<Attacher::Answer> Attacher::Ask(Opcode opcode, ByteSpan body, const OpenF
       result = count.status();
       break;
     }
-    if (*count == 0) {
+    // Also of a server that sends without pause, and no answer.
+    if (*count == 0 || BootClock::now() >= deadline_) {
       result = Status(Code::kDeadlineExceeded, "the server does not answer a new lane");
       break;
     }

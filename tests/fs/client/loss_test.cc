@@ -44,6 +44,21 @@ class LongEnd final : public WrappedConnection {
   const std::shared_ptr<Shared> shared_;
 };
 
+// Its peer sends without pause what nobody has asked for, and never an answer.
+class Chatter final : public WrappedConnection {
+ public:
+  using WrappedConnection::WrappedConnection;
+  Result<std::size_t> Poll(std::span<transport::Completion> out) override {
+    out.front() = {.kind = transport::Completion::Kind::kMessage,
+                   .status = {},
+                   .message = std::as_bytes(std::span(&unasked_, 1))};
+    return 1;
+  }
+
+ private:
+  ReplyHeader unasked_{};
+};
+
 class LossTest : public ScriptedTest {
  protected:
   template <typename Condition>
@@ -194,6 +209,15 @@ TEST_F(LossTest, WhatHasNoConnectionIsInterruptedAtOnce) {
   server_.Refuse(false);
   EXPECT_TRUE(client_->Lookup(root_, "file").ok());
   EXPECT_EQ(server_.made(), 0U);
+}
+
+TEST_F(LossTest, AServerThatSendsWithoutPauseHoldsNobodyBeyondItsDeadline) {
+  server_.SetClientEnd(
+      [](auto connection) { return std::make_unique<Chatter>(std::move(connection)); });
+  const TimePoint start = BootClock::now();
+  const auto lane = mount_->OpenLane(DeadlineAfter(milliseconds(200)));
+  EXPECT_EQ(lane.status().code(), Code::kDeadlineExceeded) << lane.status().ToString();
+  EXPECT_LT(BootClock::now() - start, seconds(10));
 }
 
 // Nobody else would ever have the locks otherwise, as long as this mount lives.
