@@ -541,7 +541,11 @@ void LaneImpl::OnWrongEpoch(Slot slot) {
   const bool other = call.other_open != nullptr && call.reclaims % 2 == 0;
   const OpenPtr open = other ? call.other_open : call.open;
   if (!other && open->server_open() != call.sent_open) return Restart(slot);
-  if (!open->BeginReclaim()) return table_.QueueAt(slot, call.opcode, now_ + kReclaimPause);
+  if (!open->BeginReclaim()) {
+    // Somebody else's attempt, which ends by its own deadline: only those of this call are counted.
+    --call.reclaims;
+    return table_.QueueAt(slot, call.opcode, now_ + kReclaimPause);
+  }
   ReclaimOpen(slot, open);
 }
 

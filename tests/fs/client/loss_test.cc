@@ -759,6 +759,29 @@ TEST_F(LossTest, AFileOfAnEarlierEpochIsReclaimedWhenItIsUsed) {
   EXPECT_EQ(server_.Count(Opcode::kReclaimOpen), 1U);
 }
 
+// However long that takes: it is no attempt of this call's.
+TEST_F(LossTest, ACallWaitsWhileAnotherLaneReclaimsItsFile) {
+  const OpenPtr open = Open();
+  const std::uint64_t known = open->server_open();
+  ASSERT_TRUE(open->BeginReclaim());
+  open->set_server_open(55);
+  const std::optional<Buffer> buffer = client_->lane().buffers().Allocate(1000);
+  ASSERT_TRUE(buffer);
+  Status ended;
+  bool over = false;
+  client_->lane().Read({}, open, 0, buffer->Slice(0, 1000), 0, [&](Result<ReadDone>&& done) {
+    ended = done.status();
+    over = true;
+  });
+  RunUntil([&] { return over || server_.Count(Opcode::kRead) > 8; });
+  EXPECT_FALSE(over);
+  open->set_server_open(known);
+  open->EndReclaim();
+  ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(20))));
+  EXPECT_TRUE(ended.ok()) << ended.ToString();
+  EXPECT_EQ(server_.Count(Opcode::kReclaimOpen), 0U);
+}
+
 // Found out when the file is used: somebody else may have its lock by now.
 TEST_F(LossTest, AFileWhoseLockIsRefusedThenAnswersEIO) {
   const OpenPtr open = Open();
