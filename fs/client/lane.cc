@@ -578,15 +578,20 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
   for (const Path& steps : WaysTo(*open, mount_.path_finder())) LookUp(steps, opener);
 }
 
-// They go out ahead of the call that needed the file. Where the connection is lost before the
-// answer, the server asks for the file again.
+// They go out ahead of the call that needed the file. What the server has neither given nor refused
+// is asked for again, with the file, by the next connection.
 void LaneImpl::ReclaimLocks(const OpenPtr& open) {
   for (const HeldLocks::Held& held : open->inode().locks.Of(open.get())) {
     const LockRequest lock = EncodeReclaimLock(*open, held);
-    IssueUrgent(Opcode::kReclaimLock, std::as_bytes(std::span(&lock, 1)), [open](Answer& answer) {
-      if (answer.status.code() == Code::kErrno) LoseLock(*open);
+    const auto then = [this, open](Answer& answer) {
+      if (answer.status.ok()) return true;
+      // ENOBUFS: this lane had no room to ask.
+      const bool refused = answer.status.code() == Code::kErrno && !closing_ &&
+                           answer.status.errno_value() != ENOBUFS;
+      refused ? LoseLock(*open) : open->set_incarnation(0);
       return true;
-    });
+    };
+    IssueUrgent(Opcode::kReclaimLock, std::as_bytes(std::span(&lock, 1)), then);
   }
 }
 

@@ -798,6 +798,22 @@ TEST_F(LossTest, AFileWhoseLockIsRefusedThenAnswersEIO) {
   EXPECT_TRUE(client_->Release(open).ok());
 }
 
+// What has been neither given nor refused is asked for again.
+TEST_F(LossTest, ALockThatIsAskedForAsTheConnectionBreaksIsAskedForAgain) {
+  const OpenPtr open = Open();
+  server_.SetHook([first = true](const Request& request, Reply& reply) mutable {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+    if (request.opcode != Opcode::kReclaimLock || !std::exchange(first, false)) return;
+    reply.drop = true;
+    reply.send = false;
+  });
+  ASSERT_TRUE(client_->SetLock(open, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
+  open->set_server_open(55);  // as if it had been answered from a record
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  RunUntil([&] { return server_.Count(Opcode::kReclaimLock) == 2; });
+  EXPECT_EQ(open->lost_errno(), 0);
+}
+
 // A client that was silent for too long: somebody else may have had the lock, and given it back.
 TEST_F(LossTest, ALockEndsWithTheSessionThatHadIt) {
   const OpenPtr locked = Open();
