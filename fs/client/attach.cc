@@ -144,8 +144,7 @@ Result<Attacher::Reclaimed> Attacher::Reclaim(OpenFile& open, const PathFinder& 
     const auto reply = reader.Read<OpenReply>();
     if (!reader.ok()) return Malformed("answer to a reclaimed file");
     open.set_server_open(reply.open);
-    RDFS_RETURN_IF_ERROR(ReclaimLocks(open));
-    return Reclaimed::kSettled;
+    return ReclaimLocks(open);
   }
   if (answer.error == WireError::kUnknownSession) return UnknownSession();
   if (is_gone(answer.error)) {
@@ -171,17 +170,19 @@ void LoseLock(OpenFile& open) {
 }
 
 // Those that the server has kept are asked for all the same: that changes nothing.
-Status Attacher::ReclaimLocks(OpenFile& open) {
+Result<Attacher::Reclaimed> Attacher::ReclaimLocks(OpenFile& open) {
   for (const HeldLocks::Held& held : open.inode().locks.Of(&open)) {
     const LockRequest request = EncodeReclaimLock(open, held);
     RDFS_ASSIGN_OR_RETURN(const Answer answer,
                           Ask(Opcode::kReclaimLock, std::as_bytes(std::span(&request, 1)), &open));
     if (answer.error == WireError::kUnknownSession) return UnknownSession();
     if (answer.error == WireError::kOk) continue;
+    // Nobody gets it meanwhile. The lane goes on asking.
+    if (answer.error == WireError::kGrace) return Reclaimed::kWithoutLocks;
     LoseLock(open);
     break;
   }
-  return Status::Ok();
+  return Reclaimed::kSettled;
 }
 
 Status Attacher::EndGrace() { return Ask(Opcode::kGraceEnd, {}).status(); }

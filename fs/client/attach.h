@@ -26,9 +26,10 @@ class Attacher {
   // kDeadlineExceeded, kProtocolError; kUnknownSession of the server as kNotFound.
   Status Attach(std::uint32_t lane, std::uint32_t staging_bytes, std::string_view transport);
   enum class Reclaimed : std::uint8_t {
-    kSettled,  // known under a new number, or gone for good (it, or a lock): marked as lost
-    kNotNow,   // the server could not (an I/O error, no descriptors left): worth asking again
-    kRefused,  // it may not (permissions): whoever uses the file asks again, and is told why
+    kSettled,       // known under a new number, or gone for good (it, or a lock): marked as lost
+    kWithoutLocks,  // known; others are waited for before the server gives locks (kGrace)
+    kNotNow,        // the server could not (an I/O error, no descriptors left): worth asking again
+    kRefused,       // it may not (permissions): whoever uses the file asks again, and is told why
   };
   // Makes the server know `open` and its locks again, under a new number. `finder`, where there is
   // one, tells the way to a file that the server does not know by handle. Errors: as Attach.
@@ -47,7 +48,7 @@ class Attacher {
   Result<Answer> Ask(Opcode opcode, ByteSpan body, const OpenFile* owner = nullptr,
                      ByteSpan extension = {});
   Result<Answer> AskToReclaim(const OpenFile& open);
-  Status ReclaimLocks(OpenFile& open);
+  Result<Reclaimed> ReclaimLocks(OpenFile& open);
   // Looks every name on the way up, which makes the server know the handles; kStale when they do
   // not lead to the same files any more.
   Result<WireError> Walk(const OpenFile& open, const std::vector<PathStep>& steps);

@@ -91,6 +91,7 @@ LaneImpl::LaneImpl(MountImpl& mount, std::uint32_t number, std::shared_ptr<Mailb
 
 LaneImpl::~LaneImpl() {
   closing_ = true;
+  LeaveLocks();
   SayGoodbye();
   wire_.Disconnect();  // destroys the connection: no device touches our memory from here on
   for (Slot slot = 0; slot < calls_.size(); ++slot) {
@@ -151,7 +152,7 @@ bool LaneImpl::Arm() {
 TimePoint LaneImpl::NextTimer() const {
   if (!ready_.empty()) return now_;
   if (!wire_.connected()) return table_.NextTimer();
-  return std::min(table_.NextTimer(), heartbeat_.NextCheck());
+  return std::min({table_.NextTimer(), heartbeat_.NextCheck(), ask_for_locks_});
 }
 
 std::string LaneImpl::Describe() const {
@@ -506,6 +507,10 @@ void LaneImpl::Deliver(Slot slot, WireError error, ByteSpan body) {
   if (call.late) return GiveStagingBack(call);
   switch (error) {
     case WireError::kGrace:
+      // Not this request again: what is held then may be something else.
+      if (call.opcode == Opcode::kReclaimLock) {
+        return Finish(slot, Status(Code::kUnavailable, EAGAIN, {}));
+      }
       GiveStagingBack(call);
       if (EndCancelled(slot)) return;
       return table_.QueueAt(slot, call.opcode, now_ + kGracePause);
@@ -578,13 +583,17 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
   for (const Path& steps : WaysTo(*open, mount_.path_finder())) LookUp(steps, opener);
 }
 
-// They go out ahead of the call that needed the file. What the server has neither given nor refused
+// They go out ahead of the calls that need the file. What the server has neither given nor refused
 // is asked for again, with the file, by the next connection.
 void LaneImpl::ReclaimLocks(const OpenPtr& open) {
   for (const HeldLocks::Held& held : open->inode().locks.Of(open.get())) {
     const LockRequest lock = EncodeReclaimLock(*open, held);
     const auto then = [this, open](Answer& answer) {
       if (answer.status.ok()) return true;
+      if (answer.status.code() == Code::kUnavailable) {
+        AskForLocksLater(open);
+        return true;
+      }
       // ENOBUFS: this lane had no room to ask.
       const bool refused = answer.status.code() == Code::kErrno && !closing_ &&
                            answer.status.errno_value() != ENOBUFS;
@@ -593,6 +602,26 @@ void LaneImpl::ReclaimLocks(const OpenPtr& open) {
     };
     IssueUrgent(Opcode::kReclaimLock, std::as_bytes(std::span(&lock, 1)), then);
   }
+}
+
+void LaneImpl::AskForLocksLater(const OpenPtr& open) {
+  if (std::ranges::find(without_locks_, open) == without_locks_.end()) {
+    without_locks_.push_back(open);
+  }
+  ask_for_locks_ = std::min(ask_for_locks_, Now() + kGracePause);
+}
+
+void LaneImpl::AskForLocks() {
+  if (now_ < ask_for_locks_) return;
+  ask_for_locks_ = TimePoint::max();
+  for (const OpenPtr& open : std::exchange(without_locks_, {})) {
+    if (open->lost_errno() == 0) ReclaimLocks(open);
+  }
+}
+
+void LaneImpl::LeaveLocks() {
+  ask_for_locks_ = TimePoint::max();
+  for (const OpenPtr& open : std::exchange(without_locks_, {})) open->set_incarnation(0);
 }
 
 // The call goes on with the file, or asks again a moment later, until its own deadline.

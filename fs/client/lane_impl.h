@@ -163,6 +163,11 @@ class LaneImpl final : public Lane, private Wire::Events {
   void IssueUrgent(Opcode opcode, ByteSpan body, Completion completion = {},
                    const CallContext& context = {});
   void ReclaimLocks(const OpenPtr& open);
+  // The server waits for other clients before it gives locks (kGrace): a moment later, those that
+  // are held then. Without a connection the next one asks (LeaveLocks).
+  void AskForLocksLater(const OpenPtr& open);
+  void AskForLocks();
+  void LeaveLocks();
   void Finish(Slot slot, Status status);
   void Finish(Slot slot, Answer& answer);
   // Counts how long a call took that ends now.
@@ -318,6 +323,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   std::vector<ReadRound*> free_rounds_;
   std::deque<Waiting> waiting_reads_;  // for a round
   std::unordered_set<const InodeState*> prefetching_;
+  std::vector<OpenPtr> without_locks_;  // of AskForLocksLater
+  TimePoint ask_for_locks_ = TimePoint::max();
   std::deque<Ready> ready_;
   // A release, or a flush, that found no room among the calls.
   struct Owed {

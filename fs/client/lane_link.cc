@@ -61,6 +61,10 @@ void LaneImpl::TakeLink(std::unique_ptr<LaneLink> link) {
   if (another_server) ShowTheWay();
   if (another_server) OnRecall(RecallNotice{.number = kRecallEarlier, .handle = {}});
   for (const std::vector<std::byte>& recall : link->recalls) OnRecall(recall);
+  for (const OpenPtr& open : link->without_locks) {
+    open->set_incarnation(incarnation_);
+    AskForLocksLater(open);
+  }
   if (was_connected_) counters_->reconnects.Add();
   was_connected_ = true;
 
@@ -122,6 +126,7 @@ void LaneImpl::LoseConnection() {
   waiting_reads_.clear();
   waiting_writes_.clear();
   SetStaging(0, 0);
+  LeaveLocks();
   for (Call& call : calls_) {
     call.write.staged = false;
     call.write.inquiring = false;
@@ -182,6 +187,7 @@ void LaneImpl::OnTimers() {
     if (!LetCallerGo(slot, late)) Finish(slot, late);
   }
   if (!wire_.connected()) return;
+  AskForLocks();
   switch (heartbeat_.Check(now_)) {
     case Heartbeat::Action::kNone:
       break;

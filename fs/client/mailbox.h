@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "fs/client/open_file.h"
 #include "fs/client/session_state.h"
 #include "fs/protocol.h"
 #include "transport/base/fd.h"
@@ -29,6 +30,8 @@ struct LaneLink {
   std::uint32_t slots = 0;
   std::vector<ArenaMessage> arenas;             // those that came while it was attached
   std::vector<std::vector<std::byte>> recalls;  // the same
+  // Known to the server again; their locks it has yet to give, when its grace period is over.
+  std::vector<OpenPtr> without_locks;
 };
 
 class Mailbox {

@@ -241,7 +241,7 @@ Status MountImpl::ReclaimOpens(LaneLink& link, Deadline deadline) {
   Attacher attacher(link, sequences_, kMountCell, deadline);
   const Deadline patience = std::min(deadline, DeadlineAfter(kReclaimPatience));
   while (true) {
-    RDFS_ASSIGN_OR_RETURN(unknown, ReclaimOnce(attacher, unknown, link.incarnation));
+    RDFS_ASSIGN_OR_RETURN(unknown, ReclaimOnce(attacher, unknown, link));
     if (unknown.empty()) break;
     if (BootClock::now() + kReclaimPause > patience) {
       LogWarn("{} open files could not be reclaimed yet: each is tried again when it is used",
@@ -256,15 +256,27 @@ Status MountImpl::ReclaimOpens(LaneLink& link, Deadline deadline) {
 // Those that are worth asking for again.
 Result<std::vector<OpenPtr>> MountImpl::ReclaimOnce(Attacher& attacher,
                                                     const std::vector<OpenPtr>& opens,
-                                                    std::uint64_t incarnation) {
+                                                    LaneLink& link) {
   std::vector<OpenPtr> again;
   for (const OpenPtr& open : opens) {
     auto reclaimed = Attacher::Reclaimed::kSettled;
     if (open->lost_errno() == 0) {
       RDFS_ASSIGN_OR_RETURN(reclaimed, attacher.Reclaim(*open, path_finder_));
     }
-    if (reclaimed == Attacher::Reclaimed::kSettled) open->set_incarnation(incarnation);
-    if (reclaimed == Attacher::Reclaimed::kNotNow) again.push_back(open);
+    switch (reclaimed) {
+      case Attacher::Reclaimed::kWithoutLocks:
+        // Settled when a lane has taken it up.
+        link.without_locks.push_back(open);
+        break;
+      case Attacher::Reclaimed::kSettled:
+        open->set_incarnation(link.incarnation);
+        break;
+      case Attacher::Reclaimed::kNotNow:
+        again.push_back(open);
+        break;
+      case Attacher::Reclaimed::kRefused:
+        break;
+    }
   }
   return again;
 }

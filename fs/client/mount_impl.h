@@ -109,7 +109,7 @@ class MountImpl final : public Mount {
   void TellVerifier(std::uint64_t verifier);
   Status ReclaimOpens(LaneLink& link, Deadline deadline);
   Result<std::vector<OpenPtr>> ReclaimOnce(Attacher& attacher, const std::vector<OpenPtr>& opens,
-                                           std::uint64_t incarnation);
+                                           LaneLink& link);
 
   const MountOptions options_;
   RecallHandler on_recall_;  // as the next

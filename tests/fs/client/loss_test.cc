@@ -798,6 +798,23 @@ TEST_F(LossTest, AFileWhoseLockIsRefusedThenAnswersEIO) {
   EXPECT_TRUE(client_->Release(open).ok());
 }
 
+// The server waits for others before it gives locks: that is no refusal.
+TEST_F(LossTest, ALockThatTheServerDoesNotGiveYetIsAskedForAgain) {
+  const OpenPtr open = Open();
+  server_.SetHook([times = 3](const Request& request, Reply& reply) mutable {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+    if (request.opcode == Opcode::kReclaimLock && times-- > 0) reply.error = WireError::kGrace;
+  });
+  ASSERT_TRUE(client_->SetLock(open, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
+  server_.Restart(false);
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  RunUntil([&] { return server_.Count(Opcode::kReclaimLock) == 4; });
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  EXPECT_EQ(open->lost_errno(), 0);
+  EXPECT_EQ(server_.Count(Opcode::kReclaimOpen), 1U);
+  EXPECT_TRUE(client_->Release(open).ok());
+}
+
 // What has been neither given nor refused is asked for again.
 TEST_F(LossTest, ALockThatIsAskedForAsTheConnectionBreaksIsAskedForAgain) {
   const OpenPtr open = Open();
