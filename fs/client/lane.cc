@@ -104,7 +104,8 @@ LaneImpl::~LaneImpl() {
 // The last lane ends the session: nobody else waits for our locks then, nor does an rdfsd that ssh
 // has started for us live on.
 void LaneImpl::SayGoodbye() {
-  if (!wire_.connected() || !mount_.IsLast(number_)) return;
+  const bool last = mount_.Leave(number_);
+  if (!last || !wire_.connected()) return;
   LaneLink link;
   link.connection = wire_.Disconnect();
   link.session = session_;

@@ -163,6 +163,12 @@ bool MountImpl::IsLast(std::uint32_t lane) const {
   return true;
 }
 
+bool MountImpl::Leave(std::uint32_t lane) {
+  const std::lock_guard lock(mutex_);
+  seats_[lane].leaving = true;
+  return std::ranges::none_of(seats_, [](const LaneSeat& s) { return s.taken && !s.leaving; });
+}
+
 void MountImpl::Closed(std::uint32_t lane) {
   const std::lock_guard lock(mutex_);
   std::erase_if(waiting_, [lane](const LostLane& l) { return l.lane == lane; });

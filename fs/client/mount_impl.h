@@ -49,6 +49,8 @@ class MountImpl final : public Mount {
             std::uint64_t incarnation, bool stale);
   // Whether no other lane is open.
   [[nodiscard]] bool IsLast(std::uint32_t lane) const;
+  // The lane is about to go. Whether it is the last one: of several that go at a time, one is.
+  [[nodiscard]] bool Leave(std::uint32_t lane);
   // The lane is gone.
   void Closed(std::uint32_t lane);
   // Moves when connections of an earlier count are of no use any more.
@@ -70,6 +72,7 @@ class MountImpl final : public Mount {
  private:
   struct LaneSeat {
     bool taken = false;
+    bool leaving = false;
     Status verbs{};  // why it stays away from verbs
     std::shared_ptr<Mailbox> mailbox;
     std::shared_ptr<LaneCounters> counters;

@@ -1057,6 +1057,16 @@ TEST_F(LossTest, OfTheFilesThatNobodySyncedTheLastAreRemembered) {
   EXPECT_FALSE(written[1].expired());
 }
 
+// Each would take the other one for what goes on.
+TEST_F(LossTest, OfLanesThatGoAtATimeOneIsTheLast) {
+  const std::unique_ptr<SyncClient> other = OpenClient();
+  auto& mount = dynamic_cast<MountImpl&>(*mount_);
+  EXPECT_FALSE(mount.Leave(0));
+  EXPECT_TRUE(mount.Leave(1));
+  client_.reset();
+  EXPECT_EQ(server_.Count(Opcode::kEndSession), 1U);
+}
+
 TEST_F(LossTest, ASessionThatTheServerForgotIsMadeAnew) {
   server_.SetHook([done = false](const Request& request, Reply& reply) mutable {
     if (request.opcode != Opcode::kMkdir || done) return;
