@@ -85,11 +85,12 @@ Result<std::unique_ptr<LaneImpl>> MountImpl::MakeLane(std::uint32_t number,
                                                       const std::shared_ptr<Mailbox>& mailbox,
                                                       std::shared_ptr<LaneCounters> counters,
                                                       Connector connect, Deadline deadline) {
-  std::unique_lock lock(session_mutex_, std::defer_lock);
-  if (connect != &MountImpl::ConnectBeside) lock.lock();
-  if (!lock.owns_lock() && !lock.try_lock()) {
-    return Status(Code::kUnavailable, "the session is being made anew");
+  const bool waits = connect != &MountImpl::ConnectBeside;
+  if (!(waits ? session_mutex_.LockUntil(deadline) : session_mutex_.try_lock())) {
+    return Status(waits ? Code::kDeadlineExceeded : Code::kUnavailable,
+                  "the session is being made anew");
   }
+  const std::lock_guard lock(session_mutex_, std::adopt_lock);
   const std::uint64_t memlock = MemlockLimit();
   std::unique_ptr<LaneLink> link;
   LaneMemory memory;

@@ -14,6 +14,7 @@
 #include "fs/client/lane_counters.h"
 #include "fs/client/mailbox.h"
 #include "fs/client/session_state.h"
+#include "fs/client/timed_mutex.h"
 
 namespace rdfs::fs::client {
 
@@ -122,7 +123,7 @@ class MountImpl final : public Mount {
   std::atomic<std::uint64_t> incarnation_{0};
   std::atomic<bool> session_stale_{false};
 
-  std::mutex session_mutex_;
+  TimedMutex session_mutex_;
   SessionState state_;                           // under session_mutex_
   std::unique_ptr<transport::Session> session_;  // under session_mutex_
   Admission admission_;                          // under session_mutex_

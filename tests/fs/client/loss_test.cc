@@ -220,6 +220,32 @@ TEST_F(LossTest, AServerThatSendsWithoutPauseHoldsNobodyBeyondItsDeadline) {
   EXPECT_LT(BootClock::now() - start, seconds(10));
 }
 
+// An attempt to connect may take ten seconds.
+TEST_F(LossTest, WhoOpensALaneWaitsForNoAttemptToConnectBeyondItsDeadline) {
+  std::atomic<bool> entered{false}, released{false};
+  server_.SetClientEnd([&](auto connection) {
+    entered = true;
+    while (!released) std::this_thread::yield();
+    return connection;
+  });
+  server_.DropAll();
+  RunUntil([&] { return entered.load(); });
+  std::jthread last_resort([&](const std::stop_token& stop) {
+    const Deadline deadline = DeadlineAfter(seconds(5));
+    while (!stop.stop_requested() && BootClock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    released = true;
+  });
+  const auto lane = mount_->OpenLane(DeadlineAfter(milliseconds(100)));
+  EXPECT_FALSE(released);
+  EXPECT_EQ(lane.status().code(), Code::kDeadlineExceeded) << lane.status().ToString();
+  last_resort.request_stop();
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+  last_resort.join();
+  server_.SetClientEnd({});
+}
+
 // Nobody else would ever have the locks otherwise, as long as this mount lives.
 TEST_F(LossTest, AReleaseIsHeardWhenItsCallerWaitsNoLonger) {
   server_.SetHook([](const Request& request, Reply& reply) {
