@@ -3,12 +3,15 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace rdfs::fs::client {
 namespace {
 
 // Reads and writes go in pieces of this, or of what the lane's buffers have room for.
 constexpr std::size_t kPieceBytes = kMaxTransferBytes;
+// A server that never comes to an end of a directory is not believed.
+constexpr std::size_t kMostEntries = 50'000'000;
 
 Result<Buffer> TakeBuffer(BufferPool& pool, std::size_t bytes) {
   for (std::size_t size = std::min(bytes, kPieceBytes); size > 0; size /= 2) {
@@ -268,8 +271,10 @@ Result<std::vector<SyncClient::ListedEntry>> SyncClient::List(const Handle& hand
   RDFS_ASSIGN_OR_RETURN(const OpenPtr open, OpenDir(handle));
   std::vector<ListedEntry> all;
   while (true) {
-    Result<std::vector<ListedEntry>> page =
-        ReadDir(open, all.empty() ? 0 : all.back().cookie, plus);
+    const std::uint64_t behind = all.empty() ? 0 : all.back().cookie;
+    Result<std::vector<ListedEntry>> page = ReadDir(open, behind, plus);
+    const bool advances = !page.ok() || page->empty() || page->back().cookie != behind;
+    if (!advances || all.size() > kMostEntries) page = Status(Code::kErrno, EIO, {});
     if (!page.ok() || page->empty()) {
       const Status released = Release(open);
       if (!page.ok()) return page.status();

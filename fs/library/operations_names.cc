@@ -58,6 +58,7 @@ struct Listing {
   OperationPtr operation;
   client::OpenPtr open;
   std::uint64_t cookie = 0;
+  std::size_t seen = 0;          // entries that have come, also "." and ".."
   std::size_t next_unknown = 0;  // entries before it are known, or went
   Status failure;
 };
@@ -99,9 +100,11 @@ void LookUpUnknown(const ListingPtr& listing) {
 // Returns whether there may be more.
 bool TakePage(Listing& listing, client::DirPage& page, bool first) {
   auto& entries = listing.operation->listing->entries;
+  const std::uint64_t behind = listing.cookie;
   bool any = false;
   while (const std::optional<client::DirEntry> entry = page.Next()) {
     any = true;
+    ++listing.seen;
     listing.cookie = entry->cookie;
     if (entry->name == "." || entry->name == "..") continue;
     rdfs_listing::Entry& added = entries.emplace_back();
@@ -109,8 +112,13 @@ bool TakePage(Listing& listing, client::DirPage& page, bool first) {
     added.known = entry->file.has_value();
     if (added.known) added.attributes = ToAttributes(entry->file->attr);
   }
-  if (entries.size() > kMostEntries) {
+  if (listing.seen > kMostEntries) {
     listing.failure = Errno(EOVERFLOW);
+    return false;
+  }
+  // The same page would come again and again.
+  if (any && !page.ends_directory() && listing.cookie == behind) {
+    listing.failure = Errno(EIO);
     return false;
   }
   // The page that comes with the opening may be left out; any other one that is empty is the end.
@@ -146,6 +154,7 @@ void StartList(rdfs_queue& queue, const OperationPtr& operation, const std::stri
                                                                       .operation = operation,
                                                                       .open = opened->open,
                                                                       .cookie = 0,
+                                                                      .seen = 0,
                                                                       .next_unknown = 0,
                                                                       .failure = {}});
                                 if (TakePage(*listing, opened->first_page, true)) {

@@ -46,6 +46,21 @@ TEST_F(LaneTest, ReadsGrantedExtentsWithoutFurtherMessages) {
   EXPECT_EQ(mount_->counters().inline_read_bytes, 0U);
 }
 
+// A page that leads back to where it was asked for would come again and again.
+TEST_F(LaneTest, ADirectoryThatLeadsNowhereIsNotRead) {
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode != Opcode::kReadDir) return;
+    reply.body.resize(100);
+    ByteWriter writer(reply.body);
+    writer.Write(DirEntryWire{.ino = 1, .cookie = 7, .type = 4});
+    writer.WriteSized16(AsBytes("."));
+    reply.body.resize(writer.size());
+  });
+  EXPECT_EQ(client_->List(root_).status().errno_value(), EIO);
+  EXPECT_EQ(server_.Count(Opcode::kReadDir), 2U);
+  EXPECT_EQ(server_.Count(Opcode::kReleaseDir), 1U);
+}
+
 TEST_F(LaneTest, PrefetchesForASequentialReader) {
   const OpenPtr open = Open();
   for (std::size_t offset = 0; offset < ScriptedServer::kFileBytes; offset += kExtent) {
