@@ -25,6 +25,8 @@ namespace {
 constexpr std::chrono::microseconds kLongestSpin{100};
 // So long after the program's last call the keeper takes over: a recall waits no longer.
 constexpr std::chrono::milliseconds kKeeperPatience{20};
+// Who takes completions that wait already looks for what the server wants this often.
+constexpr std::chrono::milliseconds kLookEvery{1};
 constexpr std::size_t kSpareBytes = 256 * 1024;
 
 std::string_view Remedy(int errno_value) {
@@ -191,7 +193,8 @@ int rdfs_queue::Poll(rdfs_completion* completions, int most, int timeout_ms) {
   Enter();
   const Deadline deadline =
       timeout_ms < 0 ? Deadline::max() : rdfs::DeadlineAfter(std::chrono::milliseconds(timeout_ms));
-  if (done_.empty() && !leading_ && lane_->Poll() > 0) changed_.notify_all();
+  // Also where some wait: who takes one after the other keeps the keeper away.
+  if (!leading_ && (done_.empty() || IsLookDue())) Look();
   while (done_.empty() && BootClock::now() < deadline) Turn(lock, deadline);
   handed_out_.clear();
   int taken = 0;
@@ -225,13 +228,20 @@ void rdfs_queue::Enter() {
 
 void rdfs_queue::Kick() const { Signal(wake_); }
 
+void rdfs_queue::Look() {
+  looked_ = BootClock::now();
+  if (lane_->Poll() > 0) changed_.notify_all();
+}
+
+bool rdfs_queue::IsLookDue() const { return BootClock::now() - looked_ >= kLookEvery; }
+
 void rdfs_queue::Turn(Lock& lock, Deadline deadline) {
   if (leading_) return Sleep(lock, deadline);
   if (lane_->Poll() > 0) {
     spin_.Came();
     return changed_.notify_all();
   }
-  const rdfs::TimePoint now = BootClock::now();
+  const rdfs::TimePoint now = looked_ = BootClock::now();
   if (under_way_ == 0 || !spin_.GoOn(now)) return Sleep(lock, deadline);
   if (!gives_way_) return;
   lock.unlock();
@@ -268,6 +278,8 @@ void rdfs_queue::Keep() {
     if (!program_sleeps_ && uses_ != seen) {
       seen = uses_;
       keeper_.wait_for(lock, kKeeperPatience);
+      // Who only begins operations uses the queue, and looks at nothing.
+      if (!stopping_ && !leading_ && IsLookDue()) Look();
     } else if (leading_) {
       changed_.wait(lock);  // a thread of the program waits: it does all that is to be done
     } else if (lane_->Poll() > 0) {

@@ -96,6 +96,9 @@ struct rdfs_queue {
   // A step towards what somebody waits for; may release the mutex, and return with nothing done.
   void Turn(Lock& lock, rdfs::Deadline deadline);
   void Sleep(Lock& lock, rdfs::Deadline deadline);
+  // Polls the lane, which nobody leads.
+  void Look();
+  [[nodiscard]] bool IsLookDue() const;
   void Enter();
   void Kick() const;
   void Keep();
@@ -113,6 +116,7 @@ struct rdfs_queue {
   bool program_sleeps_ = false;  // in a poll(2) of its own: CompletionFd was called
   bool stopping_ = false;
   std::uint64_t uses_ = 0;
+  rdfs::TimePoint looked_{};  // at the lane, for the last time or one of the last
   std::size_t under_way_ = 0;
   std::deque<OperationPtr> done_;
   std::deque<std::string> handed_out_;  // sentences of the last Poll

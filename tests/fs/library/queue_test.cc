@@ -325,5 +325,39 @@ TEST_P(Queues, AProgramThatComputesKeepsNobodyWaiting) {
   EXPECT_EQ(rdfs_disconnect(other), 0);
 }
 
+// Neither does one that takes its completions one after the other.
+TEST_P(Queues, AProgramThatTakesSlowlyKeepsNobodyWaiting) {
+  using std::chrono::steady_clock;
+  Put("file", "content");
+  rdfs_export* other = nullptr;
+  rdfs_queue* others = nullptr;
+  Connect(&other);
+  ASSERT_EQ(rdfs_queue_open(other, &others, nullptr), 0);
+  constexpr int kCompletions = 2000;
+  rdfs_attributes attributes{};
+  for (int i = 0; i < kCompletions; ++i) {
+    ASSERT_EQ(rdfs_submit_stat(queue_, "file", 0, &attributes, nullptr), 0);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // most have come
+  std::atomic<bool> renamed{false};
+  steady_clock::duration took{};
+  std::thread renames([&] {
+    const auto begin = steady_clock::now();
+    EXPECT_EQ(rdfs_rename(others, "file", "elsewhere", 0), 0);
+    took = steady_clock::now() - begin;
+    renamed = true;
+  });
+  int taken = 0;
+  for (; taken < kCompletions && !renamed; ++taken) {
+    Take();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  for (; taken < kCompletions; ++taken) Take();
+  renames.join();
+  EXPECT_LT(took, std::chrono::milliseconds(2500));  // a lease is 5 s
+  rdfs_queue_close(others);
+  EXPECT_EQ(rdfs_disconnect(other), 0);
+}
+
 }  // namespace
 }  // namespace rdfs::fs::library
