@@ -21,6 +21,7 @@ struct Task {
   std::string what;
   Start start;
   int refused = 0;
+  bool closes = false;
 };
 
 Task Refused(std::string what) { return {.what = std::move(what), .start = {}, .refused = EINVAL}; }
@@ -28,7 +29,7 @@ Task Refused(std::string what) { return {.what = std::move(what), .start = {}, .
 int Submit(rdfs_queue* queue, Task task, void* user) {
   if (queue == nullptr) return -EINVAL;
   if (task.refused != 0) return queue->Refuse(task.what, task.refused);
-  return queue->Submit(std::move(task.what), user, std::move(task.start));
+  return queue->Submit(std::move(task.what), user, std::move(task.start), task.closes);
 }
 
 // The operation is over; null where it was not begun, and `refused` says how.
@@ -38,7 +39,8 @@ OperationPtr Wait(rdfs_queue* queue, const Task& task, int& refused) {
     return nullptr;
   }
   refused = task.refused;
-  OperationPtr operation = refused == 0 ? queue->BeginToWait(task.what, task.start) : nullptr;
+  OperationPtr operation =
+      refused == 0 ? queue->BeginToWait(task.what, task.start, task.closes) : nullptr;
   if (operation == nullptr) {
     refused = queue->Refuse(task.what, refused == 0 ? EAGAIN : refused);
     return nullptr;
@@ -79,9 +81,11 @@ Task Open(rdfs_queue* queue, const char* path, int flags, std::uint32_t mode) {
 Task Close(rdfs_queue* queue, rdfs_file* file) {
   std::string what = What("closing", file);
   if (file == nullptr) return Refused(std::move(what));
-  return {.what = std::move(what), .start = [queue, file](const OperationPtr& operation) {
-            StartClose(*queue, operation, file);
-          }};
+  return {.what = std::move(what),
+          .start = [queue,
+                    file](const OperationPtr& operation) { StartClose(*queue, operation, file); },
+          .refused = 0,
+          .closes = true};
 }
 
 // A range of a file and of a buffer. No offset is beyond what off_t can say.

@@ -123,7 +123,7 @@ void rdfs_queue::Discard(Operation& operation) {
 
 bool rdfs_queue::Begin(const OperationPtr& operation, const Start& start) {
   Enter();
-  if (under_way_ + done_.size() >= RDFS_MAX_UNDER_WAY) return false;
+  if (!operation->closes && under_way_ + done_.size() >= RDFS_MAX_UNDER_WAY) return false;
   ++under_way_;
   start(operation);
   lane_->Flush();
@@ -131,10 +131,11 @@ bool rdfs_queue::Begin(const OperationPtr& operation, const Start& start) {
   return true;
 }
 
-int rdfs_queue::Submit(std::string what, void* user, Start start) {
+int rdfs_queue::Submit(std::string what, void* user, Start start, bool closes) {
   auto operation = std::make_shared<Operation>();
   operation->what = std::move(what);
   operation->user = user;
+  operation->closes = closes;
   {
     const Lock lock(mutex_);
     const bool begun = Begin(operation, start);
@@ -145,10 +146,12 @@ int rdfs_queue::Submit(std::string what, void* user, Start start) {
   return Refuse(operation->what, EAGAIN);
 }
 
-rdfs_queue::OperationPtr rdfs_queue::BeginToWait(std::string what, const Start& start) {
+rdfs_queue::OperationPtr rdfs_queue::BeginToWait(std::string what, const Start& start,
+                                                 bool closes) {
   auto operation = std::make_shared<Operation>();
   operation->what = std::move(what);
   operation->waited_for = true;
+  operation->closes = closes;
   const Lock lock(mutex_);
   return Begin(operation, start) ? operation : nullptr;
 }

@@ -33,6 +33,7 @@ struct Operation {
   std::string what;  // "reading 'a/b'"
   void* user = nullptr;
   bool waited_for = false;  // by a thread: there is no completion
+  bool closes = false;      // begins however much is under way: else its file would stay open
   bool over = false;
   Status status;
   std::int64_t count = 0;
@@ -60,9 +61,9 @@ struct rdfs_queue {
   ~rdfs_queue();
 
   // 0, or a negative errno when it was not begun. `start` and what it holds end under the mutex.
-  int Submit(std::string what, void* user, Start start);
+  int Submit(std::string what, void* user, Start start, bool closes);
   // Begins one that a thread waits for. Null when it was not begun (EAGAIN).
-  OperationPtr BeginToWait(std::string what, const Start& start);
+  OperationPtr BeginToWait(std::string what, const Start& start, bool closes = false);
   void WaitFor(const Operation& operation);
   // A negative errno with its sentence kept for rdfs_sentence.
   int Refuse(const std::string& what, int errno_value);

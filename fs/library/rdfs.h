@@ -72,7 +72,7 @@ typedef struct rdfs_attributes {
 /* The largest rdfs_submit_pread and rdfs_submit_pwrite. rdfs_pread and rdfs_pwrite take any length.
  */
 #define RDFS_MAX_TRANSFER 1048576
-/* So many operations may be under way in one queue; more are refused with -EAGAIN. */
+/* So many operations may be under way in one queue; more are refused with -EAGAIN, but closing. */
 #define RDFS_MAX_UNDER_WAY 4096
 
 RDFS_PUBLIC const char* rdfs_version(void);

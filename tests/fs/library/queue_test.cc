@@ -143,6 +143,25 @@ TEST_P(Queues, RefusesWhatCannotBe) {
   rdfs_buffer_free(buffer);
 }
 
+// It would stay open at the server, and its program may have no use for an error.
+TEST_P(Queues, AFileIsClosedHoweverMuchIsUnderWay) {
+  Put("file", "content");
+  rdfs_file* file = Open("file", O_RDONLY);
+  rdfs_file* other = Open("file", O_RDONLY);
+  rdfs_attributes attributes{};
+  for (int i = 0; i < RDFS_MAX_UNDER_WAY; ++i) {
+    ASSERT_EQ(rdfs_submit_stat(queue_, "/", 0, &attributes, nullptr), 0);
+  }
+  EXPECT_EQ(rdfs_submit_stat(queue_, "/", 0, &attributes, nullptr), -EAGAIN);
+  EXPECT_EQ(rdfs_close(queue_, file), 0) << rdfs_sentence(queue_);
+  ASSERT_EQ(rdfs_submit_close(queue_, other, Number(1)), 0);
+  rdfs_completion done{};
+  for (int i = 0; i <= RDFS_MAX_UNDER_WAY; ++i) {
+    done = Take();
+    EXPECT_EQ(done.result, 0);
+  }
+}
+
 TEST_P(Queues, WaitsAlsoWhenTheProgramHasAllMemory) {
   const std::string text = RandomText(2'000'000, 5);
   Put("file", text);
