@@ -8,7 +8,9 @@
 #define RDFS_HPP
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +18,24 @@
 #include "rdfs.h"
 
 namespace rdfs {
+
+namespace internal {
+
+// As C takes it. Null, which the functions of rdfs.h refuse with -EINVAL, where a NUL inside would
+// cut it off: it would name something else.
+inline const char* Text(const std::string& text) {
+  return text.find('\0') == std::string::npos ? text.c_str() : nullptr;
+}
+// The same for texts that may be null there: tells and returns -EINVAL.
+inline int RefuseNul(rdfs_error* error) {
+  if (error != nullptr) {
+    error->number = EINVAL;
+    std::strncpy(error->sentence, "a NUL byte is inside a text", sizeof error->sentence);
+  }
+  return -EINVAL;
+}
+
+}  // namespace internal
 
 struct Delete {
   void operator()(rdfs_export* held) const { (void)rdfs_disconnect(held); }
@@ -31,6 +51,8 @@ class Export {
  public:
   static int Connect(const std::string& source, const std::string& options, Export& out,
                      rdfs_error* error = nullptr, std::size_t queue_bytes = 0) {
+    if (internal::Text(source) == nullptr || internal::Text(options) == nullptr)
+      return internal::RefuseNul(error);
     rdfs_export* made = nullptr;
     const int result = rdfs_connect(source.c_str(), options.c_str(), queue_bytes, &made, error);
     if (result == 0) out.held_.reset(made);
@@ -114,29 +136,31 @@ class Queue {
   }
   int OpenFile(const std::string& path, int flags, std::uint32_t mode, File& out) const {
     rdfs_file* made = nullptr;
-    const int result = rdfs_open(get(), path.c_str(), flags, mode, &made);
+    const int result = rdfs_open(get(), internal::Text(path), flags, mode, &made);
     if (result == 0) out = File(get(), made);
     return result;
   }
   int List(const std::string& path, Listing& out) const {
     rdfs_listing* made = nullptr;
-    const int result = rdfs_list(get(), path.c_str(), &made);
+    const int result = rdfs_list(get(), internal::Text(path), &made);
     if (result == 0) out = Listing(made);
     return result;
   }
   int Stat(const std::string& path, rdfs_attributes& out, int flags = 0) const {
-    return rdfs_stat(get(), path.c_str(), flags, &out);
+    return rdfs_stat(get(), internal::Text(path), flags, &out);
   }
   int MakeDirectory(const std::string& path, std::uint32_t mode) const {
-    return rdfs_mkdir(get(), path.c_str(), mode);
+    return rdfs_mkdir(get(), internal::Text(path), mode);
   }
-  int RemoveDirectory(const std::string& path) const { return rdfs_rmdir(get(), path.c_str()); }
-  int Unlink(const std::string& path) const { return rdfs_unlink(get(), path.c_str()); }
+  int RemoveDirectory(const std::string& path) const {
+    return rdfs_rmdir(get(), internal::Text(path));
+  }
+  int Unlink(const std::string& path) const { return rdfs_unlink(get(), internal::Text(path)); }
   int Rename(const std::string& from, const std::string& to, unsigned flags = 0) const {
-    return rdfs_rename(get(), from.c_str(), to.c_str(), flags);
+    return rdfs_rename(get(), internal::Text(from), internal::Text(to), flags);
   }
   int Symlink(const std::string& target, const std::string& path) const {
-    return rdfs_symlink(get(), target.c_str(), path.c_str());
+    return rdfs_symlink(get(), internal::Text(target), internal::Text(path));
   }
   // Memory for File::SubmitRead and SubmitWrite; null when there is none left.
   [[nodiscard]] Buffer Allocate(std::size_t bytes) const {
@@ -159,6 +183,10 @@ class Pipe {
  public:
   static int Send(const std::string& hosts, std::uint16_t port, const std::string& key,
                   const std::string& options, Pipe& out, rdfs_error* error = nullptr) {
+    if (internal::Text(hosts) == nullptr || internal::Text(key) == nullptr ||
+        internal::Text(options) == nullptr) {
+      return internal::RefuseNul(error);
+    }
     rdfs_pipe* made = nullptr;
     const int result =
         rdfs_pipe_send(hosts.c_str(), port, key.c_str(), options.c_str(), &made, error);
@@ -167,6 +195,8 @@ class Pipe {
   }
   static int Listen(std::uint16_t port, const std::string& key, const std::string& options,
                     Pipe& out, rdfs_error* error = nullptr) {
+    if (internal::Text(key) == nullptr || internal::Text(options) == nullptr)
+      return internal::RefuseNul(error);
     rdfs_pipe* made = nullptr;
     const int result = rdfs_pipe_listen(port, key.c_str(), options.c_str(), &made, error);
     if (result == 0) out.held_.reset(made);

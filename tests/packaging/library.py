@@ -90,6 +90,20 @@ class Bindings(unittest.TestCase):
         with self.assertRaises(ValueError):
             self.export.list()
 
+    def test_a_nul_cuts_nothing_off(self):
+        self.export.open('kept', 'wb').close()
+        bad, export = 'kept\0other', self.export
+        for call in (lambda: export.unlink(bad), lambda: export.open(bad), lambda: export.open(bad, 'wb'),
+                     lambda: export.stat(bad), lambda: export.list(bad), lambda: export.mkdir(bad),
+                     lambda: export.rmdir(bad), lambda: export.rename(bad, 'x'), lambda: export.rename('kept', 'x\0y'),
+                     lambda: export.symlink('x\0y', 'link'), lambda: export.symlink('x', 'link\0'),
+                     lambda: export.readlink(bad), lambda: rdfs.Export(SOURCE + '\0', 'key_file=' + KEY),
+                     lambda: rdfs.Export(SOURCE, 'key_file=' + KEY + '\0')):
+            self.assertRaises(ValueError, call)
+        self.assertTrue(os.path.exists(path('kept')))
+        self.assertFalse(os.path.lexists(path('x')) or os.path.lexists(path('link')))
+        export.unlink('kept')
+
     def test_threads_share_an_export(self):
         failures = []
 
@@ -163,6 +177,13 @@ class Pipes(unittest.TestCase):
             sender.write(b'whole')
         thread.join()
         self.assertEqual(thread.outcome, b'whole')
+
+
+    def test_a_nul_cuts_nothing_off(self):
+        self.assertRaises(ValueError, rdfs.pipe.Receiver, 0, 'ses\0ame')
+        self.assertRaises(ValueError, rdfs.pipe.Receiver, 0, 'sesame', 'encrypt\0')
+        self.assertRaises(ValueError, rdfs.pipe.Sender, '127.0.0.1\0', 1, 'sesame')
+        self.assertRaises(ValueError, rdfs.pipe.Sender, '127.0.0.1', 1, 'ses\0ame')
 
 
 class Fsspec(unittest.TestCase):

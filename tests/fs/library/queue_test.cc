@@ -240,7 +240,23 @@ TEST_P(Queues, CxxObjectsDoTheSame) {
   EXPECT_EQ(std::memcmp(static_cast<char*>(rdfs_buffer_data(buffer.get())) + 5, &text[7], piece),
             0);
 
+  // A text that C would cut off names something else.
+  const std::string cut("d\0x", 3);
   rdfs_attributes attributes{};
+  rdfs::File none;
+  rdfs::Export no_export;
+  rdfs::Listing listing;
+  EXPECT_EQ(queue.OpenFile(cut, O_RDWR | O_CREAT, 0644, none), -EINVAL);
+  EXPECT_EQ(queue.List(cut, listing), -EINVAL);
+  EXPECT_EQ(queue.Stat(cut, attributes), -EINVAL);
+  EXPECT_EQ(queue.MakeDirectory(cut, 0755), -EINVAL);
+  EXPECT_EQ(queue.RemoveDirectory(cut), -EINVAL);
+  EXPECT_EQ(queue.Unlink(cut), -EINVAL);
+  EXPECT_EQ(queue.Rename("d", cut), -EINVAL);
+  EXPECT_EQ(queue.Symlink(cut, "link"), -EINVAL);
+  EXPECT_EQ(rdfs::Export::Connect(Source(), options + cut, no_export, &error), -EINVAL);
+  EXPECT_EQ(error.number, EINVAL);
+
   EXPECT_EQ(file.Truncate(99), 0);
   EXPECT_EQ(file.Stat(attributes), 0);
   EXPECT_EQ(attributes.size, 99U);

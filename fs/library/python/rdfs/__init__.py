@@ -17,7 +17,7 @@ import os
 import threading
 from collections import namedtuple
 
-from rdfs._library import Attributes, Error, byref, library
+from rdfs._library import Attributes, Error, byref, c_text, library
 
 __all__ = ['Entry', 'Export', 'File', 'version']
 
@@ -27,6 +27,10 @@ Entry.__doc__ = 'A name of a directory, and an Attributes of it: None where it w
 NOFOLLOW = 0x100  # AT_SYMLINK_NOFOLLOW
 _MODES = {'r': os.O_RDONLY, 'w': os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 'a': os.O_WRONLY | os.O_CREAT | os.O_APPEND,
           'x': os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+
+
+def _text(value):
+    return c_text(os.fsencode(value))
 
 
 def version():
@@ -50,7 +54,7 @@ class Export:
         self._export, self._queue = ctypes.c_void_p(), ctypes.c_void_p()
         self._lock = threading.RLock()  # a sentence belongs to the call before it; a collected File closes itself
         error = Error()
-        self._tell(library.rdfs_connect(os.fsencode(source), os.fsencode(options), queue_bytes, byref(self._export),
+        self._tell(library.rdfs_connect(_text(source), _text(options), queue_bytes, byref(self._export),
                                         byref(error)), error)
         result = library.rdfs_queue_open(self._export, byref(self._queue), byref(error))
         if result < 0:
@@ -110,13 +114,13 @@ class Export:
     def stat(self, path, follow=True):
         """Attributes: size, mode, mtime, mtime_ns ..."""
         attributes = Attributes()
-        self.call('stat', os.fsencode(path), 0 if follow else NOFOLLOW, byref(attributes))
+        self.call('stat', _text(path), 0 if follow else NOFOLLOW, byref(attributes))
         return attributes
 
     def list(self, path=''):
         """Every Entry of a directory, in no order."""
         listing = ctypes.c_void_p()
-        self.call('list', os.fsencode(path) or b'/', byref(listing))
+        self.call('list', _text(path) or b'/', byref(listing))
         try:
             return [self._entry(listing, i) for i in range(library.rdfs_listing_count(listing))]
         finally:
@@ -129,24 +133,24 @@ class Export:
         return Entry(os.fsdecode(library.rdfs_listing_name(listing, index)), attributes)
 
     def mkdir(self, path, mode=0o777):
-        self.call('mkdir', os.fsencode(path), mode)
+        self.call('mkdir', _text(path), mode)
 
     def rmdir(self, path):
-        self.call('rmdir', os.fsencode(path))
+        self.call('rmdir', _text(path))
 
     def unlink(self, path):
-        self.call('unlink', os.fsencode(path))
+        self.call('unlink', _text(path))
 
     def rename(self, old, new):
         """As os.rename: what is at `new` is replaced."""
-        self.call('rename', os.fsencode(old), os.fsencode(new), 0)
+        self.call('rename', _text(old), _text(new), 0)
 
     def symlink(self, target, path):
-        self.call('symlink', os.fsencode(target), os.fsencode(path))
+        self.call('symlink', _text(target), _text(path))
 
     def readlink(self, path):
         text = ctypes.create_string_buffer(4096)
-        length = self.call('readlink', os.fsencode(path), text, len(text))
+        length = self.call('readlink', _text(path), text, len(text))
         return os.fsdecode(text.raw[:length])
 
 
@@ -158,7 +162,7 @@ class File(io.RawIOBase):
         self._export = export
         self._flags = flags_of(mode)
         self._position = 0
-        export.call('open', os.fsencode(path), self._flags, permissions, byref(self._file))
+        export.call('open', _text(path), self._flags, permissions, byref(self._file))
         self.name, self.mode = path, mode
         if self._flags & os.O_APPEND:
             self._position = self.size()

@@ -5,7 +5,14 @@ The library is looked for where the dynamic linker looks. Calls release the inte
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_ssize_t, c_uint, c_uint16, c_uint32, c_uint64, c_void_p
 
-__all__ = ['Attributes', 'Completion', 'Error', 'byref', 'library']
+__all__ = ['Attributes', 'Completion', 'Error', 'byref', 'c_text', 'library']
+
+
+def c_text(value):
+    """Bytes as C takes a text: a NUL inside would cut it off, and it would name something else."""
+    if b'\0' in value:
+        raise ValueError('embedded null byte')
+    return value
 
 
 class Error(ctypes.Structure):

@@ -10,7 +10,7 @@ what breaks off raises, and is never taken for the end. Not after a fork in the 
 import ctypes
 import io
 
-from rdfs._library import Error, byref, library
+from rdfs._library import Error, byref, c_text, library
 
 __all__ = ['Receiver', 'Sender']
 
@@ -47,7 +47,7 @@ class _Pipe:
 
 
 def _text(value):
-    return None if value is None else value.encode() if isinstance(value, str) else value
+    return None if value is None else c_text(value.encode() if isinstance(value, str) else value)
 
 
 class Sender:
@@ -55,7 +55,7 @@ class Sender:
 
     def __init__(self, hosts, port, key=None, options=''):
         self._waiting = bytearray()  # small pieces, until they are worth a call
-        self._pipe = _Pipe('send', hosts.encode(), port, _text(key), options.encode())
+        self._pipe = _Pipe('send', _text(hosts), port, _text(key), _text(options))
 
     @property
     def transport(self):
@@ -132,7 +132,7 @@ class Receiver(io.BufferedReader):
     """
 
     def __init__(self, port, key=None, options=''):
-        pipe = _Pipe('listen', port, _text(key), options.encode())
+        pipe = _Pipe('listen', port, _text(key), _text(options))
         self.port = pipe.call('port')
         self._pipe = pipe
         super().__init__(_Raw(pipe), _PIECE)
