@@ -9,6 +9,7 @@ import importlib.util
 import io
 import os
 import random
+import shutil
 import sys
 import tarfile
 import threading
@@ -225,6 +226,12 @@ class Fsspec(unittest.TestCase):
         fs.pipe('/m/n/file', b'content')
         fs.mv('/m/n/file', '/m/moved')
         fs.cp_file('/m/moved', '/m/copy')
+        self.assertEqual(content('m/copy'), b'content')
+        os.link(path('m/copy'), path('m/hard'))
+        os.symlink('copy', path('m/soft'))
+        for name in ('copy', 'hard', 'soft'):
+            with self.assertRaises(shutil.SameFileError):
+                fs.cp_file('/m/copy', '/m/' + name)
         self.assertEqual(content('m/copy'), b'content')
         fs.put(path('dir/file'), '/m/put')
         self.assertEqual(content('m/put'), content('dir/file'))

@@ -6,6 +6,7 @@ Storage options are the words of `rdfs -o` (key_file, require, deadline, ro=True
 directory that ssh reaches: fsspec.filesystem('rdfs', source='user@node:/srv'). Paths inside begin at the
 export's root. An instance has one session, which its threads share.
 """
+import shutil
 import stat
 
 from fsspec.spec import AbstractFileSystem
@@ -150,10 +151,20 @@ class RdfsFileSystem(AbstractFileSystem):
 
     mv_file = mv
 
+    def _same_file(self, path1, path2):
+        one = self.export.stat(path1)
+        try:
+            other = self.export.stat(path2)
+        except FileNotFoundError:
+            return False
+        return (one.ino, one.btime, one.btime_ns) == (other.ino, other.btime, other.btime_ns)
+
     def cp_file(self, path1, path2, **_):
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.isdir(path1):
             return self.makedirs(path2, exist_ok=True)
+        if self._same_file(path1, path2):  # opening it to write would empty it
+            raise shutil.SameFileError('%r and %r are the same file' % (path1, path2))
         with self.open(path1) as source, self.open(path2, 'wb') as target:
             while piece := source.read(4 << 20):
                 target.write(piece)
