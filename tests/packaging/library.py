@@ -150,6 +150,16 @@ class Pipes(unittest.TestCase):
         thread.join()
         self.assertEqual(thread.outcome, data)
 
+    def test_what_is_written_too_late_is_refused(self):
+        port, thread = self.receive(lambda receiver: receiver.read())
+        with rdfs.pipe.Sender('127.0.0.1', port, 'sesame', 'require=tcp') as sender:
+            sender.write(b'whole')
+            sender.finish()
+            self.assertRaises(ValueError, sender.write, b'more')
+        self.assertRaises(ValueError, sender.write, b'more')
+        thread.join()
+        self.assertEqual(thread.outcome, b'whole')
+
     def test_a_tar_that_leaves_something_over(self):
         def names(receiver):
             with tarfile.open(fileobj=receiver, mode='r|') as tar:
@@ -244,6 +254,14 @@ class Fsspec(unittest.TestCase):
             fs.rm('/m/n')
         fs.rm('/m', recursive=True)
         self.assertFalse(os.path.exists(path('m')))
+
+    def test_transactions(self):
+        with self.assertRaises(NotImplementedError):
+            with self.fs.transaction:
+                self.fs.open('/uncommitted', 'wb')
+        self.assertFalse(os.path.exists(path('uncommitted')))
+        with self.fs.open('/dir/file', 'rb', autocommit=False) as file:
+            self.assertEqual(file.read(3), content('dir/file')[:3])
 
     def test_pandas(self):
         if not importlib.util.find_spec('pandas') and os.environ.get('RDFS_CHECK_FULL') != '1':

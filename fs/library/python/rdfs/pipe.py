@@ -67,6 +67,8 @@ class Sender:
 
     def write(self, data):
         """All of it; how many bytes that were."""
+        if not self._pipe.held:
+            raise ValueError('I/O operation on closed pipe.')
         view = memoryview(data).cast('B')
         if view.nbytes < _PIECE:
             self._waiting += view

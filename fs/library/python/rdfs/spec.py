@@ -95,6 +95,8 @@ class RdfsFileSystem(AbstractFileSystem):
         return found if detail else [one['name'] for one in found]
 
     def _open(self, path, mode='rb', block_size=None, autocommit=True, cache_options=None, **_):
+        if not autocommit and ('r' not in mode or '+' in mode):
+            raise NotImplementedError('rdfs has no transactions: what is written is in the file at once')
         size = block_size if isinstance(block_size, int) and block_size > 0 else 1 << 20
         return self.export.open(path, mode, buffering=size)
 
