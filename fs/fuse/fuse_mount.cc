@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "fs/fuse/init_reply.h"
 #include "fs/fuse/mount_point.h"
@@ -171,16 +172,31 @@ FuseMount::~FuseMount() {
 }
 
 void FuseMount::End() {
+  if (std::exchange(ended_, true)) return;
   fuse_session_exit(session_);  // so that libfuse is silent about replies that nobody awaits
-  // One that was detached is nowhere any more: its path may be somebody else's mount by now.
-  if (!detached_) fuse_session_unmount(session_);
+  const std::string mountinfo = ReadMountInfo();
+  // One that was detached is nowhere any more: its path may be somebody else's mount by now, and
+  // libfuse takes away what is on the path.
+  const bool elsewhere = !mountinfo.empty() && !device_.empty() && !IsOnItsPath(mountinfo);
+  if (!detached_ && !elsewhere) {
+    fuse_session_unmount(session_);
+    return;
+  }
+  detached_ = true;
+  // An unmount may wait in the kernel until /dev/fuse is closed. The number stays libfuse's, which
+  // closes it with the session.
+  const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null.valid()) dup3(null.get(), fuse_session_fd(session_), O_CLOEXEC);
+}
+
+// With autofs, or another mount, what is there without ours is not ours to unmount.
+bool FuseMount::IsOnItsPath(std::string_view mountinfo) const {
+  const std::optional<MountEntry> there = FindMount(mountinfo, mount_point_);
+  return there && (device_.empty() || there->device == device_);
 }
 
 Status FuseMount::Unmount() {
-  const std::string mountinfo = ReadMountInfo();
-  const std::optional<MountEntry> there = FindMount(mountinfo, mount_point_);
-  // With autofs, or another mount, what is there without ours is not ours to unmount.
-  if (!there || (!device_.empty() && there->device != device_)) {
+  if (!IsOnItsPath(ReadMountInfo())) {
     detached_ = true;
     return {Code::kNotFound, mount_point_ + " is not mounted any more"};
   }

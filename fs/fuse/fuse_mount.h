@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fs/fuse/filesystem.h"
@@ -26,8 +27,9 @@ class FuseMount {
   FuseMount& operator=(const FuseMount&) = delete;
   // Ends it if it has not ended.
   ~FuseMount();
-  // Takes the mount away from the kernel, detaching it if it is still there; no request comes after
-  // this. One thread, after the workers.
+  // Takes the mount away from the kernel, detaching it if it is still there, and leaves alone what
+  // somebody else has mounted on its path; no request comes after this. One thread, after the
+  // workers.
   void End();
 
   [[nodiscard]] fuse_session* session() const { return session_; }
@@ -49,10 +51,14 @@ class FuseMount {
  private:
   FuseMount(fuse_session* session, std::string mount_point)
       : session_(session), mount_point_(std::move(mount_point)) {}
+  // Whether what is mounted on its path now is this mount.
+  [[nodiscard]] bool IsOnItsPath(std::string_view mountinfo) const;
+
   fuse_session* session_;
   const std::string mount_point_;
   std::string device_;
   std::atomic<bool> detached_{false};
+  bool ended_ = false;
 };
 
 // Takes away what an rdfs that is no more has left mounted on `path`; programs that still hold

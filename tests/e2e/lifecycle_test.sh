@@ -187,6 +187,22 @@ wait "$reader" && problem "the call has not failed"
 grep -q "was detached, and its server is not there" "$work/log" || problem "it does not say so"
 start_server
 
+begin_case "detached and abandoned, with another mount on its path"
+mount_it -o deadline=60
+first=$(clients)
+exec 5<"$mnt/file"
+fusermount3 -uz "$mnt" || problem "cannot be detached"
+mount_it -o deadline=60 5<&-
+kill_server
+first_is_gone() { ! clients | grep -qx "$first"; }
+wait_until 80 first_is_gone || problem "the first one stays"
+is_mounted "$mnt" || problem "it has taken the other one's mount away"
+exec 5<&-
+start_server
+[ "$(timeout 60 cat "$mnt/file")" = hello ] || problem "the other one has suffered"
+fusermount3 -u "$mnt" || problem "cannot be unmounted"
+ended 50
+
 begin_case "told to end with a pending call, without its server"
 mount_it -o deadline=60
 kill_server
