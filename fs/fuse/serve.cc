@@ -332,15 +332,18 @@ void Served::UnmountInBackground() {
 
 void Served::UnmountOrDetach() {
   const Status unmounted = fuse_mount_->Unmount();
-  if (unmounted.ok() || fuse_session_exited(fuse_mount_->session()) != 0) return;
-  if (unmounted.code() != Code::kNotFound) {
-    const Status detached = fuse_mount_->Detach();
-    if (!detached.ok()) LogWarn("{}", detached.message());
+  if (fuse_session_exited(fuse_mount_->session()) != 0) return;
+  if (!unmounted.ok()) {
+    if (unmounted.code() != Code::kNotFound) {
+      const Status detached = fuse_mount_->Detach();
+      if (!detached.ok()) LogWarn("{}", detached.message());
+    }
+    LogWarn(
+        "{} is in use: it is detached, and ends when the programs that use it let go of it, in {} "
+        "s at the latest, or at another signal",
+        mount_point_, options_.deadline.count());
   }
-  LogWarn(
-      "{} is in use: it is detached, and ends when the programs that use it let go of it, in {} s "
-      "at the latest, or at another signal",
-      mount_point_, options_.deadline.count());
+  // Unmounted it is over at once, unless a bind mount or another mount namespace has it as well.
   const Deadline deadline = DeadlineAfter(options_.deadline);
   while (fuse_session_exited(fuse_mount_->session()) == 0 && BootClock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

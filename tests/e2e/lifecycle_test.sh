@@ -104,6 +104,18 @@ clients >/dev/null || problem "it ended under a file that is open"
 exec 5<&-
 ended 50
 
+# Only root may bind it to another place.
+if [ "$(id -u)" -eq 0 ]; then
+  begin_case "told to end, and bound to another place"
+  mkdir "$work/bound"
+  mount_it -o deadline=3
+  mount --bind "$mnt" "$work/bound" || problem "cannot be bound"
+  kill -TERM "$(clients)"
+  ended 80
+  timeout 10 cat "$work/bound/file" >/dev/null 2>&1 && problem "what it was bound to still answers"
+  umount "$work/bound" || problem "what it was bound to cannot be unmounted"
+fi
+
 # ---- over what is there -------------------------------------------------------------------------
 begin_case "a second mount on the same directory"
 mount_it
