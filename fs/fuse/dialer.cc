@@ -72,13 +72,14 @@ class SshDialer {
   std::optional<ssh::Started> first_;
 };
 
-Result<Dialer> OverSsh(const Options& options, const SshSource& source) {
+Result<Dialer> OverSsh(const Options& options, const SshSource& source, bool to_background) {
   ssh::Launch launch{.program = kRdfsd,
                      .ssh_command = options.ssh_command,
                      .destination = source.destination,
                      .path = options.rdfsd_path,
                      .text = source.directory,
-                     .ask = true};
+                     .ask = true,
+                     .relay_errors = to_background};
   std::string host = ssh::ResolveHost(launch, DeadlineAfter(std::chrono::seconds(5)));
   const auto patience = std::max<std::chrono::nanoseconds>(options.deadline, kTimeToAnswer);
   RDFS_ASSIGN_OR_RETURN(ssh::Started first, ssh::Start(launch, DeadlineAfter(patience)));
@@ -111,9 +112,9 @@ Dialer ToExport(const Options& options, const ExportSource& source, const transp
 
 }  // namespace
 
-Result<Dialer> MakeDialer(const Options& options, const transport::Key& key) {
+Result<Dialer> MakeDialer(const Options& options, const transport::Key& key, bool to_background) {
   if (const auto* source = std::get_if<SshSource>(&options.source)) {
-    return OverSsh(options, *source);
+    return OverSsh(options, *source, to_background);
   }
   return ToExport(options, std::get<ExportSource>(options.source), key);
 }

@@ -171,7 +171,7 @@ Status Served::StartSignals() {
 Status Served::Connect() {
   // The program may run for months: it must not keep the directory that it was started in busy.
   if (chdir("/") != 0) return Status::FromErrno(errno, "cannot change to /");
-  RDFS_ASSIGN_OR_RETURN(Dialer dialer, MakeDialer(options_, key_));
+  RDFS_ASSIGN_OR_RETURN(Dialer dialer, MakeDialer(options_, key_, report_.detached()));
   client::MountOptions mount;
   mount.dial = std::move(dialer.dial);
   mount.export_name = std::move(dialer.export_name);

@@ -83,4 +83,18 @@ for over in shm tcp ''; do
   ends_within $((2 * lease)) "$server" || fail "rdfsd outlives its lease (over '$over')"
   fusermount3 -uz "$work/mnt"
 done
+# In the background it keeps nothing of its caller's: who waits for the end of what is said gets on.
+{
+  said=$("$bin/fs/fuse/rdfs" "$(id -un)@localhost:$work/export" "$work/mnt" -o "log=$work/rdfs.log" \
+    -o "ssh_command=ssh -F $work/ssh_config" -o "rdfsd_path=$work/rdfsd" 2>&1 </dev/null)
+  echo "$said" >"$work/said"
+} &
+capture=$!
+ends_with_us "$capture"
+wait_until 300 mounted || fail "rdfs does not mount in the background"
+wait_until 100 test -s "$work/said" || problem "the mount holds the standard error of its command"
+fusermount3 -u "$work/mnt" || fail "cannot unmount"
+wait_until 100 gone "$capture" || fail "the mount holds the output of its command after its end"
+grep -q "^rdfs: $work/mnt is " "$work/said" || fail "in the background rdfs says: $(cat "$work/said")"
+wait_until 100 gone "$(cat "$work/rdfsd.pid")" || fail "rdfsd lives on after its unmount in the background"
 conclude "servers that ssh has started"

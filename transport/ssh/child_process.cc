@@ -74,12 +74,13 @@ class SpawnPlan {
 }  // namespace
 
 Result<ChildProcess::Started> ChildProcess::Start(const std::vector<std::string>& arguments,
-                                                  bool own_session) {
+                                                  bool own_session, int errors) {
   RDFS_ASSIGN_OR_RETURN(Pipe input, MakePipe());
   RDFS_ASSIGN_OR_RETURN(Pipe output, MakePipe());
   SpawnPlan plan;
   plan.Connect(input.read_end.get(), STDIN_FILENO);
   plan.Connect(output.write_end.get(), STDOUT_FILENO);
+  if (errors >= 0) plan.Connect(errors, STDERR_FILENO);
   plan.SetSignals(own_session);
   pid_t pid = 0;
   const int error = plan.Spawn(arguments, pid);

@@ -30,8 +30,9 @@ class ChildProcess {
   };
   // `arguments[0]` is looked up in PATH. `own_session`: without our terminal. Signals have their
   // default meaning in it, but for the terminal's (INT, QUIT, HUP), which it ignores. Errors:
-  // kErrno (the program is not there ...).
-  static Result<Started> Start(const std::vector<std::string>& arguments, bool own_session);
+  // kErrno (the program is not there ...). `errors`: its standard error; -1: it is ours.
+  static Result<Started> Start(const std::vector<std::string>& arguments, bool own_session,
+                               int errors = -1);
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
   // Gives it a second to end (its pipes should have been closed), then kills it.

@@ -14,6 +14,7 @@
 
 #include "transport/ssh/bootstrap.h"
 #include "transport/ssh/child_process.h"
+#include "transport/ssh/error_relay.h"
 
 namespace rdfs::transport::ssh {
 namespace {
@@ -26,8 +27,9 @@ constexpr std::chrono::seconds kEndingTime{5};
 // The pipes' stream, and ssh behind it.
 class SshStream final : public ByteStream {
  public:
-  SshStream(std::unique_ptr<ByteStream> pipes, std::unique_ptr<ChildProcess> ssh)
-      : ssh_(std::move(ssh)), pipes_(std::move(pipes)) {}
+  SshStream(std::unique_ptr<ByteStream> pipes, std::unique_ptr<ChildProcess> ssh,
+            std::unique_ptr<ErrorRelay> errors)
+      : errors_(std::move(errors)), ssh_(std::move(ssh)), pipes_(std::move(pipes)) {}
 
   Result<std::size_t> Read(MutableByteSpan out) override { return pipes_->Read(out); }
   Result<std::size_t> ReadParts(std::span<const iovec> parts) override {
@@ -44,6 +46,7 @@ class SshStream final : public ByteStream {
   void Shutdown() override { pipes_->Shutdown(); }
 
  private:
+  std::unique_ptr<ErrorRelay> errors_;  // behind ssh's end: it has said all by then
   std::unique_ptr<ChildProcess> ssh_;
   std::unique_ptr<ByteStream> pipes_;  // closed first: then ssh ends
 };
@@ -246,8 +249,15 @@ Result<Started> Start(const Launch& launch, Deadline deadline) {
                               "does not begin with '-'",
                               launch.destination));
   }
+  // Declared before ssh: what that has said stands above what we say of its end.
+  std::unique_ptr<ErrorRelay> errors;
+  if (launch.relay_errors) {
+    RDFS_ASSIGN_OR_RETURN(errors, ErrorRelay::Create());
+  }
   Result<ChildProcess::Started> started =
-      ChildProcess::Start(SshArguments(launch), /*own_session=*/!launch.ask);
+      ChildProcess::Start(SshArguments(launch), /*own_session=*/!launch.ask,
+                          errors == nullptr ? -1 : errors->child_end());
+  if (errors != nullptr) errors->CloseChildEnd();
   if (!started.ok()) {
     return Status(Code::kUnavailable,
                   started.status().message() +
@@ -264,7 +274,7 @@ Result<Started> Start(const Launch& launch, Deadline deadline) {
     out.stream = std::make_unique<SshStream>(
         tcp::MakePipeStream(std::move(started->output), std::move(started->input),
                             "ssh " + launch.destination),
-        std::move(started->process));
+        std::move(started->process), std::move(errors));
     return out;
   }
   started->input.Reset();

@@ -2,9 +2,10 @@
 // through its stdin (bootstrap.h), and then its two pipes as the stream of a transport session.
 //
 // ssh is run without a shell, its standard error is ours, so that the user sees what it says and
-// can answer what it asks. It ignores the terminal's signals where its caller does. Relaunched
-// without a person, it asks nothing (BatchMode) and belongs to no terminal. Whoever holds the
-// stream holds ssh: with the stream it ends and is reaped.
+// can answer what it asks; of a program that goes to the background it is carried to ours, wherever
+// that is by then (error_relay.h). It ignores the terminal's signals where its caller does.
+// Relaunched without a person, it asks nothing (BatchMode) and belongs to no terminal. Whoever
+// holds the stream holds ssh: with the stream it ends and is reaped.
 //
 // Any thread; the functions marked pure do no I/O.
 #pragma once
@@ -33,10 +34,11 @@ struct Program {
 struct Launch {
   Program program;
   std::vector<std::string> ssh_command{"ssh"};
-  std::string destination;  // [user@]host
-  std::string path;         // of the program there; "~/..." is the far shell's to expand
-  std::string text;         // for the program, in its first line
-  bool ask = true;          // whether a person is there who can be asked for a password
+  std::string destination;    // [user@]host
+  std::string path;           // of the program there; "~/..." is the far shell's to expand
+  std::string text;           // for the program, in its first line
+  bool ask = true;            // whether a person is there who can be asked for a password
+  bool relay_errors = false;  // ssh does not get our standard error itself
 };
 
 struct Started {

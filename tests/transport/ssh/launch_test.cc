@@ -2,8 +2,12 @@
 // scripts in the place of ssh: what they print and how they end is what a far host can do to us.
 #include "transport/ssh/launch.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,8 +16,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
+#include "transport/base/fd.h"
 #include "transport/ssh/bootstrap.h"
 
 namespace rdfs::transport::ssh {
@@ -132,11 +138,14 @@ class SshLaunch : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
   Result<Started> Run(const std::string& script,
-                      std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+                      std::chrono::milliseconds limit = std::chrono::seconds(20),
+                      bool relay_errors = false) {
     const std::string path = directory_ + "/ssh";
     std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
     EXPECT_EQ(chmod(path.c_str(), 0755), 0);
-    return Start(LaunchOf({path}, "node"), DeadlineAfter(limit));
+    Launch launch = LaunchOf({path}, "node");
+    launch.relay_errors = relay_errors;
+    return Start(launch, DeadlineAfter(limit));
   }
   void ExpectFailure(const std::string& script, const std::string& words,
                      std::chrono::milliseconds limit = std::chrono::seconds(20)) {
@@ -167,6 +176,63 @@ TEST_F(SshLaunch, TheKeyTravelsInStdinAndTheRestIsTheSessions) {
   }
   EXPECT_EQ(got.rfind("RDFS1 " + key + " /d%20d ", 0), 0U) << got;
   EXPECT_EQ(got.find(key, 70), std::string::npos) << "the key must not be an argument";
+}
+
+// A pipe that is our standard error until it is taken away, or another one is.
+class StandardErrorPipe {
+ public:
+  StandardErrorPipe() : before_(dup(STDERR_FILENO)) {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return;
+    read_end_ = Fd(ends[0]);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+  }
+  StandardErrorPipe(const StandardErrorPipe&) = delete;
+  StandardErrorPipe& operator=(const StandardErrorPipe&) = delete;
+  ~StandardErrorPipe() { TakeAway(); }
+
+  void TakeAway() {
+    if (before_.valid()) dup2(before_.get(), STDERR_FILENO);
+    before_.Reset();
+  }
+  // What is said next, "" when nobody has the other end any more, or "late".
+  std::string Read(int limit_ms = 20'000) {
+    pollfd entry{.fd = read_end_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&entry, 1, limit_ms) <= 0) return "late";
+    std::array<char, 512> piece{};
+    const ssize_t got = read(read_end_.get(), piece.data(), piece.size());
+    return {piece.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
+  }
+
+ private:
+  Fd before_;
+  Fd read_end_;
+};
+
+TEST_F(SshLaunch, WhatItSaysGoesToWhereStandardErrorIsThen) {
+  StandardErrorPipe terminal;
+  Result<Started> launched =
+      Run("read x; echo early >&2; printf '\nRDFS1 OK\n'; read y; echo late >&2; exec cat",
+          std::chrono::seconds(20), true);
+  ASSERT_TRUE(launched.ok()) << launched.status().message();
+  EXPECT_EQ(terminal.Read(), "early\n");
+  terminal.TakeAway();
+  EXPECT_EQ(terminal.Read(), "") << "ssh holds it";
+  StandardErrorPipe log;
+  std::string line = "go on\n";
+  const iovec part{.iov_base = line.data(), .iov_len = line.size()};
+  const Result<std::size_t> wrote = launched->stream->Write(std::span(&part, 1));
+  ASSERT_TRUE(wrote.ok()) << wrote.status().message();
+  EXPECT_EQ(log.Read(), "late\n");
+}
+
+TEST_F(SshLaunch, WhatItSaysStandsAboveWhatItsEndMeans) {
+  StandardErrorPipe terminal;
+  const Result<Started> launched =
+      Run("read x; echo why >&2; exit 255", std::chrono::seconds(20), true);
+  EXPECT_FALSE(launched.ok());
+  EXPECT_EQ(terminal.Read(0), "why\n");
 }
 
 TEST_F(SshLaunch, EachEndOfSshHasItsSentence) {

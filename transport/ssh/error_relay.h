@@ -1,0 +1,38 @@
+// ErrorRelay: carries what a child says on its standard error to where ours is at that moment.
+//
+// A child that has our standard error itself keeps it for its whole life: the pipe of a shell that
+// waits for its end, also when we have long given it away for a log. One owner.
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::transport::ssh {
+
+class ErrorRelay {
+ public:
+  static Result<std::unique_ptr<ErrorRelay>> Create();
+  ErrorRelay(const ErrorRelay&) = delete;
+  ErrorRelay& operator=(const ErrorRelay&) = delete;
+  // What has been said by then is carried; who still holds the other end is not waited for.
+  ~ErrorRelay();
+
+  // For the child, until it has been started.
+  [[nodiscard]] int child_end() const { return child_end_.get(); }
+  void CloseChildEnd() { child_end_.Reset(); }
+
+ private:
+  ErrorRelay(Fd read_end, Fd child_end, Fd stop);
+  void Run() const;
+
+  const Fd read_end_;
+  Fd child_end_;
+  const Fd stop_;
+  std::jthread thread_;  // last: it uses the rest
+};
+
+}  // namespace rdfs::transport::ssh
