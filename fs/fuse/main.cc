@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,6 +49,8 @@ int Print(const Answer& answer) {
 
 int main(int argc, char** argv) {
   rdfs::HoldStandardDescriptors();
+  // Who starts us may ignore it: nobody would be told then how what we start has ended.
+  (void)std::signal(SIGCHLD, SIG_DFL);
   const bool helper = argc > 0 && IsMountHelper(argv[0]);
   const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (!helper) {

@@ -23,6 +23,11 @@ sigset_t OurSignals() {
   return set;
 }
 
+bool IsIgnored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 SignalAction DecideOnSignal(Phase phase, int signal) {
@@ -46,8 +51,16 @@ SignalAction DecideOnSignal(Phase phase, int signal) {
 }
 
 void SignalThread::BlockSignals() {
-  const sigset_t set = OurSignals();
+  sigset_t set = OurSignals();
+  sigset_t left_alone;
+  sigemptyset(&left_alone);
+  for (const int signal : {SIGINT, SIGHUP}) {
+    if (!IsIgnored(signal)) continue;
+    sigdelset(&set, signal);
+    sigaddset(&left_alone, signal);
+  }
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &left_alone, nullptr);
   // Linux queues a blocked signal also when it is ignored; who is started later is not asked by the
   // terminal to end.
   for (const int signal : {SIGINT, SIGHUP, SIGXFSZ}) (void)std::signal(signal, SIG_IGN);

@@ -41,8 +41,9 @@ struct SignalActions {
 
 class SignalThread {
  public:
-  // Before the first other thread: blocks the signals for good, and lets programs that are started
-  // later ignore those of a terminal.
+  // Once, before the first other thread: blocks the signals for good, and lets programs that are
+  // started later ignore those of a terminal. Of those, one that is ignored already (nohup, a
+  // script's `&`) stays so, and asks for nothing.
   static void BlockSignals();
 
   static Result<std::unique_ptr<SignalThread>> Start(SignalActions actions);

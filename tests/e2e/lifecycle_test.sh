@@ -38,10 +38,11 @@ done
 # terminal); prints its exit status.
 in_terminal() {
   python3 - "$1" "$mnt" "$rdfs" "$source" "$mnt" "${with[@]}" -f <<'PYTHON'
-import os, pty, sys, time
+import os, pty, signal, sys, time
 typed, mount, command = sys.argv[1], sys.argv[2], sys.argv[3:]
 pid, terminal = pty.fork()
 if pid == 0:
+    for ends in signal.SIGINT, signal.SIGHUP: signal.signal(ends, signal.SIG_DFL)
     os.execv(command[0], command)
 said = b""
 end = time.monotonic() + 20
@@ -62,6 +63,18 @@ ended 10
 begin_case "the terminal of the foreground is closed"
 status=$(in_terminal '') && [ "$status" = 0 ] || problem "exit status $status"
 ended 10
+
+begin_case "under nohup"
+rm -f "$work/log"
+env --ignore-signal=HUP "$rdfs" "$source" "$mnt" "${with[@]}" -f >"$work/out" 2>"$work/err" </dev/null &
+wait_until 300 grep -qs ' over ' "$work/out" || problem "does not mount"
+kill -HUP "$(clients)"
+# They are told behind what HUP would do; it says that it has mounted before it listens to USR1.
+counters_are_told() { kill -USR1 "$(clients)" && sleep 0.1 && grep -qs 'info: counters: ' "$work/log"; }
+wait_until 50 counters_are_told || problem "no counters in the log"
+[ "$(cat "$mnt/file")" = hello ] || problem "a HUP that was ignored at its start has ended it"
+kill -TERM "$(clients)"
+ended 50
 
 begin_case "counters"
 mount_it
@@ -94,6 +107,16 @@ wait_until 50 not_mounted "$mnt" || problem "it is not detached"
 kill -TERM "$(clients)"
 ended 50
 exec 5<&-
+
+begin_case "in use, and started by one that ignores SIGCHLD"
+with_default=("${starter[@]}") starter=(env --ignore-signal=CHLD)
+mount_it -o deadline=20
+starter=("${with_default[@]}")
+exec 5<"$mnt/file"
+kill -TERM "$(clients)"
+wait_until 50 not_mounted "$mnt" || problem "it is not detached"
+exec 5<&-
+ended 50
 
 begin_case "in use, and detached from outside"
 mount_it

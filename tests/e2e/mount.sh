@@ -53,10 +53,12 @@ clients() { pgrep -f "fs/fuse/rdfs .*$mnt"; }
 no_client() { ! clients >/dev/null; }
 # Whether the process waits for an answer of ours.
 pending_call() { grep -q request_wait_answer "/proc/$1/wchan" 2>/dev/null; }
+# What starts rdfs: INT and HUP do what they do, also where whoever runs the test ignores them.
+starter=(env --default-signal=INT,HUP)
 # mount_it OPTION...: in the background; says one line, on standard output, once the mount can be used.
 mount_it() {
   rm -f "$work/log"
-  timeout 60 "$rdfs" "$source" "$mnt" "${with[@]}" "$@" >"$work/out" 2>"$work/err" </dev/null ||
+  timeout 60 "${starter[@]}" "$rdfs" "$source" "$mnt" "${with[@]}" "$@" >"$work/out" 2>"$work/err" </dev/null ||
     problem "does not mount"
   [ "$(cat "$mnt/file" 2>/dev/null)" = hello ] && is_mounted "$mnt" ||
     problem "is not mounted when its command returns, or not with our file"

@@ -32,6 +32,7 @@ mode_t SetUpProcess() {
   HoldStandardDescriptors();
   IgnoreSigpipe();
   (void)signal(SIGXFSZ, SIG_IGN);  // a call that fails tells
+  (void)signal(SIGCHLD, SIG_DFL);  // ignored, nobody is told how ssh has ended
   RaiseDescriptorLimit();
   return umask(0);
 }

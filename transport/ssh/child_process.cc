@@ -94,42 +94,48 @@ ChildProcess::ChildProcess(pid_t pid) : pid_(pid) {
 }
 
 void ChildProcess::Reap() {
-  // Waits without reaping first: while status_ is not set, pid_ is this child's and may be
+  // Waits without reaping first: until it is noted below, pid_ is this child's and may be
   // signalled.
   siginfo_t info{};
   while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
   const std::lock_guard lock(mutex_);
   int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  pid_t got = 0;
+  while ((got = waitpid(pid_, &status, 0)) < 0 && errno == EINTR) {
   }
-  status_ = status;
+  if (got == pid_) status_ = status;
+  reaped_ = true;
   ended_.notify_all();
 }
 
-std::optional<int> ChildProcess::Wait(Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  while (!status_) {
+bool ChildProcess::WaitForEnd(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  while (!reaped_) {
     const TimePoint now = BootClock::now();
-    if (now >= deadline) return std::nullopt;
+    if (now >= deadline) return false;
     // In steps: a deadline may be too far away for the clock that this waits by.
     ended_.wait_for(lock,
                     std::min<std::chrono::nanoseconds>(deadline - now, std::chrono::hours(1)));
   }
-  return status_;
+  return true;
+}
+
+std::optional<int> ChildProcess::Wait(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return WaitForEnd(lock, deadline) ? status_ : std::nullopt;
 }
 
 void ChildProcess::Terminate() {
   const std::lock_guard lock(mutex_);
-  if (!status_) kill(pid_, SIGTERM);
+  if (!reaped_) kill(pid_, SIGTERM);
 }
 
 ChildProcess::~ChildProcess() {
-  if (Wait(DeadlineAfter(std::chrono::seconds(1)))) return;
-  Terminate();
-  if (Wait(DeadlineAfter(std::chrono::seconds(1)))) return;
-  const std::lock_guard lock(mutex_);
-  if (!status_) kill(pid_, SIGKILL);
+  std::unique_lock lock(mutex_);
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    if (WaitForEnd(lock, DeadlineAfter(std::chrono::seconds(1)))) return;
+    kill(pid_, signal);
+  }
 }
 
 }  // namespace rdfs::transport::ssh

@@ -38,18 +38,22 @@ class ChildProcess {
   // Gives it a second to end (its pipes should have been closed), then kills it.
   ~ChildProcess();
 
-  // Its status as waitpid(2) tells it, or none at `deadline`.
+  // Its status as waitpid(2) tells it, or none at `deadline`, or where this process is not told of
+  // its children's ends (SIGCHLD ignored).
   std::optional<int> Wait(Deadline deadline);
   void Terminate();
 
  private:
   explicit ChildProcess(pid_t pid);
   void Reap();
+  // Whether it has ended by `deadline`.
+  bool WaitForEnd(std::unique_lock<std::mutex>& lock, Deadline deadline);
 
   const pid_t pid_;
   std::mutex mutex_;
   std::condition_variable ended_;
-  std::optional<int> status_;  // once it has been reaped: the pid is nobody's then
+  bool reaped_ = false;        // the pid is nobody's then
+  std::optional<int> status_;  // once it has been reaped, if it is known
   std::jthread reaper_;        // last: it uses the rest
 };
 

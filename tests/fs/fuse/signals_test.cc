@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <future>
 
@@ -26,6 +28,8 @@ TEST(Signals, TheTable) {
 
 // In a process of its own: signals are the whole process's.
 int SignalsThatComeWhileMountingAreNotLost() {
+  // Whatever the tests were started by.
+  for (const int signal : {SIGINT, SIGHUP}) (void)std::signal(signal, SIG_DFL);
   SignalThread::BlockSignals();
   std::promise<void> unmount;
   std::promise<void> end_now;
@@ -53,6 +57,39 @@ int SignalsThatComeWhileMountingAreNotLost() {
 TEST(Signals, NoneIsLostWhileMounting) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(_exit(SignalsThatComeWhileMountingAreNotLost()), testing::ExitedWithCode(0), "");
+}
+
+int IgnoredOnesStayIgnored() {
+  (void)std::signal(SIGINT, SIG_DFL);
+  (void)std::signal(SIGHUP, SIG_IGN);
+  SignalThread::BlockSignals();
+  std::promise<void> unmount;
+  std::promise<void> counters;
+  std::atomic<bool> asked{false};
+  Result<std::unique_ptr<SignalThread>> thread =
+      SignalThread::Start({.stop = [] { _exit(9); },
+                           .unmount =
+                               [&] {
+                                 asked = true;
+                                 unmount.set_value();
+                               },
+                           .end_now = [] { _exit(8); },
+                           .show_counters = [&] { counters.set_value(); }});
+  if (!thread.ok()) return 2;
+  constexpr std::chrono::seconds kLimit(20);
+  (*thread)->Enter(Phase::kMounted);
+  // The lower number is read first: the other's answer comes behind what this one would do.
+  kill(getpid(), SIGHUP);
+  kill(getpid(), SIGUSR1);
+  if (counters.get_future().wait_for(kLimit) != std::future_status::ready) return 3;
+  if (asked) return 4;
+  kill(getpid(), SIGINT);
+  return unmount.get_future().wait_for(kLimit) == std::future_status::ready ? 0 : 5;
+}
+
+TEST(Signals, WhatIsIgnoredAtTheStartIsNotHeard) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(_exit(IgnoredOnesStayIgnored()), testing::ExitedWithCode(0), "");
 }
 
 int EndsByForce() {

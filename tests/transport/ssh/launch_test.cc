@@ -245,6 +245,12 @@ TEST_F(SshLaunch, EachEndOfSshHasItsSentence) {
                 "node: no such directory");
 }
 
+TEST_F(SshLaunch, AnEndThatNobodyIsToldOfIsNoGoodOne) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  ExpectFailure("read x; exit 255", "closed its output before rdfsd answered");
+  (void)std::signal(SIGCHLD, before);
+}
+
 TEST_F(SshLaunch, NoiseAndSilenceAreBounded) {
   ExpectFailure("read x; yes", "prints a lot");
   ExpectFailure("read x; exec sleep 60", "no answer from rdfsd", std::chrono::milliseconds(300));
