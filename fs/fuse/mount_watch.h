@@ -6,8 +6,8 @@
 // the files any more. So such a mount is over once its server has been away for kPatience.
 //
 // Whether a mount is detached is asked of /proc/self/mountinfo, whose descriptor polls readable
-// (POLLPRI) when any mount of this namespace comes or goes (proc(5)); idle, nothing runs. One
-// thread waits; Wake by any.
+// (POLLPRI) when any mount of this namespace comes or goes (proc(5)); idle, nothing runs. Other
+// mount namespaces, which may still have it, are not seen. One thread waits; Wake by any.
 #pragma once
 
 #include <chrono>
