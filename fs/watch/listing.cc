@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "transport/base/printable.h"
 
 namespace rdfs::fs::watch {
@@ -13,11 +15,19 @@ bool Same(const TimeWire& a, const TimeWire& b) {
   return a.seconds == b.seconds && a.nanoseconds == b.nanoseconds;
 }
 
+bool IsSet(const TimeWire& time) { return time.seconds != 0 || time.nanoseconds != 0; }
+
+// A number that is free again may be the next file's: that one was born later.
+bool SameFile(const AttrWire& a, const AttrWire& b) {
+  const bool births_are_known = IsSet(a.btime) && IsSet(b.btime);
+  return a.ino == b.ino && (a.mode & S_IFMT) == (b.mode & S_IFMT) &&
+         (!births_are_known || Same(a.btime, b.btime));
+}
+
 // Whether the one name stood for another file before.
 bool Is(const Listing& listing, const std::string& name, const AttrWire& attr) {
   const auto found = listing.find(name);
-  return found != listing.end() && found->second.ino == attr.ino &&
-         (found->second.mode & S_IFMT) == (attr.mode & S_IFMT);
+  return found != listing.end() && SameFile(found->second, attr);
 }
 
 // Names in `here` that stand for nothing, or something else, in `there`; by inode.
@@ -30,12 +40,16 @@ std::multimap<std::uint64_t, const Listing::value_type*> Missing(const Listing& 
   return missing;
 }
 
+// What happens in a directory is not its own change.
+bool IsWritten(const AttrWire& before, const AttrWire& now) {
+  return !IsDirectory(now) && (before.size != now.size || !Same(before.mtime, now.mtime));
+}
+
 std::string_view Change(const AttrWire& before, const AttrWire& now) {
   const bool owner = before.mode != now.mode || before.uid != now.uid || before.gid != now.gid;
   if (owner) return "ATTRIB";
-  // What happens in a directory is not its own change.
   if (IsDirectory(now)) return {};
-  if (before.size != now.size || !Same(before.mtime, now.mtime)) return "MODIFY";
+  if (IsWritten(before, now)) return "MODIFY";
   return before.nlink != now.nlink || !Same(before.ctime, now.ctime) ? "ATTRIB"
                                                                      : std::string_view();
 }
@@ -50,13 +64,18 @@ std::vector<Event> Compare(const Listing& before, const Listing& now) {
     events.push_back({what, IsDirectory(entry.second), entry.first});
   };
   for (auto old = gone.begin(); old != gone.end();) {
-    const auto next = come.find(old->first);
-    if (next == come.end()) {
+    const AttrWire& attr = old->second->second;
+    const auto [begin, end] = come.equal_range(old->first);
+    const auto next = std::find_if(
+        begin, end, [&attr](const auto& entry) { return SameFile(entry.second->second, attr); });
+    if (next == end) {
       ++old;
       continue;
     }
     tell("MOVED_FROM", *old->second);
     tell("MOVED_TO", *next->second);
+    // A move changes its ctime, and nothing else.
+    if (IsWritten(attr, next->second->second)) tell("MODIFY", *next->second);
     come.erase(next);
     old = gone.erase(old);
   }

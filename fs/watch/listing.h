@@ -25,7 +25,8 @@ struct Event {
 };
 
 // What left first, then what came, then what changed. A file under a new name in the same directory
-// has moved; one under a name that another one had before is MOVED_TO.
+// has moved; one under a name that another one had before is MOVED_TO. A file is known by its inode
+// number and, where it is told, by when it was born.
 std::vector<Event> Compare(const Listing& before, const Listing& now);
 
 // As inotifywait prints it: "DIR/ CREATE,ISDIR name". Control characters of a name, which would

@@ -51,6 +51,32 @@ TEST(Listing, Moved) {
   EXPECT_EQ(Lines({{"a", File(1)}}, {{"a", File(9)}}), "d/ MOVED_TO a\n");
 }
 
+TEST(Listing, ANumberThatIsUsedAgainIsAnotherFile) {
+  const auto born = [](AttrWire attr, std::int64_t at) {
+    attr.btime.seconds = at;
+    return attr;
+  };
+  EXPECT_EQ(Lines({{"a", born(File(1), 1)}}, {{"b", born(File(1), 2)}}),
+            "d/ DELETE a\nd/ CREATE b\n");
+  EXPECT_EQ(Lines({{"a", born(File(1, 1), 1)}}, {{"a", born(File(1, 2), 2)}}), "d/ MOVED_TO a\n");
+  EXPECT_EQ(Lines({{"a", File(1)}}, {{"b", Folder(1)}}), "d/ DELETE a\nd/ CREATE,ISDIR b\n");
+  EXPECT_EQ(Lines({{"a", born(File(1), 1)}}, {{"b", born(File(1), 1)}}),
+            "d/ MOVED_FROM a\nd/ MOVED_TO b\n");
+  // Who tells of no birth has moved it, for all that is known.
+  EXPECT_EQ(Lines({{"a", born(File(1), 1)}}, {{"b", File(1)}}), "d/ MOVED_FROM a\nd/ MOVED_TO b\n");
+}
+
+TEST(Listing, MovedAndWritten) {
+  const std::string moved = "d/ MOVED_FROM a\nd/ MOVED_TO b\n";
+  EXPECT_EQ(Lines({{"a", File(1, 1)}}, {{"b", File(1, 2)}}), moved + "d/ MODIFY b\n");
+  EXPECT_EQ(Lines({{"a", File(1, 1, 1)}}, {{"b", File(1, 1, 2)}}), moved + "d/ MODIFY b\n");
+  AttrWire only_moved = File(1);
+  only_moved.ctime.seconds = 2;
+  EXPECT_EQ(Lines({{"a", File(1)}}, {{"b", only_moved}}), moved);
+  EXPECT_EQ(Lines({{"a", Folder(1, 1)}}, {{"b", Folder(1, 2)}}),
+            "d/ MOVED_FROM,ISDIR a\nd/ MOVED_TO,ISDIR b\n");
+}
+
 TEST(Listing, Changed) {
   EXPECT_EQ(Lines({{"a", File(1, 1)}}, {{"a", File(1, 2)}}), "d/ MODIFY a\n");
   EXPECT_EQ(Lines({{"a", File(1, 1, 1)}}, {{"a", File(1, 1, 2)}}), "d/ MODIFY a\n");
