@@ -74,23 +74,24 @@ Status Watcher::Add(const std::string& path, std::string shown) {
     return {Code::kErrno, ENOTDIR,
             shown + " is not a directory; watch the directory that it is in"};
   }
-  RDFS_RETURN_IF_ERROR(AddDirectory(handle, std::move(shown)));
+  RDFS_RETURN_IF_ERROR(AddDirectory(handle, std::move(shown), /*named=*/true));
   while (!found_.empty()) {
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
-    const Status added = AddDirectory(below, name);
+    const Status added = AddDirectory(below, name, /*named=*/false);
     // Gone again, or not for us: as inotifywait -r, the rest is watched.
     if (!added.ok() && !Is(added, {ENOENT, ESTALE, EACCES, EPERM})) return added;
   }
   return {};
 }
 
-Status Watcher::AddDirectory(const Handle& handle, std::string shown) {
+Status Watcher::AddDirectory(const Handle& handle, std::string shown, bool named) {
   if (directories_.size() >= kMostDirectories) {
     return {Code::kBusy, "there are more directories than can be watched at once"};
   }
   Directory added;
   added.shown = shown;
+  added.named = named;
   added.next = TimePoint::max();
   if (!directories_.emplace(handle, std::move(added)).second) return {};
   const Status looked = Look(handle, true);
@@ -134,8 +135,13 @@ void Watcher::Take(const Handle& handle, Directory& directory, const client::Att
     if (directory_below && recursive_) NoteWay(entry.file->handle, handle, entry.name);
     // What is in a directory below is that one's: only its own attributes count here.
     leased = std::min(leased, entry.file->attr_expires);
-    if (recursive_ && directory_below && directories_.count(entry.file->handle) == 0) {
-      found_.emplace_back(entry.file->handle, directory.shown + "/" + entry.name);
+    if (!recursive_ || !directory_below) continue;
+    std::string shown = directory.shown + "/" + entry.name;
+    const auto known = directories_.find(entry.file->handle);
+    if (known == directories_.end()) {
+      found_.emplace_back(entry.file->handle, std::move(shown));
+    } else if (known->second.shown != shown) {
+      Rename(known->first, std::move(shown));
     }
   }
   if (!first) {
@@ -186,8 +192,29 @@ void Watcher::LookWhereDue(TimePoint now) {
   while (!found_.empty()) {
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
-    const Status added = AddDirectory(below, name);
+    const Status added = AddDirectory(below, name, /*named=*/false);
     if (!added.ok()) LogInfo("{}", added.message());
+  }
+}
+
+void Watcher::Rename(const Handle& handle, std::string shown) {
+  std::vector<std::pair<Handle, std::string>> renamed;
+  renamed.emplace_back(handle, std::move(shown));
+  // Seen at different times, two directories may each seem to be in the other: each is met once.
+  std::unordered_set<Handle, HandleHash> met;
+  while (!renamed.empty()) {
+    auto [moved, name] = std::move(renamed.back());
+    renamed.pop_back();
+    const auto found = directories_.find(moved);
+    if (found == directories_.end() || !met.insert(moved).second) continue;
+    Directory& directory = found->second;
+    if (directory.named || directory.shown == name) continue;
+    directory.shown = std::move(name);
+    for (const Handle& file : directory.files) {
+      const auto way = ways_.find(file);
+      if (way == ways_.end() || way->second.parent != moved) continue;
+      renamed.emplace_back(file, directory.shown + "/" + way->second.name);
+    }
   }
 }
 

@@ -17,6 +17,8 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "fs/client/sync_client.h"
@@ -46,6 +48,7 @@ class Watcher {
  private:
   struct Directory {
     std::string shown;
+    bool named = false;  // by who watches: it keeps that name, wherever it is moved
     Listing listing;
     std::vector<Handle> files;  // of what is in it
     TimePoint looked{};
@@ -57,12 +60,14 @@ class Watcher {
   Watcher(client::Mount& mount, bool recursive, Tell tell)
       : mount_(mount), recursive_(recursive), tell_(std::move(tell)) {}
   void OnRecall(client::Lane& lane, const client::RecallNotice& notice);
-  Status AddDirectory(const Handle& handle, std::string shown);
+  Status AddDirectory(const Handle& handle, std::string shown, bool named);
   // Looks, tells what differs, and says when to look again.
   Status Look(const Handle& handle, bool first);
   void Take(const Handle& handle, Directory& directory, const client::Attributes& own,
             const std::vector<client::SyncClient::ListedEntry>& entries, bool first);
   void LookWhereDue(TimePoint now);
+  // It is found under another name now, and so is what has been found below.
+  void Rename(const Handle& handle, std::string shown);
   void Forget(const Handle& handle);
   void NoteWay(const Handle& to, const Handle& parent, std::string_view name);
   // Looks up every name on the way to it; whether it is still what is found there.

@@ -73,6 +73,21 @@ twice=$(grep -v MODIFY "$work/events" | sort | uniq -d)
 [ -z "$twice" ] || problem "told twice: $twice"
 cp "$work/events" "$work/ours"
 
+# A directory that is renamed has its new name from then on, and so has what is below.
+mkdir "$top/below/deep"
+for _ in $(seq 20); do
+  touch "$top/below/deep/first"
+  wait_until 5 grep -qxF "$top/below/deep/ CREATE first" "$work/events" && break
+  # If it was watched by then, it has to be seen gone before it can be seen to come.
+  rm "$top/below/deep/first"
+  wait_until 5 grep -qxF "$top/below/deep/ DELETE first" "$work/events"
+done
+mv "$top/below" "$top/renamed"
+wait_for "$work/events" "$top/ MOVED_TO,ISDIR renamed"
+touch "$top/renamed/there" "$top/renamed/deep/second"
+wait_for "$work/events" "$top/renamed/ CREATE there"
+wait_for "$work/events" "$top/renamed/deep/ CREATE second"
+
 # The same, as inotifywait tells of it.
 here=$work/local/top
 mkdir -p "$here/below"
