@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "transport/base/log.h"
 
@@ -193,7 +194,12 @@ void Watcher::LookWhereDue(TimePoint now) {
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
     const Status added = AddDirectory(below, name, /*named=*/false);
-    if (!added.ok()) LogInfo("{}", added.message());
+    if (added.ok()) continue;
+    if (added.code() != Code::kBusy) {
+      LogInfo("{}", added.message());
+    } else if (!std::exchange(full_, true)) {
+      LogWarn("{}: {}", name, added.message());
+    }
   }
 }
 

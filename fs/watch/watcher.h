@@ -80,6 +80,7 @@ class Watcher {
   std::unordered_map<Handle, Directory, HandleHash> directories_;
   std::unordered_multimap<Handle, Handle, HandleHash> holders_;  // what is where
   std::vector<std::pair<Handle, std::string>> found_;            // directories to add
+  bool full_ = false;  // one was too many, and that has been said
   // The last step to each directory, also to those on the way to what is watched.
   std::unordered_map<Handle, client::PathStep, HandleHash> ways_;
   std::unique_ptr<client::SyncClient> client_;  // last: recalls use the rest
