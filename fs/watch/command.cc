@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "fs/fuse/dialer.h"
 #include "fs/fuse/options.h"
@@ -59,21 +61,34 @@ Place PlaceOfSource(const std::string& text) {
   return {.source = text.substr(0, end), .options = {}, .path = text.substr(end)};
 }
 
-// The mount whose directory it is, of those that answer this user.
+// Whether nothing else is mounted in between.
+bool OnOneFileSystem(const std::string& directory, const std::string& below) {
+  struct stat above {};
+  struct stat info {};
+  return stat(directory.c_str(), &above) == 0 && stat(below.c_str(), &info) == 0 &&
+         above.st_dev == info.st_dev;
+}
+
+// The mount whose directory it is, of those that answer this user: one may be on another.
 Result<Place> PlaceOnMount(const std::string& path, const std::string& real) {
+  std::optional<Place> found;
+  std::size_t longest = 0;
   for (const std::string& control : FindControlSockets("rdfs")) {
     const auto mount = AskControl(control, "name", DeadlineAfter(2s));
     if (!mount.ok() || (real != *mount && !real.starts_with(*mount + "/"))) continue;
+    if (mount->size() <= longest || !OnOneFileSystem(*mount, real)) continue;
     const auto session = AskControl(control, "session", DeadlineAfter(2s));
     if (!session.ok()) continue;
     const std::size_t line = session->find('\n');
     if (line == session->npos) continue;
     std::string options = session->substr(line + 1);
     if (options.ends_with('\n')) options.pop_back();
-    return Place{.source = session->substr(0, line),
-                 .options = std::move(options),
-                 .path = real.substr(mount->size())};
+    longest = mount->size();
+    found = Place{.source = session->substr(0, line),
+                  .options = std::move(options),
+                  .path = real.substr(mount->size())};
   }
+  if (found) return *std::move(found);
   return Status(Code::kNotFound,
                 fmt::format("{} is on no mount of this user that answers; name the source "
                             "instead, as in rdfs watch -o key_file=FILE rdfs://HOST/NAME/DIR",

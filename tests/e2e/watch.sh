@@ -157,6 +157,20 @@ refused() {
   grep -q -- "$text" "$work/said" || problem "rdfs watch $*: $(cat "$work/said")"
 }
 refused 1 'is on no mount of this user' /
+# What is mounted on a directory of the mount is not taken for the mount's.
+mkdir "$top/other"
+# covered COMMAND...: where something is, in a mount namespace of its own.
+covered() {
+  # shellcheck disable=SC2016,SC2046 # for the inner shell; no word for root
+  unshare --mount $([ "$(id -u)" -eq 0 ] || echo --map-root-user) sh -c 'mount -t tmpfs none "$0" || exit 9
+    exec "$@"' "$top/other" "$@"
+}
+if covered true 2>/dev/null; then
+  covered timeout 20 "$rdfs" watch "$top/other" >"$work/out" 2>"$work/said" </dev/null
+  status=$?
+  [ "$status" -eq 1 ] && grep -q 'is on no mount of this user' "$work/said" ||
+    problem "what is mounted on the mount: status $status: $(cat "$work/said")"
+fi
 refused 1 'is not a directory' "$top/new"
 refused 1 "of different sources" "$top" rdfs://other/x
 refused 1 'No such file' -o "key_file=$work/key" "$source/none"
