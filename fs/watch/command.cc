@@ -15,6 +15,7 @@
 #include "fs/fuse/dialer.h"
 #include "fs/fuse/options.h"
 #include "fs/watch/watcher.h"
+#include "transport/base/command_line.h"
 #include "transport/base/control_socket.h"
 #include "transport/base/host_name.h"
 #include "transport/base/log.h"
@@ -196,9 +197,10 @@ int RunWatch(const std::vector<std::string>& arguments) {
       ->type_name("OPTION,...");
   app.add_flag("-r,--recursive", words.recursive, "What is below, too");
   app.add_flag("-q,--quiet", words.quiet, "Do not say when it begins");
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants it
+  std::vector<const char*> argv{"rdfs watch"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   try {
-    app.parse(std::move(reversed));
+    ParseWords(app, static_cast<int>(argv.size()), argv.data());
   } catch (const CLI::CallForHelp&) {
     Tell("{}", app.help());
     return Ended(Told());

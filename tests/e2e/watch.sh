@@ -147,6 +147,16 @@ grep -qxF "$source/top/ CREATE at-last" "$work/events" || problem "of a source: 
 [ -s "$work/said" ] && problem "quiet, it says: $(cat "$work/said")"
 ends
 
+# A name in brackets is that name.
+mkdir "$top/[x]"
+cd "$top" || exit 1
+watch '[x]'
+cd "$work" || exit 1
+wait_for "$work/said" 'rdfs: watching 1 directory'
+touch "$top/[x]/in"
+wait_for "$work/events" '[x]/ CREATE in'
+ends
+
 # refused STATUS TEXT WORD...: that status, and that sentence on standard error.
 refused() {
   local want=$1 text=$2
@@ -175,5 +185,6 @@ refused 1 'is not a directory' "$top/new"
 refused 1 "of different sources" "$top" rdfs://other/x
 refused 1 'No such file' -o "key_file=$work/key" "$source/none"
 refused 2 'rdfs watch --help'
+refused 1 '\[ro\]: there is no such option' -o '[ro]' "$top"
 fusermount3 -u "$work/mnt" || problem 'it does not unmount'
 conclude 'changes that rdfs watch tells of'
