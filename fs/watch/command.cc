@@ -1,16 +1,23 @@
 #include "fs/watch/command.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "fs/fuse/dialer.h"
 #include "fs/fuse/options.h"
@@ -114,6 +121,43 @@ Result<Fd> BlockEndSignals() {
   return fd;
 }
 
+// Ends the process when it has been told to end and has not: a connection that is being made, or a
+// server that is asked and is not there, hears of no signal. There is nothing to lose.
+class EndsByForce {
+ public:
+  static Result<std::unique_ptr<EndsByForce>> Start(int stop) {
+    Fd over(eventfd(0, EFD_CLOEXEC));
+    if (!over.valid()) return Status::FromErrno(errno, "eventfd");
+    return std::unique_ptr<EndsByForce>(new EndsByForce(stop, std::move(over)));
+  }
+  EndsByForce(const EndsByForce&) = delete;
+  EndsByForce& operator=(const EndsByForce&) = delete;
+  ~EndsByForce() {
+    const std::uint64_t one = 1;
+    (void)!write(over_.get(), &one, sizeof one);
+    thread_.join();
+  }
+
+ private:
+  static constexpr int kPatienceMs = 1000;
+
+  EndsByForce(int stop, Fd over) : stop_(stop), over_(std::move(over)) {
+    thread_ = std::jthread([this] { Run(); });
+  }
+  void Run() const {
+    std::array<pollfd, 2> entries{{{.fd = over_.get(), .events = POLLIN, .revents = 0},
+                                   {.fd = stop_, .events = POLLIN, .revents = 0}}};
+    while (poll(entries.data(), entries.size(), -1) < 0) {
+      if (errno != EINTR) return;
+    }
+    if (entries[0].revents == 0 && poll(entries.data(), 1, kPatienceMs) == 0) _exit(0);
+  }
+
+  const int stop_;
+  const Fd over_;
+  std::jthread thread_;  // last: it uses the rest
+};
+
 Result<std::unique_ptr<client::Mount>> Connect(const fuse::Options& options) {
   RDFS_ASSIGN_OR_RETURN(const transport::Key key, fuse::ReadKey(options));
   RDFS_ASSIGN_OR_RETURN(fuse::Dialer dialer, fuse::MakeDialer(options, key));
@@ -146,6 +190,7 @@ Status Watch(const Words& words) {
     RDFS_RETURN_IF_ERROR(fuse::ApplyMountOptions(list, options));
   }
   RDFS_ASSIGN_OR_RETURN(const Fd stop, BlockEndSignals());
+  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<EndsByForce> force, EndsByForce::Start(stop.get()));
   RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<client::Mount> mount, Connect(options));
   const client::CallContext caller{
       .uid = geteuid(), .gid = getegid(), .pid = static_cast<std::uint32_t>(getpid())};
@@ -156,19 +201,20 @@ Status Watch(const Words& words) {
       (void)kill(getpid(), SIGTERM);  // read from `stop`
     }
   };
-  RDFS_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Watcher> watcher,
-      Watcher::Create(*mount, caller, words.recursive, tell, DeadlineAfter(options.deadline)));
+  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<Watcher> watcher,
+                        Watcher::Create(*mount, caller, words.recursive, tell, stop.get(),
+                                        DeadlineAfter(options.deadline)));
   for (std::size_t i = 0; i < places.size(); ++i) {
     std::string shown = words.operands[i];
     while (shown.size() > 1 && shown.ends_with('/')) shown.pop_back();
     RDFS_RETURN_IF_ERROR(watcher->Add(places[i].path, std::move(shown)));
+    if (watcher->IsTold()) return {};
   }
   if (!words.quiet) {
     Say("rdfs: watching {} director{}\n", watcher->directories(),
         watcher->directories() == 1 ? "y" : "ies");
   }
-  watcher->Run(stop.get());
+  watcher->Run();
   return {};
 }
 

@@ -28,8 +28,8 @@ bool Is(const Status& status, std::initializer_list<int> errnos) {
 
 Result<std::unique_ptr<Watcher>> Watcher::Create(client::Mount& mount,
                                                  const client::CallContext& caller, bool recursive,
-                                                 Tell tell, Deadline deadline) {
-  std::unique_ptr<Watcher> watcher(new Watcher(mount, recursive, std::move(tell)));
+                                                 Tell tell, int stop, Deadline deadline) {
+  std::unique_ptr<Watcher> watcher(new Watcher(mount, recursive, std::move(tell), stop));
   mount.SetRecallHandler(
       [raw = watcher.get()](client::Lane& lane, const client::RecallNotice& notice) {
         raw->OnRecall(lane, notice);
@@ -76,7 +76,7 @@ Status Watcher::Add(const std::string& path, std::string shown) {
             shown + " is not a directory; watch the directory that it is in"};
   }
   RDFS_RETURN_IF_ERROR(AddDirectory(handle, std::move(shown), /*named=*/true));
-  while (!found_.empty()) {
+  while (!found_.empty() && !IsTold()) {
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
     const Status added = AddDirectory(below, name, /*named=*/false);
@@ -174,6 +174,7 @@ void Watcher::LookWhereDue(TimePoint now) {
     if (directory.next <= now) due.push_back(handle);
   }
   for (const Handle& handle : due) {
+    if (IsTold()) return;
     const auto found = directories_.find(handle);
     if (found == directories_.end()) continue;
     found->second.next = TimePoint::max();  // until something is recalled
@@ -190,7 +191,7 @@ void Watcher::LookWhereDue(TimePoint now) {
     directory.away = true;
     directory.next = now + kPatience;
   }
-  while (!found_.empty()) {
+  while (!found_.empty() && !IsTold()) {
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
     const Status added = AddDirectory(below, name, /*named=*/false);
@@ -257,7 +258,12 @@ TimePoint Watcher::Next() const {
   return next;
 }
 
-void Watcher::Run(int stop) {
+bool Watcher::IsTold() const {
+  pollfd entry{.fd = stop_, .events = POLLIN, .revents = 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+void Watcher::Run() {
   client::Lane& lane = client_->lane();
   while (!directories_.empty()) {
     lane.Poll();
@@ -265,13 +271,12 @@ void Watcher::Run(int stop) {
     const TimePoint next = Next();
     if (next <= now) {
       LookWhereDue(now);
-      pollfd entry{.fd = stop, .events = POLLIN, .revents = 0};
-      if (poll(&entry, 1, 0) > 0) return;
+      if (IsTold()) return;
       continue;
     }
     if (!lane.Arm()) continue;
     std::array<pollfd, 2> entries{{{.fd = lane.fd(), .events = POLLIN, .revents = 0},
-                                   {.fd = stop, .events = POLLIN, .revents = 0}}};
+                                   {.fd = stop_, .events = POLLIN, .revents = 0}}};
     poll(entries.data(), entries.size(), PollTimeoutMs(std::min(next, lane.NextTimer()), now));
     if (entries[1].revents != 0) return;
   }

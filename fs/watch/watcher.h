@@ -29,18 +29,21 @@ namespace rdfs::fs::watch {
 class Watcher {
  public:
   using Tell = std::function<void(const std::string& line)>;
-  // `mount` has no lanes yet, and outlives it. Blocks until the lane is there.
+  // `mount` has no lanes yet, and outlives it. `stop` is readable when it is told to end. Blocks
+  // until the lane is there.
   static Result<std::unique_ptr<Watcher>> Create(client::Mount& mount,
                                                  const client::CallContext& caller, bool recursive,
-                                                 Tell tell, Deadline deadline);
+                                                 Tell tell, int stop, Deadline deadline);
   ~Watcher();
 
   // Begins with what is there now. `path`: names from the export's root; `shown`: how lines name
-  // it. Errors: the server's, with the name; ENOTDIR.
+  // it. Errors: the server's, with the name; ENOTDIR. Told to end, it leaves out the rest.
   Status Add(const std::string& path, std::string shown);
   [[nodiscard]] std::size_t directories() const { return directories_.size(); }
-  // Tells until `stop` is readable, or every directory is gone.
-  void Run(int stop);
+  // Whether it has been told to end.
+  [[nodiscard]] bool IsTold() const;
+  // Tells until it is told to end, or every directory is gone.
+  void Run();
 
   static constexpr std::chrono::milliseconds kPause{50};
   static constexpr std::size_t kMostDirectories = 100'000;
@@ -57,8 +60,8 @@ class Watcher {
     bool away = false;      // the last look failed
   };
 
-  Watcher(client::Mount& mount, bool recursive, Tell tell)
-      : mount_(mount), recursive_(recursive), tell_(std::move(tell)) {}
+  Watcher(client::Mount& mount, bool recursive, Tell tell, int stop)
+      : mount_(mount), recursive_(recursive), tell_(std::move(tell)), stop_(stop) {}
   void OnRecall(client::Lane& lane, const client::RecallNotice& notice);
   Status AddDirectory(const Handle& handle, std::string shown, bool named);
   // Looks, tells what differs, and says when to look again.
@@ -77,6 +80,7 @@ class Watcher {
   client::Mount& mount_;
   const bool recursive_;
   const Tell tell_;
+  const int stop_;
   std::unordered_map<Handle, Directory, HandleHash> directories_;
   std::unordered_multimap<Handle, Handle, HandleHash> holders_;  // what is where
   std::vector<std::pair<Handle, std::string>> found_;            // directories to add

@@ -147,6 +147,24 @@ grep -qxF "$source/top/ CREATE at-last" "$work/events" || problem "of a source: 
 [ -s "$work/said" ] && problem "quiet, it says: $(cat "$work/said")"
 ends
 
+# Told to end while it connects to a server that is silent, it does.
+python3 - >"$work/silent" <<'PYTHON' &
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+peer, _ = server.accept()
+print("asked", flush=True)
+time.sleep(60)
+PYTHON
+ends_with_us $!
+wait_until 100 test -s "$work/silent" || problem 'no silent server'
+watch -o "key_file=$work/key,deadline=60" "rdfs://127.0.0.1:$(head -n 1 "$work/silent")/data"
+wait_until 100 grep -q asked "$work/silent" || problem 'it does not connect'
+kill -TERM "$watcher"
+wait_until 50 gone "$watcher" || problem 'told to end while it connects, it goes on'
+wait "$watcher" || problem "told to end while it connects, it ends with status $?"
+ours=("${ours[@]/$watcher/}")
+
 # A name in brackets is that name.
 mkdir "$top/[x]"
 cd "$top" || exit 1
