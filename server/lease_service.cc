@@ -265,15 +265,19 @@ void LeaseService::WatchLocked(Later& later) {
   const auto next = table_.NextExpiry();
   if (!next || *next >= watched_) return;
   watched_ = *next;
+  later.timer = ++timer_;
   later.look_after =
       std::max<std::chrono::nanoseconds>(*next - clock_.Now(), std::chrono::nanoseconds(0)) +
       kBehind;
 }
 
-void LeaseService::Expire() {
+void LeaseService::Expire(std::uint64_t timer) {
   Later later;
   {
     const std::lock_guard lock(mutex_);
+    // A nearer one has come since, and looked for what is behind it: each of the others would do so
+    // again, and a client could make them as many as it likes.
+    if (timer != timer_) return;
     watched_ = TimePoint::max();
     CollectReadyLocked(table_.Expire(clock_.Now()), later);
     std::erase_if(recalled_, [&](const auto& entry) { return !table_.IsOutstanding(entry.first); });
@@ -291,7 +295,7 @@ void LeaseService::Carry(Later& later) {
   }
   for (const std::function<void()>& ready : later.ready) ready();
   if (later.look_after >= std::chrono::nanoseconds(0)) {
-    scheduler_.After(later.look_after, [this] { Expire(); });
+    scheduler_.After(later.look_after, [this, timer = later.timer] { Expire(timer); });
   }
 }
 

@@ -127,12 +127,14 @@ class LeaseService {
     std::vector<std::pair<std::shared_ptr<Lane>, Message>> messages;
     std::vector<std::function<void()>> ready;
     std::chrono::nanoseconds look_after{-1};
+    std::uint64_t timer = 0;  // that then looks
   };
   void Carry(Later& later);
   void CollectReadyLocked(const std::vector<LeaseTable::ChangeNumber>& changes, Later& later);
   void SendLocked(LeaseTable::RecallNumber number, std::uint64_t session, Later& later);
   void WatchLocked(Later& later);
-  void Expire();
+  // Of no effect for another timer than the last one.
+  void Expire(std::uint64_t timer);
   // With the handle that the recipient knows, maybe by another export.
   [[nodiscard]] Message Encode(LeaseTable::RecallNumber number, const Target& target,
                                const InodeTable& known_by) const;
@@ -147,6 +149,7 @@ class LeaseService {
   std::unordered_map<LeaseTable::ChangeNumber, std::function<void()>> waiting_;
   std::unordered_map<LeaseTable::RecallNumber, Target> recalled_;
   TimePoint watched_ = TimePoint::max();
+  std::uint64_t timer_ = 0;  // the last one's number
   std::uint64_t recalls_ = 0;
 };
 

@@ -154,5 +154,40 @@ TEST_F(RecallsTest, ALaneIsAttachedOnce) {
       server_.lane, Harness::Message(Opcode::kAttachLane, attach.bytes(), server_.NextSequence())));
 }
 
+// Changes that wait for leases, each for one that ends before those of the changes before it.
+TEST(LeaseService, TimersThatANearerOneHasReplacedGoOnForNobody) {
+  ManualClock clock;
+  ManualScheduler scheduler;
+  constexpr std::chrono::milliseconds kShort{1000}, kLong{5000};
+  LeaseService leases(clock, scheduler, {kShort, kLong}, 1);
+  constexpr std::uint64_t kBeliever = 1, kChanger = 2;
+  std::uint64_t inode = 0;
+  int ready = 0;
+  std::vector<std::unique_ptr<LeaseChange>> changes;
+  const auto wait_for_one = [&](bool longer) {
+    const LeaseService::Target target{.inode = {1, ++inode}, .handle = {}};
+    EXPECT_GT(leases.Grant(target.inode, kBeliever, leases.stamp(), longer), 0U);
+    changes.push_back(std::make_unique<LeaseChange>());
+    EXPECT_FALSE(leases.Begin(kChanger, std::span(&target, 1), *changes.back(), [&] { ++ready; }));
+  };
+  const auto pass = [&](std::chrono::milliseconds span) {
+    clock.Advance(span);
+    scheduler.Advance(span);
+  };
+  constexpr int kRounds = 20;
+  for (int round = 0; round < kRounds; ++round) {
+    wait_for_one(true);
+    wait_for_one(false);
+    pass(2 * kShort);
+  }
+  EXPECT_GT(ready, kRounds);
+  wait_for_one(true);
+  // Those of the last lease at most, of which all but one end without another.
+  EXPECT_LT(scheduler.waiting(), 10U);
+  pass(2 * kLong);
+  EXPECT_EQ(ready, 2 * kRounds + 1);
+  EXPECT_EQ(scheduler.waiting(), 0U);
+}
+
 }  // namespace
 }  // namespace rdfs::server

@@ -45,6 +45,10 @@ class ManualScheduler final : public Scheduler {
       task();
     }
   }
+  [[nodiscard]] std::size_t waiting() {
+    const std::lock_guard lock(mutex_);
+    return tasks_.size();
+  }
 
  private:
   std::mutex mutex_;
