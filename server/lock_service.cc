@@ -100,6 +100,7 @@ int LockService::Reclaim(const OpenPtr& open, const Lock& wanted, bool may) {
   int error = 0;
   {
     const std::lock_guard lock(mutex_);
+    if (open->closed.load()) return EBADF;
     const auto given = given_.find(inode);
     const bool to_another = given != given_.end() && given->second != wanted.owner.session;
     if ((!may || reclaims_over_ || to_another) && !IsHeld(inode, wanted)) return ENOLCK;

@@ -54,7 +54,7 @@ class LockService {
   // Sets what its client had before the server went. ENOLCK where another client may have had the
   // file's locks meanwhile: unless it is held still, that is without `may` (no server has given the
   // session up), behind a lock that another session was given since the start, and behind
-  // EndReclaims.
+  // EndReclaims. EBADF where the file is closed meanwhile.
   int Reclaim(const OpenPtr& open, const Lock& wanted, bool may);
   void EndReclaims();
   // Gives a parked request up: it answers EINTR.

@@ -215,6 +215,22 @@ TEST_F(LockTest, WhoWaitsThroughAFileThatIsClosedGetsNoLock) {
   EXPECT_TRUE(LocalMayLock(F_WRLCK, 0, 10));
 }
 
+// As when it is closed by another lane of its session, just behind the look for it.
+TEST_F(LockTest, NoLockComesBackThroughAFileThatIsClosed) {
+  const OpenPtr open = server.session()->FindOpen(first_);
+  ASSERT_TRUE(open);
+  ASSERT_TRUE(server.Release(first_).ok());
+  const Lock lock{.owner = {.session = open->session, .owner = 1, .flock = false},
+                  .type = LockType::kWrite,
+                  .start = 0,
+                  .end = LockTable::kEnd,
+                  .open = open->number,
+                  .pid = 1};
+  EXPECT_EQ(server.core().locks.Reclaim(open, lock, true), EBADF);
+  EXPECT_EQ(server.core().locks.held(), 0U);
+  EXPECT_TRUE(LocalMayLock(F_WRLCK, 0, 10));
+}
+
 TEST_F(LockTest, DeadlockIsRefused) {
   EXPECT_EQ(Set(Request(first_, 1, LockType::kWrite, 0, 9)), 0);
   EXPECT_EQ(Set(Request(second_, 2, LockType::kWrite, 10, 19)), 0);
