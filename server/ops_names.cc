@@ -35,6 +35,10 @@ struct statx StatName(const Call& call, const InodeRef& parent, const std::strin
   return stat;
 }
 
+bool AreOfOneInode(const struct statx& one, const struct statx& other) {
+  return one.stx_ino == other.stx_ino && DeviceOf(one) == DeviceOf(other);
+}
+
 struct ParentAndName {
   InodeRef parent;
   std::string name;
@@ -172,7 +176,8 @@ Outcome OpRename(Call& call) {
   if ((flags & RENAME_EXCHANGE) != 0) {
     table.Renamed(replaced, from.parent.inode, from.name);
     KeepRenamed(call, replaced);
-  } else if (replaced.stx_ino != 0) {
+  } else if (replaced.stx_ino != 0 && !AreOfOneInode(moved, replaced)) {
+    // Of two names of one inode none has gone: there was nothing to do (rename(2)).
     NameGone(call, replaced);
     KeepRenamed(call, replaced);
   }

@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <fstream>
+#include <string_view>
+#include <utility>
 
 #include "tests/server/server_harness.h"
 
@@ -223,6 +225,29 @@ TEST_F(NamesTest, RenameWithAllItsFlags) {
   EXPECT_EQ(Rename("file", "x", 64), EINVAL);
   EXPECT_EQ(Rename("file", "moved"), 0);
   EXPECT_EQ(::access((server / "moved").c_str(), F_OK), 0);
+}
+
+// There is nothing to do, and nothing is gone, whatever the server may find again by its handle.
+TEST(Names, WhatIsRenamedToItselfIsKnownStill) {
+  Harness server({.by_handle = false});
+  std::ofstream(server / "file") << "content";
+  ASSERT_EQ(::link((server / "file").c_str(), (server / "link").c_str()), 0);
+  std::ofstream(server / "single") << "content";
+  ASSERT_EQ(::mkdir((server / "dir").c_str(), 0755), 0);
+  const auto move = [&](std::string_view from, std::string_view to) {
+    const Body where =
+        Body().Add(fs::RenameRequest{}).Add(server.root()).Name(from).Add(server.root()).Name(to);
+    return server.Ask(Opcode::kRename, where).errno_value();
+  };
+  using Names = std::pair<std::string_view, std::string_view>;
+  for (const auto& [from, to] :
+       {Names("single", "single"), Names("dir", "dir"), Names("file", "link")}) {
+    const fs::Handle handle = server.Walk(from);
+    EXPECT_EQ(move(from, to), 0) << from;
+    EXPECT_TRUE(server.Ask(Opcode::kGetAttr, Body().Add(fs::GetAttrRequest{}).Add(handle)).ok())
+        << from;
+    EXPECT_EQ(::access((server / std::string(from)).c_str(), F_OK), 0) << from;
+  }
 }
 
 TEST_F(NamesTest, HardLinksShareTheirInode) {
