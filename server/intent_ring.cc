@@ -17,8 +17,10 @@
 #include <ctime>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
+#include "transport/base/clock.h"
 #include "transport/base/log.h"
 #include "transport/base/random.h"
 
@@ -61,6 +63,8 @@ constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kRecordBytes = 1024;
 constexpr std::uint32_t kMaxRecords = 1 << 16;
 constexpr std::size_t kMostStretches = 4096;
+constexpr std::chrono::milliseconds kLongestLook{1000};
+constexpr std::chrono::microseconds kBetweenLooks{200};
 // Of a request's body: every place of fs::NamesInBody lies within.
 constexpr std::size_t kNamesWithin = 64;
 
@@ -70,14 +74,42 @@ void StoresAboveComeFirst() { std::atomic_signal_fence(std::memory_order_seq_cst
 
 std::uint64_t NeverZero(std::uint64_t sum) { return sum == 0 ? 1 : sum; }
 
+// Whether the name is still that of this file.
+bool IsAt(const std::string& path, const Fd& fd) {
+  struct stat named {};
+  struct stat ours {};
+  return lstat(path.c_str(), &named) == 0 && fstat(fd.get(), &ours) == 0 &&
+         named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;
+}
+
+// The lock says that it is in use, until this process ends; whoever else asks so is not in the way.
+// Who looks at what is left over (OpenUnused) is, for a moment, and may take the name away then.
+// Where locks do not work at all, the file does without.
+Result<Fd> OpenLocked(const std::string& path) {
+  const Deadline until = DeadlineAfter(kLongestLook);
+  while (true) {
+    Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd.valid()) return Status::FromErrno(errno, fmt::format("cannot open {}", path));
+    struct stat st {};
+    if (fstat(fd.get(), &st) != 0) return Status::FromErrno(errno, path);
+    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
+      return Status(Code::kErrno, EPERM, fmt::format("{} is not a file of ours", path));
+    }
+    const bool locked = flock(fd.get(), LOCK_SH | LOCK_NB) == 0;
+    const bool looked_at = !locked && (errno == EWOULDBLOCK || errno == EINTR);
+    if (!looked_at && IsAt(path, fd)) return fd;
+    if (BootClock::now() >= until) {
+      LogWarn("{} is being looked at, or made anew, all the time", path);
+      return fd;
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
 Result<Fd> OpenFile(const std::string& path, std::size_t size) {
-  Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid()) return Status::FromErrno(errno, fmt::format("cannot open {}", path));
+  RDFS_ASSIGN_OR_RETURN(Fd fd, OpenLocked(path));
   struct stat st {};
   if (fstat(fd.get(), &st) != 0) return Status::FromErrno(errno, path);
-  if (!S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
-    return Status(Code::kErrno, EPERM, fmt::format("{} is not a file of ours", path));
-  }
   if (static_cast<std::uint64_t>(st.st_size) != size &&
       (ftruncate(fd.get(), 0) != 0 || ftruncate(fd.get(), static_cast<off_t>(size)) != 0)) {
     return Status::FromErrno(errno, fmt::format("cannot size {}", path));
@@ -86,15 +118,15 @@ Result<Fd> OpenFile(const std::string& path, std::size_t size) {
   if (const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(size)); error != 0) {
     return Status::FromErrno(error, fmt::format("cannot reserve {} bytes for {}", size, path));
   }
-  // Says that it is in use, until this process ends; whoever else asks so is not in the way.
-  (void)flock(fd.get(), LOCK_SH | LOCK_NB);
   return fd;
 }
 
-// A ring that no process has open, locked against it; invalid where there is none.
+// A ring that no process has open, locked against it; invalid where there is none. Not for long:
+// who opens it waits.
 Fd OpenUnused(const std::string& path) {
   Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  return fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(fd) : Fd();
+  const bool unused = fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && IsAt(path, fd);
+  return unused ? std::move(fd) : Fd();
 }
 
 }  // namespace

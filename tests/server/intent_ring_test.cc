@@ -3,11 +3,15 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <thread>
 
@@ -297,6 +301,28 @@ TEST_F(IntentRingTest, StaysWhileAnotherServerHasIt) {
   first.reset();
   second->Remove();
   EXPECT_NE(access(path_.c_str(), F_OK), 0);
+}
+
+// Another server that starts looks at each ring whether it is in use.
+TEST_F(IntentRingTest, IsInUseAlsoWhereSomebodyHadALookJustThen) {
+  for (const bool removed : {false, true}) {
+    Open().reset();
+    auto look = std::make_unique<Fd>(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_EQ(flock(look->get(), LOCK_EX | LOCK_NB), 0);
+    std::thread looks([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (removed) {
+        EXPECT_EQ(unlink(path_.c_str()), 0);
+      }
+      look.reset();
+    });
+    const auto ring = Open();
+    looks.join();
+    EXPECT_EQ(ring->made_anew(), removed);
+    const Fd next(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_TRUE(next.valid()) << "the ring has no name: nobody finds it after a crash";
+    EXPECT_NE(flock(next.get(), LOCK_EX | LOCK_NB), 0) << "anybody may remove it";
+  }
 }
 
 TEST_F(IntentRingTest, ThatItsClientWasGivenUpIsRemembered) {
