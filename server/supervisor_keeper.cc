@@ -88,6 +88,7 @@ Status DescriptorKeeper::Tell(PacketType type, const std::string& key, ByteSpan 
   const std::optional<Count> before =
       held == kept_.end() ? std::nullopt : std::optional(held->second);
   const std::size_t bytes_before = state_bytes_;
+  RDFS_RETURN_IF_ERROR(TellDropped());
   RDFS_RETURN_IF_ERROR(Admit(key, key.size() + state.size()));
   Status sent =
       SendPacket(socket_.get(), type, AsBytes(key), state, fd, DeadlineAfter(kSendPatience));
@@ -128,9 +129,21 @@ void DescriptorKeeper::Drop(ByteSpan key) {
   const auto held = kept_.find(std::string(AsText(key)));
   if (held == kept_.end()) return;
   state_bytes_ -= held->second.bytes;
+  dropped_.push_back(held->first);
   kept_.erase(held);
-  // If this fails the supervisor is gone, and with it what it kept.
-  (void)SendPacket(socket_.get(), PacketType::kDrop, key, {}, -1, DeadlineAfter(kSendPatience));
+  (void)TellDropped();
+}
+
+Status DescriptorKeeper::TellDropped() {
+  const Deadline deadline = DeadlineAfter(kSendPatience);
+  while (!dropped_.empty()) {
+    const Status told =
+        SendPacket(socket_.get(), PacketType::kDrop, AsBytes(dropped_.front()), {}, -1, deadline);
+    // A supervisor that is slow is told later. With one that is gone, all that it kept is.
+    if (!told.ok() && told.code() != Code::kDisconnected) return told;
+    dropped_.pop_front();
+  }
+  return Status::Ok();
 }
 
 Result<std::vector<DescriptorKeeper::Kept>> DescriptorKeeper::FetchAll() {

@@ -2,15 +2,18 @@
 //
 // Keep and Drop are durable once they return: they stand in the socket's queue, which the
 // supervisor reads to its end before it starts another worker, so a worker that is killed right
-// behind the call loses nothing. There is no answer to wait for; the bounds are the supervisor's,
-// known from Connect, and counted here.
+// behind the call loses nothing. (A Drop that a slow supervisor leaves no room for goes ahead of
+// the next packet: until then one descriptor too many is kept.) There is no answer to wait for; the
+// bounds are the supervisor's, known from Connect, and counted here.
 //
-// Threads: any; one mutex, and Keep may block for up to a second when the supervisor is slow.
+// Threads: any; one mutex, and Keep and Drop may block for a second or two when the supervisor is
+// slow.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -73,6 +76,8 @@ class DescriptorKeeper {
   };
   explicit DescriptorKeeper(Fd socket) : socket_(std::move(socket)) {}
   Status Admit(const std::string& key, std::size_t bytes);
+  // What is to be dropped goes first: the supervisor counts it until it is told.
+  Status TellDropped();
   // What Admit has counted stays counted only once the supervisor has been told.
   Status Tell(PacketType type, const std::string& key, ByteSpan state, int fd);
 
@@ -85,6 +90,7 @@ class DescriptorKeeper {
   mutable std::mutex mutex_;  // guards what follows and the order on the socket
   std::unordered_map<std::string, Count> kept_;
   std::size_t state_bytes_ = 0;
+  std::deque<std::string> dropped_;  // keys of which the supervisor, which was slow, does not know
 };
 
 }  // namespace rdfs::server

@@ -15,8 +15,11 @@
 #include <array>
 #include <cstring>
 #include <future>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "server/signal_thread.h"
 #include "server/supervisor_keeper.h"
@@ -373,6 +376,47 @@ TEST(DescriptorKeeper, WhatTheSupervisorWasNotToldIsNotKept) {
   EXPECT_EQ((*keeper)->kept(), 1U);
   EXPECT_EQ((*keeper)->SetState(AsBytes("b"), {}).code(), Code::kNotFound);
   EXPECT_TRUE((*keeper)->Keep(AsBytes("c"), 0, AsBytes(half)).ok()) << "the room is free again";
+}
+
+TEST(DescriptorKeeper, ASlowSupervisorIsToldLaterOfWhatIsDropped) {
+  std::array<int, 2> pair{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
+  const Fd other(pair[1]);
+  HelloWire hello{};
+  hello.max_descriptors = 2;
+  hello.max_state_bytes = 1 << 20;
+  ASSERT_TRUE(SendPacket(other.get(), PacketType::kHello, {},
+                         std::as_bytes(std::span<const HelloWire, 1>(&hello, 1)), -1,
+                         DeadlineAfter(std::chrono::seconds(5)))
+                  .ok());
+  const auto keeper = DescriptorKeeper::Connect(pair[0]);
+  ASSERT_TRUE(keeper.ok()) << keeper.status().message();
+  ASSERT_TRUE((*keeper)->Keep(AsBytes("a"), 0).ok());
+  const std::vector<std::byte> large(DescriptorKeeper::kMaxStateBytes);
+  Status told;
+  for (int i = 0; i < 100'000 && told.ok(); ++i) told = (*keeper)->SetState(AsBytes("a"), large);
+  ASSERT_EQ(told.code(), Code::kDeadlineExceeded) << "its queue has no end";
+  (*keeper)->Drop(AsBytes("a"));
+  EXPECT_EQ((*keeper)->kept(), 0U);
+
+  const auto next = [&]() -> std::optional<Packet> {
+    auto packet = ReceivePacket(other.get());
+    EXPECT_TRUE(packet.ok());
+    if (!packet.ok()) return std::nullopt;
+    return *std::move(packet);
+  };
+  while (next()) {
+  }
+  ASSERT_TRUE((*keeper)->Keep(AsBytes("b"), 0).ok());
+  const std::optional<Packet> dropped = next();
+  ASSERT_TRUE(dropped);
+  EXPECT_EQ(dropped->type, PacketType::kDrop);
+  EXPECT_EQ(dropped->key, "a");
+  const std::optional<Packet> kept = next();
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->type, PacketType::kKeep);
+  EXPECT_EQ(kept->key, "b");
+  EXPECT_FALSE(next());
 }
 
 TEST(DescriptorKeeper, RefusesASocketThatIsNoSupervisors) {
