@@ -20,6 +20,21 @@ constexpr std::size_t kMaxDepth = fs::kMaxPathBytes / 2;
 
 InodeRef Stale() { return {.inode = nullptr, .descriptor = nullptr, .error = ESTALE}; }
 
+// What is stale its clients have lost for good: only what is gone, and not what cannot be had now.
+InodeRef NotOpened(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+    case EREMOTE:     // another mount lies over its name
+    case EINVAL:      // the file system does not know the handle
+    case EOPNOTSUPP:  // or has no handles any more
+      return Stale();
+    default:
+      return {.inode = nullptr, .descriptor = nullptr, .error = error};
+  }
+}
+
 NativeHandle RootOf(const Export& exported) {
   struct statx stat {};  // where this fails, AddRoot does as well
   (void)StatFd(exported.root(), stat);
@@ -77,11 +92,14 @@ InodeRef InodeTable::Find(const fs::Handle& handle, ThreadIdentity& identity) {
 }
 
 InodeRef InodeTable::Reopen(const InodePtr& inode, ThreadIdentity& identity) {
+  InodeRef by_handle = Stale();
   if (by_handle_ && inode->native.kind == NativeHandle::Kind::kFileHandle) {
-    InodeRef ref = OpenByHandle(inode->handle, inode->native, identity);
-    if (ref.ok()) return ref;
+    by_handle = OpenByHandle(inode->handle, inode->native, identity);
+    if (by_handle.ok()) return by_handle;
   }
-  return OpenByName(inode);
+  InodeRef by_name = OpenByName(inode);
+  // That it has this name no more does not say that it is gone.
+  return by_name.ok() || by_handle.error == ESTALE ? by_name : by_handle;
 }
 
 InodeRef InodeTable::OpenByHandle(const fs::Handle& handle, const NativeHandle& native,
@@ -97,11 +115,13 @@ InodeRef InodeTable::OpenByHandle(const fs::Handle& handle, const NativeHandle& 
   }
   if (!mount && native.device != export_->root_device()) return Stale();
   const std::optional<ThreadIdentity::Caller> caller = identity.current();
-  if (const Status status = identity.Become(std::nullopt); !status.ok()) return Stale();
+  if (const Status status = identity.Become(std::nullopt); !status.ok()) return NotOpened(EIO);
   Fd fd(OpenNativeHandle(mount ? mount->get() : export_->root(), native, O_PATH | O_CLOEXEC));
-  if (const Status status = identity.Become(caller); !status.ok()) return Stale();
+  int error = fd.valid() ? 0 : errno;
+  if (const Status status = identity.Become(caller); !status.ok()) return NotOpened(EIO);
   struct statx stat {};
-  if (!fd.valid() || StatFd(fd.get(), stat) != 0) return Stale();
+  if (error == 0) error = StatFd(fd.get(), stat);
+  if (error != 0) return NotOpened(error);
   // A file system that uses a generation again, or has none, shows here.
   if (codec_.Encode(NativeHandle::Of(fd.get(), stat)) != handle) return Stale();
   return Insert(nullptr, "", std::move(fd), stat, native);
@@ -128,9 +148,9 @@ InodeRef InodeTable::OpenByName(const InodePtr& inode) {
   for (std::size_t i = missing.size(); i-- > 0;) {
     OpenResult opened = OpenBeneath(at->get(), names[i], O_PATH);
     struct statx stat {};
-    if (!opened.fd.valid() || StatBeneath(*export_, opened.fd.get(), "", stat) != 0) {
-      return Stale();
-    }
+    int error = opened.error;
+    if (error == 0) error = StatBeneath(*export_, opened.fd.get(), "", stat);
+    if (error != 0) return NotOpened(error);
     const NativeHandle native = NativeOf(opened.fd.get(), stat);
     if (!IsSameInode(native, missing[i]->native)) return Stale();
     ref = Insert(missing[i]->parent_, names[i], std::move(opened.fd), stat, native);

@@ -101,7 +101,7 @@ class InodeTable {
 
   // The handle in this export of the inode that has `handle` in another export of this server's.
   [[nodiscard]] fs::Handle Own(const InodeKey& key, const fs::Handle& handle) const;
-  // ESTALE for what is not known or gone.
+  // ESTALE for what is not known or gone, and only for that: clients give it up.
   InodeRef Find(const fs::Handle& handle, ThreadIdentity& identity);
   // One name of a directory, as the calling thread's identity may see it; `stat` is filled.
   InodeRef Lookup(const InodeRef& directory, const std::string& name, struct statx& stat);

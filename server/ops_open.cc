@@ -301,8 +301,9 @@ Outcome OpReclaimOpen(Call& call) {
     DropOrphan(call, request.open);
   }
   InodeRef ref = call.Find(handle);
+  // What cannot be had at the moment is not sought by a name that it may have no more.
   if (const auto parent_handle = fs::Handle::FromBytes(parent_bytes);
-      !ref.ok() && parent_handle && !name.empty()) {
+      ref.error == ESTALE && parent_handle && !name.empty()) {
     const InodeRef parent = call.Find(*parent_handle);
     if (!parent.ok()) return Outcome::Errno(parent.error);
     struct statx stat {};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -233,6 +234,26 @@ TEST_P(InodeTableTest, AnotherFileUnderTheNameIsStale) {
   ASSERT_EQ(::unlink((dir_ / "a").c_str()), 0);
   Touch("a");
   EXPECT_EQ(table_->Find(handle, identity_).error, ESTALE);
+}
+
+TEST_P(InodeTableTest, WhatCannotBeOpenedNowIsNotStale) {
+  Touch("a");
+  const fs::Handle handle = Look(table_->root(), "a").inode->handle;
+  for (int turn = 0; turn < 3; ++turn) (void)table_->Age();
+  ASSERT_EQ(table_->descriptors(), 1U);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit full = before;
+  {
+    const Fd next(::dup(STDERR_FILENO));
+    ASSERT_TRUE(next.valid());
+    full.rlim_cur = static_cast<rlim_t>(next.get());
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &full), 0);
+  const InodeRef refused = table_->Find(handle, identity_);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(refused.error, EMFILE);
+  EXPECT_TRUE(table_->Find(handle, identity_).ok());
 }
 
 TEST_P(InodeTableTest, FollowsARenameItIsToldOf) {
