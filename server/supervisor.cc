@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,9 +18,11 @@
 #include <cstring>
 #include <ctime>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "server/closing_thread.h"
 #include "server/supervisor_packet.h"
 #include "server/supervisor_store.h"
 #include "transport/base/clock.h"
@@ -85,6 +88,7 @@ class Supervisor {
   void ReadWorker();
   void ReadPackets();
   void Handle(Packet packet);
+  void LetGo(Fd fd);
   void Keep(Packet packet);
   void Answer(const Packet& packet);
   void Reap();
@@ -103,6 +107,7 @@ class Supervisor {
   std::uint64_t epoch_ = 0;
   pid_t worker_ = -1;
   Fd socket_;
+  ClosingThread closing_;
   std::optional<TimePoint> read_at_;  // when the worker's last packet came that asked for nothing
   bool gathers_ = false;              // and another one had come just before
   std::deque<TimePoint> crashes_;     // within the window
@@ -135,6 +140,7 @@ Status Supervisor::StartWorker() {
   socket_.Reset(pair[0]);
   Fd theirs(pair[1]);
   const pid_t parent = getpid();
+  closing_.Join();  // the worker goes on in the child, where no other thread would be
   const pid_t child = fork();
   if (child < 0) return Status::FromErrno(errno, "cannot start rdfsd's worker");
   if (child == 0) BecomeWorker(std::move(theirs), parent);
@@ -279,6 +285,7 @@ void Supervisor::Handle(Packet packet) {
     case PacketType::kDrop:
       if (const auto held = kept_.find(packet.key); held != kept_.end()) {
         state_bytes_ -= held->first.size() + held->second.state.size();
+        LetGo(std::move(held->second.fd));
         kept_.erase(held);
       }
       break;
@@ -287,6 +294,15 @@ void Supervisor::Handle(Packet packet) {
       break;
     default:
       LogError("rdfsd's worker sent packet {}, which is none", static_cast<int>(packet.type));
+  }
+}
+
+void Supervisor::LetGo(Fd fd) {
+  struct stat stat {};
+  const bool last = fstat(fd.get(), &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_nlink == 0;
+  // The worker's next packets do not wait until all of its space is free.
+  if (last && static_cast<std::uint64_t>(stat.st_blocks) * 512 >= kLongToFree) {
+    closing_.LetGo(std::make_shared<const Fd>(std::move(fd)));
   }
 }
 

@@ -7,8 +7,9 @@
 // nothing that a client sent. Under systemd a stop leaves what is kept to the next supervisor
 // (supervisor_store.h).
 //
-// One thread, no allocation that grows with clients beyond Options' bounds. The worker talks to it
-// through DescriptorKeeper (supervisor_keeper.h) over a socket pair.
+// One thread (and for a while one that closes large files: ClosingThread), no allocation that grows
+// with clients beyond Options' bounds. The worker talks to it through DescriptorKeeper
+// (supervisor_keeper.h) over a socket pair.
 #pragma once
 
 #include <array>
