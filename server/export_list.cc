@@ -213,9 +213,15 @@ const AccessClass& ExportList::ClassOf(const Offer& offer, const std::string& ke
 }
 
 std::size_t ExportList::Age() {
-  const std::lock_guard lock(mutex_);
+  InodeTable::Descriptors let_go;
   std::size_t left = 0;
-  for (const Entry& entry : entries_) left += entry.inodes->Age();
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Entry& entry : entries_) left += entry.inodes->Age(let_go);
+  }
+  if (!let_go.empty()) {
+    core_.closing.LetGo(std::make_shared<InodeTable::Descriptors>(std::move(let_go)));
+  }
   return left;
 }
 

@@ -196,12 +196,13 @@ InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd 
                             const struct statx& stat, const NativeHandle& native) {
   const InodeKey key{DeviceOf(stat), stat.stx_ino};
   const fs::Handle handle = codec_.Encode(native);
+  Descriptors let_go;
   const std::lock_guard lock(mutex_);
   const auto it = by_key_.find(key);
   InodePtr inode = it != by_key_.end() ? it->second : nullptr;
   if (inode && !IsSameInode(inode->native, native)) {
     // The number was given to a new inode; what had it before is gone for good.
-    EraseLocked(inode);
+    let_go.push_back(EraseLocked(inode));
     inode = nullptr;
   }
   if (!inode) {
@@ -216,7 +217,7 @@ InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd 
   }
   if (!inode->fd_) InstallLocked(inode, std::make_shared<const Fd>(std::move(fd)));
   InodeRef ref = TouchLocked(inode);
-  EvictLocked();
+  EvictLocked(let_go);
   return ref;
 }
 
@@ -271,7 +272,7 @@ UnlinkedInode InodeTable::Unlinked(const struct statx& before) {
   gone.inode = it->second;
   gone.inode->unlinked_ = true;
   gone.users = UsersOfLocked(*gone.inode);
-  if (gone.inode->opens_.empty()) EraseLocked(gone.inode);
+  if (gone.inode->opens_.empty()) gone.descriptor = EraseLocked(gone.inode);
   return gone;
 }
 
@@ -332,7 +333,8 @@ void InodeTable::Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& 
 }
 
 // The last one takes its place: there may be very many. What is gone without a word goes with it.
-void InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
+bool InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
+  std::shared_ptr<const Fd> let_go;
   const std::lock_guard lock(mutex_);
   auto& opens = inode->opens_;
   if (open->place < opens.size() && opens[open->place].lock().get() == open) {
@@ -341,7 +343,9 @@ void InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
     opens.pop_back();
   }
   while (!opens.empty() && opens.back().expired()) opens.pop_back();
-  if (opens.empty() && inode->unlinked_) EraseLocked(inode);
+  if (!opens.empty() || !inode->unlinked_) return false;
+  let_go = EraseLocked(inode);
+  return true;
 }
 
 std::vector<std::shared_ptr<OpenFile>> InodeTable::UsersOfLocked(const Inode& inode) {
@@ -379,7 +383,7 @@ bool InodeTable::HasUser(const InodeKey& key,
   return false;
 }
 
-std::size_t InodeTable::Age() {
+std::size_t InodeTable::Age(Descriptors& let_go) {
   const std::lock_guard lock(mutex_);
   ++age_;
   std::size_t pinned = 0;
@@ -392,20 +396,24 @@ std::size_t InodeTable::Age() {
       continue;
     }
     ++it;
-    DropDescriptorLocked(inode);
+    let_go.push_back(DropDescriptorLocked(inode));
   }
-  DropUnusedMountsLocked();
+  DropUnusedMountsLocked(let_go);
   return open_.size() - pinned + mounts_.size();
 }
 
 // Its inodes are found by name until a directory of it has been opened again.
-void InodeTable::DropUnusedMountsLocked() {
+void InodeTable::DropUnusedMountsLocked(Descriptors& let_go) {
   if (mounts_.empty()) return;
   for (const InodePtr& inode : open_) {
     const auto it = mounts_.find(inode->key.device);
     if (it != mounts_.end()) it->second.used = age_;
   }
-  std::erase_if(mounts_, [this](const auto& mount) { return mount.second.used + 2 <= age_; });
+  std::erase_if(mounts_, [&](auto& mount) {
+    if (mount.second.used + 2 > age_) return false;
+    let_go.push_back(std::move(mount.second.fd));
+    return true;
+  });
 }
 
 std::size_t InodeTable::descriptors() const {
@@ -432,7 +440,7 @@ void InodeTable::InstallLocked(const InodePtr& inode, std::shared_ptr<const Fd> 
   inode->listed_ = true;
 }
 
-void InodeTable::EvictLocked() {
+void InodeTable::EvictLocked(Descriptors& let_go) {
   // What is open goes to the other end, a bounded number of them each time: many that nobody uses
   // at the moment must not keep all others from their turn.
   std::size_t patience = 64;
@@ -441,27 +449,26 @@ void InodeTable::EvictLocked() {
     if (oldest->pinned_ || !oldest->opens_.empty()) {
       TouchLocked(oldest);
     } else {
-      DropDescriptorLocked(oldest);
+      let_go.push_back(DropDescriptorLocked(oldest));
     }
   }
   while (open_.size() + closed_.size() > limits_.entries && !closed_.empty()) {
-    EraseLocked(InodePtr(closed_.back()));
+    (void)EraseLocked(InodePtr(closed_.back()));  // without one
   }
 }
 
-void InodeTable::DropDescriptorLocked(const InodePtr& inode) {
+std::shared_ptr<const Fd> InodeTable::DropDescriptorLocked(const InodePtr& inode) {
   open_.erase(inode->place_);
-  inode->fd_.reset();
   closed_.push_front(inode);
   inode->place_ = closed_.begin();
+  return std::exchange(inode->fd_, nullptr);
 }
 
-void InodeTable::EraseLocked(const InodePtr& inode) {
+std::shared_ptr<const Fd> InodeTable::EraseLocked(const InodePtr& inode) {
   if (inode->listed_) {
     (inode->fd_ ? open_ : closed_).erase(inode->place_);
     inode->listed_ = false;
   }
-  inode->fd_.reset();
   if (const auto it = by_key_.find(inode->key); it != by_key_.end() && it->second == inode) {
     by_key_.erase(it);
   }
@@ -469,6 +476,7 @@ void InodeTable::EraseLocked(const InodePtr& inode) {
       it != by_handle_bytes_.end() && it->second == inode) {
     by_handle_bytes_.erase(it);
   }
+  return std::exchange(inode->fd_, nullptr);
 }
 
 }  // namespace rdfs::server

@@ -78,6 +78,7 @@ struct InodeRef {
 // What had its last name taken: nothing known, or the inode and who still has it open.
 struct UnlinkedInode {
   InodePtr inode;
+  std::shared_ptr<const Fd> descriptor;  // the table's, where nobody has it open
   std::vector<std::shared_ptr<OpenFile>> users;
 };
 
@@ -109,13 +110,14 @@ class InodeTable {
   InodeRef Adopt(const InodePtr& parent, const std::string& name, Fd fd, const struct statx& stat);
 
   // A name of the inode is gone, and with it the inode if `before` had one name: its descriptor
-  // must not keep a deleted file's space.
+  // must not keep a deleted file's space. The caller lets go of it: freeing that may take long.
   UnlinkedInode Unlinked(const struct statx& before);
   // The inode has this name now: a rename, or one more link.
   void Renamed(const struct statx& stat, const InodePtr& parent, const std::string& name);
   // Open files pin the descriptor; in pairs.
   void Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open);
-  void Closed(const InodePtr& inode, const OpenFile* open);
+  // Whether the file had no name any more, and goes with the last of its open files.
+  bool Closed(const InodePtr& inode, const OpenFile* open);
 
   // Null where nobody knows it.
   [[nodiscard]] InodePtr Known(const InodeKey& key) const;
@@ -138,10 +140,16 @@ class InodeTable {
   [[nodiscard]] bool HasUser(const InodeKey& key,
                              const std::function<bool(const OpenFile&)>& such) const;
 
+  using Descriptors = std::vector<std::shared_ptr<const Fd>>;
   // Called every so often: closes descriptors that nobody has used since the call before the last:
   // they keep the space of files that are deleted behind the server's back, and file systems from
-  // being unmounted. Returns how many may still be closed later.
-  std::size_t Age();
+  // being unmounted. Returns how many may still be closed later. `let_go` gets them: the last of a
+  // large file takes long.
+  std::size_t Age(Descriptors& let_go);
+  std::size_t Age() {
+    Descriptors let_go;
+    return Age(let_go);
+  }
 
   [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t entries() const;
@@ -164,7 +172,7 @@ class InodeTable {
   InodeRef OpenByHandle(const fs::Handle& handle, const NativeHandle& native,
                         ThreadIdentity& identity);
   InodeRef OpenByName(const InodePtr& inode);
-  void DropUnusedMountsLocked();
+  void DropUnusedMountsLocked(Descriptors& let_go);
   // Of what was found by a name; remembers its mount where handles may be opened in that.
   NativeHandle NativeOf(int fd, const struct statx& stat);
   void RememberMount(const NativeHandle& native, int fd, const struct statx& stat);
@@ -172,9 +180,11 @@ class InodeTable {
   static std::vector<std::shared_ptr<OpenFile>> UsersOfLocked(const Inode& inode);
   InodeRef TouchLocked(const InodePtr& inode);
   void InstallLocked(const InodePtr& inode, std::shared_ptr<const Fd> fd);
-  void EvictLocked();
-  void DropDescriptorLocked(const InodePtr& inode);
-  void EraseLocked(const InodePtr& inode);
+  // What these return, or add to `let_go`, may be the last of its file: it is let go of behind the
+  // lock.
+  void EvictLocked(Descriptors& let_go);
+  [[nodiscard]] std::shared_ptr<const Fd> DropDescriptorLocked(const InodePtr& inode);
+  [[nodiscard]] std::shared_ptr<const Fd> EraseLocked(const InodePtr& inode);
 
   OutsideWatch* watch_ = nullptr;
   const std::shared_ptr<const Export> export_;
