@@ -278,7 +278,7 @@ bool Dispatcher::MayGoOn(Call& call) {
   if (!changes && !asks) return true;
   LeaseChange& change = call.responder.change();
   std::vector<LeaseService::Target> targets;
-  const bool alone = changes && !asks && leases.IsAlone();
+  const bool alone = changes && !asks && leases.IsAlone(call.session.id());
   if (changes && !alone) targets = TargetsOf(call);
   if (asks) {
     std::vector<LeaseService::Target> looked = LookedAt(call);
@@ -298,7 +298,7 @@ bool Dispatcher::MayGoOn(Call& call) {
   const bool now =
       leases.Begin(call.session.id(), targets, change, GoOnWith(parked), PurposeOf(call));
   // Nobody is granted a lease behind Begin; who came just before it may have one.
-  if (now) return !alone || leases.IsAlone() || MayGoOn(call);
+  if (now) return !alone || leases.IsAlone(call.session.id()) || MayGoOn(call);
   // The lane runs what is posted on this thread, and so behind this.
   Park(*parked, call);
   return false;

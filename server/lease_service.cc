@@ -82,7 +82,7 @@ bool LeaseService::WrittenByAnother(const InodeKey& inode, std::uint64_t session
 bool LeaseService::AnyWrittenByAnother(std::uint64_t session) {
   const TimePoint now = clock_.Now();
   const std::lock_guard lock(mutex_);
-  return (lanes_.size() > 1 && table_.AnyWrittenByAnother(session, now)) ||
+  return (!IsAloneLocked(session) && table_.AnyWrittenByAnother(session, now)) ||
          table_.WrittenEarlierByAnother(session, now);
 }
 
@@ -91,9 +91,13 @@ void LeaseService::ChangedOutside(std::span<const Target> targets) {
   (void)Begin(kNobody, targets, change, [] {});
 }
 
-bool LeaseService::IsAlone() {
+bool LeaseService::IsAlone(std::uint64_t session) {
   const std::lock_guard lock(mutex_);
-  return lanes_.size() <= 1;
+  return IsAloneLocked(session);
+}
+
+bool LeaseService::IsAloneLocked(std::uint64_t session) const {
+  return lanes_.size() <= (lanes_.contains(session) ? 1U : 0U);
 }
 
 bool LeaseService::Begin(std::uint64_t session, std::span<const Target> targets,

@@ -87,8 +87,8 @@ class LeaseService {
   // Whether that may be so of any inode.
   [[nodiscard]] bool AnyWrittenByAnother(std::uint64_t session);
 
-  // Whether no other session than this one is there.
-  [[nodiscard]] bool IsAlone();
+  // Whether no other session than this one, whether it has attached a lane or not, has one.
+  [[nodiscard]] bool IsAlone(std::uint64_t session);
   // `change` says what it is about already (empty at first), and holds what is begun. False: it has
   // to wait; `ready` runs once, on any thread, when it need not any more.
   bool Begin(std::uint64_t session, std::span<const Target> targets, LeaseChange& change,
@@ -133,6 +133,7 @@ class LeaseService {
   void CollectReadyLocked(const std::vector<LeaseTable::ChangeNumber>& changes, Later& later);
   void SendLocked(LeaseTable::RecallNumber number, std::uint64_t session, Later& later);
   void WatchLocked(Later& later);
+  [[nodiscard]] bool IsAloneLocked(std::uint64_t session) const;
   // Of no effect for another timer than the last one.
   void Expire(std::uint64_t timer);
   // With the handle that the recipient knows, maybe by another export.

@@ -154,7 +154,8 @@ std::uint32_t WriteLeaseOf(Core& core, const OpenFile& open, LeaseTable::Stamp s
   }
   // Who has it open may READ what was granted to him, without a question.
   const auto shared = [&] {
-    return !core.leases.IsAlone() && core.opened_by_another(open.inode->key, open.session);
+    return !core.leases.IsAlone(open.session) &&
+           core.opened_by_another(open.inode->key, open.session);
   };
   if (shared()) return 0;
   const std::uint32_t granted = core.leases.GrantWrites(open.inode->key, open.session, since);

@@ -46,6 +46,19 @@ TEST_F(RecallsTest, AreSentAgainWhenTheLaneThatTheyWentByEnds) {
   EXPECT_EQ(first->sent, recalls);
 }
 
+// A client that follows no rule: it is told nothing itself, and harms nobody who is.
+TEST_F(RecallsTest, WhoHasAttachedNoLaneWaitsForTheOthersAllTheSame) {
+  Attach(server_.lane);
+  const std::shared_ptr<MemoryLane> another = server_.NewLane(server_.NewSession(43));
+  const fs::Handle root = server_.root();
+  ASSERT_TRUE(server_.Create(root, "file", fs::kOpenRead | fs::kOpenWrite | fs::kOpenCreate).ok());
+  ASSERT_TRUE(server_.Lookup(root, "file").ok());
+
+  Say(another, Opcode::kUnlink, Body().Add(root).Name("file"));
+  EXPECT_TRUE(server_.WaitForAnswer(server_.lane)) << "nothing was recalled";
+  EXPECT_TRUE(another->sent.empty()) << "it did not wait";
+}
+
 // As when another loop makes it: behind the look at what the request would change. The server asks
 // for the time here and there, and at each of these moments the file appears once.
 TEST_F(RecallsTest, AFileThatAppearsMeanwhileIsNotTruncatedUnasked) {
