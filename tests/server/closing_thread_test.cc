@@ -31,11 +31,11 @@ TEST(ClosingThread, NobodyWaitsForWhatTakesLong) {
   closing.LetGo(nullptr);
   closing.LetGo(std::shared_ptr<const int>(new int(1), slow));
   closing.LetGo(std::shared_ptr<const int>(new int(2), slow));
-  EXPECT_EQ(gone, 0);
+  EXPECT_EQ(gone.load(), 0);
   may_end.set_value();
   closing.Join();
-  EXPECT_EQ(gone, 2);
-  EXPECT_TRUE(elsewhere);
+  EXPECT_EQ(gone.load(), 2);
+  EXPECT_TRUE(elsewhere.load());
 }
 
 TEST(ClosingThread, BeginsAgainAfterItsEnd) {

@@ -285,7 +285,29 @@ TEST_P(InodeTableTest, AnUnlinkedFileHoldsNoDescriptor) {
   struct statx stat {};
   ASSERT_TRUE(table_->Lookup(table_->root(), "gone", stat).ok());
   ASSERT_EQ(::unlink((dir_ / "gone").c_str()), 0);
-  EXPECT_TRUE(table_->Unlinked(stat).users.empty());
+  const UnlinkedInode gone = table_->Unlinked(stat);
+  EXPECT_TRUE(gone.users.empty());
+  EXPECT_EQ(table_->descriptors(), 1U);
+  // Not closed yet, since that may take long.
+  ASSERT_TRUE(gone.descriptor);
+  EXPECT_EQ(gone.descriptor.use_count(), 1);
+}
+
+TEST_P(InodeTableTest, AFileWithoutANameGoesWithTheLastThatHasItOpen) {
+  Touch("gone");
+  struct statx stat {};
+  const InodePtr inode = table_->Lookup(table_->root(), "gone", stat).inode;
+  const auto first = std::make_shared<OpenFile>();
+  const auto last = std::make_shared<OpenFile>();
+  const auto before = std::make_shared<OpenFile>();
+  for (const auto& open : {first, last, before}) table_->Opened(inode, open);
+  EXPECT_FALSE(table_->Closed(inode, before.get()));
+  ASSERT_EQ(::unlink((dir_ / "gone").c_str()), 0);
+  const UnlinkedInode gone = table_->Unlinked(stat);
+  EXPECT_EQ(gone.users.size(), 2U);
+  EXPECT_FALSE(gone.descriptor);
+  EXPECT_FALSE(table_->Closed(inode, first.get()));
+  EXPECT_TRUE(table_->Closed(inode, last.get()));
   EXPECT_EQ(table_->descriptors(), 1U);
 }
 
@@ -296,7 +318,9 @@ TEST_P(InodeTableTest, DescriptorsThatNobodyUsesAreClosed) {
   (void)Look(table_->root(), "b");
   EXPECT_EQ(table_->Age(), 3U);
   EXPECT_TRUE(table_->Find(handle, identity_).ok());
-  (void)table_->Age();
+  InodeTable::Descriptors let_go;
+  (void)table_->Age(let_go);
+  EXPECT_EQ(let_go.size(), 1U);
   EXPECT_EQ(table_->descriptors(), 2U) << "the root and the one that was used";
   EXPECT_EQ(table_->Age(), 0U);
   EXPECT_EQ(table_->descriptors(), 1U);

@@ -45,11 +45,14 @@ class SlowConnection final : public transport::Connection {
     if (messages_ > 0) {
       --messages_;
       out[0] = {.kind = Completion::Kind::kMessage,
+                .ticket = 0,
+                .status = {},
                 .message = std::as_bytes(std::span<const RegionsReply, 1>(&answer_, 1))};
       return std::size_t{1};
     }
     if (reads_.empty() || BootClock::now() < next_) return std::size_t{0};
-    out[0] = {.kind = Completion::Kind::kRead, .ticket = reads_.front()};
+    out[0] = {
+        .kind = Completion::Kind::kRead, .ticket = reads_.front(), .status = {}, .message = {}};
     reads_.pop_front();
     next_ = BootClock::now() + pace_;
     return std::size_t{1};
