@@ -172,6 +172,104 @@ void Levels(Party& party) {
   party.Meet();
 }
 
+// As programs do that wait for bytes and for room in turn: they change the entry each time, or take
+// it out and put it in again.
+void TakesTurns(Party& party) {
+  Set set(party);
+  set.Control("modify what is not there", EPOLL_CTL_MOD, EPOLLIN);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLOUT);
+  set.Wait("only room", kLong);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  set.Wait("not in it", 0);
+  set.Control("delete again", EPOLL_CTL_DEL, 0);
+  set.Control("modify what is not there", EPOLL_CTL_MOD, EPOLLIN);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  set.Control("add again", EPOLL_CTL_ADD, EPOLLIN);
+  set.Wait("bytes", kLong);
+  Receive(party, "recv", 200);
+  set.Wait("none", 20);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  party.Meet();
+  party.Meet();  // the other end has shut its half down
+  set.Wait("not in it", 20);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLOUT);
+  set.Wait("only room", kLong);
+  set.Wait("only room", kLong);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLRDHUP);
+  set.Wait("only the end", kLong);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLRDHUP);
+  set.Wait("the end", kLong);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLPRI);
+  set.Wait("nothing that it is asked for", 20);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  set.Wait("not in it", 20);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  set.Wait("the end", kLong);
+  party.Meet();
+}
+void HasTurnsTaken(Party& party) {
+  party.Meet();
+  Send(party, 0, 100);
+  party.Meet();
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+  party.Meet();
+}
+
+// A number that was in a set, and out of it again, is that of another connection soon, while a
+// child has the first one still.
+void LeavesANumber(Party& party) {
+  Set set(party);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  Receive(party, "recv", 200);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  int stays[2] = {-1, -1};
+  if (pipe2(stays, O_CLOEXEC) != 0) return;
+  const pid_t child = fork();
+  if (child == 0) {
+    char ignored = 0;
+    (void)!read(stays[0], &ignored, 1);
+    _exit(0);
+  }
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  set.Wait("none", 20);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  const int number = party.fd;
+  party.Say("close", close(number));
+  int other[2] = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, other) != 0) return;
+  if (other[0] != number && other[1] != number) return;
+  party.fd = number;
+  set.Control("add another one of this number", EPOLL_CTL_ADD, EPOLLIN);
+  party.Meet();  // the other end sends, and shuts its half down
+  party.Meet();
+  set.Wait("nothing of its own", 20);
+  party.Say("write", write(other[0] == number ? other[1] : other[0], "x", 1));
+  set.Wait("bytes", kLong);
+  close(other[0]);
+  close(other[1]);
+  party.fd = -1;
+  (void)!write(stays[1], "x", 1);
+  close(stays[0]);
+  close(stays[1]);
+  party.Say("child", waitpid(child, nullptr, 0) == child);
+  party.Meet();
+}
+void FeedsANumber(Party& party) {
+  party.Meet();
+  Send(party, 0, 100);
+  party.Meet();
+  Send(party, 100, 100);
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
+  party.Meet();
+}
+
 void Edges(Party& party) {
   fcntl(party.fd, F_SETFL, O_NONBLOCK);
   Set set(party);
@@ -679,6 +777,8 @@ const std::vector<Scenario> kWaitScenarios = {
     {"poll, the other way", Feeds, Polls},
     {"select", Selects, Feeds},
     {"epoll, level", Levels, Feeds},
+    {"epoll, in turns", TakesTurns, HasTurnsTaken},
+    {"epoll, a number that is another one's", LeavesANumber, FeedsANumber},
     {"epoll, edge", Edges, Feeds},
     {"epoll, one shot", Shots, Feeds},
     {"epoll, two numbers", HasTwoNumbers, Feeds},

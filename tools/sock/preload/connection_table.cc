@@ -79,6 +79,7 @@ void BeforeFork() {
   if (t_forking) return;  // a signal handler in the middle of a fork
   pthread_mutex_lock(&g_fork_lock);
   t_forking = true;
+  EpollBeforeFork();
   ShareSockets();
   g_counted_size = 0;
   ForEachUsed(Use::Of::kAll, [](int, Connection& connection) {

@@ -171,6 +171,9 @@ void EpollClosed(std::uint32_t index) {
   --set.descriptors;
 }
 
+void EpollBeforeFork() {
+  ForEachSet([](EpollSet& set) { set.BeforeFork(); });
+}
 void EpollAfterForkInChild() {
   ForEachSet([](EpollSet& set) { set.AfterForkInChild(); });
 }

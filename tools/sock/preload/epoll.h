@@ -37,6 +37,7 @@ void EpollForget(int fd);
 // Descriptors of the instance itself.
 void EpollDuplicated(std::uint32_t index);
 void EpollClosed(std::uint32_t index);
+void EpollBeforeFork();
 void EpollAfterForkInChild();
 
 }  // namespace rdfs::sock

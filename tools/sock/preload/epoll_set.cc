@@ -15,7 +15,7 @@ void EpollSet::Renew() {
   bells_.Reset();
   waker_.Reset();
   busy_ = busy_end_ = 0;
-  attached_ = 0;
+  attached_ = lying_ = 0;
   mixed_ = false;
   nested_ = holds_sets_ = outside_ = false;
 }
@@ -72,9 +72,40 @@ bool EpollSet::HasByAnotherNumber(int fd) {
   return has;
 }
 
+// Whether the kernel must be asked anew. Room it always has, so that is never asked in vain.
+bool EpollSet::HasToAsk(const Entry& entry, std::uint32_t events) {
+  if (((events | entry.kernel_events) & kModes) != 0) return events != entry.kernel_events;
+  const std::uint32_t differ = events ^ entry.kernel_events;
+  return (differ & (events | kOut)) != 0;
+}
+
+void EpollSet::TakeOut(int fd, Entry& entry) {
+  entry.lies = false;
+  --lying_;
+  const int saved = errno;
+  if (IsOwn(entry)) (void)libc().epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr);
+  errno = saved;
+}
+
+// The kernel has told of something that the program did not ask for, and would go on.
+void EpollSet::Excess(int fd, Entry& entry) {
+  Ask(fd, entry, (entry.events & ~kOut) | (entry.events & entry.kernel_events & kOut));
+}
+
 int EpollSet::Remove(int fd, epoll_event* event) {
-  const int result = libc().epoll_ctl(fd_, EPOLL_CTL_DEL, fd, event);
   Entry* const entry = Find(fd);
+  if (entry == nullptr && entries_[fd].lies) {
+    errno = ENOENT;
+    return -1;
+  }
+  if (entry != nullptr && entry->attached && IsOwn(*entry) && (entry->events & kModes) == 0) {
+    entry->lies = true;
+    ++lying_;
+    --attached_;
+    entry->present = entry->attached = false;
+    return 0;
+  }
+  const int result = libc().epoll_ctl(fd_, EPOLL_CTL_DEL, fd, event);
   if (entry == nullptr) return result;
   if (entry->attached) --attached_;
   entry->present = entry->attached = false;
@@ -93,9 +124,21 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
     asked.data.u64 = Marked(fd, arming);
     mixed_ = true;
   }
-  const int result = libc().epoll_ctl(fd_, operation, fd, &asked);
-  if (result != 0) return result;
   Entry& entry = entries_[fd];
+  if (entry.lies && operation == EPOLL_CTL_MOD) {
+    errno = ENOENT;
+    return -1;
+  }
+  if (entry.lies && !attached) TakeOut(fd, entry);
+  const bool there = entry.lies || (operation == EPOLL_CTL_MOD && entry.present && entry.attached);
+  if (!attached || !there || !IsOwn(entry) || HasToAsk(entry, asked.events)) {
+    const int result =
+        libc().epoll_ctl(fd_, entry.lies && IsOwn(entry) ? EPOLL_CTL_MOD : operation, fd, &asked);
+    if (result != 0) return result;
+  } else {
+    asked.events = entry.kernel_events;
+  }
+  if (entry.lies) --lying_;
   if (entry.present && entry.attached) --attached_;
   entry = Entry{.data = event.data.u64,
                 .reported_gate = ~std::uint64_t{0},
@@ -108,6 +151,7 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
                 .attached = attached,
                 .busy = entry.busy,
                 .spent = false,
+                .lies = false,
                 .bells = entry.bells,
                 .full = false,
                 .overhears = entry.overhears,
@@ -153,6 +197,7 @@ void EpollSet::Detached(const End& end, int fd) {
   if (entries_ == nullptr) return;
   Entry& entry = entries_[fd];
   // They lie there also when the program has taken it out.
+  if (entry.lies) TakeOut(fd, entry);
   if (entry.bells && IsOwn(entry)) RemoveBells(end, entry);
   if (!entry.present || !entry.attached) return;
   entry.attached = false;
@@ -172,9 +217,19 @@ void EpollSet::Forget(int fd) {
   if (!locked.held() || entries_ == nullptr || fd >= DescriptorTable::kMost) return;
   Entry& entry = entries_[fd];
   const Use use(fd);
+  if (entry.lies) TakeOut(fd, entry);
   if (entry.bells && IsOwn(entry) && use && use->attached()) RemoveBells(use->end(), entry);
   if (entry.present && entry.attached) --attached_;
   entry.present = entry.attached = entry.bells = false;
+}
+
+// Both processes would take out what only one has.
+void EpollSet::BeforeFork() {
+  const Locked locked(lock_);
+  if (!locked.held()) return;
+  for (int fd = 0; lying_ > 0 && fd < Registry().end(); ++fd) {
+    if (entries_[fd].lies) TakeOut(fd, entries_[fd]);
+  }
 }
 
 void EpollSet::AfterForkInChild() {

@@ -3,6 +3,12 @@
 // An entry is *quiet* when nothing of it is ready and its End will ring a bell when that changes;
 // the others are in a list and are looked at by every wait. So a wait costs what is busy, not what
 // is registered.
+//
+// What the kernel is asked of a moved connection is what TCP still says of it: its end, errors. A
+// program that waits for bytes and for room in turn changes its entry with each message, or takes
+// it out and puts it in again. The kernel is not told of that where it is level-triggered: it may
+// have been asked for more than the program wants, or for what is not in the set any more, until it
+// says something that nobody wants to hear (Excess, TakeOut).
 #pragma once
 
 #include <pthread.h>
@@ -78,6 +84,7 @@ class EpollSet {
   void Forget(int fd);
   // The connection's program was refused room: it will want to know when there is some.
   void Refused(int fd);
+  void BeforeFork();
   void AfterForkInChild();
   // Who waits for the instance itself, as for any descriptor, hears of what is ready by the
   // kernel's part of it alone: what is ready now rings there, and so does what comes later.
@@ -99,10 +106,11 @@ class EpollSet {
     std::uint64_t reported_gate;  // edge: what the ring was when it was last reported
     std::uint32_t reported_refusals;
     std::uint32_t events;         // the program's; 0 when it is not in the set
-    std::uint32_t kernel_events;  // what the kernel was asked
+    std::uint32_t kernel_events;  // what the kernel was asked, or more
     std::uint32_t came;           // what the kernel said and nobody was told yet
     int next;                     // of the busy ones, one more than the descriptor; 0: the last
     bool present, attached, busy, spent;
+    bool lies;   // not present, but the kernel has it
     bool bells;  // they lie in the inner set; they stay when a program takes it out and in again
     bool full;   // the ring, when it was armed last; or no bell tells of it
     bool overhears;       // the data bell by its edges: bytes are not what the program waits for
@@ -115,6 +123,9 @@ class EpollSet {
   bool HasByAnotherNumber(int fd);
   int Remove(int fd, epoll_event* event);
   int Put(int operation, int fd, const epoll_event& event);
+  static bool HasToAsk(const Entry& entry, std::uint32_t events);
+  void TakeOut(int fd, Entry& entry);
+  void Excess(int fd, Entry& entry);
   Entry* Find(int fd);
   // Else the kernel's part of it is a process's from before a fork.
   [[nodiscard]] bool IsOwn(const Entry& entry) const { return entry.forks == forks_; }
@@ -152,6 +163,7 @@ class EpollSet {
   // When to look at those whose ring is full, of which no bell may tell.
   Deadline look_at_full_ = Deadline::max();
   std::atomic<std::uint32_t> attached_{0};
+  std::uint32_t lying_ = 0;         // entries that the kernel has alone
   std::atomic<bool> mixed_{false};  // what the kernel says may be ours
   std::atomic<std::uint32_t> waiters_{0};
   std::atomic<bool> nested_{false};

@@ -61,7 +61,7 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
     }
     const std::uint32_t asked =
         (entry.events & ~kOut) | (outlet == End::Outlet::kTcp ? entry.events & kOut : 0);
-    if (asked != entry.kernel_events) Ask(fd, entry, asked);
+    if (HasToAsk(entry, asked)) Ask(fd, entry, asked);
   }
   if (arm && !entry.bells && !end.hung_up()) AddBells(end, fd, entry);
   if (arm && !entry.bells && !end.hung_up()) {
@@ -182,6 +182,7 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
     }
     const auto fd = static_cast<int>(what & kDescriptor);
     Entry* const entry = Find(fd);
+    if (entry == nullptr && entries_ != nullptr && entries_[fd].lies) TakeOut(fd, entries_[fd]);
     if (entry == nullptr) continue;
     if (!entry->attached) {        // of one shot, or it left meanwhile
       if (entry->spent) continue;  // the kernel tells of errors though asked for nothing
@@ -192,6 +193,8 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
       events[out++] = {.events = event.events, .data = {.u64 = entry->data}};
       continue;
     }
+    if ((event.events & ~entry->events) != 0) Excess(fd, *entry);
+    if ((event.events & entry->events) == 0) continue;
     // In one answer nothing is told twice.
     const auto same = std::find_if(told.begin(), told.end(), [&](const epoll_event& other) {
       return other.data.u64 == entry->data;
