@@ -10,7 +10,6 @@
 #include <memory>
 
 #include "server/beneath.h"
-#include "server/closing_thread.h"
 #include "server/counters.h"
 #include "server/extent_store.h"
 #include "server/free_space.h"
@@ -79,7 +78,6 @@ struct Core {
   std::function<void(const SessionPtr&)> end_session = [](const SessionPtr&) {};
   // Told of every file that a session opens, not of directories: any thread. Set likewise.
   std::function<void()> file_opened = [] {};
-  ClosingThread closing;
   // Last: requests that wait in these use the rest, and those in `groups` the leases.
   LeaseService leases;
   GroupCache groups;

@@ -213,15 +213,9 @@ const AccessClass& ExportList::ClassOf(const Offer& offer, const std::string& ke
 }
 
 std::size_t ExportList::Age() {
-  InodeTable::Descriptors let_go;
+  const std::lock_guard lock(mutex_);
   std::size_t left = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Entry& entry : entries_) left += entry.inodes->Age(let_go);
-  }
-  if (!let_go.empty()) {
-    core_.closing.LetGo(std::make_shared<InodeTable::Descriptors>(std::move(let_go)));
-  }
+  for (const Entry& entry : entries_) left += entry.inodes->Age();
   return left;
 }
 

@@ -130,7 +130,7 @@ OpenPtr FsSession::RemoveOpen(std::uint64_t number) {
     ReturnBudget(1);
     NoteOpensLocked();
   }
-  open->last_of_file = inodes().Closed(open->inode, open.get());
+  inodes().Closed(open->inode, open.get());
   return open;
 }
 
@@ -144,9 +144,7 @@ std::vector<OpenPtr> FsSession::RemoveAllOpens() {
     reclaimed_.clear();
     NoteOpensLocked();
   }
-  for (const OpenPtr& open : all) {
-    open->last_of_file = inodes().Closed(open->inode, open.get());
-  }
+  for (const OpenPtr& open : all) inodes().Closed(open->inode, open.get());
   return all;
 }
 

@@ -117,7 +117,9 @@ struct GroupCache::State {
     Groups groups;  // null until the first answer
     TimePoint until;
     bool asked = false;  // and not answered yet
+    bool taken = false;  // its turn has come
     std::uint64_t asker = 0;
+    std::vector<std::uint64_t> others;  // who have it in their queues, too
     TimePoint asked_at;
     std::vector<std::function<void()>> waiting;
   };
@@ -128,9 +130,19 @@ struct GroupCache::State {
   bool Begin(Ids ids, User& user, std::uint64_t asker, TimePoint now) {
     if (user.asked || HasAskedForTooMany(asker)) return false;
     user.asked = true;
+    user.taken = false;
+    user.others.clear();
     user.asker = asker;
     user.asked_at = now;
     ++asking[asker];
+    queues[asker].push_back(ids);
+    return true;
+  }
+  // As Begin, where another one has asked: it is asked for in whoever's turn comes first.
+  bool Join(Ids ids, User& user, std::uint64_t asker) {
+    if (!user.asked || user.taken || user.asker == asker) return false;
+    if (std::find(user.others.begin(), user.others.end(), asker) != user.others.end()) return false;
+    user.others.push_back(asker);
     queues[asker].push_back(ids);
     return true;
   }
@@ -145,14 +157,20 @@ struct GroupCache::State {
   }
   // Of each asker one in its turn. Nothing: there are none left.
   std::optional<Ids> TakeNext() {
-    auto turn = queues.upper_bound(last_asker);
-    if (turn == queues.end()) turn = queues.begin();
-    if (turn == queues.end()) return std::nullopt;
-    last_asker = turn->first;
-    const Ids ids = turn->second.front();
-    turn->second.pop_front();
-    if (turn->second.empty()) queues.erase(turn);
-    return ids;
+    while (true) {
+      auto turn = queues.upper_bound(last_asker);
+      if (turn == queues.end()) turn = queues.begin();
+      if (turn == queues.end()) return std::nullopt;
+      const std::uint64_t asker = turn->first;
+      const Ids ids = turn->second.front();
+      turn->second.pop_front();
+      if (turn->second.empty()) queues.erase(turn);
+      const auto user = users.find(ids);
+      if (user == users.end() || !user->second.asked || user->second.taken) continue;
+      user->second.taken = true;
+      last_asker = asker;
+      return ids;
+    }
   }
 
   // Null: the database did not answer.
@@ -277,7 +295,7 @@ GroupCache::Groups GroupCache::Known(Ids ids, std::uint64_t asker) {
 
 bool GroupCache::WhenKnown(Ids ids, std::function<void()> go_on, std::uint64_t asker) {
   TimePoint asked_at;
-  bool begun = false;
+  bool begun = false, first = false;
   {
     const std::lock_guard lock(state_->mutex);
     const TimePoint now = state_->clock.Now();
@@ -292,13 +310,15 @@ bool GroupCache::WhenKnown(Ids ids, std::function<void()> go_on, std::uint64_t a
     if (!is_known) state_->MakeRoom(now);
     State::User& user = state_->users[ids];
     user.waiting.push_back(std::move(go_on));
-    begun = state_->Begin(ids, user, asker, now);
+    begun = state_->Begin(ids, user, asker, now) || state_->Join(ids, user, asker);
     asked_at = user.asked_at;
-    if (user.waiting.size() > 1) return true;
+    first = user.waiting.size() == 1;
   }
-  scheduler_.After(kPatience, [weak = std::weak_ptr(state_), ids, asked_at] {
-    if (const auto state = weak.lock()) state->GiveUp(ids, asked_at);
-  });
+  if (first) {
+    scheduler_.After(kPatience, [weak = std::weak_ptr(state_), ids, asked_at] {
+      if (const auto state = weak.lock()) state->GiveUp(ids, asked_at);
+    });
+  }
   if (begun) elsewhere_([state = state_] { state->AskNext(); });
   return true;
 }

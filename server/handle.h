@@ -67,8 +67,8 @@ struct NativeHandle {
     kFileHandle = 1,  // can be opened by open_by_handle_at(2)
     kHashed = 2,      // a file handle too long for ours
     kNumber = 3,      // inode number and birth time
-    // A file handle, of what was reached by another mount than those that handles are opened in: by
-    // that one it might be writable, where this one is read-only. Never opened by handle.
+    // A file handle, of what was reached by a read-only mount below the export's own: by that one
+    // it might be writable. Never opened by handle.
     kOtherMount = 4,
   };
   Kind kind = Kind::kNumber;

@@ -223,43 +223,45 @@ InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd 
 
 NativeHandle InodeTable::NativeOf(int fd, const struct statx& stat) {
   NativeHandle native = NativeHandle::Of(fd, stat);
-  RememberMount(native, fd, stat);
-  if (native.kind != NativeHandle::Kind::kFileHandle || native.mount == native_root_.mount) {
-    return native;
-  }
-  const std::lock_guard lock(mutex_);
-  const auto it = mounts_.find(native.device);
-  if (it == mounts_.end() || it->second.number != native.mount) {
-    native.kind = NativeHandle::Kind::kOtherMount;
+  if (IsReadOnlyBelow(native, fd)) {
+    if (native.kind == NativeHandle::Kind::kFileHandle) {
+      native.kind = NativeHandle::Kind::kOtherMount;
+    }
+  } else {
+    RememberMount(native, fd, stat);
   }
   return native;
 }
 
+// Whether it was reached by a mount below the export's own that is read-only.
+bool InodeTable::IsReadOnlyBelow(const NativeHandle& native, int fd) {
+  if (native.mount < 0 || native.mount == native_root_.mount) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = read_only_.find(native.mount); it != read_only_.end()) return it->second;
+  }
+  struct statvfs info {};
+  const bool is = ::fstatvfs(fd, &info) == 0 && (info.f_flag & ST_RDONLY) != 0;
+  const std::lock_guard lock(mutex_);
+  read_only_[native.mount] = is;
+  return is;
+}
+
 void InodeTable::RememberMount(const NativeHandle& native, int fd, const struct statx& stat) {
   const std::uint64_t device = native.device;
-  if (device == export_->root_device() || native.mount < 0 || !S_ISDIR(stat.stx_mode)) return;
+  if (device == export_->root_device() || !S_ISDIR(stat.stx_mode)) return;
   {
     const std::lock_guard lock(mutex_);
     if (const auto it = mounts_.find(device); it != mounts_.end()) {
       it->second.used = age_;
       return;
     }
-    if (read_only_mounts_.contains(native.mount)) return;
-  }
-  struct statvfs info {};
-  if (::fstatvfs(fd, &info) != 0) return;
-  if ((info.f_flag & ST_RDONLY) != 0) {
-    // The same file system may be writable by another mount.
-    const std::lock_guard lock(mutex_);
-    read_only_mounts_.insert(native.mount);
-    return;
   }
   OpenResult opened = proc_.Reopen(fd, O_RDONLY | O_DIRECTORY);
   if (!opened.fd.valid()) return;  // then its inodes are found by name
   const std::lock_guard lock(mutex_);
-  mounts_.try_emplace(device, Mount{.fd = std::make_shared<const Fd>(std::move(opened.fd)),
-                                    .number = native.mount,
-                                    .used = age_});
+  mounts_.try_emplace(device,
+                      Mount{.fd = std::make_shared<const Fd>(std::move(opened.fd)), .used = age_});
 }
 
 UnlinkedInode InodeTable::Unlinked(const struct statx& before) {
@@ -333,7 +335,7 @@ void InodeTable::Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& 
 }
 
 // The last one takes its place: there may be very many. What is gone without a word goes with it.
-bool InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
+void InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
   std::shared_ptr<const Fd> let_go;
   const std::lock_guard lock(mutex_);
   auto& opens = inode->opens_;
@@ -343,9 +345,7 @@ bool InodeTable::Closed(const InodePtr& inode, const OpenFile* open) {
     opens.pop_back();
   }
   while (!opens.empty() && opens.back().expired()) opens.pop_back();
-  if (!opens.empty() || !inode->unlinked_) return false;
-  let_go = EraseLocked(inode);
-  return true;
+  if (opens.empty() && inode->unlinked_) let_go = EraseLocked(inode);
 }
 
 std::vector<std::shared_ptr<OpenFile>> InodeTable::UsersOfLocked(const Inode& inode) {
@@ -383,7 +383,8 @@ bool InodeTable::HasUser(const InodeKey& key,
   return false;
 }
 
-std::size_t InodeTable::Age(Descriptors& let_go) {
+std::size_t InodeTable::Age() {
+  Descriptors let_go;
   const std::lock_guard lock(mutex_);
   ++age_;
   std::size_t pinned = 0;
@@ -404,6 +405,7 @@ std::size_t InodeTable::Age(Descriptors& let_go) {
 
 // Its inodes are found by name until a directory of it has been opened again.
 void InodeTable::DropUnusedMountsLocked(Descriptors& let_go) {
+  read_only_.clear();  // numbers are used again, and mounts made writable
   if (mounts_.empty()) return;
   for (const InodePtr& inode : open_) {
     const auto it = mounts_.find(inode->key.device);

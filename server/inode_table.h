@@ -7,8 +7,8 @@
 // clients have open keeps its descriptor.
 //
 // Handles are opened in the export's own mount, and in one mount of each other file system below
-// it, which is not read-only: what was reached by another one is found again by name alone
-// (NativeHandle::Kind::kOtherMount), so that a read-only mount below an export stays so.
+// it. What was reached by a read-only mount below the export's own is found again by name alone
+// (NativeHandle::Kind::kOtherMount): by another mount it might be writable.
 //
 // Locks: one mutex, never held over a system call. Any thread; a thread that may be acting as a
 // caller passes its identity, because open_by_handle_at needs the server's own rights.
@@ -22,7 +22,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "server/append_queue.h"
@@ -110,14 +109,13 @@ class InodeTable {
   InodeRef Adopt(const InodePtr& parent, const std::string& name, Fd fd, const struct statx& stat);
 
   // A name of the inode is gone, and with it the inode if `before` had one name: its descriptor
-  // must not keep a deleted file's space. The caller lets go of it: freeing that may take long.
+  // must not keep a deleted file's space. The caller lets go of it: that may take long.
   UnlinkedInode Unlinked(const struct statx& before);
   // The inode has this name now: a rename, or one more link.
   void Renamed(const struct statx& stat, const InodePtr& parent, const std::string& name);
   // Open files pin the descriptor; in pairs.
   void Opened(const InodePtr& inode, const std::shared_ptr<OpenFile>& open);
-  // Whether the file had no name any more, and goes with the last of its open files.
-  bool Closed(const InodePtr& inode, const OpenFile* open);
+  void Closed(const InodePtr& inode, const OpenFile* open);
 
   // Null where nobody knows it.
   [[nodiscard]] InodePtr Known(const InodeKey& key) const;
@@ -140,24 +138,18 @@ class InodeTable {
   [[nodiscard]] bool HasUser(const InodeKey& key,
                              const std::function<bool(const OpenFile&)>& such) const;
 
-  using Descriptors = std::vector<std::shared_ptr<const Fd>>;
   // Called every so often: closes descriptors that nobody has used since the call before the last:
   // they keep the space of files that are deleted behind the server's back, and file systems from
-  // being unmounted. Returns how many may still be closed later. `let_go` gets them: the last of a
-  // large file takes long.
-  std::size_t Age(Descriptors& let_go);
-  std::size_t Age() {
-    Descriptors let_go;
-    return Age(let_go);
-  }
+  // being unmounted. Returns how many may still be closed later.
+  std::size_t Age();
 
   [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t entries() const;
 
  private:
+  using Descriptors = std::vector<std::shared_ptr<const Fd>>;
   struct Mount {
     std::shared_ptr<const Fd> fd;  // of a directory in it
-    int number = -1;               // as NativeHandle has it
     std::uint64_t used = 0;        // the table's age then
   };
   InodeTable(std::shared_ptr<const Export> exported, const HandleSecret& secret, const ProcFd& proc,
@@ -175,6 +167,7 @@ class InodeTable {
   void DropUnusedMountsLocked(Descriptors& let_go);
   // Of what was found by a name; remembers its mount where handles may be opened in that.
   NativeHandle NativeOf(int fd, const struct statx& stat);
+  bool IsReadOnlyBelow(const NativeHandle& native, int fd);
   void RememberMount(const NativeHandle& native, int fd, const struct statx& stat);
 
   static std::vector<std::shared_ptr<OpenFile>> UsersOfLocked(const Inode& inode);
@@ -202,7 +195,7 @@ class InodeTable {
   std::list<InodePtr> closed_;                       // without
   std::uint64_t age_ = 0;                            // calls of Age
   std::unordered_map<std::uint64_t, Mount> mounts_;  // below the export, by device
-  std::unordered_set<int> read_only_mounts_;         // likewise, by number; once is enough
+  std::unordered_map<int, bool> read_only_;          // likewise, whether, by number
 };
 
 }  // namespace rdfs::server

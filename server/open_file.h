@@ -45,9 +45,6 @@ struct OpenFile {
   // The number under which it is kept as well, or 0.
   mutable std::atomic<std::uint64_t> kept_before{0};
   std::size_t place = 0;  // among the inode's; the InodeTable's
-  // Its file has no name and nobody else: where it is let go of, the file is. Known when it is in
-  // its session's table no more.
-  bool last_of_file = false;
 
   [[nodiscard]] bool writable() const { return (flags & fs::kOpenWrite) != 0; }
   // As the kernel takes it: neither bit is reading.

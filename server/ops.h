@@ -82,8 +82,6 @@ Outcome OpOpenMade(Call& call, const fs::Handle& made);
 Outcome OpenDirectory(Call& call, const InodeRef& ref, std::uint32_t flags);
 // An open file has left its session's table: its locks go.
 void CloseOpen(Core& core, const OpenFile& open);
-// Behind CloseOpen: the space of a large file that goes with it is freed on another thread.
-void LetGo(Core& core, OpenPtr open);
 // A name is gone: the table forgets, the pool frees, the supervisor keeps what is still open.
 void NameGone(Call& call, const struct statx& before);
 

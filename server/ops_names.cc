@@ -207,11 +207,8 @@ Outcome OpLink(Call& call) {
 
 void NameGone(Call& call, const struct statx& before) {
   if (before.stx_ino == 0) return;
-  UnlinkedInode gone = call.session.inodes().Unlinked(before);
+  const UnlinkedInode gone = call.session.inodes().Unlinked(before);
   if (!gone.inode) return;
-  if (before.stx_blocks * 512 >= kLongToFree) {
-    call.core().closing.LetGo(std::move(gone.descriptor));
-  }
   if (gone.users.empty()) {
     call.core().stores.Changed(FileIdOf(*gone.inode), 0, ExtentStore::kToEnd);
     return;

@@ -320,7 +320,7 @@ Outcome OpReclaimOpen(Call& call) {
 Outcome OpRelease(Call& call) {
   const auto request = call.body.Read<fs::ReleaseRequest>();
   if (!call.Decoded()) return Outcome::Malformed();
-  OpenPtr open = call.session.RemoveOpen(request.open);
+  const OpenPtr open = call.session.RemoveOpen(request.open);
   if (!open) return Outcome::Error(call.session.WhyNotOpen(request.open));
   CloseOpen(call.core(), *open);
   // All that was written by it early is here. Soon its inode's number may be another file's.
@@ -328,14 +328,7 @@ Outcome OpRelease(Call& call) {
     return &other != open.get() && other.session == open->session;
   });
   if (!goes_on) call.core().leases.EndWrites(open->inode->key, open->session, call.since);
-  LetGo(call.core(), std::move(open));
   return Outcome::Ok();
-}
-
-void LetGo(Core& core, OpenPtr open) {
-  struct statx stat {};
-  if (!open->last_of_file || StatFd(open->fd->get(), stat) != 0) return;
-  if (stat.stx_blocks * 512 >= kLongToFree) core.closing.LetGo(std::move(open));
 }
 
 void CloseOpen(Core& core, const OpenFile& open) {

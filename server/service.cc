@@ -459,12 +459,9 @@ void Service::EndSession(const SessionPtr& session, const Status& why) {
   core_->grace.Done(session->id());
   core_->locks.SessionEnded(session->id());
   core_->leases.SessionEnded(session->id());
-  std::vector<OpenPtr> opens = session->RemoveAllOpens();
+  const std::vector<OpenPtr> opens = session->RemoveAllOpens();
   core_->locks.ReleasedAll(session->id(), opens);
-  for (OpenPtr& open : opens) {
-    CloseOpen(*core_, *open);
-    LetGo(*core_, std::move(open));
-  }
+  for (const OpenPtr& open : opens) CloseOpen(*core_, *open);
   if (session->record() != nullptr) session->record()->Remove();
   for (const auto& loop : loops_)
     loop->DropLanes(session->id(), Status(why.code(), "session over"));

@@ -119,6 +119,9 @@ class Supervisor {
 };
 
 Status Supervisor::TakeSignals() {
+  // Where it is ignored, as who starts rdfsd may have it, the kernel keeps no word of the worker's
+  // end for us.
+  (void)signal(SIGCHLD, SIG_DFL);
   sigset_t mask;
   sigemptyset(&mask);
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD}) sigaddset(&mask, number);

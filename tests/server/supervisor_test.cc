@@ -187,6 +187,16 @@ TEST_F(SupervisorTest, ACrashLoopIsGivenUpWithAWord) {
   EXPECT_EQ(NextRun(Path("runs")), 5) << "three crashes are forgiven, the fourth is not";
 }
 
+TEST_F(SupervisorTest, TheEndOfAWorkerIsHeardOfAlsoWhereItWasIgnored) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(RunOrFail(Quick([&](int) {
+              if (NextRun(Path("runs")) == 1) Die();
+              return 7;
+            })),
+            7);
+  (void)signal(SIGCHLD, before);
+}
+
 TEST_F(SupervisorTest, AWorkersOwnExitIsTheEnd) {
   EXPECT_EQ(RunOrFail(Quick([](int) { return 42; })), 42);
   EXPECT_EQ(RunOrFail(Quick([&](int) { return NextRun(Path("r")) < 9 ? kExitRestart : 5; })), 5)
