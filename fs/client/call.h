@@ -103,11 +103,12 @@ struct Call {
   Kind kind = Kind::kPlain;
   Opcode opcode{};
   bool cancelled = false;
-  bool waiting = false;       // stands in a waiting list of the lane
-  bool reclaiming = false;    // goes on when its open file is known again
-  bool comes_back = false;    // kRequestComesBack
-  bool caller_gone = false;   // goes on without its caller: see LaneImpl::LetCallerGo
-  bool late = false;          // waits for its memory only: see LaneImpl::WaitForMemory
+  bool waiting = false;      // stands in a waiting list of the lane
+  bool reclaiming = false;   // goes on when its open file is known again
+  bool comes_back = false;   // kRequestComesBack
+  bool caller_gone = false;  // goes on without its caller: see LaneImpl::LetCallerGo
+  bool late = false;         // waits for its memory only: see LaneImpl::WaitForMemory
+  std::uint8_t late_turns = 0;
   std::uint64_t lock = 0;     // HeldLocks::Ask of a lock that is asked for
   std::uint64_t undoes = 0;   // that of the lock that this one undoes
   std::uint8_t reclaims = 0;  // how often the server did not know its open file

@@ -596,8 +596,13 @@ void LaneImpl::ReclaimLocks(const OpenPtr& open) {
         return true;
       }
       // ENOBUFS: this lane had no room to ask.
-      const bool refused = answer.status.code() == Code::kErrno && !closing_ &&
-                           answer.status.errno_value() != ENOBUFS;
+      const bool unasked =
+          answer.status.errno_value() == ENOBUFS || answer.status.code() == Code::kDeadlineExceeded;
+      if (unasked && wire_.connected() && !closing_) {
+        AskForLocksLater(open);
+        return true;
+      }
+      const bool refused = answer.status.code() == Code::kErrno && !closing_ && !unasked;
       refused ? LoseLock(*open) : open->set_incarnation(0);
       return true;
     };
@@ -664,6 +669,7 @@ void LaneImpl::Restart(Slot slot) {
 
 void LaneImpl::OnOperationDone(Slot slot, const Status& status) {
   Call& call = calls_[slot];
+  operation_done_at_ = now_;
   const bool last = table_.EndLocal(slot);
   const bool open = table_.IsOpen(slot);
   if (call.kind == Call::Kind::kWrite) {

@@ -325,6 +325,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   std::unordered_set<const InodeState*> prefetching_;
   std::vector<OpenPtr> without_locks_;  // of AskForLocksLater
   TimePoint ask_for_locks_ = TimePoint::max();
+  TimePoint operation_done_at_{};  // a one-sided one, whosever
   std::deque<Ready> ready_;
   // A release, or a flush, that found no room among the calls.
   struct Owed {

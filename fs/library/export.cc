@@ -58,8 +58,6 @@ Result<std::unique_ptr<rdfs_export>> rdfs_export::Connect(const char* source, co
                 (parsed.raw_ids ? rdfs::fs::kMountRawIds : 0U) |
                 rdfs::fs::kMountDropsNames;  // nothing is kept by name
   mount.timeout = parsed.deadline;
-  // A queue that is opened meanwhile waits for the attempt to end.
-  mount.dial_timeout = std::min<std::chrono::milliseconds>(mount.dial_timeout, parsed.deadline);
   mount.lane_buffer_bytes = queue_bytes;
   RDFS_ASSIGN_OR_RETURN(
       made->mount, client::Mount::Create(std::move(mount), rdfs::DeadlineAfter(parsed.deadline)));

@@ -125,8 +125,9 @@ Status AcceptorImpl::Run() {
     AcceptStreams(now);
     AcceptLanes(now);
   }
-  listeners_->Close();
+  // Before anybody else can listen there: Session takes no lane behind it (session.cc, Standing).
   guests_.clear();
+  listeners_->Close();
   return Status::Ok();
 }
 

@@ -14,9 +14,19 @@
 namespace rdfs::transport::ssh {
 namespace {
 
-// What does not get through now is lost: a log that is full is not waited for.
-void WriteToStandardError(std::string_view text) {
-  while (!text.empty()) {
+// Room for a whole piece: then write(2) does not block. It is waited for until `stop` is readable.
+bool HasRoom(int stop) {
+  std::array<pollfd, 2> entries{{{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0},
+                                 {.fd = stop, .events = POLLIN, .revents = 0}}};
+  while (poll(entries.data(), entries.size(), -1) < 0) {
+    if (errno != EINTR) return false;
+  }
+  return entries[0].revents != 0;
+}
+
+// What does not get through is lost: a terminal that is stopped holds nobody up in the end.
+void WriteToStandardError(std::string_view text, int stop) {
+  while (!text.empty() && HasRoom(stop)) {
     const ssize_t wrote = write(STDERR_FILENO, text.data(), text.size());
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) return;
@@ -69,7 +79,8 @@ void ErrorRelay::Run() const {
       const ssize_t got = read(read_end_.get(), piece.data(), piece.size());
       if (got == 0) return;
       if (got < 0) break;
-      WriteToStandardError(std::string_view(piece.data(), static_cast<std::size_t>(got)));
+      WriteToStandardError(std::string_view(piece.data(), static_cast<std::size_t>(got)),
+                           stop_.get());
     }
     if (entries[1].revents != 0) return;
   }

@@ -492,6 +492,7 @@ TEST(Session, WhoTakesThePlaceOfADeadServerGetsNoLane) {
   });
   const auto lane = session->OpenLaneOver(Kind::kTcp, DeadlineAfter(seconds(10)));
   EXPECT_EQ(lane.status().message(), "the server has ended this session");
+  (void)shutdown(taken.get(), SHUT_RDWR);  // where nobody came
   other.join();
 }
 
