@@ -119,6 +119,21 @@ class Set {
     epoll_event event{.events = events, .data = {.u64 = 0x1234567890abcdef}};
     party_.Say(what, epoll_ctl(fd_, operation, party_.fd, &event));
   }
+  // Nothing comes, and it sleeps meanwhile.
+  void Sleep(const char* what) {
+    const auto used = [] {
+      timespec time{};
+      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+      return time.tv_sec * 1000 + time.tv_nsec / 1'000'000;
+    };
+    const long before = used();
+    Wait(what, 400);
+    party_.Say("it slept", used() - before < 200);
+  }
+  void Poll(const char* what, int timeout) {
+    pollfd entry{fd_, POLLIN, 0};
+    party_.Say(what, poll(&entry, 1, timeout));
+  }
   void Wait(const char* what, int timeout) {
     std::array<epoll_event, 8> events{};
     const int count = epoll_wait(fd_, events.data(), 8, timeout);
@@ -194,7 +209,7 @@ void TakesTurns(Party& party) {
   set.Control("delete", EPOLL_CTL_DEL, 0);
   party.Meet();
   party.Meet();  // the other end has shut its half down
-  set.Wait("not in it", 20);
+  set.Sleep("not in it");
   set.Control("add", EPOLL_CTL_ADD, EPOLLOUT);
   set.Wait("only room", kLong);
   set.Wait("only room", kLong);
@@ -202,12 +217,78 @@ void TakesTurns(Party& party) {
   set.Wait("only the end", kLong);
   set.Control("modify", EPOLL_CTL_MOD, EPOLLIN | EPOLLRDHUP);
   set.Wait("the end", kLong);
-  set.Control("modify", EPOLL_CTL_MOD, EPOLLPRI);
-  set.Wait("nothing that it is asked for", 20);
+  set.Control("modify", EPOLL_CTL_MOD, 0);
+  set.Sleep("nothing that it is asked for");
   set.Control("delete", EPOLL_CTL_DEL, 0);
   set.Wait("not in it", 20);
   set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
   set.Wait("the end", kLong);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  // An edge is told again to who asks again.
+  set.Control("add by its edges", EPOLL_CTL_ADD, EPOLLIN | EPOLLRDHUP | EPOLLET);
+  set.Wait("the end", kLong);
+  set.Wait("said already", 20);
+  set.Control("modify to the same", EPOLL_CTL_MOD, EPOLLIN | EPOLLRDHUP | EPOLLET);
+  set.Wait("the end", kLong);
+  set.Control("modify", EPOLL_CTL_MOD, EPOLLRDHUP | EPOLLET);
+  set.Wait("only the end", kLong);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  // Who polls the set is told of what is in it.
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  set.Poll("the end", kLong);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  set.Poll("not in it", 20);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLPRI);
+  set.Poll("nothing that it is asked for", 20);
+  party.Meet();
+}
+
+// The set is polled for the first time when what was taken out of it has something to say.
+void TakesOutOfAPolledSet(Party& party) {
+  Set set(party);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  Receive(party, "recv", 200);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  party.Meet();
+  party.Meet();  // the other end has shut its half down
+  set.Poll("not in it", 20);
+  party.Meet();
+}
+
+// In by one number, out, and in again by another one; the first is closed then.
+void ChangesItsNumber(Party& party) {
+  Set set(party);
+  set.Control("add", EPOLL_CTL_ADD, EPOLLIN);
+  party.Meet();
+  set.Wait("wait for bytes", kLong);
+  Receive(party, "recv", 200);
+  set.Wait("none", 20);
+  set.Control("delete", EPOLL_CTL_DEL, 0);
+  const int first = party.fd;
+  party.fd = dup(first);
+  set.Control("add by another number", EPOLL_CTL_ADD, EPOLLIN | EPOLLRDHUP);
+  set.Wait("none", 20);
+  party.Say("close", close(first));
+  std::thread meets([&] { party.Meet(); });
+  set.Wait("wait for bytes", kLong);
+  meets.join();
+  Receive(party, "recv", 200);
+  party.Meet();
+  party.Meet();
+  set.Wait("the end", kLong);
+  party.Meet();
+}
+void FeedsTwice(Party& party) {
+  party.Meet();
+  Send(party, 0, 100);
+  party.Meet();
+  usleep(50'000);
+  Send(party, 100, 100);
+  party.Meet();
+  party.Say("shutdown", shutdown(party.fd, SHUT_WR));
+  party.Meet();
   party.Meet();
 }
 void HasTurnsTaken(Party& party) {
@@ -778,7 +859,9 @@ const std::vector<Scenario> kWaitScenarios = {
     {"select", Selects, Feeds},
     {"epoll, level", Levels, Feeds},
     {"epoll, in turns", TakesTurns, HasTurnsTaken},
+    {"epoll, taken out of a set that is polled", TakesOutOfAPolledSet, HasTurnsTaken},
     {"epoll, a number that is another one's", LeavesANumber, FeedsANumber},
+    {"epoll, another number", ChangesItsNumber, FeedsTwice},
     {"epoll, edge", Edges, Feeds},
     {"epoll, one shot", Shots, Feeds},
     {"epoll, two numbers", HasTwoNumbers, Feeds},

@@ -62,26 +62,38 @@ bool EpollSet::Has(int fd) {
   return entry != nullptr && IsOwn(*entry);
 }
 
-// A bell can tell of one number only.
+// A bell can tell of one number only, and of one that was taken out it tells nobody.
 bool EpollSet::HasByAnotherNumber(int fd) {
   const Use use(fd);
   if (!use || use->descriptors() < 2) return false;
   const Locked locked(lock_);
   bool has = false;
-  ForEachDescriptor(*use, [&](int other) { has = has || (other != fd && Find(other) != nullptr); });
+  ForEachDescriptor(*use, [&](int other) {
+    if (other == fd || entries_ == nullptr) return;
+    has = has || Find(other) != nullptr;
+    Entry& entry = entries_[other];
+    const bool left = !entry.present && entry.bells && IsOwn(entry);
+    if (left && use->attached()) RemoveBells(use->end(), entry);
+  });
   return has;
 }
 
 // Whether the kernel must be asked anew. Room it always has, so that is never asked in vain.
-bool EpollSet::HasToAsk(const Entry& entry, std::uint32_t events) {
-  if (((events | entry.kernel_events) & kModes) != 0) return events != entry.kernel_events;
+bool EpollSet::HasToAsk(const Entry& entry, std::uint32_t events) const {
   const std::uint32_t differ = events ^ entry.kernel_events;
+  if (IsExact() || ((events | entry.kernel_events) & kModes) != 0) return differ != 0;
   return (differ & (events | kOut)) != 0;
+}
+
+// What the kernel is to be asked of an entry that is moved. OUT only Look adds.
+std::uint32_t EpollSet::Exactly(const Entry& entry) {
+  return (entry.events & ~kOut) | (entry.events & entry.kernel_events & kOut);
 }
 
 void EpollSet::TakeOut(int fd, Entry& entry) {
   entry.lies = false;
   --lying_;
+  ++silenced_;
   const int saved = errno;
   if (IsOwn(entry)) (void)libc().epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr);
   errno = saved;
@@ -89,7 +101,20 @@ void EpollSet::TakeOut(int fd, Entry& entry) {
 
 // The kernel has told of something that the program did not ask for, and would go on.
 void EpollSet::Excess(int fd, Entry& entry) {
-  Ask(fd, entry, (entry.events & ~kOut) | (entry.events & entry.kernel_events & kOut));
+  if (!IsOwn(entry)) return;
+  ++silenced_;
+  Ask(fd, entry, Exactly(entry));
+}
+
+// The kernel has what the program has put there, and no more.
+void EpollSet::Settle() {
+  if (lying_ == 0 && attached_ == 0) return;
+  for (int fd = 0; fd < Registry().end(); ++fd) {
+    Entry& entry = entries_[fd];
+    if (entry.lies) TakeOut(fd, entry);
+    if (!entry.present || !entry.attached || (entry.events & kModes) != 0) continue;
+    if (entry.kernel_events != Exactly(entry)) Excess(fd, entry);
+  }
 }
 
 int EpollSet::Remove(int fd, epoll_event* event) {
@@ -98,7 +123,8 @@ int EpollSet::Remove(int fd, epoll_event* event) {
     errno = ENOENT;
     return -1;
   }
-  if (entry != nullptr && entry->attached && IsOwn(*entry) && (entry->events & kModes) == 0) {
+  const bool level = entry != nullptr && (entry->events & kModes) == 0;
+  if (level && entry->attached && IsOwn(*entry) && !IsExact()) {
     entry->lies = true;
     ++lying_;
     --attached_;
@@ -131,7 +157,9 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
   }
   if (entry.lies && !attached) TakeOut(fd, entry);
   const bool there = entry.lies || (operation == EPOLL_CTL_MOD && entry.present && entry.attached);
-  if (!attached || !there || !IsOwn(entry) || HasToAsk(entry, asked.events)) {
+  // Each epoll_ctl arms edges and one shots anew.
+  const bool level = ((asked.events | entry.kernel_events) & kModes) == 0;
+  if (!attached || !there || !level || !IsOwn(entry) || HasToAsk(entry, asked.events)) {
     const int result =
         libc().epoll_ctl(fd_, entry.lies && IsOwn(entry) ? EPOLL_CTL_MOD : operation, fd, &asked);
     if (result != 0) return result;
@@ -223,13 +251,10 @@ void EpollSet::Forget(int fd) {
   entry.present = entry.attached = entry.bells = false;
 }
 
-// Both processes would take out what only one has.
+// What the kernel has belongs to both processes from here on.
 void EpollSet::BeforeFork() {
   const Locked locked(lock_);
-  if (!locked.held()) return;
-  for (int fd = 0; lying_ > 0 && fd < Registry().end(); ++fd) {
-    if (entries_[fd].lies) TakeOut(fd, entries_[fd]);
-  }
+  if (locked.held()) Settle();
 }
 
 void EpollSet::AfterForkInChild() {

@@ -8,7 +8,8 @@
 // program that waits for bytes and for room in turn changes its entry with each message, or takes
 // it out and puts it in again. The kernel is not told of that where it is level-triggered: it may
 // have been asked for more than the program wants, or for what is not in the set any more, until it
-// says something that nobody wants to hear (Excess, TakeOut).
+// says something that nobody wants to hear (Excess, TakeOut), or somebody else may hear it
+// (Settle).
 #pragma once
 
 #include <pthread.h>
@@ -123,9 +124,12 @@ class EpollSet {
   bool HasByAnotherNumber(int fd);
   int Remove(int fd, epoll_event* event);
   int Put(int operation, int fd, const epoll_event& event);
-  static bool HasToAsk(const Entry& entry, std::uint32_t events);
+  [[nodiscard]] bool IsExact() const { return outside_ || nested_; }
+  [[nodiscard]] bool HasToAsk(const Entry& entry, std::uint32_t events) const;
+  static std::uint32_t Exactly(const Entry& entry);
   void TakeOut(int fd, Entry& entry);
   void Excess(int fd, Entry& entry);
+  void Settle();
   Entry* Find(int fd);
   // Else the kernel's part of it is a process's from before a fork.
   [[nodiscard]] bool IsOwn(const Entry& entry) const { return entry.forks == forks_; }
@@ -163,7 +167,9 @@ class EpollSet {
   // When to look at those whose ring is full, of which no bell may tell.
   Deadline look_at_full_ = Deadline::max();
   std::atomic<std::uint32_t> attached_{0};
-  std::uint32_t lying_ = 0;         // entries that the kernel has alone
+  std::uint32_t lying_ = 0;  // entries that the kernel has alone
+  // How often it was asked for less, since it said something in vain.
+  std::atomic<std::uint32_t> silenced_{0};
   std::atomic<bool> mixed_{false};  // what the kernel says may be ours
   std::atomic<std::uint32_t> waiters_{0};
   std::atomic<bool> nested_{false};

@@ -78,7 +78,7 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
 void EpollSet::WaitedForOutside() {
   const Locked locked(lock_);
   if (!locked.held()) return;
-  outside_ = true;
+  if (!outside_.exchange(true)) Settle();
   // What rang may have been read without a wait on this set.
   if (bells_.valid()) Rung(false);
   bool any = false;
@@ -252,6 +252,7 @@ int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine,
   if (told <= 0 || !mixed_) return told;
   if (!timeout.none()) ++TheCounts().sleeps;
   const Locked locked(lock_);
+  fd_ = epoll;  // another thread may have used, and closed, another number
   return static_cast<int>(Translate(before, events, static_cast<std::size_t>(told)));
 }
 
@@ -303,6 +304,7 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
   bool begins = true;
   for (bool late = false;; begins = false) {
     ++waiters_;  // before looking: who changes something later sees it
+    const std::uint32_t silenced = silenced_;
     bool ask = false;
     Deadline look_again = Deadline::max();
     const int mine = Gather(epoll, events, !spin, ask, look_again);
@@ -337,7 +339,7 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
     if (spin) continue;
     const bool expired = BootClock::now() >= deadline;
     if (expired && (told == 0 || late)) return 0;
-    late = expired;
+    late = expired && silenced_ == silenced;
   }
 }
 
