@@ -213,9 +213,14 @@ const AccessClass& ExportList::ClassOf(const Offer& offer, const std::string& ke
 }
 
 std::size_t ExportList::Age() {
-  const std::lock_guard lock(mutex_);
+  // Closing what is the last of a large file takes long: behind the lock, and tables stay.
+  std::vector<InodeTable*> tables;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Entry& entry : entries_) tables.push_back(entry.inodes.get());
+  }
   std::size_t left = 0;
-  for (const Entry& entry : entries_) left += entry.inodes->Age();
+  for (InodeTable* const table : tables) left += table->Age();
   return left;
 }
 

@@ -35,6 +35,11 @@ InodeRef NotOpened(int error) {
   }
 }
 
+bool IsReadOnly(int fd) {
+  struct statvfs info {};
+  return ::fstatvfs(fd, &info) == 0 && (info.f_flag & ST_RDONLY) != 0;
+}
+
 NativeHandle RootOf(const Export& exported) {
   struct statx stat {};  // where this fails, AddRoot does as well
   (void)StatFd(exported.root(), stat);
@@ -47,6 +52,7 @@ InodeTable::InodeTable(std::shared_ptr<const Export> exported, const HandleSecre
                        const ProcFd& proc, InodeLimits limits)
     : export_(std::move(exported)),
       native_root_(RootOf(*export_)),
+      root_is_read_only_(IsReadOnly(export_->root())),
       codec_(secret, export_->name(), native_root_),
       proc_(proc),
       limits_(limits) {}
@@ -223,7 +229,7 @@ InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd 
 
 NativeHandle InodeTable::NativeOf(int fd, const struct statx& stat) {
   NativeHandle native = NativeHandle::Of(fd, stat);
-  if (IsReadOnlyBelow(native, fd)) {
+  if (IsOtherMount(native, fd)) {
     if (native.kind == NativeHandle::Kind::kFileHandle) {
       native.kind = NativeHandle::Kind::kOtherMount;
     }
@@ -233,15 +239,19 @@ NativeHandle InodeTable::NativeOf(int fd, const struct statx& stat) {
   return native;
 }
 
-// Whether it was reached by a mount below the export's own that is read-only.
-bool InodeTable::IsReadOnlyBelow(const NativeHandle& native, int fd) {
+// Whether it was reached by a mount below the export's own, and that is read-only where the one in
+// which its handle would be opened may not be, or the other way round.
+bool InodeTable::IsOtherMount(const NativeHandle& native, int fd) {
   if (native.mount < 0 || native.mount == native_root_.mount) return false;
+  // The other way round: what is writable below it would be read-only by the export's own.
+  if (root_is_read_only_ && native.device == export_->root_device()) return true;
   {
     const std::lock_guard lock(mutex_);
     if (const auto it = read_only_.find(native.mount); it != read_only_.end()) return it->second;
   }
   struct statvfs info {};
-  const bool is = ::fstatvfs(fd, &info) == 0 && (info.f_flag & ST_RDONLY) != 0;
+  if (::fstatvfs(fd, &info) != 0) return true;  // who knows
+  const bool is = (info.f_flag & ST_RDONLY) != 0;
   const std::lock_guard lock(mutex_);
   read_only_[native.mount] = is;
   return is;
@@ -249,7 +259,7 @@ bool InodeTable::IsReadOnlyBelow(const NativeHandle& native, int fd) {
 
 void InodeTable::RememberMount(const NativeHandle& native, int fd, const struct statx& stat) {
   const std::uint64_t device = native.device;
-  if (device == export_->root_device() || !S_ISDIR(stat.stx_mode)) return;
+  if (device == export_->root_device() || native.mount < 0 || !S_ISDIR(stat.stx_mode)) return;
   {
     const std::lock_guard lock(mutex_);
     if (const auto it = mounts_.find(device); it != mounts_.end()) {

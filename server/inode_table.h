@@ -167,7 +167,7 @@ class InodeTable {
   void DropUnusedMountsLocked(Descriptors& let_go);
   // Of what was found by a name; remembers its mount where handles may be opened in that.
   NativeHandle NativeOf(int fd, const struct statx& stat);
-  bool IsReadOnlyBelow(const NativeHandle& native, int fd);
+  bool IsOtherMount(const NativeHandle& native, int fd);
   void RememberMount(const NativeHandle& native, int fd, const struct statx& stat);
 
   static std::vector<std::shared_ptr<OpenFile>> UsersOfLocked(const Inode& inode);
@@ -182,6 +182,7 @@ class InodeTable {
   OutsideWatch* watch_ = nullptr;
   const std::shared_ptr<const Export> export_;
   const NativeHandle native_root_;
+  const bool root_is_read_only_;
   const HandleCodec codec_;
   const ProcFd& proc_;
   const InodeLimits limits_;

@@ -160,6 +160,7 @@ void LaneImpl::LoseConnection() {
 void LaneImpl::WaitForMemory(Slot slot) {
   Call& call = calls_[slot];
   call.late = true;
+  call.late_turns = 0;
   call.waiting = false;
   call.reclaiming = false;
   table_.Withdraw(slot);

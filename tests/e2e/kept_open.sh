@@ -121,7 +121,7 @@ mine = os.open(f"{first}/lockfile", os.O_RDWR)
 # A kernel that is short of memory, or looks for pages that nobody uses (DAMON), leaves locked ones alone. rdfs does not.
 held = mmap.mmap(mine, 100000)
 address = ctypes.addressof(ctypes.c_char.from_buffer(held))
-assert ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(100000)) == 0
+ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(100000))
 def locked_read():
     fcntl.lockf(mine, fcntl.LOCK_EX)
     os.pread(mine, 100000, 0)

@@ -44,14 +44,14 @@ void LookAtNested() {
 }
 
 // `outer`: null when it is not among ours. Somebody may wait for it already.
-void Nest(EpollSet* outer, EpollSet& inner) {
+void Nest(EpollSet* outer, EpollSet& inner, int inner_fd) {
   if (outer == nullptr) {
     g_nested_in_unknown = true;
   } else {
     outer->HoldSets();
   }
   inner.BeNested();
-  inner.WaitedForOutside();
+  inner.WaitedForOutside(inner_fd);
 }
 
 // Without a place for it an instance goes unnoticed, and what is put into it stays on TCP.
@@ -81,7 +81,7 @@ int EpollControl(int epoll, int operation, int fd, epoll_event* event) {
   EpollSet* const inner = SetOf(fd);
   if (inner != nullptr && operation == EPOLL_CTL_ADD) {
     const int result = libc().epoll_ctl(epoll, operation, fd, event);
-    if (result == 0) Nest(SetOf(epoll), *inner);
+    if (result == 0) Nest(SetOf(epoll), *inner, fd);
     return result;
   }
   EpollSet* const set = SetOf(epoll);
@@ -161,7 +161,7 @@ void EpollWaitedForBy(int fd) {
   EpollSet* const set = SetOf(fd);
   if (set == nullptr) return;
   if (set->holds_sets()) LookAtNested();
-  set->WaitedForOutside();
+  set->WaitedForOutside(fd);
 }
 
 void EpollDuplicated(std::uint32_t index) { ++g_sets[index].load()->descriptors; }

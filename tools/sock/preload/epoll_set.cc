@@ -101,7 +101,7 @@ void EpollSet::TakeOut(int fd, Entry& entry) {
 
 // The kernel has told of something that the program did not ask for, and would go on.
 void EpollSet::Excess(int fd, Entry& entry) {
-  if (!IsOwn(entry)) return;
+  if (!IsOwn(entry) || entry.kernel_events == Exactly(entry)) return;
   ++silenced_;
   Ask(fd, entry, Exactly(entry));
 }

@@ -89,7 +89,8 @@ class EpollSet {
   void AfterForkInChild();
   // Who waits for the instance itself, as for any descriptor, hears of what is ready by the
   // kernel's part of it alone: what is ready now rings there, and so does what comes later.
-  void WaitedForOutside();
+  // `epoll`: by this number; -1: one that is not known.
+  void WaitedForOutside(int epoll = -1);
   // It lies in another instance, or others lie in it: then each wait for that is one for these.
   void BeNested() { nested_ = true; }
   void HoldSets() { holds_sets_ = true; }

@@ -75,9 +75,10 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
   return ready;
 }
 
-void EpollSet::WaitedForOutside() {
+void EpollSet::WaitedForOutside(int epoll) {
   const Locked locked(lock_);
   if (!locked.held()) return;
+  if (epoll >= 0) fd_ = epoll;
   if (!outside_.exchange(true)) Settle();
   // What rang may have been read without a wait on this set.
   if (bells_.valid()) Rung(false);
