@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,9 +36,11 @@ InodeRef NotOpened(int error) {
   }
 }
 
-bool IsReadOnly(int fd) {
+// Whether its mount is; nothing where that cannot be told.
+std::optional<bool> IsReadOnly(int fd) {
   struct statvfs info {};
-  return ::fstatvfs(fd, &info) == 0 && (info.f_flag & ST_RDONLY) != 0;
+  if (::fstatvfs(fd, &info) != 0) return std::nullopt;
+  return (info.f_flag & ST_RDONLY) != 0;
 }
 
 NativeHandle RootOf(const Export& exported) {
@@ -52,7 +55,7 @@ InodeTable::InodeTable(std::shared_ptr<const Export> exported, const HandleSecre
                        const ProcFd& proc, InodeLimits limits)
     : export_(std::move(exported)),
       native_root_(RootOf(*export_)),
-      root_is_read_only_(IsReadOnly(export_->root())),
+      root_is_read_only_(IsReadOnly(export_->root()).value_or(false)),
       codec_(secret, export_->name(), native_root_),
       proc_(proc),
       limits_(limits) {}
@@ -249,12 +252,11 @@ bool InodeTable::IsOtherMount(const NativeHandle& native, int fd) {
     const std::lock_guard lock(mutex_);
     if (const auto it = read_only_.find(native.mount); it != read_only_.end()) return it->second;
   }
-  struct statvfs info {};
-  if (::fstatvfs(fd, &info) != 0) return true;  // who knows
-  const bool is = (info.f_flag & ST_RDONLY) != 0;
+  const std::optional<bool> is = IsReadOnly(fd);
+  if (!is) return true;  // who knows
   const std::lock_guard lock(mutex_);
-  read_only_[native.mount] = is;
-  return is;
+  read_only_[native.mount] = *is;
+  return *is;
 }
 
 void InodeTable::RememberMount(const NativeHandle& native, int fd, const struct statx& stat) {

@@ -591,19 +591,17 @@ void LaneImpl::ReclaimLocks(const OpenPtr& open) {
     const LockRequest lock = EncodeReclaimLock(*open, held);
     const auto then = [this, open](Answer& answer) {
       if (answer.status.ok()) return true;
-      if (answer.status.code() == Code::kUnavailable) {
-        AskForLocksLater(open);
-        return true;
-      }
+      const Code code = answer.status.code();
       // ENOBUFS: this lane had no room to ask.
       const bool unasked =
-          answer.status.errno_value() == ENOBUFS || answer.status.code() == Code::kDeadlineExceeded;
-      if (unasked && wire_.connected() && !closing_) {
+          answer.status.errno_value() == ENOBUFS || code == Code::kDeadlineExceeded;
+      if (code == Code::kUnavailable || (unasked && wire_.connected() && !closing_)) {
         AskForLocksLater(open);
-        return true;
+      } else if (code == Code::kErrno && !closing_ && !unasked) {
+        LoseLock(*open);
+      } else {
+        open->set_incarnation(0);
       }
-      const bool refused = answer.status.code() == Code::kErrno && !closing_ && !unasked;
-      refused ? LoseLock(*open) : open->set_incarnation(0);
       return true;
     };
     IssueUrgent(Opcode::kReclaimLock, std::as_bytes(std::span(&lock, 1)), then);

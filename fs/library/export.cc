@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "fs/fuse/dialer.h"
 #include "fs/fuse/options.h"
 #include "transport/base/host_name.h"

@@ -113,7 +113,7 @@ void EpollSet::Settle() {
     Entry& entry = entries_[fd];
     if (entry.lies) TakeOut(fd, entry);
     if (!entry.present || !entry.attached || (entry.events & kModes) != 0) continue;
-    if (entry.kernel_events != Exactly(entry)) Excess(fd, entry);
+    Excess(fd, entry);
   }
 }
 
