@@ -1,6 +1,7 @@
 #include "transport/session/session.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "transport/base/log.h"
@@ -52,6 +53,7 @@ class SessionImpl final : public Session {
   Result<std::unique_ptr<Connection>> OpenTcpLane(const std::string& host, Deadline deadline);
   Result<std::unique_ptr<Connection>> OpenShmLane(Deadline deadline);
   Result<std::unique_ptr<Connection>> OpenVerbsLane(const std::string& host, Deadline deadline);
+  std::unique_ptr<FrameStream> TakeVestibule();
   Result<std::unique_ptr<Connection>> UseStream(Deadline deadline);
   LaneClaim NextClaim(Kind kind) { return {kind, grant_.session_id, ++lane_counter_}; }
   void NoteChoice(std::size_t leg, const Connection& lane);
@@ -64,6 +66,8 @@ class SessionImpl final : public Session {
   const std::shared_ptr<Domain> domain_;
   const std::unique_ptr<Transport> shm_ = shm::MakeTransport();
   const std::unique_ptr<Transport> verbs_ = verbs::MakeTransport();
+  // OpenStreamLane takes it away beside an OpenDirectLane that looks at it.
+  mutable std::mutex vestibule_lock_;
   std::unique_ptr<FrameStream> vestibule_;  // null once it was asked to become a lane
   std::uint64_t lane_counter_ = 0;
   std::vector<LegReport> legs_;
@@ -104,6 +108,7 @@ const Offer* SessionImpl::OfferOf(Kind kind) const {
 // whoever answers by its name or at its port may be anybody of this host who waited for that, and
 // on one host no lane proves its server (PROTOCOL.md).
 Status SessionImpl::Standing() const {
+  const std::lock_guard lock(vestibule_lock_);
   if (vestibule_ == nullptr || !vestibule_->PeerHasEnded()) return {};
   return {Code::kDisconnected, "the server has ended this session"};
 }
@@ -239,17 +244,22 @@ Result<std::unique_ptr<Connection>> SessionImpl::OpenTcpLane(const std::string& 
                              "tcp " + where + (encrypt ? " with TLS" : ""));
 }
 
+std::unique_ptr<FrameStream> SessionImpl::TakeVestibule() {
+  const std::lock_guard lock(vestibule_lock_);
+  return std::move(vestibule_);
+}
+
 Result<std::unique_ptr<Connection>> SessionImpl::UseStream(Deadline deadline) {
   if (!has_stream_ || (agreement_.features & kFeatureStreamLane) == 0) {
     return Status(Code::kUnavailable, "there is no stream of the session's own for data");
   }
-  if (vestibule_ == nullptr) {
+  // Without an answer it is of no use any more: the server may take what follows for a lane's
+  // bytes.
+  const auto vestibule = TakeVestibule();
+  if (vestibule == nullptr) {
     return Status(Code::kBusy,
                   "the session's own stream carries one lane, and was asked to do so already");
   }
-  // Without an answer it is of no use any more: the server may take what follows for a lane's
-  // bytes.
-  const auto vestibule = std::move(vestibule_);
   RDFS_RETURN_IF_ERROR(vestibule->SendAll(EncodeFrame(FrameType::kUseStream, {}), deadline));
   RDFS_RETURN_IF_ERROR(vestibule->Await(deadline));
   if (vestibule->frame().type != FrameType::kStreamReady) {
