@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -25,13 +27,30 @@ using Request = ScriptedServer::Request;
 // A connection that ends when it is let: its destructor waits.
 class LongEnd final : public WrappedConnection {
  public:
-  struct Shared {
-    std::mutex ends;  // held: the connection goes on existing
+  // Nobody calls the client under the mutex: who ends a connection may hold the client's own.
+  class Shared {
+   public:
+    void Hold() { Set(false); }
+    void Let() { Set(true); }
+    void Await() {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return ends_; });
+    }
     std::atomic<int> reads{0};
+
+   private:
+    void Set(bool ends) {
+      const std::lock_guard lock(mutex_);
+      ends_ = ends;
+      changed_.notify_all();
+    }
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool ends_ = true;  // under mutex_
   };
   LongEnd(std::unique_ptr<transport::Connection> inner, std::shared_ptr<Shared> shared)
       : WrappedConnection(std::move(inner)), shared_(std::move(shared)) {}
-  ~LongEnd() override { const std::lock_guard lock(shared_->ends); }
+  ~LongEnd() override { shared_->Await(); }
 
   Result<transport::Ticket> Read(const transport::LocalSlice& to,
                                  const transport::RemoteSlice& from,
@@ -58,6 +77,9 @@ class Chatter final : public WrappedConnection {
  private:
   ReplyHeader unasked_{};
 };
+
+// Of a call that has to be at the server before it is late.
+constexpr milliseconds kTimeToArrive{1000};
 
 class LossTest : public ScriptedTest {
  protected:
@@ -252,7 +274,7 @@ TEST_F(LossTest, AReleaseIsHeardWhenItsCallerWaitsNoLonger) {
     if (request.opcode == Opcode::kSetLock) reply.send = true;
   });
   for (const bool killed : {false, true}) {
-    Mount(milliseconds(200));
+    Mount(seconds(20));
     const OpenPtr open = Open();
     ASSERT_TRUE(client_->SetLock(open, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
     const std::size_t before = server_.Count(Opcode::kRelease);
@@ -261,7 +283,9 @@ TEST_F(LossTest, AReleaseIsHeardWhenItsCallerWaitsNoLonger) {
     RunUntilDisconnected();
     Status released;
     bool over = false;
-    const CallTicket ticket = client_->lane().Release({}, open, [&](Status&& status) {
+    CallContext late;
+    late.timeout = milliseconds(200);
+    const CallTicket ticket = client_->lane().Release(late, open, [&](Status&& status) {
       EXPECT_FALSE(over);
       released = status;
       over = true;
@@ -279,7 +303,6 @@ TEST_F(LossTest, AReleaseIsHeardWhenItsCallerWaitsNoLonger) {
 
 // The file stays open, in another process, and its closer's locks must not.
 TEST_F(LossTest, AFlushIsHeardWhenItsCallerWaitsNoLonger) {
-  Mount(milliseconds(200));
   server_.SetHook([](const Request& request, Reply& reply) {
     if (request.opcode == Opcode::kSetLock) reply.send = true;
   });
@@ -290,7 +313,9 @@ TEST_F(LossTest, AFlushIsHeardWhenItsCallerWaitsNoLonger) {
   RunUntilDisconnected();
   Status flushed;
   bool over = false;
-  client_->lane().FlushFile({}, open, 1, [&](Status&& status) {
+  CallContext late;
+  late.timeout = milliseconds(200);
+  client_->lane().FlushFile(late, open, 1, [&](Status&& status) {
     flushed = status;
     over = true;
   });
@@ -305,7 +330,7 @@ TEST_F(LossTest, AFlushIsHeardWhenItsCallerWaitsNoLonger) {
 // caller was told that it was not.
 TEST_F(LossTest, WhatWasOpenedForNobodyIsReleased) {
   for (const bool cut : {false, true}) {
-    Mount(milliseconds(200));
+    Mount(seconds(20));
     const std::size_t opened = server_.Count(Opcode::kOpen);
     const std::size_t released = server_.Count(Opcode::kRelease);
     server_.SetHook([this, first = true](const Request& request, Reply& reply) mutable {
@@ -315,7 +340,9 @@ TEST_F(LossTest, WhatWasOpenedForNobodyIsReleased) {
       server_.Refuse(true);
     });
     const std::uint32_t flags = kOpenRead | kOpenWrite | (cut ? kOpenTruncate : 0);
+    client_->context().timeout = kTimeToArrive;
     EXPECT_EQ(client_->Open(file_, flags).status().errno_value(), ETIMEDOUT);
+    RunUntilDisconnected();  // the hook has come by
     server_.Refuse(false);
     RunUntil([&] { return client_->lane().connected() && client_->lane().calls_in_flight() == 0; });
     EXPECT_EQ(server_.Count(Opcode::kOpen), opened + (cut ? 1 : 2));
@@ -325,14 +352,15 @@ TEST_F(LossTest, WhatWasOpenedForNobodyIsReleased) {
 }
 
 TEST_F(LossTest, ADirectoryThatWasOpenedForNobodyIsReleased) {
-  Mount(milliseconds(200));
   server_.SetHook([this, first = true](const Request& request, Reply& reply) mutable {
     if (request.opcode != Opcode::kOpenDir || !std::exchange(first, false)) return;
     reply.drop = true;
     reply.send = false;
     server_.Refuse(true);
   });
+  client_->context().timeout = kTimeToArrive;
   EXPECT_EQ(client_->OpenDir(root_).status().errno_value(), ETIMEDOUT);
+  RunUntilDisconnected();  // the hook has come by
   server_.Refuse(false);
   RunUntil([&] { return client_->lane().connected() && client_->lane().calls_in_flight() == 0; });
   EXPECT_EQ(server_.Count(Opcode::kOpenDir), 2U);
@@ -340,7 +368,6 @@ TEST_F(LossTest, ADirectoryThatWasOpenedForNobodyIsReleased) {
 }
 
 TEST_F(LossTest, WhatWasOpenedTooLateIsReleased) {
-  Mount(milliseconds(200));
   server_.SetHook([late = std::vector<std::byte>()](const Request& request, Reply& reply) mutable {
     if (request.opcode == Opcode::kLookup) reply.instead = late;
     if (request.opcode != Opcode::kOpen) return;
@@ -354,6 +381,7 @@ TEST_F(LossTest, WhatWasOpenedTooLateIsReleased) {
     late.assign(bytes.begin(), bytes.end());
     late.insert(late.end(), reply.body.begin(), reply.body.end());
   });
+  client_->context().timeout = kTimeToArrive;
   EXPECT_EQ(client_->Open(file_, kOpenRead | kOpenTruncate).status().errno_value(), ETIMEDOUT);
   EXPECT_EQ(server_.Count(Opcode::kRelease), 0U);
   EXPECT_EQ(client_->Lookup(root_, "file").status().errno_value(), ETIMEDOUT);
@@ -381,8 +409,8 @@ class LockLossTest : public LossTest {
       if (reply.drop) server_.Refuse(true);
     });
   }
-  CallTicket Lock(const OpenPtr& open, bool wait) {
-    return client_->lane().SetLock({}, open, {.owner = 1, .end = 9, .type = LockType::kWrite},
+  CallTicket Lock(const OpenPtr& open, bool wait, const CallContext& context = {}) {
+    return client_->lane().SetLock(context, open, {.owner = 1, .end = 9, .type = LockType::kWrite},
                                    false, wait, [this](const Status& status) {
                                      EXPECT_FALSE(over_);
                                      status_ = status;
@@ -397,12 +425,14 @@ constexpr auto kLocked = LockType::kWrite;
 constexpr auto kUnlocked = LockType::kUnlock;
 
 TEST_F(LockLossTest, ALockWhoseAnswerCameTooLateIsGivenBack) {
-  Mount(milliseconds(200));
   const OpenPtr open = Open();
   Answer(true);
-  Lock(open, false);
+  CallContext context;
+  context.timeout = kTimeToArrive;
+  Lock(open, false, context);
   ASSERT_TRUE(client_->RunUntil(over_, DeadlineAfter(seconds(20))));
   EXPECT_EQ(status_.errno_value(), ETIMEDOUT);
+  RunUntilDisconnected();  // the hook has come by
   server_.Refuse(false);
   RunUntil([&] { return client_->lane().calls_in_flight() == 0; });
   EXPECT_EQ(Asked(), (std::vector{kLocked, kLocked, kUnlocked})) << "the second is from the record";
@@ -550,7 +580,7 @@ TEST_F(LossTest, BuffersOfADeadConnectionAreQuarantined) {
         over = true;
       });
   RunUntil([&] { return shared->reads > 0; });
-  shared->ends.lock();
+  shared->Hold();
   server_.Refuse(true);
   server_.DropAll();
   RunUntilDisconnected();
@@ -559,7 +589,7 @@ TEST_F(LossTest, BuffersOfADeadConnectionAreQuarantined) {
   EXPECT_EQ(ended.errno_value(), EINTR);
   buffer.reset();
   EXPECT_EQ(pool.free_bytes(), all - 13 * Buffer::kPageBytes);  // 50,000 bytes are in 13 pages
-  shared->ends.unlock();
+  shared->Let();
   RunUntil([&] { return pool.free_bytes() == all; });
 }
 
@@ -578,7 +608,7 @@ TEST_F(LossTest, ACallThatIsLateEndsWhenNoDeviceTouchesTheMemoryThatItsCallerKee
     const std::optional<Buffer> buffer = client_->lane().buffers().Allocate(50'000);
     ASSERT_TRUE(buffer);
     CallContext caller;
-    caller.timeout = milliseconds(200);
+    caller.timeout = seconds(2);  // its READs have to be under way by then
     caller.keeps_memory = keeps;
     const int before = shared->reads;
     Status ended;
@@ -590,12 +620,12 @@ TEST_F(LossTest, ACallThatIsLateEndsWhenNoDeviceTouchesTheMemoryThatItsCallerKee
                          });
     RunUntil([&] { return shared->reads > before; });
     if (keeps) {
-      shared->ends.lock();
+      shared->Hold();
       server_.Refuse(true);
       // The lane is given up, though the server may be heard of; its memory is still in use.
       RunUntilDisconnected();
       EXPECT_FALSE(client_->RunUntil(over, DeadlineAfter(milliseconds(100))));
-      shared->ends.unlock();
+      shared->Let();
       server_.Refuse(false);
     }
     ASSERT_TRUE(client_->RunUntil(over, DeadlineAfter(seconds(20))));
