@@ -143,8 +143,8 @@ std::vector<Scenario> All() {
 }
 
 int RunEnd(bool client, int beside) {
-  alarm(50);  // a scenario that hangs is a failure
   for (const Scenario& scenario : All()) {
+    alarm(50);  // one that hangs is a failure
     Party party(client ? Connect(beside, nullptr) : Accept(beside, nullptr), beside);
     WarmUp(party.fd, client);
     party.Meet();

@@ -275,7 +275,7 @@ void Sleeps(Party& party, const char* what, Call call) {
   const auto before = used();
   call();
   const int error = errno;
-  party.Say(what, used() - before < std::chrono::milliseconds(10) ? 1 : 0);
+  party.Say(what, used() - before < std::chrono::milliseconds(50) ? 1 : 0);
   errno = error;
 }
 

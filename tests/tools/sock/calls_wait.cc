@@ -703,10 +703,11 @@ void TakesAll(Party& party) {
 void TimesOut(Party& party) {
   const timeval wait{0, 50'000};
   party.Say("SO_RCVTIMEO", setsockopt(party.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)));
-  Receive(party, "recv", 100);
+  Receive(party, "nothing", 100);
+  party.Meet();
   party.Meet();
   Receive(party, "recv", 100);
-  party.Meet();
+  Receive(party, "nothing more", 100);
   party.Say("SO_SNDTIMEO", setsockopt(party.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)));
   const std::vector<char> bytes = Bytes(0, 50'000);
   ssize_t sent = 0;
@@ -715,8 +716,8 @@ void TimesOut(Party& party) {
   party.Meet();
 }
 void LetsTimeOut(Party& party) {
-  Send(party, 0, 100);
   party.Meet();
+  Send(party, 0, 100);
   party.Meet();
   party.Meet();
 }
