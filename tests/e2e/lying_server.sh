@@ -72,7 +72,7 @@ for round in $(seq "$rounds"); do
   wait_until 100 is_mounted "$mnt" || { problem "round $round: no mount: $(cat "$work/log")"; break; }
   workers=()
   for i in 1 2; do
-    setsid bash -c "$(declare -p mnt) ; $(declare -f programs) ; programs $round.$i" >"$work/programs.$i" 2>&1 </dev/null &
+    setsid bash -c "$(declare -p mnt) ; $(declare -f programs) ; programs $round.$i" >"$work/programs.$round.$i" 2>&1 </dev/null &
     workers+=($!)
   done
   # They may make many calls that fail by their deadline.
@@ -106,5 +106,5 @@ for round in $(seq "$rounds"); do
   wait "$liar" 2>/dev/null
 done
 [ "$lost" -gt 0 ] || problem "no lie was ever noticed"
-grep -qaE '^29[0-9]$' "$work/programs.1" || problem "no program has had an honest answer"
+grep -qaE '^29[0-9]$' "$work"/programs.* || problem "no program has had an honest answer"
 conclude "what a lying server says over $over"

@@ -438,7 +438,7 @@ TEST_P(ServiceTest, MountsOfAnotherIdMappingShareNoMemoryAsRoot) {
 TEST_P(ServiceTest, ASessionThatIsNotHeardOfEnds) {
   Stop();
   loops_ = 1;  // one takes its timers in order: on several, the lane may be cut first
-  Start(std::chrono::milliseconds(300));
+  Start(std::chrono::milliseconds(2000));
   auto client = Connect();
   ASSERT_TRUE(client);
   (void)OpenFile(*client, fs::kOpenRead);
@@ -484,7 +484,7 @@ class GivenUpServiceTest : public ServiceTest {
 };
 
 TEST_P(GivenUpServiceTest, HasNoLocksToAskForUntilItKnowsThatItWas) {
-  Restart(std::chrono::milliseconds(300));
+  Restart(std::chrono::milliseconds(2000));
   Come([&](Client& client) { (void)OpenFile(client, fs::kOpenRead); });
   last_epoch_ = grant_.epoch;
   const Deadline deadline = DeadlineAfter(kPatience);
@@ -610,7 +610,7 @@ class GoodbyeServiceTest : public ServiceTest {
 
 TEST_P(GoodbyeServiceTest, WhoseLeaseHasRunOutIsNotWaitedFor) {
   Stop();
-  Start(std::chrono::milliseconds(300));
+  Start(std::chrono::milliseconds(2000));
   const auto client = Connect();
   ASSERT_TRUE(client);
   EXPECT_EQ(GoodbyesOf(1).waited, 0U);
@@ -698,7 +698,7 @@ TEST_P(ServiceTest, ALaneThatDoesNotReadDelaysNoOtherOfItsLoop) {
   Stop();
   loops_ = 1;
   Start(std::chrono::milliseconds(40'000));
-  const auto deaf = Connect();
+  auto deaf = Connect();
   const auto other = OpenLane();
   ASSERT_TRUE(deaf && other);
   // What a tenth of the answers take at most: most come later where others work on this machine,
@@ -723,7 +723,10 @@ TEST_P(ServiceTest, ALaneThatDoesNotReadDelaysNoOtherOfItsLoop) {
     ASSERT_TRUE(deaf->lane().Flush().ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  EXPECT_LT(soon(), alone + std::chrono::microseconds(500));
+  const auto beside = soon();
+  deaf.reset();
+  // What else goes on here may have begun meanwhile.
+  EXPECT_LT(beside, std::max(alone, soon()) + std::chrono::microseconds(500));
 }
 
 TEST_P(ServiceTest, AMountThatConnectsAgainAndAgainLosesItsOldestConnections) {

@@ -100,16 +100,22 @@ TEST_F(Hostile, AnAnswerOfAnotherLengthEndsTheConnectionAndTouchesNothing) {
 }
 
 TEST_F(Hostile, WhoHasNotReadForLongIsNotWaitedForAtTheEnd) {
+  constexpr std::chrono::milliseconds kAtOnce{100};
   const Bytes message(kMaxMessageBytes);
-  for (int i = 0; i < 64; ++i) {
-    ASSERT_TRUE(connection_->Send(message).ok());
-    ASSERT_TRUE(connection_->Flush().ok());
+  std::chrono::nanoseconds least = kAtOnce;
+  for (int tries = 0; tries < 5 && least >= kAtOnce; ++tries) {  // others work on this machine, too
+    Restart();
+    for (int i = 0; i < 64; ++i) {
+      ASSERT_TRUE(connection_->Send(message).ok());
+      ASSERT_TRUE(connection_->Flush().ok());
+    }
+    ASSERT_GT(connection_->backlog_bytes(), 0U);
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));  // longer than a goodbye takes
+    const TimePoint before = BootClock::now();
+    connection_.reset();
+    least = std::min<std::chrono::nanoseconds>(least, BootClock::now() - before);
   }
-  ASSERT_GT(connection_->backlog_bytes(), 0U);
-  std::this_thread::sleep_for(std::chrono::milliseconds(250));  // longer than a goodbye takes
-  const TimePoint before = BootClock::now();
-  connection_.reset();
-  EXPECT_LT(BootClock::now() - before, std::chrono::milliseconds(100));
+  EXPECT_LT(least, kAtOnce);
 }
 
 // A socket holds less than one region: part of each WRITE is still queued.
