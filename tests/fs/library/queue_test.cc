@@ -389,7 +389,7 @@ TEST_P(Queues, AProgramThatTakesSlowlyKeepsNobodyWaiting) {
   }
   for (; taken < kCompletions; ++taken) Take();
   renames.join();
-  EXPECT_LT(took, std::chrono::milliseconds(2500));  // a lease is 5 s
+  EXPECT_LT(took, std::chrono::seconds(4));  // a lease is 5 s
   rdfs_queue_close(others);
   EXPECT_EQ(rdfs_disconnect(other), 0);
 }

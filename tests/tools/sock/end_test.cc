@@ -660,6 +660,8 @@ TEST_F(EndTest, WhatComesBehindTheLastCloseGoesOverTcp) {
   guest_.end->RefuseMore();
   EXPECT_EQ(host_.Send(bytes), 100);
   EXPECT_EQ(guest_.end->UnreadInRing(), 0U);
+  pollfd arrives{.fd = guest_.tcp.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&arrives, 1, 10'000), 1);
   EXPECT_EQ(recv(guest_.tcp.get(), all.data(), all.size(), MSG_DONTWAIT), 100);
 }
 
