@@ -36,11 +36,17 @@ watch() {
   watcher=$!
   ends_with_us "$watcher"
 }
+# not_ours PID: it has ended, and another process may have its number.
+not_ours() {
+  local pid others=()
+  for pid in "${ours[@]}"; do [ "$pid" = "$1" ] || others+=("$pid"); done
+  ours=("${others[@]}")
+}
 # ends: told to end, it does.
 ends() {
   kill -TERM "$watcher"
   wait "$watcher" || problem "told to end, it ends with status $?"
-  ours=("${ours[@]/$watcher/}")
+  not_ours "$watcher"
 }
 
 watch -r "$work/mnt/top"
@@ -113,7 +119,7 @@ rm -r "$here/made"
 wait_for "$work/theirs" "$here/ DELETE,ISDIR made"
 kill "$inotifywait"
 wait "$inotifywait" 2>/dev/null
-ours=("${ours[@]/$inotifywait/}")
+not_ours "$inotifywait"
 # What comes and goes between two looks is not told of, and touch of a new name is a change of its times there.
 plain() { sed "s|^$2/||" "$1" | grep -vE '^made/ DELETE inside|ATTRIB (behind|inside)' | sort -u; }
 diff <(plain "$work/ours" "$top") <(plain "$work/theirs" "$here") >"$work/out" || problem "inotifywait differs: $(cat "$work/out")"
@@ -163,7 +169,7 @@ wait_until 100 grep -q asked "$work/silent" || problem 'it does not connect'
 kill -TERM "$watcher"
 wait_until 50 gone "$watcher" || problem 'told to end while it connects, it goes on'
 wait "$watcher" || problem "told to end while it connects, it ends with status $?"
-ours=("${ours[@]/$watcher/}")
+not_ours "$watcher"
 
 # A name in brackets is that name.
 mkdir "$top/[x]"
@@ -198,6 +204,8 @@ if covered true 2>/dev/null; then
   status=$?
   [ "$status" -eq 1 ] && grep -q 'is on no mount of this user' "$work/said" ||
     problem "what is mounted on the mount: status $status: $(cat "$work/said")"
+else
+  problem "what is mounted on the mount cannot be tried: no mount namespaces here (unshare --mount)"
 fi
 refused 1 'is not a directory' "$top/new"
 refused 1 "of different sources" "$top" rdfs://other/x
