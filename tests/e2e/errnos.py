@@ -150,7 +150,9 @@ files = {name: create(name) for name in ("one", "two", "three", "four", "five", 
 for fd in files.values(): os.pwrite(fd, b"before", 0)
 os.ftruncate(files["five"], 8192)
 mapped = mmap.mmap(files["five"], 8192)
-page = bytes(mapped[0:1])  # is here by now
+page = bytes(mapped[0:1])  # is here by now, and stays
+address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+assert libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(8192)) == 0, os.strerror(ctypes.get_errno())
 # Each of them in a directory of its own: one that waits holds up whoever wants to change names in it.
 # Not made by this mount, which would know what is not in them.
 for name in ("asked", "opened", "created", "made", "unlinked", "renamed"):

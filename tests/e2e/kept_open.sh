@@ -17,7 +17,7 @@ for name in first second; do
   wait_until 100 is_mounted "$work/$name" || problem "$name does not mount: $(cat "$work/$name.log")"
 done
 timeout 100 "${python[@]}" - "$work/first" "$work/second" "$client" "$work/first.log" <<'PYTHON' || problem 'what was read is not what is there'
-import ctypes, fcntl, mmap, os, struct, sys, time
+import ctypes, fcntl, mmap, os, resource, struct, sys, time
 from counters import round_trips
 first, second, client, log = sys.argv[1:]
 WHOLE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -121,7 +121,10 @@ mine = os.open(f"{first}/lockfile", os.O_RDWR)
 # A kernel that is short of memory, or looks for pages that nobody uses (DAMON), leaves locked ones alone. rdfs does not.
 held = mmap.mmap(mine, 100000)
 address = ctypes.addressof(ctypes.c_char.from_buffer(held))
-ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(100000))
+libc = ctypes.CDLL(None, use_errno=True)
+locked = libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(100000))
+# Where so much may be locked.
+assert locked == 0 or 0 <= resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] < 1 << 17, os.strerror(ctypes.get_errno())
 def locked_read():
     fcntl.lockf(mine, fcntl.LOCK_EX)
     os.pread(mine, 100000, 0)
