@@ -188,8 +188,16 @@ make(f"{mount}/d/last")
 changed_there(lambda path: os.chmod(path, 0o640))
 costs("stat after a change at the server", each_of("file", os.stat), getattr=1)
 # These are open, and have pages, which go a little behind an answer that tells something new; with them the kernel drops what it knows.
-time.sleep(0.3)
-costs("stat, again, of what is open", each_of("file", os.stat), getattr=1)
+asked, last, end = 0, count, time.monotonic() + 20
+while last > 6 or asked < count - 6:
+    assert time.monotonic() < end, ("stat, again, of what is open", asked, last)
+    time.sleep(0.3)
+    before = round_trips(client, log).get("getattr", 0)
+    each_of("file", os.stat)()
+    last = round_trips(client, log).get("getattr", 0) - before
+    asked += last
+print(f"stat, again, of what is open: getattr {asked / count:g}")
+assert asked <= count + 12, asked
 costs("stat, known again", each_of("file", os.stat))
 changed_there(lambda path: os.rename(path, path + ".moved"))
 costs("a name that was taken away at the server", each_of("file", absent), lookup=1)

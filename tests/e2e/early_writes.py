@@ -48,7 +48,7 @@ class Frozen:
             os.fsync(self.fd)
             os.kill(worker, signal.SIGSTOP)
             until(lambda: set(states(worker)) == {"T"}, "the server does not stop")
-            if time.monotonic() - asked < 0.5:  # of one second
+            if time.monotonic() - asked < 0.3:  # of one second
                 return self
             os.kill(worker, signal.SIGCONT)
 
@@ -160,7 +160,7 @@ def closes_when_it_thaws(name, offset, number=None):
         expect(number, os.close, fd)
     took = time.monotonic() - began
     thaw.join()
-    assert 0.9 < took < 3, f"close of {name} takes {took} s"
+    assert 0.9 < took < 10, f"close of {name} takes {took} s"
     same(name)
 
 

@@ -73,12 +73,18 @@ class Server:
         self.kills = []  # of the worker
         log = f"{WORK}/server-{self.starts}.log"
         trusted = ",trusted" if os.geteuid() == 0 else ""
-        with open(log, "w") as out:
-            self.process = subprocess.Popen(
-                [self.program, "--export", f"e2e={WORK}/export{trusted}", "--listen", ADDRESS, "--port",
-                 str(self.port), "--key-file", f"{WORK}/key", "--lease", "20", "-f"],
-                stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, "XDG_RUNTIME_DIR": f"{WORK}/run"})
-        wait_until("rdfsd is ready", lambda: "ready on port" in text(log) or self.process.poll() is not None)
+        for _ in range(30):
+            with open(log, "w") as out:
+                self.process = subprocess.Popen(
+                    [self.program, "--export", f"e2e={WORK}/export{trusted}", "--listen", ADDRESS, "--port",
+                     str(self.port), "--key-file", f"{WORK}/key", "--lease", "20", "-f"],
+                    stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+                    env={**os.environ, "XDG_RUNTIME_DIR": f"{WORK}/run"})
+            wait_until("rdfsd is ready", lambda: "ready on port" in text(log) or self.process.poll() is not None)
+            # Somebody else's connection may have the port of a server that was killed, for a moment.
+            if "another program holds the port" not in text(log):
+                break
+            time.sleep(1)
         found = re.search(r"ready on port (\d+)", text(log))
         assert found, text(log)
         self.port = int(found.group(1))

@@ -73,7 +73,7 @@ assert ended[1] == 0
 print(f"the user waited for {took:.1f} s; meanwhile root made {rounds} files, one in {slowest * 1000:.0f} ms at most")
 assert took > 2, "the database does not hang: this test shows nothing"
 assert took < 15
-assert rounds > 20 and slowest < 1.5
+assert rounds > 20 and slowest < 3  # the database hangs for longer
 PYTHON
 
 umount "$work/mnt" || problem 'cannot unmount'

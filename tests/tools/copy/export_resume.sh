@@ -54,7 +54,7 @@ begin() {
   shift
   cases=$((cases + 1))
   size=$(stat -c %s export/.rdcp-journal-* 2>/dev/null || echo 96)
-  start --bwlimit "${limit:-10M}" "$@"
+  start --bwlimit "${limit:-3M}" "$@"
   wait_for 30 noted $((size + 96)) || problem "$name: nothing is noted"
   [ ! -e export/large ] || problem "$name: a part has the final name"
 }
