@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: check_stages.sh
-# ./check tells a stage that there is not before it installs or runs anything.
+# ./check tells a stage that there is not before it installs or runs anything, and of one that fails without a step.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d) || exit 1
@@ -20,3 +20,14 @@ status=0
 # Those that there are get so far as to install.
 "$work/check" unit e2e rdma asan tsan fuzz full clang arm64 >"$work/out" 2>"$work/err" </dev/null
 [ -e "$work/installed" ] || { echo "a stage is not known: $(cat "$work/err")" >&2; exit 1; }
+
+# One that fails without a step that fails is a failure all the same.
+printf '#!/bin/sh\n' >"$work/cmake/install-packages"
+cat >>"$work/tests/stages.sh" <<'STAGES'
+stage_good() { passed=$((passed + 1)); }
+stage_lost() { there_is_no_such_step; }
+STAGES
+status=0
+"$work/check" good lost >"$work/out" 2>"$work/err" </dev/null || status=$?
+[ "$status" -eq 1 ] && grep -qxF 'FAILED: lost' "$work/out" && grep -q '^1 passed, 1 failed' "$work/out" ||
+  { echo "a stage without a step: $status, $(cat "$work/out" "$work/err")" >&2; exit 1; }
