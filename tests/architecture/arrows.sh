@@ -66,6 +66,16 @@ if [ "${1:-}" = --self-test ]; then
     echo "planted $expected violations, found $found" >&2
     exit 1
   fi
+  mkdir tools/sock
+  echo 'dlsym(RTLD_NEXT, "send");' >tools/sock/allowed.cc
+  interposition || { echo "the shim may not interpose symbols" >&2; exit 1; }
+  for line in 'dlsym(RTLD_NEXT, "send");' '__attribute__((constructor)) void Begin();'; do
+    echo "$line" >fs/client/d.cc
+    if interposition >/dev/null; then
+      echo "not found outside the shim: $line" >&2
+      exit 1
+    fi
+  done
   exit 0
 fi
 cd "$1"
