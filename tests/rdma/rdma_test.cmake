@@ -60,7 +60,7 @@ function(rdfs_add_rdma_test)
 endfunction()
 
 # rdfs_add_rdma_suite(NAME name COMMAND command [argument...] [TIMEOUT seconds]): name_siw in ./check, and name_rxe with
-# --full, each in a guest with room for a server and its clients.
+# --full, each in a guest with room for a server and its clients. Over nothing but verbs: tests/transport/kinds.h.
 function(rdfs_add_rdma_suite)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "COMMAND")
   foreach(driver siw rxe)
@@ -70,6 +70,6 @@ function(rdfs_add_rdma_suite)
       MEM 3072M
       LABEL ${rdfs_rdma_label_${driver}}
       TIMEOUT ${arg_TIMEOUT}
-      COMMAND ${arg_COMMAND})
+      COMMAND env RDFS_TEST_VERBS=1 ${arg_COMMAND})
   endforeach()
 endfunction()

@@ -1,9 +1,11 @@
 // Which transports a suite goes over, and where its servers listen: verbs at the device's address
-// in the test bed (tests/rdma/run names it), else what every machine has, on loopback.
+// in the test bed (tests/rdma/run names it), else what every machine has, on loopback. With
+// RDFS_TEST_VERBS=1 (rdfs_add_rdma_suite sets it) never anything else than verbs.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -21,6 +23,10 @@ inline std::string TestAddress() {
 
 inline std::vector<Kind> TestKinds() {
   if (TestDevice() != nullptr) return {Kind::kVerbs};
+  if (std::getenv("RDFS_TEST_VERBS") != nullptr) {
+    (void)std::fputs("RDFS_RDMA_ADDRESS is not set: run this through tests/rdma/run\n", stderr);
+    std::abort();
+  }
   return {Kind::kShm, Kind::kTcp};
 }
 
