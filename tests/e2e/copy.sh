@@ -397,6 +397,7 @@ sed -i 's/^command="[^"]*\\"[^"]*\\"" //' "$work/authorized_keys"
 # Either end killed: the other says so, and nothing is there under its final name.
 head -c 400000000 /dev/zero >"$work/large"
 # begun: a copy in the background whose large file is half made; its far end is stopped.
+kills=0
 begun() {
   local pid
   fresh
@@ -421,6 +422,7 @@ killed() {
   cases=$((cases + 1))
   begun "$@" || return
   [ ! -e "$work/dst/large" ] || { echo "copy.sh: $name: too fast, left out" >&2; kill -CONT "$(cat "$work/far.pid")"; wait "$copy"; return; }
+  kills=$((kills + 1))
   kill -KILL "$(cat "$work/far.pid")"
   wait "$copy"
   ended=$?
@@ -433,6 +435,7 @@ for over in shm tcp; do
   killed "the sending end killed ($over)" --require "$over" "$far:$work/large" "$work/dst"
   [ -z "$(ls -A "$work/dst")" ] || problem "the sending end killed ($over): something is left: $(ls -A "$work/dst")"
 done
+[ "$kills" -gt 0 ] || problem "no end was killed: all copies were too fast"
 # The caller interrupted: it and the far end leave nothing.
 for direction in there back; do
   cases=$((cases + 1))

@@ -128,6 +128,8 @@ if command -v redis-server >/dev/null; then
   cmp -s "$work/value" "$work/got" || problem "redis: another value than was set"
   [ "$(timeout 20 redis-cli -h 10.78.0.2 -p $port get counter:__rand_int__)" = 5000 ] || problem "redis: lost increments"
   stop_there redis
+else
+  problem 'redis cannot be tried: no redis-server here'
 fi
 
 # A carrier dies, here or there: what was carried goes on over TCP or is reset.

@@ -306,25 +306,30 @@ TEST_F(IntentRingTest, StaysWhileAnotherServerHasIt) {
 // Another server that starts looks at each ring whether it is in use.
 TEST_F(IntentRingTest, IsInUseAlsoWhereSomebodyHadALookJustThen) {
   for (const bool removed : {false, true}) {
-    Open().reset();
-    const TimePoint start = BootClock::now();
-    auto look = std::make_unique<Fd>(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    ASSERT_EQ(flock(look->get(), LOCK_EX | LOCK_NB), 0);
-    std::thread looks([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      if (removed) {
-        EXPECT_EQ(unlink(path_.c_str()), 0);
-      }
-      look.reset();
-    });
-    const auto ring = Open();
-    looks.join();
-    // It waits for a second; a machine that was busy for as long says nothing.
-    if (BootClock::now() - start > std::chrono::milliseconds(700)) continue;
-    EXPECT_EQ(ring->made_anew(), removed);
-    const Fd next(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    ASSERT_TRUE(next.valid()) << "the ring has no name: nobody finds it after a crash";
-    EXPECT_NE(flock(next.get(), LOCK_EX | LOCK_NB), 0) << "anybody may remove it";
+    bool counts = false;
+    for (int tries = 0; tries < 5 && !counts; ++tries) {
+      Open().reset();
+      const TimePoint start = BootClock::now();
+      auto look = std::make_unique<Fd>(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+      ASSERT_EQ(flock(look->get(), LOCK_EX | LOCK_NB), 0);
+      std::thread looks([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (removed) {
+          EXPECT_EQ(unlink(path_.c_str()), 0);
+        }
+        look.reset();
+      });
+      const auto ring = Open();
+      looks.join();
+      // It waits for a second; a machine that was busy for as long says nothing.
+      counts = BootClock::now() - start <= std::chrono::milliseconds(700);
+      if (!counts) continue;
+      EXPECT_EQ(ring->made_anew(), removed);
+      const Fd next(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+      ASSERT_TRUE(next.valid()) << "the ring has no name: nobody finds it after a crash";
+      EXPECT_NE(flock(next.get(), LOCK_EX | LOCK_NB), 0) << "anybody may remove it";
+    }
+    EXPECT_TRUE(counts) << "the machine was always busy";
   }
 }
 

@@ -237,6 +237,8 @@ if [ "$(id -u)" -eq 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=2m tmpf
     problem "a full disk in the middle: its part is something else"
   rm -f "$work/got.2"
   umount "$work/small"
+elif [ "$(id -u)" -eq 0 ]; then
+  problem "a full disk in the middle: root cannot mount a tmpfs"
 fi
 # ---- one that broke off goes on where each of them was -----------------------------------------------
 # went_on NAME I BYTES: receiver I, behind so many.

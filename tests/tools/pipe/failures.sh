@@ -65,6 +65,8 @@ if [ "$(id -u)" -eq 0 ] && mkdir "$work/small" && mount -t tmpfs -o size=1m tmpf
   received; neither "no inode left" $sent $? 'the receiver gave up: .*No space left' 'No space left'
   [ -z "$(ls -A "$work/small")" ] || problem "no inode left: something is there"
   umount "$work/small"
+elif [ "$(id -u)" -eq 0 ]; then
+  problem "a full disk: root cannot mount a tmpfs"
 fi
 
 # ---- a side that dies ------------------------------------------------------------------------------
@@ -196,6 +198,8 @@ if chown 65534 "$work/for all/other.rdpart" 2>/dev/null; then
   receive --keep-partial "$work/for all/other"
   send <"$work/noise"; sent=$?
   received; neither "another user's part" $sent $? 'the receiver gave up: .*another user' "is another user's: remove it"
+elif [ "$(id -u)" -eq 0 ]; then
+  problem "another user's part: root cannot chown"
 fi
 
 # ---- keys, ports, versions, hosts ------------------------------------------------------------------
