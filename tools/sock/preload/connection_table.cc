@@ -77,9 +77,10 @@ void ForEachCounted(Do act) {
 
 void BeforeFork() {
   if (t_forking) return;  // a signal handler in the middle of a fork
+  // Takes the sets' locks, and who holds one may fork in a signal handler: never behind the other.
+  EpollBeforeFork();
   pthread_mutex_lock(&g_fork_lock);
   t_forking = true;
-  EpollBeforeFork();
   ShareSockets();
   g_counted_size = 0;
   ForEachUsed(Use::Of::kAll, [](int, Connection& connection) {
