@@ -90,6 +90,7 @@ void BeforeFork() {
 void EndFork(bool failed) {
   if (!t_forking) return;
   ForEachCounted([&](Connection& connection) { connection.AfterForkInParent(failed); });
+  EpollAfterForkInParent();
   t_forking = false;
   pthread_mutex_unlock(&g_fork_lock);
 }

@@ -172,9 +172,12 @@ void EpollClosed(std::uint32_t index) {
 }
 
 void EpollBeforeFork() {
+  EpollSet::BeginFork();
   ForEachSet([](EpollSet& set) { set.BeforeFork(); });
 }
+void EpollAfterForkInParent() { EpollSet::EndFork(); }
 void EpollAfterForkInChild() {
+  EpollSet::ForkedHere();
   ForEachSet([](EpollSet& set) { set.AfterForkInChild(); });
 }
 

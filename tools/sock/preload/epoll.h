@@ -37,7 +37,9 @@ void EpollForget(int fd);
 // Descriptors of the instance itself.
 void EpollDuplicated(std::uint32_t index);
 void EpollClosed(std::uint32_t index);
+// From here on, until the fork is over, the kernel has what the program has put into its sets.
 void EpollBeforeFork();
+void EpollAfterForkInParent();
 void EpollAfterForkInChild();
 
 }  // namespace rdfs::sock

@@ -251,7 +251,8 @@ void EpollSet::Forget(int fd) {
   entry.present = entry.attached = entry.bells = false;
 }
 
-// What the kernel has belongs to both processes from here on.
+// What the kernel has belongs to both processes from here on. Behind BeginFork, so that it stays
+// exact until the child is there.
 void EpollSet::BeforeFork() {
   const Locked locked(lock_);
   if (locked.held()) Settle();

@@ -9,7 +9,7 @@
 // it out and puts it in again. The kernel is not told of that where it is level-triggered: it may
 // have been asked for more than the program wants, or for what is not in the set any more, until it
 // says something that nobody wants to hear (Excess, TakeOut), or somebody else may hear it
-// (Settle).
+// (Settle): a child of fork, who waits for the instance itself.
 #pragma once
 
 #include <pthread.h>
@@ -85,6 +85,11 @@ class EpollSet {
   void Forget(int fd);
   // The connection's program was refused room: it will want to know when there is some.
   void Refused(int fd);
+  // Forks of this process that are under way: what the kernel has of a set then is the child's,
+  // too.
+  static void BeginFork() { ++forking_; }
+  static void EndFork() { --forking_; }
+  static void ForkedHere() { forking_ = 0; }
   void BeforeFork();
   void AfterForkInChild();
   // Who waits for the instance itself, as for any descriptor, hears of what is ready by the
@@ -125,7 +130,7 @@ class EpollSet {
   bool HasByAnotherNumber(int fd);
   int Remove(int fd, epoll_event* event);
   int Put(int operation, int fd, const epoll_event& event);
-  [[nodiscard]] bool IsExact() const { return outside_ || nested_; }
+  [[nodiscard]] bool IsExact() const { return outside_ || nested_ || forking_ != 0; }
   [[nodiscard]] bool HasToAsk(const Entry& entry, std::uint32_t events) const;
   static std::uint32_t Exactly(const Entry& entry);
   void TakeOut(int fd, Entry& entry);
@@ -158,6 +163,7 @@ class EpollSet {
                    const sigset_t* mask, int& told);
   void RemoveBells(const End& end, Entry& entry);
 
+  static inline constinit std::atomic<std::uint32_t> forking_{0};
   pthread_mutex_t lock_ = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
   std::atomic<int> fd_{-1};  // of the program's, the last that was used
   Fd bells_;
