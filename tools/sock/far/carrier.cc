@@ -81,11 +81,12 @@ void CarrierLoop::Unwatch(int fd, const void* what) {
 
 void CarrierLoop::Wake(Carried& connection) {
   connection.idle_looks = 0;
-  if (connection.awake || !connection.begun()) return;
+  if (!connection.begun()) return;
+  // The answer will come that way; and a WRITE may be posted, which takes another Arm.
+  if (Entry* const entry = EntryOf(*connection.lane)) entry->armed = false;
+  if (connection.awake) return;
   connection.awake = true;
   awake_.push_back(&connection);
-  // The answer will come that way.
-  if (Entry* const entry = EntryOf(*connection.lane)) entry->armed = false;
 }
 
 void CarrierLoop::Forget(Carried& connection) {
@@ -178,9 +179,11 @@ bool CarrierLoop::LookAtAll() {
     if (!entry->over.ok()) continue;
     const auto found = lane.Look(*connection);
     if (!found.ok()) Note(*entry, found.status());
-    something = something || (found.ok() && *found);
+    const bool moved = found.ok() && *found;
+    something = something || moved;
+    if (moved) entry->armed = false;     // as in Wake: it may have been awake across a sleep
     if (awake_[i] == nullptr) continue;  // it is over
-    connection->idle_looks = found.ok() && *found ? 0 : connection->idle_looks + 1;
+    connection->idle_looks = moved ? 0 : connection->idle_looks + 1;
     if (connection->idle_looks == kIdleLooks) connection->Arm();  // and is looked at once more
   }
   std::erase_if(awake_, [](Carried* connection) {
