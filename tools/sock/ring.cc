@@ -17,7 +17,7 @@ constexpr std::array<std::byte, 4> kBellPacket = {std::byte{5}};
 // Asks for a ring, and takes one that has come for the last time. More than one is rare, and costs
 // a wake-up for nothing.
 void Arm(std::atomic<std::uint32_t>& armed, int bell) {
-  TakeRing(bell);
+  (void)TakeRing(bell);
   armed.store(1);
 }
 
@@ -99,12 +99,14 @@ void Ring(int bell) {
   errno = saved;
 }
 
-void TakeRing(int bell) {
-  if (bell < 0) return;
+bool TakeRing(int bell) {
+  if (bell < 0) return true;
   const int saved = errno;
   std::array<std::byte, 4> packet;
-  (void)recv(bell, packet.data(), packet.size(), MSG_DONTWAIT);
+  const ssize_t got = recv(bell, packet.data(), packet.size(), MSG_DONTWAIT);
+  const bool open = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
   errno = saved;
+  return open;
 }
 
 bool Empty(int bell) {

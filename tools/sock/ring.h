@@ -109,10 +109,11 @@ struct Bells {
 };
 // Wakes who sleeps at the other end. Never sleeps itself; a full socket wakes already.
 void Ring(int bell);
-// Takes one ring, if one has come: for whoever goes to sleep on the bell.
-void TakeRing(int bell);
-// Takes every ring that has come, but no more than kMostRings: a peer could ring for ever. False
-// when the other end has closed.
+// Takes one ring, if one has come: for whoever goes to sleep on the bell. False when the other end
+// has closed.
+bool TakeRing(int bell);
+// Takes every ring that has come, but no more than kMostRings: a peer could ring for ever. False as
+// above.
 inline constexpr int kMostRings = 64;
 bool Empty(int bell);
 

@@ -84,18 +84,31 @@ void Carried::CloseBells() {
   room_.Reset();
 }
 
-void Carried::HearBells() {
-  // Both, always: who stays silent is still there.
-  const bool data = Empty(data_.get());
-  const bool room = Empty(room_.get());
-  if (!data || !room) CloseBells();
+void Carried::Hear(int bell, bool hung_up) {
+  if (hung_up_) return;
+  if (hung_up) return CloseBells();
+  Disarm();
+  (bell == data_.get() ? rung_data_ : rung_room_) = false;
+  if (!TakeRing(bell)) CloseBells();
 }
 
+// A ring that comes only after it was looked for costs a wake-up for nothing.
 void Carried::Arm() {
   if (hung_up_) return;
-  HearBells();
+  Disarm();
+  const bool data = !std::exchange(rung_data_, false) || TakeRing(data_.get());
+  const bool room = !std::exchange(rung_room_, false) || TakeRing(room_.get());
+  if (!data || !room) return CloseBells();
   from_.words->reader_armed = 1;
   to_.words->writer_armed = 1;
+  armed_ = true;
+}
+
+// Who rings takes the flag first: where it is gone a ring has come, or will.
+void Carried::Disarm() {
+  if (!std::exchange(armed_, false)) return;
+  rung_data_ = from_.words->reader_armed.exchange(0) == 0 || rung_data_;
+  rung_room_ = to_.words->writer_armed.exchange(0) == 0 || rung_room_;
 }
 
 // In the order that relay.h asks for.

@@ -68,8 +68,11 @@ class Carried {
   Status On(const Word& word, Road& road);
   // Asks to be woken by either bell; who sleeps on them looks once more first.
   void Arm();
-  // A bell was found readable.
-  void HearBells();
+  // The opposite, for who looks again and again: then our end makes no system call to ring. Whoever
+  // sleeps afterwards takes another Arm and another look.
+  void Disarm();
+  // A bell was found readable, or hung up. Takes one ring: what is left is told again.
+  void Hear(int bell, bool hung_up);
   // Our end cannot be served any more, or is gone.
   void CloseBells();
 
@@ -116,6 +119,10 @@ class Carried {
   Effects effects_;
   bool begun_ = false;
   bool hung_up_ = false;
+  bool armed_ = false;  // the flags were set, and have not been looked at since
+  // A ring lies in the bell, or is about to: to be taken before a sleep.
+  bool rung_data_ = true;
+  bool rung_room_ = true;
   std::uint64_t in_flight_ = 0;
   unsigned soon_ = 0;
 };

@@ -84,6 +84,7 @@ void CarrierLoop::Wake(Carried& connection) {
   if (!connection.begun()) return;
   // The answer will come that way; and a WRITE may be posted, which takes another Arm.
   if (Entry* const entry = EntryOf(*connection.lane)) entry->armed = false;
+  connection.Disarm();
   if (connection.awake) return;
   connection.awake = true;
   awake_.push_back(&connection);
@@ -184,6 +185,7 @@ bool CarrierLoop::LookAtAll() {
     if (moved) entry->armed = false;     // as in Wake: it may have been awake across a sleep
     if (awake_[i] == nullptr) continue;  // it is over
     connection->idle_looks = moved ? 0 : connection->idle_looks + 1;
+    if (moved) connection->Disarm();
     if (connection->idle_looks == kIdleLooks) connection->Arm();  // and is looked at once more
   }
   std::erase_if(awake_, [](Carried* connection) {
@@ -232,10 +234,11 @@ void CarrierLoop::Events(int timeout_ms, TimePoint now) {
   const int count =
       epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
   if (timeout_ms != 0) now = BootClock::now();
-  for (int i = 0; i < count; ++i) OnEvent(events[static_cast<std::size_t>(i)].data.fd, now);
+  for (int i = 0; i < count; ++i) OnEvent(events[static_cast<std::size_t>(i)], now);
 }
 
-void CarrierLoop::OnEvent(int fd, TimePoint now) {
+void CarrierLoop::OnEvent(const epoll_event& event, TimePoint now) {
+  const int fd = event.data.fd;
   const auto found = watched_.find(fd);
   if (found == watched_.end()) return;
   const Watched watched = found->second;
@@ -259,7 +262,7 @@ void CarrierLoop::OnEvent(int fd, TimePoint now) {
     }
     case Watched::Kind::kBell: {
       auto& connection = *static_cast<Carried*>(watched.what);
-      connection.HearBells();
+      connection.Hear(fd, (event.events & (EPOLLHUP | EPOLLERR)) != 0);
       Wake(connection);
     }
   }

@@ -2,6 +2,8 @@
 // (carrier_meet.cc). One thread; see carrier.h.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <ctime>
 #include <future>
@@ -63,7 +65,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   void ArmConnections();
   bool ArmLanes(TimePoint now);
   void Events(int timeout_ms, TimePoint now);
-  void OnEvent(int fd, TimePoint now);
+  void OnEvent(const epoll_event& event, TimePoint now);
   [[nodiscard]] int Patience(TimePoint now) const;
   void Tick(TimePoint now);
   void Note(Entry& entry, const Status& status);
