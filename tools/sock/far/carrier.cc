@@ -130,26 +130,33 @@ void CarrierLoop::RemoveDead() {
 
 Status CarrierLoop::Run() {
   RaiseLimits();
-  busy_ = tick_ = BootClock::now();
+  // What is waited for by the clock takes seconds, so it is read only where it is needed exactly,
+  // and now and then.
+  TimePoint now = BootClock::now();
+  busy_ = tick_ = now;
   unsigned turns = 0;
+  bool worked = false;  // since `now`
   while (!stopping_) {
-    TimePoint now = BootClock::now();
     if (now >= tick_) Tick(now);
     const bool something = Turn(now);
     RemoveDead();
     if (something) spin_.Came();
+    const bool ask = ++turns % kTurnsPerPoll == 0;
+    if (ask || (worked && !something)) now = BootClock::now();
+    worked = something && !ask;
     if (something || (!awake_.empty() && spin_.GoOn(now))) {
-      if (!something) GiveWay(spin_, now);  // whoever is to go on may need this processor
-      if (++turns % kTurnsPerPoll == 0) Events(0, now);
+      if (!something) now = GiveWay(spin_, now);  // whoever is to go on may need this processor
+      if (ask) Events(0, now);
       continue;
     }
     ArmConnections();
+    worked = true;
     if (Turn(now)) continue;
     // Behind everything that was to be sent: a lane says when it has room, too.
     if (!ArmLanes(now)) continue;
     RemoveDead();
-    now = BootClock::now();
     Events(stopping_ ? 0 : Patience(now), now);
+    worked = false;
   }
   return {};
 }
@@ -165,7 +172,7 @@ bool CarrierLoop::Turn(TimePoint now) {
   }
   something = LookAtAll() || something;
   for (Entry& entry : lanes_) {
-    if (entry.over.ok()) Note(entry, entry.lane->Flush());
+    if (entry.over.ok()) Note(entry, entry.lane->Flush(now));
   }
   return something;
 }
@@ -229,7 +236,8 @@ int CarrierLoop::Patience(TimePoint now) const {
   return soon ? kSoonMs : PollTimeoutMs(tick_, now);
 }
 
-void CarrierLoop::Events(int timeout_ms, TimePoint now) {
+// `now` is the time behind the sleep, then.
+void CarrierLoop::Events(int timeout_ms, TimePoint& now) {
   std::array<epoll_event, 64> events;
   const int count =
       epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);

@@ -64,7 +64,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   bool LookAtAll();
   void ArmConnections();
   bool ArmLanes(TimePoint now);
-  void Events(int timeout_ms, TimePoint now);
+  void Events(int timeout_ms, TimePoint& now);
   void OnEvent(const epoll_event& event, TimePoint now);
   [[nodiscard]] int Patience(TimePoint now) const;
   void Tick(TimePoint now);

@@ -68,11 +68,11 @@ Status Lane::Ship(Carried& connection, std::uint64_t offset, std::uint64_t count
   return {};
 }
 
-Status Lane::Flush() {
+Status Lane::Flush(TimePoint now) {
   for (std::size_t i = 0; i < out_used_; ++i) {
     RDFS_RETURN_IF_ERROR(parts_.connection->Send(ByteSpan(out_[i].bytes).first(out_[i].size)));
   }
-  if (out_used_ > 0) said_ = BootClock::now();
+  if (out_used_ > 0) said_ = now;
   out_used_ = 0;
   return parts_.connection->Flush();
 }

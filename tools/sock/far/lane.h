@@ -83,7 +83,7 @@ class Lane final : private Carried::Road {
     for (auto& [id, connection] : carried_) host_.Wake(*connection);
   }
   // Hands everything to the wire.
-  Status Flush();
+  Status Flush(TimePoint now);
   // To sleep on fd(); false: Poll first.
   Result<bool> Arm() { return parts_.connection->Arm(); }
   // Beats, and finds out that the peer is gone. `waiting`: somebody here waits for its answer.
