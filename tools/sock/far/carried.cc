@@ -20,6 +20,9 @@ using transport::MemoryRegion;
 // Looks at an end that is inside a system call, before its other processes are woken: it may have
 // been killed in there.
 constexpr unsigned kSoonToNudge = 64;
+// Our end is told anew which processor we are on with one advance in so many: a stale one costs it
+// a short spin at most.
+constexpr unsigned kAdvancesPerCpu = 16;
 
 // The carrier is the channel's host.
 Direction FromEndOf(const Channel& channel) { return channel.Incoming(Channel::Role::kHost); }
@@ -235,8 +238,10 @@ void Carried::StoreTo(const Effect& effect) {
       words.opens = effect.count;
       return;  // bytes or its end come behind
     case Kind::kAdvance:
-      words.sender_cpu.store(static_cast<std::uint32_t>(sched_getcpu()) + 1,
-                             std::memory_order_relaxed);
+      if (advances_++ % kAdvancesPerCpu == 0) {
+        words.sender_cpu.store(static_cast<std::uint32_t>(sched_getcpu()) + 1,
+                               std::memory_order_relaxed);
+      }
       words.gate.fetch_add(Gate::At(effect.count));
       break;
     case Kind::kShut:

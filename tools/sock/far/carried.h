@@ -125,6 +125,7 @@ class Carried {
   bool rung_room_ = true;
   std::uint64_t in_flight_ = 0;
   unsigned soon_ = 0;
+  unsigned advances_ = 0;
 };
 
 }  // namespace rdfs::sock::far
