@@ -98,7 +98,8 @@ inline Patience With(std::size_t in_hand, const Patience& patience) {
 // call is over instead.
 inline bool Sleep(std::span<pollfd> fds, const Patience& patience,
                   std::chrono::nanoseconds most = std::chrono::nanoseconds::max()) {
-  const TimePoint now = BootClock::now();
+  const bool endless = patience.deadline == Deadline::max();
+  const TimePoint now = endless ? TimePoint() : BootClock::now();
   if (now >= patience.deadline) {
     errno = EAGAIN;
     return false;
@@ -108,7 +109,7 @@ inline bool Sleep(std::span<pollfd> fds, const Patience& patience,
   if (told > 0) return true;
   if (told == 0) {
     errno = EAGAIN;
-    return BootClock::now() < patience.deadline;
+    return endless || BootClock::now() < patience.deadline;
   }
   for (pollfd& fd : fds) fd.revents = 0;
   return errno == EINTR && (patience.interrupts == nullptr || !patience.interrupts());

@@ -298,7 +298,8 @@ bool End::SpinForBytes() {
   if (words.sender_cpu.load(std::memory_order_relaxed) == 0 || spinning_.test_and_set()) {
     return false;
   }
-  const std::optional<std::uint64_t> before = TakenFromRing();
+  spin_.Came();  // whatever was waited for before
+  const std::optional<std::uint64_t> before = spin_.Skips() ? std::nullopt : TakenFromRing();
   if (!before || Gate{words.gate.load()}.shut()) {
     spinning_.clear();
     return false;
@@ -319,7 +320,6 @@ bool End::SpinForBytes() {
     }
     return false;
   };
-  spin_.Came();  // whatever was waited for before
   bool came = !shared() && look();
   for (TimePoint now; !came && spin_.GoOn(now = BootClock::now());) {
     if (!shared()) {

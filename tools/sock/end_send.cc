@@ -68,8 +68,9 @@ ssize_t End::Send(int tcp, Buffers buffers, const Patience& patience) {
   }
 }
 
-// For the receiver, which does not spin where that keeps us from running.
+// For the receiver, which does not spin where that keeps us from running. A carrier does not ask.
 void End::PublishCpu() {
+  if (sockets_.far == Far::kCarrier) return;
   const auto cpu = static_cast<std::uint32_t>(sched_getcpu()) + 1;
   if (cpu_.load(std::memory_order_relaxed) == cpu) return;
   cpu_.store(cpu, std::memory_order_relaxed);

@@ -54,6 +54,15 @@ class AdaptiveSpin {
     }
     return false;
   }
+  // Before the first GoOn of a wait: whether it would say false at once. Then it has, and whoever
+  // asks needs no clock.
+  [[nodiscard]] bool Skips() {
+    const bool tries = pays() || (skipped_ + 1) % try_every_ == 0;
+    if (phase_ != Phase::kIdle || tries) return phase_ == Phase::kSleeping;
+    ++skipped_;
+    phase_ = Phase::kSleeping;
+    return true;
+  }
   // After GoOn said true others were let run, and we were running again after so long.
   void GaveWay(std::chrono::nanoseconds away) {
     if (phase_ != Phase::kSpinning || away < kLostProcessor) return;

@@ -44,6 +44,29 @@ TEST(AdaptiveSpinTest, SpinningThatNeverPaysCostsNextToNothing) {
   EXPECT_EQ(wasted, 10 * kLongest);
 }
 
+// Asking first changes nothing but that no clock is looked at.
+TEST(AdaptiveSpinTest, WhoAsksFirstSpinsAsOften) {
+  AdaptiveSpin spin(kLongest);
+  TimePoint now{};
+  EXPECT_FALSE(spin.Skips());
+  for (int i = 0; i < 10; ++i) (void)Wait(spin, now, microseconds(500));
+  ASSERT_FALSE(spin.pays());
+  int skipped = 0;
+  microseconds wasted{0};
+  for (int i = 0; i < 640; ++i) {
+    if (spin.Skips()) {
+      ++skipped;
+      EXPECT_TRUE(spin.Skips());
+      EXPECT_FALSE(spin.GoOn(now)) << "a wait that sleeps does not spin again";
+      spin.Came();
+    } else {
+      wasted += Wait(spin, now, microseconds(500));
+    }
+  }
+  EXPECT_EQ(skipped, 630);
+  EXPECT_EQ(wasted, 10 * kLongest);
+}
+
 TEST(AdaptiveSpinTest, APauseDoesNotEndWhatPays) {
   AdaptiveSpin spin(kLongest);
   TimePoint now{};
