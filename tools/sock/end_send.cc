@@ -24,9 +24,11 @@ constexpr std::chrono::milliseconds kQuietLook{1};
 // A reader that has taken nothing from a full ring for so long is not waited for: bytes go on over
 // TCP, whose buffers are larger, and programs may count on those and write to each other before
 // either reads. Sooner where bytes for this end lie unread as well. (No bell tells who sleeps for
-// room that another thread, or process, shuts this half down: that is found then, too.)
+// room that another thread, or process, shuts this half down: that is found then, too.) Between
+// hosts what the reader has taken is known only when the network, and two carriers, have said so.
 constexpr std::chrono::milliseconds kStuck{100};
 constexpr std::chrono::milliseconds kBothStuck{5};
+constexpr std::chrono::milliseconds kBothStuckFar{30};
 
 // How many bytes the kernel's socket takes now, whatever its peer reads: less than the free memory
 // says, because a packet has a head (sk_stream_memory_free() in net/core/stream.c).
@@ -96,7 +98,8 @@ void End::NoteFull() {
 }
 
 std::chrono::nanoseconds End::PatienceForRoom() const {
-  return RingHasBytes() ? kBothStuck : kStuck;
+  if (!RingHasBytes()) return kStuck;
+  return sockets_.far == Far::kCarrier ? kBothStuckFar : kBothStuck;
 }
 
 // Under the lock of the sending half, when there is no room: whether it has been so for too long.

@@ -186,6 +186,7 @@ class Party {
     return Gate{met_.channel.Outgoing(met_.role).words->gate.load()}.cursor();
   }
   [[nodiscard]] Far far() const { return met_.far; }
+  [[nodiscard]] const End& end() const { return *end_; }
 
  private:
   int tcp_;
@@ -260,6 +261,19 @@ TEST_F(CarrierTest, AnswersComeOneByOne) {
   }
   echo.join();
   EXPECT_GT(pair.p->RingBytesSent(), 64U * 100);
+}
+
+// While bytes lie unread in both rings: the network's time is none that a program has not read for.
+TEST_F(CarrierTest, AFullRingIsWaitedForLongerThanOnOneHost) {
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  const std::chrono::nanoseconds empty = pair.p->end().PatienceForRoom();
+  ASSERT_TRUE(pair.q->Send(Pattern(64, 1)));
+  const Deadline deadline = DeadlineAfter(20s);
+  while (!pair.p->end().RingHasBytes() && BootClock::now() < deadline) std::this_thread::yield();
+  ASSERT_TRUE(pair.p->end().RingHasBytes());
+  EXPECT_GE(pair.p->end().PatienceForRoom(), 30ms);
+  EXPECT_LT(pair.p->end().PatienceForRoom(), empty);
 }
 
 TEST_F(CarrierTest, ManyConnectionsShareALane) {
