@@ -110,13 +110,15 @@ Status QueuePair::MakeQueues(const DeviceAttachment& attachment) {
                 .max_inline_data = wish};
     attr.qp_type = IBV_QPT_RC;
     attr.sq_sig_all = 0;
+    errno = 0;  // a provider may refuse without a word (bnxt_re does, above its inline limit)
     if (rdma_create_qp(id_, attachment.protection_domain(), &attr) == 0) {
       queue_pair_.reset(id_);
       limits_.max_inline_bytes = attr.cap.max_inline_data;
       return Status::Ok();
     }
-    if (errno != EINVAL && errno != ENOMEM) break;
+    if (errno != 0 && errno != EINVAL && errno != ENOMEM) break;
   }
+  if (errno == 0) errno = EINVAL;
   return FromErrno("cannot make a queue pair");
 }
 
