@@ -22,9 +22,15 @@ constexpr std::uint64_t kMaxTransferBytes = std::uint64_t{1} << 30;
 // lines down; 80 is all that soft-iWARP grants.
 constexpr std::array<std::uint32_t, 5> kInlineWishes = {256, 128, 80, 64, 0};
 
-// Behind a real one there is a device of a bus.
-bool IsSoftware(const ibv_device& device) {
-  return access((std::string(device.ibdev_path) + "/device").c_str(), F_OK) != 0;
+// The vendors of the kernel's own: drivers/infiniband/sw/siw/siw.h and rxe/rxe_param.h.
+constexpr std::uint32_t kSoftIwarp = 0x626d74;
+constexpr std::uint32_t kSoftRoce = 0xffffff;
+
+// Behind a real one there is a device of a bus; up to Linux 5.10 also behind a software one that
+// uses a real network interface.
+bool IsSoftware(const ibv_device& device, std::uint32_t vendor) {
+  return vendor == kSoftIwarp || vendor == kSoftRoce ||
+         access((std::string(device.ibdev_path) + "/device").c_str(), F_OK) != 0;
 }
 
 std::uint64_t AddressOf(ByteSpan bytes) { return reinterpret_cast<std::uintptr_t>(bytes.data()); }
@@ -55,7 +61,7 @@ Result<QueuePairLimits> QueryLimits(rdma_cm_id* id) {
   const bool iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
   limits.fences_reads = !iwarp;
   limits.splits_at_pages = iwarp;
-  limits.in_software = IsSoftware(*id->verbs->device);
+  limits.in_software = IsSoftware(*id->verbs->device, device.vendor_id);
   limits.misses_first_frame = iwarp && limits.in_software;
   const std::uint32_t requests = iwarp ? 2 : 1;  // of a transfer, at most
   limits.max_transfers = std::min({kMaxTransfers, (queue_depth - kSendSlots) / requests,
