@@ -75,7 +75,7 @@ void VerbsIncoming::Reject(const Status& why) {
 }
 
 // Host names and ports of a Listen, with every address when there is no host. An IPv6 wildcard
-// takes IPv4 too (the connection manager's default, RDMA_OPTION_ID_AFONLY off).
+// takes IPv4 too (ListenAt sees to it).
 Result<std::vector<SocketAddress>> ListenAddresses(const Endpoint& endpoint) {
   if (!endpoint.host.empty()) return AddressesOf(endpoint, DeadlineAfter(kResolveTime));
   std::vector<SocketAddress> any(2);
@@ -110,6 +110,13 @@ Result<CmIdPtr> ListenAt(const CmChannel& channel, SocketAddress& address,
     return FromErrno("cannot make an RDMA listener");
   }
   CmIdPtr id(raw);
+  // Else net.ipv6.bindv6only says it. Where it cannot be set, IPv6 alone is better than nothing.
+  int one_family = 0;
+  if (endpoint.host.empty() && address.get()->sa_family == AF_INET6 &&
+      rdma_set_option(id.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one_family,
+                      sizeof(one_family)) != 0) {
+    LogDebug("{}", FromErrno("an RDMA listener may take IPv6 alone").message());
+  }
   if (rdma_bind_addr(id.get(), address.get()) != 0 || rdma_listen(id.get(), kBacklog) != 0) {
     return CannotListen(endpoint);
   }
