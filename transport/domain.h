@@ -72,7 +72,8 @@ class MemoryRegion {
   }
   [[nodiscard]] Status registration_error(std::size_t index) const;
 
-  static constexpr std::size_t kMaxAttachments = 8;
+  // tcp, shm, and one for each RDMA device; 48 bytes each in every region.
+  static constexpr std::size_t kMaxAttachments = 2 + 32;
 
  private:
   friend class Domain;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 
 namespace rdfs::transport {
@@ -67,6 +68,23 @@ TEST(Domain, ATransportThatCannotRegisterSaysWhy) {
   ASSERT_TRUE(region.ok());
   EXPECT_EQ((*region)->registration(0), nullptr);
   EXPECT_EQ((*region)->registration_error(0).code(), Code::kResourceExhausted);
+}
+
+TEST(Domain, TcpAndShmLeaveRoomForManyDevices) {
+  const auto domain = Domain::Create("class");
+  int alive = 0;
+  const auto make = [&]() -> Result<std::unique_ptr<Attachment>> {
+    return std::unique_ptr<Attachment>(std::make_unique<CountingAttachment>(alive, false));
+  };
+  constexpr std::size_t kTcpAndShm = 2;
+  constexpr std::size_t kDevices = 32;
+  std::array<char, kTcpAndShm + kDevices> keys{};
+  for (const char& key : keys) ASSERT_TRUE(domain->Attach(&key, make).ok());
+  auto region = domain->Register(Memory(Peers::kMayWrite), Access::kLocal);
+  ASSERT_TRUE(region.ok());
+  EXPECT_NE((*region)->registration(keys.size() - 1), nullptr);
+  const char beyond = 0;
+  EXPECT_EQ(domain->Attach(&beyond, make).status().code(), Code::kResourceExhausted);
 }
 
 TEST(Domain, NoRegionIsBothReadableAndWritableByAPeer) {
