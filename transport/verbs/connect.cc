@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "transport/base/sigpipe.h"
 #include "transport/verbs/cm.h"
@@ -17,6 +19,10 @@ namespace {
 // Attempts while the local port that was drawn is taken: iWARP's TCP may still remember a
 // connection from it to the same place. Each draws another one.
 constexpr int kTriesForAPort = 5;
+// So does InfiniBand's connection manager at the peer of a queue pair's number, and says so (its
+// IB_CM_REJ_STALE_CONN). It then ends what it had, which takes a moment.
+constexpr int kStaleConnection = 10;
+constexpr auto kStaleTime = std::chrono::milliseconds(50);
 // The kernel can miss the answer to its question for a neighbour's address, where that comes at
 // once, and then looks only when the time is over that it was given for it.
 constexpr int kAddressTimeMs = 100;
@@ -33,6 +39,11 @@ Status Unreachable(const std::string& where) {
           fmt::format("{} does not answer over RDMA; is its RDMA device up, and does a firewall "
                       "let it through (RoCE: UDP port 4791, iWARP: the TCP port itself)?",
                       where)};
+}
+
+Status Stale(const std::string& where) {
+  return {Code::kDisconnected, EADDRINUSE,
+          fmt::format("{} takes this RDMA connection for one that it still has; try again", where)};
 }
 
 // An event's or a call's errno while an address is being resolved and connected.
@@ -60,7 +71,7 @@ Status FromEvent(const CmEvent& event, const std::string& where) {
   switch (event.type) {
     case RDMA_CM_EVENT_REJECTED:
       if (std::optional<Status> why = DecodeReject(event.private_data)) return *std::move(why);
-      return Refused(where);
+      return event.status == kStaleConnection ? Stale(where) : Refused(where);
     case RDMA_CM_EVENT_UNREACHABLE:
       return Unreachable(where);
     default:
@@ -173,6 +184,9 @@ Result<std::unique_ptr<Connection>> ConnectTo(const Endpoint& endpoint,
       if (connection.ok()) return connection;
       why = connection.status();
       if (why.errno_value() != EADDRINUSE) break;
+      if (why.code() != Code::kDisconnected) continue;
+      if (BootClock::now() + kStaleTime >= share) break;
+      std::this_thread::sleep_for(kStaleTime);
     }
     // The peer itself has answered, or nothing here can: other addresses change nothing.
     if (why.code() == Code::kResourceExhausted) break;
