@@ -166,7 +166,7 @@ finish
 
 # offered_in_vain WHAT: both ends have verbs, and where the client connects to, nobody answers.
 offered_in_vain() {
-  local why='[^ ]+:7338( refuses RDMA connections|: the RDMA connection manager did not answer in time)'
+  local why='[^ ]+:7338( refuses RDMA connections| does not answer over RDMA)'
   expect 0 '! verbs +does not work' "$1" "$url"
   first 'verbs: does not work'
   expect 0 "-> $why" "$1, and why" "$url"

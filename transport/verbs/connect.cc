@@ -37,7 +37,7 @@ Status Refused(const std::string& where) {
 Status Unreachable(const std::string& where) {
   return {Code::kDisconnected,
           fmt::format("{} does not answer over RDMA; is its RDMA device up, and does a firewall "
-                      "let it through (RoCE: UDP port 4791, iWARP: the TCP port itself)?",
+                      "let it through (RoCE: UDP port 4791, iWARP: TCP on this port)?",
                       where)};
 }
 
@@ -106,6 +106,9 @@ class Attempt {
 
 Status Attempt::Expect(CmChannel& channel, rdma_cm_event_type expected) {
   const Result<CmEvent> event = channel.Wait(deadline_);
+  if (event.status().code() == Code::kDeadlineExceeded) {
+    return {Code::kDeadlineExceeded, Unreachable(where_).message()};
+  }
   if (!event.ok()) return event.status().WithContext(where_);
   return (*event).type == expected ? Status::Ok() : FromEvent(*event, where_);
 }
