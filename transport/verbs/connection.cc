@@ -225,8 +225,11 @@ void VerbsConnection::HandleCmEvent(const CmEvent& event) {
   switch (event.type) {
     case RDMA_CM_EVENT_ESTABLISHED:    // the passive side; the first frame tells the same
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:  // the queue pair's number may be used again
-    case RDMA_CM_EVENT_ADDR_CHANGE:    // another link of a bond took over: packets still arrive
       return;
+    case RDMA_CM_EVENT_ADDR_CHANGE:  // the queue pair stays with the port that it was made on
+      return BeginEnding(
+          {Code::kDisconnected,
+           "the network interface changed its address (a bond's other link took over)"});
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
       return BeginEnding({Code::kDisconnected, "the RDMA device was removed"});
     case RDMA_CM_EVENT_DISCONNECTED:
