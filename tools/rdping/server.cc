@@ -76,6 +76,8 @@ class Lane {
         if (!Answer(completions[i].message).ok()) return;
       }
       if (!connection_->Flush().ok()) return;
+      // A client waits for its echo before it asks for another; this one reads none.
+      if (connection_->backlog_bytes() > Connection::kBacklogLimit) return;
     }
   }
 
