@@ -2,6 +2,7 @@
 
 #include <linux/capability.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,11 +20,18 @@ bool HasCapIpcLock() {
   return (sets[CAP_IPC_LOCK / 32].effective & (1U << (CAP_IPC_LOCK % 32))) != 0;
 }
 
+// The kernel asks for the capability there: in another one root has it, and the limit counts.
+bool InInitialUserNamespace() {
+  constexpr ino_t kInitial = 0xEFFFFFFD;  // PROC_USER_INIT_INO
+  struct stat info {};
+  return stat("/proc/self/ns/user", &info) != 0 || info.st_ino == kInitial;
+}
+
 }  // namespace
 
 std::uint64_t MemlockLimit() {
   constexpr auto kNone = std::numeric_limits<std::uint64_t>::max();
-  if (HasCapIpcLock()) return kNone;
+  if (HasCapIpcLock() && InInitialUserNamespace()) return kNone;
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 0;
   return limit.rlim_cur == RLIM_INFINITY ? kNone : limit.rlim_cur;

@@ -12,7 +12,8 @@ inline constexpr std::string_view kMemlockRemedy =
     "(for a systemd service: LimitMEMLOCK=infinity)";
 
 // RLIMIT_MEMLOCK in bytes, or UINT64_MAX without a limit: with CAP_IPC_LOCK, which root in a
-// container may lack. Any thread; does not block. Source: getrlimit(2), capabilities(7).
+// container may lack, and which lifts no limit in a user namespace. Any thread; does not block.
+// Source: getrlimit(2), capabilities(7).
 std::uint64_t MemlockLimit();
 
 }  // namespace rdfs
