@@ -107,8 +107,9 @@ class Destination {
   // For an entry with several `links`, when links are kept: whether the caller brings it (kFirst),
   // or it is made as a link to the one that was brought, now (kLink; kThere if it was one already)
   // or when that is finished (kWaits; `made` is called then, by any thread, if there was a link to
-  // make). `whole`: it is there already (Look, and nothing to do), and later names are linked to
-  // it. `stays`: what is at its place is not replaced by a link (kThere).
+  // make). When that failed, the next name is the first one. `whole`: it is there already (Look,
+  // and nothing to do), and later names are linked to it. `stays`: what is at its place is not
+  // replaced by a link (kThere).
   enum class Turn : std::uint8_t { kFirst, kLink, kThere, kWaits };
   Result<Turn> TakeTurn(const Entry& entry, bool whole = false, std::function<void()> made = {},
                         bool stays = false);

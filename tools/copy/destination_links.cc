@@ -23,7 +23,13 @@ Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole,
       const std::lock_guard lock(mutex_);
       const auto [at, is_new] = groups_.try_emplace(entry.id);
       LinkGroup& group = at->second;
-      if (is_new) {
+      if (!is_new && stays) {
+        ++group.seen;
+        return Turn::kThere;
+      }
+      // The next name may have what the first one had not.
+      if (is_new || group.state == LinkGroup::State::kFailed) {
+        group = {};
         group.state = whole ? LinkGroup::State::kWhole : LinkGroup::State::kPending;
         group.path = path;
         group.source = entry.source;
@@ -31,10 +37,6 @@ Result<Destination::Turn> Destination::TakeTurn(const Entry& entry, bool whole,
         return Turn::kFirst;
       }
       ++group.seen;
-      if (stays) return Turn::kThere;
-      if (group.state == LinkGroup::State::kFailed) {
-        return Status(Code::kErrno, ECANCELED, "what it is a link to was not copied");
-      }
       if (group.state == LinkGroup::State::kPending) {
         group.waiting.push_back({path, place, std::move(made)});
         return Turn::kWaits;

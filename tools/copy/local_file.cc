@@ -35,11 +35,20 @@ Status CopyUntilEnd(File& source, OutputFile& out, Entry& entry, std::atomic<std
 bool LocalCopy::CopyFile(Scanned& scanned, Verdict verdict) {
   Entry& entry = scanned.entry;
   const timespec judged = entry.mtime;
+  const FileId found = entry.id;
+  const std::uint32_t links = entry.links;
   const auto source = OpenSource(scanned);
   if (!source.ok()) {
     destination_.Settle(entry, verdict == Verdict::kSame);
     Problem(entry, source.status());
     return false;
+  }
+  if (scanned.replaced) {
+    // The other names of what it was have other content.
+    Entry was = entry;
+    was.id = found;
+    was.links = links;
+    destination_.Settle(was, false);
   }
   Status status = ReadRest(scanned, *source, options_.keep);
   if (!status.ok()) Problem(entry, status);  // its content is worth having all the same

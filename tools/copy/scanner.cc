@@ -233,9 +233,8 @@ Result<FilePtr> OpenSource(Scanned& scanned) {
   Entry now = EntryOf(info);
   now.source = entry.source;
   now.path = std::move(entry.path);
-  // Where another file was renamed onto it: it is still that name that is copied.
-  now.id = entry.id;
-  now.links = entry.links;
+  scanned.replaced = now.id != entry.id;
+  now.links = scanned.replaced ? 1 : entry.links;
   entry = std::move(now);
   return file;
 }

@@ -53,8 +53,9 @@ struct Scanned {
   // How to reach it: directory->Open(name). kEnter: `directory` is itself and `name` is ".".
   FilePtr directory;
   std::string name;
-  bool follow = false;  // what a symlink of that name leads to is meant
-  bool unread = false;  // kEnter: there may be something in it, which is not told of
+  bool follow = false;    // what a symlink of that name leads to is meant
+  bool unread = false;    // kEnter: there may be something in it, which is not told of
+  bool replaced = false;  // of OpenSource: its name is another file's by now
   Status problem;
 };
 
@@ -94,9 +95,9 @@ class Scanner {
   std::vector<std::unique_ptr<Level>> levels_;
 };
 
-// The regular file that was scanned, opened to be read, and `scanned.entry` as it is now; fails
-// with kErrno ENOENT when something else has taken its name since. Never blocks on a
-// FIFO.
+// The regular file of that name, opened to be read, and `scanned.entry` as it is now: where another
+// one was renamed onto it (`replaced`) that one's, with this name alone. Fails with kErrno ENOENT
+// when something else has taken its name since. Never blocks on a FIFO.
 Result<FilePtr> OpenSource(Scanned& scanned);
 // The rest of what `keep` wants: a symlink's target, extended attributes. `file`: of OpenSource, or
 // null.

@@ -250,6 +250,47 @@ TEST_F(LocalCopyTest, UpdateReplacesNothingNewerByALink) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(tree_.Read("to/" + std::to_string(i) + "too"), "newer");
 }
 
+// Takes everything, and gives the first name that it hears another file: the scanner has looked at
+// it by then.
+class Replacing final : public Filter {
+ public:
+  explicit Replacing(const TempTree& tree) : tree_(tree) {}
+  bool Takes(std::string_view path, bool is_directory) override {
+    if (!is_directory && replaced.empty()) {
+      replaced = path;
+      EXPECT_EQ(rename((tree_ / "new").c_str(), (tree_ / ("from/" + replaced)).c_str()), 0);
+    }
+    return true;
+  }
+  [[nodiscard]] bool WouldTake(std::string_view /*path*/, bool /*is_directory*/) const override {
+    return true;
+  }
+  [[nodiscard]] bool MayGo(std::string_view /*path*/, bool /*is_directory*/) const override {
+    return true;
+  }
+  std::string replaced;
+
+ private:
+  const TempTree& tree_;
+};
+
+TEST_F(LocalCopyTest, OtherNamesOfAFileAreNoLinksToWhatHasReplacedIt) {
+  tree_.Write("new", "new");
+  tree_.Write("from/a", "old");
+  for (const char* other : {"from/b", "from/c"}) {
+    ASSERT_EQ(link((tree_ / "from/a").c_str(), (tree_ / other).c_str()), 0);
+  }
+  Replacing filter(tree_);
+  LocalOptions options{.keep = Keep::All(), .threads = 1};
+  options.scan.filter = &filter;
+  EXPECT_EQ(Copy(options), 0);
+  for (const std::string name : {"a", "b", "c"}) {
+    const bool is_new = name == filter.replaced;
+    EXPECT_EQ(tree_.Read("to/" + name), is_new ? "new" : "old") << name;
+    EXPECT_EQ(tree_.Stat("to/" + name).st_nlink, is_new ? 1U : 2U) << name;
+  }
+}
+
 // The name that a file was linked to may be another one's by then. Which of two names of a source
 // comes first is the file system's choice: of ten pairs some come either way.
 TEST_F(LocalCopyTest, ALinkLeadsToNothingThatALaterSourceHasPutThere) {

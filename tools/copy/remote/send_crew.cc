@@ -132,14 +132,14 @@ void SendCrew::PackItem(WalkItem& item, BatchWriter& batch) {
 std::optional<Digest> SendCrew::DigestFor(const WalkItem& item) const {
   if (!walk_.digests()) return std::nullopt;
   Scanned scanned = item.scanned;
-  const auto file = Walk::Open(scanned);
+  const auto file = walk_.Open(scanned);
   if (!file.ok()) return std::nullopt;
   const auto digest = ContentDigest(**file, item.scanned.entry.size, stop_);
   return digest.ok() ? std::optional<Digest>(*digest) : std::nullopt;
 }
 
 Status SendCrew::PackWhole(WalkItem& item, BatchWriter& batch) {
-  RDFS_ASSIGN_OR_RETURN(const FilePtr file, Walk::Open(item.scanned));
+  RDFS_ASSIGN_OR_RETURN(const FilePtr file, walk_.Open(item.scanned));
   RDFS_RETURN_IF_ERROR(
       batch.AddWhole(item.scanned.entry, item.number, item.flags, [&](MutableByteSpan place) {
         auto got = ReadFully(*file, 0, place, stop_);

@@ -451,9 +451,17 @@ bool Walk::ReadRestOf(Scanned& scanned) {
   return scanned.entry.kind != Kind::kSymlink || !scanned.entry.target.empty();
 }
 
-Result<FilePtr> Walk::Open(Scanned& scanned) {
+Result<FilePtr> Walk::Open(Scanned& scanned) const {
   const Entry planned = scanned.entry;
   RDFS_ASSIGN_OR_RETURN(FilePtr file, OpenSource(scanned));
+  if (scanned.replaced) {
+    RDFS_RETURN_IF_ERROR(ReadRest(scanned, file, options_.keep));
+    // A part of it would be no file that there ever was, and the batch has no more room.
+    const bool fits = scanned.entry.size <= planned.size &&
+                      BatchWriter::SizeOf(scanned.entry) <= BatchWriter::SizeOf(planned);
+    if (!fits) return Status(Code::kErrno, ESTALE, "it was replaced while it was copied");
+    return file;
+  }
   // One that has grown is copied as far as it was then, and so are its times: whoever compares
   // them later sees that there is more.
   if (scanned.entry.size > planned.size) scanned.entry = planned;

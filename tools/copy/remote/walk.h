@@ -112,8 +112,9 @@ class Walk {
   Status Has(Have have);
   void Stop();
 
-  // The file of a kWhole item, and what of it is as it is now; never longer than planned.
-  static Result<FilePtr> Open(Scanned& scanned);
+  // The file of a kWhole item, and what of it is as it is now; never longer than planned. Any
+  // thread.
+  Result<FilePtr> Open(Scanned& scanned) const;
 
   // It is in a batch, with these flags of EntryWire. Whether a link, or what goes without an offer,
   // was there already only the receiver knows.

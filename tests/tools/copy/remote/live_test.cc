@@ -497,7 +497,7 @@ TEST(CopyWalk, AFileThatVanishesMeanwhileIsToldAsThat) {
   // Opened to be packed, or in the walk itself if it is large.
   auto task = walk.Next();
   ASSERT_TRUE(task && task->items.size() == 1);
-  const auto opened = Walk::Open(task->items[0].scanned);
+  const auto opened = walk.Open(task->items[0].scanned);
   ASSERT_FALSE(opened.ok());
   walk.TellOf(task->items[0].scanned.entry, opened.status());
   EXPECT_EQ(report.ExitCode(), kExitVanished);

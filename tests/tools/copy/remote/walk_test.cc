@@ -2,11 +2,13 @@
 #include "tools/copy/remote/walk.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,51 @@ TEST_F(WalkTest, AHoleAtTheEndIsNone) {
   EXPECT_FALSE(end.given_up);
   EXPECT_EQ(end.size, 4U << 20U);
   EXPECT_TRUE(told_.empty());
+}
+
+// One that was renamed over it is sent as it is, or not at all.
+TEST_F(WalkTest, AFileThatIsReplacedIsNoPartOfAnother) {
+  for (const std::size_t size : {std::size_t{100}, std::size_t{1} << 20}) {
+    const std::vector<std::string> names{"same", "larger"};
+    WalkOptions options;
+    options.slot_bytes = kSlot;
+    options.offers = true;
+    options.keep = Keep::All();
+    for (const std::string& name : names) {
+      dir_.Write(name, std::string(size, 'o'));
+      options.paths.push_back(dir_ / name);
+    }
+    Walk walk(std::move(options),
+              [this](const Notice& notice) { told_.push_back(notice.sentence); });
+    auto task = walk.Next();
+    ASSERT_TRUE(task && task->items.size() == 2);
+    for (const std::string& name : names) {
+      dir_.Write("new", std::string(name == "same" ? size : size + 1, 'n'));
+      ASSERT_EQ(chmod((dir_ / "new").c_str(), 0600), 0);
+      ASSERT_EQ(rename((dir_ / "new").c_str(), (dir_ / name).c_str()), 0);
+    }
+    ASSERT_TRUE(walk.Answered({2, {0, 1}}).ok());
+    std::set<std::string> opened;
+    while ((task = walk.Next())) {
+      for (WalkItem& item : task->items) {
+        if (item.what == WalkItem::What::kFileEnd) continue;
+        if (item.what == WalkItem::What::kWhole) {
+          const auto file = walk.Open(item.scanned);
+          if (!file.ok()) {
+            walk.TellOf(item.scanned.entry, file.status());
+            continue;
+          }
+        }
+        opened.insert(names[item.scanned.entry.source]);
+        EXPECT_EQ(item.scanned.entry.mode, 0600U);
+        EXPECT_EQ(item.scanned.entry.size, size);
+      }
+      for (const WalkPiece& piece : task->pieces) walk.PieceRead(piece, {});
+    }
+    EXPECT_EQ(opened, std::set<std::string>{"same"});
+  }
+  const std::string sentence = "it was replaced while it was copied";
+  EXPECT_EQ(told_, (std::vector<std::string>{sentence, sentence}));
 }
 
 // With --resume, too, one that just fills a slot is handed out whole.
