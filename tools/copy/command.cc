@@ -173,8 +173,9 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Ro
   if (!stop) return {};
   RDFS_RETURN_IF_ERROR(roots.Lost());
   return {Code::kErrno, EINTR,
-          options.resume ? "interrupted; the same command goes on from here"
-                         : "interrupted; what was not finished was removed"};
+          options.resume     ? "interrupted; the same command goes on from here"
+          : options.in_place ? "interrupted; what was being written in place is not finished"
+                             : "interrupted; what was not finished was removed"};
 }
 
 }  // namespace

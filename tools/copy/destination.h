@@ -174,6 +174,7 @@ class Destination {
   Result<Turn> MakeLinkOf(const FileId& made, const std::string& first, const Place& place);
   void NoteLink(const Entry& entry, const std::string& first, const std::string& path, Turn turn);
   [[nodiscard]] FileId IdAt(const std::string& path) const;
+  bool MayBeWritten(const struct stat& there, const Entry& entry);
   // This copy's own, one after the other.
   std::uint64_t NextNumber();
   std::string TemporaryName();
@@ -192,6 +193,8 @@ class Destination {
   // Those in nodes_; for same_machine only.
   std::unordered_map<FileId, std::weak_ptr<Node>> ids_;
   std::unordered_map<FileId, LinkGroup> groups_;
+  // With --inplace: files of several names that are written, and of which source.
+  std::unordered_map<FileId, FileId> written_;
 };
 
 // A regular file that is being made. Write, Hole and CopyFrom from any threads at once, in any

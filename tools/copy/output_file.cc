@@ -66,11 +66,19 @@ bool OutputFile::ReplacesFile() const {
   return !state.temporary.empty() && state.place.now && S_ISREG(state.place.now->st_mode);
 }
 
+// Two names of it may be two files of the source: the second one gets a file of its own.
+bool Destination::MayBeWritten(const struct stat& there, const Entry& entry) {
+  if (there.st_nlink < 2) return true;
+  const std::lock_guard lock(mutex_);
+  return written_.try_emplace(IdOf(there), entry.id).first->second == entry.id;
+}
+
 Status OutputFile::Open() {
   State& state = *state_;
   const DestinationOptions& options = state.owner.options_;
   const Destination::Place& place = state.place;
-  if (options.in_place && place.now && S_ISREG(place.now->st_mode)) {
+  if (options.in_place && place.now && S_ISREG(place.now->st_mode) &&
+      state.owner.MayBeWritten(*place.now, state.entry)) {
     state.file = place.in->Open(place.name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (state.file == nullptr) return Status::FromErrno(errno, "cannot open it to write in place");
   } else if (!OpenPartial(false)) {

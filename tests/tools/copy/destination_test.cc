@@ -226,6 +226,31 @@ TEST_F(DestinationTest, InPlaceKeepsInodeAndPunchesHoles) {
   EXPECT_TRUE(MakeFile("fresh", "x").ok());
 }
 
+// Both at once, as threads do it.
+TEST_F(DestinationTest, InPlaceTwoFilesAreNotWrittenIntoOne) {
+  dst_.Write("root/one", "old");
+  ASSERT_EQ(link((dst_ / "root/one").c_str(), (dst_ / "root/two").c_str()), 0);
+  const ino_t inode = dst_.Stat("root/one").st_ino;
+  Open({.in_place = true});
+  std::vector<std::pair<Entry, std::unique_ptr<OutputFile>>> files;
+  for (const char* name : {"one", "two"}) {
+    Entry entry = Of(Kind::kFile, name);
+    entry.id = {1, files.size()};
+    entry.size = 3;
+    auto file = to_->Begin(entry);
+    ASSERT_TRUE(file.ok());
+    files.emplace_back(entry, *std::move(file));
+  }
+  for (const auto& [entry, file] : files) {
+    ASSERT_TRUE(file->Write(0, AsBytes(entry.path)).ok());
+    ASSERT_TRUE(file->Finish(entry).ok());
+  }
+  EXPECT_EQ(dst_.Read("root/one"), "one");
+  EXPECT_EQ(dst_.Read("root/two"), "two");
+  EXPECT_EQ(dst_.Stat("root/one").st_ino, inode);
+  EXPECT_EQ(dst_.Entries("root"), 2U);
+}
+
 TEST_F(DestinationTest, DirectoriesGetTheirTimesLast) {
   Open({.keep = Keep::Attributes()});
   Entry outer = Of(Kind::kDirectory, "a");
