@@ -155,8 +155,12 @@ Status Copy(const CopyOptions& options, const ScanOptions& scan, mode_t mask, Ro
   RDFS_ASSIGN_OR_RETURN(const auto destination, OpenDestination(options, job, mask, report, stop));
   RDFS_RETURN_IF_ERROR(CheckNotInto(job, scan, *destination));
   for (const Source& each : job.sources) {
-    struct stat info {};
-    if (LookAt(each, scan, info)) destination->AddSource(EntryOf(info));
+    const auto look = [&each, &scan]() -> std::optional<Entry> {
+      struct stat info {};
+      if (!LookAt(each, scan, info)) return std::nullopt;
+      return EntryOf(info);
+    };
+    if (const auto entry = look()) destination->AddSource(*entry, look);
   }
 
   RDFS_ASSIGN_OR_RETURN(Fd interrupts, pipe::TakeInterrupts());

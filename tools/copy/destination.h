@@ -78,8 +78,11 @@ class Destination {
   Status AddTarget(std::uint32_t source, const std::string& name);
 
   // A SRC itself, as it is there: where it lies in DST, --delete leaves it and what is in it.
-  // Before any directory is entered that it may lie in; with same_machine only.
-  void AddSource(const Entry& entry);
+  // Before any directory is entered that it may lie in; with same_machine only. `again`: as it is
+  // by now, for who sees it in another way (AreTwoWays) with the change time that it has then; any
+  // thread.
+  using Again = std::function<std::optional<Entry>()>;
+  void AddSource(const Entry& entry, Again again = {});
 
   // What is at the entry's place now, if anything; symlinks are not followed.
   Result<std::optional<struct stat>> Look(const Entry& entry);
@@ -146,6 +149,10 @@ class Destination {
   struct Place;
   struct LinkGroup;
   struct Known;
+  struct Origin {
+    Entry entry;
+    Again again;
+  };
   using NodePtr = std::shared_ptr<Node>;
 
   Destination(FilePtr root, DestinationOptions options);
@@ -187,7 +194,7 @@ class Destination {
   Clones clones_;
   std::mutex mutex_;  // guards what follows; never held during a system call
   std::unordered_map<std::uint32_t, std::string> targets_;
-  std::unordered_multimap<std::uint64_t, Entry> sources_;  // of AddSource, by inode
+  std::unordered_multimap<std::uint64_t, Origin> sources_;  // of AddSource, by inode
   std::unordered_map<std::string, Known> nodes_;
   std::list<Node*> recent_;  // that are open; the latest first
   // Those in nodes_; for same_machine only.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "tools/copy/beneath.h"
 #include "tools/copy/destination_impl.h"
@@ -22,16 +23,27 @@ Status StaysFor(const std::string& path) {
 
 }  // namespace
 
-void Destination::AddSource(const Entry& entry) {
+void Destination::AddSource(const Entry& entry, Again again) {
   if (!options_.same_machine) return;
   const std::lock_guard lock(mutex_);
-  sources_.emplace(entry.id.inode, entry);
+  sources_.emplace(entry.id.inode, Origin{entry, std::move(again)});
 }
 
 bool Destination::IsSource(const struct stat& info) {
-  const std::lock_guard lock(mutex_);
-  const auto [begin, end] = sources_.equal_range(info.st_ino);
-  return std::any_of(begin, end, [&](const auto& each) { return IsItself(each.second, info); });
+  std::vector<Origin> alike;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [begin, end] = sources_.equal_range(info.st_ino);
+    for (auto at = begin; at != end; ++at) alike.push_back(at->second);
+  }
+  return std::ranges::any_of(alike, [&](const Origin& each) {
+    if (IsItself(each.entry, info)) return true;
+    if (!AreTwoWays(each.entry.id.device, info.st_dev) || !each.again) return false;
+    // One that has changed since has had any change time meanwhile: it may be this one.
+    const auto now = each.again();
+    return !now || now->ctime.tv_sec != each.entry.ctime.tv_sec ||
+           now->ctime.tv_nsec != each.entry.ctime.tv_nsec;
+  });
 }
 
 Status Destination::Prune(const Entry& entry, const Names& seen, const Keeps& keeps,

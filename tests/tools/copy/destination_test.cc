@@ -575,6 +575,29 @@ TEST_F(DestinationTest, PrunesWhatIsRefusedAndNothingOfItsOwn) {
   EXPECT_EQ(dst_.Read("outside/file"), "mine");
 }
 
+// In DST it is seen with the change time that it has by now.
+TEST_F(DestinationTest, PruneLeavesASourceThatHasChangedAndIsSeenInAnotherWay) {
+  for (const char* name : {"root/src/file", "root/other/file"}) {
+    dst_.MakeDirectory(std::filesystem::path(name).parent_path());
+    dst_.Write(name, "x");
+  }
+  Open({.same_machine = true});
+  for (const std::string name : {"src", "other"}) {
+    Entry before = EntryOf(dst_.Stat("root/" + name));
+    before.id.device = kFirstExportDevice;
+    before.ctime.tv_sec -= 10;
+    Entry now = before;
+    if (name == "src") now.ctime.tv_sec += 5;
+    to_->AddSource(before, [now] { return std::optional<Entry>(now); });
+  }
+  const Entry folder = Of(Kind::kDirectory, "");
+  ASSERT_TRUE(to_->Enter(folder).ok());
+  const auto keeps = [](const std::string&, bool) { return false; };
+  EXPECT_EQ(to_->Prune(folder, {}, keeps, [](auto&) {}).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(dst_.Has("root/src/file"));
+  EXPECT_FALSE(dst_.Has("root/other")) << "another file of that number";
+}
+
 TEST_F(DestinationTest, PrunesReadOnlyDirectoriesOfTheUser) {
   for (const char* name : {"root/old/in/file", "root/kept/key", "root/kept/other"}) {
     dst_.MakeDirectory(std::filesystem::path(name).parent_path());
