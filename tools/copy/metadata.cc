@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::string_view kAclPrefix = "system.posix_acl_";
 constexpr std::string_view kCapability = "security.capability";
+constexpr std::string_view kLabel = "security.selinux";
+constexpr std::string_view kSecurityPrefix = "security.";
 constexpr std::string_view kUserPrefix = "user.";
 // A file's list is short; the kernel's own bound is 64 KiB for a list and for a value.
 constexpr std::size_t kUsualList = 512;
@@ -75,6 +77,7 @@ namespace {
 // label of one security module none of a system without it.
 bool Forgivable(const File& file, std::string_view name, int error) {
   if (name.starts_with(kUserPrefix) || IsAcl(name)) return false;
+  if (name == kLabel && error == EINVAL) return true;  // nor of one with other rules
   return error == ENOTSUP || (error == EPERM && !file.IsPrivileged());
 }
 
@@ -133,6 +136,11 @@ void SetXattrs(const Subject& subject, const Entry& entry, const Keep& keep, Cla
   }
 }
 
+// What a security module of this system has given to it, which the source's may not have.
+bool IsLabel(std::string_view name) {
+  return name.starts_with(kSecurityPrefix) && name != kCapability;
+}
+
 // Those that the source has not.
 void RemoveXattrs(const Subject& subject, const Entry& entry, const Keep& keep, First& first) {
   if (!keep.acls && !keep.xattrs) return;
@@ -142,7 +150,7 @@ void RemoveXattrs(const Subject& subject, const Entry& entry, const Keep& keep, 
     const char* name = &(*names)[at];
     const bool wanted = std::any_of(entry.xattrs.begin(), entry.xattrs.end(),
                                     [&](const Xattr& attribute) { return attribute.name == name; });
-    if (wanted || !Keeps(keep, name)) continue;
+    if (wanted || !Keeps(keep, name) || IsLabel(name)) continue;
     const auto remove = [&] { return subject.file.RemoveXattr(subject.name, name) == 0; };
     if (remove() || errno == ENODATA) continue;
     if (errno == EACCES && OpenToUs(subject, keep) && remove()) continue;
@@ -166,7 +174,8 @@ bool SetOwner(const Subject& subject, const Entry& entry, bool& changed, First& 
   }
   // An ordinary user may still give it to another of his groups.
   changed = file.SetOwner(subject.name, static_cast<uid_t>(-1), entry.gid) == 0;
-  return changed && entry.uid == geteuid();
+  struct stat now {};
+  return changed && file.Stat(subject.name, false, now) == 0 && now.st_uid == entry.uid;
 }
 
 bool HasMode(const Subject& subject, mode_t mode) {

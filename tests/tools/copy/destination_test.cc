@@ -514,6 +514,18 @@ TEST_F(DestinationTest, AttributesOfReadOnlyFilesAreRemovedByTheirOwner) {
   EXPECT_EQ(dst_.Stat("root/file").st_mode & 07777U, 0444U);
 }
 
+// A security module's, as SELinux's, which nobody may remove.
+TEST_F(DestinationTest, LabelsThatTheSourceHasNotStay) {
+  dst_.Write("root/file", "old");
+  const std::string path = dst_ / "root/file";
+  if (setxattr(path.c_str(), "security.rdfs_test", "1", 1, 0) != 0) {
+    GTEST_SKIP() << "only root may set them, and not in " << dst_.path();
+  }
+  Open({.keep = Keep::All()});
+  EXPECT_TRUE(to_->Touch(Of(Kind::kFile, "file")).ok());
+  EXPECT_EQ(getxattr(path.c_str(), "security.rdfs_test", nullptr, 0), 1);
+}
+
 // Its group is not the source's before it is given to that.
 TEST_F(DestinationTest, WhatGetsAnotherGroupIsNobodyElsesAtFirst) {
   const gid_t other = getegid() + 1;
