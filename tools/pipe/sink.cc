@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,8 @@ constexpr std::uint64_t kCachedHead = 32 << 20;
 constexpr std::uint64_t kPage = 4096;
 // Zeros for a hole in a stream.
 constexpr std::size_t kZeros = 64 << 10;
+// The kernel's bound.
+constexpr std::size_t kMostXattr = 64 << 10;
 
 struct Place {
   std::string folder, name;
@@ -166,9 +169,22 @@ void Sink::BeAsOpenAsReplaced() const {
   if (fchown(fd_, replaced.st_uid, replaced.st_gid) != 0) {
     (void)!fchown(fd_, static_cast<uid_t>(-1), replaced.st_gid);
   }
-  // The rights of a group are another one's where it could not be kept.
-  const bool same_group = fstat(fd_, &ours) == 0 && ours.st_gid == replaced.st_gid;
+  // The rights of a group are another one's where it could not be kept, and with an ACL they are
+  // the mask of it.
+  const bool same_group = fstat(fd_, &ours) == 0 && ours.st_gid == replaced.st_gid && TakeAcl();
   (void)fchmod(fd_, replaced.st_mode & (same_group ? 0777U : 0707U));
+}
+
+// Whether it has the one that the replaced file has, or none as that.
+bool Sink::TakeAcl() const {
+  constexpr const char* kName = "system.posix_acl_access";
+  const std::string replaced = fmt::format("/proc/self/fd/{}/{}", folder_.get(), final_name_);
+  std::string acl(kMostXattr, '\0');
+  const ssize_t got = lgetxattr(replaced.c_str(), kName, acl.data(), acl.size());
+  if (got >= 0) return fsetxattr(fd_, kName, acl.data(), static_cast<std::size_t>(got), 0) == 0;
+  const auto is_none = [] { return errno == ENODATA || errno == ENOTSUP; };
+  // The folder may have given it one.
+  return is_none() && (fremovexattr(fd_, kName) == 0 || is_none());
 }
 
 Status Sink::TakeRandomName() {

@@ -97,6 +97,7 @@ class Sink {
   Status TakePartialName();
   // The file becomes as open to others as the one that has the name now.
   void BeAsOpenAsReplaced() const;
+  [[nodiscard]] bool TakeAcl() const;
   [[nodiscard]] Status Failure(int error) const;
   [[nodiscard]] std::string NameInMessages() const;
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include <algorithm>
 #include <thread>
@@ -184,6 +185,58 @@ TEST_F(SinkTest, WhatCanBeKnownBefore) {
     EXPECT_EQ(Sink::Check({.path = place, .resume = true}).code(), Code::kInvalidArgument);
     EXPECT_EQ(Sink::Check({.path = place, .keep_partial = true}).code(), Code::kInvalidArgument);
   }
+}
+
+// One that gives user 65534 these rights and the group none, as the kernel has it (acl(5),
+// linux/posix_acl_xattr.h).
+std::string AclFor(char rights) {
+  std::string acl("\2\0\0\0", 4);
+  const auto add = [&acl](char tag, char bits, bool named) {
+    acl += {tag, '\0', bits, '\0'};
+    acl += named ? std::string("\xfe\xff\0\0", 4) : std::string(4, '\xff');
+  };
+  add(0x01, 6, false);
+  add(0x02, rights, true);
+  add(0x04, 0, false);
+  add(0x10, 6, false);
+  add(0x20, 0, false);
+  return acl;
+}
+
+std::string AclOf(const std::string& path) {
+  std::string acl(1000, '\0');
+  const ssize_t got = getxattr(path.c_str(), "system.posix_acl_access", acl.data(), acl.size());
+  return acl.substr(0, got < 0 ? 0 : static_cast<std::size_t>(got));
+}
+
+// The group bits of a file that has one are what anybody named in it may have at most.
+TEST_F(SinkTest, AnAclStaysWhatItWas) {
+  const auto write = [this] {
+    const auto sink = Open({.path = Path()});
+    ASSERT_TRUE(sink->Write(0, AsBytes("new")).ok());
+    ASSERT_TRUE(sink->Finish(3).ok());
+  };
+  dir_.Write("file", "old");
+  const std::string acl = AclFor(4);
+  if (setxattr(Path().c_str(), "system.posix_acl_access", acl.data(), acl.size(), 0) != 0) {
+    GTEST_SKIP() << "no ACLs in " << Path("");
+  }
+  write();
+  EXPECT_EQ(AclOf(Path()), acl);
+  struct stat info {};
+  ASSERT_EQ(stat(Path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777U, 0660U);
+
+  // And none stays none, whatever the folder gives to new files.
+  ASSERT_EQ(removexattr(Path().c_str(), "system.posix_acl_access"), 0);
+  ASSERT_EQ(chmod(Path().c_str(), 0660), 0);
+  const std::string given = AclFor(6);
+  ASSERT_EQ(setxattr(Path(".").c_str(), "system.posix_acl_default", given.data(), given.size(), 0),
+            0);
+  write();
+  EXPECT_EQ(AclOf(Path()), "");
+  ASSERT_EQ(stat(Path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777U, 0660U);
 }
 
 // How much of `name` is in the page cache between these two places.
