@@ -175,6 +175,14 @@ Result<FilePtr> Destination::OpenedFolder(Node& node) {
   if (file == nullptr) {
     return Status::FromErrno(errno, "the directory at the destination is gone");
   }
+  struct stat now {};
+  if (file->Stat("", true, now) != 0) {
+    return Status::FromErrno(errno, "cannot look at the directory");
+  }
+  // What is in another one was not made by us, nor looked at.
+  if (IdOf(now) != node.id) {
+    return Status(Code::kErrno, ESTALE, "the directory at the destination was replaced");
+  }
   KeepOpen(node, file);
   return file;
 }

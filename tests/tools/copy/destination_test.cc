@@ -474,6 +474,24 @@ TEST_F(DestinationTest, GoesDeeperThanAnyPathAndWiderThanItsDescriptors) {
   EXPECT_EQ(dst_.Stat("root/" + levels[9].path).st_mtim.tv_sec, 9);
 }
 
+TEST_F(DestinationTest, AReplacedDirectoryIsNotTakenForTheOneThatWasClosed) {
+  Open();
+  ASSERT_TRUE(to_->Enter(Of(Kind::kDirectory, "a")).ok());
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(to_->Enter(Of(Kind::kDirectory, "other" + std::to_string(i))).ok());
+  }
+  EXPECT_TRUE(MakeFile("a/first", "x").ok());
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(MakeFile("other" + std::to_string(i) + "/file", "x").ok());
+  }
+  ASSERT_EQ(rename((dst_ / "root/a").c_str(), (dst_ / "moved").c_str()), 0);
+  dst_.MakeDirectory("root/a");
+  dst_.Write("root/a/second", "another one's");
+  EXPECT_FALSE(MakeFile("a/second", "x").ok());
+  EXPECT_EQ(dst_.Read("root/a/second"), "another one's");
+  EXPECT_EQ(dst_.Entries("moved"), 1U);
+}
+
 TEST_F(DestinationTest, AttributesAreSetAndOthersRemoved) {
   dst_.Write("root/file", "old");
   const std::string path = dst_ / "root/file";
