@@ -37,13 +37,33 @@ bool CopiesByItself(int fd) {
          type == kFuse;
 }
 
+// A file that somebody has a lease of (fcntl(2)), as Samba and an NFS server do: who does not wait
+// is refused it. But only a regular file is waited for. EAGAIN where that cannot be.
+Fd OpenBehindLease(int directory, const std::string& path, int flags) {
+  const Fd led(openat(directory, path.c_str(), O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW)));
+  struct stat info {};
+  if (!led.valid() || fstat(led.get(), &info) != 0) return {};
+  Fd opened;
+  if (S_ISREG(info.st_mode)) {
+    const std::string itself = fmt::format("/proc/self/fd/{}", led.get());
+    opened = Fd(open(itself.c_str(), (flags & ~(O_NONBLOCK | O_NOFOLLOW | O_CREAT)) | O_CLOEXEC));
+    if (opened.valid() || errno != ENOENT) return opened;
+  }
+  errno = EAGAIN;
+  return opened;
+}
+
 class LocalFile final : public File {
  public:
   // Without a descriptor: the current directory.
   explicit LocalFile(Fd fd) : own_(std::move(fd)), fd_(own_.valid() ? own_.get() : AT_FDCWD) {}
 
   FilePtr Open(const std::string& path, int flags, mode_t mode) override {
-    return Made(Fd(openat(fd_, path.c_str(), flags | O_CLOEXEC, mode)));
+    Fd opened(openat(fd_, path.c_str(), flags | O_CLOEXEC, mode));
+    if (!opened.valid() && errno == EAGAIN && (flags & O_NONBLOCK) != 0) {
+      opened = OpenBehindLease(fd_, path, flags);
+    }
+    return Made(std::move(opened));
   }
   FilePtr OpenBeneath(const std::string& path, int flags) override {
     auto opened = copy::OpenBeneath(fd_, path, flags);

@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <functional>
 #include <set>
+#include <thread>
 
 #include "tests/tools/copy/temp_tree.h"
 
@@ -194,6 +197,28 @@ TEST(Scanner, TellsWhatVanishesAndGoesOn) {
   const Scanned& gone = seen.all[2];
   EXPECT_EQ(gone.what, What::kProblem);
   EXPECT_EQ(gone.problem.errno_value(), ENOENT);
+}
+
+// Who has the lease is asked to give it back, and waited for.
+TEST(Scanner, OpensAFileThatSomebodyHasALeaseOf) {
+  const TempTree tree;
+  tree.Write("file", "x");
+  Scanned scanned;
+  auto scanner = Scanner::Open(0, tree / "file", {});
+  ASSERT_TRUE(scanner.ok() && (*scanner)->Next(scanned));
+  const auto before = std::signal(SIGIO, SIG_IGN);
+  const Fd leased(open((tree / "file").c_str(), O_RDWR | O_CLOEXEC));
+  if (fcntl(leased.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "no leases here";
+  std::atomic<bool> over{false};
+  std::thread holder([&] {
+    while (!over && fcntl(leased.get(), F_GETLEASE) == F_WRLCK) std::this_thread::yield();
+    EXPECT_EQ(fcntl(leased.get(), F_SETLEASE, F_UNLCK), 0);
+  });
+  const auto file = OpenSource(scanned);
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  over = true;
+  holder.join();
+  std::signal(SIGIO, before);
 }
 
 TEST(Scanner, DoesNotOpenWhatTookTheNameOfAFile) {
