@@ -30,6 +30,7 @@ int Flags(bool follow) { return O_RDONLY | (follow ? 0 : O_NOFOLLOW); }
 struct Scanner::Level {
   Entry entry;
   FilePtr file;                   // none: too far out
+  Status lost;                    // why it could not be opened again
   std::deque<std::string> names;  // read and not visited
   bool at_end = false;            // no more are to be read
 };
@@ -195,27 +196,30 @@ void Scanner::Rise(Scanned& out) {
   Fill(out, Scanned::What::kLeave, child->entry);
   if (levels_.empty() || levels_.back()->file) return;
   Level& level = *levels_.back();
-  if (Reopen(level, *child).ok()) return;
-  // It was moved away from under the walk. Its other names cannot be reached: Refill says so.
+  level.lost = Reopen(level, *child);
+  if (level.lost.ok()) return;
+  // As when it was moved away from under the walk. Its other names cannot be reached: Refill says
+  // so.
   level.names.clear();
   level.at_end = false;
 }
 
 Status Scanner::Reopen(Level& level, const Level& child) {
-  // It was moved away from under the walk itself.
-  if (!child.file) return Status::FromErrno(ENOENT, "it was moved");
+  if (!child.file) return child.lost;
   FilePtr file = child.file->Open("..", O_RDONLY | O_DIRECTORY);
   struct stat info {};
   if (file == nullptr || file->Stat("", true, info) != 0)
-    return Status::FromErrno(errno, "open ..");
-  if (IdOf(info) != level.entry.id) return Status::FromErrno(ENOENT, "it was moved");
+    return Status::FromErrno(errno, "cannot open the directory again");
+  if (IdOf(info) != level.entry.id) {
+    return Status::FromErrno(ENOENT, "the directory was moved while it was copied");
+  }
   level.file = std::move(file);
   return {};
 }
 
 // Reads more names.
 Status Scanner::Refill(Level& level) {
-  if (!level.file) return Status::FromErrno(ENOENT, "the directory was moved while it was copied");
+  if (!level.file) return level.lost;
   const int more = level.file->ReadNames(level.names);
   if (more < 0) return Status::FromErrno(errno, "cannot read the directory");
   level.at_end = more == 0;

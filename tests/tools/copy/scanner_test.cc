@@ -13,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/tools/copy/as_ordinary.h"
 #include "tests/tools/copy/temp_tree.h"
 
 namespace rdfs::copy {
@@ -174,6 +175,30 @@ TEST(Scanner, ADirectoryThatIsMovedAwayFromUnderADeepWalk) {
   EXPECT_EQ(seen.order.back(), "-");
   for (const char* lost : {"!1/2", "!1", "!"}) EXPECT_LT(seen.At(lost), seen.order.size()) << lost;
   EXPECT_EQ(std::ranges::count(seen.all, What::kProblem, &Scanned::what), 3);
+}
+
+// One that has not gone, and cannot be opened: that is no less than a failure.
+TEST(Scanner, ADirectoryThatIsClosedToADeepWalkHasNotVanished) {
+  const TempTree tree;
+  constexpr int kLevels = 70;
+  std::string path = "root/1/2";
+  for (int level = 3; level <= kLevels; ++level) path += "/" + std::to_string(level);
+  tree.MakeDirectory(path);
+  GiveAway(tree);
+  const AsOrdinary user;
+  const std::string deepest = path.substr(sizeof("root"));
+  const Seen seen = Walk(tree / "root", kRecurse, [&](const Scanned& scanned) {
+    if (scanned.what != What::kEnter || scanned.entry.path != deepest) return;
+    ASSERT_EQ(chmod((tree / "root/1/2/3").c_str(), 0), 0);
+  });
+  ASSERT_EQ(chmod((tree / "root/1/2/3").c_str(), 0700), 0);
+  std::set<std::string> failed;
+  for (const Scanned& scanned : seen.all) {
+    if (scanned.what != What::kProblem) continue;
+    EXPECT_EQ(scanned.problem.errno_value(), EACCES) << scanned.entry.path;
+    failed.insert(scanned.entry.path);
+  }
+  EXPECT_EQ(failed, (std::set<std::string>{"", "1", "1/2", "1/2/3"}));
 }
 
 TEST(Scanner, TellsWhatVanishesAndGoesOn) {
