@@ -73,8 +73,9 @@ OpenPtr FsSession::Add(OpenPlace place, OpenPtr open, InodePtr inode, Fd fd, std
     open->number = (open_tag_ << kOpenTagShift) | ++next_open_;
     opens_[open->number] = open;
     NoteOpensLocked();
+    // Under the lock: whoever takes it from the table says Closed behind this.
+    inodes().Opened(open->inode, open);
   }
-  inodes().Opened(open->inode, open);
   return open;
 }
 

@@ -2,7 +2,7 @@
 //
 // Found again by client id after the loss of its lanes, with everything still open. Shared by its
 // lanes and the requests in progress. Any thread: one mutex for the table of open files, never held
-// over a system call; SessionState belongs to the SessionTable.
+// over a system call, and taken before the InodeTable's; SessionState belongs to the SessionTable.
 #pragma once
 
 #include <array>

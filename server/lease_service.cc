@@ -208,6 +208,8 @@ void LeaseService::LaneClosed(const std::shared_ptr<Lane>& lane) {
     std::erase_if(lanes->second, [&](const std::weak_ptr<Lane>& known) {
       return known.expired() || known.lock() == lane;
     });
+    // It was attached just as its session ended: nobody else forgets that one.
+    if (lanes->second.empty() && lane->session()->ended()) lanes_.erase(lanes);
     for (const LeaseTable::RecallNumber number : table_.Outstanding(session)) {
       SendLocked(number, session, later);
     }

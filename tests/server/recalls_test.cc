@@ -59,6 +59,18 @@ TEST_F(RecallsTest, WhoHasAttachedNoLaneWaitsForTheOthersAllTheSame) {
   EXPECT_TRUE(another->sent.empty()) << "it did not wait";
 }
 
+// As when one loop ends the session while another one attaches the lane.
+TEST_F(RecallsTest, ALaneThatIsAttachedAsItsSessionEndsIsForgottenWithItsEnd) {
+  Attach(server_.lane);
+  const std::shared_ptr<MemoryLane> another = server_.NewLane(server_.NewSession(43));
+  LeaseService& leases = server_.core().leases;
+  another->session()->MarkEnded();
+  leases.SessionEnded(another->session()->id());
+  leases.LaneOpened(another);
+  leases.LaneClosed(another);
+  EXPECT_TRUE(leases.IsAlone(server_.session()->id()));
+}
+
 // As when another loop makes it: behind the look at what the request would change. The server asks
 // for the time here and there, and at each of these moments the file appears once.
 TEST_F(RecallsTest, AFileThatAppearsMeanwhileIsNotTruncatedUnasked) {
