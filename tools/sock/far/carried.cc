@@ -89,10 +89,11 @@ void Carried::CloseBells() {
 
 void Carried::Hear(int bell, bool hung_up) {
   if (hung_up_) return;
-  if (hung_up) return CloseBells();
   Disarm();
   (bell == data_.get() ? rung_data_ : rung_room_) = false;
-  if (!TakeRing(bell)) CloseBells();
+  // It may have been said of another bell that had this number just now.
+  const bool open = hung_up ? Empty(bell) : TakeRing(bell);
+  if (!open) CloseBells();
 }
 
 // A ring that comes only after it was looked for costs a wake-up for nothing.

@@ -71,7 +71,8 @@ class Carried {
   // The opposite, for who looks again and again: then our end makes no system call to ring. Whoever
   // sleeps afterwards takes another Arm and another look.
   void Disarm();
-  // A bell was found readable, or hung up. Takes one ring: what is left is told again.
+  // A bell was found readable, or hung up. Takes one ring, or looks for the end behind all of them:
+  // what is left is told again.
   void Hear(int bell, bool hung_up);
   // Our end cannot be served any more, or is gone.
   void CloseBells();

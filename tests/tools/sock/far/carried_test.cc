@@ -137,6 +137,15 @@ TEST_F(CarriedTest, AnEndThatIsGoneIsFoundWithRingsInItsBells) {
   EXPECT_EQ(carried_->room(), -1);
 }
 
+// What was said of a descriptor may be of the one before it.
+TEST_F(CarriedTest, AnEndThatIsThereIsNotTakenForGone) {
+  carried_->Arm();
+  Ring(data_.get());
+  carried_->Hear(carried_->data(), true);
+  EXPECT_GE(carried_->data(), 0);
+  EXPECT_FALSE(Readable(carried_->data()));
+}
+
 TEST_F(CarriedTest, AnEndThatSaysNothingMoreIsGone) {
   ASSERT_EQ(shutdown(room_.get(), SHUT_WR), 0);
   ASSERT_TRUE(Readable(carried_->room()));
