@@ -7,6 +7,7 @@
 
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "transport/base/log.h"
 #include "transport/verbs/errors.h"
@@ -174,12 +175,16 @@ Result<bool> VerbsConnection::Arm() {
   if (ending() || used_slot_count_ > 0 || !batch_.empty() || !empty_transfers_.empty()) {
     return false;
   }
+  // Else the sleep would end at once. An event that is still on its way does that.
+  if (armed_ && std::exchange(came_since_armed_, false)) (void)ConsumeEvents();
+  if (ending()) return false;
   if (!armed_) {
     if (const Status armed = queue_pair_->Arm(); !armed.ok()) {
       BeginEnding({Code::kDisconnected, armed.message()});
       return false;
     }
     armed_ = true;
+    came_since_armed_ = false;
   }
   // What came between the last look and the arming raises no event.
   RDFS_ASSIGN_OR_RETURN(batch_, queue_pair_->PollCompletions());

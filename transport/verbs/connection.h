@@ -156,7 +156,8 @@ class VerbsConnection final : public Connection {
   std::deque<Completion> empty_transfers_;
   std::uint32_t transfers_under_way_ = 0;
   std::uint32_t polls_until_look_ = kPollsBetweenLooks;
-  bool armed_ = false;  // the completion channel will tell, or has told and was not read
+  bool armed_ = false;             // the completion channel will tell, or has told and was not read
+  bool came_since_armed_ = false;  // a completion was seen: it has told, or is about to
 };
 
 }  // namespace rdfs::transport::verbs

@@ -115,6 +115,7 @@ std::size_t VerbsConnection::HandleCompletions(std::span<Completion> out) {
       }
       if ((*some).empty()) break;
       batch_ = *some;
+      came_since_armed_ = true;
     }
     const ibv_wc& completion = batch_.front();
     batch_ = batch_.subspan(1);
