@@ -40,6 +40,11 @@ Result<std::string> NamesOf(File& file, const std::string& of) {
   }
   if (got < 0) {
     if (errno == ENOTSUP || errno == ENOSYS) return std::string();
+    // What cannot be opened is reached through it: nothing has vanished.
+    if (errno == ENOENT && file.system() == nullptr && access("/proc/self/fd", F_OK) != 0) {
+      return Status(Code::kUnsupported,
+                    "its extended attributes cannot be read: /proc is not mounted");
+    }
     return Status::FromErrno(errno, "cannot list the extended attributes");
   }
   names.resize(static_cast<std::size_t>(got));
