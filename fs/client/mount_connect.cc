@@ -191,8 +191,7 @@ Status MountImpl::Redial(Deadline deadline) {
     // The server still has the open files that it knew: none of these needs to be made known again.
     const std::lock_guard lock(opens_mutex_);
     for (const auto& known : opens_) {
-      const OpenPtr open = known.lock();
-      if (open != nullptr && open->incarnation() == before) open->set_incarnation(incarnation());
+      if (const OpenPtr open = known.lock()) open->MoveIncarnation(before, incarnation());
     }
   }
   const MountGrant& grant = admission_.grant;

@@ -75,6 +75,10 @@ class OpenFile {
   void set_incarnation(std::uint64_t count) {
     incarnation_.store(count, std::memory_order_release);
   }
+  // Unless a lane has set it meanwhile, to have the file or its locks asked for again.
+  void MoveIncarnation(std::uint64_t from, std::uint64_t to) {
+    incarnation_.compare_exchange_strong(from, to);
+  }
   // Not 0: the file, or a lock on it, could not be had again after a restart, and every call on it
   // fails so.
   [[nodiscard]] int lost_errno() const { return lost_errno_.load(std::memory_order_acquire); }
