@@ -1,6 +1,7 @@
 // Directories: entering and leaving them, and what is set when the last file in one is finished.
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,9 +20,17 @@ constexpr std::size_t kMostOpen = 256;
 // the stack.
 constexpr std::size_t kMostLevels = 8192;
 constexpr const char* kDefaultAcl = "system.posix_acl_default";
+constexpr long kFuse = 0x65735546;  // FUSE_SUPER_MAGIC of linux/magic.h, newer than some
 
 // The copy of a copy of a copy, as a symlink with -L or a bind mount would make it.
 Status IntoItself() { return {Code::kInvalidArgument, "a directory cannot be copied into itself"}; }
+
+// Those of libfuse (sshfs) number what the kernel has forgotten anew.
+bool KeepsInodeNumbers(const File& directory) {
+  struct statfs info {};
+  return directory.descriptor() < 0 || fstatfs(directory.descriptor(), &info) != 0 ||
+         info.f_type != kFuse;
+}
 
 }  // namespace
 
@@ -180,7 +189,7 @@ Result<FilePtr> Destination::OpenedFolder(Node& node) {
     return Status::FromErrno(errno, "cannot look at the directory");
   }
   // What is in another one was not made by us, nor looked at.
-  if (IdOf(now) != node.id) {
+  if (IdOf(now) != node.id && KeepsInodeNumbers(*file)) {
     return Status(Code::kErrno, ESTALE, "the directory at the destination was replaced");
   }
   KeepOpen(node, file);
