@@ -1,9 +1,9 @@
 #include "transport/verbs/errors.h"
 
 #include <fmt/core.h>
-#include <sys/resource.h>
 
 #include <cerrno>
+#include <limits>
 
 #include "transport/base/memlock.h"
 #include "transport/verbs/devices.h"
@@ -59,12 +59,11 @@ std::string Size(std::size_t bytes) {
 }  // namespace
 
 std::string MemlockRemedy() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+  const std::uint64_t limit = MemlockLimit();
+  if (limit == std::numeric_limits<std::uint64_t>::max()) {
     return "free some memory: its limit (memlock) is not what stops us";
   }
-  return fmt::format("this process may lock {} KiB (ulimit -l); {}", limit.rlim_cur / 1024,
-                     kMemlockRemedy);
+  return fmt::format("this process may lock {} KiB (ulimit -l); {}", limit / 1024, kMemlockRemedy);
 }
 
 Status FromReturned(int errno_value, std::string_view what) { return Explain(errno_value, what); }
@@ -112,6 +111,26 @@ Status FromCompletion(ibv_wc_status status, WorkKind kind) {
       return {Code::kDisconnected,
               fmt::format("a {} failed in the RDMA device: {}", name, ibv_wc_status_str(status))};
   }
+}
+
+Status FromListen(int errno_value, const Endpoint& endpoint) {
+  if (errno_value == EADDRINUSE) {
+    return {Code::kErrno, EADDRINUSE,
+            fmt::format("the RDMA port {} is taken, by another server or (iWARP) by a TCP socket; "
+                        "choose another port",
+                        endpoint.port)};
+  }
+  if (errno_value == EACCES && endpoint.port != 0 && endpoint.port < 1024) {
+    return {Code::kUnavailable, EACCES,
+            fmt::format("the RDMA port {} is root's, as all below 1024 are; choose another port",
+                        endpoint.port)};
+  }
+  if (errno_value == EADDRNOTAVAIL || errno_value == ENODEV) {
+    return {Code::kUnavailable, errno_value,
+            fmt::format("'{}' is no address of an RDMA device of this host; see 'rdma link'",
+                        endpoint.host)};
+  }
+  return Explain(errno_value, fmt::format("cannot listen at {}", endpoint.ToString()));
 }
 
 }  // namespace rdfs::transport::verbs

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "transport/base/status.h"
+#include "transport/transport.h"
 #include "transport/verbs/work_id.h"
 
 namespace rdfs::transport::verbs {
@@ -26,5 +27,7 @@ Status FromErrno(std::string_view what);
 Status FromCompletion(ibv_wc_status status, WorkKind kind);
 // ENOMEM and its kin while pinning `bytes` of memory for `device`: names the limit and its remedy.
 Status FromRegistration(int errno_value, std::size_t bytes, std::string_view device);
+// What a listener at `endpoint` could not have.
+Status FromListen(int errno_value, const Endpoint& endpoint);
 
 }  // namespace rdfs::transport::verbs

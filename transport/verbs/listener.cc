@@ -1,6 +1,5 @@
 #include "transport/verbs/listener.h"
 
-#include <fmt/core.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -88,21 +87,6 @@ Result<std::vector<SocketAddress>> ListenAddresses(const Endpoint& endpoint) {
   return any;
 }
 
-Status CannotListen(const Endpoint& endpoint) {
-  if (errno == EADDRINUSE) {
-    return {Code::kErrno, EADDRINUSE,
-            fmt::format("the RDMA port {} is taken, by another server or (iWARP) by a TCP socket; "
-                        "choose another port",
-                        endpoint.port)};
-  }
-  if (errno == EADDRNOTAVAIL || errno == ENODEV) {
-    return {Code::kUnavailable, errno,
-            fmt::format("'{}' is no address of an RDMA device of this host; see 'rdma link'",
-                        endpoint.host)};
-  }
-  return FromErrno(fmt::format("cannot listen at {}", endpoint.ToString()));
-}
-
 Result<CmIdPtr> ListenAt(const CmChannel& channel, SocketAddress& address,
                          const Endpoint& endpoint) {
   rdma_cm_id* raw = nullptr;
@@ -118,7 +102,7 @@ Result<CmIdPtr> ListenAt(const CmChannel& channel, SocketAddress& address,
     LogDebug("{}", FromErrno("an RDMA listener may take IPv6 alone").message());
   }
   if (rdma_bind_addr(id.get(), address.get()) != 0 || rdma_listen(id.get(), kBacklog) != 0) {
-    return CannotListen(endpoint);
+    return FromListen(errno, endpoint);
   }
   return id;
 }
