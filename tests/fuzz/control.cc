@@ -9,8 +9,12 @@ namespace rdfs::fuzz {
 namespace {
 
 bool IsPlain(std::string_view text) {
+  unsigned char before = 0;
   for (const char c : text) {
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) return false;
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n') || byte == 0x7f) return false;
+    if (before == 0xc2 && byte >= 0x80 && byte < 0xa0) return false;
+    before = byte;
   }
   return true;
 }
@@ -36,6 +40,7 @@ void Run(ByteSpan input) {
   const auto json = nlohmann::json::parse(ToJson(snapshot), nullptr, false);
   Require(!json.is_discarded() && json.size() == 7, "it is JSON");
   const std::string metrics = ToPrometheus(snapshot);
+  Require(IsPlain(metrics) && IsPlain(ToJson(snapshot)), "a terminal may show them");
   constexpr auto kLines = static_cast<std::ptrdiff_t>(13 + LatencyHistogram::kBuckets);
   Require(std::ranges::count(metrics, '\n') == kLines, "a line is a sample");
   Require(MergeMetrics({metrics}) == metrics, "one program's are as they are");

@@ -150,7 +150,7 @@ std::string ToPrometheus(const Snapshot& snapshot) {
   std::string out;
   std::string common;
   if (!snapshot.words.empty()) {
-    common = fmt::format("{}={}", snapshot.words[0].first, JsonString(snapshot.words[0].second));
+    common = fmt::format("{}={}", snapshot.words[0].first, LabelString(snapshot.words[0].second));
   }
   if (!snapshot.info.empty()) {
     out +=
@@ -158,7 +158,7 @@ std::string ToPrometheus(const Snapshot& snapshot) {
         "rdfs_info{" +
         common;
     for (const auto& [name, value] : snapshot.info) {
-      out += fmt::format("{}{}={}", out.ends_with('{') ? "" : ",", name, JsonString(value));
+      out += fmt::format("{}{}={}", out.ends_with('{') ? "" : ",", name, LabelString(value));
     }
     out += "} 1\n";
   }
@@ -172,7 +172,7 @@ std::string ToPrometheus(const Snapshot& snapshot) {
     before = figure.name;
     std::string labels = common;
     if (!figure.label.empty()) {
-      labels += fmt::format("{}op={}", labels.empty() ? "" : ",", JsonString(figure.label));
+      labels += fmt::format("{}op={}", labels.empty() ? "" : ",", LabelString(figure.label));
     }
     out += fmt::format("{}{{{}}} {}\n", name, labels, figure.value);
   }
@@ -183,7 +183,7 @@ std::string ToPrometheus(const Snapshot& snapshot) {
   }
   for (const auto& [operation, times] : snapshot.latencies) {
     const std::string labels =
-        fmt::format("{}{}op={}", common, common.empty() ? "" : ",", JsonString(operation));
+        fmt::format("{}{}op={}", common, common.empty() ? "" : ",", LabelString(operation));
     AddHistogram(labels, times, out);
   }
   return out;

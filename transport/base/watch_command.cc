@@ -138,9 +138,8 @@ std::vector<std::string> AskForeign(const std::string& program, const Wanted& wa
   VisitForeignControlSockets(program, [&](uid_t owner, const std::string& path) {
     auto answer = AskIfMeant(path, wanted, "status");
     if (!answer.ok()) return answer.status().code() != Code::kDeadlineExceeded;
-    const auto steers = [](char c) { return c != '\n' && IsControl(c); };
-    std::ranges::replace_if(*answer, steers, '?');
-    answers.push_back(fmt::format("{:<24} {}\n{}", "user", NameOf(owner), *answer));
+    answers.push_back(
+        fmt::format("{:<24} {}\n{}", "user", NameOf(owner), Printable(*answer, "\n")));
     return true;
   });
   return answers;

@@ -1,5 +1,6 @@
 #include "transport/base/control_socket.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -11,7 +12,9 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "transport/base/snapshot.h"
 
@@ -164,27 +167,27 @@ TEST(Snapshot, IsTheSameInEveryFormat) {
   EXPECT_EQ(metrics.substr(0, histogram),
             "# HELP rdfs_info What it is: always 1, the labels say it.\n"
             "# TYPE rdfs_info gauge\n"
-            "rdfs_info{mount=\"/a\\\"b?\",transport=\"tcp\",version=\"1\\\"2\"} 1\n"
+            "rdfs_info{mount=\"/a\\\"b\\\\x0a\",transport=\"tcp\",version=\"1\\\"2\"} 1\n"
             "# HELP rdfs_open_files Files that are open.\n"
             "# TYPE rdfs_open_files gauge\n"
-            "rdfs_open_files{mount=\"/a\\\"b?\"} 3\n"
+            "rdfs_open_files{mount=\"/a\\\"b\\\\x0a\"} 3\n"
             "# HELP rdfs_trips_total Round trips.\n"
             "# TYPE rdfs_trips_total counter\n"
-            "rdfs_trips_total{mount=\"/a\\\"b?\",op=\"read\"} 1\n"
-            "rdfs_trips_total{mount=\"/a\\\"b?\",op=\"write\"} 2\n");
+            "rdfs_trips_total{mount=\"/a\\\"b\\\\x0a\",op=\"read\"} 1\n"
+            "rdfs_trips_total{mount=\"/a\\\"b\\\\x0a\",op=\"write\"} 2\n");
   EXPECT_TRUE(metrics.substr(histogram).starts_with(
       "# HELP rdfs_operation_seconds How long operations took, from the request to its answer.\n"
       "# TYPE rdfs_operation_seconds histogram\n"
-      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"1e-06\"} 0\n"
-      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"2e-06\"} 0\n"
-      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"4e-06\"} 1\n"
-      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"8e-06\"} 2\n"))
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b\\\\x0a\",op=\"read\",le=\"1e-06\"} 0\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b\\\\x0a\",op=\"read\",le=\"2e-06\"} 0\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b\\\\x0a\",op=\"read\",le=\"4e-06\"} 1\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b\\\\x0a\",op=\"read\",le=\"8e-06\"} 2\n"))
       << metrics;
   EXPECT_TRUE(metrics.ends_with(
-      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"33.554432\"} 2\n"
-      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b?\",op=\"read\",le=\"+Inf\"} 2\n"
-      "rdfs_operation_seconds_sum{mount=\"/a\\\"b?\",op=\"read\"} 8e-06\n"
-      "rdfs_operation_seconds_count{mount=\"/a\\\"b?\",op=\"read\"} 2\n"))
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b\\\\x0a\",op=\"read\",le=\"33.554432\"} 2\n"
+      "rdfs_operation_seconds_bucket{mount=\"/a\\\"b\\\\x0a\",op=\"read\",le=\"+Inf\"} 2\n"
+      "rdfs_operation_seconds_sum{mount=\"/a\\\"b\\\\x0a\",op=\"read\"} 8e-06\n"
+      "rdfs_operation_seconds_count{mount=\"/a\\\"b\\\\x0a\",op=\"read\"} 2\n"))
       << metrics;
   EXPECT_NE(ToText(Example()).find("trips write"), std::string::npos);
   EXPECT_NE(ToText(Example()).find("latency read                   2, p50 4.0 us, p99 5.0 us, "
@@ -194,6 +197,36 @@ TEST(Snapshot, IsTheSameInEveryFormat) {
   EXPECT_EQ(ToText(Example()).find("/a\"b\n"), std::string::npos) << "nothing steers a terminal";
   EXPECT_EQ(AnswerRequest("name", Example()), "/a\"b\n");
   EXPECT_NE(AnswerRequest("nonsense", Example()).find("no such request"), std::string::npos);
+}
+
+TEST(Snapshot, NamesInLettersOfAnyScriptAreKeptApart) {
+  const auto named = [](std::string_view name) {
+    Snapshot out;
+    out.words = {{"mount", std::string(name)}};
+    out.Gauge("open_files", "Files that are open.", 3);
+    return out;
+  };
+  for (const std::string_view name : {"/ü", "/ö", "/日本", "/𝄞", "/¡~"}) {
+    EXPECT_NE(ToPrometheus(named(name)).find(fmt::format("{{mount=\"{}\"}} 3\n", name)),
+              std::string::npos)
+        << ToPrometheus(named(name));
+    EXPECT_NE(ToJson(named(name)).find(fmt::format("\"mount\": \"{}\"", name)), std::string::npos)
+        << ToJson(named(name));
+  }
+  // No UTF-8, or none that may be shown: half a letter, too long, a surrogate, beyond, a C1
+  // control.
+  using Pair = std::pair<std::string_view, std::string_view>;
+  for (const auto& [name, label] :
+       {Pair{"\xc3", "\\\\xc3"}, Pair{"\xfc/", "\\\\xfc/"}, Pair{"\xc0\xaf", "\\\\xc0\\\\xaf"},
+        Pair{"\xed\xa0\x80", "\\\\xed\\\\xa0\\\\x80"},
+        Pair{"\xe0\x9f\xbf", "\\\\xe0\\\\x9f\\\\xbf"},
+        Pair{"\xf4\x90\x80\x80", "\\\\xf4\\\\x90\\\\x80\\\\x80"},
+        Pair{"\xc2\x9b", "\\\\xc2\\\\x9b"}, Pair{"\x1b\x7f", "\\\\x1b\\\\x7f"}}) {
+    EXPECT_NE(ToPrometheus(named(name)).find(fmt::format("{{mount=\"{}\"}} 3\n", label)),
+              std::string::npos)
+        << ToPrometheus(named(name));
+    EXPECT_EQ(ToJson(named(name)).find(name), std::string::npos);
+  }
 }
 
 TEST(Snapshot, ProgramsAreToldNumbersWherePeopleReadSentences) {
