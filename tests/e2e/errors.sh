@@ -75,8 +75,8 @@ refused "a refused port" 1 'nothing listens on 127.0.0.1:1; check that the serve
 refused "a missing key file" 1 'cannot open the key file.*copy the other end.s key file' \
   "$rdfs" "$source/data" "$mnt" -o "key_file=$work/none"
 refused "a key file for all to read" 1 'chmod 600' "$rdfs" "$source/data" "$mnt" -o "key_file=$work/open_key"
-refused "the wrong key" 1 'wrong key: .*pass the one that .*--key-file' "$rdfs" "$source/data" "$mnt" -o "key_file=$work/wrong_key"
-refused "no key" 1 'asks for a key: pass .*key_file=FILE' "$rdfs" "$source/data" "$mnt"
+refused "the wrong key" 1 'wrong key: .*copy its key file here.*--key-file' "$rdfs" "$source/data" "$mnt" -o "key_file=$work/wrong_key"
+refused "no key" 1 'asks for a key: copy its key file here.*key_file=FILE' "$rdfs" "$source/data" "$mnt"
 refused "no such export" 1 'no export "nosuch"; see --export' "$rdfs" "$source/nosuch" "$mnt" -o "$key"
 refused "the same in the foreground" 1 'nosuch' "$rdfs" "$source/nosuch" "$mnt" -o "$key" -f
 if [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ]; then

@@ -125,7 +125,7 @@ refused() {
 }
 refused "an unknown option" 1 '^mount.rdfs: -o nonsense: there is no such option' "nonsense,key_file=$work/key"
 refused "nosymfollow" 1 '^mount.rdfs: -o nosymfollow: .*remount,bind,nosymfollow MNT' "nosymfollow,key_file=$work/key"
-refused "no key" 32 'asks for a key: pass' "ro"
+refused "no key" 32 'asks for a key: copy' "ro"
 mount -f -t rdfs "$source" "$mnt" -o ro || problem "mount -f failed"
 is_mounted "$mnt" && problem "mount -f mounted"
 

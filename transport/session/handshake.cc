@@ -138,8 +138,8 @@ Result<std::vector<std::byte>> ClientHandshake::OnServerHello(const Frame& frame
   }
   if (!with_key && hello.authentication == Authentication::kKey) {
     return Status(Code::kAuthenticationFailed,
-                  "this server asks for a key: pass the one that it printed, or a copy of its key "
-                  "file (-o key_file=FILE, --key-file FILE)");
+                  "this server asks for a key: copy its key file here, mode 0600, and give it with "
+                  "-o key_file=FILE or --key-file FILE");
   }
   if (options_.encryption_wish == EncryptionWish::kWanted &&
       hello.encryption == Encryption::kNone) {
@@ -192,8 +192,8 @@ Status ServerHandshake::CheckWishes(const ClientHello& hello) const {
   const bool asks_for_key = !policy_.keys.empty();
   if (asks_for_key && hello.authentication == Authentication::kNone) {
     return {Code::kAuthenticationFailed,
-            "this server asks for a key: pass the one that it printed, or a copy of its key file "
-            "(-o key_file=FILE, --key-file FILE)"};
+            "this server asks for a key: copy its key file here, mode 0600, and give it with "
+            "-o key_file=FILE or --key-file FILE"};
   }
   if (!asks_for_key && hello.authentication == Authentication::kKey) {
     return {Code::kAuthenticationFailed,
@@ -263,8 +263,8 @@ Result<std::vector<std::byte>> ServerHandshake::OnClientConfirm(ByteSpan body) {
     }
     wrong_key_ = true;
     return Status(Code::kAuthenticationFailed,
-                  "wrong key: this server has another one; pass the one that it printed, or a copy "
-                  "of its key file (-o key_file=FILE, --key-file FILE)");
+                  "wrong key: this server has another one; copy its key file here, mode 0600, and "
+                  "give it with -o key_file=FILE or --key-file FILE");
   }
   state_ = State::kDone;
   return EncodeFrame(FrameType::kServerConfirm, answer_);
