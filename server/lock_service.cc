@@ -15,6 +15,8 @@ constexpr std::size_t kLooksAtOnce = 1 << 18;
 // Of trying one waiter, in looks: its system call, and how often it goes through the locks held.
 constexpr std::size_t kLooksOfATry = 1000;
 constexpr std::size_t kPassesOfATry = 4;
+// Of one lock that is reclaimed, between those that its owner has taken since.
+constexpr std::size_t kMostPieces = 16;
 
 Lock WholeFile(const LockOwner& owner) {
   return {.owner = owner,
@@ -104,7 +106,12 @@ int LockService::Reclaim(const OpenPtr& open, const Lock& wanted, bool may) {
     const auto given = given_.find(inode);
     const bool to_another = given != given_.end() && given->second != wanted.owner.session;
     if ((!may || reclaims_over_ || to_another) && !IsHeld(inode, wanted)) return ENOLCK;
-    error = TryLocked(*open, wanted);
+    std::vector<Lock> pieces{wanted};
+    if (given != given_.end()) pieces = NotOfAnotherType(inode, wanted);
+    if (pieces.size() > kMostPieces) return ENOLCK;
+    for (std::size_t i = 0; error == 0 && i < pieces.size(); ++i) {
+      error = TryLocked(*open, pieces[i]);
+    }
     WakeLocked(inode, answers);
   }
   Send(std::move(answers));
@@ -122,6 +129,26 @@ bool LockService::IsHeld(const InodeKey& inode, const Lock& wanted) const {
     next = std::max(next, lock.end + 1);
   }
   return false;
+}
+
+std::vector<Lock> LockService::NotOfAnotherType(const InodeKey& inode, const Lock& wanted) const {
+  std::vector<Lock> held = table_.HeldBy(inode, wanted.owner);
+  std::erase_if(held, [&](const Lock& lock) { return lock.type == wanted.type; });
+  std::ranges::sort(held, {}, &Lock::start);
+  std::vector<Lock> pieces;
+  Lock rest = wanted;
+  for (const Lock& lock : held) {
+    if (lock.end < rest.start) continue;
+    if (lock.start > rest.end) break;
+    if (lock.start > rest.start) {
+      pieces.push_back(rest);
+      pieces.back().end = lock.start - 1;
+    }
+    if (lock.end >= rest.end) return pieces;
+    rest.start = lock.end + 1;
+  }
+  pieces.push_back(rest);
+  return pieces;
 }
 
 void LockService::NoteGiven(const InodeKey& inode, std::uint64_t session) {

@@ -54,7 +54,8 @@ class LockService {
   // Sets what its client had before the server went. ENOLCK where another client may have had the
   // file's locks meanwhile: unless it is held still, that is without `may` (no server has given the
   // session up), behind a lock that another session was given since the start, and behind
-  // EndReclaims. EBADF where the file is closed meanwhile.
+  // EndReclaims. EBADF where the file is closed meanwhile. What its owner has asked for and been
+  // given since stays as it is: that was on its way already when this was asked for.
   int Reclaim(const OpenPtr& open, const Lock& wanted, bool may);
   void EndReclaims();
   // Gives a parked request up: it answers EINTR.
@@ -108,6 +109,8 @@ class LockService {
   int TryLocked(const OpenFile& open, const Lock& wanted);
   [[nodiscard]] bool SplitsTooMany(const InodeKey& inode, const Lock& unlock) const;
   [[nodiscard]] bool IsHeld(const InodeKey& inode, const Lock& wanted) const;
+  // What is left of it between the owner's locks of another type.
+  [[nodiscard]] std::vector<Lock> NotOfAnotherType(const InodeKey& inode, const Lock& wanted) const;
   void NoteGiven(const InodeKey& inode, std::uint64_t session);
   int ParkLocked(const OpenPtr& open, const Lock& wanted, Responder& waiter);
   // The request waits no more: its Responder, to be answered with `error`.

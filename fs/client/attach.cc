@@ -169,8 +169,10 @@ void LoseLock(OpenFile& open) {
   open.MarkLost(EIO);
 }
 
-// Those that the server has kept are asked for all the same: that changes nothing.
+// Those that the server has kept are asked for all the same: that changes nothing. Other lanes may
+// be at work: see LaneImpl::ReclaimLocks.
 Result<Attacher::Reclaimed> Attacher::ReclaimLocks(OpenFile& open) {
+  const std::shared_ptr<void> others_wait = open.inode().locks.BeginUndo();
   for (const HeldLocks::Held& held : open.inode().locks.Of(&open)) {
     const LockRequest request = EncodeReclaimLock(open, held);
     RDFS_ASSIGN_OR_RETURN(const Answer answer,

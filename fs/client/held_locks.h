@@ -42,7 +42,7 @@ class HeldLocks {
   // earlier one is not sent behind it and takes from that.
   std::uint64_t Ask() { return ++asked_; }
   [[nodiscard]] std::uint64_t asked() const { return asked_.load(); }
-  // While what it returns lives something is being undone: other requests wait.
+  // While what it returns lives something is being undone, or asked for again: other requests wait.
   [[nodiscard]] std::shared_ptr<void> BeginUndo();
   [[nodiscard]] bool undoing() const { return undoing_->load() > 0; }
 

@@ -339,7 +339,7 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
     FinishLater(slot, released ? Status::Ok() : ErrnoStatus(open->lost_errno()));
     return;
   }
-  if (call.opcode == Opcode::kSetLock) {
+  if (call.opcode == Opcode::kSetLock || call.opcode == Opcode::kFlush) {
     const HeldLocks& locks = call.open->inode().locks;
     if (call.undoes != 0 && call.undoes != locks.asked()) return FinishLater(slot, Status::Ok());
     if (call.undoes == 0 && locks.undoing()) {
@@ -585,11 +585,13 @@ void LaneImpl::ReclaimOpen(Slot slot, const OpenPtr& open) {
 }
 
 // They go out ahead of the calls that need the file. What the server has neither given nor refused
-// is asked for again, with the file, by the next connection.
+// is asked for again, with the file, by the next connection. Meanwhile no lane asks for another
+// lock or gives one up: the server must not take up first what was wanted last.
 void LaneImpl::ReclaimLocks(const OpenPtr& open) {
+  const std::shared_ptr<void> others_wait = open->inode().locks.BeginUndo();
   for (const HeldLocks::Held& held : open->inode().locks.Of(open.get())) {
     const LockRequest lock = EncodeReclaimLock(*open, held);
-    const auto then = [this, open](Answer& answer) {
+    const auto then = [this, open, others_wait](Answer& answer) {
       if (answer.status.ok()) return true;
       const Code code = answer.status.code();
       // ENOBUFS: this lane had no room to ask.

@@ -144,13 +144,14 @@ class ReclaimTest : public testing::Test {
     theirs_ = server.NewLane(server.NewSession(77));
   }
   int Ask(const std::shared_ptr<MemoryLane>& lane, Opcode opcode, std::string_view name,
-          fs::LockType type) {
+          fs::LockType type, std::uint64_t start = 0, std::uint64_t end = 9) {
     server.lane = lane;
     fs::LockRequest lock{};
     lock.open = OpenOf(lane, name);
     lock.owner = 1;
     lock.type = static_cast<std::uint32_t>(type);
-    lock.end = 9;
+    lock.start = start;
+    lock.end = end;
     return server.Ask(opcode, Body().Add(lock)).errno_value();
   }
   std::uint64_t OpenOf(const std::shared_ptr<MemoryLane>& lane, std::string_view name) {
@@ -162,7 +163,8 @@ class ReclaimTest : public testing::Test {
     return open;
   }
   static constexpr Opcode kSet = Opcode::kSetLock, kReclaim = Opcode::kReclaimLock;
-  static constexpr fs::LockType kWrite = fs::LockType::kWrite, kUnlock = fs::LockType::kUnlock;
+  static constexpr fs::LockType kWrite = fs::LockType::kWrite, kUnlock = fs::LockType::kUnlock,
+                                kRead = fs::LockType::kRead;
 
   Harness server;
   std::shared_ptr<MemoryLane> mine_, theirs_;
@@ -181,6 +183,20 @@ TEST_F(ReclaimTest, ALockComesBackWhereNobodyElseHadOne) {
   EXPECT_EQ(Ask(mine_, kReclaim, "file", kWrite), ENOLCK) << "what it was for may have changed";
   EXPECT_EQ(Ask(mine_, kReclaim, "other", kWrite), 0);
   EXPECT_EQ(Ask(mine_, kSet, "file", kWrite), 0) << "anybody may ask for a new one";
+}
+
+// It was on its way when the client asked for what it had before.
+TEST_F(ReclaimTest, WhatItsOwnerHasBeenGivenSinceStays) {
+  EXPECT_EQ(Ask(mine_, kSet, "file", kWrite), 0);
+  EXPECT_EQ(Ask(mine_, kReclaim, "file", kRead), 0);
+  EXPECT_EQ(Ask(theirs_, kSet, "file", kRead), EAGAIN) << "it is a read lock now";
+  // In the middle of what is reclaimed.
+  EXPECT_EQ(Ask(mine_, kSet, "other", kWrite, 3, 5), 0);
+  EXPECT_EQ(Ask(mine_, kReclaim, "other", kRead), 0);
+  EXPECT_EQ(Ask(theirs_, kSet, "other", kRead, 3, 5), EAGAIN);
+  EXPECT_EQ(Ask(theirs_, kSet, "other", kWrite, 0, 2), EAGAIN);
+  EXPECT_EQ(Ask(theirs_, kSet, "other", kWrite, 6, 9), EAGAIN);
+  EXPECT_EQ(Ask(theirs_, kSet, "other", kRead, 0, 2), 0);
 }
 
 TEST_F(ReclaimTest, NotForEver) {

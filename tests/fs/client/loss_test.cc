@@ -871,6 +871,43 @@ TEST_F(LossTest, ALockThatTheServerDoesNotGiveYetIsAskedForAgain) {
   EXPECT_TRUE(client_->Release(open).ok());
 }
 
+// What another lane gives up is not given up ahead of the lock that is asked for again: nobody
+// would ever give that one back.
+TEST_F(LossTest, WhileALockIsAskedForAgainNoLaneGivesItUp) {
+  std::vector<Status> given_up;
+  const std::unique_ptr<SyncClient> other = OpenClient();
+  const OpenPtr open = Open();
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+    if (request.opcode == Opcode::kReclaimLock) reply.send = false;
+  });
+  ASSERT_TRUE(client_->SetLock(open, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
+  open->set_server_open(55);  // as if it had been answered from a record
+  ExpectFile(client_->Read(open, 0, 1000), 0);
+  RunUntil([&] { return server_.Count(Opcode::kReclaimLock) == 1; });
+
+  const auto done = [&](Status&& status) { given_up.push_back(std::move(status)); };
+  other->lane().SetLock({}, open, {.owner = 1, .end = 9, .type = LockType::kUnlock}, false, false,
+                        done);
+  other->lane().FlushFile({}, open, 1, done);
+  EXPECT_TRUE(other->GetAttr(root_).ok());
+  EXPECT_EQ(server_.Count(Opcode::kSetLock), 1U) << "it does not wait";
+  EXPECT_EQ(server_.Count(Opcode::kFlush), 0U) << "it does not wait";
+
+  server_.DropAll();
+  const Deadline deadline = DeadlineAfter(seconds(20));
+  while (given_up.size() < 2 && BootClock::now() < deadline) {
+    bool never = false;
+    for (SyncClient* client : {client_.get(), other.get()}) {
+      client->RunUntil(never, DeadlineAfter(milliseconds(1)));
+    }
+  }
+  EXPECT_EQ(given_up.size(), 2U);
+  for (const Status& status : given_up) EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(server_.Count(Opcode::kReclaimLock), 1U) << "given up, it is not asked for again";
+  EXPECT_FALSE(open->inode().locks.undoing());
+}
+
 // What has been neither given nor refused is asked for again.
 TEST_F(LossTest, ALockThatIsAskedForAsTheConnectionBreaksIsAskedForAgain) {
   const OpenPtr open = Open();
