@@ -98,6 +98,9 @@ Result<std::unique_ptr<LaneLink>> MountImpl::Connect(std::uint32_t lane, Deadlin
 Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Deadline deadline) {
   RDFS_ASSIGN_OR_RETURN(auto connection, OpenConnection(lane, deadline));
   RDFS_ASSIGN_OR_RETURN(auto link, MakeLink(lane, std::move(connection), deadline));
+  const Status reclaimed = ReclaimOpens(*link, deadline);
+  if (reclaimed.code() == Code::kNotFound) session_stale_.store(true);
+  RDFS_RETURN_IF_ERROR(reclaimed);
   const std::lock_guard lock(mutex_);
   info_.transport = session_->ExplainChoice();
   const transport::LegReport* const leg = LegInUse(*session_);
@@ -108,7 +111,8 @@ Result<std::unique_ptr<LaneLink>> MountImpl::ConnectOnce(std::uint32_t lane, Dea
 }
 
 // The leg that the others are on is the first that works; what becomes of this attempt says nothing
-// about it.
+// about it. What the server does not know yet of open files the others tell it, or the calls that
+// need them: where nothing comes of this lane, nobody would go on asking for their locks.
 Result<std::unique_ptr<LaneLink>> MountImpl::ConnectBeside(std::uint32_t lane, Deadline deadline) {
   if (session_ == nullptr || session_stale_.load()) {
     return Status(Code::kUnavailable, "the session is being made anew");
@@ -132,9 +136,6 @@ Result<std::unique_ptr<LaneLink>> MountImpl::MakeLink(
   Attacher attacher(*link, sequences_, kMountCell, deadline);
   RDFS_RETURN_IF_ERROR(attacher.Attach(
       lane, static_cast<std::uint32_t>(options_.lane_staging_bytes), session_->ExplainChoice()));
-  const Status reclaimed = ReclaimOpens(*link, deadline);
-  if (reclaimed.code() == Code::kNotFound) session_stale_.store(true);
-  RDFS_RETURN_IF_ERROR(reclaimed);
   return link;
 }
 

@@ -908,6 +908,21 @@ TEST_F(LossTest, WhileALockIsAskedForAgainNoLaneGivesItUp) {
   EXPECT_FALSE(open->inode().locks.undoing());
 }
 
+// It may come to nothing, and the locks that it had asked for would be nobody's.
+TEST_F(LossTest, ALaneBesideTheOthersMakesNoFileKnown) {
+  const OpenPtr open = Open();
+  server_.SetHook([](const Request& request, Reply& reply) {
+    if (request.opcode == Opcode::kSetLock) reply.send = true;
+    if (request.opcode == Opcode::kReclaimLock) reply.error = WireError::kGrace;
+  });
+  ASSERT_TRUE(client_->SetLock(open, {.owner = 1, .end = 9, .type = LockType::kWrite}).ok());
+  open->set_incarnation(0);  // as when a lane was lost that had not been given its locks yet
+  const std::uint64_t known = open->server_open();
+  ASSERT_TRUE(mount_->OpenLaneBeside(DeadlineAfter(seconds(20))).ok());
+  EXPECT_EQ(server_.Count(Opcode::kReclaimOpen), 0U);
+  EXPECT_EQ(open->server_open(), known);
+}
+
 // What has been neither given nor refused is asked for again.
 TEST_F(LossTest, ALockThatIsAskedForAsTheConnectionBreaksIsAskedForAgain) {
   const OpenPtr open = Open();
