@@ -427,14 +427,14 @@ int Serve(const Options& options, StartReport& report) {
   auto served = std::make_unique<Served>(options, report);
   Status outcome = served->Start();
   const bool started = outcome.ok();
-  if (!started) {
-    report.Failed(outcome.message());
-  } else {
+  if (started) {
     outcome = served->Wait();
     if (!outcome.ok()) LogError("the mount ended: {}", outcome.message());
   }
   const int exit_code = outcome.ok() ? 0 : kExitFailure;
   served->EndWithin(kEndingTime, exit_code);
+  // Behind it, so that no signal tells of the start at the same time.
+  if (!started) report.Failed(outcome.message());
   served.reset();
   return exit_code;
 }
