@@ -7,14 +7,26 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <system_error>
 
+#include "transport/base/clock.h"
+
 namespace rdfs::transport::ssh {
 namespace {
 
-// Room for a whole piece: then write(2) does not block. It is waited for until `stop` is readable.
+// For the last words, where nobody takes them.
+constexpr std::chrono::seconds kPatience{1};
+
+void Tell(const Fd& event) {
+  const std::uint64_t one = 1;
+  (void)!write(event.get(), &one, sizeof one);
+}
+
+// Room for a whole piece of a pipe that nobody else writes to: there write(2) does not block. It is
+// waited for until `stop` is readable.
 bool HasRoom(int stop) {
   std::array<pollfd, 2> entries{{{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0},
                                  {.fd = stop, .events = POLLIN, .revents = 0}}};
@@ -43,44 +55,59 @@ Result<std::unique_ptr<ErrorRelay>> ErrorRelay::Create() {
   Fd child_end(ends[1]);
   // Ours alone: a program does not expect that of its standard error.
   if (fcntl(read_end.get(), F_SETFL, O_NONBLOCK) != 0) return Status::FromErrno(errno, "fcntl");
-  Fd stop(eventfd(0, EFD_CLOEXEC));
-  if (!stop.valid()) return Status::FromErrno(errno, "eventfd");
+  Shared shared{.read_end = std::move(read_end),
+                .stop = Fd(eventfd(0, EFD_CLOEXEC)),
+                .over = Fd(eventfd(0, EFD_CLOEXEC))};
+  if (!shared.stop.valid() || !shared.over.valid()) return Status::FromErrno(errno, "eventfd");
   try {
     return std::unique_ptr<ErrorRelay>(
-        new ErrorRelay(std::move(read_end), std::move(child_end), std::move(stop)));
+        new ErrorRelay(std::make_shared<const Shared>(std::move(shared)), std::move(child_end)));
   } catch (const std::system_error& error) {
     return Status::FromErrno(error.code().value(), "cannot start a thread");
   }
 }
 
-ErrorRelay::ErrorRelay(Fd read_end, Fd child_end, Fd stop)
-    : read_end_(std::move(read_end)), child_end_(std::move(child_end)), stop_(std::move(stop)) {
-  thread_ = std::jthread([this] { Run(); });
+ErrorRelay::ErrorRelay(std::shared_ptr<const Shared> shared, Fd child_end)
+    : shared_(std::move(shared)), child_end_(std::move(child_end)) {
+  thread_ = std::thread([mine = shared_] {
+    Run(*mine);
+    Tell(mine->over);
+  });
 }
 
+// It may stand in a write(2) that nobody lets end: the thread is left there, with what it uses.
 ErrorRelay::~ErrorRelay() {
-  const std::uint64_t one = 1;
-  (void)!write(stop_.get(), &one, sizeof one);
-  thread_.join();
+  Tell(shared_->stop);
+  pollfd over{.fd = shared_->over.get(), .events = POLLIN, .revents = 0};
+  const Deadline deadline = DeadlineAfter(kPatience);
+  int ended = 0;
+  do {
+    ended = poll(&over, 1, PollTimeoutMs(deadline, BootClock::now()));
+  } while (ended < 0 && errno == EINTR);
+  if (ended > 0) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
 }
 
-void ErrorRelay::Run() const {
+void ErrorRelay::Run(const Shared& shared) {
   // As much as a pipe holds: whoever goes on talking does not keep this from its end.
   constexpr unsigned kPiecesInAPipe = 16;
   std::array<char, 4096> piece{};
   for (;;) {
-    std::array<pollfd, 2> entries{{{.fd = read_end_.get(), .events = POLLIN, .revents = 0},
-                                   {.fd = stop_.get(), .events = POLLIN, .revents = 0}}};
+    std::array<pollfd, 2> entries{{{.fd = shared.read_end.get(), .events = POLLIN, .revents = 0},
+                                   {.fd = shared.stop.get(), .events = POLLIN, .revents = 0}}};
     if (poll(entries.data(), entries.size(), -1) < 0) {
       if (errno == EINTR) continue;
       return;
     }
     for (unsigned i = 0; i < kPiecesInAPipe; ++i) {
-      const ssize_t got = read(read_end_.get(), piece.data(), piece.size());
+      const ssize_t got = read(shared.read_end.get(), piece.data(), piece.size());
       if (got == 0) return;
       if (got < 0) break;
       WriteToStandardError(std::string_view(piece.data(), static_cast<std::size_t>(got)),
-                           stop_.get());
+                           shared.stop.get());
     }
     if (entries[1].revents != 0) return;
   }

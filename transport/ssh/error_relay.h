@@ -18,7 +18,8 @@ class ErrorRelay {
   static Result<std::unique_ptr<ErrorRelay>> Create();
   ErrorRelay(const ErrorRelay&) = delete;
   ErrorRelay& operator=(const ErrorRelay&) = delete;
-  // What has been said by then is carried; who still holds the other end is not waited for.
+  // What has been said by then is carried, as long as somebody takes it within a second; who still
+  // holds the other end is not waited for.
   ~ErrorRelay();
 
   // For the child, until it has been started.
@@ -26,13 +27,16 @@ class ErrorRelay {
   void CloseChildEnd() { child_end_.Reset(); }
 
  private:
-  ErrorRelay(Fd read_end, Fd child_end, Fd stop);
-  void Run() const;
+  // The thread's, which may have to be left alone with it.
+  struct Shared {
+    Fd read_end, stop, over;  // of the pipe; readable when it is to end; and when it has
+  };
+  ErrorRelay(std::shared_ptr<const Shared> shared, Fd child_end);
+  static void Run(const Shared& shared);
 
-  const Fd read_end_;
+  const std::shared_ptr<const Shared> shared_;
   Fd child_end_;
-  const Fd stop_;
-  std::jthread thread_;  // last: it uses the rest
+  std::thread thread_;
 };
 
 }  // namespace rdfs::transport::ssh

@@ -5,22 +5,29 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <thread>
 
+#include "transport/base/clock.h"
 #include "transport/base/fd.h"
 #include "transport/ssh/bootstrap.h"
+#include "transport/ssh/error_relay.h"
 
 namespace rdfs::transport::ssh {
 namespace {
@@ -233,6 +240,33 @@ TEST_F(SshLaunch, WhatItSaysStandsAboveWhatItsEndMeans) {
       Run("read x; echo why >&2; exit 255", std::chrono::seconds(20), true);
   EXPECT_FALSE(launched.ok());
   EXPECT_EQ(terminal.Read(0), "why\n");
+}
+
+// There seems to be room, as where another one takes it between the look and the write.
+TEST(ErrorRelayTest, StandardErrorThatTakesNothingHoldsNobodyUpInTheEnd) {
+  const Fd before(dup(STDERR_FILENO));
+  const Fd full(eventfd(0, EFD_CLOEXEC));
+  std::uint64_t count = UINT64_MAX - 2;  // room for 1, and any text says more
+  ASSERT_EQ(write(full.get(), &count, sizeof count), 8);
+  auto relay = ErrorRelay::Create();
+  ASSERT_TRUE(relay.ok());
+  ASSERT_EQ(write((*relay)->child_end(), "eight ch", 8), 8);
+  (*relay)->CloseChildEnd();
+  std::atomic<bool> let_go{false};
+  dup2(full.get(), STDERR_FILENO);
+  {
+    std::jthread last_resort([&](const std::stop_token& stop) {
+      const Deadline deadline = DeadlineAfter(std::chrono::seconds(20));
+      while (!stop.stop_requested() && BootClock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      let_go = !stop.stop_requested();
+      (void)!read(full.get(), &count, sizeof count);
+    });
+    relay->reset();
+  }
+  dup2(before.get(), STDERR_FILENO);
+  EXPECT_FALSE(let_go);
 }
 
 TEST_F(SshLaunch, EachEndOfSshHasItsSentence) {
