@@ -229,6 +229,7 @@ bool Dispatcher::Become(Call& call, Outcome& outcome) {
       }
       return false;
     }
+    caller->groups = call.session.ids().CallerGroups(std::move(caller->groups));
   }
   const Status status = worker_.identity.Become(caller);
   if (status.ok()) return true;

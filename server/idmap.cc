@@ -1,5 +1,8 @@
 #include "server/idmap.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace rdfs::server {
 
 std::optional<IdMode> IdModeFromName(std::string_view name) {
@@ -41,6 +44,15 @@ std::optional<Ids> IdMap::Caller(Ids client) const {
       return client;
   }
   return anonymous_;
+}
+
+IdMap::Groups IdMap::CallerGroups(Groups known) const {
+  if (mode_ != IdMode::kRootSquash || std::ranges::find(*known, gid_t{0}) == known->end()) {
+    return known;
+  }
+  std::vector<gid_t> squashed = *known;
+  std::ranges::replace(squashed, gid_t{0}, gid_t{anonymous_.gid});
+  return std::make_shared<const std::vector<gid_t>>(std::move(squashed));
 }
 
 }  // namespace rdfs::server

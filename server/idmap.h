@@ -8,8 +8,10 @@
 
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace rdfs::server {
 
@@ -45,6 +47,9 @@ class IdMap {
 
   // The ids to act with, or nothing: as the server itself.
   [[nodiscard]] std::optional<Ids> Caller(Ids client) const;
+  // The groups to act with, of those that the user database says the caller is in; not null.
+  using Groups = std::shared_ptr<const std::vector<gid_t>>;
+  [[nodiscard]] Groups CallerGroups(Groups known) const;
 
   // Ids as values, each way; the inverse of each other. (Squashing changes who acts, not what is
   // shown: a squashed client sees the true owners.)

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <vector>
+
 namespace rdfs::server {
 namespace {
 
@@ -32,6 +35,15 @@ TEST(IdMap, RootSquashTakesRootAway) {
   EXPECT_EQ(map.Caller({1000, 100}), (Ids{1000, 100}));
   EXPECT_EQ(map.Caller({1000, 0}), (Ids{1000, kNobody.gid}));
   EXPECT_EQ(map.ToClientUid(0), 0U);
+}
+
+TEST(IdMap, RootSquashTakesRootsGroupAwayWhereverItIs) {
+  const auto known = std::make_shared<const std::vector<gid_t>>(std::vector<gid_t>{100, 0, 27});
+  const auto others = std::make_shared<const std::vector<gid_t>>(std::vector<gid_t>{100, 27});
+  const IdMap squash = IdMap::Daemon(IdMode::kRootSquash, {99, 98});
+  EXPECT_EQ(*squash.CallerGroups(known), (std::vector<gid_t>{100, 98, 27}));
+  EXPECT_EQ(squash.CallerGroups(others), others);
+  EXPECT_EQ(IdMap::Daemon(IdMode::kTrusted).CallerGroups(known), known);
 }
 
 TEST(IdMap, AllSquashTakesEverybody) {
