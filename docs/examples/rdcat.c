@@ -1,4 +1,4 @@
-/* rdcat: writes a file of an export to standard output, with eight reads under way.
+/* rdcat: writes a file of an export to standard output, with up to eight reads under way.
  *
  *   cc rdcat.c -o rdcat $(pkg-config --cflags --libs rdfs)
  *   ./rdcat rdfs://node/data key_file=/etc/rdfs/key path/to/file
@@ -43,23 +43,25 @@ static int finish(rdfs_queue *queue, struct piece *piece) {
 
 static int copy(rdfs_queue *queue, rdfs_file *file) {
   struct piece pieces[kPieces];
-  for (int i = 0; i < kPieces; ++i) {
-    pieces[i].buffer = rdfs_buffer_alloc(queue, kPieceBytes);
-    if (pieces[i].buffer == NULL) {
-      fprintf(stderr, "rdcat: the queue has no room for %d buffers\n", kPieces);
-      return -1;
-    }
+  int count = 0; /* as many as there is room for: over RDMA memlock may leave less than eight */
+  for (; count < kPieces; ++count) {
+    pieces[count].buffer = rdfs_buffer_alloc(queue, kPieceBytes);
+    if (pieces[count].buffer == NULL) break;
   }
-  for (int i = 0; i < kPieces; ++i) {
+  if (count == 0) {
+    fprintf(stderr, "rdcat: the queue has no room for a buffer\n");
+    return -1;
+  }
+  for (int i = 0; i < count; ++i) {
     if (begin(queue, file, &pieces[i], (uint64_t)i * kPieceBytes) != 0) return -1;
   }
-  for (int i = 0;; i = (i + 1) % kPieces) {
+  for (int i = 0;; i = (i + 1) % count) {
     struct piece *piece = &pieces[i];
     if (finish(queue, piece) != 0) return -1;
     const size_t length = (size_t)piece->result;
     if (fwrite(rdfs_buffer_data(piece->buffer), 1, length, stdout) != length) return -1;
     if (length < kPieceBytes) return 0; /* the end; what is under way behind it reads nothing */
-    if (begin(queue, file, piece, piece->offset + (uint64_t)kPieces * kPieceBytes) != 0) return -1;
+    if (begin(queue, file, piece, piece->offset + (uint64_t)count * kPieceBytes) != 0) return -1;
   }
 }
 

@@ -83,8 +83,9 @@ RDFS_PUBLIC const char* rdfs_version(void);
  * that count here: key_file, require, address, deadline, ro, plaintext, require_encryption, idmap,
  * uid, gid, ssh_command, rdfsd_path. The kernel's (allow_other, nosuid ...) are taken and mean
  * nothing. `queue_bytes`: how much registered memory each queue has; 0: 16 MiB, or over RDMA what
- * memlock leaves. Blocks until the session is there, at most for the deadline. `error` may be NULL.
- */
+ * memlock leaves (of 8 MiB 2). A quarter of it, at most 256 KiB, is the library's own for calls
+ * that wait; rdfs_buffer_alloc gives the rest. Blocks until the session is there, at most for the
+ * deadline. `error` may be NULL. */
 RDFS_PUBLIC int rdfs_connect(const char* source, const char* options, size_t queue_bytes,
                              rdfs_export** out, rdfs_error* error);
 /* Ends the session. -EBUSY while one of its queues is open. Files that are open become invalid. */
