@@ -34,6 +34,8 @@ inline int RefuseNul(rdfs_error* error) {
   }
   return -EINVAL;
 }
+// Null, where the option key_file stands for it.
+inline const char* Key(const std::string& key) { return key.empty() ? nullptr : key.c_str(); }
 
 }  // namespace internal
 
@@ -178,7 +180,8 @@ class Queue {
   std::unique_ptr<rdfs_queue, Delete> held_;
 };
 
-// One end of a stream. One that goes unfinished, or was not read to its end, has broken off.
+// One end of a stream. One that goes unfinished, or was not read to its end, has broken off. An
+// empty key is none: then the option key_file names its file.
 class Pipe {
  public:
   static int Send(const std::string& hosts, std::uint16_t port, const std::string& key,
@@ -189,7 +192,7 @@ class Pipe {
     }
     rdfs_pipe* made = nullptr;
     const int result =
-        rdfs_pipe_send(hosts.c_str(), port, key.c_str(), options.c_str(), &made, error);
+        rdfs_pipe_send(hosts.c_str(), port, internal::Key(key), options.c_str(), &made, error);
     if (result == 0) out.held_.reset(made);
     return result;
   }
@@ -198,7 +201,7 @@ class Pipe {
     if (internal::Text(key) == nullptr || internal::Text(options) == nullptr)
       return internal::RefuseNul(error);
     rdfs_pipe* made = nullptr;
-    const int result = rdfs_pipe_listen(port, key.c_str(), options.c_str(), &made, error);
+    const int result = rdfs_pipe_listen(port, internal::Key(key), options.c_str(), &made, error);
     if (result == 0) out.held_.reset(made);
     return result;
   }

@@ -244,6 +244,29 @@ TEST(PipeRefusals, SayWhatIsWrong) {
   EXPECT_NE(std::string(taken.sentence()).find("no sender came"), std::string::npos);
 }
 
+TEST(PipeKeys, AnEmptyOneIsThatOfTheFile) {
+  const auto file =
+      std::filesystem::path(testing::TempDir()) / ("pipe-key-" + std::to_string(getpid()));
+  std::ofstream(file) << kKey << '\n';
+  std::filesystem::permissions(
+      file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const std::string option = "key_file=" + file.string();
+  rdfs::Pipe receiver;
+  rdfs::Pipe sender;
+  rdfs_error error{};
+  ASSERT_EQ(rdfs::Pipe::Listen(0, "", option + ",listen=127.0.0.1", receiver, &error), 0)
+      << error.sentence;
+  auto came = std::async(std::launch::async, [&] { return ReadAll(receiver, 100); });
+  ASSERT_EQ(rdfs::Pipe::Send("127.0.0.1", static_cast<std::uint16_t>(receiver.port()), "", option,
+                             sender, &error),
+            0)
+      << error.sentence;
+  EXPECT_EQ(sender.Write("whole", 5), 5);
+  EXPECT_EQ(sender.Finish(), 0) << sender.sentence();
+  EXPECT_EQ(came.get().bytes, "whole");
+  std::filesystem::remove(file);
+}
+
 TEST(PipeRefusals, AWrongKeyEndsOnlyTheOneWhoHadIt) {
   rdfs::Pipe receiver;
   rdfs_error error{};
