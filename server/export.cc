@@ -84,6 +84,13 @@ Result<ExportSpec> ExportSpec::Parse(std::string_view text) {
     return Status(Code::kInvalidArgument,
                   "an export's name has at most 255 bytes and no '/': \"" + spec.name + "\"");
   }
+  if (spec.id_mode_given && spec.id_mode == IdMode::kAsMe && ::geteuid() == 0) {
+    return Status(
+        Code::kInvalidArgument,
+        "export \"" + spec.name +
+            "\": as_me is for an ordinary user's rdfsd: by root's, every user of a client "
+            "would be root; leave it out, or say all_squash with anonuid= and anongid=");
+  }
   return spec;
 }
 

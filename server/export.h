@@ -28,7 +28,8 @@ struct ExportSpec {
 
   // "NAME=DIR[,OPTION...]". Options are taken from the end while they are known words (ro, rw,
   // root_squash, all_squash, trusted, no_root_squash, as_me, anonuid=N, anongid=N), so that a
-  // directory may contain commas. Errors: kInvalidArgument, one sentence.
+  // directory may contain commas. Errors: kInvalidArgument, one sentence; also for as_me where this
+  // process is root: all users of a client would be.
   static Result<ExportSpec> Parse(std::string_view text);
 };
 

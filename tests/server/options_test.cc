@@ -1,6 +1,7 @@
 #include "server/options.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -26,6 +27,12 @@ TEST(ExportSpec, OptionsAreTakenFromTheEnd) {
   for (const char* wrong : {"", "a", "=b", "a=", "a=,ro", "a/b=c"}) {
     EXPECT_FALSE(ExportSpec::Parse(wrong).ok()) << wrong;
   }
+}
+
+TEST(ExportSpec, AllAreTheServersUserWhereThatIsNotRoot) {
+  const auto spec = ExportSpec::Parse("a=/x,as_me");
+  EXPECT_EQ(spec.ok(), ::geteuid() != 0);
+  EXPECT_EQ(Parse({"--export", "a=/x,as_me"}).exit_code, ::geteuid() == 0 ? 2 : 0);
 }
 
 TEST(Options, TheUsualCommandLine) {
