@@ -3,6 +3,8 @@
 //   listen = ["10.0.0.1"]
 //   port = 7337
 //   key_file = "/etc/rdfs/key"
+//   rdma = false             # as --no-rdma
+//   require_encryption = true
 //   pool = "4G"
 //   metrics = 9464           # or "10.0.0.7:9464", or the path of a socket
 //   [limits]                 # of one client: see limits.h
@@ -125,6 +127,14 @@ Status ReadEntry(const std::string& path, std::string_view key, const toml::node
   }
   if (key == "no_auth" && node.is_boolean()) {
     if (options.key_file.empty()) options.no_auth = node.value<bool>().value_or(false);
+    return {};
+  }
+  if (key == "rdma" && node.is_boolean()) {
+    options.no_rdma |= !node.value<bool>().value_or(true);
+    return {};
+  }
+  if (key == "require_encryption" && node.is_boolean()) {
+    options.require_encryption |= node.value<bool>().value_or(false);
     return {};
   }
   if (key == "pool" && node.is_string()) {

@@ -42,6 +42,10 @@ void Declare(CLI::App& app, Options& options, Raw& raw) {
   app.add_flag("--no-auth", options.no_auth,
                "ask for no key; listens on loopback only, unless --listen is given")
       ->excludes(key);
+  auto* no_rdma = app.add_flag("--no-rdma", options.no_rdma, "serve nobody over RDMA");
+  auto* encryption =
+      app.add_flag("--require-encryption", options.require_encryption,
+                   "no RDMA, whose data is not encrypted, and TLS to every other host");
   app.add_option("--config", raw.config, "configuration file (TOML)");
   app.add_option("--pool", raw.pool, "memory for cached file content, as 512M or 4G");
   app.add_option("--lease", options.lease_seconds,
@@ -52,7 +56,9 @@ void Declare(CLI::App& app, Options& options, Raw& raw) {
                                  "and a port, or a socket")
                       ->type_name("PORT|ADDR:PORT|PATH");
   app.add_flag("--stdio", options.stdio, "serve one client over standard input and output (ssh)")
-      ->excludes(metrics);
+      ->excludes(metrics)
+      ->excludes(no_rdma)
+      ->excludes(encryption);
   app.add_flag("-f,--foreground", options.foreground, "stay in the foreground");
   app.add_flag("-v,--verbose", options.verbosity, "say more; twice for debugging");
 }

@@ -27,6 +27,8 @@ struct Options {
   std::optional<std::uint16_t> rdma_port;  // nothing and 0: port + 1
   std::string key_file;                    // empty: see setup.h
   bool no_auth = false;
+  bool no_rdma = false;
+  bool require_encryption = false;        // no RDMA, and TLS to every other host
   std::optional<std::size_t> pool_bytes;  // nothing and 0: sized to the machine
   std::uint32_t lease_seconds = 40;       // of sessions
   ClientLimits limits{};                  // the configuration file's only

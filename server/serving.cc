@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 #include "server/service.h"
 #include "server/setup.h"
@@ -32,20 +33,6 @@ std::string RecordDirectory() {
   LogWarn("requests that are sent twice may be carried out twice: {}",
           directory.status().message());
   return {};
-}
-
-transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t port) {
-  const Options& options = params.options;
-  transport::AcceptorOptions out;
-  out.addresses = options.listen;
-  if (options.no_auth && options.listen.empty()) out.addresses = LoopbackAddresses();
-  out.port = port;
-  out.verbs_port = options.rdma_port.value_or(0);
-  out.no_auth = options.no_auth;
-  out.wrong_keys = options.limits.wrong_keys;
-  out.peers_share = false;  // clients read and write our memory, never we theirs
-  if (!options.no_auth) out.keys.push_back({"default", params.key});
-  return out;
 }
 
 void Announce(const ServingParams& params, std::uint16_t port, Readiness& readiness) {
@@ -120,6 +107,24 @@ std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_
   if (control.ok()) return *std::move(control);
   LogWarn("`rdfsd status` cannot ask this server: {}", control.status().message());
   return nullptr;
+}
+
+transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t port) {
+  const Options& options = params.options;
+  transport::AcceptorOptions out;
+  out.addresses = options.listen;
+  if (options.no_auth && options.listen.empty()) out.addresses = LoopbackAddresses();
+  out.port = port;
+  out.verbs_port = options.rdma_port.value_or(0);
+  out.no_auth = options.no_auth;
+  out.wrong_keys = options.limits.wrong_keys;
+  out.allow_plaintext = !options.require_encryption;
+  if (options.no_rdma || options.require_encryption) {
+    std::erase(out.offer, transport::Kind::kVerbs);
+  }
+  out.peers_share = false;  // clients read and write our memory, never we theirs
+  if (!options.no_auth) out.keys.push_back({"default", params.key});
+  return out;
 }
 
 SharedState& MakeSharedState() {

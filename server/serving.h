@@ -19,6 +19,10 @@ namespace rdfs::metrics {
 class Server;
 }
 
+namespace rdfs::transport {
+struct AcceptorOptions;
+}
+
 namespace rdfs::server {
 
 class Service;
@@ -47,6 +51,9 @@ struct ServingParams {
 // outlive it; `metrics` may be null.
 std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_t port,
                                                   const metrics::Server* metrics);
+
+// Where and how it listens, at this port.
+transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t port);
 
 // Serves until SIGTERM or SIGINT; the exit code.
 int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& shared,

@@ -10,7 +10,7 @@ _rdfs_options() {
     "rdfs top" | "rdfsd top") echo "-h --help --version -v -n" ;;
     "rdfs watch") echo "-h --help --version -v -o -r --recursive -q --quiet" ;;
     rdfsd) echo "-h --help --version --export --read-only --listen --port --rdma-port --key-file
-      --no-auth --config --pool --lease --metrics --stdio -f --foreground -v --verbose" ;;
+      --no-auth --no-rdma --require-encryption --config --pool --lease --metrics --stdio -f --foreground -v --verbose" ;;
     rdcp) echo "-h --help --version -r -R --recursive -p -a --archive -L --dereference -x
       --one-file-system -u --update --sync --checksum --delete --verify --inplace --resume -P -n --dry-run
       --exclude --include --files-from -0 --null -l --bwlimit -v --verbose -q --quiet -e --rsh --rdcp-path --bootstrap --port

@@ -4,8 +4,13 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "server/serving.h"
 #include "tests/server/temp_dir.h"
+#include "transport/session/acceptor.h"
 
 namespace rdfs::server {
 namespace {
@@ -58,6 +63,8 @@ TEST(Options, WrongCallsEndWithTwo) {
   EXPECT_EQ(Parse({"--export", "a=/x", "--port", "70000"}).exit_code, 2);
   EXPECT_EQ(Parse({"--export", "a=/x", "--rdma-port", "70000"}).exit_code, 2);
   EXPECT_EQ(Parse({"--stdio", "--metrics", "9464"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--stdio", "--no-rdma"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--stdio", "--require-encryption"}).exit_code, 2);
   EXPECT_EQ(Parse({"--help"}).exit_code, 0);
   EXPECT_NE(Parse({"--version"}).output.find("rdfsd"), std::string::npos);
 }
@@ -96,6 +103,40 @@ TEST(Options, TheCommandLineWinsAlsoWithWhatIsTheDefaultAnyway) {
   EXPECT_EQ(line.options->port, 7337);
   EXPECT_EQ(line.options->rdma_port, 0);
   EXPECT_EQ(line.options->pool_bytes, 0U);
+}
+
+TEST(Options, WhatIsNotServed) {
+  using transport::Kind;
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  const auto accepts = [&](const std::string& file, std::vector<const char*> arguments) {
+    std::ofstream(path) << file << "[[export]]\nname = \"n\"\ndir = \"/d\"\n";
+    arguments.insert(arguments.end(), {"--config", path.c_str()});
+    const CommandLine line = Parse(std::move(arguments));
+    ServingParams params;
+    params.options = line.options.value_or(Options{});
+    EXPECT_TRUE(line.options.has_value()) << line.output;
+    return ToAcceptor(params, 0);
+  };
+  const std::vector<Kind> all{Kind::kShm, Kind::kVerbs, Kind::kTcp}, others{Kind::kShm, Kind::kTcp};
+  for (const auto& plain :
+       {accepts("", {}), accepts("rdma = true\nrequire_encryption = false\n", {})}) {
+    EXPECT_EQ(plain.offer, all);
+    EXPECT_TRUE(plain.allow_plaintext);
+  }
+  for (const auto& no_rdma :
+       {accepts("rdma = false\n", {}), accepts("rdma = true\n", {"--no-rdma"})}) {
+    EXPECT_EQ(no_rdma.offer, others);
+    EXPECT_TRUE(no_rdma.allow_plaintext);
+  }
+  for (const auto& encrypted :
+       {accepts("require_encryption = true\n", {}),
+        accepts("require_encryption = false\n", {"--require-encryption"})}) {
+    EXPECT_EQ(encrypted.offer, others);
+    EXPECT_FALSE(encrypted.allow_plaintext);
+  }
+  std::ofstream(path) << "require_encryption = \"yes\"\n[[export]]\nname = \"n\"\ndir = \"/d\"\n";
+  EXPECT_EQ(Parse({"--config", path.c_str()}).exit_code, 1);
 }
 
 TEST(Options, MetricsAreWhereTheFileSaysUnlessTheCommandLineDoes) {
