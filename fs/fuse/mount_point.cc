@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,6 +122,18 @@ MountLine ParseMountLine(std::string_view line) {
   return {fields[4], {fields[2], rest.substr(0, rest.find(' '))}};
 }
 
+// What root does so that this user may use the file at `path`: into its group with him, where that
+// may do `group_bits` and is not root's own; else `otherwise`.
+std::string LetIn(const std::string& path, mode_t group_bits, std::string otherwise) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || info.st_gid == 0) return otherwise;
+  if ((info.st_mode & group_bits) != group_bits) return otherwise;
+  const struct group* const of_file = getgrgid(info.st_gid);
+  const passwd* const user = getpwuid(geteuid());
+  if (of_file == nullptr || user == nullptr) return otherwise;
+  return fmt::format("usermod -aG {} {}, and log in again", of_file->gr_name, user->pw_name);
+}
+
 // False for a mount whose program is gone.
 bool CanBeOpened(const std::string& directory) {
   const Fd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK));
@@ -193,23 +207,32 @@ Result<std::string> CheckMountPoint(const std::string& path, const std::string& 
 Status CheckFuse(const std::string& device) {
   const Fd fd(open(device.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) {
-    if (errno == EACCES || errno == EPERM) {
-      return Refuse(errno,
-                    fmt::format("you may not open {0}; as root: chmod 666 {0} (in a container: "
+    const int error = errno;
+    if (error == EACCES || error == EPERM) {
+      return Refuse(error,
+                    fmt::format("you may not open {0}; as root: {1} (in a container: "
                                 "start it with --device {0} --cap-add SYS_ADMIN)",
-                                device));
+                                device, LetIn(device, S_IRGRP | S_IWGRP, "chmod 666 " + device)));
     }
-    return Refuse(errno,
+    return Refuse(error,
                   fmt::format("there is no working {0}; as root: modprobe fuse (in a container: "
                               "start it with --device {0})",
                               device));
   }
-  if (geteuid() != 0 && FindProgram("fusermount3", SearchPath()).empty()) {
-    return Refuse(ENOENT,
-                  "there is no fusermount3, which mounts for ordinary users; install the package "
-                  "fuse3");
+  return geteuid() == 0 ? Status() : CheckFusermount(SearchPath());
+}
+
+Status CheckFusermount(const std::string& search_path) {
+  if (!FindProgram("fusermount3", search_path).empty()) return {};
+  const std::string closed = FindFile("fusermount3", search_path);
+  if (!closed.empty()) {
+    return Refuse(EACCES,
+                  fmt::format("you may not run {}, which mounts for ordinary users; as root: {}",
+                              closed, LetIn(closed, S_IXGRP, "chmod 4755 " + closed)));
   }
-  return {};
+  return Refuse(ENOENT,
+                "there is no fusermount3, which mounts for ordinary users; install the package "
+                "fuse3");
 }
 
 bool AllowsOthers(std::string_view fuse_conf) {

@@ -37,6 +37,7 @@ std::string PathOfStaleMount(const std::string& path);
 
 // /dev/fuse, and fusermount3 where it is needed to mount (by everybody but root).
 Status CheckFuse(const std::string& device = "/dev/fuse");
+Status CheckFusermount(const std::string& search_path);  // as in $PATH
 
 // Whether an ordinary user may give allow_other, by the text of /etc/fuse.conf. Pure.
 bool AllowsOthers(std::string_view fuse_conf);

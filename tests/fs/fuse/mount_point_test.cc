@@ -1,7 +1,9 @@
 // The checks before a mount: each cause gets its own sentence, with what to do about it.
 #include "fs/fuse/mount_point.h"
 
+#include <grp.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -116,6 +118,39 @@ TEST_F(MountPoint, TheDeviceMustBeThere) {
     const Status closed = CheckFuse(Path("device"));
     EXPECT_NE(closed.message().find("chmod 666"), std::string::npos) << closed.message();
   }
+}
+
+TEST_F(MountPoint, FusermountMustBeThereAndMayBeRun) {
+  const Status missing = CheckFusermount(directory_);
+  EXPECT_NE(missing.message().find("install the package fuse3"), std::string::npos)
+      << missing.message();
+  const std::string program = Path("fusermount3");
+  Write("fusermount3", "");
+  ASSERT_EQ(chmod(program.c_str(), 0600), 0);
+  const Status closed = CheckFusermount("/nonexistent:" + directory_);
+  EXPECT_NE(closed.message().find("you may not run " + program), std::string::npos)
+      << closed.message();
+  EXPECT_NE(closed.message().find("chmod 4755 " + program), std::string::npos) << closed.message();
+  ASSERT_EQ(chmod(program.c_str(), 0755), 0);
+  EXPECT_TRUE(CheckFusermount(directory_).ok());
+}
+
+TEST_F(MountPoint, WhereAGroupMayItIsJoined) {
+  const group* const own = getgrgid(getegid());
+  const passwd* const user = getpwuid(geteuid());
+  if (geteuid() == 0 || getegid() == 0 || own == nullptr || user == nullptr) {
+    GTEST_SKIP() << "an ordinary user whose group has a name is kept out";
+  }
+  const std::string remedy =
+      "usermod -aG " + std::string(own->gr_name) + " " + user->pw_name + ", and log in again";
+  Write("fusermount3", "");
+  ASSERT_EQ(chmod(Path("fusermount3").c_str(), 0050), 0);
+  const Status run = CheckFusermount(directory_);
+  EXPECT_NE(run.message().find(remedy), std::string::npos) << run.message();
+  Write("device", "");
+  ASSERT_EQ(chmod(Path("device").c_str(), 0060), 0);
+  const Status open = CheckFuse(Path("device"));
+  EXPECT_NE(open.message().find(remedy), std::string::npos) << open.message();
 }
 
 TEST_F(MountPoint, WhoMayAllowOthers) {
