@@ -91,6 +91,8 @@ in_systemd bash -euc "$words"'
   process_of() { systemctl show -P MainPID "$1"; }
   another_process() { [ "$(process_of "$1")" != 0 ] && [ "$(process_of "$1")" != "$2" ]; }
 
+  # Without a configuration whoever starts it is told.
+  not systemctl start rdfsd
   mkdir -p /srv/data /srv/more /srv/local /mnt/data /mnt/auto /etc/rdfs
   echo first >/srv/data/file
   export_of() { printf "[[export]]\nname = \"%s\"\ndir = \"/srv/%s\"\noptions = \"trusted\"\n" "$1" "$1"; }
