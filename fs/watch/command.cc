@@ -257,6 +257,13 @@ int RunWatch(const std::vector<std::string>& arguments) {
     Say("rdfs: {}; see rdfs watch --help\n", error.what());
     return fuse::kExitUsage;
   }
+  fuse::Options tried;  // the words alone, which are applied where PATH's own are known
+  for (const std::string& list : words.lists) {
+    const Status applied = fuse::ApplyMountOptions(list, tried);
+    if (applied.ok()) continue;
+    Say("rdfs: {}\n", applied.message());
+    return fuse::kExitUsage;
+  }
   SetLogName("rdfs");
   SetLogLevel(words.verbosity == 0   ? LogLevel::kWarn
               : words.verbosity == 1 ? LogLevel::kInfo

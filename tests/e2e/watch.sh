@@ -211,6 +211,6 @@ refused 1 'is not a directory' "$top/new"
 refused 1 "of different sources" "$top" rdfs://other/x
 refused 1 'No such file' -o "key_file=$work/key" "$source/none"
 refused 2 'rdfs watch --help'
-refused 1 '\[ro\]: there is no such option' -o '[ro]' "$top"
+refused 2 '\[ro\]: there is no such option' -o '[ro]' "$top"
 fusermount3 -u "$work/mnt" || problem 'it does not unmount'
 conclude 'changes that rdfs watch tells of'
