@@ -1,5 +1,6 @@
 """Files of another machine over RDMA, shared memory or TCP, without a mount.
 
+    import rdfs
     with rdfs.Export('rdfs://node/data', 'key_file=/etc/rdfs/key') as export:
         with export.open('dir/file') as file:
             file.seek(1 << 20)

@@ -1,5 +1,6 @@
 """Streams of bytes between two programs, over RDMA, shared memory or TCP; the other end may be rdsend or rdrecv.
 
+    import rdfs.pipe, tarfile
     with rdfs.pipe.Receiver(7000, 'sesame') as stream:         with rdfs.pipe.Sender('node', 7000, 'sesame') as stream:
         tarfile.open(fileobj=stream, mode='r|').extractall()       tarfile.open(fileobj=stream, mode='w|').add('dir')
 

@@ -1,5 +1,6 @@
 """rdfs for fsspec: fsspec.open('rdfs://host[:port]/export/path', key_file=...), and so for pandas.
 
+    import pandas
     pandas.read_csv('rdfs://node/data/table.csv', storage_options={'key_file': '/etc/rdfs/key'})
 
 Storage options are the words of `rdfs -o` (key_file, require, deadline, ro=True ...), and `source` for a
