@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -135,22 +137,38 @@ TEST_F(MountPoint, FusermountMustBeThereAndMayBeRun) {
   EXPECT_TRUE(CheckFusermount(directory_).ok());
 }
 
-TEST_F(MountPoint, WhereAGroupMayItIsJoined) {
-  const group* const own = getgrgid(getegid());
-  const passwd* const user = getpwuid(geteuid());
-  if (geteuid() == 0 || getegid() == 0 || own == nullptr || user == nullptr) {
-    GTEST_SKIP() << "an ordinary user whose group has a name is kept out";
-  }
-  const std::string remedy =
-      "usermod -aG " + std::string(own->gr_name) + " " + user->pw_name + ", and log in again";
+// Asked by somebody who is in no such group, in a process of its own.
+TEST_F(MountPoint, WhereAGroupMayItIsJoinedAsRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root becomes somebody else";
+  const passwd* const user = getpwnam("nobody");
+  const group* const closed_to = getgrnam("daemon");
+  ASSERT_TRUE(user != nullptr && closed_to != nullptr);
+  const std::string remedy = "usermod -aG daemon nobody, and log in again";
+  ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
   Write("fusermount3", "");
-  ASSERT_EQ(chmod(Path("fusermount3").c_str(), 0050), 0);
-  const Status run = CheckFusermount(directory_);
-  EXPECT_NE(run.message().find(remedy), std::string::npos) << run.message();
   Write("device", "");
-  ASSERT_EQ(chmod(Path("device").c_str(), 0060), 0);
-  const Status open = CheckFuse(Path("device"));
-  EXPECT_NE(open.message().find(remedy), std::string::npos) << open.message();
+  for (const auto& [name, mode] : {std::pair("fusermount3", 04750), std::pair("device", 0660)}) {
+    ASSERT_EQ(chown(Path(name).c_str(), 0, closed_to->gr_gid), 0);
+    ASSERT_EQ(chmod(Path(name).c_str(), static_cast<mode_t>(mode)), 0);
+  }
+  const auto check_both = [&] {
+    if (setgroups(0, nullptr) != 0 || setresgid(user->pw_gid, user->pw_gid, user->pw_gid) != 0 ||
+        setresuid(user->pw_uid, user->pw_uid, user->pw_uid) != 0) {
+      return 1;
+    }
+    const auto says_so = [&](const Status& status) {
+      return status.message().find(remedy) != std::string::npos;
+    };
+    if (!says_so(CheckFusermount(directory_))) return 2;
+    return says_so(CheckFuse(Path("device"))) ? 0 : 3;
+  };
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(check_both());
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(MountPoint, WhoMayAllowOthers) {
