@@ -45,7 +45,9 @@ Status ThreadIdentity::Become(const std::optional<Caller>& caller) {
   }
   if (known_ && current_ == caller) return {};
   // Groups first: setgroups needs CAP_SETGID, which setfsuid leaves alone.
-  if (groups_ != caller->groups &&
+  const bool same_groups =
+      groups_ == caller->groups || (groups_ != nullptr && *groups_ == *caller->groups);
+  if (!same_groups &&
       ::syscall(SYS_setgroups, caller->groups->size(), caller->groups->data()) != 0) {
     return Status::FromErrno(errno, "setgroups");
   }

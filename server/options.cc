@@ -87,6 +87,9 @@ Status Settle(const Raw& raw, Options& options) {
   if (options.stdio && !options.exports.empty()) {
     return {Code::kInvalidArgument, "--stdio takes its directory from the client: no --export"};
   }
+  if (options.stdio && (options.no_rdma || options.require_encryption)) {
+    return {Code::kInvalidArgument, "--stdio excludes rdma and require_encryption of a --config"};
+  }
   if (!options.stdio && options.exports.empty()) {
     return {Code::kInvalidArgument, "nothing to export: give --export NAME=DIR, or --config FILE"};
   }

@@ -105,6 +105,17 @@ TEST(Options, TheCommandLineWinsAlsoWithWhatIsTheDefaultAnyway) {
   EXPECT_EQ(line.options->pool_bytes, 0U);
 }
 
+TEST(Options, WhatASingleClientDecidesIsInNoFile) {
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  for (const char* const line : {"rdma = false\n", "require_encryption = true\n"}) {
+    std::ofstream(path) << line;
+    const CommandLine refused = Parse({"--stdio", "--config", path.c_str()});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.output.find("--stdio excludes"), std::string::npos) << refused.output;
+  }
+}
+
 TEST(Options, WhatIsNotServed) {
   using transport::Kind;
   const TempDir dir;

@@ -20,16 +20,18 @@ constexpr std::size_t kMostOpen = 256;
 // the stack.
 constexpr std::size_t kMostLevels = 8192;
 constexpr const char* kDefaultAcl = "system.posix_acl_default";
-constexpr long kFuse = 0x65735546;  // FUSE_SUPER_MAGIC of linux/magic.h, newer than some
+// linux/magic.h has them only in newer versions.
+constexpr long kFuse = 0x65735546;
+constexpr long kOverlay = 0x794C7630;
 
 // The copy of a copy of a copy, as a symlink with -L or a bind mount would make it.
 Status IntoItself() { return {Code::kInvalidArgument, "a directory cannot be copied into itself"}; }
 
-// Those of libfuse (sshfs) number what the kernel has forgotten anew.
+// Those of libfuse (sshfs), and overlayfs above several, number what the kernel has forgotten anew.
 bool KeepsInodeNumbers(const File& directory) {
   struct statfs info {};
   return directory.descriptor() < 0 || fstatfs(directory.descriptor(), &info) != 0 ||
-         info.f_type != kFuse;
+         (info.f_type != kFuse && info.f_type != kOverlay);
 }
 
 }  // namespace

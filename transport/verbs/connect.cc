@@ -106,7 +106,8 @@ class Attempt {
 
 Status Attempt::Expect(CmChannel& channel, rdma_cm_event_type expected) {
   const Result<CmEvent> event = channel.Wait(deadline_);
-  if (event.status().code() == Code::kDeadlineExceeded) {
+  const bool asks_the_peer = expected == RDMA_CM_EVENT_ESTABLISHED;
+  if (asks_the_peer && event.status().code() == Code::kDeadlineExceeded) {
     return {Code::kDeadlineExceeded, Unreachable(where_).message()};
   }
   if (!event.ok()) return event.status().WithContext(where_);

@@ -533,7 +533,7 @@ TEST_F(DestinationTest, AttributesOfReadOnlyFilesAreRemovedByTheirOwner) {
 }
 
 // A security module's, as SELinux's, which nobody may remove.
-TEST_F(DestinationTest, LabelsThatTheSourceHasNotStay) {
+TEST_F(DestinationTest, LabelsThatTheSourceHasNotStayAsRoot) {
   dst_.Write("root/file", "old");
   const std::string path = dst_ / "root/file";
   if (setxattr(path.c_str(), "security.rdfs_test", "1", 1, 0) != 0) {

@@ -250,10 +250,10 @@ TEST(ErrorRelayTest, StandardErrorThatTakesNothingHoldsNobodyUpInTheEnd) {
   ASSERT_EQ(write(full.get(), &count, sizeof count), 8);
   auto relay = ErrorRelay::Create();
   ASSERT_TRUE(relay.ok());
-  ASSERT_EQ(write((*relay)->child_end(), "eight ch", 8), 8);
-  (*relay)->CloseChildEnd();
   std::atomic<bool> let_go{false};
   dup2(full.get(), STDERR_FILENO);
+  const ssize_t said = write((*relay)->child_end(), "eight ch", 8);
+  (*relay)->CloseChildEnd();
   {
     std::jthread last_resort([&](const std::stop_token& stop) {
       const Deadline deadline = DeadlineAfter(std::chrono::seconds(20));
@@ -266,6 +266,7 @@ TEST(ErrorRelayTest, StandardErrorThatTakesNothingHoldsNobodyUpInTheEnd) {
     relay->reset();
   }
   dup2(before.get(), STDERR_FILENO);
+  EXPECT_EQ(said, 8);
   EXPECT_FALSE(let_go);
 }
 

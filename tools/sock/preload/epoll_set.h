@@ -88,7 +88,12 @@ class EpollSet {
   // Forks of this process that are under way: what the kernel has of a set then is the child's,
   // too.
   static void BeginFork() { ++forking_; }
-  static void EndFork() { --forking_; }
+  static void EndFork() {
+    // A child that a signal handler has made in the middle of one has forgotten that already.
+    std::uint32_t before = forking_;
+    while (before > 0 && !forking_.compare_exchange_weak(before, before - 1)) {
+    }
+  }
   static void ForkedHere() { forking_ = 0; }
   void BeforeFork();
   void AfterForkInChild();
