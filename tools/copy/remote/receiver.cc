@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "tools/copy/names.h"
@@ -17,14 +16,6 @@ namespace {
 // For messages: "/" needs no slash behind it.
 std::string Beneath(const std::string& root, const std::string& name) {
   return root.ends_with('/') ? root + name : Joined(root, name);
-}
-
-// A source that is heard of when the one before has been walked, and what it lacks is gone.
-bool IsBehindADirectory(const Begin& begin) {
-  const auto& sources = begin.sources;
-  return !sources.empty() &&
-         std::any_of(sources.begin(), sources.end() - 1,
-                     [](const Begin::Source& source) { return source.is_directory; });
 }
 
 Status SomethingIsMissing() {
@@ -150,11 +141,6 @@ Status Receiver::OpenDestination(const Begin& begin) {
   options.one_file_system = settings_.asked.one_file_system;
   const auto here = transport::session::ReadHostIdentity().boot_id;
   options.same_machine = begin.boot == here && begin.boot != decltype(here){};
-  if (settings_.remove && options.same_machine && IsBehindADirectory(begin)) {
-    return {Code::kInvalidArgument,
-            "there are several SRC of this machine, and --delete could remove one before it is "
-            "read: copy them one by one"};
-  }
   options.meet = Meet(targets.names);
   const std::string root = targets.root == "." ? std::string() : targets.root;
   options.report = [this, root](const std::string& name, const Status& why) {

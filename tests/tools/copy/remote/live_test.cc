@@ -793,17 +793,6 @@ TEST_P(CopyLive, WhatDstCannotBeEndsBothEnds) {
   EXPECT_EQ(ends.sent.message(), ends.received.message()) << "the peer is told the same";
 }
 
-// The second one lies where the first one has nothing, and comes behind it.
-TEST_P(CopyLive, ALaterSourceIsNotDeletedBeforeItIsRead) {
-  fs::create_directories(dir_ / "dst/src/old/two");
-  dir_.Write("dst/src/old/two/file", "mine");
-  const Ends ends =
-      Copy({dir_ / "src", dir_ / "dst/src/old/two"}, dir_ / "dst", Keep::All(), false, true);
-  EXPECT_EQ(ends.received.code(), Code::kInvalidArgument) << ends.received.message();
-  EXPECT_FALSE(ends.sent.ok());
-  EXPECT_EQ(dir_.Read("dst/src/old/two/file"), "mine");
-}
-
 TEST_P(CopyLive, NothingAtAll) {
   const Ends ends = Copy({dir_ / "none"}, dir_ / "dst");
   EXPECT_TRUE(ends.received.ok()) << ends.received.message();
