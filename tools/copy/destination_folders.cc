@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 
 #include "tools/copy/beneath.h"
 #include "tools/copy/destination_impl.h"
@@ -20,18 +21,26 @@ constexpr std::size_t kMostOpen = 256;
 // the stack.
 constexpr std::size_t kMostLevels = 8192;
 constexpr const char* kDefaultAcl = "system.posix_acl_default";
-// linux/magic.h has them only in newer versions.
-constexpr long kFuse = 0x65735546;
-constexpr long kOverlay = 0x794C7630;
 
 // The copy of a copy of a copy, as a symlink with -L or a bind mount would make it.
 Status IntoItself() { return {Code::kInvalidArgument, "a directory cannot be copied into itself"}; }
 
-// Those of libfuse (sshfs), and overlayfs above several, number what the kernel has forgotten anew.
+// Some number anew what the kernel has forgotten. (linux/magic.h names them only in newer
+// versions.)
 bool KeepsInodeNumbers(const File& directory) {
   struct statfs info {};
-  return directory.descriptor() < 0 || fstatfs(directory.descriptor(), &info) != 0 ||
-         (info.f_type != kFuse && info.f_type != kOverlay);
+  if (directory.descriptor() < 0 || fstatfs(directory.descriptor(), &info) != 0) return true;
+  switch (static_cast<std::uint32_t>(info.f_type)) {
+    case 0x65735546:  // FUSE: libfuse, as sshfs uses it
+    case 0x794C7630:  // overlayfs above several file systems
+    case 0x4D44:      // FAT
+    case 0x2011BAB0:  // exFAT
+    case 0xFF534D42:  // CIFS, without the server's numbers
+    case 0xFE534D42:  // SMB 2, likewise
+      return false;
+    default:
+      return true;
+  }
 }
 
 }  // namespace

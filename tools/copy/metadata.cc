@@ -16,7 +16,6 @@ namespace {
 constexpr std::string_view kAclPrefix = "system.posix_acl_";
 constexpr std::string_view kCapability = "security.capability";
 constexpr std::string_view kLabel = "security.selinux";
-constexpr std::string_view kSecurityPrefix = "security.";
 constexpr std::string_view kUserPrefix = "user.";
 // A file's list is short; the kernel's own bound is 64 KiB for a list and for a value.
 constexpr std::size_t kUsualList = 512;
@@ -143,7 +142,7 @@ void SetXattrs(const Subject& subject, const Entry& entry, const Keep& keep, Cla
 
 // What a security module of this system has given to it, which the source's may not have.
 bool IsLabel(std::string_view name) {
-  return name.starts_with(kSecurityPrefix) && name != kCapability;
+  return name == kLabel || name == "security.apparmor" || name.starts_with("security.SMACK64");
 }
 
 // Those that the source has not.

@@ -536,12 +536,12 @@ TEST_F(DestinationTest, AttributesOfReadOnlyFilesAreRemovedByTheirOwner) {
 TEST_F(DestinationTest, LabelsThatTheSourceHasNotStayAsRoot) {
   dst_.Write("root/file", "old");
   const std::string path = dst_ / "root/file";
-  if (setxattr(path.c_str(), "security.rdfs_test", "1", 1, 0) != 0) {
+  if (setxattr(path.c_str(), "security.SMACK64RDFS", "1", 1, 0) != 0) {
     GTEST_SKIP() << "only root may set them, and not in " << dst_.path();
   }
   Open({.keep = Keep::All()});
   EXPECT_TRUE(to_->Touch(Of(Kind::kFile, "file")).ok());
-  EXPECT_EQ(getxattr(path.c_str(), "security.rdfs_test", nullptr, 0), 1);
+  EXPECT_EQ(getxattr(path.c_str(), "security.SMACK64RDFS", nullptr, 0), 1);
 }
 
 // Its group is not the source's before it is given to that.
