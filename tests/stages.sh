@@ -110,8 +110,9 @@ test_programs() {
     # The sanitizer looks at an object through a pipe of its own, and takes it for none where there are no descriptors left.
     asan-ubsan) without='Session.WithoutADescriptorForALaneTheAcceptorSleeps' ;;
     # A death test forks a program that dies on purpose: nothing for the thread sanitizer to find. What sendmsg(2) reads
-    # it notes behind the send, and takes the next write to that memory, by whoever has had the answer, for a race.
-    tsan) without='DeathTest|LaneTest.OwnChangesAreReadAtOnceOnEveryLane' ;;
+    # it notes behind the send, and takes the next write to that memory, by whoever has had the answer, for a race. It has
+    # a thread of its own, with which no user namespace is made.
+    tsan) without='DeathTest|LaneTest.OwnChangesAreReadAtOnceOnEveryLane|MemlockLimit.CountsForRootOfAUserNamespace' ;;
     # qemu-user offers the kernel more room for descriptors than we did, and keeps what we had no room for; and its
     # vfork is a fork, so that posix_spawn cannot tell that there is no such program. It knows neither sock_diag(7) nor
     # the options of TCP that rdsock asks for: of that, the rings and the packets.

@@ -76,9 +76,6 @@ class Lane {
         if (!Answer(completions[i].message).ok()) return;
       }
       if (!connection_->Flush().ok()) return;
-      // A client waits for its echo before it asks for another; this one reads none. (Over tcp the
-      // answers to its READs count, too: those are no messages, and bounded.)
-      if (*count > 0 && connection_->backlog_bytes() > Connection::kBacklogLimit) return;
     }
   }
 
