@@ -15,7 +15,7 @@ using namespace sock::far;
 constexpr std::uint64_t kLargest = 8192;
 
 Bytes Encoded(const Record& record) {
-  Bytes buffer(256);
+  Bytes buffer(kMostMessageBytes);
   ByteWriter out(buffer);
   Require(sock::far::Append(record, out), "a record fits");
   buffer.resize(out.size());
@@ -36,10 +36,11 @@ void RunRecords(ByteSpan input) {
 // What the effects promise to those who carry them out.
 void Check(const Effects& effects, std::uint64_t& in_ring) {
   for (const Effect& effect : effects.all()) {
-    if (effect.kind == Effect::Kind::kShip) {
+    using Kind = Effect::Kind;
+    if (effect.kind == Kind::kShip || effect.kind == Kind::kSend || effect.kind == Kind::kPut) {
       Require(
           effect.ring_bytes <= kLargest && effect.count <= effect.ring_bytes && effect.count > 0,
-          "what is shipped is in the ring");
+          "what is shipped, sent or put is in the ring");
     }
     if (effect.kind == Effect::Kind::kOpenPhase) {
       Require(effect.ring_bytes <= kLargest, "a ring is in its memory");
@@ -128,8 +129,8 @@ std::vector<Bytes> Seeds() {
   for (const Record& record :
        {Record{0, Beat{}}, Record{0, Wanted{}}, Record{1, Open{{}, 1, 8192, {1, 2, 3}}},
         Record{1, Opened{{1, 2, 3}}}, Record{1, Refused{5}}, Record{1, Word{Type::kPhase, 9, 4096}},
-        Record{1, Word{Type::kCursor, 7}}, Record{1, Word{Type::kShut}},
-        Record{1, Word{Type::kGone, 1}}}) {
+        Record{1, Word{Type::kCursor, 7}}, Record{1, sock::far::Bytes{{AsBytes("few"), {}}}},
+        Record{1, Word{Type::kShut}}, Record{1, Word{Type::kGone, 1}}}) {
     Put(records, Encoded(record));
   }
   // A phase comes, with bytes, and is read.

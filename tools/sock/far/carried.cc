@@ -28,6 +28,19 @@ constexpr unsigned kAdvancesPerCpu = 16;
 Direction FromEndOf(const Channel& channel) { return channel.Incoming(Channel::Role::kHost); }
 Direction ToEndOf(const Channel& channel) { return channel.Outgoing(Channel::Role::kHost); }
 
+// Where in its ring the effect's bytes lie: two pieces where the ring ends between them.
+struct Pieces {
+  std::uint64_t begin = 0;
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;  // at the ring's begin
+};
+
+Pieces PiecesOf(const Effect& effect) {
+  const std::uint64_t begin = effect.at & (effect.ring_bytes - 1);
+  const std::uint64_t first = std::min(effect.count, effect.ring_bytes - begin);
+  return {.begin = begin, .first = first, .second = effect.count - first};
+}
+
 Result<std::unique_ptr<MemoryRegion>> RegisterRing(const Channel& channel, std::size_t index,
                                                    Access access, transport::Domain& domain) {
   RDFS_ASSIGN_OR_RETURN(auto memory,
@@ -116,7 +129,7 @@ void Carried::Disarm() {
 }
 
 // In the order that relay.h asks for.
-Relay::View Carried::View() const {
+Relay::View Carried::View(bool rests) const {
   const DirectionWords& from = *from_.words;
   const DirectionWords& to = *to_.words;
   Relay::View view;
@@ -127,6 +140,7 @@ Relay::View Carried::View() const {
   view.to.consumed = to.consumed;
   view.to.receiver_shut = Gate{to.gate}.receiver_shut();
   view.to.tcp_reads = to.tcp_reads;
+  view.to.rests = rests;
   view.from.opens = from.opens;
   view.from.gate.bits = from.gate;
   view.from.open_at = from.open_at;
@@ -136,10 +150,10 @@ Relay::View Carried::View() const {
   return view;
 }
 
-Result<bool> Carried::Look(Road& road) {
+Result<bool> Carried::Look(Road& road, bool rests) {
   if (!begun_) return false;
   effects_.Clear();
-  const Status status = relay_.Look(View(), road.MayShip(), effects_);
+  const Status status = relay_.Look(View(rests), road.MayShip(), effects_);
   if (!status.ok()) {
     LogDebug("a connection is given up: its program did what no shim does: {}", status.message());
     relay_.Break(effects_);
@@ -157,6 +171,11 @@ Status Carried::On(const Word& word, Road& road) {
   return CarryOut(effects_, road);
 }
 
+Status Carried::On(const Bytes& bytes, Road& road) {
+  came_ = bytes.pieces[0];
+  return On(Word{.type = Type::kBytes, .value = came_.size()}, road);
+}
+
 Status Carried::CarryOut(const Effects& effects, Road& road) {
   using Kind = Effect::Kind;
   for (const Effect& effect : effects.all()) {
@@ -167,8 +186,17 @@ Status Carried::CarryOut(const Effects& effects, Road& road) {
       case Kind::kShip:
         RDFS_RETURN_IF_ERROR(Ship(effect, road));
         break;
+      case Kind::kSend: {
+        const Pieces pieces = PiecesOf(effect);
+        road.Tell(id_, Bytes{{from_.ring.subspan(pieces.begin, pieces.first),
+                              from_.ring.first(pieces.second)}});
+        break;
+      }
       case Kind::kCloseBells:
         CloseBells();
+        break;
+      case Kind::kPut:
+        Put(effect);
         break;
       case Kind::kOpenPhase:
       case Kind::kAdvance:
@@ -184,12 +212,16 @@ Status Carried::CarryOut(const Effects& effects, Road& road) {
   return {};
 }
 
-// Two pieces where the ring ends between them.
 Status Carried::Ship(const Effect& effect, Road& road) {
-  const std::uint64_t begin = effect.at & (effect.ring_bytes - 1);
-  const std::uint64_t first = std::min(effect.count, effect.ring_bytes - begin);
-  RDFS_RETURN_IF_ERROR(road.Ship(*this, begin, first));
-  return first == effect.count ? Status::Ok() : road.Ship(*this, 0, effect.count - first);
+  const Pieces pieces = PiecesOf(effect);
+  RDFS_RETURN_IF_ERROR(road.Ship(*this, pieces.begin, pieces.first));
+  return pieces.second == 0 ? Status::Ok() : road.Ship(*this, 0, pieces.second);
+}
+
+void Carried::Put(const Effect& effect) {
+  const Pieces pieces = PiecesOf(effect);
+  std::ranges::copy(came_.first(pieces.first), to_.ring.subspan(pieces.begin).begin());
+  std::ranges::copy(came_.last(pieces.second), to_.ring.begin());
 }
 
 void Carried::RingData() {

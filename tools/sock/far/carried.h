@@ -27,6 +27,8 @@ class Carried {
    public:
     virtual ~Road() = default;
     virtual void Tell(std::uint32_t connection, const Word& word) = 0;
+    // Copies the bytes.
+    virtual void Tell(std::uint32_t connection, const Bytes& bytes) = 0;
     // Whether both pieces of a WRITE can be posted now.
     [[nodiscard]] virtual bool MayShip() const = 0;
     // Posts a WRITE of our ring's bytes to the same place over there. Errors end the lane.
@@ -63,9 +65,11 @@ class Carried {
   // Our end gets no channel. Gives its socket up, to be told why.
   Fd Unseat() { return std::move(data_); }
 
-  // Does all that can be done now; true when there was something. Errors of the lane.
-  Result<bool> Look(Road& road);
+  // Does all that can be done now; true when there was something. `rests`: the looks before have
+  // found nothing. Errors of the lane.
+  Result<bool> Look(Road& road, bool rests);
   Status On(const Word& word, Road& road);
+  Status On(const Bytes& bytes, Road& road);
   // Asks to be woken by either bell; who sleeps on them looks once more first.
   void Arm();
   // The opposite, for who looks again and again: then our end makes no system call to ring. Whoever
@@ -100,9 +104,10 @@ class Carried {
   Carried(std::uint32_t id, Channel channel, std::unique_ptr<transport::MemoryRegion> source,
           std::unique_ptr<transport::MemoryRegion> sink, Fd room, Fd their_room);
 
-  [[nodiscard]] Relay::View View() const;
+  [[nodiscard]] Relay::View View(bool rests) const;
   Status CarryOut(const Effects& effects, Road& road);
   Status Ship(const Effect& effect, Road& road);
+  void Put(const Effect& effect);
   void StoreFrom(const Effect& effect);
   void StoreTo(const Effect& effect);
   void RingData();
@@ -118,6 +123,7 @@ class Carried {
   transport::RemoteRegion remote_ring_;
   Relay relay_;
   Effects effects_;
+  ByteSpan came_;  // of the record that is being obeyed
   bool begun_ = false;
   bool hung_up_ = false;
   bool armed_ = false;  // the flags were set, and have not been looked at since

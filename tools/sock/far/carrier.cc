@@ -20,6 +20,8 @@ namespace {
 
 // A connection that was looked at so often for nothing is left to its bells.
 constexpr unsigned kIdleLooks = 256;
+// And after so many what could be put off is told. A program that answers has answered by then.
+constexpr unsigned kLooksToRest = 32;
 // While it spins, the carrier asks the kernel for news once in so many turns.
 constexpr unsigned kTurnsPerPoll = 32;
 constexpr std::chrono::seconds kTick{5};
@@ -185,7 +187,7 @@ bool CarrierLoop::LookAtAll() {
     Lane& lane = *connection->lane;
     Entry* const entry = EntryOf(lane);
     if (!entry->over.ok()) continue;
-    const auto found = lane.Look(*connection);
+    const auto found = lane.Look(*connection, connection->idle_looks >= kLooksToRest);
     if (!found.ok()) Note(*entry, found.status());
     const bool moved = found.ok() && *found;
     something = something || moved;

@@ -23,6 +23,9 @@
 
 namespace rdfs::sock::far {
 
+// An answer comes from a program behind another carrier, of which each may have to be woken up
+// first.
+inline constexpr std::chrono::microseconds kLongestSpin{400};
 // With somebody waiting, deadlines are kept so exactly.
 inline constexpr std::chrono::milliseconds kFineTick{100};
 
@@ -118,7 +121,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   std::map<std::string, Dialling> dialling_;
   std::uint64_t pinned_bytes_ = 0;
   std::size_t carried_ = 0;
-  AdaptiveSpin spin_{std::chrono::microseconds(100)};
+  AdaptiveSpin spin_{kLongestSpin};
   Deadline tick_{};
   TimePoint busy_{};        // when there was last something to stay for
   std::list<Entry> lanes_;  // last: their end forgets connections

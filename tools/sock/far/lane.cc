@@ -55,6 +55,7 @@ void Lane::Send(const Record& record) {
 }
 
 void Lane::Tell(std::uint32_t connection, const Word& word) { Send({connection, word}); }
+void Lane::Tell(std::uint32_t connection, const Bytes& bytes) { Send({connection, bytes}); }
 
 bool Lane::MayShip() const { return writes_.size() + 2 <= capabilities().max_outstanding; }
 
@@ -139,14 +140,16 @@ Status Lane::OnAnswer(const Record& record) {
     carried_.erase(found);
     return {};
   }
-  RDFS_RETURN_IF_ERROR(connection.On(std::get<Word>(record.body), *this));
+  const auto* bytes = std::get_if<Bytes>(&record.body);
+  RDFS_RETURN_IF_ERROR(bytes != nullptr ? connection.On(*bytes, *this)
+                                        : connection.On(std::get<Word>(record.body), *this));
   host_.Wake(connection);
   RemoveIfOver(connection);
   return {};
 }
 
-Result<bool> Lane::Look(Carried& connection) {
-  RDFS_ASSIGN_OR_RETURN(const bool something, connection.Look(*this));
+Result<bool> Lane::Look(Carried& connection, bool rests) {
+  RDFS_ASSIGN_OR_RETURN(const bool something, connection.Look(*this, rests));
   RemoveIfOver(connection);
   return something;
 }

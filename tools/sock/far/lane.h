@@ -77,7 +77,7 @@ class Lane final : private Carried::Road {
   // Takes what has come; true when there was something.
   Result<bool> Poll(TimePoint now);
   // Looks at one of its connections; true when there was something. It may be gone after that.
-  Result<bool> Look(Carried& connection);
+  Result<bool> Look(Carried& connection, bool rests);
   // Has everything that is carried looked at.
   void WakeAll() {
     for (auto& [id, connection] : carried_) host_.Wake(*connection);
@@ -91,6 +91,7 @@ class Lane final : private Carried::Road {
 
  private:
   void Tell(std::uint32_t connection, const Word& word) override;
+  void Tell(std::uint32_t connection, const Bytes& bytes) override;
   [[nodiscard]] bool MayShip() const override;
   Status Ship(Carried& connection, std::uint64_t offset, std::uint64_t count) override;
 

@@ -80,10 +80,14 @@ Status FromEnd::Ship(const FromEndView& view, bool hung_up, bool may_ship, Effec
     return Impossible("a cursor that cannot be");
   }
   const std::uint64_t count = std::min(cursor - shipped_, kMostShipped);
-  if (count > 0 && may_ship) {
-    out.Add({.kind = Kind::kShip, .at = shipped_, .count = count, .ring_bytes = ring_bytes_});
+  const bool few = count <= kMostInRecord;
+  if (count > 0 && (few || may_ship)) {
+    out.Add({.kind = few ? Kind::kSend : Kind::kShip,
+             .at = shipped_,
+             .count = count,
+             .ring_bytes = ring_bytes_});
     shipped_ += count;
-    out.Tell(Type::kCursor, shipped_);
+    if (!few) out.Tell(Type::kCursor, shipped_);
   }
   waits_ = shipped_ != cursor;
   // The same load of the gate said cursor and bits.
@@ -170,8 +174,12 @@ Status ToEnd::Look(const ToEndView& view, bool hung_up, Effects& out) {
     out.Add({.kind = Kind::kReturned});
     return {};
   }
-  if (view.consumed != consumed_) out.Tell(Type::kConsumed, consumed_ = view.consumed);
-  if (view.passed != passed_) {
+  read_ = view.consumed;
+  const bool passes = view.passed != passed_;
+  if (passes || view.rests || read_ - consumed_ >= ring_bytes_ / kPartsOfRing) {
+    TellConsumed(out);
+  }
+  if (passes) {
     quiet_ = Quiet::kTold;
     out.Tell(Type::kPassed, passed_ = view.passed);
   }
@@ -185,6 +193,14 @@ Status ToEnd::Look(const ToEndView& view, bool hung_up, Effects& out) {
     out.Tell(Type::kFlush);
   }
   return {};
+}
+
+void ToEnd::LookBehind(Effects& out) {
+  if (!out.empty() && !dropped_ && !abandoned_told_) TellConsumed(out);
+}
+
+void ToEnd::TellConsumed(Effects& out) {
+  if (read_ != consumed_) out.Tell(Type::kConsumed, consumed_ = read_);
 }
 
 void ToEnd::LookForQuiet(std::uint64_t tcp_reads, Effects& out) {
@@ -212,13 +228,13 @@ Status ToEnd::On(const Word& word, Effects& out) {
     case Type::kPhase:
       return OnPhase(word, out);
     case Type::kCursor:
-      // The other end has only the room that it was told of.
-      if (!open_ || word.value <= cursor_ || word.value - consumed_ > ring_bytes_) {
+      if (word.value <= cursor_ || !HasRoom(word.value - cursor_)) {
         return Impossible("a cursor that cannot be");
       }
-      out.Add({.kind = Kind::kAdvance, .count = word.value - cursor_});
-      cursor_ = word.value;
+      Advance(word.value - cursor_, out);
       return {};
+    case Type::kBytes:
+      return OnBytes(word.value, out);
     case Type::kShut:
       if (!open_) return Impossible("a phase shut twice");
       open_ = false;
@@ -247,6 +263,23 @@ Status ToEnd::OnPhase(const Word& word, Effects& out) {
   return {};
 }
 
+// The other end has only the room that it was told of.
+bool ToEnd::HasRoom(std::uint64_t count) const {
+  return open_ && count <= ring_bytes_ - (cursor_ - consumed_);
+}
+
+void ToEnd::Advance(std::uint64_t count, Effects& out) {
+  out.Add({.kind = Kind::kAdvance, .count = count});
+  cursor_ += count;
+}
+
+Status ToEnd::OnBytes(std::uint64_t count, Effects& out) {
+  if (count == 0 || !HasRoom(count)) return Impossible("more bytes than there is room for");
+  out.Add({.kind = Kind::kPut, .at = cursor_, .count = count, .ring_bytes = ring_bytes_});
+  Advance(count, out);
+  return {};
+}
+
 void ToEnd::Complete(Effects& out) {
   if (complete_ || dropped_) return;
   complete_ = true;
@@ -259,6 +292,7 @@ Status Relay::Look(const View& view, bool may_ship, Effects& out) {
   if (gone_told_) return {};
   RDFS_RETURN_IF_ERROR(to_.Look(view.to, view.hung_up, out));
   RDFS_RETURN_IF_ERROR(from_.Look(view.from, view.hung_up, may_ship, out));
+  to_.LookBehind(out);
   if (view.hung_up && from_.Drained()) {
     gone_told_ = true;
     to_.Drop();
@@ -272,6 +306,7 @@ Status Relay::On(const Word& word, Effects& out) {
   switch (word.type) {
     case Type::kPhase:
     case Type::kCursor:
+    case Type::kBytes:
     case Type::kShut:
     case Type::kFlushed:
     case Type::kReturned:

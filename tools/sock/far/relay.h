@@ -5,7 +5,7 @@
 // Pure: no I/O, no clock. Whoever drives it looks at the channel (Look) when a bell has rung, while
 // it spins, and after each record that came (On); it carries the effects out at once, in order. A
 // WRITE of the ring's bytes and the record behind it are posted one after the other: that the
-// record arrives behind the bytes is the transport's promise.
+// record arrives behind the bytes is the transport's promise. Few bytes travel in a record instead.
 //
 // A view may be a hostile program's, a record a hostile carrier's. Both are checked here: an error
 // of Look breaks this connection, an error of On the whole lane.
@@ -26,11 +26,16 @@ namespace rdfs::sock::far {
 
 // Of one WRITE: the first bytes go on their way before the last ones have come.
 inline constexpr std::uint64_t kMostShipped = 256 * 1024;
+// What our end has read is told with the next thing that is told, and at once where it is one of so
+// many parts of the ring: the other end may wait for room.
+inline constexpr std::uint64_t kPartsOfRing = 4;
 
 struct Effect {
   enum class Kind : std::uint8_t {
     kTell,  // `word`, to the other carrier
-    kShip,  // the bytes [at, at + count) of the ring from our end, of its first `ring_bytes` bytes
+    // The bytes [at, at + count) of the ring from our end, of its first `ring_bytes` bytes:
+    kShip,  // by a WRITE
+    kSend,  // in a record
     // Words of the direction from our end, whose receiver we are to it:
     kStoreReads,     // tcp_reads = at
     kStoreConsumed,  // consumed = at; the room bell
@@ -40,6 +45,7 @@ struct Effect {
     kAbandon,        // abandoned = 1; both bells
     // Words of the direction to our end, whose sender we are to it:
     kOpenPhase,   // ring_bytes, open_at = at; clear the sender's bit; opens = count
+    kPut,         // the record's bytes to [at, at + count) of the ring, as in kSend
     kAdvance,     // the gate's cursor by `count`; the data bell
     kShut,        // set the sender's bit; the data bell
     kComplete,    // complete = 1; the data bell
@@ -127,6 +133,7 @@ struct ToEndView {
   std::uint64_t consumed = 0;
   std::uint64_t passed = 0;
   std::uint64_t tcp_reads = 0;
+  bool rests = false;  // the last looks have found nothing: what was put off is told
 };
 
 class ToEnd {
@@ -134,6 +141,8 @@ class ToEnd {
   explicit ToEnd(std::uint64_t largest_ring) : largest_ring_(largest_ring) {}
 
   Status Look(const ToEndView& view, bool hung_up, Effects& out);
+  // Behind all other looks: what was put off, if something is told anyway.
+  void LookBehind(Effects& out);
   Status On(const Word& word, Effects& out);
   // Nothing comes any more, and all that came is in the ring.
   void Complete(Effects& out);
@@ -150,8 +159,12 @@ class ToEnd {
   enum class Quiet : std::uint8_t { kTold, kToLook, kMarked };
 
   [[nodiscard]] bool Plausible(const ToEndView& view) const;
+  void TellConsumed(Effects& out);
   void LookForQuiet(std::uint64_t tcp_reads, Effects& out);
   Status OnPhase(const Word& word, Effects& out);
+  Status OnBytes(std::uint64_t count, Effects& out);
+  [[nodiscard]] bool HasRoom(std::uint64_t count) const;
+  void Advance(std::uint64_t count, Effects& out);
 
   std::uint64_t largest_ring_;
   std::uint64_t opens_ = 0;
@@ -159,6 +172,7 @@ class ToEnd {
   std::uint64_t open_at_ = 0;
   std::uint32_t ring_bytes_ = 0;
   std::uint64_t cursor_ = 0;
+  std::uint64_t read_ = 0;      // by our end, as seen
   std::uint64_t consumed_ = 0;  // as told
   std::uint64_t passed_ = 0;    // as told
   Quiet quiet_ = Quiet::kTold;

@@ -95,6 +95,11 @@ struct Encoder {
       out.Write(Le64(word.value));
     }
   }
+  void operator()(const Bytes& bytes) const {
+    Begin(Type::kBytes);
+    out.Write(Le32(static_cast<std::uint32_t>(bytes.pieces[0].size() + bytes.pieces[1].size())));
+    for (const ByteSpan piece : bytes.pieces) out.WriteBytes(piece);
+  }
   void operator()(const Beat&) const { Begin(Type::kBeat); }
   void operator()(const Wanted& wanted) const {
     Begin(Type::kAsk);
@@ -183,6 +188,12 @@ Result<Record> DecodeRecord(ByteReader& in) {
     case Type::kRefused:
       record.body = Refused{in.Read<Le32>()};
       break;
+    case Type::kBytes: {
+      const ByteSpan bytes = in.ReadSized32(kMostInRecord);
+      if (bytes.empty()) return Nonsense();
+      record.body = Bytes{{bytes, ByteSpan()}};
+      break;
+    }
     default: {
       RDFS_ASSIGN_OR_RETURN(const Word word, DecodeWord(type, in));
       record.body = word;

@@ -10,6 +10,7 @@
 // a record may come now is relay.h's and lane.h's matter. Values; no I/O.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,9 +26,11 @@ namespace rdfs::sock::far {
 
 // The service of a session between carriers, and its request: this version (4).
 inline constexpr std::string_view kService = "sock";
-inline constexpr std::uint32_t kWireVersion = 2;
+inline constexpr std::uint32_t kWireVersion = 3;
 // Of one message of the lane, as we send them.
 inline constexpr std::size_t kMostMessageBytes = 4096;
+// Of the ring's bytes in one record.
+inline constexpr std::size_t kMostInRecord = 1024;
 
 enum class Type : std::uint16_t {
   // Of the lane; the connection is 0.
@@ -43,6 +46,7 @@ enum class Type : std::uint16_t {
   kShut = 18,
   kFlushed = 19,
   kReturned = 20,
+  kBytes = 21,
   // From the side of a direction's receiver.
   kConsumed = 24,
   kPassed = 25,
@@ -55,13 +59,21 @@ enum class Type : std::uint16_t {
   kGone = 32,
 };
 
-// One of the types from kPhase on. `value` is Phase's position, a cursor, a phase's number, or 1 in
-// a Gone that says that the connection could not be kept; `ring_bytes` is Phase's.
+// One of the types from kPhase on. `value` is Phase's position, a cursor, a phase's number, how
+// many Bytes there are, or 1 in a Gone that says that the connection could not be kept;
+// `ring_bytes` is Phase's.
 struct Word {
   Type type{};
   std::uint64_t value = 0;
   std::uint32_t ring_bytes = 0;
   bool operator==(const Word&) const = default;
+};
+
+// Of a ring, the next ones: as a WRITE and a Cursor, in one message. At least 1, at most
+// kMostInRecord. Two pieces where the ring ends between them; of a decoded record the first one has
+// all, in the message.
+struct Bytes {
+  std::array<ByteSpan, 2> pieces;
 };
 
 struct Beat {};
@@ -86,7 +98,7 @@ struct Refused {
 
 struct Record {
   std::uint32_t connection = 0;
-  std::variant<Word, Beat, Wanted, Open, Opened, Refused> body;
+  std::variant<Word, Bytes, Beat, Wanted, Open, Opened, Refused> body;
 };
 
 // Appends; false, with nothing appended, when it does not fit.

@@ -412,6 +412,7 @@ void World::ReadView(Carrier& carrier) {
       } else {
         view.to.receiver_shut = words.gate.receiver_shut();
         view.to.tcp_reads = words.tcp_reads;
+        view.to.rests = Any(8) == 0;
       }
   }
 }
@@ -421,13 +422,20 @@ void World::CarryOut(Carrier& carrier, const Effects& effects) {
   for (const Effect& effect : effects.all()) {
     using Kind = Effect::Kind;
     if (effect.kind == Kind::kTell || effect.kind == Kind::kShip) {
-      flights.push_back(effect);
+      flights.push_back({effect, {}});
       if (plan_.planted == Planted::kRecordFirst && effect.word.type == Type::kCursor) {
         std::swap(flights.back(), flights[flights.size() - 2]);
       }
       if (plan_.planted == Planted::kConsumedAtOnce && effect.word.type == Type::kCursor) {
         a_.consumed = effect.word.value;
       }
+    } else if (effect.kind == Kind::kSend) {
+      Flight flight;
+      flight.effect = {.kind = Kind::kTell, .word = {Type::kBytes, effect.count}};
+      for (std::uint64_t i = effect.at; i < effect.at + effect.count; ++i) {
+        flight.bytes.push_back(a_.ring[i % effect.ring_bytes]);
+      }
+      flights.push_back(std::move(flight));
     } else {
       Store(carrier, effect);
     }
@@ -441,6 +449,8 @@ void World::Store(Carrier& carrier, const Effect& effect) {
   const bool of_receiver = effect.kind < Kind::kOpenPhase;
   if (effect.kind != Kind::kCloseBells && of_receiver != carrier.has_p) return;
   switch (effect.kind) {
+    case Kind::kPut:
+      return;  // Put has
     case Kind::kStoreReads:
       if (plan_.planted == Planted::kPassedFirst && effect.at % 2 == 1) {
         late_reads_ = effect.at;
@@ -486,11 +496,22 @@ void World::Store(Carrier& carrier, const Effect& effect) {
   }
 }
 
-void World::Deliver(std::deque<Effect>& flights, Carrier& to) {
+// What a record has brought, into the ring to Q.
+void World::Put(const Effects& effects, const std::vector<std::uint8_t>& bytes) {
+  for (const Effect& effect : effects.all()) {
+    if (effect.kind != Effect::Kind::kPut || plan_.planted == Planted::kBytesLost) continue;
+    if (effect.count != bytes.size()) Fail("other bytes than there are in the record");
+    for (std::uint64_t i = 0; i < effect.count; ++i) {
+      b_.ring[(effect.at + i) % effect.ring_bytes] = bytes[i];
+    }
+  }
+}
+
+void World::Deliver(std::deque<Flight>& flights, Carrier& to) {
   // Nothing comes to a carrier in the middle of a look.
   if (flights.empty() || carriers_dead_ || time_ < to.frozen_until || to.looked != 0) return;
   if (late_reads_ != 0 && Any(300) == 0) a_.tcp_reads = std::exchange(late_reads_, 0);
-  const Effect effect = flights.front();
+  const auto [effect, bytes] = std::move(flights.front());
   flights.pop_front();
   if (effect.kind == Effect::Kind::kShip) {  // into the ring, whoever looks
     for (std::uint64_t i = effect.at; i < effect.at + effect.count; ++i) {
@@ -501,6 +522,7 @@ void World::Deliver(std::deque<Effect>& flights, Carrier& to) {
   Effects effects;
   const Status status = to.relay.On(effect.word, effects);
   if (!status.ok()) return Fail("a carrier refused a record: " + status.message());
+  if (!bytes.empty()) Put(effects, bytes);
   CarryOut(to, effects);
 }
 

@@ -25,6 +25,7 @@ enum class Planted : std::uint8_t {
   kNone,
   kEvenAtFirst,       // A's tcp_reads begins even: P takes Q for quiet
   kRecordFirst,       // a record overtakes the bytes that were written before it
+  kBytesLost,         // the bytes of a record do not get into the ring
   kConsumedAtOnce,    // the carrier calls consumed what it has shipped
   kPassedFirst,       // A's tcp_reads becomes odd after `passed` was stored
   kEndWithoutAsking,  // Q takes FIN for the end
@@ -114,9 +115,14 @@ class World {
   void StepQLeaving();
   void StepCarrier(Carrier& carrier);
   void ReadView(Carrier& carrier);
-  void Deliver(std::deque<Effect>& flights, Carrier& to);
+  struct Flight {
+    Effect effect;
+    std::vector<std::uint8_t> bytes;  // in the record
+  };
+  void Deliver(std::deque<Flight>& flights, Carrier& to);
   void CarryOut(Carrier& carrier, const Effects& effects);
   void Store(Carrier& carrier, const Effect& effect);
+  void Put(const Effects& effects, const std::vector<std::uint8_t>& bytes);
   void KillSome();
   void Reset();
 
@@ -132,7 +138,7 @@ class World {
   bool fin_ = false;
   Words a_, b_;
   Carrier ca_{true}, cb_{false};
-  std::deque<Effect> ab_, ba_;  // records, and WRITEs of A's ring into B's
+  std::deque<Flight> ab_, ba_;  // records, and WRITEs of A's ring into B's
   std::uint64_t late_reads_ = 0;
 
   // P.

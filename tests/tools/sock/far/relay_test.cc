@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "tests/tools/sock/far/far_world.h"
 
 namespace rdfs::sock::far {
@@ -73,6 +77,7 @@ bool Found(Plan plan) {
 TEST(Relay, SchedulesFindBrokenRules) {
   EXPECT_TRUE(Found({.planted = Planted::kEvenAtFirst}));
   EXPECT_TRUE(Found({.planted = Planted::kRecordFirst}));
+  EXPECT_TRUE(Found({.planted = Planted::kBytesLost}));
   EXPECT_TRUE(Found({.planted = Planted::kConsumedAtOnce}));
   EXPECT_TRUE(Found({.planted = Planted::kPassedFirst}));
   EXPECT_TRUE(Found({.freezes = true, .planted = Planted::kEndWithoutAsking}));
@@ -101,6 +106,12 @@ TEST(Relay, RefusesWhatCannotBe) {
   EXPECT_FALSE(Say({{Type::kCursor, 1}}).ok());
   EXPECT_FALSE(Say({phase, {Type::kCursor, 4097}}).ok());
   EXPECT_FALSE(Say({phase, {Type::kCursor, 8}, {Type::kCursor, 8}}).ok());
+  EXPECT_TRUE(Say({phase, {Type::kBytes, 1024}, {Type::kBytes, 3072}, {Type::kShut}}).ok());
+  EXPECT_FALSE(Say({{Type::kBytes, 1}}).ok());
+  EXPECT_FALSE(Say({phase, {Type::kBytes, 0}}).ok());
+  EXPECT_FALSE(Say({phase, {Type::kBytes, 4097}}).ok());
+  EXPECT_FALSE(Say({phase, {Type::kCursor, 4096}, {Type::kBytes, 1}}).ok());
+  EXPECT_FALSE(Say({phase, {Type::kShut}, {Type::kBytes, 1}}).ok());
   EXPECT_FALSE(Say({{Type::kShut}}).ok());
   EXPECT_FALSE(Say({{Type::kFlushed}}).ok());
   EXPECT_FALSE(Say({{Type::kReturned}}).ok());
@@ -111,6 +122,55 @@ TEST(Relay, RefusesWhatCannotBe) {
   EXPECT_FALSE(Say({{Type::kAbandoned, 0}, {Type::kWish}}).ok());
   EXPECT_FALSE(Say({{Type::kGone, 2}}).ok());
   EXPECT_FALSE(Say({{Type::kGone, 0}, {Type::kWish}}).ok());
+}
+
+// Few bytes travel in the record, more by a WRITE, which has to wait while none can be posted.
+TEST(Relay, FewBytesNeedNoWrite) {
+  const auto look = [](std::uint64_t cursor, bool may_ship) {
+    Relay relay(8192);
+    Relay::View view;
+    view.from = {.gate = {Gate::At(cursor)}, .opens = 1, .open_at = 5, .ring_bytes = 4096};
+    Effects effects;
+    EXPECT_TRUE(relay.Look(view, may_ship, effects).ok());
+    using Kind = Effect::Kind;
+    std::vector<Kind> kinds;
+    for (const Effect& effect : effects.all()) {
+      if (effect.kind == Kind::kSend || effect.kind == Kind::kShip) kinds.push_back(effect.kind);
+    }
+    return std::pair(kinds, relay.Waits());
+  };
+  using Kinds = std::vector<Effect::Kind>;
+  EXPECT_EQ(look(kMostInRecord, false), std::pair(Kinds{Effect::Kind::kSend}, false));
+  EXPECT_EQ(look(kMostInRecord + 1, true), std::pair(Kinds{Effect::Kind::kShip}, false));
+  EXPECT_EQ(look(kMostInRecord + 1, false), std::pair(Kinds{}, true));
+}
+
+// What was read waits for something else that is to be told, unless the other end may need the
+// room.
+TEST(Relay, WhatWasReadIsToldWithTheAnswer) {
+  const auto told = [](std::uint64_t consumed, bool answers, bool rests) {
+    Relay relay(8192);
+    Effects effects;
+    EXPECT_TRUE(relay.On({Type::kPhase, 100, 4096}, effects).ok());
+    EXPECT_TRUE(relay.On({Type::kBytes, 4096}, effects).ok());
+    Relay::View view;
+    view.from = {.gate = {Gate::At(0)}, .opens = 1, .open_at = 5, .ring_bytes = 4096};
+    view.to = {.tcp_reads = 2};
+    effects.Clear();
+    EXPECT_TRUE(relay.Look(view, true, effects).ok());
+    if (answers) view.from.gate = {Gate::At(64)};
+    view.to.consumed = consumed;
+    view.to.rests = rests;
+    effects.Clear();
+    EXPECT_TRUE(relay.Look(view, true, effects).ok());
+    return std::ranges::count_if(effects.all(), [&](const Effect& effect) {
+      return effect.word == Word{Type::kConsumed, consumed};
+    });
+  };
+  EXPECT_EQ(told(1000, false, false), 0);
+  EXPECT_EQ(told(1000, true, false), 1);
+  EXPECT_EQ(told(1000, false, true), 1);
+  EXPECT_EQ(told(1024, false, false), 1);
 }
 
 // A program that writes into its channel what no shim does.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "tools/sock/far/ask.h"
 
@@ -70,6 +71,9 @@ TEST(Wire, Bytes) {
   EXPECT_EQ(Encoded({7, Word{Type::kShut}}), "1200000007000000");
   EXPECT_EQ(Encoded({7, Word{Type::kFlushed}}), "1300000007000000");
   EXPECT_EQ(Encoded({7, Word{Type::kReturned}}), "1400000007000000");
+  const std::array<std::byte, 3> bytes{std::byte{1}, std::byte{2}, std::byte{3}};
+  const ByteSpan all(bytes);
+  EXPECT_EQ(Encoded({7, Bytes{{all.first(2), all.last(1)}}}), "150000000700000003000000010203");
   EXPECT_EQ(Encoded({7, Word{Type::kConsumed, 5}}), "18000000070000000500000000000000");
   EXPECT_EQ(Encoded({7, Word{Type::kPassed, 5}}), "19000000070000000500000000000000");
   EXPECT_EQ(Encoded({7, Word{Type::kQuiet, 5}}), "1a000000070000000500000000000000");
@@ -89,12 +93,28 @@ TEST(Wire, RefusesNonsense) {
   };
   EXPECT_TRUE(refused({}));
   EXPECT_TRUE(refused({1, 0, 0, 0, 0, 0, 0}));
-  EXPECT_TRUE(refused({1, 0, 1, 0, 0, 0, 0, 0}));      // not zero
-  EXPECT_TRUE(refused({1, 0, 0, 0, 1, 0, 0, 0}));      // a lane's, of a connection
-  EXPECT_TRUE(refused({18, 0, 0, 0, 0, 0, 0, 0}));     // a connection's, of none
-  EXPECT_TRUE(refused({99, 0, 0, 0, 1, 0, 0, 0}));     // no such type
-  EXPECT_TRUE(refused({17, 0, 0, 0, 1, 0, 0, 0, 1}));  // short
+  EXPECT_TRUE(refused({1, 0, 1, 0, 0, 0, 0, 0}));                  // not zero
+  EXPECT_TRUE(refused({1, 0, 0, 0, 1, 0, 0, 0}));                  // a lane's, of a connection
+  EXPECT_TRUE(refused({18, 0, 0, 0, 0, 0, 0, 0}));                 // a connection's, of none
+  EXPECT_TRUE(refused({99, 0, 0, 0, 1, 0, 0, 0}));                 // no such type
+  EXPECT_TRUE(refused({17, 0, 0, 0, 1, 0, 0, 0, 1}));              // short
+  EXPECT_TRUE(refused({21, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}));     // no bytes
+  EXPECT_TRUE(refused({21, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 7}));  // fewer than it says
+  EXPECT_FALSE(refused({21, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7}));
   EXPECT_FALSE(refused({18, 0, 0, 0, 1, 0, 0, 0}));
+}
+
+TEST(Wire, RefusesMoreBytesThanARecordHas) {
+  const std::vector<std::byte> bytes(kMostInRecord + 1);
+  std::vector<std::byte> buffer(kMostMessageBytes);
+  const auto taken = [&](std::size_t count) {
+    ByteWriter out(buffer);
+    EXPECT_TRUE(Append({1, Bytes{{ByteSpan(bytes).first(count), ByteSpan()}}}, out));
+    ByteReader in(out.written());
+    return DecodeRecord(in).ok();
+  };
+  EXPECT_TRUE(taken(kMostInRecord));
+  EXPECT_FALSE(taken(kMostInRecord + 1));
 }
 
 TEST(Wire, DoesNotAppendHalfARecord) {
