@@ -407,7 +407,10 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
       take_failed_ = outcome == 0;
       if (take_failed_) break;
       consumed_ = doing_.at + doing_.count;
-      wake_ups_.bell_due = true;
+      // A carrier tells what was read with what it has to say next (far/relay.h): it is woken up
+      // for room that may be waited for.
+      wake_ups_.bell_due = wake_ups_.bell_due || far_ == Far::kEnd ||
+                           cursor_seen_ - doing_.at >= ring_bytes_ / kPartsOfRing;
       break;
     case Step::kFollow:
       following_ = true;

@@ -234,6 +234,10 @@ struct ReceiverView {
   std::uint64_t kept = 0;  // phase of which nothing comes over TCP any more
 };
 
+// Between hosts what was read is told with whatever is told next, and at once only where it is one
+// of so many parts of the ring: the sender may wait for room.
+inline constexpr std::uint64_t kPartsOfRing = 4;
+
 class Receiver {
  public:
   static constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};

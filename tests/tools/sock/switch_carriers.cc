@@ -112,14 +112,15 @@ void World::NearHears(const Message& message, int part) {
   const bool odd = c.tcp_reads % 2 == 1;
   const bool late = plan_.planted == Planted::kOddLate;
   const auto make_odd = [&] { c.tcp_reads += odd || near_.abandoned ? 0 : 1; };
-  bool over = part == 3;
+  const int last = late && message.word == Word::kPassed ? 20 : 3;
+  bool over = part == last;
   if (part == 2 && std::exchange(c.writer_armed, false)) ++c.room_bell;
   switch (message.word) {
     case Word::kConsumed:
       if (part == 0) c.consumed = message.value;
       break;
     case Word::kPassed:
-      if (part == (late ? 3 : 0)) make_odd();
+      if (part == (late ? last : 0)) make_odd();
       if (part == (late ? 0 : 1)) c.passed = message.value;
       break;
     case Word::kQuiet:

@@ -94,10 +94,12 @@ class Carried {
   void Written() { --in_flight_; }
 
   // The carrier's own notes: whose it is, how often it was looked at for nothing, whether it is
-  // looked at at all, and what is waited for.
+  // looked at at all, whether something has come of that since the last sleep, and what is waited
+  // for.
   Lane* lane = nullptr;
   unsigned idle_looks = 0;
   bool awake = false;
+  bool busy = false;
   std::array<int, 2> watched{-1, -1};
 
  private:

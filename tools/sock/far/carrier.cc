@@ -95,6 +95,7 @@ void CarrierLoop::Wake(Carried& connection) {
 void CarrierLoop::Forget(Carried& connection) {
   for (const int fd : connection.watched) Unwatch(fd, &connection);
   std::replace(awake_.begin(), awake_.end(), &connection, static_cast<Carried*>(nullptr));
+  std::erase(busy_before_, &connection);
   if (connection.begun() || connection.watched[0] >= 0) {
     --carried_;
     pinned_bytes_ -= 2 * std::uint64_t{connection.largest_ring()};
@@ -195,6 +196,7 @@ bool CarrierLoop::LookAtAll() {
     if (awake_[i] == nullptr) continue;  // it is over
     connection->idle_looks = moved ? 0 : connection->idle_looks + 1;
     if (moved) connection->Disarm();
+    if (moved && !std::exchange(connection->busy, true)) busy_before_.push_back(connection);
     if (connection->idle_looks == kIdleLooks) connection->Arm();  // and is looked at once more
   }
   std::erase_if(awake_, [](Carried* connection) {
@@ -205,6 +207,14 @@ bool CarrierLoop::LookAtAll() {
     return true;
   });
   return something;
+}
+
+// Where one is busy again the others that were may be so, too: looked at, they need not ring.
+void CarrierLoop::WakeBusy() {
+  for (Carried* const connection : std::exchange(busy_before_, {})) {
+    connection->busy = false;
+    Wake(*connection);
+  }
 }
 
 // Before sleep: every bell is to wake us. Looking comes after that.
@@ -243,7 +253,10 @@ void CarrierLoop::Events(int timeout_ms, TimePoint& now) {
   std::array<epoll_event, 64> events;
   const int count =
       epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
-  if (timeout_ms != 0) now = BootClock::now();
+  if (timeout_ms != 0) {
+    now = BootClock::now();
+    if (count > 0) WakeBusy();
+  }
   for (int i = 0; i < count; ++i) OnEvent(events[static_cast<std::size_t>(i)], now);
 }
 

@@ -65,6 +65,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   void Unwatch(int fd, const void* what);
   bool Turn(TimePoint now);
   bool LookAtAll();
+  void WakeBusy();
   void ArmConnections();
   bool ArmLanes(TimePoint now);
   void Events(int timeout_ms, TimePoint& now);
@@ -110,7 +111,8 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   std::vector<std::future<void>> ending_;  // the roads of before
   bool deaf_ = false;                      // nobody is accepted before the next tick
   std::unordered_map<int, Watched> watched_;
-  std::vector<Carried*> awake_;  // null where one has gone
+  std::vector<Carried*> awake_;        // null where one has gone
+  std::vector<Carried*> busy_before_;  // the last sleep, or since
   std::list<Want> wants_;
   // Pairs that are being dialled, or could not be: not tried again before.
   struct Dialling {

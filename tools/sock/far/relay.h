@@ -26,9 +26,6 @@ namespace rdfs::sock::far {
 
 // Of one WRITE: the first bytes go on their way before the last ones have come.
 inline constexpr std::uint64_t kMostShipped = 256 * 1024;
-// What our end has read is told with the next thing that is told, and at once where it is one of so
-// many parts of the ring: the other end may wait for room.
-inline constexpr std::uint64_t kPartsOfRing = 4;
 
 struct Effect {
   enum class Kind : std::uint8_t {
