@@ -29,8 +29,8 @@ class SignalHeld {
 
  private:
   const int number_;
-  bool ours_;  // it was not pending before
-  sigset_t before_;
+  bool ours_ = false;  // it was not pending before
+  sigset_t before_{};
 };
 // SIGPIPE, where it is not ignored.
 class SigpipeHeld {
