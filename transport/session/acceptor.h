@@ -47,7 +47,8 @@ class SessionHost {
   // Called on the acceptor's thread; must not block. A Status refuses, and its code and message
   // reach the client's user.
   virtual Result<Admission> Admit(const SessionRequest& request) = 0;
-  // A lane of an admitted session. The host owns it from here, on whatever thread it likes.
+  // A lane of an admitted session that has not ended. The host owns it from here, on whatever
+  // thread it likes.
   virtual void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
                       std::unique_ptr<Connection> lane) = 0;
   // The session's vestibule has ended: no more lanes will come. Lanes that are open go on.

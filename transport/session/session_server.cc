@@ -107,6 +107,10 @@ void SessionServer::End(std::uint64_t session_id) {
 }
 
 void SessionServer::GiveLane(const SessionTable::Ticket& ticket, std::unique_ptr<Connection> lane) {
+  // A stream that has had its answer may take seconds until its TLS stands.
+  if (table_.Find(ticket.session_id) == nullptr) {
+    return LogDebug("session {:016x} ended before its lane stood", ticket.session_id);
+  }
   LogDebug("session {:016x} opened a lane: {}", ticket.session_id, lane->Describe());
   host_.OnLane(ticket.session_id, ticket.context, std::move(lane));
 }

@@ -61,6 +61,7 @@ class SessionServer {
   Result<SessionTable::Redeemed> Redeem(ByteSpan token, Kind kind, TimePoint now) {
     return table_.Redeem(token, kind, now);
   }
+  // The lane ends at once where its session has ended since the token was redeemed.
   void GiveLane(const SessionTable::Ticket& ticket, std::unique_ptr<Connection> lane);
 
   // How long to hold the answer. Logs, at most one line in ten seconds.

@@ -77,11 +77,15 @@ struct RawClient {
   }
 
   Status Open(const session::HostIdentity& host = {}) {
-    RDFS_RETURN_IF_ERROR(Authenticate("sesame"));
     session::SessionOpen open;
     open.host = host;
     open.service = "echo";
     open.lane_wish = session::EncryptionWish::kPlaintextAsked;
+    return Open(open);
+  }
+
+  Status Open(const session::SessionOpen& open) {
+    RDFS_RETURN_IF_ERROR(Authenticate("sesame"));
     return Ask(FrameType::kSessionOpen, open.Encode(), FrameType::kSessionGrant,
                [&](ByteSpan body) { return session::SessionGrant::Decode(body, grant); });
   }
@@ -245,6 +249,43 @@ TEST(Hostile, LaneTokensOpenOneLaneOfTheirSessionOnly) {
   EXPECT_EQ(TryToken(server, Bytes(48)).code(), Code::kProtocolError);
   EXPECT_EQ(TryToken(server, {}).code(), Code::kProtocolError);
   EXPECT_TRUE(TryToken(server, second.Token(Kind::kTcp, 1)).ok());
+}
+
+// The lane has had its answer when its session ends, and then its TLS comes to stand.
+TEST(Hostile, ALaneWhoseSessionEndsBeforeItsTlsStandsComesToNobody) {
+  Server server(ServerOptions());
+  for (const std::string_view service : {std::string_view("echo"), kProbeService}) {
+    std::optional<RawClient> client(std::in_place, server);
+    session::SessionOpen open;
+    open.service = service;
+    open.lane_wish = session::EncryptionWish::kWanted;
+    ASSERT_TRUE(client->Open(open).ok());
+    ASSERT_TRUE(client->grant.encrypt_lanes);
+    RawClient lane(server);
+    ASSERT_TRUE(
+        lane.Ask(FrameType::kLaneHello, client->Token(Kind::kTcp, 1), FrameType::kLaneAccepted)
+            .ok());
+    const session::LaneClaim claim{Kind::kTcp, client->grant.session_id, 1};
+    const session::Secret32 secret = client->agreement.session_secret;
+    client.reset();
+    // Until the server has seen that: another lane is refused then.
+    const Deadline deadline = Soon();
+    Status other;
+    for (std::uint64_t counter = 2;
+         other.code() != Code::kAuthenticationFailed && BootClock::now() < deadline; ++counter) {
+      std::this_thread::sleep_for(milliseconds(20));
+      other = TryToken(server,
+                       session::IssueLaneToken({Kind::kTcp, claim.session_id, counter}, secret));
+    }
+    ASSERT_EQ(other.code(), Code::kAuthenticationFailed) << other.ToString();
+
+    auto tls = tcp::WrapInTls(lane.stream.TakeStream(), tcp::TlsRole::kClient,
+                              claim.TlsKey(secret).bytes(), Soon());
+    Status end = tls.status();
+    if (tls.ok()) end = FrameStream(*std::move(tls), 16 * 1024).Await(Soon());
+    EXPECT_EQ(end.code(), Code::kDisconnected) << end.ToString();
+    EXPECT_EQ(server.host().lanes(), 0U);
+  }
 }
 
 std::string SharedMemoryName(const session::SessionGrant& grant) {
