@@ -23,8 +23,10 @@ namespace rdfs::transport {
 namespace session {
 namespace {
 
-// One turn of the loop takes so many newcomers from each socket, then looks at everybody else.
-constexpr int kAcceptsATurn = 64;
+// One turn of the loop takes so many newcomers from each socket, then looks at everybody else: few
+// streams, so that an answer that has come is read before many newcomers ask for room.
+constexpr int kStreamsATurn = 8;
+constexpr int kLanesATurn = 64;
 // Out of descriptors: what is listened on stays readable, so it is left alone for a while.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 // Newcomers make us look for what we do not offer no more often than this.
@@ -196,7 +198,7 @@ void AcceptorImpl::AcceptStreams(TimePoint now) {
 }
 
 void AcceptorImpl::AcceptFrom(int listening, TimePoint now) {
-  for (int i = 0; i < kAcceptsATurn; ++i) {
+  for (int i = 0; i < kStreamsATurn; ++i) {
     Fd socket(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
       if (errno == ECONNABORTED || errno == EINTR) continue;
@@ -247,7 +249,7 @@ void AcceptorImpl::MakeRoom(const PeerAddress& newcomer) {
 void AcceptorImpl::AcceptLanes(TimePoint now) {
   if (now < lanes_after_) return;
   for (const auto& [kind, listener] : listeners_->lanes()) {
-    for (int i = 0; i < kAcceptsATurn; ++i) {
+    for (int i = 0; i < kLanesATurn; ++i) {
       auto incoming = listener->Accept();
       if (!incoming.ok()) {
         LogWarn("{} cannot accept: {}", Name(kind), incoming.status().message());

@@ -3,13 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "transport/base/random.h"
 #include "transport/session/peer.h"
 #include "transport/tcp/transport.h"
 
 namespace rdfs::transport::session {
 namespace {
+
+// How often a server that has let us go is connected to again, and after what pause: a random one,
+// so that those who came together do not come together again.
+constexpr int kMoreTries = 9;
+constexpr std::uint64_t kShortestPauseMs = 20, kLongestPauseMs = 200;
 
 std::string Where(const std::string& host, std::uint16_t port) {
   return Endpoint{Kind::kTcp, host, port}.ToString().substr(6);
@@ -65,13 +72,15 @@ Status CheckOptions(const DialOptions& options) {
   return Status::Ok();
 }
 
+// `heard`: the server's hello came.
 Result<Agreement> Authenticate(FrameStream& vestibule, const DialOptions& options,
-                               EncryptionWish wish) {
+                               EncryptionWish wish, bool& heard) {
   ClientHandshake handshake({options.key, options.key_name, wish}, Randomness::Draw());
   RDFS_ASSIGN_OR_RETURN(std::vector<std::byte> next, handshake.Start());
   for (;;) {
     RDFS_RETURN_IF_ERROR(vestibule.SendAll(std::move(next), options.deadline));
     RDFS_RETURN_IF_ERROR(vestibule.Await(options.deadline));
+    heard = true;
     RDFS_ASSIGN_OR_RETURN(next, handshake.OnFrame(vestibule.raw()));
     vestibule.Next();
     if (handshake.done()) return handshake.agreement();
@@ -112,35 +121,59 @@ Status StartEncryption(FrameStream& vestibule, const Agreement& agreement, Deadl
 }
 
 Result<Dialled> DialOver(std::unique_ptr<tcp::ByteStream> stream, bool local,
-                         DialOptions& options) {
+                         const DialOptions& options, bool& heard) {
   Dialled out;
   out.vestibule = std::make_unique<FrameStream>(std::move(stream), kMaxHandshakeBody);
   RDFS_ASSIGN_OR_RETURN(out.agreement,
-                        Authenticate(*out.vestibule, options, WishFor(options, local)));
+                        Authenticate(*out.vestibule, options, WishFor(options, local), heard));
   RDFS_RETURN_IF_ERROR(StartEncryption(*out.vestibule, out.agreement, options.deadline));
   out.vestibule->set_max_body(kMaxSessionBody);
   RDFS_ASSIGN_OR_RETURN(out.grant, OpenSession(*out.vestibule, options));
   return out;
 }
 
+Result<Dialled> DialSocket(Fd socket, const std::string& where, const DialOptions& options,
+                           bool& heard) {
+  KeepAlive(socket.get());
+  const bool local = tcp::IsLocalPeer(socket.get());
+  return DialOver(tcp::MakeSocketStream(std::move(socket), where), local, options, heard);
+}
+
+// False when the deadline comes first.
+bool Pause(Deadline deadline) {
+  const std::uint64_t ms =
+      kShortestPauseMs + RandomU64() % (kLongestPauseMs - kShortestPauseMs + 1);
+  const auto pause = std::chrono::milliseconds(static_cast<std::int64_t>(ms));
+  if (BootClock::now() + pause >= deadline) return false;
+  std::this_thread::sleep_for(pause);
+  return true;
+}
+
 }  // namespace
 
 Result<Dialled> DialServer(DialOptions& options) {
   RDFS_RETURN_IF_ERROR(CheckOptions(options));
+  bool heard = false;
   if (options.stream != nullptr) {
     // What runs inside ssh is as safe as ssh made it.
-    RDFS_ASSIGN_OR_RETURN(Dialled out, DialOver(std::move(options.stream), true, options));
+    RDFS_ASSIGN_OR_RETURN(Dialled out, DialOver(std::move(options.stream), true, options, heard));
     out.hosts = HostsOf(options);
     out.over_given_stream = true;
     return out;
   }
   std::vector<std::string> hosts = HostsOf(options);
   RDFS_ASSIGN_OR_RETURN(Fd socket, ConnectToOneOf(hosts, options));
-  KeepAlive(socket.get());
-  const bool local = tcp::IsLocalPeer(socket.get());
   const std::string where = Where(hosts.front(), options.port);
   hosts.front() = NumericHostOf(socket.get());
-  auto out = DialOver(tcp::MakeSocketStream(std::move(socket), where), local, options);
+  auto out = DialSocket(std::move(socket), where, options, heard);
+  // Where many come at once the server lets some go that have said nothing yet (rate_limit.h).
+  // Before its hello no key has been tried: trying again costs nobody's patience.
+  for (int more = kMoreTries; more > 0 && !heard; --more) {
+    if (out.status().code() != Code::kDisconnected || !Pause(options.deadline)) break;
+    auto again = tcp::ConnectSocket(hosts.front(), options.port, options.deadline);
+    if (!again.ok()) break;
+    out = DialSocket(*std::move(again), where, options, heard);
+  }
   // Sentences of the stream name it already; the others are told where they come from.
   if (!out.ok()) {
     const bool named = out.status().message().find(where) != std::string::npos;

@@ -15,8 +15,14 @@ double Seconds(std::chrono::nanoseconds span) {
 std::optional<std::size_t> ChooseVictim(std::span<const HalfOpen> open, const PeerAddress& newcomer,
                                         const HalfOpenLimits& limits) {
   const auto from_there = [&](const HalfOpen& entry) { return entry.address == newcomer; };
-  const bool address_full =
-      static_cast<std::size_t>(std::ranges::count_if(open, from_there)) >= limits.per_address;
+  const auto silent_there = [&](const HalfOpen& entry) {
+    return from_there(entry) && entry.progress <= 0;
+  };
+  const auto count = [&](const auto& which) {
+    return static_cast<std::size_t>(std::ranges::count_if(open, which));
+  };
+  const bool address_full = count(silent_there) >= limits.per_address ||
+                            count(from_there) >= limits.answering_per_address;
   if (!address_full && open.size() < limits.total) return std::nullopt;
   std::optional<std::size_t> victim;
   for (std::size_t i = 0; i < open.size(); ++i) {

@@ -30,7 +30,8 @@ struct HalfOpen {
 
 struct HalfOpenLimits {
   std::size_t total = 128;
-  std::size_t per_address = 16;
+  std::size_t per_address = 16;            // that have said nothing yet, or have failed
+  std::size_t answering_per_address = 64;  // with those that answer: clients that come together
 };
 
 // Which of `open` has to go so that one more from `newcomer` may stay: of those that count against

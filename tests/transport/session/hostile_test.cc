@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -159,6 +160,47 @@ TEST(Hostile, AFloodOfSilentConnectionsKeepsNobodyOut) {
     if (!stream.Receive().ok()) ++dropped;
   }
   EXPECT_GE(dropped, 300U - 17);
+}
+
+TEST(Hostile, FortyEightClientsOfOneAddressAreAllAdmittedAtOnce) {
+  Server server(ServerOptions());
+  std::vector<Status> ends(48);
+  {
+    std::vector<std::jthread> clients;
+    for (Status& end : ends) {
+      clients.emplace_back([&server, &end] {
+        DialOptions options = ClientOptions(server);
+        options.deadline = DeadlineAfter(seconds(30));
+        end = Session::Dial(std::move(options), Domain::Create("client")).status();
+      });
+    }
+  }
+  for (const Status& end : ends) EXPECT_TRUE(end.ok()) << end.ToString();
+}
+
+// Who is let go before a word was said comes again, a bounded number of times.
+TEST(Hostile, AServerThatLetsUsGoIsConnectedToAgain) {
+  const Fd listening = *tcp::ListenSocket("127.0.0.1", 0);
+  DialOptions options;
+  options.host = "127.0.0.1";
+  options.port = *tcp::LocalPort(listening.get());
+  options.deadline = DeadlineAfter(seconds(30));
+  std::atomic<bool> done{false};
+  std::size_t came = 0;
+  std::jthread server([&] {
+    while (!done.load()) {
+      pollfd entry{.fd = listening.get(), .events = POLLIN, .revents = 0};
+      if (poll(&entry, 1, 10) != 1) continue;
+      const Fd let_go(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (let_go.valid()) ++came;
+    }
+  });
+  const auto session = Session::Dial(std::move(options), Domain::Create("client"));
+  done.store(true);
+  server.join();
+  EXPECT_EQ(session.status().code(), Code::kDisconnected) << session.status().ToString();
+  EXPECT_GE(came, 2U);
+  EXPECT_LE(came, 10U);
 }
 
 TEST(Hostile, ASilentConnectionIsDroppedInTime) {

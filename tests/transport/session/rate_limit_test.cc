@@ -35,7 +35,22 @@ TEST(HalfOpenLimit, AFullAddressMakesRoomAmongItsOwn) {
 
 TEST(HalfOpenLimit, SilentOnesGoBeforeThoseThatAnswer) {
   const std::vector<HalfOpen> open = {Open(1, 2, 0), Open(1, 1, 1), Open(1, 0, 9)};
-  EXPECT_EQ(ChooseVictim(open, Address(1), {8, 3}), 2U);
+  EXPECT_EQ(ChooseVictim(open, Address(1), {8, 1}), 2U);
+  EXPECT_EQ(ChooseVictim(open, Address(1), {8, 8, 3}), 2U);
+}
+
+TEST(HalfOpenLimit, ThoseThatAnswerDoNotDriveEachOtherOutSoSoon) {
+  std::vector<HalfOpen> open;
+  for (int i = 0; i < 6; ++i) open.push_back(Open(1, 1, i));
+  open.push_back(Open(1, 0, 6));
+  EXPECT_EQ(ChooseVictim(open, Address(1), {20, 2, 8}), std::nullopt);
+  open.push_back(Open(1, -1, 7));
+  EXPECT_EQ(ChooseVictim(open, Address(1), {20, 2, 9}), 7U) << "one that has failed goes first";
+  open.back() = Open(1, 1, 7);
+  open.front() = Open(1, 2, 0);
+  open[6] = Open(1, 2, 6);
+  EXPECT_EQ(ChooseVictim(open, Address(1), {20, 2, 8}), 1U) << "the oldest with least progress";
+  EXPECT_EQ(ChooseVictim(open, Address(2), {20, 2, 8}), std::nullopt);
 }
 
 TEST(HalfOpenLimit, AFullTableMakesRoomAmongAll) {
@@ -57,7 +72,7 @@ TEST(HalfOpenLimit, AnAnsweringClientOutlivesAFlood) {
       open.erase(open.begin() + static_cast<std::ptrdiff_t>(*victim));
     }
     open.push_back({Address(1), 0, now});
-    EXPECT_LE(open.size(), HalfOpenLimits{}.per_address);
+    EXPECT_LE(open.size(), HalfOpenLimits{}.per_address + 1);
   }
 }
 
