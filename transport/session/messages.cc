@@ -1,5 +1,7 @@
 #include "transport/session/messages.h"
 
+#include <algorithm>
+
 #include "transport/base/printable.h"
 #include "transport/session/frame.h"
 
@@ -51,12 +53,18 @@ static_assert(sizeof(OfferWire) == 4);
 constexpr unsigned kSameHostFlag = 1;
 constexpr unsigned kEncryptLanesFlag = 2;
 
+// As any name of a socket of ours, which stands in sentences for a person's terminal.
+bool ValidName(std::string_view name) {
+  return std::ranges::all_of(name, [](char c) { return c > ' ' && c <= '~'; });
+}
+
 Status ReadOffer(ByteReader& reader, std::vector<Offer>& offers) {
   const auto wire = reader.Read<OfferWire>();
   const std::string_view name = AsText(reader.ReadSized16(kMaxSocketName));
   const std::string reason = Printable(AsText(reader.ReadSized16(kMaxSentence)));
   if (!reader.ok() || wire.available > 1) return Malformed("offer of transports");
   if (!ValidKind(wire.kind)) return Status::Ok();  // a transport of a later minor version
+  if (!ValidName(name)) return Malformed("offer of transports");
   offers.push_back(
       {static_cast<Kind>(wire.kind), wire.available == 1, wire.port, std::string(name), reason});
   return Status::Ok();

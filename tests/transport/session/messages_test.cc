@@ -155,6 +155,16 @@ TEST(Messages, SessionGrantBytes) {
   EXPECT_EQ(back.Encode(), SampleGrant().Encode());
 }
 
+TEST(Messages, NamesOfSocketsCannotSteerATerminal) {
+  for (const char* name : {"\x1b]0;owned\x07", "rdfs-\n", "two words", "\xc2\x9b", "\x7f"}) {
+    SessionGrant grant = SampleGrant();
+    grant.offers.front().name = name;
+    SessionGrant back;
+    EXPECT_EQ(SessionGrant::Decode(grant.Encode(), back).code(), Code::kProtocolError) << name;
+    EXPECT_TRUE(back.offers.empty());
+  }
+}
+
 TEST(Messages, GrantsSkipTransportsOfLaterVersions) {
   auto bytes = SampleGrant().Encode();
   bytes[20] = std::byte{9};  // the kind of the first offer
