@@ -184,8 +184,9 @@ std::string FarCommand(std::string_view path, std::string_view arguments) {
 
 std::vector<std::string> SshArguments(const Launch& launch) {
   std::vector<std::string> arguments = launch.ssh_command;
-  // No terminal, no agent, no X11, no forwardings: none of them is for us.
-  for (const char* word : {"-T", "-a", "-x", "-oClearAllForwardings=yes"}) {
+  // No terminal, no agent, no X11, no forwardings: none of them is for us. And no command of
+  // ssh_config's (OpenSSH 7.6), beside which ssh refuses ours.
+  for (const char* word : {"-T", "-a", "-x", "-oClearAllForwardings=yes", "-oRemoteCommand=none"}) {
     arguments.emplace_back(word);
   }
   if (!launch.ask) arguments.emplace_back("-oBatchMode=yes");

@@ -110,6 +110,8 @@ TEST(SshArguments, NoShellOfOursAndOneOfTheirsThatCannotBeFooled) {
   EXPECT_EQ(arguments[arguments.size() - 2], "me@node");
   EXPECT_EQ(arguments.back(), "exec '/o p/it'\\''s;rm' --stdio");
   EXPECT_NE(std::find(arguments.begin(), arguments.end(), "-oBatchMode=yes"), arguments.end());
+  EXPECT_NE(std::find(arguments.begin(), arguments.end(), "-oRemoteCommand=none"), arguments.end())
+      << "ssh takes no command beside one of ssh_config's";
   for (const std::string& argument : arguments) {
     EXPECT_EQ(argument.find("/d"), std::string::npos) << "the directory travels through stdin";
   }
