@@ -63,6 +63,7 @@ Result<std::unique_ptr<Connection>> ShmIncoming::Accept(const std::shared_ptr<Do
   if (!socket_) return Status(Code::kInvalidArgument, "this peer was answered already");
   PacketSocket socket = std::move(*socket_);
   socket_.reset();
+  if (peer_regions_ > 0) AllowDescriptors(socket.fd(), true);
   RDFS_ASSIGN_OR_RETURN(
       std::shared_ptr<SharedMemory> channel,
       SharedMemory::Create("rdfs-channel", sizeof(ChannelLayout), SharedMemory::Peers::kMayWrite));
@@ -94,6 +95,7 @@ Result<std::unique_ptr<Listener>> ShmListener::Create(const std::string& name,
       0) {
     return Status::FromErrno(errno, fmt::format("cannot take the shm name '{}'", taken));
   }
+  AllowDescriptors(socket_fd.get(), false);
   if (listen(socket_fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen for shm");
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   Fd timer(timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -107,7 +109,7 @@ Result<std::unique_ptr<Listener>> ShmListener::Create(const std::string& name,
 
 ShmListener::Heard ShmListener::Hear(PacketSocket& socket, std::unique_ptr<Incoming>& out) const {
   Packet packet;
-  const auto event = socket.Receive(packet);
+  const auto event = socket.ReceiveBytes(packet);
   if (!event.ok() || *event == PacketSocket::Event::kEnd) return Heard::kNonsense;
   if (*event == PacketSocket::Event::kNothing) return Heard::kNothing;
   ByteReader reader(packet.bytes());

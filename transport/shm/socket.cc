@@ -12,6 +12,9 @@ namespace {
 // The most descriptors that the control buffer of Receive can hold; the rest the kernel drops.
 constexpr std::size_t kMostFds = 4;
 
+// SO_PASSRIGHTS (include/uapi/asm-generic/socket.h, Linux 6.16), which C libraries may not have.
+constexpr int kPassRights = 83;
+
 // Takes every descriptor out of `message`, so that none can leak; returns how many there were.
 std::size_t CollectFds(msghdr& message, Fd& first) {
   std::size_t count = 0;
@@ -31,10 +34,18 @@ std::size_t CollectFds(msghdr& message, Fd& first) {
 }  // namespace
 
 Result<PacketSocket::Event> PacketSocket::Receive(Packet& packet) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))> control{};
+  return Receive(packet, control);
+}
+
+Result<PacketSocket::Event> PacketSocket::ReceiveBytes(Packet& packet) {
+  return Receive(packet, {});
+}
+
+Result<PacketSocket::Event> PacketSocket::Receive(Packet& packet, std::span<char> control) {
   packet.fd.Reset();
   packet.size = 0;
   iovec part{.iov_base = packet.buffer.data(), .iov_len = packet.buffer.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -50,7 +61,7 @@ Result<PacketSocket::Event> PacketSocket::Receive(Packet& packet) {
     return Status(Code::kDisconnected, errno, "the socket to the peer on this host failed");
   }
   const std::size_t fds = CollectFds(message, packet.fd);
-  if ((message.msg_flags & MSG_CTRUNC) != 0 && fds == 0) {
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && fds == 0 && !control.empty()) {
     return Status(Code::kResourceExhausted, EMFILE,
                   "no descriptor is left for memory that the peer shares; raise the limit of open "
                   "files (ulimit -n)");
@@ -99,6 +110,11 @@ Result<uid_t> PacketSocket::PeerUid() const {
     return Status::FromErrno(errno, "cannot tell who the peer on this host is");
   }
   return credentials.uid;
+}
+
+void AllowDescriptors(int socket, bool allowed) {
+  const int on = allowed ? 1 : 0;
+  (void)setsockopt(socket, SOL_SOCKET, kPassRights, &on, sizeof(on));
 }
 
 Result<AbstractAddress> MakeAbstractAddress(const std::string& name) {

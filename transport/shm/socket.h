@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "transport/base/bytes.h"
@@ -36,6 +37,9 @@ class PacketSocket {
   // One packet. kEnd when the peer has gone. kProtocolError for a packet that is too long or
   // carries several descriptors, kResourceExhausted when its descriptor found no place here.
   Result<Event> Receive(Packet& packet);
+  // The same of a stranger, who has no descriptor to give: the kernel drops what comes along, and
+  // the packet is refused. Taken in and closed, a stranger's file might keep us waiting.
+  Result<Event> ReceiveBytes(Packet& packet);
   // False when the socket is full. `fd` is -1 for none. kDisconnected when the peer has gone,
   // kResourceExhausted when too many descriptors are on their way.
   Result<bool> Send(ByteSpan packet, int fd);
@@ -45,8 +49,14 @@ class PacketSocket {
   [[nodiscard]] Result<uid_t> PeerUid() const;
 
  private:
+  Result<Event> Receive(Packet& packet, std::span<char> control);
+
   Fd fd_;
 };
+
+// Whether the peer of `socket`, or of all that a listening one accepts from here on, may send
+// descriptors along. Where the kernel does not know how to forbid it (before Linux 6.16), it may.
+void AllowDescriptors(int socket, bool allowed);
 
 // The abstract name `name` as an address. kInvalidArgument when it is empty or too long.
 struct AbstractAddress {

@@ -62,6 +62,14 @@ Fd MakeMemfd(std::size_t size, int seals) {
   return fd;
 }
 
+// SO_PASSRIGHTS, since Linux 6.16.
+bool KernelCanForbidDescriptors() {
+  const Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return getsockopt(socket.get(), SOL_SOCKET, 83, &value, &size) == 0;
+}
+
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr int kFutureWrite = 0x0010;
 
@@ -92,6 +100,35 @@ TEST(ShmHostile, FirstPacketsThatAreNoPrefaceDelayNobody) {
   for (std::size_t i = 0; i + 1 < strangers.size(); ++i) {
     EXPECT_EQ(strangers[i].Receive().size, 0U) << "stranger " << i << " was not dropped";
   }
+}
+
+// Closing a file may take as long as who made it likes: none of a stranger's comes here.
+TEST(ShmHostile, AStrangerSendsNoDescriptor) {
+  Pair pair;
+  const Fd memory = MakeMemfd(4096, kSeals);
+  const RawPeer stranger(pair.listener->endpoint());
+  EXPECT_EQ(stranger.TryToSendWithFds(PrefaceWire{}, {memory.get()}),
+            KernelCanForbidDescriptors() ? EPERM : 0);
+  pair.Connect();
+  EXPECT_NE(pair.server, nullptr);
+}
+
+TEST(ShmHostile, WhereAStrangersDescriptorTravelsItIsNotTakenIn) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const RawPeer stranger{Fd(ends[0])};
+  PacketSocket ours{Fd(ends[1])};
+  const Fd memory = MakeMemfd(4096, kSeals);
+  const std::size_t before = OpenDescriptors();
+  stranger.SendWithFds(PrefaceWire{}, {memory.get()});
+  stranger.Send(PrefaceWire{});
+  Packet packet;
+  EXPECT_EQ(ours.ReceiveBytes(packet).status().code(), Code::kProtocolError);
+  EXPECT_FALSE(packet.fd.valid());
+  EXPECT_EQ(OpenDescriptors(), before);
+  const auto next = ours.ReceiveBytes(packet);
+  ASSERT_TRUE(next.ok()) << next.status().ToString();
+  EXPECT_EQ(*next, PacketSocket::Event::kPacket);
 }
 
 TEST(ShmHostile, APrefaceOfAnotherVersionIsToldSo) {
@@ -260,7 +297,13 @@ TEST(ShmHostile, WhereNothingMayBeSharedOneRegionEndsTheConnection) {
   Intruder in(0);
   in.Enter();
   const Fd memory = MakeMemfd(4096, kSeals);
-  in.peer.SendWithFds(ShareOf(Access::kRemoteWrite, 4096), {memory.get()});
+  const int refused = in.peer.TryToSendWithFds(ShareOf(Access::kRemoteWrite, 4096), {memory.get()});
+  if (KernelCanForbidDescriptors()) {
+    EXPECT_EQ(refused, EPERM) << "it does not even travel";
+    in.peer.Send(ShareOf(Access::kRemoteWrite, 4096));
+  } else {
+    EXPECT_EQ(refused, 0);
+  }
   EXPECT_EQ(WaitForMessage(*in.ours).status.code(), Code::kProtocolError);
 }
 

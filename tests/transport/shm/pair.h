@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <future>
 #include <memory>
 #include <string>
@@ -118,6 +119,8 @@ class RawPeer {
         connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address->address), address->length),
         0);
   }
+  // Takes over an end of a socket pair.
+  explicit RawPeer(Fd end) : fd_(std::move(end)) {}
   [[nodiscard]] int fd() const { return fd_.get(); }
 
   void SendBytes(ByteSpan bytes) const {
@@ -130,6 +133,11 @@ class RawPeer {
   }
   template <WireStruct T>
   void SendWithFds(const T& wire, const std::vector<int>& fds) const {
+    EXPECT_EQ(TryToSendWithFds(wire, fds), 0);
+  }
+  // 0 or the errno.
+  template <WireStruct T>
+  [[nodiscard]] int TryToSendWithFds(const T& wire, const std::vector<int>& fds) const {
     T copy = wire;
     iovec part{.iov_base = &copy, .iov_len = sizeof(copy)};
     std::vector<std::max_align_t> control(
@@ -144,7 +152,7 @@ class RawPeer {
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
     std::memcpy(CMSG_DATA(c), fds.data(), fds.size() * sizeof(int));
-    EXPECT_EQ(sendmsg(fd_.get(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(copy)));
+    return sendmsg(fd_.get(), &message, MSG_NOSIGNAL) < 0 ? errno : 0;
   }
   // Waits for a packet; size 0 when the other end has closed.
   Packet Receive() const {
