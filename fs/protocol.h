@@ -173,7 +173,7 @@ enum class WireError : std::uint16_t {
   kQuota = 122,
   kTimedOut = 110,
   // Not an errno of the server's file system.
-  kGrace = 1000,           // after a restart: ask again after the grace period
+  kGrace = 1000,           // not yet (after a restart: the grace period): ask again
   kUnknownSession = 1001,  // the server does not know this session any more: mount request again
   kWrongEpoch = 1002,      // an open file of an earlier epoch: reclaim it
   kMalformed = 1003,

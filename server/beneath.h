@@ -35,6 +35,9 @@ class ProcFd {
 
   // Opens the inode of `fd` anew with `flags` (O_NOFOLLOW is taken out: the link is the point).
   [[nodiscard]] OpenResult Reopen(int fd, int flags) const;
+  // The same of a regular file, and EWOULDBLOCK where somebody on this host has a lease on it
+  // (F_SETLEASE) that he has to give up first: he is told to, and may take 45 seconds.
+  [[nodiscard]] OpenResult ReopenWithoutWaiting(int fd, int flags) const;
   [[nodiscard]] int dir() const { return dir_.get(); }
   // "/proc/self/fd/N", for calls without an ...at form.
   static std::string Path(int fd);

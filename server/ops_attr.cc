@@ -45,6 +45,13 @@ Target FindTarget(Call& call, std::uint64_t open, const fs::Handle& handle) {
   return target;
 }
 
+// truncate(2) waits for who has a lease on the file; nobody gets one while it is open for writing.
+int Truncate(const ProcFd& proc, int fd, off_t length) {
+  const OpenResult writable = proc.ReopenWithoutWaiting(fd, O_WRONLY);
+  if (!writable.fd.valid()) return writable.error;
+  return ::truncate(ProcFd::Path(fd).c_str(), length) == 0 ? 0 : errno;
+}
+
 int SetSize(Call& call, const Target& target, std::uint64_t size) {
   if (size > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
   if (S_ISDIR(target.inode->type)) return EISDIR;
@@ -52,10 +59,12 @@ int SetSize(Call& call, const Target& target, std::uint64_t size) {
   struct statx before {};
   if (const int error = StatFd(target.fd(), before); error != 0) return error;
   const auto length = static_cast<off_t>(size);
-  const int result = target.open && target.open->writable()
-                         ? ::ftruncate(target.fd(), length)
-                         : ::truncate(ProcFd::Path(target.fd()).c_str(), length);
-  const int error = result == 0 ? 0 : errno;
+  int error = 0;
+  if (!target.open || !target.open->writable()) {
+    error = Truncate(call.core().proc, target.fd(), length);
+  } else if (::ftruncate(target.fd(), length) != 0) {
+    error = errno;
+  }
   const std::uint64_t from = std::min<std::uint64_t>(before.stx_size, size);
   call.core().stores.Changed(FileIdOf(*target.inode), from, ExtentStore::kToEnd);
   return error;
@@ -177,6 +186,8 @@ Outcome OpSetAttr(Call& call) {
   KeepBefore(call, target, request);
   const int failed = Apply(call, target, request);
   target.inode->Changed();
+  // Somebody has a lease on it: nothing is done yet, and the client asks again.
+  if (failed == EWOULDBLOCK) return Outcome::Error(fs::WireError::kGrace);
   if (failed != 0) return Outcome::Errno(failed);
   struct statx stat {};
   if (const int error = StatFd(target.fd(), stat); error != 0) return Outcome::Errno(error);

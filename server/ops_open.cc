@@ -62,12 +62,12 @@ Outcome AnswerOpen(Call& call, OpenPlace place, const InodePtr& inode, Fd fd, st
 // takes that back.
 OpenResult OpenAsItsMaker(const Call& call, const InodeRef& ref, std::uint32_t flags) {
   const ProcFd& proc = call.core().proc;
-  OpenResult opened = proc.Reopen(ref.fd(), DescriptorFlags(flags));
+  OpenResult opened = proc.ReopenWithoutWaiting(ref.fd(), DescriptorFlags(flags));
   struct statx stat {};
   if (opened.error != EACCES || StatFd(ref.fd(), stat) != 0) return opened;
   const std::string path = ProcFd::Path(ref.fd());
   if (::chmod(path.c_str(), (stat.stx_mode & 07777U) | S_IRUSR | S_IWUSR) != 0) return opened;
-  opened = proc.Reopen(ref.fd(), DescriptorFlags(flags));
+  opened = proc.ReopenWithoutWaiting(ref.fd(), DescriptorFlags(flags));
   (void)::chmod(path.c_str(), stat.stx_mode & 07777U);
   return opened;
 }
@@ -82,7 +82,12 @@ Outcome OpenInode(Call& call, OpenPlace place, const InodeRef& ref, std::uint32_
   if (!place) return call.RefuseOpen();
   OpenResult opened = opens == Opens::kWhatItMade
                           ? OpenAsItsMaker(call, ref, flags)
-                          : call.core().proc.Reopen(ref.fd(), DescriptorFlags(flags));
+                          : call.core().proc.ReopenWithoutWaiting(ref.fd(), DescriptorFlags(flags));
+  // Nothing is done yet, and the client asks again under another number. A file that it made itself
+  // would be somebody else's to it then.
+  if (opened.error == EWOULDBLOCK && opens == Opens::kWhatIsThere) {
+    return Outcome::Error(fs::WireError::kGrace);
+  }
   if (!opened.fd.valid()) return Outcome::Errno(opened.error);
   if ((flags & fs::kOpenTruncate) != 0) {
     ref.inode->Changed();

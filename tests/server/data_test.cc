@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -342,6 +343,65 @@ TEST_F(DataTest, AKeptDescriptorComesBackAsWhatItIs) {
   EXPECT_EQ(reclaim("other", O_RDONLY, "file"), "012") << "of another file";
   EXPECT_EQ(reclaim("file", O_WRONLY, "file"), "012") << "for writing only";
   EXPECT_EQ(reclaim("other", O_RDWR, "other"), "abc");
+}
+
+// A local user's lease on "file" (F_SETLEASE), which he gives back when he likes.
+class LeasedTest : public DataTest {
+ protected:
+  LeasedTest() : DataTest({.record = true}) {}
+  void SetUp() override {
+    before_ = std::signal(SIGIO, SIG_IGN);
+    leased_.Reset(::open((server / "file").c_str(), O_RDWR | O_CLOEXEC));
+    if (::fcntl(leased_.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "no leases here";
+  }
+  void TearDown() override { std::signal(SIGIO, before_); }
+  void GiveBack() { EXPECT_EQ(::fcntl(leased_.get(), F_SETLEASE, F_UNLCK), 0); }
+
+  Fd leased_;
+
+ private:
+  void (*before_)(int) = SIG_DFL;
+};
+
+TEST_F(LeasedTest, AnOpenIsAskedAgainAndNobodyWaitsForIt) {
+  const fs::Handle handle = server.Walk("file");
+  fs::OpenRequest request{};
+  request.flags = kReadWrite | fs::kOpenTruncate;
+  const Body open = Body().Add(request).Add(handle);
+  const std::uint64_t sequence = server.Send(Opcode::kOpen, open);
+  EXPECT_EQ(server.TakeAnswer(server.lane).error, fs::WireError::kGrace);
+  EXPECT_TRUE(server.Lookup(server.root(), "dir").ok());
+  // Under the same number it is told the same, whatever has changed.
+  const std::size_t opens = server.session()->open_files();
+  GiveBack();
+  EXPECT_TRUE(server.Deliver(
+      server.lane, Harness::Message(Opcode::kOpen, open.bytes(), sequence, 42, server.caller)));
+  EXPECT_EQ(server.TakeAnswer(server.lane).error, fs::WireError::kGrace);
+  EXPECT_EQ(server.session()->open_files(), opens);
+  EXPECT_EQ(Content(server / "file"), "0123456789");
+
+  const Answer opened = server.Ask(Opcode::kOpen, open);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(Content(server / "file"), "");
+  EXPECT_TRUE(server.Write(server.OpenNumber(opened), 0, "new").ok());
+  EXPECT_EQ(server.Read(server.OpenNumber(opened), 0, 10).second, "new");
+}
+
+TEST_F(LeasedTest, AsIsACutAndACreateOfWhatIsThere) {
+  const fs::Handle handle = server.Walk("file");
+  fs::SetAttrRequest request{};
+  request.valid = fs::kSetSize;
+  request.size = 3;
+  const Body cut = Body().Add(request).Add(handle);
+  EXPECT_EQ(server.Ask(Opcode::kSetAttr, cut).error, fs::WireError::kGrace);
+  EXPECT_EQ(server.Create(server.root(), "file", kReadWrite).error, fs::WireError::kGrace);
+  struct stat stat {};
+  ASSERT_EQ(::fstat(leased_.get(), &stat), 0);
+  EXPECT_EQ(stat.st_size, 10);
+  GiveBack();
+  EXPECT_TRUE(server.Ask(Opcode::kSetAttr, cut).ok());
+  EXPECT_EQ(Content(server / "file"), "012");
+  EXPECT_TRUE(server.Create(server.root(), "file", kReadWrite).ok());
 }
 
 class ReadOnlyTest : public DataTest {
