@@ -233,7 +233,9 @@ Outcome OpStatFs(Call& call) {
   reply.files_free = stat.f_ffree;
   reply.block_size = static_cast<std::uint32_t>(stat.f_bsize);
   reply.fragment_size = static_cast<std::uint32_t>(stat.f_frsize);
-  reply.name_max = static_cast<std::uint32_t>(stat.f_namemax);
+  // Longer ones have no place in a request.
+  reply.name_max =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(stat.f_namemax, fs::kMaxNameBytes));
   call.out.Write(reply);
   return Outcome::Ok();
 }

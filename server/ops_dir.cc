@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "server/ops.h"
+#include "transport/base/log.h"
 
 namespace rdfs::server {
 namespace {
@@ -23,7 +25,8 @@ struct KernelEntry {
   std::uint8_t type;
 };
 constexpr std::size_t kNameOffset = 19;
-constexpr std::size_t kMaxRecordBytes = 280;  // 19 + 255 + NUL, to a multiple of 8
+// 19 + 4095 + NUL, to a multiple of 8: some file systems have names of more than 255 bytes.
+constexpr std::size_t kMaxRecordBytes = 4120;
 // What a reply takes for each entry apart from its name.
 constexpr std::size_t kPlainBytes = sizeof(fs::DirEntryWire) + 2;
 constexpr std::size_t kPlusBytes =
@@ -91,12 +94,28 @@ void WritePlus(Call& call, ByteWriter& out, const InodeRef& directory, std::stri
   out.Write(Le16(0));
 }
 
+// A client could not name it (ENAMETOOLONG), and its kernel would not take it.
+bool IsTooLong(const FsSession& session, std::string_view name) {
+  static std::atomic<bool> warned{false};
+  if (name.size() <= fs::kMaxNameBytes) return false;
+  if (!warned.exchange(true)) {
+    LogWarn("a name of more than 255 bytes, below {}, is left out of what its directory lists",
+            session.inodes().exported().name());
+  }
+  return true;
+}
+
 void WriteEntries(Call& call, ByteWriter& out, const OpenFile& open, const InodeRef& directory,
                   bool plus) {
   DirectoryCursor& cursor = *open.directory;
   const std::uint64_t root_device = call.session.inodes().exported().root_device();
   while (cursor.next < cursor.end) {
     const EntryView view = EntryAt(cursor);
+    if (IsTooLong(call.session, view.name)) {
+      cursor.next += view.entry.record_bytes;
+      cursor.cookie = static_cast<std::uint64_t>(view.entry.offset);
+      continue;
+    }
     if (out.room() < (plus ? kPlusBytes : kPlainBytes) + view.name.size()) return;
     fs::DirEntryWire wire;
     wire.ino = ClientInode(view.entry.ino, open.inode->key.device, root_device);
@@ -148,9 +167,13 @@ int List(Call& call, const OpenFile& open, std::uint64_t cookie, std::size_t max
   ByteWriter out(call.out.Reserve(max_bytes));
   // About as much as the reply can carry; what is left over waits in the cursor.
   const std::size_t wanted = plus ? max_bytes / 4 : max_bytes;
-  if (const int error = Refill(cursor, open.fd->get(), wanted); error != 0) return error;
-  const bool more = cursor.next < cursor.end;
-  WriteEntries(call, out, open, directory, plus);
+  bool more = false;
+  do {
+    if (const int error = Refill(cursor, open.fd->get(), wanted); error != 0) return error;
+    more = cursor.next < cursor.end;
+    WriteEntries(call, out, open, directory, plus);
+    // Where all of it was left out, what follows is not known yet.
+  } while (more && out.size() == 0 && cursor.next == cursor.end);
   // Not even one entry fits: an empty reply would mean the end.
   if (more && out.size() == 0) return EINVAL;
   if (more && (flags & fs::kReadDirTellEnd) != 0) TellEnd(cursor, open.fd->get(), out);

@@ -27,12 +27,14 @@ void OnChangedOutside(Core& core, InodeTable& inodes,
     Targets targets;
     InodePtr child;
     if (change.inode) child = inodes.ChangedOutside(*change.inode, change.moved);
-    // What nobody remembers the inode of is looked up again by its name.
-    const bool by_name = !change.name.empty() && (change.entry || !child);
+    // What nobody remembers the inode of is looked up again by its name. What is too long for a
+    // request nobody has ever looked up: there only the directory is another one.
+    const bool too_long = change.name.size() > fs::kMaxNameBytes;
+    const bool by_name = !change.name.empty() && !too_long && (change.entry || !child);
     if (by_name) {
       targets.push_back(
           MakeTarget(*change.directory, fs::kRecallAttributes | fs::kRecallName, change.name));
-    } else if (change.name.empty()) {
+    } else if (change.name.empty() || too_long) {
       targets.push_back(MakeTarget(*change.directory, fs::kRecallAttributes));
     }
     if (child && child != change.directory) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <set>
 
@@ -58,6 +59,30 @@ class DirTest : public testing::Test {
     }
     EXPECT_TRUE(reader.ok());
     return out;
+  }
+  // As if getdents64(2) had told these, each with its number from 101 on as its cookie, behind the
+  // cookie 100.
+  void Pretend(std::uint64_t open, const std::vector<std::string>& names) {
+    DirectoryCursor& cursor = *server.session()->FindOpen(open)->directory;
+    cursor.buffer.clear();
+    std::int64_t offset = 100;
+    for (const std::string& name : names) {
+      constexpr std::size_t kNameOffset = 19;
+      const std::size_t at = cursor.buffer.size();
+      const std::size_t bytes = (kNameOffset + name.size() + 1 + 7) / 8 * 8;
+      const std::uint64_t ino = 1000;
+      const auto record_bytes = static_cast<std::uint16_t>(bytes);
+      cursor.buffer.resize(at + bytes);
+      ++offset;
+      std::memcpy(&cursor.buffer[at], &ino, sizeof(ino));
+      std::memcpy(&cursor.buffer[at + 8], &offset, sizeof(offset));
+      std::memcpy(&cursor.buffer[at + 16], &record_bytes, sizeof(record_bytes));
+      std::memcpy(&cursor.buffer[at + kNameOffset], name.data(), name.size());
+    }
+    cursor.next = 0;
+    cursor.end = cursor.buffer.size();
+    cursor.cookie = 100;
+    cursor.positioned = true;
   }
   std::vector<Listed> ReadAll(std::uint64_t open, std::uint32_t bytes, bool plus) {
     std::vector<Listed> all;
@@ -246,6 +271,27 @@ TEST_F(DirTest, NamesThatAreNotUtf8) {
   for (const Listed& entry : ReadAll(open, 4096, true)) found |= entry.name == name;
   EXPECT_TRUE(found);
   EXPECT_TRUE(server.Lookup(server.root(), name).ok());
+}
+
+TEST_F(DirTest, NamesThatAreTooLongForTheWireAreLeftOut) {
+  const std::string longest(255, 'l'), too_long(256, 't'), far_too_long(1023, 'f');
+  for (const bool plus : {false, true}) {
+    const std::uint64_t open = OpenDir(server.root());
+    Pretend(open, {"first", too_long, longest, far_too_long});
+    const std::vector<Listed> some = ReadSome(open, 100, 4096, plus);
+    ASSERT_EQ(some.size(), 2U);
+    EXPECT_EQ(some[0].name, "first");
+    EXPECT_EQ(some[0].cookie, 101U);
+    EXPECT_EQ(some[1].name, longest);
+    EXPECT_EQ(some[1].cookie, 103U);
+    // Nothing but such names: what follows is asked for, and an empty page says that nothing does.
+    Pretend(open, {far_too_long, too_long});
+    std::set<std::string> names;
+    for (const Listed& listed : ReadSome(open, 100, 4096, plus)) names.insert(listed.name);
+    EXPECT_EQ(names, (std::set<std::string>{".", ".."}));
+    Pretend(open, {too_long});
+    EXPECT_TRUE(ReadSome(open, 100, 4096, plus).empty());
+  }
 }
 
 TEST_F(DirTest, Refusals) {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "server/change_targets.h"
+#include "server/outside_changes.h"
 #include "tests/server/server_harness.h"
 
 namespace rdfs::server {
@@ -172,6 +173,37 @@ TEST_F(StopTest, WaitsForNobodyWhereNothingIsWritten) {
 }
 
 // Else recalls would be sent again, and the lane known once more, as often as a client likes.
+// Some file systems have such names; no client can have asked for them.
+TEST_F(RecallsTest, OfANameThatIsTooLongForTheWireItsDirectoryIsRecalled) {
+  Attach(server_.lane);
+  const fs::Handle root = server_.root();
+  const auto recalled_names = [&](std::size_t length) {
+    EXPECT_TRUE(server_.Ask(Opcode::kGetAttr, Body().Add(fs::GetAttrRequest{}).Add(root)).ok());
+    const OutsideWatch::Change change{
+        .directory = server_.table().root().inode, .name = std::string(length, 'n'), .entry = true};
+    OnChangedOutside(server_.core(), server_.table(), std::span(&change, 1));
+    if (!server_.WaitForAnswer(server_.lane)) return std::string("nothing");
+    ByteReader reader(server_.lane->sent.front());
+    const auto header = reader.Read<fs::ReplyHeader>();
+    EXPECT_EQ(header.opcode, static_cast<std::uint16_t>(Opcode::kRecall));
+    EXPECT_EQ(reader.remaining(), header.body_bytes);
+    const auto recall = reader.Read<fs::RecallMessage>();
+    EXPECT_NE(recall.parts & fs::kRecallAttributes, 0U);
+    EXPECT_EQ(fs::ReadHandle(reader), root);
+    std::string name = NameFrom(reader.ReadSized16(fs::kMaxNameBytes));
+    EXPECT_TRUE(reader.ok());
+    EXPECT_EQ((recall.parts & fs::kRecallName) != 0, !name.empty());
+    server_.lane->sent.pop_front();
+    fs::RecallAckRequest heard{};
+    heard.number = recall.number;
+    EXPECT_TRUE(server_.Ask(Opcode::kRecallAck, Body().Add(heard)).ok());
+    return name;
+  };
+  EXPECT_EQ(recalled_names(255), std::string(255, 'n'));
+  EXPECT_EQ(recalled_names(256), "");
+  EXPECT_EQ(recalled_names(1000), "");
+}
+
 TEST_F(RecallsTest, ALaneIsAttachedOnce) {
   Attach(server_.lane);
   const Body attach = Body().Add(fs::AttachLaneRequest{});
