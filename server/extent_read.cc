@@ -183,7 +183,7 @@ void ExtentStoreRead::Filled(Extent& extent, std::int64_t filled) {
     const TimePoint now = store_.clock_.Now();
     if (filled < 0) {
       store_.cache_.Abort(extent, now, &waiters);
-      error_ = static_cast<int>(-filled);
+      failed_ = true;
     } else {
       store_.cache_.Finish(extent, static_cast<std::uint32_t>(filled), now, &waiters);
     }
@@ -197,8 +197,10 @@ void ExtentStoreRead::PieceArrived() {
 }
 
 void ExtentStoreRead::Answered() {
-  if (error_ != 0) {
-    Fail(error_);
+  if (failed_) {
+    // What cannot be read may lie in another part of the extent than what is asked for.
+    DropPieces();
+    ReadPast();
     return;
   }
   if (!PiecesHold()) {
@@ -309,14 +311,16 @@ void ExtentStoreRead::AddBytes(Answer& answer) {
   }
 }
 
-void ExtentStoreRead::Again() {
-  {
-    const std::lock_guard lock(store_.mutex_);
-    const TimePoint now = store_.clock_.Now();
-    for (Extent* extent : pieces_) store_.cache_.Unpin(*extent, now);
-    pieces_.clear();
-  }
+void ExtentStoreRead::DropPieces() {
+  const std::lock_guard lock(store_.mutex_);
+  const TimePoint now = store_.clock_.Now();
+  for (Extent* extent : pieces_) store_.cache_.Unpin(*extent, now);
+  pieces_.clear();
   wanted_ = 0;
+}
+
+void ExtentStoreRead::Again() {
+  DropPieces();
   if (++attempts_ <= kMaxAttempts) {
     Run();
   } else {

@@ -51,6 +51,7 @@ class ExtentStoreRead : public std::enable_shared_from_this<ExtentStoreRead> {
   bool GrantPiece(const Extent& extent, TimePoint now, std::chrono::milliseconds lease,
                   Answer& answer);
   void AddBytes(Answer& answer);
+  void DropPieces();
   void Again();
   void ReadPast();
   void ReadPastDone(std::int64_t result, std::vector<std::byte>& buffer);
@@ -72,7 +73,7 @@ class ExtentStoreRead : public std::enable_shared_from_this<ExtentStoreRead> {
   std::vector<Extent*> mine_;  // to be filled by this read
   std::size_t pending_ = 0;
   int attempts_ = 0;
-  int error_ = 0;
+  bool failed_ = false;  // one of its fills
 };
 
 }  // namespace rdfs::server

@@ -2,6 +2,7 @@
 #include "server/extent_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -290,6 +291,48 @@ TEST_F(ExtentStoreTest, AnErrorOfTheFileSystemIsAnswered) {
   read.fd = write_only;
   EXPECT_EQ(ReadNow(store_, *io_, read).error, EBADF);
   EXPECT_EQ(ReadAll(store_, *io_, 4096, true), file_.Content()) << "the file itself is fine";
+}
+
+// This process's memory as a file, with a page in it that nobody can read.
+TEST_F(ExtentStoreTest, WhatCannotBeReadTakesNothingElseAlong) {
+  constexpr std::size_t kBad = 600 << 10, kPage = 4096;
+  constexpr std::uint64_t kFileSize = std::uint64_t{4} << 30U;
+  // A file can be so long that this is an offset in it.
+  auto* const wanted_place = reinterpret_cast<void*>(std::uintptr_t{1} << 30U);
+  void* const mapped =
+      mmap(wanted_place, 3 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const std::uint64_t start = (reinterpret_cast<std::uintptr_t>(mapped) + kMaxExtentBytes - 1) /
+                              kMaxExtentBytes * kMaxExtentBytes;
+  const auto memory_as_file =
+      std::make_shared<const Fd>(open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
+  if (start + (2 << 20) > kFileSize || !memory_as_file->valid()) {
+    GTEST_SKIP() << "no such memory or no such file here";
+  }
+  const Bytes content = SomeBytes(1 << 20, 1);
+  auto* const extent = reinterpret_cast<std::byte*>(start);
+  std::copy(content.begin(), content.end(), extent);
+  // Behind the end of a file that is empty.
+  const TestFile empty(directory_ / "empty");
+  ASSERT_NE(mmap(extent + kBad, kPage, PROT_READ, MAP_SHARED | MAP_FIXED, empty.fd()->get(), 0),
+            MAP_FAILED);
+  // The store knows of a file that is as long, and the clock stands still.
+  file_.Truncate(kFileSize);
+  ASSERT_EQ(ReadNow(store_, *io_, At(0, 4096)).error, 0);
+  const auto read = [&](std::size_t offset, std::uint32_t length) {
+    StoreRead wanted = At(start + offset, length, 1 << 20);
+    wanted.fd = memory_as_file;
+    return ReadNow(store_, *io_, wanted);
+  };
+  const auto part = [&](std::size_t offset, std::size_t length) {
+    const auto from = content.begin() + static_cast<std::ptrdiff_t>(offset);
+    return Bytes(from, from + static_cast<std::ptrdiff_t>(length));
+  };
+  EXPECT_EQ(read(0, 64 << 10).bytes, part(0, 64 << 10)) << "in front of it";
+  EXPECT_EQ(read(700 << 10, 8192).bytes, part(700 << 10, 8192)) << "behind it";
+  EXPECT_EQ(read(kBad - kPage, 2 * kPage).bytes, part(kBad - kPage, kPage)) << "up to it";
+  EXPECT_EQ(read(kBad, kPage).error, EIO);
+  munmap(mapped, 3 << 20);
 }
 
 TEST_F(ExtentStoreTest, AClosedLaneIsGrantedNothing) {
