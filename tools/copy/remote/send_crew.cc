@@ -126,6 +126,7 @@ void SendCrew::PackItem(WalkItem& item, BatchWriter& batch) {
       break;
   }
   if (!packed) Put(Status(Code::kInternal, "a batch was planned larger than it can be"));
+  item.scanned.directory = nullptr;  // not open for as long as the batch waits for its turn
 }
 
 // One that cannot be read goes without: it will be wanted, and then what is wrong is told.

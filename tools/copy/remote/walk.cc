@@ -1,5 +1,6 @@
 #include "tools/copy/remote/walk.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ namespace {
 constexpr std::uint64_t kMostWhole = 256 << 10;
 // Enough for a batch that the other end has something to do meanwhile.
 constexpr std::size_t kMostItems = 1024;
-// That wait for an answer; each holds its directory open.
+// That wait for an answer.
 constexpr std::size_t kMostOffers = 4096;
 // Pieces begin at multiples of a page, if their data do.
 constexpr std::uint64_t kPage = 4096;
@@ -43,6 +44,13 @@ Notice::What Kinded(const Status& why) {
 }
 
 }  // namespace
+
+std::size_t FoldersAtOnce() {
+  constexpr std::size_t kPart = 4;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostOffers;
+  return std::min<std::size_t>(limit.rlim_cur / kPart, kMostOffers);
+}
 
 std::string Walk::Named(const Entry& entry) const {
   const std::string& path = options_.paths[entry.source];
@@ -189,14 +197,21 @@ bool Walk::AwaitNews(bool scanned_all) {
   std::unique_lock lock(files_mutex_);
   news_.wait(lock, [&] {
     return stopped_ || !ends_.empty() || !wanted_.empty() ||
-           (scanned_all ? open_files_ == 0 && offers_.empty() : offers_.size() < kMostOffers);
+           (scanned_all ? open_files_ == 0 && offers_.empty() : MayScan(HoldsManyFolders(), true));
   });
   return !stopped_ && (!scanned_all || !ends_.empty() || !wanted_.empty());
 }
 
-bool Walk::TooManyOffers() {
-  const std::lock_guard lock(files_mutex_);
-  return offers_.size() >= kMostOffers;
+bool Walk::HoldsManyFolders() {
+  if (folders_.size() < options_.folders) return false;
+  std::erase_if(folders_, [](const auto& folder) { return folder.expired(); });
+  return folders_.size() >= options_.folders;
+}
+
+// Under files_mutex_. Nobody tells when a batch lets go of a directory: what waits for that is told
+// of an answer, or the task is not empty and goes as it is.
+bool Walk::MayScan(bool holds_many, bool is_empty) const {
+  return offers_.size() < kMostOffers && (!holds_many || (is_empty && offers_.empty()));
 }
 
 Status Walk::Answered(const Want& want) {
@@ -280,7 +295,13 @@ bool Walk::TakeItems(WalkTask& task) {
     std::optional<WalkItem> item = std::exchange(held_, std::nullopt);
     if (!item) item = TakeWanted();
     bool scanned_all = false;
-    if (!item && !TooManyOffers()) item = ScanOne(scanned_all);
+    if (!item) {
+      const bool holds_many = HoldsManyFolders();
+      std::unique_lock lock(files_mutex_);
+      const bool may_scan = MayScan(holds_many, task.items.empty());
+      lock.unlock();
+      if (may_scan) item = ScanOne(scanned_all);
+    }
     if (!item) {
       if (!task.items.empty() || !AwaitNews(scanned_all)) break;
       TakeEnds(task, room);
@@ -294,6 +315,7 @@ bool Walk::TakeItems(WalkTask& task) {
     }
     room -= std::min(room, needed);
     file_ = item->large;
+    if (item->scanned.directory != nullptr) folders_.insert(item->scanned.directory);
     task.items.push_back(*std::move(item));
   }
   return !task.items.empty();

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <variant>
@@ -67,6 +68,10 @@ struct WalkTask {
   std::vector<WalkPiece> pieces;
 };
 
+// How many directories may be held open at a time by what is handed out and offered: a part of what
+// the limit of open files allows.
+std::size_t FoldersAtOnce();
+
 struct WalkOptions {
   ScanOptions scan;
   Keep keep;
@@ -80,6 +85,7 @@ struct WalkOptions {
   bool digests = false;     // of their content go with the offers
   bool resume = false;      // with `offers`: what the receiver has of a file is not sent
   std::uint32_t slot_bytes = 0;
+  std::size_t folders = FoldersAtOnce();
   Copied copied;                 // may be empty
   const Listed* list = nullptr;  // that `scan` has as its filter: what is missing is told
 };
@@ -145,7 +151,8 @@ class Walk {
   bool TakeItems(WalkTask& task);
   void TakeEnds(WalkTask& task, std::size_t& room);
   bool AwaitNews(bool scanned_all);
-  bool TooManyOffers();
+  bool HoldsManyFolders();
+  bool MayScan(bool holds_many, bool is_empty) const;
   std::optional<WalkItem> TakeWanted();
   std::optional<WalkItem> ScanOne(bool& end);
   bool Scan(Scanned& out);
@@ -167,6 +174,8 @@ class Walk {
   std::unique_ptr<Scanner> scanner_;
   bool missing_told_ = false;
   std::optional<WalkItem> held_;  // did not fit into the last batch
+  // Those of what was handed out, as far as somebody still has them open.
+  std::set<std::weak_ptr<File>, std::owner_less<>> folders_;
   std::uint64_t next_number_ = 0;
   std::unordered_set<FileId> seen_;  // files of several names that were handed out
   std::shared_ptr<LargeFile> file_;  // whose pieces are handed out

@@ -137,6 +137,42 @@ TEST_F(WalkTest, WhatJustFitsASlotIsHandedOut) {
   EXPECT_EQ(wholes, (std::vector<std::uint64_t>{4, most}));
 }
 
+// Who may open few files goes on with fewer directories at a time.
+TEST_F(WalkTest, FewDirectoriesAreHeldOpen) {
+  constexpr std::size_t kFolders = 40;
+  constexpr std::size_t kMost = 8;
+  std::filesystem::create_directory(dir_ / "source");
+  for (std::size_t i = 0; i < kFolders; ++i) {
+    const std::string name = "source/" + std::to_string(i);
+    std::filesystem::create_directory(dir_ / name);
+    dir_.Write(name + "/file", "content");
+  }
+  for (const bool offers : {false, true}) {
+    WalkOptions options;
+    options.paths = {dir_ / "source"};
+    options.slot_bytes = kSlot;
+    options.scan.recurse = true;
+    options.offers = offers;
+    options.folders = kMost;
+    Walk walk(std::move(options), [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
+    std::set<std::string> wholes;
+    while (const auto task = walk.Next()) {
+      std::set<FilePtr> held;
+      Want want;
+      for (const WalkItem& item : task->items) {
+        if (item.scanned.directory != nullptr) held.insert(item.scanned.directory);
+        if (item.what == WalkItem::What::kWhole) wholes.insert(item.scanned.entry.path);
+        if (item.what != WalkItem::What::kOffer) continue;
+        want.numbers.push_back(item.number);
+        want.up_to = item.number + 1;
+      }
+      EXPECT_LE(held.size(), kMost) << offers;
+      ASSERT_TRUE(want.numbers.empty() || walk.Answered(want).ok());
+    }
+    EXPECT_EQ(wholes.size(), kFolders) << offers;
+  }
+}
+
 // Sources that may bring one path: nothing of a later one before somebody says so.
 TEST_F(WalkTest, InTurnASourceWaitsForTheOnesBefore) {
   for (const std::string name : {"one", "two", "three"}) dir_.Write(name, name);
