@@ -64,6 +64,9 @@ void Report::Done(const std::string& path, const char* what) {
 
 void Report::Draw(const Totals& totals, TimePoint now) {
   if (!settings_.progress) return;
+  // Who holds it may wait for a reader of names.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !MaySay()) return;
   const double span = Seconds(now - (drawn_ == TimePoint{} ? start_ : drawn_));
   const std::uint64_t files = files_ + passed_files_;
   const std::uint64_t bytes = bytes_;
@@ -75,16 +78,15 @@ void Report::Draw(const Totals& totals, TimePoint now) {
   drawn_ = now;
   drawn_files_ = files;
   drawn_bytes_ = bytes;
-  const std::string line = Line(totals, rate_, files_rate_);
-  const std::lock_guard lock(mutex_);
-  Say("\r{}\x1b[K", line);
+  Say("\r{}\x1b[K", Line(totals, rate_, files_rate_));
   std::fflush(stderr);
   on_screen_ = true;
 }
 
 void Report::Clear() {
-  const std::lock_guard lock(mutex_);
-  if (on_screen_) Say("\r\x1b[K");
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // who prints has removed it
+  if (on_screen_ && MaySay()) Say("\r\x1b[K");
   on_screen_ = false;
 }
 

@@ -1,7 +1,8 @@
 // Report: what a run has done and what went wrong, counted and said.
 //
 // Any thread. Errors and names are printed at once, each in one piece; progress is drawn by one
-// thread (Draw) on standard error, when that is a terminal.
+// thread (Draw) on standard error, when that is a terminal. Draw and Clear wait for nobody: where
+// the terminal takes nothing, or a name is waited with, a frame is left out.
 #pragma once
 
 #include <atomic>

@@ -36,13 +36,14 @@ void Progress::Update(std::uint64_t bytes, TimePoint now) {
   rate_ = rate_bytes_ == 0 ? latest : rate_ + kNewWeight * (latest - rate_);
   rate_bytes_ = bytes;
   rate_at_ = drawn_ = now;
+  if (!MaySay()) return;
   on_screen_ = true;
   Say("\r{}\x1b[K", Line(bytes, rate_));
   std::fflush(stderr);
 }
 
 void Progress::Clear() {
-  if (on_screen_) Say("\r\x1b[K");
+  if (on_screen_ && MaySay()) Say("\r\x1b[K");
   on_screen_ = false;
 }
 

@@ -1,7 +1,7 @@
 // What a person sees while a stream runs: a bar when its size is known, a rate when it is not.
 //
-// Drawn on standard error only when that is a terminal, five times a second at most. Pure but for
-// Draw; one thread.
+// Drawn on standard error only when that is a terminal, five times a second at most, and when it
+// takes something: the stream waits for no terminal. Pure but for Update and Clear; one thread.
 #pragma once
 
 #include <chrono>

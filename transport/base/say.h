@@ -3,6 +3,8 @@
 #pragma once
 
 #include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -20,6 +22,13 @@ template <typename... Args>
 void Say(fmt::format_string<Args...> format, Args&&... args) {
   const std::string text = fmt::format(format, std::forward<Args>(args)...);
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+// Whether a line said now waits for nobody: not so on a terminal that was stopped (^S), or that
+// nobody reads.
+inline bool MaySay() {
+  pollfd entry{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&entry, 1, 0) > 0;
 }
 
 // The errno of what was not taken, once that has happened.

@@ -1,11 +1,16 @@
 // Names, patterns, lists and decisions: what needs no file system.
 #include <gtest/gtest.h>
 #include <strings.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <limits>
 #include <map>
+#include <thread>
 
+#include "tests/tools/stopped_terminal.h"
 #include "tools/copy/clones.h"
 #include "tools/copy/decide.h"
 #include "tools/copy/filter.h"
@@ -257,6 +262,54 @@ TEST(Report, ExitsAsTheWorstThatHappened) {
   EXPECT_EQ(report.ExitCode(), kExitVanished);
   report.Failed("y", Status(Code::kErrno, EIO, "broken"));
   EXPECT_EQ(report.ExitCode(), kExitFailed);
+}
+
+TEST(Report, DrawsForNoTerminalThatIsStopped) {
+  StoppedTerminal terminal;
+  Report report({.name = "test", .progress = true}, TimePoint{});
+  const auto draw = [&] {
+    report.Draw({}, TimePoint(std::chrono::seconds(1)));
+    report.Clear();
+  };
+  EXPECT_TRUE(StoppedTerminal::Ends(draw, [&] { terminal.GoOn(); }));
+}
+
+// A name is waited with until somebody reads it.
+TEST(Report, DrawsNothingWhileANameWaits) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  const int size = fcntl(writer.get(), F_GETPIPE_SZ);
+  ASSERT_GT(size, 0);
+  std::fflush(stdout);
+  Fd before(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_GE(dup2(writer.get(), STDOUT_FILENO), 0);
+  writer.Reset();
+  Report report({.name = "test", .lists = true, .progress = true}, TimePoint{});
+  std::thread names([&] { report.Done(std::string(2 * static_cast<std::size_t>(size), 'n')); });
+  const auto read_some = [&] {
+    std::array<char, 4096> bytes{};
+    return read(reader.get(), bytes.data(), bytes.size());
+  };
+  EXPECT_GT(read_some(), 0);  // it has begun to print, and waits
+  const auto draw = [&] {
+    report.Draw({}, TimePoint(std::chrono::seconds(1)));
+    report.Clear();
+  };
+  std::thread drain;
+  const auto release = [&] {
+    drain = std::thread([&] {
+      while (read_some() > 0) {
+      }
+    });
+  };
+  const bool ended = StoppedTerminal::Ends(draw, release);
+  if (ended) release();
+  names.join();
+  (void)dup2(before.get(), STDOUT_FILENO);  // the last writer: end of file
+  drain.join();
+  EXPECT_TRUE(ended);
 }
 
 TEST(Report, SaysHowFarItIs) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/tools/stopped_terminal.h"
+
 namespace rdfs::pipe {
 namespace {
 
@@ -29,6 +31,16 @@ TEST(Progress, ABarWhenTheSizeIsKnown) {
 TEST(Progress, Summary) {
   const Progress progress(false, "rdsend", TimePoint(1s));
   EXPECT_EQ(progress.Summary(1'000'000'000, TimePoint(3s)), "953.67 MiB in 2.00 s (500.00 MB/s)");
+}
+
+TEST(Progress, WaitsForNoTerminal) {
+  StoppedTerminal terminal;
+  Progress progress(true, "rdsend", TimePoint(1s));
+  const auto draw = [&] {
+    progress.Update(1 << 20, TimePoint(2s));
+    progress.Clear();
+  };
+  EXPECT_TRUE(StoppedTerminal::Ends(draw, [&] { terminal.GoOn(); }));
 }
 
 }  // namespace
