@@ -92,4 +92,9 @@ Meeting::State Asking::Over() {
 
 Meeting::Result Asking::Take() { return *std::move(met_); }
 
+void Asking::CloseUnfreed() {
+  socket_.Reset();
+  if (met_) met_->CloseUnfreed();
+}
+
 }  // namespace rdfs::sock

@@ -30,6 +30,8 @@ class Asking {
   [[nodiscard]] std::optional<far::Refusal> refusal() const { return refusal_; }
   // Once, after kMet.
   Meeting::Result Take();
+  // As Meeting's.
+  void CloseUnfreed();
 
  private:
   Asking(Fd socket, const far::Ask& ask, TimePoint now)

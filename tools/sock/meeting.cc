@@ -231,4 +231,17 @@ Meeting::Result Meeting::Take() {
           .opened = opened_ == Opened::kHere};
 }
 
+void Meeting::CloseUnfreed() {
+  listener_.Reset();
+  socket_.Reset();
+  room_.Reset();
+  const Fd memory(channel_ ? channel_->fd() : -1);
+}
+
+void Meeting::Result::CloseUnfreed() {
+  data.Reset();
+  room.Reset();
+  const Fd memory(channel.fd());
+}
+
 }  // namespace rdfs::sock

@@ -44,6 +44,9 @@ class Meeting {
     Fd data, room;
     bool opened;  // this end called connect
     Far far = Far::kEnd;
+
+    // In a child of fork, which forgets it then: closes what it has open, and frees nothing.
+    void CloseUnfreed();
   };
 
   // `mine`: SO_COOKIE of the own TCP socket; `peer`: what FindPeerSocket said. Errors: kErrno,
@@ -60,6 +63,8 @@ class Meeting {
   Result Take();
   // Whether the other end has come: it answers at its next call.
   [[nodiscard]] bool has_partner() const { return socket_.valid(); }
+  // As Result's.
+  void CloseUnfreed();
 
  private:
   struct Packet;

@@ -86,7 +86,8 @@ class Channel {
   // with rings of that size; kErrno.
   static Result<Channel> Adopt(Fd fd, std::uint32_t largest_ring);
 
-  [[nodiscard]] int fd() const { return memory_->fd(); }
+  // -1 for one that was adopted, or has been moved away.
+  [[nodiscard]] int fd() const { return memory_ != nullptr ? memory_->fd() : -1; }
   [[nodiscard]] std::uint32_t largest_ring() const { return largest_ring_; }
   // What an end of this role sends, and what it receives.
   [[nodiscard]] Direction Outgoing(Role role) const { return At(role == Role::kHost ? 0 : 1); }

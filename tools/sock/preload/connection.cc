@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <new>
 
 #include "tools/sock/preload/calling.h"
 #include "tools/sock/preload/cancel.h"
@@ -99,9 +100,12 @@ void Connection::AfterForkInChild() {
   if (mode_ == Mode::kAttached) return;
   // Who began after the wait in BeforeFork finds the fork, and goes back; but not here.
   if (mode_ == Mode::kAttaching) mode_ = Mode::kUndecided;
-  meeting_.reset();
-  asking_.reset();
-  met_.reset();
+  // Not freed: the allocator's own handler runs behind this one, if it has one, and till then its
+  // locks are held.
+  if (meeting_ != nullptr) meeting_.release()->CloseUnfreed();
+  if (asking_ != nullptr) asking_.release()->CloseUnfreed();
+  if (met_) met_->CloseUnfreed();
+  new (&met_) std::optional<Meeting::Result>;
   quiet_until_ = TimePoint();
 }
 

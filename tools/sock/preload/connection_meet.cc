@@ -338,9 +338,9 @@ void Connection::Attach(int fd) {
     return;
   }
   if (IsStandard(index_) || slot().handed != 0 || !slot().OnlyHolderIs(ThisProcess())) {
+    mode_ = Mode::kUndecided;  // first: who forks waits for it, and may hold the allocator's locks
     met_.reset();
     pending_ = false;
-    mode_ = Mode::kUndecided;
     return;
   }
   const auto memory = EndMemory::Create(slot().end.data(), fd, met_->opened,
