@@ -194,7 +194,7 @@ class End {
   bool LookForHangUp();
   bool DiedUnread();
   void LookNowAndThen();
-  void LookForEnd(int tcp);
+  bool LookForEnd(int tcp);
   void NoteError(int error);
   void NoteUntold(int error);
   void NoteFull();

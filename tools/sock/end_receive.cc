@@ -79,8 +79,7 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
     if (!patience.wait) {
       // The kernel has announced it, maybe: a ring that stays empty has to be told why.
       const bool look = stand == Stand::kRingEmpty && !tcp_ended_;
-      if (look) LookForEnd(tcp);
-      if (look && tcp_ended_) continue;
+      if (look && LookForEnd(tcp)) continue;
       if (AwaitsCarrier() && !hung_up_ && LookForHangUp()) continue;
       errno = EAGAIN;
       return result();
@@ -361,7 +360,7 @@ bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
                                pollfd{hung_up() ? -1 : sockets_.bells.data, POLLIN, 0}};
   if (!Sleep(fds, patience)) return false;
   if ((fds[1].revents & (POLLHUP | POLLERR)) != 0) hung_up_ = true;
-  if (fds[0].revents != 0) LookForEnd(tcp);
+  if (fds[0].revents != 0) (void)LookForEnd(tcp);
   if (!leaving) TakeBackIfGone(tcp);
   return true;
 }
@@ -386,14 +385,21 @@ void End::TakeBackIfGone(int tcp) {
 }
 
 // The kernel's socket is readable: with bytes, or because the stream is over. Looking takes an
-// error away, so it is kept for the call that tells it.
-void End::LookForEnd(int tcp) {
+// error away, so it is kept for the call that tells it. Whether the next step tells it.
+bool End::LookForEnd(int tcp) {
+  const Hold hold(memory_.receive_lock, memory_.repair_receive);  // so that it stays one phase
   std::byte byte;
   const ssize_t came = recv(tcp, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   tcp_waits_ = came > 0 && sockets_.far == Far::kCarrier ? PhaseInRing() : 0;
-  if (came > 0 || (came < 0 && (errno == EAGAIN || errno == EINTR))) return;
+  if (came > 0) {
+    Receiver& receiver = memory_.receiver;
+    const bool at_rest = hold.held() && !memory_.repair_receive;
+    if (at_rest) receiver.FoundTcp(LookAsReceiver(incoming_, FoundSoFar()));
+    return receiver.state() == Receiver::State::kBroken;
+  }
+  if (came < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (came < 0) NoteError(errno);
-  tcp_ended_ = true;
+  return tcp_ended_ = true;
 }
 
 // A connection that has failed takes nothing any more: nobody will read the ring.

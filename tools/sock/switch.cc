@@ -447,6 +447,14 @@ void Receiver::Done(std::uint64_t outcome, TimePoint now) {
   doing_ = {};
 }
 
+// What comes behind a phase is in TCP only once the gate is shut, and of what came before nothing
+// is left. A carrier's gate is shut later than that.
+void Receiver::FoundTcp(const ReceiverView& view) {
+  const bool open =
+      far_ == Far::kEnd && state_ == State::kRing && !view.gate.shut() && !view.taken_back;
+  if (open && view.gate.cursor() == consumed_) state_ = State::kBroken;
+}
+
 void Receiver::Recover(std::uint64_t position, std::uint64_t consumed) {
   position_ = position;
   wake_ups_.Recover(doing_.step);

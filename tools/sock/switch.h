@@ -302,6 +302,9 @@ class Receiver {
 
   Action Next(const ReceiverView& view, const Wish& wish, TimePoint now);
   void Done(std::uint64_t outcome, TimePoint now);
+  // Between two steps: the kernel's queue was seen to hold bytes, and then `view` was read. Breaks
+  // where no sender that follows the protocol can have sent them.
+  void FoundTcp(const ReceiverView& view);
   // After the death of the process that was driving: `position` as measured anew, `consumed` as the
   // channel says.
   void Recover(std::uint64_t position, std::uint64_t consumed);

@@ -617,6 +617,30 @@ TEST_F(EndTest, BytesThatTcpsComeBehindAreAReset) {
   EXPECT_EQ(guest_.end->Leave(guest_.tcp.get()), End::Departure::kReset);
 }
 
+// What a system call that the shim does not see has written has no place in the stream.
+TEST_F(EndTest, BytesInTcpThatAreNobodysAreAReset) {
+  for (const bool wait : {false, true}) {
+    SetUp();
+    Attach();
+    Bytes bytes(100);
+    ASSERT_EQ(host_.Send(bytes), 100);
+    ASSERT_EQ(guest_.Receive(bytes), 100);
+    ASSERT_EQ(guest_.memory->receiver.state(), Receiver::State::kRing);
+    ASSERT_EQ(send(host_.tcp.get(), "x", 1, 0), 1);
+    pollfd arrives{.fd = guest_.tcp.get(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&arrives, 1, 10'000), 1);
+    const iovec buffer{bytes.data(), bytes.size()};
+    const Patience patience{.wait = wait, .deadline = DeadlineAfter(std::chrono::seconds(10))};
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(guest_.end->Receive(guest_.tcp.get(), {&buffer, 1}, patience), -1);
+      EXPECT_EQ(errno, ECONNRESET);
+    }
+    EXPECT_EQ(recv(host_.tcp.get(), bytes.data(), 1, 0), -1);
+    EXPECT_EQ(errno, ECONNRESET);
+    TearDown();
+  }
+}
+
 // Behind FIN nothing can be sent again: what the ring holds is read there.
 TEST_F(EndTest, WhoLeavesBehindItsShutdownHasLostNothing) {
   Attach();
