@@ -44,6 +44,27 @@ pair() {
 }
 
 refused "no host is paired: rdsock --pair HOST" --require=verbs true
+# Nobody carries: of forty connections the first eight find that out, and one in sixteen behind them (sock_tools.sh has the odds).
+nsenter --net="/proc/$far/ns/net" python3 - <<'SERVER' &
+import socket
+listener = socket.create_server(("10.78.0.2", 7001))
+while True:
+    with listener.accept()[0] as connection:
+        while connection.recv(100): pass
+SERVER
+lonely=$!
+ends_with_us "$lonely"
+listens_alone() { there ss -Hltn 'sport = :7001' | grep -q .; }
+wait_until 150 listens_alone || problem "a lonely server does not listen"
+timeout 30 "$rdsock" --stats python3 - >"$work/out" 2>"$work/err" <<'CLIENT' || problem "a lonely client: $(cat "$work/out" "$work/err")"
+import socket
+for _ in range(40):
+    with socket.create_connection(("10.78.0.2", 7001), timeout=20) as connection:
+        for _ in range(10): connection.sendall(b"x")
+CLIENT
+count=$(sed -n 's/^rdsock:   \([0-9]*\) stayed on TCP: they lead to another host.*/\1/p' "$work/err")
+[ "${count:-0}" -ge 8 ] && [ "$count" -le 24 ] || problem "of 40 connections to where nobody carries not 8 to 24 have looked: $(cat "$work/err")"
+stop "$lonely"
 refused "'/no/rdsock' could not be run on 'far'; install rdfs there.*--far-rdsock PATH" \
   --ssh "$work/ssh" --far-rdsock /no/rdsock --pair far
 refused "--far-pair is for rdsock" --far-pair

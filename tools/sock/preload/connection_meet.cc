@@ -368,6 +368,9 @@ void Connection::ReadOptions(int fd) {
 }
 
 void Connection::Stay(int fd, Reason reason) {
+  // Servers with clients on other hosts only, or clients of such a server: as with those that do
+  // not come. (With --require nobody asks the loners.)
+  if (reason == Reason::kElsewhere || reason == Reason::kNotPaired) TheLoners().MetNobody(place_);
   slot().stays = true;
   mode_ = Mode::kTcp;
   pending_ = false;

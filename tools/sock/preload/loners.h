@@ -1,9 +1,10 @@
 // Loners: servers whose connections have lately met nobody, so that a program whose other ends are
-// not under rdsock does not pay for an early attempt to meet on each of its connections. Many in a
-// row make one; then only about one connection in sixteen looks early, and the first that meets
-// ends it. Which ones, both ends of a connection see alike, for each may have loners of its own,
-// and two that look on different ones would never meet. A server is told by where it listens, of
-// the program's own side or the other; two may share a place, for it is only about when to look.
+// not under rdsock, or on hosts to which nobody carries, does not pay for an early attempt to meet
+// on each of its connections. Many in a row make one; then only about one connection in sixteen
+// looks early, and the first that meets ends it. Which ones, both ends of a connection see alike,
+// for each may have loners of its own, and two that look on different ones would never meet. A
+// server is told by where it listens, of the program's own side or the other; two may share a
+// place, for it is only about when to look.
 //
 // Any thread, and signal handlers: no lock, and what is counted is about right.
 #pragma once
