@@ -21,7 +21,7 @@ int rdfs_connect(const char* source, const char* options, size_t queue_bytes, rd
 }
 
 int rdfs_disconnect(rdfs_export* export_) {
-  if (export_ == nullptr) return 0;
+  if (export_ == nullptr || !export_->IsOfThisProcess()) return 0;
   if (export_->queues.load() != 0) return -EBUSY;
   delete export_;
   return 0;
@@ -38,7 +38,9 @@ int rdfs_queue_open(rdfs_export* export_, rdfs_queue** out, rdfs_error* error) {
   return Give(rdfs_queue::Open(*export_), out, error);
 }
 
-void rdfs_queue_close(rdfs_queue* queue) { delete queue; }
+void rdfs_queue_close(rdfs_queue* queue) {
+  if (queue != nullptr && queue->owner().IsOfThisProcess()) delete queue;
+}
 
 rdfs_buffer* rdfs_buffer_alloc(rdfs_queue* queue, size_t bytes) {
   return queue == nullptr ? nullptr : queue->Allocate(bytes);
@@ -46,7 +48,8 @@ rdfs_buffer* rdfs_buffer_alloc(rdfs_queue* queue, size_t bytes) {
 void* rdfs_buffer_data(rdfs_buffer* buffer) { return buffer->memory->bytes().data(); }
 size_t rdfs_buffer_size(const rdfs_buffer* buffer) { return buffer->memory->size(); }
 void rdfs_buffer_free(rdfs_buffer* buffer) {
-  if (buffer != nullptr) buffer->queue.Free(buffer);
+  if (buffer == nullptr || !buffer->queue.owner().IsOfThisProcess()) return;
+  buffer->queue.Free(buffer);
 }
 
 int rdfs_poll(rdfs_queue* queue, rdfs_completion* completions, int most, int timeout_ms) {

@@ -242,7 +242,10 @@ int rdfs_open(rdfs_queue* queue, const char* path, int flags, uint32_t mode, rdf
   if (result == 0) *out = queue->owner().Add(std::move(operation->file));
   return result;
 }
-int rdfs_close(rdfs_queue* queue, rdfs_file* file) { return Wait(queue, Close(queue, file)); }
+int rdfs_close(rdfs_queue* queue, rdfs_file* file) {
+  if (queue != nullptr && !queue->owner().IsOfThisProcess()) return 0;
+  return Wait(queue, Close(queue, file));
+}
 
 ssize_t rdfs_pread(rdfs_queue* queue, rdfs_file* file, void* to, size_t length, uint64_t offset) {
   if (queue == nullptr) return -EINVAL;

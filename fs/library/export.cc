@@ -62,6 +62,10 @@ Result<std::unique_ptr<rdfs_export>> rdfs_export::Connect(const char* source, co
   return made;
 }
 
+bool rdfs_export::IsOfThisProcess() const {
+  return caller.pid == static_cast<std::uint32_t>(getpid());
+}
+
 rdfs_export::~rdfs_export() {
   for (rdfs_file* file : files_) delete file;
 }

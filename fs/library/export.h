@@ -47,6 +47,8 @@ struct rdfs_export {
   std::unique_ptr<rdfs::fs::client::Mount> mount;
   std::chrono::milliseconds deadline{};
   rdfs::fs::client::CallContext caller;
+  // Not in a child after a fork: its threads and what they may have locked are the parent's.
+  [[nodiscard]] bool IsOfThisProcess() const;
   std::atomic<int> queues{0};  // that are open
 
  private:

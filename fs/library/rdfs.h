@@ -17,9 +17,10 @@
  * Threads. Any thread may call anything; calls that use one queue take turns, so that threads that
  * want to be fast have a queue each. rdfs_sentence and the sentence of a completion are for
  * programs that use a queue from one thread. What is closed, freed or disconnected must not be in
- * use any more, nor after a fork in the child. A queue has one thread of the library's own, which
- * sleeps while the program works with the queue and otherwise answers the server; an export has
- * one, too. Both block all signals.
+ * use any more. In a child after a fork nothing of the parent's may be used: rdfs_close,
+ * rdfs_queue_close, rdfs_buffer_free, rdfs_disconnect and rdfs_pipe_close do nothing there. A queue
+ * has one thread of the library's own, which sleeps while the program works with the queue and
+ * otherwise answers the server; an export has one, too. Both block all signals.
  *
  * Time. A call waits for its answer at most as long as the option `deadline` says (30 s),
  * reconnecting included, then fails with -ETIMEDOUT. A read or write whose memory the transport
@@ -156,6 +157,7 @@ RDFS_PUBLIC int rdfs_submit_stat(rdfs_queue* queue, const char* path, int flags,
                                  rdfs_attributes* out, void* user);
 /* All of a directory, without "." and "..", in the server's order. */
 RDFS_PUBLIC int rdfs_submit_list(rdfs_queue* queue, const char* path, void* user);
+/* `mode` as it is, no umask is taken off. */
 RDFS_PUBLIC int rdfs_submit_mkdir(rdfs_queue* queue, const char* path, uint32_t mode, void* user);
 RDFS_PUBLIC int rdfs_submit_rmdir(rdfs_queue* queue, const char* path, void* user);
 RDFS_PUBLIC int rdfs_submit_unlink(rdfs_queue* queue, const char* path, void* user);
@@ -215,7 +217,7 @@ RDFS_PUBLIC void rdfs_listing_free(rdfs_listing* listing);
  * wait=SECONDS (for the other end to come).
  *
  * Any thread may call; those that write, or read, take turns. An end has a thread of the library's
- * own, which blocks all signals. It must not be used after a fork in the child. */
+ * own, which blocks all signals. It must not be used after a fork in the child, but to close it. */
 
 /* To whoever listens at `hosts` (HOST, or several with commas between them, HOST or HOST:PORT: each
  * but the last one an rdrecv, which passes it on), at most for `wait` (10 s) while nobody does.

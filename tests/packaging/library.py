@@ -10,6 +10,7 @@ import io
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tarfile
 import threading
@@ -23,6 +24,52 @@ from rdfs.spec import RdfsFileSystem, options_text, split_url
 
 SOURCE, KEY, ROOT = sys.argv[1:]
 OPTIONS = {'key_file': KEY, 'require': 'tcp'}
+
+
+# A process that forks beside all that is open: a child that leaves, and one that connects by itself.
+FORKS = '''
+import multiprocessing, os, sys, threading
+import fsspec, rdfs, rdfs.pipe
+source, key = sys.argv[1:]
+words = {'source': source, 'key_file': key, 'require': 'tcp'}
+export = rdfs.Export(source, 'require=tcp,key_file=' + key)
+file = export.open('dir/file')
+receiver = rdfs.pipe.Receiver(0, 'sesame', 'require=tcp')
+sender = rdfs.pipe.Sender('127.0.0.1', receiver.port, 'sesame', 'require=tcp')
+sender.write(b'whole')
+sender.flush()
+fs = fsspec.filesystem('rdfs', **words)
+
+def refused(call):
+    try:
+        call()
+    except ValueError as error:
+        return 'before the fork' in str(error)
+
+def connects_anew():
+    sys.exit(len(fsspec.filesystem('rdfs', **words).cat('/dir/file')) != 3_000_000)
+
+child = os.fork()
+if child == 0:
+    if not all(map(refused, (export.list, lambda: export.transport, lambda: sender._pipe.transport(), receiver.finish))):
+        os._exit(9)
+    export.close()
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+child = multiprocessing.get_context('fork').Process(target=connects_anew)
+child.start()
+child.join()
+assert child.exitcode == 0, child.exitcode
+came = []
+thread = threading.Thread(target=lambda: came.append(receiver.read()))
+thread.start()
+sender.finish()
+thread.join()
+assert came == [b'whole'], came
+receiver.finish()
+assert len(file.read()) == 3_000_000 == fs.info('/dir/file')['size']
+export.close()
+'''
 
 
 def path(name):
@@ -104,6 +151,26 @@ class Bindings(unittest.TestCase):
         self.assertTrue(os.path.exists(path('kept')))
         self.assertFalse(os.path.lexists(path('x')) or os.path.lexists(path('link')))
         export.unlink('kept')
+
+    def test_a_fork_beside_what_is_open(self):
+        ran = subprocess.run([sys.executable, '-c', FORKS, SOURCE, KEY], stdin=subprocess.DEVNULL, timeout=120,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stdout)
+
+    def test_the_umask_counts(self):
+        fs = fsspec.filesystem('rdfs', source=SOURCE, **OPTIONS)
+        self.addCleanup(os.umask, os.umask(0o077))
+        self.export.mkdir('own')
+        self.export.open('own/file', 'wb').close()
+        self.export.open('own/told', 'wb', permissions=0o644).close()
+        fs.mkdir('/own/below')
+        fs.touch('/own/touched')
+        fs.pipe('/own/piped', b'content')
+        modes = {name: os.stat(path('own/' + name)).st_mode & 0o777
+                 for name in ('.', 'file', 'told', 'below', 'touched', 'piped')}
+        self.assertEqual(modes, {'.': 0o700, 'file': 0o600, 'told': 0o644, 'below': 0o700, 'touched': 0o600,
+                                 'piped': 0o600})
+        shutil.rmtree(path('own'))
 
     def test_threads_share_an_export(self):
         failures = []

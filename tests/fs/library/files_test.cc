@@ -1,6 +1,7 @@
 // What librdfs does to files and names, and how it says what went wrong.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -223,6 +224,28 @@ TEST_P(Library, GoesOnWhenTheServerIsStartedAnew) {
   EXPECT_EQ(text, "content");
   EXPECT_EQ(rdfs_mkdir(queue_, "d", 0755), 0) << rdfs_sentence(queue_);
   EXPECT_EQ(rdfs_close(queue_, file), 0);
+}
+
+TEST_P(Library, AChildClosesNothingOfItsParents) {
+  Put("file", "content");
+  rdfs_file* file = Open("file", O_RDONLY);
+  rdfs_buffer* buffer = rdfs_buffer_alloc(queue_, 4096);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const bool closed = rdfs_close(queue_, file) == 0;
+    rdfs_buffer_free(buffer);
+    rdfs_queue_close(queue_);
+    _exit(closed && rdfs_disconnect(export_) == 0 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::string text(7, 'x');
+  EXPECT_EQ(rdfs_pread(queue_, file, text.data(), 7, 0), 7) << rdfs_sentence(queue_);
+  EXPECT_EQ(text, "content");
+  EXPECT_EQ(rdfs_close(queue_, file), 0);
+  rdfs_buffer_free(buffer);
 }
 
 TEST_P(Library, SaysWhyItCannotConnect) {

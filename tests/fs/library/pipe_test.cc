@@ -148,6 +148,26 @@ TEST_P(Pipes, ClosedWhileOneWaits) {
   EXPECT_LT(sender.Finish(), 0);
 }
 
+// In a child after a fork closing is nobody's end; both ends go on.
+TEST_P(Pipes, AChildClosesNothingOfItsParents) {
+  const rdfs::Pipe receiver = Listen();
+  auto came = std::async(std::launch::async, [&] { return ReadAll(receiver, 100); });
+  const rdfs::Pipe sender = Send(receiver.port());
+  EXPECT_EQ(sender.Write("whole", 5), 5);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    rdfs_pipe_close(sender.get());
+    rdfs_pipe_close(receiver.get());
+    _exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(sender.Finish(), 0) << sender.sentence();
+  EXPECT_EQ(came.get().bytes, "whole");
+}
+
 TEST_P(Pipes, SeveralThreadsWriteWholePieces) {
   const rdfs::Pipe receiver = Listen();
   auto came = std::async(std::launch::async, [&] { return ReadAll(receiver, 1U << 16U); });

@@ -47,6 +47,8 @@ int rdfs_pipe_finish(rdfs_pipe* pipe) { return pipe == nullptr ? -EINVAL : pipe-
 const char* rdfs_pipe_sentence(const rdfs_pipe* pipe) {
   return pipe == nullptr ? "" : pipe->sentence();
 }
-void rdfs_pipe_close(rdfs_pipe* pipe) { delete pipe; }
+void rdfs_pipe_close(rdfs_pipe* pipe) {
+  if (pipe != nullptr && pipe->IsOfThisProcess()) delete pipe;
+}
 
 }  // extern "C"

@@ -6,6 +6,8 @@
 // It blocks all signals. Any thread may call; the destruction comes last.
 #pragma once
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <condition_variable>
 #include <memory>
@@ -35,6 +37,8 @@ struct rdfs_pipe {
   int Finish();
   [[nodiscard]] int port() const { return reception_ ? int{reception_->port()} : -EINVAL; }
   [[nodiscard]] std::string transport() const;
+  // Not in a child after a fork: the driver is the parent's.
+  [[nodiscard]] bool IsOfThisProcess() const { return process_ == getpid(); }
   // As rdfs_pipe_sentence says; the calling thread's.
   [[nodiscard]] const char* sentence() const;
 
@@ -50,6 +54,7 @@ struct rdfs_pipe {
   rdfs::Status Join();
   int Tell(const rdfs::Status& status);
 
+  const pid_t process_ = getpid();
   const std::shared_ptr<rdfs::pipe::Handover> bytes_;
   const rdfs::Fd interrupt_;  // eventfd(2)
   rdfs::pipe::StopFlag stop_{false};

@@ -8,8 +8,9 @@
         print([entry.name for entry in export.list('dir')])
 
 Source and options are those of `rdfs SOURCE MNT -o OPTIONS`. Whatever fails raises OSError with the errno and
-a sentence. Threads may share an export; their calls take turns. An export must not be used in a child after a
-fork: connect there. `rdfs.spec` has the same as a file system for fsspec, which pandas and others use; `rdfs.pipe`
+a sentence. Threads may share an export; their calls take turns. A child after a fork connects anew: there what it
+has inherited raises ValueError, and closing it does nothing.
+What is made has the permissions that open() and os.mkdir() give: the umask counts where none are named. `rdfs.spec` has the same as a file system for fsspec, which pandas and others use; `rdfs.pipe`
 has streams from one program to another.
 """
 import ctypes
@@ -34,6 +35,19 @@ def _text(value):
     return c_text(os.fsencode(value))
 
 
+def _umask():
+    try:
+        with open('/proc/self/status', 'rb') as status:
+            for line in status:
+                if line.startswith(b'Umask:'):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    mask = os.umask(0o077)  # for a moment, and in every thread
+    os.umask(mask)
+    return mask
+
+
 def version():
     """The library's version."""
     return library.rdfs_version().decode()
@@ -53,6 +67,7 @@ class Export:
 
     def __init__(self, source, options='', queue_bytes=0):
         self._export, self._queue = ctypes.c_void_p(), ctypes.c_void_p()
+        self._process = os.getpid()
         self._lock = threading.RLock()  # a sentence belongs to the call before it; a collected File closes itself
         error = Error()
         self._tell(library.rdfs_connect(_text(source), _text(options), queue_bytes, byref(self._export),
@@ -68,8 +83,20 @@ class Export:
         if result < 0:
             raise OSError(-result, error.sentence.decode(errors='replace'))
 
+    def is_inherited(self):
+        """Whether a fork lies between: the session is the parent's, and a lock may be held for ever."""
+        return os.getpid() != self._process
+
+    def is_open(self):
+        return bool(self._queue) and not self.is_inherited()
+
+    def _must_be_ours(self):
+        if self.is_inherited():
+            raise ValueError('%s: the export was opened before the fork: connect in the child' % self.source)
+
     def call(self, name, *arguments):
         """A call of rdfs.h that waits, on this export's queue."""
+        self._must_be_ours()
         with self._lock:
             if not self._queue:
                 raise ValueError('%s: the export is closed' % self.source)
@@ -81,12 +108,15 @@ class Export:
     @property
     def transport(self):
         """What it goes over, and why not over something better."""
+        self._must_be_ours()
         text = ctypes.create_string_buffer(512)
         library.rdfs_transport(self._export, text, len(text))
         return text.value.decode(errors='replace')
 
     def close(self):
         """Ends the session; files that are open are of no use any more."""
+        if self.is_inherited():
+            return
         with self._lock:
             queue, export, self._queue, self._export = self._queue, self._export, None, None
             if queue:  # a File that is collected meanwhile finds the export closed
@@ -103,7 +133,7 @@ class Export:
         if getattr(self, '_queue', None):
             self.close()
 
-    def open(self, path, mode='rb', permissions=0o666, buffering=io.DEFAULT_BUFFER_SIZE):
+    def open(self, path, mode='rb', permissions=None, buffering=io.DEFAULT_BUFFER_SIZE):
         """A file in binary mode, as open() gives it; buffering=0: a File itself."""
         raw = File(self, path, mode, permissions)
         if buffering == 0:
@@ -133,8 +163,8 @@ class Export:
         attributes = Attributes.from_buffer_copy(found.contents) if found else None
         return Entry(os.fsdecode(library.rdfs_listing_name(listing, index)), attributes)
 
-    def mkdir(self, path, mode=0o777):
-        self.call('mkdir', _text(path), mode)
+    def mkdir(self, path, mode=None):
+        self.call('mkdir', _text(path), 0o777 & ~_umask() if mode is None else mode)
 
     def rmdir(self, path):
         self.call('rmdir', _text(path))
@@ -158,11 +188,13 @@ class Export:
 class File(io.RawIOBase):
     """An open file, unbuffered. Its position is its own; pread and pwrite leave it alone."""
 
-    def __init__(self, export, path, mode='rb', permissions=0o666):
+    def __init__(self, export, path, mode='rb', permissions=None):
         self._file = ctypes.c_void_p()
         self._export = export
         self._flags = flags_of(mode)
         self._position = 0
+        if permissions is None:
+            permissions = 0o666 & ~_umask() if self._flags & os.O_CREAT else 0
         export.call('open', _text(path), self._flags, permissions, byref(self._file))
         self.name, self.mode = path, mode
         if self._flags & os.O_APPEND:
@@ -237,5 +269,5 @@ class File(io.RawIOBase):
         if not self.closed:
             super().close()
             # With the export, it was closed already.
-            if self._file and self._export._queue:
+            if self._file and self._export.is_open():
                 self._export.call('close', self._file)

@@ -6,10 +6,12 @@
 
 A key is any text, the same at both ends; it never travels. None: the option key_file. Options are rdfs_pipe_send's
 and rdfs_pipe_listen's (rdfs.h): 'encrypt,timeout=10'. Whatever fails raises OSError with the errno and a sentence;
-what breaks off raises, and is never taken for the end. Not after a fork in the child.
+what breaks off raises, and is never taken for the end. A child after a fork cannot use what it has inherited, and does
+not end it.
 """
 import ctypes
 import io
+import os
 
 from rdfs._library import Error, byref, c_text, library
 
@@ -21,6 +23,7 @@ _PIECE = 1 << 20
 class _Pipe:
     def __init__(self, name, *arguments):
         self.held = ctypes.c_void_p()
+        self._process = os.getpid()
         error = Error()
         result = getattr(library, 'rdfs_pipe_' + name)(*arguments, byref(self.held), byref(error))
         if result < 0:
@@ -29,6 +32,8 @@ class _Pipe:
     def call(self, name, *arguments):
         if not self.held:
             raise ValueError('I/O operation on closed pipe.')
+        if os.getpid() != self._process:
+            raise ValueError("the pipe was opened before the fork, and is the parent's")
         result = getattr(library, 'rdfs_pipe_' + name)(self.held, *arguments)
         if result < 0:
             raise OSError(-result, library.rdfs_pipe_sentence(self.held).decode(errors='replace'))
@@ -41,7 +46,7 @@ class _Pipe:
 
     def close(self):
         held, self.held = self.held, None
-        if held:
+        if held and os.getpid() == self._process:
             library.rdfs_pipe_close(held)
 
     __del__ = close
