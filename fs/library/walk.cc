@@ -34,16 +34,17 @@ void Walk::Prepend(std::string_view path) {
   std::deque<std::string> names;
   while (!path.empty()) {
     const std::string_view name = path.substr(0, path.find('/'));
-    if (!name.empty() && name != ".") names.emplace_back(name);
+    if (!name.empty()) names.emplace_back(name);
     path.remove_prefix(std::min(path.size(), name.size() + 1));
   }
   rest_.insert(rest_.begin(), names.begin(), names.end());
 }
 
 void Walk::Step() {
-  while (!rest_.empty() && rest_.front() == "..") {
+  // What a "." stands behind is a directory, and followed: it is not the last name.
+  while (!rest_.empty() && (rest_.front() == ".." || rest_.front() == ".")) {
     if (last_ == LastName::kNotLooked && rest_.size() == 1) return Fail(EINVAL);
-    if (above_.size() > 1) above_.pop_back();
+    if (rest_.front() == ".." && above_.size() > 1) above_.pop_back();
     rest_.pop_front();
   }
   if (rest_.empty()) {

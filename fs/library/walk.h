@@ -27,7 +27,8 @@ enum class LastName {
 // Where a path leads.
 struct Place {
   Handle parent;
-  std::string name;  // empty: the root of the export, or what ".." led to; `file` is there then
+  std::string
+      name;  // empty: the root of the export, or what ".." or "." led to; `file` is there then
   std::optional<client::NamedFile> file;  // not there: no such name, or nobody looked
 };
 

@@ -112,6 +112,38 @@ TEST_P(Library, ASlashAtTheEndMeansADirectory) {
   EXPECT_EQ(rdfs_rmdir(queue_, "moved/"), 0);
 }
 
+TEST_P(Library, ADotBehindANameMeansADirectory) {
+  Put("file", "kept");
+  ASSERT_EQ(rdfs_mkdir(queue_, "dir", 0755), 0);
+  ASSERT_EQ(rdfs_symlink(queue_, "dir", "link"), 0);
+  ASSERT_EQ(rdfs_symlink(queue_, "dir/.", "dotted"), 0);
+  rdfs_file* file = nullptr;
+  rdfs_attributes attributes{};
+  EXPECT_EQ(rdfs_open(queue_, "file/.", O_RDONLY, 0, &file), -ENOTDIR);
+  EXPECT_EQ(rdfs_open(queue_, "new/.", O_CREAT | O_WRONLY, 0644, &file), -ENOENT);
+  EXPECT_EQ(rdfs_open(queue_, "dir/.", O_CREAT | O_WRONLY, 0644, &file), -EISDIR);
+  EXPECT_EQ(rdfs_stat(queue_, "file/.", 0, &attributes), -ENOTDIR);
+  EXPECT_EQ(rdfs_unlink(queue_, "file/."), -ENOTDIR);
+  EXPECT_EQ(rdfs_unlink(queue_, "file/./"), -ENOTDIR);
+  EXPECT_EQ(rdfs_unlink(queue_, "dir/."), -EINVAL);
+  EXPECT_EQ(rdfs_rmdir(queue_, "dir/."), -EINVAL);
+  EXPECT_EQ(rdfs_rmdir(queue_, "dir/./"), -EINVAL);
+  EXPECT_EQ(rdfs_mkdir(queue_, "new/.", 0755), -ENOENT);
+  EXPECT_EQ(rdfs_symlink(queue_, "file", "new/."), -ENOENT);
+  EXPECT_EQ(rdfs_rename(queue_, "dir/.", "x", 0), -EINVAL);
+  EXPECT_EQ(rdfs_rename(queue_, "dir/./", "x", 0), -EBUSY);
+  EXPECT_EQ(rdfs_rename(queue_, "file/.", "x", 0), -ENOTDIR);
+  EXPECT_EQ(rdfs_rename(queue_, "file", "x/.", 0), -ENOENT);
+  EXPECT_EQ(Content("file"), "kept");
+  EXPECT_TRUE(std::filesystem::is_directory(Path("dir")));
+  EXPECT_FALSE(std::filesystem::exists(Path("new")));
+  for (const char* path : {"dir/.", "link/.", "dotted", ".", "./dir/./.", "dir/./../link/."}) {
+    const int flags = std::string_view(path) == "dotted" ? 0 : AT_SYMLINK_NOFOLLOW;
+    EXPECT_EQ(rdfs_stat(queue_, path, flags, &attributes), 0) << path;
+    EXPECT_TRUE(S_ISDIR(attributes.mode)) << path;
+  }
+}
+
 TEST_P(Library, FollowsPathsAsIfTheExportWereTheRoot) {
   std::filesystem::create_directories(Path("d/e"));
   Put("d/e/file", "here");
