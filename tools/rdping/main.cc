@@ -68,8 +68,12 @@ void Declare(CLI::App& app, Arguments& arguments) {
   client->add_option("--size", arguments.client.latency_bytes, "Of the round trips, in bytes")
       ->check(CLI::Range(8, 65536))
       ->capture_default_str();
-  client->add_option("--sizes", arguments.client.sizes, "Of the bandwidth columns, in bytes")
-      ->check(CLI::Range(std::size_t{8}, rdfs::rdping::kRegionBytes));
+  client
+      ->add_option("--sizes", arguments.client.sizes,
+                   "Of the bandwidth columns, in bytes, with commas between")
+      ->check(CLI::Range(std::size_t{8}, rdfs::rdping::kRegionBytes))
+      ->allow_extra_args(false)
+      ->delimiter(',');
   client->add_flag("--plaintext", arguments.client.plaintext, "No TLS on the tcp transport");
   client->add_flag("--json", arguments.json, "JSON instead of a table");
 }

@@ -40,13 +40,13 @@ printf '0123456789abcdef' >"$work/key"
 printf 'another key' >"$work/wrong"
 chmod 600 "$work/key" "$work/wrong"
 start_server "$rdping" --listen "$address" --key-file "$work/key"
-"$rdping" client "$host" "$port" --key-file "$work/key" --seconds 0.02 --size 4096 --sizes 65536 --json >"$work/json" ||
+"$rdping" client --sizes 8192,65536 "$host" "$port" --key-file "$work/key" --seconds 0.02 --size 4096 --json >"$work/json" ||
   fail "a key failed"
 python3 - "$work/json" <<'PYTHON' || fail "--size or --sizes is not heeded"
 import json, sys
 report = json.load(open(sys.argv[1]))
 assert report["latency_bytes"] == 4096, report
-assert all([b["bytes"] for b in row["bandwidth"]] == [65536] for row in report["rows"] if row["bandwidth"]), report
+assert all([b["bytes"] for b in row["bandwidth"]] == [8192, 65536] for row in report["rows"] if row["bandwidth"]), report
 PYTHON
 "$rdping" client "$host" "$port" --key-file "$work/key" --seconds 0.02 --require tcp --plaintext >"$work/plain" &&
   grep -q '^tcp  .*READ' "$work/plain" || fail "--plaintext failed"
