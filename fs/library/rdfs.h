@@ -25,7 +25,8 @@
  * Time. A call waits for its answer at most as long as the option `deadline` says (30 s),
  * reconnecting included, then fails with -ETIMEDOUT. A read or write whose memory the transport
  * still uses then fails when it does not any more, seconds later at most: a buffer that is handed
- * back is the program's alone. Nothing waits for ever but rdfs_poll, when told to.
+ * back is the program's alone. Nothing of an export waits for ever but rdfs_poll, when told to.
+ * What a pipe waits for: see Pipes.
  *
  * Paths lead from the root of the export, with or without a '/' in front; "..", and symlinks, as if
  * chroot(2) had made it the root. Each name on the way costs a round trip: keep files open.
@@ -216,6 +217,9 @@ RDFS_PUBLIC void rdfs_listing_free(rdfs_listing* listing);
  * over RDMA), timeout=SECONDS (after which a silent peer is given up; 60, 0: never) and
  * wait=SECONDS (for the other end to come).
  *
+ * A read waits for what is sent, and a write and rdfs_pipe_finish for who reads, as long as the
+ * other end is alive.
+ *
  * Any thread may call; those that write, or read, take turns. An end has a thread of the library's
  * own, which blocks all signals. It must not be used after a fork in the child, but to close it. */
 
@@ -240,6 +244,8 @@ RDFS_PUBLIC ssize_t rdfs_pipe_write(rdfs_pipe* pipe, const void* from, size_t le
 /* As many as are there, at least one; 0: the stream is whole, its length and checksum are right,
  * and the sender will be told so. Anything that is cut off is an error instead. */
 RDFS_PUBLIC ssize_t rdfs_pipe_read(rdfs_pipe* pipe, void* to, size_t length);
+/* The same, and -EAGAIN where nothing has come within `timeout_ms` (-1: it waits for ever). */
+RDFS_PUBLIC ssize_t rdfs_pipe_read_within(rdfs_pipe* pipe, void* to, size_t length, int timeout_ms);
 /* Of a sender: that was all. Waits until every receiver has confirmed it. A receiver, which has
  * read 0, need not call it: it waits until the sender has been told. */
 RDFS_PUBLIC int rdfs_pipe_finish(rdfs_pipe* pipe);

@@ -209,6 +209,9 @@ class Pipe {
     return rdfs_pipe_write(get(), from, length);
   }
   ssize_t Read(void* to, std::size_t length) const { return rdfs_pipe_read(get(), to, length); }
+  ssize_t ReadWithin(void* to, std::size_t length, int timeout_ms) const {
+    return rdfs_pipe_read_within(get(), to, length, timeout_ms);
+  }
   [[nodiscard]] int Finish() const { return rdfs_pipe_finish(get()); }
   [[nodiscard]] int port() const { return rdfs_pipe_port(get()); }
   [[nodiscard]] const char* sentence() const { return rdfs_pipe_sentence(get()); }

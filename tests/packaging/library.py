@@ -10,10 +10,12 @@ import io
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import threading
+import time
 import unittest
 
 import fsspec
@@ -246,6 +248,24 @@ class Pipes(unittest.TestCase):
                 raise KeyError
         thread.join()
         self.assertIsInstance(thread.outcome, OSError)
+
+    def test_who_waits_for_a_sender_can_be_interrupted(self):
+        waits = ('import signal, rdfs.pipe\n'
+                 'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
+                 'with rdfs.pipe.Receiver(0, "sesame") as receiver:\n'
+                 '    print(receiver.port, flush=True)\n'
+                 '    receiver.read()\n')
+        with subprocess.Popen([sys.executable, '-c', waits], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            self.assertTrue(process.stdout.readline())
+            time.sleep(0.3)  # by then it reads
+            process.send_signal(signal.SIGINT)
+            try:
+                said = process.communicate(timeout=60)[1]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        self.assertIn('KeyboardInterrupt', said)
 
     def test_a_wrong_key(self):
         port, thread = self.receive(lambda receiver: receiver.read())

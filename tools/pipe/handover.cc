@@ -37,12 +37,19 @@ Status Handover::Write(ByteSpan bytes) {
   return std::exchange(offered_, {}).empty() ? Status::Ok() : WhyOver();
 }
 
-Result<std::size_t> Handover::Read(MutableByteSpan room) {
+Result<std::size_t> Handover::Read(MutableByteSpan room,
+                                   std::optional<std::chrono::milliseconds> limit) {
   const std::lock_guard turn(turn_);
   std::unique_lock lock(mutex_);
   wanted_ = room;
   Wake();
-  changed_.wait(lock, [this] { return wanted_.empty() || ended_ || over_; });
+  const auto answered = [this] { return wanted_.empty() || ended_ || over_; };
+  if (!limit) {
+    changed_.wait(lock, answered);
+  } else if (!changed_.wait_for(lock, *limit, answered)) {
+    wanted_ = {};
+    return Status(Code::kErrno, EAGAIN, "nothing has come yet");
+  }
   if (std::exchange(wanted_, {}).empty()) return put_;
   if (ended_) return std::size_t{0};
   return WhyOver();

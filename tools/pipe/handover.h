@@ -6,6 +6,7 @@
 // thread is the program's, those of one handover take turns; the driver is one thread.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <memory>
@@ -27,7 +28,9 @@ class Handover {
   // The program's. Waits until the driver has all of `bytes`; else why it never will.
   Status Write(ByteSpan bytes);
   // The program's. Waits for some bytes: how many are in `room`, which is not empty; 0: the end.
-  Result<std::size_t> Read(MutableByteSpan room);
+  // Errors: why none will come, and EAGAIN: none came within `limit`.
+  Result<std::size_t> Read(MutableByteSpan room,
+                           std::optional<std::chrono::milliseconds> limit = std::nullopt);
 
   // The driver's. How many bytes are in `room`; 0: the end; nullopt: none yet, see fd.
   std::optional<std::size_t> Take(MutableByteSpan room);

@@ -139,6 +139,29 @@ TEST_P(Pipes, AReceiverThatGoesIsTold) {
   EXPECT_NE(std::string(sender.sentence()), "");
 }
 
+TEST_P(Pipes, AReadMayHaveALimit) {
+  const rdfs::Pipe receiver = Listen();
+  std::array<char, 10> room{};
+  EXPECT_EQ(receiver.ReadWithin(room.data(), room.size(), 1), -EAGAIN);  // nobody has come
+  EXPECT_EQ(std::string(receiver.sentence()), "nothing has come yet");
+  const rdfs::Pipe sender = Send(receiver.port());
+  EXPECT_EQ(receiver.ReadWithin(room.data(), room.size(), 0), -EAGAIN);
+  std::string came;
+  auto read = std::async(std::launch::async, [&] {
+    ssize_t got = -EAGAIN;
+    while (got == -EAGAIN || got > 0) {
+      got = receiver.ReadWithin(room.data(), room.size(), 20);
+      if (got > 0) came.append(room.data(), static_cast<std::size_t>(got));
+    }
+    return got;
+  });
+  EXPECT_EQ(sender.Write("whole", 5), 5);
+  EXPECT_EQ(sender.Finish(), 0) << sender.sentence();
+  EXPECT_EQ(read.get(), 0) << receiver.sentence();
+  EXPECT_EQ(came, "whole");
+  EXPECT_EQ(receiver.ReadWithin(room.data(), room.size(), -1), 0);
+}
+
 TEST_P(Pipes, ClosedWhileOneWaits) {
   rdfs::Pipe receiver = Listen();  // nobody comes
   receiver = rdfs::Pipe();

@@ -1,5 +1,6 @@
 // rdfs.h: pipes.
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstddef>
 
@@ -42,6 +43,11 @@ ssize_t rdfs_pipe_write(rdfs_pipe* pipe, const void* from, size_t length) {
 ssize_t rdfs_pipe_read(rdfs_pipe* pipe, void* to, size_t length) {
   if (pipe == nullptr || to == nullptr || length > SSIZE_MAX) return -EINVAL;
   return pipe->Read({static_cast<std::byte*>(to), length});
+}
+ssize_t rdfs_pipe_read_within(rdfs_pipe* pipe, void* to, size_t length, int timeout_ms) {
+  if (timeout_ms < 0) return rdfs_pipe_read(pipe, to, length);
+  if (pipe == nullptr || to == nullptr || length > SSIZE_MAX) return -EINVAL;
+  return pipe->Read({static_cast<std::byte*>(to), length}, std::chrono::milliseconds(timeout_ms));
 }
 int rdfs_pipe_finish(rdfs_pipe* pipe) { return pipe == nullptr ? -EINVAL : pipe->Finish(); }
 const char* rdfs_pipe_sentence(const rdfs_pipe* pipe) {

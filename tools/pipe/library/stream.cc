@@ -118,12 +118,13 @@ ssize_t rdfs_pipe::Write(rdfs::ByteSpan bytes) {
   return status.ok() ? static_cast<ssize_t>(bytes.size()) : Tell(status);
 }
 
-ssize_t rdfs_pipe::Read(rdfs::MutableByteSpan room) {
+ssize_t rdfs_pipe::Read(rdfs::MutableByteSpan room,
+                        std::optional<std::chrono::milliseconds> limit) {
   if (reception_ == nullptr) {
     return Tell({Code::kInvalidArgument, "this end of the stream is for writing"});
   }
   if (room.empty()) return Tell({Code::kInvalidArgument, "there is no room to read into"});
-  const auto got = bytes_->Read(room);
+  const auto got = bytes_->Read(room, limit);
   if (!got.ok()) return Tell(got.status());
   if (*got == 0) {
     const std::lock_guard lock(mutex_);

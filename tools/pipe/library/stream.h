@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -33,7 +34,8 @@ struct rdfs_pipe {
   ~rdfs_pipe();
 
   ssize_t Write(rdfs::ByteSpan bytes);
-  ssize_t Read(rdfs::MutableByteSpan room);
+  ssize_t Read(rdfs::MutableByteSpan room,
+               std::optional<std::chrono::milliseconds> limit = std::nullopt);
   int Finish();
   [[nodiscard]] int port() const { return reception_ ? int{reception_->port()} : -EINVAL; }
   [[nodiscard]] std::string transport() const;

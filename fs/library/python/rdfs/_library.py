@@ -76,6 +76,7 @@ for _name, _result, _arguments in (
         ('pipe_transport', c_int, (_P, c_char_p, c_size_t)),
         ('pipe_write', c_ssize_t, (_P, _P, c_size_t)),
         ('pipe_read', c_ssize_t, (_P, _P, c_size_t)),
+        ('pipe_read_within', c_ssize_t, (_P, _P, c_size_t, c_int)),
         ('pipe_finish', c_int, (_P,)),
         ('pipe_sentence', c_char_p, (_P,)),
         ('pipe_close', None, (_P,))):

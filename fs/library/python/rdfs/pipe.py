@@ -18,6 +18,7 @@ from rdfs._library import Error, byref, c_text, library
 __all__ = ['Receiver', 'Sender']
 
 _PIECE = 1 << 20
+_SLICE_MS = 200
 
 
 class _Pipe:
@@ -124,7 +125,12 @@ class _Raw(io.RawIOBase):
         view = memoryview(buffer).cast('B')
         if not view.nbytes:
             return 0
-        return self._pipe.call('read', (ctypes.c_char * view.nbytes).from_buffer(view), view.nbytes)
+        to = (ctypes.c_char * view.nbytes).from_buffer(view)
+        while True:  # in between the interpreter heeds signals
+            try:
+                return self._pipe.call('read_within', to, view.nbytes, _SLICE_MS)
+            except BlockingIOError:
+                pass
 
     def close(self):
         if not self.closed:
