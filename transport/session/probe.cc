@@ -70,12 +70,21 @@ Result<Admission> ProbeService::Admit(const SessionRequest& request) {
                   "the server is being probed by others already; try again in a minute");
   }
   RDFS_ASSIGN_OR_RETURN(auto probe, NewProbe());
+  probe->session_id = request.session_id;
+  probe->since = BootClock::now();
   Admission admission;
   admission.domain = probe->memory->domain;
   admission.grant = TellClock();
   admission.context = probe;
   probes_.push_back(std::move(probe));
   return admission;
+}
+
+std::optional<std::uint64_t> ProbeService::Overdue(TimePoint now) const {
+  if (probes_.size() < kMaxSessions || now - probes_.front()->since <= kProbeTime) {
+    return std::nullopt;
+  }
+  return probes_.front()->session_id;
 }
 
 ProbeService::Probes::iterator ProbeService::Find(const std::shared_ptr<void>& context) {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <list>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -39,6 +40,10 @@ class ProbeService final : public SessionHost {
   void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
   void OnWrongKey() override { host_.OnWrongKey(); }
 
+  // The session of a probe that is in the way of a next one: there are kMaxSessions, and this one
+  // was admitted longer than kProbeTime ago, so that its lanes are over. None where nobody waits.
+  [[nodiscard]] std::optional<std::uint64_t> Overdue(TimePoint now) const;
+
   // Each may pin memory and keep a thread busy.
   static constexpr std::size_t kMaxSessions = 8;
   static constexpr std::size_t kMaxLanes = 4;  // of a session
@@ -53,6 +58,8 @@ class ProbeService final : public SessionHost {
     std::jthread thread;
   };
   struct Probe {
+    std::uint64_t session_id = 0;
+    TimePoint since{};
     std::shared_ptr<Memory> memory;
     std::list<Worker> workers;
   };
@@ -64,7 +71,7 @@ class ProbeService final : public SessionHost {
   void Reap();
 
   SessionHost& host_;
-  Probes probes_;             // the context of each probe's session
+  Probes probes_;             // the context of each probe's session, oldest first
   std::list<Worker> ending_;  // of sessions that are over
 };
 

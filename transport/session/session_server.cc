@@ -67,6 +67,9 @@ Result<SessionServer::Opened> SessionServer::Open(const SessionOpen& open,
                                .uid = peer.user,
                                .same_host = SameHost(open.host, identity_),
                                .exporter = ExporterOf(agreement)};
+  if (open.service == kProbeService) {
+    if (const auto overdue = host_.Overdue(now)) End(*overdue);
+  }
   RDFS_ASSIGN_OR_RETURN(Admission admission, host_.Admit(request));
   const std::shared_ptr<void> context = admission.context;
   auto opened = Enter(request, open, agreement, std::move(admission), now);

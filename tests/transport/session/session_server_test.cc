@@ -30,10 +30,10 @@ class CountingHost final : public SessionHost {
 
 class SessionServerTest : public testing::Test {
  protected:
-  Code Open(const std::string& service) {
+  Code Open(const std::string& service, TimePoint now = BootClock::now()) {
     SessionOpen open;
     open.service = service;
-    return server_.Open(open, Agreement{}, PeerFacts{}, BootClock::now()).status().code();
+    return server_.Open(open, Agreement{}, PeerFacts{}, now).status().code();
   }
 
   CountingHost host_;
@@ -57,6 +57,18 @@ TEST_F(SessionServerTest, WhatHasNoRoomHasEnded) {
   for (std::size_t i = 0; i <= ProbeService::kMaxSessions; ++i) {
     EXPECT_EQ(Open(std::string(kProbeService)), Code::kBusy) << i;
   }
+}
+
+// Who stays connected keeps the others from probing for kProbeTime only.
+TEST_F(SessionServerTest, AProbeThatIsOverMakesRoomForTheNext) {
+  const std::string probe(kProbeService);
+  for (std::size_t i = 0; i < ProbeService::kMaxSessions; ++i) {
+    ASSERT_EQ(Open(probe), Code::kOk) << i;
+  }
+  EXPECT_EQ(Open(probe), Code::kResourceExhausted);
+  const TimePoint later = BootClock::now() + kProbeTime + std::chrono::seconds(1);
+  EXPECT_EQ(Open(probe, later), Code::kOk);
+  EXPECT_EQ(host_.ended, 0U) << "probes are none of the host's";
 }
 
 // From here on no thread can be started: none has room for such a stack.
