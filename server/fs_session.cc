@@ -1,5 +1,7 @@
 #include "server/fs_session.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -45,6 +47,8 @@ OpenPtr FsSession::AddOpen(OpenPlace place, InodePtr inode, Fd fd, std::uint32_t
                            uid_t opener) {
   auto open = std::make_shared<OpenFile>();
   open->opener = opener;
+  open->appends_only =
+      (flags & fs::kOpenAppend) != 0 && (::fcntl(fd.get(), F_GETFL) & O_APPEND) != 0;
   return Add(std::move(place), std::move(open), std::move(inode), std::move(fd), flags);
 }
 

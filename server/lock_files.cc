@@ -78,7 +78,8 @@ int LockFiles::NewFile(const OpenFile& open, const LockOwner& owner, bool both, 
     return 0;
   }
   if (reopened_ >= max_reopened_) return ENOLCK;
-  const int flags = out.readable ? (out.writable ? O_RDWR : O_RDONLY) : O_WRONLY;
+  const int access = out.readable ? (out.writable ? O_RDWR : O_RDONLY) : O_WRONLY;
+  const int flags = access | (open.appends_only ? O_APPEND : 0);
   OpenResult opened = proc_.Reopen(open.fd->get(), flags);
   if (!opened.fd.valid()) {
     // Its owner has these rights from when he opened the file: the mode may be another one by now,

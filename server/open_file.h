@@ -1,9 +1,10 @@
 // OpenFile: an open file or directory of a session.
 //
 // Shared by the session's table and the requests in progress on it: closing the number does not
-// close the descriptor under a read that is under way. The descriptor never has O_APPEND, O_DIRECT,
-// O_SYNC or O_DSYNC: an append is said by each write, and the sync flags go with each write, so
-// that one descriptor serves all of them. Any thread; directories have a lock for their position.
+// close the descriptor under a read that is under way. The descriptor never has O_DIRECT, O_SYNC or
+// O_DSYNC, and O_APPEND only where its file can be opened no other way (chattr +a): an append is
+// said by each write, and the sync flags go with each write, so that one descriptor serves all of
+// them. Any thread; directories have a lock for their position.
 #pragma once
 
 #include <atomic>
@@ -35,6 +36,7 @@ struct OpenFile {
   InodePtr inode;
   std::shared_ptr<const Fd> fd;
   std::uint32_t flags = 0;           // kOpen... bits as asked for
+  bool appends_only = false;         // the descriptor has O_APPEND
   std::uint64_t asked_by = 0;        // of directories: the number of the request
   std::uint64_t reclaimed_from = 0;  // its number before a restart, or 0; the session's
   FileId file;

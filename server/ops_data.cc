@@ -99,6 +99,8 @@ Outcome BeginWrite(Call& call, WriteJobPtr job, std::uint64_t number) {
   constexpr std::uint32_t kKnown = fs::kWriteAppend | fs::kWriteKillPriv | fs::kWriteEarly;
   if ((job->flags & ~kKnown) != 0) return Outcome::Errno(EINVAL);
   const bool append = (job->flags & fs::kWriteAppend) != 0;
+  // It would go to the end all the same.
+  if (job->open->appends_only && !append) return Outcome::Errno(EPERM);
   if (append) job->offset = 0;  // the kernel decides
   if (job->offset > kMaxOffset - job->bytes.size()) return Outcome::Errno(EFBIG);
   job->worker = &call.worker;

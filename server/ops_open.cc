@@ -57,6 +57,14 @@ Outcome AnswerOpen(Call& call, OpenPlace place, const InodePtr& inode, Fd fd, st
   return AnswerOpened(call, *open, stat, entry);
 }
 
+// A file that the server's file system lets nobody write to but at its end (chattr +a) is opened
+// with O_APPEND or not at all. It makes no difference to another one's errors.
+OpenResult OpenForCaller(const ProcFd& proc, const InodeRef& ref, std::uint32_t flags) {
+  OpenResult opened = proc.ReopenWithoutWaiting(ref.fd(), DescriptorFlags(flags));
+  if (opened.error != EPERM || (flags & fs::kOpenAppend) == 0) return opened;
+  return proc.ReopenWithoutWaiting(ref.fd(), DescriptorFlags(flags) | O_APPEND);
+}
+
 // Who makes a file may write to it whatever mode it gets (git's objects: 0444). Where the
 // descriptor of the making is lost, the caller, who owns the file, allows itself to open it, and
 // takes that back.
@@ -80,9 +88,8 @@ Outcome OpenInode(Call& call, OpenPlace place, const InodeRef& ref, std::uint32_
                   Opens opens = Opens::kWhatIsThere) {
   if (const int error = RefuseType(ref.inode->type); error != 0) return Outcome::Errno(error);
   if (!place) return call.RefuseOpen();
-  OpenResult opened = opens == Opens::kWhatItMade
-                          ? OpenAsItsMaker(call, ref, flags)
-                          : call.core().proc.ReopenWithoutWaiting(ref.fd(), DescriptorFlags(flags));
+  OpenResult opened = opens == Opens::kWhatItMade ? OpenAsItsMaker(call, ref, flags)
+                                                  : OpenForCaller(call.core().proc, ref, flags);
   // Nothing is done yet, and the client asks again under another number. A file that it made itself
   // would be somebody else's to it then.
   if (opened.error == EWOULDBLOCK && opens == Opens::kWhatIsThere) {

@@ -1,7 +1,9 @@
 // Open files and their content.
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <linux/fs.h>
 #include <sys/fsuid.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -152,6 +154,32 @@ TEST_F(DataTest, AppendsGoToTheEndWhereverTheClientThinksItIs) {
   // Without the flag an explicit offset counts, though the file was opened for appending.
   EXPECT_TRUE(server.Write(open, 0, "X").ok());
   EXPECT_EQ(Content(server / "file").substr(0, 2), "X1");
+}
+
+// chattr +a: the kernel lets nobody open it for writing but with O_APPEND.
+TEST_F(DataTest, AFileThatOnlyGrowsIsAppendedToAsRoot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const Fd file(::open((server / "file").c_str(), O_RDONLY | O_CLOEXEC));
+  int before = 0;
+  if (::ioctl(file.get(), FS_IOC_GETFLAGS, &before) != 0) GTEST_SKIP() << "no such flags here";
+  const int only_grows = before | FS_APPEND_FL;
+  if (::ioctl(file.get(), FS_IOC_SETFLAGS, &only_grows) != 0) GTEST_SKIP() << "nor may they be set";
+  const fs::Handle handle = server.Walk("file");
+  EXPECT_EQ(server.Open(handle, fs::kOpenWrite).errno_value(), EPERM);
+  constexpr std::uint32_t kAppend = fs::kOpenWrite | fs::kOpenAppend;
+  EXPECT_EQ(server.Open(handle, kAppend | fs::kOpenTruncate).errno_value(), EPERM);
+  const Answer opened = server.Open(handle, kAppend | fs::kOpenRead);
+  EXPECT_TRUE(opened.ok());
+  if (opened.ok()) {
+    const std::uint64_t open = server.OpenNumber(opened);
+    EXPECT_EQ(server.Write(open, 0, "end", fs::kWriteAppend).As<fs::WriteReply>().offset, 10U);
+    EXPECT_EQ(server.Write(open, 2, "x").errno_value(), EPERM);
+    EXPECT_EQ(server.Read(open, 8, 10).second, "89end");
+    EXPECT_TRUE(server.Release(open).ok());
+  }
+  EXPECT_EQ(Content(server / "file"), "0123456789end");
+  // Nobody could remove it otherwise.
+  EXPECT_EQ(::ioctl(file.get(), FS_IOC_SETFLAGS, &before), 0);
 }
 
 TEST_F(DataTest, ManyAppendsAtOnceDoNotOverlap) {
