@@ -328,6 +328,16 @@ void ExtentStoreRead::Again() {
   }
 }
 
+// Whether so much may wait, more than which each request takes anyway. Until it is answered.
+bool ExtentStoreRead::KeepPast(std::size_t length) {
+  if (length <= kExtentPageBytes) return true;
+  const std::lock_guard lock(store_.mutex_);
+  if (length > store_.options_.past_bytes - store_.past_bytes_) return false;
+  store_.past_bytes_ += length;
+  kept_past_ = length;
+  return true;
+}
+
 void ExtentStoreRead::ReadPast() {
   const std::size_t length = std::min<std::size_t>(read_.length, fs::kMaxInlineDataBytes);
   auto buffer = std::make_shared<std::vector<std::byte>>(length);
@@ -337,6 +347,7 @@ void ExtentStoreRead::ReadPast() {
     ReadPastDone(at_once, *buffer);
     return;
   }
+  if (!KeepPast(length)) buffer = std::make_shared<std::vector<std::byte>>(kExtentPageBytes);
   io_.Read(read_.fd, *buffer, read_.offset,
            [self = shared_from_this(), buffer](std::int64_t result) {
              self->ReadPastDone(result, *buffer);
@@ -389,6 +400,7 @@ void ExtentStoreRead::Release() {
   const TimePoint now = store_.clock_.Now();
   for (Extent* extent : pieces_) store_.cache_.Unpin(*extent, now);
   pieces_.clear();
+  store_.past_bytes_ -= kept_past_;
   store_.cache_.LeaveFile(*file_);
   done_ = nullptr;
 }

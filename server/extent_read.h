@@ -53,6 +53,7 @@ class ExtentStoreRead : public std::enable_shared_from_this<ExtentStoreRead> {
   void AddBytes(Answer& answer);
   void DropPieces();
   void Again();
+  bool KeepPast(std::size_t length);
   void ReadPast();
   void ReadPastDone(std::int64_t result, std::vector<std::byte>& buffer);
   void Reply(const Answer& answer);
@@ -72,6 +73,7 @@ class ExtentStoreRead : public std::enable_shared_from_this<ExtentStoreRead> {
   std::size_t wanted_ = 0;
   std::vector<Extent*> mine_;  // to be filled by this read
   std::size_t pending_ = 0;
+  std::size_t kept_past_ = 0;  // of StoreOptions::past_bytes
   int attempts_ = 0;
   bool failed_ = false;  // one of its fills
 };

@@ -72,6 +72,9 @@ struct StoreOptions {
   std::chrono::milliseconds attr_lease{1000};  // how long a version is believed without stat(2)
   std::size_t session_bytes = 0;  // granted to one session at most; 0: three quarters of the pool
   unsigned never_granted_percent = 12;
+  // Memory in which reads past the pool wait, all together; those beyond it are answered in parts
+  // of a page.
+  std::size_t past_bytes = std::size_t{64} << 20U;
 };
 
 struct StoreStats {
@@ -133,7 +136,8 @@ class ExtentStore {
   mutable std::mutex mutex_;  // guards what follows and pool_'s allocation
   ExtentCache cache_;
   StoreStats stats_;
-  bool growing_ = false;  // in the background
+  std::size_t past_bytes_ = 0;  // in which reads wait
+  bool growing_ = false;        // in the background
 };
 
 // All stores of a server: a change made through one access class is a change for all of them.

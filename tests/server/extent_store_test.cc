@@ -332,6 +332,20 @@ TEST_F(ExtentStoreTest, WhatCannotBeReadTakesNothingElseAlong) {
   EXPECT_EQ(read(700 << 10, 8192).bytes, part(700 << 10, 8192)) << "behind it";
   EXPECT_EQ(read(kBad - kPage, 2 * kPage).bytes, part(kBad - kPage, kPage)) << "up to it";
   EXPECT_EQ(read(kBad, kPage).error, EIO);
+
+  // Such reads wait in no more memory than there may be, which each gives back.
+  for (const std::size_t memory : {std::size_t{0}, std::size_t{64} << 10U}) {
+    StoreOptions options = SmallPool();
+    options.past_bytes = memory;
+    ExtentStore bounded(domain_, options, clock_);
+    const auto io = MakeFileIo();
+    ASSERT_EQ(ReadNow(bounded, *io, Inline(0, 4096)).error, 0);
+    for (int i = 0; i < 2; ++i) {
+      StoreRead wanted = At(start, 64 << 10, 1 << 20);
+      wanted.fd = memory_as_file;
+      EXPECT_EQ(ReadNow(bounded, *io, wanted).bytes, part(0, std::max(kPage, memory)));
+    }
+  }
   munmap(mapped, 3 << 20);
 }
 
