@@ -105,14 +105,22 @@ Result<Place> PlaceOnMount(const std::string& path, const std::string& real) {
 
 Result<Place> FindPlace(const std::string& operand) {
   const std::string real = RealPath(operand);
-  return real.empty() ? Result<Place>(PlaceOfSource(operand)) : PlaceOnMount(operand, real);
+  if (!real.empty()) return PlaceOnMount(operand, real);
+  const int why = errno;
+  if (operand.find(':') == operand.npos) return Status::FromErrno(why, operand);
+  return PlaceOfSource(operand);
 }
 
 // A descriptor that is readable when a signal asks for the end.
 Result<Fd> BlockEndSignals() {
   sigset_t ends;
   sigemptyset(&ends);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&ends, signal);
+  // Of nohup(1): a signal that is blocked would come though it is ignored.
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) != 0 || hangup.sa_handler != SIG_IGN) {
+    sigaddset(&ends, SIGHUP);
+  }
   sigset_t blocked = ends;
   sigaddset(&blocked, SIGPIPE);  // a reader that goes is seen when it is written to
   pthread_sigmask(SIG_BLOCK, &blocked, nullptr);

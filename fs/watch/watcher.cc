@@ -75,18 +75,18 @@ Status Watcher::Add(const std::string& path, std::string shown) {
     return {Code::kErrno, ENOTDIR,
             shown + " is not a directory; watch the directory that it is in"};
   }
-  RDFS_RETURN_IF_ERROR(AddDirectory(handle, std::move(shown), /*named=*/true));
+  RDFS_RETURN_IF_ERROR(AddDirectory(handle, std::move(shown), /*named=*/true, /*come=*/false));
   while (!found_.empty() && !IsTold()) {
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
-    const Status added = AddDirectory(below, name, /*named=*/false);
+    const Status added = AddDirectory(below, name, /*named=*/false, /*come=*/false);
     // Gone again, or not for us: as inotifywait -r, the rest is watched.
     if (!added.ok() && !Is(added, {ENOENT, ESTALE, EACCES, EPERM})) return added;
   }
   return {};
 }
 
-Status Watcher::AddDirectory(const Handle& handle, std::string shown, bool named) {
+Status Watcher::AddDirectory(const Handle& handle, std::string shown, bool named, bool come) {
   if (directories_.size() >= kMostDirectories) {
     return {Code::kBusy, "there are more directories than can be watched at once"};
   }
@@ -95,7 +95,7 @@ Status Watcher::AddDirectory(const Handle& handle, std::string shown, bool named
   added.named = named;
   added.next = TimePoint::max();
   if (!directories_.emplace(handle, std::move(added)).second) return {};
-  const Status looked = Look(handle, true);
+  const Status looked = Look(handle, /*first=*/!come);
   if (looked.ok()) return looked;
   Forget(handle);
   return Status::FromErrno(looked.errno_value(), shown);
@@ -178,8 +178,8 @@ void Watcher::LookWhereDue(TimePoint now) {
     const auto found = directories_.find(handle);
     if (found == directories_.end()) continue;
     found->second.next = TimePoint::max();  // until something is recalled
-    Status looked = Look(handle, false);
-    if (Is(looked, {ESTALE}) && FindAgain(handle)) looked = Look(handle, false);
+    Status looked = Look(handle, /*first=*/false);
+    if (Is(looked, {ESTALE}) && FindAgain(handle)) looked = Look(handle, /*first=*/false);
     if (looked.ok()) continue;
     Directory& directory = directories_.at(handle);
     if (Is(looked, {ENOENT, ESTALE, ENOTDIR})) {
@@ -194,7 +194,7 @@ void Watcher::LookWhereDue(TimePoint now) {
   while (!found_.empty() && !IsTold()) {
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
-    const Status added = AddDirectory(below, name, /*named=*/false);
+    const Status added = AddDirectory(below, name, /*named=*/false, /*come=*/true);
     if (added.ok()) continue;
     if (added.code() != Code::kBusy) {
       LogInfo("{}", added.message());

@@ -63,8 +63,9 @@ class Watcher {
   Watcher(client::Mount& mount, bool recursive, Tell tell, int stop)
       : mount_(mount), recursive_(recursive), tell_(std::move(tell)), stop_(stop) {}
   void OnRecall(client::Lane& lane, const client::RecallNotice& notice);
-  Status AddDirectory(const Handle& handle, std::string shown, bool named);
-  // Looks, tells what differs, and says when to look again.
+  // `come`: while it was watched, so that what is in it is told to have come as well.
+  Status AddDirectory(const Handle& handle, std::string shown, bool named, bool come);
+  // Looks, tells what differs (first: nothing), and says when to look again.
   Status Look(const Handle& handle, bool first);
   void Take(const Handle& handle, Directory& directory, const client::Attributes& own,
             const std::vector<client::SyncClient::ListedEntry>& entries, bool first);

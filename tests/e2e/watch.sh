@@ -94,6 +94,21 @@ touch "$top/renamed/there" "$top/renamed/deep/second"
 wait_for "$work/events" "$top/renamed/ CREATE there"
 wait_for "$work/events" "$top/renamed/deep/ CREATE second"
 
+# What comes with something in it: that is told, too, at every depth, and once.
+mkdir -p "$work/tree/one/two"
+echo deep >"$work/tree/one/two/leaf"
+cp -r "$work/tree" "$top/tree"
+wait_for "$work/events" "$top/tree/ CREATE,ISDIR one"
+wait_for "$work/events" "$top/tree/one/ CREATE,ISDIR two"
+wait_for "$work/events" "$top/tree/one/two/ CREATE leaf"
+mkdir -p "$work/mnt/aside/in"
+touch "$work/mnt/aside/in/leaf"
+mv "$work/mnt/aside" "$top/aside"
+wait_for "$work/events" "$top/aside/ CREATE,ISDIR in"
+wait_for "$work/events" "$top/aside/in/ CREATE leaf"
+twice=$(grep 'CREATE.* leaf$' "$work/events" | sort | uniq -d)
+[ -z "$twice" ] || problem "told twice: $twice"
+
 # The same, as inotifywait tells of it.
 here=$work/local/top
 mkdir -p "$here/below"
@@ -130,6 +145,18 @@ wait "$server"
 serve again --export "data=$work/export$ids" --key-file "$work/key"
 echo again >>"$top/moved"
 wait_for "$work/events" "$top/ MODIFY moved"
+ends
+
+# Under nohup, which ignores HUP: told to end by it, it goes on.
+: >"$work/events"
+: >"$work/said"
+env --ignore-signal=HUP "$rdfs" watch "$top" >"$work/events" 2>"$work/said" </dev/null &
+watcher=$!
+ends_with_us "$watcher"
+wait_for "$work/said" 'rdfs: watching 1 directory'
+kill -HUP "$watcher"
+touch "$top/behind-hup"
+wait_for "$work/events" "$top/ CREATE behind-hup"
 ends
 
 # The last directory goes, and the watcher with it.
@@ -191,6 +218,7 @@ refused() {
   grep -q -- "$text" "$work/said" || problem "rdfs watch $*: $(cat "$work/said")"
 }
 refused 1 'is on no mount of this user' /
+refused 1 "^rdfs: $top/none: No such file or directory" "$top/none"
 # What is mounted on a directory of the mount is not taken for the mount's.
 mkdir "$top/other"
 # covered COMMAND...: where something is, in a mount namespace of its own.
