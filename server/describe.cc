@@ -47,7 +47,7 @@ void AddSessions(const std::vector<SessionPtr>& sessions, TimePoint now, Snapsho
     open_files += session->open_files();
   }
   out.Gauge("sessions", "Mounts.", sessions.size());
-  out.Gauge("open_files", "Files and directories that mounts have open.", open_files);
+  out.Gauge("open_files", "Files that are open; at the server also directories.", open_files);
 }
 
 void AddPool(const StoreStats& pool, Snapshot& out) {

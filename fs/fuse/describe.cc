@@ -87,7 +87,7 @@ Snapshot DescribeMount(const std::string& mount_point, const std::string& source
             health.ok() ? 1 : 0);
   AddFigures(mount.counters(), out);
   AddHits(filesystem, out);
-  out.Count("recalls", "Times that the server said to believe something no more.",
+  out.Count("recalls", "Times that a client was told to believe something no more.",
             filesystem.kernel.recalls());
   out.Count("early_writes", "Writes that programs were told are done while they were on their way.",
             filesystem.behind.total());
@@ -101,7 +101,8 @@ Snapshot DescribeMount(const std::string& mount_point, const std::string& source
   out.Count("ahead_unused_bytes", "Of it, what came and was not wanted.", ahead.unused);
   AddBuffers(workers, out);
   out.Gauge("workers", "Event loops that serve the mount.", workers.size());
-  out.Gauge("open_files", "Files that are open.", filesystem.opens.size());
+  out.Gauge("open_files", "Files that are open; at the server also directories.",
+            filesystem.opens.size());
   return out;
 }
 

@@ -122,6 +122,7 @@ explained() {
   [ -z "$unexplained" ] || problem "$2: nothing says what these are: $unexplained"
 }
 explained "$work/metrics" 'metrics'
+cp "$work/metrics" "$work/metrics-of-mount"
 "$rdfs" top -n 1 "$work/mnt" >"$work/top" || problem 'rdfs top fails'
 "$rdfs" top -n1 "$work/mnt" >"$work/out" || problem 'rdfs top -n1 fails'
 [ "$(wc -l <"$work/out")" -gt 1 ] || problem "rdfs top -n1 says: $(cat "$work/out")"
@@ -140,6 +141,9 @@ timeout 3 "$rdfs" top "$work/mnt" >"$work/out"
 [ "$(grep -cE '^  sessions +1$' "$work/out")" -ge 1 ] || problem "rdfsd top says: $(cat "$work/out")"
 "$rdfsd" stats --prometheus >"$work/metrics" || problem 'rdfsd stats --prometheus fails'
 says "$work/metrics" "^rdfs_operation_seconds_count\{port=\"$port\",op=\"lookup\"\} [1-9]" 'rdfsd stats --prometheus'
+# Who gathers both takes two texts of one metric for an error.
+disputed=$(grep -h '^# HELP ' "$work/metrics" "$work/metrics-of-mount" | sort -u | awk '{ print $3 }' | uniq -d)
+[ -z "$disputed" ] || problem "rdfs and rdfsd say different things of $disputed"
 "$rdfsd" status >"$work/status" || problem 'rdfsd status fails'
 says "$work/status" "^port +$port\$" 'rdfsd status'
 says "$work/status" '^ +session .* of data, over shm' 'rdfsd status'
