@@ -171,7 +171,12 @@ Status ParsePeer(std::string_view text, PeerOptions& options) {
   if (text.starts_with(kScheme)) {
     text.remove_prefix(kScheme.size());
     const std::size_t slash = text.find('/');
-    if (slash != text.npos) options.export_name = text.substr(slash + 1);
+    if (slash != text.npos) {
+      std::string_view name = text.substr(slash);
+      while (name.starts_with('/')) name.remove_prefix(1);
+      while (name.ends_with('/')) name.remove_suffix(1);
+      options.export_name = name;
+    }
     text = text.substr(0, slash);
   }
   if (const std::string_view host = SshHost(text); !host.empty()) {

@@ -121,6 +121,10 @@ TEST(Peer, HasItsNameInManyWays) {
   EXPECT_EQ(options.host, "fd00::1");
   EXPECT_EQ(options.port, 99);
   EXPECT_EQ(options.export_name, "a/b");
+  ASSERT_TRUE(ParsePeer("rdfs://node//data//", options).ok());
+  EXPECT_EQ(options.export_name, "data");
+  ASSERT_TRUE(ParsePeer("rdfs://node/", options).ok());
+  EXPECT_EQ(options.export_name, "");
   PeerOptions plain;
   plain.port = 7337;
   ASSERT_TRUE(ParsePeer("node", plain).ok());
