@@ -65,6 +65,11 @@ struct Listing {
 using ListingPtr = std::shared_ptr<Listing>;
 
 void EndListing(const ListingPtr& listing) {
+  if (listing->failure.errno_value() == ETIMEDOUT) {  // there is no time left to hear of it
+    listing->queue.lane().Release(listing->queue.owner().caller, listing->open, [](Status&&) {});
+    listing->operation->listing.reset();
+    return listing->queue.End(listing->operation, listing->failure);
+  }
   listing->queue.lane().Release(listing->queue.owner().caller, listing->open, [listing](Status&&) {
     if (!listing->failure.ok()) listing->operation->listing.reset();
     listing->queue.End(listing->operation, listing->failure);
