@@ -7,11 +7,11 @@
             print(file.read(100))
         print([entry.name for entry in export.list('dir')])
 
-Source and options are those of `rdfs SOURCE MNT -o OPTIONS`. Whatever fails raises OSError with the errno and
-a sentence. Threads may share an export; their calls take turns. A child after a fork connects anew: there what it
-has inherited raises ValueError, and closing it does nothing.
-What is made has the permissions that open() and os.mkdir() give: the umask counts where none are named. `rdfs.spec` has the same as a file system for fsspec, which pandas and others use; `rdfs.pipe`
-has streams from one program to another.
+Source and options are those of `rdfs SOURCE MNT -o OPTIONS`. Whatever fails raises OSError with the errno and a
+sentence. Threads may share an export; their calls take turns. A child after a fork connects anew: there what it
+has inherited raises ValueError, and closing it does nothing. What is made has the permissions that open() and
+os.mkdir() give: the umask counts where none are named. `rdfs.spec` has the same as a file system for fsspec,
+which pandas and others use; `rdfs.pipe` has streams from one program to another.
 """
 import ctypes
 import io
