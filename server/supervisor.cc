@@ -1,7 +1,5 @@
 #include "server/supervisor.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -34,7 +32,6 @@ namespace {
 
 // Descriptors that the supervisor needs for itself.
 constexpr std::size_t kOwnDescriptors = 32;
-constexpr int kExitCannotExecute = 127;
 // Who is told of one lock after the other lets them gather: waking the supervisor for each took its
 // worker 20 us, two thirds of what a lock costs. The socket holds what comes in that time, and the
 // end of the worker is a signal.
@@ -164,16 +161,7 @@ void Supervisor::BecomeWorker(Fd socket, pid_t parent) {
   sigset_t mask = *old_mask_;
   for (const int number : {SIGHUP, SIGUSR1}) sigaddset(&mask, number);
   (void)pthread_sigmask(SIG_SETMASK, &mask, nullptr);
-  if (options_.worker) _exit(options_.worker(socket.Release()));
-  (void)fcntl(socket.get(), F_SETFD, 0);
-  std::vector<std::string> arguments = options_.command;
-  arguments.push_back(fmt::format("--worker-fd={}", socket.get()));
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  execv(argv[0], argv.data());
-  LogError("cannot execute {}: {}", arguments[0], std::strerror(errno));
-  _exit(kExitCannotExecute);
+  _exit(options_.worker(socket.Release()));
 }
 
 Status Supervisor::SayHello() {
@@ -348,11 +336,6 @@ void Supervisor::Reap() {
   ReadWorker();
   socket_.Reset();
   if (WIFEXITED(status)) {
-    if (!stopping_ && WEXITSTATUS(status) == kExitRestart) {
-      LogInfo("rdfsd's worker asked to be started again");
-      start_at_ = BootClock::now();
-      return;
-    }
     exit_code_ = WEXITSTATUS(status);
     return;
   }
@@ -406,9 +389,7 @@ void Supervisor::Act(TimePoint now) {
 }  // namespace
 
 Result<int> RunSupervisor(const SupervisorOptions& options) {
-  if (options.command.empty() && !options.worker) {
-    return Status(Code::kInvalidArgument, "a supervisor of nothing");
-  }
+  if (!options.worker) return Status(Code::kInvalidArgument, "a supervisor of nothing");
   return Supervisor(options).Run();
 }
 

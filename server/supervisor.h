@@ -12,27 +12,17 @@
 // (supervisor_keeper.h) over a socket pair.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "transport/base/status.h"
 
 namespace rdfs::server {
 
-// A worker that exits with this wants to be started again at once (after an upgrade): no crash.
-inline constexpr int kExitRestart = 83;
-
 struct SupervisorOptions {
-  // The worker: program and arguments. "--worker-fd=N" is appended; the worker gives N to
-  // DescriptorKeeper::Connect.
-  std::vector<std::string> command;
-  // Instead of `command`: runs in the forked child with the socket, its result is the exit code.
-  // For programs that link the worker in, and for tests.
+  // The worker: runs in the forked child, gives the socket to DescriptorKeeper::Connect, and its
+  // result is the exit code.
   std::function<int(int fd)> worker;
   std::function<void()> started;  // runs in the supervisor when it has its first worker
 

@@ -41,7 +41,7 @@ static_assert(DescriptorKeeper::kMaxStateBytes == kMaxKeptStateBytes);
 Result<std::unique_ptr<DescriptorKeeper>> DescriptorKeeper::Connect(int fd) {
   std::unique_ptr<DescriptorKeeper> keeper(new DescriptorKeeper(Fd(fd)));
   if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
-    return Status::FromErrno(errno, "--worker-fd is for rdfsd's own use");
+    return Status::FromErrno(errno, "the socket of rdfsd's supervisor");
   }
   RDFS_ASSIGN_OR_RETURN(const Packet packet, WaitForPacket(fd, DeadlineAfter(kHelloPatience)));
   if (packet.type != PacketType::kHello || packet.state.size() != sizeof(HelloWire)) {

@@ -40,8 +40,9 @@ class DescriptorKeeper {
     Fd fd;
   };
 
-  // `fd` is the number of --worker-fd; taken over. Blocks until the supervisor has said hello, at
-  // most 5 s. Errors: kErrno, kProtocolError (not a supervisor's socket).
+  // `fd` is the socket that the supervisor gives its worker; taken over. Blocks until the
+  // supervisor has said hello, at most 5 s. Errors: kErrno, kProtocolError (not a supervisor's
+  // socket).
   static Result<std::unique_ptr<DescriptorKeeper>> Connect(int fd);
   // For a server without a supervisor (--stdio once, tests): keeps nothing, succeeds always; a
   // random secret and an epoch from the clock.

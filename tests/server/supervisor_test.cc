@@ -199,16 +199,6 @@ TEST_F(SupervisorTest, TheEndOfAWorkerIsHeardOfAlsoWhereItWasIgnored) {
 
 TEST_F(SupervisorTest, AWorkersOwnExitIsTheEnd) {
   EXPECT_EQ(RunOrFail(Quick([](int) { return 42; })), 42);
-  EXPECT_EQ(RunOrFail(Quick([&](int) { return NextRun(Path("r")) < 9 ? kExitRestart : 5; })), 5)
-      << "asked to be started again: no crash, no limit";
-}
-
-TEST_F(SupervisorTest, RunsAProgram) {
-  SupervisorOptions options;
-  options.command = {"/bin/sh", "-c", "case $0 in --worker-fd=*) exit 7;; esac; exit 8"};
-  EXPECT_EQ(RunOrFail(options), 7);
-  options.command = {Path("none")};
-  EXPECT_EQ(RunOrFail(options), 127);
 }
 
 TEST_F(SupervisorTest, KeepsNoMoreThanItsBounds) {
