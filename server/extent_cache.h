@@ -153,7 +153,6 @@ class ExtentCache {
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
   [[nodiscard]] std::uint64_t evicted() const { return evicted_; }
   [[nodiscard]] std::size_t files() const { return files_.size(); }
-  [[nodiscard]] std::size_t resting() const { return resting_.size(); }
 
  private:
   struct Resting {

@@ -69,7 +69,6 @@ class FileIo {
   // Hands queued operations to the kernel.
   void Submit();
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
-  [[nodiscard]] bool uses_io_uring() const { return ring_ != nullptr; }
 
  private:
   struct Ring;

@@ -113,7 +113,6 @@ Outcome BeginWrite(Call& call, WriteJobPtr job, std::uint64_t number) {
     StartWrite(job);
     return Outcome::Pending();
   }
-  const std::weak_ptr<Lane> lane = call.lane;
   FileIo* io = &call.worker.io;
   job->open->inode->appends.Run([job] { StartWrite(job); },
                                 [job, io] { io->Post([job] { StartWrite(job); }); });

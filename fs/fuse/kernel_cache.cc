@@ -205,7 +205,6 @@ void KernelCache::NewEpoch() {
   header.len = sizeof header;
   header.error = kNotifyNewEpoch;
   (void)!write(fuse_session_fd(session_), &header, sizeof header);
-  new_epochs_.fetch_add(1);
 }
 
 void KernelCache::ChangeBegins(client::Lane& lane, NodeId node) {

@@ -94,7 +94,6 @@ class KernelCache {
     return several_ ? std::shared_lock(replies_) : std::shared_lock<std::shared_mutex>();
   }
   [[nodiscard]] std::uint64_t recalls() const { return stamp_.load(); }
-  [[nodiscard]] std::uint64_t new_epochs() const { return new_epochs_.load(); }
 
  private:
   static constexpr std::size_t kThreads = 3;
@@ -132,7 +131,6 @@ class KernelCache {
   fuse_session* session_ = nullptr;
   bool several_ = false;
   std::atomic<std::uint64_t> stamp_{0};
-  std::atomic<std::uint64_t> new_epochs_{0};
   std::atomic<bool> some_{false};
   std::atomic<bool> some_held_{false};
   std::shared_mutex replies_;
