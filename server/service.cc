@@ -141,7 +141,7 @@ Status Service::Start() {
   }
   RDFS_RETURN_IF_ERROR(AdoptKept());
   BeginGrace();
-  // Who has not come back by then has lost its lease.
+  // Whoever has not asked for its locks again by then has lost its lease, and them.
   loops_.front()->After(options_.session_lease, [this] { core_->locks.EndReclaims(); });
   if (!keeper_.restarted()) TellMemlock();
   for (const auto& loop : loops_) {
@@ -156,7 +156,7 @@ Status Service::AdoptKept() {
   for (DescriptorKeeper::Kept& item : kept) {
     if (!core_->orphans.Adopt(item) && !core_->locks.Adopt(item)) keeper_.Drop(item.key);
   }
-  // Who has not come back by then has lost its lease.
+  // What an earlier worker left of open files, and nobody has claimed by then, goes.
   loops_.front()->After(options_.session_lease, [this] {
     core_->orphans.DropAll(keeper_);
     core_->locks.DropUnclaimed();

@@ -107,6 +107,11 @@ struct MountInfo {
   std::optional<transport::Kind> kind;  // and which that is; none before the first lane
 };
 
+struct OpenedDirectory {
+  OpenPtr open;
+  DirPage first_page;  // as long as the callback lasts
+};
+
 class Lane;
 
 // Somebody else is about to change something that this mount may believe something about.
@@ -163,11 +168,6 @@ using CallTicket = std::uint64_t;
 // values are copied where a call takes a view; slices and their buffers stay the call's until its
 // callback. A name that cannot be one (empty, '/', NUL, "." and "..") fails with EINVAL, one too
 // long with ENAMETOOLONG, without a message.
-struct OpenedDirectory {
-  OpenPtr open;
-  DirPage first_page;  // as long as the callback lasts
-};
-
 class Lane {
  public:
   // Calls without an answer fail with EIO: their callbacks run inside the destructor. Buffers must

@@ -6,8 +6,9 @@
 //         \--a write of our own is under way to that file--> kAcknowledge
 //
 // The rules:
-// - A reply that was asked for before a recall arrived is not believed (MayBelieve): it may have
-//   overtaken the recall, or been overtaken by it.
+// - A reply that was asked for before a recall arrived is not believed: it may have overtaken the
+//   recall, or been overtaken by it. (MayBelieve says so to the simulated world of tests/coherence;
+//   a mount's workers compare KernelCache::stamp, which needs no lock.)
 // - Invalidating a name waits, in the kernel, for every change of ours in its directory, and such a
 //   change may wait at the server for the acknowledgement of another client that is in the same
 //   place. So where one is under way, or begins while the kernel is at it, the epoch of all names

@@ -48,7 +48,7 @@ class RequestTable {
   // The call that a ticket names, unless it has finished.
   [[nodiscard]] std::optional<Slot> Find(std::uint64_t ticket) const;
   [[nodiscard]] TimePoint DeadlineOf(Slot slot) const { return entries_[slot].deadline; }
-  // Whether the ticket's call is unfinished.
+  // Whether the call at `slot` is unfinished.
   [[nodiscard]] bool IsOpen(Slot slot) const { return entries_[slot].open; }
   [[nodiscard]] std::size_t open_calls() const { return open_calls_; }
   // Whether Open has no room.

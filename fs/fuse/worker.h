@@ -9,7 +9,8 @@
 // It spins for answers and for the next request, each as long as that pays off: who makes the next
 // request, and the server, may also be waiting for this very processor. Idle, it sleeps in poll(2).
 //
-// Everything but Wake and Interrupt belongs to the thread that calls Run.
+// Everything but Wake and Call belongs to the thread that calls Run; another worker may hand over
+// an interrupt.
 #pragma once
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+// The shm transport: the interface of ../transport.h between two processes of one host.
+//
+// They meet at a UNIX socket in the abstract namespace, over which they pass descriptors of shared
+// memory: the ring of each direction for messages, and registered regions, which each maps of the
+// other. So one-sided operations are copies by the end that asks, and the other does nothing.
 #pragma once
 
 #include <cstddef>
