@@ -14,7 +14,7 @@ std::chrono::nanoseconds ServerLength(std::chrono::nanoseconds lease) {
 
 // For whom others have waited in vain.
 constexpr std::chrono::minutes kSilence{1};
-// Who acknowledges later than this is as silent.
+// Acknowledging later than this counts as silence.
 constexpr std::chrono::seconds kLate{1};
 
 }  // namespace
@@ -52,7 +52,7 @@ void LeaseTable::ForgetHolder(const InodeKey& key, Session session) {
   if (held->second.empty()) held_.erase(held);
 }
 
-// One that is new here may be one that was forgotten.
+// A new entry starts from `forgotten_`: the inode may have been swept before.
 LeaseTable::Inode& LeaseTable::Entry(const InodeKey& key) {
   return inodes_.try_emplace(key, Inode{.holders = {}, .changing = {}, .changed = forgotten_})
       .first->second;

@@ -34,9 +34,9 @@ class HeldLocks {
   void DropOpen(const OpenFile* open);
   [[nodiscard]] std::vector<Held> Of(const OpenFile* open) const;
 
-  // ---- A lock whose caller was told that it has none, and that the server gave it all the same
-  // ---- What to ask for so that all is as if it had not: what the owner had there is had again,
-  // the rest goes.
+  // ---- Undoing a lock that was granted too late -------------------------------------------------
+  // Its caller was told meanwhile that it has none. The requests that restore what the owner held
+  // there before `granted`.
   [[nodiscard]] std::vector<Lock> ToUndo(const Held& granted) const;
   // Another lock or unlock is wanted on this inode: counted, so that what is asked for to undo an
   // earlier one is not sent behind it and takes from that.

@@ -22,9 +22,9 @@ static_assert(kControlBytes <= 64 * 1024);
 constexpr milliseconds kGracePause{100};
 // For the answer to our last words.
 constexpr milliseconds kGoodbyePatience{1000};
-// Another lane is making an open file known again.
+// Pause while another lane reclaims the open file.
 constexpr milliseconds kReclaimPause{10};
-// A lock that nobody knows of is given back first.
+// Pause of a lock request while a lock is undone whose caller heard that it failed.
 constexpr milliseconds kUndoPause{10};
 // The server could not open it, for a reason that may pass.
 constexpr milliseconds kReclaimRetry{100};
@@ -334,7 +334,7 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
   for (const OpenPtr& open : {call.open, call.other_open}) {
     if (open == nullptr || open->lost_errno() == 0) continue;
     const bool released = IsRelease(call.opcode);
-    // One that has lost a lock only is open at the server.
+    // A file that lost only its lock (EIO) is still open at the server: send its release.
     if (released && open->lost_errno() != ESTALE) continue;
     FinishLater(slot, released ? Status::Ok() : ErrnoStatus(open->lost_errno()));
     return;

@@ -8,7 +8,7 @@ namespace rdfs::fs::client {
 namespace {
 
 const SystemClock kSystemClock;
-// So many lanes of a mount get along with the memory that may be locked.
+// The memory that may be locked is shared out among this many lanes.
 constexpr unsigned kUsualLanes = 2;
 
 MountOptions WithDefaults(MountOptions options) {

@@ -155,7 +155,7 @@ Result<std::unique_ptr<transport::Connection>> MountImpl::OpenConnection(std::ui
     }
     if (verbs.ok()) return connection;
     connection->reset();
-    // Of several lanes one alone: the others have what they have.
+    // Only this lane changes transport; the others stay on verbs.
     if (others_use_verbs) {
       auto over_shm = session_->OpenLaneOver(transport::Kind::kShm, deadline);
       return over_shm.ok() ? std::move(over_shm)

@@ -33,7 +33,7 @@ DialOptions CommonOptions(const Options& options) {
   dial.require = options.require;
   dial.plaintext = options.plaintext;
   dial.require_encryption = options.require_encryption;
-  // Who insists on both means the wire format, not only what leaves this host.
+  // require=tcp with require_encryption asks for TLS even on one host.
   dial.encrypt_always = options.require_encryption && options.require == transport::Kind::kTcp;
   dial.service = kServiceName;
   return dial;

@@ -78,7 +78,7 @@ std::optional<Sync> SyncOf(const fuse::Open& open, const fuse_write_in& in) {
   return (in.flags & O_SYNC) == O_SYNC ? Sync::kAll : Sync::kData;
 }
 
-// A write whose end is not all there is to it.
+// A write with something left to do after it: check where an append landed, or sync.
 struct CarefulWrite {
   Request request;
   std::shared_ptr<fuse::Open> open;
@@ -89,7 +89,7 @@ struct CarefulWrite {
   static void Arrived(std::unique_ptr<CarefulWrite> self, const Result<client::WriteDone>& done) {
     Request& request = self->request;
     if (!done.ok()) return request.ErrorOrRecover(self->open->node, done.status());
-    // It is elsewhere in the kernel's pages.
+    // The server put it at another offset than the kernel's pages have it.
     if (done->offset != self->at) {
       request.worker().filesystem().kernel.WriteFailed(self->open->node);
     }

@@ -105,7 +105,7 @@ void Keep(Worker& worker, const CallContext& user, const std::shared_ptr<fuse::O
 // ---- a walk through a tree (open_ahead.h)
 // ----------------------------------------------------------
 
-// It may go on there.
+// Tells OpenAhead that the walk may descend into `directory`.
 void NoteDirectory(Worker& worker, DirectoryListing& listing, NodeId directory) {
   OpenAhead& ahead = worker.open_ahead();
   const OpenAhead::Listing* walk = listing.walk.get();

@@ -87,18 +87,21 @@ class ReadAhead {
  private:
   using Piece = ReadAheadPiece;
   static constexpr std::size_t kMostStreams = 8;
-  // Of one read of the kernel's: 1 MiB of the smallest pieces, and two ends.
+  // The most pieces that answer one read of the kernel's: 1 MiB of the smallest, and two ends.
   static constexpr std::size_t kMostParts = 10;
-  // Whoever has not read on for so long may lose his place, and his pieces, to another one.
+  // A stream that nobody has read on for so long may end to make room for another.
   static constexpr std::chrono::seconds kIdle{1};
-  // Of a file that is changed while it is read, what was read ahead is read in vain.
+  // How long a stream reads nothing ahead after its file was changed, or a read of it failed: of a
+  // file that is changed while it is read, what was read ahead is read in vain.
   static constexpr std::chrono::seconds kPause{1};
-  // So is what was given back because a request found no buffer.
+  // How long no stream reads ahead after a request found no buffer, and the pieces were given back.
   static constexpr std::chrono::milliseconds kRest{100};
+  // How long a stream waits before it asks for its file's attributes, and their lease, once more.
   static constexpr std::chrono::milliseconds kRenewal{250};
-  // Of what a slow reader has used before it was too old.
+  // The least that `most` of a stream shrinks to, whose reader is so slow that pieces get too old.
   static constexpr std::uint64_t kLeastOfSlow = 128U << 10U;
-  // The kernel's reads come a little out of order.
+  // A piece is kept until the reader is this far past it: the kernel's reads come a little out of
+  // order.
   static constexpr std::uint64_t kSlack = 1U << 20U;
 
   struct Stream {

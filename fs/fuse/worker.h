@@ -115,7 +115,7 @@ class Worker {
   [[nodiscard]] bool HasWaited(std::uint64_t unique) const {
     return !waits_.empty() && waits_.contains(unique);
   }
-  // Of the deadline of a request that has waited so.
+  // What is left of the deadline of a request that was postponed.
   [[nodiscard]] std::chrono::milliseconds TimeLeft(std::uint64_t unique) const;
   // The server has answered a write that the kernel was answered before, or the write has given its
   // place back.

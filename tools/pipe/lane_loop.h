@@ -26,7 +26,7 @@ void Part(transport::Connection& lane);
 // "interrupted" if `interrupts` says so (a signalfd(2), or an eventfd(2) of a thread that wants an
 // end; or -1), else ok.
 Status CheckInterrupt(int interrupts);
-// The same, and it goes on saying so.
+// As CheckInterrupt, but leaves the signal pending.
 bool IsInterrupted(int interrupts);
 
 // The turns of a driver: whether its user wants an end, and what it does between them: it looks

@@ -39,7 +39,7 @@ bool StartThread(std::thread& thread, Body body) {
   }
   return true;
 }
-// That of whoever cannot do without.
+// The error of a caller that needs the thread.
 inline Status NoThread() { return {Code::kResourceExhausted, EAGAIN, "cannot start a thread"}; }
 
 // So many threads that run the same function until it returns. It must return soon after a flag of

@@ -56,7 +56,7 @@ class ExportSession {
   [[nodiscard]] std::string Describe() const { return mount_->info().transport; }
   // The server did not answer in time: nothing more is asked of it.
   [[nodiscard]] bool lost() const { return lost_; }
-  // It would not give a file away.
+  // The server refused a chown (EPERM).
   [[nodiscard]] bool kept_owner() const { return kept_owner_; }
 
   // ---- for its Files ----------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class FarEnd {
   static Result<std::unique_ptr<FarEnd>> StartWaiting(const std::string& destination,
                                                       const RemoteOptions& options,
                                                       const Across& job, bool sends, Meeting& to);
-  // One that reaches that one: CopyAcross.
+  // The second far end, which connects to the waiting one: for CopyAcross.
   static Result<std::unique_ptr<FarEnd>> StartTo(const std::string& destination,
                                                  const RemoteOptions& options, const Meeting& to);
   FarEnd(const FarEnd&) = delete;
@@ -121,7 +121,7 @@ class FarEnd {
       : name_(std::move(name)), options_(std::move(options)) {}
   // The data go through ssh, and nothing better is being tried.
   [[nodiscard]] bool on_stream() const;
-  // That carry batches, at most.
+  // How many further lanes may carry batches.
   [[nodiscard]] int FurtherWanted() const;
   [[nodiscard]] transport::ssh::Launch LaunchWith(const FirstLine& line) const;
   static Result<transport::ssh::Started> SendAndStart(const transport::ssh::Launch& launch);
@@ -139,7 +139,7 @@ class FarEnd {
   [[nodiscard]] bool Counts(const Report& report) const;
   Status SendTask(const Task& task);
   [[nodiscard]] Task NewTask() const;
-  // Of the far end that reaches the other one.
+  // The task of the far end that connects to the other one.
   [[nodiscard]] Task TaskAcross(const Across& job, bool sends) const;
 
   const std::string name_;

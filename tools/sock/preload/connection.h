@@ -117,7 +117,7 @@ class Connection {
   std::atomic<std::uint32_t> calls_{0};
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic_flag working_ = ATOMIC_FLAG_INIT;
-  // Of who has set working_.
+  // Changed only by whoever has set working_.
   std::atomic<bool> pending_{false};
   std::uint32_t attempts_ = 0;
   Loners::Place place_ = 0;  // of the server, once it has been tried to meet
@@ -135,7 +135,7 @@ class Connection {
 // The connection behind a descriptor, for as long as this lives; empty when there is none.
 class Use {
  public:
-  // Those on TCP for good are the kernel's alone: they count only where all do.
+  // kMovable skips connections that stay on TCP for good.
   enum class Of : std::uint8_t { kMovable, kAll };
   explicit Use(int fd, Of which = Of::kMovable);
   ~Use() {

@@ -174,7 +174,7 @@ bool Plausible(const iovec* vectors, long count) {
 }
 
 ssize_t Read(int fd, void* to, std::size_t size) {
-  // Of none there is nothing, whatever there is.
+  // A read of zero bytes is the kernel's, whatever lies in the ring.
   if (size == 0 || BelowZero(size)) return libc().read(fd, to, size);
   const iovec buffer{to, size};
   return Receiving(fd, {&buffer, 1}, 0, [&] { return libc().read(fd, to, size); });
