@@ -1,6 +1,7 @@
-// Which inodes and names a request is about to change, for the clients that believe something about
-// them (lease_service.h), or to tell. Looks at the file system as the caller, changes nothing; what
-// cannot be found is left out, since the request will fail on it. The loop's thread.
+// Which inodes and names a request is about to change, or which its answer will tell of: the
+// LeaseService asks the clients that have leases on them first. Looks at the file system with the
+// caller's rights, changes nothing; what cannot be found is left out, since the request will fail
+// on it. The loop's thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// LeaseChange: the changes that one request has begun (lease_table.h); they end with it.
+// LeaseChange: the changes that one request has begun in the LeaseTable (lease_table.h). They end
+// when it is destroyed: with the Responder that has it, once the request is answered.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What follows from a change behind the server's back (outside_watch.h): who may believe otherwise
-// is told, and what is cached of the content is read anew.
+// What the server does about a change by another process of its host (outside_watch.h): it recalls
+// the clients' leases on the inode, and drops what it has cached of the content.
 //
 // Any thread; no system call.
 #pragma once

@@ -1,4 +1,5 @@
-// CapturePrior: what is true of the files a mutating request is about, as its intent remembers it.
+// CapturePrior: the state of the files that a mutating request is about, before it is carried out.
+// The request's intent records it, so that after a crash it can be told whether it was carried out.
 //
 // Decodes the request's body a second time, on its own copy of the reader; makes at most two or
 // three system calls, and none for requests that may simply be repeated. See intent_record.h. A

@@ -1,5 +1,5 @@
-// UnsyncedWrites: what was written to one inode and may not be on the server's disk yet, and which
-// losses of what programs believe to be written were told to whom.
+// UnsyncedWrites: the writes to one inode that may not be on the server's disk yet, and which open
+// descriptors still have to be told by fsync or close that some of them are lost.
 //
 // Each answer to a write or an fsync carries a verifier: the same as long as the server's host has
 // its page cache. Another one than the unsynced writes had means that a crash of the host may have

@@ -1,5 +1,5 @@
-// What a mount says of itself, to `rdfs status`, to Prometheus and to the log. Any thread, while
-// what it is told of is there.
+// What a mount says of itself, to `rdfs status`, to Prometheus and to the log. Any thread, as long
+// as the Filesystem and the Workers that it is given live.
 #pragma once
 
 #include <string>

@@ -1,16 +1,18 @@
-// DirectoryAttributes: what a directory is like after a change that this mount made in it.
+// DirectoryAttributes: the attributes of directories, kept for the kernel's next question after a
+// change that this mount made in them.
 //
 // The kernel forgets a directory's attributes with every name that it has made or removed there,
 // and asks for them before the next one (default_permissions). So the answer to each such change
-// says what the directory is like then (kExtensionDirectories), and that is kept here for the
-// kernel's own question: one round trip less for every file that is made or removed. What is kept
-// is as old as any answer may be (its lease).
+// carries the directory's attributes (kExtensionDirectories), and they are kept here until the
+// kernel asks: one round trip less for every file that is made or removed. What is kept is as old
+// as any answer may be (its lease).
 //
 // It counts only while no other change has begun (Begin), of the same directory by this mount, and
 // nothing was recalled (Forget).
 //
-// And what a directory is like that has not changed: a listing makes the kernel forget its time of
-// access, and so ask again. That counts only while `changes` (Filesystem's) stays.
+// The attributes of a directory that has not changed are here, too: a listing makes the kernel
+// forget its time of access, and so ask again. They count only while `changes` (Filesystem's)
+// stays.
 //
 // Any thread; one short lock. Memory: bounded by kMost directories.
 #pragma once

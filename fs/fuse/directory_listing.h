@@ -1,4 +1,5 @@
-// DirectoryListing: what has come of a directory's entries, for the programs that list it.
+// DirectoryListing: the entries of a directory that the server has sent so far, for the programs
+// that list it.
 //
 // The kernel names the directory, the user and the entry behind which a program goes on (by its
 // cookie, which is the server's file system's), and not which of several programs that is. So

@@ -1,6 +1,6 @@
-// What libfuse does not pass on of what a mount asks the kernel for.
+// The reply to FUSE_INIT with flags of ours that libfuse would not send to the kernel.
 //
-// FUSE_INIT's reply is written by libfuse, which knows flags only as old as itself, and takes
+// libfuse writes that reply. It knows no flags that are newer than itself, and takes
 // HANDLE_KILLPRIV for wanted without ever sending it (3.14). So replies go to /dev/fuse through a
 // function of ours, which adds Filesystem::init_flags to that one. Source: fuse_lowlevel.h
 // (fuse_session_custom_io), linux/fuse.h.

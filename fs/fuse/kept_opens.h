@@ -1,8 +1,10 @@
-// KeptOpens: what is open at the server and not in use. Files that programs have closed and this
-// mount has not, for the next open of the same by the same user: where nothing can have changed
-// meanwhile, because the lease holds (InodeTable::PagesAreCurrent), that needs no message. And
-// directories between two requests of who lists them, and behind the last one. Whoever asks decides
-// whether one will do; here they are only kept: at most kMost, for a second each.
+// KeptOpens: files and directories that are open at the server and that no program has open: the
+// next open of the same by the same user takes one, and needs no message.
+//
+// Files stay here when programs have closed them; one will do where nothing can have changed
+// meanwhile, because the lease holds (InodeTable::PagesAreCurrent). Directories are here between
+// two requests of a program that lists them, and after the last one. Whoever asks decides whether
+// one will do; here they are only kept: at most kMost, for a second each.
 //
 // What is recalled, or is about to lose its name or its permissions, is given up at once: Drop.
 // Given up means that TakeDropped returns it, and its worker tells the server.

@@ -1,6 +1,7 @@
-// What a request of the kernel's means for others, as its opcode says. Pure; any thread. A message
-// has its header at least; one that is shorter than its opcode's struct counts as if that were
-// zeros, and is no short read. Source: linux/fuse.h.
+// What the opcode and the struct behind it say of a FUSE request before it is carried out: whether
+// it changes something, and what it must not overtake. Pure; any thread. A message has its header
+// at least; one that is shorter than its opcode's struct counts as if that were zeros, and is no
+// short read. Source: linux/fuse.h.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Workers: those of one mount. They are added one after the other, while others look at them, and
-// stay as long as the list.
+// Workers: the list of one mount's workers. It owns none of them; each outlives its place in it.
+// One thread adds them, one after the other; any may look at those that are there already.
 #pragma once
 
 #include <array>

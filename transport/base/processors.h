@@ -1,5 +1,5 @@
-// How many processors this process may run on, whether that is room for a chain of requests, and
-// how who spins lets the others of it run.
+// How many processors this process may run on, whether they are enough for a program, a client and
+// a server to run at the same time, and how a thread that spins lets another one run.
 #pragma once
 
 #include <sched.h>

@@ -1,4 +1,4 @@
-// The size of memory that has a descriptor.
+// Sets the size of a memory file (memfd_create(2)).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// SignalsBlocked: as long as one lives, the threads that this one starts block every signal; they
-// are the program's, or main's.
+// SignalsBlocked: as long as one lives, its thread blocks every signal, and so do the threads that
+// it starts meanwhile, for good: signals are for the threads that the program has for them.
 #pragma once
 
 #include <pthread.h>

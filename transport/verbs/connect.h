@@ -1,4 +1,4 @@
-// The active side: from a host's name to an established connection.
+// The active side of the verbs transport: from a host's name to an established connection.
 #pragma once
 
 #include <memory>

@@ -7,9 +7,9 @@
 //
 // States:
 //
-//   accepted --first frame of the peer's--> open            (the active side is open from the
-//   start) open --kBye, DISCONNECTED, failed completion, device gone--> ending ending --completion
-//   queue empty--> over: Poll returns why, for ever
+//   accepted --first frame of the peer's--> open   (the active side begins there)
+//   open     --kBye, DISCONNECTED, failed completion, device gone--> ending
+//   ending   --completion queue empty--> over: Poll returns why, for ever
 //
 // In `ending` what had arrived before is still delivered. Not done here: detection of a dead host
 // (an idle queue pair never notices: a lane's client heartbeats, its server ends it), encryption
