@@ -37,8 +37,8 @@ namespace rdfs::fs {
 inline constexpr std::uint16_t kProtocolMajor = 1;
 inline constexpr std::uint16_t kProtocolMinor = 0;
 
-// ---------------------------------------------------------------------------------------------------
-// Bounds. Nothing on the wire is larger.
+// ---- Bounds -------------------------------------------------------------------------------------
+// Nothing on the wire is larger.
 
 inline constexpr std::size_t kMaxNameBytes = 255;          // NAME_MAX
 inline constexpr std::size_t kMaxPathBytes = 4096;         // PATH_MAX: symlink targets
@@ -52,8 +52,7 @@ inline constexpr std::size_t kMaxRequestsInFlight = 256;  // of one lane; more i
 inline constexpr std::size_t kMaxReaddirBytes = 64 * 1024;
 inline constexpr std::size_t kMaxExportNameBytes = 255;
 
-// ---------------------------------------------------------------------------------------------------
-// Opcodes.
+// ---- Opcodes ------------------------------------------------------------------------------------
 
 enum class Opcode : std::uint16_t {
   // Session and lane.
@@ -130,8 +129,8 @@ bool IsMutating(Opcode opcode);
 // of then; a record compares what is left.
 std::span<const std::size_t> NamesInBody(Opcode opcode);
 
-// ---------------------------------------------------------------------------------------------------
-// Errors: our own numbers, because errno values differ between architectures.
+// ---- Errors -------------------------------------------------------------------------------------
+// Our own numbers, because errno values differ between architectures.
 
 enum class WireError : std::uint16_t {
   kOk = 0,
@@ -182,8 +181,7 @@ enum class WireError : std::uint16_t {
 WireError ToWire(int errno_value);
 int ToErrno(WireError error);
 
-// ---------------------------------------------------------------------------------------------------
-// Headers and extensions.
+// ---- Headers and extensions ---------------------------------------------------------------------
 
 struct RequestHeader {
   Le16 opcode;
@@ -249,8 +247,7 @@ inline constexpr std::size_t kMaxAnsweredExtensionBytes =
 // `answered`: at most kMostAnswered.
 void WriteAnsweredExtension(ByteWriter& writer, std::span<const std::uint64_t> answered);
 
-// ---------------------------------------------------------------------------------------------------
-// Values.
+// ---- Values -------------------------------------------------------------------------------------
 
 // An inode for life, opaque to the client: survives rename, reconnect and server restart.
 class Handle {
@@ -320,8 +317,7 @@ std::uint32_t OpenFlagsToWire(int flags);
 int OpenFlagsFromWire(std::uint32_t flags);  // with O_CLOEXEC | O_NOFOLLOW | O_NOCTTY
 inline constexpr std::uint32_t kRenameNoReplace = 1, kRenameExchange = 2, kRenameWhiteout = 4;
 
-// ---------------------------------------------------------------------------------------------------
-// The opening words (transport session's service "fs").
+// ---- The opening words (transport session's service "fs") ---------------------------------------
 
 inline constexpr std::string_view kServiceName = "fs";
 
@@ -355,8 +351,7 @@ struct MountGrant {
 inline constexpr std::uint32_t kGrantResumed = 1, kGrantReadOnly = 2, kGrantCanMknodDevices = 4,
                                kGrantCanChown = 8, kGrantRootIsRoot = 16, kGrantGivenUp = 32;
 
-// ---------------------------------------------------------------------------------------------------
-// Session and lane.
+// ---- Session and lane ---------------------------------------------------------------------------
 
 // kRenew, kEndSession, kGraceEnd: no body. Reply: no body.
 
@@ -398,8 +393,8 @@ struct RecallAckRequest {  // kRecallAck. Reply: no body.
 // under its leases (WriteLeaseMs) is here; or the latter only.
 inline constexpr std::uint64_t kRecallEarlier = 0, kRecallEarlierWrites = 1;
 
-// ---------------------------------------------------------------------------------------------------
-// Names. Replies that make or find a file carry an Entry.
+// ---- Names --------------------------------------------------------------------------------------
+// Replies that make or find a file carry an Entry.
 
 // kLookup: parent handle, name [16]. Reply: Entry. kNotFound may be cached for the parent's attr
 // lease. kReadlink: handle. Reply: target [16]. kSymlink: parent handle, name [16], target [16].
@@ -416,8 +411,7 @@ struct RenameRequest {  // + old parent handle, name [16], new parent handle, na
 };
 // kLink: handle, new parent handle, name [16]. Reply: Entry.
 
-// ---------------------------------------------------------------------------------------------------
-// Attributes.
+// ---- Attributes ---------------------------------------------------------------------------------
 
 struct GetAttrRequest {  // + handle. Reply: AttrWire.
   Le64 open;             // 0, or an open file, whose attributes can be had though it is unlinked
@@ -455,8 +449,8 @@ struct GetXattrReply {  // + value [32], empty when size was 0
 };
 // kRemoveXattr: handle, name [16]. Reply: no body.
 
-// ---------------------------------------------------------------------------------------------------
-// Open files. `open` numbers are chosen by the server and belong to the session.
+// ---- Open files ---------------------------------------------------------------------------------
+// `open` numbers are chosen by the server and belong to the session.
 
 struct OpenRequest {  // + handle
   Le32 flags;         // kOpen...
@@ -582,8 +576,7 @@ struct CopyFileRangeRequest {
 };
 // Reply: WriteReply; `written` may be short.
 
-// ---------------------------------------------------------------------------------------------------
-// Directories.
+// ---- Directories --------------------------------------------------------------------------------
 
 // The first page saves a listing a round trip. Reply: OpenReply, then what kReadDir from the start
 // would answer to `max_bytes` and `flags`; or nothing, which says nothing about the directory.
@@ -609,8 +602,8 @@ struct DirEntryWire {
   Le32 type;    // DT_...
 };
 
-// ---------------------------------------------------------------------------------------------------
-// Locks. flock(2) and fcntl(2) locks are apart, as on one host. Only whole-file ranges for flock.
+// ---- Locks --------------------------------------------------------------------------------------
+// flock(2) and fcntl(2) locks are apart, as on one host. Only whole-file ranges for flock.
 
 enum class LockType : std::uint32_t { kRead = 0, kWrite = 1, kUnlock = 2 };
 struct LockRequest {  // kGetLock, kSetLock, kReclaimLock
@@ -630,10 +623,10 @@ struct LockReply {  // of kGetLock: the first lock in the way, or kUnlock
   Le32 type, pid;
 };
 
-// ---------------------------------------------------------------------------------------------------
-// What a server that ssh started (`rdfsd --stdio`) is told (transport/ssh/bootstrap.h): its line's
-// text is the directory, and a relative one counts from where the server was started (the user's
-// home). The server exports that directory under the name kBootstrapExport.
+// ---- A server that ssh started ------------------------------------------------------------------
+// What `rdfsd --stdio` is told (transport/ssh/bootstrap.h): its line's text is the directory, and a
+// relative one counts from where the server was started (the user's home). The server exports that
+// directory under the name kBootstrapExport.
 
 inline constexpr std::string_view kBootstrapMagic = "RDFS1";
 inline constexpr std::string_view kBootstrapExport = "ssh";

@@ -115,8 +115,7 @@ void LaneImpl::SayGoodbye() {
   if (!said.ok()) LogDebug("the session could not be ended: {}", said.message());
 }
 
-// ---- The event loop
-// -------------------------------------------------------------------------------
+// ---- The event loop -----------------------------------------------------------------------------
 
 std::size_t LaneImpl::Poll() {
   callbacks_run_ = 0;
@@ -187,8 +186,7 @@ void LaneImpl::Abandon(CallTicket ticket) {
   GiveUp(*slot, ErrnoStatus(EINTR));
 }
 
-// ---- Calls begin and end
-// --------------------------------------------------------------------------
+// ---- Calls begin and end ------------------------------------------------------------------------
 
 Call* LaneImpl::Begin(const CallContext& context, Opcode opcode, Completion completion, Slot* out) {
   if (closing_) {
@@ -303,8 +301,7 @@ std::size_t LaneImpl::RunReady() {
   return count;
 }
 
-// ---- Sending
-// --------------------------------------------------------------------------------------
+// ---- Sending ------------------------------------------------------------------------------------
 
 void LaneImpl::SendQueued() {
   if (!wire_.connected() || !table_.Next()) return;
@@ -396,8 +393,7 @@ void LaneImpl::SendOne(Slot slot, TimePoint now) {
   wire_.Send(std::span(parts).first(count));
 }
 
-// ---- Answers
-// --------------------------------------------------------------------------------------
+// ---- Answers ------------------------------------------------------------------------------------
 
 void LaneImpl::Hostile(std::string_view what) {
   LogWarn("the server sent a malformed {}; connecting anew", what);

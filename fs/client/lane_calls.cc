@@ -74,8 +74,7 @@ Completion Xattr(std::uint32_t most, Callback<XattrReply> done) {
 
 }  // namespace
 
-// ---- Names
-// ----------------------------------------------------------------------------------------
+// ---- Names --------------------------------------------------------------------------------------
 
 CallTicket LaneImpl::NameCall(const CallContext& context, Opcode opcode, const Handle& parent,
                               std::string_view name, Completion completion) {
@@ -185,8 +184,7 @@ CallTicket LaneImpl::Link(const CallContext& context, const Handle& file, const 
   });
 }
 
-// ---- Attributes
-// -----------------------------------------------------------------------------------
+// ---- Attributes ---------------------------------------------------------------------------------
 
 CallTicket LaneImpl::GetAttr(const CallContext& context, const Handle& handle, const OpenPtr& open,
                              Callback<Attributes> done) {
@@ -300,8 +298,7 @@ CallTicket LaneImpl::RemoveXattr(const CallContext& context, const Handle& handl
   });
 }
 
-// ---- Open files
-// -----------------------------------------------------------------------------------
+// ---- Open files ---------------------------------------------------------------------------------
 
 OpenPtr LaneImpl::NewOpen(const Handle& handle, std::uint32_t flags, bool directory,
                           const OpenReply& reply, Opener opener) {
@@ -509,8 +506,7 @@ CallTicket LaneImpl::CopyFileRange(const CallContext& context, const OpenPtr& fr
   return table_.TicketOf(slot);
 }
 
-// ---- Directories
-// ----------------------------------------------------------------------------------
+// ---- Directories --------------------------------------------------------------------------------
 
 CallTicket LaneImpl::OpenDir(const CallContext& context, const Handle& handle,
                              std::uint32_t first_page_bytes, Callback<OpenedDirectory> done) {
@@ -556,8 +552,7 @@ CallTicket LaneImpl::ReadDir(const CallContext& context, const OpenPtr& open, st
       open);
 }
 
-// ---- Locks
-// ----------------------------------------------------------------------------------------
+// ---- Locks --------------------------------------------------------------------------------------
 
 CallTicket LaneImpl::LockCall(const CallContext& context, Opcode opcode, const OpenPtr& open,
                               const Lock& lock, std::uint32_t flags, Completion completion) {

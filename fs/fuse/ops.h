@@ -15,12 +15,10 @@
 
 namespace rdfs::fs::fuse::ops {
 
-// ---- init.cc
-// ----------------------------------------------------------------------------------------
+// ---- init.cc ------------------------------------------------------------------------------------
 void Init(void* filesystem, fuse_conn_info* connection);
 
-// ---- ops_names.cc
-// -----------------------------------------------------------------------------------
+// ---- ops_names.cc -------------------------------------------------------------------------------
 void Lookup(fuse_req_t, fuse_ino_t parent, const char* name);
 void Forget(fuse_req_t, fuse_ino_t node, std::uint64_t lookups);
 void ForgetMulti(fuse_req_t, std::size_t count, fuse_forget_data* forgets);
@@ -34,8 +32,7 @@ void Rename(fuse_req_t, fuse_ino_t parent, const char* name, fuse_ino_t new_pare
             const char* new_name, unsigned flags);
 void Link(fuse_req_t, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name);
 
-// ---- ops_attr.cc
-// ------------------------------------------------------------------------------------
+// ---- ops_attr.cc --------------------------------------------------------------------------------
 void GetAttr(fuse_req_t, fuse_ino_t node, fuse_file_info* file);
 void SetAttr(fuse_req_t, fuse_ino_t node, struct stat* attr, int valid, fuse_file_info* file);
 void Access(fuse_req_t, fuse_ino_t node, int mask);
@@ -46,8 +43,7 @@ void GetXattr(fuse_req_t, fuse_ino_t node, const char* name, std::size_t size);
 void ListXattr(fuse_req_t, fuse_ino_t node, std::size_t size);
 void RemoveXattr(fuse_req_t, fuse_ino_t node, const char* name);
 
-// ---- ops_open.cc
-// ------------------------------------------------------------------------------------
+// ---- ops_open.cc --------------------------------------------------------------------------------
 void Open(fuse_req_t, fuse_ino_t node, fuse_file_info* file);
 void Create(fuse_req_t, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* file);
 void Tmpfile(fuse_req_t, fuse_ino_t parent, mode_t mode, fuse_file_info* file);
@@ -55,8 +51,7 @@ void Flush(fuse_req_t, fuse_ino_t node, fuse_file_info* file);
 void Release(fuse_req_t, fuse_ino_t node, fuse_file_info* file);
 void Fsync(fuse_req_t, fuse_ino_t node, int data_only, fuse_file_info* file);
 
-// ---- ops_content.cc
-// ---------------------------------------------------------------------------------
+// ---- ops_content.cc -----------------------------------------------------------------------------
 void Read(fuse_req_t, fuse_ino_t node, std::size_t size, off_t offset, fuse_file_info* file);
 void Write(fuse_req_t, fuse_ino_t node, const char* bytes, std::size_t size, off_t offset,
            fuse_file_info* file);
@@ -67,22 +62,19 @@ void CopyFileRange(fuse_req_t, fuse_ino_t node_in, off_t offset_in, fuse_file_in
                    fuse_ino_t node_out, off_t offset_out, fuse_file_info* file_out,
                    std::size_t length, int flags);
 
-// ---- ops_dir.cc
-// -------------------------------------------------------------------------------------
+// ---- ops_dir.cc ---------------------------------------------------------------------------------
 void OpenDir(fuse_req_t, fuse_ino_t node, fuse_file_info* file);
 void ReadDir(fuse_req_t, fuse_ino_t node, std::size_t size, off_t offset, fuse_file_info* file);
 void ReadDirPlus(fuse_req_t, fuse_ino_t node, std::size_t size, off_t offset, fuse_file_info* file);
 void ReleaseDir(fuse_req_t, fuse_ino_t node, fuse_file_info* file);
 void FsyncDir(fuse_req_t, fuse_ino_t node, int data_only, fuse_file_info* file);
 
-// ---- ops_lock.cc
-// ------------------------------------------------------------------------------------
+// ---- ops_lock.cc --------------------------------------------------------------------------------
 void GetLock(fuse_req_t, fuse_ino_t node, fuse_file_info* file, struct flock* lock);
 void SetLock(fuse_req_t, fuse_ino_t node, fuse_file_info* file, struct flock* lock, int sleep);
 void Flock(fuse_req_t, fuse_ino_t node, fuse_file_info* file, int operation);
 
-// ---- common (ops.cc)
-// --------------------------------------------------------------------------------
+// ---- common (ops.cc) ----------------------------------------------------------------------------
 
 // Makes the Request of the operation that this worker is processing.
 inline Request Begin(fuse_req_t request) { return {request, Worker::Current()}; }

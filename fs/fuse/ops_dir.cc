@@ -102,8 +102,7 @@ void Keep(Worker& worker, const CallContext& user, const std::shared_ptr<fuse::O
   worker.KeptOne();
 }
 
-// ---- a walk through a tree (open_ahead.h)
-// ----------------------------------------------------------
+// ---- a walk through a tree (open_ahead.h) -------------------------------------------------------
 
 // Tells OpenAhead that the walk may descend into `directory`.
 void NoteDirectory(Worker& worker, DirectoryListing& listing, NodeId directory) {
@@ -171,8 +170,7 @@ void GoAhead(Worker& worker, CallContext caller, NodeId node) {
   }
 }
 
-// ---- listing
-// ---------------------------------------------------------------------------------------
+// ---- listing ------------------------------------------------------------------------------------
 
 // Answers with these entries, of what has come.
 void Answer(Wanted& wanted, const std::shared_ptr<fuse::Open>& open,
@@ -298,8 +296,7 @@ void List(fuse_req_t raw, NodeId node, std::size_t size, off_t offset, bool plus
                                        .plus = plus}));
 }
 
-// ---- fsync
-// -----------------------------------------------------------------------------------------
+// ---- fsync --------------------------------------------------------------------------------------
 
 struct Syncing {
   Request request;

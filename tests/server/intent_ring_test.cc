@@ -414,7 +414,7 @@ TEST_F(IntentRingTest, LanesOfASessionShareIt) {
   EXPECT_EQ(ring->records_in_use(), 0U);
 }
 
-// ---------------------------------------------------------------------------------------------
+// ---- Intents that a crash left open (intent_record.h) -------------------------------------------
 
 struct ResolveCase {
   const char* name;
