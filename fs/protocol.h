@@ -48,6 +48,7 @@ inline constexpr std::size_t kMaxHandleBytes = 64;
 inline constexpr std::size_t kMaxInlineDataBytes = 64 * 1024;  // file bytes inside one message
 inline constexpr std::size_t kMaxTransferBytes = 1 << 20;      // one read or write request
 inline constexpr std::size_t kMaxGrantsPerReply = 64;
+inline constexpr std::size_t kMaxExtentBytes = 1 << 20;   // file bytes of one grant
 inline constexpr std::size_t kMaxRequestsInFlight = 256;  // of one lane; more is a protocol error
 inline constexpr std::size_t kMaxReaddirBytes = 64 * 1024;
 inline constexpr std::size_t kMaxExportNameBytes = 255;

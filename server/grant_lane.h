@@ -16,6 +16,9 @@
 
 namespace rdfs::server {
 
+// A grant names one extent, and no client takes one that is longer.
+static_assert(kMaxExtentBytes <= fs::kMaxExtentBytes);
+
 class GrantLane {
  public:
   // Sends one kArena message on the lane, ahead of the reply that is being made.

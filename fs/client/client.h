@@ -107,6 +107,10 @@ struct MountInfo {
   std::optional<transport::Kind> kind;  // and which that is; none before the first lane
 };
 
+// For OpenDir: a first page that is enough for most directories, and not dear to make where
+// somebody opens one for fsync or fchdir only.
+inline constexpr std::uint32_t kFirstPageBytes = 16 * 1024;
+
 struct OpenedDirectory {
   OpenPtr open;
   DirPage first_page;  // as long as the callback lasts

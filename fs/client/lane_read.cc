@@ -13,9 +13,6 @@ namespace rdfs::fs::client {
 namespace {
 
 constexpr std::size_t kWord = sizeof(Le64);
-// The server's largest extent: a grant that names a byte of the asked range may begin this much
-// before it, and end this much behind what is wanted ahead.
-constexpr std::uint64_t kMaxExtentBytes = 1 << 20;
 // More is never wanted ahead: 8 MiB fill any wire that a grant's round trip can lag behind.
 constexpr std::uint32_t kMostAhead = 8 << 20;
 
@@ -197,6 +194,8 @@ bool LaneImpl::CheckGrant(const GrantWire& grant, std::uint64_t from, std::uint6
   const auto arena = arenas_.find(grant.arena);
   const auto words = arenas_.find(grant.generation_arena);
   if (arena == arenas_.end() || words == arenas_.end() || grant.generation == 0) return false;
+  // One that names a byte of the asked range may begin an extent before it, and end an extent
+  // behind what is wanted ahead.
   if (grant.length == 0 || grant.length > kMaxExtentBytes) return false;
   if (grant.file_offset > std::uint64_t{INT64_MAX} - grant.length) return false;
   if (grant.file_offset + grant.length + kMaxExtentBytes <= from) return false;

@@ -15,10 +15,6 @@ namespace {
 using client::CallContext;
 using client::Lane;
 
-// Of a listing that comes with the open: enough for most directories, and not dear to make where
-// somebody opens one for fsync or fchdir only.
-constexpr std::uint32_t kFirstPageBytes = 16 * 1024;
-
 // What the kernel is told where nothing follows: shorter than any entry, so that it finds none.
 // Nothing at all would tell it that it may keep the whole listing, and for how long it could not
 // be told (Linux, fs/fuse/readdir.c; it asks for that by itself where OPENDIR is not answered).
@@ -140,7 +136,7 @@ void AskAhead(Worker& worker, const CallContext& caller, NodeId node) {
   if (!handle || worker.filesystem().kept.Has(node)) return;
   if (!worker.open_ahead().Ask(node, caller.uid, caller.gid)) return;
   const client::CallTicket ticket =
-      worker.lane().OpenDir(caller, *handle, kFirstPageBytes,
+      worker.lane().OpenDir(caller, *handle, client::kFirstPageBytes,
                             [&worker, caller, open = Unopened(worker.filesystem(), node)](
                                 Result<client::OpenedDirectory>&& opened) {
                               std::optional<Request> waiting = worker.open_ahead().Came(open->node);
@@ -278,7 +274,7 @@ void List(WantedPtr wanted) {
   Note(*wanted, false);
   const Wanted& on_its_way = *wanted;
   const client::CallTicket ticket = worker.lane().OpenDir(
-      caller, *handle, begins ? kFirstPageBytes : 0,
+      caller, *handle, begins ? client::kFirstPageBytes : 0,
       [wanted = std::move(wanted), open = Unopened(worker.filesystem(), on_its_way.node)](
           Result<client::OpenedDirectory>&& opened) mutable {
         if (!opened.ok()) return wanted->request.ErrorOrRecover(open->node, opened.status());

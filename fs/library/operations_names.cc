@@ -9,7 +9,6 @@
 namespace rdfs::fs::library {
 namespace {
 
-constexpr std::uint32_t kFirstPageBytes = 16 * 1024;
 // A server that never comes to an end of a directory is not believed.
 constexpr std::size_t kMostEntries = 50'000'000;
 
@@ -148,7 +147,7 @@ void StartList(rdfs_queue& queue, const OperationPtr& operation, const std::stri
        [&queue, operation](const client::NamedFile& file) {
          if (!IsDirectory(file)) return queue.End(operation, Errno(ENOTDIR));
          operation->listing = std::make_unique<rdfs_listing>();
-         queue.lane().OpenDir(queue.owner().caller, file.handle, kFirstPageBytes,
+         queue.lane().OpenDir(queue.owner().caller, file.handle, client::kFirstPageBytes,
                               [&queue, operation](Result<client::OpenedDirectory>&& opened) {
                                 if (!opened.ok()) {
                                   operation->listing.reset();
