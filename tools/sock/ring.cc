@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -19,10 +18,6 @@ constexpr std::array<std::byte, 4> kBellPacket = {std::byte{5}};
 void Arm(std::atomic<std::uint32_t>& armed, int bell) {
   (void)TakeRing(bell);
   armed.store(1);
-}
-
-bool AllowedLargest(std::uint32_t bytes) {
-  return std::has_single_bit(bytes) && bytes >= kLeastRingBytes && bytes <= kMostRingBytes;
 }
 
 std::size_t ChannelBytes(std::uint32_t largest_ring) {
@@ -46,7 +41,7 @@ void CopyOut(ByteSpan ring, std::uint64_t at, MutableByteSpan out) {
 }  // namespace
 
 Result<Channel> Channel::Create(std::uint32_t largest_ring) {
-  if (!AllowedLargest(largest_ring)) {
+  if (!AllowedRing(largest_ring, kMostRingBytes)) {
     return Status(Code::kInvalidArgument, "a ring of a size that the protocol does not know");
   }
   RDFS_ASSIGN_OR_RETURN(
@@ -69,7 +64,7 @@ Result<Channel> Channel::Create(std::uint32_t largest_ring) {
 }
 
 Result<Channel> Channel::Adopt(Fd fd, std::uint32_t largest_ring) {
-  if (!AllowedLargest(largest_ring)) {
+  if (!AllowedRing(largest_ring, kMostRingBytes)) {
     return Status(Code::kProtocolError, "the peer offers a ring of an impossible size");
   }
   RDFS_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory,

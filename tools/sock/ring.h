@@ -26,6 +26,8 @@ namespace rdfs::sock {
 
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMostRingBytes = 4 * 1024 * 1024;
+// What this build's channels are made for.
+inline constexpr std::uint32_t kLargestRing = 1024 * 1024;
 inline constexpr std::size_t kRingsAt = 4096;
 
 struct ChannelHeader {

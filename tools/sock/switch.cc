@@ -228,8 +228,7 @@ Receiver::Pending Receiver::PendingPhase(const ReceiverView& view) const {
 }
 
 bool Receiver::RingIsPossible(const ReceiverView& view) const {
-  return std::has_single_bit(view.ring_bytes) && view.ring_bytes >= kLeastRingBytes &&
-         view.ring_bytes <= largest_ring_;
+  return AllowedRing(view.ring_bytes, largest_ring_);
 }
 
 // A carrier's gate is shut when the sender's bit says so: our own bit is only a wish there.

@@ -15,6 +15,7 @@
 // announces others; the rest in any order; all after the step before.
 #pragma once
 
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <type_traits>
@@ -25,6 +26,9 @@ namespace rdfs::sock {
 
 // Ring sizes are powers of two from here to the channel's largest.
 inline constexpr std::uint64_t kLeastRingBytes = 4096;
+constexpr bool AllowedRing(std::uint64_t bytes, std::uint64_t largest) {
+  return std::has_single_bit(bytes) && bytes >= kLeastRingBytes && bytes <= largest;
+}
 // Bytes of one kPut or kTake. What one end copies the other can copy on from meanwhile, instead of
 // each waiting for the whole of the other's message; a fraction of the processors' caches.
 inline constexpr std::uint64_t kMostAtOnce = 64 * 1024;

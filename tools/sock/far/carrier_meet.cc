@@ -20,16 +20,11 @@ constexpr int kAcceptsATurn = 16;
 constexpr std::size_t kMostCarried = 4096;
 constexpr std::size_t kMostWants = 4096;
 constexpr std::chrono::seconds kDialAgain{10};
-constexpr std::uint32_t kLargestRing = 1024 * 1024;
 constexpr std::uint32_t kSmallestRing = 16 * 1024;
 // Of what may be pinned, left to the lanes.
 constexpr std::uint64_t kLanesPin = 1 << 20;
 // A connection takes no more than this part of what is left.
 constexpr std::uint64_t kPart = 16;
-
-bool AllowedRing(std::uint32_t bytes) {
-  return std::has_single_bit(bytes) && bytes >= kLeastRingBytes && bytes <= kMostRingBytes;
-}
 
 // Changes whenever the file does.
 std::string StampOf(const std::string& path) {
@@ -219,7 +214,8 @@ Status CarrierLoop::OnWanted(Lane& lane, const Wanted& wanted) {
   Wanted ours = wanted;
   ours.places = wanted.places.Reversed();
   if (!Leads(ours.places)) return {Code::kProtocolError, "it leads, and asks us to"};
-  if (!AllowedRing(wanted.largest_ring)) return {Code::kProtocolError, "it opens what cannot be"};
+  if (!AllowedRing(wanted.largest_ring, kMostRingBytes))
+    return {Code::kProtocolError, "it opens what cannot be"};
   Asker* const asker = askers_.Find(ours.places);
   if (asker != nullptr && asker->pair == lane.pair()) {
     Lead(*asker, lane, ours);
@@ -286,7 +282,8 @@ void CarrierLoop::Lead(Asker& asker, Lane& lane, const Wanted& wanted) {
 
 Status CarrierLoop::OnOpen(Lane& lane, std::uint32_t id, const Open& open) {
   const TcpPlaces places = open.places.Reversed();
-  if (Leads(places) || !AllowedRing(open.largest_ring) || open.ring.length < open.largest_ring) {
+  if (Leads(places) || !AllowedRing(open.largest_ring, kMostRingBytes) ||
+      open.ring.length < open.largest_ring) {
     return {Code::kProtocolError, "it opens what cannot be"};
   }
   const auto refuse = [&](Refusal reason) {

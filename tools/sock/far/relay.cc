@@ -1,7 +1,6 @@
 #include "tools/sock/far/relay.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace rdfs::sock::far {
 namespace {
@@ -9,10 +8,6 @@ namespace {
 using Kind = Effect::Kind;
 
 Status Impossible(const char* what) { return {Code::kProtocolError, what}; }
-
-bool AllowedRing(std::uint64_t bytes, std::uint64_t largest) {
-  return std::has_single_bit(bytes) && bytes >= kLeastRingBytes && bytes <= largest;
-}
 
 }  // namespace
 

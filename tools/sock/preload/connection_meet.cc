@@ -30,7 +30,6 @@ constexpr std::uint32_t kRetries = 32;  // calls while the partner binds, but do
 constexpr std::uint32_t kFirstLooks = 4;
 constexpr std::chrono::milliseconds kLeastBetweenLooks{1};
 constexpr std::chrono::milliseconds kMostBetweenLooks{32};
-constexpr std::uint32_t kLargestRing = 1024 * 1024;
 constexpr std::uint64_t kFirstRing = 16 * 1024;
 // Between hosts a ring is also what may be under way.
 constexpr std::uint64_t kFirstFarRing = 256 * 1024;
