@@ -9,9 +9,8 @@ bin=$1
 driver=$RDFS_RDMA_DRIVER
 work=$(mktemp -d)
 failures=0
-on() { local host=$1; shift; nsenter --net="/run/netns/$host" "$@"; }
-# In the background, as $!: of `on &` that would be a shell.
-start_on() { local host=$1; shift; exec nsenter --net="/run/netns/$host" "$@"; }
+# shellcheck source=tests/rdma/hosts_setup.bash
+. "$(dirname "$0")/hosts_setup.bash"
 finish() { kill "$server" 2>/dev/null && wait "$server" 2>/dev/null; }
 trap finish EXIT
 

@@ -9,10 +9,8 @@ work=$(mktemp -d)
 failures=0
 servers=()
 
-# Not `ip netns exec`: a mount has to be seen outside, too.
-on() { local host=$1; shift; nsenter --net="/run/netns/$host" "$@"; }
-# In the background, as $!: of `on &` that would be a shell.
-start_on() { local host=$1; shift; exec nsenter --net="/run/netns/$host" "$@"; }
+# shellcheck source=tests/rdma/hosts_setup.bash
+. "$(dirname "$0")/hosts_setup.bash"
 fail() {
   echo "FAILED: $1" >&2
   tail -n 20 "$work"/*.log >&2
