@@ -12,28 +12,20 @@
 #include <string>
 #include <vector>
 
+#include "tests/hex.h"
+
 namespace rdfs::fs {
 namespace {
-
-std::string Hex(ByteSpan bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte byte : bytes) {
-    text += kDigits[std::to_integer<unsigned>(byte) >> 4U];
-    text += kDigits[std::to_integer<unsigned>(byte) & 15U];
-  }
-  return text;
-}
 
 // `golden`: hexadecimal, a space behind each field.
 template <WireStruct T>
 void ExpectGolden(const T& value, std::string golden) {
   std::erase(golden, ' ');
   const auto bytes = std::as_bytes(std::span<const T, 1>(&value, 1));
-  EXPECT_EQ(Hex(bytes), golden);
+  EXPECT_EQ(ToHex(bytes), golden);
   ByteReader reader(bytes);
   const T again = reader.Read<T>();
-  EXPECT_EQ(Hex(std::as_bytes(std::span<const T, 1>(&again, 1))), golden);
+  EXPECT_EQ(ToHex(std::as_bytes(std::span<const T, 1>(&again, 1))), golden);
   EXPECT_TRUE(reader.ok());
   EXPECT_EQ(reader.remaining(), 0U);
   ByteReader truncated(bytes.first(sizeof(T) - 1));
@@ -282,7 +274,7 @@ TEST(Golden, EntryWithItsHandle) {
   ByteWriter writer(buffer);
   WriteEntry(writer, {.handle = MakeHandle("ab"), .attr = Attr(), .entry_lease_ms = 9});
   ASSERT_TRUE(writer.ok());
-  const std::string hex = Hex(writer.written());
+  const std::string hex = ToHex(writer.written());
   EXPECT_EQ(hex.substr(0, 8), "02006162");
   EXPECT_EQ(hex.substr(hex.size() - 8), "09000000");
   EXPECT_EQ(writer.size(), 2 + 2 + sizeof(AttrWire) + 4);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/tools/pipe/hex.h"
+#include "tests/hex.h"
 #include "tools/pipe/digest.h"
 
 namespace rdfs::pipe {
@@ -31,7 +31,7 @@ RecordWire SomeRecord() {
 
 TEST(PipeProtocol, GoldenHello) {
   const Hello hello{.size_known = true, .sealed = true, .seekable = false, .size = 0x1122334455};
-  EXPECT_EQ(Hex(hello.Encode()),
+  EXPECT_EQ(ToHex(hello.Encode()),
             "52445053"
             "0100"
             "0000"
@@ -46,7 +46,7 @@ TEST(PipeProtocol, GoldenHello) {
 
 TEST(PipeProtocol, GoldenHelloOfAChain) {
   const Hello hello{.forward = {"b:2", "[::1]:3"}};
-  EXPECT_EQ(Hex(hello.Encode()),
+  EXPECT_EQ(ToHex(hello.Encode()),
             "52445053"
             "0100"
             "0000"
@@ -101,7 +101,7 @@ TEST(PipeProtocol, GoldenWelcome) {
   welcome.block_bytes = 0x100000;
   welcome.have_bytes = 0x100001;
   welcome.blocks = {Pattern(0), Pattern(0x20)};
-  EXPECT_EQ(Hex(welcome.Encode()),
+  EXPECT_EQ(ToHex(welcome.Encode()),
             "01000000"
             "00001000"
             "08000000"
@@ -121,7 +121,7 @@ TEST(PipeProtocol, GoldenWelcome) {
 }
 
 TEST(PipeProtocol, GoldenRecordAndEnd) {
-  EXPECT_EQ(Hex(ToBytes(SomeRecord())),
+  EXPECT_EQ(ToHex(ToBytes(SomeRecord())),
             "03"
             "01"
             "01"
@@ -138,7 +138,7 @@ TEST(PipeProtocol, GoldenRecordAndEnd) {
   end.length = 0x0a0b;
   end.digest = Pattern(1);
   end.tag = Pattern(0x40);
-  EXPECT_EQ(Hex(ToBytes(end)),
+  EXPECT_EQ(ToHex(ToBytes(end)),
             "0400000000000000"
             "0300000000000000"
             "0b0a000000000000"
@@ -148,19 +148,19 @@ TEST(PipeProtocol, GoldenRecordAndEnd) {
 }
 
 TEST(PipeProtocol, GoldenSmallMessages) {
-  EXPECT_EQ(Hex(EncodeNumber(MessageType::kBegin, 0x1234)),
+  EXPECT_EQ(ToHex(EncodeNumber(MessageType::kBegin, 0x1234)),
             "0200000000000000"
             "3412000000000000");
-  EXPECT_EQ(Hex(EncodeNumber(MessageType::kCredit, 2)),
+  EXPECT_EQ(ToHex(EncodeNumber(MessageType::kCredit, 2)),
             "0500000000000000"
             "0200000000000000");
-  EXPECT_EQ(Hex(EncodeAbort(Status(Code::kDisconnected, "gone"))),
+  EXPECT_EQ(ToHex(EncodeAbort(Status(Code::kDisconnected, "gone"))),
             "07"
             "00"
             "1000"
             "0400"
             "676f6e65");
-  EXPECT_EQ(Hex(EncodeReport({"h:1", Status(Code::kDisconnected, "gone")})),
+  EXPECT_EQ(ToHex(EncodeReport({"h:1", Status(Code::kDisconnected, "gone")})),
             "0a"
             "00"
             "1000"
@@ -168,13 +168,13 @@ TEST(PipeProtocol, GoldenSmallMessages) {
             "683a31"
             "0400"
             "676f6e65");
-  EXPECT_EQ(Hex(EncodeBare(MessageType::kPing)), "08");
-  EXPECT_EQ(Hex(EncodeBare(MessageType::kFarewell)), "09");
+  EXPECT_EQ(ToHex(EncodeBare(MessageType::kPing)), "08");
+  EXPECT_EQ(ToHex(EncodeBare(MessageType::kFarewell)), "09");
 }
 
 // What is hashed, and how, is part of the protocol.
 TEST(PipeProtocol, GoldenDigests) {
-  EXPECT_EQ(Hex(DigestOf({})), "99aa06d3014798d86001c324468d497f");  // XXH3-128 of nothing
+  EXPECT_EQ(ToHex(DigestOf({})), "99aa06d3014798d86001c324468d497f");  // XXH3-128 of nothing
   StreamDigest stream;
   EXPECT_EQ(stream.Value(), DigestOf({}));
   stream.Add(1, 2, Pattern(3));

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "tests/transport/session/hex.h"
+#include "tests/hex.h"
 
 namespace rdfs::rdping {
 namespace {

@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/hex.h"
 #include "tests/tools/sock/tcp_pair.h"
-#include "tests/transport/session/hex.h"
 #include "tools/sock/end.h"
 #include "tools/sock/packet.h"
 

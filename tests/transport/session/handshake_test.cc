@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "tests/transport/session/hex.h"
+#include "tests/hex.h"
 
 namespace rdfs::transport::session {
 namespace {

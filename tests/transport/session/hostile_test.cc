@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "tests/transport/session/hex.h"
+#include "tests/hex.h"
 #include "tests/transport/session/server_fixture.h"
 #include "transport/session/derive.h"
 #include "transport/session/frame_stream.h"

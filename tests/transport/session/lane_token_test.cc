@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/transport/session/hex.h"
+#include "tests/hex.h"
 #include "transport/base/random.h"
 #include "transport/session/session_table.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "tests/transport/session/hex.h"
+#include "tests/hex.h"
 #include "transport/session/frame.h"
 
 namespace rdfs::transport::session {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tests/transport/session/hex.h"
+#include "tests/hex.h"
 
 namespace rdfs::transport::session::cpace {
 namespace {

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/transport/session/hex.h"
+#include "tests/hex.h"
 #include "tests/transport/session/server_fixture.h"
 #include "transport/session/frame.h"
 #include "transport/session/messages.h"

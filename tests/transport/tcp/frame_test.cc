@@ -2,33 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/hex.h"
 #include "tests/transport/tcp/raw_peer.h"
 #include "transport/tcp/preface.h"
 
 namespace rdfs::transport::tcp {
 namespace {
 
-std::string Hex(ByteSpan bytes) {
-  std::string out;
-  for (const std::byte b : bytes) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    out += kDigits[std::to_integer<std::size_t>(b >> 4)];
-    out += kDigits[std::to_integer<std::size_t>(b & std::byte{15})];
-  }
-  return out;
-}
-
 // "0123456789abcdef" of a 64-bit field as it lies on the wire.
 std::string HexLe64(std::uint64_t value) {
   const Le64 wire(value);
-  return Hex(std::as_bytes(std::span(&wire, 1)));
+  return ToHex(std::as_bytes(std::span(&wire, 1)));
 }
 
 using FrameOnTheWire = RawPeer;
 
 TEST(Frame, HeadersHaveTheseBytes) {
   const FrameHeader header = EncodeHeader(Opcode::kWrite, 0x0102, 0x00030405);
-  EXPECT_EQ(Hex(std::as_bytes(std::span(&header, 1))), "d505020105040300");
+  EXPECT_EQ(ToHex(std::as_bytes(std::span(&header, 1))), "d505020105040300");
   const auto decoded = DecodeHeader(header);
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(decoded->opcode, Opcode::kWrite);
@@ -63,9 +54,9 @@ TEST(Frame, EveryOpcodeHasItsLengthsAndOthersDoNotExist) {
 }
 
 TEST(Preface, HasTheseBytes) {
-  EXPECT_EQ(Hex(AsBytes(EncodePreface(AsBytes("abc")))), "5244465001030000616263");
-  EXPECT_EQ(Hex(AsBytes(EncodeVerdict(Status()))), "5244465001000000");
-  EXPECT_EQ(Hex(AsBytes(EncodeVerdict(Status(Code::kBusy, "no")))), "52444650010402006e6f");
+  EXPECT_EQ(ToHex(AsBytes(EncodePreface(AsBytes("abc")))), "5244465001030000616263");
+  EXPECT_EQ(ToHex(AsBytes(EncodeVerdict(Status()))), "5244465001000000");
+  EXPECT_EQ(ToHex(AsBytes(EncodeVerdict(Status(Code::kBusy, "no")))), "52444650010402006e6f");
 }
 
 TEST(Preface, RefusesWhatNoPeerOfOursSends) {
@@ -91,42 +82,42 @@ TEST(Preface, RefusesWhatNoPeerOfOursSends) {
 TEST_F(FrameOnTheWire, EveryFrameThatAConnectionSendsHasTheseBytes) {
   ASSERT_TRUE(connection_->Send(AsBytes("hi")).ok());
   ASSERT_TRUE(connection_->Flush().ok());
-  EXPECT_EQ(Hex(PeerReceives()), "d5010000020000006869");
+  EXPECT_EQ(ToHex(PeerReceives()), "d5010000020000006869");
 
   const RemoteRegion remote{0x10, 0x1000, 0x1122334455667788};
   ASSERT_TRUE(connection_->Read({local_.get(), 0, 3}, {remote, 0x20}).ok());
   ASSERT_TRUE(connection_->Flush().ok());
-  EXPECT_EQ(Hex(PeerReceives()),
+  EXPECT_EQ(ToHex(PeerReceives()),
             "d502000018000000" + HexLe64(remote.key) + HexLe64(0x30) + "0300000000000000");
 
   ASSERT_TRUE(connection_->Write({local_.get(), 0, 3}, {remote, 0x20}).ok());
   ASSERT_TRUE(connection_->Flush().ok());
-  EXPECT_EQ(Hex(PeerReceives()),
+  EXPECT_EQ(ToHex(PeerReceives()),
             "d505000013000000" + HexLe64(remote.key) + HexLe64(0x30) + "6c6c6c");
 
   Bytes request;
   AddRead(request, read_key_, 5, 2);
   PeerSends(request);
-  EXPECT_EQ(Hex(PeerReceives()), "d5030000020000007272");
+  EXPECT_EQ(ToHex(PeerReceives()), "d5030000020000007272");
 
   request.clear();
   AddRead(request, read_key_ ^ 1, 5, 2);
   PeerSends(request);
-  EXPECT_EQ(Hex(PeerReceives()), "d5040000020000000100");
+  EXPECT_EQ(ToHex(PeerReceives()), "d5040000020000000100");
 
   request.clear();
   AddWrite(request, write_key_, kRegionBytes - 1, "ab");
   PeerSends(request);
-  EXPECT_EQ(Hex(PeerReceives()), "d5070000020000000200");
+  EXPECT_EQ(ToHex(PeerReceives()), "d5070000020000000200");
 
   request.clear();
   AddWrite(request, write_key_, 0, "ab");
   AddWrite(request, write_key_, 2, "cd");
   PeerSends(request);
-  EXPECT_EQ(Hex(PeerReceives()), "d506020000000000");
+  EXPECT_EQ(ToHex(PeerReceives()), "d506020000000000");
 
   connection_.reset();
-  EXPECT_EQ(Hex(PeerReceives()), "d508000000000000");
+  EXPECT_EQ(ToHex(PeerReceives()), "d508000000000000");
 }
 
 }  // namespace

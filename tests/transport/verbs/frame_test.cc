@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/hex.h"
 #include "transport/verbs/private_data.h"
 #include "transport/verbs/reassembler.h"
 #include "transport/verbs/work_id.h"
@@ -16,13 +17,7 @@ namespace {
 
 template <typename T>
 std::string Hex(const T& value) {
-  std::string out;
-  for (const std::byte byte : std::as_bytes(std::span<const T, 1>(&value, 1))) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    out += kDigits[std::to_integer<unsigned>(byte) >> 4U];
-    out += kDigits[std::to_integer<unsigned>(byte) & 15U];
-  }
-  return out;
+  return ToHex(std::as_bytes(std::span<const T, 1>(&value, 1)));
 }
 
 TEST(Frame, GoldenBytes) {

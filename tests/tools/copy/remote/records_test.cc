@@ -8,12 +8,10 @@
 #include <cstring>
 #include <random>
 
-#include "tests/tools/pipe/hex.h"
+#include "tests/hex.h"
 
 namespace rdfs::copy {
 namespace {
-
-using pipe::Hex;
 
 Entry SomeFile(const std::string& path, std::uint64_t size) {
   Entry entry;
@@ -65,7 +63,7 @@ TEST_F(CopyRecords, GoldenWholeFile) {
   entry.links = 2;
   entry.xattrs = {{"user.a", "v"}};
   ASSERT_TRUE(AddWhole(entry, 5, "xyz").ok());
-  EXPECT_EQ(Hex(writer_.written()),
+  EXPECT_EQ(ToHex(writer_.written()),
             "01"
             "00"
             "0100"
@@ -114,7 +112,7 @@ TEST_F(CopyRecords, GoldenOthers) {
   ASSERT_EQ(piece.size(), 2U);
   piece[0] = piece[1] = std::byte{'p'};
   ASSERT_TRUE(writer_.AddFileEnd({9, 0x100002, 2, true}));
-  EXPECT_EQ(Hex(writer_.written()),
+  EXPECT_EQ(ToHex(writer_.written()),
             "02"
             "00"
             "0000"
@@ -205,8 +203,8 @@ TEST_F(CopyRecords, LargeFilesBringTheirChangeTime) {
   digest[0] = std::byte{7};
   ASSERT_TRUE(writer_.AddOffer(entry, 0, EntryWire::kResumable, digest));
   EXPECT_EQ(writer_.size(), BatchWriter::SizeOf(entry) + sizeof(TimeWire) + sizeof(Digest));
-  const std::string bytes = Hex(writer_.written());
-  EXPECT_EQ(bytes.substr(bytes.size() - 56), "050000000000000006000000" + Hex(digest));
+  const std::string bytes = ToHex(writer_.written());
+  EXPECT_EQ(bytes.substr(bytes.size() - 56), "050000000000000006000000" + ToHex(digest));
   constexpr std::uint16_t kFlags = EntryWire::kAnswer | EntryWire::kResumable | EntryWire::kGoesOn;
   ASSERT_TRUE(writer_.Add(entry, 1, kFlags));
   const auto records = ReadAll(writer_.written());
@@ -269,7 +267,7 @@ TEST_F(CopyRecords, HostileEntries) {
   EXPECT_TRUE(refused(8, 8)) << "an unknown kind";
   EXPECT_TRUE(refused(8, 1)) << "a file with a target";
   EXPECT_TRUE(refused(14, 1)) << "bits that no mode has";
-  EXPECT_TRUE(refused(8 + 47, 0x80)) << "a size that no file has: " << Hex(good);
+  EXPECT_TRUE(refused(8 + 47, 0x80)) << "a size that no file has: " << ToHex(good);
   EXPECT_TRUE(refused(8 + 87, 0xff)) << "nanoseconds";
   const std::size_t path = sizeof(RecordHeader) + sizeof(EntryWire);
   EXPECT_TRUE(refused(path, 0xff)) << "a path longer than the record";

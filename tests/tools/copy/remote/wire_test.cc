@@ -6,12 +6,10 @@
 #include <functional>
 #include <random>
 
-#include "tests/tools/pipe/hex.h"
+#include "tests/hex.h"
 
 namespace rdfs::copy {
 namespace {
-
-using pipe::Hex;
 
 Digest Pattern() {
   Digest out{};
@@ -32,7 +30,7 @@ void ExpectExactLength(Bytes message, Decode decode) {
 }
 
 TEST(CopyWire, GoldenHello) {
-  EXPECT_EQ(Hex(EncodeHello()),
+  EXPECT_EQ(ToHex(EncodeHello()),
             "52444350"
             "0100"
             "0000"
@@ -55,9 +53,9 @@ TEST(CopyWire, GoldenMeet) {
   TaskDigest only{};
   for (std::size_t i = 0; i < only.size(); ++i) only[i] = static_cast<std::byte>(i + 1);
   const Bytes request = EncodeMeet(only);
-  EXPECT_EQ(Hex(request), Hex(EncodeHello()) +
-                              "0102030405060708090a0b0c0d0e0f10"
-                              "1112131415161718191a1b1c1d1e1f20");
+  EXPECT_EQ(ToHex(request), ToHex(EncodeHello()) +
+                                "0102030405060708090a0b0c0d0e0f10"
+                                "1112131415161718191a1b1c1d1e1f20");
   ASSERT_TRUE(DecodeMeet(request).ok());
   EXPECT_EQ(*DecodeMeet(request), only);
   EXPECT_FALSE(DecodeMeet(EncodeHello()).ok());
@@ -115,7 +113,7 @@ TEST(CopyWire, GoldenTask) {
   const auto messages = EncodeTask(SomeTask());
   ASSERT_TRUE(messages.ok());
   ASSERT_EQ(messages->size(), 2U);
-  EXPECT_EQ(Hex((*messages)[0]),
+  EXPECT_EQ(ToHex((*messages)[0]),
             "01"
             "01"
             "03"
@@ -126,7 +124,7 @@ TEST(CopyWire, GoldenTask) {
             "01000000"
             "01000000"
             "0000100000000000");
-  EXPECT_EQ(Hex((*messages)[1]),
+  EXPECT_EQ(ToHex((*messages)[1]),
             "02"
             "00"
             "0500"
@@ -223,7 +221,7 @@ TEST(CopyWire, GoldenBegin) {
   const auto messages = begin.Encode();
   ASSERT_TRUE(messages.ok() && messages->size() == 1);
   const Bytes& message = messages->front();
-  EXPECT_EQ(Hex(message),
+  EXPECT_EQ(ToHex(message),
             "03"
             "00"
             "0000"
@@ -297,7 +295,7 @@ TEST(CopyWire, NamesOfSourcesThatLeadElsewhereAreRefused) {
 
 TEST(CopyWire, GoldenWelcome) {
   const Welcome welcome{{.address = 0x1000, .length = 0x800000, .key = 0x99}, 0x100000, 8};
-  EXPECT_EQ(Hex(welcome.Encode()),
+  EXPECT_EQ(ToHex(welcome.Encode()),
             "04"
             "000000"
             "00001000"
@@ -316,7 +314,7 @@ TEST(CopyWire, GoldenWelcome) {
 
 TEST(CopyWire, GoldenBatch) {
   const Bytes batch = EncodeBatch(7, 0x11223344, Pattern());
-  EXPECT_EQ(Hex(batch),
+  EXPECT_EQ(ToHex(batch),
             "05"
             "000000"
             "44332211"
@@ -329,7 +327,7 @@ TEST(CopyWire, GoldenBatch) {
 
 TEST(CopyWire, GoldenTotals) {
   const Bytes message = EncodeTotals({.files = 3, .bytes = 0x0102});
-  EXPECT_EQ(Hex(message),
+  EXPECT_EQ(ToHex(message),
             "12"
             "00000000000000"
             "0300000000000000"
@@ -342,7 +340,7 @@ TEST(CopyWire, GoldenTotals) {
 
 TEST(CopyWire, GoldenProgress) {
   const Progress progress{{.files = 3, .bytes = 0x0102}, {.files = 5, .bytes = 0x0304}};
-  EXPECT_EQ(Hex(progress.Encode()),
+  EXPECT_EQ(ToHex(progress.Encode()),
             "14"
             "00000000000000"
             "0300000000000000"
@@ -362,19 +360,19 @@ TEST(CopyWire, GoldenBareMessages) {
                                   {MessageType::kReady, "10"},
                                   {MessageType::kMoved, "11"},
                                   {MessageType::kGo, "13"}}) {
-    EXPECT_EQ(Hex(EncodeBare(type)), hex);
+    EXPECT_EQ(ToHex(EncodeBare(type)), hex);
     EXPECT_EQ(TypeOf(EncodeBare(type)), type);
   }
 }
 
 TEST(CopyWire, GoldenCreditAndTally) {
-  EXPECT_EQ(Hex(EncodeCredit(9)),
+  EXPECT_EQ(ToHex(EncodeCredit(9)),
             "06"
             "00000000000000"
             "0900000000000000");
   ExpectExactLength(EncodeCredit(9), [](ByteSpan bytes) { return DecodeCredit(bytes).ok(); });
   const Tally tally{1, 2, 3, 4, Pattern()};
-  EXPECT_EQ(Hex(tally.Encode(MessageType::kEnd)),
+  EXPECT_EQ(ToHex(tally.Encode(MessageType::kEnd)),
             "08"
             "00000000000000"
             "0100000000000000"
@@ -388,7 +386,7 @@ TEST(CopyWire, GoldenCreditAndTally) {
 
 TEST(CopyWire, GoldenNotice) {
   const Notice notice{Notice::What::kVanished, "a/b", "gone"};
-  EXPECT_EQ(Hex(notice.Encode()),
+  EXPECT_EQ(ToHex(notice.Encode()),
             "07"
             "02"
             "0000"
@@ -409,7 +407,7 @@ TEST(CopyWire, GoldenNotice) {
 
 TEST(CopyWire, GoldenWant) {
   const Want want{7, {3, 5}};
-  EXPECT_EQ(Hex(want.Encode()),
+  EXPECT_EQ(ToHex(want.Encode()),
             "0d"
             "00"
             "0200"
@@ -422,7 +420,7 @@ TEST(CopyWire, GoldenWant) {
 
 TEST(CopyWire, GoldenHave) {
   const Have have{7, {{1, 2}, {3, 5}}};
-  EXPECT_EQ(Hex(have.Encode()),
+  EXPECT_EQ(ToHex(have.Encode()),
             "0f"
             "00"
             "0200"
@@ -445,7 +443,7 @@ TEST(CopyWire, GoldenHave) {
 }
 
 TEST(CopyWire, GoldenMet) {
-  EXPECT_EQ(Hex(EncodeMet("tcp")),
+  EXPECT_EQ(ToHex(EncodeMet("tcp")),
             "0e"
             "00"
             "0300"
@@ -458,7 +456,7 @@ TEST(CopyWire, GoldenMet) {
 
 TEST(CopyWire, AbortIsShownSafely) {
   const Status why(Code::kUnavailable, "no\x1b[2J room");
-  EXPECT_EQ(Hex(EncodeAbort(why)),
+  EXPECT_EQ(ToHex(EncodeAbort(why)),
             "0a"
             "00"
             "2100"

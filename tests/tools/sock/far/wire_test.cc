@@ -7,20 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/hex.h"
 #include "tools/sock/far/ask.h"
 
 namespace rdfs::sock::far {
 namespace {
-
-std::string Hex(ByteSpan bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    text += kDigits[std::to_integer<unsigned>(byte) >> 4U];
-    text += kDigits[std::to_integer<unsigned>(byte) & 15U];
-  }
-  return text;
-}
 
 std::string Encoded(const Record& record) {
   std::array<std::byte, 256> buffer;
@@ -34,9 +25,9 @@ std::string Encoded(const Record& record) {
     std::array<std::byte, 256> again;
     ByteWriter second(again);
     EXPECT_TRUE(Append(*decoded, second));
-    EXPECT_EQ(Hex(second.written()), Hex(out.written()));
+    EXPECT_EQ(ToHex(second.written()), ToHex(out.written()));
   }
-  return Hex(out.written());
+  return ToHex(out.written());
 }
 
 TcpPlaces Places() {
@@ -129,7 +120,7 @@ TEST(Wire, DoesNotAppendHalfARecord) {
 TEST(AskWire, Bytes) {
   const AskWire wire = Encode(Ask{.cookie = 0x0807060504030201, .flags = 1, .places = Places()});
   const ByteSpan bytes = std::as_bytes(std::span(&wire, 1));
-  EXPECT_EQ(Hex(bytes),
+  EXPECT_EQ(ToHex(bytes),
             "10000000010000000102030405060708"
             "0100000000000000000000000000ffff0a000001"
             "fd00000000000000000000000000000238158ec8");
