@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
+#include <utility>
 
+#include "tools/copy/metadata.h"
 #include "tools/copy/names.h"
 
 namespace rdfs::copy {
@@ -65,48 +68,137 @@ Result<std::deque<std::string>> NamesIn(File& directory) {
 
 namespace {
 
+// How many of the innermost directories stay open.
+constexpr std::size_t kMostOpen = 256;
+// What is shown of a longer path is how it begins and ends.
+constexpr std::size_t kMostShown = 1024;
+
+// On the heap, directory by directory: a tree may be thousands of them deep.
 class Remover {
  public:
-  Remover(const Removal& how, std::vector<std::string>& gone) : how_(how), gone_(gone) {}
+  Remover(File& outside, const std::string& name, const Removal& how,
+          std::vector<std::string>& gone)
+      : outside_(outside), name_(name), how_(how), gone_(gone) {}
 
   // Whether nothing is left of it.
-  Result<bool> Remove(File& directory, const std::string& name) {
-    struct stat info {};
-    if (directory.Stat(name, false, info) != 0) {
-      if (errno == ENOENT) return true;  // somebody else was faster
-      return Status::FromErrno(errno, Shown(name));
+  Result<bool> Remove() {
+    Removed removed = Visit(outside_, name_);
+    while (!levels_.empty()) {
+      std::deque<std::string>& names = levels_.back().names;
+      if (names.empty()) {
+        removed = End();
+      } else {
+        const std::string name = std::move(names.front());
+        names.pop_front();
+        removed = Visit(*levels_.back().file, name);
+      }
+      if (!removed || levels_.empty()) continue;
+      Level& level = levels_.back();
+      if (!removed->ok() && level.first.ok()) level.first = removed->status();
+      level.all = level.all && removed->ok() && **removed;
     }
-    // One path for all of the way down: a tree may be thousands of directories deep.
-    const std::size_t above = path_.size();
-    if (above > 0) path_ += '/';
-    path_ += name;
-    const auto removed = RemoveAt(directory, name, info);
-    path_.resize(above);
-    return removed;
+    return *std::move(removed);
   }
 
  private:
-  Result<bool> RemoveAt(File& directory, const std::string& name, const struct stat& info) {
-    if (how_.keeps && how_.keeps(path_, info)) return false;
-    const bool is_directory = S_ISDIR(info.st_mode);
-    const std::size_t before = gone_.size();
-    bool opened = false;
-    const auto close_again = [&] {
-      if (opened) (void)directory.SetMode(name, info.st_mode & 07777U);
-    };
-    if (is_directory) {
-      opened = OpenToUs(directory, name, info);
-      const auto emptied = Empty(directory, name);
-      if (!emptied.ok() || !*emptied) close_again();
-      if (!emptied.ok()) return emptied.status().WithContext(Shown(name));
-      if (!*emptied) return false;
+  // None: it is a directory, whose content comes first.
+  using Removed = std::optional<Result<bool>>;
+  struct Level {
+    std::string name;
+    struct stat info {};
+    FilePtr file;                   // none: too far out
+    std::deque<std::string> names;  // that were not visited
+    std::size_t above = 0;          // so long is the path to where it lies
+    std::size_t gone = 0;           // so many were gone before
+    bool opened = false;            // to us
+    bool all = true;                // nothing of its content is left
+    Status first;
+  };
+
+  Removed Visit(File& directory, const std::string& name) {
+    Level level;
+    level.name = name;
+    level.above = path_.size();
+    level.gone = gone_.size();
+    // One path for all of the way down.
+    if (!path_.empty()) path_ += '/';
+    path_ += name;
+    Removed removed = Look(directory, level);
+    if (removed) {
+      path_.resize(level.above);
+      return removed;
     }
-    if (!how_.dry_run && directory.Remove(name, is_directory) != 0) {
-      const int error = errno;
-      close_again();
-      return Status::FromErrno(error, Shown(name));
+    levels_.push_back(std::move(level));
+    if (levels_.size() > kMostOpen) levels_[levels_.size() - 1 - kMostOpen].file = nullptr;
+    return std::nullopt;
+  }
+
+  Removed Look(File& directory, Level& level) {
+    if (directory.Stat(level.name, false, level.info) != 0) {
+      if (errno == ENOENT) return true;  // somebody else was faster
+      return Status::FromErrno(errno, ShownPath());
     }
-    gone_.resize(before);
+    if (how_.keeps && how_.keeps(path_, level.info)) return false;
+    if (!S_ISDIR(level.info.st_mode)) return Unlink(directory, level);
+    level.opened = OpenToUs(directory, level.name, level.info);
+    level.file = directory.Open(level.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    Status status;
+    if (level.file == nullptr) status = Status::FromErrno(errno, "cannot open the directory");
+    if (status.ok()) {
+      auto names = NamesIn(*level.file);
+      if (names.ok()) {
+        level.names = *std::move(names);
+        return std::nullopt;
+      }
+      status = names.status();
+    }
+    CloseAgain(directory, level);
+    return status.WithContext(ShownPath());
+  }
+
+  // Of the innermost directory all has been visited.
+  Result<bool> End() {
+    const Level level = std::move(levels_.back());
+    levels_.pop_back();
+    const auto removed = [&]() -> Result<bool> {
+      File* directory = &outside_;
+      if (!levels_.empty()) {
+        RDFS_RETURN_IF_ERROR(OpenAbove(level));
+        directory = levels_.back().file.get();
+      }
+      if (level.first.ok() && level.all) {
+        auto unlinked = Unlink(*directory, level);
+        if (!unlinked.ok()) CloseAgain(*directory, level);
+        return unlinked;
+      }
+      CloseAgain(*directory, level);
+      if (!level.first.ok()) return level.first;
+      return false;
+    }();
+    path_.resize(level.above);
+    return removed;
+  }
+
+  // The directory that `child` lies in, if it is too far out to have stayed open.
+  Status OpenAbove(const Level& child) {
+    Level& level = levels_.back();
+    if (level.file) return {};
+    level.file = child.file ? child.file->Open("..", O_RDONLY | O_DIRECTORY) : nullptr;
+    struct stat now {};
+    if (level.file && level.file->Stat("", true, now) == 0 && IdOf(now) == IdOf(level.info)) {
+      return {};
+    }
+    level.file = nullptr;
+    level.names.clear();
+    if (!child.first.ok()) return child.first;
+    return Status::FromErrno(ESTALE, ShownPath());  // moved away
+  }
+
+  Result<bool> Unlink(File& directory, const Level& level) {
+    if (!how_.dry_run && directory.Remove(level.name, S_ISDIR(level.info.st_mode)) != 0) {
+      return Status::FromErrno(errno, ShownPath());
+    }
+    gone_.resize(level.gone);
     gone_.push_back(path_);
     return true;
   }
@@ -119,32 +211,28 @@ class Remover {
     }
     return directory.SetMode(name, (info.st_mode & 07777U) | 0700U) == 0;
   }
-
-  Result<bool> Empty(File& directory, const std::string& name) {
-    const FilePtr inner = directory.Open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (inner == nullptr) return Status::FromErrno(errno, "cannot open the directory");
-    RDFS_ASSIGN_OR_RETURN(const std::deque<std::string> names, NamesIn(*inner));
-    Status first;
-    bool all = true;
-    for (const std::string& each : names) {
-      const auto removed = Remove(*inner, each);
-      if (!removed.ok() && first.ok()) first = removed.status();
-      all = all && removed.ok() && *removed;
-    }
-    if (!first.ok()) return first;
-    return all;
+  static void CloseAgain(File& directory, const Level& level) {
+    if (level.opened) (void)directory.SetMode(level.name, level.info.st_mode & 07777U);
   }
 
+  [[nodiscard]] std::string ShownPath() const {
+    if (path_.size() <= kMostShown) return Shown(path_);
+    return Shown(name_) + "/.../" + Shown(path_.substr(path_.rfind('/') + 1));
+  }
+
+  File& outside_;
+  const std::string& name_;
   const Removal& how_;
   std::vector<std::string>& gone_;
   std::string path_;
+  std::vector<Level> levels_;
 };
 
 }  // namespace
 
 Status RemoveTree(File& directory, const std::string& name, const Removal& how,
                   std::vector<std::string>& gone) {
-  const auto removed = Remover(how, gone).Remove(directory, name);
+  const auto removed = Remover(directory, name, how, gone).Remove();
   return removed.ok() ? Status() : removed.status();
 }
 

@@ -30,9 +30,9 @@ struct Removal {
   bool dry_run = false;  // nothing is removed, and all the rest is the same
 };
 
-// Removes `name` in `directory` and what is beneath; stays in it and follows nothing. Goes on
-// behind what cannot be removed, and says the first of it. Adds to `gone` what went, of a directory
-// of which nothing is left itself only.
+// Removes `name` in `directory` and what is beneath, at any depth; stays in it and follows nothing.
+// Goes on behind what cannot be removed, and says the first of it. Adds to `gone` what went, of a
+// directory of which nothing is left itself only.
 Status RemoveTree(File& directory, const std::string& name, const Removal& how,
                   std::vector<std::string>& gone);
 

@@ -3,15 +3,20 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "tests/tools/copy/as_ordinary.h"
 #include "tests/tools/copy/temp_tree.h"
 #include "tools/copy/data.h"
 #include "tools/copy/metadata.h"
+#include "transport/base/fd.h"
 
 namespace rdfs::copy {
 namespace {
@@ -679,6 +684,80 @@ TEST_F(DestinationTest, PruneKeepsWhatIsKeptDeepBelow) {
   EXPECT_EQ(dst_.Entries("root/old"), 1U);
   EXPECT_EQ(dst_.Entries("root/old/in"), 1U);
   EXPECT_EQ(dst_.Read("root/old/in/key"), "x");
+}
+
+// Runs it with a stack of 512 KiB.
+void OnASmallStack(std::function<void()> what) {
+  constexpr std::size_t kStack = 512 << 10;
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, kStack), 0);
+  const auto run = [](void* given) -> void* {
+    (*static_cast<std::function<void()>*>(given))();
+    return nullptr;
+  };
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &what), 0);
+  EXPECT_EQ(pthread_join(thread, nullptr), 0);
+  EXPECT_EQ(pthread_attr_destroy(&attributes), 0);
+}
+
+// Neither stack nor descriptors bound it.
+TEST_F(DestinationTest, PrunesATreeOfAnyDepth) {
+  constexpr int kLevels = 2000;
+  Fd at(open((dst_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int level = 0; level < kLevels; ++level) {
+    const std::string name = level == 0 ? "old" : "d";
+    ASSERT_EQ(mkdirat(at.get(), name.c_str(), 0755), 0) << level;
+    at.Reset(openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+  at.Reset();
+  Open();
+  const Entry folder = Of(Kind::kDirectory, "");
+  ASSERT_TRUE(to_->Enter(folder).ok());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = std::min<rlim_t>(before.rlim_cur, 512);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::size_t longest = 0;
+  const auto keeps = [&](const std::string& path, bool) {
+    longest = std::max(longest, path.size());
+    return false;
+  };
+  std::vector<std::string> gone;
+  const auto tell = [&](const std::string& path) { gone.push_back(path); };
+  OnASmallStack([&] {
+    const Status would = to_->PeekPrune(folder, {}, keeps, tell);
+    EXPECT_TRUE(would.ok()) << would.message();
+    const Status pruned = to_->Prune(folder, {}, keeps, tell);
+    EXPECT_TRUE(pruned.ok()) << pruned.message();
+  });
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(longest, std::string("old").size() + 2 * (kLevels - 1));
+  EXPECT_EQ(gone, (std::vector<std::string>{"old", "old"}));
+  EXPECT_EQ(dst_.Entries("root"), 0U);
+}
+
+// What cannot go is named by its path, and of a long one by how that begins and ends.
+TEST_F(DestinationTest, WhatCannotBePrunedIsNamed) {
+  if (geteuid() != 0) GTEST_SKIP() << "everything here is ours";
+  dst_.MakeDirectory("root/old/in");
+  dst_.Write("root/old/in/file", "x");
+  std::string deep = "root/deep";
+  while (deep.size() < 1500) deep += "/" + std::string(100, 'd');
+  dst_.MakeDirectory(deep + "/last");
+  dst_.Write(deep + "/last/file", "x");
+  GiveAway(dst_);
+  ASSERT_EQ(chown((dst_ / "root/old/in").c_str(), 0, 0), 0);
+  ASSERT_EQ(chown((dst_ / deep + "/last").c_str(), 0, 0), 0);
+  const AsOrdinary user;
+  Open();
+  std::vector<std::string> gone;
+  EXPECT_EQ(RemoveTree(*Here(), dst_ / "root/old", {}, gone).message(),
+            dst_ / "root/old/in/file: Permission denied");
+  EXPECT_EQ(RemoveTree(*Here(), dst_ / "root/deep", {}, gone).message(),
+            dst_ / "root/deep/.../file: Permission denied");
 }
 
 }  // namespace
