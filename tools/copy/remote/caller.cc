@@ -49,6 +49,12 @@ Copied CopiedTo(Report& report) {
   };
 }
 
+Unsent UnsentTo(Report& report) {
+  return [&report](const std::string& path) {
+    report.Note("nothing is deleted in " + Shown(path) + ": not all that is in it was sent");
+  };
+}
+
 }  // namespace
 
 int ExitCodeOf(const Status& status) {
@@ -249,6 +255,7 @@ Status FarEnd::CopyFrom(const std::vector<std::string>& paths, const std::string
   settings.counts = task.counts;
   settings.asked = options_.scan;
   settings.gone = [&report](const std::string& path) { report.Done(path, "deleted "); };
+  settings.unsent = UnsentTo(report);
   Talk talk(*lane_, SettingsToMove(report));
   Receiver receiver(talk, domain_, std::move(settings));
   if (task.further_lanes > 0) {
@@ -288,6 +295,7 @@ Status FarEnd::CopyTo(const std::vector<std::string>& paths, const std::string& 
   walk.keep = options_.keep;
   walk.paths = found.paths;
   walk.copied = CopiedTo(report);
+  if (options_.remove) walk.unsent = UnsentTo(report);
   walk.holes = !options_.in_place;
   walk.offers = task.sync || task.update || task.remove || task.checksum || task.dry_run;
   walk.limit = task.limit;

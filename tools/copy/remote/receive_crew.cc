@@ -228,7 +228,7 @@ void ReceiveCrew::PlanLeave(Batch& batch, LeaveRecord record) {
     return;
   }
   if (!seen_.empty()) {
-    if (!record.partial) Prune(record);
+    Prune(record);
     seen_.pop_back();
   }
   batch.left.push_back(std::move(record.entry));

@@ -43,7 +43,8 @@ struct ReceiveCrewSettings {
   bool dry_run = false;
   // Of the sender: what else it sends ends the copy, and what its filter leaves out is not missing.
   ScanOptions asked;
-  std::function<void(const std::string& path)> gone;  // told of what was deleted; may be empty
+  std::function<void(const std::string& path)> gone;    // told of what was deleted; may be empty
+  std::function<void(const std::string& path)> unsent;  // as WalkOptions has it
 };
 
 class ReceiveCrew {

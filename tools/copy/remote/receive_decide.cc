@@ -48,6 +48,12 @@ bool ReceiveCrew::HasContent(const Entry& entry, const Digest& digest) {
 // Deletes what the source does not have, now that all of its names have been heard.
 void ReceiveCrew::Prune(const LeaveRecord& record) {
   const Entry& entry = record.entry;
+  if (record.partial) {
+    // With -x: what is mounted there is not read, and nobody expects it to be.
+    const bool unread = settings_.asked.one_file_system && seen_.back().empty();
+    if (settings_.unsent && !unread) settings_.unsent(Named(entry));
+    return;
+  }
   const auto keeps = [&](const std::string& path, bool is_directory) {
     const Filter* filter = settings_.asked.filter;
     return filter != nullptr && !filter->MayGo(Joined(entry.path, path), is_directory);
@@ -90,7 +96,7 @@ void ReceiveCrew::RehearseDirectory(const Entry& entry) {
 
 void ReceiveCrew::RehearseLeave(const LeaveRecord& record) {
   if (seen_.empty()) return;
-  if (!record.partial) Prune(record);
+  Prune(record);
   seen_.pop_back();
 }
 

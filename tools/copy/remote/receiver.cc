@@ -100,7 +100,8 @@ Status Receiver::OnBegin(const Begin& begin) {
                                                     .verify = settings_.verify,
                                                     .dry_run = settings_.dry_run,
                                                     .asked = settings_.asked,
-                                                    .gone = settings_.gone}));
+                                                    .gone = settings_.gone,
+                                                    .unsent = settings_.unsent}));
   return talk_.Say(Welcome{ring_.shared, ring_.size.slot_bytes, ring_.size.slots}.Encode());
 }
 

@@ -36,6 +36,7 @@ struct ReceiverSettings {
   bool counts = false;   // the sender was asked for Totals
   ScanOptions asked;     // see ReceiveCrewSettings, as for `gone`
   std::function<void(const std::string& path)> gone;
+  std::function<void(const std::string& path)> unsent;  // likewise
 };
 
 class Receiver {

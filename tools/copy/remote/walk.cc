@@ -385,8 +385,9 @@ std::optional<WalkItem> Walk::Classify(Scanned scanned) {
   WalkItem item;
   if (what == Scanned::What::kLeave) {
     item.what = WalkItem::What::kLeave;
-    item.partial = partial_.back();
-    partial_.pop_back();
+    item.partial = sent_.back() != Sent::kAll;
+    if (sent_.back() == Sent::kPart && options_.unsent) options_.unsent(Named(scanned.entry));
+    sent_.pop_back();
     item.scanned = std::move(scanned);
     return item;
   }
@@ -405,7 +406,9 @@ std::optional<WalkItem> Walk::Classify(Scanned scanned) {
     if (what == Scanned::What::kEnter) scanner_->Skip();
     return LeaveOut(&scanned.entry);
   }
-  if (what == Scanned::What::kEnter) partial_.push_back(scanned.unread);
+  if (what == Scanned::What::kEnter) {
+    sent_.push_back(scanned.unread ? Sent::kUnread : Sent::kAll);
+  }
   item.scanned = std::move(scanned);
   if (!Number(item)) return LeaveOut(&item.scanned.entry);
   return item;
@@ -431,7 +434,7 @@ bool Walk::Number(WalkItem& item) {
 // It was told of, and is not sent: so its directory is not all there is.
 std::optional<WalkItem> Walk::LeaveOut(const Entry* counted) {
   if (counted != nullptr) Pass(*counted);
-  if (!partial_.empty()) partial_.back() = true;
+  if (!sent_.empty()) sent_.back() = Sent::kPart;
   return std::nullopt;
 }
 

@@ -68,6 +68,10 @@ struct WalkTask {
   std::vector<WalkPiece> pieces;
 };
 
+// Told of a directory from which something was left out that cannot be had: nothing is deleted in
+// it.
+using Unsent = std::function<void(const std::string& path)>;
+
 // How many directories may be held open at a time by what is handed out and offered: a part of what
 // the limit of open files allows.
 std::size_t FoldersAtOnce();
@@ -87,6 +91,7 @@ struct WalkOptions {
   std::uint32_t slot_bytes = 0;
   std::size_t folders = FoldersAtOnce();
   Copied copied;                 // may be empty
+  Unsent unsent;                 // with --delete; may be empty
   const Listed* list = nullptr;  // that `scan` has as its filter: what is missing is told
 };
 
@@ -179,7 +184,8 @@ class Walk {
   std::uint64_t next_number_ = 0;
   std::unordered_set<FileId> seen_;  // files of several names that were handed out
   std::shared_ptr<LargeFile> file_;  // whose pieces are handed out
-  std::vector<bool> partial_;        // of the directories that are open: something is left out
+  enum class Sent : std::uint8_t { kAll, kUnread, kPart };
+  std::vector<Sent> sent_;  // of the directories that are open
 
   std::mutex files_mutex_;
   std::condition_variable news_;

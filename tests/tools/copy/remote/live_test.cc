@@ -605,6 +605,7 @@ TEST(CopyWalk, ADirectoryThatIsNotReadIsNotAllThereIs) {
   options.paths = {"/"};
   options.slot_bytes = 1 << 20;
   options.scan = {.recurse = true, .one_file_system = true, .filter = &only_proc};
+  options.unsent = [](const std::string& path) { ADD_FAILURE() << path; };
   Walk walk(options, [](const Notice& notice) { ADD_FAILURE() << notice.sentence; });
   std::map<std::string, bool> partial;
   while (const auto task = walk.Next()) {
@@ -613,6 +614,33 @@ TEST(CopyWalk, ADirectoryThatIsNotReadIsNotAllThereIs) {
     }
   }
   EXPECT_EQ(partial, (std::map<std::string, bool>{{"", false}, {"proc", true}}));
+}
+
+// And that is said, at either end.
+TEST_P(CopyLive, WhereSomethingWasLeftOutNothingIsDeleted) {
+  fs::create_directories(dir_ / "src/whole");
+  dir_.Write("src/f", "f");
+  ASSERT_EQ(mkfifo((dir_ / "src/p").c_str(), 0644), 0);
+  for (const bool dry_run : {true, false}) {
+    fs::create_directories(dir_ / "dst/src/whole");
+    dir_.Write("dst/src/extra", "x");
+    dir_.Write("dst/src/whole/extra", "x");
+    std::vector<std::string> said_there;
+    std::vector<std::string> said_here;
+    set_walk_ = [&](WalkOptions& walk) {
+      walk.unsent = [&](const std::string& path) { said_there.push_back(path); };
+    };
+    set_receiver_ = [&](ReceiverSettings& settings) {
+      settings.dry_run = dry_run;
+      settings.unsent = [&](const std::string& path) { said_here.push_back(path); };
+    };
+    const Ends ends = Copy({dir_ / "src"}, dir_ / "dst", Keep::Attributes(), false, true);
+    EXPECT_TRUE(ends.received.ok()) << ends.received.message();
+    EXPECT_EQ(said_there, std::vector<std::string>{dir_ / "src"});
+    EXPECT_EQ(said_here.size(), 1U);
+    EXPECT_EQ(dir_.Read("dst/src/extra"), "x");
+    EXPECT_EQ(fs::exists(dir_ / "dst/src/whole/extra"), dry_run);
+  }
 }
 
 TEST_P(CopyLive, HolesStayHoles) {
