@@ -217,13 +217,13 @@ Status Sink::TakePartialName() {
       (folder.st_mode & kForAll) == kForAll) {
     return {Code::kInvalidArgument, path + " is in the way, and is another user's: remove it"};
   }
+  const int locked = flock(owned_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  RDFS_RETURN_IF_ERROR(JudgeLock(locked, path));
   // Who held the lock may have finished, and given the file its name.
   struct stat named {};
-  if (flock(owned_.get(), LOCK_EX | LOCK_NB) != 0 ||
-      fstatat(folder_.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0 ||
-      named.st_ino != info.st_ino) {
-    return {Code::kBusy, "another rdrecv writes " + path};
-  }
+  const bool is_there = fstatat(folder_.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0;
+  if (!is_there && errno != ENOENT) return Status::FromErrno(errno, "cannot look at " + path);
+  if (!is_there || named.st_ino != info.st_ino) return JudgeLock(EWOULDBLOCK, path);
   temporary_name_ = name;
   if (options_.resume) return {};
   return ftruncate(owned_.get(), 0) == 0 ? Status::Ok() : Failure(errno);
@@ -375,6 +375,20 @@ std::string Sink::Abandon(std::uint64_t whole) {
   if (untouched || keep) return folder_path_ + "/" + temporary_name_;
   (void)unlinkat(folder_.get(), temporary_name_.c_str(), 0);
   return {};
+}
+
+Status JudgeLock(int error, const std::string& path) {
+  switch (error) {
+    case 0:
+    case ENOSYS:
+    case EOPNOTSUPP:
+    case ENOLCK:
+      return {};
+    case EWOULDBLOCK:
+      return {Code::kBusy, "another rdrecv writes " + path};
+    default:
+      return Status::FromErrno(error, "cannot lock " + path);
+  }
 }
 
 Status WithKept(const Status& why, const std::string& kept) {

@@ -7,8 +7,8 @@
 // device or a FIFO, and standard output, are streams: written in order, in place, holes as zeros.
 // Names that are in the way, and what is kept of an interrupted stream:
 //
-//   FILE.rdpart       with keep_partial or resume, and locked (flock(2)) while it is written
-//   .rdrecv-XXXXXXXX  otherwise; random, removed on failure
+//   FILE.rdpart       with keep_partial or resume, and locked while it is written, where there is
+//   flock(2) .rdrecv-XXXXXXXX  otherwise; random, removed on failure
 //
 // Used by one thread at a time, save Write. Blocks; returns kErrno EINTR soon after `stop` was set.
 #pragma once
@@ -117,6 +117,8 @@ class Sink {
   bool done_ = false;
 };
 
+// What flock(2) of a part at `path` has said. Where there is none it is done without.
+Status JudgeLock(int error, const std::string& path);
 // `why`, and where the part is that Abandon has kept, if it has.
 Status WithKept(const Status& why, const std::string& kept);
 

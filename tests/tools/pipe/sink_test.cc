@@ -8,6 +8,7 @@
 #include <sys/xattr.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <thread>
 #include <vector>
 
@@ -109,6 +110,15 @@ TEST_F(SinkTest, ResumingReadsThePart) {
   // Before it was begun, a failure leaves the part as it was.
   EXPECT_EQ(sink->Abandon(0), Path("file.rdpart"));
   EXPECT_EQ(dir_.Read("file.rdpart").size(), text.size());
+}
+
+TEST_F(SinkTest, APartIsLockedWhereThatCanBe) {
+  dir_.Write("file.rdpart", "part");
+  const auto sink = Open({.path = Path(), .resume = true});
+  EXPECT_EQ(Sink::Open({.path = Path(), .resume = true}, stop_).status().code(), Code::kBusy);
+  for (const int none : {0, ENOSYS, EOPNOTSUPP, ENOLCK}) EXPECT_TRUE(JudgeLock(none, "p").ok());
+  EXPECT_EQ(JudgeLock(EWOULDBLOCK, "p").message(), "another rdrecv writes p");
+  EXPECT_EQ(JudgeLock(EIO, "p").message(), "cannot lock p: Input/output error");
 }
 
 TEST_F(SinkTest, WhatIsBehindTheBeginningIsDropped) {
