@@ -21,6 +21,13 @@ Digest Canonical(XXH128_hash_t hash) {
   return std::bit_cast<Digest>(canonical);
 }
 
+XXH3_state_t* NewState() {
+  XXH3_state_t* const state = XXH3_createState();
+  if (state == nullptr) std::abort();  // half a kilobyte of memory
+  XXH3_128bits_reset(state);
+  return state;
+}
+
 struct PieceWire {
   Le64 offset, length;
   Digest digest;
@@ -30,10 +37,19 @@ struct PieceWire {
 
 Digest DigestOf(ByteSpan bytes) { return Canonical(XXH3_128bits(bytes.data(), bytes.size())); }
 
-StreamDigest::StreamDigest() : state_(XXH3_createState()) {
-  if (state_ == nullptr) std::abort();  // half a kilobyte of memory
+BlockDigest::BlockDigest() : state_(NewState()) {}
+
+BlockDigest::~BlockDigest() { XXH3_freeState(state_); }
+
+void BlockDigest::Add(ByteSpan bytes) { XXH3_128bits_update(state_, bytes.data(), bytes.size()); }
+
+Digest BlockDigest::Take() {
+  const Digest digest = Canonical(XXH3_128bits_digest(state_));
   XXH3_128bits_reset(state_);
+  return digest;
 }
+
+StreamDigest::StreamDigest() : state_(NewState()) {}
 
 StreamDigest::~StreamDigest() { XXH3_freeState(state_); }
 

@@ -16,6 +16,22 @@ namespace rdfs::pipe {
 
 [[nodiscard]] Digest DigestOf(ByteSpan bytes);
 
+// As DigestOf says of all that was added since it was last taken.
+class BlockDigest {
+ public:
+  BlockDigest();
+  BlockDigest(const BlockDigest&) = delete;
+  BlockDigest& operator=(const BlockDigest&) = delete;
+  ~BlockDigest();
+
+  void Add(ByteSpan bytes);
+  // Begins anew.
+  [[nodiscard]] Digest Take();
+
+ private:
+  XXH3_state_s* state_;
+};
+
 class StreamDigest {
  public:
   StreamDigest();

@@ -40,7 +40,7 @@ Status Sender::Step() {
   RDFS_ASSIGN_OR_RETURN(const bool heard, TakeFromLane());
   const bool made = TakeFromCrew() || CanCheck();
   if (CanCheck()) {
-    if (Status status = CheckBlock(); !status.ok()) FailOurselves(std::move(status));
+    if (Status status = CheckPiece(); !status.ok()) FailOurselves(std::move(status));
   }
   // Another stream may follow one that is over: it is told then.
   if (!state_.over()) {
@@ -150,21 +150,25 @@ Status Sender::Write(const SendAction& action) {
   return {};
 }
 
-Status Sender::CheckBlock() {
+Status Sender::CheckPiece() {
   const Welcome& welcome = state_.welcome();
   const std::uint64_t at = *checked_;
   const std::uint64_t length = std::min(welcome.block_bytes, welcome.have_bytes - at);
   bool same = length > 0 && at + length <= *source_.fixed();
   if (same) {
-    block_.resize(length);
-    RDFS_RETURN_IF_ERROR(source_.Fill(at, block_));
-    same = DigestOf(block_) == welcome.blocks[at / welcome.block_bytes];
+    piece_.resize(std::min(kLeastBlockBytes, length - hashed_));
+    RDFS_RETURN_IF_ERROR(source_.Fill(at + hashed_, piece_));
+    block_.Add(piece_);
+    hashed_ += piece_.size();
+    if (hashed_ < length) return {};
+    hashed_ = 0;
+    same = block_.Take() == welcome.blocks[at / welcome.block_bytes];
     if (same) *checked_ += length;
   }
   if (same && *checked_ < welcome.have_bytes) return {};
   state_.OnChecked(*checked_, BootClock::now(), actions_);
   checked_.reset();
-  block_ = {};
+  piece_ = {};
   return {};
 }
 

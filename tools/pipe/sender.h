@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "tools/pipe/digest.h"
 #include "tools/pipe/lane_loop.h"
 #include "tools/pipe/progress.h"
 #include "tools/pipe/send_crew.h"
@@ -47,9 +48,9 @@ class Sender {
   Status Write(const SendAction& action);
   // Gives back what the receiver has stored, where records are made in its ring.
   void ReleaseStored();
-  // How much of what the receiver has from an earlier run is also what we would send: a block each
-  // turn, so that the receiver hears of us meanwhile.
-  Status CheckBlock();
+  // How much of what the receiver has from an earlier run is also what we would send: a piece of a
+  // block each turn, so that the receiver hears of us meanwhile.
+  Status CheckPiece();
   [[nodiscard]] bool CanCheck() const { return checked_ && source_.fixed(); }
   Status Start(std::uint64_t offset);
 
@@ -64,7 +65,9 @@ class Sender {
   SendActions actions_;
   bool ours_ = false;                     // a failure of the source, or an interrupt
   std::optional<std::uint64_t> checked_;  // while checking: so many bytes are the same
-  std::vector<std::byte> block_;
+  BlockDigest block_;                     // that is being checked
+  std::uint64_t hashed_ = 0;              // of it
+  std::vector<std::byte> piece_;
   std::unique_ptr<transport::MemoryRegion> memory_;  // null where records are made in the ring
   transport::Connection::PeerMemory ring_;           // which this is
   std::uint64_t released_ = 0;                       // records whose slots were given back

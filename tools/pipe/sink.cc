@@ -238,19 +238,23 @@ Result<Partial> Sink::ReadPartial() const {
   partial.bytes = static_cast<std::uint64_t>(info.st_size);
   partial.block_bytes = kLeastBlockBytes;
   while ((partial.bytes - 1) / partial.block_bytes >= kMaxBlocks) partial.block_bytes *= 2;
-  std::vector<std::byte> block(std::min(partial.bytes, partial.block_bytes));
+  // A block may be GiB: it is hashed as it is read.
+  BlockDigest digest;
+  std::vector<std::byte> piece(std::min(partial.bytes, kLeastBlockBytes));
   for (std::uint64_t at = 0; at < partial.bytes;) {
-    const std::size_t length = std::min<std::uint64_t>(block.size(), partial.bytes - at);
-    std::size_t have = 0;
+    const std::uint64_t length = std::min(partial.block_bytes, partial.bytes - at);
+    std::uint64_t have = 0;
     while (have < length) {
-      const ssize_t got = pread(fd_, &block[have], length - have, static_cast<off_t>(at + have));
+      const std::size_t room = std::min<std::uint64_t>(piece.size(), length - have);
+      const ssize_t got = pread(fd_, piece.data(), room, static_cast<off_t>(at + have));
       const int error = *stop_ ? EINTR : got < 0 ? errno : 0;
       if (error == EINTR && !*stop_) continue;
       if (error != 0) return Status::FromErrno(error, "cannot read " + temporary_name_);
       if (got == 0) return Status(Code::kErrno, EIO, temporary_name_ + " became shorter");
+      digest.Add(ByteSpan(piece).first(static_cast<std::size_t>(got)));
       have += static_cast<std::size_t>(got);
     }
-    partial.blocks.push_back(DigestOf(ByteSpan(block).first(length)));
+    partial.blocks.push_back(digest.Take());
     at += length;
   }
   return partial;

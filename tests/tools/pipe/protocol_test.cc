@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/hex.h"
 #include "tools/pipe/digest.h"
 
@@ -170,6 +173,21 @@ TEST(PipeProtocol, GoldenSmallMessages) {
             "676f6e65");
   EXPECT_EQ(ToHex(EncodeBare(MessageType::kPing)), "08");
   EXPECT_EQ(ToHex(EncodeBare(MessageType::kFarewell)), "09");
+}
+
+// A block is read piece by piece, and the digest is that of all of it.
+TEST(Digests, OfABlockInPieces) {
+  std::vector<std::byte> block((3U << 20) + 5);
+  for (std::size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::byte>(i * 31 >> 7);
+  const ByteSpan all(block);
+  BlockDigest digest;
+  EXPECT_EQ(digest.Take(), DigestOf({}));
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{4099}, std::size_t{1} << 20}) {
+    for (std::size_t at = 0; at < all.size(); at += piece) {
+      digest.Add(all.subspan(at, std::min(piece, all.size() - at)));
+    }
+    EXPECT_EQ(digest.Take(), DigestOf(all)) << piece;
+  }
 }
 
 // What is hashed, and how, is part of the protocol.
