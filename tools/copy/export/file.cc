@@ -32,6 +32,9 @@ constexpr std::uint64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
 constexpr std::chrono::milliseconds kLongestLease{60'000};
 constexpr std::chrono::milliseconds kBeyondLease{3'000};
 constexpr std::chrono::milliseconds kShortestNap{5}, kLongestNap{250};
+// So long a server's disk may take for what it has of one file.
+constexpr std::chrono::hours kLongestSync{1};
+constexpr std::chrono::seconds kLookEvery{1};
 
 bool Is(const AttrWire& attr, mode_t type) { return (attr.mode & S_IFMT) == type; }
 
@@ -510,8 +513,29 @@ off_t ExportFile::Seek(std::uint64_t offset, int whence) {
   return found.ok() ? static_cast<off_t>(*found) : Fail(found.status());
 }
 
+// Waits for the disk of a server that is there: whether it is its heartbeat tells.
 int ExportFile::Sync() {
-  return Answer(session_.Do([&](Seat& seat) { return seat.client.Fsync(open_, true); }));
+  return Answer(session_.Do([&](Seat& seat) {
+    fs::client::Lane& lane = seat.client.lane();
+    fs::client::CallContext context = seat.client.context();
+    context.timeout = kLongestSync;
+    bool over = false;
+    Status result;
+    const auto ticket = lane.Fsync(context, open_, true, [&](Status&& got) {
+      result = std::move(got);
+      over = true;
+    });
+    Deadline patience = DeadlineAfter(ExportSession::kPatience);
+    while (!seat.client.RunUntil(over, DeadlineAfter(kLookEvery))) {
+      if (lane.connected()) patience = DeadlineAfter(ExportSession::kPatience);
+      const bool lost = BootClock::now() >= patience;
+      if (!lost && !session_.stop()) continue;
+      lane.Abandon(ticket);
+      seat.client.RunUntil(over);
+      if (lost && !result.ok()) return Status(Code::kDeadlineExceeded, ETIMEDOUT, {});
+    }
+    return result;
+  }));
 }
 
 ssize_t ExportFile::CopyRange(File& to, std::uint64_t offset, std::size_t length) {

@@ -5,7 +5,8 @@
 //
 // Whoever calls has a lane to himself until he is answered: as many calls are under way as threads
 // call, up to kMostLanes, which are opened when they are wanted. Calls end by kPatience at the
-// latest, reconnecting included; the first that does not is the last one (lost).
+// latest, reconnecting included, but for one that waits for the disk of a server that is there
+// (File::Sync); the first that does not is the last one (lost).
 //
 // Any thread. Owns the mount's thread and the keeper, which block all signals. Outlives its Files.
 #pragma once

@@ -253,6 +253,19 @@ TEST_P(ExportFiles, ARestartedServerIsGoneOnWith) {
   EXPECT_FALSE(session_->lost());
 }
 
+TEST_P(ExportFiles, NobodyWaitsForADiskInARunThatEnds) {
+  Put("file", "x");
+  const FilePtr file = root_->Open("file", O_RDWR);
+  ASSERT_NE(file, nullptr);
+  EXPECT_EQ(file->Sync(), 0);
+  server_.Stop();
+  stop_ = true;
+  EXPECT_EQ(file->Sync(), -1);
+  EXPECT_EQ(errno, EINTR);
+  server_.Continue();
+  EXPECT_FALSE(session_->lost());
+}
+
 TEST_P(ExportFiles, WhoMakesFilesIsFoundOutOnce) {
   EXPECT_EQ(root_->Maker(), geteuid());
   EXPECT_TRUE(filesystem::is_empty(server_.root()));
