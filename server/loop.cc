@@ -35,7 +35,8 @@ constexpr std::chrono::seconds kLongestFarewell{2};
 // suspended, makes one for all that while, and has heard who lives by the next.
 constexpr int kLooksInALease = 2;
 constexpr unsigned kMostSilentLooks = 3;
-// How long all goodbyes of a loop that stops may take; behind that nobody is waited for.
+// How long the goodbyes of lanes that end together may take, those of a session or of a loop that
+// stops; behind that nobody is waited for.
 constexpr std::chrono::milliseconds kLongestGoodbyes{200};
 
 }  // namespace
@@ -90,7 +91,7 @@ void Loop::DropLanes(std::uint64_t session, const Status& why) {
     for (const auto& [fd, lane] : lanes_) {
       if (lane->session()->id() == session) gone.push_back(lane);
     }
-    for (const LaneEntry& lane : gone) Remove(lane, why);
+    RemoveTogether(gone, why);
   });
 }
 
@@ -234,13 +235,18 @@ void Loop::Remove(const LaneEntry& lane, const Status& why) {
   lane_gone_(keep->session());
 }
 
-void Loop::RemoveAll() {
+void Loop::RemoveTogether(const std::vector<LaneEntry>& lanes, const Status& why) {
   const Deadline until = DeadlineAfter(kLongestGoodbyes);
-  const auto all = lanes_;
-  for (const auto& [fd, lane] : all) {
+  for (const LaneEntry& lane : lanes) {
     const bool late = BootClock::now() >= until;
-    Remove(lane, Status(late ? Code::kDeadlineExceeded : Code::kDisconnected, "server stops"));
+    Remove(lane, Status(late ? Code::kDeadlineExceeded : why.code(), why.message()));
   }
+}
+
+void Loop::RemoveAll() {
+  std::vector<LaneEntry> all;
+  for (const auto& [fd, lane] : lanes_) all.push_back(lane);
+  RemoveTogether(all, Status(Code::kDisconnected, "server stops"));
 }
 
 void Loop::LookForSilentLater() {

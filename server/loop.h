@@ -74,6 +74,8 @@ class Loop final : public Scheduler {
   // The end of a lane whose peer is dead (kDeadlineExceeded) or hostile (kProtocolError) waits for
   // nobody.
   void Remove(const LaneEntry& lane, const Status& why);
+  // In all for as long as one may take, or a little longer.
+  void RemoveTogether(const std::vector<LaneEntry>& lanes, const Status& why);
   void RemoveAll();
   // Ends lanes of which nothing was heard for longer than a session's lease, and looks again later
   // while there are any: an idle queue pair does not notice that its peer is gone.

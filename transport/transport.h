@@ -204,7 +204,7 @@ class Connection {
   virtual void KeepCredentials() {}
 
   // The peer is not waited for: what was sent may not arrive. The destructor then does not wait for
-  // its goodbye to leave, as it does over verbs, where that takes longest when nobody is there.
+  // its goodbye to leave, as it does over verbs and tcp, for longest when nobody takes it.
   virtual void Abandon() {}
 
  protected:

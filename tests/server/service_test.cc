@@ -630,6 +630,21 @@ TEST_P(GoodbyeServiceTest, WhoEndsItsSessionIsWaitedFor) {
   EXPECT_EQ(GoodbyesOf(1).waited, 1U);
 }
 
+TEST_P(GoodbyeServiceTest, TheLanesOfASessionThatEndsAreWaitedForTogether) {
+  constexpr unsigned kLanes = 8;
+  std::vector<std::unique_ptr<Client>> lanes;
+  lanes.push_back(Connect());
+  while (lanes.size() < kLanes) lanes.push_back(OpenLane());
+  for (const auto& lane : lanes) {
+    ASSERT_TRUE(lane);
+    EXPECT_EQ(lane->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+  }
+  EXPECT_EQ(lanes[0]->Ask(Opcode::kEndSession).error, fs::WireError::kOk);
+  const Goodbyes& goodbyes = GoodbyesOf(kLanes);
+  EXPECT_GE(goodbyes.waited, 1U);
+  EXPECT_LE(goodbyes.waited, 2U);
+}
+
 TEST_P(GoodbyeServiceTest, ALaneOfWhichNothingIsHeardEndsAloneAndIsNotWaitedFor) {
   constexpr std::chrono::milliseconds kLease{1000};
   Stop();

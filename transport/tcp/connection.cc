@@ -65,15 +65,16 @@ TcpConnection::TcpConnection(std::unique_ptr<ByteStream> stream, std::shared_ptr
 
 TcpConnection::~TcpConnection() { SayBye(); }
 
-// Gets what is queued and a BYE out if the peer reads, and leaves nothing unread: closing a socket
-// with unread input resets it, and the peer might lose our last words (RFC 1122, 4.2.2.13).
+// Gets what is queued and a BYE out if the peer reads (at once if it is abandoned), and leaves
+// nothing unread: closing a socket with unread input resets it, and the peer might lose our last
+// words (RFC 1122, 4.2.2.13).
 void TcpConnection::SayBye() {
   if (readiness_.fd() < 0) return;
   if (!over_ && !write_error_) {
     QueueFrame(Opcode::kBye, 0);
     FlushOutput(false);
     const Deadline deadline = stuck_since_.value_or(BootClock::now()) + kGoodbye;
-    while (!output_.empty()) {
+    while (!output_.empty() && !abandoned_) {
       const int timeout = PollTimeoutMs(deadline, BootClock::now());
       pollfd entry{.fd = stream_->write_fd(), .events = stream_->write_events(), .revents = 0};
       if (timeout == 0 || poll(&entry, 1, timeout) < 0) break;

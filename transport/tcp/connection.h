@@ -48,6 +48,7 @@ class TcpConnection final : public Connection {
   [[nodiscard]] int fd() const override { return readiness_.fd(); }
   Result<RemoteRegion> Share(const MemoryRegion& region) override;
   void Unshare(const MemoryRegion& region) override;
+  void Abandon() override { abandoned_ = true; }
 
  protected:
   [[nodiscard]] bool SpinningPays() const override { return spinning_pays_; }
@@ -140,6 +141,7 @@ class TcpConnection final : public Connection {
   bool more_buffered_ = false;        // Poll stopped for want of room in `out`
   bool spinning_pays_ = true;         // as of the last look, some Waits ago
   std::uint32_t waits_ = 0;
+  bool abandoned_ = false;
   std::size_t owed_ = 0;                  // WRITEs of the peer's to acknowledge
   std::optional<TimePoint> stuck_since_;  // output waits, and the wire took something last then
   std::optional<Status> write_error_;     // output is over; input may still hold something

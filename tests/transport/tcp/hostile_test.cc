@@ -118,6 +118,23 @@ TEST_F(Hostile, WhoHasNotReadForLongIsNotWaitedForAtTheEnd) {
   EXPECT_LT(least, kAtOnce);
 }
 
+TEST_F(Hostile, WhoIsAbandonedIsNotWaitedForAtTheEnd) {
+  constexpr std::chrono::milliseconds kAtOnce{100};
+  const Bytes message(kMaxMessageBytes);
+  std::chrono::nanoseconds least = kAtOnce;
+  for (int tries = 0; tries < 5 && least >= kAtOnce; ++tries) {  // others work on this machine, too
+    Restart();
+    for (int i = 0; i < 64; ++i) ASSERT_TRUE(connection_->Send(message).ok());
+    ASSERT_TRUE(connection_->Flush().ok());
+    ASSERT_GT(connection_->backlog_bytes(), 0U);
+    connection_->Abandon();
+    const TimePoint before = BootClock::now();
+    connection_.reset();
+    least = std::min<std::chrono::nanoseconds>(least, BootClock::now() - before);
+  }
+  EXPECT_LT(least, kAtOnce);
+}
+
 // A socket holds less than one region: part of each WRITE is still queued.
 TEST_F(Hostile, AnswersToAWriteThatHasNotGoneEndTheConnection) {
   std::vector<Bytes> streams;
