@@ -81,11 +81,19 @@ Status ConnLane::Flush() {
   if (closed() || !failure_.ok()) return failure_;
   // What an earlier one has left, because the wire was full, is nobody else's to send.
   const std::size_t backlog = connection_->backlog_bytes();
-  if (!unflushed_ && backlog == 0) return failure_;
-  unflushed_ = false;
-  failure_ = connection_->Flush();
-  if (connection_->backlog_bytes() < backlog) NoteWord();
+  if (unflushed_ || backlog > 0) {
+    unflushed_ = false;
+    failure_ = connection_->Flush();
+    if (connection_->backlog_bytes() < backlog) NoteWord();
+  }
+  CountUnread(connection_->kept_bytes());
   return failure_;
+}
+
+void ConnLane::CountUnread(std::size_t now) {
+  const std::size_t before = std::exchange(counted_unread_, now);
+  const auto& unread = session()->params().unread;
+  if (before != now && unread != nullptr) unread->Change(before, now);
 }
 
 std::shared_ptr<Staging> ConnLane::MakeStaging(std::size_t wished_bytes) {
@@ -98,6 +106,7 @@ std::shared_ptr<Staging> ConnLane::MakeStaging(std::size_t wished_bytes) {
 void ConnLane::Close() {
   if (closed()) return;
   grants()->Close();
+  CountUnread(0);
   connection_.reset();
 }
 

@@ -37,11 +37,20 @@ class ConnLane final : public Lane {
   void Hold() { holding_ = true; }
   void Release();
   Status Flush();
-  // Whether its peer has left so many answers waiting that it is to be heard no more meanwhile.
-  // Over verbs only a Poll learns that there is room again: there it is heard on.
+  // Whether its peer has left so many answers waiting, or more than one where its mount has too
+  // many, that it is to be heard no more meanwhile. Over verbs only a Poll learns that there is
+  // room again: there it is heard on.
   [[nodiscard]] bool BacklogFull() const {
-    return connection_->backlog_bytes() > transport::Connection::kBacklogLimit &&
-           connection_->capabilities().kind != transport::Kind::kVerbs;
+    const std::size_t backlog = connection_->backlog_bytes();
+    if (backlog == 0 || connection_->capabilities().kind == transport::Kind::kVerbs) return false;
+    return backlog > transport::Connection::kBacklogLimit ||
+           (connection_->kept_bytes() > fs::kMaxInlineDataBytes && TooManyUnread());
+  }
+  // Whether its mount has too many answers waiting: it is heard with one message at a time, whose
+  // answer may have to wait as well.
+  [[nodiscard]] bool TooManyUnread() const {
+    const auto& unread = session()->params().unread;
+    return unread != nullptr && unread->TooMany();
   }
   // Whether it is more than what any client that takes its answers leaves waiting (twice as many as
   // it may have asked for, of the largest): it is to end.
@@ -66,6 +75,7 @@ class ConnLane final : public Lane {
            std::shared_ptr<StagingBudget> budget, PostFunction post,
            std::vector<std::weak_ptr<ConnLane>>& unflushed, AnswerTimes& times);
   void SendNow(std::span<const ByteSpan> parts);
+  void CountUnread(std::size_t now);
 
   std::unique_ptr<transport::Connection> connection_;
   const std::shared_ptr<StagingBudget> budget_;
@@ -76,6 +86,7 @@ class ConnLane final : public Lane {
   bool holding_ = false;
   bool unflushed_ = false;
   unsigned silent_looks_ = 0;
+  std::size_t counted_unread_ = 0;
   std::vector<std::byte> held_;  // messages, each behind its size
   std::vector<std::size_t> held_sizes_;
 };

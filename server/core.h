@@ -48,6 +48,7 @@ struct Core {
         keeper(keeper_in),
         options(options_in),
         staging(std::make_shared<StagingBudget>(staging_bytes)),
+        unread(std::make_shared<UnreadAnswers>(options_in.limits.unread_bytes_of_all)),
         open_budget(options_in.max_open_files),
         locks(proc, keeper_in, scheduler_in, options_in.max_lock_files, options_in.limits.locks),
         leases(clock_in, scheduler_in, {options_in.attr_lease, options_in.watched_lease},
@@ -65,6 +66,7 @@ struct Core {
   GracePeriod grace;
   ExtentStores stores;
   const std::shared_ptr<StagingBudget> staging;
+  const std::shared_ptr<UnreadAnswers> unread;
   OpenBudget open_budget;
   FreeSpace free_space;
   // Whether another session than this has the file open, by whichever export. Set by the

@@ -58,6 +58,7 @@ struct FsSessionParams {
   std::string origin;            // the address or the user that it came from
   ClientLimits limits{};
   std::shared_ptr<StagingBudget> staging{};  // its own; null: none
+  std::shared_ptr<UnreadAnswers> unread{};   // its own; null: they are not counted
 };
 
 class Responder;

@@ -183,6 +183,7 @@ bool Loop::ServeLanes() {
 std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
   if (lane->BacklogFull()) (void)lane->Flush();
   if (lane->BacklogFull()) return 0;
+  if (lane->TooManyUnread()) most = 1;
   std::array<transport::Completion, Turns<LaneEntry>::kMostMessages> completions;
   const Result<std::size_t> count = lane->connection().Poll(std::span(completions).first(most));
   if (!count.ok()) {

@@ -266,6 +266,7 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
   params.origin = request.origin;
   params.limits = options_.limits;
   params.staging = std::make_shared<StagingBudget>(options_.limits.pinned_bytes, core_->staging);
+  params.unread = std::make_shared<UnreadAnswers>(options_.limits.unread_bytes, core_->unread);
   params.no_grants = (mount.flags & fs::kMountNoGrants) != 0;
   params.drops_names = (mount.flags & fs::kMountDropsNames) != 0;
   std::unique_ptr<IntentRing> record = OpenRecord(params.id, *offer.inodes);

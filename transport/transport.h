@@ -145,6 +145,9 @@ class Connection {
   // stops.
   [[nodiscard]] virtual std::size_t backlog_bytes() const = 0;
   static constexpr std::size_t kBacklogLimit = 4 << 20;
+  // Of these, the bytes that are kept for it in memory of their own: answers to READs lie in the
+  // region.
+  [[nodiscard]] virtual std::size_t kept_bytes() const { return backlog_bytes(); }
 
   // Queues a one-sided READ or WRITE; the local slice is left alone until its completion. Never
   // blocks. Errors: kBusy when capabilities().max_outstanding are in flight, kInvalidArgument for a

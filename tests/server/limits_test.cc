@@ -172,6 +172,25 @@ TEST_F(LimitsTest, RequestsOfALaneThatIsLostAreNotCountedForEver) {
   EXPECT_FALSE(session->HasTooManyRequests());
 }
 
+TEST(UnreadAnswers, WhoHasLittlePaysForNobodyElse) {
+  const auto whole = std::make_shared<UnreadAnswers>(1000);
+  UnreadAnswers greedy(640, whole), another(640, whole), modest(640, whole);
+  modest.Change(0, 20);
+  greedy.Change(0, 640);
+  EXPECT_FALSE(greedy.TooMany());
+  greedy.Change(640, 641);
+  EXPECT_TRUE(greedy.TooMany());
+  greedy.Change(641, 500);
+  EXPECT_FALSE(greedy.TooMany());
+  another.Change(0, 500);
+  EXPECT_EQ(whole->bytes(), 1020U);
+  EXPECT_TRUE(greedy.TooMany());
+  EXPECT_TRUE(another.TooMany());
+  EXPECT_FALSE(modest.TooMany());
+  another.Change(500, 0);
+  EXPECT_FALSE(greedy.TooMany());
+}
+
 TEST_F(LimitsTest, RefusalsAreCountedByWhatWasRefused) {
   server.core().refusals.Note(Refusals::What::kMounts, "somebody");
   Snapshot snapshot;

@@ -95,12 +95,17 @@ class Client {
     return Ask(opcode, std::span<const ByteSpan>(body));
   }
   // Asks for what is never read.
-  Status AskOnly(Opcode opcode) {
+  Status AskOnly(Opcode opcode, ByteSpan body = {}) {
     fs::RequestHeader header{};
     header.opcode = static_cast<std::uint16_t>(opcode);
+    header.body_bytes = static_cast<std::uint32_t>(body.size());
     header.session = session_;
     header.sequence = ++sequence_;
-    return lane_->Send(std::as_bytes(std::span<const fs::RequestHeader, 1>(&header, 1)));
+    header.uid = ::geteuid();
+    header.gid = ::getegid();
+    const std::array<ByteSpan, 2> parts = {
+        std::as_bytes(std::span<const fs::RequestHeader, 1>(&header, 1)), body};
+    return lane_->Send(parts);
   }
   // READs or WRITEs [offset, offset + length) of the buffer at `to`.
   void Move(bool read, std::uint64_t offset, std::uint64_t length, transport::RemoteSlice remote) {
@@ -742,6 +747,61 @@ TEST_P(ServiceTest, ALaneThatDoesNotReadDelaysNoOtherOfItsLoop) {
   deaf.reset();
   // What else goes on here may have begun meanwhile.
   EXPECT_LT(beside, std::max(alone, soon()) + std::chrono::microseconds(500));
+}
+
+TEST_P(LimitedServiceTest, AnswersThatAMountDoesNotRead) {
+  if (GetParam() == Kind::kVerbs) return;  // there each lane has a bound of its own
+  constexpr std::size_t kLanes = 24;
+  constexpr std::size_t kReads = 200;
+  Stop();
+  loops_ = 1;
+  limits_ = {.lanes = kLanes, .unread_bytes = 4 << 20};
+  Start(std::chrono::milliseconds(40'000));
+  ASSERT_EQ(::truncate((dir_ / "file").c_str(), fs::kMaxInlineDataBytes), 0);
+  std::vector<std::unique_ptr<Client>> deaf;
+  deaf.push_back(Connect());
+  ASSERT_TRUE(deaf[0]);
+  fs::ReadRequest read{};
+  read.open = OpenFile(*deaf[0], fs::kOpenRead);
+  read.length = fs::kMaxInlineDataBytes;
+  read.flags = fs::kReadNoGrants;
+  EXPECT_EQ(deaf[0]->Ask(Opcode::kRead, read).error, fs::WireError::kOk);
+  while (deaf.size() < kLanes) {
+    deaf.push_back(OpenLane());
+    ASSERT_TRUE(deaf.back());
+  }
+  const auto mount = std::move(session_);
+  FillRandom(client_id_);
+  const auto other = Connect();
+  ASSERT_TRUE(other);
+
+  const auto unread = service_->core().unread;
+  std::size_t most = 0;
+  for (const auto& lane : deaf) {
+    for (std::size_t i = 0; i < kReads; ++i) {
+      ASSERT_TRUE(
+          lane->AskOnly(Opcode::kRead, std::as_bytes(std::span<const fs::ReadRequest, 1>(&read, 1)))
+              .ok());
+    }
+    ASSERT_TRUE(lane->lane().Flush().ok());
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+      most = std::max(most, unread->bytes());
+    }
+  }
+  const Deadline until = DeadlineAfter(kPatience);
+  while (unread->bytes() <= limits_.unread_bytes && BootClock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(other->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+    most = std::max(most, unread->bytes());
+  }
+  EXPECT_GT(most, limits_.unread_bytes);
+  // One turn's answers more, and two more on each lane.
+  EXPECT_LT(most, limits_.unread_bytes + (Turns<int>::kMostMessages + 2 * kLanes) * (70U << 10U));
+  Stop();
+  EXPECT_EQ(unread->bytes(), 0U);
 }
 
 TEST_P(ServiceTest, AMountThatConnectsAgainAndAgainLosesItsOldestConnections) {

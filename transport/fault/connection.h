@@ -25,6 +25,9 @@ class FaultyConnection final : public Connection {
   Status Send(std::span<const ByteSpan> parts) override;
   using Connection::Send;
   [[nodiscard]] std::size_t backlog_bytes() const override;
+  [[nodiscard]] std::size_t kept_bytes() const override {
+    return inner_ == nullptr ? 0 : inner_->kept_bytes();
+  }
   Result<Ticket> Read(const LocalSlice& to, const RemoteSlice& from, Order order) override;
   Result<Ticket> Write(const LocalSlice& from, const RemoteSlice& to) override;
   Status Flush() override;

@@ -39,6 +39,7 @@ class TcpConnection final : public Connection {
   [[nodiscard]] std::string Describe() const override { return description_; }
   Status Send(std::span<const ByteSpan> parts) override;
   [[nodiscard]] std::size_t backlog_bytes() const override { return output_.backlog_bytes(); }
+  [[nodiscard]] std::size_t kept_bytes() const override { return output_.kept_bytes(); }
   Result<Ticket> Read(const LocalSlice& to, const RemoteSlice& from, Order order) override;
   Result<Ticket> Write(const LocalSlice& from, const RemoteSlice& to) override;
   Status Flush() override;

@@ -39,6 +39,7 @@ void OutputQueue::Append(ByteSpan bytes) {
     }
     queued_ += size;
     backlog_ += size;
+    kept_ += size;
     bytes = bytes.subspan(size);
   }
 }
@@ -102,6 +103,7 @@ void OutputQueue::Sent(std::size_t size) {
 
 // Copied bytes leave in order; those of one segment never span two chunks.
 void OutputQueue::ChunkSent(std::size_t size) {
+  kept_ -= size;
   Chunk& chunk = chunks_.front();
   chunk.sent += size;
   if (chunk.sent < chunk.used) return;
@@ -119,7 +121,7 @@ void OutputQueue::Clear() {
   chunks_.clear();
   answer_ends_.clear();
   sent_ = queued_;
-  backlog_ = 0;
+  backlog_ = kept_ = 0;
 }
 
 }  // namespace rdfs::transport::tcp

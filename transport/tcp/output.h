@@ -37,6 +37,7 @@ class OutputQueue {
   [[nodiscard]] std::uint64_t queued_bytes() const { return queued_; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_; }
   [[nodiscard]] std::size_t backlog_bytes() const { return backlog_; }
+  [[nodiscard]] std::size_t kept_bytes() const { return kept_; }  // those that were copied
   [[nodiscard]] std::size_t unsent_answers() const { return answer_ends_.size(); }
 
   // Writes until everything is out or the stream takes no more (or has taken a good deal: others
@@ -71,7 +72,7 @@ class OutputQueue {
   std::deque<std::uint64_t> answer_ends_;
   std::uint64_t queued_ = 0;
   std::uint64_t sent_ = 0;
-  std::size_t backlog_ = 0;
+  std::size_t backlog_ = 0, kept_ = 0;
 };
 
 }  // namespace rdfs::transport::tcp

@@ -21,6 +21,7 @@ class WrappedConnection : public transport::Connection {
   [[nodiscard]] std::string Describe() const override { return inner_->Describe(); }
   Status Send(std::span<const ByteSpan> parts) override { return inner_->Send(parts); }
   [[nodiscard]] std::size_t backlog_bytes() const override { return inner_->backlog_bytes(); }
+  [[nodiscard]] std::size_t kept_bytes() const override { return inner_->kept_bytes(); }
   Result<transport::Ticket> Read(const transport::LocalSlice& to,
                                  const transport::RemoteSlice& from,
                                  transport::Order order) override {

@@ -215,6 +215,15 @@ TEST_F(Hostile, AReadRequestAboveTheLargestTransferEndsTheConnection) {
   EXPECT_EQ(over_.code(), Code::kProtocolError);
 }
 
+TEST_F(Hostile, AnswersToReadsThatNobodyTakesAreKeptInTheRegionOnly) {
+  Bytes requests;
+  for (int i = 0; i < 100; ++i) AddRead(requests, read_key_, 0, kRegionBytes);
+  PeerSends(requests);
+  EXPECT_TRUE(over_.ok()) << over_.ToString();
+  EXPECT_GT(connection_->backlog_bytes(), kRegionBytes);
+  EXPECT_LT(connection_->kept_bytes(), kRegionBytes / 4);
+}
+
 TEST_F(Hostile, MoreReadsThanMayBeUnansweredEndTheConnection) {
   Bytes requests;
   for (std::size_t i = 0; i <= kMaxOutstanding + 8; ++i)
