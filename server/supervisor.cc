@@ -26,6 +26,7 @@
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
 #include "transport/base/random.h"
+#include "transport/base/sigpipe.h"
 
 namespace rdfs::server {
 namespace {
@@ -390,6 +391,7 @@ void Supervisor::Act(TimePoint now) {
 
 Result<int> RunSupervisor(const SupervisorOptions& options) {
   if (!options.worker) return Status(Code::kInvalidArgument, "a supervisor of nothing");
+  IgnoreSigpipe();  // it logs that the worker has died, and who reads that may have died with it
   return Supervisor(options).Run();
 }
 

@@ -41,7 +41,7 @@ struct SupervisorOptions {
 // worker; the first two end the supervisor with it. The worker begins with the last two blocked,
 // and after a SIGHUP so does each further one with one more that waits for it. The worker dies with
 // its supervisor. Blocks these signals and SIGCHLD in the caller, so it is called before any thread
-// starts. Errors: kErrno before the first worker has started.
+// starts; SIGPIPE is ignored from then on. Errors: kErrno before the first worker has started.
 Result<int> RunSupervisor(const SupervisorOptions& options);
 
 }  // namespace rdfs::server

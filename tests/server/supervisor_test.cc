@@ -311,6 +311,23 @@ class SupervisorProcessTest : public SupervisorTest {
   Fd pipe_;
 };
 
+// The log of a service ends where nobody reads it any more.
+TEST_F(SupervisorProcessTest, AWorkerIsStartedAgainAlsoWhereNobodyReadsTheLog) {
+  (void)signal(SIGPIPE, SIG_DFL);  // a test before may have had it ignored
+  std::array<int, 2> log{};
+  ASSERT_EQ(pipe2(log.data(), O_CLOEXEC), 0);
+  const Fd standard_error(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  ASSERT_GE(dup2(log[1], STDERR_FILENO), 0);
+  close(log[0]);
+  close(log[1]);
+  Start([&](int) -> int {
+    if (NextRun(Path("runs")) == 1) Die();
+    return 7;
+  });
+  ASSERT_GE(dup2(standard_error.get(), STDERR_FILENO), 0);
+  EXPECT_EQ(Wait(), 7);
+}
+
 int SleepForEver(int) {
   while (true) pause();
 }
