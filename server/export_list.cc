@@ -81,7 +81,7 @@ InodePtr ExportList::Known(const InodeKey& inode) const {
 Result<ExportList::Entry> ExportList::Make(const ExportSpec& spec,
                                            const InodeLimits& limits) const {
   RDFS_ASSIGN_OR_RETURN(const IdMode mode, ModeOf(spec));
-  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<const Export> exported, Export::Create(spec));
+  RDFS_ASSIGN_OR_RETURN(std::shared_ptr<const Export> exported, options_.open(spec));
   RDFS_ASSIGN_OR_RETURN(std::unique_ptr<InodeTable> inodes,
                         InodeTable::Create(exported, options_.secret, core_.proc, limits));
   Entry entry;
@@ -91,15 +91,19 @@ Result<ExportList::Entry> ExportList::Make(const ExportSpec& spec,
 }
 
 Status ExportList::Add(const ExportSpec& spec, const InodeLimits& limits) {
-  const std::lock_guard lock(mutex_);
-  if (FindLocked(spec.name) != nullptr) return TwoOf(spec.name);
+  const std::lock_guard making(making_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (FindLocked(spec.name) != nullptr) return TwoOf(spec.name);
+  }
   RDFS_ASSIGN_OR_RETURN(Entry entry, Make(spec, limits));
+  entry.watch = WatchOutside(*entry.inodes);
+  const std::lock_guard lock(mutex_);
   KeepLocked(std::move(entry));
   return {};
 }
 
 void ExportList::KeepLocked(Entry entry) {
-  entry.watch = WatchOutside(*entry.inodes);
   {
     const std::lock_guard lock(tables_mutex_);
     tables_.push_back(entry.inodes.get());
@@ -115,22 +119,35 @@ ExportList::Entry* ExportList::FindLocked(std::string_view name) {
 }
 
 Status ExportList::Reload(const std::vector<ExportSpec>& specs) {
-  const std::lock_guard lock(mutex_);
-  const InodeLimits limits = SharesFor(entries_.size() + specs.size()).inodes;
-  // All is made, and may fail, before anything changes.
-  std::vector<Entry> made;
-  for (const ExportSpec& spec : specs) {
-    const auto same = [&spec](const ExportSpec& other) { return other.name == spec.name; };
-    if (std::count_if(specs.begin(), specs.end(), same) > 1) return TwoOf(spec.name);
-    const Entry* known = FindLocked(spec.name);
-    if (known != nullptr && known->offer.exported->spec().directory != spec.directory) {
-      return {Code::kInvalidArgument,
-              "export \"" + spec.name +
-                  "\" has another directory now: give it another name, or start rdfsd again"};
+  const std::lock_guard making(making_mutex_);
+  std::size_t exports = specs.size();
+  std::vector<bool> is_new;
+  {
+    const std::lock_guard lock(mutex_);
+    exports += entries_.size();
+    for (const ExportSpec& spec : specs) {
+      const auto same = [&spec](const ExportSpec& other) { return other.name == spec.name; };
+      if (std::count_if(specs.begin(), specs.end(), same) > 1) return TwoOf(spec.name);
+      const Entry* known = FindLocked(spec.name);
+      if (known != nullptr && known->offer.exported->spec().directory != spec.directory) {
+        return {Code::kInvalidArgument,
+                "export \"" + spec.name +
+                    "\" has another directory now: give it another name, or start rdfsd again"};
+      }
+      is_new.push_back(known == nullptr);
     }
-    RDFS_ASSIGN_OR_RETURN(Entry entry, Make(spec, limits));
+  }
+  // All is made, and may fail, before anything changes. A directory may hang: not under the lock.
+  const InodeLimits limits = SharesFor(exports).inodes;
+  std::vector<Entry> made;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    RDFS_ASSIGN_OR_RETURN(Entry entry, Make(specs[i], limits));
     made.push_back(std::move(entry));
   }
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (is_new[i]) made[i].watch = WatchOutside(*made[i].inodes);
+  }
+  const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) entry.offered = false;
   for (Entry& entry : made) {
     Entry* known = FindLocked(entry.offer.exported->name());

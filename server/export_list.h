@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,8 @@ class ExportList {
     HandleSecret secret;
     std::size_t pool_bytes = 0;  // of all exports together; 0: DefaultPoolBytes()
     std::chrono::milliseconds attr_lease{};
+    // What opens a directory.
+    std::function<Result<std::shared_ptr<const Export>>(const ExportSpec&)> open = Export::Create;
   };
   // `core` outlives the list.
   ExportList(Options options, Core& core);
@@ -59,7 +62,8 @@ class ExportList {
   Status Add(const ExportSpec& spec, const InodeLimits& limits);
   // Offers these from now on: new ones are added, and what a known one's options say holds for
   // mounts to come. One that is missing is offered to nobody new. kInvalidArgument, with nothing
-  // changed, for another directory under a known name; else the errors of Add.
+  // changed, for another directory under a known name; else the errors of Add. While a directory
+  // does not answer this waits, and nobody else but the next one.
   Status Reload(const std::vector<ExportSpec>& specs);
 
   // None: not offered.
@@ -97,9 +101,10 @@ class ExportList {
 
   const Options options_;
   Core& core_;
-  mutable std::mutex mutex_;    // before classes_mutex_
-  std::vector<Entry> entries_;  // grows only
-  bool told_of_no_watch_ = false;
+  std::mutex making_mutex_;        // of who adds to the list; before mutex_
+  bool told_of_no_watch_ = false;  // under it
+  mutable std::mutex mutex_;       // before classes_mutex_; not held while a directory is opened
+  std::vector<Entry> entries_;     // grows only
   // Of the entries; for requests, which must not wait for a directory that is listed anew.
   mutable std::mutex tables_mutex_;  // behind mutex_
   std::vector<const InodeTable*> tables_;

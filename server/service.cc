@@ -213,13 +213,18 @@ void Service::DropLeftovers() {
 }
 
 Service::~Service() {
+  Stop();
+  loops_.clear();
+}
+
+void Service::Stop() {
+  if (std::exchange(stopped_, true)) return;
   // Loops first: they use everything else.
   for (const auto& loop : loops_) loop->Stop();
   for (const SessionPtr& session : sessions_.TakeAll()) session->MarkEnded();
   for (const auto& loop : loops_) loop->Join();
   if (core_ != nullptr) core_->groups.Stop();  // its threads post to loops
   if (exports_ != nullptr) exports_->StopWatching();
-  loops_.clear();
 }
 
 void Service::TakeWrites() {

@@ -64,6 +64,9 @@ class Service final : public transport::SessionHost {
 
   [[nodiscard]] Core& core() { return *core_; }
   [[nodiscard]] std::size_t sessions() const { return sessions_.size(); }
+  // Ends all lanes, and serves nobody from then on; nothing that Reload uses goes. Once, any thread
+  // but a loop's; the destructor does it else.
+  void Stop();
   // ExportList::Reload; mounts of what is missing go on, until they must connect again. Any thread.
   Status Reload(const std::vector<ExportSpec>& specs) { return exports_->Reload(specs); }
   // What there is to say to a person who asks. Any thread.
@@ -98,7 +101,8 @@ class Service final : public transport::SessionHost {
   std::vector<std::unique_ptr<Loop>> loops_;  // the core's scheduler is the first: made before it
   std::unique_ptr<Core> core_;
   std::unique_ptr<ExportList> exports_;
-  LeaseChange stop_;               // TakeWrites'
+  LeaseChange stop_;  // TakeWrites'
+  bool stopped_ = false;
   std::uint64_t first_epoch_ = 0;  // IntentRing::FirstEpoch
   SessionTable sessions_;
   std::atomic<bool> expiry_scheduled_{false};

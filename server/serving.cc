@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "server/reload_thread.h"
 #include "server/service.h"
 #include "server/setup.h"
 #include "server/signal_thread.h"
@@ -156,14 +157,22 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
   if (!acceptor.ok()) return Fail(acceptor.status());
   shared.port = (*acceptor)->port();
 
-  Core& core = (*service)->core();
+  Service& serving = **service;
+  Core& core = serving.core();
+  ReloadThread reloading([&params, &serving, &shared] { Reload(params, serving, shared); },
+                         [&] {
+                           // A directory hangs, and what the thread uses stays for it until the
+                           // process ends.
+                           serving.Stop();
+                           (void)service->release();
+                         });
   auto signals = SignalThread::Start(
       [&] {
-        (*service)->TakeWrites();
+        serving.TakeWrites();
         (*acceptor)->Stop();
       },
       [&core] { LogLine(LogLevel::kInfo, core.counters.ToString() + core.leases.Describe()); },
-      [&] { Reload(params, **service, shared); });
+      [&reloading] { reloading.Ask(); });
   if (!signals.ok()) return Fail(signals.status());
   const auto metrics = ServeMetrics(params, **service, (*acceptor)->port(), shared);
   if (!metrics.ok()) return Fail(metrics.status());

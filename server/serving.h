@@ -55,7 +55,8 @@ std::unique_ptr<ControlSocket> ListenForQuestions(Service& service, std::uint16_
 // Where and how it listens, at this port.
 transport::AcceptorOptions ToAcceptor(const ServingParams& params, std::uint16_t port);
 
-// Serves until SIGTERM or SIGINT; the exit code.
+// Serves until SIGTERM or SIGINT; the exit code, with which the process ends at once: a thread that
+// hangs in a directory may still use `params` and `shared`.
 int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& shared,
           Readiness& readiness);
 // Serves the client at standard input and output (fs/protocol.h, bootstrap) and whoever of its
