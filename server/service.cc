@@ -136,9 +136,7 @@ Status Service::Start() {
                                                               .pool_bytes = options_.pool_bytes,
                                                               .attr_lease = options_.attr_lease},
                                           *core_);
-  for (const ExportSpec& spec : options_.exports) {
-    RDFS_RETURN_IF_ERROR(exports_->Add(spec, shares.inodes));
-  }
+  RDFS_RETURN_IF_ERROR(AddExports(shares.inodes));
   RDFS_RETURN_IF_ERROR(AdoptKept());
   BeginGrace();
   // Whoever has not asked for its locks again by then has lost its lease, and them.
@@ -148,6 +146,18 @@ Status Service::Start() {
     loop->Start(*core_, [this](const SessionPtr& session) { LaneGone(session); });
   }
   return {};
+}
+
+Status Service::AddExports(const InodeLimits& limits) {
+  Status first;
+  for (const ExportSpec& spec : options_.exports) {
+    const Status added = exports_->Add(spec, limits);
+    if (added.ok()) continue;
+    if (!options_.some_will_do) return added;
+    LogWarn("export \"{}\" is left out, and its mounts with it: {}", spec.name, added.message());
+    if (first.ok()) first = added;
+  }
+  return exports_->Names().empty() ? first : Status();
 }
 
 Status Service::AdoptKept() {

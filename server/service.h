@@ -28,6 +28,7 @@ namespace rdfs::server {
 
 struct ServiceOptions {
   std::vector<ExportSpec> exports;
+  bool some_will_do = false;  // of the exports: others are left out, with a warning
   HandleSecret secret;
   unsigned loops = 0;            // 0: one for every two processors
   std::size_t pool_bytes = 0;    // of all exports together; 0: DefaultPoolBytes()
@@ -40,8 +41,7 @@ struct ServiceOptions {
 
 class Service final : public transport::SessionHost {
  public:
-  // `keeper` outlives the service. Errors: those of Export::Create and Loop::Create, and an export
-  // whose id mapping needs root.
+  // `keeper` outlives the service. Errors: those of ExportList::Add and Loop::Create.
   static Result<std::unique_ptr<Service>> Create(ServiceOptions options, DescriptorKeeper& keeper);
   ~Service() override;
 
@@ -75,6 +75,7 @@ class Service final : public transport::SessionHost {
  private:
   Service(ServiceOptions options, DescriptorKeeper& keeper);
   Status Start();
+  Status AddExports(const InodeLimits& limits);
   Status AdoptKept();
   void TellMemlock();
   void BeginGrace();

@@ -143,6 +143,8 @@ int Serve(const ServingParams& params, DescriptorKeeper& keeper, SharedState& sh
   SignalThread::Block();
   ServiceOptions service_options;
   service_options.exports = CurrentExports(params, shared);
+  // The others need not go because the directory of one has gone since the start.
+  service_options.some_will_do = shared.announced;
   service_options.secret = params.secret;
   service_options.pool_bytes = params.options.pool_bytes.value_or(0);
   service_options.record_directory = RecordDirectory();

@@ -58,9 +58,14 @@ exec 7>&-
 [ "$("$rdfs" stats --json "$work/mnt-a" | grep -o '"reconnects": [0-9]*')" = '"reconnects": 0' ] || problem 'the client was dropped'
 fusermount3 -u "$work/mnt-a" || problem 'no unmount of a'
 
-# The supervisor starts another worker, which must know b.
+# The supervisor starts another worker, which must know b, also where another directory has gone.
+mkdir "$work/gone"
+configure "b=$work/b" "gone=$work/gone"
+reload 'read again: 2 exports'
+rmdir "$work/gone"
 kill -9 "$(pgrep -P "$server")"
 wait_until 100 grep -q 'the worker was started again' "$work/server.log" || problem 'no other worker'
+grep -q 'export "gone" is left out' "$work/server.log" || problem 'the log does not say that an export has gone'
 [ "$(cat "$work/mnt-b/file")" = 'of b' ] || problem 'b is lost with its worker'
 fusermount3 -u "$work/mnt-b" || problem 'no unmount of b'
 conclude 'exports that are read again'

@@ -909,6 +909,34 @@ TEST_P(GivenUpServiceTest, WhatAnotherServerLeftIsItsOwn) {
   EXPECT_FALSE(::access(abandoned.c_str(), F_OK) == 0);
 }
 
+// A worker that is started again serves what there is.
+TEST(ServiceExports, OneThatHasGoneDoesNotTakeTheOthersWithIt) {
+  const TempDir dir;
+  const auto keeper = DescriptorKeeper::None();
+  const auto create = [&](bool some_will_do, const std::vector<std::string>& names) {
+    ServiceOptions options;
+    for (const std::string& name : names) {
+      ExportSpec spec;
+      spec.name = name;
+      spec.directory = name == "here" ? dir.path() : dir / name;
+      options.exports.push_back(spec);
+    }
+    options.some_will_do = some_will_do;
+    options.secret = HandleSecret::Random();
+    options.pool_bytes = 32 << 20;
+    return Service::Create(std::move(options), *keeper);
+  };
+  EXPECT_EQ(create(false, {"gone", "here"}).status().code(), Code::kNotFound);
+  EXPECT_EQ(create(true, {"gone"}).status().code(), Code::kNotFound);
+  const auto service = create(true, {"gone", "here"});
+  ASSERT_TRUE(service.ok()) << service.status().message();
+  std::vector<std::string> offered;
+  for (const auto& [name, text] : (*service)->Describe().lines) {
+    if (name == "export") offered.push_back(text);
+  }
+  EXPECT_EQ(offered, std::vector<std::string>{"here"});
+}
+
 // A refusal goes to the log.
 TEST_P(ServiceTest, NamesOfExportsAndServicesCannotForgeALine) {
   EXPECT_NE(NoSuchExport("a\n<3>b\x1b[2J").find("\"a?<3>b?[2J\""), std::string::npos);
