@@ -1,13 +1,16 @@
 #include "server/setup.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "server/environment.h"
@@ -50,6 +53,41 @@ Result<bool> MakeKeyFile(const std::string& path) {
 bool CanBind(int family, const sockaddr* address, socklen_t size) {
   const Fd probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return probe.valid() && ::bind(probe.get(), address, size) == 0;
+}
+
+bool IsEveryAddress(const std::string& host) {
+  in_addr four{};
+  in6_addr six{};
+  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return four.s_addr == htonl(INADDR_ANY);
+  return ::inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six);
+}
+
+// In quotation marks where a shell would make something else of it.
+std::string ForShell(const std::string& word) {
+  const auto is_plain = [](char c) {
+    constexpr std::string_view kPlain = "_-./:=@%+,";
+    const auto byte = static_cast<unsigned char>(c);
+    const char lower = static_cast<char>(byte | 0x20U);
+    return byte >= 0x80 || (c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z') ||
+           kPlain.find(c) != kPlain.npos;
+  };
+  if (std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string out = "'";
+  for (const char c : word) {
+    if (c == '\'') out += "'\\'";
+    out += c;
+  }
+  return out + "'";
+}
+
+// A comma ends a word behind -o.
+std::string ForMountOption(const std::string& value) {
+  std::string out;
+  for (const char c : value) {
+    if (c == ',' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
 }
 
 }  // namespace
@@ -104,17 +142,18 @@ void RaiseDescriptorLimit() {
 std::string MountCommand(const Options& options, const std::string& name, std::uint16_t port,
                          const std::string& key_path) {
   std::string host = "localhost";
-  if (!options.listen.empty()) {
+  if (!options.listen.empty() && !IsEveryAddress(options.listen.front())) {
     host = options.listen.front();
     if (host.find(':') != host.npos) host = "[" + host + "]";
-  } else if (!options.no_auth) {
+  } else if (!options.listen.empty() || !options.no_auth) {
     std::array<char, 256> buffer{};
     if (::gethostname(buffer.data(), buffer.size() - 1) == 0) host = buffer.data();
   }
-  std::string command = "rdfs rdfs://" + host;
-  if (port != transport::kDefaultPort) command += ":" + std::to_string(port);
-  command += "/" + name + " MOUNTPOINT";
-  if (!key_path.empty()) command += " -o key_file=" + key_path;
+  std::string source = "rdfs://" + host;
+  if (port != transport::kDefaultPort) source += ":" + std::to_string(port);
+  source += "/" + name;
+  std::string command = "rdfs " + ForShell(source) + " MOUNTPOINT";
+  if (!key_path.empty()) command += " -o " + ForShell("key_file=" + ForMountOption(key_path));
   return command;
 }
 

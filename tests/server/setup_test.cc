@@ -15,6 +15,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/handle.h"
 #include "tests/server/temp_dir.h"
@@ -86,6 +87,31 @@ TEST(Setup, ASecretIsNeverWrittenUnderItsName) {
     appeared = true;
   }
   EXPECT_TRUE(appeared);
+}
+
+TEST(Setup, TheMountCommandIsOneThatMounts) {
+  std::array<char, 256> own{};
+  ASSERT_EQ(gethostname(own.data(), own.size() - 1), 0);
+  const std::string host = own.data();
+  const auto command = [](const std::vector<std::string>& listen, bool no_auth = false,
+                          const std::string& name = "x", const std::string& key = "") {
+    Options options;
+    options.listen = listen;
+    options.no_auth = no_auth;
+    return MountCommand(options, name, transport::kDefaultPort, key);
+  };
+  EXPECT_EQ(command({"10.0.0.1"}), "rdfs rdfs://10.0.0.1/x MOUNTPOINT");
+  EXPECT_EQ(command({}, true), "rdfs rdfs://localhost/x MOUNTPOINT");
+  for (const bool no_auth : {false, true}) {
+    for (const char* every : {"0.0.0.0", "::", "0:0:0:0:0:0:0:0"}) {
+      EXPECT_EQ(command({every}, no_auth), "rdfs rdfs://" + host + "/x MOUNTPOINT");
+    }
+  }
+  EXPECT_EQ(command({"fd00::1"}), "rdfs 'rdfs://[fd00::1]/x' MOUNTPOINT");
+  EXPECT_EQ(command({"h"}, false, "Bob's files", "/etc/a key,b\\c"),
+            R"(rdfs 'rdfs://h/Bob'\''s files' MOUNTPOINT -o 'key_file=/etc/a key\,b\\c')");
+  EXPECT_EQ(command({"h"}, false, "größe", "/home/u/.config/rdfs/key"),
+            "rdfs rdfs://h/größe MOUNTPOINT -o key_file=/home/u/.config/rdfs/key");
 }
 
 }  // namespace
