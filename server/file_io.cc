@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -14,6 +15,25 @@
 #include "transport/base/log.h"
 
 namespace rdfs::server {
+namespace {
+
+// As whom a thread touches files: setfsuid(2), setfsgid(2). With root's uid come and go its
+// capabilities, so what counts against a quota, or may use a file system's reserve, goes by it.
+struct FsIds {
+  long uid = -1, gid = -1;
+  friend bool operator==(const FsIds&, const FsIds&) = default;
+
+  // -1 changes nothing.
+  static FsIds Own() { return {::syscall(SYS_setfsuid, -1), ::syscall(SYS_setfsgid, -1)}; }
+  // Whether the thread has these now.
+  [[nodiscard]] bool Take() const {
+    (void)::syscall(SYS_setfsgid, gid);
+    (void)::syscall(SYS_setfsuid, uid);
+    return Own() == *this;
+  }
+};
+
+}  // namespace
 
 struct FileIo::Operation {
   enum class Kind : std::uint8_t { kRead, kWrite, kFsync, kWork };
@@ -24,6 +44,7 @@ struct FileIo::Operation {
   int flags = 0;
   std::function<std::int64_t()> work;
   Done done;
+  FsIds caller;  // of what a thread of ours does
   std::int64_t result = 0;
 
   // The same operation as a system call, on a thread of ours.
@@ -90,6 +111,7 @@ class FileIo::Threads {
 
  private:
   void Work() {
+    FsIds own = FsIds::Own();
     std::unique_lock lock(mutex_);
     while (true) {
       ++idle_;
@@ -99,7 +121,9 @@ class FileIo::Threads {
       std::unique_ptr<Operation> operation = std::move(queue_.front());
       queue_.pop_front();
       lock.unlock();
-      operation->result = operation->Run();
+      const bool may = operation->caller == own || operation->caller.Take();
+      own = may ? operation->caller : FsIds{};
+      operation->result = may ? operation->Run() : -EPERM;
       lock.lock();
       results_.push_back(std::move(operation));
       wake_();
@@ -211,6 +235,7 @@ void FileIo::Start(std::unique_ptr<Operation> operation) {
 }
 
 void FileIo::StartOnThread(std::unique_ptr<Operation> operation) {
+  operation->caller = FsIds::Own();
   threads_->Add(std::move(operation));
 }
 

@@ -1,8 +1,8 @@
 // FileIo: file operations that may block, for one event loop.
 //
 // One io_uring ring a loop; where the kernel refuses rings (a sandbox, io_uring_disabled) and for
-// calls that rings do not have, a few threads do the work. Either way the callback runs on the
-// loop's thread, inside Poll, exactly once.
+// calls that rings do not have, a few threads do the work, with the file-system ids of who asked.
+// Either way the callback runs on the loop's thread, inside Poll, exactly once.
 //
 // Threads: the loop's own, except Post, which any thread may call. The owner polls fd() for
 // readability, then calls Poll; calls Submit after a batch of operations; and calls RunDeferred

@@ -1,7 +1,9 @@
 #include "server/file_io.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -76,6 +78,19 @@ TEST_P(FileIoTest, OffloadsAndPosts) {
   io_->Fsync(file_.fd(), true, [&](std::int64_t got) { synced = got; });
   io_->Submit();
   Drive(*io_, [&] { return synced == 0; });
+}
+
+TEST_P(FileIoTest, ThreadsActAsWhoAsked) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto acting = [] { return std::int64_t{::syscall(SYS_setfsuid, -1)}; };
+  for (const uid_t uid : {1234U, 0U, 1235U}) {
+    std::int64_t found = -1;
+    (void)::syscall(SYS_setfsuid, uid);
+    io_->Offload(acting, [&](std::int64_t got) { found = got; });
+    (void)::syscall(SYS_setfsuid, 0U);
+    Drive(*io_, [&] { return found != -1; });
+    EXPECT_EQ(found, std::int64_t{uid});
+  }
 }
 
 TEST_P(FileIoTest, DropsWhatNobodyWaitsForWhereThereIsMuchOfIt) {
