@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <set>
 
 #include "tools/sock/preload/registry.h"
@@ -87,6 +88,17 @@ TEST(SlotArena, GivesEachOnce) {
   arena.Give(*taken.begin());  // as two processes may
   EXPECT_EQ(arena.Take(), *taken.begin());
   EXPECT_FALSE(taken.contains(arena.Take()));
+}
+
+// Who forks and gives up its rights can write there still.
+TEST(SlotArena, GivesNoneThatThereIsNot) {
+  SlotArena arena;
+  ASSERT_LT(arena.Take(), SlotArena::kMost);
+  for (const std::uint64_t head :
+       {std::uint64_t{SlotArena::kMost} + 2, std::uint64_t{0xffffffff}}) {
+    std::memcpy(static_cast<void*>(&arena[SlotArena::kMost]), &head, sizeof(head));
+    EXPECT_EQ(arena.Take(), SlotArena::kMost);
+  }
 }
 
 TEST(SlotArena, TakesBackWhatTheDeadHeld) {

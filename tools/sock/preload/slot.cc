@@ -127,6 +127,7 @@ std::uint32_t SlotArena::Take() {
     std::uint64_t head = heads.free;
     while ((head & 0xffffffffU) != 0) {
       const auto index = static_cast<std::uint32_t>(head & 0xffffffffU) - 1;
+      if (index >= kMost) return kMost;  // written by a child that has given up rights since
       const std::uint64_t after =
           ((head >> 32U) + 1) << 32U | slots[index].next.load(std::memory_order_relaxed);
       if (!heads.free.compare_exchange_weak(head, after)) continue;
