@@ -792,6 +792,43 @@ void SelectsAbove(Party& party) {
   party.Meet();
 }
 
+// Beside a connection below, and not a socket.
+void SelectsBesideAbove(Party& party) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) _exit(3);
+  const int high = fcntl(ends[0], F_DUPFD_CLOEXEC, 1500);
+  std::array<unsigned long, 32> in{};
+  constexpr int kBits = sizeof(long) * 8;
+  const auto word_of = [&](int fd) -> unsigned long& {
+    return in[static_cast<std::size_t>(fd / kBits)];
+  };
+  const auto bit_of = [](int fd) { return 1UL << static_cast<unsigned>(fd % kBits); };
+  const auto select_both = [&](const char* what, long seconds) {
+    in.fill(0);
+    for (const int fd : {party.fd, high}) word_of(fd) |= bit_of(fd);
+    timeval wait{seconds, 20'000};
+    party.Say(what,
+              select(high + 1, reinterpret_cast<fd_set*>(in.data()), nullptr, nullptr, &wait));
+    for (const int fd : {party.fd, high}) party.Say("in", (word_of(fd) & bit_of(fd)) != 0 ? 1 : 0);
+  };
+  select_both("nothing", 0);
+  party.Say("write", write(ends[1], "x", 1));
+  select_both("the pipe", kLong / 1000);
+  party.Meet();
+  party.Meet();
+  select_both("both", kLong / 1000);
+  char byte = 0;
+  party.Say("read", read(high, &byte, 1));
+  select_both("bytes", kLong / 1000);
+  Receive(party, "recv", 1);
+  for (const int fd : {high, ends[0], ends[1]}) close(fd);
+  party.Meet();
+}
+
 // The waits themselves, without the C library's functions for them.
 void WaitsByNumber(Party& party) {
   const int set = epoll_create1(EPOLL_CLOEXEC);
@@ -876,6 +913,7 @@ const std::vector<Scenario> kWaitScenarios = {
     {"epoll, an heir's", LeavesAsHeir, GoesAwayFromHeir, 2},
     {"epoll, filled by a copy", FillsByCopy, TakesAll},
     {"select above 1,023", SelectsAbove, Tells},
+    {"select beside what is above 1,023", SelectsBesideAbove, Tells},
     {"timeouts", TimesOut, LetsTimeOut},
     {"TCP_INQ before connect", ClientWithLength, ServesClientWithLength},
     {"TCP_INQ of the listener", AsksListenerWithLength, ListenerWithLength},

@@ -1,11 +1,14 @@
 #include "tools/sock/preload/poll.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 
+#include "tools/sock/preload/cancel.h"
 #include "tools/sock/preload/libc.h"
 #include "tools/sock/preload/timeout.h"
 #include "tools/sock/preload/watch.h"
@@ -71,28 +74,39 @@ std::size_t Collect(int end, const Sets& sets, pollfd* fds) {
   return count;
 }
 
+bool IsPrograms(int fd) { return !Registry().IsHidden(fd) && fcntl(fd, F_GETFD) >= 0; }
+
 // A program may name more descriptors than its sets have room for: the kernel looks no further than
-// its table of open ones goes, and that is behind all that the program has of ours.
-int EndOfSets() {
-  int end = Registry().end();
-  const auto programs = [](int fd) {
-    const Word::Kind kind = Registry().Get(fd).kind();
-    return kind != Word::Kind::kNone && kind != Word::Kind::kHidden;
-  };
-  while (end > FD_SETSIZE && !programs(end - 1)) --end;
-  return std::max(end, FD_SETSIZE);
+// its table of open ones goes, which those of our own have made longer. So: one more than the
+// highest that the program has open, or all that the C library's type has room for.
+int EndOfSets(int end) {
+  if (end <= FD_SETSIZE || IsPrograms(end - 1)) return end;
+  constexpr int kAtOnce = 256;
+  std::array<pollfd, kAtOnce> some;  // from above
+  const NotCancelled not_cancelled;
+  for (end = std::min(end, DescriptorTable::kMost); end > FD_SETSIZE; end -= kAtOnce) {
+    for (int i = 0; i < kAtOnce; ++i) some[static_cast<std::size_t>(i)] = {end - 1 - i, 0, 0};
+    if (libc().poll(some.data(), kAtOnce, 0) < 0) break;
+    const auto* const highest = std::find_if(some.begin(), some.end(), [](const pollfd& fd) {
+      return (fd.revents & POLLNVAL) == 0 && !Registry().IsHidden(fd.fd);
+    });
+    if (highest != some.end()) return std::max(highest->fd + 1, FD_SETSIZE);
+  }
+  return FD_SETSIZE;
 }
 
-// `kernel` is the C library's call.
+// `kernel` is the C library's call, for an end of the sets.
 template <typename Kernel>
 int Select(int end, const Sets& sets, Deadline deadline, const sigset_t* mask, Kernel kernel) {
-  if (end <= 0 || Registry().end() == 0) return kernel();
-  end = std::min(end, EndOfSets());
+  if (end <= 0 || Registry().end() == 0) return kernel(end);
+  const int saved = errno;
+  end = EndOfSets(end);
+  errno = saved;
   Room<pollfd, 64> fds(static_cast<std::size_t>(end));
-  if (fds.data() == nullptr) return kernel();
+  if (fds.data() == nullptr) return kernel(end);
   const std::span<pollfd> asked(fds.data(), Collect(end, sets, fds.data()));
   Watch watch(asked);
-  if (watch.plain()) return watch.InKernel(kernel);
+  if (watch.plain()) return watch.InKernel([&] { return kernel(end); });
   const int count = watch.Poll(deadline, mask);
   if (count < 0) return count;
   for (const pollfd& fd : asked) {
@@ -128,14 +142,14 @@ int SelectForProgram(int end, fd_set* read, fd_set* write, fd_set* except, timev
   if (timeout != nullptr) {
     left = {timeout->tv_sec + timeout->tv_usec / 1'000'000, timeout->tv_usec % 1'000'000 * 1000};
   }
-  const auto kernel = [&] { return libc().select(end, read, write, except, timeout); };
+  const auto kernel = [&](int last) { return libc().select(last, read, write, except, timeout); };
   const timespec* const wait = timeout == nullptr ? nullptr : &left;
-  if (!Sane(wait)) return kernel();
+  if (!Sane(wait)) return kernel(end);
   const Deadline deadline = DeadlineOf(wait);
   bool asked_kernel = false;
-  const int count = Select(end, {read, write, except}, deadline, nullptr, [&] {
+  const int count = Select(end, {read, write, except}, deadline, nullptr, [&](int last) {
     asked_kernel = true;
-    return kernel();
+    return kernel(last);
   });
   // As Linux does: what is left of the time.
   if (!asked_kernel && timeout != nullptr) {
@@ -148,8 +162,10 @@ int SelectForProgram(int end, fd_set* read, fd_set* write, fd_set* except, timev
 
 int PSelectForProgram(int end, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,
                       const sigset_t* mask) {
-  const auto kernel = [&] { return libc().pselect(end, read, write, except, timeout, mask); };
-  if (!Sane(timeout)) return kernel();
+  const auto kernel = [&](int last) {
+    return libc().pselect(last, read, write, except, timeout, mask);
+  };
+  if (!Sane(timeout)) return kernel(end);
   return Select(end, {read, write, except}, DeadlineOf(timeout), mask, kernel);
 }
 
