@@ -18,6 +18,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/sock/far/carrier.h"
@@ -93,14 +94,21 @@ void SetOrUnset(const char* variable, const std::string& value) {
   }
 }
 
+// LD_PRELOAD with `library` in it, as under another rdsock it is already.
+std::string WithLibrary(const std::string& library, std::string_view before) {
+  for (std::string_view rest = before;;) {
+    const std::size_t end = rest.find_first_of(" :");
+    if (rest.substr(0, end) == library) return std::string(before);
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  return before.empty() ? library : fmt::format("{}:{}", library, before);
+}
+
 // What the command and its children find in their environment.
 void Prepare(const Options& options, const std::string& library, const std::string& stats) {
-  std::string preload = library;
   const char* const before = getenv("LD_PRELOAD");
-  if (before != nullptr && *before != '\0' && std::string(before).find(library) != 0) {
-    preload += std::string(":") + before;
-  }
-  setenv("LD_PRELOAD", preload.c_str(), 1);
+  setenv("LD_PRELOAD", WithLibrary(library, before == nullptr ? "" : before).c_str(), 1);
   SetOrUnset(kOnlyVariable, options.only);
   SetOrUnset(kExceptVariable, options.except);
   SetOrUnset(kRequireVariable, options.require);

@@ -49,6 +49,21 @@ fails "'10.1.2.3' is not paired" --unpair 10.1.2.3
 (umask 077 && printf 'rdsock-pairs 1\nlisten 0\n' >"$work/.config/rdsock/pairs")
 fails "say 'listen 0', any free port" --ssh=false --pair no-such-host.invalid
 
+# ---- other libraries ---------------------------------------------------------------------------------
+# preloads EXPECTED BEFORE: what a command finds in LD_PRELOAD.
+preloads() {
+  local found
+  found=$(LD_PRELOAD=$2 timeout 20 "$rdsock" printenv LD_PRELOAD 2>"$work/err")
+  [ "$found" = "$1" ] || problem "with LD_PRELOAD='$2' a command finds '$found', not '$1': $(cat "$work/err")"
+}
+library=$(env -u LD_PRELOAD timeout 20 "$rdsock" printenv LD_PRELOAD)
+[ -e "$library" ] || problem "LD_PRELOAD is '$library'"
+preloads "$library:libm.so.6" libm.so.6
+for before in "$library" "$library:libm.so.6" "libm.so.6:$library" "libm.so.6 $library"; do
+  preloads "$before" "$before"
+done
+preloads "$library:$library.old" "$library.old"
+
 # ---- signals -----------------------------------------------------------------------------------------
 python3 - "$rdsock" <<'END' || problem "--stats does not pass on every signal"
 import signal, subprocess, sys
