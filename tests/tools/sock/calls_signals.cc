@@ -392,6 +392,60 @@ void IsEnded(Party& party) {
   party.Meet();
 }
 
+// --- a handler that forks in the middle of a call: that goes on in both processes
+
+pid_t g_forked = -1;
+std::atomic<int> g_ticks{0};
+void Ticks(int) {
+  if (++g_ticks > 400) _exit(9);  // of 50 ms: it hangs
+}
+void ForksOnce(int) {
+  if (g_forked >= 0) return;
+  const int saved = errno;
+  g_forked = fork();
+  if (g_forked == 0) {
+    // The signal may have come before the call, and nobody else disturbs it here.
+    struct sigaction action {};
+    action.sa_handler = Ticks;
+    sigaction(SIGALRM, &action, nullptr);
+    const itimerval often{.it_interval = {0, 50'000}, .it_value = {0, 50'000}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+  }
+  errno = saved;
+}
+void ForksInAHandler(Party& party) {
+  g_forked = -1;
+  struct sigaction action {};
+  action.sa_handler = ForksOnce;
+  sigaction(SIGVTALRM, &action, nullptr);
+  const pid_t self = getpid();
+  const pid_t disturber = fork();
+  while (disturber == 0) {
+    usleep(50'000);
+    if (getppid() != self || kill(self, SIGVTALRM) != 0) _exit(0);
+  }
+  char byte = 0;
+  const ssize_t got = recv(party.fd, &byte, 1, 0);
+  const bool interrupted = got == -1 && errno == EINTR;
+  if (g_forked == 0) {
+    const bool nothing = recv(party.fd, &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN;
+    const bool sent = send(party.fd, "x", 1, MSG_NOSIGNAL) == 1;
+    _exit(interrupted && nothing && sent && close(party.fd) == 0 ? 0 : 1);
+  }
+  kill(disturber, SIGKILL);
+  waitpid(disturber, nullptr, 0);
+  party.Say("interrupted", interrupted ? 1 : 0);
+  int status = -1;
+  party.Say("the child", waitpid(g_forked, &status, 0) == g_forked ? 1 : 0);
+  party.Say("its status", status);
+  Send(party, 0, 100);
+  party.Meet();
+}
+void HearsBoth(Party& party) {
+  Receive(party, "recv", 101, MSG_WAITALL);
+  party.Meet();
+}
+
 }  // namespace
 
 const std::vector<Scenario> kSignalScenarios = {
@@ -404,6 +458,7 @@ const std::vector<Scenario> kSignalScenarios = {
     {"a child that leaves", OutlivesItsChild<HearsOfDeath>, FeedsAndRings},
     {"a child that leaves, the other way", FeedsAndRings, OutlivesItsChild<HearsOfDeath>},
     {"an end in a handler", EndsInAHandler, IsEnded},
+    {"a handler that forks", ForksInAHandler, HearsBoth},
     {"a child that leaves beside recv", OutlivesItsChild<WaitsBeside>, FeedsAndRings},
 };
 

@@ -27,6 +27,19 @@ Number Count(std::atomic<Number>& counter, Number more) {
   return now;
 }
 
+// Of the references, calls.
+constexpr std::uint64_t kUsers = 0xffffffffU;
+
+// One call less of those that `calls` are, unless there is none: one that a signal handler has
+// interrupted to fork ends in the child as well, where it is not counted. Returns what there was.
+template <typename Number>
+Number DropCall(std::atomic<Number>& counter, Number calls) {
+  Number now = counter;
+  while ((now & calls) != 0 && !counter.compare_exchange_weak(now, now - 1)) {
+  }
+  return now;
+}
+
 }  // namespace
 
 // --- references
@@ -39,7 +52,7 @@ bool Connection::AddUser() {
   return true;
 }
 void Connection::DropUser() {
-  if (references_.fetch_sub(1) == 1) TearDown();
+  if (DropCall(references_, kUsers) == 1) TearDown();
 }
 void Connection::AddDescriptor() { references_.fetch_add(std::uint64_t{1} << 32U); }
 void Connection::DropDescriptor() {
@@ -91,10 +104,10 @@ void Connection::AfterForkInChild() {
   forking_ = false;
   slot().Join(ThisProcess());
   --slot().forks;
-  // The other threads are not here.
-  references_ &= ~std::uint64_t{0xffffffff};
+  // The other threads are not here. (What this one is in, below a signal handler: DropCall.)
+  references_ &= ~kUsers;
   in_kernel_ = 0;
-  touching = 0;
+  touching = Calling::Mine(*this) ? Calling::touches() : 0;
   working_.clear();
   pending_ = false;
   if (mode_ == Mode::kAttached) return;
@@ -128,13 +141,13 @@ Connection::Road Connection::Enter(int fd, bool counts) {
     if (counts && (pending_ || Due(calls)) && !LooksTooOften()) Work(fd);
     ++in_kernel_;
     if (mode_ == Mode::kUndecided) return Road::kCounted;
-    --in_kernel_;
+    DropCall(in_kernel_, ~std::uint32_t{0});
     counts = false;
   }
 }
 
 void Connection::Leave(ssize_t moved) {
-  --in_kernel_;
+  DropCall(in_kernel_, ~std::uint32_t{0});
   if (moved > 0) Count(bytes_, static_cast<std::uint64_t>(moved));
 }
 
@@ -186,7 +199,7 @@ void Connection::Keep(int fd) {
 
 void Connection::KeepForOthers(int fd) {
   if (__libc_single_threaded != 0) return;
-  const std::uint64_t users = references_ & 0xffffffffU;
+  const std::uint64_t users = references_ & kUsers;
   users > (Calling::Mine(*this) ? 1U : 0U) ? Keep(fd) : DropKept();
 }
 void Connection::DropKept() {
