@@ -175,6 +175,33 @@ void Serves(Party& party) {
   party.Meet();
 }
 
+// Closed by a child that sees no other process, with bytes unread: its parent reads them. (Where
+// nobody may make a PID namespace the child says so.)
+void IsClosedApart(Party& party) {
+  party.Meet();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(2);
+    const pid_t apart = fork();
+    if (apart == 0) _exit(close(party.fd) == 0 ? 0 : 1);
+    int status = -1;
+    _exit(waitpid(apart, &status, 0) == apart && status == 0 ? 0 : 1);
+  }
+  SayEnd(party, child);
+  Recv(party, party.fd, 100);
+  Send(party, 0, 100);
+  party.Say("close", close(party.fd));
+  party.fd = -1;
+  party.Meet();
+}
+void HearsOneThatIsClosedApart(Party& party) {
+  Send(party, 0, 100);
+  party.Meet();
+  Recv(party, party.fd, 100);
+  Recv(party, party.fd, 10);
+  party.Meet();
+}
+
 constexpr const char* kWrite500 = "head -c 500 /dev/zero";
 
 // A child that writes when it is told to.
@@ -850,6 +877,7 @@ const std::vector<Scenario> kProcessScenarios = {
     {"fork", Forks, HearsForks},
     {"fork, the other way", HearsForks, Forks},
     {"a child that serves", Hears, Serves},
+    {"closed in another PID namespace", IsClosedApart, HearsOneThatIsClosedApart},
     {"clone, by system call", Shares<BySystemCall>, HearsAnother},
     {"_Fork", Shares<ByUnderscoreFork>, HearsAnother},
     {"clone", Shares<ByClone>, HearsAnother},

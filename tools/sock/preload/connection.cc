@@ -99,9 +99,10 @@ void Connection::NotInherited() {
   forking_ = false;
   if (slot().DropFork()) Slots().Give(index_);
 }
-void Connection::AfterForkInChild() {
+void Connection::AfterForkInChild(bool apart) {
   if (!forking_) return;
   forking_ = false;
+  if (apart) slot().crowded = true;  // the others would seem dead
   slot().Join(ThisProcess());
   --slot().forks;
   // The other threads are not here. (What this one is in, below a signal handler: DropCall.)

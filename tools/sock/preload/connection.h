@@ -85,7 +85,8 @@ class Connection {
   // Around fork; a connection with two descriptors is asked twice, and counts the child once.
   bool BeforeFork();
   void AfterForkInParent(bool failed);
-  void AfterForkInChild();
+  // `apart`: in a PID namespace where no process from before the fork can be seen.
+  void AfterForkInChild(bool apart);
   // The child that was counted has none of it, or is not there.
   void NotInherited();
 

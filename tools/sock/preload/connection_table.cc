@@ -101,7 +101,8 @@ void AfterForkInChild() {
   g_pid = getpid();
   g_fork_lock = PTHREAD_MUTEX_INITIALIZER;
   t_forking = false;
-  ForEachConnection([](int, Connection& connection) { connection.AfterForkInChild(); });
+  const bool apart = !g_aside && (g_pid == 1 || getppid() == 0);
+  ForEachConnection([&](int, Connection& connection) { connection.AfterForkInChild(apart); });
   ForEachCounted([](Connection& connection) { connection.NotInherited(); });
   EpollAfterForkInChild();
 }

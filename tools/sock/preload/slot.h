@@ -25,9 +25,10 @@ struct Slot {
   std::array<std::atomic<pid_t>, kMostHolders> holders{};
   std::atomic<std::uint32_t> forks{0};   // children that have not joined yet
   std::atomic<std::uint32_t> handed{0};  // programs that were given it by exec, and have not come
-  std::atomic<bool> crowded{false};      // more processes hold it than there is room for
-  std::atomic<bool> stays{false};        // on TCP for good
-  bool opened = false;                   // this end called connect
+  // More processes hold it than there is room for, or some do that cannot see the others.
+  std::atomic<bool> crowded{false};
+  std::atomic<bool> stays{false};  // on TCP for good
+  bool opened = false;             // this end called connect
   // Of the open file description, once upgraded.
   std::atomic<bool> nonblocking{false};
   std::atomic<std::int64_t> receive_timeout_ns{0}, send_timeout_ns{0};
