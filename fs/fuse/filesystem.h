@@ -19,6 +19,7 @@
 #include "fs/fuse/kernel_cache.h"
 #include "fs/fuse/new_directories.h"
 #include "fs/fuse/open_table.h"
+#include "fs/fuse/page_writes.h"
 #include "fs/fuse/unlocks.h"
 #include "fs/fuse/writes_behind.h"
 
@@ -96,6 +97,7 @@ struct Filesystem {
   // one of them may lack it, and must not reach the kernel behind it.
   std::atomic<std::uint64_t> changes{0};
   WritesBehind behind;
+  PageWrites page_writes;
   Unlocks unlocks;
   KernelCache kernel{inodes, directories, new_directories, kept, behind, changes};
   // The largest read and write request that the kernel may send. Several of them must fit a lane's

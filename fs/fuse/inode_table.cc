@@ -174,6 +174,7 @@ bool InodeTable::Opened(NodeId id, std::uint64_t change, TimePoint now) {
   const bool others_changed_it = !same && node->may_have_pages && !only_ours;
   if (others_changed_it) node->pages_go_until = now + kAnswerTravel;
   const bool keeps = same && now >= node->pages_go_until;
+  if (!keeps) ++node->pages_gone;
   node->pages_change = change;
   node->changed_since = false;
   node->lease_covers = now < node->lease_until && node->leased_change == change;
@@ -260,6 +261,18 @@ void InodeTable::OwnChange(NodeId id, TimePoint now, bool content) {
   if (content) node->changed_since = true;
 }
 
+std::uint64_t InodeTable::pages_gone(NodeId id) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node == nullptr ? 0 : node->pages_gone;
+}
+
+bool InodeTable::ChangedLately(NodeId id, TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node != nullptr && now < node->changed_at + kLately;
+}
+
 TimePoint InodeTable::lease_until(NodeId id) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);
@@ -293,6 +306,7 @@ void InodeTable::PagesDropped(NodeId id, std::uint64_t change, TimePoint started
   const std::lock_guard lock(mutex_);
   Node* node = FindLocked(id);
   if (node == nullptr) return;
+  ++node->pages_gone;
   node->lease_covers = now < node->lease_until && node->lease_began <= started;
   node->pages_change = node->lease_covers ? node->leased_change : change;
   node->changed_since = node->lease_covers && node->pages_change == 0;

@@ -85,6 +85,9 @@ class InodeTable {
   void EndLease(NodeId node);
   // `content`: the file's bytes or size are among it.
   void OwnChange(NodeId node, TimePoint now, bool content);
+  // Whether this mount has within kLately.
+  static constexpr std::chrono::seconds kLately{1};
+  [[nodiscard]] bool ChangedLately(NodeId node, TimePoint now) const;
   [[nodiscard]] TimePoint lease_until(NodeId node) const;
   // Until then writes to the file may be answered before the server has them (writes_behind.h);
   // EndLease ends that as well. Nobody else writes to it without a recall so long: pages that were
@@ -104,6 +107,8 @@ class InodeTable {
   // The kernel has dropped them, which began at `started`; by then this change cookie was known (0:
   // none).
   void PagesDropped(NodeId node, std::uint64_t change, TimePoint started, TimePoint now);
+  // How often they have gone: dropped, or told to go by an open.
+  [[nodiscard]] std::uint64_t pages_gone(NodeId node) const;
 
   // What the kernel is told while it drops pages, it disregards: who has dropped them for an answer
   // must know that it tells nothing new but to the program. Size, mode and owner are what it goes
@@ -170,8 +175,9 @@ class InodeTable {
     std::vector<PlaceKey> places;    // last seen last
     std::uint64_t pages_change = 0;  // 0: not known
     TimePoint pages_go_until{};      // an open has said that they are to be dropped
-    bool changed_since = false;      // by this mount, since `pages_change`
-    bool lease_covers = false;       // the pages: they were good when it began
+    std::uint64_t pages_gone = 0;
+    bool changed_since = false;  // by this mount, since `pages_change`
+    bool lease_covers = false;   // the pages: they were good when it began
     bool may_have_pages = false;
     std::uint32_t opens = 0;
     struct {

@@ -120,15 +120,18 @@ void AnswerEntry(Request& request, NodeId parent, std::string_view name,
 
 namespace {
 
-// When the kernel has taken what it is about to be told.
+// When the kernel has taken what it is about to be told, and only if they have not gone until then:
+// the cookie of now is older than what it has by then, and the size that a program asks for just
+// then would be disregarded.
 void DropPagesSoon(Request& request, NodeId node, std::uint64_t change) {
   Worker& worker = request.worker();
+  const std::uint64_t gone = worker.filesystem().inodes.pages_gone(node);
   worker.Await({.until = BootClock::now() + InodeTable::kAnswerTravel,
                 .is_over = [] { return false; },
                 .then =
-                    [&worker, node, change] {
+                    [&worker, node, change, gone] {
                       Filesystem& filesystem = worker.filesystem();
-                      if (worker.ends() ||
+                      if (worker.ends() || filesystem.inodes.pages_gone(node) != gone ||
                           !filesystem.inodes.PagesAreOld(node, change, BootClock::now())) {
                         return;
                       }

@@ -149,7 +149,16 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
   const auto open = FindOpen(request, file);
   if (open == nullptr) return;
   Worker& worker = request.worker();
+  Filesystem& filesystem = worker.filesystem();
   const auto at = static_cast<std::uint64_t>(offset);
+  // Past the kernel's pages the caller can be interrupted, and wants what is there now.
+  const bool past_pages =
+      open->direct || (request.message().Body<fuse_read_in>().flags & O_DIRECT) != 0;
+  if (!past_pages) {
+    if (filesystem.inodes.ChangedLately(open->node, worker.lane().Now())) worker.LetOthersBegin();
+    const PageWrites::Number write = filesystem.page_writes.UnderWay(open->node, at, size);
+    if (write != 0) return request.WaitForPageWrite(write);
+  }
   std::uint32_t ahead = 0;
   std::uint32_t wanted = 0;
   {
@@ -160,10 +169,7 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
                 : open->sequential.Next(at, static_cast<std::uint32_t>(size));
     wanted = open->sequential.wanted();
   }
-  // Past the kernel's pages the caller can be interrupted, and wants what is there now.
-  const bool past_pages =
-      open->direct || (request.message().Body<fuse_read_in>().flags & O_DIRECT) != 0;
-  if (!past_pages) NotePages(worker.filesystem(), *open);
+  if (!past_pages) NotePages(filesystem, *open);
   const bool reads_ahead = worker.reads_ahead() && !past_pages;
   if (reads_ahead && wanted > 0) worker.ReadsOn();
   const CallContext reader = request.context();
@@ -181,18 +187,22 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
     std::size_t size;
     bool into_pages;
     ReadAhead::Mark mark;
+    PageWrites::Number began;
 
     void NoteEnd(std::size_t length) const {
       if (!into_pages || length == size) return;
       request.worker().filesystem().inodes.EndsAt(open->node, at + length);
     }
     // The kernel takes the end of a file that another client has cut from the first answer that is
-    // cut short: none may overtake one in front of it.
-    bool MustWait(const Result<client::ReadDone>& done) {
+    // cut short: none may overtake one in front of it. And what was read while a program wrote to
+    // the same pages may be older than that.
+    bool MustAskAgain(const Result<client::ReadDone>& done) {
       if (!into_pages) return false;
+      PageWrites& writes = request.worker().filesystem().page_writes;
+      const bool is_new = writes.ReadEnds(began, open->node, at, size);
       const std::lock_guard lock(open->mutex);
       open->reading.erase(std::find(open->reading.begin(), open->reading.end(), at));
-      return done.ok() && done->length < size && open->IsReadBefore(at);
+      return done.ok() && (!is_new || (done->length < size && open->IsReadBefore(at)));
     }
   };
   if (!past_pages) {
@@ -203,15 +213,16 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     const transport::LocalSlice into = buffer->Slice(0, size);
     auto reading = std::make_unique<Reading>(
-        Reading{std::move(pending), std::move(*buffer), open, at, size, !past_pages, mark});
+        Reading{std::move(pending), std::move(*buffer), open, at, size, !past_pages, mark,
+                past_pages ? 0 : filesystem.page_writes.ReadBegins()});
     return lane.Read(caller, open->file, at, into, ahead,
                      [reading = std::move(reading)](Result<client::ReadDone>&& done) {
-                       const bool waits = reading->MustWait(done);
+                       const bool again = reading->MustAskAgain(done);
                        if (!done.ok()) {
                          return reading->request.ErrorOrRecover(reading->open->node, done.status());
                        }
                        reading->open->size = done->file_size;
-                       if (waits) return reading->request.TakeUpAgain();
+                       if (again) return reading->request.TakeUpAgain();
                        reading->NoteEnd(done->length);
                        reading->request.worker().read_ahead().Answered(*reading->open,
                                                                        reading->at + reading->size,

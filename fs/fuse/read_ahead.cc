@@ -64,6 +64,10 @@ bool ReadAhead::Serve(Request& request, const client::CallContext& caller,
     const std::lock_guard lock(open->mutex);
     if (open->IsReadBefore(offset)) return false;
   }
+  if (filesystem_.page_writes.UnderWay(open->node, offset, size) != 0) {  // it began just now
+    request.TakeUpAgain();
+    return true;
+  }
   if (at < end) filesystem_.inodes.EndsAt(open->node, at);
   filesystem_.read_ahead.served.fetch_add(1, std::memory_order_relaxed);
   request.Bytes(std::span(parts).first(count));

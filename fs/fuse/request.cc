@@ -89,8 +89,9 @@ transport::LocalSlice Request::Slice(const char* bytes, std::size_t size) const 
   return message_.buffer.Slice(static_cast<std::size_t>(bytes - start), size);
 }
 
-fuse_req_t Request::Take() {
+fuse_req_t Request::Take(bool answered) {
   worker_->Untrack(message_.unique);
+  if (answered && message_.header().opcode == FUSE_WRITE) worker_->WrotePages(message_.unique);
   worker_->filesystem().unlocks.End(message_.unique);
   if (message_.changes != 0) {
     worker_->NoteChange(message_, BootClock::now());
@@ -101,7 +102,7 @@ fuse_req_t Request::Take() {
 
 Message Request::TakeMessage() {
   // Frees libfuse's record of the request; nothing is sent to the kernel.
-  fuse_reply_none(Take());
+  fuse_reply_none(Take(false));
   return std::move(message_);
 }
 
@@ -135,6 +136,11 @@ void Request::WaitForWrites(NodeId node) {
   const WritesBehind::Wait wait = worker_->filesystem().behind.NowFor(node);
   const Worker::Waits waits = worker_->WaitsOf(message_.unique);
   worker_->PostponeBehind(wait, TakeMessage(), waits);
+}
+
+void Request::WaitForPageWrite(PageWrites::Number write) {
+  const Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  worker_->PostponeBehindPages(write, TakeMessage(), waits);
 }
 
 void Request::WaitForOrder(NodeId node) {

@@ -18,6 +18,7 @@
 
 #include "fs/client/client.h"
 #include "fs/fuse/inode_table.h"
+#include "fs/fuse/page_writes.h"
 
 namespace rdfs::fs::fuse {
 
@@ -86,6 +87,8 @@ class Request {
   void WaitForPiece(std::shared_ptr<const ReadAheadPiece> piece);
   // Takes the request up again when the writes to the node that are on their way have arrived.
   void WaitForWrites(NodeId node);
+  // Takes the request up again when this write to the pages that it reads has been answered.
+  void WaitForPageWrite(PageWrites::Number write);
   // Takes the request up again when other workers have told the server what they read of the
   // file before it.
   void WaitForOrder(NodeId node);
@@ -132,7 +135,8 @@ class Request {
   void Seek(off_t offset);
 
  private:
-  fuse_req_t Take();
+  // `answered`: it is not taken up again.
+  fuse_req_t Take(bool answered = true);
   Message TakeMessage();
 
   // Whether what was asked for may have been recalled meanwhile.

@@ -259,6 +259,12 @@ void Worker::Process(Message message) {
   if (header.opcode == FUSE_RELEASE && filesystem_.inodes.may_be_locked(header.nodeid)) {
     filesystem_.unlocks.Begin(header.unique, header.nodeid);
   }
+  if (header.opcode == FUSE_WRITE) {
+    const auto in = message.Body<fuse_write_in>();
+    if ((in.write_flags & FUSE_WRITE_CACHE) == 0) {
+      filesystem_.page_writes.Begin(header.unique, header.nodeid, in.offset, in.size);
+    }
+  }
   if (filesystem_.behind.any() && message.waited == 0) {
     if (const auto node = Follows(message)) {
       const WritesBehind::Wait wait = filesystem_.behind.NowFor(*node);
@@ -391,9 +397,18 @@ void Worker::WroteBehind(WritesBehind::Number number, const Message& message) {
   filesystem_.behind.End(number);
   if (ends()) return;
   filesystem_.kernel.WroteBehind();
+  WakeWhoWaitsBehind();
+}
+
+void Worker::WakeWhoWaitsBehind() const {
   for (const Worker* worker : all_) {
     if (worker != this && worker->waits_behind_) worker->Wake();
   }
+}
+
+void Worker::WrotePages(std::uint64_t unique) {
+  filesystem_.page_writes.End(unique);
+  if (!ends()) WakeWhoWaitsBehind();
 }
 
 void Worker::Recover(NodeId node, Message message, Waits waits) {

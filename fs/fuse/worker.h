@@ -99,6 +99,13 @@ class Worker {
   void PostponeForBuffer(Message message, const Waits& waits);
   // One that is to be carried out behind these writes.
   void PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits);
+  // A read of pages behind this write to them.
+  void PostponeBehindPages(PageWrites::Number write, Message message, const Waits& waits);
+  // This write has been answered.
+  void WrotePages(std::uint64_t unique);
+  // What other workers had read from the kernel before now, they have begun with behind this: but
+  // for one that is not let run for long.
+  void LetOthersBegin() const;
   // Whether no other worker has a close of the file in its hands that the kernel sent before the
   // request that this one is processing, and no server (Unlocks).
   [[nodiscard]] bool IsInOrder(NodeId node) const;
@@ -215,6 +222,8 @@ class Worker {
   void LookForDying(TimePoint now);
   // At a server that is slow, and not silent, a turn may come late: a part of its time is left.
   void LeaveTime(std::uint64_t unique);
+  // Whoever waits for a write in another worker.
+  void WakeWhoWaitsBehind() const;
   // Gives the server what programs were told is written.
   void SendRest();
 

@@ -1,5 +1,6 @@
 // What waits in a worker: requests, until they are taken up again, and what was begun of some.
 #include <linux/fuse.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <optional>
@@ -15,6 +16,8 @@ constexpr std::chrono::seconds kLookForDying{1};
 
 // How often is looked whether another worker is done with what it had read.
 constexpr std::chrono::milliseconds kLookAtOrder{1};
+// How long who reads pages that this mount writes to lets others begin with what they have.
+constexpr std::chrono::microseconds kLetsBegin{50};
 // A server that takes longer for a close is asked again all the same.
 constexpr std::chrono::seconds kWaitsForOrder{1};
 
@@ -67,6 +70,23 @@ void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message, con
   message.waited = 1;
   waits_behind_ = true;
   Postpone(std::move(message), waits, [this, wait] { return filesystem_.behind.IsOver(wait); });
+}
+
+void Worker::PostponeBehindPages(PageWrites::Number write, Message message, const Waits& waits) {
+  waits_behind_ = true;
+  Postpone(std::move(message), waits,
+           [this, write] { return filesystem_.page_writes.IsOver(write); });
+}
+
+void Worker::LetOthersBegin() const {
+  if (all_.size() == 1) return;
+  for (const Worker* worker : all_) {
+    if (worker == this) continue;
+    const std::uint64_t turn = worker->request_turns_.load();
+    if (turn % 2 == 0) continue;
+    const Deadline end = DeadlineAfter(kLetsBegin);
+    while (worker->request_turns_.load() == turn && BootClock::now() < end) sched_yield();
+  }
 }
 
 bool Worker::IsInOrder(NodeId node) const {
@@ -130,6 +150,7 @@ void Worker::LetDyingGo(TimePoint now) {
         (header.opcode == FUSE_FLUSH && filesystem_.inodes.may_be_locked(header.nodeid));
     if (has_to_be || !IsDying(static_cast<pid_t>(header.pid))) return false;
     AnswerError(fuse_session_fd(session_), header.unique, EINTR);
+    if (header.opcode == FUSE_WRITE) WrotePages(header.unique);
     waits_.erase(header.unique);
     return true;
   };
