@@ -1,13 +1,14 @@
 #include "fs/client/buffer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace rdfs::fs::client {
 namespace {
 
 constexpr std::size_t kPageBytes = Buffer::kPageBytes;
-// Up to this many pages a request counts as small: metadata and random reads.
+// Up to this many pages a request counts as small: metadata, random reads and short writes.
 constexpr std::size_t kSmallPages = 16;
 
 std::size_t PagesOf(std::size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
@@ -56,6 +57,18 @@ std::optional<Buffer> BufferPool::Allocate(std::size_t bytes) {
   for (std::size_t i = 0; i < pages; ++i) pages_[*first + i].held = true;
   CountFree(-static_cast<std::ptrdiff_t>(pages));
   return Buffer(this, *first, static_cast<std::uint32_t>(pages));
+}
+
+Buffer BufferPool::TakeFront(Buffer& from, std::size_t bytes) {
+  if (PagesOf(bytes) <= kSmallPages) {
+    if (std::optional<Buffer> small = Allocate(bytes)) {
+      std::memcpy(small->bytes().data(), from.bytes().data(), bytes);
+      return std::move(*small);
+    }
+  }
+  Buffer front = std::move(from);
+  front.ShrinkTo(bytes);
+  return front;
 }
 
 std::optional<std::uint32_t> BufferPool::FindLow(std::size_t pages) const {

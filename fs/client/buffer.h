@@ -61,6 +61,10 @@ class BufferPool {
   // cut the room for large ones to pieces. None when there is no room now: it comes back when a
   // Buffer is given back.
   std::optional<Buffer> Allocate(std::size_t bytes);
+  // What lies in the first `bytes` of a large one. Little moves to a small one, so that whoever
+  // holds it does not cut the room for large ones to pieces, and `from` stays as it is; of much
+  // `from` is the front, and gives the rest back.
+  Buffer TakeFront(Buffer& from, std::size_t bytes);
   // Any thread; only the lane's knows them exactly.
   [[nodiscard]] std::size_t free_bytes() const {
     return free_pages_.load(std::memory_order_relaxed) * Buffer::kPageBytes;

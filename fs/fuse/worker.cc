@@ -231,15 +231,7 @@ Result<bool> Worker::TakeRequests(int most_short, int& short_reads) {
 Message Worker::TakeReceived(std::size_t size) {
   Message message;
   message.size = static_cast<std::uint32_t>(size) & 0xffffffU;
-  if (size <= client::Buffer::kPageBytes) {
-    if (auto small = lane_->buffers().Allocate(size)) {
-      std::memcpy(small->bytes().data(), receive_.bytes().data(), size);
-      message.buffer = std::move(*small);
-      return message;
-    }
-  }
-  message.buffer = std::move(receive_);
-  message.buffer.ShrinkTo(size);
+  message.buffer = lane_->buffers().TakeFront(receive_, size);
   return message;
 }
 

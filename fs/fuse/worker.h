@@ -2,9 +2,9 @@
 // takes requests as long as there are any, and never waits for one: an operation that has been sent
 // is parked in its callback, so a blocking lock or a dead server costs nobody else anything.
 //
-// Requests are read into registered memory of the lane, so that the bytes of a write are sent from
-// where the kernel put them. When no buffer of full size is free, the kernel keeps the next request
-// until one is.
+// Requests are read into registered memory of the lane, so that the bytes of a large write are sent
+// from where the kernel put them. When no buffer of full size is free, the kernel keeps the next
+// request until one is.
 //
 // It spins for answers and for the next request, each as long as that pays off: who makes the next
 // request, and the server, may also be waiting for this very processor. Idle, it sleeps in poll(2).
@@ -95,7 +95,7 @@ class Worker {
   // Takes the message up again when `is_over`, which is asked in each turn, says so. `waits`: of
   // its request, as the others have them.
   void Postpone(Message message, const Waits& waits, std::function<bool()> is_over);
-  // One that waits for a buffer.
+  // A read that waits for a buffer.
   void PostponeForBuffer(Message message, const Waits& waits);
   // One that is to be carried out behind these writes.
   void PostponeBehind(const WritesBehind::Wait& wait, Message message, const Waits& waits);
@@ -192,8 +192,7 @@ class Worker {
   Result<bool> TakeRequests(int most_short, int& short_reads);
   // Whether there is a buffer of full size to receive into.
   bool ReadyToReceive();
-  // The request of `size` bytes in receive_. A short one moves to a page of its own: most requests
-  // are, and a parked one must not cut the room for large ones to pieces.
+  // The request of `size` bytes in receive_.
   Message TakeReceived(std::size_t size);
   void Process(Message message);
   // Takes up what the lane has brought; returns whether there was anything.

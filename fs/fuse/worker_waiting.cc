@@ -49,9 +49,14 @@ void Worker::Postpone(Message message, const Waits& waits, std::function<bool()>
 
 void Worker::PostponeForBuffer(Message message, const Waits& waits) {
   const std::uint64_t unique = message.unique;
-  Postpone(std::move(message), waits, [this, unique] {
-    if (lane_->buffers().free_bytes() < request_bytes_) read_ahead_.GiveBack();
-    if (lane_->buffers().free_bytes() < request_bytes_) return false;
+  const std::size_t wanted = message.Body<fuse_read_in>().size;
+  Postpone(std::move(message), waits, [this, unique, wanted] {
+    // In one piece: how much is free does not say that.
+    const auto has_room = [&] { return lane_->buffers().Allocate(wanted).has_value(); };
+    if (!has_room()) {
+      read_ahead_.GiveBack();
+      if (!has_room()) return false;
+    }
     LeaveTime(unique);
     return true;
   });

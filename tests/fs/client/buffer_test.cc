@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
+#include <vector>
 
 #include "tests/fs/client/with_buffers.h"
 
@@ -34,6 +36,45 @@ TEST_F(BufferTest, ShrinkingGivesTheTailBack) {
   EXPECT_EQ(buffer->size(), 2 * kPage);
   EXPECT_EQ(pool_->free_bytes(), 62 * kPage);
   EXPECT_TRUE(pool_->Allocate(62 * kPage));
+}
+
+TEST_F(BufferTest, LittleThatIsHeldLeavesTheRoomForLargeOnesWhole) {
+  constexpr std::size_t kLarge = 33 * kPage;
+  std::vector<Buffer> held;
+  Buffer receive;
+  for (int i = 0; i < 10; ++i) {
+    if (!receive.valid()) {
+      std::optional<Buffer> large = pool_->Allocate(kLarge);
+      ASSERT_TRUE(large) << i;
+      receive = std::move(*large);
+    }
+    std::memset(receive.bytes().data(), i, kPage + 80);
+    held.push_back(pool_->TakeFront(receive, kPage + 80));
+    EXPECT_EQ(held.back().size(), 2 * kPage);
+  }
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    EXPECT_EQ(held[i].bytes()[0], static_cast<std::byte>(i));
+    EXPECT_EQ(held[i].bytes()[kPage + 79], static_cast<std::byte>(i));
+  }
+}
+
+TEST_F(BufferTest, WhatIsLargeOrHasNoOtherPlaceStaysWhereItIs) {
+  std::optional<Buffer> large = pool_->Allocate(33 * kPage);
+  ASSERT_TRUE(large);
+  const std::byte* start = large->bytes().data();
+  Buffer front = pool_->TakeFront(*large, 20 * kPage);
+  EXPECT_FALSE(large->valid());
+  EXPECT_EQ(front.bytes().data(), start);
+  EXPECT_EQ(front.size(), 20 * kPage);
+  front.Reset();
+
+  std::optional<Buffer> all = pool_->Allocate(64 * kPage);
+  ASSERT_TRUE(all);
+  start = all->bytes().data();
+  front = pool_->TakeFront(*all, 2 * kPage);
+  EXPECT_FALSE(all->valid());
+  EXPECT_EQ(front.bytes().data(), start);
+  EXPECT_EQ(pool_->free_bytes(), 62 * kPage);
 }
 
 TEST_F(BufferTest, PagesThatADeviceMayTouchAreNotGivenOut) {
