@@ -349,6 +349,11 @@ Status CheckTogether(const Options& options) {
         "-o strict and -o writeback exclude each other: one keeps nothing in the kernel's pages, "
         "the other all; give one of them");
   }
+  if (options.sync && options.writeback) {
+    return no(
+        "-o sync and -o writeback exclude each other: one has each write at the server when it "
+        "returns, the other gathers them in the kernel; give one of them");
+  }
   if (options.raw_ids && (options.uid || options.gid)) {
     return no("-o idmap=none and -o uid= or gid= exclude each other; leave one of them out");
   }

@@ -265,6 +265,12 @@ TEST(CommandLine, AsMountFuseCallsIt) {
   ASSERT_TRUE(std::holds_alternative<Options>(parsed)) << std::get<Answer>(parsed).text;
 }
 
+TEST(CommandLine, OfSyncAndAsyncTheLastCounts) {
+  const auto parsed = ParseCommandLine({"rdfs://h/n", "/mnt", "-o", "sync,writeback,async"});
+  ASSERT_TRUE(std::holds_alternative<Options>(parsed)) << std::get<Answer>(parsed).text;
+  EXPECT_FALSE(std::get<Options>(parsed).sync);
+}
+
 TEST(CommandLine, HelpAndVersion) {
   EXPECT_EQ(AnswerOf({"--version"}).exit_code, 0);
   EXPECT_EQ(AnswerOf({"--version"}).text.rfind("rdfs ", 0), 0U);
@@ -286,6 +292,7 @@ TEST(CommandLine, WrongUsageIsTwoAndOneLine) {
       {"node:/d", "/mnt", "-o", "key_file=/k"},
       {"rdfs://h/n", "/mnt", "-o", "plaintext,require_encryption"},
       {"rdfs://h/n", "/mnt", "-o", "writeback,strict"},
+      {"rdfs://h/n", "/mnt", "-o", "writeback,sync"},
       {"rdfs://h/n", "/mnt", "-o", "require=verbs,require_encryption"}};
   for (const auto& arguments : cases) {
     const Answer answer = AnswerOf(arguments);
