@@ -95,8 +95,7 @@ double CacheSeconds(TimePoint expires, TimePoint now) {
 }
 
 fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view name,
-                         const client::NamedFile& file) {
-  const TimePoint now = BootClock::now();
+                         const client::NamedFile& file, TimePoint now) {
   fuse_entry_param entry{};
   entry.ino = filesystem.inodes.Remember(file.handle, parent, name);
   filesystem.new_directories.Renew(parent, file.name_expires, now);
@@ -109,7 +108,8 @@ fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file) {
   if (!file.ok()) return request.ErrorOrRecover(parent, file.status());
-  fuse_entry_param entry = ToEntry(request.worker().filesystem(), parent, name, *file);
+  fuse_entry_param entry =
+      ToEntry(request.worker().filesystem(), parent, name, *file, BootClock::now());
   const bool current = request.Believe(entry.ino, file->attr_expires, file->attr);
   (void)request.Tell(entry.ino, file->attr);
   // Who looks at the attributes is to ask for them, and pages go before that answer: before this

@@ -114,7 +114,7 @@ struct stat ToStat(const AttrWire& attr);
 double CacheSeconds(TimePoint expires, TimePoint now);
 // What the kernel learns of a file under a name. Counts a look-up in the inode table.
 fuse_entry_param ToEntry(Filesystem& filesystem, NodeId parent, std::string_view name,
-                         const client::NamedFile& file);
+                         const client::NamedFile& file, TimePoint now);
 // Answers with the entry of a file that was found or made.
 void AnswerEntry(Request& request, NodeId parent, std::string_view name,
                  Result<client::NamedFile>& file);

@@ -95,11 +95,10 @@ void GetAttr(fuse_req_t raw, fuse_ino_t node, fuse_file_info* file) {
   }
   Filesystem& filesystem = request.worker().filesystem();
   const std::uint64_t changes = filesystem.changes.load();
-  const auto known = filesystem.directories.Find(node, BootClock::now(), changes);
+  const TimePoint now = BootClock::now();
+  const auto known = filesystem.directories.Find(node, now, changes);
   filesystem.attributes_at_hand.Note(known.has_value());
-  if (known) {
-    return request.Attr(ToStat(known->attr), CacheSeconds(known->expires, BootClock::now()));
-  }
+  if (known) return request.Attr(ToStat(known->attr), CacheSeconds(known->expires, now));
   // With its open file, a file that has been unlinked still has attributes.
   const auto open = file == nullptr ? nullptr : request.worker().filesystem().opens.Find(file->fh);
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {

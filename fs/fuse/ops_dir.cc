@@ -46,14 +46,13 @@ class DirReply {
       needed = fuse_add_direntry_plus(request_, nullptr, 0, entry.name.c_str(), &param, next);
       if (needed > room) return false;
       if (entry.file && current_) {
-        param = ToEntry(filesystem, directory, entry.name, *entry.file);
+        param = ToEntry(filesystem, directory, entry.name, *entry.file, now_);
         node_ = param.ino;
-        const TimePoint now = BootClock::now();
         const AttrWire& attr = entry.file->attr;
         filesystem.inodes.SetLease(node_, entry.file->attr_expires, attr.change,
-                                   client::LeaseLength(attr.lease_ms), now);
-        (void)filesystem.inodes.Tell(node_, attr, now);
-        const bool old = filesystem.inodes.PagesAreOld(node_, attr.change, now);
+                                   client::LeaseLength(attr.lease_ms), now_);
+        (void)filesystem.inodes.Tell(node_, attr, now_);
+        const bool old = filesystem.inodes.PagesAreOld(node_, attr.change, now_);
         if (old && !filesystem.options.writeback) param.attr_timeout = 0;
       }
       fuse_add_direntry_plus(request_, at, room, entry.name.c_str(), &param, next);
@@ -73,6 +72,8 @@ class DirReply {
   NodeId node_ = 0;
   bool plus_;
   bool current_;
+  // One reading of the clock for all entries: the first of them waits for the last one anyway.
+  const TimePoint now_ = BootClock::now();
 };
 
 // A request that is about a directory's entries, on their way.

@@ -54,7 +54,7 @@ void AnswerNewDirectory(Request& request, NodeId parent, const char* name,
                         Result<NamedFile>& made) {
   if (!made.ok()) return request.ErrorOrRecover(parent, made.status());
   Filesystem& filesystem = request.worker().filesystem();
-  const fuse_entry_param entry = ToEntry(filesystem, parent, name, *made);
+  const fuse_entry_param entry = ToEntry(filesystem, parent, name, *made, BootClock::now());
   request.Believe(entry.ino, made->attr_expires, made->attr);
   request.BelieveEmpty(entry.ino, made->attr_expires);
   request.Entry(entry);

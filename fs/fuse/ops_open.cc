@@ -88,7 +88,7 @@ void AnswerCreate(Request& request, NodeId parent, const char* name,
                   Result<Lane::Created>& created) {
   if (!created.ok()) return request.ErrorOrRecover(parent, created.status());
   Filesystem& filesystem = request.worker().filesystem();
-  const fuse_entry_param entry = ToEntry(filesystem, parent, name, created->file);
+  const fuse_entry_param entry = ToEntry(filesystem, parent, name, created->file, BootClock::now());
   request.Believe(entry.ino, created->file.attr_expires, created->file.attr);
   request.AllowWrites(entry.ino, created->write_lease);
   (void)request.Tell(entry.ino, created->file.attr);
