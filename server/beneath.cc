@@ -44,8 +44,7 @@ OpenResult ProcFd::Reopen(int fd, int flags) const {
 OpenResult ProcFd::ReopenWithoutWaiting(int fd, int flags) const {
   OpenResult opened = Reopen(fd, flags | O_NONBLOCK);
   // A ring takes it for the wish that no read may wait.
-  const int have = opened.fd.valid() ? ::fcntl(opened.fd.get(), F_GETFL) : 0;
-  if (opened.fd.valid() && ::fcntl(opened.fd.get(), F_SETFL, have & ~O_NONBLOCK) != 0) {
+  if (opened.fd.valid() && ::fcntl(opened.fd.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
     return {Fd(), errno};
   }
   return opened;

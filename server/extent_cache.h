@@ -78,6 +78,10 @@ struct CachedFile {
   // How the file system lets a read not wait; learnt by the first fill, without the lock.
   enum class Nowait : std::uint8_t { kUntried, kWorks, kNeverWaits, kMayWait };
   std::atomic<Nowait> nowait{Nowait::kUntried};
+  // The megabyte whose fill failed last, which may have taken a disk long: until then what is asked
+  // for in it is read past the pool.
+  std::uint64_t unreadable = 0;
+  TimePoint unreadable_until{};
   // The access pattern: where the last read ended, and how long the run of reads is.
   std::uint64_t next_offset = 0;
   std::uint64_t run_bytes = 0;

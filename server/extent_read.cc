@@ -18,6 +18,7 @@ constexpr int kMaxAttempts = 4;
 constexpr unsigned kSmallOrder = 3;
 // Extents from 64 KiB on are worth a grant for a read of a few of their bytes.
 constexpr unsigned kWorthGranting = 4;
+constexpr std::chrono::seconds kUnreadable{60};
 
 std::chrono::nanoseconds RealTime() {
   timespec now{};
@@ -88,7 +89,8 @@ bool ExtentStoreRead::Collect() {
   pending_ = 1;  // Run's
   bool grown = false;
   std::uint64_t position = read_.offset;
-  while (position < end_) {
+  const bool all_readable = store_.clock_.Now() >= file_->unreadable_until;
+  while (position < end_ && (all_readable || position / kMaxExtentBytes != file_->unreadable)) {
     Extent* extent = TakePiece(position, ExtentCache::ClipOrder(size_, position, order));
     if (extent == nullptr && !grown && store_.cache_.WantsArena()) {
       grown = true;
@@ -183,6 +185,8 @@ void ExtentStoreRead::Filled(Extent& extent, std::int64_t filled) {
     const TimePoint now = store_.clock_.Now();
     if (filled < 0) {
       store_.cache_.Abort(extent, now, &waiters);
+      file_->unreadable = extent.start / kMaxExtentBytes;
+      file_->unreadable_until = now + kUnreadable;
       failed_ = true;
     } else {
       store_.cache_.Finish(extent, static_cast<std::uint32_t>(filled), now, &waiters);

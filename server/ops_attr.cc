@@ -47,7 +47,7 @@ Target FindTarget(Call& call, std::uint64_t open, const fs::Handle& handle) {
 
 // truncate(2) waits for who has a lease on the file; nobody gets one while it is open for writing.
 int Truncate(const ProcFd& proc, int fd, off_t length) {
-  const OpenResult writable = proc.ReopenWithoutWaiting(fd, O_WRONLY);
+  const OpenResult writable = proc.Reopen(fd, O_WRONLY | O_NONBLOCK);
   if (!writable.fd.valid()) return writable.error;
   return ::truncate(ProcFd::Path(fd).c_str(), length) == 0 ? 0 : errno;
 }

@@ -510,6 +510,10 @@ void LaneImpl::Deliver(Slot slot, WireError error, ByteSpan body) {
       }
       GiveStagingBack(call);
       if (EndCancelled(slot)) return;
+      // Nobody waits for it any more, and nothing was done.
+      if (call.caller_gone && !IsRelease(call.opcode) && call.opcode != Opcode::kFlush) {
+        return FinishLater(slot, Status(Code::kErrno, EINTR, {}));
+      }
       return table_.QueueAt(slot, call.opcode, now_ + kGracePause);
     case WireError::kUnknownSession:
       stale_session_ = true;

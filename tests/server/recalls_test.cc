@@ -172,7 +172,6 @@ TEST_F(StopTest, WaitsForNobodyWhereNothingIsWritten) {
   EXPECT_EQ(reader.Read<fs::OpenReply>().write_lease_ms, 0U);
 }
 
-// Else recalls would be sent again, and the lane known once more, as often as a client likes.
 // Some file systems have such names; no client can have asked for them.
 TEST_F(RecallsTest, OfANameThatIsTooLongForTheWireItsDirectoryIsRecalled) {
   Attach(server_.lane);
@@ -204,6 +203,7 @@ TEST_F(RecallsTest, OfANameThatIsTooLongForTheWireItsDirectoryIsRecalled) {
   EXPECT_EQ(recalled_names(1000), "");
 }
 
+// Else recalls would be sent again, and the lane known once more, as often as a client likes.
 TEST_F(RecallsTest, ALaneIsAttachedOnce) {
   Attach(server_.lane);
   const Body attach = Body().Add(fs::AttachLaneRequest{});

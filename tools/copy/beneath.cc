@@ -225,7 +225,7 @@ class Remover {
   const Removal& how_;
   std::vector<std::string>& gone_;
   std::string path_;
-  std::vector<Level> levels_;
+  std::deque<Level> levels_;
 };
 
 }  // namespace

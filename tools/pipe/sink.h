@@ -7,8 +7,8 @@
 // device or a FIFO, and standard output, are streams: written in order, in place, holes as zeros.
 // Names that are in the way, and what is kept of an interrupted stream:
 //
-//   FILE.rdpart       with keep_partial or resume, and locked while it is written, where there is
-//   flock(2) .rdrecv-XXXXXXXX  otherwise; random, removed on failure
+//   FILE.rdpart       with keep_partial or resume; locked while it is written, if that can be
+//   .rdrecv-XXXXXXXX  otherwise; random, removed on failure
 //
 // Used by one thread at a time, save Write. Blocks; returns kErrno EINTR soon after `stop` was set.
 #pragma once
