@@ -1,7 +1,7 @@
 // AppendQueue: appends to one inode, one after the other.
 //
 // The server tells a client where its append went: it looks at the file's size behind the write,
-// which says so only if no other client's append came in between. A job that must wait is kept, and
+// which says so only if no other append came in between. A job that must wait is kept, and
 // started by whoever finishes before it. Any thread; the mutex is never held over a job.
 #pragma once
 

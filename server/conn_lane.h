@@ -44,7 +44,7 @@ class ConnLane final : public Lane {
     const std::size_t backlog = connection_->backlog_bytes();
     if (backlog == 0 || connection_->capabilities().kind == transport::Kind::kVerbs) return false;
     return backlog > transport::Connection::kBacklogLimit ||
-           (connection_->kept_bytes() > fs::kMaxInlineDataBytes && TooManyUnread());
+           (connection_->kept_bytes() > 0 && TooManyUnread());
   }
   // Whether its mount has too many answers waiting: it is heard with one message at a time, whose
   // answer may have to wait as well.

@@ -17,8 +17,8 @@
 namespace rdfs::server {
 namespace {
 
-// As whom a thread touches files: setfsuid(2), setfsgid(2). With root's uid come and go its
-// capabilities, so what counts against a quota, or may use a file system's reserve, goes by it.
+// As whom a thread touches files: setfsuid(2), setfsgid(2). A file system's reserve for root, and
+// the clearing of setuid bits, go by these.
 struct FsIds {
   long uid = -1, gid = -1;
   friend bool operator==(const FsIds&, const FsIds&) = default;

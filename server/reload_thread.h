@@ -20,7 +20,8 @@ class ReloadThread {
   ReloadThread(const ReloadThread&) = delete;
   ReloadThread& operator=(const ReloadThread&) = delete;
 
-  // Never blocks. While one is under way: once more behind it, however often it is asked for.
+  // Never blocks, but where there can be no thread: then it reloads by itself. While one is under
+  // way: once more behind it, however often it is asked for.
   void Ask();
 
  private:

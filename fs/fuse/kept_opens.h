@@ -1,4 +1,4 @@
-// KeptOpens: files and directories that are open at the server and that no program has open: the
+// KeptOpens: files and directories that are open at the server and not in use at the moment: the
 // next open of the same by the same user takes one, and needs no message.
 //
 // Files stay here when programs have closed them; one will do where nothing can have changed

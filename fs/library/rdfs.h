@@ -244,7 +244,8 @@ RDFS_PUBLIC ssize_t rdfs_pipe_write(rdfs_pipe* pipe, const void* from, size_t le
 /* As many as are there, at least one; 0: the stream is whole, its length and checksum are right,
  * and the sender will be told so. Anything that is cut off is an error instead. */
 RDFS_PUBLIC ssize_t rdfs_pipe_read(rdfs_pipe* pipe, void* to, size_t length);
-/* The same, and -EAGAIN where nothing has come within `timeout_ms` (-1: it waits for ever). */
+/* The same, and -EAGAIN where nothing has come within `timeout_ms` (-1: it waits for ever), counted
+ * from when no other thread reads. */
 RDFS_PUBLIC ssize_t rdfs_pipe_read_within(rdfs_pipe* pipe, void* to, size_t length, int timeout_ms);
 /* Of a sender: that was all. Waits until every receiver has confirmed it. A receiver, which has
  * read 0, need not call it: it waits until the sender has been told. */

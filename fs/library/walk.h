@@ -27,8 +27,8 @@ enum class LastName {
 // Where a path leads.
 struct Place {
   Handle parent;
-  std::string
-      name;  // empty: the root of the export, or what ".." or "." led to; `file` is there then
+  // Empty: the root of the export, or what ".." or "." led to; then `file` is there.
+  std::string name;
   std::optional<client::NamedFile> file;  // not there: no such name, or nobody looked
 };
 

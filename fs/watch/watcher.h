@@ -63,7 +63,8 @@ class Watcher {
   Watcher(client::Mount& mount, bool recursive, Tell tell, int stop)
       : mount_(mount), recursive_(recursive), tell_(std::move(tell)), stop_(stop) {}
   void OnRecall(client::Lane& lane, const client::RecallNotice& notice);
-  // `come`: while it was watched, so that what is in it is told to have come as well.
+  // `come`: found while it was watched, so that what is in it is told to have come as well (also of
+  // one that could not be read before).
   Status AddDirectory(const Handle& handle, std::string shown, bool named, bool come);
   // Looks, tells what differs (first: nothing), and says when to look again.
   Status Look(const Handle& handle, bool first);

@@ -16,7 +16,11 @@ Result<std::shared_ptr<Handover>> Handover::Create() {
 }
 
 Status Handover::WhyOver() const {
-  return over_->ok() ? Status(Code::kErrno, EPIPE, "the stream has ended") : *over_;
+  if (over_->ok()) return {Code::kErrno, EPIPE, "the stream has ended"};
+  // EAGAIN says that nothing has come yet: who heard it of a stream that is over would ask for
+  // ever.
+  if (over_->errno_value() == EAGAIN) return {over_->code(), EBUSY, over_->message()};
+  return *over_;
 }
 
 void Handover::Wake() const { (void)eventfd_write(wake_.get(), 1); }

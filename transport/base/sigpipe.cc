@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <ctime>
+#include <utility>
 
 namespace rdfs {
 namespace {
@@ -55,8 +56,10 @@ SignalHeld::~SignalHeld() {
   errno = error;
 }
 
-SigpipeHeld::SigpipeHeld() {
-  if (!ignored.load(std::memory_order_relaxed)) held_.emplace(SIGPIPE);
-}
+// Made in place: g++ 14 takes emplace's reset for a use of a value that is not there.
+SigpipeHeld::SigpipeHeld()
+    : held_(ignored.load(std::memory_order_relaxed)
+                ? std::optional<SignalHeld>()
+                : std::optional<SignalHeld>(std::in_place, SIGPIPE)) {}
 
 }  // namespace rdfs

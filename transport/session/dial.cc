@@ -164,7 +164,10 @@ Result<Dialled> DialServer(DialOptions& options) {
   std::vector<std::string> hosts = HostsOf(options);
   RDFS_ASSIGN_OR_RETURN(Fd socket, ConnectToOneOf(hosts, options));
   const std::string where = Where(hosts.front(), options.port);
-  hosts.front() = NumericHostOf(socket.get());
+  // None where the peer has reset it already; an empty name would be this host.
+  if (std::string numeric = NumericHostOf(socket.get()); !numeric.empty()) {
+    hosts.front() = std::move(numeric);
+  }
   auto out = DialSocket(std::move(socket), where, options, heard);
   // Where many come at once the server lets some go that have said nothing yet (rate_limit.h).
   // Before its hello no key has been tried: trying again costs nobody's patience.

@@ -41,7 +41,8 @@ class ProbeService final : public SessionHost {
   void OnWrongKey() override { host_.OnWrongKey(); }
 
   // The session of a probe that is in the way of a next one: there are kMaxSessions, and this one
-  // was admitted longer than kProbeTime ago, so that its lanes are over. None where nobody waits.
+  // was admitted longer than kProbeTime ago (lanes that it opened late end with it). None where
+  // nobody waits.
   [[nodiscard]] std::optional<std::uint64_t> Overdue(TimePoint now) const;
 
   // Each may pin memory and keep a thread busy.

@@ -825,7 +825,9 @@ void SelectsBesideAbove(Party& party) {
   party.Say("read", read(high, &byte, 1));
   select_both("bytes", kLong / 1000);
   Receive(party, "recv", 1);
-  for (const int fd : {high, ends[0], ends[1]}) close(fd);
+  close(high);
+  select_both("closed", 0);
+  for (const int fd : ends) close(fd);
   party.Meet();
 }
 

@@ -32,6 +32,8 @@ constexpr std::uint64_t kUsers = 0xffffffffU;
 
 // One call less of those that `calls` are, unless there is none: one that a signal handler has
 // interrupted to fork ends in the child as well, where it is not counted. Returns what there was.
+// (One that was moving bytes just then, and not asleep, goes on with a lock that is not its own:
+// the connection may be reset for both.)
 template <typename Number>
 Number DropCall(std::atomic<Number>& counter, Number calls) {
   Number now = counter;
@@ -72,9 +74,13 @@ void Connection::TearDown() {
   const int kept = kept_.exchange(-1);
   if (kept >= 0) close(kept);
   end_.reset();
-  met_.reset();
-  DropMeeting();
-  asking_.reset();
+  if (InFork()) {
+    LeaveUnfreed();
+  } else {
+    met_.reset();
+    DropMeeting();
+    asking_.reset();
+  }
   if (!slot().Leave(ThisProcess())) return;
   if (mode_ == Mode::kUndecided) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kEnded)];
   Slots().Give(index_);
@@ -114,13 +120,17 @@ void Connection::AfterForkInChild(bool apart) {
   if (mode_ == Mode::kAttached) return;
   // Who began after the wait in BeforeFork finds the fork, and goes back; but not here.
   if (mode_ == Mode::kAttaching) mode_ = Mode::kUndecided;
-  // Not freed: the allocator's own handler runs behind this one, if it has one, and till then its
-  // locks are held.
+  LeaveUnfreed();
+  quiet_until_ = TimePoint();
+}
+
+// Around a fork: the allocator's own handlers run in front of ours and behind them, if it has any,
+// and between them its locks are held.
+void Connection::LeaveUnfreed() {
   if (meeting_ != nullptr) meeting_.release()->CloseUnfreed();
   if (asking_ != nullptr) asking_.release()->CloseUnfreed();
   if (met_) met_->CloseUnfreed();
   new (&met_) std::optional<Meeting::Result>;
-  quiet_until_ = TimePoint();
 }
 
 // --- calls

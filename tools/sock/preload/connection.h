@@ -108,6 +108,7 @@ class Connection {
   void LeaveEnd(int fd);
   void DropKept();
   void TearDown();
+  void LeaveUnfreed();
 
   // Descriptors in the upper half, calls in the lower.
   std::atomic<std::uint64_t> references_{0};
@@ -169,6 +170,9 @@ void ForEachDescriptor(const Connection& connection, Do act) {
 bool IsThisProcess();
 // Its number, without a system call; for those that IsThisProcess.
 pid_t ThisProcess();
+
+// Whether this thread is between the handlers of pthread_atfork, before the child is there.
+bool InFork();
 
 // `fd` is now a connection that this process alone holds.
 void NoteConnection(int fd, bool opened);

@@ -102,6 +102,7 @@ void AfterForkInChild() {
   g_fork_lock = PTHREAD_MUTEX_INITIALIZER;
   t_forking = false;
   const bool apart = !g_aside && (g_pid == 1 || getppid() == 0);
+  if (apart) Slots().SetApart();
   ForEachConnection([&](int, Connection& connection) { connection.AfterForkInChild(apart); });
   ForEachCounted([](Connection& connection) { connection.NotInherited(); });
   EpollAfterForkInChild();
@@ -123,6 +124,8 @@ __attribute__((destructor)) void CloseAll() {
 }
 
 }  // namespace
+
+bool InFork() { return t_forking; }
 
 bool IsThisProcess() { return g_aside || getpid() == g_pid; }
 pid_t ThisProcess() { return g_pid; }

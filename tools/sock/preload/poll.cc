@@ -1,7 +1,7 @@
 #include "tools/sock/preload/poll.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -74,25 +74,16 @@ std::size_t Collect(int end, const Sets& sets, pollfd* fds) {
   return count;
 }
 
-bool IsPrograms(int fd) { return !Registry().IsHidden(fd) && fcntl(fd, F_GETFD) >= 0; }
-
-// A program may name more descriptors than its sets have room for: the kernel looks no further than
-// its table of open ones goes, which those of our own have made longer. So: one more than the
-// highest that the program has open, or all that the C library's type has room for.
+// A program may name as many descriptors as there may be (getdtablesize(3)), with sets of the C
+// library's type: the kernel looks no further than its table of open ones goes, which those of our
+// own have made longer. Who names fewer has sets for them.
 int EndOfSets(int end) {
-  if (end <= FD_SETSIZE || IsPrograms(end - 1)) return end;
-  constexpr int kAtOnce = 256;
-  std::array<pollfd, kAtOnce> some;  // from above
-  const NotCancelled not_cancelled;
-  for (end = std::min(end, DescriptorTable::kMost); end > FD_SETSIZE; end -= kAtOnce) {
-    for (int i = 0; i < kAtOnce; ++i) some[static_cast<std::size_t>(i)] = {end - 1 - i, 0, 0};
-    if (libc().poll(some.data(), kAtOnce, 0) < 0) break;
-    const auto* const highest = std::find_if(some.begin(), some.end(), [](const pollfd& fd) {
-      return (fd.revents & POLLNVAL) == 0 && !Registry().IsHidden(fd.fd);
-    });
-    if (highest != some.end()) return std::max(highest->fd + 1, FD_SETSIZE);
+  rlimit limit{};
+  if (end <= FD_SETSIZE || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+      static_cast<rlim_t>(end) < limit.rlim_cur) {
+    return end;
   }
-  return FD_SETSIZE;
+  return std::min(end, std::max(FD_SETSIZE, Registry().end()));
 }
 
 // `kernel` is the C library's call, for an end of the sets.

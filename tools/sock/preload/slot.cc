@@ -71,7 +71,12 @@ bool Slot::OnlyHolderIs(pid_t pid) {
 struct SlotArena::Heads {
   alignas(kCacheLine) std::atomic<std::uint64_t> free;
   std::atomic<std::uint32_t> used;
+  std::atomic<bool> apart;
 };
+
+SlotArena::Heads& SlotArena::HeadsOf(Slot* slots) {
+  return *std::launder(reinterpret_cast<Heads*>(slots + kMost));
+}
 
 namespace {
 
@@ -122,7 +127,7 @@ bool SlotArena::Adopt(int fd) {
 std::uint32_t SlotArena::Take() {
   Slot* const slots = Slots();
   if (slots == nullptr) return kMost;
-  Heads& heads = *std::launder(reinterpret_cast<Heads*>(slots + kMost));
+  Heads& heads = HeadsOf(slots);
   for (int attempt = 0; attempt < 2; ++attempt) {
     std::uint64_t head = heads.free;
     while ((head & 0xffffffffU) != 0) {
@@ -150,7 +155,7 @@ void SlotArena::Give(std::uint32_t index) {
   Slot* const slots = slots_.load(std::memory_order_acquire);
   // Two processes may both have seen the other go.
   if (!slots[index].live.exchange(false)) return;
-  Heads& heads = *std::launder(reinterpret_cast<Heads*>(slots + kMost));
+  Heads& heads = HeadsOf(slots);
   std::uint64_t head = heads.free;
   std::uint64_t after = 0;
   do {
@@ -159,9 +164,14 @@ void SlotArena::Give(std::uint32_t index) {
   } while (!heads.free.compare_exchange_weak(head, after));
 }
 
+void SlotArena::SetApart() {
+  if (Slot* const slots = slots_.load(std::memory_order_acquire)) HeadsOf(slots).apart = true;
+}
+
 // Takes back what processes held that are gone without a close.
 void SlotArena::Reclaim() {
   Slot* const slots = slots_.load(std::memory_order_acquire);
+  if (HeadsOf(slots).apart) return;
   for (std::uint32_t i = 0; i < kMost; ++i) {
     if (slots[i].live && slots[i].OnlyHolderIs(0)) Give(i);
   }

@@ -55,6 +55,8 @@ class SlotArena {
   [[nodiscard]] int fd() const { return fd_; }
   // Makes what a former program of this process used its own; once, before any other call.
   bool Adopt(int fd);
+  // Some of the family's processes cannot see the others: who is gone nobody can tell any more.
+  void SetApart();
   Slot& operator[](std::uint32_t index) { return slots_.load(std::memory_order_acquire)[index]; }
 
  private:
@@ -62,6 +64,7 @@ class SlotArena {
   void Reclaim();
 
   struct Heads;
+  static Heads& HeadsOf(Slot* slots);
   std::atomic<Slot*> slots_{nullptr};
   std::atomic<int> fd_{-1};
 };
