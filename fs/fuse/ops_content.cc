@@ -52,6 +52,7 @@ struct Behind {
       open->write_error = error;
       if (!worker.ends()) worker.filesystem().kernel.WriteFailed(open->node);
     }
+    request.worker().filesystem().page_writes.End(request.unique());
     request.worker().WroteBehind(place, request.message());
   }
 };
@@ -61,7 +62,7 @@ void WriteBehind(Request request, const std::shared_ptr<fuse::Open>& open,
                  const transport::LocalSlice& from, std::uint32_t flags) {
   const CallContext caller = request.context();
   Lane& lane = request.worker().lane();
-  request.Write(from.length);
+  request.Write(from.length, /*early=*/true);
   auto behind = std::make_unique<Behind>(Behind{std::move(request), open, place, from.length});
   lane.Write(
       caller, open->file, offset, from, flags | kWriteEarly,

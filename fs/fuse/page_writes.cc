@@ -32,10 +32,11 @@ PageWrites::Number PageWrites::UnderWay(NodeId node, std::uint64_t offset,
   const std::lock_guard lock(mutex_);
   if (under_way_.empty()) return 0;
   const Piece wanted = PagesOf(node, offset, length);
-  const auto last = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const auto& piece) {
-    return !piece.second.over && piece.second.Meets(wanted);
-  });
-  return last == pieces_.rend() ? 0 : last->first;
+  Number last = 0;
+  for (const auto& [unique, number] : under_way_) {
+    if (number > last && pieces_.at(number).Meets(wanted)) last = number;
+  }
+  return last;
 }
 
 bool PageWrites::IsOver(Number number) const {

@@ -89,14 +89,15 @@ transport::LocalSlice Request::Slice(const char* bytes, std::size_t size) const 
   return message_.buffer.Slice(static_cast<std::size_t>(bytes - start), size);
 }
 
-fuse_req_t Request::Take(bool answered) {
+fuse_req_t Request::Take(bool over) {
   worker_->Untrack(message_.unique);
-  if (answered && message_.header().opcode == FUSE_WRITE) worker_->WrotePages(message_.unique);
   worker_->filesystem().unlocks.End(message_.unique);
   if (message_.changes != 0) {
     worker_->NoteChange(message_, BootClock::now());
     worker_->filesystem().changes.fetch_add(1);
   }
+  // Behind that: who goes on behind it must not take what was asked for before it for new.
+  if (over && message_.header().opcode == FUSE_WRITE) worker_->WrotePages(message_.unique);
   return std::exchange(request_, nullptr);
 }
 
@@ -117,7 +118,11 @@ void Request::ErrorOrRecover(NodeId node, const Status& status) {
   worker_->Recover(node, TakeMessage(), waits);
 }
 
-void Request::TakeUpAgain() { worker_->Resume(TakeMessage()); }
+void Request::TakeUpAgain() {
+  Worker::Waits waits = worker_->WaitsOf(message_.unique);
+  waits.counted = true;
+  worker_->Resume(TakeMessage(), waits);
+}
 
 void Request::WaitForBuffer() {
   worker_->read_ahead().GiveBack();
@@ -180,12 +185,12 @@ void Request::Attr(const struct stat& attr, double timeout) {
 }
 void Request::Readlink(const char* target) { fuse_reply_readlink(Take(), target); }
 void Request::Open(const fuse_file_info& file) { fuse_reply_open(Take(), &file); }
-void Request::Write(std::size_t count) {
+void Request::Write(std::size_t count, bool early) {
   if (message_.header().opcode == FUSE_WRITE) {
     const std::uint64_t at = message_.Body<fuse_write_in>().offset;
     worker_->filesystem().inodes.Written(message_.header().nodeid, at + count);
   }
-  fuse_reply_write(Take(), count);
+  fuse_reply_write(Take(!early), count);
 }
 void Request::Bytes(std::span<const std::byte> bytes) {
   fuse_reply_buf(Take(), reinterpret_cast<const char*>(bytes.data()), bytes.size());

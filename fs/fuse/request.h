@@ -122,7 +122,8 @@ class Request {
   void Attr(const struct stat& attr, double timeout);
   void Readlink(const char* target);
   void Open(const fuse_file_info& file);
-  void Write(std::size_t count);
+  // `early`: the server has not answered it yet (writes_behind.h).
+  void Write(std::size_t count, bool early = false);
   void Bytes(std::span<const std::byte> bytes);
   void Bytes(std::span<const iovec> parts);  // one behind the other
   // What has been read; may go to the kernel with other answers, in this turn of the worker. That
@@ -135,8 +136,8 @@ class Request {
   void Seek(off_t offset);
 
  private:
-  // `answered`: it is not taken up again.
-  fuse_req_t Take(bool answered = true);
+  // `over`: it is neither taken up again nor on its way to the server.
+  fuse_req_t Take(bool over = true);
   Message TakeMessage();
 
   // Whether what was asked for may have been recalled meanwhile.

@@ -84,6 +84,11 @@ void Worker::Resume(Message message) {
   resumed_.push_back(std::move(message));
 }
 
+void Worker::Resume(Message message, const Waits& waits) {
+  waits_[message.unique] = waits;
+  Resume(std::move(message));
+}
+
 void Worker::Wake() const {
   const std::uint64_t one = 1;
   (void)!write(wake_.get(), &one, sizeof one);
@@ -104,10 +109,10 @@ Status Worker::Run() {
     const TimePoint now = lane_->Now();
     lane_->AsOf(now);
     const bool answered = TakeAnswers();
+    LetDyingGo(now);
     const bool resumed = TakeUpAgain();
     if (!begun_.empty()) TrackBegun();
     if (interrupted_.load(std::memory_order_relaxed)) LookAtInterrupted();
-    LetDyingGo(now);
     if (asked || answered || resumed) {
       look_ = (answered || resumed || !drained_) && LookAgain();
     } else if (!Spin()) {
@@ -272,6 +277,7 @@ void Worker::Process(Message message) {
   current_ = std::move(message);
   fuse_session_process_buf(session_, &raw);
   processed_ = 0;
+  if (header.opcode == FUSE_WRITE && current_.buffer.valid()) WrotePages(header.unique);
   current_.buffer.Reset();  // nobody took it: a request without an answer, or answered by libfuse
 }
 

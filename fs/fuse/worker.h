@@ -104,8 +104,8 @@ class Worker {
   // This write has been answered.
   void WrotePages(std::uint64_t unique);
   // What other workers had read from the kernel before now, they have begun with behind this: but
-  // for one that is not let run for long.
-  void LetOthersBegin() const;
+  // for one that is not let run for long, and for reads that wait in here themselves.
+  void LetOthersBegin();
   // Whether no other worker has a close of the file in its hands that the kernel sent before the
   // request that this one is processing, and no server (Unlocks).
   [[nodiscard]] bool IsInOrder(NodeId node) const;
@@ -133,6 +133,8 @@ class Worker {
   // Looks a node up again whose request waits so (stale_recovery.h).
   void Recover(NodeId node, Message message, Waits waits);
   void Resume(Message message);
+  // The same, and it has waited so.
+  void Resume(Message message, const Waits& waits);
   // The request `unique` waits for this call: what an interrupt does to it, interrupts.h says.
   void Track(std::uint64_t unique, const Interrupts::Call& call) {
     begun_.push_back({.unique = unique, .call = call, .first = unique == processed_});
@@ -244,6 +246,7 @@ class Worker {
   TimePoint next_look_for_dying_ = TimePoint::max();  // none while nobody waits
   // Odd from before a request is read until it has been processed.
   std::atomic<std::uint64_t> request_turns_{0};
+  std::atomic<bool> lets_begin_ = false;             // it is in LetOthersBegin
   TimePoint next_look_at_order_ = TimePoint::max();  // none while nobody waits for it
   std::atomic<bool> waits_behind_ = false;           // for writes: other workers wake us
   struct Released {

@@ -79,19 +79,28 @@ void Worker::PostponeBehind(const WritesBehind::Wait& wait, Message message, con
 
 void Worker::PostponeBehindPages(PageWrites::Number write, Message message, const Waits& waits) {
   waits_behind_ = true;
-  Postpone(std::move(message), waits,
-           [this, write] { return filesystem_.page_writes.IsOver(write); });
+  const std::uint64_t unique = message.unique;
+  Postpone(std::move(message), waits, [this, write, unique] {
+    if (!filesystem_.page_writes.IsOver(write)) return false;
+    LeaveTime(unique);
+    return true;
+  });
 }
 
-void Worker::LetOthersBegin() const {
+void Worker::LetOthersBegin() {
   if (all_.size() == 1) return;
+  lets_begin_ = true;
   for (const Worker* worker : all_) {
     if (worker == this) continue;
     const std::uint64_t turn = worker->request_turns_.load();
     if (turn % 2 == 0) continue;
     const Deadline end = DeadlineAfter(kLetsBegin);
-    while (worker->request_turns_.load() == turn && BootClock::now() < end) sched_yield();
+    while (worker->request_turns_.load() == turn && !worker->lets_begin_ &&
+           BootClock::now() < end) {
+      sched_yield();
+    }
   }
+  lets_begin_ = false;
 }
 
 bool Worker::IsInOrder(NodeId node) const {

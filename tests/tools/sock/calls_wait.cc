@@ -831,6 +831,33 @@ void SelectsBesideAbove(Party& party) {
   party.Meet();
 }
 
+// As many as there may be, with a set of the C library's type: nothing behind it is looked at.
+void SelectsAllThereMayBe(Party& party) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  struct {
+    fd_set in;
+    std::array<unsigned long, 128> behind;
+  } memory{};
+  const auto select_all = [&](const char* what, long seconds) {
+    FD_ZERO(&memory.in);
+    FD_SET(party.fd, &memory.in);
+    memory.behind.fill(~0UL);
+    timeval wait{seconds, 20'000};
+    party.Say(what, select(getdtablesize(), &memory.in, nullptr, nullptr, &wait));
+    party.Say("in", FD_ISSET(party.fd, &memory.in) ? 1 : 0);
+    party.Say("behind", std::ranges::count(memory.behind, ~0UL));
+  };
+  select_all("nothing", 0);
+  party.Meet();
+  party.Meet();
+  select_all("bytes", kLong / 1000);
+  Receive(party, "recv", 1);
+  party.Meet();
+}
+
 // The waits themselves, without the C library's functions for them.
 void WaitsByNumber(Party& party) {
   const int set = epoll_create1(EPOLL_CLOEXEC);
@@ -914,6 +941,8 @@ const std::vector<Scenario> kWaitScenarios = {
     {"epoll, taken out before it leaves", LeavesTakenOut, GoesAwayFromSet},
     {"epoll, an heir's", LeavesAsHeir, GoesAwayFromHeir, 2},
     {"epoll, filled by a copy", FillsByCopy, TakesAll},
+    // In front: the kernel looks as far as its table goes, which those behind make longer.
+    {"select of all there may be", SelectsAllThereMayBe, Tells},
     {"select above 1,023", SelectsAbove, Tells},
     {"select beside what is above 1,023", SelectsBesideAbove, Tells},
     {"timeouts", TimesOut, LetsTimeOut},

@@ -76,14 +76,21 @@ std::size_t Collect(int end, const Sets& sets, pollfd* fds) {
 
 // A program may name as many descriptors as there may be (getdtablesize(3)), with sets of the C
 // library's type: the kernel looks no further than its table of open ones goes, which those of our
-// own have made longer. Who names fewer has sets for them.
+// own have made longer. So: as far as the program has connections or epoll sets, or that type has
+// room. Who names fewer has sets for them.
 int EndOfSets(int end) {
   rlimit limit{};
   if (end <= FD_SETSIZE || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
       static_cast<rlim_t>(end) < limit.rlim_cur) {
     return end;
   }
-  return std::min(end, std::max(FD_SETSIZE, Registry().end()));
+  const auto is_programs = [](int fd) {
+    const Word::Kind kind = Registry().Get(fd).kind();
+    return kind != Word::Kind::kNone && kind != Word::Kind::kHidden;
+  };
+  end = std::min(end, Registry().end());
+  while (end > FD_SETSIZE && !is_programs(end - 1)) --end;
+  return std::max(end, FD_SETSIZE);
 }
 
 // `kernel` is the C library's call, for an end of the sets.
