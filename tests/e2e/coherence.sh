@@ -24,7 +24,7 @@ done
 # The test bed is slow.
 limit=180; [ "$over" != verbs ] || limit=240
 timeout $limit "${python[@]}" - "$work/a" "$work/b" "${clients[@]:0:2}" "$work" "$server" <<'PYTHON' || problem "the mounts do not agree"
-import fcntl, os, shutil, signal, subprocess, sys, threading, time
+import os, shutil, signal, subprocess, sys, threading, time
 from counters import round_trips
 from processes import children
 a, b = sys.argv[1], sys.argv[2]
@@ -234,34 +234,6 @@ for mount in a, b:
     for who in "ab":
         assert [line for line in lines if line[0] == who] == [f"{who}{i:035d}" for i in range(200)], mount
     assert len(lines) == 400, mount
-
-# Nor what both put behind the end that they are told under a lock, while others look at the file all the time.
-open(f"{a}/journal", "w").close()
-def look(path):
-    child = os.fork()
-    while child == 0:
-        os.stat(path)
-        time.sleep(0.001)
-    return child
-def put(mount, who, records):
-    with open(f"{mount}/journal", "r+b", buffering=0) as file:
-        end = time.monotonic() + 4
-        while time.monotonic() < end:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            assert os.pwrite(file.fileno(), f"{who}{len(records):014d}\n".encode(), file.seek(0, os.SEEK_END)) == 16
-            fcntl.flock(file, fcntl.LOCK_UN)
-            records.append(who)
-lookers = [look(f"{mount}/journal") for mount in (a, b)]
-records = [], []
-try: side_by_side(lambda: put(a, "a", records[0]), lambda: put(b, "b", records[1]))
-finally:
-    for child in lookers: os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
-for mount in a, b:
-    lines = content(f"{mount}/journal").decode().splitlines()
-    for who, of in zip("ab", records):
-        found = [line for line in lines if line[0] == who]
-        assert found == [f"{who}{i:014d}" for i in range(len(of))], (mount, who, len(found), len(of))
-print(f"records put behind the end under a lock: {len(records[0])} and {len(records[1])}")
 
 # A directory that one has made and puts names into: what the other puts there is there, at once.
 for i in range(60):

@@ -114,6 +114,24 @@ TEST_F(InodeLeaseTest, AnOpenThatDropsPagesKeepsTheNextOneFromKeepingThem) {
   EXPECT_TRUE(table.Opened(a, 10, last));
 }
 
+// Who is to drop them a little later sees that they have gone since.
+TEST(InodeTable, HowOftenPagesHaveGoneIsKnown) {
+  InodeTable table(H(0));
+  const NodeId a = table.Remember(H(1), kRootNode, "a");
+  const TimePoint now{std::chrono::hours(1)};
+  EXPECT_EQ(table.pages_gone(a), 0U);
+  EXPECT_FALSE(table.Opened(a, 9, now));
+  EXPECT_EQ(table.pages_gone(a), 1U);
+  EXPECT_TRUE(table.Opened(a, 9, now));
+  EXPECT_EQ(table.pages_gone(a), 1U);
+  table.PagesDropped(a, 10, now, now);
+  EXPECT_EQ(table.pages_gone(a), 2U);
+  EXPECT_FALSE(table.ChangedLately(a, now));
+  table.OwnChange(a, now, true);
+  EXPECT_TRUE(table.ChangedLately(a, now + InodeTable::kLately / 2));
+  EXPECT_FALSE(table.ChangedLately(a, now + InodeTable::kLately));
+}
+
 TEST_F(InodeLeaseTest, PagesHoldOverOurOwnChangesAndNoLeaseThatEndsUnseen) {
   table.Opened(a, 7, kNow);
   table.SetMayHavePages(a);

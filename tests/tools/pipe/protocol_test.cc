@@ -78,7 +78,7 @@ TEST(PipeProtocol, AChainThatMakesNoSense) {
   Bytes bytes = Hello{.forward = {"host:1"}}.Encode();
   bytes.push_back(std::byte{0});
   EXPECT_FALSE(Hello::Decode(bytes).ok());
-  bytes.resize(bytes.size() - 2);
+  for (int i = 0; i < 2; ++i) bytes.pop_back();
   EXPECT_FALSE(Hello::Decode(bytes).ok());
   bytes = Hello{}.Encode();
   bytes[8] = std::byte{Hello::kForward};  // and nothing behind it
