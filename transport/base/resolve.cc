@@ -39,26 +39,29 @@ struct Asked {
   Answer answer;
 };
 
-// On a thread without signals, which are the program's others'.
-void AskBeside(const std::shared_ptr<Asked>& asked, const std::string& host, std::uint16_t port,
-               int flags) {
+// On a thread without signals, which are the program's others'. Where there is none to be had it
+// has been asked already.
+std::thread AskBeside(const std::shared_ptr<Asked>& asked, const std::string& host,
+                      std::uint16_t port, int flags) {
+  std::thread thread;
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread([=] {
+    thread = std::thread([=] {
       Answer answer = Ask(host, port, flags);
       const std::lock_guard lock(asked->mutex);
       asked->answer = std::move(answer);
       asked->done = true;
       asked->answered.notify_all();
-    }).detach();
+    });
   } catch (const std::system_error&) {  // no thread to be had
     asked->answer = Ask(host, port, flags);
     asked->done = true;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
 }
 
 }  // namespace
@@ -68,14 +71,18 @@ Result<AddressList> ResolveHost(const std::string& host, std::uint16_t port, int
   Answer answer = Ask(host, port, flags | AI_NUMERICHOST);
   if (answer.error == EAI_NONAME && !host.empty()) {
     const auto asked = std::make_shared<Asked>();
-    AskBeside(asked, host, port, flags);
+    std::thread thread = AskBeside(asked, host, port, flags);
     std::unique_lock lock(asked->mutex);
     if (!asked->answered.wait_until(lock, deadline, [&] { return asked->done; })) {
+      thread.detach();
       return Status(Code::kDeadlineExceeded,
                     "no name server has said in time what the host '" + host +
                         "' is; check /etc/resolv.conf, or give its address");
     }
     answer = std::move(asked->answer);
+    lock.unlock();
+    // It is about to end: with it goes what the C library has of it, before the program's own end.
+    if (thread.joinable()) thread.join();
   }
   if (answer.error == EAI_SYSTEM) {
     return Status::FromErrno(answer.system_error, "cannot look up '" + host + "'");
