@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "fs/client/buffer.h"
+
 namespace rdfs::fs::fuse {
 
 PageWrites::Piece PageWrites::PagesOf(NodeId node, std::uint64_t offset, std::uint64_t length) {
-  constexpr std::uint64_t kPage = 4096;
+  constexpr std::uint64_t kPage = client::Buffer::kPageBytes;
   return {.node = node,
           .first = offset / kPage,
           .last = (offset + std::max<std::uint64_t>(length, 1) - 1) / kPage};

@@ -29,12 +29,12 @@ class PageWrites {
 
   // The request `unique` writes `length` bytes at `offset`; again without effect while it is known.
   void Begin(std::uint64_t unique, NodeId node, std::uint64_t offset, std::uint64_t length);
-  // It has been answered; nothing where it is not known.
+  // The server has it, or it has failed; nothing where it is not known.
   void End(std::uint64_t unique);
 
   // The last write to a page of these bytes that is under way; 0: there is none.
   [[nodiscard]] Number UnderWay(NodeId node, std::uint64_t offset, std::uint64_t length) const;
-  // Whether that one has been answered.
+  // Whether that one has come to its end.
   [[nodiscard]] bool IsOver(Number number) const;
 
   // A read is about to be asked for, or answered from what is here: what ReadEnds is given, once.

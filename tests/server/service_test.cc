@@ -599,6 +599,16 @@ class GoodbyeServiceTest : public ServiceTest {
     host_ = std::make_unique<LongGoodbyes>(*service_);
     return *host_;
   }
+  static constexpr unsigned kLanes = 8;
+  // So many of one session, each of which has been heard.
+  void ConnectLanes(std::vector<std::unique_ptr<Client>>& lanes) {
+    lanes.push_back(Connect());
+    while (lanes.size() < kLanes) lanes.push_back(OpenLane());
+    for (const auto& lane : lanes) {
+      ASSERT_TRUE(lane);
+      EXPECT_EQ(lane->Ask(Opcode::kRenew).error, fs::WireError::kOk);
+    }
+  }
   // Of the server that was started last, once so many of its lanes have ended.
   const Goodbyes& GoodbyesOf(unsigned lanes) {
     const Goodbyes& goodbyes = host_->goodbyes;
@@ -636,14 +646,8 @@ TEST_P(GoodbyeServiceTest, WhoEndsItsSessionIsWaitedFor) {
 }
 
 TEST_P(GoodbyeServiceTest, TheLanesOfASessionThatEndsAreWaitedForTogether) {
-  constexpr unsigned kLanes = 8;
   std::vector<std::unique_ptr<Client>> lanes;
-  lanes.push_back(Connect());
-  while (lanes.size() < kLanes) lanes.push_back(OpenLane());
-  for (const auto& lane : lanes) {
-    ASSERT_TRUE(lane);
-    EXPECT_EQ(lane->Ask(Opcode::kRenew).error, fs::WireError::kOk);
-  }
+  ASSERT_NO_FATAL_FAILURE(ConnectLanes(lanes));
   EXPECT_EQ(lanes[0]->Ask(Opcode::kEndSession).error, fs::WireError::kOk);
   const Goodbyes& goodbyes = GoodbyesOf(kLanes);
   EXPECT_GE(goodbyes.waited, 1U);
@@ -673,14 +677,8 @@ TEST_P(GoodbyeServiceTest, ALaneOfWhichNothingIsHeardEndsAloneAndIsNotWaitedFor)
 }
 
 TEST_P(GoodbyeServiceTest, AServerThatStopsSaysGoodbyeForAFewTenthsOfASecond) {
-  constexpr unsigned kLanes = 8;
   std::vector<std::unique_ptr<Client>> lanes;
-  lanes.push_back(Connect());
-  while (lanes.size() < kLanes) lanes.push_back(OpenLane());
-  for (const auto& lane : lanes) {
-    ASSERT_TRUE(lane);
-    EXPECT_EQ(lane->Ask(Opcode::kRenew).error, fs::WireError::kOk);
-  }
+  ASSERT_NO_FATAL_FAILURE(ConnectLanes(lanes));
   Stop();
   const Goodbyes& goodbyes = GoodbyesOf(kLanes);
   EXPECT_GE(goodbyes.waited, 1U);
