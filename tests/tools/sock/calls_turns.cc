@@ -130,6 +130,47 @@ void AreMany(Party& party) {
   for (const int fd : fds) close(fd);
 }
 
+// One connection's answers come so fast that a wait for them spins; another one's bell, meanwhile.
+constexpr int kRounds = 4000;
+constexpr int kRingsAt = 1000;  // the other has been looked at in vain for long, and is quiet
+void ExpectsTwo(Party& party) {
+  const int rare = Connect(party.beside(), nullptr);
+  WarmUp(rare, true);
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  for (const int fd : {party.fd, rare}) Add(party, set, fd, EPOLLIN);
+  int told_at = kRounds;
+  for (int round = 0; round < kRounds;) {
+    if (send(party.fd, "x", 1, MSG_NOSIGNAL) != 1) break;
+    for (bool answered = false; !answered;) {
+      epoll_event event{};
+      if (epoll_wait(set, &event, 1, 10'000) != 1) return party.Say("an answer", 0);
+      char byte = 0;
+      const auto fd = static_cast<int>(event.data.u64);
+      if (recv(fd, &byte, 1, 0) != 1) return party.Say("an answer", 0);
+      answered = fd == party.fd;
+      if (!answered) told_at = round;
+    }
+    ++round;
+  }
+  party.Say("not before it came", told_at >= kRingsAt ? 1 : 0);
+  party.Say("had its turn", told_at < kRingsAt + 200 ? 1 : 0);
+  close(set);
+  close(rare);
+  party.Meet();
+}
+void AnswersOne(Party& party) {
+  const int rare = Accept(party.beside(), nullptr);
+  WarmUp(rare, false);
+  for (int round = 0; round < kRounds; ++round) {
+    char byte = 0;
+    if (recv(party.fd, &byte, 1, MSG_WAITALL) != 1) break;
+    if (round == kRingsAt && send(rare, "x", 1, MSG_NOSIGNAL) != 1) break;
+    if (send(party.fd, "x", 1, MSG_NOSIGNAL) != 1) break;
+  }
+  party.Meet();
+  close(rare);
+}
+
 // Times shorter than a millisecond, in a set without the connection and with it.
 void WaitsShortly(Party& party) {
   const int set = epoll_create1(EPOLL_CLOEXEC);
@@ -171,6 +212,7 @@ const std::vector<Scenario> kTurnScenarios = {
     {"epoll, always ready, the other way", Ends, IsAlwaysReady},
     {"epoll_pwait2", WaitsShortly, SendsOne},
     {"epoll, more than there is room for", HasMany, AreMany, 1 + kMany},
+    {"epoll, one that always answers", ExpectsTwo, AnswersOne, 2},
 };
 
 }  // namespace rdfs::sock

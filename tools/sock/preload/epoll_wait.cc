@@ -246,6 +246,7 @@ int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine,
   const std::span<epoll_event> before = events.first(static_cast<std::size_t>(mine));
   events = events.subspan(before.size());
   if (events.empty()) return told = 0;
+  unasked_ = 0;
   // Every wait is one of the waiters_.
   told = Cancellable([&] { return timeout.Wait(epoll, events, mask); },
                      [](void* waiters) { --*static_cast<std::atomic<std::uint32_t>*>(waiters); },
@@ -263,8 +264,8 @@ int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& a
                      Deadline& look_again) {
   ask = true;
   if (attached_ == 0) return 0;
-  // There may always be more ready than the program has room for: so what only the kernel knows has
-  // its turn first.
+  // There may always be more ready than the program has room for, and one connection may always be
+  // ready again: so what only the kernel knows, bells too, has its turn first.
   const bool turn = unasked_ >= kAskEvery;
   int ignored = 0;
   const int told = turn ? std::max(WaitInKernel(epoll, events, 0, {}, nullptr, ignored), 0) : 0;
@@ -274,7 +275,7 @@ int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& a
   // Armed also when the time is over at once: somebody may wait for this very set.
   const std::size_t count = Harvest(events, static_cast<std::size_t>(told), arm);
   ask = count == 0 || (ask_ && !turn && count < events.size());
-  unasked_ = ask || turn ? 0 : unasked_ + 1;
+  if (count != 0 && !ask) ++unasked_;
   look_again = look_at_full_;
   return static_cast<int>(count);
 }
