@@ -53,7 +53,7 @@ run() { # AT_LEAST COMMAND...
 run 0 "$pg/pgbench" -i -q -s 1
 run 1 "$pg/pgbench" -i -q -s 1
 run 4 "$pg/pgbench" -n -S -c 8 -T 1 -M prepared
-run 15 "$pg/pgbench" -n -S -c 30 -t 30
+run 15 "$pg/pgbench" -n -S -c 30 -t 300
 run 4 "$pg/pgbench" -n -c 8 -t 50
 [ "$(ask 'select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history)')" = t ] ||
   problem "pgbench: the accounts do not add up"
