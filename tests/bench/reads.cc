@@ -7,6 +7,7 @@
 #include <fcntl.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <random>

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <thread>
 
 #include "tests/tools/sock/calls.h"

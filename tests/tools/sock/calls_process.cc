@@ -21,6 +21,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "tests/tools/sock/calls.h"

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <utility>
 
 #include "tests/tools/sock/calls.h"
