@@ -7,11 +7,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
+#include <iterator>
 #include <thread>
 #include <utility>
 
+#include "transport/base/clock.h"
 #include "transport/base/log.h"
 
 namespace rdfs::server {
@@ -314,19 +317,31 @@ void FileIo::Poll() {
   for (std::unique_ptr<Operation>& operation : threads_->TakeResults()) {
     Complete(std::move(operation));
   }
-  std::vector<std::function<void()>> posted;
+  RunPosted();
+  Submit();
+}
+
+void FileIo::RunPosted() {
   {
     const std::lock_guard lock(mutex_);
-    posted.swap(posted_);
+    posted_some_ = false;
+    std::move(posted_.begin(), posted_.end(), std::back_inserter(due_));
+    posted_.clear();
   }
-  for (const auto& task : posted) task();
-  Submit();
+  if (due_.empty()) return;
+  const Deadline until = due_.size() > 1 ? DeadlineAfter(kPostedTurn) : Deadline();
+  do {
+    const std::function<void()> task = std::move(due_.front());
+    due_.pop_front();
+    task();
+  } while (!due_.empty() && BootClock::now() < until);
 }
 
 void FileIo::Post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
     posted_.push_back(std::move(task));
+    posted_some_ = true;
   }
   Wake();
 }

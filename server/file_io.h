@@ -12,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -52,8 +53,11 @@ class FileIo {
   // ring operation: copy_file_range, fallocate; F_OFD_SETLKW never.
   void Offload(std::function<std::int64_t()> work, Done done);
 
-  // Runs `task` on the loop's thread in a later Poll. Any thread.
+  // Runs `task` on the loop's thread in a later Poll, in the order in which they were posted. Any
+  // thread.
   void Post(std::function<void()> task);
+  // Whether there are such tasks. The loop's thread.
+  [[nodiscard]] bool has_posted() const { return !due_.empty() || posted_some_; }
   // Runs `task` in the next RunDeferred: work that nobody waits for, such as filling ahead. Dropped
   // where kMostDeferred are there already: each may hold a descriptor, and what comes so late is of
   // no use.
@@ -64,8 +68,11 @@ class FileIo {
   [[nodiscard]] bool has_deferred() const { return !deferred_.empty(); }
 
   [[nodiscard]] int fd() const { return wake_.get(); }
-  // Runs the callbacks of what has completed, and what was posted. Never blocks.
+  // Runs the callbacks of what has completed, and what was posted: of that what has its time in
+  // kPostedTurn, and at least one, since a task may be a whole request that has waited, and
+  // thousands may have waited for the same. Never blocks.
   void Poll();
+  static constexpr std::chrono::nanoseconds kPostedTurn{100'000};
   // Hands queued operations to the kernel.
   void Submit();
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
@@ -81,6 +88,7 @@ class FileIo {
   void StartOnRing(std::unique_ptr<Operation> operation);
   void StartOnThread(std::unique_ptr<Operation> operation);
   void ReapRing();
+  void RunPosted();
   void Complete(std::unique_ptr<Operation> operation);
   void Wake();
 
@@ -91,6 +99,8 @@ class FileIo {
   std::deque<std::unique_ptr<Operation>> waiting_;  // the ring was full
   std::size_t in_flight_ = 0;
   std::deque<std::function<void()>> deferred_;
+  std::deque<std::function<void()>> due_;  // posted, and next
+  std::atomic<bool> posted_some_{false};
   std::mutex mutex_;  // guards the next line
   std::vector<std::function<void()>> posted_;
 };

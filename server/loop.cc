@@ -23,8 +23,12 @@ namespace {
 // What a program with one thread takes between two requests: its own work, and FUSE's. Short enough
 // that an idle machine does not notice.
 constexpr std::chrono::nanoseconds kLongestSpin{200'000};
-// Rounds of work between two looks at what sleeps in epoll.
+// Rounds between two looks at what sleeps in epoll, and how long there may be none while the loop
+// has work: a round takes as long as its messages do.
 constexpr unsigned kRoundsBetweenLooks = 16;
+constexpr std::chrono::nanoseconds kBetweenLooks{500'000};
+// What the loop carries itself for a peer's READs is worth a message in so many bytes.
+constexpr std::uint64_t kBytesLikeAMessage = 64 * 1024;
 // How often a lane is looked at whose peer does not take its answers.
 constexpr std::chrono::milliseconds kBacklogLook{2};
 // How long a stop waits for file I/O that is under way.
@@ -130,13 +134,14 @@ void Loop::Run(Core& core) {
     TimePoint now = looked_ == TimePoint{} ? BootClock::now() : looked_;
     looked_ = {};
     busy |= RunTimers(now);
-    bool served_io = io_ready_ || io_->in_flight() > 0;
+    bool served_io = io_ready_ || io_->in_flight() > 0 || io_->has_posted();
     if (served_io) {
       io_ready_ = false;
       io_->Poll();
     }
     io_->Submit();
     served_io |= io_->in_flight() > 0;
+    busy |= io_->has_posted();
     FlushAnswers();
     if (io_->has_deferred()) {
       io_->RunDeferred();
@@ -144,8 +149,7 @@ void Loop::Run(Core& core) {
     }
     if (busy) {
       spin_.Came();
-      // Lanes that sleep must not starve behind a busy one.
-      if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
+      LookAround(now);
       continue;
     }
     if (served_io) now = BootClock::now();  // which may have taken long
@@ -154,6 +158,14 @@ void Loop::Run(Core& core) {
   FinishIo();
   RemoveAll();
   dispatcher_.reset();
+}
+
+// Lanes that sleep must not starve behind a busy one.
+void Loop::LookAround(TimePoint now) {
+  if (last_look_ == TimePoint{}) last_look_ = now;  // out of a sleep
+  if (++rounds_ % kRoundsBetweenLooks != 0 && now - last_look_ < kBetweenLooks) return;
+  last_look_ = now;
+  Wait(0);
 }
 
 void Loop::FlushAnswers() {
@@ -168,16 +180,17 @@ void Loop::FinishIo() {
   do {
     io_->Submit();
     pollfd ready{.fd = io_->fd(), .events = POLLIN, .revents = 0};
-    if (io_->in_flight() > 0) ::poll(&ready, 1, PollTimeoutMs(until, BootClock::now()));
+    const bool waits = io_->in_flight() > 0 && !io_->has_posted();
+    if (waits) ::poll(&ready, 1, PollTimeoutMs(until, BootClock::now()));
     io_->Poll();
     FlushAnswers();
-  } while (io_->in_flight() > 0 && BootClock::now() < until);
+  } while ((io_->in_flight() > 0 || io_->has_posted()) && BootClock::now() < until);
 }
 
 bool Loop::ServeLanes() {
   return active_.Round(
       [this](const LaneEntry& lane, std::size_t most) { return Serve(lane, most); },
-      [] { return BootClock::now(); });
+      [] { return BootClock::now(); }, [this] { return looked_; });
 }
 
 std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
@@ -185,12 +198,16 @@ std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
   if (lane->BacklogFull()) return 0;
   if (lane->TooManyUnread()) most = 1;
   std::array<transport::Completion, Turns<LaneEntry>::kMostMessages> completions;
+  const std::uint64_t carried_before = lane->connection().carried_bytes();
   const Result<std::size_t> count = lane->connection().Poll(std::span(completions).first(most));
   if (!count.ok()) {
     Remove(lane, count.status());
     return 1;
   }
-  if (*count == 0) return 0;
+  const std::size_t carried =
+      (lane->connection().carried_bytes() - carried_before) / kBytesLikeAMessage;
+  if (carried > 0) looked_ = BootClock::now();
+  if (*count == 0) return carried;
   lane->NoteWord();
   // With several messages the answers wait, since a Send would end the others' validity.
   if (*count > 1) lane->Hold();
@@ -211,7 +228,7 @@ std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
   } else if (!lane->failure().ok()) {
     Remove(lane, lane->failure());
   }
-  return *count;
+  return *count + carried;
 }
 
 void Loop::Remove(const LaneEntry& lane, const Status& why) {
@@ -272,22 +289,26 @@ void Loop::RemoveSilent() {
 
 bool Loop::RunTimers(TimePoint now) {
   if (timers_.empty() || timers_.begin()->first > now) return false;
-  const auto task = std::move(timers_.begin()->second);
-  timers_.erase(timers_.begin());
   const AsServer rights;
-  task();
+  const Deadline until = DeadlineAfter(Turns<LaneEntry>::kTurn);
+  do {
+    const auto task = std::move(timers_.begin()->second);
+    timers_.erase(timers_.begin());
+    task();
+  } while (!timers_.empty() && timers_.begin()->first <= now && BootClock::now() < until);
   return true;
 }
 
 bool Loop::Idle(TimePoint now) {
   if (active_.empty()) return true;
   if (!spin_.GoOn(now)) return true;
-  if (++rounds_ % kRoundsBetweenLooks == 0) Wait(0);
+  LookAround(now);
   if (gives_way_) looked_ = GiveWay(spin_, now);
   return false;
 }
 
 void Loop::Sleep(TimePoint now) {
+  last_look_ = {};
   std::vector<LaneEntry> failed;
   std::vector<LaneEntry> stuck;
   for (const LaneEntry& lane : active_.TakeAll()) {
@@ -333,19 +354,26 @@ void Loop::WaitBeside(const std::vector<LaneEntry>& stuck, TimePoint now) {
 
 void Loop::Wait(int timeout_ms) {
   std::array<epoll_event, 64> events;
-  const int count =
-      ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
-  for (int i = 0; i < count; ++i) {
-    const int fd = events[static_cast<std::size_t>(i)].data.fd;
-    if (fd == io_->fd()) {
-      io_ready_ = true;
-      continue;
-    }
-    const auto it = lanes_.find(fd);
-    if (it == lanes_.end() || !it->second->armed) continue;
-    it->second->armed = false;
-    active_.Add(it->second->session()->id(), it->second);
+  // Lanes that are awake may be readable, too, and fill the events of some calls.
+  for (std::size_t left = lanes_.size() + 1; left > 0; timeout_ms = 0) {
+    const int count =
+        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+    const auto told = static_cast<std::size_t>(std::max(count, 0));
+    for (const epoll_event& event : std::span(events).first(told)) Woken(event.data.fd);
+    if (told < events.size()) return;
+    left -= std::min(left, told);
   }
+}
+
+void Loop::Woken(int fd) {
+  if (fd == io_->fd()) {
+    io_ready_ = true;
+    return;
+  }
+  const auto it = lanes_.find(fd);
+  if (it == lanes_.end() || !it->second->armed) return;
+  it->second->armed = false;
+  active_.Add(it->second->session()->id(), it->second);
 }
 
 }  // namespace rdfs::server

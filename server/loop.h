@@ -69,7 +69,8 @@ class Loop final : public Scheduler {
   void FlushAnswers();
   // Answers what is under way when the loop stops; what takes too long is left unanswered.
   void FinishIo();
-  // How many messages it took, at most `most`; what ended the lane counts as one.
+  // How many messages it took, at most `most`, and what the lane's READs were worth beside them;
+  // what ended the lane counts as one.
   std::size_t Serve(const LaneEntry& lane, std::size_t most);
   // The end of a lane whose peer is dead (kDeadlineExceeded) or hostile (kProtocolError) waits for
   // nobody.
@@ -87,7 +88,9 @@ class Loop final : public Scheduler {
   bool Idle(TimePoint now);
   void Sleep(TimePoint now);
   void WaitBeside(const std::vector<LaneEntry>& stuck, TimePoint now);
+  void LookAround(TimePoint now);
   void Wait(int timeout_ms);
+  void Woken(int fd);
   void AddOnLoop(const SessionPtr& session, std::unique_ptr<transport::Connection> connection);
 
   const std::unique_ptr<FileIo> io_;
@@ -106,7 +109,8 @@ class Loop final : public Scheduler {
   std::vector<std::weak_ptr<ConnLane>> unflushed_;  // sent to outside of their own turn
   AnswerTimes times_;
   unsigned rounds_ = 0;
-  TimePoint looked_{};  // at the clock, in this round; none: not yet
+  TimePoint looked_{};     // at the clock, in this round; none: not yet
+  TimePoint last_look_{};  // at what sleeps in epoll; none: since a sleep
   bool io_ready_ = true;
   std::multimap<TimePoint, std::function<void()>> timers_;
   bool looks_for_silent_ = false;  // it is among them

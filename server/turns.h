@@ -5,9 +5,12 @@
 // once each, or when as much was taken as fills it; the next one begins at the lane behind. A turn
 // is full with kMostMessages, and where other sessions are here with what takes about kTurn to
 // serve, by what the session's last ones took: so what somebody waits for a session that keeps the
-// loop busy is a matter of time and not of how much it asks for, or how dear that is.
+// loop busy is a matter of time and not of how much it asks for, or how dear that is. Who is alone
+// has kMostMessages of each of its lanes, and ends behind the one with which kTurn has passed:
+// others may have come meanwhile, and the loop has to look for them.
 //
-// Pure: the loop says how long it took. The loop's thread only. What serves a lane may remove that
+// Pure: the loop says how long it took. What it carries by itself for a peer (READs over TCP)
+// counts as messages, too. The loop's thread only. What serves a lane may remove that
 // lane; everything else comes and goes between rounds.
 #pragma once
 
@@ -15,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -52,15 +56,17 @@ class Turns {
   }
   [[nodiscard]] bool empty() const { return sessions_.empty(); }
 
-  // One round: serve(lane, most) takes up to `most` messages and returns how many it took; now() is
-  // asked only where several sessions are here. Returns whether anything was taken.
-  template <typename Serve, typename Now>
-  bool Round(Serve serve, Now now) {
+  // One round: serve(lane, most) takes up to `most` messages and returns how many it took, which
+  // may be more by what was carried; now() is asked only where several sessions are here, and
+  // last(), which costs nothing, says when the last serve that took something was over. Returns
+  // whether anything was taken.
+  template <typename Serve, typename Now, typename Last>
+  bool Round(Serve serve, Now now, Last last) {
     bool busy = false;
     for (std::size_t i = 0; i < sessions_.size();) {
       const bool alone = sessions_.size() == 1;
       const auto begin = alone ? decltype(now()){} : now();
-      const std::size_t taken = Turn(sessions_[i], alone, serve);
+      const std::size_t taken = Turn(sessions_[i], alone, serve, last);
       busy |= taken > 0;
       if (!alone && taken > 0) sessions_[i].Learn(now() - begin, taken);
       if (sessions_[i].lanes.empty()) {
@@ -96,11 +102,12 @@ class Turns {
                         [session](const Session& at) { return at.id == session; });
   }
 
-  template <typename Serve>
-  std::size_t Turn(Session& session, bool alone, Serve& serve) {
+  template <typename Serve, typename Last>
+  std::size_t Turn(Session& session, bool alone, Serve& serve, Last& last) {
     in_turn_ = true;
     std::size_t left = alone ? session.lanes.size() * kMostMessages : session.Share();
     std::size_t taken = 0;
+    std::optional<decltype(last())> begin;
     for (std::size_t looks = session.lanes.size(); looks > 0 && left > 0; --looks) {
       if (session.next >= session.lanes.size()) session.next = 0;
       if (session.lanes.empty()) break;
@@ -109,6 +116,10 @@ class Turns {
       const std::size_t got = serve(lane, std::min(left, kMostMessages));
       taken += got;
       left -= std::min(left, got);
+      if (alone && got > 0) {
+        if (last() - begin.value_or(last()) >= kTurn) left = 0;
+        if (!begin) begin = last();
+      }
       if (session.lanes.size() == before) ++session.next;
     }
     in_turn_ = false;

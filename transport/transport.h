@@ -148,6 +148,9 @@ class Connection {
   // Of these, the bytes that are kept for it in memory of their own: answers to READs lie in the
   // region.
   [[nodiscard]] virtual std::size_t kept_bytes() const { return backlog_bytes(); }
+  // What this end's processor has moved for it since the beginning (tcp): where neither a NIC nor a
+  // mapping does, a peer's READs and WRITEs take a server's time, and no message tells of them.
+  [[nodiscard]] virtual std::uint64_t carried_bytes() const { return 0; }
 
   // Queues a one-sided READ or WRITE; the local slice is left alone until its completion. Never
   // blocks. Errors: kBusy when capabilities().max_outstanding are in flight, kInvalidArgument for a

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <thread>
+#include <vector>
 
 #include "server/staging.h"
 #include "tests/server/store_fixture.h"
@@ -61,6 +62,23 @@ TEST_P(FileIoTest, ReportsErrno) {
   io_->Submit();
   Drive(*io_, [&] { return result != 0; });
   EXPECT_EQ(result, -EISDIR);
+}
+
+TEST_P(FileIoTest, WhatWasPostedIsSharedOutAmongPolls) {
+  std::vector<int> ran;
+  for (int i = 0; i < 5; ++i) {
+    io_->Post([&ran, i] {
+      std::this_thread::sleep_for(FileIo::kPostedTurn);
+      ran.push_back(i);
+    });
+  }
+  for (std::size_t polls = 1; polls <= 5; ++polls) {
+    EXPECT_TRUE(io_->has_posted());
+    io_->Poll();
+    EXPECT_EQ(ran.size(), polls);
+  }
+  EXPECT_FALSE(io_->has_posted());
+  EXPECT_EQ(ran, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
 TEST_P(FileIoTest, OffloadsAndPosts) {

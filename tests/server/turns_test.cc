@@ -22,7 +22,8 @@ class World {
     nanoseconds each{};
     std::size_t waiting = 0;
     std::size_t served = 0;
-    bool ends = false;  // goes as soon as it is served
+    bool ends = false;      // goes as soon as it is served
+    nanoseconds carries{};  // what its READs take each time, beside messages
   };
 
   void Add(const std::string& name, std::uint64_t session, nanoseconds each, std::size_t waiting) {
@@ -41,12 +42,14 @@ class World {
           now_ += static_cast<std::int64_t>(took) * lane.each;
           order_.push_back(name);
           if (lane.ends) turns_.Remove(lane.session, name);
-          return took;
+          now_ += lane.carries;
+          return took + (lane.carries.count() > 0 ? kCarriedAtOnce : 0);
         },
         [this] {
           ++looks_;
           return now_;
-        });
+        },
+        [this] { return now_; });
   }
   // The longest that a lane which always has one request waits between two of them, over `rounds`.
   nanoseconds LongestWait(const std::string& name, int rounds) {
@@ -61,6 +64,8 @@ class World {
     }
     return longest;
   }
+
+  static constexpr std::size_t kCarriedAtOnce = 20;  // messages that it is worth
 
   Turns<std::string> turns_;
   nanoseconds now_{0};
@@ -132,6 +137,29 @@ TEST(Turns, WhoIsAloneHasAllOfItAndNoClockIsAsked) {
   EXPECT_EQ(world["a"].served, Turns<std::string>::kMostMessages);
   EXPECT_EQ(world["b"].served, Turns<std::string>::kMostMessages);
   EXPECT_EQ(world.looks_, 0);
+}
+
+TEST(Turns, WhoIsAloneIsLookedBeyondWhenItsTimeIsOver) {
+  World world;
+  for (const char* const name : {"a", "b", "c", "d"}) world.Add(name, 1, microseconds(60), 1000);
+  EXPECT_TRUE(world.Round());
+  EXPECT_EQ(world.order_, (std::vector<std::string>{"a", "b"}));
+  world.order_.clear();
+  EXPECT_TRUE(world.Round());
+  EXPECT_EQ(world.order_, (std::vector<std::string>{"c", "d"})) << "none is left out";
+  EXPECT_EQ(world.looks_, 0);
+}
+
+TEST(Turns, WhatIsCarriedForAPeerIsPartOfItsTurn) {
+  World world;
+  for (int i = 0; i < 32; ++i) {
+    const std::string name = "reads" + std::to_string(i);
+    world.Add(name, 1, microseconds(1), 0);
+    world[name].carries = microseconds(400);
+  }
+  world.Add("good", 2, microseconds(2), 0);
+  world.LongestWait("good", 20);
+  EXPECT_LE(world.LongestWait("good", 100), microseconds(410)) << "one lane, and not all of them";
 }
 
 TEST(Turns, NothingToServeIsNoWork) {

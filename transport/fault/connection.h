@@ -28,6 +28,9 @@ class FaultyConnection final : public Connection {
   [[nodiscard]] std::size_t kept_bytes() const override {
     return inner_ == nullptr ? 0 : inner_->kept_bytes();
   }
+  [[nodiscard]] std::uint64_t carried_bytes() const override {
+    return inner_ == nullptr ? 0 : inner_->carried_bytes();
+  }
   Result<Ticket> Read(const LocalSlice& to, const RemoteSlice& from, Order order) override;
   Result<Ticket> Write(const LocalSlice& from, const RemoteSlice& to) override;
   Status Flush() override;

@@ -40,6 +40,9 @@ class TcpConnection final : public Connection {
   Status Send(std::span<const ByteSpan> parts) override;
   [[nodiscard]] std::size_t backlog_bytes() const override { return output_.backlog_bytes(); }
   [[nodiscard]] std::size_t kept_bytes() const override { return output_.kept_bytes(); }
+  [[nodiscard]] std::uint64_t carried_bytes() const override {
+    return output_.sent_bytes() + received_;
+  }
   Result<Ticket> Read(const LocalSlice& to, const RemoteSlice& from, Order order) override;
   Result<Ticket> Write(const LocalSlice& from, const RemoteSlice& to) override;
   Status Flush() override;
@@ -142,6 +145,7 @@ class TcpConnection final : public Connection {
   bool more_buffered_ = false;        // Poll stopped for want of room in `out`
   bool spinning_pays_ = true;         // as of the last look, some Waits ago
   std::uint32_t waits_ = 0;
+  std::uint64_t received_ = 0;  // bytes, since the beginning
   bool abandoned_ = false;
   std::size_t owed_ = 0;                  // WRITEs of the peer's to acknowledge
   std::optional<TimePoint> stuck_since_;  // output waits, and the wire took something last then

@@ -11,8 +11,9 @@ namespace {
 constexpr std::size_t kChunkBytes = 64 * 1024;
 // Half of IOV_MAX: with header and payload apart that is every answer of a full queue.
 constexpr std::size_t kMaxParts = 512;
-// Of one WriteTo: a fast reader on another CPU could keep it busy for ever.
-constexpr std::size_t kMaxBytesAtOnce = 16 << 20;
+// Of one WriteTo, and of one call of it: a fast reader on another CPU could keep either busy for as
+// long as there is something. The largest payload goes at once.
+constexpr std::size_t kMaxBytesAtOnce = (1 << 20) + kChunkBytes;
 
 }  // namespace
 
@@ -52,26 +53,29 @@ void OutputQueue::Refer(ByteSpan bytes, std::shared_ptr<SharedMemory> keep, Back
   segments_.push_back({bytes.data(), bytes.size(), std::move(keep), false, counted});
 }
 
-std::size_t OutputQueue::Gather(std::span<iovec> parts, std::size_t& count) const {
+std::size_t OutputQueue::Gather(std::span<iovec> parts, std::size_t most,
+                                std::size_t& count) const {
   std::size_t total = 0;
-  for (count = 0; count < parts.size() && first_ + count < segments_.size(); ++count) {
+  for (count = 0; count < parts.size() && first_ + count < segments_.size() && total < most;
+       ++count) {
     const Segment& segment = segments_[first_ + count];
-    parts[count] = {const_cast<std::byte*>(segment.data), segment.size};  // iovec has no const
-    total += segment.size;
+    const std::size_t size = std::min(segment.size, most - total);
+    parts[count] = {const_cast<std::byte*>(segment.data), size};  // iovec has no const
+    total += size;
   }
   return total;
 }
 
 Status OutputQueue::WriteTo(ByteStream& stream) {
   std::size_t budget = kMaxBytesAtOnce;
-  while (!empty()) {
+  while (!empty() && budget > 0) {
     std::array<iovec, kMaxParts> parts;
     std::size_t count = 0;
-    const std::size_t offered = Gather(parts, count);
+    const std::size_t offered = Gather(parts, budget, count);
     RDFS_ASSIGN_OR_RETURN(const std::size_t taken, stream.Write(std::span(parts).first(count)));
     Sent(taken);
     // Short: the wire is full, and the descriptor will tell when it is not.
-    if (taken < offered || taken >= budget) break;
+    if (taken < offered) break;
     budget -= taken;
   }
   return {};

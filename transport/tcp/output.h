@@ -60,7 +60,7 @@ class OutputQueue {
     std::size_t sent = 0;
   };
 
-  std::size_t Gather(std::span<iovec> parts, std::size_t& count) const;
+  std::size_t Gather(std::span<iovec> parts, std::size_t most, std::size_t& count) const;
   void Sent(std::size_t size);
   void ChunkSent(std::size_t size);
   void AddChunk();

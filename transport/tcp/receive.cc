@@ -9,8 +9,10 @@
 namespace rdfs::transport::tcp {
 namespace {
 
-// Reads of one Poll: a fast sender on another CPU could keep it busy for ever.
+// Reads of one Poll, and bytes behind which there is none: a fast sender on another CPU could keep
+// it busy for ever.
 constexpr int kMaxReadsAtOnce = 64;
+constexpr std::uint64_t kMaxBytesAtOnce = 4 << 20;
 // From this size on a payload is expected to be followed by another such.
 constexpr std::size_t kLargePayload = 32 * 1024;
 // What is read of the stream at a time while frames are small, and beyond a large payload's end:
@@ -40,7 +42,8 @@ Status TcpConnection::Receive(Sink& sink, WhenIdle when_idle) {
   // What is read must be parsed first: without room for a completion it cannot be.
   if (TooSoon() || sink.out.empty()) return {};
   bool more = true;
-  for (int i = 0; i < kMaxReadsAtOnce && more; ++i) {
+  const std::uint64_t most = received_ + kMaxBytesAtOnce;
+  for (int i = 0; i < kMaxReadsAtOnce && more && received_ < most; ++i) {
     RDFS_RETURN_IF_ERROR(Parse(sink));
     // Messages that were handed out lie in the buffer: it is read into again by the next Poll.
     if (sink.count > 0) return {};
@@ -67,6 +70,7 @@ Result<bool> TcpConnection::ReadMore(bool nap) {
   const auto parts = direct ? std::span(both) : std::span(both).last(1);
   RDFS_ASSIGN_OR_RETURN(const std::size_t count,
                         nap ? stream_->NapAndRead(parts) : stream_->ReadParts(parts));
+  received_ += count;
   const std::size_t placed = std::min(count, front);
   if (placed > 0) TakePayload(placed);
   input_.Received(count - placed);

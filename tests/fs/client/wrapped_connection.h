@@ -22,6 +22,7 @@ class WrappedConnection : public transport::Connection {
   Status Send(std::span<const ByteSpan> parts) override { return inner_->Send(parts); }
   [[nodiscard]] std::size_t backlog_bytes() const override { return inner_->backlog_bytes(); }
   [[nodiscard]] std::size_t kept_bytes() const override { return inner_->kept_bytes(); }
+  [[nodiscard]] std::uint64_t carried_bytes() const override { return inner_->carried_bytes(); }
   Result<transport::Ticket> Read(const transport::LocalSlice& to,
                                  const transport::RemoteSlice& from,
                                  transport::Order order) override {

@@ -2,8 +2,10 @@
 #include <sys/eventfd.h>
 
 #include <thread>
+#include <vector>
 
 #include "tests/transport/tcp/raw_peer.h"
+#include "transport/tcp/output.h"
 
 namespace rdfs::transport::tcp {
 namespace {
@@ -67,6 +69,7 @@ class FullStream final : public ByteStream {
  public:
   explicit FullStream(Bytes input) : input_(std::move(input)) {}
   [[nodiscard]] bool done() const { return given_ == input_.size(); }
+  [[nodiscard]] std::size_t written() const { return written_; }
   Result<std::size_t> Read(MutableByteSpan out) override {
     const std::size_t size = std::min(out.size(), input_.size() - given_);
     std::copy_n(input_.begin() + static_cast<std::ptrdiff_t>(given_), size, out.begin());
@@ -76,6 +79,7 @@ class FullStream final : public ByteStream {
   Result<std::size_t> Write(std::span<const iovec> parts) override {
     std::size_t total = 0;
     for (const iovec& part : parts) total += part.iov_len;
+    written_ += total;
     return total;
   }
   [[nodiscard]] bool HasBufferedInput() const override { return false; }
@@ -89,9 +93,27 @@ class FullStream final : public ByteStream {
 
  private:
   const Bytes input_;
-  std::size_t given_ = 0;
+  std::size_t given_ = 0, written_ = 0;
   const Fd quiet_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 };
+
+// A reader that takes all at once gets a good deal, and then others have their turn.
+TEST(OutputQueue, OneWriteIsBoundedWhateverTheWireTakes) {
+  constexpr std::size_t kPiece = 700'000;
+  const std::vector<std::byte> bytes(kPiece);
+  OutputQueue queue;
+  for (int i = 0; i < 20; ++i) queue.Refer(bytes, nullptr, OutputQueue::Backlog::kCounts);
+  FullStream wire({});
+  std::size_t before = 0;
+  for (int writes = 0; !queue.empty(); ++writes) {
+    ASSERT_LT(writes, 20);
+    ASSERT_TRUE(queue.WriteTo(wire).ok());
+    EXPECT_LE(wire.written() - before, 2U << 20);
+    EXPECT_EQ(queue.sent_bytes(), wire.written());
+    before = wire.written();
+  }
+  EXPECT_EQ(before, 20 * kPiece);
+}
 
 // One Poll reads 64 KiB at a time, 64 times at most: the message may be the last that it reads.
 TEST_F(TcpConnectionTest, NobodySleepsOverAMessageThatWasRead) {
