@@ -17,6 +17,13 @@ constexpr std::chrono::minutes kSilence{1};
 // Acknowledging later than this counts as silence.
 constexpr std::chrono::seconds kLate{1};
 
+// Leases that a Grant looks at: of a session that has many, and of all in turn where there are
+// more than a few.
+constexpr std::size_t kOwnLooks = 32;
+constexpr std::size_t kLooksInTurn = 4;
+constexpr std::size_t kFew = 1024;
+static_assert(kOwnLooks + kLooksInTurn <= LeaseTable::kMaxLooks);
+
 }  // namespace
 
 void LeaseTable::Changed::Note(Session session, Stamp stamp) {
@@ -39,17 +46,24 @@ void LeaseTable::Changed::Merge(const Changed& other) {
   *this = merged;
 }
 
-void LeaseTable::NoteHolder(const InodeKey& key, Session session) {
-  ++leases_;
-  held_[session].insert(key);
+std::vector<LeaseTable::Holder>::iterator LeaseTable::HolderOf(Inode& inode, Session session) {
+  return std::find_if(inode.holders.begin(), inode.holders.end(),
+                      [session](const Holder& holder) { return holder.session == session; });
 }
 
-void LeaseTable::ForgetHolder(const InodeKey& key, Session session) {
+void LeaseTable::EraseHolder(Inodes::iterator inode, std::vector<Holder>::iterator holder) {
+  const auto held = held_.find(holder->session);
+  const std::size_t place = holder->place;
+  inode->second.holders.erase(holder);
   --leases_;
-  const auto held = held_.find(session);
   if (held == held_.end()) return;  // it ends
-  held->second.erase(key);
-  if (held->second.empty()) held_.erase(held);
+  std::deque<Held::Lease>& leases = held->second.leases;
+  if (place + 1 < leases.size()) {
+    leases[place] = leases.back();
+    HolderOf(inodes_.find(leases[place].inode)->second, held->first)->place = place;
+  }
+  leases.pop_back();
+  if (leases.empty()) held_.erase(held);
 }
 
 // A new entry starts from `forgotten_`: the inode may have been swept before.
@@ -66,12 +80,12 @@ bool LeaseTable::MayGrant(const Inode& inode, Session session, Stamp since) {
 
 bool LeaseTable::HasRoom(Session session) const {
   const auto held = held_.find(session);
-  return held == held_.end() || held->second.size() < options_.session_leases;
+  return held == held_.end() || held->second.leases.size() < options_.session_leases;
 }
 
 bool LeaseTable::HasPlenty(Session session) const {
   const auto held = held_.find(session);
-  return held == held_.end() || held->second.size() < options_.session_leases / 2;
+  return held == held_.end() || held->second.leases.size() < options_.session_leases / 2;
 }
 
 bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePoint now,
@@ -93,10 +107,13 @@ bool LeaseTable::Grant(const InodeKey& key, Session session, Stamp since, TimePo
       return true;
     }
   }
-  if (leases_ >= sweep_at_ || (!HasRoom(session) && now >= sweep_after_)) Sweep(now);
+  Sweep(session, now);
   if (!HasRoom(session)) return false;
-  Entry(key).holders.push_back({.session = session, .until = until, .granted = stamp_});
-  NoteHolder(key, session);
+  std::deque<Held::Lease>& leases = held_[session].leases;
+  Entry(key).holders.push_back(
+      {.session = session, .until = until, .granted = stamp_, .place = leases.size()});
+  leases.push_back({.inode = key, .until = until});
+  ++leases_;
   return true;
 }
 
@@ -265,10 +282,10 @@ LeaseTable::Begun LeaseTable::Begin(Session by, std::span<const Target> targets,
 void LeaseTable::DropHolder(const InodeKey& key, Session session, Stamp before) {
   const auto found = inodes_.find(key);
   if (found == inodes_.end()) return;
-  const auto gone = std::erase_if(found->second.holders, [&](const Holder& holder) {
-    return holder.session == session && holder.granted < before;
-  });
-  if (gone != 0) ForgetHolder(key, session);
+  const auto holder = HolderOf(found->second, session);
+  if (holder != found->second.holders.end() && holder->granted < before) {
+    EraseHolder(found, holder);
+  }
   EraseIfIdle(found);
 }
 
@@ -319,8 +336,8 @@ std::vector<LeaseTable::ChangeNumber> LeaseTable::SessionEnded(Session session) 
   }
   const auto held = held_.extract(session);
   if (held.empty()) return ready;
-  for (const InodeKey& key : held.mapped()) {
-    DropHolder(key, session, std::numeric_limits<Stamp>::max());
+  for (const Held::Lease& lease : held.mapped().leases) {
+    DropHolder(lease.inode, session, std::numeric_limits<Stamp>::max());
   }
   return ready;
 }
@@ -350,24 +367,55 @@ void LeaseTable::End(ChangeNumber number) {
   changes_.erase(change);
 }
 
-void LeaseTable::EraseIfIdle(std::unordered_map<InodeKey, Inode, InodeKeyHash>::iterator inode) {
+void LeaseTable::EraseIfIdle(Inodes::iterator inode) {
   if (!inode->second.holders.empty() || !inode->second.changing.empty()) return;
   forgotten_.Merge(inode->second.changed);
   inodes_.erase(inode);
 }
 
-void LeaseTable::Sweep(TimePoint now) {
-  for (auto inode = inodes_.begin(); inode != inodes_.end();) {
-    const auto at = inode++;
-    std::erase_if(at->second.holders, [&](const Holder& holder) {
-      if (holder.until > now) return false;
-      ForgetHolder(at->first, holder.session);
-      return true;
-    });
-    EraseIfIdle(at);
+void LeaseTable::Sweep(Session session, TimePoint now) {
+  if (!HasPlenty(session)) SweepOwn(session, now);
+  if (leases_ >= kFew) SweepAll(now);
+}
+
+void LeaseTable::SweepOwn(Session session, TimePoint now) {
+  const auto held = held_.find(session);
+  if (held == held_.end()) return;
+  Held& own = held->second;
+  for (std::size_t looks = std::min(kOwnLooks, own.leases.size()); looks > 0; --looks) {
+    if (own.next == 0 || own.next > own.leases.size()) own.next = own.leases.size();
+    if (!Look(held, --own.next, now)) return;
   }
-  sweep_at_ = std::max<std::size_t>(1024, 2 * leases_);
-  sweep_after_ = now + std::chrono::seconds(1);
+}
+
+void LeaseTable::SweepAll(TimePoint now) {
+  for (std::size_t looks = kLooksInTurn; looks > 0 && !held_.empty(); --looks) {
+    auto held = held_.find(sweeps_);
+    if (held == held_.end() || sweeps_next_ == 0) {
+      held = held_.upper_bound(sweeps_);
+      if (held == held_.end()) held = held_.begin();
+      sweeps_ = held->first;
+      sweeps_next_ = held->second.leases.size();
+    }
+    sweeps_next_ = std::min(sweeps_next_, held->second.leases.size());
+    Look(held, --sweeps_next_, now);
+  }
+}
+
+bool LeaseTable::Look(HeldOf::iterator held, std::size_t place, TimePoint now) {
+  ++looks_;
+  Held::Lease& lease = held->second.leases[place];
+  if (lease.until > now) return true;
+  const auto inode = inodes_.find(lease.inode);
+  const auto holder = HolderOf(inode->second, held->first);
+  if (holder->until > now) {
+    lease.until = holder->until;
+    return true;
+  }
+  const bool last = held->second.leases.size() == 1;
+  EraseHolder(inode, holder);
+  EraseIfIdle(inode);
+  return !last;
 }
 
 std::vector<LeaseTable::RecallNumber> LeaseTable::Outstanding(Session session) const {

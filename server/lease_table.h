@@ -20,17 +20,24 @@
 // that time, where they are known, is gone or has said that it believes nothing any more
 // (ForgetsEarlier).
 //
+// Leases that have run out are taken from memory by later ones, a few in each Grant however many
+// there are: all others wait meanwhile. Each new lease looks at a few of all in turn, so that
+// memory holds about twice what was believed at one time, and a thousand more. Where its session
+// has half of what it may have, it looks at some of that one's own besides: who is full of what
+// has run out gets leases again.
+//
 // One user at a time; LeaseService has the lock. Times are CLOCK_BOOTTIME.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -141,6 +148,9 @@ class LeaseTable {
   [[nodiscard]] bool IsWaiting(ChangeNumber change) const;
   [[nodiscard]] std::size_t leases() const { return leases_; }
   [[nodiscard]] std::size_t inodes() const { return inodes_.size(); }
+  // How often a lease was looked at for whether it has run out, and how often in one Grant at most.
+  static constexpr std::size_t kMaxLooks = 36;
+  [[nodiscard]] std::uint64_t looks() const { return looks_; }
   // Waits that ended because a lease ran out, and not just before an acknowledgement came.
   static constexpr std::chrono::milliseconds kSoon{10};
   [[nodiscard]] std::uint64_t expired_waits() const { return expired_waits_; }
@@ -151,7 +161,19 @@ class LeaseTable {
     TimePoint until{};
     Stamp granted = 0;  // the last time
     TimePoint writes_until{};
+    std::size_t place = 0;  // in the session's Held
   };
+  // What a session has a lease on, kept beside its Holder: one that ends is looked for nowhere
+  // else, and all others wait for less.
+  struct Held {
+    struct Lease {
+      InodeKey inode;
+      TimePoint until{};  // the Holder's, or earlier
+    };
+    std::deque<Lease> leases;  // never empty; the last one takes the place of one that goes
+    std::size_t next = 0;      // what is in front of it is looked at next, so that none is left out
+  };
+  using HeldOf = std::map<Session, Held>;
   // The last change, and the last one by anybody else.
   struct Changed {
     Session by = 0;
@@ -185,6 +207,7 @@ class LeaseTable {
     TimePoint asked{};
     TimePoint until{};
   };
+  using Inodes = std::unordered_map<InodeKey, Inode, InodeKeyHash>;
   using Outstandings = std::unordered_map<RecallNumber, Outgoing>;
 
   void AddRecall(Begun& begun, Change& change, const Outgoing& recall, std::size_t target);
@@ -195,26 +218,30 @@ class LeaseTable {
   Inode& Entry(const InodeKey& key);
   [[nodiscard]] bool HasRoom(Session session) const;
   void EndOf(Inode& inode, Session by);
-  void Sweep(TimePoint now);
-  void EraseIfIdle(std::unordered_map<InodeKey, Inode, InodeKeyHash>::iterator inode);
-  // What the session has a lease on, kept beside its Holder: one that ends is looked for nowhere
-  // else, and all others wait for less.
-  void NoteHolder(const InodeKey& key, Session session);
-  void ForgetHolder(const InodeKey& key, Session session);
+  // Of what has run out, a few.
+  void Sweep(Session session, TimePoint now);
+  void SweepOwn(Session session, TimePoint now);
+  void SweepAll(TimePoint now);
+  // Takes that lease from memory where it has run out. False: it was the session's last.
+  bool Look(HeldOf::iterator held, std::size_t place, TimePoint now);
+  void EraseIfIdle(Inodes::iterator inode);
+  static std::vector<Holder>::iterator HolderOf(Inode& inode, Session session);
+  void EraseHolder(Inodes::iterator inode, std::vector<Holder>::iterator holder);
 
   Options options_;
   std::uint64_t next_;
   Stamp stamp_ = 1;
-  std::unordered_map<InodeKey, Inode, InodeKeyHash> inodes_;
+  Inodes inodes_;
   Changed forgotten_;  // changes of inodes that have no entry any more
   Inode anything_;     // changes that name no inode
-  std::unordered_map<Session, std::unordered_set<InodeKey, InodeKeyHash>> held_;  // never empty
+  HeldOf held_;
   std::unordered_map<ChangeNumber, Change> changes_;
   Outstandings recalls_;
   std::set<std::pair<TimePoint, RecallNumber>> due_;
   std::size_t leases_ = 0;
-  std::size_t sweep_at_ = 1024;  // leases
-  TimePoint sweep_after_{};      // for the sake of one session that has too many
+  Session sweeps_ = 0;           // whose leases are looked at in turn
+  std::size_t sweeps_next_ = 0;  // as Held::next
+  std::uint64_t looks_ = 0;
   // Until when anybody may write so; by two sessions or more it may say too much.
   struct Writers {
     void Note(Session session, TimePoint until);

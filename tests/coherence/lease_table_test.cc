@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -368,6 +369,8 @@ class HeldLeases {
       default:
         if (table_.Grant(inode, session, table_.stamp(), now_, kLease)) {
           until_[{session, inode.inode}] = now_ + kLease + kLease / 100 + milliseconds(1);
+        } else {
+          EXPECT_EQ(Believed(session), kSessionLeases) << "there is room for what has not run out";
         }
     }
     Compare(inode);
@@ -382,8 +385,14 @@ class HeldLeases {
 
  private:
   static constexpr std::uint64_t kInodes = 12, kSessions = 4;
+  static constexpr std::size_t kSessionLeases = 8;
   static constexpr LeaseTable::Session kNobody = 99;
 
+  std::size_t Believed(LeaseTable::Session session) const {
+    return static_cast<std::size_t>(std::ranges::count_if(until_, [&](const auto& held) {
+      return held.first.first == session && held.second > now_;
+    }));
+  }
   LeaseTable::Begun Ask(const InodeKey& inode, bool whole) {
     const LeaseTable::Target target{.inode = inode, .whole = whole};
     return table_.Begin(kNobody, {&target, 1}, now_);
@@ -412,7 +421,7 @@ class HeldLeases {
 
   std::mt19937 random_;
   TimePoint now_{std::chrono::hours(1)};
-  LeaseTable table_{LeaseTable::Options{.session_leases = 8}};
+  LeaseTable table_{LeaseTable::Options{.session_leases = kSessionLeases}};
   std::map<std::pair<LeaseTable::Session, std::uint64_t>, TimePoint> until_;
 };
 
@@ -422,6 +431,89 @@ TEST(LeaseTableSchedules, ASessionThatEndsTakesItsOwnLeasesAndNoOthers) {
     HeldLeases leases(seed);
     for (int step = 0; step < 200; ++step) leases.Step();
     leases.EndAll();
+  }
+}
+
+// Many leases of many sessions, each on inodes of its own.
+class ManyLeases {
+ public:
+  static constexpr std::uint64_t kEach = 10'000;
+
+  bool Grant(LeaseTable::Session session, std::uint64_t inode) {
+    const std::uint64_t before = table_.looks();
+    const bool granted = table_.Grant(KeyOf(session, inode), session, table_.stamp(), now_, kLease);
+    most_looks_ = std::max(most_looks_, table_.looks() - before);
+    return granted;
+  }
+  void GrantAll(LeaseTable::Session session) {
+    for (std::uint64_t inode = 0; inode < kEach; ++inode) EXPECT_TRUE(Grant(session, inode));
+  }
+  // A change by somebody else asks the session.
+  bool IsHolder(LeaseTable::Session session, std::uint64_t inode) {
+    const LeaseTable::Target target{.inode = KeyOf(session, inode)};
+    const LeaseTable::Begun begun = table_.Begin(99, {&target, 1}, now_);
+    table_.End(begun.change);
+    return begun.recalls.size() == 1 && begun.recalls[0].session == session;
+  }
+  void Pass(milliseconds time) { now_ += time; }
+  [[nodiscard]] std::uint64_t most_looks() const { return most_looks_; }
+  [[nodiscard]] const LeaseTable& table() const { return table_; }
+
+ private:
+  static InodeKey KeyOf(LeaseTable::Session session, std::uint64_t inode) {
+    return {.device = session, .inode = inode};
+  }
+  TimePoint now_{std::chrono::hours(1)};
+  LeaseTable table_{LeaseTable::Options{.session_leases = kEach}};
+  std::uint64_t most_looks_ = 0;
+};
+
+// Everybody's requests wait meanwhile.
+TEST(LeaseTableSchedules, AGrantLooksAtAFewLeasesHoweverManyThereAre) {
+  constexpr std::uint64_t kEach = ManyLeases::kEach;
+  constexpr LeaseTable::Session kLast = 10, kWalker = 11;
+  ManyLeases leases;
+  for (LeaseTable::Session session = 1; session <= kWalker; ++session) leases.GrantAll(session);
+  for (std::uint64_t inode = kEach; inode < kEach + 1000; ++inode) {
+    EXPECT_FALSE(leases.Grant(kWalker, inode));
+  }
+  EXPECT_EQ(leases.table().leases(), kWalker * kEach) << "none has run out";
+
+  leases.Pass(2 * kLease);
+  leases.GrantAll(kLast);  // renewed
+  for (std::uint64_t inode = kEach; inode < 5 * kEach; ++inode) {
+    ASSERT_EQ(leases.Grant(kWalker, inode), inode < 2 * kEach) << inode;
+  }
+  EXPECT_EQ(leases.table().leases(), 2 * kEach) << "the others have run out, and gone";
+  EXPECT_EQ(leases.table().inodes(), 2 * kEach);
+  for (std::uint64_t inode = 0; inode < kEach; ++inode) {
+    ASSERT_TRUE(leases.IsHolder(kLast, inode)) << inode;
+    ASSERT_TRUE(leases.IsHolder(kWalker, kEach + inode)) << inode;
+  }
+  EXPECT_LE(leases.most_looks(), LeaseTable::kMaxLooks);
+}
+
+TEST(LeaseTableSchedules, AFullSessionGetsTheRoomOfTheOneLeaseThatHasRunOut) {
+  constexpr std::uint64_t kEach = ManyLeases::kEach;
+  for (const std::uint64_t gone : {std::uint64_t{0}, kEach / 2, kEach - 1}) {
+    SCOPED_TRACE(gone);
+    ManyLeases leases;
+    leases.GrantAll(kAnn);
+    leases.Pass(kLease / 2);
+    for (std::uint64_t inode = 0; inode < kEach; ++inode) {
+      if (inode == gone) continue;
+      EXPECT_TRUE(leases.Grant(kAnn, inode));
+    }
+    EXPECT_FALSE(leases.Grant(kAnn, kEach));
+    leases.Pass(kLease / 4 * 3);
+    std::uint64_t asked = 1;
+    while (asked < kEach && !leases.Grant(kAnn, kEach)) ++asked;
+    EXPECT_LE(asked, kEach / 16);
+    EXPECT_FALSE(leases.Grant(kAnn, kEach + 1));
+    for (std::uint64_t inode = 0; inode <= kEach; ++inode) {
+      ASSERT_EQ(leases.IsHolder(kAnn, inode), inode != gone) << inode;
+    }
+    EXPECT_LE(leases.most_looks(), LeaseTable::kMaxLooks);
   }
 }
 
