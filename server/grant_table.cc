@@ -50,7 +50,7 @@ TimePoint GrantTable::LeasedUntil(ExtentNumber extent) const {
 }
 
 void GrantTable::Expire(TimePoint now) {
-  while (!extents_due_.empty() && extents_due_.top().when < now) {
+  for (int i = 0; i < kMaxExpired && !extents_due_.empty() && extents_due_.top().when < now; ++i) {
     const Due<ExtentNumber> due = extents_due_.top();
     extents_due_.pop();
     const auto found = extents_.find(due.key);
@@ -62,7 +62,7 @@ void GrantTable::Expire(TimePoint now) {
     leased_bytes_ -= found->second.bytes;
     extents_.erase(found);
   }
-  while (!holders_due_.empty() && holders_due_.top().when < now) {
+  for (int i = 0; i < kMaxExpired && !holders_due_.empty() && holders_due_.top().when < now; ++i) {
     const Due<Holder> due = holders_due_.top();
     holders_due_.pop();
     const auto found = holders_.find(due.key);

@@ -39,7 +39,10 @@ class GrantTable {
              std::chrono::nanoseconds lease);
   // When the last lease on `extent` ends; a time in the past (or the epoch) when there is none.
   [[nodiscard]] TimePoint LeasedUntil(ExtentNumber extent) const;
-  // Forgets what has run out. Grant calls it; cheap when there is nothing to do.
+  // Forgets what has run out, up to kMaxExpired extents and as many grants: others wait meanwhile.
+  // What is left counts as leased until the next time. Grant calls it; cheap when there is nothing
+  // to do.
+  static constexpr int kMaxExpired = 256;
   void Expire(TimePoint now);
 
   // Shorter leases when most of what may be leased, to all or to `session`, is: a stream of reads

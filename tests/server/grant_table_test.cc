@@ -49,6 +49,24 @@ TEST(GrantTable, ShortensLeasesAsItFills) {
   EXPECT_GT(table.SuggestLease(2, milliseconds(1000)), milliseconds(0));
 }
 
+// Everybody's reads wait meanwhile.
+TEST(GrantTable, ForgetsAFewAtATimeHoweverManyHaveRunOut) {
+  constexpr std::uint64_t kExtents = 10'000;
+  GrantTable table({.session_bytes = kExtents, .total_bytes = kExtents});
+  for (std::uint64_t extent = 0; extent < kExtents; ++extent) {
+    ASSERT_TRUE(table.Grant(1, extent, 1, At(0), milliseconds(100)));
+  }
+  std::size_t left = kExtents;
+  for (std::uint64_t extent = kExtents; left > 0; ++extent) {
+    const std::size_t gone = std::min<std::size_t>(left, GrantTable::kMaxExpired);
+    left -= gone;
+    const std::size_t fresh = extent - kExtents + 1;
+    ASSERT_TRUE(table.Grant(1, extent, 1, At(200), milliseconds(100)));
+    ASSERT_EQ(table.leased_bytes(), left + fresh);
+    ASSERT_EQ(table.session_bytes(1), left + fresh);
+  }
+}
+
 // Against a table that keeps every lease apart and looks at all of them each time.
 TEST(GrantTable, AgreesWithANaiveOne) {
   for (std::uint32_t seed = 0; seed < 50; ++seed) {
