@@ -24,6 +24,10 @@ int StatFd(int fd, struct statx& out) {
   return ::statx(fd, "", AT_EMPTY_PATH | AT_STATX_SYNC_AS_STAT, kStatxMask, &out) == 0 ? 0 : errno;
 }
 
+int StatFdAtOnce(int fd, struct statx& out) {
+  return ::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, kStatxMask, &out) == 0 ? 0 : errno;
+}
+
 std::uint64_t ChangeValue(const FileVersion& seen, std::uint64_t version) {
   return seen.Change() ^ Mix(version);
 }

@@ -17,6 +17,9 @@ inline constexpr unsigned kStatxMask = STATX_BASIC_STATS | STATX_BTIME;
 
 // statx of the inode `fd` refers to (O_PATH will do). Returns an errno, 0 on success.
 int StatFd(int fd, struct statx& out);
+// The same, by what this host knows: a file server behind its mount is not asked, and so not waited
+// for. What it tells may be old, and is given to nobody with a lease.
+int StatFdAtOnce(int fd, struct statx& out);
 
 // Differs whenever content or attributes may have changed: what stat(2) tells, and `version`, which
 // the server counts up with each change of its own clients', because two changes within one tick of

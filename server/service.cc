@@ -346,8 +346,10 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
 
 Result<transport::Admission> Service::Grant(const SessionPtr& session, bool resumed) {
   const InodeRef root = session->inodes().root();
+  // The acceptor must not wait for this export's disk, which may be a mount that hangs. Without a
+  // lease the client asks again before it shows these to anybody.
   struct statx stat {};
-  if (const int error = StatFd(root.fd(), stat); error != 0) {
+  if (const int error = StatFdAtOnce(root.fd(), stat); error != 0) {
     return Status::FromErrno(error, "the exported directory");
   }
   const bool root_server = core_->options.can_switch_ids;
