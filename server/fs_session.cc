@@ -168,6 +168,11 @@ std::vector<OpenPtr> FsSession::OpensToKeep(std::size_t most) {
   return found;
 }
 
+void FsSession::NotAllKept() {
+  const std::lock_guard lock(mutex_);
+  all_kept_ = 0;
+}
+
 bool FsSession::MayHaveOpensToKeep() const {
   const std::lock_guard lock(mutex_);
   return all_kept_ != next_open_ && !opens_.empty();

@@ -113,6 +113,8 @@ class FsSession {
   // Called every so often: at most `most` of the files that were open at the last call already and
   // are not kept by the supervisor yet.
   std::vector<OpenPtr> OpensToKeep(std::size_t most);
+  // Not all of these could be kept: a later call has them again.
+  void NotAllKept();
   // Whether the next call may have some.
   [[nodiscard]] bool MayHaveOpensToKeep() const;
 

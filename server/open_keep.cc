@@ -38,16 +38,18 @@ bool CannotBeReopened(const OpenFile& open, const struct statx& stat) {
   return (stat.stx_mode & needed) != needed;
 }
 
-void KeepOpen(DescriptorKeeper& keeper, const OpenFile& open) {
-  if (open.directory || open.kept.exchange(true)) return;
+bool KeepOpen(DescriptorKeeper& keeper, const OpenFile& open) {
+  if (open.directory || open.kept.exchange(true)) return true;
   const OpenKey key = KeyOf(open.session, open.number);
-  if (const Status kept = keeper.Keep(Bytes(key), open.fd->get()); !kept.ok()) {
+  const Status kept = keeper.Keep(Bytes(key), open.fd->get());
+  if (!kept.ok()) {
     open.kept.store(false);
     LogWarn("an open file that cannot be opened again would not survive a crash of the server: {}",
             kept.message());
   }
   // Meanwhile: whoever did that may not have seen that it was kept.
   if (open.closed.load()) DropKeptOpen(keeper, open);
+  return kept.ok();
 }
 
 void KeepWhatWouldBeLost(DescriptorKeeper& keeper, InodeTable& table, const InodePtr& inode,

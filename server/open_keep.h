@@ -23,8 +23,8 @@ namespace rdfs::server {
 // Whether `open` could not be opened again now, with `stat` being its file's: created with mode
 // 000, as git and tar do it in small.
 bool CannotBeReopened(const OpenFile& open, const struct statx& stat);
-// Of no effect when it is kept already.
-void KeepOpen(DescriptorKeeper& keeper, const OpenFile& open);
+// Of no effect when it is kept already. False: the supervisor could not be told, as the log says.
+bool KeepOpen(DescriptorKeeper& keeper, const OpenFile& open);
 // The file's mode, owner or ACL has changed: keeps what could not be opened again.
 void KeepWhatWouldBeLost(DescriptorKeeper& keeper, InodeTable& table, const InodePtr& inode,
                          const struct statx& stat);

@@ -425,9 +425,13 @@ void Service::KeepSoon() {
 void Service::KeepLongOpens() {
   keep_scheduled_.store(false);  // a file that is opened from now on has a turn of its own
   bool more = false;
+  bool stopped = false;  // what cannot be told now may be in a second
   for (const SessionPtr& session : sessions_.All()) {
-    if (keeper_.HasPlenty()) {
-      for (const OpenPtr& open : session->OpensToKeep(kKeptATurn)) KeepOpen(keeper_, *open);
+    if (!stopped && keeper_.HasPlenty()) {
+      const std::vector<OpenPtr> opens = session->OpensToKeep(kKeptATurn);
+      stopped = !std::all_of(opens.begin(), opens.end(),
+                             [this](const OpenPtr& open) { return KeepOpen(keeper_, *open); });
+      if (stopped) session->NotAllKept();
     }
     more = more || session->MayHaveOpensToKeep();
   }

@@ -82,6 +82,14 @@ Status DescriptorKeeper::Admit(const std::string& key, std::size_t bytes) {
   return Status::Ok();
 }
 
+Status DescriptorKeeper::Send(PacketType type, ByteSpan key, ByteSpan state, int fd,
+                              Deadline deadline) {
+  Status sent = SendPacket(socket_.get(), type, key, state, fd, stuck_ ? Deadline{} : deadline);
+  if (sent.ok()) stuck_ = false;
+  if (sent.code() == Code::kDeadlineExceeded) stuck_ = true;
+  return sent;
+}
+
 // A packet arrives whole or not at all: what was kept before a failure is kept as it was.
 Status DescriptorKeeper::Tell(PacketType type, const std::string& key, ByteSpan state, int fd) {
   const auto held = kept_.find(key);
@@ -90,8 +98,7 @@ Status DescriptorKeeper::Tell(PacketType type, const std::string& key, ByteSpan 
   const std::size_t bytes_before = state_bytes_;
   RDFS_RETURN_IF_ERROR(TellDropped());
   RDFS_RETURN_IF_ERROR(Admit(key, key.size() + state.size()));
-  Status sent =
-      SendPacket(socket_.get(), type, AsBytes(key), state, fd, DeadlineAfter(kSendPatience));
+  Status sent = Send(type, AsBytes(key), state, fd, DeadlineAfter(kSendPatience));
   if (sent.ok()) return sent;
   state_bytes_ = bytes_before;
   if (before) {
@@ -137,8 +144,7 @@ void DescriptorKeeper::Drop(ByteSpan key) {
 Status DescriptorKeeper::TellDropped() {
   const Deadline deadline = DeadlineAfter(kSendPatience);
   while (!dropped_.empty()) {
-    const Status told =
-        SendPacket(socket_.get(), PacketType::kDrop, AsBytes(dropped_.front()), {}, -1, deadline);
+    const Status told = Send(PacketType::kDrop, AsBytes(dropped_.front()), {}, -1, deadline);
     // A supervisor that is slow is told later. With one that is gone, all that it kept is.
     if (!told.ok() && told.code() != Code::kDisconnected) return told;
     dropped_.pop_front();

@@ -7,7 +7,8 @@
 // bounds are the supervisor's, known from Connect, and counted here.
 //
 // Threads: any; one mutex, and Keep and Drop may block for a second or two when the supervisor is
-// slow.
+// slow. One that does not read is waited for once: until a packet has gone again, all others fail
+// at once.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "transport/base/bytes.h"
+#include "transport/base/clock.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -49,7 +51,8 @@ class DescriptorKeeper {
   static std::unique_ptr<DescriptorKeeper> None();
 
   // Keeps a duplicate of `fd` under `key`, with `state`, in place of what was kept there. Errors:
-  // kResourceExhausted (a bound), kInvalidArgument (key or state too long), kDisconnected.
+  // kResourceExhausted (a bound), kInvalidArgument (key or state too long), kDisconnected,
+  // kDeadlineExceeded (the supervisor does not read).
   Status Keep(ByteSpan key, int fd, ByteSpan state = {});
   // Changes the state alone. kNotFound when nothing is kept under `key`.
   Status SetState(ByteSpan key, ByteSpan state);
@@ -77,6 +80,7 @@ class DescriptorKeeper {
   };
   explicit DescriptorKeeper(Fd socket) : socket_(std::move(socket)) {}
   Status Admit(const std::string& key, std::size_t bytes);
+  Status Send(PacketType type, ByteSpan key, ByteSpan state, int fd, Deadline deadline);
   // What is to be dropped goes first: the supervisor counts it until it is told.
   Status TellDropped();
   // What Admit has counted stays counted only once the supervisor has been told.
@@ -92,6 +96,7 @@ class DescriptorKeeper {
   std::unordered_map<std::string, Count> kept_;
   std::size_t state_bytes_ = 0;
   std::deque<std::string> dropped_;  // keys of which the supervisor, which was slow, does not know
+  bool stuck_ = false;               // the last packet did not go for as long as one is waited for
 };
 
 }  // namespace rdfs::server

@@ -436,6 +436,41 @@ TEST(DescriptorKeeper, ASlowSupervisorIsToldLaterOfWhatIsDropped) {
   EXPECT_FALSE(next());
 }
 
+TEST(DescriptorKeeper, ASupervisorThatDoesNotReadIsWaitedForOnce) {
+  std::array<int, 2> pair{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
+  const Fd other(pair[1]);
+  HelloWire hello{};
+  hello.max_descriptors = 1 << 20;
+  hello.max_state_bytes = 1 << 30;
+  ASSERT_TRUE(SendPacket(other.get(), PacketType::kHello, {},
+                         std::as_bytes(std::span<const HelloWire, 1>(&hello, 1)), -1,
+                         DeadlineAfter(std::chrono::seconds(5)))
+                  .ok());
+  const auto keeper = DescriptorKeeper::Connect(pair[0]);
+  ASSERT_TRUE(keeper.ok()) << keeper.status().message();
+  ASSERT_TRUE((*keeper)->Keep(AsBytes("a"), 0).ok());
+  const std::vector<std::byte> large(DescriptorKeeper::kMaxStateBytes);
+  Status told;
+  for (int i = 0; i < 100'000 && told.ok(); ++i) told = (*keeper)->SetState(AsBytes("a"), large);
+  ASSERT_EQ(told.code(), Code::kDeadlineExceeded) << "its queue has no end";
+
+  const TimePoint begun = BootClock::now();
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "b" + std::to_string(i);
+    EXPECT_EQ((*keeper)->Keep(AsBytes(key), 0, large).code(), Code::kDeadlineExceeded);
+  }
+  (*keeper)->Drop(AsBytes("a"));
+  EXPECT_LT(BootClock::now() - begun, std::chrono::seconds(10)) << "a second for each";
+  EXPECT_EQ((*keeper)->kept(), 0U);
+
+  for (auto packet = ReceivePacket(other.get()); packet.ok() && packet->has_value();) {
+    packet = ReceivePacket(other.get());
+  }
+  EXPECT_TRUE((*keeper)->Keep(AsBytes("b"), 0, large).ok());
+  EXPECT_EQ((*keeper)->kept(), 1U);
+}
+
 TEST(DescriptorKeeper, RefusesASocketThatIsNoSupervisors) {
   std::array<int, 2> pair{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
