@@ -229,16 +229,20 @@ const AccessClass& ExportList::ClassOf(const Offer& offer, const std::string& ke
   return *slot;
 }
 
-std::size_t ExportList::Age() {
+std::optional<std::size_t> ExportList::Age(std::size_t most) {
   // Closing what is the last of a large file takes long: behind the lock, and tables stay.
   std::vector<InodeTable*> tables;
   {
     const std::lock_guard lock(mutex_);
     for (const Entry& entry : entries_) tables.push_back(entry.inodes.get());
   }
-  std::size_t left = 0;
-  for (InodeTable* const table : tables) left += table->Age();
-  return left;
+  for (; aged_ < tables.size(); ++aged_) {
+    const std::optional<std::size_t> left = tables[aged_]->Age(most);
+    if (!left) return std::nullopt;
+    left_by_aged_ += *left;
+  }
+  aged_ = 0;
+  return std::exchange(left_by_aged_, 0);
 }
 
 StoreStats ExportList::PoolStats() const {

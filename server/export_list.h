@@ -80,8 +80,9 @@ class ExportList {
   // Of whichever export; null where nobody knows it.
   [[nodiscard]] InodePtr Known(const InodeKey& inode) const;
 
-  // Closes descriptors that were not used lately; how many are left.
-  std::size_t Age();
+  // Closes descriptors that were not used lately, `most` at once; how many are left. None: there
+  // are more, which the next call goes on with. One thread at a time.
+  std::optional<std::size_t> Age(std::size_t most);
   // Of all classes together.
   [[nodiscard]] StoreStats PoolStats() const;
   // No change is told from then on.
@@ -105,6 +106,8 @@ class ExportList {
   bool told_of_no_watch_ = false;  // under it
   mutable std::mutex mutex_;       // before classes_mutex_; not held while a directory is opened
   std::vector<Entry> entries_;     // grows only
+  // Of who calls Age: where the last call stopped, and what there is left before.
+  std::size_t aged_ = 0, left_by_aged_ = 0;
   // Of the entries; for requests, which must not wait for a directory that is listed anew.
   mutable std::mutex tables_mutex_;  // behind mutex_
   std::vector<const InodeTable*> tables_;

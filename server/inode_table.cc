@@ -395,13 +395,13 @@ bool InodeTable::HasUser(const InodeKey& key,
   return false;
 }
 
-std::size_t InodeTable::Age() {
+std::optional<std::size_t> InodeTable::Age(std::size_t& room) {
   Descriptors let_go;
   const std::lock_guard lock(mutex_);
-  ++age_;
+  if (!std::exchange(aging_, true)) ++age_;
   std::size_t pinned = 0;
   // The least recently used are at the end.
-  for (auto it = open_.end(); it != open_.begin();) {
+  for (auto it = open_.end(); it != open_.begin() && room > 0;) {
     const InodePtr inode = *--it;
     if (inode->used_ + 2 > age_) break;
     if (inode->pinned_ || !inode->opens_.empty()) {
@@ -410,7 +410,10 @@ std::size_t InodeTable::Age() {
     }
     ++it;
     let_go.push_back(DropDescriptorLocked(inode));
+    --room;
   }
+  if (room == 0) return std::nullopt;
+  aging_ = false;
   DropUnusedMountsLocked(let_go);
   return open_.size() - pinned + mounts_.size();
 }

@@ -20,6 +20,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -140,8 +141,10 @@ class InodeTable {
 
   // Called every so often: closes descriptors that nobody has used since the call before the last:
   // they keep the space of files that are deleted behind the server's back, and file systems from
-  // being unmounted. Returns how many may still be closed later.
-  std::size_t Age();
+  // being unmounted. Returns how many may still be closed later. At most `room` are, which is what
+  // is left of it afterwards: none where it was too little, and the next call goes on with that
+  // one.
+  std::optional<std::size_t> Age(std::size_t& room);
 
   [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t entries() const;
@@ -195,6 +198,7 @@ class InodeTable {
   std::list<InodePtr> open_;                         // with a descriptor, most recently used first
   std::list<InodePtr> closed_;                       // without
   std::uint64_t age_ = 0;                            // calls of Age
+  bool aging_ = false;                               // the last one has not come to its end
   std::unordered_map<std::uint64_t, Mount> mounts_;  // below the export, by device
   std::unordered_map<int, bool> read_only_;          // likewise, whether, by number
 };

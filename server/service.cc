@@ -43,10 +43,15 @@ constexpr std::chrono::hours kAbandoned{7 * 24};
 constexpr std::chrono::seconds kKeepTurn{1};
 // Descriptors that were not used for one to two of these are closed.
 constexpr std::chrono::seconds kAge{15};
+// So many in one go: a millisecond or two.
+constexpr std::size_t kClosedAtOnce = 2048;
+// Behind a part of what is done every so often comes the next one.
+constexpr std::chrono::milliseconds kPartPause{5};
 // A timer that is so late tells of a host that was suspended, or of a process that was stopped.
 constexpr std::chrono::seconds kAway{1};
-// Open files of a session that one turn hands to the supervisor: some milliseconds.
-constexpr std::size_t kKeptATurn = 512;
+// Open files that are handed to the supervisor in one go, some milliseconds; of one session no more
+// in a turn.
+constexpr std::size_t kKeptAtOnce = 512;
 // How long a client waits that comes back while its earlier session is cleared away, and with it
 // all others that dial.
 constexpr std::chrono::milliseconds kLongestClearing{200};
@@ -409,10 +414,14 @@ void Service::OnLane(std::uint64_t /*session_id*/, const std::shared_ptr<void>& 
 
 void Service::AgeLater() {
   if (aging_.exchange(true)) return;
-  loops_.front()->After(kAge, [this] {
-    aging_.store(false);  // a session that comes from now on sees to the next turn itself
-    if (exports_->Age() + sessions_.size() > 0) AgeLater();
-  });
+  loops_.front()->After(kAge, [this] { Age(); });
+}
+
+void Service::Age() {
+  const std::optional<std::size_t> left = exports_->Age(kClosedAtOnce);
+  if (!left) return loops_.front()->After(kPartPause, [this] { Age(); });
+  aging_.store(false);  // a session that comes from now on sees to the next turn itself
+  if (*left + sessions_.size() > 0) AgeLater();
 }
 
 // An idle server has nothing to do every second, with or without files that are open.
@@ -423,19 +432,23 @@ void Service::KeepSoon() {
 
 // What stays open outlives a crash, whatever is done to its name and mode meanwhile.
 void Service::KeepLongOpens() {
-  keep_scheduled_.store(false);  // a file that is opened from now on has a turn of its own
-  bool more = false;
-  bool stopped = false;  // what cannot be told now may be in a second
-  for (const SessionPtr& session : sessions_.All()) {
-    if (!stopped && keeper_.HasPlenty()) {
-      const std::vector<OpenPtr> opens = session->OpensToKeep(kKeptATurn);
-      stopped = !std::all_of(opens.begin(), opens.end(),
-                             [this](const OpenPtr& open) { return KeepOpen(keeper_, *open); });
-      if (stopped) session->NotAllKept();
-    }
-    more = more || session->MayHaveOpensToKeep();
+  if (to_keep_.empty()) to_keep_ = sessions_.All();
+  for (std::size_t room = kKeptAtOnce; room > 0 && !to_keep_.empty();) {
+    const SessionPtr session = std::move(to_keep_.back());
+    to_keep_.pop_back();
+    if (!keeper_.HasPlenty()) continue;
+    const std::vector<OpenPtr> opens = session->OpensToKeep(room);
+    room -= opens.size();
+    const auto keep = [this](const OpenPtr& open) { return KeepOpen(keeper_, *open); };
+    if (std::all_of(opens.begin(), opens.end(), keep)) continue;
+    session->NotAllKept();
+    to_keep_.clear();  // what cannot be told now may be in a second
   }
-  if (more) KeepSoon();
+  if (!to_keep_.empty()) return loops_.front()->After(kPartPause, [this] { KeepLongOpens(); });
+  keep_scheduled_.store(false);  // a file that is opened from now on has a turn of its own
+  const std::vector<SessionPtr> all = sessions_.All();
+  const auto more = [](const SessionPtr& session) { return session->MayHaveOpensToKeep(); };
+  if (std::any_of(all.begin(), all.end(), more)) KeepSoon();
 }
 
 void Service::OnSessionEnd(std::uint64_t /*session_id*/, const std::shared_ptr<void>& context) {

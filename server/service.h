@@ -88,6 +88,7 @@ class Service final : public transport::SessionHost {
   void LaneGone(const SessionPtr& session);
   // Closes descriptors that were not used, every so often while there is a session or one is open.
   void AgeLater();
+  void Age();
   // Has KeepLongOpens run in a second, and again until every file that stays open is kept. Any
   // thread.
   void KeepSoon();
@@ -106,6 +107,7 @@ class Service final : public transport::SessionHost {
   bool stopped_ = false;
   std::uint64_t first_epoch_ = 0;  // IntentRing::FirstEpoch
   SessionTable sessions_;
+  std::vector<SessionPtr> to_keep_;  // KeepLongOpens has still to look at, in this turn
   std::atomic<bool> expiry_scheduled_{false};
   std::atomic<bool> aging_{false};
   std::atomic<bool> keep_scheduled_{false};

@@ -42,7 +42,7 @@ TEST(ExportList, NobodyWaitsForADirectoryThatDoesNotAnswer) {
   EXPECT_EQ(reached.get_future().wait_for(kPatience), std::future_status::ready);
 
   auto asking = std::async(std::launch::async, [&] {
-    (void)list.Age();
+    (void)list.Age(1000);
     return list.Find("one").has_value() && !list.Find("two") && list.Names().size() == 1;
   });
   EXPECT_EQ(asking.wait_for(kPatience), std::future_status::ready);

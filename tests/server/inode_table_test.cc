@@ -74,6 +74,12 @@ TEST_P(InodeTableTest, HandlesResolveAfterTheirDescriptorsWereEvicted) {
   EXPECT_TRUE(table_->Find(table_->root().inode->handle, identity_).ok());
 }
 
+// With room for all that there is to be closed.
+std::size_t Age(InodeTable& table) {
+  std::size_t room = 1'000'000;
+  return table.Age(room).value();
+}
+
 constexpr int kCannotTry = 77;
 
 bool EnterMountNamespace() {
@@ -123,10 +129,10 @@ int UnmountedWhenUnused(const std::string& directory, InodeLimits limits) {
   }
   if (::umount(below.c_str()) == 0 || errno != EBUSY) return 6;
   ThreadIdentity identity{false};
-  for (int turn = 0; turn < 3; ++turn) (*table)->Age();
+  for (int turn = 0; turn < 3; ++turn) Age(**table);
   if (!(*table)->Find(handle, identity).ok()) return 7;
   std::size_t left = 1;
-  for (int turn = 0; turn < 4 && left > 0; ++turn) left = (*table)->Age();
+  for (int turn = 0; turn < 4 && left > 0; ++turn) left = Age(**table);
   if (left > 0) return 8;
   return ::umount(below.c_str()) == 0 ? 0 : 9;
 }
@@ -184,7 +190,7 @@ int ReadOnlyBelowStaysSo(const std::string& directory, InodeLimits limits) {
     if (!file.ok() || can_be_written(file)) return 6;
     handles.push_back(file.inode->handle);
   }
-  for (int turn = 0; turn < 3; ++turn) (*table)->Age();
+  for (int turn = 0; turn < 3; ++turn) Age(**table);
   // From here on handles of the second disk can be opened, where they may be.
   if (!(*table)->Lookup((*table)->root(), "writable", stat).ok()) return 7;
   ThreadIdentity identity{false};
@@ -239,7 +245,7 @@ TEST_P(InodeTableTest, AnotherFileUnderTheNameIsStale) {
 TEST_P(InodeTableTest, WhatCannotBeOpenedNowIsNotStale) {
   Touch("a");
   const fs::Handle handle = Look(table_->root(), "a").inode->handle;
-  for (int turn = 0; turn < 3; ++turn) (void)table_->Age();
+  for (int turn = 0; turn < 3; ++turn) (void)Age(*table_);
   ASSERT_EQ(table_->descriptors(), 1U);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -317,13 +323,39 @@ TEST_P(InodeTableTest, DescriptorsThatNobodyUsesAreClosed) {
   Touch("b");
   const fs::Handle handle = Look(table_->root(), "a").inode->handle;
   (void)Look(table_->root(), "b");
-  EXPECT_EQ(table_->Age(), 3U);
+  EXPECT_EQ(Age(*table_), 3U);
   EXPECT_TRUE(table_->Find(handle, identity_).ok());
-  (void)table_->Age();
+  (void)Age(*table_);
   EXPECT_EQ(table_->descriptors(), 2U) << "the root and the one that was used";
-  EXPECT_EQ(table_->Age(), 0U);
+  EXPECT_EQ(Age(*table_), 0U);
   EXPECT_EQ(table_->descriptors(), 1U);
   EXPECT_TRUE(table_->Find(handle, identity_).ok());
+}
+
+TEST_P(InodeTableTest, ManyDescriptorsThatNobodyUsesAreClosedInParts) {
+  constexpr std::size_t kFiles = 25;
+  Make({.descriptors = 64, .entries = 64, .by_handle = GetParam()});
+  for (std::size_t i = 0; i < kFiles; ++i) {
+    const std::string name = "f" + std::to_string(i);
+    Touch(name);
+    ASSERT_TRUE(Look(table_->root(), name).ok());
+  }
+  EXPECT_EQ(Age(*table_), 1 + kFiles);
+  std::size_t room = 10;
+  EXPECT_FALSE(table_->Age(room)) << "there are more";
+  EXPECT_EQ(room, 0U);
+  EXPECT_EQ(table_->descriptors(), 1 + kFiles - 10);
+  const InodeRef used = Look(table_->root(), "f24");
+  ASSERT_TRUE(used.ok());
+  room = 10;
+  EXPECT_FALSE(table_->Age(room));
+  room = 10;
+  EXPECT_EQ(table_->Age(room), std::optional<std::size_t>(1)) << "the one that was used since";
+  EXPECT_EQ(room, 6U);
+  EXPECT_EQ(table_->descriptors(), 2U);
+  EXPECT_EQ(Age(*table_), 1U) << "all parts were of one turn";
+  EXPECT_EQ(Age(*table_), 0U);
+  EXPECT_EQ(table_->descriptors(), 1U);
 }
 
 TEST_P(InodeTableTest, ManyOpenFilesDoNotKeepTheDescriptorsOfOthers) {
