@@ -32,6 +32,9 @@ constexpr std::uint64_t kEntry = FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_
 constexpr std::uint64_t kContent = FAN_MODIFY;
 constexpr std::uint64_t kEvents = kEntry | kContent | FAN_ATTRIB | FAN_ONDIR | FAN_EVENT_ON_CHILD;
 
+// Of one generation, then the other has its turn: where changes come without end, too.
+constexpr int kReadsATurn = 8;
+
 Fd NewGroup() { return Fd(::fanotify_init(kGroupFlags, O_RDONLY | O_CLOEXEC)); }
 
 Status WhyNone(int error) {
@@ -181,9 +184,10 @@ void OutsideWatch::Run() {
     (void)::poll(wait.data(), wait.size(), PatienceMs());
     eventfd_t ignored = 0;
     if (wait[0].revents != 0) (void)::eventfd_read(wake_.get(), &ignored);
-    Read(current_);
-    if (before_.group.valid()) Read(before_);
+    bool more = Read(current_);
+    if (before_.group.valid()) more |= Read(before_);
     Turn();
+    if (more) continue;
     // What comes now is taken together: our own changes are told here, too, and each would wake us.
     (void)::poll(wait.data(), 1, static_cast<int>(kBatch.count()));
   }
@@ -212,15 +216,16 @@ void OutsideWatch::Turn() {
   number_.fetch_add(1);
 }
 
-void OutsideWatch::Read(Generation& generation) {
+bool OutsideWatch::Read(Generation& generation) {
   alignas(fanotify_event_metadata) std::array<std::byte, 65536> events;
-  while (!stopping_.load()) {
+  for (int i = 0; i < kReadsATurn && !stopping_.load(); ++i) {
     const ssize_t size = ::read(generation.group.get(), events.data(), events.size());
-    if (size <= 0) return;
+    if (size <= 0) return false;
     Tell(generation, events.data(), static_cast<std::size_t>(size));
     // fanotify(7): as many as fit, and one is no longer than a name and a file handle.
-    if (static_cast<std::size_t>(size) < events.size() / 2) return;
+    if (static_cast<std::size_t>(size) < events.size() / 2) return false;
   }
+  return true;
 }
 
 void OutsideWatch::Tell(Generation& generation, const std::byte* events, std::size_t size) {

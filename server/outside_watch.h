@@ -95,7 +95,8 @@ class OutsideWatch {
   void Run();
   [[nodiscard]] int PatienceMs();
   void Turn();
-  void Read(Generation& generation);
+  // Whether there may be more.
+  bool Read(Generation& generation);
   void Tell(Generation& generation, const std::byte* events, std::size_t size);
   std::shared_ptr<Inode> Find(const Generation& generation, const Key& key);
 

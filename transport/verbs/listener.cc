@@ -17,6 +17,8 @@ namespace {
 
 // Requests that may wait for Accept; the kernel refuses more.
 constexpr int kBacklog = 128;
+// Events that one call of Accept looks at: what is nobody's must not keep its caller for ever.
+constexpr int kEventsACall = 64;
 
 class VerbsIncoming final : public Incoming {
  public:
@@ -129,7 +131,7 @@ Result<std::unique_ptr<Listener>> VerbsListener::Create(const Endpoint& endpoint
 }
 
 Result<std::unique_ptr<Incoming>> VerbsListener::Accept() {
-  while (true) {
+  for (int i = 0; i < kEventsACall; ++i) {
     RDFS_ASSIGN_OR_RETURN(std::optional<CmEvent> event, channel_.Next());
     if (!event) return std::unique_ptr<Incoming>();
     if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
@@ -151,6 +153,7 @@ Result<std::unique_ptr<Incoming>> VerbsListener::Accept() {
     return std::unique_ptr<Incoming>(std::make_unique<VerbsIncoming>(
         std::move(channel), std::move(id), *std::move(event), std::move(copy)));
   }
+  return std::unique_ptr<Incoming>();  // the channel stays readable
 }
 
 }  // namespace rdfs::transport::verbs
