@@ -48,6 +48,7 @@ Askers::Came Askers::Accept(TimePoint now, Asker*& asker) {
   if (PartnerOf(fd.get()) != geteuid() || askers_.size() == kMost) return Came::kStranger;
   askers_.push_back({.socket = std::move(fd),
                      .ask = std::nullopt,
+                     .look = 0,
                      .pair = {},
                      .told = false,
                      .until = now + kPatience});

@@ -4,6 +4,7 @@
 // Owned by the carrier, on its thread; never sleeps. Bounded: kMost at once, each for kAskTimeout.
 #pragma once
 
+#include <cstdint>
 #include <list>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ inline constexpr std::chrono::milliseconds kPatience{1500};
 struct Asker {
   Fd socket;
   std::optional<Ask> ask;  // none: has not said anything yet
+  std::uint64_t look = 0;  // at the pairings, which it waits for (PairsFile); 0: for none
   std::string pair;        // where the other end is
   bool told = false;       // over there
   Deadline until;

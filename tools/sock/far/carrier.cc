@@ -41,17 +41,18 @@ void RaiseLimits() {
 
 }  // namespace
 
-CarrierLoop::CarrierLoop(CarrierOptions options, Pairs pairs, std::string seen, Askers askers,
-                         std::unique_ptr<Roads> roads, Fd epoll, Fd stop)
+CarrierLoop::CarrierLoop(CarrierOptions options, Pairs pairs, std::unique_ptr<PairsFile> file,
+                         Askers askers, std::unique_ptr<Roads> roads, Fd epoll, Fd stop)
     : options_(std::move(options)),
       pairs_(std::move(pairs)),
-      seen_(std::move(seen)),
+      file_(std::move(file)),
       epoll_(std::move(epoll)),
       stop_(std::move(stop)),
       askers_(std::move(askers)),
       roads_(std::move(roads)) {
   Watch(stop_.get(), {Watched::Kind::kStop});
   Watch(askers_.fd(), {Watched::Kind::kListener});
+  Watch(file_->fd(), {Watched::Kind::kPairs});
   Watch(roads_->fd(), {Watched::Kind::kNews});
 }
 
@@ -270,6 +271,8 @@ void CarrierLoop::OnEvent(const epoll_event& event, TimePoint now) {
       return;
     case Watched::Kind::kListener:
       return OnNewcomers(now);
+    case Watched::Kind::kPairs:
+      return OnPairs(now);
     case Watched::Kind::kNews:
       return OnNews();
     case Watched::Kind::kHold:
@@ -295,7 +298,8 @@ void CarrierLoop::Tick(TimePoint now) {
   if (deaf_) deaf_ = !Watch(askers_.fd(), {Watched::Kind::kListener});
   // Pairings are looked at when an end of this host's comes, and here for the sake of the others:
   // who dials us with a key that has been forgotten.
-  if (roads_ != nullptr) ReadPairsAgain();
+  if (roads_ != nullptr) (void)file_->Look(now);
+  PlaceAll(now);
   for (auto asker = askers_.all().begin(); asker != askers_.all().end();) {
     Asker& one = *asker++;
     if (now < one.until) continue;
@@ -325,12 +329,13 @@ Result<std::unique_ptr<Carrier>> Carrier::Create(CarrierOptions options) {
   RDFS_ASSIGN_OR_RETURN(Pairs pairs, ReadPairs(options.pairs));
   if (pairs.pairs.empty()) return Status(Code::kNotFound, "no host is paired: rdsock --pair HOST");
   RDFS_ASSIGN_OR_RETURN(Askers askers, Askers::Listen(options.name));
+  RDFS_ASSIGN_OR_RETURN(auto file, PairsFile::Create(options.pairs, options.stamp));
   RDFS_ASSIGN_OR_RETURN(auto roads, Roads::Create(pairs));
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll.valid() || !stop.valid()) return Status::FromErrno(errno, "epoll");
   return std::unique_ptr<Carrier>(std::make_unique<CarrierLoop>(
-      std::move(options), std::move(pairs), std::string(), std::move(askers), std::move(roads),
+      std::move(options), std::move(pairs), std::move(file), std::move(askers), std::move(roads),
       std::move(epoll), std::move(stop)));
 }
 

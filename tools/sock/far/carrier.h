@@ -7,12 +7,13 @@
 // What cannot go on (a lane, a peer that says what cannot be) ends with the bells of every
 // connection on it closed.
 //
-// One thread runs Run(); one more answers other carriers until their lane stands, and one dials.
-// Sleeps when nothing moves.
+// One thread runs Run(); one more answers other carriers until their lane stands, one dials, and
+// one looks at the pairings. Sleeps when nothing moves.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,8 @@ struct CarrierOptions {
   std::string pairs;  // the pairings' file; it is read again when it has changed
   // With nothing to carry and none of those who sent Hold alive, for so long: Run ends.
   std::chrono::seconds idle{60};
+  // How to see that the file has changed; may block. Other ones are for tests.
+  std::function<std::string(const std::string& path)> stamp = StampOf;
 };
 
 class Carrier {

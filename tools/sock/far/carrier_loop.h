@@ -18,6 +18,7 @@
 #include "tools/sock/far/askers.h"
 #include "tools/sock/far/carrier.h"
 #include "tools/sock/far/lane.h"
+#include "tools/sock/far/pairs_file.h"
 #include "tools/sock/far/roads.h"
 #include "transport/base/adaptive_spin.h"
 
@@ -31,7 +32,7 @@ inline constexpr std::chrono::milliseconds kFineTick{100};
 
 class CarrierLoop final : public Carrier, public Lane::Host {
  public:
-  CarrierLoop(CarrierOptions options, Pairs pairs, std::string seen, Askers askers,
+  CarrierLoop(CarrierOptions options, Pairs pairs, std::unique_ptr<PairsFile> file, Askers askers,
               std::unique_ptr<Roads> roads, Fd epoll, Fd stop);
   ~CarrierLoop() override;
 
@@ -55,7 +56,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   };
   // What a descriptor is watched for.
   struct Watched {
-    enum class Kind : std::uint8_t { kStop, kListener, kNews, kHold, kAsker, kLane, kBell };
+    enum class Kind : std::uint8_t { kStop, kListener, kPairs, kNews, kHold, kAsker, kLane, kBell };
     Kind kind{};
     void* what = nullptr;
   };
@@ -79,7 +80,10 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   // Coming together (carrier_meet.cc).
   void OnNewcomers(TimePoint now);
   void OnAsker(Asker& asker, TimePoint now);
-  std::optional<Refusal> Place(Asker& asker, TimePoint now);
+  [[nodiscard]] std::optional<Refusal> Check(const Asker& asker) const;
+  std::optional<Refusal> RoadFor(Asker& asker, TimePoint now);
+  void Place(Asker& asker, TimePoint now);
+  void PlaceAll(TimePoint now);
   void Ahead(Asker& asker);
   void Done(Asker& asker, std::optional<Refusal> refusal);
   void OnNews();
@@ -89,7 +93,8 @@ class CarrierLoop final : public Carrier, public Lane::Host {
                                         transport::RemoteRegion& share);
   void Serve(Lane& lane, std::unique_ptr<Carried> made, Fd data, std::uint64_t cookie);
   Lane* LaneTo(const std::string& pair);
-  void ReadPairsAgain();
+  void OnPairs(TimePoint now);
+  void Adopt(Result<Pairs> pairs);
   void EndRoads();
   static bool Leads(const TcpPlaces& places) { return places.here < places.there; }
 
@@ -102,7 +107,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
 
   const CarrierOptions options_;
   Pairs pairs_;
-  std::string seen_;  // the file of pairs as last read: its time and size
+  const std::unique_ptr<PairsFile> file_;
   const Fd epoll_;
   const Fd stop_;
   std::atomic<bool> stopping_{false};

@@ -1,6 +1,5 @@
 // How the two ends of a connection come together at their carriers. The carrier of the end with the
 // lower place leads: it hears of the other end, and opens.
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,14 +25,6 @@ constexpr std::uint64_t kLanesPin = 1 << 20;
 // A connection takes no more than this part of what is left.
 constexpr std::uint64_t kPart = 16;
 
-// Changes whenever the file does.
-std::string StampOf(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return {};
-  return std::to_string(status.st_ino) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
-         std::to_string(status.st_mtim.tv_nsec);
-}
-
 // What an acceptor is made of.
 bool SameKeys(const Pairs& one, const Pairs& other) {
   return one.listen == other.listen && one.listen_at == other.listen_at &&
@@ -45,11 +36,12 @@ bool SameKeys(const Pairs& one, const Pairs& other) {
 
 }  // namespace
 
-void CarrierLoop::ReadPairsAgain() {
-  std::string stamp = StampOf(options_.pairs);
-  if (stamp == seen_) return;
-  seen_ = std::move(stamp);
-  auto pairs = ReadPairs(options_.pairs);
+void CarrierLoop::OnPairs(TimePoint now) {
+  if (auto pairs = file_->Take(now)) Adopt(*std::move(pairs));
+  PlaceAll(now);
+}
+
+void CarrierLoop::Adopt(Result<Pairs> pairs) {
   if (!pairs.ok()) return LogWarn("the pairings stay what they were: {}", pairs.status().message());
   const bool others = roads_ == nullptr || !SameKeys(pairs_, *pairs);
   if (others) EndRoads();  // also where nobody is paired any more: no key that was forgotten counts
@@ -58,7 +50,7 @@ void CarrierLoop::ReadPairsAgain() {
     auto roads = Roads::Create(*pairs);
     if (!roads.ok()) {
       LogError("no more hosts can be reached: {}", roads.status().message());
-      seen_.clear();  // the next end tries again
+      file_->Again();  // the next end tries again
       return;
     }
     LogInfo("the pairings have changed; the port is {}", (*roads)->port());
@@ -126,20 +118,40 @@ void CarrierLoop::OnAsker(Asker& asker, TimePoint now) {
   }
   if (!stays) return Done(asker, std::nullopt);
   if (!first || !asker.ask) return;
-  const auto refusal = Place(asker, now);
+  if (const auto refusal = Check(asker)) return Done(asker, refusal);
+  // A pairing that was made a moment ago counts.
+  asker.look = file_->Look(now);
+  if (file_->Over(asker.look, now)) Place(asker, now);
+}
+
+// Those whose look at the pairings has come, or is not waited for any longer.
+void CarrierLoop::PlaceAll(TimePoint now) {
+  for (auto asker = askers_.all().begin(); asker != askers_.all().end();) {
+    Asker& one = *asker++;
+    if (one.look != 0 && file_->Over(one.look, now)) Place(one, now);
+  }
+}
+
+void CarrierLoop::Place(Asker& asker, TimePoint now) {
+  asker.look = 0;
+  const auto refusal = RoadFor(asker, now);
   if (refusal) return Done(asker, refusal);
   Ahead(asker);
 }
 
-// Where it belongs; or why it cannot be served.
-std::optional<Refusal> CarrierLoop::Place(Asker& asker, TimePoint now) {
+// Why it cannot be served, wherever it belongs.
+std::optional<Refusal> CarrierLoop::Check(const Asker& asker) const {
   const auto socket = FindSocket(asker.ask->places);
   if (!socket.ok() || !*socket || (*socket)->cookie != asker.ask->cookie ||
       (*socket)->owner != geteuid()) {
     return Refusal::kNotYours;
   }
   if (carried_ >= kMostCarried) return Refusal::kNoRoom;
-  ReadPairsAgain();
+  return std::nullopt;
+}
+
+// Where it belongs; or why it cannot be served.
+std::optional<Refusal> CarrierLoop::RoadFor(Asker& asker, TimePoint now) {
   const Pair* const pair = pairs_.WithAddress(asker.ask->places.there.address);
   if (pair == nullptr) return Refusal::kNotPaired;
   asker.pair = pair->name;

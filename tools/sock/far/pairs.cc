@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "transport/base/fd.h"
 #include "transport/base/home_directory.h"
@@ -221,6 +222,13 @@ Result<Pairs> ReadPairs(const std::string& path) {
   auto pairs = ParsePairs(text);
   if (!pairs.ok()) return pairs.status().WithContext(path);
   return pairs;
+}
+
+std::string StampOf(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return std::to_string(status.st_ino) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
+         std::to_string(status.st_mtim.tv_nsec);
 }
 
 Status MakePairsFolder(const std::string& path) {

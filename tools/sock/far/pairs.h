@@ -65,6 +65,8 @@ std::string Format(const Pairs& pairs);
 // Errors: kNotFound when there is no such file; kInvalidArgument for one that others may read or
 // that is another user's (the message says what to do); kErrno.
 Result<Pairs> ReadPairs(const std::string& path);
+// Changes whenever the file does; empty where it cannot be looked at.
+std::string StampOf(const std::string& path);
 // Makes the file's folder, where there is none, for this user alone (0700). Errors: kErrno.
 Status MakePairsFolder(const std::string& path);
 // Replaces the file at once, with its folder as MakePairsFolder does. Errors: kErrno.

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
@@ -41,7 +43,11 @@ class Host {
   Host(const std::string& folder, const std::string& name)
       : path_(folder + "/" + name), name_("rdsock-test-" + std::to_string(getpid()) + "-" + name) {
     Write(1);
-    auto created = Carrier::Create({.name = name_, .pairs = path_, .idle = 60s});
+    const auto stamp = [home = home_](const std::string& path) {
+      const std::lock_guard lock(*home);
+      return StampOf(path);
+    };
+    auto created = Carrier::Create({.name = name_, .pairs = path_, .idle = 60s, .stamp = stamp});
     EXPECT_TRUE(created.ok()) << created.status().message();
     if (!created.ok()) return;
     carrier_ = *std::move(created);
@@ -74,10 +80,13 @@ class Host {
     pairs.over_tcp = true;
     ASSERT_TRUE(WritePairs(path_, pairs).ok());
   }
+  // While somebody has it, the pairings' folder does not answer.
+  std::mutex& home() { return *home_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint16_t port() const { return carrier_->port(); }
 
  private:
+  const std::shared_ptr<std::mutex> home_ = std::make_shared<std::mutex>();
   std::string path_;
   std::string name_;
   std::unique_ptr<Carrier> carrier_;
@@ -369,6 +378,26 @@ TEST_F(CarrierTest, WhoWasForgottenLastCannotComeAnyMore) {
   ASSERT_NE(asking, nullptr);
   EXPECT_EQ(Await(*asking), Meeting::State::kOver);
   EXPECT_EQ(asking->refusal(), Refusal::kNotPaired);
+}
+
+// A home folder whose server is away.
+TEST_F(CarrierTest, PairingsThatCannotBeLookedAtKeepNobodyWaiting) {
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
+  const std::lock_guard away(a_->home());
+  Fd client, server;
+  ASSERT_NO_FATAL_FAILURE(MakeTcpPair(client, server));
+  const auto asking = Begin(*a_, client.get(), true);
+  ASSERT_NE(asking, nullptr);
+  EXPECT_EQ(Await(*asking), Meeting::State::kOver);  // nobody asks at the other end
+  int error = 0;
+  const std::vector<std::byte> bytes(100'000, std::byte{7});
+  EXPECT_TRUE(pair.p->Send(bytes)) << strerror(errno);
+  EXPECT_EQ(pair.q->ReceiveAll(error, bytes.size()), bytes);
+  EXPECT_EQ(error, 0);
+  // Nor those who come now: what was known before counts.
+  Pair2 again;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, again));
 }
 
 TEST_F(CarrierTest, WhatADeadProgramHasSentArrives) {
