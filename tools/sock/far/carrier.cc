@@ -22,8 +22,10 @@ namespace {
 constexpr unsigned kIdleLooks = 256;
 // And after so many what could be put off is told. A program that answers has answered by then.
 constexpr unsigned kLooksToRest = 32;
-// While it spins, the carrier asks the kernel for news once in so many turns.
+// While it spins, the carrier asks the kernel for news once in so many turns; and behind so many
+// bytes, whose sending takes far longer than asking.
 constexpr unsigned kTurnsPerPoll = 32;
+constexpr std::uint64_t kShippedPerPoll = 1 << 20;
 constexpr std::chrono::seconds kTick{5};
 constexpr std::chrono::seconds kTickHeld{60};
 // An end is inside a system call, whose end only looking tells.
@@ -145,7 +147,11 @@ Status CarrierLoop::Run() {
     const bool something = Turn(now);
     RemoveDead();
     if (something) spin_.Came();
-    const bool ask = ++turns % kTurnsPerPoll == 0;
+    const bool ask = ++turns >= kTurnsPerPoll || shipped_ >= kShippedPerPoll;
+    if (ask) {
+      turns = 0;
+      shipped_ = 0;
+    }
     if (ask || (worked && !something)) now = BootClock::now();
     worked = something && !ask;
     if (something || (!awake_.empty() && spin_.GoOn(now))) {
@@ -155,12 +161,12 @@ Status CarrierLoop::Run() {
     }
     ArmConnections();
     worked = true;
-    if (Turn(now)) continue;
-    // Behind everything that was to be sent: a lane says when it has room, too.
-    if (!ArmLanes(now)) continue;
+    // Lanes behind everything that was to be sent: one says when it has room, too.
+    const bool more = Turn(now) || !ArmLanes(now);
     RemoveDead();
-    Events(stopping_ ? 0 : Patience(now), now);
-    worked = false;
+    if (more && !ask) continue;
+    Events(more || stopping_ ? 0 : Patience(now), now);
+    worked = more;
   }
   return {};
 }
@@ -177,6 +183,7 @@ bool CarrierLoop::Turn(TimePoint now) {
   something = LookAtAll() || something;
   for (Entry& entry : lanes_) {
     if (entry.over.ok()) Note(entry, entry.lane->Flush(now));
+    shipped_ += entry.lane->TakeShipped();
   }
   return something;
 }

@@ -128,6 +128,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   std::map<std::string, Dialling> dialling_;
   std::uint64_t pinned_bytes_ = 0;
   std::size_t carried_ = 0;
+  std::uint64_t shipped_ = 0;  // bytes, since the kernel was last asked for news
   AdaptiveSpin spin_{kLongestSpin};
   Deadline tick_{};
   TimePoint busy_{};        // when there was last something to stay for

@@ -65,6 +65,7 @@ Status Lane::Ship(Carried& connection, std::uint64_t offset, std::uint64_t count
                                {.region = connection.remote_ring(), .offset = offset});
   if (!ticket.ok()) return std::move(ticket).status();
   connection.Posted();
+  shipped_ += count;
   writes_.push_back({*ticket, &connection});
   return {};
 }

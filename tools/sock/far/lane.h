@@ -84,6 +84,8 @@ class Lane final : private Carried::Road {
   }
   // Hands everything to the wire.
   Status Flush(TimePoint now);
+  // Bytes that WRITEs were posted for since the last call.
+  std::uint64_t TakeShipped() { return std::exchange(shipped_, 0); }
   // To sleep on fd(); false: Poll first.
   Result<bool> Arm() { return parts_.connection->Arm(); }
   // Beats, and finds out that the peer is gone. `waiting`: somebody here waits for its answer.
@@ -111,6 +113,7 @@ class Lane final : private Carried::Road {
     Carried* connection;
   };
   std::deque<Written> writes_;
+  std::uint64_t shipped_ = 0;
   // What is to be sent, message by message: not before Flush, since sending takes back the memory
   // of messages that have come. Kept for the next ones.
   struct Message {
