@@ -94,6 +94,12 @@ void Carried::Begin(std::uint32_t flags, const transport::RemoteRegion& ring) {
   if (!sent.ok()) CloseBells();
 }
 
+void WaitersFirst(std::vector<Carried*>& connections) {
+  const auto waits = [](const Carried* connection) { return connection->HadToWait(); };
+  if (std::ranges::is_partitioned(connections, waits)) return;
+  std::stable_partition(connections.begin(), connections.end(), waits);
+}
+
 void Carried::CloseBells() {
   hung_up_ = true;
   data_.Reset();
@@ -153,11 +159,13 @@ Relay::View Carried::View(bool rests) const {
 Result<bool> Carried::Look(Road& road, bool rests) {
   if (!begun_) return false;
   effects_.Clear();
-  const Status status = relay_.Look(View(rests), road.MayShip(), effects_);
+  const bool may_ship = road.MayShip();
+  const Status status = relay_.Look(View(rests), may_ship, effects_);
   if (!status.ok()) {
     LogDebug("a connection is given up: its program did what no shim does: {}", status.message());
     relay_.Break(effects_);
   }
+  had_to_wait_ = !may_ship && relay_.Waits();
   soon_ = relay_.Soon() ? soon_ + 1 : 0;
   if (soon_ == kSoonToNudge) Ring(data_.get());
   RDFS_RETURN_IF_ERROR(CarryOut(effects_, road));

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "tools/sock/far/relay.h"
 #include "tools/sock/peer_socket.h"
@@ -88,6 +89,8 @@ class Carried {
   [[nodiscard]] bool Soon() const { return relay_.Soon(); }
   // Bytes wait until one more WRITE can be posted.
   [[nodiscard]] bool Waits() const { return relay_.Waits(); }
+  // The last look has left bytes because there was no room for one more WRITE at all.
+  [[nodiscard]] bool HadToWait() const { return had_to_wait_; }
   // Nothing is left to be said, no WRITE is under way: it can go.
   [[nodiscard]] bool Over() const { return relay_.Over() && in_flight_ == 0; }
   void Posted() { ++in_flight_; }
@@ -128,6 +131,7 @@ class Carried {
   ByteSpan came_;  // of the record that is being obeyed
   bool begun_ = false;
   bool hung_up_ = false;
+  bool had_to_wait_ = false;
   bool armed_ = false;  // the flags were set, and have not been looked at since
   // A ring lies in the bell, or is about to: to be taken before a sleep.
   bool rung_data_ = true;
@@ -136,5 +140,9 @@ class Carried {
   unsigned soon_ = 0;
   unsigned advances_ = 0;
 };
+
+// Those that had to wait for their lane are looked at first the next time, each group in the order
+// that it has: so a lane's few WRITEs go round. None is null.
+void WaitersFirst(std::vector<Carried*>& connections);
 
 }  // namespace rdfs::sock::far

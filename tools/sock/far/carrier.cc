@@ -214,6 +214,7 @@ bool CarrierLoop::LookAtAll() {
     connection->awake = false;
     return true;
   });
+  WaitersFirst(awake_);
   return something;
 }
 

@@ -7,9 +7,12 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "tools/sock/meeting_wire.h"
 #include "tools/sock/packet.h"
@@ -20,27 +23,43 @@ namespace {
 
 constexpr std::uint32_t kRing = 16 * 1024;
 
+// A carried connection and what its program's end got of it.
+struct Served {
+  std::unique_ptr<Carried> carried;
+  std::unique_ptr<Channel> channel;
+  Fd data, room;  // the end's
+};
+
+void Serve(std::uint32_t id, Served& served) {
+  auto made = Carried::Create(id, transport::Domain::Create("test"), kRing);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  served.carried = *std::move(made);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  served.data = Fd(ends[0]);
+  served.carried->Seat(Fd(ends[1]), 7);
+  served.carried->Begin(0, {});
+  MeetingWire answer;
+  std::array<Fd, 2> fds;
+  const auto size =
+      ReceivePacket(served.data.get(), std::as_writable_bytes(std::span(&answer, 1)), fds);
+  ASSERT_TRUE(size.ok());
+  ASSERT_EQ(*size, sizeof(answer));
+  auto channel = Channel::Adopt(std::move(fds[0]), kRing);
+  ASSERT_TRUE(channel.ok()) << channel.status().message();
+  served.channel = std::make_unique<Channel>(*std::move(channel));
+  served.room = std::move(fds[1]);
+}
+
 class CarriedTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto made = Carried::Create(1, transport::Domain::Create("test"), kRing);
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    carried_ = *std::move(made);
-    int ends[2];
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    data_ = Fd(ends[0]);
-    carried_->Seat(Fd(ends[1]), 7);
-    carried_->Begin(0, {});
-    MeetingWire answer;
-    std::array<Fd, 2> fds;
-    const auto size =
-        ReceivePacket(data_.get(), std::as_writable_bytes(std::span(&answer, 1)), fds);
-    ASSERT_TRUE(size.ok());
-    ASSERT_EQ(*size, sizeof(answer));
-    auto channel = Channel::Adopt(std::move(fds[0]), kRing);
-    ASSERT_TRUE(channel.ok()) << channel.status().message();
-    channel_ = std::make_unique<Channel>(*std::move(channel));
-    room_ = std::move(fds[1]);
+    Served served;
+    ASSERT_NO_FATAL_FAILURE(Serve(1, served));
+    carried_ = std::move(served.carried);
+    channel_ = std::move(served.channel);
+    data_ = std::move(served.data);
+    room_ = std::move(served.room);
   }
 
   std::atomic<std::uint32_t>& reader_armed() {
@@ -151,6 +170,54 @@ TEST_F(CarriedTest, AnEndThatSaysNothingMoreIsGone) {
   ASSERT_TRUE(Readable(carried_->room()));
   carried_->Hear(carried_->room(), false);
   EXPECT_EQ(carried_->data(), -1);
+}
+
+// A lane on which one WRITE can be under way.
+class NarrowRoad final : public Carried::Road {
+ public:
+  void Tell(std::uint32_t, const Word&) override {}
+  void Tell(std::uint32_t, const Bytes&) override {}
+  [[nodiscard]] bool MayShip() const override { return room_; }
+  Status Ship(Carried& connection, std::uint64_t, std::uint64_t count) override {
+    room_ = false;
+    shipped_[connection.id()] += count;
+    return {};
+  }
+  void Completed() { room_ = true; }
+  [[nodiscard]] std::uint64_t shipped(const Carried& by) { return shipped_[by.id()]; }
+
+ private:
+  bool room_ = true;
+  std::map<std::uint32_t, std::uint64_t> shipped_;
+};
+
+TEST(WaitersFirstTest, ALanesFewWritesGoRound) {
+  std::array<Served, 3> all;
+  std::vector<Carried*> awake;
+  for (Served& one : all) {
+    ASSERT_NO_FATAL_FAILURE(Serve(static_cast<std::uint32_t>(awake.size()) + 1, one));
+    awake.push_back(one.carried.get());
+    DirectionWords& words = *one.channel->Outgoing(Channel::Role::kGuest).words;
+    words.ring_bytes = kRing;
+    words.gate = Gate::At(kRing);
+    words.opens = 1;
+  }
+  NarrowRoad road;
+  constexpr unsigned kWrites = 30;
+  for (unsigned i = 0; i < kWrites; ++i) {
+    for (Carried* const one : awake) ASSERT_TRUE(one->Look(road, false).ok());
+    WaitersFirst(awake);
+    road.Completed();
+    // All is read over there, and each ring is full again.
+    for (Served& one : all) {
+      const std::uint64_t shipped = road.shipped(*one.carried);
+      ASSERT_TRUE(one.carried->On(Word{.type = Type::kConsumed, .value = shipped}, road).ok());
+      one.channel->Outgoing(Channel::Role::kGuest).words->gate = Gate::At(shipped + kRing);
+    }
+  }
+  for (Served& one : all) {
+    EXPECT_EQ(road.shipped(*one.carried), std::uint64_t{kWrites} / 3 * kRing);
+  }
 }
 
 }  // namespace
