@@ -7,8 +7,8 @@
 // What cannot go on (a lane, a peer that says what cannot be) ends with the bells of every
 // connection on it closed.
 //
-// One thread runs Run(); one more answers other carriers until their lane stands, one dials, and
-// one looks at the pairings. Sleeps when nothing moves.
+// One thread runs Run(); one more answers other carriers until their lane stands, one (or a few,
+// where hosts do not answer) dials, and one looks at the pairings. Sleeps when nothing moves.
 #pragma once
 
 #include <chrono>

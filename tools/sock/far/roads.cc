@@ -16,6 +16,8 @@ using transport::Kind;
 using transport::Session;
 
 constexpr std::chrono::seconds kDialTime{5};
+// So many hosts that do not answer keep one that does waiting.
+constexpr std::size_t kMostDiallers = 8;
 
 // What a lane that was accepted has to know of its session.
 struct Context {
@@ -51,7 +53,7 @@ Result<std::unique_ptr<Roads>> Roads::Create(const Pairs& pairs) {
       const Status status = roads.acceptor_->Run();
       if (!status.ok()) LogError("no more carriers are answered: {}", status.message());
     });
-    roads->dialling_ = std::thread([&roads = *roads] { roads.DialAll(); });
+    roads->StartDialling();
   } catch (const std::system_error& error) {
     return Status(Code::kResourceExhausted, error.code().value(), "cannot start a thread");
   }
@@ -66,7 +68,7 @@ Roads::~Roads() {
   }
   changed_.notify_all();
   StopAnswering();
-  if (dialling_.joinable()) dialling_.join();
+  for (std::thread& one : dialling_) one.join();
 }
 
 void Roads::StopAnswering() {
@@ -91,17 +93,32 @@ void Roads::Report(News news) {
 }
 
 void Roads::Dial(const Pair& pair, const Address& address) {
+  bool waits = false;
   {
     const std::lock_guard lock(mutex_);
     errands_.push_back({pair, ToString(address)});
+    waits = errands_.size() > idle_;
   }
   changed_.notify_all();
+  if (!waits || dialling_.size() == kMostDiallers) return;
+  try {
+    StartDialling();
+  } catch (const std::system_error&) {
+    // It waits for those that there are.
+  }
+}
+
+void Roads::StartDialling() {
+  dialling_.reserve(kMostDiallers);
+  dialling_.emplace_back([this] { DialAll(); });
 }
 
 void Roads::DialAll() {
   std::unique_lock lock(mutex_);
   while (true) {
+    ++idle_;
     changed_.wait(lock, [&] { return stopping_ || !errands_.empty(); });
+    --idle_;
     if (stopping_) return;
     const Errand errand = std::move(errands_.front());
     errands_.pop_front();

@@ -1,11 +1,12 @@
-// Roads to other carriers: answers those that dial us and dials them, on two threads of its own, so
-// that the carrier never waits for either. PROTOCOL.md, "Between hosts"; the session's own page is
-// transport/session/PROTOCOL.md.
+// Roads to other carriers: answers those that dial us and dials them, on threads of its own, so
+// that the carrier never waits for either, nor one host for another that does not answer.
+// PROTOCOL.md, "Between hosts"; the session's own page is transport/session/PROTOCOL.md.
 //
 // Made and used by the carrier's thread. Lanes come as news; fd() is readable when there are any.
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -54,6 +55,7 @@ class Roads final : private transport::SessionHost {
 
   Roads(const Pairs& pairs, Fd news_fd) : over_tcp_(pairs.over_tcp), news_fd_(std::move(news_fd)) {}
   void Report(News news);
+  void StartDialling();
   void DialAll();
   [[nodiscard]] News DialOne(const Errand& errand) const;
 
@@ -68,9 +70,11 @@ class Roads final : private transport::SessionHost {
   std::condition_variable changed_;
   std::vector<News> news_;      // under mutex_
   std::deque<Errand> errands_;  // under mutex_
+  std::size_t idle_ = 0;        // under mutex_: of the diallers, those that wait for an errand
   bool stopping_ = false;       // under mutex_
   std::unique_ptr<transport::Acceptor> acceptor_;
-  std::thread answering_, dialling_;
+  std::thread answering_;
+  std::vector<std::thread> dialling_;  // more than one once an errand had to wait
 };
 
 }  // namespace rdfs::sock::far

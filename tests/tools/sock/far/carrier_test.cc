@@ -37,6 +37,13 @@ std::vector<std::byte> Pattern(std::size_t count, unsigned seed) {
   return bytes;
 }
 
+Pair PairOf(const std::string& name, const char* address, std::uint16_t port) {
+  return {.name = name,
+          .key = transport::Key(std::string_view("a-key-of-some-length")),
+          .port = port,
+          .addresses = {*ParseAddress(address)}};
+}
+
 // One carrier on a thread of its own.
 class Host {
  public:
@@ -64,22 +71,17 @@ class Host {
     carrier_.reset();
   }
   void Write(std::uint16_t peers_port, std::uint16_t listen = 0) {
+    Write({PairOf("test", "127.0.0.1", peers_port)}, listen);
+  }
+  void Write(std::vector<Pair> with, std::uint16_t listen = 0) {
     Pairs pairs;
     pairs.listen = listen;
     pairs.over_tcp = true;
-    pairs.pairs.push_back({.name = "test",
-                           .key = transport::Key(std::string_view("a-key-of-some-length")),
-                           .port = peers_port,
-                           .addresses = {*ParseAddress("127.0.0.1")}});
+    pairs.pairs = std::move(with);
     ASSERT_TRUE(WritePairs(path_, pairs).ok());
   }
   // Nobody is paired any more.
-  void Forget() {
-    Pairs pairs;
-    pairs.listen = 0;
-    pairs.over_tcp = true;
-    ASSERT_TRUE(WritePairs(path_, pairs).ok());
-  }
+  void Forget() { Write(std::vector<Pair>()); }
   // While somebody has it, the pairings' folder does not answer.
   std::mutex& home() { return *home_; }
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -456,6 +458,39 @@ TEST_F(CarrierTest, SaysThatTheOtherCarrierIsAway) {
   ASSERT_NE(asking, nullptr);
   EXPECT_EQ(Await(*asking), Meeting::State::kOver);
   EXPECT_EQ(asking->refusal(), Refusal::kUnreachable);
+}
+
+// Listens, and never answers.
+struct SilentHost {
+  explicit SilentHost(in_addr_t address)
+      : socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(address);
+    socklen_t size = sizeof(at);
+    EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+    EXPECT_EQ(listen(socket.get(), 16), 0);
+    EXPECT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  }
+  [[nodiscard]] std::uint16_t port() const { return ntohs(at.sin_port); }
+
+  Fd socket;
+  sockaddr_in at{};
+};
+
+TEST_F(CarrierTest, AHostThatDoesNotAnswerKeepsNoOtherWaiting) {
+  const SilentHost silent(INADDR_LOOPBACK + 1);
+  a_->Write(
+      {PairOf("silent", "127.0.0.2", silent.port()), PairOf("test", "127.0.0.1", b_->port())});
+  // The lane is to be A's: B dials in vain.
+  const SilentHost not_a(INADDR_LOOPBACK);
+  b_->Write(not_a.port());
+  const Fd vain(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(vain.get(), reinterpret_cast<const sockaddr*>(&silent.at), sizeof(silent.at)),
+            0);
+  const auto asking = Begin(*a_, vain.get(), true);
+  ASSERT_NE(asking, nullptr);
+  Pair2 pair;
+  ASSERT_NO_FATAL_FAILURE(Meet(*a_, *b_, pair));
 }
 
 TEST_F(CarrierTest, OneForAName) {
