@@ -192,7 +192,8 @@ class End {
   std::optional<std::uint64_t> TakenFromRing();
   void TakeBackIfGone(int tcp);
   bool LookForHangUp();
-  bool DiedUnread();
+  [[nodiscard]] bool HalfClosed(int tcp) const;
+  bool DiedUnread(int tcp);
   void LookNowAndThen();
   bool LookForEnd(int tcp);
   void NoteError(int error);

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "tools/sock/end_parts.h"
+#include "tools/sock/peer_socket.h"
 #include "transport/base/processors.h"
 
 namespace rdfs::sock {
@@ -65,7 +66,7 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
     }
     if (stand == Stand::kDone && !came) {
       const bool end = cursor.gone() == 0 && cursor.left() > 0;
-      if (!end || !DiedUnread() || memory_.death_told.exchange(true)) {
+      if (!end || !DiedUnread(tcp) || memory_.death_told.exchange(true)) {
         return static_cast<ssize_t>(cursor.gone());
       }
       errno = ECONNRESET;
@@ -365,15 +366,25 @@ bool End::WaitToReceive(int tcp, bool leaving, const Patience& patience) {
   return true;
 }
 
+// Whether the other end is known to have sent FIN by shutdown(2) and to be open. Not where this end
+// has done the same: it is shut both ways then, as if it were being closed.
+bool End::HalfClosed(int tcp) const {
+  if (memory_.send_over) return false;
+  const Result<std::optional<PeerSocket>> peer = FindPeerSocket(tcp);
+  return peer.ok() && peer->has_value() && (*peer)->half_closed;
+}
+
 // Whether FIN came from the death of an end that had not read all that it was sent, which is RST
 // where TCP's queue holds that (RFC 2525, 2.17). One that has shut its half down, or left, lives
 // on.
-bool End::DiedUnread() {
+bool End::DiedUnread(int tcp) {
   const DirectionWords& words = *outgoing_.words;
   const bool unread = Gate{words.gate.load()}.cursor() != words.consumed.load();
   if (sockets_.far == Far::kCarrier || !unread || words.abandoned != 0) return false;
   pollfd bell{sockets_.bells.room, 0, 0};
-  if (!hung_up_ && !awaited_hang_up_.exchange(true)) (void)poll(&bell, 1, kHangUpMs);
+  if (!hung_up_ && !awaited_hang_up_.exchange(true) && !HalfClosed(tcp)) {
+    (void)poll(&bell, 1, kHangUpMs);
+  }
   return LookForHangUp() && words.abandoned == 0;
 }
 

@@ -8,10 +8,12 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include "transport/base/bytes.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::sock {
@@ -97,6 +99,26 @@ Request MakeRequest(const Place& theirs, const Place& ours) {
   return request;
 }
 
+// What the kernel says behind the answer's fixed part: which halves are shut down, bit 0 what it
+// receives and bit 1 what it sends; all of them from the beginning of a close, before FIN goes.
+// 0 where it does not say.
+std::uint8_t ShutHalves(ByteSpan attributes) {
+  constexpr std::size_t kHead = sizeof(nlattr);
+  while (attributes.size() > kHead) {
+    nlattr head;
+    std::memcpy(&head, attributes.data(), kHead);
+    const std::size_t length = head.nla_len;
+    if (length <= kHead || length > attributes.size()) break;
+    if (head.nla_type == INET_DIAG_SHUTDOWN) {
+      return std::to_integer<std::uint8_t>(attributes[kHead]);
+    }
+    constexpr std::size_t kAlign = NLA_ALIGNTO;
+    attributes =
+        attributes.subspan(std::min((length + kAlign - 1) / kAlign * kAlign, attributes.size()));
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<TcpPlaces> PlacesOf(int tcp) {
@@ -144,11 +166,15 @@ Result<std::optional<PeerSocket>> FindSocket(const TcpPlaces& places) {
   PeerSocket found{.cookie = (std::uint64_t{id.idiag_cookie[1]} << 32U) | id.idiag_cookie[0],
                    .owner = std::nullopt,
                    .over = false,
+                   .half_closed = false,
                    .places = places};
   // Who accepts a socket gives it an inode, who closes it takes that away and sends FIN.
   const int state = answer.body.idiag_state;
   if (answer.body.idiag_inode != 0) {
     found.owner = answer.body.idiag_uid;
+    constexpr std::uint8_t kSends = 2;
+    const auto size = static_cast<std::size_t>(got) - sizeof(nlmsghdr) - sizeof(inet_diag_msg);
+    found.half_closed = ShutHalves(ByteSpan(answer.attributes).first(size)) == kSends;
   } else {
     found.over = state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT && state != TCP_SYN_RECV;
   }

@@ -33,6 +33,8 @@ struct PeerSocket {
   // Nobody has it any more: its last descriptor is closed, or its process dead, and what it had to
   // send may still be on its way.
   bool over = false;
+  // It has shut its sending half down (SHUT_WR), and that alone: it is open.
+  bool half_closed = false;
   TcpPlaces places;  // seen from that socket
 };
 

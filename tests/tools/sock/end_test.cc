@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/tools/sock/tcp_pair.h"
+#include "tools/sock/peer_socket.h"
 
 namespace rdfs::sock {
 namespace {
@@ -654,6 +655,29 @@ TEST_F(EndTest, WhoLeavesBehindItsShutdownHasLostNothing) {
 }
 
 // A call that says how much went cannot say why no more did: the next one does.
+// One that has shut its half down may read yet, and nobody waits until it is known to live. (Where
+// sock_diag is refused each waits for 10 ms.)
+TEST_F(EndTest, TheEndOfWhatOneSaysWhoHasNotReadIsThereAtOnce) {
+  std::chrono::nanoseconds spent{};
+  for (int i = 0; i < 100; ++i) {
+    SetUp();
+    const Result<std::optional<PeerSocket>> peer = FindPeerSocket(host_.tcp.get());
+    if (!peer.ok()) GTEST_SKIP() << peer.status().ToString();
+    Attach();
+    Bytes bytes(100);
+    ASSERT_EQ(host_.Send(bytes), 100);
+    ASSERT_TRUE(guest_.end->RingHasBytes());
+    ASSERT_EQ(guest_.ShutdownSend(), 0);
+    pollfd ended{host_.tcp.get(), POLLRDHUP, 0};
+    ASSERT_EQ(poll(&ended, 1, 10'000), 1);
+    const TimePoint before = BootClock::now();
+    ASSERT_EQ(host_.Receive(bytes, false), 0);
+    spent += BootClock::now() - before;
+    TearDown();
+  }
+  EXPECT_LT(spent, std::chrono::milliseconds(500));
+}
+
 TEST_F(EndTest, AnErrorBehindASendThatTookSomeIsTold) {
   const int least = 1;
   ASSERT_EQ(setsockopt(host_.tcp.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);

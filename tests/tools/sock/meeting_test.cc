@@ -58,6 +58,8 @@ TEST(PeerSocket, IsOverWhenNobodyHasItAnyMore) {
   EXPECT_FALSE((*FindPeerSocket(client.get()))->over);
   shutdown(server.get(), SHUT_WR);
   EXPECT_FALSE((*FindPeerSocket(client.get()))->over) << "it may receive";
+  EXPECT_TRUE((*FindPeerSocket(client.get()))->half_closed);
+  EXPECT_FALSE((*FindPeerSocket(server.get()))->half_closed);
   server.Reset();
   const auto found = FindPeerSocket(client.get());
   ASSERT_TRUE(found.ok());
