@@ -90,12 +90,12 @@ class End {
   // shutdown(2) of the sending half, or with SHUT_RDWR of both.
   int ShutdownSend(int tcp, int how = SHUT_WR);
   // Makes both directions plain TCP for good, for a program that goes on without the shim: blocks
-  // for at most kLeaveTimeout, and before that kQuietTimeout if the other end is stopped inside a
-  // call or takes nothing. kOwed: what the ring held for this end is not in TCP yet, because
-  // the other end's program makes no call; somebody has to AwaitReturn(), or Reset(). kReset: the
-  // connection had to be reset.
+  // for at most kLeaveTimeout, or until `deadline` but for one look, and before that kQuietTimeout
+  // if the other end is stopped inside a call or takes nothing. May be called again. kOwed: what
+  // the ring held for this end is not in TCP yet, because the other end's program makes no call;
+  // somebody has to AwaitReturn(), or Reset(). kReset: the connection had to be reset.
   enum class Departure : std::uint8_t { kDone, kOwed, kReset };
-  Departure Leave(int tcp);
+  Departure Leave(int tcp, std::optional<Deadline> deadline = std::nullopt);
   // After kOwed, until `deadline` (default: for as long as it takes). False: the bytes have not
   // come, or the other end died, and the connection was reset.
   bool AwaitReturn(int tcp, Deadline deadline = Deadline::max());

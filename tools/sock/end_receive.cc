@@ -426,7 +426,7 @@ void End::NoteUntold(int error) {
   if (!noted_ && std::ranges::find(kOfTheCall, error) == kOfTheCall.end()) NoteError(error);
 }
 
-End::Departure End::Leave(int tcp) {
+End::Departure End::Leave(int tcp, std::optional<Deadline> deadline) {
   Cursor none{Buffers()};
   Sender::Wish last = SendWish(0, true);
   last.leave = true;
@@ -441,7 +441,7 @@ End::Departure End::Leave(int tcp) {
     Reset(tcp);
     return Departure::kReset;
   }
-  return ReceiveLast(tcp, DeadlineAfter(kLeaveTimeout));
+  return ReceiveLast(tcp, deadline ? *deadline : DeadlineAfter(kLeaveTimeout));
 }
 
 bool End::AwaitReturn(int tcp, Deadline deadline) {

@@ -1,5 +1,5 @@
-// Scenarios of exec while a connection is plain still: whether the program that comes next stands
-// in its way, and what that finds open.
+// Scenarios of exec: while a connection is plain still, whether the program that comes next stands
+// in its way, and what that finds open; and while many are in memory, how long they keep it.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -157,6 +158,42 @@ void StartsStrangers(Party& party) {
   party.Meet();
 }
 
+// --- many that it leaves open, with bytes from ends that make no call
+
+constexpr std::size_t kSilent = 8;
+constexpr std::chrono::seconds kSoon{5};  // a second for each is more
+void IsSilent(Party& party) {
+  std::array<int, kSilent> many{};
+  for (int& fd : many) WarmUp(fd = Accept(party.beside(), nullptr), false);
+  const std::vector<char> bytes = Bytes(0, 200);
+  for (const int fd : many) party.Say("send", send(fd, bytes.data(), 100, 0));
+  party.Meet();
+  party.Meet();
+  for (const int fd : many) party.Say("send", send(fd, bytes.data() + 100, 100, 0));
+  party.Meet();
+  for (const int fd : many) close(fd);
+}
+void RunsAProgram(Party& party) {
+  std::array<int, kSilent> many{};
+  for (int& fd : many) {
+    fd = Connect(party.beside(), nullptr);
+    fcntl(fd, F_SETFD, 0);
+    WarmUp(fd, true);
+  }
+  party.Meet();
+  const auto before = std::chrono::steady_clock::now();
+  party.Say("system", system("exit 3"));
+  party.Say("soon", std::chrono::steady_clock::now() - before < kSoon);
+  party.Meet();
+  for (const int fd : many) {
+    std::vector<char> bytes(200);
+    const ssize_t got = recv(fd, bytes.data(), bytes.size(), MSG_WAITALL);
+    party.SayBytes("recv", got, bytes);
+    close(fd);
+  }
+  party.Meet();
+}
+
 }  // namespace
 
 const std::vector<Scenario> kExecScenarios = {
@@ -164,6 +201,7 @@ const std::vector<Scenario> kExecScenarios = {
     {"exec that closes it, of what is searched", StartsAnother<BySearch>, HearsAnother, 2},
     {"exec that closes it, of a script", StartsAnother<AsScript>, HearsAnother, 2},
     {"exec of strangers", StartsStrangers, HearsAnother},
+    {"a program beside many that are silent", RunsAProgram, IsSilent, 1 + kSilent, true},
 };
 
 }  // namespace rdfs::sock

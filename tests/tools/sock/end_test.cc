@@ -529,6 +529,21 @@ TEST_F(EndTest, WhoLeavesIsOwedBytesUntilTheOtherEndMakesACall) {
   host.join();
 }
 
+// As a program does that leaves many: the others' ends are told before the first is waited for.
+TEST_F(EndTest, WhoHasBegunToLeaveFindsLaterWhatHasComeMeanwhile) {
+  Attach();
+  const Bytes bytes(2000, std::byte{7});
+  ASSERT_EQ(host_.Send(bytes), 2000);
+  const Deadline past = BootClock::now();
+  EXPECT_EQ(guest_.end->Leave(guest_.tcp.get(), past), End::Departure::kOwed);
+  EXPECT_EQ(guest_.end->Leave(guest_.tcp.get(), past), End::Departure::kOwed);
+  EXPECT_EQ(host_.Send(bytes), 2000);
+  EXPECT_EQ(guest_.end->Leave(guest_.tcp.get(), past), End::Departure::kDone);
+  Bytes all(4000);
+  EXPECT_EQ(recv(guest_.tcp.get(), all.data(), all.size(), MSG_WAITALL), 4000);
+  EXPECT_EQ(all, Bytes(4000, std::byte{7}));
+}
+
 TEST_F(EndTest, BothEndsLeaveOneAfterTheOther) {
   Attach();
   const Bytes bytes(2000, std::byte{7}), tail(100, std::byte{8});

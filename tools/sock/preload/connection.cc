@@ -162,14 +162,14 @@ void Connection::Leave(ssize_t moved) {
   if (moved > 0) Count(bytes_, static_cast<std::uint64_t>(moved));
 }
 
-void Connection::NeedTcp(int fd, Reason reason) {
+void Connection::NeedTcp(int fd, Reason reason, std::optional<Deadline> deadline) {
   const Undisturbed undisturbed;
   for (;;) {
     switch (mode_) {
       case Mode::kTcp:
         return;
       case Mode::kAttached:
-        return LeaveEnd(fd);
+        return LeaveEnd(fd, deadline);
       default:
         break;
     }
@@ -187,12 +187,24 @@ void Connection::NeedTcp(int fd, Reason reason) {
 }
 
 // It may take a while, in which another thread may close the number.
-void Connection::LeaveEnd(int fd) {
+void Connection::LeaveEnd(int fd, std::optional<Deadline> deadline) {
   const Calling calling(*this, fd);
   slot().stays = true;
-  if (end_->Leave(fd) == End::Departure::kOwed && !StartKeeper(fd, *end_, index_)) {
-    End::Reset(fd);
-  }
+  const bool owed = end_->Leave(fd, deadline) == End::Departure::kOwed;
+  const TimePoint since = deadline ? *deadline : BootClock::now();
+  if (owed && !StartKeeper(fd, *end_, index_, since)) End::Reset(fd);
+  HasLeft();
+}
+
+void Connection::BeginLeaving(int fd) {
+  const Undisturbed undisturbed;
+  if (!attached()) return;
+  const Calling calling(*this, fd);
+  slot().stays = true;
+  if (end_->Leave(fd, TimePoint()) != End::Departure::kOwed) HasLeft();
+}
+
+void Connection::HasLeft() {
   mode_ = Mode::kTcp;
   ++TheCounts().left;
   EpollDetached(*this);

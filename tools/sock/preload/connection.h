@@ -63,8 +63,11 @@ class Connection {
     if ((references_ & 0xffffffffU) == 1) DropKept();
   }
 
-  // TCP for good, losing nothing.
-  void NeedTcp(int fd, Reason reason);
+  // TCP for good, losing nothing. The other end is waited for until `deadline`, if there is one.
+  void NeedTcp(int fd, Reason reason, std::optional<Deadline> deadline = std::nullopt);
+  // As much of that as needs no wait for a call of the other end's program: so that it is under way
+  // with many before the first is waited for. NeedTcp has to follow.
+  void BeginLeaving(int fd);
   // Before a descriptor of it is closed; and after the number is nobody's, but before it can be
   // another file's.
   void BeforeClose(int fd);
@@ -105,7 +108,8 @@ class Connection {
   void Attach(int fd);
   void ReadOptions(int fd);
   void Stay(int fd, Reason reason);
-  void LeaveEnd(int fd);
+  void LeaveEnd(int fd, std::optional<Deadline> deadline);
+  void HasLeft();
   void DropKept();
   void TearDown();
   void LeaveUnfreed();

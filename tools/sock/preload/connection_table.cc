@@ -49,6 +49,16 @@ void ForEachUsed(Use::Of which, Do act) {
   }
 }
 
+// Before all that `chosen` says yes to leave one after the other: all their other ends are told
+// before the first is waited for. Until when they are, all together.
+template <typename Chosen>
+Deadline BeginLeaving(Chosen chosen) {
+  ForEachUsed(Use::Of::kMovable, [&](int fd, Connection& connection) {
+    if (connection.attached() && chosen(fd, connection)) connection.BeginLeaving(fd);
+  });
+  return DeadlineAfter(kLeaveTimeout);
+}
+
 void ShareSocket(int fd) { Registry().Change(fd, kOwnSocket, kSharedSocket); }
 void ShareSockets() {
   const int end = Registry().end();
@@ -144,8 +154,9 @@ pid_t ForkCounted(pid_t (*call)(), bool runs_handlers) {
 void BeforeUnseenChild() {
   const int saved = errno;
   ShareSockets();
-  ForEachUsed(Use::Of::kAll, [](int fd, Connection& connection) {
-    connection.NeedTcp(fd, Reason::kShared);
+  const Deadline deadline = BeginLeaving([](int, Connection&) { return true; });
+  ForEachUsed(Use::Of::kAll, [&](int fd, Connection& connection) {
+    connection.NeedTcp(fd, Reason::kShared, deadline);
     connection.DropIdleKept();
   });
   errno = saved;
@@ -244,9 +255,13 @@ void BeforeExec(std::span<const std::uint32_t> taken) {
   for (int fd = 0; fd < end; ++fd) {
     if (Registry().Get(fd) == kOwnSocket && StaysOpen(fd)) ShareSocket(fd);
   }
-  ForEachUsed(Use::Of::kMovable, [&](int fd, Connection& connection) {
+  const auto leaves = [&](int fd, Connection& connection) {
     const bool known = std::find(taken.begin(), taken.end(), connection.index()) != taken.end();
-    if (StaysOpen(fd) && !known) connection.NeedTcp(fd, Reason::kShared);
+    return StaysOpen(fd) && !known;
+  };
+  const Deadline deadline = BeginLeaving(leaves);
+  ForEachUsed(Use::Of::kMovable, [&](int fd, Connection& connection) {
+    if (leaves(fd, connection)) connection.NeedTcp(fd, Reason::kShared, deadline);
   });
   errno = saved;
 }
@@ -256,9 +271,10 @@ void StandAside() {
   g_aside = true;
   // Nothing is left to be done at close, either. What is plain goes on so; this process remains one
   // of its holders, so that no other can move it.
-  ForEachUsed(Use::Of::kAll, [](int fd, Connection& connection) {
+  const Deadline deadline = BeginLeaving([](int, Connection&) { return true; });
+  ForEachUsed(Use::Of::kAll, [&](int fd, Connection& connection) {
     const bool plain = connection.mode() == Connection::Mode::kUndecided;
-    if (!plain) connection.NeedTcp(fd, Reason::kNeedsTcp);
+    if (!plain) connection.NeedTcp(fd, Reason::kNeedsTcp, deadline);
     if (plain) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kNeedsTcp)];
     // Else another thread has closed it, and has let go of it.
     const bool open =

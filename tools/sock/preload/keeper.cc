@@ -81,11 +81,11 @@ void CloseAllBut(std::array<int, 3> kept) {
 
 }  // namespace
 
-bool StartKeeper(int tcp, End& end, std::uint32_t slot) {
+bool StartKeeper(int tcp, End& end, std::uint32_t slot, TimePoint since) {
   const bool drops = DropFin(tcp);
   // What shut its half down can send nothing again.
   if (FinCame(tcp)) return false;
-  if (!drops) return end.AwaitReturn(tcp, DeadlineAfter(kWithoutFilter));
+  if (!drops) return end.AwaitReturn(tcp, since + kWithoutFilter);
   // Nobody closes it before the keeper has it.
   const Calling::Number number(tcp);
   // Between us and the keeper a process that is gone at once. It sends no signal when it ends, and

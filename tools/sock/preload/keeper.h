@@ -16,8 +16,8 @@
 namespace rdfs::sock {
 
 // After End::Leave has said kOwed; `slot` is the connection's. Where the kernel lets only root
-// filter sockets there can be none, and this blocks for the bytes, for 10 s at most. False when the
-// connection has to be reset. All signals are blocked meanwhile.
-bool StartKeeper(int tcp, End& end, std::uint32_t slot);
+// filter sockets there can be none, and this blocks for the bytes, until 10 s after `since`. False
+// when the connection has to be reset. All signals are blocked meanwhile.
+bool StartKeeper(int tcp, End& end, std::uint32_t slot, TimePoint since);
 
 }  // namespace rdfs::sock
