@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <set>
 
@@ -106,6 +107,25 @@ TEST(SlotArena, TakesBackWhatTheDeadHeld) {
   const pid_t dead = DeadProcess();
   for (std::uint32_t i = 0; i < SlotArena::kMost; ++i) arena[arena.Take()].Join(dead);
   EXPECT_LT(arena.Take(), SlotArena::kMost);
+}
+
+// Or each connection that is accepted where there are too many would cost a look at all others.
+TEST(SlotArena, LooksForTheDeadOnceASecond) {
+  SlotArena arena;
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  for (std::uint32_t i = 0; i < SlotArena::kMost; ++i) arena[arena.Take()].Join(child);
+  const TimePoint now = BootClock::now();
+  EXPECT_EQ(arena.Take(now), SlotArena::kMost);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const TimePoint again = now + SlotArena::kBetweenLooks;
+  EXPECT_EQ(arena.Take(now), SlotArena::kMost);
+  EXPECT_EQ(arena.Take(again - std::chrono::nanoseconds(1)), SlotArena::kMost);
+  EXPECT_LT(arena.Take(again), SlotArena::kMost);
 }
 
 TEST(DescriptorTable, RemembersWords) {

@@ -72,6 +72,7 @@ struct SlotArena::Heads {
   alignas(kCacheLine) std::atomic<std::uint64_t> free;
   std::atomic<std::uint32_t> used;
   std::atomic<bool> apart;
+  std::atomic<TimePoint> looked;  // at all of them, in vain
 };
 
 SlotArena::Heads& SlotArena::HeadsOf(Slot* slots) {
@@ -124,7 +125,7 @@ bool SlotArena::Adopt(int fd) {
 }
 
 // The heads stand in the place of slot kMost.
-std::uint32_t SlotArena::Take() {
+std::uint32_t SlotArena::Take(TimePoint now) {
   Slot* const slots = Slots();
   if (slots == nullptr) return kMost;
   Heads& heads = HeadsOf(slots);
@@ -146,7 +147,7 @@ std::uint32_t SlotArena::Take() {
       slots[fresh].live = true;
       return fresh;
     }
-    Reclaim();
+    if (attempt == 0) Reclaim(now);
   }
   return kMost;
 }
@@ -168,13 +169,22 @@ void SlotArena::SetApart() {
   if (Slot* const slots = slots_.load(std::memory_order_acquire)) HeadsOf(slots).apart = true;
 }
 
-// Takes back what processes held that are gone without a close.
-void SlotArena::Reclaim() {
+// Takes back what processes held that are gone without a close: a system call for each slot, while
+// a program has a connection to accept.
+void SlotArena::Reclaim(TimePoint now) {
   Slot* const slots = slots_.load(std::memory_order_acquire);
-  if (HeadsOf(slots).apart) return;
+  Heads& heads = HeadsOf(slots);
+  if (heads.apart) return;
+  const TimePoint looked = heads.looked;
+  // A time that is to come is that of another time namespace.
+  if (now >= looked && now - looked < kBetweenLooks) return;
+  bool found = false;
   for (std::uint32_t i = 0; i < kMost; ++i) {
-    if (slots[i].live && slots[i].OnlyHolderIs(0)) Give(i);
+    if (!slots[i].live || !slots[i].OnlyHolderIs(0)) continue;
+    Give(i);
+    found = true;
   }
+  if (!found) heads.looked = now;
 }
 
 }  // namespace rdfs::sock

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "tools/sock/end.h"
+#include "transport/base/clock.h"
 
 namespace rdfs::sock {
 
@@ -48,8 +49,11 @@ class SlotArena {
  public:
   static constexpr std::uint32_t kMost = 1U << 16U;
 
+  // So long after a look in vain there is no other one for what the dead have left.
+  static constexpr std::chrono::seconds kBetweenLooks{1};
+
   // An index; kMost when there is none left.
-  std::uint32_t Take();
+  std::uint32_t Take(TimePoint now = BootClock::now());
   void Give(std::uint32_t index);
   // Of the slots' memory, to be handed to the next program of this process; -1 when there is none.
   [[nodiscard]] int fd() const { return fd_; }
@@ -61,7 +65,7 @@ class SlotArena {
 
  private:
   Slot* Slots();
-  void Reclaim();
+  void Reclaim(TimePoint now);
 
   struct Heads;
   static Heads& HeadsOf(Slot* slots);
