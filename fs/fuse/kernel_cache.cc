@@ -4,6 +4,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "fs/protocol.h"
@@ -22,8 +24,11 @@ void KernelCache::Start(fuse_session* session, bool several_workers, std::functi
   session_ = session;
   several_ = several_workers;
   wake_ = std::move(wake);
-  for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(jobs_); });
-  for (std::size_t i = 0; i < kDropThreads; ++i) threads_.emplace_back([this] { Run(drops_); });
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+  for (; drop_threads_ < kDropThreads; ++drop_threads_) {
+    threads_.emplace_back([this] { RunDrops(); });
+  }
 }
 
 void KernelCache::Silence() {
@@ -32,13 +37,15 @@ void KernelCache::Silence() {
 }
 
 void KernelCache::Stop() {
+  std::vector<std::thread> threads;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    threads = std::exchange(threads_, {});
   }
   came_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  drop_came_.notify_all();
+  for (std::thread& thread : threads) thread.join();
 }
 
 // What this process itself remembers about it.
@@ -191,13 +198,19 @@ void KernelCache::WriteFailed(NodeId node) {
 void KernelCache::DropPages(NodeId node, std::uint64_t change, std::function<void()> done) {
   {
     const std::lock_guard lock(mutex_);
-    drops_.push_back({.number = 0,
-                      .node = node,
-                      .parts = kRecallContent,
-                      .done = std::move(done),
-                      .change = change});
+    drops_.Add(node, change, std::move(done));
+    const std::size_t free = drop_threads_ - drops_.under_way();
+    // Those of the first are there already.
+    const bool more = drop_threads_ >= kDropThreads && drop_threads_ < kMostDropThreads;
+    if (more && !stopping_ && drops_.ready() > free) {
+      try {
+        threads_.emplace_back([this] { RunDrops(); });
+        ++drop_threads_;
+      } catch (const std::system_error&) {  // no thread to be had: when another one is free
+      }
+    }
   }
-  came_.notify_all();
+  drop_came_.notify_all();
 }
 
 void KernelCache::NewEpoch() {
@@ -231,21 +244,46 @@ void KernelCache::SendAcknowledgements(client::Lane& lane) {
   for (const std::uint64_t number : numbers) lane.AcknowledgeRecall(number);
 }
 
-void KernelCache::Run(std::deque<Job>& jobs) {
+void KernelCache::Run() {
   prctl(PR_SET_NAME, "rdfs-recalls");
-  const std::size_t counts = &jobs == &jobs_ ? 1 : 0;
   std::unique_lock lock(mutex_);
   while (true) {
-    came_.wait(lock, [this, &jobs] { return stopping_ || !jobs.empty(); });
+    came_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
     if (stopping_) return;
-    const Job job = std::move(jobs.front());
-    jobs.pop_front();
-    busy_ += counts;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    ++busy_;
     lock.unlock();
     Do(job);
     lock.lock();
-    busy_ -= counts;
+    --busy_;
   }
+}
+
+void KernelCache::RunDrops() {
+  prctl(PR_SET_NAME, "rdfs-recalls");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    std::optional<PageDrops::Drop> drop;
+    drop_came_.wait(lock, [&] { return stopping_ || (drop = drops_.Begin()).has_value(); });
+    if (stopping_) return;
+    lock.unlock();
+    LetGoOfPages(drop->node, drop->change);
+    lock.lock();
+    drops_.End(drop->node);
+    if (!wake_) continue;
+    for (const std::function<void()>& done : drop->done) done();
+  }
+}
+
+void KernelCache::LetGoOfPages(NodeId node, std::uint64_t change) {
+  const TimePoint started = BootClock::now();
+  if (let_go_of_pages_) {
+    let_go_of_pages_(node);
+  } else {
+    fuse_lowlevel_notify_inval_inode(session_, node, 0, 0);
+  }
+  inodes_.PagesDropped(node, change, started, BootClock::now());
 }
 
 void KernelCache::Do(const Job& job) {
@@ -253,13 +291,8 @@ void KernelCache::Do(const Job& job) {
   if ((job.parts & kRecallName) != 0) {
     fuse_lowlevel_notify_inval_entry(session_, job.node, job.name.data(), job.name.size());
   }
-  if ((job.parts & kRecallContent) != 0) {
-    const TimePoint started = BootClock::now();
-    fuse_lowlevel_notify_inval_inode(session_, job.node, 0, 0);
-    inodes_.PagesDropped(job.node, job.change, started, BootClock::now());
-  }
+  if ((job.parts & kRecallContent) != 0) LetGoOfPages(job.node, 0);
   const std::lock_guard lock(mutex_);
-  if (wake_ && job.done) job.done();
   for (const Recalls::Action& action : recalls_.Invalidated(job.number)) {
     AcknowledgeLocked(action.number, job.node);
     if (wake_) wake_();

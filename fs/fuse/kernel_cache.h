@@ -5,7 +5,8 @@
 // until then the kernel has no such inode to drop anything of, and the threads try once more. A
 // name waits in the kernel for look-ups and changes in its directory, pages for reads of them: a
 // few threads of its own do that, and where all of them wait, the epoch of all names goes up
-// instead (fs/client/recalls.h decides).
+// instead (fs/client/recalls.h decides). Pages that have turned out old have threads of their own,
+// as many as there are files whose reads keep one waiting.
 //
 // An answer that was asked for before a recall came reaches the kernel with no time to live
 // (Request). With several workers HoldReplies keeps a recall from passing between that look and the
@@ -33,6 +34,7 @@
 #include "fs/fuse/inode_table.h"
 #include "fs/fuse/kept_opens.h"
 #include "fs/fuse/new_directories.h"
+#include "fs/fuse/page_drops.h"
 #include "fs/fuse/writes_behind.h"
 
 namespace rdfs::fs::fuse {
@@ -54,6 +56,10 @@ class KernelCache {
         recalls_(KernelHasEpochs()) {}
   ~KernelCache() { Stop(); }
 
+  // Instead of the kernel's own, for tests; may wait. Before Start.
+  void set_let_go_of_pages(std::function<void(NodeId)> let_go) {
+    let_go_of_pages_ = std::move(let_go);
+  }
   // Before the workers run. `wake` makes one of them look at has_acknowledgements.
   void Start(fuse_session* session, bool several_workers, std::function<void()> wake);
   // By the only worker that there was, before there is another one.
@@ -97,19 +103,21 @@ class KernelCache {
 
  private:
   static constexpr std::size_t kThreads = 3;
-  static constexpr std::size_t kDropThreads = 2;      // for drops_
+  // For drops_: at first, and where those wait.
+  static constexpr std::size_t kDropThreads = 2;
+  static constexpr std::size_t kMostDropThreads = 16;
   static constexpr std::size_t kMostPending = 16384;  // recalls
   struct Job {
-    std::uint64_t number = 0;  // of the recall; 0: of none
+    std::uint64_t number = 0;  // of the recall
     NodeId node = 0;
     std::uint32_t parts = 0;  // with kRecallAttributes: the kernel had no such inode
     std::string name{};
     Handle handle{};
-    std::function<void()> done{};
-    std::uint64_t change = 0;  // of the content that is known, where pages go
   };
-  void Run(std::deque<Job>& jobs);
+  void Run();
   void Do(const Job& job);
+  void RunDrops();
+  void LetGoOfPages(NodeId node, std::uint64_t change);
   void NewEpoch();
   void Act(client::Lane& lane, const client::Recalls::Actions& actions, NodeId node);
   // By whoever sends acknowledgements next; behind the writes to the node that are on their way.
@@ -129,6 +137,7 @@ class KernelCache {
   const WritesBehind& behind_;
   std::atomic<std::uint64_t>& changes_;
   fuse_session* session_ = nullptr;
+  std::function<void(NodeId)> let_go_of_pages_;
   bool several_ = false;
   std::atomic<std::uint64_t> stamp_{0};
   std::atomic<bool> some_{false};
@@ -140,7 +149,9 @@ class KernelCache {
   client::Recalls recalls_;
   bool flooded_ = false;
   std::deque<Job> jobs_;
-  std::deque<Job> drops_;  // of pages: with a thread of its own, which waits for no directory
+  std::condition_variable drop_came_;
+  PageDrops drops_;  // with threads of their own, which wait for no directory
+  std::size_t drop_threads_ = 0;
   std::vector<std::uint64_t> acknowledgements_;
   struct Held {
     WritesBehind::Wait wait;

@@ -1,7 +1,16 @@
-// What this process itself forgets when everything is recalled; what the kernel does is for e2e.
+// What this process itself forgets when everything is recalled, and which files' pages wait for
+// which; what the kernel does is for e2e.
 #include "fs/fuse/kernel_cache.h"
 
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 #include "tests/fs/client/scripted_fixture.h"
 
@@ -46,6 +55,139 @@ TEST_F(KernelCacheTest, NothingIsBelievedBehindTheAcknowledgementOfEverything) {
   EXPECT_EQ(kept.TakeDropped(now).size(), 1U) << "the server still has it open";
   ASSERT_TRUE(client_->Lookup(root_, "file").ok());  // goes behind what was said
   EXPECT_EQ(server_.Count(Opcode::kRecallAck), 1U);
+}
+
+// Where letting go of a file's pages can wait, as the kernel has it for reads of them that do not
+// end.
+class PageDropsTest : public testing::Test {
+ protected:
+  static constexpr std::chrono::seconds kPatience{60};
+
+  PageDropsTest() {
+    cache_.set_let_go_of_pages([this](NodeId node) { LetGo(node); });
+    cache_.Start(nullptr, /*several_workers=*/false, [] {});
+  }
+  ~PageDropsTest() override {
+    if (!over_) Answer();
+    cache_.Stop();
+  }
+  // Reads of these do not end until Answer.
+  void Hang(NodeId node) {
+    const std::lock_guard lock(mutex_);
+    hang_[node] = true;
+  }
+  void Answer() {
+    over_ = true;
+    answered_.set_value();
+  }
+  std::future<void> Drop(NodeId node) {
+    auto gone = std::make_shared<std::promise<void>>();
+    std::future<void> future = gone->get_future();
+    cache_.DropPages(node, 1, [gone] { gone->set_value(); });
+    return future;
+  }
+  int times(NodeId node) {
+    const std::lock_guard lock(mutex_);
+    return times_[node];
+  }
+  static bool Came(const std::future<void>& gone) {
+    return gone.wait_for(kPatience) == std::future_status::ready;
+  }
+  static bool Waits(const std::future<void>& gone) {
+    return gone.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
+  }
+
+ private:
+  void LetGo(NodeId node) {
+    bool hangs = false;
+    {
+      const std::lock_guard lock(mutex_);
+      ++times_[node];
+      hangs = hang_[node];
+    }
+    if (hangs) over_future_.wait();
+  }
+
+  std::mutex mutex_;
+  std::map<NodeId, bool> hang_;
+  std::map<NodeId, int> times_;
+  bool over_ = false;
+  std::promise<void> answered_;
+  const std::shared_future<void> over_future_ = answered_.get_future().share();
+  InodeTable inodes_{*Handle::FromBytes(AsBytes("root"))};
+  DirectoryAttributes directories_;
+  NewDirectories new_directories_{std::chrono::seconds(1)};
+  KeptOpens kept_;
+  const WritesBehind behind_;
+  std::atomic<std::uint64_t> changes_{0};
+  KernelCache cache_{inodes_, directories_, new_directories_, kept_, behind_, changes_};
+};
+
+TEST_F(PageDropsTest, ReadsOfSomeFilesThatDoNotEndKeepNoOtherFileWaiting) {
+  constexpr NodeId kSlow = 10;
+  std::vector<std::future<void>> slow;
+  for (NodeId node = 2; node < kSlow; ++node) {
+    Hang(node);
+    slow.push_back(Drop(node));
+    slow.push_back(Drop(node));  // takes no thread
+    EXPECT_TRUE(Came(Drop(100 + node))) << node;
+  }
+  for (const std::future<void>& gone : slow) EXPECT_TRUE(Waits(gone));
+  Answer();
+  for (const std::future<void>& gone : slow) EXPECT_TRUE(Came(gone));
+}
+
+TEST_F(PageDropsTest, WhatComesOfAFileMeanwhileIsDoneOnceBehindIt) {
+  constexpr NodeId kNode = 2;
+  Hang(kNode);
+  const std::future<void> first = Drop(kNode);
+  const Deadline patience = DeadlineAfter(kPatience);
+  while (times(kNode) == 0 && BootClock::now() < patience) std::this_thread::yield();
+  const std::future<void> second = Drop(kNode);
+  const std::future<void> third = Drop(kNode);
+  EXPECT_TRUE(Came(Drop(kNode + 1)));
+  EXPECT_EQ(times(kNode), 1);
+  Answer();
+  EXPECT_TRUE(Came(first) && Came(second) && Came(third));
+  EXPECT_EQ(times(kNode), 2);
+}
+
+// More than there are threads: they come in turn.
+TEST_F(PageDropsTest, HoweverManyThereAreAllCome) {
+  std::vector<std::future<void>> all;
+  for (NodeId node = 2; node < 100; ++node) {
+    Hang(node);
+    all.push_back(Drop(node));
+  }
+  Answer();
+  for (const std::future<void>& gone : all) EXPECT_TRUE(Came(gone));
+}
+
+TEST(PageDrops, OneAFileUnderWayAndTheLastCookieCounts) {
+  PageDrops drops;
+  int done = 0;
+  drops.Add(1, 5, [&] { ++done; });
+  drops.Add(2, 6, {});
+  drops.Add(1, 7, [&] { ++done; });
+  EXPECT_EQ(drops.ready(), 2U);
+  auto first = drops.Begin();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->node, 1U);
+  EXPECT_EQ(first->change, 7U);
+  for (const auto& call : first->done) call();
+  EXPECT_EQ(done, 2);
+
+  drops.Add(1, 8, {});
+  EXPECT_EQ(drops.ready(), 1U);
+  const auto second = drops.Begin();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->node, 2U);
+  EXPECT_FALSE(drops.Begin());
+  EXPECT_EQ(drops.under_way(), 2U);
+  drops.End(1);
+  const auto third = drops.Begin();
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->change, 8U);
 }
 
 }  // namespace
