@@ -8,8 +8,7 @@ namespace rdfs::fs::client {
 namespace {
 
 constexpr std::size_t kPageBytes = Buffer::kPageBytes;
-// Up to this many pages a request counts as small: metadata, random reads and short writes.
-constexpr std::size_t kSmallPages = 16;
+constexpr std::size_t kSmallPages = BufferPool::kSmallPages;
 
 std::size_t PagesOf(std::size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
 

@@ -54,6 +54,9 @@ class Buffer {
 
 class BufferPool {
  public:
+  // Up to this many pages a request counts as small: metadata, random reads and short writes.
+  static constexpr std::size_t kSmallPages = 16;
+
   // `region` (kLocal) outlives the pool.
   explicit BufferPool(const transport::MemoryRegion& region);
 

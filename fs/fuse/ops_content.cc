@@ -178,7 +178,7 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
       worker.read_ahead().Serve(request, reader, open, at, static_cast<std::uint32_t>(size))) {
     return worker.read_ahead().Follow(reader, open, at + size, wanted, !worker.is_helped());
   }
-  std::optional<client::Buffer> buffer = worker.lane().buffers().Allocate(size);
+  std::optional<client::Buffer> buffer = worker.TakeBuffer(request.unique(), size);
   if (!buffer) return request.WaitForBuffer();
   struct Reading {
     Request request;

@@ -16,8 +16,11 @@ std::uint64_t WholePages(std::uint64_t bytes) {
 
 }  // namespace
 
-ReadAhead::ReadAhead(Filesystem& filesystem, client::Lane& lane)
-    : filesystem_(filesystem), lane_(lane), most_bytes_(lane.buffers().size_bytes() / 2) {}
+ReadAhead::ReadAhead(Filesystem& filesystem, client::Lane& lane, BufferTurns& turns)
+    : filesystem_(filesystem),
+      lane_(lane),
+      turns_(turns),
+      most_bytes_(lane.buffers().size_bytes() / 2) {}
 
 bool ReadAhead::Serve(Request& request, const client::CallContext& caller,
                       const std::shared_ptr<Open>& open, std::uint64_t offset, std::uint32_t size) {
@@ -219,7 +222,7 @@ void ReadAhead::TopUp(const client::CallContext& caller, const std::shared_ptr<O
 bool ReadAhead::Ask(const client::CallContext& caller, const std::shared_ptr<Open>& open,
                     Stream& stream, const InodeTable::Standing& standing, std::uint32_t bytes) {
   if (bytes_ + bytes > most_bytes_) EndIdle(lane_.Now(), &stream);
-  if (bytes_ + bytes > most_bytes_) return false;
+  if (bytes_ + bytes > most_bytes_ || !turns_.MayTake(bytes, lane_.Now(), 0)) return false;
   std::optional<client::Buffer> buffer = lane_.buffers().Allocate(bytes);
   if (!buffer) return false;
   const transport::LocalSlice into = buffer->Slice(0, bytes);

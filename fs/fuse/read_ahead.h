@@ -23,6 +23,7 @@
 #include <optional>
 
 #include "fs/client/client.h"
+#include "fs/fuse/buffer_turns.h"
 #include "fs/fuse/filesystem.h"
 #include "fs/fuse/read_ahead_window.h"
 #include "fs/fuse/request.h"
@@ -57,7 +58,8 @@ struct ReadAheadPiece {
 
 class ReadAhead {
  public:
-  ReadAhead(Filesystem& filesystem, client::Lane& lane);
+  // `turns`: of the lane's buffers.
+  ReadAhead(Filesystem& filesystem, client::Lane& lane, BufferTurns& turns);
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
@@ -142,6 +144,7 @@ class ReadAhead {
 
   Filesystem& filesystem_;
   client::Lane& lane_;
+  BufferTurns& turns_;
   const std::size_t most_bytes_;
   std::size_t bytes_ = 0;  // of all pieces, also of those that nobody wants any more
   TimePoint rests_until_{};

@@ -290,6 +290,7 @@ void Worker::TrackBegun() {
 
 void Worker::Untrack(std::uint64_t unique) {
   if (!waits_.empty()) waits_.erase(unique);
+  buffer_turns_.Leave(unique);
   if (const auto found = changing_.find(unique); found != changing_.end()) {
     const Changing& changing = found->second;
     const auto told =

@@ -20,11 +20,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "fs/client/client.h"
 #include "fs/fuse/answer_batch.h"
+#include "fs/fuse/buffer_turns.h"
 #include "fs/fuse/filesystem.h"
 #include "fs/fuse/interrupts.h"
 #include "fs/fuse/read_ahead.h"
@@ -89,12 +91,15 @@ class Worker {
   struct Waits {
     TimePoint since;
     std::uint64_t stale_at = 0;
-    bool counted = false;   // a read: SequentialReader knows it
-    bool in_order = false;  // a lock: it has waited for the closes before it
+    bool counted = false;    // a read: SequentialReader knows it
+    bool in_order = false;   // a lock: it has waited for the closes before it
+    TimePoint for_buffer{};  // a read: since when; none: it never has
   };
   // Takes the message up again when `is_over`, which is asked in each turn, says so. `waits`: of
   // its request, as the others have them.
   void Postpone(Message message, const Waits& waits, std::function<bool()> is_over);
+  // A read's, if it is its turn to have one.
+  std::optional<client::Buffer> TakeBuffer(std::uint64_t unique, std::size_t bytes);
   // A read that waits for a buffer.
   void PostponeForBuffer(Message message, const Waits& waits);
   // One that is to be carried out behind these writes.
@@ -185,7 +190,7 @@ class Worker {
         short_reads_(Processors() == 1),
         answers_(fuse_session_fd(session)),
         gives_way_(!RoomForAChain()),
-        read_ahead_(filesystem, *lane),
+        read_ahead_(filesystem, *lane, buffer_turns_),
         lane_(std::move(lane)) {}
 
   // Takes what the kernel has, at most a few at once; returns whether there was anything.
@@ -286,8 +291,9 @@ class Worker {
   AdaptiveSpin request_spin_;
   ShortReads short_reads_;
   AnswerBatch answers_;
-  bool together_ = false;  // answers to short reads go into answers_
-  const bool gives_way_;   // who spins, to the program and the server
+  bool together_ = false;     // answers to short reads go into answers_
+  const bool gives_way_;      // who spins, to the program and the server
+  BufferTurns buffer_turns_;  // of the lane's
   ReadAhead read_ahead_;
   std::unique_ptr<client::Lane> lane_;  // last: its destructor runs callbacks, which use the rest
 };

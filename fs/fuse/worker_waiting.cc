@@ -43,14 +43,25 @@ bool TakeOver(std::deque<Entry>& queue, IsOver is_over, GoOn go_on) {
 
 void Worker::Postpone(Message message, const Waits& waits, std::function<bool()> is_over) {
   waits_[message.unique] = waits;
+  buffer_turns_.Leave(message.unique);
   LookForDying(lane_->Now());
   postponed_.push_back({std::move(message), std::move(is_over)});
+}
+
+std::optional<client::Buffer> Worker::TakeBuffer(std::uint64_t unique, std::size_t bytes) {
+  if (!buffer_turns_.MayTake(bytes, lane_->Now(), unique)) return std::nullopt;
+  std::optional<client::Buffer> buffer = lane_->buffers().Allocate(bytes);
+  if (buffer) buffer_turns_.Leave(unique);
+  return buffer;
 }
 
 void Worker::PostponeForBuffer(Message message, const Waits& waits) {
   const std::uint64_t unique = message.unique;
   const std::size_t wanted = message.Body<fuse_read_in>().size;
-  Postpone(std::move(message), waits, [this, unique, wanted] {
+  Waits mine = waits;
+  if (mine.for_buffer == TimePoint{}) mine.for_buffer = lane_->Now();
+  Postpone(std::move(message), mine, [this, unique, wanted] {
+    if (!buffer_turns_.MayTake(wanted, lane_->Now(), unique)) return false;
     // In one piece: how much is free does not say that.
     const auto has_room = [&] { return lane_->buffers().Allocate(wanted).has_value(); };
     if (!has_room()) {
@@ -60,6 +71,7 @@ void Worker::PostponeForBuffer(Message message, const Waits& waits) {
     LeaveTime(unique);
     return true;
   });
+  if (BufferTurns::IsLarge(wanted)) buffer_turns_.Wait(unique, mine.for_buffer);
 }
 
 void Worker::LeaveTime(std::uint64_t unique) {
@@ -166,6 +178,7 @@ void Worker::LetDyingGo(TimePoint now) {
     AnswerError(fuse_session_fd(session_), header.unique, EINTR);
     if (header.opcode == FUSE_WRITE) WrotePages(header.unique);
     waits_.erase(header.unique);
+    buffer_turns_.Leave(header.unique);
     return true;
   };
   std::erase_if(postponed_, [&](const Postponed& waiting) { return let_go(waiting.message); });
