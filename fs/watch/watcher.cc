@@ -150,11 +150,7 @@ void Watcher::Take(const Handle& handle, Directory& directory, const client::Att
       tell_(Format(directory.shown, event));
     }
   }
-  for (const Handle& file : directory.files) {
-    const auto [begin, end] = holders_.equal_range(file);
-    const auto mine = std::find_if(begin, end, [&](const auto& it) { return it.second == handle; });
-    if (mine != end) holders_.erase(mine);
-  }
+  LetGoOfFiles(handle, directory);
   for (const Handle& file : files) holders_.emplace(file, handle);
   directory.listing = std::move(listing);
   directory.files = std::move(files);
@@ -166,6 +162,14 @@ void Watcher::Take(const Handle& handle, Directory& directory, const client::Att
   const TimePoint again = now + kPause * (1U << directory.unleased);
   directory.next = believed ? std::max(leased - kEarly, again) : again;
   directory.away = false;
+}
+
+void Watcher::LetGoOfFiles(const Handle& handle, const Directory& directory) {
+  for (const Handle& file : directory.files) {
+    const auto [begin, end] = holders_.equal_range(file);
+    const auto mine = std::find_if(begin, end, [&](const auto& it) { return it.second == handle; });
+    if (mine != end) holders_.erase(mine);
+  }
 }
 
 void Watcher::LookWhereDue(TimePoint now) {
@@ -228,7 +232,7 @@ void Watcher::Rename(const Handle& handle, std::string shown) {
 void Watcher::Forget(const Handle& handle) {
   const auto found = directories_.find(handle);
   if (found == directories_.end()) return;
-  std::erase_if(holders_, [&](const auto& it) { return it.second == handle; });
+  LetGoOfFiles(handle, found->second);
   directories_.erase(found);
   ways_.erase(handle);
 }

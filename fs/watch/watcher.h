@@ -70,6 +70,8 @@ class Watcher {
   Status Look(const Handle& handle, bool first);
   void Take(const Handle& handle, Directory& directory, const client::Attributes& own,
             const std::vector<client::SyncClient::ListedEntry>& entries, bool first);
+  // It holds none of its files any more: the time that takes goes by their number.
+  void LetGoOfFiles(const Handle& handle, const Directory& directory);
   void LookWhereDue(TimePoint now);
   // It is found under another name now, and so is what has been found below.
   void Rename(const Handle& handle, std::string shown);
