@@ -45,10 +45,14 @@ Watcher::~Watcher() = default;
 void Watcher::OnRecall(client::Lane& lane, const client::RecallNotice& notice) {
   const auto due = [this](const Handle& handle) {
     const auto found = directories_.find(handle);
-    if (found != directories_.end()) found->second.next = found->second.looked + kPause;
+    if (found != directories_.end()) Press(handle, found->second, found->second.looked + kPause);
   };
   if (notice.everything()) {
-    for (auto& entry : directories_) entry.second.next = {};
+    for (auto& entry : directories_) {
+      entry.second.next = {};
+      entry.second.pressing = false;
+    }
+    pressing_.clear();
   } else {
     due(notice.handle);
     const auto [begin, end] = holders_.equal_range(notice.handle);
@@ -160,7 +164,11 @@ void Watcher::Take(const Handle& handle, Directory& directory, const client::Att
   directory.unleased = believed ? 0 : std::min(directory.unleased + 1, kMostDoublings);
   directory.looked = now;
   const TimePoint again = now + kPause * (1U << directory.unleased);
-  directory.next = believed ? std::max(leased - kEarly, again) : again;
+  if (believed) {
+    directory.next = std::max(leased - kEarly, again);
+  } else {
+    Press(handle, directory, again);
+  }
   directory.away = false;
 }
 
@@ -172,6 +180,44 @@ void Watcher::LetGoOfFiles(const Handle& handle, const Directory& directory) {
   }
 }
 
+void Watcher::Press(const Handle& handle, Directory& directory, TimePoint when) {
+  if (directory.pressing && directory.next == when) return;
+  directory.next = when;
+  directory.pressing = true;
+  pressing_.emplace(when, handle);
+}
+
+std::optional<Handle> Watcher::TakePressing() {
+  const TimePoint now = BootClock::now();
+  while (!pressing_.empty() && pressing_.begin()->first <= now) {
+    const auto [when, handle] = *pressing_.begin();
+    pressing_.erase(pressing_.begin());
+    const auto found = directories_.find(handle);
+    // Else it has been looked at since, or is to be at another time.
+    const bool presses = found != directories_.end() && found->second.pressing;
+    if (presses && found->second.next == when) return handle;
+  }
+  return std::nullopt;
+}
+
+void Watcher::LookAgain(const Handle& handle) {
+  Directory& directory = directories_.at(handle);
+  directory.next = TimePoint::max();  // until something is recalled
+  directory.pressing = false;
+  Status looked = Look(handle, /*first=*/false);
+  if (Is(looked, {ESTALE}) && FindAgain(handle)) looked = Look(handle, /*first=*/false);
+  if (looked.ok()) return;
+  if (Is(looked, {ENOENT, ESTALE, ENOTDIR})) {
+    tell_(Format(directory.shown, {.what = "DELETE_SELF", .directory = false, .name = {}}));
+    Forget(handle);
+    return;
+  }
+  if (!directory.away) LogWarn("{}: {}", directory.shown, looked.ToString());
+  directory.away = true;
+  directory.next = BootClock::now() + kPatience;
+  directory.pressing = false;
+}
+
 void Watcher::LookWhereDue(TimePoint now) {
   std::vector<Handle> due;
   for (const auto& [handle, directory] : directories_) {
@@ -179,21 +225,11 @@ void Watcher::LookWhereDue(TimePoint now) {
   }
   for (const Handle& handle : due) {
     if (IsTold()) return;
+    // A change does not wait behind all the leases that only run out. One at a time: nor do these
+    // run out behind directories that change all the time.
+    if (const auto pressing = TakePressing()) LookAgain(*pressing);
     const auto found = directories_.find(handle);
-    if (found == directories_.end()) continue;
-    found->second.next = TimePoint::max();  // until something is recalled
-    Status looked = Look(handle, /*first=*/false);
-    if (Is(looked, {ESTALE}) && FindAgain(handle)) looked = Look(handle, /*first=*/false);
-    if (looked.ok()) continue;
-    Directory& directory = directories_.at(handle);
-    if (Is(looked, {ENOENT, ESTALE, ENOTDIR})) {
-      tell_(Format(directory.shown, {.what = "DELETE_SELF", .directory = false, .name = {}}));
-      Forget(handle);
-      continue;
-    }
-    if (!directory.away) LogWarn("{}: {}", directory.shown, looked.ToString());
-    directory.away = true;
-    directory.next = now + kPatience;
+    if (found != directories_.end() && found->second.next <= now) LookAgain(handle);
   }
   while (!found_.empty() && !IsTold()) {
     const auto [below, name] = std::move(found_.back());

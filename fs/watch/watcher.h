@@ -14,7 +14,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -56,6 +58,7 @@ class Watcher {
     std::vector<Handle> files;  // of what is in it
     TimePoint looked{};
     TimePoint next{};  // when to look again; max while it is looked at and nothing was recalled
+    bool pressing = false;  // at `next`, for more than its leases: it is in pressing_
     unsigned unleased = 0;  // looks without a lease, one after the other
     bool away = false;      // the last look failed
   };
@@ -72,6 +75,12 @@ class Watcher {
             const std::vector<client::SyncClient::ListedEntry>& entries, bool first);
   // It holds none of its files any more: the time that takes goes by their number.
   void LetGoOfFiles(const Handle& handle, const Directory& directory);
+  // Something in it has changed, or is about to: when to look, before what only runs out.
+  void Press(const Handle& handle, Directory& directory, TimePoint when);
+  // The one that has been pressing the longest, of those whose time has come.
+  std::optional<Handle> TakePressing();
+  // At one that was looked at before; tells when it is gone.
+  void LookAgain(const Handle& handle);
   void LookWhereDue(TimePoint now);
   // It is found under another name now, and so is what has been found below.
   void Rename(const Handle& handle, std::string shown);
@@ -87,8 +96,10 @@ class Watcher {
   const int stop_;
   std::unordered_map<Handle, Directory, HandleHash> directories_;
   std::unordered_multimap<Handle, Handle, HandleHash> holders_;  // what is where
-  std::vector<std::pair<Handle, std::string>> found_;            // directories to add
-  bool full_ = false;  // one was too many, and that has been said
+  // Where a change is expected, by when to look. One is left in it that is looked at sooner.
+  std::multimap<TimePoint, Handle> pressing_;
+  std::vector<std::pair<Handle, std::string>> found_;  // directories to add
+  bool full_ = false;                                  // one was too many, and that has been said
   // The last step to each directory, also to those on the way to what is watched.
   std::unordered_map<Handle, client::PathStep, HandleHash> ways_;
   std::unique_ptr<client::SyncClient> client_;  // last: recalls use the rest

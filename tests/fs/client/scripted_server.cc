@@ -251,6 +251,7 @@ void ScriptedServer::OnMessage(LaneState& lane, ByteSpan message) {
   const std::array<ByteSpan, 3> parts{
       std::as_bytes(std::span(&header, 1)),
       reply.error == WireError::kOk ? ByteSpan(reply.body) : ByteSpan(), reply.extensions};
+  if (!reply.before.empty()) (void)lane.connection->Send(ByteSpan(reply.before));
   for (int i = 0; reply.send && i < reply.times; ++i) {
     (void)(reply.instead.empty() ? lane.connection->Send(parts)
                                  : lane.connection->Send(ByteSpan(reply.instead)));

@@ -50,6 +50,7 @@ class ScriptedServer {
     int times = 1;                            // the same answer again
     std::vector<std::byte> instead{};         // raw bytes instead of an answer
     std::optional<std::uint64_t> epoch{};
+    std::vector<std::byte> before{};  // goes first: a message that nobody asked for
   };
   // Looks at each answer before it goes. Runs on the lanes' threads, one at a time.
   using Hook = std::function<void(const Request&, Reply&)>;
