@@ -12,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 
 #include "fs/fuse/dialer.h"
 #include "fs/fuse/options.h"
+#include "fs/watch/output.h"
 #include "fs/watch/watcher.h"
 #include "transport/base/command_line.h"
 #include "transport/base/control_socket.h"
@@ -181,6 +181,29 @@ Result<std::unique_ptr<client::Mount>> Connect(const fuse::Options& options) {
   return client::Mount::Create(std::move(mount), DeadlineAfter(options.deadline));
 }
 
+Status Watch(const Words& words, const std::vector<Place>& places, const fuse::Options& options,
+             Output& output, int stop) {
+  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<EndsByForce> force, EndsByForce::Start(stop));
+  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<client::Mount> mount, Connect(options));
+  const client::CallContext caller{
+      .uid = geteuid(), .gid = getegid(), .pid = static_cast<std::uint32_t>(getpid())};
+  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<Watcher> watcher,
+                        Watcher::Create(*mount, caller, words.recursive, output, stop,
+                                        DeadlineAfter(options.deadline)));
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    std::string shown = words.operands[i];
+    while (shown.size() > 1 && shown.ends_with('/')) shown.pop_back();
+    RDFS_RETURN_IF_ERROR(watcher->Add(places[i].path, std::move(shown)));
+    if (watcher->IsTold()) return {};
+  }
+  if (!words.quiet) {
+    Say("rdfs: watching {} director{}\n", watcher->directories(),
+        watcher->directories() == 1 ? "y" : "ies");
+  }
+  watcher->Run();
+  return {};
+}
+
 Status Watch(const Words& words) {
   std::vector<Place> places;
   for (const std::string& operand : words.operands) {
@@ -198,32 +221,13 @@ Status Watch(const Words& words) {
     RDFS_RETURN_IF_ERROR(fuse::ApplyMountOptions(list, options));
   }
   RDFS_ASSIGN_OR_RETURN(const Fd stop, BlockEndSignals());
-  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<EndsByForce> force, EndsByForce::Start(stop.get()));
-  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<client::Mount> mount, Connect(options));
-  const client::CallContext caller{
-      .uid = geteuid(), .gid = getegid(), .pid = static_cast<std::uint32_t>(getpid())};
-  const auto tell = [](const std::string& line) {
-    // The reader has gone: nobody needs the rest.
-    if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() ||
-        std::fflush(stdout) != 0) {
-      (void)kill(getpid(), SIGTERM);  // read from `stop`
-    }
-  };
-  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<Watcher> watcher,
-                        Watcher::Create(*mount, caller, words.recursive, tell, stop.get(),
-                                        DeadlineAfter(options.deadline)));
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    std::string shown = words.operands[i];
-    while (shown.size() > 1 && shown.ends_with('/')) shown.pop_back();
-    RDFS_RETURN_IF_ERROR(watcher->Add(places[i].path, std::move(shown)));
-    if (watcher->IsTold()) return {};
-  }
-  if (!words.quiet) {
-    Say("rdfs: watching {} director{}\n", watcher->directories(),
-        watcher->directories() == 1 ? "y" : "ies");
-  }
-  watcher->Run();
-  return {};
+  // The reader has gone: nobody needs the rest.
+  const auto gone = [] { (void)kill(getpid(), SIGTERM); };  // read from `stop`
+  RDFS_ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Start(STDOUT_FILENO, gone));
+  const Status watched = Watch(words, places, options, *output, stop.get());
+  // The session has ended: nobody else waits while the last lines are read.
+  const Status written = output->End(stop.get());
+  return watched.ok() ? written : watched;
 }
 
 int Ended(const Status& status) {

@@ -28,8 +28,8 @@ bool Is(const Status& status, std::initializer_list<int> errnos) {
 
 Result<std::unique_ptr<Watcher>> Watcher::Create(client::Mount& mount,
                                                  const client::CallContext& caller, bool recursive,
-                                                 Tell tell, int stop, Deadline deadline) {
-  std::unique_ptr<Watcher> watcher(new Watcher(mount, recursive, std::move(tell), stop));
+                                                 Output& output, int stop, Deadline deadline) {
+  std::unique_ptr<Watcher> watcher(new Watcher(mount, recursive, output, stop));
   mount.SetRecallHandler(
       [raw = watcher.get()](client::Lane& lane, const client::RecallNotice& notice) {
         raw->OnRecall(lane, notice);
@@ -151,7 +151,7 @@ void Watcher::Take(const Handle& handle, Directory& directory, const client::Att
   }
   if (!first) {
     for (const Event& event : Compare(directory.listing, listing)) {
-      tell_(Format(directory.shown, event));
+      output_.Tell(Format(directory.shown, event));
     }
   }
   LetGoOfFiles(handle, directory);
@@ -208,7 +208,7 @@ void Watcher::LookAgain(const Handle& handle) {
   if (Is(looked, {ESTALE}) && FindAgain(handle)) looked = Look(handle, /*first=*/false);
   if (looked.ok()) return;
   if (Is(looked, {ENOENT, ESTALE, ENOTDIR})) {
-    tell_(Format(directory.shown, {.what = "DELETE_SELF", .directory = false, .name = {}}));
+    output_.Tell(Format(directory.shown, {.what = "DELETE_SELF", .directory = false, .name = {}}));
     Forget(handle);
     return;
   }
@@ -224,14 +224,15 @@ void Watcher::LookWhereDue(TimePoint now) {
     if (directory.next <= now) due.push_back(handle);
   }
   for (const Handle& handle : due) {
-    if (IsTold()) return;
+    if (IsTold() || output_.full()) return;
     // A change does not wait behind all the leases that only run out. One at a time: nor do these
     // run out behind directories that change all the time.
     if (const auto pressing = TakePressing()) LookAgain(*pressing);
     const auto found = directories_.find(handle);
-    if (found != directories_.end() && found->second.next <= now) LookAgain(handle);
+    const bool is_due = found != directories_.end() && found->second.next <= now;
+    if (is_due && !output_.full()) LookAgain(handle);
   }
-  while (!found_.empty() && !IsTold()) {
+  while (!found_.empty() && !IsTold() && !output_.full()) {
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
     const Status added = AddDirectory(below, name, /*named=*/false, /*come=*/true);
@@ -305,20 +306,23 @@ bool Watcher::IsTold() const {
 
 void Watcher::Run() {
   client::Lane& lane = client_->lane();
-  while (!directories_.empty()) {
+  while (!directories_.empty() || !found_.empty()) {
     lane.Poll();
     const TimePoint now = BootClock::now();
-    const TimePoint next = Next();
+    const bool may_look = !output_.full();
+    const TimePoint next = !may_look ? TimePoint::max() : found_.empty() ? Next() : now;
     if (next <= now) {
       LookWhereDue(now);
       if (IsTold()) return;
       continue;
     }
     if (!lane.Arm()) continue;
-    std::array<pollfd, 2> entries{{{.fd = lane.fd(), .events = POLLIN, .revents = 0},
-                                   {.fd = stop_, .events = POLLIN, .revents = 0}}};
+    std::array<pollfd, 3> entries{{{.fd = lane.fd(), .events = POLLIN, .revents = 0},
+                                   {.fd = stop_, .events = POLLIN, .revents = 0},
+                                   {.fd = output_.fd(), .events = POLLIN, .revents = 0}}};
     poll(entries.data(), entries.size(), PollTimeoutMs(std::min(next, lane.NextTimer()), now));
     if (entries[1].revents != 0) return;
+    if (entries[2].revents != 0) output_.TakeRoom();
   }
 }
 

@@ -10,10 +10,12 @@
 // A server that has started again may know no handles: a directory is looked up anew then, by the
 // names that were seen last on the way to it.
 //
+// While more waits to be read than the output takes, it only answers recalls: what changes
+// meanwhile is told as one, and who changes it does not wait for who reads.
+//
 // One thread, the caller's.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,17 +27,17 @@
 
 #include "fs/client/sync_client.h"
 #include "fs/watch/listing.h"
+#include "fs/watch/output.h"
 
 namespace rdfs::fs::watch {
 
 class Watcher {
  public:
-  using Tell = std::function<void(const std::string& line)>;
-  // `mount` has no lanes yet, and outlives it. `stop` is readable when it is told to end. Blocks
-  // until the lane is there.
+  // `mount` has no lanes yet; it and `output` outlive it. `stop` is readable when it is told to
+  // end. Blocks until the lane is there.
   static Result<std::unique_ptr<Watcher>> Create(client::Mount& mount,
                                                  const client::CallContext& caller, bool recursive,
-                                                 Tell tell, int stop, Deadline deadline);
+                                                 Output& output, int stop, Deadline deadline);
   ~Watcher();
 
   // Begins with what is there now. `path`: names from the export's root; `shown`: how lines name
@@ -63,8 +65,8 @@ class Watcher {
     bool away = false;      // the last look failed
   };
 
-  Watcher(client::Mount& mount, bool recursive, Tell tell, int stop)
-      : mount_(mount), recursive_(recursive), tell_(std::move(tell)), stop_(stop) {}
+  Watcher(client::Mount& mount, bool recursive, Output& output, int stop)
+      : mount_(mount), recursive_(recursive), output_(output), stop_(stop) {}
   void OnRecall(client::Lane& lane, const client::RecallNotice& notice);
   // `come`: found while it was watched, so that what is in it is told to have come as well (also of
   // one that could not be read before).
@@ -92,7 +94,7 @@ class Watcher {
 
   client::Mount& mount_;
   const bool recursive_;
-  const Tell tell_;
+  Output& output_;
   const int stop_;
   std::unordered_map<Handle, Directory, HandleHash> directories_;
   std::unordered_multimap<Handle, Handle, HandleHash> holders_;  // what is where

@@ -180,6 +180,48 @@ grep -qxF "$source/top/ CREATE at-last" "$work/events" || problem "of a source: 
 [ -s "$work/said" ] && problem "quiet, it says: $(cat "$work/said")"
 ends
 
+# A reader that does not read: nobody else waits for it, and it has missed nothing when it reads again. A create that
+# waits for a watcher who does not answer takes 5 s, a lease: 3 s is far from both.
+mkdir "$top/unread"
+mkfifo "$work/fifo"
+exec 7<>"$work/fifo"
+: >"$work/said"
+"$rdfs" watch "$top/unread" >"$work/fifo" 2>"$work/said" </dev/null 7>&- &
+watcher=$!
+ends_with_us "$watcher"
+wait_for "$work/said" 'rdfs: watching 1 directory'
+# Their lines are some 400 KB; a pipe holds 64.
+longest=$("${python[@]}" - "$top/unread" <<'PYTHON'
+import os, sys, time
+longest = 0
+for number in range(3000):
+    path = os.path.join(sys.argv[1], 'a-name-that-is-long-so-that-few-lines-fill-the-pipe-%04d' % number)
+    begun = time.monotonic()
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    longest = max(longest, time.monotonic() - begun)
+print(int(longest * 1000))
+PYTHON
+)
+[ "${longest:-9999}" -lt 3000 ] || problem "while nobody reads, a create takes ${longest:-?} ms"
+: >"$work/events"
+cat "$work/fifo" >"$work/events" 7>&- &
+reader=$!
+ends_with_us "$reader"
+told() { [ "$(sed -n 's/.* CREATE //p' "$work/events" | sort -u | wc -l)" -eq 3000 ]; }
+wait_until 300 told || problem "read again, it tells of $(grep -c CREATE "$work/events") files of 3000"
+twice=$(grep CREATE "$work/events" | sort | uniq -d | head -n 3)
+[ -z "$twice" ] || problem "told twice: $twice"
+# Nobody reads once more, and it is told to end.
+kill "$reader"
+wait "$reader" 2>/dev/null
+not_ours "$reader"
+(cd "$top/unread" && rm a-name-*)
+kill -TERM "$watcher"
+wait_until 100 gone "$watcher" || problem 'told to end while nobody reads, it goes on'
+wait "$watcher" || problem "told to end while nobody reads, it ends with status $?"
+not_ours "$watcher"
+exec 7>&-
+
 # Told to end while it connects to a server that is silent, it does.
 python3 - >"$work/silent" <<'PYTHON' &
 import socket, time
@@ -239,6 +281,17 @@ refused 1 'is not a directory' "$top/new"
 refused 1 "of different sources" "$top" rdfs://other/x
 refused 1 'No such file' -o "key_file=$work/key" "$source/none"
 refused 2 'rdfs watch --help'
+# A full disk, when there is something to tell: it ends.
+mkdir "$top/told"
+: >"$work/said"
+"$rdfs" watch "$top/told" >/dev/full 2>"$work/said" </dev/null &
+watcher=$!
+ends_with_us "$watcher"
+wait_for "$work/said" 'rdfs: watching 1 directory'
+touch "$top/told/new"
+wait_until 100 gone "$watcher" || problem 'it goes on with a full disk'
+wait "$watcher"
+not_ours "$watcher"
 refused 2 '\[ro\]: there is no such option' -o '[ro]' "$top"
 fusermount3 -u "$work/mnt" || problem 'it does not unmount'
 conclude 'changes that rdfs watch tells of'

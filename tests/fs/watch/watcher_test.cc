@@ -1,6 +1,7 @@
 // When the watcher looks, on a scripted server: at directories that are empty and stay so.
 #include "fs/watch/watcher.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
@@ -54,9 +55,11 @@ class WatcherTest : public testing::Test {
     auto mount = client::Mount::Create(std::move(options), DeadlineAfter(10s));
     ASSERT_TRUE(mount.ok()) << mount.status().ToString();
     mount_ = *std::move(mount);
-    auto watcher = Watcher::Create(
-        *mount_, {}, /*recursive=*/false, [](const std::string&) {}, stop_.get(),
-        DeadlineAfter(10s));
+    auto output = Output::Start(silence_.get(), [] {});
+    ASSERT_TRUE(output.ok()) << output.status().ToString();
+    output_ = *std::move(output);
+    auto watcher = Watcher::Create(*mount_, {}, /*recursive=*/false, *output_, stop_.get(),
+                                   DeadlineAfter(10s));
     ASSERT_TRUE(watcher.ok()) << watcher.status().ToString();
     watcher_ = *std::move(watcher);
   }
@@ -103,6 +106,7 @@ class WatcherTest : public testing::Test {
     return looks_;
   }
 
+  const Fd silence_{open("/dev/null", O_WRONLY | O_CLOEXEC)};
   const Fd stop_{eventfd(0, EFD_CLOEXEC)};
   std::mutex mutex_;
   std::vector<std::string> looks_;  // under mutex_
@@ -111,6 +115,7 @@ class WatcherTest : public testing::Test {
   bool everything_ = false;         // under mutex_
   client::ScriptedServer server_;
   std::unique_ptr<client::Mount> mount_;
+  std::unique_ptr<Output> output_;
   std::unique_ptr<Watcher> watcher_;
 };
 
