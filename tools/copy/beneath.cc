@@ -134,6 +134,7 @@ class Remover {
   }
 
   Removed Look(File& directory, Level& level) {
+    if (how_.stop != nullptr && *how_.stop) return false;
     if (directory.Stat(level.name, false, level.info) != 0) {
       if (errno == ENOENT) return true;  // somebody else was faster
       return Status::FromErrno(errno, ShownPath());

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <string>
@@ -27,7 +28,8 @@ struct Removal {
   // What stays, and with it what it holds and every directory that it is in. `path`: from where the
   // removal began on. May be empty.
   std::function<bool(const std::string& path, const struct stat& info)> keeps{};
-  bool dry_run = false;  // nothing is removed, and all the rest is the same
+  bool dry_run = false;                     // nothing is removed, and all the rest is the same
+  const std::atomic<bool>* stop = nullptr;  // once it is set, all stays that has not gone
 };
 
 // Removes `name` in `directory` and what is beneath, at any depth; stays in it and follows nothing.

@@ -135,13 +135,16 @@ class Destination {
   // names that were `seen` in SRC's, under whatever name a file system that folds case has them,
   // what `keeps` wants, and the directories that this is in; and never what somebody may go on
   // with, with `resume`. A source (AddSource) stays, too, which is an error. `path`: from that
-  // directory on. `gone` is told what went, from the root on.
+  // directory on. `gone` is told what went, from the root on. Nothing more goes once `stop`, if
+  // there is one, is set.
   using Names = std::unordered_set<std::string>;
   using Keeps = std::function<bool(const std::string& path, bool is_directory)>;
   using Gone = std::function<void(const std::string& path)>;
-  Status Prune(const Entry& entry, const Names& seen, const Keeps& keeps, const Gone& gone);
+  Status Prune(const Entry& entry, const Names& seen, const Keeps& keeps, const Gone& gone,
+               const std::atomic<bool>* stop = nullptr);
   // The same for a dry run: nothing is entered, and nothing goes.
-  Status PeekPrune(const Entry& entry, const Names& seen, const Keeps& keeps, const Gone& gone);
+  Status PeekPrune(const Entry& entry, const Names& seen, const Keeps& keeps, const Gone& gone,
+                   const std::atomic<bool>* stop = nullptr);
 
  private:
   friend class OutputFile;
@@ -162,7 +165,7 @@ class Destination {
   // With what is there now; fails if that must not be replaced by `entry`.
   Result<Place> PlaceFor(const Entry& entry);
   Status PruneIn(File& directory, const std::string& path, const Names& seen, const Keeps& keeps,
-                 const Gone& gone, bool dry_run);
+                 const Gone& gone, const std::atomic<bool>* stop, bool dry_run);
   [[nodiscard]] bool IsSource(const struct stat& info);
   [[nodiscard]] bool IsOurs(const std::string& name) const;
   static bool HasDefaultAcl(File& directory);

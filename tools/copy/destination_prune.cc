@@ -47,7 +47,7 @@ bool Destination::IsSource(const struct stat& info) {
 }
 
 Status Destination::Prune(const Entry& entry, const Names& seen, const Keeps& keeps,
-                          const Gone& gone) {
+                          const Gone& gone, const std::atomic<bool>* stop) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   NodePtr node;
   {
@@ -59,11 +59,11 @@ Status Destination::Prune(const Entry& entry, const Names& seen, const Keeps& ke
   if (node->fresh) return {};
   if (node->in_source) return StaysFor(path);
   RDFS_ASSIGN_OR_RETURN(const FilePtr file, OpenedFolder(*node));
-  return PruneIn(*file, path, seen, keeps, gone, false);
+  return PruneIn(*file, path, seen, keeps, gone, stop, false);
 }
 
 Status Destination::PeekPrune(const Entry& entry, const Names& seen, const Keeps& keeps,
-                              const Gone& gone) {
+                              const Gone& gone, const std::atomic<bool>* stop) {
   RDFS_ASSIGN_OR_RETURN(const std::string path, PathOf(entry));
   const FilePtr file = root_->OpenBeneath(path, O_RDONLY | O_DIRECTORY);
   if (file == nullptr) return {};  // it is not there, or not a directory: said elsewhere
@@ -73,11 +73,12 @@ Status Destination::PeekPrune(const Entry& entry, const Names& seen, const Keeps
     if (at->Stat("", true, info) == 0 && IsSource(info)) return StaysFor(path);
     at = at->Open("..", O_PATH | O_DIRECTORY);
   }
-  return PruneIn(*file, path, seen, keeps, gone, true);
+  return PruneIn(*file, path, seen, keeps, gone, stop, true);
 }
 
 Status Destination::PruneIn(File& directory, const std::string& path, const Names& seen,
-                            const Keeps& keeps, const Gone& gone, bool dry_run) {
+                            const Keeps& keeps, const Gone& gone, const std::atomic<bool>* stop,
+                            bool dry_run) {
   struct stat own {};
   if (directory.Stat("", true, own) != 0) {
     return Status::FromErrno(errno, "cannot look at the directory");
@@ -92,6 +93,7 @@ Status Destination::PruneIn(File& directory, const std::string& path, const Name
   std::string source;
   Removal how;
   how.dry_run = dry_run;
+  how.stop = stop;
   how.keeps = [&](const std::string& beneath, const struct stat& info) {
     if (S_ISDIR(info.st_mode) && options_.one_file_system && info.st_dev != own.st_dev) return true;
     if (keeps(beneath, S_ISDIR(info.st_mode))) return true;
@@ -102,6 +104,7 @@ Status Destination::PruneIn(File& directory, const std::string& path, const Name
   Status first;
   std::vector<std::string> went;
   for (const std::string& name : names) {
+    if (stop != nullptr && *stop) break;
     if (IsOurs(name) || seen.contains(name)) continue;
     if (!listed) listed.emplace(names.begin(), names.end());
     if (IsSpelledOtherwise(name, *listed, seen, look)) continue;

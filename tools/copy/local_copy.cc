@@ -149,8 +149,9 @@ void LocalCopy::Prune(const Entry& entry, const Seen& seen) {
   const auto gone = [&](const std::string& path) {
     report_.Done(Joined(options_.root, path), "deleted ");
   };
-  const Status status = options_.dry_run ? destination_.PeekPrune(entry, seen.names, keeps, gone)
-                                         : destination_.Prune(entry, seen.names, keeps, gone);
+  const Status status = options_.dry_run
+                            ? destination_.PeekPrune(entry, seen.names, keeps, gone, &stop_)
+                            : destination_.Prune(entry, seen.names, keeps, gone, &stop_);
   if (!status.ok()) report_.Failed(Shown(entry), status);
 }
 

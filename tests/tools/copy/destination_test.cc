@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 
 #include "tests/tools/copy/as_ordinary.h"
@@ -684,6 +685,29 @@ TEST_F(DestinationTest, PruneKeepsWhatIsKeptDeepBelow) {
   EXPECT_EQ(dst_.Entries("root/old"), 1U);
   EXPECT_EQ(dst_.Entries("root/old/in"), 1U);
   EXPECT_EQ(dst_.Read("root/old/in/key"), "x");
+}
+
+TEST_F(DestinationTest, NothingMoreIsPrunedOnceItIsToStop) {
+  constexpr int kFiles = 300, kGoing = 100;
+  dst_.MakeDirectory("root/old");
+  for (int i = 0; i < kFiles; ++i) dst_.Write("root/old/" + std::to_string(i), "x");
+  for (int i = 0; i < kFiles; ++i) dst_.Write("root/" + std::to_string(i), "x");
+  Open();
+  const Entry folder = Of(Kind::kDirectory, "");
+  ASSERT_TRUE(to_->Enter(folder).ok());
+  std::atomic<bool> stop{false};
+  int asked = 0;
+  const auto keeps = [&](const std::string& path, bool is_directory) {
+    if (!is_directory && path.starts_with("old/") && ++asked == kGoing) stop = true;
+    return !path.starts_with("old");
+  };
+  std::size_t gone = 0;
+  const auto tell = [&](const std::string&) { ++gone; };
+  EXPECT_TRUE(to_->Prune(folder, {}, keeps, tell, &stop).ok());
+  EXPECT_EQ(asked, kGoing);
+  EXPECT_EQ(gone, std::size_t{kGoing});
+  EXPECT_EQ(dst_.Entries("root/old"), std::size_t{kFiles - kGoing});
+  EXPECT_EQ(dst_.Entries("root"), std::size_t{kFiles + 1});
 }
 
 // Runs it with a stack of 512 KiB.

@@ -47,6 +47,7 @@ bool ReceiveCrew::HasContent(const Entry& entry, const Digest& digest) {
 
 // Deletes what the source does not have, now that all of its names have been heard.
 void ReceiveCrew::Prune(const LeaveRecord& record) {
+  if (stop_) return;
   const Entry& entry = record.entry;
   if (record.partial) {
     // With -x: what is mounted there is not read, and nobody expects it to be.
@@ -65,8 +66,8 @@ void ReceiveCrew::Prune(const LeaveRecord& record) {
     Put(Notice{Notice::What::kGone, path, ""});
   };
   const Status status = settings_.dry_run
-                            ? destination_.PeekPrune(entry, seen_.back(), keeps, would_go)
-                            : destination_.Prune(entry, seen_.back(), keeps, gone);
+                            ? destination_.PeekPrune(entry, seen_.back(), keeps, would_go, &stop_)
+                            : destination_.Prune(entry, seen_.back(), keeps, gone, &stop_);
   if (!status.ok()) TellOf(entry, status);
 }
 
