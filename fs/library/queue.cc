@@ -323,6 +323,7 @@ void rdfs_queue::Free(rdfs_buffer* buffer) {
   const Lock lock(mutex_);
   Enter();
   buffers_.erase(buffer);
+  ServeBorrowers();
 }
 
 std::shared_ptr<client::Buffer> rdfs_queue::LendNow(std::size_t bytes) {
@@ -338,14 +339,28 @@ std::shared_ptr<client::Buffer> rdfs_queue::LendNow(std::size_t bytes) {
 
 std::shared_ptr<client::Buffer> rdfs_queue::Lend(std::size_t bytes, bool wait) {
   Lock lock(mutex_);
-  std::shared_ptr<client::Buffer> memory = LendNow(bytes);
-  while (memory == nullptr && wait && lent_ > 0) {
-    ++borrowers_;
-    Turn(lock, Deadline::max());
-    --borrowers_;
-    memory = LendNow(bytes);
+  std::shared_ptr<client::Buffer> memory;
+  if (borrowers_.empty()) memory = LendNow(bytes);
+  if (memory != nullptr || !wait) return memory;
+  Borrower mine{.bytes = bytes};
+  borrowers_.push_back(&mine);
+  for (ServeBorrowers(); !mine.served; ServeBorrowers()) Turn(lock, Deadline::max());
+  return std::move(mine.memory);
+}
+
+void rdfs_queue::ServeBorrowers() {
+  bool any = false;
+  while (!borrowers_.empty()) {
+    Borrower& first = *borrowers_.front();
+    first.memory = LendNow(first.bytes);
+    // What is lent comes back: who holds some waits for none.
+    if (first.memory == nullptr && lent_ > 0) break;
+    first.served = any = true;
+    borrowers_.pop_front();
   }
-  return memory;
+  if (!any) return;
+  changed_.notify_all();
+  if (leading_) Kick();
 }
 
 std::size_t rdfs_queue::LargestLoan() const { return spare_ == nullptr ? 0 : spare_->size(); }
@@ -355,7 +370,5 @@ void rdfs_queue::GiveBack(std::shared_ptr<client::Buffer>& memory) {
   if (memory == spare_) spare_lent_ = false;
   memory.reset();
   --lent_;
-  if (borrowers_ == 0) return;
-  changed_.notify_all();
-  if (leading_) Kick();
+  ServeBorrowers();
 }

@@ -75,9 +75,10 @@ struct rdfs_queue {
 
   rdfs_buffer* Allocate(std::size_t bytes);
   void Free(rdfs_buffer* buffer);
-  // Memory for a piece of rdfs_pread, and back. Null when there is none; with `wait`, which is for
-  // threads that hold none of it, when the program has all of it. LargestLoan: what waiting always
-  // gets; 0: it may get nothing.
+  // Memory for a piece of rdfs_pread, and back. Null when there is none, or others wait for it;
+  // with `wait`, which is for threads that hold none of it, when the program has all of it. Who
+  // wait get it in the order in which they came, so that each waits for so many answers at most.
+  // LargestLoan: what waiting always gets; 0: it may get nothing.
   std::shared_ptr<rdfs::fs::client::Buffer> Lend(std::size_t bytes, bool wait);
   void GiveBack(std::shared_ptr<rdfs::fs::client::Buffer>& memory);
   [[nodiscard]] std::size_t LargestLoan() const;
@@ -94,6 +95,15 @@ struct rdfs_queue {
 
   bool Begin(const OperationPtr& operation, const Start& start);
   std::shared_ptr<rdfs::fs::client::Buffer> LendNow(std::size_t bytes);
+  // A thread that waits for a piece. It gets it while it sleeps, so that nobody waits behind it for
+  // memory that there is.
+  struct Borrower {
+    std::size_t bytes;
+    std::shared_ptr<rdfs::fs::client::Buffer> memory{};  // null: the program has all of it
+    bool served = false;
+  };
+  // Those that there is memory for.
+  void ServeBorrowers();
   // A step towards what somebody waits for; may release the mutex, and return with nothing done.
   void Turn(Lock& lock, rdfs::Deadline deadline);
   void Sleep(Lock& lock, rdfs::Deadline deadline);
@@ -125,8 +135,8 @@ struct rdfs_queue {
   std::unordered_map<rdfs_buffer*, std::unique_ptr<rdfs_buffer>> buffers_;
   std::shared_ptr<rdfs::fs::client::Buffer> spare_;
   bool spare_lent_ = false;
-  std::size_t lent_ = 0;       // pieces, spare_ included
-  std::size_t borrowers_ = 0;  // threads that wait for one
+  std::size_t lent_ = 0;  // pieces, spare_ included
+  std::deque<Borrower*> borrowers_;
   rdfs::AdaptiveSpin spin_;
   const bool gives_way_ = !rdfs::RoomForAChain();  // who spins, to the server
   std::unique_ptr<rdfs::fs::client::Lane> lane_;

@@ -204,6 +204,50 @@ TEST_P(Queues, ThreadsThatShareTheLastMemoryMoveAllOfTheirBytes) {
   EXPECT_EQ(rdfs_close(queue_, file), 0);
 }
 
+// Who gives the last memory back does not have it again before those who have waited for it: what
+// they read is from before the second half of the file was written.
+TEST_P(Queues, TheLastMemoryGoesToWhoHasWaitedLongest) {
+  constexpr std::size_t kLast = 256 << 10, kRead = 4096;
+  constexpr int kReaders = 8;
+  const std::string old(kRead, 'a');
+  Put("file", std::string(2 * kLast, 'a'));
+  rdfs_file* file = Open("file", O_RDWR);
+  std::vector<rdfs_buffer*> all;
+  for (std::size_t bytes = 1 << 20; bytes >= 4096; bytes /= 2) {
+    while (rdfs_buffer* buffer = rdfs_buffer_alloc(queue_, bytes)) all.push_back(buffer);
+  }
+  std::atomic<int> begun = 0;
+  const auto await = [&begun](int threads) {
+    while (begun < threads) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // they wait by now
+  };
+  server_.Stop();
+  std::thread writer([&] {
+    const std::string text(2 * kLast, 'b');
+    ++begun;
+    EXPECT_EQ(rdfs_pwrite(queue_, file, text.data(), text.size(), 0),
+              static_cast<ssize_t>(text.size()));
+  });
+  await(1);
+  std::vector<std::thread> readers;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < kReaders; ++i) {
+    readers.emplace_back([&] {
+      std::string back(kRead, 'x');
+      ++begun;
+      const ssize_t moved = rdfs_pread(queue_, file, back.data(), back.size(), kLast);
+      if (moved == static_cast<ssize_t>(kRead) && back == old) ++right;
+    });
+  }
+  await(1 + kReaders);
+  server_.Continue();
+  for (std::thread& reader : readers) reader.join();
+  writer.join();
+  EXPECT_EQ(right, kReaders);
+  for (rdfs_buffer* buffer : all) rdfs_buffer_free(buffer);
+  EXPECT_EQ(rdfs_close(queue_, file), 0);
+}
+
 TEST_P(Queues, CxxObjectsDoTheSame) {
   const std::string text = RandomText(3 << 20, 8);
   rdfs::Export served;
