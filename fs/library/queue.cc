@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "transport/base/signals_blocked.h"
 
@@ -27,6 +28,8 @@ constexpr std::chrono::microseconds kLongestSpin{100};
 constexpr std::chrono::milliseconds kKeeperPatience{20};
 // Who takes completions that wait already looks for what the server wants this often.
 constexpr std::chrono::milliseconds kLookEvery{1};
+// Whoever sleeps looks again after that at the latest.
+constexpr std::chrono::hours kLongestSleep{1};
 constexpr std::size_t kSpareBytes = 256 * 1024;
 
 std::string_view Remedy(int errno_value) {
@@ -93,15 +96,15 @@ rdfs_queue::rdfs_queue(rdfs_export& owner, std::unique_ptr<client::Lane> lane, F
 
 rdfs_queue::~rdfs_queue() {
   {
-    Lock lock(mutex_);
+    Lock lock = Hold();
     Enter();
     const Deadline deadline = rdfs::DeadlineAfter(owner_.deadline);
     while (under_way_ > 0 && BootClock::now() < deadline) Turn(lock, deadline);
     stopping_ = true;
     Kick();
+    Wake();
   }
   keeper_.notify_all();
-  changed_.notify_all();
   thread_.join();
   for (const OperationPtr& operation : done_) Discard(*operation);
   done_.clear();
@@ -137,7 +140,7 @@ int rdfs_queue::Submit(std::string what, void* user, Start start, bool closes) {
   operation->user = user;
   operation->closes = closes;
   {
-    const Lock lock(mutex_);
+    const Lock lock = Hold();
     const bool begun = Begin(operation, start);
     // The memory that it holds may be nobody else's by now.
     start = nullptr;
@@ -152,31 +155,31 @@ rdfs_queue::OperationPtr rdfs_queue::BeginToWait(std::string what, const Start& 
   operation->what = std::move(what);
   operation->waited_for = true;
   operation->closes = closes;
-  const Lock lock(mutex_);
+  const Lock lock = Hold();
   return Begin(operation, start) ? operation : nullptr;
 }
 
 void rdfs_queue::WaitFor(const Operation& operation) {
-  Lock lock(mutex_);
+  Lock lock = Hold();
   while (!operation.over) Turn(lock, Deadline::max());
-  changed_.notify_all();  // others may want to lead now
+  Wake();  // others may want to lead now
 }
 
 int rdfs_queue::Refuse(const std::string& what, int errno_value) {
-  const Lock lock(mutex_);
+  const Lock lock = Hold();
   sentence_ = Sentence(what, Status(rdfs::Code::kErrno, errno_value, {}));
   return -errno_value;
 }
 
 int rdfs_queue::Report(const Operation& operation) {
   if (operation.status.ok()) return 0;
-  const Lock lock(mutex_);
+  const Lock lock = Hold();
   sentence_ = Sentence(operation.what, operation.status);
   return -operation.status.errno_value();
 }
 
 const char* rdfs_queue::sentence() const {
-  const Lock lock(mutex_);
+  const Lock lock = Hold();
   return sentence_.c_str();
 }
 
@@ -192,7 +195,7 @@ void rdfs_queue::End(const OperationPtr& operation, Status status, std::int64_t 
 
 int rdfs_queue::Poll(rdfs_completion* completions, int most, int timeout_ms) {
   if (completions == nullptr || most <= 0) return Refuse("taking completions", EINVAL);
-  Lock lock(mutex_);
+  Lock lock = Hold();
   Enter();
   const Deadline deadline =
       timeout_ms < 0 ? Deadline::max() : rdfs::DeadlineAfter(std::chrono::milliseconds(timeout_ms));
@@ -203,7 +206,7 @@ int rdfs_queue::Poll(rdfs_completion* completions, int most, int timeout_ms) {
   int taken = 0;
   for (; taken < most && !done_.empty(); ++taken) HandOut(completions[taken]);
   if (program_sleeps_ && done_.empty()) Drain(completed_);
-  changed_.notify_all();
+  Wake();
   return taken;
 }
 
@@ -233,16 +236,54 @@ void rdfs_queue::Kick() const { Signal(wake_); }
 
 void rdfs_queue::Look() {
   looked_ = BootClock::now();
-  if (lane_->Poll() > 0) changed_.notify_all();
+  if (lane_->Poll() > 0) Wake();
 }
 
 bool rdfs_queue::IsLookDue() const { return BootClock::now() - looked_ >= kLookEvery; }
 
+rdfs_queue::Lock rdfs_queue::Hold() const {
+  Lock lock(mutex_, std::try_to_lock);
+  if (lock) return lock;
+  ++wanted_;
+  lock.lock();
+  --wanted_;
+  return lock;
+}
+
+void rdfs_queue::LetIn(Lock& lock) {
+  if (wanted_ == 0) return;
+  lock.unlock();
+  ::sched_yield();
+  lock.lock();
+}
+
+void rdfs_queue::Wake() {
+  if (asleep_ == 0) return;
+  wanted_ += asleep_;
+  asleep_ = 0;
+  ++wakes_;
+  changed_.notify_all();
+}
+
+void rdfs_queue::Await(Lock& lock, std::chrono::nanoseconds most) {
+  const std::uint64_t before = wakes_;
+  ++asleep_;
+  changed_.wait_for(lock, most);
+  if (wakes_ == before) {
+    --asleep_;
+  } else {
+    --wanted_;
+  }
+}
+
 void rdfs_queue::Turn(Lock& lock, Deadline deadline) {
   if (leading_) return Sleep(lock, deadline);
+  // Not before the caller has seen what the last poll brought, and not twice without a poll.
+  if (std::exchange(polled_, false) && wanted_ > 0) return LetIn(lock);
+  polled_ = true;
   if (lane_->Poll() > 0) {
     spin_.Came();
-    return changed_.notify_all();
+    return Wake();
   }
   const rdfs::TimePoint now = looked_ = BootClock::now();
   if (under_way_ == 0 || !spin_.GoOn(now)) return Sleep(lock, deadline);
@@ -256,8 +297,8 @@ void rdfs_queue::Turn(Lock& lock, Deadline deadline) {
 void rdfs_queue::Sleep(Lock& lock, Deadline deadline) {
   const auto now = BootClock::now();
   if (leading_) {
-    const auto rest = std::min<std::chrono::nanoseconds>(deadline - now, std::chrono::hours(1));
-    changed_.wait_for(lock, rest);
+    const auto rest = std::min<std::chrono::nanoseconds>(deadline - now, kLongestSleep);
+    Await(lock, rest);
     return;
   }
   if (!lane_->Arm()) return;
@@ -271,11 +312,11 @@ void rdfs_queue::Sleep(Lock& lock, Deadline deadline) {
   lock.lock();
   leading_ = false;
   if (entries[1].revents != 0) Drain(wake_);
-  changed_.notify_all();
+  Wake();
 }
 
 void rdfs_queue::Keep() {
-  Lock lock(mutex_);
+  Lock lock = Hold();
   std::uint64_t seen = 0;
   while (!stopping_) {
     if (!program_sleeps_ && uses_ != seen) {
@@ -284,9 +325,11 @@ void rdfs_queue::Keep() {
       // Who only begins operations uses the queue, and looks at nothing.
       if (!stopping_ && !leading_ && IsLookDue()) Look();
     } else if (leading_) {
-      changed_.wait(lock);  // a thread of the program waits: it does all that is to be done
+      // A thread of the program waits: it does all that is to be done.
+      Await(lock, kLongestSleep);
     } else if (lane_->Poll() > 0) {
-      changed_.notify_all();
+      Wake();
+      LetIn(lock);
     } else {
       keeper_leads_ = true;
       Sleep(lock, Deadline::max());
@@ -296,7 +339,7 @@ void rdfs_queue::Keep() {
 }
 
 int rdfs_queue::CompletionFd() {
-  const Lock lock(mutex_);
+  const Lock lock = Hold();
   if (!program_sleeps_) {
     program_sleeps_ = true;
     if (!done_.empty()) Signal(completed_);
@@ -308,7 +351,7 @@ int rdfs_queue::CompletionFd() {
 // ---- Memory -------------------------------------------------------------------------------------
 
 rdfs_buffer* rdfs_queue::Allocate(std::size_t bytes) {
-  const Lock lock(mutex_);
+  const Lock lock = Hold();
   Enter();
   std::optional<client::Buffer> memory = lane_->buffers().Allocate(bytes);
   if (!memory) return nullptr;
@@ -320,7 +363,7 @@ rdfs_buffer* rdfs_queue::Allocate(std::size_t bytes) {
 }
 
 void rdfs_queue::Free(rdfs_buffer* buffer) {
-  const Lock lock(mutex_);
+  const Lock lock = Hold();
   Enter();
   buffers_.erase(buffer);
   ServeBorrowers();
@@ -338,7 +381,7 @@ std::shared_ptr<client::Buffer> rdfs_queue::LendNow(std::size_t bytes) {
 }
 
 std::shared_ptr<client::Buffer> rdfs_queue::Lend(std::size_t bytes, bool wait) {
-  Lock lock(mutex_);
+  Lock lock = Hold();
   std::shared_ptr<client::Buffer> memory;
   if (borrowers_.empty()) memory = LendNow(bytes);
   if (memory != nullptr || !wait) return memory;
@@ -359,14 +402,14 @@ void rdfs_queue::ServeBorrowers() {
     borrowers_.pop_front();
   }
   if (!any) return;
-  changed_.notify_all();
+  Wake();
   if (leading_) Kick();
 }
 
 std::size_t rdfs_queue::LargestLoan() const { return spare_ == nullptr ? 0 : spare_->size(); }
 
 void rdfs_queue::GiveBack(std::shared_ptr<client::Buffer>& memory) {
-  const Lock lock(mutex_);
+  const Lock lock = Hold();
   if (memory == spare_) spare_lent_ = false;
   memory.reset();
   --lent_;

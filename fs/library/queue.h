@@ -3,6 +3,8 @@
 // One mutex guards it all; callbacks of the lane run under it. Whoever waits drives the lane: it
 // polls, spins as long as that pays, arms, and sleeps without the mutex ("leads"). One thread leads
 // at a time, the others wait for it, and whoever hands something to the wire meanwhile wakes it.
+// Who polls again and again lets go of the mutex when others want it: it would not be theirs
+// otherwise.
 //
 //   a thread in rdfs_X or rdfs_poll   leads until its own has come
 //   the keeper (our own thread)       leads when nobody has used the queue for a moment, so that
@@ -11,6 +13,7 @@
 //                                     thread otherwise
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -93,6 +96,13 @@ struct rdfs_queue {
   rdfs_queue(rdfs_export& owner, std::unique_ptr<rdfs::fs::client::Lane> lane, rdfs::Fd wake,
              rdfs::Fd completed);
 
+  // The mutex.
+  [[nodiscard]] Lock Hold() const;
+  // Lets others have it who want it, if any.
+  void LetIn(Lock& lock);
+  // Tells those that wait in changed_, who want the mutex from then on; under it.
+  void Wake();
+  void Await(Lock& lock, std::chrono::nanoseconds most);
   bool Begin(const OperationPtr& operation, const Start& start);
   std::shared_ptr<rdfs::fs::client::Buffer> LendNow(std::size_t bytes);
   // A thread that waits for a piece. It gets it while it sleeps, so that nobody waits behind it for
@@ -120,7 +130,11 @@ struct rdfs_queue {
   const rdfs::Fd wake_;       // eventfd: the leader is to look again
   const rdfs::Fd completed_;  // eventfd: readable while done_ holds something
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  // something came, or nobody leads any more
+  mutable std::atomic<std::size_t> wanted_{0};  // threads that wait for it; a hint
+  std::condition_variable changed_;             // something came, or nobody leads any more
+  std::size_t asleep_ = 0;                      // in changed_
+  std::uint64_t wakes_ = 0;
+  bool polled_ = false;  // since somebody was let in
   std::condition_variable keeper_;
   bool leading_ = false;         // a thread sleeps on the lane's descriptor
   bool keeper_leads_ = false;    // it is the keeper
