@@ -3,12 +3,16 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "tests/tools/sock/calls.h"
@@ -131,6 +135,58 @@ void AreMany(Party& party) {
   for (const int fd : fds) close(fd);
 }
 
+// As many threads as connections sleep, with room for one event each, and all connections are
+// ready at once: nobody comes back for a second one before everybody has one.
+constexpr std::size_t kPool = 1 + kMany;
+constexpr int kTimes = 10;
+struct Pool {
+  int set = epoll_create1(EPOLL_CLOEXEC);
+  int over = eventfd(0, EFD_CLOEXEC);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t told = 0, awaited = 0;
+
+  // With the lock held: whether as many were told as are awaited.
+  bool Await(std::unique_lock<std::mutex>& lock) {
+    changed.notify_all();
+    return changed.wait_for(lock, kLong, [&] { return told >= awaited; });
+  }
+  void Work() {
+    epoll_event event{};
+    while (epoll_wait(set, &event, 1, -1) == 1 && event.data.u64 != static_cast<unsigned>(over)) {
+      std::unique_lock lock(mutex);
+      ++told;
+      (void)Await(lock);
+    }
+  }
+};
+void HasThreads(Party& party) {
+  std::vector<int> fds = {party.fd};
+  for (const int fd : Join<Connect, true>(party)) fds.push_back(fd);
+  Pool pool;
+  for (const int fd : fds) Add(party, pool.set, fd, EPOLLONESHOT);
+  std::array<std::thread, kPool> threads;
+  for (std::thread& thread : threads) thread = std::thread([&] { pool.Work(); });
+  bool all = true;
+  for (int i = 0; i < kTimes && all; ++i) {
+    usleep(20'000);  // they sleep, most likely
+    std::unique_lock lock(pool.mutex);
+    pool.awaited += kPool;
+    for (const int fd : fds) {
+      epoll_event event{.events = EPOLLOUT | EPOLLONESHOT,
+                        .data = {.u64 = static_cast<std::uint64_t>(fd)}};
+      if (epoll_ctl(pool.set, EPOLL_CTL_MOD, fd, &event) != 0) _exit(3);
+    }
+    all = pool.Await(lock);
+  }
+  party.Say("all were told at once", all ? 1 : 0);
+  Add(party, pool.set, pool.over, EPOLLIN);
+  party.Say("over", eventfd_write(pool.over, 1));
+  for (std::thread& thread : threads) thread.join();
+  for (const int fd : {pool.set, pool.over, fds[1], fds[2], fds[3]}) close(fd);
+  party.Meet();
+}
+
 // One connection's answers come so fast that a wait for them spins; another one's bell, meanwhile.
 constexpr int kRounds = 4000;
 constexpr int kRingsAt = 1000;  // the other has been looked at in vain for long, and is quiet
@@ -213,6 +269,7 @@ const std::vector<Scenario> kTurnScenarios = {
     {"epoll, always ready, the other way", Ends, IsAlwaysReady},
     {"epoll_pwait2", WaitsShortly, SendsOne},
     {"epoll, more than there is room for", HasMany, AreMany, 1 + kMany},
+    {"epoll, threads and as many that are ready", HasThreads, AreMany, 1 + kMany},
     {"epoll, one that always answers", ExpectsTwo, AnswersOne, 2},
 };
 

@@ -116,7 +116,7 @@ void EpollSet::LookAtFull(TimePoint now) {
 
 // Tells what is ready of the busy entries, behind what the kernel has `told`. Those that are not
 // ready become quiet when armed: all of them before a sleep, else one that has been looked at in
-// vain for long.
+// vain for long. Who sleeps is woken for what there is no room for.
 std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, bool arm) {
   std::size_t count = told;
   int rest = busy_;
@@ -126,6 +126,7 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, b
   int behind = 0;
   int* last_behind = &behind;
   int behind_end = 0;
+  bool more = false;
   const auto append = [](int*& tail, int& end, int fd, Entry& entry) {
     *tail = end = fd + 1;
     tail = &entry.next;
@@ -142,7 +143,9 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, b
     rest = entry.next;
     entry.busy = false;
     if (!entry.present || !entry.attached) continue;
-    if (count == events.size() || was_told(entry)) {
+    const bool full = count == events.size();
+    if (full || was_told(entry)) {
+      more = more || (full && waiters_ > 1 && Look(fd, entry, false, false) != 0);
       append(last, busy_end_, fd, entry);
       continue;
     }
@@ -160,6 +163,7 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, b
   *last_behind = 0;
   *last = behind;
   if (behind != 0) busy_end_ = behind_end;
+  if (more) RingWaker();
   return count;
 }
 
@@ -208,7 +212,7 @@ std::size_t EpollSet::Translate(std::span<epoll_event> told, std::span<epoll_eve
     Busy(fd, *entry);
   }
   // This wait is over before what rang is looked at; a bell that rang by its edge says no more.
-  if (rung && out > 0 && (waiters_ > 1 || outside_)) WakeWaiters();
+  if (rung && (out > 0 || !told.empty()) && (waiters_ > 1 || outside_)) WakeWaiters();
   return out;
 }
 
