@@ -228,6 +228,52 @@ void AnswersOne(Party& party) {
   close(rare);
 }
 
+// More connections than bells are heard of at once have bytes that the program
+// leaves unread; then one more.
+constexpr int kUnread = 66;
+void LeavesThemUnread(Party& party) {
+  std::vector<int> fds;
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  for (int i = 0; i < kUnread; ++i) {
+    fds.push_back(Connect(party.beside(), nullptr));
+    WarmUp(fds.back(), true);
+  }
+  fds.push_back(party.fd);
+  for (const int fd : fds) Add(party, set, fd, EPOLLIN);
+  std::array<epoll_event, kUnread + 1> events{};
+  party.Say("all are quiet", epoll_wait(set, events.data(), kUnread + 1, 1));
+  party.Meet();
+  for (const auto deadline = Clock::now() + kLong; Clock::now() < deadline;) {
+    if (epoll_wait(set, events.data(), kUnread + 1, 10'000) == kUnread) break;
+  }
+  party.Meet();
+  party.Meet();  // it is there
+  int waits = 1;
+  while (waits < 100 && epoll_wait(set, events.data(), kUnread + 1, 10'000) == kUnread) ++waits;
+  party.Say("had its turn", waits <= 12 ? 1 : 0);
+  for (const int fd : fds) {
+    if (fd != party.fd) close(fd);
+  }
+  close(set);
+  party.Meet();
+}
+void SendsEachOne(Party& party) {
+  std::vector<int> fds;
+  for (int i = 0; i < kUnread; ++i) {
+    fds.push_back(Accept(party.beside(), nullptr));
+    WarmUp(fds.back(), false);
+  }
+  party.Meet();
+  int sent = 0;
+  for (const int fd : fds) sent += send(fd, "x", 1, MSG_NOSIGNAL) == 1 ? 1 : 0;
+  party.Say("sent", sent);
+  party.Meet();
+  party.Say("one more", send(party.fd, "x", 1, MSG_NOSIGNAL));
+  party.Meet();
+  party.Meet();
+  for (const int fd : fds) close(fd);
+}
+
 // Times shorter than a millisecond, in a set without the connection and with it.
 void WaitsShortly(Party& party) {
   const int set = epoll_create1(EPOLL_CLOEXEC);
@@ -271,6 +317,7 @@ const std::vector<Scenario> kTurnScenarios = {
     {"epoll, more than there is room for", HasMany, AreMany, 1 + kMany},
     {"epoll, threads and as many that are ready", HasThreads, AreMany, 1 + kMany},
     {"epoll, one that always answers", ExpectsTwo, AnswersOne, 2},
+    {"epoll, many that are left unread", LeavesThemUnread, SendsEachOne, 1 + kUnread},
 };
 
 }  // namespace rdfs::sock

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -106,27 +107,41 @@ void EpollSet::RemoveBells(const End& end, Entry& entry) {
   errno = saved;
 }
 
-void EpollSet::Rung(bool take_waker) {
+// What is heard of `fd`: its bell, or that it has hung up.
+void EpollSet::Heard(int fd, bool over) {
+  Entry& entry = entries_[fd];
+  const Use use(fd);
+  const bool attached = use && use->attached();
+  if (over && attached) use->end().HungUp();
+  // A bell that has hung up would wake for ever, and one that nobody asks for now.
+  if (attached && (over || !entry.present)) RemoveBells(use->end(), entry);
+  if (attached && entry.bells) HearBytes(use->end(), fd, entry);
+  // Who goes rings, too, and waits for what our ring held for it.
+  if (attached && entry.overhears) (void)use->end().Readable(fd, false);
+  if (entry.present) Busy(fd, entry);
+}
+
+// Hears `most` bells, or a few more. Those of busy entries ring on and go behind the others when
+// they have been heard: until the first one comes again, or none does.
+void EpollSet::Rung(bool take_waker, std::size_t most) {
   std::array<epoll_event, kBellsAtOnce> bells;
-  const int count = libc().epoll_pwait(bells_.get(), bells.data(), kBellsAtOnce, 0, nullptr);
-  for (int i = 0; i < count; ++i) {
-    const std::uint64_t what = bells[static_cast<std::size_t>(i)].data.u64;
-    if (what == kBells) {
-      if (take_waker) QuietWaker();
-      continue;
+  std::uint64_t first = kBells;
+  bool again = false;
+  most = std::min<std::size_t>(most, attached_);
+  for (std::size_t heard = 0; heard <= most && !again; heard += bells.size()) {
+    const int count = libc().epoll_pwait(bells_.get(), bells.data(), kBellsAtOnce, 0, nullptr);
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& bell = bells[static_cast<std::size_t>(i)];
+      const std::uint64_t what = bell.data.u64;
+      if (what == kBells) {
+        if (take_waker) QuietWaker();
+        continue;
+      }
+      again = again || what == first;
+      if (first == kBells && (what & kRoomBell) == 0) first = what;
+      Heard(static_cast<int>(what & ~kRoomBell), (bell.events & kAlways) != 0);
     }
-    const auto fd = static_cast<int>(what & ~kRoomBell);
-    Entry& entry = entries_[fd];
-    const Use use(fd);
-    const bool attached = use && use->attached();
-    const bool over = (bells[static_cast<std::size_t>(i)].events & kAlways) != 0;
-    if (over && attached) use->end().HungUp();
-    // A bell that has hung up would wake for ever, and one that nobody asks for now.
-    if (attached && (over || !entry.present)) RemoveBells(use->end(), entry);
-    if (attached && entry.bells) HearBytes(use->end(), fd, entry);
-    // Who goes rings, too, and waits for what our ring held for it.
-    if (attached && entry.overhears) (void)use->end().Readable(fd, false);
-    if (entry.present) Busy(fd, entry);
+    if (count < kBellsAtOnce) return;
   }
 }
 

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -151,8 +152,9 @@ class EpollSet {
   std::size_t Harvest(std::span<epoll_event> events, std::size_t told, bool arm);
   int Gather(int epoll, std::span<epoll_event> events, bool arm, bool& ask, Deadline& look_again);
   std::size_t Translate(std::span<epoll_event> told, std::span<epoll_event> events,
-                        std::size_t count);
-  void Rung(bool take_waker);
+                        std::size_t count, std::size_t bells);
+  void Heard(int fd, bool over);
+  void Rung(bool take_waker, std::size_t most);
   bool SpinForOne();
   bool GiveWay();
   bool Hear(int operation, int bell, std::uint32_t events, std::uint32_t what);
@@ -189,9 +191,10 @@ class EpollSet {
   std::atomic<bool> outside_{false};  // somebody has waited for the instance itself
   // What only the kernel knows has its turn now and then, also when there is always something.
   std::atomic<std::uint32_t> unasked_{0};
-  AdaptiveSpin spin_{kLongestSpin};  // while several are busy
-  bool ask_ = false;                 // the kernel has to be asked, beside what was found
-  std::uint16_t forks_ = 0;          // since it was made, down to this process
+  std::atomic<std::uint32_t> told_unasked_{0};  // events, in those waits
+  AdaptiveSpin spin_{kLongestSpin};             // while several are busy
+  bool ask_ = false;                            // the kernel has to be asked, beside what was found
+  std::uint16_t forks_ = 0;                     // since it was made, down to this process
 };
 
 }  // namespace rdfs::sock
