@@ -228,8 +228,57 @@ void AnswersOne(Party& party) {
   close(rare);
 }
 
-// More connections than bells are heard of at once have bytes that the program
-// leaves unread; then one more.
+// As before, by a program that takes its time for each answer, which so lies there before its wait.
+constexpr int kSlowRounds = 12;
+constexpr int kRingsAtSlow = 2;
+constexpr int kSlowTimes = 3;
+void TakesItsTime(Party& party) {
+  const int rare = Connect(party.beside(), nullptr);
+  WarmUp(rare, true);
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  for (const int fd : {party.fd, rare}) Add(party, set, fd, EPOLLIN);
+  for (int time = 0; time < kSlowTimes; ++time) {
+    std::array<epoll_event, 2> events{};
+    party.Say("both are quiet", epoll_wait(set, events.data(), 2, 20));
+    int told_at = kSlowRounds;
+    for (int round = 0; round < kSlowRounds; ++round) {
+      if (send(party.fd, "x", 1, MSG_NOSIGNAL) != 1) break;
+      usleep(12'000);
+      for (bool answered = false; !answered;) {
+        const int count = epoll_wait(set, events.data(), 2, 10'000);
+        if (count < 1) return party.Say("an answer", 0);
+        for (int i = 0; i < count; ++i) {
+          char byte = 0;
+          const auto fd = static_cast<int>(events[static_cast<std::size_t>(i)].data.u64);
+          if (recv(fd, &byte, 1, 0) != 1) return party.Say("an answer", 0);
+          answered = answered || fd == party.fd;
+          if (fd == rare) told_at = round;
+        }
+      }
+    }
+    party.Say("not before it came", told_at >= kRingsAtSlow ? 1 : 0);
+    party.Say("had its turn", told_at <= kRingsAtSlow + 3 ? 1 : 0);
+  }
+  close(set);
+  close(rare);
+  party.Meet();
+}
+void AnswersSlow(Party& party) {
+  const int rare = Accept(party.beside(), nullptr);
+  WarmUp(rare, false);
+  for (int round = 0; round < kSlowTimes * kSlowRounds; ++round) {
+    char byte = 0;
+    if (recv(party.fd, &byte, 1, MSG_WAITALL) != 1) break;
+    const bool rings = round % kSlowRounds == kRingsAtSlow;
+    if (rings && send(rare, "x", 1, MSG_NOSIGNAL) != 1) break;
+    if (send(party.fd, "x", 1, MSG_NOSIGNAL) != 1) break;
+  }
+  party.Meet();
+  close(rare);
+}
+
+// More connections than bells are heard at once have bytes that the program leaves unread; then one
+// more.
 constexpr int kUnread = 66;
 void LeavesThemUnread(Party& party) {
   std::vector<int> fds;
@@ -317,6 +366,7 @@ const std::vector<Scenario> kTurnScenarios = {
     {"epoll, more than there is room for", HasMany, AreMany, 1 + kMany},
     {"epoll, threads and as many that are ready", HasThreads, AreMany, 1 + kMany},
     {"epoll, one that always answers", ExpectsTwo, AnswersOne, 2},
+    {"epoll, one that always answers, slowly", TakesItsTime, AnswersSlow, 2},
     {"epoll, many that are left unread", LeavesThemUnread, SendsEachOne, 1 + kUnread},
 };
 

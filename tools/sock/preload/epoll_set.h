@@ -192,6 +192,7 @@ class EpollSet {
   // What only the kernel knows has its turn now and then, also when there is always something.
   std::atomic<std::uint32_t> unasked_{0};
   std::atomic<std::uint32_t> told_unasked_{0};  // events, in those waits
+  std::atomic<std::int64_t> asked_at_{0};       // by the coarse clock, in ns
   AdaptiveSpin spin_{kLongestSpin};             // while several are busy
   bool ask_ = false;                            // the kernel has to be asked, beside what was found
   std::uint16_t forks_ = 0;                     // since it was made, down to this process

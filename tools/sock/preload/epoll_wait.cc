@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <limits>
 #include <utility>
 
@@ -12,7 +13,7 @@
 namespace rdfs::sock {
 namespace {
 
-// Waits that the kernel is not asked in, one after the other.
+// Waits that the kernel is not asked in, one after the other; fewer when they take long.
 constexpr std::uint32_t kAskEvery = 7;
 // What the program is told of meanwhile for each bell that is heard then, which takes some 150 ns.
 constexpr std::size_t kEventsToABell = 4;
@@ -20,6 +21,13 @@ constexpr std::size_t kEventsToABell = 4;
 constexpr std::chrono::milliseconds kWithoutBells{10};
 // Looks at one that has nothing, some 50 ns each, until its peer may as well ring.
 constexpr std::uint16_t kMostMisses = 128;
+
+// In steps of some milliseconds, without a system call.
+std::int64_t CoarseNow() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
 
 // Whether there is a signal that only a wait with this mask lets in; it has been let in then, and
 // errno is EINTR. The kernel does not while anything is ready, be it a bell.
@@ -259,6 +267,7 @@ int EpollSet::WaitInKernel(int epoll, std::span<epoll_event> events, int mine,
   told = Cancellable([&] { return timeout.Wait(epoll, events, mask); },
                      [](void* waiters) { --*static_cast<std::atomic<std::uint32_t>*>(waiters); },
                      &waiters_);
+  if (attached_ != 0) asked_at_ = CoarseNow();
   if (told <= 0 || !mixed_) return told;
   if (!timeout.none()) ++TheCounts().sleeps;
   const Locked locked(lock_);
@@ -274,7 +283,9 @@ int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& a
   if (attached_ == 0) return 0;
   // There may always be more ready than the program has room for, and one connection may always be
   // ready again: so what only the kernel knows, bells too, has its turn first.
-  const bool turn = unasked_ >= kAskEvery;
+  // Never two times running, for it may fill all the room.
+  const std::uint32_t unasked = unasked_;
+  const bool turn = unasked >= kAskEvery || (unasked > 1 && CoarseNow() != asked_at_);
   int ignored = 0;
   const int told = turn ? std::max(WaitInKernel(epoll, events, 0, {}, nullptr, ignored), 0) : 0;
   const Locked locked(lock_);
