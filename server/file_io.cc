@@ -307,7 +307,7 @@ void FileIo::ReapRing() {
   }
 }
 
-void FileIo::Poll() {
+void FileIo::Poll(std::chrono::nanoseconds posted_turn) {
   std::uint64_t count = 0;
   // Cleared first: what comes during the rest of this makes it readable again.
   if (read(wake_.get(), &count, sizeof(count)) < 0 && errno != EAGAIN) {
@@ -317,11 +317,11 @@ void FileIo::Poll() {
   for (std::unique_ptr<Operation>& operation : threads_->TakeResults()) {
     Complete(std::move(operation));
   }
-  RunPosted();
+  RunPosted(posted_turn);
   Submit();
 }
 
-void FileIo::RunPosted() {
+void FileIo::RunPosted(std::chrono::nanoseconds turn) {
   {
     const std::lock_guard lock(mutex_);
     posted_some_ = false;
@@ -329,7 +329,7 @@ void FileIo::RunPosted() {
     posted_.clear();
   }
   if (due_.empty()) return;
-  const Deadline until = due_.size() > 1 ? DeadlineAfter(kPostedTurn) : Deadline();
+  const Deadline until = due_.size() > 1 ? DeadlineAfter(turn) : Deadline();
   do {
     const std::function<void()> task = std::move(due_.front());
     due_.pop_front();

@@ -69,10 +69,10 @@ class FileIo {
 
   [[nodiscard]] int fd() const { return wake_.get(); }
   // Runs the callbacks of what has completed, and what was posted: of that what has its time in
-  // kPostedTurn, and at least one, since a task may be a whole request that has waited, and
+  // `posted_turn`, and at least one, since a task may be a whole request that has waited, and
   // thousands may have waited for the same. Never blocks.
-  void Poll();
   static constexpr std::chrono::nanoseconds kPostedTurn{100'000};
+  void Poll(std::chrono::nanoseconds posted_turn = kPostedTurn);
   // Hands queued operations to the kernel.
   void Submit();
   [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
@@ -88,7 +88,7 @@ class FileIo {
   void StartOnRing(std::unique_ptr<Operation> operation);
   void StartOnThread(std::unique_ptr<Operation> operation);
   void ReapRing();
-  void RunPosted();
+  void RunPosted(std::chrono::nanoseconds turn);
   void Complete(std::unique_ptr<Operation> operation);
   void Wake();
 

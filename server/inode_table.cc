@@ -404,12 +404,16 @@ std::optional<std::size_t> InodeTable::Age(std::size_t& room) {
   for (auto it = open_.end(); it != open_.begin() && room > 0;) {
     const InodePtr inode = *--it;
     if (inode->used_ + 2 > age_) break;
-    if (inode->pinned_ || !inode->opens_.empty()) {
+    if (inode->pinned_) {
       ++pinned;
       continue;
     }
     ++it;
-    let_go.push_back(DropDescriptorLocked(inode));
+    if (inode->opens_.empty()) {
+      let_go.push_back(DropDescriptorLocked(inode));
+    } else {
+      TouchLocked(inode);  // its time is not over, and the next part need not look at it again
+    }
     --room;
   }
   if (room == 0) return std::nullopt;

@@ -27,7 +27,9 @@ constexpr std::chrono::nanoseconds kLongestSpin{200'000};
 // has work: a round takes as long as its messages do.
 constexpr unsigned kRoundsBetweenLooks = 16;
 constexpr std::chrono::nanoseconds kBetweenLooks{500'000};
-// What the loop carries itself for a peer's READs is worth a message in so many bytes.
+// What was posted may take as long in a round.
+constexpr std::chrono::nanoseconds kMostPosted{2'000'000};
+// What the loop carries itself (READs, WRITEs, large messages) is worth a message in so many bytes.
 constexpr std::uint64_t kBytesLikeAMessage = 64 * 1024;
 // How often a lane is looked at whose peer does not take its answers.
 constexpr std::chrono::milliseconds kBacklogLook{2};
@@ -129,6 +131,7 @@ void Loop::Run(Core& core) {
   core_ = &core;
   Worker worker(core, *io_);
   dispatcher_ = std::make_unique<Dispatcher>(worker);
+  TimePoint before{};  // the last round's time, where that was busy
   while (!stop_.load(std::memory_order_relaxed)) {
     bool busy = ServeLanes();
     TimePoint now = looked_ == TimePoint{} ? BootClock::now() : looked_;
@@ -137,7 +140,10 @@ void Loop::Run(Core& core) {
     bool served_io = io_ready_ || io_->in_flight() > 0 || io_->has_posted();
     if (served_io) {
       io_ready_ = false;
-      io_->Poll();
+      // As long as the lanes have had: behind a recall many of many clients may wait.
+      io_->Poll(before == TimePoint{} ? FileIo::kPostedTurn
+                                      : std::clamp<std::chrono::nanoseconds>(
+                                            now - before, FileIo::kPostedTurn, kMostPosted));
     }
     io_->Submit();
     served_io |= io_->in_flight() > 0;
@@ -150,8 +156,10 @@ void Loop::Run(Core& core) {
     if (busy) {
       spin_.Came();
       LookAround(now);
+      before = now;
       continue;
     }
+    before = {};
     if (served_io) now = BootClock::now();  // which may have taken long
     if (Idle(now)) Sleep(now);
   }
@@ -194,20 +202,22 @@ bool Loop::ServeLanes() {
 }
 
 std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
+  const std::uint64_t carried_before = lane->connection().carried_bytes();
+  const auto carried_since = [&] {
+    const std::uint64_t bytes = lane->connection().carried_bytes() - carried_before;
+    return static_cast<std::size_t>(bytes / kBytesLikeAMessage);
+  };
   if (lane->BacklogFull()) (void)lane->Flush();
-  if (lane->BacklogFull()) return 0;
+  if (lane->BacklogFull()) return Carried(carried_since());
   if (lane->TooManyUnread()) most = 1;
   std::array<transport::Completion, Turns<LaneEntry>::kMostMessages> completions;
-  const std::uint64_t carried_before = lane->connection().carried_bytes();
   const Result<std::size_t> count = lane->connection().Poll(std::span(completions).first(most));
   if (!count.ok()) {
     Remove(lane, count.status());
     return 1;
   }
-  const std::size_t carried =
-      (lane->connection().carried_bytes() - carried_before) / kBytesLikeAMessage;
-  if (carried > 0) looked_ = BootClock::now();
-  if (*count == 0) return carried;
+  const std::size_t carried = carried_since();
+  if (*count == 0) return Carried(carried);
   lane->NoteWord();
   // With several messages the answers wait, since a Send would end the others' validity.
   if (*count > 1) lane->Hold();
@@ -229,6 +239,11 @@ std::size_t Loop::Serve(const LaneEntry& lane, std::size_t most) {
     Remove(lane, lane->failure());
   }
   return *count + carried;
+}
+
+std::size_t Loop::Carried(std::size_t like_messages) {
+  if (like_messages > 0) looked_ = BootClock::now();
+  return like_messages;
 }
 
 void Loop::Remove(const LaneEntry& lane, const Status& why) {
@@ -308,7 +323,6 @@ bool Loop::Idle(TimePoint now) {
 }
 
 void Loop::Sleep(TimePoint now) {
-  last_look_ = {};
   std::vector<LaneEntry> failed;
   std::vector<LaneEntry> stuck;
   for (const LaneEntry& lane : active_.TakeAll()) {
@@ -327,7 +341,10 @@ void Loop::Sleep(TimePoint now) {
   }
   for (const LaneEntry& lane : failed) Remove(lane, Status(Code::kDisconnected, "arm failed"));
   // Otherwise something came while arming.
-  if (active_.empty()) WaitBeside(stuck, now);
+  if (active_.empty()) {
+    last_look_ = {};
+    WaitBeside(stuck, now);
+  }
   for (const LaneEntry& lane : stuck) {
     if (!lane->closed()) active_.Add(lane->session()->id(), lane);
   }
