@@ -210,7 +210,7 @@ void KernelCache::DropPages(NodeId node, std::uint64_t change, std::function<voi
       }
     }
   }
-  drop_came_.notify_all();
+  drop_came_.notify_one();  // one more at most is ready
 }
 
 void KernelCache::NewEpoch() {

@@ -6,7 +6,7 @@
 // name waits in the kernel for look-ups and changes in its directory, pages for reads of them: a
 // few threads of its own do that, and where all of them wait, the epoch of all names goes up
 // instead (fs/client/recalls.h decides). Pages that have turned out old have threads of their own,
-// as many as there are files whose reads keep one waiting.
+// more of them where more files' are to go at once: reads of one may keep its thread waiting.
 //
 // An answer that was asked for before a recall came reaches the kernel with no time to live
 // (Request). With several workers HoldReplies keeps a recall from passing between that look and the

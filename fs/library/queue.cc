@@ -254,7 +254,7 @@ void rdfs_queue::LetIn(Lock& lock) {
   if (wanted_ == 0) return;
   lock.unlock();
   ::sched_yield();
-  lock.lock();
+  lock = Hold();  // wanted, as the others' is
 }
 
 void rdfs_queue::Wake() {

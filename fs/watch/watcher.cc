@@ -233,6 +233,8 @@ void Watcher::LookWhereDue(TimePoint now) {
     if (is_due && !output_.full()) LookAgain(handle);
   }
   while (!found_.empty() && !IsTold() && !output_.full()) {
+    // Nor does a change wait behind all that has come with a directory.
+    if (const auto pressing = TakePressing()) LookAgain(*pressing);
     const auto [below, name] = std::move(found_.back());
     found_.pop_back();
     const Status added = AddDirectory(below, name, /*named=*/false, /*come=*/true);

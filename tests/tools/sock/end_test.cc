@@ -669,7 +669,6 @@ TEST_F(EndTest, WhoLeavesBehindItsShutdownHasLostNothing) {
   EXPECT_EQ(guest_.Receive(all), 0) << strerror(errno);
 }
 
-// A call that says how much went cannot say why no more did: the next one does.
 // One that has shut its half down may read yet, and nobody waits until it is known to live. (Where
 // sock_diag is refused each waits for 10 ms.)
 TEST_F(EndTest, TheEndOfWhatOneSaysWhoHasNotReadIsThereAtOnce) {
@@ -693,6 +692,7 @@ TEST_F(EndTest, TheEndOfWhatOneSaysWhoHasNotReadIsThereAtOnce) {
   EXPECT_LT(spent, std::chrono::milliseconds(500));
 }
 
+// A call that says how much went cannot say why no more did: the next one does.
 TEST_F(EndTest, AnErrorBehindASendThatTookSomeIsTold) {
   const int least = 1;
   ASSERT_EQ(setsockopt(host_.tcp.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);

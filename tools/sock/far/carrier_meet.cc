@@ -126,9 +126,12 @@ void CarrierLoop::OnAsker(Asker& asker, TimePoint now) {
 
 // Those whose look at the pairings has come, or is not waited for any longer.
 void CarrierLoop::PlaceAll(TimePoint now) {
+  // What is left of its own patience behind that is for meeting.
+  constexpr auto kToMeet = kPatience - PairsFile::kPatience;
   for (auto asker = askers_.all().begin(); asker != askers_.all().end();) {
     Asker& one = *asker++;
-    if (one.look != 0 && file_->Over(one.look, now)) Place(one, now);
+    const bool over = file_->Over(one.look, now) || now >= one.until - kToMeet;
+    if (one.look != 0 && over) Place(one, now);
   }
 }
 
