@@ -8,7 +8,6 @@ namespace rdfs::fs::client {
 namespace {
 
 constexpr std::size_t kPageBytes = Buffer::kPageBytes;
-constexpr std::size_t kSmallPages = BufferPool::kSmallPages;
 
 std::size_t PagesOf(std::size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
 
