@@ -72,7 +72,7 @@ class Loop final : public Scheduler {
   // How many messages it took, at most `most`, and what the lane's READs were worth beside them;
   // what ended the lane counts as one.
   std::size_t Serve(const LaneEntry& lane, std::size_t most);
-  // Returns that; what was carried counts as a look at the lane.
+  // Notes when the loop has carried something for a lane itself; returns what that was worth.
   std::size_t Carried(std::size_t like_messages);
   // The end of a lane whose peer is dead (kDeadlineExceeded) or hostile (kProtocolError) waits for
   // nobody.

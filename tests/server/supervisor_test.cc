@@ -13,8 +13,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -372,49 +374,53 @@ TEST(DescriptorKeeper, NoneKeepsNothingAndSucceeds) {
   EXPECT_TRUE(all->empty());
 }
 
-TEST(DescriptorKeeper, WhatTheSupervisorWasNotToldIsNotKept) {
+// A keeper whose supervisor is this test, with the socket's other end.
+void ConnectTo(Fd& other, std::unique_ptr<DescriptorKeeper>& keeper, std::uint32_t most,
+               std::uint32_t most_state) {
   std::array<int, 2> pair{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
-  const Fd other(pair[1]);
+  other.Reset(pair[1]);
   HelloWire hello{};
-  hello.max_descriptors = 2;
-  hello.max_state_bytes = 100;
+  hello.max_descriptors = most;
+  hello.max_state_bytes = most_state;
   ASSERT_TRUE(SendPacket(other.get(), PacketType::kHello, {},
                          std::as_bytes(std::span<const HelloWire, 1>(&hello, 1)), -1,
                          DeadlineAfter(std::chrono::seconds(5)))
                   .ok());
-  const auto keeper = DescriptorKeeper::Connect(pair[0]);
-  ASSERT_TRUE(keeper.ok()) << keeper.status().message();
-  ASSERT_TRUE((*keeper)->Keep(AsBytes("a"), 0, AsBytes("state")).ok());
+  auto connected = DescriptorKeeper::Connect(pair[0]);
+  ASSERT_TRUE(connected.ok()) << connected.status().message();
+  keeper = *std::move(connected);
+}
+// Tells it of "a" until the supervisor, which does not read, can be told no more.
+void FillQueue(DescriptorKeeper& keeper) {
+  ASSERT_TRUE(keeper.Keep(AsBytes("a"), 0).ok());
+  const std::vector<std::byte> large(DescriptorKeeper::kMaxStateBytes);
+  Status told;
+  for (int i = 0; i < 100'000 && told.ok(); ++i) told = keeper.SetState(AsBytes("a"), large);
+  ASSERT_EQ(told.code(), Code::kDeadlineExceeded) << "its queue has no end";
+}
+
+TEST(DescriptorKeeper, WhatTheSupervisorWasNotToldIsNotKept) {
+  Fd other;
+  std::unique_ptr<DescriptorKeeper> keeper;
+  ASSERT_NO_FATAL_FAILURE(ConnectTo(other, keeper, 2, 100));
+  ASSERT_TRUE(keeper->Keep(AsBytes("a"), 0, AsBytes("state")).ok());
   constexpr int kNoDescriptor = 1 << 29;  // so that the packet cannot go
   const std::string half(60, 's');
-  EXPECT_FALSE((*keeper)->Keep(AsBytes("a"), kNoDescriptor, AsBytes(half)).ok());
-  EXPECT_FALSE((*keeper)->Keep(AsBytes("b"), kNoDescriptor, AsBytes(half)).ok());
-  EXPECT_EQ((*keeper)->kept(), 1U);
-  EXPECT_EQ((*keeper)->SetState(AsBytes("b"), {}).code(), Code::kNotFound);
-  EXPECT_TRUE((*keeper)->Keep(AsBytes("c"), 0, AsBytes(half)).ok()) << "the room is free again";
+  EXPECT_FALSE(keeper->Keep(AsBytes("a"), kNoDescriptor, AsBytes(half)).ok());
+  EXPECT_FALSE(keeper->Keep(AsBytes("b"), kNoDescriptor, AsBytes(half)).ok());
+  EXPECT_EQ(keeper->kept(), 1U);
+  EXPECT_EQ(keeper->SetState(AsBytes("b"), {}).code(), Code::kNotFound);
+  EXPECT_TRUE(keeper->Keep(AsBytes("c"), 0, AsBytes(half)).ok()) << "the room is free again";
 }
 
 TEST(DescriptorKeeper, ASlowSupervisorIsToldLaterOfWhatIsDropped) {
-  std::array<int, 2> pair{};
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
-  const Fd other(pair[1]);
-  HelloWire hello{};
-  hello.max_descriptors = 2;
-  hello.max_state_bytes = 1 << 20;
-  ASSERT_TRUE(SendPacket(other.get(), PacketType::kHello, {},
-                         std::as_bytes(std::span<const HelloWire, 1>(&hello, 1)), -1,
-                         DeadlineAfter(std::chrono::seconds(5)))
-                  .ok());
-  const auto keeper = DescriptorKeeper::Connect(pair[0]);
-  ASSERT_TRUE(keeper.ok()) << keeper.status().message();
-  ASSERT_TRUE((*keeper)->Keep(AsBytes("a"), 0).ok());
-  const std::vector<std::byte> large(DescriptorKeeper::kMaxStateBytes);
-  Status told;
-  for (int i = 0; i < 100'000 && told.ok(); ++i) told = (*keeper)->SetState(AsBytes("a"), large);
-  ASSERT_EQ(told.code(), Code::kDeadlineExceeded) << "its queue has no end";
-  (*keeper)->Drop(AsBytes("a"));
-  EXPECT_EQ((*keeper)->kept(), 0U);
+  Fd other;
+  std::unique_ptr<DescriptorKeeper> keeper;
+  ASSERT_NO_FATAL_FAILURE(ConnectTo(other, keeper, 2, 1 << 20));
+  ASSERT_NO_FATAL_FAILURE(FillQueue(*keeper));
+  keeper->Drop(AsBytes("a"));
+  EXPECT_EQ(keeper->kept(), 0U);
 
   const auto next = [&]() -> std::optional<Packet> {
     auto packet = ReceivePacket(other.get());
@@ -424,7 +430,7 @@ TEST(DescriptorKeeper, ASlowSupervisorIsToldLaterOfWhatIsDropped) {
   };
   while (next()) {
   }
-  ASSERT_TRUE((*keeper)->Keep(AsBytes("b"), 0).ok());
+  ASSERT_TRUE(keeper->Keep(AsBytes("b"), 0).ok());
   const std::optional<Packet> dropped = next();
   ASSERT_TRUE(dropped);
   EXPECT_EQ(dropped->type, PacketType::kDrop);
@@ -437,38 +443,26 @@ TEST(DescriptorKeeper, ASlowSupervisorIsToldLaterOfWhatIsDropped) {
 }
 
 TEST(DescriptorKeeper, ASupervisorThatDoesNotReadIsWaitedForOnce) {
-  std::array<int, 2> pair{};
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);
-  const Fd other(pair[1]);
-  HelloWire hello{};
-  hello.max_descriptors = 1 << 20;
-  hello.max_state_bytes = 1 << 30;
-  ASSERT_TRUE(SendPacket(other.get(), PacketType::kHello, {},
-                         std::as_bytes(std::span<const HelloWire, 1>(&hello, 1)), -1,
-                         DeadlineAfter(std::chrono::seconds(5)))
-                  .ok());
-  const auto keeper = DescriptorKeeper::Connect(pair[0]);
-  ASSERT_TRUE(keeper.ok()) << keeper.status().message();
-  ASSERT_TRUE((*keeper)->Keep(AsBytes("a"), 0).ok());
+  Fd other;
+  std::unique_ptr<DescriptorKeeper> keeper;
+  ASSERT_NO_FATAL_FAILURE(ConnectTo(other, keeper, 1 << 20, 1 << 30));
+  ASSERT_NO_FATAL_FAILURE(FillQueue(*keeper));
   const std::vector<std::byte> large(DescriptorKeeper::kMaxStateBytes);
-  Status told;
-  for (int i = 0; i < 100'000 && told.ok(); ++i) told = (*keeper)->SetState(AsBytes("a"), large);
-  ASSERT_EQ(told.code(), Code::kDeadlineExceeded) << "its queue has no end";
 
   const TimePoint begun = BootClock::now();
   for (int i = 0; i < 20; ++i) {
     const std::string key = "b" + std::to_string(i);
-    EXPECT_EQ((*keeper)->Keep(AsBytes(key), 0, large).code(), Code::kDeadlineExceeded);
+    EXPECT_EQ(keeper->Keep(AsBytes(key), 0, large).code(), Code::kDeadlineExceeded);
   }
-  (*keeper)->Drop(AsBytes("a"));
+  keeper->Drop(AsBytes("a"));
   EXPECT_LT(BootClock::now() - begun, std::chrono::seconds(10)) << "a second for each";
-  EXPECT_EQ((*keeper)->kept(), 0U);
+  EXPECT_EQ(keeper->kept(), 0U);
 
   for (auto packet = ReceivePacket(other.get()); packet.ok() && packet->has_value();) {
     packet = ReceivePacket(other.get());
   }
-  EXPECT_TRUE((*keeper)->Keep(AsBytes("b"), 0, large).ok());
-  EXPECT_EQ((*keeper)->kept(), 1U);
+  EXPECT_TRUE(keeper->Keep(AsBytes("b"), 0, large).ok());
+  EXPECT_EQ(keeper->kept(), 1U);
 }
 
 TEST(DescriptorKeeper, RefusesASocketThatIsNoSupervisors) {

@@ -215,18 +215,20 @@ void ExpectsTwo(Party& party) {
   close(rare);
   party.Meet();
 }
-void AnswersOne(Party& party) {
+// Answers so many times, and speaks on the other one in round `rings_at` of each `of`.
+void AnswerOne(Party& party, int rounds, int rings_at, int of) {
   const int rare = Accept(party.beside(), nullptr);
   WarmUp(rare, false);
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     char byte = 0;
     if (recv(party.fd, &byte, 1, MSG_WAITALL) != 1) break;
-    if (round == kRingsAt && send(rare, "x", 1, MSG_NOSIGNAL) != 1) break;
+    if (round % of == rings_at && send(rare, "x", 1, MSG_NOSIGNAL) != 1) break;
     if (send(party.fd, "x", 1, MSG_NOSIGNAL) != 1) break;
   }
   party.Meet();
   close(rare);
 }
+void AnswersOne(Party& party) { AnswerOne(party, kRounds, kRingsAt, kRounds); }
 
 // As before, by a program that takes its time for each answer, which so lies there before its wait.
 constexpr int kSlowRounds = 12;
@@ -264,17 +266,7 @@ void TakesItsTime(Party& party) {
   party.Meet();
 }
 void AnswersSlow(Party& party) {
-  const int rare = Accept(party.beside(), nullptr);
-  WarmUp(rare, false);
-  for (int round = 0; round < kSlowTimes * kSlowRounds; ++round) {
-    char byte = 0;
-    if (recv(party.fd, &byte, 1, MSG_WAITALL) != 1) break;
-    const bool rings = round % kSlowRounds == kRingsAtSlow;
-    if (rings && send(rare, "x", 1, MSG_NOSIGNAL) != 1) break;
-    if (send(party.fd, "x", 1, MSG_NOSIGNAL) != 1) break;
-  }
-  party.Meet();
-  close(rare);
+  AnswerOne(party, kSlowTimes * kSlowRounds, kRingsAtSlow, kSlowRounds);
 }
 
 // More connections than bells are heard at once have bytes that the program leaves unread; then one
