@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "server/confine.h"
-#include "server/daemon.h"
-#include "server/options.h"
-#include "server/serving.h"
-#include "server/setup.h"
-#include "server/supervisor.h"
-#include "server/supervisor_keeper.h"
+#include "server/command/daemon.h"
+#include "server/command/options.h"
+#include "server/command/setup.h"
+#include "server/process/confine.h"
+#include "server/process/serving.h"
+#include "server/supervisor/supervisor.h"
+#include "server/supervisor/supervisor_keeper.h"
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/log_format.h"

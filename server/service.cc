@@ -13,10 +13,10 @@
 #include <set>
 #include <utility>
 
-#include "server/as_server.h"
-#include "server/attr.h"
-#include "server/change_targets.h"
-#include "server/ops.h"
+#include "server/identity/as_server.h"
+#include "server/lease/change_targets.h"
+#include "server/ops/attr.h"
+#include "server/ops/ops.h"
 #include "transport/base/log.h"
 #include "transport/base/memlock.h"
 #include "transport/base/printable.h"

@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "server/core.h"
-#include "server/export.h"
-#include "server/export_list.h"
-#include "server/fs_session.h"
-#include "server/handle.h"
-#include "server/loop.h"
-#include "server/session_table.h"
-#include "server/supervisor_keeper.h"
+#include "server/inode/handle.h"
+#include "server/loop/loop.h"
+#include "server/session/export.h"
+#include "server/session/export_list.h"
+#include "server/session/fs_session.h"
+#include "server/session/session_table.h"
+#include "server/supervisor/supervisor_keeper.h"
 #include "transport/base/snapshot.h"
 #include "transport/session/acceptor.h"
 

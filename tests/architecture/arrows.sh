@@ -54,12 +54,12 @@ if [ "${1:-}" = --self-test ]; then
   plant server/a.cc '<rdma/rdma_cma.h>'
   plant fs/client/a.cc '<fuse3/fuse_lowlevel.h>'
   plant transport/tcp/b.cc '"fs/protocol.h"'
-  plant fs/client/b.h '"server/pool.h"'
+  plant fs/client/b.h '"server/pool/pool.h"'
   plant fs/client/c.h '"fs/fuse/worker.h"'
   plant fs/fuse/a.cc '"fs/library/queue.h"'
   plant fs/protocol.h '"fs/client/client.h"'
   plant server/b.cc '"fs/client/client.h"'
-  plant tools/rdping/a.cc '"server/pool.h"'
+  plant tools/rdping/a.cc '"server/pool/pool.h"'
   echo '#include "fs/protocol.h"' >server/allowed.cc
   found=$(includes | rules | wc -l) || true
   if [ "$found" -ne "$expected" ]; then

@@ -1,9 +1,9 @@
 // LockServer: one life of a server in a world of locks (lock_world.h).
 //
-// The decisions are the real ones, server/lock_service.h with the kernel's locks beneath it,
-// server/grace.h and server/session_state.h; what lies between them in server/service.cc,
-// dispatch.cc and ops_lock.cc is here in short: sessions and their leases, the record of requests,
-// what is held back in a grace period. Messages are structs.
+// The decisions are the real ones, server/lock/lock_service.h with the kernel's locks beneath it,
+// server/session/grace.h and server/session/session_state.h; what lies between them in
+// server/service.cc, dispatch.cc and ops_lock.cc is here in short: sessions and their leases, the
+// record of requests, what is held back in a grace period. Messages are structs.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@
 #include <memory>
 #include <vector>
 
-#include "server/counters.h"
-#include "server/grace.h"
-#include "server/lane.h"
-#include "server/lock_service.h"
-#include "server/session_state.h"
+#include "server/lock/lock_service.h"
+#include "server/loop/lane.h"
+#include "server/process/counters.h"
+#include "server/session/grace.h"
+#include "server/session/session_state.h"
 #include "tests/coherence/virtual_time.h"
 #include "tests/server/temp_dir.h"
 

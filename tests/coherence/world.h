@@ -1,5 +1,5 @@
 // A server, its clients and their kernels in virtual time, from a seed. The decisions are the real
-// ones (server/lease_table.h, fs/client/recalls.h, LeaseEnd of fs/client/types.h); messages,
+// ones (server/lease/lease_table.h, fs/client/recalls.h, LeaseEnd of fs/client/types.h); messages,
 // clocks, kernels and the file system are simulated: messages are late, lost and out of order,
 // clocks drift, clients freeze and die, the server crashes and comes back without its leases.
 //
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "fs/client/recalls.h"
-#include "server/lease_table.h"
+#include "server/lease/lease_table.h"
 #include "tests/coherence/history.h"
 #include "tests/coherence/virtual_time.h"
 

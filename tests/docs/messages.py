@@ -33,7 +33,7 @@ LEAST_HELD = 4
 # Held texts that are none: help and what it lists, a script, what fills a sentence that has its row, what rdinfo
 # prints.
 NO_SENTENCES = {
-    'fs/fuse/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/options.cc': ('kDescription', 'kFooter'),
+    'fs/fuse/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/command/options.cc': ('kDescription', 'kFooter'),
     'tools/copy/options.cc': ('kAbout',), 'tools/pipe/options.cc': ('kAboutLevel',),
     'tools/pipe/library/options.cc': ('kForBoth', 'kForReceivers'),
     'tools/sock/preload/successor.cc': ('InterpreterOf',),
@@ -65,12 +65,12 @@ CLASSES = {
     'the local slice': (('kInvalidArgument', 'kBusy', 'kErrno', 'Refused', 'Fail', 'WithContext'),
                         r'transport/|fs/client/|tools/sock/ring|tools/copy/export/session'),
     'nothing is kept under this key': (('kInvalidArgument', 'kNotFound', 'kBusy', 'kErrno', 'kDisconnected', 'kDeadlineExceeded'),
-                                       r'server/(supervisor|service(_manager)?|intent_ring|loop|conn_lane)|'
+                                       r'server/(supervisor/|service|record/|loop/)|'
                                        r'tools/(pipe/handover|copy/remote/)'),
     'OpenSSL could not': (('kInternal',), r''),
     'a NULL is': (('kInvalidArgument', 'kErrno', 'Refuse', 'return'), r'(fs|tools/pipe)/library/'),
     'exclude each other': (('kInvalidArgument', 'print', 'return') + USAGE,
-                           r'tools/(?!sock/preload)|fs/(fuse|watch|library)/|server/(options|config|export)|'
+                           r'tools/(?!sock/preload)|fs/(fuse|watch|library)/|server/(command/(options|config)|session/export)|'
                            r'transport/(base/watch_command|session/dial)'),
     'listening on port': (('print', 'return'), r'tools/|fs/watch/|server/main'),
     'begun anew': (('LogWarn',), r''),

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/ops.h"
+#include "server/ops/ops.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/server/server_harness.h"
 

@@ -4,8 +4,8 @@
 
 #include "fs/client/decode.h"
 #include "fs/client/types.h"
-#include "server/acl_ids.h"
-#include "server/handle.h"
+#include "server/inode/handle.h"
+#include "server/ops/acl_ids.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace rdfs::fuzz {

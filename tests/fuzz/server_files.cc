@@ -5,10 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/export.h"
-#include "server/intent_ring.h"
-#include "server/options.h"
-#include "server/supervisor_packet.h"
+#include "server/command/options.h"
+#include "server/record/intent_ring.h"
+#include "server/session/export.h"
+#include "server/supervisor/supervisor_packet.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/server/temp_dir.h"
 #include "transport/session/key.h"

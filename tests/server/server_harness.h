@@ -17,9 +17,9 @@
 
 #include "fs/protocol.h"
 #include "server/core.h"
-#include "server/dispatch.h"
-#include "server/lane.h"
-#include "server/worker.h"
+#include "server/loop/lane.h"
+#include "server/loop/worker.h"
+#include "server/ops/dispatch.h"
 #include "tests/server/temp_dir.h"
 #include "transport/base/random.h"
 

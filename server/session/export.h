@@ -1,0 +1,60 @@
+// Export: one directory of this machine under the name that clients ask for.
+//
+// Made from an ExportSpec (command line or configuration file) before the first connection;
+// immutable and shared afterwards. Any thread. What lies below the directory is reached through
+// beneath.h only. Exports do not watch their directory: what was mounted over it when the server
+// started is what they show.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/identity/idmap.h"
+#include "server/inode/handle.h"
+#include "transport/base/fd.h"
+#include "transport/base/status.h"
+
+namespace rdfs::server {
+
+struct ExportSpec {
+  std::string name;
+  std::string directory;
+  bool read_only = false;
+  IdMode id_mode = IdMode::kRootSquash;
+  bool id_mode_given = false;  // else: as the server's own rights suggest
+  Ids anonymous = kNobody;
+
+  // "NAME=DIR[,OPTION...]". Options are taken from the end while they are known words (ro, rw,
+  // root_squash, all_squash, trusted, no_root_squash, as_me, anonuid=N, anongid=N), so that a
+  // directory may contain commas. Errors: kInvalidArgument, one sentence; also for as_me where this
+  // process is root: all users of a client would be.
+  static Result<ExportSpec> Parse(std::string_view text);
+};
+
+class Export {
+ public:
+  // Errors: kNotFound (no such directory), kInvalidArgument (not a directory), kErrno.
+  static Result<std::shared_ptr<const Export>> Create(const ExportSpec& spec);
+
+  [[nodiscard]] const ExportSpec& spec() const { return spec_; }
+  [[nodiscard]] const std::string& name() const { return spec_.name; }
+  [[nodiscard]] bool read_only() const { return spec_.read_only; }
+  // A readable descriptor of the root directory (open_by_handle_at(2) refuses O_PATH ones).
+  [[nodiscard]] int root() const { return root_.get(); }
+  [[nodiscard]] std::uint64_t root_device() const { return root_device_; }
+  // Whether the root's file system is one that this host alone changes: what the kernel knows of it
+  // is always the truth.
+  [[nodiscard]] bool is_local() const { return is_local_; }
+
+ private:
+  Export(ExportSpec spec, Fd root, std::uint64_t device, bool is_local)
+      : spec_(std::move(spec)), root_(std::move(root)), root_device_(device), is_local_(is_local) {}
+  ExportSpec spec_;
+  Fd root_;
+  std::uint64_t root_device_;
+  bool is_local_;
+};
+
+}  // namespace rdfs::server
