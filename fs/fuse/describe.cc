@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "fs/fuse/worker.h"
+#include "fs/fuse/worker/worker.h"
 
 namespace rdfs::fs::fuse {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "fs/client/client.h"
 #include "fs/fuse/filesystem.h"
-#include "fs/fuse/workers.h"
+#include "fs/fuse/worker/workers.h"
 #include "transport/base/rates.h"
 #include "transport/base/snapshot.h"
 

@@ -13,15 +13,15 @@
 #include <string_view>
 
 #include "fs/client/client.h"
-#include "fs/fuse/directory_attributes.h"
-#include "fs/fuse/inode_table.h"
-#include "fs/fuse/kept_opens.h"
+#include "fs/fuse/content/page_writes.h"
+#include "fs/fuse/content/writes_behind.h"
 #include "fs/fuse/kernel_cache.h"
-#include "fs/fuse/new_directories.h"
-#include "fs/fuse/open_table.h"
-#include "fs/fuse/page_writes.h"
-#include "fs/fuse/unlocks.h"
-#include "fs/fuse/writes_behind.h"
+#include "fs/fuse/names/directory_attributes.h"
+#include "fs/fuse/names/inode_table.h"
+#include "fs/fuse/names/new_directories.h"
+#include "fs/fuse/open/kept_opens.h"
+#include "fs/fuse/open/open_table.h"
+#include "fs/fuse/open/unlocks.h"
 
 namespace rdfs::fs::fuse {
 

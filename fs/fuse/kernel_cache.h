@@ -30,12 +30,12 @@
 
 #include "fs/client/client.h"
 #include "fs/client/recalls.h"
-#include "fs/fuse/directory_attributes.h"
-#include "fs/fuse/inode_table.h"
-#include "fs/fuse/kept_opens.h"
-#include "fs/fuse/new_directories.h"
-#include "fs/fuse/page_drops.h"
-#include "fs/fuse/writes_behind.h"
+#include "fs/fuse/content/page_drops.h"
+#include "fs/fuse/content/writes_behind.h"
+#include "fs/fuse/names/directory_attributes.h"
+#include "fs/fuse/names/inode_table.h"
+#include "fs/fuse/names/new_directories.h"
+#include "fs/fuse/open/kept_opens.h"
 
 namespace rdfs::fs::fuse {
 

@@ -8,10 +8,10 @@
 #include <variant>
 #include <vector>
 
-#include "fs/fuse/daemon.h"
-#include "fs/fuse/mount_helper.h"
-#include "fs/fuse/options.h"
-#include "fs/fuse/serve.h"
+#include "fs/fuse/command/daemon.h"
+#include "fs/fuse/command/mount_helper.h"
+#include "fs/fuse/command/options.h"
+#include "fs/fuse/command/serve.h"
 #include "fs/watch/command.h"
 #include "transport/base/fd.h"
 #include "transport/base/log.h"

@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "fs/fuse/dialer.h"
-#include "fs/fuse/options.h"
+#include "fs/fuse/command/dialer.h"
+#include "fs/fuse/command/options.h"
 #include "transport/base/host_name.h"
 #include "transport/base/signals_blocked.h"
 

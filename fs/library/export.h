@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fs/client/client.h"
-#include "fs/fuse/sequential.h"
+#include "fs/fuse/content/sequential.h"
 #include "fs/library/rdfs.h"
 
 struct rdfs_file {

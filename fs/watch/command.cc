@@ -18,8 +18,8 @@
 #include <thread>
 #include <utility>
 
-#include "fs/fuse/dialer.h"
-#include "fs/fuse/options.h"
+#include "fs/fuse/command/dialer.h"
+#include "fs/fuse/command/options.h"
 #include "fs/watch/output.h"
 #include "fs/watch/watcher.h"
 #include "transport/base/command_line.h"

@@ -55,7 +55,7 @@ if [ "${1:-}" = --self-test ]; then
   plant fs/client/a.cc '<fuse3/fuse_lowlevel.h>'
   plant transport/tcp/b.cc '"fs/protocol.h"'
   plant fs/client/b.h '"server/pool/pool.h"'
-  plant fs/client/c.h '"fs/fuse/worker.h"'
+  plant fs/client/c.h '"fs/fuse/worker/worker.h"'
   plant fs/fuse/a.cc '"fs/library/queue.h"'
   plant fs/protocol.h '"fs/client/client.h"'
   plant server/b.cc '"fs/client/client.h"'

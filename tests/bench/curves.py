@@ -316,7 +316,7 @@ def of_peers(bench, stack: contextlib.ExitStack) -> dict[str, Clients]:
 
 def rates_together(bench, several: dict[str, Clients], count: int) -> dict[str, float]:
     """Reads a second of so many clients, of each kind in turn."""
-    # Ours last: each of them looks at all mounts whenever one comes or goes (fs/fuse/mount_watch.h).
+    # Ours last: each of them looks at all mounts whenever one comes or goes (fs/fuse/command/mount_watch.h).
     for clients in reversed(several.values()):
         while len(clients.mounts) < count:
             clients.add()

@@ -146,7 +146,7 @@ def page_command_options(page, command):
 
 def known_words():
     """What the code takes behind -o, but for what it ignores."""
-    code = read('fs/fuse/options.cc')
+    code = read('fs/fuse/command/options.cc')
     table = code[code.index('constexpr auto kWords'):code.index('#undef RDFS_FLAG')]
     return set(re.findall(r'^    \{"([a-z_]+)"', table, re.M))
 
@@ -221,7 +221,7 @@ class Check:
         # --help leaves some of mount(8)'s words to the reader.
         also = {'nosuid', 'nodev', 'exec', 'atime'}
         words = mount_words(text) | also
-        self.same('fs/fuse/options.cc, kWords', words, known_words())
+        self.same('fs/fuse/command/options.cc, kWords', words, known_words())
         self.same('rdfs.1, MOUNT OPTIONS', words, page_words(pages['rdfs']))
         offered = {word.split('=')[0] for word in bash_words(bash, ['rdfs', '-o', ''])}
         self.same('bash completion of rdfs -o', words, offered)

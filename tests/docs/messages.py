@@ -33,7 +33,7 @@ LEAST_HELD = 4
 # Held texts that are none: help and what it lists, a script, what fills a sentence that has its row, what rdinfo
 # prints.
 NO_SENTENCES = {
-    'fs/fuse/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/command/options.cc': ('kDescription', 'kFooter'),
+    'fs/fuse/command/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/command/options.cc': ('kDescription', 'kFooter'),
     'tools/copy/options.cc': ('kAbout',), 'tools/pipe/options.cc': ('kAboutLevel',),
     'tools/pipe/library/options.cc': ('kForBoth', 'kForReceivers'),
     'tools/sock/preload/successor.cc': ('InterpreterOf',),
@@ -271,7 +271,7 @@ PLANTED = (
     ('tools/x.cc', 'return Status(Code::k%s, fmt::format("{}: eaten", name));'),
 )
 PLANTED_HELPERS = (
-    ('fs/fuse/mount_helper.cc', 'return Refuse("the wombat has eaten it");'),
+    ('fs/fuse/command/mount_helper.cc', 'return Refuse("the wombat has eaten it");'),
     ('tools/copy/options.cc', 'return Wrong(first ? "give a DST" : "the wombat has eaten it");'),
     ('tools/x.cc', 'Say("rdcp: the wombat has eaten {}\\n", it);'),
     ('tools/x.cc', 'fprintf(stderr, "rdcp: the wombat has eaten it\\n");'),
@@ -290,10 +290,10 @@ PLANTED_HELPERS = (
     ('transport/x.cc', 'const std::string late = fmt::format("the wombat has eaten {}", it);'),
     ('transport/x.cc', 'const std::string late("the wombat has eaten it");'),
     ('tools/copy/x.cc', 'Print(stderr, fmt::format("{}: the wombat has eaten it\\n", name));'),
-    ('fs/fuse/daemon.cc', 'Print(kFailed, killed ? "stopped by a signal" : "the wombat has eaten it");'),
+    ('fs/fuse/command/daemon.cc', 'Print(kFailed, killed ? "stopped by a signal" : "the wombat has eaten it");'),
     ('transport/verbs/errors.cc', 'return fmt::format("the wombat has eaten {}", it);'),
     ('tools/copy/x.cc', 'report.Note("the wombat has eaten " + it);'),
-    ('fs/fuse/options.cc', 'return BadValue(word, value, "the wombat has eaten it");'),
+    ('fs/fuse/command/options.cc', 'return BadValue(word, value, "the wombat has eaten it");'),
     ('fs/library/python/rdfs/x.py', 'raise OSError(22, "the wombat has eaten it")'),
     ('fs/library/python/rdfs/x.py', 'raise ValueError("%r: the wombat has eaten it" % it)'),
     ('fs/library/python/rdfs/x.py', 'raise ValueError(f"the wombat has eaten {it}")'),

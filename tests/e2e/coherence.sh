@@ -111,7 +111,7 @@ assert there(f"{b}/tree/new")
 def content(path):
     with open(path, "rb", buffering=0) as file: return file.read()
 # What a program was told is written is seen at once by whoever looks, in whatever way, though it may be on its
-# way (fs/fuse/writes_behind.h).
+# way (fs/fuse/content/writes_behind.h).
 def size_in_listing(mount, i):
     return [entry.stat().st_size for entry in os.scandir(f"{mount}/d") if entry.name == f"w{i}"][0]
 def size_of_link(mount, i):

@@ -350,8 +350,8 @@ TEST(Content, Direct) {
   });
 }
 
-// Their answers go to the kernel together (fs/fuse/short_reads.h): each has its own bytes, also at
-// the end and behind it, and among longer ones.
+// Their answers go to the kernel together (fs/fuse/content/short_reads.h): each has its own bytes,
+// also at the end and behind it, and among longer ones.
 TEST(Content, ManyDirectReadsAtOnce) {
   Compare([](Transcript& t) {
     constexpr std::size_t kReads = 16, kPage = 4096, kMostPages = 6, kPages = 256;

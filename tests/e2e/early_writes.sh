@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: early_writes.sh --bin BUILD_DIR [--over TRANSPORT] [--as-when-root USER], over shm and over tcp unless told otherwise
 #
-# Writes that programs were told are done while they were on their way (fs/fuse/writes_behind.h): who is told that
+# Writes that programs were told are done while they were on their way (fs/fuse/content/writes_behind.h): who is told that
 # one has failed and what is in the caches then, rdcp among them, who waits for them while the server hangs, and that a close ends when it no longer does (early_writes.py).
 source "$(dirname "$0")/setup.sh"
 source "$(dirname "$0")/mount.sh"

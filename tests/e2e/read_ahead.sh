@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: read_ahead.sh --bin BUILD_DIR [--over TRANSPORT] [--as-when-root USER], over shm and over tcp unless told otherwise
 #
-# What a mount asks for ahead of who reads a file from front to back (fs/fuse/read_ahead.h): that it is asked for once and
+# What a mount asks for ahead of who reads a file from front to back (fs/fuse/content/read_ahead.h): that it is asked for once and
 # used, and never when the file has changed since; what becomes of it when many read, write, or the server dies (read_ahead.py).
 source "$(dirname "$0")/setup.sh"
 begin "$@"

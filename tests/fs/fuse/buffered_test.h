@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "fs/fuse/request.h"
+#include "fs/fuse/worker/request.h"
 #include "tests/fs/client/with_buffers.h"
 
 namespace rdfs::fs::fuse {

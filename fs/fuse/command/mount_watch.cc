@@ -1,0 +1,54 @@
+#include "fs/fuse/command/mount_watch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "fs/fuse/command/mount_point.h"
+
+namespace rdfs::fs::fuse {
+
+bool Abandonment::Note(bool detached, bool server_is_there, TimePoint now) {
+  if (!detached || server_is_there) {
+    patient_until_ = TimePoint::max();
+    return false;
+  }
+  if (patient_until_ == TimePoint::max()) patient_until_ = now + kPatience;
+  return now >= patient_until_;
+}
+
+Result<std::unique_ptr<MountWatch>> MountWatch::Create() {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  Fd mounts(open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+  return std::unique_ptr<MountWatch>(new MountWatch(std::move(wake), std::move(mounts)));
+}
+
+void MountWatch::Wake() const {
+  const std::uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof one);
+}
+
+bool MountWatch::Wait(const std::string& device, const std::function<bool()>& server_is_there) {
+  constexpr int kLookAgainMs = 200;  // while detached; also the most often that mounts are read
+  Abandonment abandonment;
+  bool detached = false;
+  for (;;) {
+    // poll(2) ignores a negative descriptor. The mounts are looked at again while detached: a bind
+    // mount may have come back.
+    std::array<pollfd, 2> entries{{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                                   {.fd = mounts_.get(), .events = POLLPRI, .revents = 0}}};
+    const int ready = poll(entries.data(), detached ? 1 : 2, detached ? kLookAgainMs : -1);
+    if (ready < 0 && errno != EINTR) return false;
+    if (entries[0].revents != 0) return false;
+    const std::string mountinfo = ReadMountInfo();
+    detached = !mountinfo.empty() && !IsDeviceMounted(mountinfo, device);
+    if (abandonment.Note(detached, server_is_there(), BootClock::now())) return true;
+  }
+}
+
+}  // namespace rdfs::fs::fuse
