@@ -1,10 +1,13 @@
 // LaneImpl: a lane. See client.h for what it promises.
 //
-// lane.cc       the event loop, sending and answers
-// lane_link.cc  losing and getting connections, timers
-// lane_calls.cc the plain calls: encode, decode
-// lane_left.cc  calls whose callers wait no longer
+// lane.cc          the event loop; calls begin, go on and end
+// lane_messages.cc sending, answers, and what the server says unasked
+// lane_link.cc     losing and getting connections, timers
+// lane_calls.cc, lane_file_calls.cc   the plain calls: encode, decode
+// lane_reclaim.cc  open files and locks behind a server's restart
+// lane_left.cc     calls whose callers wait no longer
 // lane_read.cc, lane_write.cc   the data path
+//
 // One thread, but for Wake and CancelFromAnyThread.
 #pragma once
 
@@ -27,6 +30,11 @@ namespace rdfs::fs::client {
 inline bool IsRelease(Opcode opcode) {
   return opcode == Opcode::kRelease || opcode == Opcode::kReleaseDir;
 }
+
+inline Status ErrnoStatus(int errno_value) { return {Code::kErrno, errno_value, {}}; }
+
+// A server in its grace period is asked again after this.
+inline constexpr std::chrono::milliseconds kGracePause{100};
 
 // The completion of a call for whose answer nobody waits: nothing to decode.
 inline bool Ignore(Answer&) { return true; }
@@ -162,18 +170,23 @@ class LaneImpl final : public Lane, private Wire::Events {
   // Without a completion nobody waits for the answer.
   void IssueUrgent(Opcode opcode, ByteSpan body, Completion completion = {},
                    const CallContext& context = {});
-  void ReclaimLocks(const OpenPtr& open);
-  // The server waits for other clients before it gives locks (kGrace): a moment later, those that
-  // are held then. Without a connection the next one asks (LeaveLocks).
-  void AskForLocksLater(const OpenPtr& open);
-  void AskForLocks();
-  void LeaveLocks();
   void Finish(Slot slot, Status status);
   void Finish(Slot slot, Answer& answer);
   // Counts how long a call took that ends now.
   void Time(const Call& call);
   void FinishLater(Slot slot, Status status);
   std::size_t RunReady();
+  void SayGoodbye();
+  // Whether a place in a waiting list still stands for a call.
+  [[nodiscard]] bool StillWaits(const Waiting& waiting) const {
+    return table_.Find(waiting.ticket).has_value() && calls_[waiting.slot].waiting;
+  }
+  void Wait(std::deque<Waiting>& list, Slot slot);
+  // The next message of a call whose request was answered without being carried out, or whose
+  // connection went.
+  void Restart(Slot slot);
+
+  // ---- lane_messages.cc -------------------------------------------------------------------------
   void SendQueued();
   void SendOne(Slot slot, TimePoint now);
   static void FillInOpens(Call& call);
@@ -185,19 +198,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void Deliver(Slot slot, WireError error, ByteSpan body);
   // kExtensionDirectories of this answer, for its callback; false: not what was asked for.
   bool TakeDirectories(Slot slot, ByteSpan directories);
-  void OnWrongEpoch(Slot slot);
-  void ReclaimOpen(Slot slot, const OpenPtr& open);
-  void OnReclaimed(Slot slot, const Status& status);
-  void SayGoodbye();
-  // Whether a place in a waiting list still stands for a call.
-  [[nodiscard]] bool StillWaits(const Waiting& waiting) const {
-    return table_.Find(waiting.ticket).has_value() && calls_[waiting.slot].waiting;
-  }
-  void Wait(std::deque<Waiting>& list, Slot slot);
   void Hostile(std::string_view what);
-  // The next message of a call whose request was answered without being carried out, or whose
-  // connection went.
-  void Restart(Slot slot);
 
   // ---- lane_link.cc -----------------------------------------------------------------------------
   void OpenMailbox();
@@ -218,7 +219,18 @@ class LaneImpl final : public Lane, private Wire::Events {
   void FinishLate(Slot slot);
   void OnConnectionDestroyed();
 
-  // ---- lane_calls.cc ----------------------------------------------------------------------------
+  // ---- lane_reclaim.cc --------------------------------------------------------------------------
+  void OnWrongEpoch(Slot slot);
+  void ReclaimOpen(Slot slot, const OpenPtr& open);
+  void OnReclaimed(Slot slot, const Status& status);
+  void ReclaimLocks(const OpenPtr& open);
+  // The server waits for other clients before it gives locks (kGrace): a moment later, those that
+  // are held then. Without a connection the next one asks (LeaveLocks).
+  void AskForLocksLater(const OpenPtr& open);
+  void AskForLocks();
+  void LeaveLocks();
+
+  // ---- lane_calls.cc, lane_file_calls.cc --------------------------------------------------------
   CallTicket NameCall(const CallContext& context, Opcode opcode, const Handle& parent,
                       std::string_view name, Completion completion);
   struct Opener {
