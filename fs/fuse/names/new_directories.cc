@@ -1,6 +1,7 @@
 #include "fs/fuse/names/new_directories.h"
 
 #include <algorithm>
+#include <climits>
 #include <string>
 
 namespace rdfs::fs::fuse {
@@ -58,7 +59,7 @@ void NewDirectories::Adds(NodeId directory, std::string_view name) {
 
 TimePoint NewDirectories::AbsentUntil(NodeId directory, std::string_view name,
                                       TimePoint now) const {
-  if (!IsPlain(name)) return now;
+  if (!IsPlain(name) || name.size() > NAME_MAX) return now;
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(directory);
   if (found == known_.end() || found->second.names.contains(HashOf(name))) return now;

@@ -38,7 +38,8 @@ class NewDirectories {
   void Renew(NodeId directory, TimePoint until, TimePoint now);
   // This mount is about to make a name in it; before that is sent.
   void Adds(NodeId directory, std::string_view name);
-  // Until when it is certain that there is no such name; not after now: it is not.
+  // Until when it is certain that there is no such name; not after now: it is not. Whether it may
+  // be too long for one is the server's to say.
   [[nodiscard]] TimePoint AbsentUntil(NodeId directory, std::string_view name, TimePoint now) const;
   // It has been recalled, or its lease counts for nothing.
   void Forget(NodeId directory);

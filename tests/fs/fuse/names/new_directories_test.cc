@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace rdfs::fs::fuse {
 namespace {
 
@@ -76,6 +78,12 @@ TEST_F(NewDirectoriesTest, NamesThatMayBeFoldedAreAskedFor) {
   EXPECT_TRUE(Absent("a b.c"));
   known_.Adds(kDirectory, "caf\xc3\xa9");
   EXPECT_FALSE(Absent("a b.c"));
+}
+
+TEST_F(NewDirectoriesTest, NamesThatAreTooLongAreAskedFor) {
+  Make(now_ + seconds(5));
+  EXPECT_TRUE(Absent(std::string(255, 'a')));
+  EXPECT_FALSE(Absent(std::string(256, 'a')));
 }
 
 TEST_F(NewDirectoriesTest, IsBounded) {
