@@ -2,8 +2,12 @@
 
 #include <linux/fuse.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -195,10 +199,11 @@ void KernelCache::WriteFailed(NodeId node) {
   DropPages(node, 0);
 }
 
-void KernelCache::DropPages(NodeId node, std::uint64_t change, std::function<void()> done) {
+void KernelCache::DropPages(NodeId node, std::uint64_t change, std::function<void()> done,
+                            std::uint64_t end) {
   {
     const std::lock_guard lock(mutex_);
-    drops_.Add(node, change, std::move(done));
+    drops_.Add(node, change, std::move(done), end);
     const std::size_t free = drop_threads_ - drops_.under_way();
     // Those of the first are there already.
     const bool more = drop_threads_ >= kDropThreads && drop_threads_ < kMostDropThreads;
@@ -269,6 +274,7 @@ void KernelCache::RunDrops() {
     if (stopping_) return;
     lock.unlock();
     LetGoOfPages(drop->node, drop->change);
+    MoveEnd(drop->node, drop->end);
     lock.lock();
     drops_.End(drop->node);
     if (!wake_) continue;
@@ -284,6 +290,30 @@ void KernelCache::LetGoOfPages(NodeId node, std::uint64_t change) {
     fuse_lowlevel_notify_inval_inode(session_, node, 0, 0);
   }
   inodes_.PagesDropped(node, change, started, BootClock::now());
+}
+
+// Where a file ends the kernel asks before read(2) and lseek(2), but not before sendfile(2),
+// splice(2), copy_file_range(2) and what a mapping shows. Only a store of bytes moves it without
+// being asked, and it does so before it fetches them: the one byte here cannot be fetched (EFAULT),
+// so that nothing is put into a page, which may have newer bytes by now. If the file has been cut
+// meanwhile, the first read that is short says so. (fuse_notify_store in fs/fuse/dev.c.)
+void KernelCache::MoveEnd(NodeId node, std::uint64_t end) {
+  if (session_ == nullptr || end == 0 || !inodes_.MayEndBefore(node, end)) return;
+  struct {
+    fuse_out_header header;
+    fuse_notify_store_out store;
+  } notice{};
+  notice.header.len = sizeof notice + 1;
+  notice.header.error = FUSE_NOTIFY_STORE;
+  notice.store.nodeid = node;
+  notice.store.offset = end - 1;
+  notice.store.size = 1;
+  const std::array<iovec, 2> parts{{{&notice, sizeof notice}, {nullptr, 1}}};
+  // Sanitizers look at what writev(3) is given.
+  const long wrote = syscall(SYS_writev, fuse_session_fd(session_), parts.data(), parts.size());
+  if (wrote < 0 && errno == EFAULT) inodes_.Written(node, end);
+  // It has got an empty page for that, which would be read by itself.
+  fuse_lowlevel_notify_inval_inode(session_, node, static_cast<off_t>(end - 1), 1);
 }
 
 void KernelCache::Do(const Job& job) {

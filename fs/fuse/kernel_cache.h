@@ -90,7 +90,9 @@ class KernelCache {
 
   // Makes the kernel drop the file's pages, a little later, and then calls `done`: on another
   // thread, and not behind Silence. `change`: the cookie of the content that is known (0: none).
-  void DropPages(NodeId node, std::uint64_t change, std::function<void()> done = {});
+  // `end`: of the file, where the kernel is to know that it is no shorter (0: it need not).
+  void DropPages(NodeId node, std::uint64_t change, std::function<void()> done = {},
+                 std::uint64_t end = 0);
 
   // Counts recalls: what was asked for at another count must not be believed.
   [[nodiscard]] std::uint32_t stamp() const {
@@ -118,6 +120,7 @@ class KernelCache {
   void Do(const Job& job);
   void RunDrops();
   void LetGoOfPages(NodeId node, std::uint64_t change);
+  void MoveEnd(NodeId node, std::uint64_t end);
   void NewEpoch();
   void Act(client::Lane& lane, const client::Recalls::Actions& actions, NodeId node);
   // By whoever sends acknowledgements next; behind the writes to the node that are on their way.

@@ -7,7 +7,7 @@
 source "$(dirname "$0")/setup.sh"
 begin "$@"
 mkdir "$work/export" "$work/first" "$work/second"
-for file in flock posix ofd waits stat look own lockfile recalled grown touched mine cut mapped; do head -c 100000 /dev/zero >"$work/export/$file"; done
+for file in flock posix ofd waits stat look own lockfile recalled grown touched mine cut mapped longer; do head -c 100000 /dev/zero >"$work/export/$file"; done
 new_key "$work/key"
 serve server --export "data=$work/export" --key-file "$work/key"
 for name in first second; do
@@ -101,6 +101,32 @@ for written in b"one", b"two", b"six":
     assert os.lseek(grown, 0, os.SEEK_END) == os.path.getsize(f"{second}/grown"), "the old end"
     assert os.pread(grown, 10, os.lseek(grown, 0, os.SEEK_END) - 3) == written
 
+# One that another program makes longer under a lock: who has locked it then need not ask where it ends to send and copy the
+# rest, or to read it by a mapping that was longer than the file was.
+longer, end = os.open(f"{first}/longer", os.O_RDWR), 1000
+os.truncate(f"{second}/longer", end)
+os.fstat(longer)
+os.pread(longer, 1 << 20, 0)
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+view = libc.mmap(None, 1 << 20, mmap.PROT_READ, mmap.MAP_SHARED, longer, 0)
+ctypes.string_at(view, 1)
+copy = os.open(f"{first}/copy", os.O_RDWR | os.O_CREAT)
+rest = {"sendfile": lambda at: os.sendfile(copy, longer, at, 5000),
+        "copy_file_range": lambda at: os.copy_file_range(longer, copy, 5000, at, 0), "mapping": lambda at: len(ctypes.string_at(view + at, 5000))}
+for how, call in rest.items():
+    with open(f"{second}/longer", "ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(b"l" * 5000)
+        other.flush()
+    fcntl.flock(longer, fcntl.LOCK_EX)
+    got = call(end)
+    fcntl.flock(longer, fcntl.LOCK_UN)
+    end += 5000
+    assert got > 0, f"{how} takes the old end for the end"
+    assert ctypes.string_at(view + end - 10, 10) == b"l" * 10, how
+
 # A lock with the other program's bytes behind each: none of the increments is lost.
 counter = [os.open(f"{mount}/own", os.O_RDWR) for mount in (first, second)]
 for i in range(20):
@@ -121,7 +147,6 @@ mine = os.open(f"{first}/lockfile", os.O_RDWR)
 # A kernel that is short of memory, or looks for pages that nobody uses (DAMON), leaves locked ones alone. rdfs does not.
 held = mmap.mmap(mine, 100000)
 address = ctypes.addressof(ctypes.c_char.from_buffer(held))
-libc = ctypes.CDLL(None, use_errno=True)
 locked = libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(100000))
 # Where so much may be locked.
 assert locked == 0 or 0 <= resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] < 1 << 17, os.strerror(ctypes.get_errno())

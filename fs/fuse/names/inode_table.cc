@@ -329,6 +329,12 @@ bool InodeTable::Tell(NodeId id, const AttrWire& attr, std::optional<TimePoint> 
   return false;
 }
 
+bool InodeTable::MayEndBefore(NodeId id, std::uint64_t end) const {
+  const std::lock_guard lock(mutex_);
+  const Node* node = FindLocked(id);
+  return node != nullptr && (!node->told.known || node->told.size < end);
+}
+
 void InodeTable::Written(NodeId id, std::uint64_t end) {
   const std::lock_guard lock(mutex_);
   if (Node* node = FindLocked(id)) node->told.size = std::max<std::uint64_t>(node->told.size, end);

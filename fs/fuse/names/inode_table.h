@@ -117,6 +117,8 @@ class InodeTable {
   // It is told these attributes, at `now`; without a time it takes them whatever comes in between
   // (it has made or changed the file with them). Whether it has had just these for long enough.
   bool Tell(NodeId node, const AttrWire& attr, std::optional<TimePoint> now);
+  // Whether it may take the file for shorter.
+  [[nodiscard]] bool MayEndBefore(NodeId node, std::uint64_t end) const;
   // It has put bytes there itself, or found the end there.
   void Written(NodeId node, std::uint64_t end);
   void EndsAt(NodeId node, std::uint64_t end);

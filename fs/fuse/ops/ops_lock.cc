@@ -67,7 +67,8 @@ struct Locking {
 
  private:
   // A program that has locked a file reads what another one, on another client, had written when it
-  // unlocked it: pages from before are dropped, where no lease says that they are right.
+  // unlocked it: pages from before are dropped, where no lease says that they are right, and the
+  // kernel hears where the file ends now.
   static void Locked(std::unique_ptr<Locking> self) {
     const Filesystem& filesystem = self->request.worker().filesystem();
     const auto handle = filesystem.inodes.Find(self->node);
@@ -89,11 +90,13 @@ struct Locking {
     if (now.ok()) (void)request.Believe(node, now->expires, now->attr);
     if (PagesHold()) return request.Ok();
     const std::uint64_t change = now.ok() ? std::uint64_t{now->attr.change} : 0;
+    const std::uint64_t end = now.ok() ? std::uint64_t{now->attr.size} : 0;
     // A read of the file that does not end holds its pages: better an error than old bytes under a
     // lock. It is not given back: its owner may have had it, or another part of it, before.
-    request.DropPages(node, change, [](Request& pending, bool dropped) {
+    const auto then = [](Request& pending, bool dropped) {
       dropped ? pending.Ok() : pending.Error(ETIMEDOUT);
-    });
+    };
+    request.DropPages(node, change, then, end);
   }
   [[nodiscard]] bool PagesHold() const {
     return request.worker().filesystem().inodes.PagesHold(node, BootClock::now());

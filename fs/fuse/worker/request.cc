@@ -155,13 +155,14 @@ void Request::WaitForOrder(NodeId node) {
 }
 
 void Request::DropPages(NodeId node, std::uint64_t change,
-                        std::function<void(Request&, bool dropped)> then) {
+                        std::function<void(Request&, bool dropped)> then, std::uint64_t end) {
   if (worker_->ends()) return then(*this, false);
   const auto gone = std::make_shared<std::atomic<bool>>(false);
-  worker_->filesystem().kernel.DropPages(node, change, [gone, worker = worker_] {
+  const auto done = [gone, worker = worker_] {
     *gone = true;
     worker->Wake();
-  });
+  };
+  worker_->filesystem().kernel.DropPages(node, change, done, end);
   Worker& worker = *worker_;
   const auto waiting = std::make_shared<Request>(std::move(*this));
   worker.Await({.until = BootClock::now() + worker.filesystem().options.deadline / 2,

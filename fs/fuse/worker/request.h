@@ -96,9 +96,9 @@ class Request {
   // Asks anew: what the server says from now on is newer than what has been recalled so far.
   void AsksNow();
   // Makes the kernel drop the pages of the node, and gives the request to `then` behind that: or
-  // before it, where that does not come to an end in time.
+  // before it, where that does not come to an end in time. `change`, `end`: see KernelCache.
   void DropPages(NodeId node, std::uint64_t change,
-                 std::function<void(Request&, bool dropped)> then);
+                 std::function<void(Request&, bool dropped)> then, std::uint64_t end = 0);
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   // False: another worker has changed the node since the server was asked, and so it is not news.

@@ -166,14 +166,16 @@ TEST_F(PageDropsTest, HoweverManyThereAreAllCome) {
 TEST(PageDrops, OneAFileUnderWayAndTheLastCookieCounts) {
   PageDrops drops;
   int done = 0;
-  drops.Add(1, 5, [&] { ++done; });
+  const auto note = [&done] { ++done; };
+  drops.Add(1, 5, note, 4096);
   drops.Add(2, 6, {});
-  drops.Add(1, 7, [&] { ++done; });
+  drops.Add(1, 7, note);
   EXPECT_EQ(drops.ready(), 2U);
   auto first = drops.Begin();
   ASSERT_TRUE(first);
   EXPECT_EQ(first->node, 1U);
   EXPECT_EQ(first->change, 7U);
+  EXPECT_EQ(first->end, 4096U) << "who asked for it goes by it";
   for (const auto& call : first->done) call();
   EXPECT_EQ(done, 2);
 

@@ -269,7 +269,10 @@ TEST_F(InodeLeaseTest, TheKernelHasWhatItWasToldAndWhatItDidItself) {
   }
   table.Written(a, 50);
   EXPECT_TRUE(tell(later));
+  EXPECT_TRUE(table.MayEndBefore(a, 101));
+  EXPECT_FALSE(table.MayEndBefore(a, 100));
   table.Written(a, 120);
+  EXPECT_FALSE(table.MayEndBefore(a, 120));
   attr.size = 120;
   EXPECT_TRUE(tell(later));
   table.EndsAt(a, 120);
@@ -278,6 +281,7 @@ TEST_F(InodeLeaseTest, TheKernelHasWhatItWasToldAndWhatItDidItself) {
   EXPECT_FALSE(tell(later)) << "it may have cut it";
   EXPECT_TRUE(tell(later + InodeTable::kAnswerTravel));
   table.ForgetTold(a);
+  EXPECT_TRUE(table.MayEndBefore(a, 1));
   EXPECT_FALSE(tell(later + InodeTable::kAnswerTravel));
 }
 
