@@ -133,6 +133,7 @@ TEST(Attributes, OfADirectoryFollowEveryChangeInIt) {
     t.Call("rmdir", unlinkat(other, "moved", AT_REMOVEDIR));
     NoteMoved(t, "removed", fd, d);
     t.Call("create in what is removed", openat(fd, "late", O_CREAT | O_WRONLY, 0644));
+    t.Call("fsync of what is removed", fsync(fd));
     t.Close(fd);
     t.Close(other);
   });

@@ -342,6 +342,8 @@ void FsyncDir(fuse_req_t raw, fuse_ino_t node, int data_only, fuse_file_info*) {
   const auto handle = FindHandle(syncing->request, node);
   if (!handle) return;
   Worker& worker = syncing->request.worker();
+  // Nothing of it is to be kept, and the server knows it no more.
+  if (worker.filesystem().inodes.removed_directory(node)) return syncing->request.Ok();
   const CallContext caller = syncing->request.context();
   const std::uint64_t unique = syncing->request.unique();
   const client::CallTicket ticket = worker.lane().OpenDir(
