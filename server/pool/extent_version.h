@@ -40,9 +40,14 @@ struct FileVersion {
   static FileVersion From(const struct statx& stx);  // needs STATX_SIZE | STATX_CTIME | STATX_MTIME
   friend bool operator==(const FileVersion&, const FileVersion&) = default;
 
+  // A file system that is itself of another host's has that host's clock, which may be so far
+  // ahead. What is farther ahead was changed before our own clock was set back, and a change that
+  // is made now gets another time.
+  static constexpr std::chrono::minutes kClockAhead{1};
+
   // Whether the file may still change without another change time. `realtime` is CLOCK_REALTIME.
   [[nodiscard]] bool RacyAt(std::chrono::nanoseconds realtime) const {
-    return ctime + kRacyWindow >= realtime;
+    return ctime + kRacyWindow >= realtime && ctime <= realtime + kClockAhead;
   }
   // For AttrWire::change and its kin: differs (but for a hash's luck) whenever the version does.
   [[nodiscard]] std::uint64_t Change() const;

@@ -167,6 +167,23 @@ TEST_F(ExtentCacheTest, BelievesAVersionOnlyWhenItProvesSomething) {
   EXPECT_EQ(ExtentCache::Find(file, 0), nullptr);
 }
 
+// What was changed before the server's clock was set back is not read anew each second.
+TEST_F(ExtentCacheTest, AClockThatWentBackProvesAsMuch) {
+  const FileVersion version{.size = 1 << 20, .ctime = seconds(5000), .mtime = seconds(5000)};
+  CachedFile& file = cache_.UseFile({.device = 1, .inode = 5, .generation = 0});
+  cache_.Observe(file, version, file.changes, now_, seconds(1000));
+  FillAndLeave(file, 0, 3);
+  Advance(seconds(2));
+  cache_.Observe(file, version, file.changes, now_, seconds(1002));
+  EXPECT_NE(ExtentCache::Find(file, 0), nullptr);
+  // The file system's own clock may be a little ahead.
+  EXPECT_FALSE(version.RacyAt(version.ctime - FileVersion::kClockAhead - seconds(1)));
+  EXPECT_TRUE(version.RacyAt(version.ctime - seconds(1)));
+  EXPECT_TRUE(version.RacyAt(version.ctime));
+  EXPECT_TRUE(version.RacyAt(version.ctime + FileVersion::kRacyWindow));
+  EXPECT_FALSE(version.RacyAt(version.ctime + FileVersion::kRacyWindow + milliseconds(1)));
+}
+
 TEST_F(ExtentCacheTest, RefusesAStatThatAChangeOvertook) {
   CachedFile& file = File(1);
   const std::uint64_t changes = file.changes;
