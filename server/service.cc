@@ -17,6 +17,7 @@
 #include "server/lease/change_targets.h"
 #include "server/ops/attr.h"
 #include "server/ops/ops.h"
+#include "server/record/epoch_tag.h"
 #include "transport/base/log.h"
 #include "transport/base/memlock.h"
 #include "transport/base/printable.h"
@@ -121,6 +122,10 @@ Status Service::Start() {
   core.watched_lease = std::clamp(options_.session_lease / kWatchedPart, options_.attr_lease,
                                   std::max(options_.attr_lease, kLongestWatched));
   core.epoch = keeper_.epoch();
+  if (!options_.record_directory.empty()) {
+    first_epoch_ = IntentRing::FirstEpoch(options_.record_directory, core.epoch);
+    core.epoch = WithTagOf(first_epoch_, core.epoch);
+  }
   core.verifier = BootVerifier();
   core.can_switch_ids = ::geteuid() == 0;
   const DescriptorShares shares = SharesFor(options_.exports.size());
@@ -190,7 +195,6 @@ void Service::BeginGrace() {
     if (keeper_.restarted()) core_->leases.FollowAnother(std::nullopt);
     return;
   }
-  first_epoch_ = IntentRing::FirstEpoch(options_.record_directory, core_->options.epoch);
   std::vector<std::uint64_t> sessions;
   std::set<std::uint64_t> clients;
   const std::vector<IntentRing::Leftover> all = IntentRing::Leftovers(options_.record_directory);
@@ -293,8 +297,8 @@ Result<SessionPtr> Service::NewSession(const transport::SessionRequest& request,
   const bool known = record != nullptr && !record->made_anew();
   params.lost_record = record != nullptr && !known && mount.last_epoch != 0;
   // A server that gives a session up removes its record.
-  params.may_reclaim =
-      record == nullptr || mount.last_epoch < first_epoch_ || (known && !record->given_up());
+  params.may_reclaim = record == nullptr || IsBefore(mount.last_epoch, first_epoch_) ||
+                       (known && !record->given_up());
   if (!params.may_reclaim) record->NoteGivenUp(true);
   auto session = std::make_shared<FsSession>(params, std::move(record));
   session->Touch(core_->clock.Now());

@@ -16,10 +16,12 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "server/record/epoch_tag.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
 #include "transport/base/random.h"
@@ -451,17 +453,20 @@ std::vector<IntentRing::Leftover> IntentRing::Leftovers(const std::string& direc
 std::uint64_t IntentRing::FirstEpoch(const std::string& directory, std::uint64_t epoch) {
   const std::string path = directory + "/first-epoch";
   const Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  (void)flock(fd.get(), LOCK_EX);  // two may be the first
   std::array<char, 32> text{};
   const ssize_t length = pread(fd.get(), text.data(), text.size(), 0);
   std::uint64_t first = 0;
   if (length > 0 && std::from_chars(text.data(), text.data() + length, first).ec == std::errc()) {
     return first;
   }
-  const std::string own = std::to_string(epoch);
+  FillRandom(std::as_writable_bytes(std::span<std::uint64_t, 1>(&first, 1)));
+  first = WithTagOf(first | kTaggedEpoch, epoch);
+  const std::string own = std::to_string(first);
   if (pwrite(fd.get(), own.data(), own.size(), 0) != static_cast<ssize_t>(own.size())) {
     LogDebug("cannot write {}: errno {}", path, errno);
   }
-  return epoch;
+  return first;
 }
 
 void IntentRing::RemoveLeftover(const std::string& path) {

@@ -112,8 +112,9 @@ class IntentRing {
     std::uint32_t opens = 0;
     std::chrono::seconds age{};  // since NoteSeen
   };
-  // The epoch of the first server that kept records in the directory, which is `epoch` if that is
-  // the first: what is of an earlier one is in no record here (the host was started anew).
+  // The epoch of the first server that kept records in the directory, which is `epoch` with a new
+  // tag if that is the first: what is of an earlier one (IsBefore) is in no record here, since the
+  // host was started anew.
   static std::uint64_t FirstEpoch(const std::string& directory, std::uint64_t epoch);
   // All of them in a directory; files that are no rings are left out.
   static std::vector<Leftover> Leftovers(const std::string& directory);

@@ -168,7 +168,7 @@ void Supervisor::BecomeWorker(Fd socket, pid_t parent) {
 Status Supervisor::SayHello() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  // From the clock, so that it grows across supervisors too.
+  // From the clock, so that it is another across supervisors too.
   const auto clock = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000 +
                      static_cast<std::uint64_t>(now.tv_nsec) / 1000;
   const bool restarted = epoch_ != 0;

@@ -62,7 +62,7 @@ class DescriptorKeeper {
   // kResourceExhausted (RLIMIT_NOFILE), kProtocolError.
   Result<std::vector<Kept>> FetchAll();
 
-  // Another number at each start of a worker, always larger; never 0.
+  // Another number at each start of a worker, larger under the same supervisor; never 0.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   // Whether an earlier worker ran under the same supervisor (it crashed, or asked to be restarted).
   [[nodiscard]] bool restarted() const { return restarted_; }

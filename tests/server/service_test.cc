@@ -514,6 +514,19 @@ TEST_P(GivenUpServiceTest, HasNoLocksToAskForUntilItKnowsThatItWas) {
   });
 }
 
+// Nor is it given up when the server's host was started anew, though its clock is behind since.
+TEST_P(GivenUpServiceTest, ButNotBeforeItsServersHostWasStarted) {
+  Come([&](Client& client) { (void)OpenFile(client, fs::kOpenRead); });
+  last_epoch_ = grant_.epoch + 3'600'000'000U;
+  Stop();
+  records_.emplace();
+  Start(std::chrono::milliseconds(40'000));
+  Come([&](Client& client) {
+    EXPECT_EQ(grant_.flags & fs::kGrantGivenUp, 0U);
+    EXPECT_EQ(AskForALock(client), fs::WireError::kOk);
+  });
+}
+
 TEST_P(ServiceTest, EndsWhileAChangeWaitsForAnotherClient) {
   const auto silent = Connect();
   ASSERT_TRUE(silent);

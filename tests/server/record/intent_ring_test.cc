@@ -15,6 +15,7 @@
 #include <random>
 #include <thread>
 
+#include "server/record/epoch_tag.h"
 #include "tests/server/temp_dir.h"
 
 namespace rdfs::server {
@@ -341,13 +342,36 @@ TEST_F(IntentRingTest, ThatItsClientWasGivenUpIsRemembered) {
   EXPECT_FALSE(Open()->given_up());
 }
 
-// Only of later servers than the first here there may be records.
+// Only of later servers than the first here there may be records, whatever the clock says.
 TEST_F(IntentRingTest, TheFirstEpochOfADirectoryStays) {
+  constexpr std::uint64_t kNow = 1'790'000'000'000'000;
   const std::string directory = directory_.path();
-  EXPECT_EQ(IntentRing::FirstEpoch(directory, 1'790'000'000'000'000), 1'790'000'000'000'000U);
-  EXPECT_EQ(IntentRing::FirstEpoch(directory, 1'790'000'000'000'001), 1'790'000'000'000'000U);
-  EXPECT_EQ(IntentRing::FirstEpoch(directory + "/none", 7), 7U);
+  const std::uint64_t first = IntentRing::FirstEpoch(directory, kNow);
+  EXPECT_EQ(IntentRing::FirstEpoch(directory, kNow + 1), first);
+  EXPECT_EQ(WithTagOf(first, kNow), first);
+  for (const std::uint64_t clock : {kNow + 1, kNow - 3'600'000'000, kNow + 3'600'000'000}) {
+    const std::uint64_t next = WithTagOf(first, clock);
+    EXPECT_NE(next, first);
+    EXPECT_FALSE(IsBefore(next, first));
+    const TempDir anew;  // as the host has been started
+    const std::uint64_t other = IntentRing::FirstEpoch(anew.path(), clock);
+    EXPECT_TRUE(IsBefore(first, other));
+    EXPECT_TRUE(IsBefore(next, other));
+    EXPECT_TRUE(IsBefore(kNow, other)) << "of a server that made no tags";
+    EXPECT_TRUE(IsBefore(0, other));
+  }
+  EXPECT_NE(IntentRing::FirstEpoch(directory + "/none", 7), 0U);
   EXPECT_TRUE(IntentRing::Leftovers(directory).empty());
+}
+
+TEST_F(IntentRingTest, AFirstEpochWithoutATagIsTheEarliest) {
+  constexpr std::uint64_t kFirst = 1'790'000'000'000'000;
+  std::ofstream(directory_.path() + "/first-epoch") << kFirst;
+  EXPECT_EQ(IntentRing::FirstEpoch(directory_.path(), kFirst + 9), kFirst);
+  EXPECT_EQ(WithTagOf(kFirst, kFirst + 9), kFirst + 9);
+  EXPECT_TRUE(IsBefore(kFirst - 1, kFirst));
+  EXPECT_FALSE(IsBefore(kFirst, kFirst));
+  EXPECT_FALSE(IsBefore(kFirst + 9, kFirst));
 }
 
 // Whatever stands in the file: it opens, and no record is taken for what it is not.
