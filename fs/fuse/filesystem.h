@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "fs/client/client.h"
+#include "fs/fuse/content/failed_reads.h"
 #include "fs/fuse/content/page_writes.h"
 #include "fs/fuse/content/writes_behind.h"
 #include "fs/fuse/kernel_cache.h"
@@ -98,6 +99,7 @@ struct Filesystem {
   std::atomic<std::uint64_t> changes{0};
   WritesBehind behind;
   PageWrites page_writes;
+  FailedReads failed_reads;
   Unlocks unlocks;
   KernelCache kernel{inodes, directories, new_directories, kept, behind, changes};
   // The largest read and write request that the kernel may send. Several of them must fit a lane's

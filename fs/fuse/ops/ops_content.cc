@@ -137,6 +137,25 @@ void WriteAndAnswer(Request request, const std::shared_ptr<fuse::Open>& open, st
   });
 }
 
+// Remembers a read into the kernel's pages that waited for the server in vain.
+void NoteFailed(const Request& request, NodeId node, std::uint64_t offset, std::size_t size,
+                const Status& status) {
+  Worker& worker = request.worker();
+  if (status.errno_value() != ETIMEDOUT || worker.ends() || worker.lane().connected()) return;
+  worker.filesystem().failed_reads.Failed(
+      {.node = node, .thread = request.message().header().pid, .offset = offset, .length = size},
+      worker.lane().Now());
+}
+
+// Whether the kernel asks again for what that one was to bring, and the server is still away.
+bool HasJustFailed(const Request& request, NodeId node, std::uint64_t offset, std::size_t size) {
+  Worker& worker = request.worker();
+  if (worker.lane().connected() || worker.HasWaited(request.unique())) return false;
+  return worker.filesystem().failed_reads.IsAskedAgain(
+      {.node = node, .thread = request.message().header().pid, .offset = offset, .length = size},
+      worker.lane().Now());
+}
+
 void NotePages(Filesystem& filesystem, fuse::Open& open) {
   if (open.paged.load(std::memory_order_relaxed)) return;
   open.paged = true;
@@ -156,6 +175,7 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
   const bool past_pages =
       open->direct || (request.message().Body<fuse_read_in>().flags & O_DIRECT) != 0;
   if (!past_pages) {
+    if (HasJustFailed(request, open->node, at, size)) return request.Error(ETIMEDOUT);
     if (filesystem.inodes.ChangedLately(open->node, worker.lane().Now())) worker.LetOthersBegin();
     const PageWrites::Number write = filesystem.page_writes.UnderWay(open->node, at, size);
     if (write != 0) return request.WaitForPageWrite(write);
@@ -220,6 +240,10 @@ void Read(fuse_req_t raw, fuse_ino_t, std::size_t size, off_t offset, fuse_file_
                      [reading = std::move(reading)](Result<client::ReadDone>&& done) {
                        const bool again = reading->MustAskAgain(done);
                        if (!done.ok()) {
+                         if (reading->into_pages) {
+                           NoteFailed(reading->request, reading->open->node, reading->at,
+                                      reading->size, done.status());
+                         }
                          return reading->request.ErrorOrRecover(reading->open->node, done.status());
                        }
                        reading->open->size = done->file_size;
