@@ -218,6 +218,12 @@ void KernelCache::DropPages(NodeId node, std::uint64_t change, std::function<voi
   drop_came_.notify_one();  // one more at most is ready
 }
 
+// Names first: it is one call, and each of them leads to attributes.
+void KernelCache::MachineSlept() {
+  if (KernelHasEpochs()) NewEpoch();
+  for (const NodeId node : inodes_.All()) DropAttributes(node);
+}
+
 void KernelCache::NewEpoch() {
   fuse_out_header header{};
   header.len = sizeof header;

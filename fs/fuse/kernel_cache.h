@@ -94,6 +94,12 @@ class KernelCache {
   void DropPages(NodeId node, std::uint64_t change, std::function<void()> done = {},
                  std::uint64_t end = 0);
 
+  // This machine has slept (command/machine_sleep.h), and the kernel's times to live have not run
+  // meanwhile, as leases have: makes it drop whatever it goes by for a time. Our own does not
+  // count here: it goes by the leases. Without epochs names stay for the rest of their time, a
+  // second. Any thread, and before the session ends.
+  void MachineSlept();
+
   // Counts recalls: what was asked for at another count must not be believed.
   [[nodiscard]] std::uint32_t stamp() const {
     return static_cast<std::uint32_t>(stamp_.load(std::memory_order_acquire));

@@ -21,11 +21,12 @@ bool Abandonment::Note(bool detached, bool server_is_there, TimePoint now) {
   return now >= patient_until_;
 }
 
-Result<std::unique_ptr<MountWatch>> MountWatch::Create() {
+Result<std::unique_ptr<MountWatch>> MountWatch::Create(MachineSleep sleep) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
   Fd mounts(open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
-  return std::unique_ptr<MountWatch>(new MountWatch(std::move(wake), std::move(mounts)));
+  return std::unique_ptr<MountWatch>(
+      new MountWatch(std::move(wake), std::move(mounts), std::move(sleep)));
 }
 
 void MountWatch::Wake() const {
@@ -33,18 +34,21 @@ void MountWatch::Wake() const {
   (void)!write(wake_.get(), &one, sizeof one);
 }
 
-bool MountWatch::Wait(const std::string& device, const std::function<bool()>& server_is_there) {
+bool MountWatch::Wait(const std::string& device, const std::function<bool()>& server_is_there,
+                      const std::function<void()>& slept) {
   constexpr int kLookAgainMs = 200;  // while detached; also the most often that mounts are read
   Abandonment abandonment;
   bool detached = false;
   for (;;) {
     // poll(2) ignores a negative descriptor. The mounts are looked at again while detached: a bind
     // mount may have come back.
-    std::array<pollfd, 2> entries{{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+    std::array<pollfd, 3> entries{{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                                   {.fd = sleep_.fd(), .events = POLLIN, .revents = 0},
                                    {.fd = mounts_.get(), .events = POLLPRI, .revents = 0}}};
-    const int ready = poll(entries.data(), detached ? 1 : 2, detached ? kLookAgainMs : -1);
+    const int ready = poll(entries.data(), detached ? 2 : 3, detached ? kLookAgainMs : -1);
     if (ready < 0 && errno != EINTR) return false;
     if (entries[0].revents != 0) return false;
+    if (entries[1].revents != 0 && sleep_.Look()) slept();
     const std::string mountinfo = ReadMountInfo();
     detached = !mountinfo.empty() && !IsDeviceMounted(mountinfo, device);
     if (abandonment.Note(detached, server_is_there(), BootClock::now())) return true;

@@ -1,4 +1,5 @@
-// MountWatch: sleeps until a mount is over, and tells when it has been abandoned.
+// MountWatch: sleeps until a mount is over, and tells when it has been abandoned, and when the
+// machine has slept (machine_sleep.h).
 //
 // A mount that somebody else detached (umount -l) lives on while programs hold files of it, and the
 // kernel says nothing about it. With the server there that is as it should be. Without it those
@@ -15,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "fs/fuse/command/machine_sleep.h"
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
@@ -34,16 +36,20 @@ class Abandonment {
 
 class MountWatch {
  public:
-  static Result<std::unique_ptr<MountWatch>> Create();
+  static Result<std::unique_ptr<MountWatch>> Create(MachineSleep sleep = MachineSleep());
 
-  // Until Wake (false), or until the mount of `device` ("0:45") is abandoned (true).
-  bool Wait(const std::string& device, const std::function<bool()>& server_is_there);
+  // Until Wake (false), or until the mount of `device` ("0:45") is abandoned (true). Calls `slept`
+  // each time that the machine has.
+  bool Wait(const std::string& device, const std::function<bool()>& server_is_there,
+            const std::function<void()>& slept);
   void Wake() const;
 
  private:
-  MountWatch(Fd wake, Fd mounts) : wake_(std::move(wake)), mounts_(std::move(mounts)) {}
+  MountWatch(Fd wake, Fd mounts, MachineSleep sleep)
+      : wake_(std::move(wake)), mounts_(std::move(mounts)), sleep_(std::move(sleep)) {}
   Fd wake_;
   Fd mounts_;  // not valid where there is no /proc: nothing is noticed then
+  MachineSleep sleep_;
 };
 
 }  // namespace rdfs::fs::fuse

@@ -310,7 +310,9 @@ Status Served::StartLog() {
 }
 
 Status Served::Wait() {
-  if (watch_->Wait(fuse_mount_->device(), [this] { return mount_->health().ok(); })) {
+  if (watch_->Wait(
+          fuse_mount_->device(), [this] { return mount_->health().ok(); },
+          [this] { filesystem_->kernel.MachineSlept(); })) {
     LogWarn("{} was detached, and its server is not there: what still uses it gets an error",
             mount_point_);
     EndNow();

@@ -448,6 +448,14 @@ std::vector<NodeId> InodeTable::EndAllLeases() {
   return all;
 }
 
+std::vector<NodeId> InodeTable::All() const {
+  std::vector<NodeId> all;
+  const std::lock_guard lock(mutex_);
+  all.reserve(nodes_.size());
+  for (const auto& [id, node] : nodes_) all.push_back(id);
+  return all;
+}
+
 std::size_t InodeTable::size() const {
   const std::lock_guard lock(mutex_);
   return nodes_.size();

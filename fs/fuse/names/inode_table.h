@@ -161,6 +161,8 @@ class InodeTable {
 
   // Nothing that was said of any node is believed any more; returns all that the kernel knows.
   [[nodiscard]] std::vector<NodeId> EndAllLeases();
+  // All that the kernel knows.
+  [[nodiscard]] std::vector<NodeId> All() const;
 
   [[nodiscard]] std::size_t size() const;
 

@@ -1,18 +1,26 @@
-// What this process itself forgets when everything is recalled, and which files' pages wait for
-// which; what the kernel does is for e2e.
+// What this process itself forgets when everything is recalled, which files' pages wait for which,
+// and what the kernel is told behind a sleep; what the kernel does is for e2e.
 #include "fs/fuse/kernel_cache.h"
 
 #include <gtest/gtest.h>
+#include <linux/fuse.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <future>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "tests/fs/client/scripted_fixture.h"
+#include "transport/base/fd.h"
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -55,6 +63,107 @@ TEST_F(KernelCacheTest, NothingIsBelievedBehindTheAcknowledgementOfEverything) {
   EXPECT_EQ(kept.TakeDropped(now).size(), 1U) << "the server still has it open";
   ASSERT_TRUE(client_->Lookup(root_, "file").ok());  // goes behind what was said
   EXPECT_EQ(server_.Count(Opcode::kRecallAck), 1U);
+}
+
+// The kernel's end is a socket that keeps the borders of writes, as /dev/fuse does.
+class ToldKernelTest : public testing::Test {
+ protected:
+  ToldKernelTest() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()),
+              0);
+    kernels_.Reset(ends[1]);
+    std::string name = "fuse_test";
+    std::array<char*, 2> words{name.data(), nullptr};
+    fuse_args arguments = FUSE_ARGS_INIT(1, words.data());
+    const fuse_lowlevel_ops none{};
+    session_.reset(fuse_session_new(&arguments, &none, sizeof none, nullptr));
+    fuse_opt_free_args(&arguments);
+    // The session closes it.
+    EXPECT_EQ(fuse_session_mount(session_.get(), ("/dev/fd/" + std::to_string(ends[0])).c_str()),
+              0);
+    Begin();
+    cache_.Start(session_.get(), /*several_workers=*/false, [] {});
+  }
+  ~ToldKernelTest() override { cache_.Stop(); }
+
+  struct Told {
+    fuse_out_header header{};
+    fuse_notify_inval_inode_out inode{};
+  };
+  std::vector<Told> TakeTold() {
+    std::vector<Told> all;
+    std::array<char, 4096> bytes{};
+    for (;;) {
+      const ssize_t got = recv(kernels_.get(), bytes.data(), bytes.size(), 0);
+      if (got < static_cast<ssize_t>(sizeof(fuse_out_header))) return all;
+      Told& told = all.emplace_back();
+      std::memcpy(&told.header, bytes.data(), sizeof told.header);
+      if (got < static_cast<ssize_t>(sizeof told.header + sizeof told.inode)) continue;
+      std::memcpy(&told.inode, bytes.data() + sizeof told.header, sizeof told.inode);
+    }
+  }
+
+ private:
+  struct End {
+    void operator()(fuse_session* session) const { fuse_session_destroy(session); }
+  };
+  // libfuse tells a kernel nothing whose version it does not know.
+  void Begin() {
+    struct {
+      fuse_in_header header{};
+      fuse_init_in init{};
+    } message;
+    message.header.len = sizeof message;
+    message.header.opcode = FUSE_INIT;
+    message.header.unique = 1;
+    message.init.major = FUSE_KERNEL_VERSION;
+    message.init.minor = 31;
+    fuse_buf raw{};
+    raw.size = sizeof message;
+    raw.mem = &message;
+    fuse_session_process_buf(session_.get(), &raw);
+    EXPECT_EQ(TakeTold().size(), 1U);
+  }
+
+  Fd kernels_;
+  std::unique_ptr<fuse_session, End> session_;
+
+ protected:
+  InodeTable inodes_{*Handle::FromBytes(AsBytes("root"))};
+
+ private:
+  DirectoryAttributes directories_;
+  NewDirectories new_directories_{std::chrono::seconds(1)};
+  KeptOpens kept_;
+  const WritesBehind behind_;
+  std::atomic<std::uint64_t> changes_{0};
+
+ protected:
+  KernelCache cache_{inodes_, directories_, new_directories_, kept_, behind_, changes_};
+};
+
+// Its times to live stand still while the machine sleeps, and it asks nobody before they are over.
+TEST_F(ToldKernelTest, BehindASleepItGoesByNothingThatItWasToldBefore) {
+  constexpr std::int32_t kEpoch = 8;
+  std::set<NodeId> known{kRootNode};
+  for (const std::string_view name : {"one", "two", "three"}) {
+    known.insert(inodes_.Remember(*Handle::FromBytes(AsBytes(name)), kRootNode, name));
+  }
+  EXPECT_TRUE(TakeTold().empty());
+
+  cache_.MachineSlept();
+  bool names = false;
+  std::set<NodeId> attributes;
+  for (const Told& told : TakeTold()) {
+    EXPECT_EQ(told.header.unique, 0U);
+    if (told.header.error == kEpoch) names = true;
+    if (told.header.error != FUSE_NOTIFY_INVAL_INODE) continue;
+    EXPECT_LT(told.inode.off, 0) << "pages go by the lease";
+    attributes.insert(told.inode.ino);
+  }
+  EXPECT_EQ(names, KernelHasEpochs());
+  EXPECT_EQ(attributes, known);
 }
 
 // Where letting go of a file's pages can wait, as the kernel has it for reads of them that do not

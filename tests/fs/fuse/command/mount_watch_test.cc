@@ -1,10 +1,15 @@
 // When a mount that was detached is given up, and that waiting for it costs nothing while it is
-// there.
+// there; and that a sleep of the machine is told.
 #include "fs/fuse/command/mount_watch.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <future>
 #include <thread>
 
 namespace rdfs::fs::fuse {
@@ -34,7 +39,27 @@ TEST(MountWatch, EndsWhenWoken) {
   ASSERT_TRUE(watch.ok()) << watch.status().message();
   std::jthread waker([&] { (*watch)->Wake(); });
   // No mount of this device is there, but its server is.
-  EXPECT_FALSE((*watch)->Wait("9999:9999", [] { return true; }));
+  EXPECT_FALSE((*watch)->Wait(
+      "9999:9999", [] { return true; }, [] {}));
+}
+
+TEST(MountWatch, TellsThatTheMachineHasSlept) {
+  std::atomic<std::chrono::nanoseconds> gap{std::chrono::hours(1)};
+  Fd set(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const int set_clock = set.get();
+  const auto watch =
+      MountWatch::Create(MachineSleep(std::move(set), [&gap] { return gap.load(); }));
+  ASSERT_TRUE(watch.ok()) << watch.status().message();
+  std::promise<void> told;
+  std::jthread waiter([&] {
+    EXPECT_FALSE((*watch)->Wait(
+        "9999:9999", [] { return true; }, [&told] { told.set_value(); }));
+  });
+  gap = std::chrono::hours(2);
+  const std::uint64_t one = 1;
+  EXPECT_EQ(write(set_clock, &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  EXPECT_EQ(told.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  (*watch)->Wake();
 }
 
 }  // namespace
