@@ -20,10 +20,20 @@ using client::XattrReply;
 constexpr std::string_view kCapabilityXattr = "security.capability";
 
 // A bit each for what ls(1) asks about every file that it lists; 0: another one.
+constexpr std::uint8_t kLabel = 1, kAccessAcl = 2, kDefaultAcl = 4;
 std::uint8_t ListedXattr(std::string_view name) {
-  if (name == "security.selinux") return 1;
-  if (name == "system.posix_acl_access") return 2;
-  return name == "system.posix_acl_default" ? 4 : 0;
+  if (name == "security.selinux") return kLabel;
+  if (name == "system.posix_acl_access") return kAccessAcl;
+  return name == "system.posix_acl_default" ? kDefaultAcl : 0;
+}
+
+// A file system without ACLs says that it has none, which is no error: the kernel asks at every
+// permission check, and to it any errno but this one is the check's result. A program that asks
+// itself is told by way of the same question.
+Result<XattrReply> AsTheKernelAsks(std::uint8_t listed, Result<XattrReply>&& reply) {
+  const bool is_acl = listed == kAccessAcl || listed == kDefaultAcl;
+  if (!is_acl || reply.ok() || reply.status().errno_value() != EOPNOTSUPP) return std::move(reply);
+  return Status::FromErrno(ENODATA, "no ACLs");
 }
 
 TimeWire ToWire(const timespec& time) {
@@ -206,7 +216,8 @@ void GetXattr(fuse_req_t raw, fuse_ino_t node, const char* name, std::size_t siz
   Start(std::move(request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
     auto asked = std::make_unique<Asked>(Asked{std::move(pending), node, size, listed, now});
     return lane.GetXattr(caller, *handle, name, static_cast<std::uint32_t>(size),
-                         [asked = std::move(asked)](Result<XattrReply>&& reply) {
+                         [asked = std::move(asked)](Result<XattrReply>&& answer) {
+                           auto reply = AsTheKernelAsks(asked->listed, std::move(answer));
                            if (!reply.ok() && reply.status().errno_value() == ENODATA) {
                              asked->request.BelieveWithout(asked->node, asked->listed, asked->at);
                            }
