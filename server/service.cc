@@ -77,6 +77,11 @@ std::uint64_t SessionIdOf(const ClientId& client) {
   return id == 0 ? 1 : id;
 }
 
+std::string RemovedExport(std::string_view name) {
+  return "the directory of the export \"" + Printable(name) +
+         "\" was removed: make it anew where it is missing, and reload rdfsd (SIGHUP)";
+}
+
 Status StillClearing() {
   return {Code::kBusy, "the server still clears away this mount's earlier session: try again"};
 }
@@ -331,6 +336,10 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
   if (!sessions_.WaitUntilCleared(mount.client_id, kLongestClearing)) return StillClearing();
   SessionPtr session = sessions_.Resume(mount.client_id, core_->clock.Now());
   const bool resumed = session != nullptr;
+  // Who had it mounted before goes on with what he had.
+  if (!resumed && mount.last_epoch == 0 && offer->exported->IsRemoved()) {
+    return Status(Code::kNotFound, RemovedExport(name));
+  }
   if (!resumed && sessions_.size() >= kMaxSessions) {
     return Status(Code::kResourceExhausted,
                   "the server has as many mounts as it can: unmount one, or try again later");
@@ -345,9 +354,10 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
     RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *offer, host + " " + request.peer));
     if (session == nullptr) return StillClearing();
   }
-  // Whoever resumes must have come in by the same door, whatever ids it maps for others by now.
+  // Whoever resumes must have come in by the same door, whatever ids it maps for others by now, and
+  // whatever directory they find.
   const AccessClass& access = session->access();
-  if (access.inodes != offer->inodes || access.key_name != request.key_name) {
+  if (access.inodes->exported().name() != name || access.key_name != request.key_name) {
     return Status(Code::kInvalidArgument, "this client id belongs to a mount of another export");
   }
   return Grant(session, resumed);

@@ -117,7 +117,21 @@ Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
     return Status::FromErrno(errno, "statx of " + spec.directory);
   }
   const bool is_local = IsLocal(root.get());
-  return std::shared_ptr<const Export>(new Export(spec, std::move(root), DeviceOf(stat), is_local));
+  return std::shared_ptr<const Export>(new Export(spec, std::move(root), stat, is_local));
+}
+
+Export::Export(ExportSpec spec, Fd root, const struct statx& stat, bool is_local)
+    : spec_(std::move(spec)),
+      root_(std::move(root)),
+      root_device_(DeviceOf(stat)),
+      had_links_(stat.stx_nlink != 0),
+      is_local_(is_local) {}
+
+bool Export::IsRemoved() const {
+  struct statx stat {};
+  const int flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+  return had_links_ && ::statx(root_.get(), "", flags, STATX_NLINK, &stat) == 0 &&
+         stat.stx_nlink == 0;
 }
 
 }  // namespace rdfs::server

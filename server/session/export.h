@@ -3,8 +3,10 @@
 // Made from an ExportSpec (command line or configuration file) before the first connection;
 // immutable and shared afterwards. Any thread. What lies below the directory is reached through
 // beneath.h only. Exports do not watch their directory: what was mounted over it when the server
-// started is what they show.
+// started, or read its exports again, is what they show.
 #pragma once
+
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <memory>
@@ -44,16 +46,19 @@ class Export {
   // A readable descriptor of the root directory (open_by_handle_at(2) refuses O_PATH ones).
   [[nodiscard]] int root() const { return root_.get(); }
   [[nodiscard]] std::uint64_t root_device() const { return root_device_; }
+  // Whether the root has been removed since. Never waits; false where the file system does not
+  // count a directory's links.
+  [[nodiscard]] bool IsRemoved() const;
   // Whether the root's file system is one that this host alone changes: what the kernel knows of it
   // is always the truth.
   [[nodiscard]] bool is_local() const { return is_local_; }
 
  private:
-  Export(ExportSpec spec, Fd root, std::uint64_t device, bool is_local)
-      : spec_(std::move(spec)), root_(std::move(root)), root_device_(device), is_local_(is_local) {}
+  Export(ExportSpec spec, Fd root, const struct statx& stat, bool is_local);
   ExportSpec spec_;
   Fd root_;
   std::uint64_t root_device_;
+  bool had_links_;
   bool is_local_;
 };
 

@@ -398,6 +398,47 @@ TEST_P(ServiceTest, ASessionIsResumedWithItsOpenFiles) {
   EXPECT_EQ(reply.error, fs::WireError::kOk);
 }
 
+TEST_P(ServiceTest, ADirectoryThatWasRemovedIsMountedNoMoreButByWhoHasIt) {
+  const auto exports_are = [this](const std::string& directory) {
+    ExportSpec spec;
+    spec.name = "made-anew";
+    spec.directory = directory;
+    return service_->Reload({spec});
+  };
+  const TempDir base;
+  const std::string path = base / "export";
+  ASSERT_EQ(::mkdir(path.c_str(), 0755), 0);
+  ASSERT_TRUE(exports_are(path).ok());
+  auto mounted = Dial("made-anew");
+  ASSERT_TRUE(mounted.ok()) << mounted.status().message();
+  const auto flags_and_root = [](transport::Session& session) {
+    ByteReader reader(session.grant());
+    const auto grant = reader.Read<fs::MountGrant>();
+    return std::pair(std::uint32_t{grant.flags}, fs::ReadEntry(reader).handle);
+  };
+  const auto first = flags_and_root(**mounted);
+  mounted->reset();  // as one whose connection is lost
+
+  ASSERT_EQ(::rmdir(path.c_str()), 0);
+  const auto who_has_it = client_id_;
+  FillRandom(client_id_);
+  const auto refused = Dial("made-anew");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("was removed"), std::string::npos)
+      << refused.status().message();
+  ASSERT_EQ(::mkdir(path.c_str(), 0755), 0);
+  ASSERT_TRUE(exports_are(path).ok());
+  const auto anew = Dial("made-anew");
+  ASSERT_TRUE(anew.ok()) << anew.status().message();
+  EXPECT_NE(flags_and_root(**anew).second, first.second);
+
+  client_id_ = who_has_it;
+  const auto again = Dial("made-anew");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_NE(flags_and_root(**again).first & fs::kGrantResumed, 0U);
+  EXPECT_EQ(flags_and_root(**again).second, first.second);
+}
+
 TEST_P(ServiceTest, MountsOfAnotherIdMappingShareNoMemoryAsRoot) {
   if (::getuid() != 0) GTEST_SKIP() << "only root can act as others";
   ASSERT_EQ(::chmod(dir_.path().c_str(), 0755), 0);
