@@ -140,6 +140,7 @@ enum class WireError : std::uint16_t {
   kInterrupted = 4,
   kIo = 5,
   kNoDeviceOrAddress = 6,
+  kTooLong = 7 /* E2BIG */,
   kBadHandle = 9,
   kAgain = 11,
   kNoMemory = 12,
@@ -167,11 +168,18 @@ enum class WireError : std::uint16_t {
   kLoop = 40,
   kNoData = 61,
   kRemote = 66 /* EREMOTE */,  // a mount of rdfs below an export
+  kBadMessage = 74,            // a checksum of the file system's that is wrong
   kOverflow = 75,
+  kIllegalSequence = 84,  // a name that is no text to the file system
   kOperationNotSupported = 95 /* EOPNOTSUPP */,
-  kStale = 116,
-  kQuota = 122,
   kTimedOut = 110,
+  kHostDown = 112,
+  kStale = 116,
+  kUnclean = 117,  // the file system is damaged
+  kRemoteIo = 121,
+  kQuota = 122,
+  kNoMedium = 123,
+  kNoKey = 126,
   // Not an errno of the server's file system.
   kGrace = 1000,           // not yet (after a restart: the grace period): ask again
   kUnknownSession = 1001,  // the server does not know this session any more: mount request again

@@ -319,15 +319,22 @@ TEST(Golden, OpcodesKeepTheirNumbers) {
 
 TEST(Golden, ErrorsGoThereAndBack) {
   for (const int error :
-       {EPERM,      ENOENT,       EINTR,  EIO,      ENXIO,     EBADF,   EAGAIN,  ENOMEM,
-        EACCES,     EBUSY,        EEXIST, EXDEV,    ENODEV,    ENOTDIR, EISDIR,  EINVAL,
-        EMFILE,     ETXTBSY,      EFBIG,  ENOSPC,   ESPIPE,    EROFS,   EMLINK,  ERANGE,
-        EDEADLK,    ENAMETOOLONG, ENOLCK, ENOSYS,   ENOTEMPTY, ELOOP,   ENODATA, EOVERFLOW,
-        EOPNOTSUPP, ESTALE,       EDQUOT, ETIMEDOUT}) {
+       {EPERM,      ENOENT,       EINTR,     EIO,       ENXIO,     EBADF,   EAGAIN,  ENOMEM,
+        EACCES,     EBUSY,        EEXIST,    EXDEV,     ENODEV,    ENOTDIR, EISDIR,  EINVAL,
+        EMFILE,     ETXTBSY,      EFBIG,     ENOSPC,    ESPIPE,    EROFS,   EMLINK,  ERANGE,
+        EDEADLK,    ENAMETOOLONG, ENOLCK,    ENOSYS,    ENOTEMPTY, ELOOP,   ENODATA, EOVERFLOW,
+        EOPNOTSUPP, ESTALE,       EDQUOT,    ETIMEDOUT, E2BIG,     EBADMSG, EILSEQ,  EHOSTDOWN,
+        EUCLEAN,    EREMOTEIO,    ENOMEDIUM, ENOKEY}) {
     EXPECT_EQ(ToErrno(ToWire(error)), error);
   }
   EXPECT_EQ(ToWire(0), WireError::kOk);
   EXPECT_EQ(ToErrno(WireError::kOk), 0);
+  for (const auto& [error, number] :
+       {std::pair(E2BIG, 7), std::pair(EBADMSG, 74), std::pair(EILSEQ, 84),
+        std::pair(EHOSTDOWN, 112), std::pair(EUCLEAN, 117), std::pair(EREMOTEIO, 121),
+        std::pair(ENOMEDIUM, 123), std::pair(ENOKEY, 126)}) {
+    EXPECT_EQ(static_cast<int>(ToWire(error)), number);
+  }
   // What neither side knows is an error all the same.
   EXPECT_EQ(ToWire(ECANCELED), WireError::kIo);
   EXPECT_EQ(ToErrno(static_cast<WireError>(4711)), EIO);
