@@ -54,6 +54,18 @@ Status MalformedExport(std::string_view text) {
                     std::string(text) + "\"");
 }
 
+// Whether what is on this file system is made up as it is read: its files say that they are empty,
+// and reads end where a file says that it does.
+bool SaysEmpty(int fd) {
+  constexpr std::array<std::uint32_t, 6> kMadeUp{PROC_SUPER_MAGIC,    CGROUP_SUPER_MAGIC,
+                                                 CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC,
+                                                 TRACEFS_MAGIC,       SECURITYFS_MAGIC};
+  struct statfs info {};
+  if (::fstatfs(fd, &info) != 0) return false;
+  const auto type = static_cast<std::uint32_t>(info.f_type);
+  return std::find(kMadeUp.begin(), kMadeUp.end(), type) != kMadeUp.end();
+}
+
 bool IsLocal(int fd) {
   constexpr std::uint32_t kZfs = 0x2fc12fc1, kBcachefs = 0xca451a4e, kXfs = 0x58465342,
                           kRamfs = 0x858458f6;
@@ -111,6 +123,12 @@ Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
                     what + ": this user may not read it; let it, or start rdfsd as another");
     }
     return Status::FromErrno(errno, what);
+  }
+  if (SaysEmpty(root.get())) {
+    return Status(Code::kInvalidArgument,
+                  "cannot export " + spec.directory + " as \"" + spec.name +
+                      "\": the kernel says that its files are empty, and so clients would find "
+                      "them; copy what they need to a disk, and export that");
   }
   struct statx stat {};
   if (::statx(root.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stat) != 0) {

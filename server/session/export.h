@@ -37,7 +37,8 @@ struct ExportSpec {
 
 class Export {
  public:
-  // Errors: kNotFound (no such directory), kInvalidArgument (not a directory), kErrno.
+  // Errors: kNotFound (no such directory), kInvalidArgument (not a directory, or one like /proc,
+  // whose files say that they are empty), kErrno.
   static Result<std::shared_ptr<const Export>> Create(const ExportSpec& spec);
 
   [[nodiscard]] const ExportSpec& spec() const { return spec_; }

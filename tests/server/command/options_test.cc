@@ -34,6 +34,12 @@ TEST(ExportSpec, OptionsAreTakenFromTheEnd) {
   }
 }
 
+TEST(ExportSpec, WhatSaysThatItIsEmptyIsNotExported) {
+  const auto exported = Export::Create({.name = "x", .directory = "/proc"});
+  ASSERT_FALSE(exported.ok());
+  EXPECT_NE(exported.status().message().find("its files are empty"), std::string::npos);
+}
+
 TEST(ExportSpec, AllAreTheServersUserWhereThatIsNotRoot) {
   const auto spec = ExportSpec::Parse("a=/x,as_me");
   EXPECT_EQ(spec.ok(), ::geteuid() != 0);
