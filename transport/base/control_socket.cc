@@ -24,6 +24,8 @@ constexpr std::size_t kMaxAnswer = 4 << 20;
 // Out of descriptors: the listener stays readable, so it is left alone for a while.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::string_view kEnding = ".sock";
+// Looked at for what killed programs have left.
+constexpr std::size_t kMostSiblings = 256;
 
 std::optional<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un address{};
@@ -90,11 +92,29 @@ std::vector<std::string> NamesOfSockets(DIR* directory, const std::string& progr
   return names;
 }
 
+// What killed programs of that name have left there. One that lives has listened since before it
+// had its name (Listen), and drops who says nothing.
+void RemoveDead(const std::string& directory, const std::string& program) {
+  std::vector<std::string> names = NamesOfSockets(opendir(directory.c_str()), program);
+  if (names.size() > kMostSiblings) names.resize(kMostSiblings);
+  for (const std::string& name : names) {
+    const std::string path = directory + "/" + name;
+    const auto address = AddressOf(path);
+    const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!address || !socket.valid()) continue;
+    const bool dead =
+        connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 &&
+        errno == ECONNREFUSED;
+    if (dead) unlink(path.c_str());
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::Listen(const std::string& program,
                                                              Answer answer) {
   RDFS_ASSIGN_OR_RETURN(std::string path, MakeRuntimeDirectory());
+  RemoveDead(path, program);
   path += "/" + program + "-" + std::to_string(getpid());
   path += kEnding;
   // Who looks for sockets takes away one that nobody listens on: it has its name when it does.

@@ -28,7 +28,8 @@ class ControlSocket {
   using Answer = std::function<std::string(std::string_view request)>;
   static constexpr std::size_t kMaxRequest = 64;
 
-  // `program` and the process's number are the socket's name. Errors: kInvalidArgument where others
+  // `program` and the process's number are the socket's name. What killed programs of that name
+  // have left behind is removed. Errors: kInvalidArgument where others
   // may enter the directory, kErrno.
   static Result<std::unique_ptr<ControlSocket>> Listen(const std::string& program, Answer answer);
   ~ControlSocket();

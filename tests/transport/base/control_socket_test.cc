@@ -137,6 +137,36 @@ TEST_F(ControlSocketTest, WhatAKilledProgramLeftIsRemoved) {
   EXPECT_NE(access(left.c_str(), F_OK), 0);
 }
 
+// A socket that is bound there, whether or not anybody listens on it.
+Fd Bound(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+TEST_F(ControlSocketTest, WhoStartsRemovesWhatKilledProgramsOfItsNameLeft) {
+  const std::string directory = runtime_ + "/rdfs";
+  ASSERT_EQ(mkdir(directory.c_str(), 0700), 0);
+  const auto at = [&directory](const std::string& name) { return directory + "/" + name; };
+  Bound(at("test-1.sock"));
+  Bound(at("tester-1.sock"));
+  Bound(at("test-3.sock.new"));  // one that is about to listen
+  const Fd lives = Bound(at("test-2.sock"));
+  ASSERT_EQ(listen(lives.get(), 1), 0);
+  // The living one has no room for all who look: it is not dead for that.
+  for (int i = 0; i < 4; ++i) {
+    auto control = ControlSocket::Listen("test", [](std::string_view) { return "yes"; });
+    ASSERT_TRUE(control.ok()) << control.status().ToString();
+    EXPECT_NE(access(at("test-1.sock").c_str(), F_OK), 0);
+    EXPECT_EQ(access(at("tester-1.sock").c_str(), F_OK), 0) << "another program's";
+    EXPECT_EQ(access(at("test-2.sock").c_str(), F_OK), 0) << "it is listened on";
+    EXPECT_EQ(access(at("test-3.sock.new").c_str(), F_OK), 0);
+  }
+}
+
 Snapshot Example() {
   Snapshot out;
   out.words = {{"mount", "/a\"b\n"}, {"server", "connected"}};
