@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -63,8 +64,12 @@ std::unique_ptr<ByteStream> MakePipeStream(Fd read_fd, Fd write_fd, std::string 
 // certificates. Blocks until the handshake is done or `deadline`. kAuthenticationFailed when the
 // PSKs differ.
 enum class TlsRole { kClient, kServer };
+// Behind so many records a sender changes its key: well before the 2^24.5 full ones that RFC 8446,
+// 5.5, gives a key of AES-GCM.
+inline constexpr std::uint64_t kTlsRecordsOfAKey = std::uint64_t{1} << 23U;
 Result<std::unique_ptr<ByteStream>> WrapInTls(std::unique_ptr<ByteStream> inner, TlsRole role,
-                                              ByteSpan psk, Deadline deadline);
+                                              ByteSpan psk, Deadline deadline,
+                                              std::uint64_t records_of_a_key = kTlsRecordsOfAKey);
 // The same without blocking: the handshake goes on under Read and Write, which move nothing before
 // it is done and fail as WrapInTls does. For a server, which waits for no single peer.
 Result<std::unique_ptr<ByteStream>> StartTls(std::unique_ptr<ByteStream> inner, TlsRole role,

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "transport/tcp/stream.h"
 
@@ -43,6 +44,9 @@ struct Wire {
   std::unique_ptr<ByteStream> inner;
   std::array<unsigned char, kPskBytes> psk{};
   Status broken;  // why the inner stream failed
+  // What the inner stream has not taken of a message that changes the key; before anything else.
+  std::vector<std::byte> kept;
+  bool keeps = false;  // such a message is being written
 
   Wire() = default;
   Wire(const Wire&) = delete;
@@ -50,14 +54,32 @@ struct Wire {
   ~Wire() { OPENSSL_cleanse(psk.data(), psk.size()); }
 };
 
-int BioWrite(BIO* bio, const char* bytes, std::size_t size, std::size_t* written) {
+// False when the inner stream fails. `count`: how much of `bytes` it takes now.
+bool WriteNow(Wire& wire, ByteSpan bytes, std::size_t& count) {
+  const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};  // iovec has no const
+  const auto taken = wire.inner->Write(std::span(&part, 1));
+  count = taken.ok() ? *taken : 0;
+  if (!taken.ok()) wire.broken = taken.status();
+  return taken.ok();
+}
+
+int BioWrite(BIO* bio, const char* text, std::size_t size, std::size_t* written) {
   Wire& wire = *static_cast<Wire*>(BIO_get_data(bio));
+  const ByteSpan bytes(reinterpret_cast<const std::byte*>(text), size);
   BIO_clear_retry_flags(bio);
-  const iovec part{const_cast<char*>(bytes), size};  // iovec has no const
-  const auto count = wire.inner->Write(std::span(&part, 1));
-  *written = count.ok() ? *count : 0;
-  if (!count.ok()) wire.broken = count.status();
-  if (count.ok() && *count == 0) BIO_set_retry_write(bio);
+  *written = 0;
+  if (!wire.kept.empty()) {
+    std::size_t gone = 0;
+    if (!WriteNow(wire, wire.kept, gone)) return 0;
+    wire.kept.erase(wire.kept.begin(), wire.kept.begin() + static_cast<std::ptrdiff_t>(gone));
+  }
+  if (wire.kept.empty() && !WriteNow(wire, bytes, *written)) return 0;
+  if (wire.keeps && *written < size) {
+    const ByteSpan rest = bytes.subspan(*written);
+    wire.kept.insert(wire.kept.end(), rest.begin(), rest.end());
+    *written = size;
+  }
+  if (*written == 0) BIO_set_retry_write(bio);
   return *written > 0 ? 1 : 0;
 }
 
@@ -130,8 +152,9 @@ Result<ContextPtr> MakeContext(TlsRole role) {
 
 class TlsStream final : public ByteStream {
  public:
-  static Result<std::unique_ptr<TlsStream>> Create(std::unique_ptr<ByteStream> inner, TlsRole role,
-                                                   ByteSpan psk);
+  static Result<std::unique_ptr<TlsStream>> Create(
+      std::unique_ptr<ByteStream> inner, TlsRole role, ByteSpan psk,
+      std::uint64_t records_of_a_key = kTlsRecordsOfAKey);
   Status Handshake(Deadline deadline);
   // Does what can be done now; true when the handshake is done and the peer has proved the PSK.
   Result<bool> ContinueHandshake();
@@ -157,6 +180,7 @@ class TlsStream final : public ByteStream {
   // What a call of OpenSSL's that returned `result` means: ok to go on, or why the stream is over.
   // `events`: what to poll for before the call is made again.
   Status Outcome(int result, short& events, bool& blocked);
+  void ChangeKey();
   // One record at most; 0 when the inner stream takes no more.
   Result<std::size_t> WriteRecord(std::span<const iovec> parts, std::size_t skip);
 
@@ -170,14 +194,18 @@ class TlsStream final : public ByteStream {
   short write_events_ = POLLOUT;
   // A record that was begun is written again with the same length (SSL_write(3)).
   std::size_t begun_ = 0;
+  std::uint64_t records_ = 0;  // that were written with this key
+  std::uint64_t records_of_a_key_ = kTlsRecordsOfAKey;
   std::array<std::byte, kRecordBytes> gathered_;
 };
 
 Result<std::unique_ptr<TlsStream>> TlsStream::Create(std::unique_ptr<ByteStream> inner,
-                                                     TlsRole role, ByteSpan psk) {
+                                                     TlsRole role, ByteSpan psk,
+                                                     std::uint64_t records_of_a_key) {
   if (psk.size() != kPskBytes) return Status(Code::kInvalidArgument, "a PSK of another length");
   std::unique_ptr<TlsStream> stream(new TlsStream());
   stream->wire_->inner = std::move(inner);
+  stream->records_of_a_key_ = records_of_a_key;
   std::memcpy(stream->wire_->psk.data(), psk.data(), kPskBytes);
   RDFS_ASSIGN_OR_RETURN(stream->context_, MakeContext(role));
   stream->ssl_.reset(SSL_new(stream->context_.get()));
@@ -292,6 +320,17 @@ Result<std::size_t> TlsStream::Read(MutableByteSpan out) {
   return total;
 }
 
+// Where no record is begun, and before one. While the message that says so is on its way, OpenSSL
+// reads nothing; two ends that both wait for room with it would wait for ever. So it is as good as
+// gone at once, and what is left of it goes before the record.
+void TlsStream::ChangeKey() {
+  if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return;  // before the next one
+  records_ = 0;
+  wire_->keeps = true;
+  (void)SSL_do_handshake(ssl_.get());  // an error is the record's, too
+  wire_->keeps = false;
+}
+
 Result<std::size_t> TlsStream::WriteRecord(std::span<const iovec> parts, std::size_t skip) {
   std::size_t size = 0;
   for (const iovec& part : parts) {
@@ -308,12 +347,14 @@ Result<std::size_t> TlsStream::WriteRecord(std::span<const iovec> parts, std::si
   }
   if (begun_ > 0) size = std::min(size, begun_);
   if (size == 0) return std::size_t{0};
+  if (begun_ == 0 && records_ >= records_of_a_key_) ChangeKey();
   std::size_t written = 0;
   bool blocked = false;
   ERR_clear_error();
   const int result = SSL_write_ex(ssl_.get(), gathered_.data(), size, &written);
   RDFS_RETURN_IF_ERROR(Outcome(result, write_events_, blocked));
   begun_ = blocked ? size : 0;
+  if (!blocked) ++records_;
   return blocked ? std::size_t{0} : written;
 }
 
@@ -344,8 +385,10 @@ void TlsStream::Shutdown() {
 }  // namespace
 
 Result<std::unique_ptr<ByteStream>> WrapInTls(std::unique_ptr<ByteStream> inner, TlsRole role,
-                                              ByteSpan psk, Deadline deadline) {
-  RDFS_ASSIGN_OR_RETURN(auto stream, TlsStream::Create(std::move(inner), role, psk));
+                                              ByteSpan psk, Deadline deadline,
+                                              std::uint64_t records_of_a_key) {
+  RDFS_ASSIGN_OR_RETURN(auto stream,
+                        TlsStream::Create(std::move(inner), role, psk, records_of_a_key));
   RDFS_RETURN_IF_ERROR(stream->Handshake(deadline));
   return std::unique_ptr<ByteStream>(std::move(stream));
 }

@@ -137,6 +137,135 @@ TEST(Tls, APeerThatSpeaksSomethingElseOrGoesAwayFails) {
   }
 }
 
+// A stream that sees the records which are written, and takes as much of them as it is told to.
+class Wire final : public ByteStream {
+ public:
+  explicit Wire(std::unique_ptr<ByteStream> inner) : inner_(std::move(inner)) {}
+  enum class Takes { kAll, kPieces, kNothing };
+  Takes takes = Takes::kAll;
+  // Of messages of five bytes: those that change the key, as long as nothing else is so long.
+  [[nodiscard]] int key_changes() const { return key_changes_; }
+
+  Result<std::size_t> Read(MutableByteSpan out) override { return inner_->Read(out); }
+  Result<std::size_t> Write(std::span<const iovec> parts) override {
+    iovec part = parts.front();
+    if (takes == Takes::kNothing || (takes == Takes::kPieces && ++calls_ % 3 == 0)) return 0U;
+    if (takes == Takes::kPieces) part.iov_len = std::min(part.iov_len, 1 + calls_ % 37);
+    auto count = inner_->Write(std::span(&part, 1));
+    if (count.ok()) See({static_cast<const std::byte*>(part.iov_base), *count});
+    return count;
+  }
+  [[nodiscard]] bool HasBufferedInput() const override { return false; }
+  [[nodiscard]] short read_events() const override { return POLLIN; }
+  [[nodiscard]] short write_events() const override { return POLLOUT; }
+  [[nodiscard]] int read_fd() const override { return inner_->read_fd(); }
+  [[nodiscard]] int write_fd() const override { return inner_->write_fd(); }
+  [[nodiscard]] bool encrypted() const override { return false; }
+  [[nodiscard]] std::string peer() const override { return inner_->peer(); }
+  void Shutdown() override { inner_->Shutdown(); }
+
+ private:
+  // RFC 8446, 5.2: a type, a version, the length; in that the kind of the record and 16 bytes more.
+  void See(ByteSpan bytes) {
+    constexpr std::size_t kHead = 5;
+    constexpr std::size_t kKeyChange = 5 + 1 + 16;
+    for (const std::byte byte : bytes) {
+      if (head_.size() == kHead) {
+        if (--body_ == 0) head_.clear();
+        continue;
+      }
+      head_.push_back(byte);
+      if (head_.size() < kHead) continue;
+      body_ = std::to_integer<std::size_t>(head_[3]) << 8U | std::to_integer<std::size_t>(head_[4]);
+      if (head_[0] == std::byte{23} && body_ == kKeyChange) ++key_changes_;
+    }
+  }
+
+  const std::unique_ptr<ByteStream> inner_;
+  std::size_t calls_ = 0;
+  Bytes head_;
+  std::size_t body_ = 0;
+  int key_changes_ = 0;
+};
+
+// The two ends of a TLS connection that change their keys behind so many records, and their wires.
+struct ShortKeys {
+  explicit ShortKeys(std::uint64_t records) {
+    auto ends = SocketPair();
+    std::array<std::unique_ptr<Wire>, 2> made;
+    for (std::size_t i = 0; i < 2; ++i) {
+      made[i] = std::make_unique<Wire>(MakeSocketStream(std::move(ends[i]), "the other"));
+      wires[i] = made[i].get();
+    }
+    Result<std::unique_ptr<ByteStream>> server(Status(Code::kInternal, "not yet"));
+    std::jthread other([&] {
+      server = WrapInTls(std::move(made[1]), TlsRole::kServer, PskOf(4), DeadlineAfter(seconds(20)),
+                         records);
+    });
+    auto client = WrapInTls(std::move(made[0]), TlsRole::kClient, PskOf(4),
+                            DeadlineAfter(seconds(20)), records);
+    other.join();
+    EXPECT_TRUE(client.ok() && server.ok());
+    if (client.ok() && server.ok()) streams = {*std::move(client), *std::move(server)};
+  }
+  std::array<Wire*, 2> wires{};
+  std::array<std::unique_ptr<ByteStream>, 2> streams;
+};
+
+TEST(Tls, ChangesItsKeysInBothDirectionsAtOnce) {
+  constexpr std::size_t kRecords = 400;
+  constexpr std::size_t kBytes = 100;  // of one
+  ShortKeys ends(4);
+  ASSERT_NE(ends.streams[0], nullptr);
+  std::mt19937_64 random(1);
+  std::array<Bytes, 2> sent{Bytes(kRecords * kBytes), Bytes(kRecords * kBytes)};
+  std::array<Bytes, 2> received = sent;  // at the other end
+  for (Bytes& bytes : sent) {
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  }
+  for (Wire* const wire : ends.wires) wire->takes = Wire::Takes::kPieces;
+  std::array<std::size_t, 2> written{};
+  std::array<std::size_t, 2> read{};
+  // Each round moves something: bounded, so that what stands still fails.
+  for (int round = 0; round < 1'000'000 && read != std::array{sent[0].size(), sent[1].size()};
+       ++round) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (written[i] < sent[i].size()) {
+        const iovec part{sent[i].data() + written[i], kBytes};
+        const auto wrote = ends.streams[i]->Write(std::span(&part, 1));
+        ASSERT_TRUE(wrote.ok()) << wrote.status().ToString();
+        written[i] += *wrote;
+      }
+      const std::size_t most = std::min<std::size_t>(1 + random() % 500, sent[i].size() - read[i]);
+      if (most == 0) continue;
+      const auto got =
+          ends.streams[1 - i]->Read(MutableByteSpan(received[i]).subspan(read[i], most));
+      ASSERT_TRUE(got.ok()) << got.status().ToString();
+      read[i] += *got;
+    }
+  }
+  EXPECT_EQ(sent, received);
+  for (const Wire* const wire : ends.wires) EXPECT_EQ(wire->key_changes(), kRecords / 4 - 1);
+}
+
+TEST(Tls, ReadsWhileItsNewKeyWaitsForRoom) {
+  ShortKeys ends(1);
+  ASSERT_NE(ends.streams[0], nullptr);
+  Bytes text(100, std::byte{7});
+  const iovec part{text.data(), text.size()};
+  Bytes out(2 * text.size());
+  const auto write = [&part](ByteStream& stream) { return *stream.Write(std::span(&part, 1)); };
+  for (const auto& stream : ends.streams) ASSERT_EQ(write(*stream), text.size());
+  for (Wire* const wire : ends.wires) wire->takes = Wire::Takes::kNothing;
+  for (const auto& stream : ends.streams) ASSERT_EQ(write(*stream), 0U);
+  // Both have a new key to tell of, and neither can.
+  for (const auto& stream : ends.streams) EXPECT_EQ(*stream->Read(out), text.size());
+  for (Wire* const wire : ends.wires) wire->takes = Wire::Takes::kAll;
+  for (const auto& stream : ends.streams) EXPECT_EQ(write(*stream), text.size());
+  for (const auto& stream : ends.streams) EXPECT_EQ(*stream->Read(out), text.size());
+  for (const Wire* const wire : ends.wires) EXPECT_EQ(wire->key_changes(), 1);
+}
+
 // The two ends of a TLS connection with a relay between them that sees, and may change, each byte.
 class TlsRelay : public testing::Test {
  protected:
