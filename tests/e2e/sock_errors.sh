@@ -77,4 +77,29 @@ grep -q 'not among those asked for' "$work/client.err" || problem "--stats does 
 talk --stats -- --require=shm --only PORT
 expect_upgraded "--require" 1 "$work/client.err"
 [ "$(stat -c %s "$work/got")" -eq 5000000 ] || problem "--require: not all bytes have arrived"
+
+# Where the other end is not under rdsock --stats asks whether it is, of connections that are over before the last
+# attempt, too: 20 calls each, where the first attempt is made at the eighth, or left out behind many in vain.
+python3 - >"$work/port" <<'SERVER' &
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    with listener.accept()[0] as connection:
+        while data := connection.recv(100): connection.sendall(data)
+SERVER
+plain=$!
+ends_with_us "$plain"
+wait_until 150 test -s "$work/port" || problem "a plain server does not listen"
+timeout 60 "$rdsock" --stats python3 - "$(cat "$work/port")" 2>"$work/client.err" <<'CLIENT' || problem "a client of a plain server has failed"
+import socket, sys
+for _ in range(40):
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20) as connection:
+        for _ in range(10):
+            connection.sendall(b"x")
+            connection.recv(1)
+CLIENT
+stop "$plain"
+count=$(sed -n 's/^rdsock:   \([0-9]*\) stayed on TCP: they had nobody at the other end .*/\1/p' "$work/client.err")
+[ "${count:-0}" -ge 36 ] || problem "of 40 connections ${count:-none} had nobody at the other end: $(cat "$work/client.err")"
 conclude "errors and options of rdsock"

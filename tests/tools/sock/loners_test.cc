@@ -69,6 +69,15 @@ TEST_F(LonersTest, OneThatMeetsEndsIt) {
   EXPECT_EQ(Lookers(100), 100U) << "counted anew";
 }
 
+TEST_F(LonersTest, ItIsKnownWhereTheLastOneWas) {
+  MeetNobody(Loners::kMany);
+  EXPECT_FALSE(loners_->WasElsewhere(here_));
+  loners_->MetNobody(here_, true);
+  EXPECT_TRUE(loners_->WasElsewhere(here_));
+  MeetNobody(1);
+  EXPECT_FALSE(loners_->WasElsewhere(here_));
+}
+
 TEST_F(LonersTest, OtherServersAreOthers) {
   MeetNobody(Loners::kMany);
   for (std::uint32_t i = 0; i < 100; ++i) {

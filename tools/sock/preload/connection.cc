@@ -74,6 +74,7 @@ void Connection::TearDown() {
   const int kept = kept_.exchange(-1);
   if (kept >= 0) close(kept);
   end_.reset();
+  const Reason why = WhyOver();
   if (InFork()) {
     LeaveUnfreed();
   } else {
@@ -82,7 +83,7 @@ void Connection::TearDown() {
     asking_.reset();
   }
   if (!slot().Leave(ThisProcess())) return;
-  if (mode_ == Mode::kUndecided) ++TheCounts().stayed[static_cast<std::size_t>(Reason::kEnded)];
+  if (mode_ == Mode::kUndecided) ++TheCounts().stayed[static_cast<std::size_t>(why)];
   Slots().Give(index_);
 }
 

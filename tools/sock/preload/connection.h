@@ -108,6 +108,7 @@ class Connection {
   void Attach(int fd);
   void ReadOptions(int fd);
   void Stay(int fd, Reason reason);
+  [[nodiscard]] Reason WhyOver() const;
   void LeaveEnd(int fd, std::optional<Deadline> deadline);
   void HasLeft();
   void DropKept();
@@ -126,7 +127,8 @@ class Connection {
   // Changed only by whoever has set working_.
   std::atomic<bool> pending_{false};
   std::uint32_t attempts_ = 0;
-  Loners::Place place_ = 0;  // of the server, once it has been tried to meet
+  Loners::Place place_ = 0;         // of the server, once it has been tried to meet
+  Reason before_ = Reason::kEnded;  // what the last attempt has come to, if only later ones decide
   std::uint32_t retries_ = 0;
   std::uint32_t looks_ = 0;  // of this attempt
   std::chrono::milliseconds between_looks_{};

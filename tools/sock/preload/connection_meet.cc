@@ -225,9 +225,14 @@ bool Connection::GoOn(int fd) {
   return mode_ == Mode::kUndecided;
 }
 
+// Why it stays on TCP, where nothing else is known than that it is over.
+Reason Connection::WhyOver() const {
+  const bool waits = meeting_ != nullptr && !meeting_->has_partner() && !met_;
+  return waits ? Reason::kAlone : before_;
+}
+
 // What the carrier has said; those that may be otherwise at the next attempt are not for good.
 void Connection::Refused(int fd, std::optional<far::Refusal> refusal) {
-  const bool last = attempts_ == kAttempts;
   switch (refusal.value_or(far::Refusal::kAlone)) {
     case far::Refusal::kNotPaired:
       return Stay(fd, Reason::kNotPaired);
@@ -240,12 +245,16 @@ void Connection::Refused(int fd, std::optional<far::Refusal> refusal) {
     case far::Refusal::kNonsense:
       return Stay(fd, Reason::kAlone);
     case far::Refusal::kUnreachable:
-      return last ? Stay(fd, Reason::kUnreachable) : void();
+      before_ = Reason::kUnreachable;
+      break;
     case far::Refusal::kNoRoom:
-      return last ? Stay(fd, Reason::kNoRoom) : void();
+      before_ = Reason::kNoRoom;
+      break;
     default:
-      return;
+      before_ = Reason::kAlone;
+      break;
   }
+  if (attempts_ == kAttempts) Stay(fd, before_);
 }
 
 // An attempt, or once more the one where the partner was not yet ready.
@@ -253,7 +262,10 @@ bool Connection::Begin(int fd) {
   if (!pending_) {
     ++attempts_;
     retries_ = looks_ = 0;
-    if (attempts_ == 1 && !IsWorthLooking(fd)) return false;
+    if (attempts_ == 1 && !IsWorthLooking(fd)) {
+      if (!TheLoners().WasElsewhere(place_)) before_ = Reason::kAlone;
+      return false;
+    }
   }
   pending_ = false;
   const bool last = attempts_ == kAttempts;
@@ -304,7 +316,10 @@ bool Connection::IsWorthLooking(int fd) {
 
 // It is over, or the connection is.
 void Connection::DropMeeting() {
-  if (meeting_ != nullptr && !meeting_->has_partner() && !met_) TheLoners().MetNobody(place_);
+  if (meeting_ != nullptr && !meeting_->has_partner() && !met_) {
+    TheLoners().MetNobody(place_);
+    before_ = Reason::kAlone;
+  }
   meeting_.reset();
 }
 
@@ -369,14 +384,17 @@ void Connection::ReadOptions(int fd) {
 void Connection::Stay(int fd, Reason reason) {
   // Servers with clients on other hosts only, or clients of such a server: as with those that do
   // not come. (With --require nobody asks the loners.)
-  if (reason == Reason::kElsewhere || reason == Reason::kNotPaired) TheLoners().MetNobody(place_);
+  if (reason == Reason::kElsewhere || reason == Reason::kNotPaired) {
+    TheLoners().MetNobody(place_, true);
+  }
+  const Reason told = reason == Reason::kEnded ? WhyOver() : reason;
   slot().stays = true;
   mode_ = Mode::kTcp;
   pending_ = false;
   meeting_.reset();
   asking_.reset();
   met_.reset();
-  ++TheCounts().stayed[static_cast<std::size_t>(reason)];
+  ++TheCounts().stayed[static_cast<std::size_t>(told)];
   const bool mine = reason != Reason::kFiltered && reason != Reason::kEnded;
   if (TheSettings().require && mine) Refuse(fd, reason);
 }

@@ -35,10 +35,17 @@ class Loners {
     return in_a_row_.at(place).load(std::memory_order_relaxed) < kMany || IsOneInEach(connection);
   }
   void Met(Place place) { in_a_row_.at(place).store(0, std::memory_order_relaxed); }
-  void MetNobody(Place place) {
+  // `elsewhere`: its end is where nobody could come from.
+  void MetNobody(Place place, bool elsewhere = false) {
+    elsewhere_.at(place).store(elsewhere, std::memory_order_relaxed);
     std::atomic<std::uint32_t>& in_a_row = in_a_row_.at(place);
     const std::uint32_t now = in_a_row.load(std::memory_order_relaxed);
     if (now < kMany) in_a_row.store(now + 1, std::memory_order_relaxed);
+  }
+
+  // The last one that met nobody.
+  [[nodiscard]] bool WasElsewhere(Place place) const {
+    return elsewhere_.at(place).load(std::memory_order_relaxed);
   }
 
  private:
@@ -63,6 +70,7 @@ class Loners {
   }
 
   std::array<std::atomic<std::uint32_t>, kPlaces> in_a_row_{};
+  std::array<std::atomic<bool>, kPlaces> elsewhere_{};
 };
 
 }  // namespace rdfs::sock

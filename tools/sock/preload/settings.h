@@ -51,7 +51,7 @@ enum class Reason : std::uint8_t {
   kStranger,     // the other end is another user's than it says
   kNeedsTcp,     // the program does with it what only TCP can
   kNoRoom,       // no descriptors or no memory
-  kEnded,        // over before both ends could meet
+  kEnded,        // over before both ends could meet, and no attempt was made in vain
   kOnlyHere,     // the other end is not on this host, and --require=shm
   kNotPaired,    // the carrier knows no pairing with the other end's address
   kUnreachable,  // the other host's carrier does not answer
