@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 
+#include "tools/sock/call_clock.h"
 #include "tools/sock/ring.h"
 #include "tools/sock/switch.h"
 #include "transport/base/adaptive_spin.h"
@@ -58,9 +59,9 @@ using Buffers = std::span<const iovec>;
 
 // How long a call may take.
 struct Patience {
-  bool wait = true;                     // else as with MSG_DONTWAIT
-  bool all = false;                     // as with MSG_WAITALL
-  Deadline deadline = Deadline::max();  // EAGAIN then, as with SO_RCVTIMEO
+  bool wait = true;                             // else as with MSG_DONTWAIT
+  bool all = false;                             // as with MSG_WAITALL
+  CallDeadline deadline = CallDeadline::max();  // EAGAIN then, as with SO_RCVTIMEO
   // Asked when a signal has ended a sleep: whether the call fails with EINTR. None: it goes on.
   bool (*interrupts)() = nullptr;
 };

@@ -98,18 +98,18 @@ inline Patience With(std::size_t in_hand, const Patience& patience) {
 // call is over instead.
 inline bool Sleep(std::span<pollfd> fds, const Patience& patience,
                   std::chrono::nanoseconds most = std::chrono::nanoseconds::max()) {
-  const bool endless = patience.deadline == Deadline::max();
-  const TimePoint now = endless ? TimePoint() : BootClock::now();
+  const bool endless = patience.deadline == CallDeadline::max();
+  const CallDeadline now = endless ? CallDeadline() : CallClock::now();
   if (now >= patience.deadline) {
     errno = EAGAIN;
     return false;
   }
-  const Deadline until = most < patience.deadline - now ? now + most : patience.deadline;
-  const int told = poll(fds.data(), fds.size(), PollTimeoutMs(until, now));
+  const std::chrono::nanoseconds left = std::min(most, patience.deadline - now);
+  const int told = poll(fds.data(), fds.size(), PollTimeoutMs(left));
   if (told > 0) return true;
   if (told == 0) {
     errno = EAGAIN;
-    return endless || BootClock::now() < patience.deadline;
+    return endless || CallClock::now() < patience.deadline;
   }
   for (pollfd& fd : fds) fd.revents = 0;
   return errno == EINTR && (patience.interrupts == nullptr || !patience.interrupts());

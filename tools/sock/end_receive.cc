@@ -430,13 +430,13 @@ End::Departure End::Leave(int tcp, std::optional<Deadline> deadline) {
   Cursor none{Buffers()};
   Sender::Wish last = SendWish(0, true);
   last.leave = true;
-  const Deadline quiet_by = DeadlineAfter(kQuietTimeout);
+  const CallDeadline quiet_by = CallDeadlineAfter(kQuietTimeout);
   int yields = 0;
   for (Stand stand; (stand = SendSome(tcp, none, last)) != Stand::kDone;) {
     if (stand == Stand::kError) return Departure::kReset;
     // A peer that takes something is given time again.
     const bool sends = stand == Stand::kWantsTcp;
-    const Patience patience{.deadline = sends ? DeadlineAfter(kQuietTimeout) : quiet_by};
+    const Patience patience{.deadline = sends ? CallDeadlineAfter(kQuietTimeout) : quiet_by};
     if (WaitToSend(tcp, stand, patience, yields)) continue;
     Reset(tcp);
     return Departure::kReset;
@@ -452,9 +452,11 @@ End::Departure End::ReceiveLast(int tcp, Deadline deadline) {
   Cursor none{Buffers()};
   for (Stand stand; (stand = ReceiveSome(tcp, none, {.leave = true}, false)) != Stand::kDone;) {
     if (stand == Stand::kError) return Departure::kReset;
-    if (BootClock::now() >= deadline) return Departure::kOwed;
+    const std::chrono::nanoseconds left = deadline - BootClock::now();
+    if (left.count() <= 0) return Departure::kOwed;
     // Looks now and then: another process of this end's may have taken the bell.
-    (void)WaitToReceive(tcp, true, {.deadline = std::min(deadline, DeadlineAfter(kLeaveTimeout))});
+    const auto most = std::min<std::chrono::nanoseconds>(left, kLeaveTimeout);
+    (void)WaitToReceive(tcp, true, {.deadline = CallDeadlineAfter(most)});
     Empty(sockets_.bells.data);
   }
   return Departure::kDone;

@@ -274,7 +274,7 @@ void End::BeforeClose(int tcp) {
   for (Stand stand; (stand = SendSome(tcp, none, SendWish(0, false))) != Stand::kDone;) {
     if (stand == Stand::kError) NoteUntold(errno);
     if (stand != Stand::kWantsTcp) return;
-    const Patience patience{.deadline = DeadlineAfter(kLeaveTimeout)};
+    const Patience patience{.deadline = CallDeadlineAfter(kLeaveTimeout)};
     if (WaitToSend(tcp, stand, patience, yields)) continue;
     Reset(tcp);
     return;

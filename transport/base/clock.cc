@@ -13,9 +13,13 @@ BootClock::time_point BootClock::now() noexcept {
 }
 
 int PollTimeoutMs(Deadline deadline, TimePoint now) {
-  if (deadline <= now) return 0;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
-  return static_cast<int>(std::min<std::chrono::milliseconds>(left, std::chrono::hours(1)).count());
+  return deadline <= now ? 0 : PollTimeoutMs(deadline - now);
+}
+
+int PollTimeoutMs(std::chrono::nanoseconds left) {
+  if (left.count() <= 0) return 0;
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left);
+  return static_cast<int>(std::min<std::chrono::milliseconds>(ms, std::chrono::hours(1)).count());
 }
 
 }  // namespace rdfs

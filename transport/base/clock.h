@@ -28,6 +28,7 @@ inline Deadline DeadlineAfter(std::chrono::nanoseconds span) { return BootClock:
 
 // Milliseconds until `deadline` for poll(2): rounded up, never negative, at most one hour.
 int PollTimeoutMs(Deadline deadline, TimePoint now);
+int PollTimeoutMs(std::chrono::nanoseconds left);
 
 class Clock {
  public:

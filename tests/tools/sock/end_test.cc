@@ -16,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "tests/tools/sock/tcp_pair.h"
@@ -490,11 +491,25 @@ TEST_F(EndTest, AShutdownEndsASendThatSleepsForRoom) {
     EXPECT_EQ(host_.ShutdownSend(), 0);
   });
   const iovec byte{const_cast<std::byte*>(much.data()), 1};
-  const Patience patience{.deadline = DeadlineAfter(std::chrono::seconds(20))};
+  const Patience patience{.deadline = CallDeadlineAfter(std::chrono::seconds(20))};
   EXPECT_EQ(host_.end->Send(host_.tcp.get(), {&byte, 1}, patience), -1);
   EXPECT_EQ(errno, EPIPE);
-  EXPECT_LT(BootClock::now(), patience.deadline);
+  EXPECT_LT(CallClock::now(), patience.deadline);
   shuts.join();
+}
+
+// Time that a machine sleeps is none of a timeout's.
+TEST(CallClock, IsTheOneByWhichTheKernelCountsTimeouts) {
+  static_assert(std::is_same_v<decltype(Patience::deadline)::clock, CallClock>);
+  const auto kernels = [] {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  const auto before = kernels();
+  const auto ours = CallClock::now().time_since_epoch();
+  EXPECT_LE(before, ours);
+  EXPECT_LE(ours, kernels());
 }
 
 TEST_F(EndTest, APeerThatIsStoppedInsideARead) {
@@ -506,7 +521,7 @@ TEST_F(EndTest, APeerThatIsStoppedInsideARead) {
   words.tcp_reads = reads + 1;
   host_.end->prefer_ring(false);
   const iovec buffer{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  const Patience patience{.deadline = DeadlineAfter(std::chrono::milliseconds(50))};
+  const Patience patience{.deadline = CallDeadlineAfter(std::chrono::milliseconds(50))};
   EXPECT_EQ(host_.end->Send(host_.tcp.get(), {&buffer, 1}, patience), -1);
   EXPECT_EQ(errno, EAGAIN);
   words.tcp_reads = reads + 2;
@@ -646,7 +661,7 @@ TEST_F(EndTest, BytesInTcpThatAreNobodysAreAReset) {
     pollfd arrives{.fd = guest_.tcp.get(), .events = POLLIN, .revents = 0};
     ASSERT_EQ(poll(&arrives, 1, 10'000), 1);
     const iovec buffer{bytes.data(), bytes.size()};
-    const Patience patience{.wait = wait, .deadline = DeadlineAfter(std::chrono::seconds(10))};
+    const Patience patience{.wait = wait, .deadline = CallDeadlineAfter(std::chrono::seconds(10))};
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(guest_.end->Receive(guest_.tcp.get(), {&buffer, 1}, patience), -1);
       EXPECT_EQ(errno, ECONNRESET);

@@ -46,7 +46,7 @@ class EpollTimeout {
   [[nodiscard]] bool endless() const { return endless_; }
   [[nodiscard]] bool none() const { return !endless_ && time_.count() == 0; }
   // What is left of it `now`.
-  [[nodiscard]] EpollTimeout Left(Deadline deadline, TimePoint now) const {
+  [[nodiscard]] EpollTimeout Left(CallDeadline deadline, CallDeadline now) const {
     EpollTimeout left = *this;
     if (!endless_) left.time_ = std::max<std::chrono::nanoseconds>(deadline - now, {});
     return left;

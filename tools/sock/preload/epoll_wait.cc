@@ -319,9 +319,9 @@ int EpollTimeout::Wait(int epoll, std::span<epoll_event> events, const sigset_t*
 
 int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout& most,
                    const sigset_t* mask) {
-  const Deadline deadline = most.endless() ? Deadline::max()
-                            : most.none()  ? Deadline()
-                                           : DeadlineAfter(most.time());
+  const CallDeadline deadline = most.endless() ? CallDeadline::max()
+                                : most.none()  ? CallDeadline()
+                                               : CallDeadlineAfter(most.time());
   if (fd_ != epoll) fd_ = epoll;
   bool spin = !most.none() && attached_ != 0;
   bool waited = false;
@@ -343,7 +343,7 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
     }
     // Who spins hears of the others' bells, too.
     EpollTimeout timeout;
-    if (mine == 0 && !spin) timeout = begins ? most : most.Left(deadline, BootClock::now());
+    if (mine == 0 && !spin) timeout = begins ? most : most.Left(deadline, CallClock::now());
     if (look_again != Deadline::max()) timeout = timeout.AtMost(look_again - BootClock::now());
     int told = 0;
     const int more = ask ? WaitInKernel(epoll, events, mine, timeout, mask, told) : 0;
@@ -361,7 +361,7 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
     // Nothing, or what has to be looked at: a bell rings on until somebody has armed.
     if (told > 0 && SignalWaits(mask)) return -1;
     if (spin) continue;
-    const bool expired = BootClock::now() >= deadline;
+    const bool expired = CallClock::now() >= deadline;
     if (expired && (told == 0 || late)) return 0;
     late = expired && silenced_ == silenced;
   }

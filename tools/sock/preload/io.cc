@@ -42,7 +42,7 @@ Patience PatienceFor(const Connection& connection, int flags, std::int64_t timeo
   patience.all = (flags & MSG_WAITALL) != 0;
   patience.interrupts = SignalsInterrupt;
   if (patience.wait && timeout_ns > 0) {
-    patience.deadline = DeadlineAfter(std::chrono::nanoseconds(timeout_ns));
+    patience.deadline = CallDeadlineAfter(std::chrono::nanoseconds(timeout_ns));
     // signal(7): with a timeout set no call is restarted.
     patience.interrupts = [] { return true; };
   }
@@ -296,7 +296,7 @@ int RecvMessages(int fd, mmsghdr* messages, unsigned count, int flags, timespec*
     const Connection::Road road = use->Enter(fd, true);
     if (road != Connection::Road::kEnd) return static_cast<int>(InKernel(*use, road, kernel));
   }
-  const Deadline deadline = DeadlineOf(timeout);
+  const CallDeadline deadline = DeadlineOf(timeout);
   int one = flags & ~MSG_WAITFORONE;
   unsigned done = 0;
   while (done < std::min<unsigned>(count, IOV_MAX)) {

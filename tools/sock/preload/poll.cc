@@ -95,7 +95,7 @@ int EndOfSets(int end) {
 
 // `kernel` is the C library's call, for an end of the sets.
 template <typename Kernel>
-int Select(int end, const Sets& sets, Deadline deadline, const sigset_t* mask, Kernel kernel) {
+int Select(int end, const Sets& sets, CallDeadline deadline, const sigset_t* mask, Kernel kernel) {
   if (end <= 0 || Registry().end() == 0) return kernel(end);
   const int saved = errno;
   end = EndOfSets(end);
@@ -122,7 +122,8 @@ int PollForProgram(pollfd* fds, nfds_t count, int timeout) {
   Watch watch({fds, count});
   if (watch.plain()) return watch.InKernel([&] { return libc().poll(fds, count, timeout); });
   return watch.Poll(
-      timeout < 0 ? Deadline::max() : DeadlineAfter(std::chrono::milliseconds(timeout)), nullptr);
+      timeout < 0 ? CallDeadline::max() : CallDeadlineAfter(std::chrono::milliseconds(timeout)),
+      nullptr);
 }
 
 int PPollForProgram(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
@@ -143,7 +144,7 @@ int SelectForProgram(int end, fd_set* read, fd_set* write, fd_set* except, timev
   const auto kernel = [&](int last) { return libc().select(last, read, write, except, timeout); };
   const timespec* const wait = timeout == nullptr ? nullptr : &left;
   if (!Sane(wait)) return kernel(end);
-  const Deadline deadline = DeadlineOf(wait);
+  const CallDeadline deadline = DeadlineOf(wait);
   bool asked_kernel = false;
   const int count = Select(end, {read, write, except}, deadline, nullptr, [&](int last) {
     asked_kernel = true;

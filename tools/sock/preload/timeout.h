@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "transport/base/clock.h"
+#include "tools/sock/call_clock.h"
 
 namespace rdfs::sock {
 
@@ -21,15 +21,15 @@ inline bool Sane(const timespec* timeout) {
   return timeout == nullptr ||
          (timeout->tv_sec >= 0 && timeout->tv_nsec >= 0 && timeout->tv_nsec < 1'000'000'000);
 }
-inline Deadline DeadlineOf(const timespec* timeout) {
-  if (timeout == nullptr) return Deadline::max();
-  return DeadlineAfter(std::chrono::seconds(std::min(timeout->tv_sec, kMostSeconds)) +
-                       std::chrono::nanoseconds(timeout->tv_nsec));
+inline CallDeadline DeadlineOf(const timespec* timeout) {
+  if (timeout == nullptr) return CallDeadline::max();
+  return CallDeadlineAfter(std::chrono::seconds(std::min(timeout->tv_sec, kMostSeconds)) +
+                           std::chrono::nanoseconds(timeout->tv_nsec));
 }
 // Nothing, once it is over.
-inline timespec Left(Deadline deadline) {
+inline timespec Left(CallDeadline deadline) {
   const auto left =
-      std::max<std::chrono::nanoseconds>(deadline - BootClock::now(), std::chrono::nanoseconds(0));
+      std::max<std::chrono::nanoseconds>(deadline - CallClock::now(), std::chrono::nanoseconds(0));
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   return {static_cast<time_t>(seconds.count()), static_cast<long>((left - seconds).count())};
 }

@@ -95,10 +95,11 @@ std::size_t Watch::AddBells() {
 }
 
 // Until when to sleep: of a ring that stays full there is more to be said later.
-Deadline Watch::Patience(Deadline deadline) const {
+CallDeadline Watch::Patience(CallDeadline deadline) const {
   for (std::size_t i = 0; i < fds_.size(); ++i) {
     if (!watched_[i].full) continue;
-    deadline = std::min(deadline, DeadlineAfter(watched_[i].connection->end().PatienceForRoom()));
+    deadline =
+        std::min(deadline, CallDeadlineAfter(watched_[i].connection->end().PatienceForRoom()));
   }
   return deadline;
 }
@@ -124,13 +125,13 @@ int Watch::Collect(std::size_t bells) {
 }
 
 // One look at everything and, when nothing is there and `sleep`, a wait.
-int Watch::Once(bool sleep, Deadline deadline, const sigset_t* mask) {
+int Watch::Once(bool sleep, CallDeadline deadline, const sigset_t* mask) {
   const bool any = Look(sleep);
   const bool wait = sleep && !any;
   const std::size_t bells = wait ? AddBells() : 0;
   if (wait) deadline = Patience(deadline);
   const timespec left = wait ? Left(deadline) : timespec{};
-  const bool for_ever = wait && deadline == Deadline::max();
+  const bool for_ever = wait && deadline == CallDeadline::max();
   const int woken = InKernel([&] {
     return libc().ppoll(asked_.data(), fds_.size() + bells, for_ever ? nullptr : &left, mask);
   });
@@ -150,13 +151,13 @@ bool Watch::Spin() {
   return only != nullptr && only->SpinForBytes();
 }
 
-int Watch::Poll(Deadline deadline, const sigset_t* mask) {
+int Watch::Poll(CallDeadline deadline, const sigset_t* mask) {
   int count = Once(false, deadline, mask);
   // The kernel lets no signal in when a descriptor is ready, be it a bell. So who was woken for
   // nothing looks without the bells before it sleeps again. So does who has spun: if nothing is
   // there then, it sleeps.
   bool spun = false;
-  for (bool sleep = true; count == 0 && BootClock::now() < deadline; sleep = spun || !sleep) {
+  for (bool sleep = true; count == 0 && CallClock::now() < deadline; sleep = spun || !sleep) {
     spun = sleep && !spun && Spin();
     count = Once(sleep && !spun, deadline, mask);
   }

@@ -12,10 +12,10 @@
 #include <cstddef>
 #include <span>
 
+#include "tools/sock/call_clock.h"
 #include "tools/sock/preload/cancel.h"
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/room.h"
-#include "transport/base/clock.h"
 
 namespace rdfs::sock {
 
@@ -29,7 +29,7 @@ class Watch {
   // Whether none is attached: then the call is the kernel's.
   [[nodiscard]] bool plain() const { return attached_ == 0; }
   // ppoll(2). `mask`: null to leave the signal mask alone.
-  int Poll(Deadline deadline, const sigset_t* mask);
+  int Poll(CallDeadline deadline, const sigset_t* mask);
   // A wait in the kernel, in which the thread may be cancelled: then this is over.
   template <typename Wait>
   int InKernel(Wait wait) {
@@ -48,9 +48,9 @@ class Watch {
   [[nodiscard]] bool ByEnd(std::size_t i) const;
   bool Look(bool arm);
   std::size_t AddBells();
-  [[nodiscard]] Deadline Patience(Deadline deadline) const;
+  [[nodiscard]] CallDeadline Patience(CallDeadline deadline) const;
   int Collect(std::size_t bells);
-  int Once(bool sleep, Deadline deadline, const sigset_t* mask);
+  int Once(bool sleep, CallDeadline deadline, const sigset_t* mask);
   bool Spin();
 
   std::span<pollfd> fds_;

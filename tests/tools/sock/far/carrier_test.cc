@@ -161,7 +161,8 @@ class Party {
     while (!bytes.empty()) {
       const iovec buffer{const_cast<std::byte*>(bytes.data()),
                          std::min<std::size_t>(bytes.size(), 100'000)};
-      const ssize_t went = end_->Send(tcp_, Buffers(&buffer, 1), {.deadline = DeadlineAfter(20s)});
+      const ssize_t went =
+          end_->Send(tcp_, Buffers(&buffer, 1), {.deadline = CallDeadlineAfter(20s)});
       if (went <= 0) return false;
       bytes = bytes.subspan(static_cast<std::size_t>(went));
     }
@@ -175,7 +176,7 @@ class Party {
     while (all.size() < most) {
       const iovec buffer{part.data(), std::min(part.size(), most - all.size())};
       const ssize_t came =
-          end_->Receive(tcp_, Buffers(&buffer, 1), {.deadline = DeadlineAfter(20s)});
+          end_->Receive(tcp_, Buffers(&buffer, 1), {.deadline = CallDeadlineAfter(20s)});
       if (came < 0) error = errno;
       if (came <= 0) break;
       all.insert(all.end(), part.begin(), part.begin() + came);
