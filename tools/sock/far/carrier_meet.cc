@@ -79,9 +79,11 @@ void CarrierLoop::EndRoads() {
   }
 }
 
+// For more connections. One that is worn goes on with those it has.
 Lane* CarrierLoop::LaneTo(const std::string& pair) {
-  const auto found = std::ranges::find_if(
-      lanes_, [&](const Entry& e) { return e.over.ok() && e.lane->pair() == pair; });
+  const auto found = std::ranges::find_if(lanes_, [&](const Entry& e) {
+    return e.over.ok() && e.lane->pair() == pair && !e.lane->worn();
+  });
   return found == lanes_.end() ? nullptr : found->lane.get();
 }
 

@@ -6,6 +6,7 @@
 // wire, and only then gives up the memory that WRITEs may still have been reading from.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -61,6 +62,11 @@ class Lane final : private Carried::Road {
     return parts_.connection->capabilities();
   }
 
+  // Whether a side has few ids left: no more connections than are under way already.
+  static constexpr std::uint32_t kLastIds = 1U << 16U;
+  [[nodiscard]] bool worn() const {
+    return std::max(next_id_, peers_next_id_) > UINT32_MAX - kLastIds;
+  }
   // An id for a connection that we lead.
   [[nodiscard]] std::uint32_t NextId() { return std::exchange(next_id_, next_id_ + 2); }
   // Whether the peer may use this id for a connection that it leads; from then on not again.
