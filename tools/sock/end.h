@@ -50,6 +50,10 @@ struct EndMemory {
 // About what a sleep and the wake-up out of it cost together, both processors idle.
 inline constexpr std::chrono::microseconds kLongestSpin{50};
 
+// How long who waits for the peer's one system call sleeps between two looks: no bell tells of it,
+// and the peer may have been stopped in there.
+inline constexpr std::chrono::milliseconds kQuietLook{1};
+
 // How long who leaves waits until its own bytes may go, or have gone, over TCP: for a peer that is
 // stopped or takes nothing, or for the network between two carriers.
 inline constexpr std::chrono::seconds kQuietTimeout{10};
@@ -74,7 +78,7 @@ class End {
     Far far = Far::kEnd;
   };
   // What a sender has to wait for.
-  enum class Outlet : std::uint8_t { kRoom, kFull, kTcp };
+  enum class Outlet : std::uint8_t { kRoom, kFull, kSoon, kTcp };
 
   End(EndMemory& memory, const Direction& outgoing, const Direction& incoming,
       const Sockets& sockets)
@@ -108,7 +112,8 @@ class End {
   // come by the ring; FIN and errors are the kernel's to announce.
   bool Readable(int tcp, bool arm);
   // kRoom: Send would return at once. kFull: when there is room; with `arm` the room bell tells.
-  // kTcp: when the kernel's socket takes bytes.
+  // kSoon: when the peer has left the system call that it is in; nothing tells, so look again after
+  // kQuietLook. kTcp: when the kernel's socket takes bytes.
   Outlet Writable(int tcp, bool arm);
   // The word in which bytes become visible, to see whether more have come, with what a carrier says
   // of the end; and the data bell for when they do, though some may be unread. True: `gate` is old

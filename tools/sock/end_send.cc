@@ -17,10 +17,8 @@ namespace {
 constexpr std::uint32_t kFullToGrow = 4;
 // How old what is known of the peer may be when something is sent.
 constexpr std::int64_t kLookEveryNs = 20'000'000;
-// Who waits for the peer's one system call gives the processor away so often, and then sleeps: the
-// peer may have been stopped in there.
+// Who waits for the peer's one system call gives the processor away so often, and then sleeps.
 constexpr int kMostYields = 1000;
-constexpr std::chrono::milliseconds kQuietLook{1};
 // A reader that has taken nothing from a full ring for so long is not waited for: bytes go on over
 // TCP, whose buffers are larger, and programs may count on those and write to each other before
 // either reads. Sooner where bytes for this end lie unread as well. (No bell tells who sleeps for
@@ -295,6 +293,9 @@ End::Outlet End::Writable(int tcp, bool arm) {
     if (action.step == Step::kPut) return Outlet::kRoom;
     if (action.step == Step::kSleep && IsStuck()) continue;
     if (action.step == Step::kSleep) return Outlet::kFull;
+    // As Send finds it, which says EAGAIN then: the peer may have been killed in there.
+    if (action.step == Step::kWaitQuiet && LookForHangUp()) continue;
+    if (action.step == Step::kWaitQuiet) return Outlet::kSoon;
     // Only who sends settles what becomes of the ring's bytes (kKeep).
     if (action.step == Step::kSendTcp || action.step == Step::kResend ||
         action.step == Step::kKeep) {

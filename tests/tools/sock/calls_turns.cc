@@ -2,8 +2,10 @@
 // has its turn.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/select.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
@@ -11,7 +13,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstring>
+#include <fstream>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -22,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kLong{5};  // only a failure takes so long
+constexpr int kLongMs = 5000;             // ... or so long
 
 void Add(Party& party, int set, int fd, std::uint32_t events) {
   epoll_event event{.events = events, .data = {.u64 = static_cast<std::uint64_t>(fd)}};
@@ -349,6 +355,131 @@ void SendsOne(Party& party) {
   party.Meet();
 }
 
+// The end that is asleep seems to be inside a read of the kernel's socket, to whoever shares memory
+// with it (PROTOCOL.md, tcp_reads), and so to ourselves; over TCP there is none.
+class InsideACall {
+ public:
+  InsideACall() {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(" rw-s ") == std::string::npos) continue;
+      if (line.find("/memfd:rdsock") == std::string::npos) continue;
+      auto* const channel = reinterpret_cast<char*>(std::stoul(line, nullptr, 16));
+      if (memcmp(channel, "rdsock1", 8) != 0) continue;
+      for (const std::size_t direction : {64U, 256U}) {
+        words_.push_back(reinterpret_cast<std::uint64_t*>(channel + direction + 128 + 16));
+      }
+    }
+    for (std::uint64_t* const word : words_) __atomic_fetch_or(word, 1, __ATOMIC_SEQ_CST);
+  }
+  void End() {
+    for (std::uint64_t* const word : words_) __atomic_fetch_and(word, ~1UL, __ATOMIC_SEQ_CST);
+  }
+
+ private:
+  std::vector<std::uint64_t*> words_;
+};
+
+// Ways to ask a connection for room: what there is within a time in ms.
+int ByPoll(int fd, int /*set*/, int timeout) {
+  pollfd room{.fd = fd, .events = POLLOUT, .revents = 0};
+  return poll(&room, 1, timeout) > 0 ? room.revents : 0;
+}
+int BySelect(int fd, int /*set*/, int timeout) {
+  fd_set room;
+  FD_ZERO(&room);
+  FD_SET(fd, &room);
+  timeval wait{.tv_sec = timeout / 1000, .tv_usec = 0};
+  return select(fd + 1, nullptr, &room, nullptr, &wait) > 0 ? POLLOUT : 0;
+}
+int BySet(int /*fd*/, int set, int timeout) {
+  epoll_event event{};
+  return epoll_wait(set, &event, 1, timeout) > 0 ? static_cast<int>(event.events) : 0;
+}
+int ByOneShots(int fd, int set, int timeout) {
+  epoll_event event{.events = EPOLLOUT | EPOLLONESHOT, .data = {}};
+  if (epoll_ctl(set, EPOLL_CTL_MOD, fd, &event) != 0) _exit(3);
+  return BySet(fd, set, timeout);
+}
+int ByPolledSet(int fd, int set, int timeout) {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout);
+  int told = 0;
+  do {
+    if (ByPoll(set, -1, 0) == 0) {
+      pollfd any{.fd = set, .events = POLLIN, .revents = 0};
+      (void)poll(&any, 1, timeout);
+    }
+    told = BySet(fd, set, 0);
+  } while (told == 0 && Clock::now() < deadline);
+  return told;
+}
+
+struct Way {
+  const char* name;
+  int (*ask)(int fd, int set, int timeout);
+  std::uint32_t events;
+};
+constexpr std::array<Way, 6> kWays = {{{"poll", ByPoll, EPOLLOUT},
+                                       {"select", BySelect, EPOLLOUT},
+                                       {"level", BySet, EPOLLOUT},
+                                       {"one shot", ByOneShots, EPOLLOUT | EPOLLONESHOT},
+                                       {"edge", BySet, EPOLLOUT | EPOLLET},
+                                       {"a set that is polled", ByPolledSet, EPOLLOUT}}};
+
+// What is sent until there is no room, or so much.
+constexpr std::size_t kSome = 40'000;
+void AsksForRoom(Party& party) {
+  for (const Way& way : kWays) {
+    const int fd = Connect(party.beside(), nullptr);
+    WarmUp(fd, true);
+    party.Meet();
+    const int set = epoll_create1(EPOLL_CLOEXEC);
+    epoll_event event{.events = way.events, .data = {}};
+    party.Say(way.name, epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    std::size_t sent = 0;
+    const auto send_some = [&](std::size_t most) {
+      const std::vector<char> bytes = Bytes(sent, most);
+      const ssize_t went = send(fd, bytes.data(), most, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (went > 0) sent += static_cast<std::size_t>(went);
+      return went > 0;
+    };
+    InsideACall other;
+    // Refused so often that it asks for a larger ring.
+    int refused = 0;
+    while (refused < 12 && sent < kSome) refused += send_some(16'384) ? 0 : 1;
+    int in_vain = 0;
+    for (int i = 0; i < 100; ++i) {
+      if ((way.ask(fd, set, 0) & POLLOUT) != 0 && !send_some(1)) ++in_vain;
+    }
+    party.Say("told of room in vain, often", in_vain > 5 ? 1 : 0);
+    std::thread ends([&other] {
+      usleep(20'000);
+      other.End();
+    });
+    // By an edge nobody is told twice who was refused nothing.
+    party.Say("room", refused == 0 ? POLLOUT : way.ask(fd, set, kLongMs) & POLLOUT);
+    ends.join();
+    party.Say("sent", send_some(1) ? 1 : 0);
+    party.Tell(static_cast<long>(sent));
+    party.Meet();
+    close(set);
+    close(fd);
+  }
+}
+void IsAskedForRoom(Party& party) {
+  for (const Way& way : kWays) {
+    const int fd = Accept(party.beside(), nullptr);
+    WarmUp(fd, false);
+    party.Meet();
+    const auto count = static_cast<std::size_t>(party.Hear());
+    std::vector<char> bytes(count);
+    const ssize_t got = recv(fd, bytes.data(), count, MSG_WAITALL);
+    party.Say(way.name, got == static_cast<ssize_t>(count) && bytes == Bytes(0, count) ? 1 : 0);
+    party.Meet();
+    close(fd);
+  }
+}
+
 }  // namespace
 
 const std::vector<Scenario> kTurnScenarios = {
@@ -359,6 +490,7 @@ const std::vector<Scenario> kTurnScenarios = {
     {"epoll, threads and as many that are ready", HasThreads, AreMany, 1 + kMany},
     {"epoll, one that always answers", ExpectsTwo, AnswersOne, 2},
     {"epoll, one that always answers, slowly", TakesItsTime, AnswersSlow, 2},
+    {"told of room", AsksForRoom, IsAskedForRoom, 1 + kWays.size()},
     {"epoll, many that are left unread", LeavesThemUnread, SendsEachOne, 1 + kUnread},
 };
 

@@ -531,6 +531,41 @@ TEST_F(EndTest, APeerThatIsStoppedInsideARead) {
   EXPECT_EQ(guest_.Receive(MutableByteSpan(all).first(100)), 100);
 }
 
+// What Writable says and what Send does are the same, also where a ring that was found full too
+// often is given back for a larger one.
+TEST_F(EndTest, APeerInsideAReadIsNotWritableUntilItIsOver) {
+  Attach();
+  const Bytes much(kLargest);
+  const iovec buffer{const_cast<std::byte*>(much.data()), much.size()};
+  const auto send = [&] { return host_.end->Send(host_.tcp.get(), {&buffer, 1}, {.wait = false}); };
+  const auto writable = [&] { return host_.end->Writable(host_.tcp.get(), true); };
+  DirectionWords& words = *channel_->Outgoing(Channel::Role::kHost).words;
+  const std::uint64_t reads = words.tcp_reads;
+  ASSERT_GT(send(), 0);
+  words.tcp_reads = reads + 1;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(send(), -1);
+    ASSERT_EQ(errno, EAGAIN);
+  }
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(writable(), End::Outlet::kSoon);
+  EXPECT_EQ(send(), -1);
+  words.tcp_reads = reads + 2;
+  EXPECT_EQ(writable(), End::Outlet::kTcp);
+  EXPECT_GT(send(), 0);
+}
+
+// Nobody goes on from there.
+TEST_F(EndTest, APeerThatWasKilledInsideARead) {
+  Attach();
+  const Bytes bytes(100);
+  ASSERT_EQ(host_.Send(bytes), 100);
+  ++channel_->Outgoing(Channel::Role::kHost).words->tcp_reads;
+  host_.end->prefer_ring(false);
+  EXPECT_EQ(host_.end->Writable(host_.tcp.get(), true), End::Outlet::kSoon);
+  guest_.Close();
+  EXPECT_EQ(host_.end->Writable(host_.tcp.get(), true), End::Outlet::kTcp);
+}
+
 TEST_F(EndTest, WhoLeavesIsOwedBytesUntilTheOtherEndMakesACall) {
   Attach();
   const Bytes bytes(2000, std::byte{7});

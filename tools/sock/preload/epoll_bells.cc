@@ -75,7 +75,7 @@ void EpollSet::Announce(int fd, Entry& entry) {
   const bool only_outside = outside_ && waiters_ == 0;
   const int saved = errno;  // of the call that brought us here
   // A bell rings for what is not there yet, and saves them a look for nothing.
-  const bool nothing = only_outside && Look(fd, entry, true, false) == 0;
+  const bool nothing = only_outside && Look(fd, entry, true, false) == 0 && !entry.soon;
   errno = saved;
   if (nothing) return;
   Busy(fd, entry);

@@ -182,6 +182,7 @@ int EpollSet::Put(int operation, int fd, const epoll_event& event) {
                 .lies = false,
                 .bells = entry.bells,
                 .full = false,
+                .soon = false,
                 .overhears = entry.overhears,
                 .arming = arming,
                 .forks = forks_};

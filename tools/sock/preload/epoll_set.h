@@ -1,8 +1,8 @@
 // EpollSet: one epoll instance of the program's, as far as TCP sockets are in it. See epoll.h.
 //
 // An entry is *quiet* when nothing of it is ready and its End will ring a bell when that changes;
-// the others are in a list and are looked at by every wait. So a wait costs what is busy, not what
-// is registered.
+// the others are in a list and are looked at by every wait, which is a short one while there is one
+// of which no bell tells. So a wait costs what is busy, not what is registered.
 //
 // What the kernel is asked of a moved connection is what TCP still says of it: its end, errors. A
 // program that waits for bytes and for room in turn changes its entry with each message, or takes
@@ -126,6 +126,7 @@ class EpollSet {
     bool lies;   // not present, but the kernel has it
     bool bells;  // they lie in the inner set; they stay when a program takes it out and in again
     bool full;   // the ring, when it was armed last; or no bell tells of it
+    bool soon;   // when looked at last, nothing but a look tells when it has room: it stays busy
     bool overhears;       // the data bell by its edges: bytes are not what the program waits for
     std::uint8_t arming;  // counts the program's epoll_ctls, for what the kernel said before one
     std::uint16_t forks;  // the set's, when the program last said something of it
@@ -178,7 +179,7 @@ class EpollSet {
   Entry* entries_ = nullptr;
   int busy_ = 0;      // as Entry::next
   int busy_end_ = 0;  // the last of them
-  // When to look at those whose ring is full, of which no bell may tell.
+  // When to look at those whose ring is full, of which no bell may tell, or that have room soon.
   Deadline look_at_full_ = Deadline::max();
   std::atomic<std::uint32_t> attached_{0};
   std::uint32_t lying_ = 0;  // entries that the kernel has alone

@@ -41,6 +41,7 @@ bool SignalWaits(const sigset_t* mask) {
 // What is ready of one entry; nothing when the program has been told. With `arm` a bell will tell
 // of the rest. As in the kernel an edge in one thing tells of all that is ready.
 std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
+  entry.soon = false;
   const Use use(fd);
   if (!use || !use->attached()) return entry.came & entry.events;
   if (entry.spent) return 0;
@@ -68,6 +69,10 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
     entry.full = arm && outlet == End::Outlet::kFull;
     if (entry.full) {
       look_at_full_ = std::min(look_at_full_, DeadlineAfter(end.PatienceForRoom()));
+    }
+    entry.soon = outlet == End::Outlet::kSoon;
+    if (entry.soon && arm) {
+      look_at_full_ = std::min(look_at_full_, DeadlineAfter(kQuietLook));
     }
     const std::uint32_t asked =
         (entry.events & ~kOut) | (outlet == End::Outlet::kTcp ? entry.events & kOut : 0);
@@ -99,7 +104,8 @@ void EpollSet::WaitedForOutside(int epoll) {
     const int fd = rest - 1;
     Entry& entry = entries_[fd];
     rest = entry.next;
-    entry.busy = entry.present && entry.attached && Look(fd, entry, true, false) != 0;
+    entry.busy =
+        entry.present && entry.attached && (Look(fd, entry, true, false) != 0 || entry.soon);
     if (!entry.busy) continue;  // quiet: a bell will ring
     any = true;
     *last = busy_end_ = fd + 1;
@@ -125,8 +131,8 @@ void EpollSet::LookAtFull(TimePoint now) {
 }
 
 // Tells what is ready of the busy entries, behind what the kernel has `told`. Those that are not
-// ready become quiet when armed: all of them before a sleep, else one that has been looked at in
-// vain for long. Who sleeps is woken for what there is no room for.
+// ready become quiet when armed, if a bell tells of them: all of them before a sleep, else one that
+// has been looked at in vain for long. Who sleeps is woken for what there is no room for.
 std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, bool arm) {
   std::size_t count = told;
   int rest = busy_;
@@ -162,7 +168,7 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, b
     const bool rests = arm || entry.misses == kMostMisses;
     const std::uint32_t ready = Look(fd, entry, rests);
     entry.misses = static_cast<std::uint16_t>(ready != 0 || rests ? 0 : entry.misses + 1);
-    if (ready == 0 && !rests) append(last, busy_end_, fd, entry);
+    if (ready == 0 && (!rests || entry.soon)) append(last, busy_end_, fd, entry);
     if (ready == 0) continue;
     events[count++] = {.events = ready, .data = {.u64 = entry.data}};
     entry.came = 0;

@@ -60,7 +60,7 @@ bool Watch::Look(bool arm) {
     const pollfd& fd = fds_[i];
     asked_[i] = {fd.fd, fd.events, 0};
     watched_[i].ready = 0;
-    watched_[i].full = false;
+    watched_[i].outlet = End::Outlet::kTcp;
     if (!ByEnd(i)) continue;
     End& end = watched_[i].connection->end();
     int ready = 0;
@@ -68,7 +68,7 @@ bool Watch::Look(bool arm) {
     if ((fd.events & kOut) != 0) {
       const End::Outlet outlet = end.Writable(fd.fd, arm);
       if (outlet == End::Outlet::kRoom) ready |= fd.events & kOut;
-      watched_[i].full = outlet == End::Outlet::kFull;
+      watched_[i].outlet = outlet;
       // What the kernel's socket has room for is of no use now.
       if (outlet != End::Outlet::kTcp) asked_[i].events = static_cast<short>(fd.events & ~kOut);
     }
@@ -89,15 +89,18 @@ std::size_t Watch::AddBells() {
     pollfd* const bells = asked_.data() + fds_.size();
     if ((fds_[i].events & kIn) != 0) bells[count++] = {end.bells().data, POLLIN, 0};
     // Of the others nobody has taken the ring that may still lie there.
-    if (watched_[i].full) bells[count++] = {end.bells().room, POLLIN, 0};
+    if (watched_[i].outlet == End::Outlet::kFull) bells[count++] = {end.bells().room, POLLIN, 0};
   }
   return count;
 }
 
-// Until when to sleep: of a ring that stays full there is more to be said later.
+// Until when to sleep: of a ring that stays full there is more to be said later, and no bell tells
+// that the peer has left a system call.
 CallDeadline Watch::Patience(CallDeadline deadline) const {
   for (std::size_t i = 0; i < fds_.size(); ++i) {
-    if (!watched_[i].full) continue;
+    const End::Outlet outlet = watched_[i].outlet;
+    if (outlet == End::Outlet::kSoon) deadline = std::min(deadline, CallDeadlineAfter(kQuietLook));
+    if (outlet != End::Outlet::kFull) continue;
     deadline =
         std::min(deadline, CallDeadlineAfter(watched_[i].connection->end().PatienceForRoom()));
   }

@@ -42,7 +42,7 @@ class Watch {
     Connection* connection;  // null when it is none of ours
     Connection::Road road;
     short ready;
-    bool full;  // the room bell tells when bytes can be sent
+    End::Outlet outlet;  // kFull: the room bell tells when bytes can be sent
   };
 
   [[nodiscard]] bool ByEnd(std::size_t i) const;
