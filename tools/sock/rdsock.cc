@@ -143,7 +143,8 @@ const char* Explain(Reason reason) {
     case Reason::kNoRdma:
       return "lead to a paired host to which there is no RDMA (rdinfo HOST)";
     case Reason::kAlone:
-      return "had nobody at the other end who came to meet (is it under rdsock?)";
+      return "had nobody at the other end who came to meet (is it under rdsock, and may it move? "
+             "its own --stats says)";
     case Reason::kShared:
       return "were held by several processes, or handed to another program";
     case Reason::kStranger:
