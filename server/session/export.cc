@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <optional>
+#include <vector>
 
 #include "fs/protocol.h"
 
@@ -48,6 +49,39 @@ bool TakeOption(std::string_view word, ExportSpec& spec) {
   return false;
 }
 
+bool IsOption(std::string_view word) {
+  ExportSpec scratch;
+  return TakeOption(word, scratch);
+}
+
+std::string NoOption(std::string_view word) {
+  return "there is no option " + std::string(word) +
+         "; there are ro, rw, root_squash, all_squash, trusted, no_root_squash, as_me, anonuid=N, "
+         "anongid=N";
+}
+
+// What a directory that is not there ends with, where that is an option that is misspelt: there is
+// a directory before a comma. Else empty.
+std::string_view MisspeltOption(const std::string& directory) {
+  const std::size_t last = directory.rfind(',');
+  if (last == directory.npos) return {};
+  const std::string_view word = std::string_view(directory).substr(last + 1);
+  if (IsOption(word)) return {};  // the configuration file's, where a directory has no options
+  for (std::size_t comma = last; comma != directory.npos && comma > 0;
+       comma = directory.rfind(',', comma - 1)) {
+    struct stat info {};
+    const std::string before = directory.substr(0, comma);
+    if (::stat(before.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return word;
+  }
+  return {};
+}
+
+std::string_view Trimmed(std::string_view word) {
+  const std::size_t begin = word.find_first_not_of(" \t");
+  if (begin == word.npos) return {};
+  return word.substr(begin, word.find_last_not_of(" \t") + 1 - begin);
+}
+
 Status MalformedExport(std::string_view text) {
   return Status(Code::kInvalidArgument,
                 "an export is written NAME=DIR[,ro][,root_squash|all_squash|trusted], not \"" +
@@ -83,27 +117,58 @@ bool IsLocal(int fd) {
 Result<ExportSpec> ExportSpec::Parse(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == 0 || equals == text.npos) return MalformedExport(text);
+  std::string_view directory = text.substr(equals + 1), words;
+  for (std::size_t comma = directory.rfind(','); comma != directory.npos;
+       comma = directory.rfind(',')) {
+    if (!IsOption(directory.substr(comma + 1))) break;
+    directory = directory.substr(0, comma);
+    words = text.substr(equals + 1 + comma + 1);
+  }
+  if (directory.empty()) return MalformedExport(text);
+  RDFS_ASSIGN_OR_RETURN(ExportSpec spec, Make(text.substr(0, equals), directory));
+  RDFS_RETURN_IF_ERROR(spec.TakeOptions(words));
+  return spec;
+}
+
+Result<ExportSpec> ExportSpec::Make(std::string_view name, std::string_view directory) {
   ExportSpec spec;
-  spec.name = text.substr(0, equals);
-  std::string_view rest = text.substr(equals + 1);
-  for (std::size_t comma = rest.rfind(','); comma != rest.npos; comma = rest.rfind(',')) {
-    if (!TakeOption(rest.substr(comma + 1), spec)) break;
-    rest = rest.substr(0, comma);
-  }
-  spec.directory = rest;
-  if (spec.directory.empty()) return MalformedExport(text);
-  if (spec.name.size() > fs::kMaxExportNameBytes || spec.name.find('/') != spec.name.npos) {
-    return Status(Code::kInvalidArgument,
-                  "an export's name has at most 255 bytes and no '/': \"" + spec.name + "\"");
-  }
-  if (spec.id_mode_given && spec.id_mode == IdMode::kAsMe && ::geteuid() == 0) {
+  spec.name = name;
+  spec.directory = directory;
+  if (name.size() > fs::kMaxExportNameBytes || name.find_first_of("/=") != name.npos) {
     return Status(
         Code::kInvalidArgument,
-        "export \"" + spec.name +
-            "\": as_me is for an ordinary user's rdfsd: by root's, every user of a client "
-            "would be root; leave it out, or say all_squash with anonuid= and anongid=");
+        "an export's name has at most 255 bytes, and no '/' or '=': \"" + spec.name + "\"");
   }
   return spec;
+}
+
+Status ExportSpec::TakeOptions(std::string_view words) {
+  std::vector<std::string_view> taken;
+  for (std::string_view rest = words; !rest.empty();) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view word = Trimmed(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (word.empty()) continue;
+    if (!TakeOption(word, *this)) return {Code::kInvalidArgument, NoOption(word)};
+    taken.push_back(word);
+  }
+  for (const std::string_view word : taken) {
+    // A word that still changes something was overruled by a later one.
+    ExportSpec again = *this;
+    TakeOption(word, again);
+    if (again != *this) {
+      return {
+          Code::kInvalidArgument,
+          "export \"" + name + "\": two of its options exclude each other: " + std::string(words)};
+    }
+  }
+  if (id_mode_given && id_mode == IdMode::kAsMe && ::geteuid() == 0) {
+    return {Code::kInvalidArgument,
+            "export \"" + name +
+                "\": as_me is for an ordinary user's rdfsd: by root's, every user of a client "
+                "would be root; leave it out, or say all_squash with anonuid= and anongid="};
+  }
+  return {};
 }
 
 Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
@@ -111,8 +176,10 @@ Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
   if (!root.valid()) {
     const std::string what = "cannot export " + spec.directory + " as \"" + spec.name + "\"";
     if (errno == ENOENT) {
+      const std::string_view word = MisspeltOption(spec.directory);
       return Status(Code::kNotFound, ENOENT,
-                    what + ": there is no such directory; make it, or correct the path");
+                    what + ": there is no such directory; " +
+                        (word.empty() ? "make it, or correct the path" : NoOption(word)));
     }
     if (errno == ENOTDIR) {
       return Status(Code::kInvalidArgument, ENOTDIR,

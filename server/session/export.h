@@ -30,9 +30,15 @@ struct ExportSpec {
 
   // "NAME=DIR[,OPTION...]". Options are taken from the end while they are known words (ro, rw,
   // root_squash, all_squash, trusted, no_root_squash, as_me, anonuid=N, anongid=N), so that a
-  // directory may contain commas. Errors: kInvalidArgument, one sentence; also for as_me where this
-  // process is root: all users of a client would be.
+  // directory may contain commas. Errors: kInvalidArgument, one sentence.
   static Result<ExportSpec> Parse(std::string_view text);
+  // Without options. Errors: kInvalidArgument, one sentence.
+  static Result<ExportSpec> Make(std::string_view name, std::string_view directory);
+  // "OPTION,OPTION...", with spaces around them or none. Errors: kInvalidArgument, one sentence,
+  // for a word that is none, for two that contradict each other, and for as_me where this process
+  // is root: all users of a client would be.
+  Status TakeOptions(std::string_view words);
+  friend bool operator==(const ExportSpec&, const ExportSpec&) = default;
 };
 
 class Export {

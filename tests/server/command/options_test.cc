@@ -40,6 +40,33 @@ TEST(ExportSpec, WhatSaysThatItIsEmptyIsNotExported) {
   EXPECT_NE(exported.status().message().find("its files are empty"), std::string::npos);
 }
 
+TEST(ExportSpec, OptionsThatContradictEachOtherAreRefused) {
+  for (const char* wrong : {"a=/x,rw,ro", "a=/x,trusted,all_squash", "a=/x,anonuid=1,anonuid=2"}) {
+    const auto spec = ExportSpec::Parse(wrong);
+    ASSERT_FALSE(spec.ok()) << wrong;
+    EXPECT_NE(spec.status().message().find("exclude each other"), std::string::npos)
+        << spec.status().message();
+  }
+  EXPECT_TRUE(ExportSpec::Parse("a=/x,ro,ro,trusted,no_root_squash").ok());
+}
+
+TEST(ExportSpec, AnOptionThatIsMisspeltIsToldFromADirectory) {
+  const TempDir dir;
+  const auto said = [&](const std::string& directory) {
+    ExportSpec spec;
+    spec.name = "a";
+    spec.directory = directory;
+    return Export::Create(spec).status().message();
+  };
+  EXPECT_NE(said(dir.path() + ",rdonly").find("there is no option rdonly; there are ro, "),
+            std::string::npos);
+  EXPECT_NE(said(dir.path() + ",rdonly,sync").find("there is no option sync; "), std::string::npos);
+  for (const char* plain : {"/none", "/none,rdonly", ",ro"}) {
+    EXPECT_NE(said(dir.path() + plain).find("make it, or correct the path"), std::string::npos)
+        << plain;
+  }
+}
+
 TEST(ExportSpec, AllAreTheServersUserWhereThatIsNotRoot) {
   const auto spec = ExportSpec::Parse("a=/x,as_me");
   EXPECT_EQ(spec.ok(), ::geteuid() != 0);
