@@ -1,6 +1,8 @@
 #include "server/command/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <limits>
 
@@ -63,15 +65,30 @@ void Declare(CLI::App& app, Options& options, Raw& raw) {
   app.add_flag("-v,--verbose", options.verbosity, "say more; twice for debugging");
 }
 
-Status Settle(const Raw& raw, Options& options) {
+// What a shell's empty variable makes of an option must not be as if it were not given.
+Status CheckNotEmpty(const CLI::App& app, const Raw& raw, const Options& options) {
+  if (std::ranges::any_of(options.listen, &std::string::empty)) {
+    return {Code::kInvalidArgument, "an address is empty; leave --listen out for every address"};
+  }
+  if (raw.config.empty() && app.count("--config") > 0) {
+    return {Code::kInvalidArgument, "--config is empty: give a FILE, or leave it out"};
+  }
+  if (options.key_file.empty() && app.count("--key-file") > 0) {
+    return {Code::kInvalidArgument, "--key-file is empty: give a FILE, or leave it out"};
+  }
+  return {};
+}
+
+Status Settle(const CLI::App& app, const Raw& raw, Options& options) {
+  RDFS_RETURN_IF_ERROR(CheckNotEmpty(app, raw, options));
   for (const std::string& text : raw.exports) {
     RDFS_ASSIGN_OR_RETURN(ExportSpec spec, ExportSpec::Parse(text));
     options.exports.push_back(std::move(spec));
   }
-  if (!raw.pool.empty()) {
-    RDFS_ASSIGN_OR_RETURN(options.pool_bytes, ParseSize(raw.pool));
+  if (app.count("--pool") > 0) {
+    RDFS_ASSIGN_OR_RETURN(options.pool_bytes, ParsePoolSize(raw.pool));
   }
-  if (!raw.metrics.empty()) {
+  if (app.count("--metrics") > 0) {
     RDFS_ASSIGN_OR_RETURN(options.metrics, metrics::ParseAddress(raw.metrics));
   }
   if (!raw.config.empty()) RDFS_RETURN_IF_ERROR(ReadConfig(raw.config, options));
@@ -89,6 +106,9 @@ Status Settle(const Raw& raw, Options& options) {
   }
   if (options.stdio && (options.no_rdma || options.require_encryption)) {
     return {Code::kInvalidArgument, "--stdio excludes rdma and require_encryption of a --config"};
+  }
+  if (!options.stdio && options.exports.empty() && !raw.config.empty()) {
+    return {Code::kErrno, EINVAL, raw.config + " has no [[export]]"};
   }
   if (!options.stdio && options.exports.empty()) {
     return {Code::kInvalidArgument, "nothing to export: give --export NAME=DIR, or --config FILE"};
@@ -118,7 +138,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   } catch (const CLI::Error& error) {
     return Usage(error.what());
   }
-  if (const Status status = Settle(raw, options); !status.ok()) {
+  if (const Status status = Settle(app, raw, options); !status.ok()) {
     // A broken file is not a wrong call.
     if (status.code() != Code::kInvalidArgument) {
       return {
@@ -144,6 +164,13 @@ Result<std::size_t> ParseSize(std::string_view text) {
                   "a size is a number and k, M or G, not \"" + std::string(text) + "\"");
   }
   return value << shift;
+}
+
+Result<std::size_t> ParsePoolSize(std::string_view text) {
+  auto size = ParseSize(text);
+  if (!size.ok() || *size > 0) return size;
+  return Status(Code::kInvalidArgument,
+                "a pool of 0 holds nothing: give a size, as 512M, or leave it out");
 }
 
 }  // namespace rdfs::server

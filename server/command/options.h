@@ -29,7 +29,7 @@ struct Options {
   bool no_auth = false;
   bool no_rdma = false;
   bool require_encryption = false;        // no RDMA, and TLS to every other host
-  std::optional<std::size_t> pool_bytes;  // nothing and 0: sized to the machine
+  std::optional<std::size_t> pool_bytes;  // above 0; nothing: sized to the machine
   std::uint32_t lease_seconds = 40;       // of sessions
   ClientLimits limits{};                  // the configuration file's only
   bool stdio = false;
@@ -48,9 +48,11 @@ CommandLine ParseCommandLine(int argc, const char* const* argv);
 
 // "64M", "1G", "4096": bytes; k, M, G are powers of 1024. kInvalidArgument for anything else.
 Result<std::size_t> ParseSize(std::string_view text);
+// The same, and not 0.
+Result<std::size_t> ParsePoolSize(std::string_view text);
 
 // Adds what the file `path` says to `options` where the command line said nothing. Errors name the
-// file and the line.
+// file and, of what is in it, the line.
 Status ReadConfig(const std::string& path, Options& options);
 
 }  // namespace rdfs::server

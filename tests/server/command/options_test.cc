@@ -102,6 +102,22 @@ TEST(Options, WrongCallsEndWithTwo) {
   EXPECT_NE(Parse({"--version"}).output.find("rdfsd"), std::string::npos);
 }
 
+TEST(Options, AnEmptyWordIsNotAsIfItWereNotGiven) {
+  for (const char* option : {"--listen", "--config", "--key-file", "--pool", "--metrics"}) {
+    EXPECT_EQ(Parse({"--export", "a=/x", option, ""}).exit_code, 2) << option;
+  }
+  EXPECT_EQ(Parse({"--export", "a=/x", "--listen", "127.0.0.1", "--listen", ""}).exit_code, 2);
+  const CommandLine everywhere = Parse({"--export", "a=/x", "--listen", ""});
+  EXPECT_NE(everywhere.output.find("leave --listen out for every address"), std::string::npos)
+      << everywhere.output;
+}
+
+TEST(Options, APoolHoldsSomething) {
+  for (const char* nothing : {"0", "0G"}) {
+    EXPECT_EQ(Parse({"--export", "a=/x", "--pool", nothing}).exit_code, 2) << nothing;
+  }
+}
+
 TEST(Options, Sizes) {
   EXPECT_EQ(*ParseSize("4096"), 4096U);
   EXPECT_EQ(*ParseSize("2k"), 2048U);
@@ -131,11 +147,11 @@ TEST(Options, TheCommandLineWinsAlsoWithWhatIsTheDefaultAnyway) {
   std::ofstream(path) << "port = 1234\nrdma_port = 1235\npool = \"1G\"\n"
                          "[[export]]\nname = \"n\"\ndir = \"/d\"\n";
   const CommandLine line =
-      Parse({"--config", path.c_str(), "--port", "7337", "--rdma-port", "0", "--pool", "0"});
+      Parse({"--config", path.c_str(), "--port", "7337", "--rdma-port", "0", "--pool", "4G"});
   ASSERT_TRUE(line.options.has_value()) << line.output;
   EXPECT_EQ(line.options->port, 7337);
   EXPECT_EQ(line.options->rdma_port, 0);
-  EXPECT_EQ(line.options->pool_bytes, 0U);
+  EXPECT_EQ(line.options->pool_bytes, std::size_t{4} << 30U);
 }
 
 TEST(Options, WhatASingleClientDecidesIsInNoFile) {
@@ -240,7 +256,67 @@ TEST(Options, ABrokenFileIsToldWithItsLine) {
     EXPECT_EQ(line.exit_code, 1) << text;
     EXPECT_NE(line.output.find(path + ":"), std::string::npos) << line.output;
   }
-  EXPECT_EQ(Parse({"--config", "/nonexistent/file"}).exit_code, 1);
+}
+
+TEST(Options, ABrokenFileIsToldInWordsThatHelp) {
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  const std::string exported = "[[export]]\nname = \"n\"\ndir = \"/d\"\n";
+  struct Case {
+    std::string text, said;  // the latter behind the file's name
+  };
+  for (const Case& wrong : std::vector<Case>{
+           {"prot = 1\n", ":1: there is no prot here; there are listen, port, "},
+           {"port = \"1234\"\n", ":1: port is a number from 0 to 65535, without quotes"},
+           {"rdma_port = 2.5\n", ":1: rdma_port is a number from 0 to 65535, without quotes"},
+           {"\npool = 4\n", ":2: pool is a string, as \"4G\""},
+           {"pool = \"\"\n", ":1: a size is a number"},
+           {"pool = \"0\"\n", ":1: a pool of 0 holds nothing"},
+           {"key_file = 1\n", ":1: key_file is a string, as \"/etc/rdfs/key\""},
+           {"rdma = \"no\"\n", ":1: rdma is true or false, without quotes"},
+           {"listen = \"::1\"\n", ":1: listen is a list of addresses, as [\"10.0.0.7\"]"},
+           {"listen = [\"\"]\n", ":1: an address is empty; leave listen out"},
+           {"[export]\nname = \"n\"\n", ":1: write [[export]], in double brackets"},
+           {"[[limits]]\nmounts = 1\n", ":1: write [limits], in single brackets"},
+           {"[limits]\nmonts = 3\n", ":2: there is no monts here; there are mounts, lanes, "},
+           {exported + "pth = \"x\"\n", ":4: there is no pth here; there are name, dir, options"},
+           {exported + "options = [\"ro\"]\n", ":4: options is a string, as \"ro,root_squash\""},
+           {exported + "options = \"ro, rx\"\n", ":4: there is no option rx; there are ro, rw, "},
+           {exported + "options = \"rw,ro\"\n",
+            ":4: export \"n\": two of its options exclude each other: rw,ro"},
+           {"port = 1\n", " has no [[export]]"},
+       }) {
+    std::ofstream(path) << wrong.text;
+    const CommandLine line = Parse({"--config", path.c_str()});
+    EXPECT_EQ(line.exit_code, 1) << wrong.text;
+    EXPECT_NE(line.output.find(path + wrong.said), std::string::npos) << wrong.text << line.output;
+  }
+}
+
+TEST(Options, SpacesAroundAnExportsOptionsAreNone) {
+  const TempDir dir;
+  const std::string path = dir / "rdfsd.toml";
+  std::ofstream(path) << "[[export]]\nname = \"n\"\ndir = \"/d,ro\"\n"
+                         "options = \" rw, all_squash ,anonuid=5\"\n";
+  const CommandLine line = Parse({"--config", path.c_str()});
+  ASSERT_TRUE(line.options.has_value()) << line.output;
+  const ExportSpec& spec = line.options->exports.front();
+  EXPECT_EQ(spec.directory, "/d,ro");
+  EXPECT_FALSE(spec.read_only);
+  EXPECT_EQ(spec.id_mode, IdMode::kAllSquash);
+  EXPECT_EQ(spec.anonymous.uid, 5U);
+}
+
+TEST(Options, AFileThatCannotBeReadIsToldFromNone) {
+  const TempDir dir;
+  const auto said = [](const std::string& path) {
+    const CommandLine line = Parse({"--config", path.c_str()});
+    EXPECT_EQ(line.exit_code, 1) << line.output;
+    return line.output;
+  };
+  EXPECT_NE(said(dir.path()).find(" is a directory; name the file in it"), std::string::npos);
+  EXPECT_NE(said(dir / "none").find("No such file or directory"), std::string::npos);
+  EXPECT_NE(said("/dev/zero").find(" is too large to be a configuration file"), std::string::npos);
 }
 
 }  // namespace
