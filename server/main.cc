@@ -66,6 +66,7 @@ int Main(int argc, const char* const* argv) {
   SetUpLog(options.verbosity);
   RaiseDescriptorLimit();
   if (options.stdio) return ServeStdio(options);
+  WarnOfLargePool(options);
 
   ServingParams params;
   params.options = options;

@@ -129,6 +129,16 @@ std::vector<std::string> LoopbackAddresses() {
   return addresses;
 }
 
+void WarnOfLargePool(const Options& options) {
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page <= 0) return;
+  const auto memory = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page);
+  const std::size_t pool = options.pool_bytes.value_or(0);
+  if (pool <= memory) return;
+  LogWarn("the pool may grow to {} MiB, and this machine has {} MiB of memory", pool >> 20U,
+          memory >> 20U);
+}
+
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;

@@ -28,6 +28,9 @@ HandleSecret SetUpHandleSecret();
 // Loopback, both families as far as this machine has them.
 std::vector<std::string> LoopbackAddresses();
 
+// Warns of a pool that is larger than this machine's memory.
+void WarnOfLargePool(const Options& options);
+
 // As many descriptors as this process may have.
 void RaiseDescriptorLimit();
 

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,19 @@ int WithRoomFor(rlim_t bytes, const std::function<int()>& steps) {
 std::size_t NamesIn(const std::string& folder) {
   const std::filesystem::directory_iterator names(folder);
   return static_cast<std::size_t>(std::distance(begin(names), end(names)));
+}
+
+TEST(Setup, APoolThatTheMachineCannotHoldIsWarnedOf) {
+  const auto said = [](std::optional<std::size_t> pool) {
+    Options options;
+    options.pool_bytes = pool;
+    testing::internal::CaptureStderr();
+    WarnOfLargePool(options);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(std::nullopt), "");
+  EXPECT_EQ(said(1 << 20), "");
+  EXPECT_NE(said(std::size_t{1} << 60U).find("the pool may grow to"), std::string::npos);
 }
 
 TEST(Setup, NoHalfAKeyIsLeftWhereTheDiskIsFull) {
