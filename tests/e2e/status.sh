@@ -62,6 +62,22 @@ without=(env -u XDG_RUNTIME_DIR)
 "$rdfs" status "$work/other" >"$work/out" 2>&1 && problem "a mount of another place answers: $(cat "$work/out")"
 fusermount3 -u "$work/other" || problem 'no unmount'
 
+# Who is told that a mount is there may ask it at once: one that cannot tell yet, since its pipe is full, answers already.
+mkfifo "$work/told"
+exec {told}<>"$work/told"
+dd if=/dev/zero of="$work/told" bs=4096 oflag=nonblock status=none 2>"$work/out"
+grep -q 'Resource temporarily unavailable' "$work/out" || problem "the pipe is not full: $(cat "$work/out")"
+"$rdfs" -f "rdfs://127.0.0.1:$port/data" "$work/other" >"$work/told" 2>"$work/out" &
+telling=$!
+ends_with_us $telling
+wait_until 200 is_mounted "$work/other" || problem "no mount: $(cat "$work/out")"
+wait_until 200 eval '"$rdfs" status "$work/other" >"$work/out" 2>&1' ||
+  problem "a mount that has yet to say that it is there does not answer: $(cat "$work/out")"
+dd if="$work/told" of=/dev/null bs=65536 count=1 status=none
+wait_until 200 fusermount3 -u "$work/other" || problem 'no unmount'
+wait $telling || problem "the mount that told late ended with $?"
+exec {told}>&-
+
 # figure NAME: of the JSON.
 figure() { "$rdfs" stats --json "$work/mnt" | python3 -c "import json,sys; print(json.load(sys.stdin)['figures']['$1'])"; }
 [ "$(figure read_bytes)" -ge 300000 ] || problem "read_bytes is $(figure read_bytes)"

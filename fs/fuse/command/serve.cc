@@ -87,7 +87,7 @@ class Served {
   void EndNow();
   void ShowCounters();
   Status StartMetrics();
-  void StartControl();
+  Status StartControl();
   Snapshot Describe() const;
 
   const Options& options_;
@@ -129,10 +129,12 @@ Status Served::Start() {
   connected_.store(true, std::memory_order_release);
   signals_->Enter(Phase::kMounting);
   RDFS_RETURN_IF_ERROR(MountAndWork());
+  // Who is told that the mount is there may ask it at once.
+  const Status asked = StartControl();
   report_.Ready(fmt::format("{} is {} over {}", mount_point_, options_.source_text,
                             mount_->info().transport));
   RDFS_RETURN_IF_ERROR(StartLog());
-  StartControl();
+  if (!asked.ok()) LogWarn("`rdfs status` cannot ask this mount: {}", asked.message());
   signals_->Enter(Phase::kMounted);
   return {};
 }
@@ -373,7 +375,7 @@ Status Served::StartMetrics() {
 }
 
 // Without it a mount is as good: only nobody can ask.
-void Served::StartControl() {
+Status Served::StartControl() {
   auto control = ControlSocket::Listen("rdfs", [this](std::string_view request) {
     if (request == "session") {
       return watch::SessionAnswer(options_.source_text, session_options_);
@@ -385,11 +387,9 @@ void Served::StartControl() {
     }
     return AnswerRequest(request, snapshot);
   });
-  if (control.ok()) {
-    control_ = *std::move(control);
-  } else {
-    LogWarn("`rdfs status` cannot ask this mount: {}", control.status().message());
-  }
+  RDFS_RETURN_IF_ERROR(control.status());
+  control_ = *std::move(control);
+  return {};
 }
 
 Snapshot Served::Describe() const {
