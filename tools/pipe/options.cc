@@ -171,6 +171,12 @@ Result<std::vector<transport::HostAndPort>> ParseHosts(const std::string& text,
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     RDFS_ASSIGN_OR_RETURN(auto hop, transport::HostAndPort::Parse(text.substr(at, end - at), port));
+    // Any free one: of who listens, that is.
+    if (hop.port == 0) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("0 is not a port of '{}': give the one that its rdrecv listens on",
+                                hop.host));
+    }
     out.push_back(std::move(hop));
     at = end + 1;
   }

@@ -57,7 +57,7 @@ std::optional<Exit> ParseSend(int argc, char** argv, SendOptions& out);
 std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out);
 
 // "HOST,HOST:PORT,[ADDRESS]:PORT ..."; a HOST alone has `port`. Errors: kInvalidArgument, also for
-// more than a hello has room for.
+// port 0 and for more than a hello has room for.
 Result<std::vector<transport::HostAndPort>> ParseHosts(const std::string& text, std::uint16_t port);
 // Whether a hello has room for them. Errors: kInvalidArgument.
 Status CheckHops(const std::vector<transport::HostAndPort>& hosts);

@@ -35,6 +35,11 @@ Result<std::unique_ptr<Source>> Source::Open(const std::string& path, const Stop
     if (!fd.valid()) return Status::FromErrno(errno, "cannot open " + name);
     number = fd.get();
   }
+  struct stat info {};
+  if (fstat(number, &info) == 0 && S_ISDIR(info.st_mode)) {
+    return Status(Code::kInvalidArgument, EISDIR,
+                  name + " is a directory; send what `tar c DIR` writes through a pipe");
+  }
   std::unique_ptr<Source> source(new Source(std::move(fd), number, name, stop));
   source->LookAtKind();
   return source;

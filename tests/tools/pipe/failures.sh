@@ -11,8 +11,8 @@ endless() { cat /dev/zero; }
 # ---- what cannot be read or written ----------------------------------------------------------------
 receive
 send <"$work/dir"; sent=$?
-received; neither "a folder as standard input" $sent $? 'cannot read standard input: Is a directory' \
-  'the sender gave up: .*Is a directory'
+received; neither "a folder as standard input" $sent $? 'standard input is a directory; send what' \
+  'the sender gave up: .*is a directory'
 receive "$work/dir/x"
 send "$work/none"; sent=$?
 received; neither "no such file" $sent $? 'cannot open .*none' 'the sender gave up: cannot open .*none'

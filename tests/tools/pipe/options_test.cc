@@ -72,6 +72,13 @@ TEST(PipeOptions, SeveralHosts) {
   for (const std::string wrong : {"a,", ",a", "a,,b", "a:0", "a:x"}) {
     EXPECT_EQ(Parse({"rdsend", wrong, "1", "k"}, send)->code, 2) << wrong;
   }
+  // Any free port is for who listens.
+  EXPECT_FALSE(ParseHosts("a", 0).ok());
+  EXPECT_FALSE(ParseHosts("a:2,b", 0).ok());
+  EXPECT_TRUE(ParseHosts("a:2,b:3", 0).ok());
+  ReceiveOptions any;
+  ASSERT_FALSE(Parse({"rdrecv", "--forward", "a:2", "0", "key"}, any));
+  EXPECT_EQ(any.port, 0);
   std::string many = "a";
   for (std::size_t i = 0; i < kMaxHops; ++i) many += ",a";
   EXPECT_EQ(Parse({"rdsend", many, "1", "k"}, send)->code, 2);
@@ -148,6 +155,7 @@ TEST(PipeOptions, WrongUsage) {
                                              {"rdsend", "h", "1"},
                                              {"rdsend", "h", "x", "k"},
                                              {"rdsend", "h", "70000", "k"},
+                                             {"rdsend", "h", "0", "k"},
                                              {"rdsend", "h", "1", "k", "f", "g"},
                                              {"rdsend", "--compress=0", "h", "1", "k"},
                                              {"rdsend", "--require=carrier-pigeon", "h", "1", "k"},
@@ -161,6 +169,7 @@ TEST(PipeOptions, WrongUsage) {
   const auto exit = Parse({"rdrecv", "1", ""}, receive);
   ASSERT_TRUE(exit);
   EXPECT_EQ(exit->code, 1);
+  EXPECT_EQ(Parse({"rdrecv", "--forward", "h", "0", "k"}, receive)->code, 2);
 }
 
 }  // namespace
