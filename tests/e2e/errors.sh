@@ -62,6 +62,9 @@ refused "a host that would be an option" 1 "does not begin with '-'" "$rdfs" me@
 # ---- the mount point ----------------------------------------------------------------------------
 refused "no such mount point" 1 "is not there; make it: mkdir $work/none" \
   "$rdfs" "$source/data" "$work/none" -o "$key"
+ln -s nowhere "$work/dangling"
+refused "a symlink to nowhere as mount point" 1 "$work/dangling is a symlink that leads nowhere; remove it" \
+  "$rdfs" "$source/data" "$work/dangling" -o "$key"
 refused "a file as mount point" 1 'not a directory; name one' "$rdfs" "$source/data" "$work/file" -o "$key"
 refused "a full mount point" 1 'not empty.*name an empty directory' \
   "$rdfs" "$source/data" "$work/full" -o "$key"

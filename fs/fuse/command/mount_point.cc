@@ -31,6 +31,12 @@ Status Refuse(int errno_value, std::string sentence) {
 Status ExplainMissing(const std::string& path, int error) {
   switch (error) {
     case ENOENT:
+      // mkdir makes nothing in its place.
+      if (struct stat info{}; lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
+        return Refuse(error, fmt::format("the mount point {} is a symlink that leads nowhere; "
+                                         "remove it",
+                                         path));
+      }
       return Refuse(error,
                     fmt::format("the mount point {0} is not there; make it: mkdir {0}", path));
     case ENOTDIR:
@@ -197,6 +203,12 @@ Result<std::string> CheckMountPoint(const std::string& path, const std::string& 
   RDFS_RETURN_IF_ERROR(CheckEmpty(absolute));
   // fusermount3 demands it of everybody but root, so that nobody covers the directories of others.
   if (geteuid() != 0 && access(absolute.c_str(), W_OK) != 0) {
+    if (errno == EROFS) {
+      return Refuse(EROFS,
+                    fmt::format("the mount point {} is on a read-only file system, where only root "
+                                "mounts; name a directory elsewhere",
+                                absolute));
+    }
     return Refuse(EACCES, fmt::format("you may not write to the mount point {}; use a directory of "
                                       "your own",
                                       absolute));

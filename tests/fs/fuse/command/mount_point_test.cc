@@ -59,6 +59,8 @@ TEST_F(MountPoint, RefusesWhatCannotBeMountedOn) {
   Write("mounts", "36 25 0:31 / " + Path("taken") + " rw - tmpfs none rw\n");
   ExpectRefused("", "empty", "name a directory");
   ExpectRefused(Path("none"), "is not there", "mkdir " + Path("none"));
+  std::filesystem::create_symlink("nowhere", Path("dangling"));
+  ExpectRefused(Path("dangling"), "symlink that leads nowhere", "remove it");
   ExpectRefused(Path("file"), "is not a directory", "name one");
   ExpectRefused(Path("file/x"), "is not a directory", "name one");
   ExpectRefused(Path("full"), "is not empty", "name an empty directory");
