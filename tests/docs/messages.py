@@ -76,7 +76,7 @@ CLASSES = {
     'begun anew': (('LogWarn',), r''),
 }
 # What only begins a sentence that is another's.
-BEGINNINGS = ('the peer', '-e:', 'rdsend', 'rdrecv')
+BEGINNINGS = ('the peer', '-e:', '--ssh', 'rdsend', 'rdrecv')
 SECTION = '## The other sentences'
 
 

@@ -233,13 +233,14 @@ ssh::Launch LaunchOf(const PairOptions& options, std::vector<std::string> ssh_co
 
 // The whole of --pair; the pairing as it stands in our file.
 Result<far::Pair> PairWith(const PairOptions& options) {
-  RDFS_ASSIGN_OR_RETURN(std::vector<std::string> words, ssh::SplitWords(options.ssh));
-  if (words.empty()) return Status(Code::kInvalidArgument, "--ssh: no command is given");
+  Result<std::vector<std::string>> words = ssh::SplitWords(options.ssh);
+  if (!words.ok()) return words.status().WithContext("--ssh");
+  if (words->empty()) return Status(Code::kInvalidArgument, "--ssh: no command is given");
   RDFS_ASSIGN_OR_RETURN(const std::string path, far::PairsPath());
   RDFS_ASSIGN_OR_RETURN(const Pairs before, ReadOrNew(path));
   RDFS_RETURN_IF_ERROR(CheckListens(before));
   const std::vector<Address> ours = OwnAddresses();
-  ssh::Launch launch = LaunchOf(options, std::move(words));
+  ssh::Launch launch = LaunchOf(options, *std::move(words));
   launch.text = Format(Side{.name = OwnName(), .port = before.listen, .addresses = ours});
   RDFS_ASSIGN_OR_RETURN(ssh::Started started, ssh::Start(launch, DeadlineAfter(kTimeToAnswer)));
   RDFS_ASSIGN_OR_RETURN(const std::string line,

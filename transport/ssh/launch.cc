@@ -159,7 +159,7 @@ Result<std::vector<std::string>> SplitWords(std::string_view text) {
     }
   }
   if (quote != 0) {
-    return Status(Code::kInvalidArgument, fmt::format("{} has no closing quote: {}", text, quote));
+    return Status(Code::kInvalidArgument, fmt::format("the quote ({}) is not closed", quote));
   }
   if (word) words.push_back(*std::move(word));
   return words;

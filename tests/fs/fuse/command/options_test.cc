@@ -201,6 +201,12 @@ TEST(MountOptions, UnknownOnesAreRefusedByNameWithTheKnownOnes) {
   EXPECT_NE(status.message().find("require=verbs|shm|tcp"), std::string::npos);
 }
 
+TEST(MountOptions, AQuoteThatIsNotClosedIsToldWithItsOption) {
+  Options options;
+  EXPECT_EQ(ApplyMountOptions("ssh_command='ssh", options).message(),
+            "-o ssh_command='ssh: the quote (') is not closed");
+}
+
 TEST(MountOptions, BadValuesAreRefused) {
   for (const char* text : {"require=ib",
                            "require=",
