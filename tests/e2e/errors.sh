@@ -56,6 +56,7 @@ refused "an unknown option" 2 'nonsense: there is no such option; there are .*re
   "$rdfs" "$source/data" "$mnt" -o nonsense
 refused "a bad value" 2 'require=ib: give verbs, shm or tcp' "$rdfs" "$source/data" "$mnt" -o require=ib
 refused "a malformed source" 1 "'node' is not a source: .*host:DIR" "$rdfs" node "$mnt"
+refused "a source of another scheme" 1 'there is no http://.* or rdfs://HOST' "$rdfs" http://node/data "$mnt"
 refused "a source without an export" 1 'names no export; write' "$rdfs" rdfs://node "$mnt"
 refused "a host that would be an option" 1 "does not begin with '-'" "$rdfs" me@-oProxyCommand=x:/d "$mnt"
 

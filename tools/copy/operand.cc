@@ -114,6 +114,14 @@ Result<Operand> ParseOperand(const std::string& word) {
   out.path = word;
   if (head.find(':') == std::string_view::npos) return out;
 
+  // "http://...": as a host it would be ssh's.
+  if (head.size() > 1 && head.find_first_of(":@[") == head.size() - 1 &&
+      std::string_view(word).substr(head.size()).starts_with("//")) {
+    return NoHost(word, "there is no " + Shown(head) +
+                            "//; write rdfs://HOST/EXPORT/PATH or HOST:PATH, whose PATH begins "
+                            "with one '/' at most");
+  }
+
   const std::size_t at = head.substr(0, head.find(':')).find('@');
   const std::size_t begin = at == std::string_view::npos ? 0 : at + 1;
   const bool bracket = head.substr(begin).starts_with('[');

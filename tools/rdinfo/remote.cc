@@ -179,7 +179,8 @@ Status ParsePeer(std::string_view text, PeerOptions& options) {
     }
     text = text.substr(0, slash);
   }
-  if (const std::string_view host = SshHost(text); !host.empty()) {
+  const bool another_scheme = text.find("://") != text.npos;
+  if (const std::string_view host = SshHost(text); !host.empty() && !another_scheme) {
     return {Code::kInvalidArgument,
             fmt::format("'{}' is reached through ssh, which starts a server of its own; to try one "
                         "that runs there, rdfsd or 'rdping server', give its HOST: rdinfo {}",

@@ -64,6 +64,15 @@ TEST(Operand, IsRefusedWhereSshWouldTakeItForAnOption) {
   }
 }
 
+TEST(Operand, AnotherSchemeIsNoHost) {
+  for (const char* word : {"http://node/data", "RDFS://node/data", "file:///x"}) {
+    const Status refused = ParseOperand(word).status();
+    EXPECT_NE(refused.message().find("write rdfs://HOST"), std::string::npos) << word;
+  }
+  EXPECT_EQ(ParseOperand("./http://x")->where, Operand::Where::kHere);
+  EXPECT_EQ(ParseOperand("me@node://x")->path, "//x");
+}
+
 struct Case {
   std::vector<SourceFacts> sources;
   const char* destination;

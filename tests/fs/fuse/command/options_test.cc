@@ -93,6 +93,8 @@ TEST(ParseSource, DirectoriesThroughSsh) {
   EXPECT_EQ(SshOf("node:\xff\n'").directory, "\xff\n'");
 }
 
+TEST(ParseSource, AUserIsNoScheme) { EXPECT_EQ(SshOf("me@node://data").directory, "//data"); }
+
 TEST(ParseSource, RefusesWhatIsNone) {
   for (const char* text : {"",
                            "status",
@@ -110,6 +112,8 @@ TEST(ParseSource, RefusesWhatIsNone) {
                            "[::1:/d",
                            "[::1]x:/d",
                            "[]:/d",
+                           "http://node/data",
+                           "RDFS://node/data",
                            "rdfs://",
                            "rdfs:///data",
                            "rdfs://node",
