@@ -185,6 +185,11 @@ Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
       return Status(Code::kInvalidArgument, ENOTDIR,
                     what + ": it is not a directory; export the one that holds it");
     }
+    // Who comes by ssh has exported nothing, and started no rdfsd.
+    if (errno == EACCES && spec.name == fs::kBootstrapExport) {
+      return Status(Code::kErrno, EACCES,
+                    spec.directory + ": this user may not read it there; log in as one who may");
+    }
     if (errno == EACCES) {
       return Status(Code::kErrno, EACCES,
                     what + ": this user may not read it; let it, or start rdfsd as another");

@@ -113,6 +113,11 @@ me=$(id -un)@localhost
 ssh=("ssh_command=ssh -F $work/ssh_config" -o "rdfsd_path=$rdfsd")
 refused "a far path that is not there" 1 "$work/none" "$rdfs" "$me:$work/none" "$mnt" -o "${ssh[@]}"
 refused "a far path that is a file" 1 'not a directory' "$rdfs" "$me:$work/export/file" "$mnt" -o "${ssh[@]}"
+if [ "$(id -u)" -ne 0 ]; then
+  mkdir -m 0 "$work/far_closed"
+  refused "a far path that may not be read" 1 "$work/far_closed: this user may not read it there; log in as one who may" \
+    "$rdfs" "$me:$work/far_closed" "$mnt" -o "${ssh[@]}"
+fi
 refused "no ssh" 1 'openssh-client' "$rdfs" "$me:/" "$mnt" -o "ssh_command=$work/none"
 # Here the far shell and ssh say something of their own first.
 said_by_ssh() {
