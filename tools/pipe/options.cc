@@ -102,6 +102,16 @@ Result<Key> FindKey(const Words& words, const std::optional<std::string>& text,
   return Key(from);
 }
 
+// CLI11 would take "4 M" as well.
+CLI::Validator WithoutBlanks() {
+  return {[](std::string& word) {
+            const bool blank = word.find_first_of(" \t\n") != std::string::npos;
+            return blank ? fmt::format("a size is a number and K, M or G, not '{}'", word)
+                         : std::string();
+          },
+          ""};
+}
+
 bool ParsePort(const std::string& text, std::uint16_t& out) {
   if (text.empty() || text.size() > 5) return false;
   if (text.find_first_not_of("0123456789") != std::string::npos) return false;
@@ -265,6 +275,7 @@ std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out) {
                  "Pass the stream on to an rdrecv with the same key there, too: HOST:PORT,...");
   app.add_option("--piece", out.piece_bytes, "Size of what travels at once (default: as suits)")
       ->transform(CLI::AsSizeValue(false))
+      ->transform(WithoutBlanks())  // comes first
       ->check(CLI::Range(kMinSlotBytes, kMaxSlotBytes));
   app.add_option("--pieces", out.pieces, "How many may be under way (default: as suits)")
       ->check(CLI::Range(1U, kMaxSlots));

@@ -170,6 +170,11 @@ TEST(PipeOptions, WrongUsage) {
   ASSERT_TRUE(exit);
   EXPECT_EQ(exit->code, 1);
   EXPECT_EQ(Parse({"rdrecv", "--forward", "h", "0", "k"}, receive)->code, 2);
+  for (const std::string size : {"4 M", " 4M", "4M ", "x"}) {
+    EXPECT_EQ(Parse({"rdrecv", "--piece", size, "1", "k"}, receive)->code, 2) << size;
+  }
+  ASSERT_FALSE(Parse({"rdrecv", "--piece", "4M", "1", "k"}, receive));
+  EXPECT_EQ(receive.piece_bytes, 4U << 20U);
 }
 
 }  // namespace
