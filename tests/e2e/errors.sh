@@ -159,6 +159,12 @@ if [ "$(id -u)" -ne 0 ]; then
   mkdir -m 555 "$work/locked"
   refused "a mount point that may not be written" 1 'use a directory of your own' \
     "$rdfs" "$source/data" "$work/locked" -o "$key"
+  mkdir "$work/outer" "$work/export/inner"
+  "$rdfs" "$source/data" "$work/outer" -o "$key" >"$work/out" 2>&1 || problem "no outer mount: $(cat "$work/out")"
+  refused "a mount point in another mount" 1 'it lies inside another FUSE mount without allow_other' \
+    "$rdfs" "$source/data" "$work/outer/inner" -o "$key"
+  fusermount3 -u "$work/outer" || problem "the outer mount is busy"
+  rmdir "$work/export/inner"
   grep -qE '^[[:space:]]*user_allow_other[[:space:]]*$' /etc/fuse.conf 2>/dev/null ||
     refused "allow_other" 1 'user_allow_other; have it added' \
       "$rdfs" "$source/data" "$mnt" -o "$key,allow_other"

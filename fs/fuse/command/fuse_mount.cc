@@ -7,11 +7,13 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <utility>
 
@@ -83,6 +85,19 @@ Status RaiseReadAhead(const std::string& device, unsigned kib) {
   return {};
 }
 
+// What is behind fusermount3's own words, where they do not say it: it looks at the mount point as
+// root, whom another user's FUSE mount lets in only with allow_other.
+std::string_view Why(const std::string& mount_point, std::string_view said) {
+  constexpr std::int64_t kFuse = 0x65735546;  // statfs(2)
+  struct statfs info {};
+  if (geteuid() == 0 || said.find("failed to access mountpoint") == said.npos ||
+      statfs(mount_point.c_str(), &info) != 0 || info.f_type != kFuse) {
+    return {};
+  }
+  return "; it lies inside another FUSE mount without allow_other, which fusermount3 may not look "
+         "into: name a directory outside of that";
+}
+
 Status UnmountPath(const std::string& path, bool detach) {
   if (geteuid() == 0) {
     if (umount2(path.c_str(), UMOUNT_NOFOLLOW | (detach ? MNT_DETACH : 0)) == 0) return {};
@@ -152,10 +167,11 @@ Result<std::unique_ptr<FuseMount>> FuseMount::Create(const Options& options,
   if (failed != 0) {
     fuse_session_destroy(session);
     return Status(Code::kUnavailable,
-                  fmt::format("cannot mount on {}: {}", mount_point,
+                  fmt::format("cannot mount on {}: {}{}", mount_point,
                               said.empty() ? "the kernel refuses it; in a container it needs "
                                              "--cap-add SYS_ADMIN"
-                                           : said));
+                                           : said,
+                              Why(mount_point, said)));
   }
   std::unique_ptr<FuseMount> mount(new FuseMount(session, mount_point));
   const int fd = fuse_session_fd(session);
