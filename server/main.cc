@@ -14,6 +14,7 @@
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/log_format.h"
+#include "transport/base/say.h"
 #include "transport/base/watch_command.h"
 
 namespace rdfs::server {
@@ -57,9 +58,12 @@ int Main(int argc, const char* const* argv) {
   if (const auto watched = RunWatchCommand("rdfsd", arguments, false)) return *watched;
   const CommandLine command = ParseCommandLine(argc, argv);
   if (!command.options) {
-    const bool asked = command.exit_code == 0;
-    const std::string text = std::string(asked ? "" : ErrorPrefix()) + command.output;
-    std::fputs(text.c_str(), asked ? stdout : stderr);
+    if (command.exit_code == 0) {  // --help, --version
+      Tell("{}", command.output);
+      return EndTold("rdfsd");
+    }
+    const std::string text = std::string(ErrorPrefix()) + command.output;
+    std::fputs(text.c_str(), stderr);
     return command.exit_code;
   }
   const Options& options = *command.options;

@@ -16,6 +16,7 @@
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/log_format.h"
+#include "transport/base/say.h"
 #include "transport/base/watch_command.h"
 
 namespace {
@@ -35,13 +36,17 @@ rdfs::LogLevel LevelFor(int verbosity) {
   }
 }
 
-int Print(const Answer& answer) {
+int Print(const Answer& answer, bool helper) {
   if (answer.text.empty()) return answer.exit_code;
   std::string text = answer.text;
   if (!text.ends_with('\n')) text += '\n';
-  if (answer.exit_code != 0) text.insert(0, rdfs::ErrorPrefix());
-  const int fd = answer.exit_code == 0 ? STDOUT_FILENO : STDERR_FILENO;
-  (void)!write(fd, text.data(), text.size());
+  if (answer.exit_code == 0) {  // --help, --version
+    rdfs::Tell("{}", text);
+    const int status = rdfs::EndTold(helper ? "mount.rdfs" : "rdfs");
+    return helper ? HelperExitCode(status) : status;
+  }
+  text.insert(0, rdfs::ErrorPrefix());
+  (void)!write(STDERR_FILENO, text.data(), text.size());
   return answer.exit_code;
 }
 
@@ -61,7 +66,7 @@ int main(int argc, char** argv) {
   }
   const std::variant<Options, Answer> parsed =
       helper ? ParseHelperCommandLine(arguments) : ParseCommandLine(arguments);
-  if (const auto* answer = std::get_if<Answer>(&parsed)) return Print(*answer);
+  if (const auto* answer = std::get_if<Answer>(&parsed)) return Print(*answer, helper);
   const auto& options = std::get<Options>(parsed);
   rdfs::SetLogName("rdfs");
   rdfs::SetLogLevel(LevelFor(options.verbosity));

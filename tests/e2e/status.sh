@@ -44,6 +44,17 @@ for command in "$rdfs status" "$rdfs stats --json $work/mnt" "$rdfs top -n 1" "$
     problem "$command to a full disk: ended with $status"
 done
 
+# So it is with what every program says of itself.
+for program in "$rdfs" "$rdfsd" "$bin"/tools/{copy/rdcp,pipe/rdsend,pipe/rdrecv,sock/rdsock,rdping/rdping,rdinfo/rdinfo}; do
+  [ -x "$program" ] || continue # not of this build
+  for option in --help --version; do
+    timeout 60 "$program" $option >/dev/full 2>"$work/out"
+    status=$?
+    [ $status -eq 1 ] || problem "${program##*/} $option to a full disk: ended with $status"
+    says "$work/out" "^${program##*/}: cannot write to standard output: No space left on device\$" "${program##*/} $option to a full disk"
+  done
+done
+
 # A reader that has had enough (head) ends them silently, as it ends others.
 exec {gone}> >(:)
 wait $!

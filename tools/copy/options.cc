@@ -221,7 +221,7 @@ std::optional<int> ParseCopy(int argc, char** argv, CopyOptions& out) {
   try {
     ParseWords(app, argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
+    return TellAsked(app, done, "rdcp");
   } catch (const CLI::ParseError& error) {
     return Wrong(error.what());
   }

@@ -166,7 +166,7 @@ std::optional<Exit> Parse(CLI::App& app, std::string_view name, int argc, char**
   try {
     ParseWords(app, argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version
-    return Exit{app.exit(done)};
+    return Exit{TellAsked(app, done, name)};
   } catch (const CLI::ParseError& error) {
     return Exit{Wrong(name, error.what())};
   }

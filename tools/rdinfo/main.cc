@@ -7,6 +7,7 @@
 #include "tools/rdinfo/export.h"
 #include "tools/rdinfo/local.h"
 #include "tools/rdinfo/remote.h"
+#include "transport/base/command_line.h"
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
@@ -93,7 +94,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
+    return rdfs::TellAsked(app, done, "rdinfo");
   } catch (const CLI::ParseError& error) {
     rdfs::Say("rdinfo: {}; see rdinfo --help\n", error.what());
     return 2;
@@ -124,10 +125,6 @@ int main(int argc, char** argv) {
   }
   sections.push_back(rdfs::rdinfo::Advise(sections));
   json ? PrintJson(sections) : PrintText(sections);
-  if (const rdfs::Status told = rdfs::Told(); !told.ok()) {
-    if (told.errno_value() == EPIPE) rdfs::EndBySigpipe();
-    rdfs::Say("rdinfo: {}\n", told.message());
-    return 1;
-  }
+  if (const int told = rdfs::EndTold("rdinfo"); told != 0) return told;
   return usable ? 0 : 1;
 }

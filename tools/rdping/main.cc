@@ -7,6 +7,7 @@
 #include "tools/rdping/client.h"
 #include "tools/rdping/protocol.h"
 #include "tools/rdping/server.h"
+#include "transport/base/command_line.h"
 #include "transport/base/fd.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
@@ -120,7 +121,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
+    return rdfs::TellAsked(app, done, "rdping");
   } catch (const CLI::ParseError& error) {
     rdfs::Say("rdping: {}; see rdping --help\n", error.what());
     return 2;

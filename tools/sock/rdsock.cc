@@ -25,6 +25,7 @@
 #include "tools/sock/far/pairs.h"
 #include "tools/sock/pairing.h"
 #include "tools/sock/preload/settings.h"
+#include "transport/base/command_line.h"
 #include "transport/base/fd.h"
 #include "transport/base/say.h"
 
@@ -305,8 +306,8 @@ int Main(int argc, char** argv) {
   app.prefix_command();
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
+  } catch (const CLI::Success& done) {  // --help, --version
+    return TellAsked(app, done, "rdsock");
   } catch (const CLI::ParseError& error) {
     return Fail(kUsage, error.what());
   }

@@ -1,13 +1,18 @@
-// A command line for CLI11, where it does not take each word as it stands.
+// A command line for CLI11, where it does not take each word as it stands, and does not look
+// whether what it prints is taken.
 //
 // A list in brackets is to CLI11 as many words as it has commas, and '[]' none, where an option or
 // positional takes several: "[old]" as a path would be "old". Any thread.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "transport/base/say.h"
 
 namespace rdfs {
 
@@ -29,6 +34,14 @@ inline void ParseWords(CLI::App& app, int argc, const char* const* argv) {
     });
   }
   app.parse(std::move(reversed));
+}
+
+// --help and --version; the exit status.
+inline int TellAsked(const CLI::App& app, const CLI::Success& asked, std::string_view program) {
+  std::ostringstream text;
+  (void)app.exit(asked, text, text);
+  Tell("{}", text.str());
+  return EndTold(program);
 }
 
 }  // namespace rdfs

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "transport/base/sigpipe.h"
 #include "transport/base/status.h"
 
 namespace rdfs {
@@ -47,6 +49,15 @@ inline Status Told() {
   if (std::ferror(stdout) == 0) return {};
   return Status::FromErrno(why_not_told != 0 ? why_not_told.load() : EIO,
                            "cannot write to standard output");
+}
+
+// The exit status of a program that had only this to tell: 1, and why, where it was not taken.
+inline int EndTold(std::string_view program) {
+  const Status told = Told();
+  if (told.ok()) return 0;
+  if (told.errno_value() == EPIPE) EndBySigpipe();
+  Say("{}: {}\n", program, told.message());
+  return 1;
 }
 
 }  // namespace rdfs
