@@ -202,14 +202,12 @@ Status ApplyAddress(const std::string& value, Options& options) {
   return {};
 }
 
-constexpr std::string_view kSshCommand = "ssh_command";
-
 Status ApplySshCommand(const std::string& value, Options& options) {
   auto words = transport::ssh::SplitWords(value);
-  if (!words.ok()) return BadValue(kSshCommand, value, words.status().message());
+  if (!words.ok()) return BadValue("ssh_command", value, words.status().message());
   options.ssh_command = *std::move(words);
   if (options.ssh_command.empty() || options.ssh_command.front().empty()) {
-    return BadValue(kSshCommand, value, "give the program and its options, as in 'ssh -p 2222'");
+    return BadValue("ssh_command", value, "give the program and its options, as in 'ssh -p 2222'");
   }
   return {};
 }
@@ -258,7 +256,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"async", "", RDFS_FLAG(sync, false)},
     {"strict", "", RDFS_FLAG(strict, true)},
     {"rdfsd_path", "PATH", ApplyRdfsdPath},
-    {kSshCommand, "CMD", ApplySshCommand},
+    {"ssh_command", "CMD", ApplySshCommand},
     {"log", "FILE",
      [](const std::string& v, Options& o) { return ApplyFile("log", v, o.log_file); }},
     {"metrics", "PORT|ADDRESS:PORT|PATH", ApplyMetrics},
