@@ -16,7 +16,7 @@ void EpollSet::Renew() {
   waker_.Reset();
   busy_ = busy_end_ = 0;
   attached_ = lying_ = 0;
-  mixed_ = false;
+  mixed_ = soon_ = false;
   nested_ = holds_sets_ = outside_ = false;
 }
 

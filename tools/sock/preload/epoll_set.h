@@ -158,6 +158,7 @@ class EpollSet {
   void Rung(bool take_waker, std::size_t most);
   bool SpinForOne();
   bool GiveWay();
+  int HandOn(int result);
   bool Hear(int operation, int bell, std::uint32_t events, std::uint32_t what);
   bool MakeBells();
   void HearBytes(const End& end, int fd, Entry& entry);
@@ -179,8 +180,9 @@ class EpollSet {
   Entry* entries_ = nullptr;
   int busy_ = 0;      // as Entry::next
   int busy_end_ = 0;  // the last of them
-  // When to look at those whose ring is full, of which no bell may tell, or that have room soon.
+  // When to look at those whose ring is full, of which no bell may tell.
   Deadline look_at_full_ = Deadline::max();
+  std::atomic<bool> soon_{false};  // a busy one is Entry::soon: somebody has to look
   std::atomic<std::uint32_t> attached_{0};
   std::uint32_t lying_ = 0;  // entries that the kernel has alone
   // How often it was asked for less, since it said something in vain.

@@ -71,9 +71,6 @@ std::uint32_t EpollSet::Look(int fd, Entry& entry, bool arm, bool tell) {
       look_at_full_ = std::min(look_at_full_, DeadlineAfter(end.PatienceForRoom()));
     }
     entry.soon = outlet == End::Outlet::kSoon;
-    if (entry.soon && arm) {
-      look_at_full_ = std::min(look_at_full_, DeadlineAfter(kQuietLook));
-    }
     const std::uint32_t asked =
         (entry.events & ~kOut) | (outlet == End::Outlet::kTcp ? entry.events & kOut : 0);
     if (HasToAsk(entry, asked)) Ask(fd, entry, asked);
@@ -143,6 +140,7 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, b
   int* last_behind = &behind;
   int behind_end = 0;
   bool more = false;
+  bool soon = false;
   const auto append = [](int*& tail, int& end, int fd, Entry& entry) {
     *tail = end = fd + 1;
     tail = &entry.next;
@@ -162,11 +160,13 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, b
     const bool full = count == events.size();
     if (full || was_told(entry)) {
       more = more || (full && waiters_ > 1 && Look(fd, entry, false, false) != 0);
+      soon = soon || entry.soon;
       append(last, busy_end_, fd, entry);
       continue;
     }
     const bool rests = arm || entry.misses == kMostMisses;
     const std::uint32_t ready = Look(fd, entry, rests);
+    soon = soon || entry.soon;
     entry.misses = static_cast<std::uint16_t>(ready != 0 || rests ? 0 : entry.misses + 1);
     if (ready == 0 && (!rests || entry.soon)) append(last, busy_end_, fd, entry);
     if (ready == 0) continue;
@@ -179,6 +179,7 @@ std::size_t EpollSet::Harvest(std::span<epoll_event> events, std::size_t told, b
   *last_behind = 0;
   *last = behind;
   if (behind != 0) busy_end_ = behind_end;
+  soon_ = soon;
   if (more) RingWaker();
   return count;
 }
@@ -304,7 +305,7 @@ int EpollSet::Gather(int epoll, std::span<epoll_event> events, bool arm, bool& a
     ++unasked_;
     told_unasked_ += static_cast<std::uint32_t>(count);
   }
-  look_again = look_at_full_;
+  look_again = soon_ ? std::min(look_at_full_, DeadlineAfter(kQuietLook)) : look_at_full_;
   return static_cast<int>(count);
 }
 
@@ -321,6 +322,16 @@ int EpollTimeout::Wait(int epoll, std::span<epoll_event> events, const sigset_t*
   const int ms = endless() ? -1 : static_cast<int>(whole.count());
   return mask == nullptr ? libc().epoll_wait(epoll, events.data(), most, ms)
                          : libc().epoll_pwait(epoll, events.data(), most, ms, mask);
+}
+
+// How a wait ends. Who sleeps need not know of an entry that has to be looked at again and again,
+// and who knows goes back to the program.
+int EpollSet::HandOn(int result) {
+  if (soon_ && attached_ != 0 && (waiters_ != 0 || outside_)) {
+    const Locked locked(lock_);
+    WakeWaiters();
+  }
+  return result;
 }
 
 int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout& most,
@@ -354,21 +365,21 @@ int EpollSet::Wait(int epoll, std::span<epoll_event> events, const EpollTimeout&
     int told = 0;
     const int more = ask ? WaitInKernel(epoll, events, mine, timeout, mask, told) : 0;
     --waiters_;
-    if (more < 0) return mine > 0 ? mine : -1;
+    if (more < 0) return HandOn(mine > 0 ? mine : -1);
     if (mine + more > 0) {
       if (waited) {
         const Locked locked(lock_);
         spin_.Came();
       }
-      return mine + more;
+      return HandOn(mine + more);
     }
     const bool whole = begins && !spin && look_again == Deadline::max();
-    if (told == 0 && whole) return 0;
+    if (told == 0 && whole) return HandOn(0);
     // Nothing, or what has to be looked at: a bell rings on until somebody has armed.
-    if (told > 0 && SignalWaits(mask)) return -1;
+    if (told > 0 && SignalWaits(mask)) return HandOn(-1);
     if (spin) continue;
     const bool expired = CallClock::now() >= deadline;
-    if (expired && (told == 0 || late)) return 0;
+    if (expired && (told == 0 || late)) return HandOn(0);
     late = expired && silenced_ == silenced;
   }
 }
