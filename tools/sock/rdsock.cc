@@ -145,7 +145,7 @@ const char* Explain(Reason reason) {
       return "lead to a paired host to which there is no RDMA (rdinfo HOST)";
     case Reason::kAlone:
       return "had nobody at the other end who came to meet (is it under rdsock, and may it move? "
-             "its own --stats says)";
+             "its own --stats says); or they were over before it came";
     case Reason::kShared:
       return "were held by several processes, or handed to another program";
     case Reason::kStranger:

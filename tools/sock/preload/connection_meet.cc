@@ -263,7 +263,7 @@ bool Connection::Begin(int fd) {
     ++attempts_;
     retries_ = looks_ = 0;
     if (attempts_ == 1 && !IsWorthLooking(fd)) {
-      if (!TheLoners().WasElsewhere(place_)) before_ = Reason::kAlone;
+      if (!TheLoners().WasElsewhere(place_) && !Filtered(fd)) before_ = Reason::kAlone;
       return false;
     }
   }
