@@ -1,6 +1,7 @@
 // Time as the kernel counts how long a program's calls may wait (poll(2), SO_RCVTIMEO, ...):
-// CLOCK_MONOTONIC, which does not go on while the machine sleeps. Deadlines of our own are
-// BootClock's.
+// CLOCK_MONOTONIC, which does not go on while the machine sleeps. By it is also counted how long we
+// sleep within such a call for reasons of our own (End::Leave, BeforeClose, looks now and then);
+// other deadlines of our own are BootClock's.
 #pragma once
 
 #include <time.h>
