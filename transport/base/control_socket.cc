@@ -2,15 +2,19 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 
@@ -92,9 +96,23 @@ std::vector<std::string> NamesOfSockets(DIR* directory, const std::string& progr
   return names;
 }
 
+// Whether programs on other hosts, or in other virtual machines, may have sockets in it, too:
+// theirs refuse here though they live.
+bool MayBeOthers(const std::string& directory) {
+  // linux/magic.h has these only in newer versions. (virtiofs is FUSE.)
+  constexpr std::uint32_t kFuse = 0x65735546, kCifs = 0xff534d42, kSmb2 = 0xfe534d42;
+  constexpr std::array<std::uint32_t, 6> kShared{NFS_SUPER_MAGIC, V9FS_MAGIC, SMB_SUPER_MAGIC,
+                                                 kFuse,           kCifs,      kSmb2};
+  struct statfs info {};
+  if (::statfs(directory.c_str(), &info) != 0) return true;
+  const auto type = static_cast<std::uint32_t>(info.f_type);
+  return std::find(kShared.begin(), kShared.end(), type) != kShared.end();
+}
+
 // What killed programs of that name have left there. One that lives has listened since before it
 // had its name (Listen), and drops who says nothing.
 void RemoveDead(const std::string& directory, const std::string& program) {
+  if (MayBeOthers(directory)) return;
   std::vector<std::string> names = NamesOfSockets(opendir(directory.c_str()), program);
   if (names.size() > kMostSiblings) names.resize(kMostSiblings);
   for (const std::string& name : names) {

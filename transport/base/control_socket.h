@@ -29,8 +29,8 @@ class ControlSocket {
   static constexpr std::size_t kMaxRequest = 64;
 
   // `program` and the process's number are the socket's name. What killed programs of that name
-  // have left behind is removed. Errors: kInvalidArgument where others
-  // may enter the directory, kErrno.
+  // have left behind is removed, where no other kernel's may lie beside it (NFS, FUSE). Errors:
+  // kInvalidArgument where others may enter the directory, kErrno.
   static Result<std::unique_ptr<ControlSocket>> Listen(const std::string& program, Answer answer);
   ~ControlSocket();
   ControlSocket(const ControlSocket&) = delete;
