@@ -12,7 +12,9 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -21,6 +23,7 @@
 #include <utility>
 
 #include "tests/tools/sock/calls.h"
+#include "tools/sock/ring.h"
 
 namespace rdfs::sock {
 namespace {
@@ -366,12 +369,15 @@ class InsideACall {
       if (line.find("/memfd:rdsock") == std::string::npos) continue;
       auto* const channel = reinterpret_cast<char*>(std::stoul(line, nullptr, 16));
       if (memcmp(channel, "rdsock1", 8) != 0) continue;
-      for (const std::size_t direction : {64U, 256U}) {
-        words_.push_back(reinterpret_cast<std::uint64_t*>(channel + direction + 128 + 16));
+      for (const std::size_t direction : {0U, 1U}) {
+        char* const words = channel + kCacheLine + direction * sizeof(DirectionWords);
+        words_.push_back(
+            reinterpret_cast<std::uint64_t*>(words + offsetof(DirectionWords, tcp_reads)));
       }
     }
     for (std::uint64_t* const word : words_) __atomic_fetch_or(word, 1, __ATOMIC_SEQ_CST);
   }
+  [[nodiscard]] bool found() const { return !words_.empty(); }
   void End() {
     for (std::uint64_t* const word : words_) __atomic_fetch_and(word, ~1UL, __ATOMIC_SEQ_CST);
   }
@@ -379,6 +385,32 @@ class InsideACall {
  private:
   std::vector<std::uint64_t*> words_;
 };
+
+// Whether both ends are under rdsock; for both of them to ask.
+bool BothMove(Party& party) {
+  const char* const preloaded = getenv("LD_PRELOAD");
+  const bool here = preloaded != nullptr && strstr(preloaded, "rdsock") != nullptr;
+  party.Tell(here ? 1 : 0);
+  return party.Hear() != 0 && here;
+}
+
+// Whether anything has gone of the next `most` bytes.
+bool SendSome(int fd, std::size_t& sent, std::size_t most) {
+  const std::vector<char> bytes = Bytes(sent, most);
+  const ssize_t went = send(fd, bytes.data(), most, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (went > 0) sent += static_cast<std::size_t>(went);
+  return went > 0;
+}
+
+// Sends until there is no room, or so much: how often it is refused. That is so often that it asks
+// for a larger ring, and never over TCP.
+constexpr std::size_t kSome = 40'000;
+int SendUntilRefused(int fd, std::size_t& sent, const InsideACall& other, bool both_move) {
+  int refused = 0;
+  while (refused < 12 && sent < kSome) refused += SendSome(fd, sent, 16'384) ? 0 : 1;
+  if (both_move && (!other.found() || refused == 0)) _exit(3);  // nothing would be tried
+  return refused;
+}
 
 // Ways to ask a connection for room: what there is within a time in ms.
 int ByPoll(int fd, int /*set*/, int timeout) {
@@ -426,9 +458,8 @@ constexpr std::array<Way, 6> kWays = {{{"poll", ByPoll, EPOLLOUT},
                                        {"edge", BySet, EPOLLOUT | EPOLLET},
                                        {"a set that is polled", ByPolledSet, EPOLLOUT}}};
 
-// What is sent until there is no room, or so much.
-constexpr std::size_t kSome = 40'000;
 void AsksForRoom(Party& party) {
+  const bool both_move = BothMove(party);
   for (const Way& way : kWays) {
     const int fd = Connect(party.beside(), nullptr);
     WarmUp(fd, true);
@@ -437,19 +468,11 @@ void AsksForRoom(Party& party) {
     epoll_event event{.events = way.events, .data = {}};
     party.Say(way.name, epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
     std::size_t sent = 0;
-    const auto send_some = [&](std::size_t most) {
-      const std::vector<char> bytes = Bytes(sent, most);
-      const ssize_t went = send(fd, bytes.data(), most, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (went > 0) sent += static_cast<std::size_t>(went);
-      return went > 0;
-    };
     InsideACall other;
-    // Refused so often that it asks for a larger ring.
-    int refused = 0;
-    while (refused < 12 && sent < kSome) refused += send_some(16'384) ? 0 : 1;
+    const int refused = SendUntilRefused(fd, sent, other, both_move);
     int in_vain = 0;
     for (int i = 0; i < 100; ++i) {
-      if ((way.ask(fd, set, 0) & POLLOUT) != 0 && !send_some(1)) ++in_vain;
+      if ((way.ask(fd, set, 0) & POLLOUT) != 0 && !SendSome(fd, sent, 1)) ++in_vain;
     }
     party.Say("told of room in vain, often", in_vain > 5 ? 1 : 0);
     std::thread ends([&other] {
@@ -459,25 +482,27 @@ void AsksForRoom(Party& party) {
     // By an edge nobody is told twice who was refused nothing.
     party.Say("room", refused == 0 ? POLLOUT : way.ask(fd, set, kLongMs) & POLLOUT);
     ends.join();
-    party.Say("sent", send_some(1) ? 1 : 0);
+    party.Say("sent", SendSome(fd, sent, 1) ? 1 : 0);
     party.Tell(static_cast<long>(sent));
     party.Meet();
     close(set);
     close(fd);
   }
 }
+void TakesWhatWasSent(Party& party, const char* what) {
+  const int fd = Accept(party.beside(), nullptr);
+  WarmUp(fd, false);
+  party.Meet();
+  const auto count = static_cast<std::size_t>(party.Hear());
+  std::vector<char> bytes(count);
+  const ssize_t got = recv(fd, bytes.data(), count, MSG_WAITALL);
+  party.Say(what, got == static_cast<ssize_t>(count) && bytes == Bytes(0, count) ? 1 : 0);
+  party.Meet();
+  close(fd);
+}
 void IsAskedForRoom(Party& party) {
-  for (const Way& way : kWays) {
-    const int fd = Accept(party.beside(), nullptr);
-    WarmUp(fd, false);
-    party.Meet();
-    const auto count = static_cast<std::size_t>(party.Hear());
-    std::vector<char> bytes(count);
-    const ssize_t got = recv(fd, bytes.data(), count, MSG_WAITALL);
-    party.Say(way.name, got == static_cast<ssize_t>(count) && bytes == Bytes(0, count) ? 1 : 0);
-    party.Meet();
-    close(fd);
-  }
+  (void)BothMove(party);
+  for (const Way& way : kWays) TakesWhatWasSent(party, way.name);
 }
 
 }  // namespace
