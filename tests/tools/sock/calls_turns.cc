@@ -505,6 +505,74 @@ void IsAskedForRoom(Party& party) {
   for (const Way& way : kWays) TakesWhatWasSent(party, way.name);
 }
 
+// Two threads sleep in one set. One of them looks for room every now and then, until it is told of
+// something else, which takes it long: the other one is told of the room.
+constexpr int kHandOns = 4;
+struct TwoThreads {
+  int set = epoll_create1(EPOLL_CLOEXEC);
+  int work = eventfd(0, EFD_CLOEXEC);
+  int over = eventfd(0, EFD_CLOEXEC);
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool works = false, room = false, ends = false;
+
+  void Work(int connection) {
+    epoll_event event{};
+    while (epoll_wait(set, &event, 1, -1) == 1 && event.data.u64 != static_cast<unsigned>(over)) {
+      std::unique_lock lock(mutex);
+      const bool has_room = event.data.u64 == static_cast<unsigned>(connection);
+      (has_room ? room : works) = true;
+      changed.notify_all();
+      if (!has_room) changed.wait(lock, [&] { return ends; });
+    }
+  }
+  bool Await(const bool& what) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, kLong, [&] { return what; });
+  }
+  void End() {
+    const std::unique_lock lock(mutex);
+    ends = true;
+    changed.notify_all();
+  }
+};
+void HandsOnALook(Party& party) {
+  const bool both_move = BothMove(party);
+  for (int i = 0; i < kHandOns; ++i) {
+    const int fd = Connect(party.beside(), nullptr);
+    WarmUp(fd, true);
+    party.Meet();
+    TwoThreads two;
+    Add(party, two.set, fd, EPOLLONESHOT);
+    Add(party, two.set, two.work, EPOLLIN | EPOLLONESHOT);
+    Add(party, two.set, two.over, EPOLLIN);
+    InsideACall other;
+    std::size_t sent = 0;
+    (void)SendUntilRefused(fd, sent, other, both_move);
+    std::array<std::thread, 2> threads;
+    for (std::thread& thread : threads) thread = std::thread([&] { two.Work(fd); });
+    usleep(20'000);  // they sleep, most likely
+    epoll_event event{.events = EPOLLOUT | EPOLLONESHOT,
+                      .data = {.u64 = static_cast<std::uint64_t>(fd)}};
+    party.Say("ask for room", epoll_ctl(two.set, EPOLL_CTL_MOD, fd, &event));
+    usleep(20'000);
+    party.Say("work", eventfd_write(two.work, 1));
+    party.Say("one works", two.Await(two.works) ? 1 : 0);
+    other.End();
+    party.Say("one is told of room", two.Await(two.room) ? 1 : 0);
+    two.End();
+    party.Say("over", eventfd_write(two.over, 1));
+    for (std::thread& thread : threads) thread.join();
+    party.Tell(static_cast<long>(sent));
+    party.Meet();
+    for (const int one : {two.set, two.work, two.over, fd}) close(one);
+  }
+}
+void TakesInTurn(Party& party) {
+  (void)BothMove(party);
+  for (int i = 0; i < kHandOns; ++i) TakesWhatWasSent(party, "what was sent");
+}
+
 }  // namespace
 
 const std::vector<Scenario> kTurnScenarios = {
@@ -516,6 +584,7 @@ const std::vector<Scenario> kTurnScenarios = {
     {"epoll, one that always answers", ExpectsTwo, AnswersOne, 2},
     {"epoll, one that always answers, slowly", TakesItsTime, AnswersSlow, 2},
     {"told of room", AsksForRoom, IsAskedForRoom, 1 + kWays.size()},
+    {"told of room, two threads", HandsOnALook, TakesInTurn, 1 + kHandOns},
     {"epoll, many that are left unread", LeavesThemUnread, SendsEachOne, 1 + kUnread},
 };
 
