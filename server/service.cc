@@ -79,7 +79,7 @@ std::uint64_t SessionIdOf(const ClientId& client) {
 
 std::string RemovedExport(std::string_view name) {
   return "the directory of the export \"" + Printable(name) +
-         "\" was removed: make it anew where it is missing, and reload rdfsd (SIGHUP)";
+         "\" was removed: make it anew where it is missing, and start rdfsd again";
 }
 
 Status StillClearing() {
@@ -336,8 +336,9 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
   if (!sessions_.WaitUntilCleared(mount.client_id, kLongestClearing)) return StillClearing();
   SessionPtr session = sessions_.Resume(mount.client_id, core_->clock.Now());
   const bool resumed = session != nullptr;
-  // Who had it mounted before goes on with what he had.
-  if (!resumed && mount.last_epoch == 0 && offer->exported->IsRemoved()) {
+  // Who had it mounted before goes on with what he had. (Behind a reload it is offer->exported that
+  // is new.)
+  if (!resumed && mount.last_epoch == 0 && offer->inodes->exported().IsRemoved()) {
     return Status(Code::kNotFound, RemovedExport(name));
   }
   if (!resumed && sessions_.size() >= kMaxSessions) {
@@ -354,10 +355,9 @@ Result<transport::Admission> Service::Admit(const transport::SessionRequest& req
     RDFS_ASSIGN_OR_RETURN(session, NewSession(request, mount, *offer, host + " " + request.peer));
     if (session == nullptr) return StillClearing();
   }
-  // Whoever resumes must have come in by the same door, whatever ids it maps for others by now, and
-  // whatever directory they find.
+  // Whoever resumes must have come in by the same door, whatever ids it maps for others by now.
   const AccessClass& access = session->access();
-  if (access.inodes->exported().name() != name || access.key_name != request.key_name) {
+  if (access.inodes != offer->inodes || access.key_name != request.key_name) {
     return Status(Code::kInvalidArgument, "this client id belongs to a mount of another export");
   }
   return Grant(session, resumed);

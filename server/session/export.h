@@ -3,7 +3,7 @@
 // Made from an ExportSpec (command line or configuration file) before the first connection;
 // immutable and shared afterwards. Any thread. What lies below the directory is reached through
 // beneath.h only. Exports do not watch their directory: what was mounted over it when the server
-// started, or read its exports again, is what they show.
+// started is what they show.
 #pragma once
 
 #include <sys/stat.h>
@@ -53,7 +53,7 @@ class Export {
   // A readable descriptor of the root directory (open_by_handle_at(2) refuses O_PATH ones).
   [[nodiscard]] int root() const { return root_.get(); }
   [[nodiscard]] std::uint64_t root_device() const { return root_device_; }
-  // Whether the root has been removed since. Never waits; false where the file system does not
+  // Whether the root has been removed since. Does not ask a server of NFS; false where the file system does not
   // count a directory's links.
   [[nodiscard]] bool IsRemoved() const;
   // Whether the root's file system is one that this host alone changes: what the kernel knows of it

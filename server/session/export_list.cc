@@ -112,27 +112,28 @@ void ExportList::KeepLocked(Entry entry) {
 }
 
 ExportList::Entry* ExportList::FindLocked(std::string_view name) {
-  Entry* found = nullptr;
-  for (Entry& entry : entries_) {
-    if (entry.offer.exported->name() != name) continue;
-    if (entry.offered) return &entry;
-    found = &entry;
-  }
-  return found;
-}
-
-ExportList::Entry* ExportList::FindSameLocked(const Offer& offer) {
-  const auto root = [](const Offer& of) -> const Inode& { return *of.inodes->root().inode; };
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.offer.exported->name() == offer.exported->name() &&
-           IsSameInode(root(entry.offer).native, root(offer).native);
+    return entry.offer.exported->name() == name;
   });
   return found == entries_.end() ? nullptr : &*found;
+}
+
+bool ExportList::IsMadeAnew(const Offer& now) {
+  const std::lock_guard lock(mutex_);
+  const Entry* known = FindLocked(now.exported->name());
+  if (known == nullptr) return false;
+  const Inode& held = *known->offer.inodes->root().inode;
+  const Inode& found = *now.inodes->root().inode;
+  // A number is not given to another one while we hold it open; what tells it from a later one of
+  // that number, its birth, changes when overlayfs copies it up.
+  if (found.native.kind == NativeHandle::Kind::kNumber) return !(held.key == found.key);
+  return !IsSameInode(held.native, found.native);
 }
 
 Status ExportList::Reload(const std::vector<ExportSpec>& specs) {
   const std::lock_guard making(making_mutex_);
   std::size_t exports = specs.size();
+  std::vector<bool> is_new;
   {
     const std::lock_guard lock(mutex_);
     exports += entries_.size();
@@ -145,26 +146,28 @@ Status ExportList::Reload(const std::vector<ExportSpec>& specs) {
                 "export \"" + spec.name +
                     "\" has another directory now: give it another name, or start rdfsd again"};
       }
+      is_new.push_back(known == nullptr);
     }
   }
   // All is made, and may fail, before anything changes. A directory may hang: not under the lock.
   const InodeLimits limits = SharesFor(exports).inodes;
   std::vector<Entry> made;
-  for (const ExportSpec& spec : specs) {
-    RDFS_ASSIGN_OR_RETURN(Entry entry, Make(spec, limits));
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    RDFS_ASSIGN_OR_RETURN(Entry entry, Make(specs[i], limits));
+    if (IsMadeAnew(entry.offer)) {
+      return {Code::kInvalidArgument,
+              "export \"" + specs[i].name + "\": " + specs[i].directory +
+                  " was made anew, and its mounts have the old one: start rdfsd again"};
+    }
     made.push_back(std::move(entry));
   }
-  const auto is_new = [this](const Entry& entry) {
-    const std::lock_guard lock(mutex_);
-    return FindSameLocked(entry.offer) == nullptr;
-  };
-  for (Entry& entry : made) {
-    if (is_new(entry)) entry.watch = WatchOutside(*entry.inodes);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (is_new[i]) made[i].watch = WatchOutside(*made[i].inodes);
   }
   const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) entry.offered = false;
   for (Entry& entry : made) {
-    Entry* known = FindSameLocked(entry.offer);
+    Entry* known = FindLocked(entry.offer.exported->name());
     if (known == nullptr) {
       KeepLocked(std::move(entry));
       continue;
@@ -227,7 +230,8 @@ const AccessClass& ExportList::ClassOf(const Offer& offer, const std::string& ke
     exports = entries_.size();
   }
   const std::lock_guard lock(classes_mutex_);
-  auto& slot = classes_[{offer.inodes, key_name, offer.id_mode, offer.exported->spec().anonymous}];
+  auto& slot =
+      classes_[{offer.exported->name(), key_name, offer.id_mode, offer.exported->spec().anonymous}];
   if (slot) return *slot;
   slot = std::make_unique<AccessClass>();
   slot->key_name = key_name;

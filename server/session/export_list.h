@@ -61,10 +61,9 @@ class ExportList {
   // that needs root.
   Status Add(const ExportSpec& spec, const InodeLimits& limits);
   // Offers these from now on: new ones are added, and what a known one's options say holds for
-  // mounts to come. One that is missing is offered to nobody new, and so is the old directory where
-  // the path leads to another one by now: who has it mounted keeps it. kInvalidArgument, with
-  // nothing changed, for another path under a known name; else the errors of Add. While a directory
-  // does not answer this waits, and nobody else but the next one.
+  // mounts to come. One that is missing is offered to nobody new. kInvalidArgument, with nothing
+  // changed, for another directory under a known name, by another path or made anew; else the
+  // errors of Add. While a directory does not answer this waits, and nobody else but the next one.
   Status Reload(const std::vector<ExportSpec>& specs);
 
   // None: not offered.
@@ -98,10 +97,9 @@ class ExportList {
   };
   Result<Entry> Make(const ExportSpec& spec, const InodeLimits& limits) const;
   std::unique_ptr<OutsideWatch> WatchOutside(InodeTable& inodes);
-  // The one that is offered, if there is one; else any that was.
   Entry* FindLocked(std::string_view name);
-  // The one of this very directory.
-  Entry* FindSameLocked(const Offer& offer);
+  // Whether the export of this name is of another directory, which was where this one is now.
+  bool IsMadeAnew(const Offer& now);
   void KeepLocked(Entry entry);
 
   const Options options_;
@@ -116,8 +114,7 @@ class ExportList {
   mutable std::mutex tables_mutex_;  // behind mutex_
   std::vector<const InodeTable*> tables_;
   mutable std::mutex classes_mutex_;
-  // Export, key, id mapping.
-  using Door = std::tuple<const InodeTable*, std::string, IdMode, Ids>;
+  using Door = std::tuple<std::string, std::string, IdMode, Ids>;  // export, key, id mapping
   std::map<Door, std::unique_ptr<AccessClass>> classes_;
 };
 

@@ -427,10 +427,7 @@ TEST_P(ServiceTest, ADirectoryThatWasRemovedIsMountedNoMoreButByWhoHasIt) {
   EXPECT_NE(refused.status().message().find("was removed"), std::string::npos)
       << refused.status().message();
   ASSERT_EQ(::mkdir(path.c_str(), 0755), 0);
-  ASSERT_TRUE(exports_are(path).ok());
-  const auto anew = Dial("made-anew");
-  ASSERT_TRUE(anew.ok()) << anew.status().message();
-  EXPECT_NE(flags_and_root(**anew).second, first.second);
+  EXPECT_NE(exports_are(path).message().find("was made anew"), std::string::npos);
 
   client_id_ = who_has_it;
   const auto again = Dial("made-anew");
