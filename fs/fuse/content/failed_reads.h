@@ -25,7 +25,8 @@ class FailedReads {
  public:
   struct Read {
     NodeId node = 0;
-    std::uint32_t thread = 0;  // as the kernel calls it
+    // As the kernel calls it; 0 is any that the mount's pid namespace does not have.
+    std::uint32_t thread = 0;
     std::uint64_t offset = 0, length = 0;
   };
   // The kernel asks again as soon as the thread runs. A program's own next read counts as that,
@@ -43,6 +44,7 @@ class FailedReads {
   }
   // Whether all of it has just failed.
   [[nodiscard]] bool IsAskedAgain(const Read& read, TimePoint now) const {
+    if (read.thread == 0) return false;
     const std::lock_guard lock(mutex_);
     return std::any_of(failed_.begin(), failed_.end(), [&](const Entry& entry) {
       return !IsOver(entry, now) && Contains(entry.read, read);

@@ -46,6 +46,9 @@ TEST_F(FailedReadsTest, WhatWasNotWaitedForIsNot) {
   other = failed;
   other.thread = 78;
   EXPECT_FALSE(reads_.IsAskedAgain(other, clock_.Now()));
+  other.thread = 0;
+  reads_.Failed(other, clock_.Now());
+  EXPECT_FALSE(reads_.IsAskedAgain(other, clock_.Now())) << "may be another one";
   other = failed;
   other.offset = UINT64_MAX - kPage;
   EXPECT_FALSE(reads_.IsAskedAgain(other, clock_.Now()));
