@@ -200,7 +200,7 @@ void KernelCache::WriteFailed(NodeId node) {
 }
 
 void KernelCache::DropPages(NodeId node, std::uint64_t change, std::function<void()> done,
-                            std::uint64_t end) {
+                            const InodeTable::End& end) {
   {
     const std::lock_guard lock(mutex_);
     drops_.Add(node, change, std::move(done), end);
@@ -303,8 +303,8 @@ void KernelCache::LetGoOfPages(NodeId node, std::uint64_t change) {
 // being asked, and it does so before it fetches them: the one byte here cannot be fetched (EFAULT),
 // so that nothing is put into a page, which may have newer bytes by now. If the file has been cut
 // meanwhile, the first read that is short says so. (fuse_notify_store in fs/fuse/dev.c.)
-void KernelCache::MoveEnd(NodeId node, std::uint64_t end) {
-  if (session_ == nullptr || end == 0 || !inodes_.MayEndBefore(node, end)) return;
+void KernelCache::MoveEnd(NodeId node, const InodeTable::End& end) {
+  if (session_ == nullptr || !inodes_.MayEndBefore(node, end)) return;
   struct {
     fuse_out_header header;
     fuse_notify_store_out store;
@@ -312,14 +312,14 @@ void KernelCache::MoveEnd(NodeId node, std::uint64_t end) {
   notice.header.len = sizeof notice + 1;
   notice.header.error = FUSE_NOTIFY_STORE;
   notice.store.nodeid = node;
-  notice.store.offset = end - 1;
+  notice.store.offset = end.at - 1;
   notice.store.size = 1;
   const std::array<iovec, 2> parts{{{&notice, sizeof notice}, {nullptr, 1}}};
   // Sanitizers look at what writev(3) is given.
   const long wrote = syscall(SYS_writev, fuse_session_fd(session_), parts.data(), parts.size());
-  if (wrote < 0 && errno == EFAULT) inodes_.Written(node, end);
+  if (wrote < 0 && errno == EFAULT) inodes_.Written(node, end.at);
   // It has got an empty page for that, which would be read by itself.
-  fuse_lowlevel_notify_inval_inode(session_, node, static_cast<off_t>(end - 1), 1);
+  fuse_lowlevel_notify_inval_inode(session_, node, static_cast<off_t>(end.at - 1), 1);
 }
 
 void KernelCache::Do(const Job& job) {

@@ -90,9 +90,9 @@ class KernelCache {
 
   // Makes the kernel drop the file's pages, a little later, and then calls `done`: on another
   // thread, and not behind Silence. `change`: the cookie of the content that is known (0: none).
-  // `end`: of the file, where the kernel is to know that it is no shorter (0: it need not).
+  // `end`: where the kernel is to know that the file is no shorter (at 0: it need not).
   void DropPages(NodeId node, std::uint64_t change, std::function<void()> done = {},
-                 std::uint64_t end = 0);
+                 const InodeTable::End& end = {});
 
   // This machine has slept (command/machine_sleep.h), and the kernel's times to live have not run
   // meanwhile, as leases have: makes it drop whatever it goes by for a time. Our own does not
@@ -126,7 +126,7 @@ class KernelCache {
   void Do(const Job& job);
   void RunDrops();
   void LetGoOfPages(NodeId node, std::uint64_t change);
-  void MoveEnd(NodeId node, std::uint64_t end);
+  void MoveEnd(NodeId node, const InodeTable::End& end);
   void NewEpoch();
   void Act(client::Lane& lane, const client::Recalls::Actions& actions, NodeId node);
   // By whoever sends acknowledgements next; behind the writes to the node that are on their way.

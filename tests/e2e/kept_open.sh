@@ -6,20 +6,22 @@
 # kept: what nobody else writes to is read from the server once.
 source "$(dirname "$0")/setup.sh"
 begin "$@"
-mkdir "$work/export" "$work/first" "$work/second"
-for file in flock posix ofd waits stat look own lockfile recalled grown touched mine cut mapped longer; do head -c 100000 /dev/zero >"$work/export/$file"; done
+mkdir "$work/export" "$work/first" "$work/second" "$work/strict"
+for file in flock posix ofd waits stat look own lockfile recalled grown touched mine cut mapped longer only_sent only_copied only_strict; do head -c 100000 /dev/zero >"$work/export/$file"; done
 new_key "$work/key"
 serve server --export "data=$work/export" --key-file "$work/key"
-for name in first second; do
-  "$rdfs" "rdfs://$address:$port/data" "$work/$name" -f -o "key_file=$work/key,require=$over" >"$work/$name.log" 2>&1 </dev/null &
+for name in first second strict; do
+  options=key_file=$work/key,require=$over
+  [ "$name" != strict ] || options+=,strict
+  "$rdfs" "rdfs://$address:$port/data" "$work/$name" -f -o "$options" >"$work/$name.log" 2>&1 </dev/null &
   ends_with_us $!
-  [ "$name" = second ] || client=$!
+  [ "$name" != first ] || client=$!
   wait_until 100 is_mounted "$work/$name" || problem "$name does not mount: $(cat "$work/$name.log")"
 done
-timeout 100 "${python[@]}" - "$work/first" "$work/second" "$client" "$work/first.log" <<'PYTHON' || problem 'what was read is not what is there'
+timeout 100 "${python[@]}" - "$work/first" "$work/second" "$work/strict" "$client" "$work/first.log" <<'PYTHON' || problem 'what was read is not what is there'
 import ctypes, fcntl, mmap, os, resource, struct, sys, time
 from counters import round_trips
-first, second, client, log = sys.argv[1:]
+first, second, strict, client, log = sys.argv[1:]
 WHOLE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 # What each does that makes the pages right, and undoes behind the read.
 ways = {
@@ -126,6 +128,21 @@ for how, call in rest.items():
     end += 5000
     assert got > 0, f"{how} takes the old end for the end"
     assert ctypes.string_at(view + end - 10, 10) == b"l" * 10, how
+
+# The same of a file that was only opened before, and where no pages are kept.
+def send(source, into, at): return os.sendfile(into, source, at, 5000)
+def copy_range(source, into, at): return os.copy_file_range(source, into, 5000, at, 0)
+for mount, name, call in (first, "only_sent", send), (first, "only_copied", copy_range), (strict, "only_strict", copy_range):
+    opened, into = os.open(f"{mount}/{name}", os.O_RDWR), os.open(f"{mount}/{name}.copy", os.O_RDWR | os.O_CREAT)
+    end = os.fstat(opened).st_size
+    with open(f"{second}/{name}", "ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        other.write(b"o" * 5000)
+        other.flush()
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    assert call(opened, into, end) > 0, f"{name}: the old end is taken for the end"
+    fcntl.flock(opened, fcntl.LOCK_UN)
+    assert os.pread(into, 10, 0) == b"o" * 10, name
 
 # A lock with the other program's bytes behind each: none of the increments is lost.
 counter = [os.open(f"{mount}/own", os.O_RDWR) for mount in (first, second)]

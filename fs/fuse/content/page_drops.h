@@ -23,16 +23,17 @@ class PageDrops {
   struct Drop {
     NodeId node = 0;
     std::uint64_t change = 0;  // the cookie of the content that was known last (0: none)
-    std::uint64_t end = 0;     // where the file ended then, if somebody is to go by it
+    InodeTable::End end{};     // where the file ended last, if somebody is to go by it
     std::vector<std::function<void()>> done{};
   };
 
-  void Add(NodeId node, std::uint64_t change, std::function<void()> done, std::uint64_t end = 0) {
+  void Add(NodeId node, std::uint64_t change, std::function<void()> done,
+           const InodeTable::End& end = {}) {
     auto drop = std::find_if(waiting_.begin(), waiting_.end(),
                              [node](const Drop& other) { return other.node == node; });
     if (drop == waiting_.end()) drop = waiting_.insert(drop, Drop{.node = node});
     drop->change = change;
-    if (end != 0) drop->end = end;
+    if (end.at != 0 && end.asked >= drop->end.asked) drop->end = end;
     if (done) drop->done.push_back(std::move(done));
   }
   // How many may begin now.

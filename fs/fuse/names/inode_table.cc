@@ -329,10 +329,16 @@ bool InodeTable::Tell(NodeId id, const AttrWire& attr, std::optional<TimePoint> 
   return false;
 }
 
-bool InodeTable::MayEndBefore(NodeId id, std::uint64_t end) const {
+bool InodeTable::MayEndBefore(NodeId id, const End& end) const {
   const std::lock_guard lock(mutex_);
   const Node* node = FindLocked(id);
-  return node != nullptr && (!node->told.known || node->told.size < end);
+  if (node == nullptr || end.at == 0 || node->cut_at >= end.asked) return false;
+  return !node->told.known || node->told.size < end.at;
+}
+
+void InodeTable::Cut(NodeId id, TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  if (Node* node = FindLocked(id)) node->cut_at = now;
 }
 
 void InodeTable::Written(NodeId id, std::uint64_t end) {

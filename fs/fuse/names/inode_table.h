@@ -117,8 +117,15 @@ class InodeTable {
   // It is told these attributes, at `now`; without a time it takes them whatever comes in between
   // (it has made or changed the file with them). Whether it has had just these for long enough.
   bool Tell(NodeId node, const AttrWire& attr, std::optional<TimePoint> now);
-  // Whether it may take the file for shorter.
-  [[nodiscard]] bool MayEndBefore(NodeId node, std::uint64_t end) const;
+  // Where the file ended at the server, which was asked then.
+  struct End {
+    std::uint64_t at = 0;
+    TimePoint asked{};
+  };
+  // Whether it may take the file for shorter than it is: not where this mount has cut it since.
+  [[nodiscard]] bool MayEndBefore(NodeId node, const End& end) const;
+  // This mount has, or may have.
+  void Cut(NodeId node, TimePoint now);
   // It has put bytes there itself, or found the end there.
   void Written(NodeId node, std::uint64_t end);
   void EndsAt(NodeId node, std::uint64_t end);
@@ -197,6 +204,7 @@ class InodeTable {
     TimePoint lease_until{};
     TimePoint write_lease_until{};
     TimePoint changed_at{};           // by this mount, last
+    TimePoint cut_at{};               // the same
     std::uint64_t leased_change = 0;  // 0: not known
     std::uint64_t standing = 0;
     TimePoint without_until{};

@@ -56,6 +56,7 @@ struct Locking {
   std::shared_ptr<fuse::Open> open;
   bool locks;  // and does not unlock
   bool once_more;
+  TimePoint asked{};  // where the file ends
 
   static void Answered(std::unique_ptr<Locking> self, const Status& status) {
     if (self->once_more && status.errno_value() == EAGAIN) {
@@ -68,18 +69,16 @@ struct Locking {
  private:
   // A program that has locked a file reads what another one, on another client, had written when it
   // unlocked it: pages from before are dropped, where no lease says that they are right, and the
-  // kernel hears where the file ends now.
+  // kernel hears where the file ends now, which it goes by without pages, too.
   static void Locked(std::unique_ptr<Locking> self) {
     const Filesystem& filesystem = self->request.worker().filesystem();
     const auto handle = filesystem.inodes.Find(self->node);
-    const bool has_pages = handle && filesystem.inodes.may_have_pages(self->node);
-    if (!has_pages || filesystem.options.writeback || self->PagesHold()) {
-      return self->request.Ok();
-    }
+    if (!handle || filesystem.options.writeback || self->Holds()) return self->request.Ok();
     self->request.AsksNow();
+    self->asked = BootClock::now();
     Start(std::move(self->request), [&](Lane& lane, const CallContext& caller, Request&& pending) {
-      auto looking = std::make_unique<Locking>(
-          Locking{std::move(pending), self->node, self->open, self->locks, self->once_more});
+      auto looking = std::make_unique<Locking>(Locking{std::move(pending), self->node, self->open,
+                                                       self->locks, self->once_more, self->asked});
       return lane.GetAttr(caller, *handle, self->open->file,
                           [looking = std::move(looking)](Result<client::Attributes>&& now) {
                             looking->Looked(now);
@@ -88,15 +87,24 @@ struct Locking {
   }
   void Looked(const Result<client::Attributes>& now) {
     if (now.ok()) (void)request.Believe(node, now->expires, now->attr);
-    if (PagesHold()) return request.Ok();
     const std::uint64_t change = now.ok() ? std::uint64_t{now->attr.change} : 0;
-    const std::uint64_t end = now.ok() ? std::uint64_t{now->attr.size} : 0;
+    const InodeTable::End end{.at = now.ok() ? std::uint64_t{now->attr.size} : 0, .asked = asked};
+    const InodeTable& inodes = request.worker().filesystem().inodes;
+    if (inodes.may_have_pages(node) ? PagesHold() : !inodes.MayEndBefore(node, end)) {
+      return request.Ok();
+    }
     // A read of the file that does not end holds its pages: better an error than old bytes under a
     // lock. It is not given back: its owner may have had it, or another part of it, before.
     const auto then = [](Request& pending, bool dropped) {
       dropped ? pending.Ok() : pending.Error(ETIMEDOUT);
     };
     request.DropPages(node, change, then, end);
+  }
+  // Whether a lease says that what the kernel has of the file is right.
+  [[nodiscard]] bool Holds() const {
+    const InodeTable& inodes = request.worker().filesystem().inodes;
+    if (inodes.may_have_pages(node)) return PagesHold();
+    return inodes.FindStanding(node, BootClock::now()).has_value();
   }
   [[nodiscard]] bool PagesHold() const {
     return request.worker().filesystem().inodes.PagesHold(node, BootClock::now());

@@ -33,6 +33,11 @@ bool Changes(const Message& message) {
   }
 }
 
+bool Cuts(const Message& message) {
+  const std::uint32_t opcode = message.header().opcode;
+  return (opcode == FUSE_SETATTR || opcode == FUSE_OPEN) && ChangesContentOf(message).has_value();
+}
+
 std::optional<NodeId> ChangesContentOf(const Message& message) {
   const fuse_in_header header = message.header();
   switch (header.opcode) {

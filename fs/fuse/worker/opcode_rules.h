@@ -17,6 +17,9 @@ bool Changes(const Message& message);
 // Whose bytes or size are among that.
 std::optional<NodeId> ChangesContentOf(const Message& message);
 
+// Whether it may make that one shorter.
+bool Cuts(const Message& message);
+
 // Whose writes that are on their way it must not overtake (WritesBehind::kAnyNode: anybody's); none
 // for most. (A write looks for itself.)
 std::optional<NodeId> Follows(const Message& message);

@@ -155,7 +155,8 @@ void Request::WaitForOrder(NodeId node) {
 }
 
 void Request::DropPages(NodeId node, std::uint64_t change,
-                        std::function<void(Request&, bool dropped)> then, std::uint64_t end) {
+                        std::function<void(Request&, bool dropped)> then,
+                        const InodeTable::End& end) {
   if (worker_->ends()) return then(*this, false);
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   const auto done = [gone, worker = worker_] {

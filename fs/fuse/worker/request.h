@@ -98,7 +98,7 @@ class Request {
   // Makes the kernel drop the pages of the node, and gives the request to `then` behind that: or
   // before it, where that does not come to an end in time. `change`, `end`: see KernelCache.
   void DropPages(NodeId node, std::uint64_t change,
-                 std::function<void(Request&, bool dropped)> then, std::uint64_t end = 0);
+                 std::function<void(Request&, bool dropped)> then, const InodeTable::End& end = {});
 
   // What has been answered stays true of the node until then: unless a recall has come meanwhile.
   // False: another worker has changed the node since the server was asked, and so it is not news.

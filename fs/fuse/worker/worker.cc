@@ -350,6 +350,7 @@ void Worker::NoteChange(const Message& message, TimePoint now) {
   // Of a write the kernel is told how much was written, of a truncate what came of it.
   const bool told = header.opcode == FUSE_WRITE || header.opcode == FUSE_SETATTR;
   if (content && !told) filesystem_.inodes.ForgetTold(*content);
+  if (Cuts(message)) filesystem_.inodes.Cut(header.nodeid, now);
   const NodeId second = StaleRecovery::SecondNode(message);
   if (second != kRootNode) filesystem_.inodes.OwnChange(second, now, content == second);
   // Permissions may be among it.

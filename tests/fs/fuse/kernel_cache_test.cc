@@ -276,7 +276,8 @@ TEST(PageDrops, OneAFileUnderWayAndTheLastCookieCounts) {
   PageDrops drops;
   int done = 0;
   const auto note = [&done] { ++done; };
-  drops.Add(1, 5, note, 4096);
+  const TimePoint asked{std::chrono::seconds(5)};
+  drops.Add(1, 5, note, {4096, asked});
   drops.Add(2, 6, {});
   drops.Add(1, 7, note);
   EXPECT_EQ(drops.ready(), 2U);
@@ -284,11 +285,13 @@ TEST(PageDrops, OneAFileUnderWayAndTheLastCookieCounts) {
   ASSERT_TRUE(first);
   EXPECT_EQ(first->node, 1U);
   EXPECT_EQ(first->change, 7U);
-  EXPECT_EQ(first->end, 4096U) << "who asked for it goes by it";
+  EXPECT_EQ(first->end.at, 4096U) << "who asked for it goes by it";
+  EXPECT_EQ(first->end.asked, asked);
   for (const auto& call : first->done) call();
   EXPECT_EQ(done, 2);
 
-  drops.Add(1, 8, {});
+  drops.Add(1, 8, {}, {1000, asked + std::chrono::seconds(1)});
+  drops.Add(1, 8, {}, {6000, asked});
   EXPECT_EQ(drops.ready(), 1U);
   const auto second = drops.Begin();
   ASSERT_TRUE(second);
@@ -299,6 +302,7 @@ TEST(PageDrops, OneAFileUnderWayAndTheLastCookieCounts) {
   const auto third = drops.Begin();
   ASSERT_TRUE(third);
   EXPECT_EQ(third->change, 8U);
+  EXPECT_EQ(third->end.at, 1000U) << "what was asked for last";
 }
 
 }  // namespace

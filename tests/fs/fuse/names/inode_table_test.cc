@@ -269,10 +269,10 @@ TEST_F(InodeLeaseTest, TheKernelHasWhatItWasToldAndWhatItDidItself) {
   }
   table.Written(a, 50);
   EXPECT_TRUE(tell(later));
-  EXPECT_TRUE(table.MayEndBefore(a, 101));
-  EXPECT_FALSE(table.MayEndBefore(a, 100));
+  EXPECT_TRUE(table.MayEndBefore(a, {101, kNow}));
+  EXPECT_FALSE(table.MayEndBefore(a, {100, kNow}));
   table.Written(a, 120);
-  EXPECT_FALSE(table.MayEndBefore(a, 120));
+  EXPECT_FALSE(table.MayEndBefore(a, {120, kNow}));
   attr.size = 120;
   EXPECT_TRUE(tell(later));
   table.EndsAt(a, 120);
@@ -281,8 +281,21 @@ TEST_F(InodeLeaseTest, TheKernelHasWhatItWasToldAndWhatItDidItself) {
   EXPECT_FALSE(tell(later)) << "it may have cut it";
   EXPECT_TRUE(tell(later + InodeTable::kAnswerTravel));
   table.ForgetTold(a);
-  EXPECT_TRUE(table.MayEndBefore(a, 1));
+  EXPECT_TRUE(table.MayEndBefore(a, {1, kNow}));
+  EXPECT_FALSE(table.MayEndBefore(a, {0, kNow})) << "not known";
   EXPECT_FALSE(tell(later + InodeTable::kAnswerTravel));
+}
+
+TEST_F(InodeLeaseTest, WhereAFileEndedBeforeThisMountCutItItNeedNotEnd) {
+  AttrWire attr{};
+  attr.size = 100;
+  (void)table.Tell(a, attr, kNow);
+  const TimePoint later = kNow + std::chrono::milliseconds(1);
+  table.Cut(a, later);
+  table.OwnChange(a, later + kLease, true);
+  EXPECT_FALSE(table.MayEndBefore(a, {600, kNow}));
+  EXPECT_FALSE(table.MayEndBefore(a, {600, later}));
+  EXPECT_TRUE(table.MayEndBefore(a, {600, later + std::chrono::milliseconds(1)}));
 }
 
 TEST_F(InodeLeaseTest, OfAFileWithoutPagesNoneAreOld) {

@@ -32,6 +32,19 @@ TEST_F(OpcodeRulesTest, AnOpenChangesWhatItTruncates) {
   EXPECT_FALSE(Changes(MessageOf(FUSE_OPEN, kNode))) << "cut off";
 }
 
+TEST_F(OpcodeRulesTest, WhatMakesAFileShorter) {
+  fuse_setattr_in set{};
+  set.valid = FATTR_MODE;
+  EXPECT_FALSE(Cuts(MessageOf(FUSE_SETATTR, kNode, set)));
+  set.valid |= FATTR_SIZE;
+  EXPECT_TRUE(Cuts(MessageOf(FUSE_SETATTR, kNode, set)));
+  fuse_open_in open{};
+  EXPECT_FALSE(Cuts(MessageOf(FUSE_OPEN, kNode, open)));
+  open.flags = O_WRONLY | O_TRUNC;
+  EXPECT_TRUE(Cuts(MessageOf(FUSE_OPEN, kNode, open)));
+  EXPECT_FALSE(Cuts(MessageOf(FUSE_WRITE, kNode)));
+}
+
 TEST_F(OpcodeRulesTest, WhatChanges) {
   for (const std::uint32_t opcode : {FUSE_WRITE, FUSE_CREATE, FUSE_UNLINK, FUSE_SETATTR,
                                      FUSE_RENAME2, FUSE_COPY_FILE_RANGE, FUSE_REMOVEXATTR}) {
