@@ -220,6 +220,11 @@ void KernelCache::DropPages(NodeId node, std::uint64_t change, std::function<voi
 
 // Names first: it is one call, and each of them leads to attributes.
 void KernelCache::MachineSlept() {
+  {
+    // What was asked for before it and is answered behind it is told for no time.
+    const std::unique_lock<std::shared_mutex> alone(replies_);
+    stamp_.fetch_add(1);
+  }
   if (KernelHasEpochs()) NewEpoch();
   for (const NodeId node : inodes_.All()) DropAttributes(node);
 }

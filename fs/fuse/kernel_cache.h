@@ -100,7 +100,8 @@ class KernelCache {
   // second. Any thread, and before the session ends.
   void MachineSlept();
 
-  // Counts recalls: what was asked for at another count must not be believed.
+  // Counts recalls, and sleeps of the machine: what was asked for at another count must not be
+  // believed.
   [[nodiscard]] std::uint32_t stamp() const {
     return static_cast<std::uint32_t>(stamp_.load(std::memory_order_acquire));
   }

@@ -40,9 +40,12 @@ class MachineSleep {
  public:
   // Not to be had: nothing is noticed.
   MachineSleep();
-  // For tests: readable when there is something to look at, and the gap of the clocks.
+  // For tests: readable when there is something to look at, and the gap of the clocks. The
+  // smallest of three: what the first look goes by must not be too large.
   MachineSleep(Fd clock_set, std::function<std::chrono::nanoseconds()> read_gap)
-      : clock_set_(std::move(clock_set)), read_gap_(std::move(read_gap)), gap_(read_gap_()) {}
+      : clock_set_(std::move(clock_set)),
+        read_gap_(std::move(read_gap)),
+        gap_(std::min({read_gap_(), read_gap_(), read_gap_()})) {}
 
   // For poll(2), POLLIN: Look then.
   [[nodiscard]] int fd() const { return clock_set_.get(); }

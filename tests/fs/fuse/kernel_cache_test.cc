@@ -152,7 +152,9 @@ TEST_F(ToldKernelTest, BehindASleepItGoesByNothingThatItWasToldBefore) {
   }
   EXPECT_TRUE(TakeTold().empty());
 
+  const std::uint32_t before = cache_.stamp();
   cache_.MachineSlept();
+  EXPECT_NE(cache_.stamp(), before) << "nor by what was asked for before";
   bool names = false;
   std::set<NodeId> attributes;
   for (const Told& told : TakeTold()) {

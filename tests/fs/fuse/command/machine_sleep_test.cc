@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 namespace rdfs::fs::fuse {
 namespace {
@@ -51,6 +52,14 @@ TEST(MachineSleep, AClockThatIsSetIsNone) {
   gap += milliseconds(1500);
   EXPECT_TRUE(sleep.Look());
   EXPECT_FALSE(sleep.Look());
+}
+
+TEST(MachineSleep, WhatComesBetweenTheFirstTwoReadingsHidesNone) {
+  nanoseconds gap = hours(1), interrupted = milliseconds(500);
+  MachineSleep sleep(Fd(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)),
+                     [&] { return gap + std::exchange(interrupted, nanoseconds(0)); });
+  gap += milliseconds(100);
+  EXPECT_TRUE(sleep.Look());
 }
 
 TEST(MachineSleep, ThisKernelHasSuchATimer) {
