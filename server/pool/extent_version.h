@@ -41,9 +41,9 @@ struct FileVersion {
   friend bool operator==(const FileVersion&, const FileVersion&) = default;
 
   // A file system that is itself of another host's has that host's clock, which may be so far
-  // ahead. What is farther ahead was changed before our own clock was set back, and a change that
-  // is made now gets another time.
-  static constexpr std::chrono::minutes kClockAhead{1};
+  // ahead (of a guest that has slept, hours). What is farther ahead was changed before our own
+  // clock was set back, and a change that is made now gets another time.
+  static constexpr std::chrono::hours kClockAhead{24};
 
   // Whether the file may still change without another change time. `realtime` is CLOCK_REALTIME.
   [[nodiscard]] bool RacyAt(std::chrono::nanoseconds realtime) const {

@@ -1,7 +1,7 @@
 // Which servers share a directory of records, told by their epochs: by a tag in the upper bits,
-// which the first of them has made. /run is empty when a host is started anew, and so is the
-// directory of records, where the next server makes another tag. A clock would not tell: the host's
-// may be set back, or have been ahead.
+// which the first of them has made. Where the directory is gone when a host is started anew (below
+// /run), the next server makes another tag. A clock would not tell: the host's may be set back, or
+// have been ahead.
 //
 // Clients compare epochs for equality only. Those of earlier versions are microseconds since 1970
 // and have no tag; of a directory that such a server was the first of, the order tells.

@@ -53,8 +53,8 @@ class Export {
   // A readable descriptor of the root directory (open_by_handle_at(2) refuses O_PATH ones).
   [[nodiscard]] int root() const { return root_.get(); }
   [[nodiscard]] std::uint64_t root_device() const { return root_device_; }
-  // Whether the root has been removed since. Does not ask a server of NFS; false where the file system does not
-  // count a directory's links.
+  // Whether the root has been removed since. Does not ask a server of NFS; false where the file
+  // system does not count a directory's links.
   [[nodiscard]] bool IsRemoved() const;
   // Whether the root's file system is one that this host alone changes: what the kernel knows of it
   // is always the truth.

@@ -204,10 +204,11 @@ Status ApplyAddress(const std::string& value, Options& options) {
 
 Status ApplySshCommand(const std::string& value, Options& options) {
   auto words = transport::ssh::SplitWords(value);
-  if (!words.ok()) return BadValue("ssh_command", value, words.status().message());
+  constexpr std::string_view kWord = "ssh_command";
+  if (!words.ok()) return BadValue(kWord, value, words.status().message());
   options.ssh_command = *std::move(words);
   if (options.ssh_command.empty() || options.ssh_command.front().empty()) {
-    return BadValue("ssh_command", value, "give the program and its options, as in 'ssh -p 2222'");
+    return BadValue(kWord, value, "give the program and its options, as in 'ssh -p 2222'");
   }
   return {};
 }
