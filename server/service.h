@@ -86,6 +86,8 @@ class Service final : public transport::SessionHost {
   std::unique_ptr<IntentRing> OpenRecord(std::uint64_t session, const InodeTable& inodes) const;
   Result<transport::Admission> Grant(const SessionPtr& session, bool resumed);
   void LaneGone(const SessionPtr& session);
+
+  // ---- service_turns.cc -------------------------------------------------------------------------
   // Closes descriptors that were not used, every so often while there is a session or one is open.
   void AgeLater();
   void Age();
@@ -95,6 +97,7 @@ class Service final : public transport::SessionHost {
   void KeepLongOpens();
   void ScheduleExpiry();
   void Expire(TimePoint due);
+
   // `why` goes behind the client's name in a line of the log; kDeadlineExceeded: it is gone.
   void EndSession(const SessionPtr& session, const Status& why);
 
