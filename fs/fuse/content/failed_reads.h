@@ -36,6 +36,7 @@ class FailedReads {
   static constexpr std::size_t kMost = 1024;
 
   void Failed(const Read& read, TimePoint now) {
+    if (read.thread == 0) return;  // as IsAskedAgain
     const std::lock_guard lock(mutex_);
     while (!failed_.empty() && (failed_.size() >= kMost || IsOver(failed_.front(), now))) {
       failed_.pop_front();

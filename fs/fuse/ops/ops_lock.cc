@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <limits>
+#include <optional>
 
 #include "fs/fuse/ops/ops.h"
 
@@ -86,16 +87,26 @@ struct Locking {
     });
   }
   void Looked(const Result<client::Attributes>& now) {
-    if (now.ok()) (void)request.Believe(node, now->expires, now->attr);
+    const InodeTable& inodes = request.worker().filesystem().inodes;
+    const bool has_pages = inodes.may_have_pages(node);
+    // Without pages another lock goes by the lease alone (Holds): not before the kernel has heard
+    // where the file ends.
+    const auto believe = [node = node](Request& pending, const client::Attributes& told) {
+      (void)pending.Believe(node, told.expires, told.attr);
+    };
+    if (now.ok() && has_pages) believe(request, *now);
     const std::uint64_t change = now.ok() ? std::uint64_t{now->attr.change} : 0;
     const InodeTable::End end{.at = now.ok() ? std::uint64_t{now->attr.size} : 0, .asked = asked};
-    const InodeTable& inodes = request.worker().filesystem().inodes;
-    if (inodes.may_have_pages(node) ? PagesHold() : !inodes.MayEndBefore(node, end)) {
+    if (has_pages ? PagesHold() : !inodes.MayEndBefore(node, end)) {
+      if (now.ok() && !has_pages) believe(request, *now);
       return request.Ok();
     }
+    const auto later =
+        now.ok() && !has_pages ? std::optional<client::Attributes>(*now) : std::nullopt;
     // A read of the file that does not end holds its pages: better an error than old bytes under a
     // lock. It is not given back: its owner may have had it, or another part of it, before.
-    const auto then = [](Request& pending, bool dropped) {
+    const auto then = [later, believe](Request& pending, bool dropped) {
+      if (dropped && later) believe(pending, *later);
       dropped ? pending.Ok() : pending.Error(ETIMEDOUT);
     };
     request.DropPages(node, change, then, end);
