@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fs/protocol.h"
+#include "transport/base/local_filesystem.h"
 
 namespace rdfs::server {
 namespace {
@@ -60,12 +61,18 @@ std::string NoOption(std::string_view word) {
          "anongid=N";
 }
 
+std::string_view Trimmed(std::string_view word) {
+  const std::size_t begin = word.find_first_not_of(" \t");
+  if (begin == word.npos) return {};
+  return word.substr(begin, word.find_last_not_of(" \t") + 1 - begin);
+}
+
 // What a directory that is not there ends with, where that is an option that is misspelt: there is
 // a directory before a comma. Else empty.
 std::string_view MisspeltOption(const std::string& directory) {
   const std::size_t last = directory.rfind(',');
   if (last == directory.npos) return {};
-  const std::string_view word = std::string_view(directory).substr(last + 1);
+  const std::string_view word = Trimmed(std::string_view(directory).substr(last + 1));
   if (IsOption(word)) return {};  // the configuration file's, where a directory has no options
   for (std::size_t comma = last; comma != directory.npos && comma > 0;
        comma = directory.rfind(',', comma - 1)) {
@@ -74,12 +81,6 @@ std::string_view MisspeltOption(const std::string& directory) {
     if (::stat(before.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return word;
   }
   return {};
-}
-
-std::string_view Trimmed(std::string_view word) {
-  const std::size_t begin = word.find_first_not_of(" \t");
-  if (begin == word.npos) return {};
-  return word.substr(begin, word.find_last_not_of(" \t") + 1 - begin);
 }
 
 Status MalformedExport(std::string_view text) {
@@ -101,15 +102,8 @@ bool SaysEmpty(int fd) {
 }
 
 bool IsLocal(int fd) {
-  constexpr std::uint32_t kZfs = 0x2fc12fc1, kBcachefs = 0xca451a4e, kXfs = 0x58465342,
-                          kRamfs = 0x858458f6;
-  constexpr std::array<std::uint32_t, 8> kLocal{
-      EXT4_SUPER_MAGIC, kXfs, BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
-      F2FS_SUPER_MAGIC, kZfs, kBcachefs,         kRamfs};
   struct statfs info {};
-  if (::fstatfs(fd, &info) != 0) return false;
-  const auto type = static_cast<std::uint32_t>(info.f_type);
-  return std::find(kLocal.begin(), kLocal.end(), type) != kLocal.end();
+  return ::fstatfs(fd, &info) == 0 && IsOfThisHost(info);
 }
 
 }  // namespace
@@ -176,7 +170,9 @@ Result<std::shared_ptr<const Export>> Export::Create(const ExportSpec& spec) {
   if (!root.valid()) {
     const std::string what = "cannot export " + spec.directory + " as \"" + spec.name + "\"";
     if (errno == ENOENT) {
-      const std::string_view word = MisspeltOption(spec.directory);
+      // Who mounts by ssh gives a directory alone.
+      const std::string_view word =
+          spec.name == fs::kBootstrapExport ? std::string_view() : MisspeltOption(spec.directory);
       return Status(Code::kNotFound, ENOENT,
                     what + ": there is no such directory; " +
                         (word.empty() ? "make it, or correct the path" : NoOption(word)));

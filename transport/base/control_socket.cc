@@ -18,6 +18,7 @@
 #include <cstring>
 #include <optional>
 
+#include "transport/base/local_filesystem.h"
 #include "transport/base/runtime_directory.h"
 
 namespace rdfs {
@@ -96,23 +97,18 @@ std::vector<std::string> NamesOfSockets(DIR* directory, const std::string& progr
   return names;
 }
 
-// Whether programs on other hosts, or in other virtual machines, may have sockets in it, too:
-// theirs refuse here though they live.
-bool MayBeOthers(const std::string& directory) {
-  // linux/magic.h has these only in newer versions. (virtiofs is FUSE.)
-  constexpr std::uint32_t kFuse = 0x65735546, kCifs = 0xff534d42, kSmb2 = 0xfe534d42;
-  constexpr std::array<std::uint32_t, 6> kShared{NFS_SUPER_MAGIC, V9FS_MAGIC, SMB_SUPER_MAGIC,
-                                                 kFuse,           kCifs,      kSmb2};
+// Whether only this kernel's programs can have sockets in it: those of others (on NFS, virtiofs)
+// refuse here though they live. overlayfs is what a container has.
+bool IsOursAlone(const std::string& directory) {
   struct statfs info {};
-  if (::statfs(directory.c_str(), &info) != 0) return true;
-  const auto type = static_cast<std::uint32_t>(info.f_type);
-  return std::find(kShared.begin(), kShared.end(), type) != kShared.end();
+  if (::statfs(directory.c_str(), &info) != 0) return false;
+  return IsOfThisHost(info) || static_cast<std::uint32_t>(info.f_type) == OVERLAYFS_SUPER_MAGIC;
 }
 
 // What killed programs of that name have left there. One that lives has listened since before it
 // had its name (Listen), and drops who says nothing.
 void RemoveDead(const std::string& directory, const std::string& program) {
-  if (MayBeOthers(directory)) return;
+  if (!IsOursAlone(directory)) return;
   std::vector<std::string> names = NamesOfSockets(opendir(directory.c_str()), program);
   if (names.size() > kMostSiblings) names.resize(kMostSiblings);
   for (const std::string& name : names) {
@@ -224,8 +220,11 @@ Result<std::string> AskControl(const std::string& path, std::string_view request
   const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return Status::FromErrno(errno, "cannot make a socket");
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
-    if (errno == ECONNREFUSED) unlink(path.c_str());  // its program was killed
-    return Status(Code::kDisconnected, errno, "nobody answers on " + path);
+    const int error = errno;
+    if (error == ECONNREFUSED && IsOursAlone(path.substr(0, path.rfind('/')))) {
+      unlink(path.c_str());  // its program was killed
+    }
+    return Status(Code::kDisconnected, error, "nobody answers on " + path);
   }
   std::string line(request);
   if (!SendAll(socket.get(), line += '\n', deadline)) {

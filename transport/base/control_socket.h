@@ -50,7 +50,7 @@ class ControlSocket {
 };
 
 // The sockets of this user's running programs of that name. What a killed one left behind is
-// removed when nobody answers on it.
+// removed when nobody answers on it (on a file system of this host).
 std::vector<std::string> FindControlSockets(const std::string& program);
 
 // Those of other users, one after the other, for root: `ask` is given a path that leads to this
