@@ -173,6 +173,7 @@ Status ReadEntry(const std::string& path, std::string_view key, const toml::node
   if (key == "rdma_port") return ReadPort(path, key, node, options.rdma_port);
   if (key == "key_file") {
     RDFS_ASSIGN_OR_RETURN(std::string file, ReadString(path, key, node, "/etc/rdfs/key"));
+    if (file.empty()) return Wrong(path, node, "key_file is empty: give a FILE, or leave it out");
     if (options.key_file.empty() && !options.no_auth) options.key_file = std::move(file);
     return {};
   }

@@ -155,9 +155,9 @@ Status ExportList::Reload(const std::vector<ExportSpec>& specs) {
   for (std::size_t i = 0; i < specs.size(); ++i) {
     RDFS_ASSIGN_OR_RETURN(Entry entry, Make(specs[i], limits));
     if (IsMadeAnew(entry.offer)) {
-      return {Code::kInvalidArgument,
-              "export \"" + specs[i].name + "\": " + specs[i].directory +
-                  " was made anew, and its mounts have the old one: start rdfsd again"};
+      return {Code::kInvalidArgument, "export \"" + specs[i].name + "\": " + specs[i].directory +
+                                          " was made anew, or mounted over, and its mounts have "
+                                          "the old one: start rdfsd again"};
     }
     made.push_back(std::move(entry));
   }

@@ -33,6 +33,7 @@ LEAST_HELD = 4
 # Held texts that are none: help and what it lists, a script, what fills a sentence that has its row, what rdinfo
 # prints.
 NO_SENTENCES = {
+    'transport/base/url_scheme.h': ('kSchemes',),
     'fs/fuse/command/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/command/options.cc': ('kDescription', 'kFooter'),
     'tools/copy/options.cc': ('kAbout',), 'tools/pipe/options.cc': ('kAboutLevel',),
     'tools/pipe/library/options.cc': ('kForBoth', 'kForReceivers'),

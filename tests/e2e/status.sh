@@ -76,7 +76,7 @@ fusermount3 -u "$work/other" || problem 'no unmount'
 # Who is told that a mount is there may ask it at once: one that cannot tell yet, since its pipe is full, answers already.
 mkfifo "$work/told"
 exec {told}<>"$work/told"
-dd if=/dev/zero of="$work/told" bs=4096 oflag=nonblock status=none 2>"$work/out"
+LC_ALL=C dd if=/dev/zero of="$work/told" bs=4096 oflag=nonblock status=none 2>"$work/out"
 grep -q 'Resource temporarily unavailable' "$work/out" || problem "the pipe is not full: $(cat "$work/out")"
 "$rdfs" -f "rdfs://127.0.0.1:$port/data" "$work/other" >"$work/told" 2>"$work/out" &
 telling=$!

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tools/copy/names.h"
+#include "transport/base/url_scheme.h"
 
 namespace rdfs::copy {
 namespace {
@@ -114,12 +115,9 @@ Result<Operand> ParseOperand(const std::string& word) {
   out.path = word;
   if (head.find(':') == std::string_view::npos) return out;
 
-  // "http://...": as a host it would be ssh's.
-  if (head.size() > 1 && head.find_first_of(":@[") == head.size() - 1 &&
-      std::string_view(word).substr(head.size()).starts_with("//")) {
-    return NoHost(word, "there is no " + Shown(head) +
-                            "//; write rdfs://HOST/EXPORT/PATH or HOST:PATH, whose PATH begins "
-                            "with one '/' at most");
+  if (const std::string_view scheme = SchemeOf(word); !scheme.empty()) {
+    return NoHost(word, "there is no " + Shown(scheme) +
+                            ":// here; write rdfs://HOST/EXPORT/PATH or HOST:PATH");
   }
 
   const std::size_t at = head.substr(0, head.find(':')).find('@');

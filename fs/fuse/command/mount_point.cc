@@ -31,8 +31,10 @@ Status Refuse(int errno_value, std::string sentence) {
 Status ExplainMissing(const std::string& path, int error) {
   switch (error) {
     case ENOENT:
-      // mkdir makes nothing in its place.
-      if (struct stat info{}; lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
+      // mkdir makes nothing in its place. (With '/' behind it lstat(2) follows it.)
+      if (struct stat info{};
+          lstat(path.substr(0, path.find_last_not_of('/') + 1).c_str(), &info) == 0 &&
+          S_ISLNK(info.st_mode)) {
         return Refuse(error, fmt::format("the mount point {} is a symlink that leads nowhere; "
                                          "remove it",
                                          path));

@@ -15,6 +15,7 @@
 #include "fs/protocol.h"
 #include "transport/base/home_directory.h"
 #include "transport/base/printable.h"
+#include "transport/base/url_scheme.h"
 #include "transport/ssh/launch.h"
 
 namespace rdfs::fs::fuse {
@@ -89,20 +90,9 @@ Result<Source> ParseExportSource(std::string_view text) {
   return Source(source);
 }
 
-// "http" of "http://...", which ssh would be asked for as a host; empty for anything else.
-std::string_view SchemeOf(std::string_view text) {
-  const std::string_view scheme = text.substr(0, text.find(':'));
-  const bool named = std::ranges::all_of(scheme, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '+' || c == '-' || c == '.';
-  });
-  return named && text.substr(scheme.size()).starts_with("://") ? scheme : std::string_view();
-}
-
 Result<Source> ParseSshSource(std::string_view text) {
   if (const std::string_view scheme = SchemeOf(text); !scheme.empty()) {
-    return BadSource(text, fmt::format("there is no {}://, and a DIR behind host: begins with one "
-                                       "'/'",
-                                       scheme));
+    return BadSource(text, fmt::format("there is no {}:// here", scheme));
   }
   std::string_view rest = text;
   std::string user;

@@ -272,6 +272,7 @@ TEST(Options, ABrokenFileIsToldInWordsThatHelp) {
            {"\npool = 4\n", ":2: pool is a string, as \"4G\""},
            {"pool = \"\"\n", ":1: a size is a number"},
            {"pool = \"0\"\n", ":1: a pool of 0 holds nothing"},
+           {"key_file = ''\n", ":1: key_file is empty: give "},
            {"key_file = 1\n", ":1: key_file is a string, as \"/etc/rdfs/key\""},
            {"rdma = \"no\"\n", ":1: rdma is true or false, without quotes"},
            {"listen = \"::1\"\n", ":1: listen is a list of addresses, as [\"10.0.0.7\"]"},

@@ -71,6 +71,7 @@ TEST(Operand, AnotherSchemeIsNoHost) {
   }
   EXPECT_EQ(ParseOperand("./http://x")->where, Operand::Where::kHere);
   EXPECT_EQ(ParseOperand("me@node://x")->path, "//x");
+  EXPECT_EQ(ParseOperand("node://x")->path, "//x");
 }
 
 struct Case {

@@ -61,6 +61,7 @@ TEST_F(MountPoint, RefusesWhatCannotBeMountedOn) {
   ExpectRefused(Path("none"), "is not there", "mkdir " + Path("none"));
   std::filesystem::create_symlink("nowhere", Path("dangling"));
   ExpectRefused(Path("dangling"), "symlink that leads nowhere", "remove it");
+  ExpectRefused(Path("dangling/"), "symlink that leads nowhere", "remove it");
   ExpectRefused(Path("file"), "is not a directory", "name one");
   ExpectRefused(Path("file/x"), "is not a directory", "name one");
   ExpectRefused(Path("full"), "is not empty", "name an empty directory");

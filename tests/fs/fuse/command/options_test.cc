@@ -93,7 +93,10 @@ TEST(ParseSource, DirectoriesThroughSsh) {
   EXPECT_EQ(SshOf("node:\xff\n'").directory, "\xff\n'");
 }
 
-TEST(ParseSource, AUserIsNoScheme) { EXPECT_EQ(SshOf("me@node://data").directory, "//data"); }
+TEST(ParseSource, AHostIsNoScheme) {
+  EXPECT_EQ(SshOf("me@node://data").directory, "//data");
+  EXPECT_EQ(SshOf("node://data").directory, "//data");
+}
 
 TEST(ParseSource, RefusesWhatIsNone) {
   for (const char* text : {"",
