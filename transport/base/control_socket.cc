@@ -105,22 +105,26 @@ bool IsOursAlone(const std::string& directory) {
   return IsOfThisHost(info) || static_cast<std::uint32_t>(info.f_type) == OVERLAYFS_SUPER_MAGIC;
 }
 
-// What killed programs of that name have left there. One that lives has listened since before it
-// had its name (Listen), and drops who says nothing.
+// A connection to who listens there. What a killed program has left is removed: one that lives has
+// listened since before it had its name (Listen).
+Result<Fd> Reach(const std::string& path) {
+  const auto address = AddressOf(path);
+  if (!address) return TooLong(path);
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return Status::FromErrno(errno, "cannot make a socket");
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) == 0) {
+    return socket;
+  }
+  const int error = errno;
+  if (error == ECONNREFUSED && IsOursAlone(path.substr(0, path.rfind('/')))) unlink(path.c_str());
+  return Status(Code::kDisconnected, error, "nobody answers on " + path);
+}
+
+// What killed programs of that name have left there. One that lives drops who says nothing.
 void RemoveDead(const std::string& directory, const std::string& program) {
-  if (!IsOursAlone(directory)) return;
   std::vector<std::string> names = NamesOfSockets(opendir(directory.c_str()), program);
   if (names.size() > kMostSiblings) names.resize(kMostSiblings);
-  for (const std::string& name : names) {
-    const std::string path = directory + "/" + name;
-    const auto address = AddressOf(path);
-    const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!address || !socket.valid()) continue;
-    const bool dead =
-        connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 &&
-        errno == ECONNREFUSED;
-    if (dead) unlink(path.c_str());
-  }
+  for (const std::string& name : names) (void)Reach(directory + "/" + name);
 }
 
 }  // namespace
@@ -215,17 +219,7 @@ void VisitForeignControlSockets(
 
 Result<std::string> AskControl(const std::string& path, std::string_view request,
                                Deadline deadline) {
-  const auto address = AddressOf(path);
-  if (!address) return TooLong(path);
-  const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) return Status::FromErrno(errno, "cannot make a socket");
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
-    const int error = errno;
-    if (error == ECONNREFUSED && IsOursAlone(path.substr(0, path.rfind('/')))) {
-      unlink(path.c_str());  // its program was killed
-    }
-    return Status(Code::kDisconnected, error, "nobody answers on " + path);
-  }
+  RDFS_ASSIGN_OR_RETURN(const Fd socket, Reach(path));
   std::string line(request);
   if (!SendAll(socket.get(), line += '\n', deadline)) {
     return Status(Code::kDisconnected, "nobody takes a request on " + path);
