@@ -11,6 +11,7 @@
 #include "tools/rdinfo/measure.h"
 #include "tools/rdinfo/path.h"
 #include "transport/base/resolve.h"
+#include "transport/base/url_scheme.h"
 #include "transport/session/probe.h"
 #include "transport/session/session.h"
 #include "transport/tcp/transport.h"
@@ -179,8 +180,7 @@ Status ParsePeer(std::string_view text, PeerOptions& options) {
     }
     text = text.substr(0, slash);
   }
-  const bool another_scheme = text.find("://") != text.npos;
-  if (const std::string_view host = SshHost(text); !host.empty() && !another_scheme) {
+  if (const std::string_view host = SshHost(text); !host.empty() && SchemeOf(text).empty()) {
     return {Code::kInvalidArgument,
             fmt::format("'{}' is reached through ssh, which starts a server of its own; to try one "
                         "that runs there, rdfsd or 'rdping server', give its HOST: rdinfo {}",

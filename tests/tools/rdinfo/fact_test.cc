@@ -152,6 +152,7 @@ TEST(Peer, ThatSshReachesIsToldByItsHost) {
   EXPECT_EQ(advised("node:~/data"), "node");
   EXPECT_EQ(advised("node:.."), "node");
   EXPECT_EQ(advised("http://node/data"), "nothing");
+  EXPECT_EQ(advised("node://data"), "node");
   for (const char* other :
        {"node", "node:7337", "node:http", "[fd00::1]:7337", "fd00::1", "::1", "rdfs://node/data"}) {
     EXPECT_EQ(advised(other), "nothing") << other;
