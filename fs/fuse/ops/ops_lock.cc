@@ -91,22 +91,21 @@ struct Locking {
     const bool has_pages = inodes.may_have_pages(node);
     // Without pages another lock goes by the lease alone (Holds): not before the kernel has heard
     // where the file ends.
-    const auto believe = [node = node](Request& pending, const client::Attributes& told) {
-      (void)pending.Believe(node, told.expires, told.attr);
+    const auto known = now.ok() ? std::optional(*now) : std::nullopt;
+    const auto believe = [node = node, known](Request& pending) {
+      if (known) (void)pending.Believe(node, known->expires, known->attr);
     };
-    if (now.ok() && has_pages) believe(request, *now);
-    const std::uint64_t change = now.ok() ? std::uint64_t{now->attr.change} : 0;
-    const InodeTable::End end{.at = now.ok() ? std::uint64_t{now->attr.size} : 0, .asked = asked};
+    if (has_pages) believe(request);
+    const std::uint64_t change = known ? std::uint64_t{known->attr.change} : 0;
+    const InodeTable::End end{.at = known ? std::uint64_t{known->attr.size} : 0, .asked = asked};
     if (has_pages ? PagesHold() : !inodes.MayEndBefore(node, end)) {
-      if (now.ok() && !has_pages) believe(request, *now);
+      if (!has_pages) believe(request);
       return request.Ok();
     }
-    const auto later =
-        now.ok() && !has_pages ? std::optional<client::Attributes>(*now) : std::nullopt;
     // A read of the file that does not end holds its pages: better an error than old bytes under a
     // lock. It is not given back: its owner may have had it, or another part of it, before.
-    const auto then = [later, believe](Request& pending, bool dropped) {
-      if (dropped && later) believe(pending, *later);
+    const auto then = [has_pages, believe](Request& pending, bool dropped) {
+      if (dropped && !has_pages) believe(pending);
       dropped ? pending.Ok() : pending.Error(ETIMEDOUT);
     };
     request.DropPages(node, change, then, end);
