@@ -153,7 +153,7 @@ const char* Explain(Reason reason) {
     case Reason::kNeedsTcp:
       return "were used as only TCP can be";
     case Reason::kUring:
-      return "were a program's that is linked with liburing (io_uring)";
+      return "were read or written by io_uring";
     case Reason::kEnded:
       return "were over before both ends could meet";
     default:

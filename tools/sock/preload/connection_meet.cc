@@ -1,7 +1,6 @@
 // How a connection leaves the kernel's road: its attempts to meet the other end, and what comes of
 // them.
 #include <fcntl.h>
-#include <link.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/time.h>
@@ -55,7 +54,7 @@ const char* Explain(Reason reason) {
     case Reason::kStranger:
       return "the process at the other end is another user's than its socket";
     case Reason::kUring:
-      return "the program is linked with liburing, whose calls no library sees";
+      return "the program reads or writes it by io_uring";
     case Reason::kNoRoom:
       return "no descriptors or no memory are left; raise `ulimit -n`";
     default:
@@ -85,15 +84,6 @@ bool Filtered(int fd) {
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) != 0) return true;
   return settings.except.Matches(here, there) ||
          (!settings.only.empty() && !settings.only.Matches(here, there));
-}
-
-// Whether liburing is among the program's libraries: it makes its system calls without the C
-// library, and what they read would be the kernel's bytes alone.
-bool HasUring() {
-  const auto is_uring = [](dl_phdr_info* info, std::size_t, void*) {
-    return strstr(info->dlpi_name, "/liburing") != nullptr ? 1 : 0;
-  };
-  return dl_iterate_phdr(is_uring, nullptr) != 0;
 }
 
 // Whether it has what only TCP can do since before connect, or from its listener: what setsockopt
@@ -277,7 +267,6 @@ bool Connection::Begin(int fd) {
   // Early: connections that end like that are many, and short.
   const auto peer = FindPeerSocket(fd);
   if (IsOver(peer)) return stay(Reason::kEnded);
-  if (HasUring()) return stay(Reason::kUring);
   if (HasWhatOnlyTcpCan(fd)) return stay(Reason::kNeedsTcp);
   if (IsStandard(index_)) return last && stay(Reason::kNeedsTcp);
   if (slot().handed != 0 || !slot().OnlyHolderIs(ThisProcess()))

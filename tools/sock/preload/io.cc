@@ -212,19 +212,6 @@ ssize_t RecvMessage(int fd, msghdr* message, int flags) {
   return got;
 }
 
-// Sockets that another program is given have to be TCP's alone.
-void LetGo(const msghdr& message) {
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr;
-       c = CMSG_NXTHDR(const_cast<msghdr*>(&message), c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
-      int fd = -1;
-      __builtin_memcpy(&fd, reinterpret_cast<const std::byte*>(c) + at, sizeof(fd));
-      NeedTcp(fd, Reason::kShared);
-    }
-  }
-}
-
 ssize_t SendMessage(int fd, const msghdr* message, int flags) {
   if (message == nullptr || !Plausible(message->msg_iov, static_cast<long>(message->msg_iovlen))) {
     return libc().sendmsg(fd, message, flags);
@@ -356,6 +343,18 @@ ssize_t AnySendFile(int to, int from, off64_t* offset, std::size_t count) {
 }
 
 }  // namespace
+
+void LetGo(const msghdr& message) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr;
+       c = CMSG_NXTHDR(const_cast<msghdr*>(&message), c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      __builtin_memcpy(&fd, reinterpret_cast<const std::byte*>(c) + at, sizeof(fd));
+      NeedTcp(fd, Reason::kShared);
+    }
+  }
+}
 
 long SendBySystemCall(long number, const long* a) {
   const auto fd = static_cast<int>(a[0]);

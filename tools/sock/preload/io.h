@@ -1,9 +1,14 @@
-// The system calls that may hand on descriptors, by number.
+// The calls that may hand on descriptors.
 #pragma once
+
+#include <sys/socket.h>
 
 namespace rdfs::sock {
 
 // SYS_sendmsg or SYS_sendmmsg, as the C library's function for it goes. `a`: its arguments.
 long SendBySystemCall(long number, const long* a);
+
+// A message is about to be sent. Sockets that another program is given with it have to be TCP's.
+void LetGo(const msghdr& message);
 
 }  // namespace rdfs::sock

@@ -56,7 +56,7 @@ enum class Reason : std::uint8_t {
   kNotPaired,    // the carrier knows no pairing with the other end's address
   kUnreachable,  // the other host's carrier does not answer
   kNoRdma,       // there is none between the two hosts
-  kUring,        // the program may use io_uring, which this library does not see
+  kUring,        // the program uses it by io_uring
   kCount
 };
 

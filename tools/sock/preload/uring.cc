@@ -1,0 +1,185 @@
+// liburing's calls that give the kernel something to do, as programs see them. What the kernel does
+// by itself no library sees: a connection, or an epoll set, that a request names goes back to TCP
+// before the request is there. A program that has its rings for files (a database) loses nothing.
+//
+// Only programs that call the shared library come here. Who makes the system calls by syscall(2) is
+// told that there is no io_uring (process.cc); of who has liburing linked in nobody knows.
+#include <dlfcn.h>
+#include <liburing.h>
+#include <link.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "tools/sock/preload/connection.h"
+#include "tools/sock/preload/io.h"
+#include "tools/sock/preload/libc.h"
+
+namespace rdfs::sock {
+namespace {
+
+// Of a request that liburing 2.3 has no name for.
+constexpr unsigned kOpSendMessageZero = 48;  // IORING_OP_SENDMSG_ZC
+constexpr unsigned kOpWaitId = 50;           // IORING_OP_WAITID: its fd is a process
+constexpr unsigned kOpEpollWait = 59;        // IORING_OP_EPOLL_WAIT
+
+// `fd` is what the kernel will read, write or wait for.
+void WillUse(int fd, bool waits) {
+  const Word::Kind kind = Registry().Get(fd).kind();
+  if (kind == Word::Kind::kNone) return;
+  // What is in a set is told of by this library's wait alone.
+  if (kind == Word::Kind::kEpoll && waits) return StandAside();
+  NeedTcp(fd, Reason::kUring);
+}
+
+void WillUse(const int* fds, std::uint64_t count) {
+  for (std::uint64_t i = 0; fds != nullptr && i < count; ++i) WillUse(fds[i], true);
+}
+
+void WillDo(const io_uring_sqe& request) {
+  const auto memory = [&] { return reinterpret_cast<const void*>(request.addr); };
+  switch (request.opcode) {
+    // What these have there are no descriptors.
+    case IORING_OP_PROVIDE_BUFFERS:
+    case IORING_OP_REMOVE_BUFFERS:
+    case IORING_OP_SOCKET:
+    case IORING_OP_ASYNC_CANCEL:
+    case kOpWaitId:
+      return;
+    case IORING_OP_FILES_UPDATE:
+      return WillUse(static_cast<const int*>(memory()), request.len);
+    case IORING_OP_EPOLL_CTL:
+      return WillUse(static_cast<int>(request.off), true);
+    case IORING_OP_SPLICE:
+    case IORING_OP_TEE:
+      if ((request.splice_flags & SPLICE_F_FD_IN_FIXED) == 0) WillUse(request.splice_fd_in, false);
+      break;
+    default:
+      break;
+  }
+  // Else it is a place in a table, of what was seen when it was put there.
+  if ((request.flags & IOSQE_FIXED_FILE) != 0) return;
+  const bool waits = request.opcode == IORING_OP_POLL_ADD || request.opcode == kOpEpollWait;
+  WillUse(request.fd, waits);
+  const bool message = request.opcode == IORING_OP_SENDMSG || request.opcode == kOpSendMessageZero;
+  if (message && memory() != nullptr) {
+    LetGo(*static_cast<const msghdr*>(memory()));
+  }
+  // Nothing of ours is left to be done when the kernel has closed it.
+  if (request.opcode == IORING_OP_CLOSE && IsThisProcess()) const Closing closing(request.fd);
+}
+
+// What the program has filled in and the kernel has not been told of.
+void WillSubmit(const io_uring* ring) {
+  const int saved = errno;
+  const io_uring_sq& queue = ring->sq;
+  const unsigned wide = (ring->flags & IORING_SETUP_SQE128) != 0 ? 1 : 0;
+  for (unsigned at = queue.sqe_head; at != queue.sqe_tail; ++at) {
+    WillDo(queue.sqes[(at & *queue.kring_mask) << wide]);
+  }
+  errno = saved;
+}
+
+void WillRegister(const int* fds, unsigned count) {
+  const int saved = errno;
+  WillUse(fds, count);
+  errno = saved;
+}
+
+void WillRegisterBy(unsigned what) {
+  constexpr unsigned kByIndex = 1U << 31U;  // IORING_REGISTER_USE_REGISTERED_RING
+  switch (what & ~kByIndex) {
+    case IORING_REGISTER_FILES:
+    case IORING_REGISTER_FILES_UPDATE:
+    case IORING_REGISTER_FILES2:
+    case IORING_REGISTER_FILES_UPDATE2:
+      return StandAside();
+    default:
+      return;
+  }
+}
+
+// liburing's own. It may be the library of a module that the program has loaded, out of sight.
+void* Find(std::atomic<void*>& known, const char* name) {
+  void* found = known.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  found = dlsym(RTLD_NEXT, name);
+  const auto look = [](dl_phdr_info* info, std::size_t, void* path) {
+    if (strstr(info->dlpi_name, "/liburing") == nullptr) return 0;
+    *static_cast<const char**>(path) = info->dlpi_name;
+    return 1;
+  };
+  const char* path = nullptr;
+  if (found == nullptr && dl_iterate_phdr(look, &path) != 0) {
+    void* const library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (library != nullptr) found = dlsym(library, name);
+  }
+  if (found != nullptr) known.store(found, std::memory_order_release);
+  return found;
+}
+
+}  // namespace
+
+#define RDSOCK_URING(name, parameters, arguments, before) \
+  RDSOCK_EXPORT(int, name, parameters) {                  \
+    static constinit std::atomic<void*> known{nullptr};   \
+    before;                                               \
+    void* const found = Find(known, #name);               \
+    if (found == nullptr) return -ENOSYS;                 \
+    int(*call) parameters = nullptr;                      \
+    std::memcpy(&call, &found, sizeof(call));             \
+    return call arguments;                                \
+  }
+
+using Rings = io_uring;
+using Done = io_uring_cqe*;
+using Time = __kernel_timespec;
+
+RDSOCK_URING(io_uring_submit, (Rings * ring), (ring), WillSubmit(ring))
+RDSOCK_URING(io_uring_submit_and_wait, (Rings * ring, unsigned count), (ring, count),
+             WillSubmit(ring))
+RDSOCK_URING(io_uring_submit_and_wait_timeout,
+             (Rings * ring, Done* done, unsigned count, Time* time, sigset_t* mask),
+             (ring, done, count, time, mask), WillSubmit(ring))
+RDSOCK_URING(io_uring_submit_and_wait_min_timeout,
+             (Rings * ring, Done* done, unsigned count, Time* time, unsigned least, sigset_t* mask),
+             (ring, done, count, time, least, mask), WillSubmit(ring))
+RDSOCK_URING(io_uring_submit_and_wait_reg, (Rings * ring, Done* done, unsigned count, int index),
+             (ring, done, count, index), WillSubmit(ring))
+RDSOCK_URING(io_uring_submit_and_get_events, (Rings * ring), (ring), WillSubmit(ring))
+// Where the kernel is older these submit a timeout, and what lies before it.
+RDSOCK_URING(io_uring_wait_cqes,
+             (Rings * ring, Done* done, unsigned count, Time* time, sigset_t* mask),
+             (ring, done, count, time, mask), WillSubmit(ring))
+RDSOCK_URING(io_uring_wait_cqes_min_timeout,
+             (Rings * ring, Done* done, unsigned count, Time* time, unsigned least, sigset_t* mask),
+             (ring, done, count, time, least, mask), WillSubmit(ring))
+RDSOCK_URING(io_uring_wait_cqe_timeout, (Rings * ring, Done* done, Time* time), (ring, done, time),
+             WillSubmit(ring))
+
+RDSOCK_URING(io_uring_register_files, (Rings * ring, const int* fds, unsigned count),
+             (ring, fds, count), WillRegister(fds, count))
+RDSOCK_URING(io_uring_register_files_tags,
+             (Rings * ring, const int* fds, const __u64* tags, unsigned count),
+             (ring, fds, tags, count), WillRegister(fds, count))
+RDSOCK_URING(io_uring_register_files_update,
+             (Rings * ring, unsigned at, const int* fds, unsigned count), (ring, at, fds, count),
+             WillRegister(fds, count))
+RDSOCK_URING(io_uring_register_files_update_tag,
+             (Rings * ring, unsigned at, const int* fds, const __u64* tags, unsigned count),
+             (ring, at, fds, tags, count), WillRegister(fds, count))
+
+// The system calls themselves, which do not say what lies in the ring.
+RDSOCK_URING(io_uring_enter,
+             (unsigned ring, unsigned count, unsigned least, unsigned flags, sigset_t* mask),
+             (ring, count, least, flags, mask), if (count > 0) StandAside())
+RDSOCK_URING(io_uring_enter2,
+             (unsigned ring, unsigned count, unsigned least, unsigned flags, void* argument,
+              std::size_t size),
+             (ring, count, least, flags, argument, size), if (count > 0) StandAside())
+RDSOCK_URING(io_uring_register,
+             (unsigned ring, unsigned what, const void* argument, unsigned count),
+             (ring, what, argument, count), WillRegisterBy(what))
+
+}  // namespace rdfs::sock
