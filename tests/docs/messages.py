@@ -35,10 +35,10 @@ LEAST_HELD = 4
 NO_SENTENCES = {
     'transport/base/url_scheme.h': ('kSchemes',),
     'fs/fuse/command/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/command/options.cc': ('kDescription', 'kFooter'),
-    'tools/copy/options.cc': ('kAbout',), 'tools/pipe/options.cc': ('kAboutLevel',),
+    'tools/copy/command/options.cc': ('kAbout',), 'tools/pipe/options.cc': ('kAboutLevel',),
     'tools/pipe/library/options.cc': ('kForBoth', 'kForReceivers'),
     'tools/sock/preload/successor.cc': ('InterpreterOf',),
-    'tools/copy/remote/own_binary.cc': ('kScript',), 'tools/copy/names.cc': ('why',),
+    'tools/copy/remote/own_binary.cc': ('kScript',), 'tools/copy/file/names.cc': ('why',),
     'tools/rdinfo/firewall.cc': ('kPorts',), 'tools/rdinfo/fact.h': ('kAdviceTitle',),
     'tools/sock/rdsock.cc': ('kDescription',),
 }
@@ -273,7 +273,7 @@ PLANTED = (
 )
 PLANTED_HELPERS = (
     ('fs/fuse/command/mount_helper.cc', 'return Refuse("the wombat has eaten it");'),
-    ('tools/copy/options.cc', 'return Wrong(first ? "give a DST" : "the wombat has eaten it");'),
+    ('tools/copy/command/options.cc', 'return Wrong(first ? "give a DST" : "the wombat has eaten it");'),
     ('tools/x.cc', 'Say("rdcp: the wombat has eaten {}\\n", it);'),
     ('tools/x.cc', 'fprintf(stderr, "rdcp: the wombat has eaten it\\n");'),
     ('tools/sock/rdsock.cc', 'return "the wombat has eaten it";'),

@@ -4,12 +4,12 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/server/temp_dir.h"
-#include "tools/copy/filter.h"
-#include "tools/copy/journal.h"
-#include "tools/copy/list.h"
-#include "tools/copy/operand.h"
-#include "tools/copy/pace.h"
+#include "tools/copy/command/operand.h"
+#include "tools/copy/destination/journal.h"
+#include "tools/copy/file/pace.h"
 #include "tools/copy/remote/ports.h"
+#include "tools/copy/source/filter.h"
+#include "tools/copy/source/list.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::fuzz {

@@ -1,6 +1,6 @@
 // rdcp and rdcp: their messages, and what a far end's first line may say.
 #include "tests/fuzz/fuzz.h"
-#include "tools/copy/names.h"
+#include "tools/copy/file/names.h"
 #include "tools/copy/remote/errand.h"
 #include "tools/copy/remote/own_binary.h"
 #include "tools/copy/remote/sources.h"

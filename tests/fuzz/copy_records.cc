@@ -1,6 +1,6 @@
 // A batch of rdcp as a hostile far end may have filled it: what its records say, and in what order.
 #include "tests/fuzz/fuzz.h"
-#include "tools/copy/names.h"
+#include "tools/copy/file/names.h"
 #include "tools/copy/remote/records.h"
 
 namespace rdfs::fuzz {

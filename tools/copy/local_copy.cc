@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <thread>
 
-#include "tools/copy/metadata.h"
-#include "tools/copy/names.h"
+#include "tools/copy/file/metadata.h"
+#include "tools/copy/file/names.h"
 #include "tools/pipe/stopping.h"
 
 namespace rdfs::copy {

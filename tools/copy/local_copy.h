@@ -1,5 +1,5 @@
 // LocalCopy: the form of rdcp that needs no other rdcp, from directories of this machine and of
-// exports to one of either. What is on an export is reached as a file here is (file.h).
+// exports to one of either. What is on an export is reached as a file here is (file/file.h).
 //
 //     scanner (the caller's thread) --> queue --> crew: opens, copies, renames
 //                    |
@@ -18,11 +18,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tools/copy/decide.h"
-#include "tools/copy/destination.h"
-#include "tools/copy/pace.h"
-#include "tools/copy/report.h"
-#include "tools/copy/scanner.h"
+#include "tools/copy/destination/decide.h"
+#include "tools/copy/destination/destination.h"
+#include "tools/copy/file/pace.h"
+#include "tools/copy/report/report.h"
+#include "tools/copy/source/scanner.h"
 
 namespace rdfs::copy {
 

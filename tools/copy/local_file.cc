@@ -3,10 +3,10 @@
 #include <cerrno>
 #include <optional>
 
-#include "tools/copy/compare.h"
-#include "tools/copy/data.h"
-#include "tools/copy/filter.h"
+#include "tools/copy/file/compare.h"
+#include "tools/copy/file/data.h"
 #include "tools/copy/local_copy.h"
+#include "tools/copy/source/filter.h"
 
 namespace rdfs::copy {
 namespace {

@@ -1,10 +1,10 @@
 // rdcp: files and directories, between here and here, or here and other machines.
 #include <string_view>
 
-#include "tools/copy/command.h"
+#include "tools/copy/command/command.h"
+#include "tools/copy/command/remote_command.h"
 #include "tools/copy/remote/far.h"
 #include "tools/copy/remote/own_binary.h"
-#include "tools/copy/remote_command.h"
 
 int main(int argc, char** argv) {
   // How an rdcp on another machine starts this one.

@@ -14,7 +14,7 @@
 
 #include "tests/tools/copy/as_ordinary.h"
 #include "tests/tools/copy/temp_tree.h"
-#include "tools/copy/filter.h"
+#include "tools/copy/source/filter.h"
 #include "tools/pipe/stopping.h"
 
 namespace rdfs::copy {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/tools/content_of.h"
-#include "tools/copy/beneath.h"
+#include "tools/copy/file/beneath.h"
 
 namespace rdfs::copy {
 

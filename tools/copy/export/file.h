@@ -14,7 +14,7 @@
 #include <unordered_map>
 
 #include "tools/copy/export/session.h"
-#include "tools/copy/file.h"
+#include "tools/copy/file/file.h"
 #include "transport/base/random.h"
 
 namespace rdfs::copy {

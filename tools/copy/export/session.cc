@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "tools/copy/entry.h"
 #include "tools/copy/export/file.h"
+#include "tools/copy/file/entry.h"
 #include "transport/base/host_name.h"
 #include "transport/base/signals_blocked.h"
 #include "transport/session/session.h"

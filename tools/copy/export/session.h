@@ -22,8 +22,8 @@
 #include <thread>
 
 #include "fs/client/sync_client.h"
-#include "tools/copy/file.h"
-#include "tools/copy/operand.h"
+#include "tools/copy/command/operand.h"
+#include "tools/copy/file/file.h"
 #include "transport/transport.h"
 
 namespace rdfs::copy {

@@ -11,15 +11,15 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/copy/decide.h"
-#include "tools/copy/entry.h"
-#include "tools/copy/filter.h"
+#include "tools/copy/destination/decide.h"
+#include "tools/copy/file/entry.h"
 #include "tools/copy/remote/errand.h"
 #include "tools/copy/remote/lane_dialler.h"
 #include "tools/copy/remote/ports.h"
 #include "tools/copy/remote/talk.h"
-#include "tools/copy/report.h"
-#include "tools/copy/scanner.h"
+#include "tools/copy/report/report.h"
+#include "tools/copy/source/filter.h"
+#include "tools/copy/source/scanner.h"
 #include "transport/base/status.h"
 #include "transport/session/session.h"
 #include "transport/ssh/launch.h"

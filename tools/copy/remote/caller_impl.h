@@ -4,10 +4,10 @@
 #include <chrono>
 #include <optional>
 
-#include "tools/copy/names.h"
+#include "tools/copy/file/names.h"
 #include "tools/copy/remote/talk.h"
 #include "tools/copy/remote/wire.h"
-#include "tools/copy/report.h"
+#include "tools/copy/report/report.h"
 
 namespace rdfs::copy {
 

@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <vector>
 
-#include "tools/copy/compare.h"
-#include "tools/copy/data.h"
+#include "tools/copy/file/compare.h"
+#include "tools/copy/file/data.h"
 #include "tools/pipe/digest.h"
 
 namespace rdfs::copy {

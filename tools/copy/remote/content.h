@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tools/copy/destination.h"
+#include "tools/copy/destination/destination.h"
 #include "tools/copy/remote/wire.h"
 #include "tools/pipe/stopping.h"
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "tools/copy/command/setup.h"
 #include "tools/copy/remote/across.h"
 #include "tools/copy/remote/door.h"
 #include "tools/copy/remote/errand.h"
@@ -18,7 +19,6 @@
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
 #include "tools/copy/remote/threads.h"
-#include "tools/copy/setup.h"
 #include "tools/pipe/process.h"
 #include "transport/base/log.h"
 #include "transport/session/acceptor.h"

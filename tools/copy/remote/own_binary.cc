@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "tools/copy/names.h"
+#include "tools/copy/file/names.h"
 #include "transport/base/bytes.h"
 #include "transport/base/fd.h"
 #include "transport/ssh/child_process.h"

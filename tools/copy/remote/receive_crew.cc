@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "tools/copy/names.h"
+#include "tools/copy/file/names.h"
 #include "tools/copy/remote/content.h"
 #include "tools/copy/remote/sources.h"
 #include "tools/pipe/digest.h"

@@ -21,11 +21,11 @@
 #include <variant>
 #include <vector>
 
-#include "tools/copy/decide.h"
-#include "tools/copy/destination.h"
+#include "tools/copy/destination/decide.h"
+#include "tools/copy/destination/destination.h"
 #include "tools/copy/remote/records.h"
 #include "tools/copy/remote/wire.h"
-#include "tools/copy/scanner.h"
+#include "tools/copy/source/scanner.h"
 #include "tools/pipe/stopping.h"
 #include "transport/base/fd.h"
 

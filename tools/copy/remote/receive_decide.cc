@@ -1,7 +1,7 @@
 // ReceiveCrew: what is there already, what goes, and dry runs.
 #include <utility>
 
-#include "tools/copy/names.h"
+#include "tools/copy/file/names.h"
 #include "tools/copy/remote/content.h"
 #include "tools/copy/remote/receive_crew.h"
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "tools/copy/names.h"
-#include "tools/copy/setup.h"
+#include "tools/copy/command/setup.h"
+#include "tools/copy/file/names.h"
 #include "tools/pipe/lane_loop.h"
 #include "transport/session/peer.h"
 

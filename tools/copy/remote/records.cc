@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tools/copy/names.h"
+#include "tools/copy/file/names.h"
 
 namespace rdfs::copy {
 namespace {

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "tools/copy/entry.h"
+#include "tools/copy/file/entry.h"
 #include "tools/copy/remote/wire.h"
 #include "transport/base/bytes.h"
 #include "transport/base/status.h"

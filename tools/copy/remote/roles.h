@@ -9,11 +9,11 @@
 #include <optional>
 #include <string>
 
-#include "tools/copy/filter.h"
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sources.h"
 #include "tools/copy/remote/walk.h"
 #include "tools/copy/remote/wire.h"
+#include "tools/copy/source/filter.h"
 
 namespace rdfs::copy {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "tools/copy/data.h"
+#include "tools/copy/file/data.h"
 #include "tools/copy/remote/content.h"
 
 namespace rdfs::copy {

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "tools/copy/pace.h"
+#include "tools/copy/file/pace.h"
 #include "tools/copy/remote/walk.h"
 #include "tools/pipe/stopping.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tools/copy/operand.h"
+#include "tools/copy/command/operand.h"
 #include "tools/pipe/lane_loop.h"
 #include "tools/pipe/ring.h"
 

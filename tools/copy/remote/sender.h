@@ -10,10 +10,10 @@
 #include <optional>
 #include <vector>
 
-#include "tools/copy/counter.h"
 #include "tools/copy/remote/send_crew.h"
 #include "tools/copy/remote/send_lanes.h"
 #include "tools/copy/remote/talk.h"
+#include "tools/copy/report/counter.h"
 
 namespace rdfs::copy {
 

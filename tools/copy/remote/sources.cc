@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "tools/copy/names.h"
-#include "tools/copy/pattern.h"
+#include "tools/copy/file/names.h"
+#include "tools/copy/source/pattern.h"
 #include "transport/base/home_directory.h"
 #include "transport/session/peer.h"
 

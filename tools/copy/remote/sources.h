@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tools/copy/remote/wire.h"
-#include "tools/copy/scanner.h"
+#include "tools/copy/source/scanner.h"
 
 namespace rdfs::copy {
 
@@ -43,8 +43,8 @@ bool WasAskedFor(const Entry& entry, const ScanOptions& asked, const Keep& keep)
 Status NotAskedFor(const std::string& name);
 
 // The files that were asked for, as paths here, and the Begin that tells of them. `expand`: a name
-// that is not there as it stands is taken for a pattern (pattern.h), and "~/" and "~user/" for
-// home directories; else a shell has done that already. `tell` is called with what leads to
+// that is not there as it stands is taken for a pattern (source/pattern.h), and "~/" and "~user/"
+// for home directories; else a shell has done that already. `tell` is called with what leads to
 // nothing.
 struct Found {
   std::vector<std::string> paths;

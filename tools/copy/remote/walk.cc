@@ -8,10 +8,10 @@
 #include <cerrno>
 #include <utility>
 
-#include "tools/copy/data.h"
+#include "tools/copy/file/data.h"
+#include "tools/copy/file/metadata.h"
+#include "tools/copy/file/names.h"
 #include "tools/copy/local_copy.h"
-#include "tools/copy/metadata.h"
-#include "tools/copy/names.h"
 
 namespace rdfs::copy {
 namespace {

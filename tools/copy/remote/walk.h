@@ -22,11 +22,11 @@
 #include <variant>
 #include <vector>
 
-#include "tools/copy/counter.h"
-#include "tools/copy/filter.h"
 #include "tools/copy/remote/records.h"
 #include "tools/copy/remote/wire.h"
-#include "tools/copy/scanner.h"
+#include "tools/copy/report/counter.h"
+#include "tools/copy/source/filter.h"
+#include "tools/copy/source/scanner.h"
 #include "tools/pipe/stopping.h"
 
 namespace rdfs::copy {

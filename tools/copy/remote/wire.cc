@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/copy/names.h"
+#include "tools/copy/file/names.h"
 #include "tools/pipe/protocol.h"
 #include "transport/session/messages.h"
 

@@ -17,9 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/copy/entry.h"
-#include "tools/copy/journal.h"
-#include "tools/copy/report.h"
+#include "tools/copy/destination/journal.h"
+#include "tools/copy/file/entry.h"
+#include "tools/copy/report/report.h"
 #include "tools/pipe/digest.h"
 #include "transport/base/bytes.h"
 #include "transport/base/status.h"

@@ -14,7 +14,7 @@
 
 #include "tests/fs/client/rdfsd.h"
 #include "tests/transport/kinds.h"
-#include "tools/copy/data.h"
+#include "tools/copy/file/data.h"
 
 namespace rdfs::copy {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "tests/tools/copy/temp_tree.h"
 #include "tools/copy/local_copy.h"
-#include "tools/copy/pattern.h"
+#include "tools/copy/source/pattern.h"
 
 namespace rdfs::copy {
 namespace {

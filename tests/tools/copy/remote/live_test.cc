@@ -16,7 +16,7 @@
 #include "tests/tools/copy/remote/pair.h"
 #include "tests/tools/pipe/temp_dir.h"
 #include "tests/transport/kinds.h"
-#include "tools/copy/metadata.h"
+#include "tools/copy/file/metadata.h"
 #include "tools/copy/remote/caller_impl.h"
 #include "tools/copy/remote/door.h"
 #include "tools/copy/remote/receiver.h"

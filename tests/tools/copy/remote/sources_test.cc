@@ -10,8 +10,8 @@
 #include <map>
 
 #include "tests/tools/pipe/temp_dir.h"
-#include "tools/copy/filter.h"
 #include "tools/copy/remote/errand.h"
+#include "tools/copy/source/filter.h"
 
 namespace rdfs::copy {
 namespace {
