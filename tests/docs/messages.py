@@ -35,7 +35,7 @@ LEAST_HELD = 4
 NO_SENTENCES = {
     'transport/base/url_scheme.h': ('kSchemes',),
     'fs/fuse/command/options.cc': ('kWords', 'kIgnored', 'kDescription'), 'server/command/options.cc': ('kDescription', 'kFooter'),
-    'tools/copy/command/options.cc': ('kAbout',), 'tools/pipe/options.cc': ('kAboutLevel',),
+    'tools/copy/command/options.cc': ('kAbout',), 'tools/pipe/command/options.cc': ('kAboutLevel',),
     'tools/pipe/library/options.cc': ('kForBoth', 'kForReceivers'),
     'tools/sock/preload/successor.cc': ('InterpreterOf',),
     'tools/copy/remote/own_binary.cc': ('kScript',), 'tools/copy/file/names.cc': ('why',),
@@ -67,7 +67,7 @@ CLASSES = {
                         r'transport/|fs/client/|tools/sock/ring|tools/copy/export/session'),
     'nothing is kept under this key': (('kInvalidArgument', 'kNotFound', 'kBusy', 'kErrno', 'kDisconnected', 'kDeadlineExceeded'),
                                        r'server/(supervisor/|service|record/|loop/)|'
-                                       r'tools/(pipe/handover|copy/remote/)'),
+                                       r'tools/(pipe/io/handover|copy/remote/)'),
     'OpenSSL could not': (('kInternal',), r''),
     'a NULL is': (('kInvalidArgument', 'kErrno', 'Refuse', 'return'), r'(fs|tools/pipe)/library/'),
     'exclude each other': (('kInvalidArgument', 'print', 'return') + USAGE,

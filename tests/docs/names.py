@@ -12,7 +12,8 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-DOCUMENTS = ['CONTRIBUTING.md', 'README.md', 'ARCHITECTURE.md', 'server/README.md', 'fs/fuse/README.md', 'tools/copy/README.md'] + sorted(
+DOCUMENTS = ['CONTRIBUTING.md', 'README.md', 'ARCHITECTURE.md', 'server/README.md', 'fs/fuse/README.md',
+             'tools/copy/README.md', 'tools/pipe/README.md'] + sorted(
     os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, 'docs/*.md')))
 # What was called otherwise once, and is named for that.
 FORMER = {'transport/handshake.*'}

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "tests/fuzz/fuzz.h"
-#include "tools/pipe/codec.h"
-#include "tools/pipe/receive_state.h"
-#include "tools/pipe/send_state.h"
+#include "tools/pipe/receive/receive_state.h"
+#include "tools/pipe/send/send_state.h"
+#include "tools/pipe/wire/codec.h"
 
 namespace rdfs::fuzz {
 namespace {

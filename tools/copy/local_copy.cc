@@ -6,7 +6,7 @@
 
 #include "tools/copy/file/metadata.h"
 #include "tools/copy/file/names.h"
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 
 namespace rdfs::copy {
 namespace {

@@ -1,8 +1,8 @@
 // rdrecv: what rdsend sends, to standard output or a file.
 
-#include "tools/pipe/options.h"
-#include "tools/pipe/process.h"
-#include "tools/pipe/reception.h"
+#include "tools/pipe/command/options.h"
+#include "tools/pipe/command/process.h"
+#include "tools/pipe/receive/reception.h"
 #include "transport/base/say.h"
 
 namespace {

@@ -1,8 +1,8 @@
 // rdsend: standard input or a file to rdrecv on another machine, or on several.
 
-#include "tools/pipe/delivery.h"
-#include "tools/pipe/options.h"
-#include "tools/pipe/process.h"
+#include "tools/pipe/command/options.h"
+#include "tools/pipe/command/process.h"
+#include "tools/pipe/send/delivery.h"
 #include "transport/base/say.h"
 
 namespace {

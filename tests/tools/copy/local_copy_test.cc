@@ -15,7 +15,7 @@
 #include "tests/tools/copy/as_ordinary.h"
 #include "tests/tools/copy/temp_tree.h"
 #include "tools/copy/source/filter.h"
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 
 namespace rdfs::copy {
 namespace {

@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "tests/tools/pipe/temp_dir.h"
-#include "tools/pipe/digest.h"
-#include "tools/pipe/door.h"
-#include "tools/pipe/lane_loop.h"
-#include "tools/pipe/receiver.h"
-#include "tools/pipe/sender.h"
+#include "tools/pipe/receive/door.h"
+#include "tools/pipe/receive/receiver.h"
+#include "tools/pipe/send/sender.h"
+#include "tools/pipe/wire/digest.h"
+#include "tools/pipe/wire/lane_loop.h"
 #include "transport/session/acceptor.h"
 #include "transport/session/session.h"
 

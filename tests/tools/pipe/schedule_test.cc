@@ -6,8 +6,8 @@
 #include <deque>
 #include <random>
 
-#include "tools/pipe/receive_state.h"
-#include "tools/pipe/send_state.h"
+#include "tools/pipe/receive/receive_state.h"
+#include "tools/pipe/send/send_state.h"
 
 namespace rdfs::pipe {
 namespace {

@@ -13,7 +13,7 @@
 #include "tools/copy/local_copy.h"
 #include "tools/copy/report/watch.h"
 #include "tools/copy/source/list.h"
-#include "tools/pipe/process.h"
+#include "tools/pipe/command/process.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
 

@@ -15,8 +15,8 @@
 #include "tools/copy/report/report.h"
 #include "tools/copy/report/watch.h"
 #include "tools/copy/source/list.h"
-#include "tools/pipe/lane_loop.h"
-#include "tools/pipe/process.h"
+#include "tools/pipe/command/process.h"
+#include "tools/pipe/wire/lane_loop.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
 

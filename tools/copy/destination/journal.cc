@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "tools/copy/file/data.h"
-#include "tools/pipe/digest.h"
+#include "tools/pipe/wire/digest.h"
 
 namespace rdfs::copy {
 

@@ -6,7 +6,7 @@
 
 #include "tools/copy/file/compare.h"
 #include "tools/copy/file/data.h"
-#include "tools/pipe/digest.h"
+#include "tools/pipe/wire/digest.h"
 
 namespace rdfs::copy {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tools/copy/destination/destination.h"
 #include "tools/copy/remote/wire.h"
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 
 namespace rdfs::copy {
 

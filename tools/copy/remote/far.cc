@@ -19,7 +19,7 @@
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
 #include "tools/copy/remote/threads.h"
-#include "tools/pipe/process.h"
+#include "tools/pipe/command/process.h"
 #include "transport/base/log.h"
 #include "transport/session/acceptor.h"
 #include "transport/ssh/stdio.h"

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 
 namespace rdfs::copy {
 namespace {

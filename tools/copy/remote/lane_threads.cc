@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 
 namespace rdfs::copy {
 

@@ -9,7 +9,7 @@
 #include "tools/copy/file/names.h"
 #include "tools/copy/remote/content.h"
 #include "tools/copy/remote/sources.h"
-#include "tools/pipe/digest.h"
+#include "tools/pipe/wire/digest.h"
 
 namespace rdfs::copy {
 

@@ -26,7 +26,7 @@
 #include "tools/copy/remote/records.h"
 #include "tools/copy/remote/wire.h"
 #include "tools/copy/source/scanner.h"
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::copy {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tools/copy/remote/lane_threads.h"
-#include "tools/pipe/ring.h"
+#include "tools/pipe/wire/ring.h"
 
 namespace rdfs::copy {
 

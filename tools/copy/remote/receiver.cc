@@ -6,7 +6,7 @@
 
 #include "tools/copy/command/setup.h"
 #include "tools/copy/file/names.h"
-#include "tools/pipe/lane_loop.h"
+#include "tools/pipe/wire/lane_loop.h"
 #include "transport/session/peer.h"
 
 namespace rdfs::copy {

@@ -17,7 +17,7 @@
 #include "tools/copy/remote/receive_crew.h"
 #include "tools/copy/remote/receive_lanes.h"
 #include "tools/copy/remote/talk.h"
-#include "tools/pipe/ring.h"
+#include "tools/pipe/wire/ring.h"
 
 namespace rdfs::copy {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "tools/copy/remote/talk.h"
-#include "tools/pipe/ring.h"
+#include "tools/pipe/wire/ring.h"
 #include "transport/domain.h"
 
 namespace rdfs::copy {

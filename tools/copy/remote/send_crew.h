@@ -16,7 +16,7 @@
 
 #include "tools/copy/file/pace.h"
 #include "tools/copy/remote/walk.h"
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 
 namespace rdfs::copy {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "tools/copy/command/operand.h"
-#include "tools/pipe/lane_loop.h"
-#include "tools/pipe/ring.h"
+#include "tools/pipe/wire/lane_loop.h"
+#include "tools/pipe/wire/ring.h"
 
 namespace rdfs::copy {
 

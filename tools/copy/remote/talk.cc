@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "tools/pipe/lane_loop.h"
+#include "tools/pipe/wire/lane_loop.h"
 
 namespace rdfs::copy {
 

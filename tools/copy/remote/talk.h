@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "tools/copy/remote/wire.h"
-#include "tools/pipe/liveness.h"
-#include "tools/pipe/ring.h"
+#include "tools/pipe/wire/liveness.h"
+#include "tools/pipe/wire/ring.h"
 #include "transport/transport.h"
 
 namespace rdfs::copy {

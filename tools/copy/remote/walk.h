@@ -27,7 +27,7 @@
 #include "tools/copy/report/counter.h"
 #include "tools/copy/source/filter.h"
 #include "tools/copy/source/scanner.h"
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 
 namespace rdfs::copy {
 

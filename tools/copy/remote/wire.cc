@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tools/copy/file/names.h"
-#include "tools/pipe/protocol.h"
+#include "tools/pipe/wire/protocol.h"
 #include "transport/session/messages.h"
 
 namespace rdfs::copy {

@@ -20,7 +20,7 @@
 #include "tools/copy/destination/journal.h"
 #include "tools/copy/file/entry.h"
 #include "tools/copy/report/report.h"
-#include "tools/pipe/digest.h"
+#include "tools/pipe/wire/digest.h"
 #include "transport/base/bytes.h"
 #include "transport/base/status.h"
 #include "transport/transport.h"

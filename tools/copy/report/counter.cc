@@ -1,6 +1,6 @@
 #include "tools/copy/report/counter.h"
 
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 
 namespace rdfs::copy {
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "tools/copy/file/names.h"
-#include "tools/pipe/progress.h"
+#include "tools/pipe/command/progress.h"
 #include "transport/base/say.h"
 
 namespace rdfs::copy {

@@ -8,7 +8,7 @@
 
 #include "tools/copy/report/counter.h"
 #include "tools/copy/report/report.h"
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/io/stopping.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 

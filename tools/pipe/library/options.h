@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "tools/pipe/options.h"
+#include "tools/pipe/command/options.h"
 
 namespace rdfs::pipe {
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "tools/pipe/delivery.h"
+#include "tools/pipe/send/delivery.h"
 #include "transport/base/signals_blocked.h"
 
 using rdfs::Code;

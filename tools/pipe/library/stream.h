@@ -18,10 +18,10 @@
 #include <thread>
 
 #include "fs/library/rdfs.h"
-#include "tools/pipe/handover.h"
-#include "tools/pipe/options.h"
-#include "tools/pipe/reception.h"
-#include "tools/pipe/stopping.h"
+#include "tools/pipe/command/options.h"
+#include "tools/pipe/io/handover.h"
+#include "tools/pipe/io/stopping.h"
+#include "tools/pipe/receive/reception.h"
 
 struct rdfs_pipe {
  public:

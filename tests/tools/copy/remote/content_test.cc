@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/tools/copy/temp_tree.h"
-#include "tools/pipe/digest.h"
+#include "tools/pipe/wire/digest.h"
 
 namespace rdfs::copy {
 namespace {
