@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -728,23 +729,61 @@ void WithLength(int fd) {
   const int on = 1;
   if (setsockopt(fd, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)) != 0) _exit(3);
 }
-void HearsLength(Party& party, int fd) {
-  party.Meet();
-  char byte = 0;
-  iovec buffer{&byte, 1};
+// What recvmsg says is left behind `size` bytes; only whether something is, where `exact` is false.
+void SayLength(Party& party, int fd, const char* what, std::size_t size, int flags = 0,
+               bool exact = true) {
+  std::array<char, 16> bytes{};
+  iovec buffer{bytes.data(), size};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &buffer;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  party.Say("recvmsg", recvmsg(fd, &message, MSG_DONTWAIT));
+  party.Say(what, recvmsg(fd, &message, flags | MSG_DONTWAIT));
   party.Say("what came with it", static_cast<long>(message.msg_controllen));
+  const cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  if (head == nullptr) return;
+  int left = -1;
+  memcpy(&left, CMSG_DATA(head), sizeof(left));
+  const bool is_length = head->cmsg_level == IPPROTO_TCP && head->cmsg_type == TCP_CM_INQ &&
+                         head->cmsg_len == CMSG_LEN(sizeof(left));
+  party.Say("it is a length", is_length ? 1 : 0);
+  party.Say("left", exact ? left : left > 0 ? 1 : 0);
+}
+void HearsLength(Party& party, int fd) {
+  party.Meet();
+  SayLength(party, fd, "a byte", 1);
+  SayLength(party, fd, "a look", 4, MSG_PEEK);
+  SayLength(party, fd, "all but one", 8);
+  SayLength(party, fd, "the last", 1);
+  SayLength(party, fd, "none", 1);
+  msghdr message{};
+  char byte = 0;
+  iovec buffer{&byte, 1};
+  message.msg_iov = &buffer;
+  message.msg_iovlen = 1;
+  party.Meet();
+  party.Meet();
+  party.Say("no room for it", recvmsg(fd, &message, 0));
+  party.Say("flags", message.msg_flags);
+  std::array<char, 4> little{};
+  message.msg_control = little.data();
+  message.msg_controllen = little.size();
+  party.Say("too little room for it", recvmsg(fd, &message, 0));
+  party.Say("flags", message.msg_flags);
+  SayLength(party, fd, "not the last, and the end behind it", 2, 0, false);
+  SayLength(party, fd, "the last before the end", 16);
+  SayLength(party, fd, "the end", 1);
   close(fd);
   party.Meet();
 }
 void SendsSome(Party& party, int fd) {
   party.Say("send", send(fd, "0123456789", 10, 0));
+  party.Meet();
+  party.Meet();
+  party.Say("send", send(fd, "0123456789", 10, 0));
+  party.Say("shutdown", shutdown(fd, SHUT_WR));
   party.Meet();
   party.Meet();
   close(fd);
@@ -755,6 +794,11 @@ int Warm(int fd, bool first) {
 }
 void ClientWithLength(Party& party) {
   HearsLength(party, Warm(Connect(party.beside(), WithLength), true));
+}
+void ClientThatWantsLength(Party& party) {
+  const int fd = Warm(Connect(party.beside(), nullptr), true);
+  WithLength(fd);
+  HearsLength(party, fd);
 }
 void ServesClientWithLength(Party& party) {
   SendsSome(party, Warm(Accept(party.beside(), nullptr), false));
@@ -947,8 +991,9 @@ const std::vector<Scenario> kWaitScenarios = {
     {"select above 1,023", SelectsAbove, Tells},
     {"select beside what is above 1,023", SelectsBesideAbove, Tells},
     {"timeouts", TimesOut, LetsTimeOut},
-    {"TCP_INQ before connect", ClientWithLength, ServesClientWithLength},
-    {"TCP_INQ of the listener", AsksListenerWithLength, ListenerWithLength},
+    {"TCP_INQ before connect", ClientWithLength, ServesClientWithLength, 2},
+    {"TCP_INQ of the listener", AsksListenerWithLength, ListenerWithLength, 2},
+    {"TCP_INQ behind it", ClientThatWantsLength, ServesClientWithLength, 2},
     {"FIOASYNC", IsTold, Tells},
     {"waits by number", WaitsByNumber, Tells},
 };

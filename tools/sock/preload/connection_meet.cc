@@ -92,14 +92,12 @@ bool HasWhatOnlyTcpCan(int fd) {
   struct Option {
     int level, name, usual;
   };
-  constexpr std::array<Option, 9> kOptions = {{{SOL_SOCKET, SO_RCVLOWAT, 1},
+  constexpr std::array<Option, 7> kOptions = {{{SOL_SOCKET, SO_RCVLOWAT, 1},
                                                {SOL_SOCKET, SO_TIMESTAMP, 0},
                                                {SOL_SOCKET, SO_TIMESTAMPNS, 0},
                                                {SOL_SOCKET, SO_TIMESTAMPING, 0},
                                                {SOL_SOCKET, SO_OOBINLINE, 0},
-                                               {SOL_SOCKET, SO_ZEROCOPY, 0},
                                                {SOL_SOCKET, SO_PEEK_OFF, -1},
-                                               {IPPROTO_TCP, TCP_INQ, 0},
                                                {IPPROTO_TCP, TCP_REPAIR, 0}}};
   for (const Option& option : kOptions) {
     int value = 0;
@@ -368,6 +366,9 @@ void Connection::ReadOptions(int fd) {
   slot().nonblocking = flags >= 0 && (flags & O_NONBLOCK) != 0;
   slot().receive_timeout_ns = TimeoutOf(fd, SO_RCVTIMEO, slot().receive_timeout_ns);
   slot().send_timeout_ns = TimeoutOf(fd, SO_SNDTIMEO, slot().send_timeout_ns);
+  int tells = 0;
+  socklen_t size = sizeof(tells);
+  slot().tells_unread = getsockopt(fd, IPPROTO_TCP, TCP_INQ, &tells, &size) == 0 && tells != 0;
 }
 
 void Connection::Stay(int fd, Reason reason) {

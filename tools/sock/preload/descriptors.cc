@@ -158,13 +158,19 @@ void OptionSet(int fd, int level, int name, const void* value, socklen_t size) {
         NanosecondsOf(timeout);
     return;
   }
+  int on = 0;
+  if (level == IPPROTO_TCP && name == TCP_INQ && size >= sizeof(on)) {
+    std::memcpy(&on, value, sizeof(on));
+    use->slot().tells_unread = on != 0;
+    return;
+  }
   const bool socket_only =
       level == SOL_SOCKET &&
-      (name == SO_RCVLOWAT || name == SO_ZEROCOPY || name == SO_TIMESTAMP ||
-       name == SO_TIMESTAMPNS || name == SO_TIMESTAMPING || name == SO_PEEK_OFF ||
-       name == SO_OOBINLINE || name == SO_BINDTODEVICE || name == SO_ATTACH_FILTER);
-  const bool tcp_only = level == IPPROTO_TCP && (name == TCP_ULP || name == TCP_REPAIR ||
-                                                 name == TCP_MD5SIG || name == TCP_INQ);
+      (name == SO_RCVLOWAT || name == SO_TIMESTAMP || name == SO_TIMESTAMPNS ||
+       name == SO_TIMESTAMPING || name == SO_PEEK_OFF || name == SO_OOBINLINE ||
+       name == SO_BINDTODEVICE || name == SO_ATTACH_FILTER);
+  const bool tcp_only =
+      level == IPPROTO_TCP && (name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG);
   if (socket_only || tcp_only) use->NeedTcp(fd, Reason::kNeedsTcp);
 }
 

@@ -4,6 +4,9 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -14,6 +17,8 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include "tools/sock/preload/calling.h"
 #include "tools/sock/preload/cancel.h"
@@ -195,11 +200,41 @@ ssize_t RecvFrom(int fd, void* to, std::size_t size, int flags, sockaddr* addres
   if (!kernel && got >= 0 && address != nullptr && length != nullptr) *length = 0;
   return got;
 }
+// What recvmsg(2) says beside the bytes: with TCP_INQ how many are left, which is never too many,
+// and none only where there are none. One more once the other end has sent its last (tcp_inq_hint()
+// in net/ipv4/tcp.c).
+void SayUnread(int fd, msghdr& message, std::size_t space) {
+  const Use use(fd, Use::Of::kAll);
+  if (!use || !use->slot().tells_unread) return;
+  if (message.msg_control == nullptr || space < CMSG_LEN(sizeof(int))) {
+    message.msg_flags |= MSG_CTRUNC;
+    return;
+  }
+  std::uint64_t unread = use->attached() ? use->end().UnreadInRing() : 0;
+  if (unread == 0) {
+    int in_tcp = 0;
+    pollfd ended{fd, POLLRDHUP, 0};
+    (void)libc().ioctl(fd, FIONREAD, &in_tcp);
+    const bool over = libc().poll(&ended, 1, 0) > 0;
+    // What came meanwhile came before the end.
+    if (use->attached()) unread = use->end().UnreadInRing();
+    unread += static_cast<unsigned>(in_tcp) + (over ? 1U : 0U);
+  }
+  const int told = static_cast<int>(std::min<std::uint64_t>(unread, INT_MAX));
+  message.msg_controllen = std::min(space, CMSG_SPACE(sizeof(told)));
+  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = IPPROTO_TCP;
+  head->cmsg_type = TCP_CM_INQ;
+  head->cmsg_len = CMSG_LEN(sizeof(told));
+  std::memcpy(CMSG_DATA(head), &told, sizeof(told));
+}
+
 ssize_t RecvMessage(int fd, msghdr* message, int flags) {
   if (message == nullptr || !Plausible(message->msg_iov, static_cast<long>(message->msg_iovlen))) {
     return libc().recvmsg(fd, message, flags);
   }
   bool kernel = false;
+  const std::size_t space = message->msg_controllen;
   const ssize_t got = Receiving(fd, Vectors(message->msg_iov, message->msg_iovlen), flags, [&] {
     kernel = true;
     return libc().recvmsg(fd, message, flags);
@@ -208,6 +243,7 @@ ssize_t RecvMessage(int fd, msghdr* message, int flags) {
     if (message->msg_name != nullptr) message->msg_namelen = 0;
     message->msg_controllen = 0;
     message->msg_flags = flags & MSG_CMSG_CLOEXEC;
+    SayUnread(fd, *message, space);
   }
   return got;
 }

@@ -32,6 +32,7 @@ struct Slot {
   bool opened = false;             // this end called connect
   // Of the open file description, once upgraded.
   std::atomic<bool> nonblocking{false};
+  std::atomic<bool> tells_unread{false};  // TCP_INQ
   std::atomic<std::int64_t> receive_timeout_ns{0}, send_timeout_ns{0};
   alignas(EndMemory) std::array<std::byte, sizeof(EndMemory)> end{};
 
