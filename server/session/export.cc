@@ -146,15 +146,21 @@ Status ExportSpec::TakeOptions(std::string_view words) {
     if (!TakeOption(word, *this)) return {Code::kInvalidArgument, NoOption(word)};
     taken.push_back(word);
   }
-  for (const std::string_view word : taken) {
+  for (auto word = taken.begin(); word != taken.end(); ++word) {
     // A word that still changes something was overruled by a later one.
     ExportSpec again = *this;
-    TakeOption(word, again);
-    if (again != *this) {
-      return {
-          Code::kInvalidArgument,
-          "export \"" + name + "\": two of its options exclude each other: " + std::string(words)};
-    }
+    TakeOption(*word, again);
+    if (again == *this) continue;
+    const auto overrules = [&](std::string_view later) {
+      ExportSpec then = again;
+      TakeOption(later, then);
+      return then != again;
+    };
+    const auto later = std::find_if(word + 1, taken.end(), overrules);
+    const std::string_view other = later != taken.end() ? *later : words;
+    return {Code::kInvalidArgument, "export \"" + name + "\": " + std::string(*word) + " and " +
+                                        std::string(other) +
+                                        " exclude each other; leave one of them out"};
   }
   if (id_mode_given && id_mode == IdMode::kAsMe && ::geteuid() == 0) {
     return {Code::kInvalidArgument,

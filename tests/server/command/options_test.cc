@@ -284,7 +284,7 @@ TEST(Options, ABrokenFileIsToldInWordsThatHelp) {
            {exported + "options = [\"ro\"]\n", ":4: options is a string, as \"ro,root_squash\""},
            {exported + "options = \"ro, rx\"\n", ":4: there is no option rx; there are ro, rw, "},
            {exported + "options = \"rw,ro\"\n",
-            ":4: export \"n\": two of its options exclude each other: rw,ro"},
+            ":4: export \"n\": rw and ro exclude each other; leave one of them out"},
            {"port = 1\n", " has no [[export]]"},
        }) {
     std::ofstream(path) << wrong.text;
