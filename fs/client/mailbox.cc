@@ -1,15 +1,9 @@
 #include "fs/client/mailbox.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 namespace rdfs::fs::client {
 
 Result<std::shared_ptr<Mailbox>> Mailbox::Create() {
-  Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd event, EventFd::Create());
   return std::shared_ptr<Mailbox>(new Mailbox(std::move(event)));
 }
 
@@ -39,15 +33,12 @@ void Mailbox::PutCancel(std::uint64_t ticket) {
 
 void Mailbox::Wake() {
   pending_.store(true, std::memory_order_release);
-  const std::uint64_t one = 1;
-  // Fails only when the counter is full: readable then already.
-  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+  event_.Ring();
 }
 
 Mailbox::Letters Mailbox::Take() {
-  // The event is cleared first: a letter put from here on is readable again.
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t taken = read(event_.get(), &count, sizeof(count));
+  // The event is drained first: a letter put from here on is readable again.
+  event_.Drain();
   pending_.store(false, std::memory_order_release);
   const std::lock_guard lock(mutex_);
   return std::exchange(letters_, {});

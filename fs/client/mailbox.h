@@ -1,8 +1,8 @@
 // Mailbox: what other threads tell a lane, and how they wake its worker.
 //
 // Shared by the lane and the mount's thread, so that a letter to a lane that has gone is simply
-// dropped. Any thread puts; the lane's thread takes. An eventfd (eventfd(2)) gets readable with a
-// letter; a look without one costs one atomic load.
+// dropped. Any thread puts; the lane's thread takes. The event gets readable with a letter; a
+// look without one costs one atomic load.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 #include "fs/client/open_file.h"
 #include "fs/client/session_state.h"
 #include "fs/protocol.h"
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 #include "transport/transport.h"
 
 namespace rdfs::fs::client {
@@ -50,12 +50,12 @@ class Mailbox {
 
   [[nodiscard]] bool pending() const { return pending_.load(std::memory_order_acquire); }
   Letters Take();
-  [[nodiscard]] int fd() const { return event_.get(); }
+  [[nodiscard]] int fd() const { return event_.fd(); }
 
  private:
-  explicit Mailbox(Fd event) : event_(std::move(event)) {}
+  explicit Mailbox(EventFd event) : event_(std::move(event)) {}
 
-  const Fd event_;
+  const EventFd event_;
   std::atomic<bool> pending_{false};
   std::mutex mutex_;
   Letters letters_;  // under mutex_

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 namespace client = rdfs::fs::client;
 using rdfs::BootClock;
 using rdfs::Deadline;
-using rdfs::Fd;
+using rdfs::EventFd;
 using rdfs::Result;
 using rdfs::Status;
 
@@ -54,30 +53,19 @@ std::string Sentence(const std::string& what, const Status& status) {
   return fmt::format("{}{}", Status::FromErrno(number, what).message(), Remedy(number));
 }
 
-void Drain(const Fd& event) {
-  std::uint64_t count = 0;
-  (void)!read(event.get(), &count, sizeof count);
-}
-
-void Signal(const Fd& event) {
-  const std::uint64_t one = 1;
-  (void)!write(event.get(), &one, sizeof one);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<rdfs_queue>> rdfs_queue::Open(rdfs_export& owner) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  Fd completed(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid() || !completed.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
+  RDFS_ASSIGN_OR_RETURN(EventFd completed, EventFd::Create());
   RDFS_ASSIGN_OR_RETURN(std::unique_ptr<client::Lane> lane,
                         owner.mount->OpenLane(rdfs::DeadlineAfter(owner.deadline)));
   return std::unique_ptr<rdfs_queue>(
       new rdfs_queue(owner, std::move(lane), std::move(wake), std::move(completed)));
 }
 
-rdfs_queue::rdfs_queue(rdfs_export& owner, std::unique_ptr<client::Lane> lane, Fd wake,
-                       Fd completed)
+rdfs_queue::rdfs_queue(rdfs_export& owner, std::unique_ptr<client::Lane> lane, EventFd wake,
+                       EventFd completed)
     : owner_(owner),
       wake_(std::move(wake)),
       completed_(std::move(completed)),
@@ -189,7 +177,7 @@ void rdfs_queue::End(const OperationPtr& operation, Status status, std::int64_t 
   operation->over = true;
   --under_way_;
   if (operation->waited_for) return;
-  if (done_.empty() && program_sleeps_) Signal(completed_);
+  if (done_.empty() && program_sleeps_) completed_.Ring();
   done_.push_back(operation);
 }
 
@@ -205,7 +193,7 @@ int rdfs_queue::Poll(rdfs_completion* completions, int most, int timeout_ms) {
   handed_out_.clear();
   int taken = 0;
   for (; taken < most && !done_.empty(); ++taken) HandOut(completions[taken]);
-  if (program_sleeps_ && done_.empty()) Drain(completed_);
+  if (program_sleeps_ && done_.empty()) completed_.Drain();
   Wake();
   return taken;
 }
@@ -232,7 +220,7 @@ void rdfs_queue::Enter() {
   if (leading_ && keeper_leads_ && !program_sleeps_) Kick();
 }
 
-void rdfs_queue::Kick() const { Signal(wake_); }
+void rdfs_queue::Kick() const { wake_.Ring(); }
 
 void rdfs_queue::Look() {
   looked_ = BootClock::now();
@@ -306,12 +294,12 @@ void rdfs_queue::Sleep(Lock& lock, Deadline deadline) {
   leading_ = true;
   lock.unlock();
   std::array<pollfd, 2> entries{{{.fd = lane_->fd(), .events = POLLIN, .revents = 0},
-                                 {.fd = wake_.get(), .events = POLLIN, .revents = 0}}};
+                                 {.fd = wake_.fd(), .events = POLLIN, .revents = 0}}};
   poll(entries.data(), entries.size(),
        until == Deadline::max() ? -1 : rdfs::PollTimeoutMs(until, now));
   lock.lock();
   leading_ = false;
-  if (entries[1].revents != 0) Drain(wake_);
+  if (entries[1].revents != 0) wake_.Drain();
   Wake();
 }
 
@@ -342,10 +330,10 @@ int rdfs_queue::CompletionFd() {
   const Lock lock = Hold();
   if (!program_sleeps_) {
     program_sleeps_ = true;
-    if (!done_.empty()) Signal(completed_);
+    if (!done_.empty()) completed_.Ring();
     keeper_.notify_all();
   }
-  return completed_.get();
+  return completed_.fd();
 }
 
 // ---- Memory -------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@
 
 #include "fs/library/export.h"
 #include "transport/base/adaptive_spin.h"
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/processors.h"
 
 namespace rdfs::fs::library {
@@ -93,8 +93,8 @@ struct rdfs_queue {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  rdfs_queue(rdfs_export& owner, std::unique_ptr<rdfs::fs::client::Lane> lane, rdfs::Fd wake,
-             rdfs::Fd completed);
+  rdfs_queue(rdfs_export& owner, std::unique_ptr<rdfs::fs::client::Lane> lane, rdfs::EventFd wake,
+             rdfs::EventFd completed);
 
   // The mutex.
   [[nodiscard]] Lock Hold() const;
@@ -127,8 +127,8 @@ struct rdfs_queue {
   void Discard(Operation& operation);
 
   rdfs_export& owner_;
-  const rdfs::Fd wake_;       // eventfd: the leader is to look again
-  const rdfs::Fd completed_;  // eventfd: readable while done_ holds something
+  const rdfs::EventFd wake_;       // the leader is to look again
+  const rdfs::EventFd completed_;  // readable while done_ holds something
   mutable std::mutex mutex_;
   mutable std::atomic<std::size_t> wanted_{0};  // threads that wait for it; a hint
   std::condition_variable changed_;             // something came, or nobody leads any more

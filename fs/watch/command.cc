@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "fs/watch/watcher.h"
 #include "transport/base/command_line.h"
 #include "transport/base/control_socket.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/host_name.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
@@ -134,26 +134,24 @@ Result<Fd> BlockEndSignals() {
 class EndsByForce {
  public:
   static Result<std::unique_ptr<EndsByForce>> Start(int stop) {
-    Fd over(eventfd(0, EFD_CLOEXEC));
-    if (!over.valid()) return Status::FromErrno(errno, "eventfd");
+    RDFS_ASSIGN_OR_RETURN(EventFd over, EventFd::Create());
     return std::unique_ptr<EndsByForce>(new EndsByForce(stop, std::move(over)));
   }
   EndsByForce(const EndsByForce&) = delete;
   EndsByForce& operator=(const EndsByForce&) = delete;
   ~EndsByForce() {
-    const std::uint64_t one = 1;
-    (void)!write(over_.get(), &one, sizeof one);
+    over_.Ring();
     thread_.join();
   }
 
  private:
   static constexpr int kPatienceMs = 1000;
 
-  EndsByForce(int stop, Fd over) : stop_(stop), over_(std::move(over)) {
+  EndsByForce(int stop, EventFd over) : stop_(stop), over_(std::move(over)) {
     thread_ = std::jthread([this] { Run(); });
   }
   void Run() const {
-    std::array<pollfd, 2> entries{{{.fd = over_.get(), .events = POLLIN, .revents = 0},
+    std::array<pollfd, 2> entries{{{.fd = over_.fd(), .events = POLLIN, .revents = 0},
                                    {.fd = stop_, .events = POLLIN, .revents = 0}}};
     while (poll(entries.data(), entries.size(), -1) < 0) {
       if (errno != EINTR) return;
@@ -162,7 +160,7 @@ class EndsByForce {
   }
 
   const int stop_;
-  const Fd over_;
+  const EventFd over_;
   std::jthread thread_;  // last: it uses the rest
 };
 

@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,12 +12,12 @@
 #include <utility>
 
 #include "transport/base/clock.h"
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::fs::watch {
 
 struct Output::State {
-  State(int to, std::function<void()> when_gone, Fd event)
+  State(int to, std::function<void()> when_gone, EventFd event)
       : fd(to), gone(std::move(when_gone)), room(std::move(event)) {}
 
   void Run();
@@ -27,7 +26,7 @@ struct Output::State {
 
   const int fd;
   const std::function<void()> gone;
-  const Fd room;
+  const EventFd room;
   std::mutex mutex;
   std::condition_variable wake;
   // Under mutex. Whole lines, as many as one write(2) does not mix with what others write.
@@ -71,21 +70,20 @@ void Output::State::Run() {
     }
     if (full && waiting <= kMostBytes / 2) {
       full = false;
-      (void)eventfd_write(room.get(), 1);
+      room.Ring();
     }
   }
   over = true;
   full = false;
   pieces.clear();
-  (void)eventfd_write(room.get(), 1);
+  room.Ring();
   const bool early = why != 0;
   lock.unlock();
   if (early) gone();
 }
 
 Result<std::unique_ptr<Output>> Output::Start(int fd, std::function<void()> gone) {
-  Fd room(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!room.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd room, EventFd::Create());
   return std::unique_ptr<Output>(
       new Output(std::make_shared<State>(fd, std::move(gone), std::move(room))));
 }
@@ -121,12 +119,9 @@ bool Output::full() const {
   return state_->full;
 }
 
-int Output::fd() const { return state_->room.get(); }
+int Output::fd() const { return state_->room.fd(); }
 
-void Output::TakeRoom() {
-  eventfd_t count = 0;
-  (void)eventfd_read(state_->room.get(), &count);
-}
+void Output::TakeRoom() { state_->room.Drain(); }
 
 Status Output::End(int stop) {
   {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/fanotify.h>
 #include <sys/prctl.h>
 #include <sys/statfs.h>
@@ -119,15 +118,14 @@ Result<std::unique_ptr<OutsideWatch>> OutsideWatch::Start(const ProcFd& proc,
   std::unique_ptr<OutsideWatch> watch(new OutsideWatch(proc, options, std::move(listener)));
   watch->current_.group = NewGroup();
   if (!watch->current_.group.valid()) return WhyNone(errno);
-  watch->wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!watch->wake_.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(watch->wake_, EventFd::Create());
   watch->thread_ = std::thread([self = watch.get()] { self->Run(); });
   return watch;
 }
 
 OutsideWatch::~OutsideWatch() {
   stopping_.store(true);
-  if (wake_.valid()) (void)!::eventfd_write(wake_.get(), 1);
+  wake_.Ring();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -153,7 +151,7 @@ bool OutsideWatch::Watch(const std::shared_ptr<Inode>& directory, int fd) {
   }
   if (current_.directories.empty()) {
     current_.ends = BootClock::now() + options_.period;
-    (void)!::eventfd_write(wake_.get(), 1);
+    wake_.Ring();
   }
   current_.directories[*key] = directory;
   directory->watched.store(number_.load(), std::memory_order_release);
@@ -178,12 +176,11 @@ std::optional<OutsideWatch::Key> OutsideWatch::KeyOf(const Inode& directory, int
 void OutsideWatch::Run() {
   prctl(PR_SET_NAME, "rdfsd-outside");
   while (!stopping_.load()) {
-    std::array<pollfd, 3> wait{pollfd{wake_.get(), POLLIN, 0},
+    std::array<pollfd, 3> wait{pollfd{wake_.fd(), POLLIN, 0},
                                pollfd{current_.group.get(), POLLIN, 0},
                                pollfd{before_.group.get(), POLLIN, 0}};
     (void)::poll(wait.data(), wait.size(), PatienceMs());
-    eventfd_t ignored = 0;
-    if (wait[0].revents != 0) (void)::eventfd_read(wake_.get(), &ignored);
+    if (wait[0].revents != 0) wake_.Drain();
     bool more = Read(current_);
     if (before_.group.valid()) more |= Read(before_);
     Turn();

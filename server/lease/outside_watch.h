@@ -34,6 +34,7 @@
 #include "server/inode/beneath.h"
 #include "server/inode/handle.h"
 #include "transport/base/clock.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -103,7 +104,7 @@ class OutsideWatch {
   const ProcFd& proc_;
   const Options options_;
   const Listener listener_;
-  Fd wake_;
+  EventFd wake_;
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> number_{1};  // of the current generation
   std::mutex mutex_;  // guards the rest, but for reading the groups, which the thread does alone

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -36,8 +35,8 @@ Result<std::unique_ptr<SignalThread>> SignalThread::Start(std::function<void()> 
                                                           std::function<void()> on_reload) {
   const sigset_t set = OurSignals();
   Fd signals(::signalfd(-1, &set, SFD_CLOEXEC));
-  Fd stop(::eventfd(0, EFD_CLOEXEC));
-  if (!signals.valid() || !stop.valid()) return Status::FromErrno(errno, "signalfd");
+  if (!signals.valid()) return Status::FromErrno(errno, "signalfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
   std::unique_ptr<SignalThread> thread(new SignalThread(std::move(signals), std::move(stop)));
   thread->on_stop_ = std::move(on_stop);
   thread->on_report_ = std::move(on_report);
@@ -47,13 +46,12 @@ Result<std::unique_ptr<SignalThread>> SignalThread::Start(std::function<void()> 
 }
 
 SignalThread::~SignalThread() {
-  const std::uint64_t one = 1;
-  (void)!::write(stop_.get(), &one, sizeof(one));
+  stop_.Ring();
   thread_.join();
 }
 
 void SignalThread::Run() {
-  std::array<pollfd, 2> fds = {pollfd{signals_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
+  std::array<pollfd, 2> fds = {pollfd{signals_.get(), POLLIN, 0}, pollfd{stop_.fd(), POLLIN, 0}};
   while (true) {
     if (::poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) return;
     if (fds[1].revents != 0) return;

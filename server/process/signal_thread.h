@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -25,10 +26,11 @@ class SignalThread {
   SignalThread& operator=(const SignalThread&) = delete;
 
  private:
-  SignalThread(Fd signals, Fd stop) : signals_(std::move(signals)), stop_(std::move(stop)) {}
+  SignalThread(Fd signals, EventFd stop) : signals_(std::move(signals)), stop_(std::move(stop)) {}
   void Run();
 
-  Fd signals_, stop_;
+  Fd signals_;
+  EventFd stop_;
   std::function<void()> on_stop_, on_report_, on_reload_;
   std::thread thread_;
 };

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -140,8 +139,8 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::Listen(const std::string& 
   const auto address = AddressOf(unready);
   if (!address) return TooLong(path);
   Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!listener.valid() || !stop.valid()) return Status::FromErrno(errno, "cannot make a socket");
+  if (!listener.valid()) return Status::FromErrno(errno, "cannot make a socket");
+  RDFS_ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
   unlink(unready.c_str());  // of an earlier process of this number
   if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
       chmod(unready.c_str(), 0600) != 0 || listen(listener.get(), 8) != 0 ||
@@ -154,7 +153,7 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::Listen(const std::string& 
       new ControlSocket(std::move(path), std::move(listener), std::move(stop), std::move(answer)));
 }
 
-ControlSocket::ControlSocket(std::string path, Fd listener, Fd stop, Answer answer)
+ControlSocket::ControlSocket(std::string path, Fd listener, EventFd stop, Answer answer)
     : path_(std::move(path)),
       listener_(std::move(listener)),
       stop_(std::move(stop)),
@@ -162,8 +161,7 @@ ControlSocket::ControlSocket(std::string path, Fd listener, Fd stop, Answer answ
       thread_([this] { Run(); }) {}
 
 ControlSocket::~ControlSocket() {
-  const std::uint64_t one = 1;
-  (void)!write(stop_.get(), &one, sizeof one);
+  stop_.Ring();
   thread_.join();
   unlink(path_.c_str());
 }
@@ -171,7 +169,7 @@ ControlSocket::~ControlSocket() {
 void ControlSocket::Run() {
   for (;;) {
     std::array<pollfd, 2> entries{pollfd{.fd = listener_.get(), .events = POLLIN, .revents = 0},
-                                  pollfd{.fd = stop_.get(), .events = POLLIN, .revents = 0}};
+                                  pollfd{.fd = stop_.fd(), .events = POLLIN, .revents = 0}};
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return;
     if (entries[1].revents != 0) return;
     if (entries[0].revents == 0) continue;
@@ -179,7 +177,7 @@ void ControlSocket::Run() {
     if (peer.valid()) {
       if (MayAsk(peer.get())) Serve(peer);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      (void)WaitFor(stop_.get(), POLLIN, DeadlineAfter(kAcceptPause));
+      (void)WaitFor(stop_.fd(), POLLIN, DeadlineAfter(kAcceptPause));
     }
   }
 }

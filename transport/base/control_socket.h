@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "transport/base/clock.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -39,12 +40,13 @@ class ControlSocket {
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
-  ControlSocket(std::string path, Fd listener, Fd stop, Answer answer);
+  ControlSocket(std::string path, Fd listener, EventFd stop, Answer answer);
   void Run();
   void Serve(const Fd& peer) const;
 
   const std::string path_;
-  const Fd listener_, stop_;
+  const Fd listener_;
+  const EventFd stop_;
   const Answer answer_;
   std::thread thread_;
 };

@@ -1,7 +1,6 @@
 #include "transport/metrics/server.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,13 +29,12 @@ Result<std::unique_ptr<Server>> Server::Listen(const Address& address,
                                                std::chrono::milliseconds patience) {
   Address bound = address;
   RDFS_ASSIGN_OR_RETURN(Fd listener, metrics::Listen(bound));
-  Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
   return std::unique_ptr<Server>(new Server(std::move(bound), std::move(listener), std::move(stop),
                                             std::move(metrics), patience));
 }
 
-Server::Server(Address address, Fd listener, Fd stop, std::function<std::string()> metrics,
+Server::Server(Address address, Fd listener, EventFd stop, std::function<std::string()> metrics,
                std::chrono::milliseconds patience)
     : address_(std::move(address)),
       listener_(std::move(listener)),
@@ -47,8 +45,7 @@ Server::Server(Address address, Fd listener, Fd stop, std::function<std::string(
       thread_([this] { Run(); }) {}
 
 Server::~Server() {
-  const std::uint64_t one = 1;
-  (void)!write(stop_.get(), &one, sizeof one);
+  stop_.Ring();
   thread_.join();
   if (!address_.path.empty()) unlink(address_.path.c_str());
 }
@@ -59,7 +56,7 @@ void Server::Run() {
     const TimePoint now = BootClock::now();
     const bool room = peers_.size() < kMostPeers && now >= accept_again_;
     Deadline wake = room || peers_.size() == kMostPeers ? Deadline::max() : accept_again_;
-    entries = {pollfd{.fd = stop_.get(), .events = POLLIN, .revents = 0},
+    entries = {pollfd{.fd = stop_.fd(), .events = POLLIN, .revents = 0},
                pollfd{.fd = room ? listener_.get() : -1, .events = POLLIN, .revents = 0}};
     for (const Peer& peer : peers_) {
       const auto events = static_cast<short>(peer.answering() ? POLLOUT : POLLIN);

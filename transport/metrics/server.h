@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "transport/base/clock.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 #include "transport/metrics/address.h"
@@ -54,7 +55,7 @@ class Server {
     [[nodiscard]] bool answering() const { return sent < answer.size(); }
   };
 
-  Server(Address address, Fd listener, Fd stop, std::function<std::string()> metrics,
+  Server(Address address, Fd listener, EventFd stop, std::function<std::string()> metrics,
          std::chrono::milliseconds patience);
   void Run();
   void Accept();
@@ -66,7 +67,8 @@ class Server {
   void EndLate(TimePoint now);
 
   const Address address_;
-  const Fd listener_, stop_;
+  const Fd listener_;
+  const EventFd stop_;
   const Names names_;
   const std::function<std::string()> metrics_;
   const std::chrono::milliseconds patience_;

@@ -1,7 +1,6 @@
 #include "transport/session/acceptor.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "transport/base/event_fd.h"
 #include "transport/base/log.h"
 #include "transport/session/listeners.h"
 #include "transport/session/peer.h"
@@ -35,7 +35,7 @@ constexpr std::chrono::seconds kLookPause{5};
 class AcceptorImpl final : public Acceptor {
  public:
   AcceptorImpl(AcceptorOptions options, SessionHost& host, std::unique_ptr<Listeners> listeners,
-               Fd wake)
+               EventFd wake)
       : options_(std::move(options)),
         wake_(std::move(wake)),
         listeners_(std::move(listeners)),
@@ -57,7 +57,6 @@ class AcceptorImpl final : public Acceptor {
   };
   using Guests = std::list<Guest>;
 
-  void Wake();
   void PreparePoll();
   [[nodiscard]] int PollTimeout(TimePoint now) const;
   void TakeGivenStreams(TimePoint now);
@@ -70,7 +69,7 @@ class AcceptorImpl final : public Acceptor {
   void AdvanceGuests(TimePoint now);
 
   const AcceptorOptions options_;
-  const Fd wake_;  // eventfd: Stop was called or a stream was given
+  const EventFd wake_;  // Stop was called or a stream was given
   std::atomic<bool> stopping_{false};
   std::mutex given_mutex_;
   std::vector<std::unique_ptr<tcp::ByteStream>> given_;  // under given_mutex_
@@ -86,17 +85,12 @@ class AcceptorImpl final : public Acceptor {
   TimePoint look_after_{};
 };
 
-void AcceptorImpl::Wake() {
-  const eventfd_t one = 1;
-  (void)eventfd_write(wake_.get(), one);
-}
-
 void AcceptorImpl::Serve(std::unique_ptr<tcp::ByteStream> stream) {
   {
     const std::lock_guard lock(given_mutex_);
     given_.push_back(std::move(stream));
   }
-  Wake();
+  wake_.Ring();
 }
 
 std::string AcceptorImpl::WhyNotOffered(Kind kind) const {
@@ -107,7 +101,7 @@ std::string AcceptorImpl::WhyNotOffered(Kind kind) const {
 
 void AcceptorImpl::Stop() {
   stopping_.store(true);
-  Wake();
+  wake_.Ring();
 }
 
 Status AcceptorImpl::Run() {
@@ -117,10 +111,7 @@ Status AcceptorImpl::Run() {
       return Status::FromErrno(errno, "poll");
     }
     const TimePoint now = BootClock::now();
-    if (polled_.front().revents != 0) {
-      eventfd_t ignored = 0;
-      (void)eventfd_read(wake_.get(), &ignored);
-    }
+    if (polled_.front().revents != 0) wake_.Drain();
     // Those who are here first: a newcomer must not drive out one whose answer has just arrived.
     AdvanceGuests(now);
     TakeGivenStreams(now);
@@ -135,7 +126,7 @@ Status AcceptorImpl::Run() {
 
 void AcceptorImpl::PreparePoll() {
   polled_.clear();
-  polled_.push_back({wake_.get(), POLLIN, 0});
+  polled_.push_back({wake_.fd(), POLLIN, 0});
   if (BootClock::now() >= accept_after_) {
     for (const Fd& socket : listeners_->sockets()) polled_.push_back({socket.get(), POLLIN, 0});
   }
@@ -301,8 +292,7 @@ Status CheckOptions(const AcceptorOptions& options) {
 
 Result<std::unique_ptr<Acceptor>> Acceptor::Create(AcceptorOptions options, SessionHost& host) {
   RDFS_RETURN_IF_ERROR(session::CheckOptions(options));
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   RDFS_ASSIGN_OR_RETURN(auto listeners, session::Listeners::Open(options));
   return std::unique_ptr<Acceptor>(std::make_unique<session::AcceptorImpl>(
       std::move(options), host, std::move(listeners), std::move(wake)));

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -19,11 +18,6 @@ namespace {
 
 // For the last words, where nobody takes them.
 constexpr std::chrono::seconds kPatience{1};
-
-void Tell(const Fd& event) {
-  const std::uint64_t one = 1;
-  (void)!write(event.get(), &one, sizeof one);
-}
 
 // Room for a whole piece of a pipe that nobody else writes to: there write(2) does not block. It is
 // waited for until `stop` is readable.
@@ -55,10 +49,9 @@ Result<std::unique_ptr<ErrorRelay>> ErrorRelay::Create() {
   Fd child_end(ends[1]);
   // Ours alone: a program does not expect that of its standard error.
   if (fcntl(read_end.get(), F_SETFL, O_NONBLOCK) != 0) return Status::FromErrno(errno, "fcntl");
-  Shared shared{.read_end = std::move(read_end),
-                .stop = Fd(eventfd(0, EFD_CLOEXEC)),
-                .over = Fd(eventfd(0, EFD_CLOEXEC))};
-  if (!shared.stop.valid() || !shared.over.valid()) return Status::FromErrno(errno, "eventfd");
+  Shared shared{.read_end = std::move(read_end), .stop = {}, .over = {}};
+  RDFS_ASSIGN_OR_RETURN(shared.stop, EventFd::Create());
+  RDFS_ASSIGN_OR_RETURN(shared.over, EventFd::Create());
   try {
     return std::unique_ptr<ErrorRelay>(
         new ErrorRelay(std::make_shared<const Shared>(std::move(shared)), std::move(child_end)));
@@ -71,14 +64,14 @@ ErrorRelay::ErrorRelay(std::shared_ptr<const Shared> shared, Fd child_end)
     : shared_(std::move(shared)), child_end_(std::move(child_end)) {
   thread_ = std::thread([mine = shared_] {
     Run(*mine);
-    Tell(mine->over);
+    mine->over.Ring();
   });
 }
 
 // It may stand in a write(2) that nobody lets end: the thread is left there, with what it uses.
 ErrorRelay::~ErrorRelay() {
-  Tell(shared_->stop);
-  pollfd over{.fd = shared_->over.get(), .events = POLLIN, .revents = 0};
+  shared_->stop.Ring();
+  pollfd over{.fd = shared_->over.fd(), .events = POLLIN, .revents = 0};
   const Deadline deadline = DeadlineAfter(kPatience);
   int ended = 0;
   do {
@@ -97,7 +90,7 @@ void ErrorRelay::Run(const Shared& shared) {
   std::array<char, 4096> piece{};
   for (;;) {
     std::array<pollfd, 2> entries{{{.fd = shared.read_end.get(), .events = POLLIN, .revents = 0},
-                                   {.fd = shared.stop.get(), .events = POLLIN, .revents = 0}}};
+                                   {.fd = shared.stop.fd(), .events = POLLIN, .revents = 0}}};
     if (poll(entries.data(), entries.size(), -1) < 0) {
       if (errno == EINTR) continue;
       return;
@@ -107,7 +100,7 @@ void ErrorRelay::Run(const Shared& shared) {
       if (got == 0) return;
       if (got < 0) break;
       WriteToStandardError(std::string_view(piece.data(), static_cast<std::size_t>(got)),
-                           shared.stop.get());
+                           shared.stop.fd());
     }
     if (entries[1].revents != 0) return;
   }

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -29,7 +30,8 @@ class ErrorRelay {
  private:
   // The thread's, which may have to be left alone with it.
   struct Shared {
-    Fd read_end, stop, over;  // of the pipe; readable when it is to end; and when it has
+    Fd read_end;         // of the pipe
+    EventFd stop, over;  // rung when it is to end; and when it has
   };
   ErrorRelay(std::shared_ptr<const Shared> shared, Fd child_end);
   static void Run(const Shared& shared);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <syslog.h>
@@ -142,13 +141,12 @@ Result<std::unique_ptr<SyslogPipe>> SyslogPipe::Create(const std::string& name) 
   }
   Fd read_end(ends[0]);
   const Fd write_end(ends[1]);
-  Fd stop(eventfd(0, EFD_CLOEXEC));
-  if (!stop.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
   RDFS_RETURN_IF_ERROR(RedirectStandardError(write_end));
   return std::unique_ptr<SyslogPipe>(new SyslogPipe(name, std::move(read_end), std::move(stop)));
 }
 
-SyslogPipe::SyslogPipe(std::string name, Fd read_end, Fd stop)
+SyslogPipe::SyslogPipe(std::string name, Fd read_end, EventFd stop)
     : name_(std::move(name)), read_end_(std::move(read_end)), stop_(std::move(stop)) {
   openlog(name_.c_str(), LOG_PID, LOG_DAEMON);
   thread_ = std::jthread([this] { Run(); });
@@ -156,8 +154,7 @@ SyslogPipe::SyslogPipe(std::string name, Fd read_end, Fd stop)
 
 SyslogPipe::~SyslogPipe() {
   // Children may hold the pipe's other end, so its end cannot be waited for.
-  const std::uint64_t one = 1;
-  (void)!write(stop_.get(), &one, sizeof one);
+  stop_.Ring();
   thread_.join();
   const Fd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (null.valid()) dup2(null.get(), STDERR_FILENO);
@@ -169,7 +166,7 @@ void SyslogPipe::Run() const {
   std::string line;
   std::array<char, 4096> piece{};
   std::array<pollfd, 2> entries{{{.fd = read_end_.get(), .events = POLLIN, .revents = 0},
-                                 {.fd = stop_.get(), .events = POLLIN, .revents = 0}}};
+                                 {.fd = stop_.fd(), .events = POLLIN, .revents = 0}}};
   for (;;) {
     if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return;
     const bool stopping = entries[1].revents != 0;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <thread>
 
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -56,12 +57,12 @@ class SyslogPipe {
   ~SyslogPipe();
 
  private:
-  SyslogPipe(std::string name, Fd read_end, Fd stop);
+  SyslogPipe(std::string name, Fd read_end, EventFd stop);
   void Run() const;
 
   const std::string name_;  // openlog(3) keeps the pointer
   Fd read_end_;
-  Fd stop_;
+  EventFd stop_;
   std::jthread thread_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -22,17 +21,13 @@ bool Abandonment::Note(bool detached, bool server_is_there, TimePoint now) {
 }
 
 Result<std::unique_ptr<MountWatch>> MountWatch::Create(MachineSleep sleep) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   Fd mounts(open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
   return std::unique_ptr<MountWatch>(
       new MountWatch(std::move(wake), std::move(mounts), std::move(sleep)));
 }
 
-void MountWatch::Wake() const {
-  const std::uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof one);
-}
+void MountWatch::Wake() const { wake_.Ring(); }
 
 bool MountWatch::Wait(const std::string& device, const std::function<bool()>& server_is_there,
                       const std::function<void()>& slept) {
@@ -42,7 +37,7 @@ bool MountWatch::Wait(const std::string& device, const std::function<bool()>& se
   for (;;) {
     // poll(2) ignores a negative descriptor. The mounts are looked at again while detached: a bind
     // mount may have come back.
-    std::array<pollfd, 3> entries{{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+    std::array<pollfd, 3> entries{{{.fd = wake_.fd(), .events = POLLIN, .revents = 0},
                                    {.fd = sleep_.fd(), .events = POLLIN, .revents = 0},
                                    {.fd = mounts_.get(), .events = POLLPRI, .revents = 0}}};
     const int ready = poll(entries.data(), detached ? 2 : 3, detached ? kLookAgainMs : -1);

@@ -18,6 +18,7 @@
 
 #include "fs/fuse/command/machine_sleep.h"
 #include "transport/base/clock.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -45,9 +46,9 @@ class MountWatch {
   void Wake() const;
 
  private:
-  MountWatch(Fd wake, Fd mounts, MachineSleep sleep)
+  MountWatch(EventFd wake, Fd mounts, MachineSleep sleep)
       : wake_(std::move(wake)), mounts_(std::move(mounts)), sleep_(std::move(sleep)) {}
-  Fd wake_;
+  EventFd wake_;
   Fd mounts_;  // not valid where there is no /proc: nothing is noticed then
   MachineSleep sleep_;
 };

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -70,13 +69,13 @@ void SignalThread::BlockSignals() {
 Result<std::unique_ptr<SignalThread>> SignalThread::Start(SignalActions actions) {
   const sigset_t set = OurSignals();
   Fd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!signals.valid() || !wake.valid()) return Status::FromErrno(errno, "cannot wait for signals");
+  if (!signals.valid()) return Status::FromErrno(errno, "cannot wait for signals");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   return std::unique_ptr<SignalThread>(
       new SignalThread(std::move(signals), std::move(wake), std::move(actions)));
 }
 
-SignalThread::SignalThread(Fd signals, Fd wake, SignalActions actions)
+SignalThread::SignalThread(Fd signals, EventFd wake, SignalActions actions)
     : signals_(std::move(signals)), wake_(std::move(wake)), actions_(std::move(actions)) {
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
@@ -87,10 +86,7 @@ SignalThread::~SignalThread() {
   thread_.join();
 }
 
-void SignalThread::WakeUp() const {
-  const std::uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof one);
-}
+void SignalThread::WakeUp() const { wake_.Ring(); }
 
 void SignalThread::Enter(Phase phase) {
   const std::lock_guard lock(mutex_);
@@ -148,10 +144,9 @@ void SignalThread::Run(const std::stop_token& stop) {
       }
     }
     std::array<pollfd, 2> entries{{{.fd = signals_.get(), .events = POLLIN, .revents = 0},
-                                   {.fd = wake_.get(), .events = POLLIN, .revents = 0}}};
+                                   {.fd = wake_.fd(), .events = POLLIN, .revents = 0}}};
     if (poll(entries.data(), entries.size(), timeout) < 0) continue;
-    std::uint64_t count = 0;
-    (void)!read(wake_.get(), &count, sizeof count);
+    wake_.Drain();
     signalfd_siginfo info{};
     while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
       Handle(static_cast<int>(info.ssi_signo));

@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "transport/base/clock.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -57,14 +58,14 @@ class SignalThread {
   void EndWithin(std::chrono::milliseconds limit, int exit_code);
 
  private:
-  SignalThread(Fd signals, Fd wake, SignalActions actions);
+  SignalThread(Fd signals, EventFd wake, SignalActions actions);
   void Run(const std::stop_token& stop);
   void Handle(int signal);
   void Act(SignalAction action);
   void WakeUp() const;
 
   Fd signals_;
-  Fd wake_;
+  EventFd wake_;
   const SignalActions actions_;
   std::mutex mutex_;
   Phase phase_ = Phase::kStarting;

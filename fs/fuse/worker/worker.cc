@@ -2,7 +2,6 @@
 
 #include <linux/fuse.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,8 +54,7 @@ Worker& Worker::Current() { return *t_current; }
 
 Result<std::unique_ptr<Worker>> Worker::Create(fuse_session* session, Filesystem& filesystem,
                                                std::unique_ptr<client::Lane> lane, Workers& all) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   const std::size_t request_bytes = filesystem.transfer_bytes + kHeaderRoom;
   return std::unique_ptr<Worker>(
       new Worker(session, filesystem, std::move(lane), all, std::move(wake), request_bytes));
@@ -89,10 +87,7 @@ void Worker::Resume(Message message, const Waits& waits) {
   Resume(std::move(message));
 }
 
-void Worker::Wake() const {
-  const std::uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof one);
-}
+void Worker::Wake() const { wake_.Ring(); }
 
 Status Worker::Run() {
   t_current = this;
@@ -426,7 +421,7 @@ Status Worker::Sleep() {
   if (!lane_->Arm()) return {};
   std::array<pollfd, 3> entries{
       {{.fd = lane_->fd(), .events = POLLIN, .revents = 0},
-       {.fd = wake_.get(), .events = POLLIN, .revents = 0},
+       {.fd = wake_.fd(), .events = POLLIN, .revents = 0},
        {.fd = fuse_session_fd(session_), .events = POLLIN, .revents = 0}}};
   if (std::exchange(kept_one_, false)) (*all_.begin())->Wake();
   const TimePoint duty_ends = duty_ends_.load();
@@ -452,10 +447,7 @@ Status Worker::Sleep() {
   // poll(2) reports an unmounted FUSE descriptor as an error: the read says ENODEV then.
   look_ = called || entries[2].revents != 0;
   turns_blind_ = 0;
-  if ((entries[1].revents & POLLIN) != 0) {
-    std::uint64_t count = 0;
-    (void)!read(wake_.get(), &count, sizeof count);
-  }
+  if ((entries[1].revents & POLLIN) != 0) wake_.Drain();
   return {};
 }
 

@@ -34,7 +34,7 @@
 #include "fs/fuse/worker/request.h"
 #include "fs/fuse/worker/workers.h"
 #include "transport/base/adaptive_spin.h"
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/processors.h"
 
 namespace rdfs::fs::fuse {
@@ -179,7 +179,7 @@ class Worker {
   static constexpr std::size_t kFewStreams = 2;
 
   Worker(fuse_session* session, Filesystem& filesystem, std::unique_ptr<client::Lane> lane,
-         Workers& all, Fd wake, std::size_t request_bytes)
+         Workers& all, EventFd wake, std::size_t request_bytes)
       : session_(session),
         filesystem_(filesystem),
         all_(all),
@@ -236,7 +236,7 @@ class Worker {
   fuse_session* session_;
   Filesystem& filesystem_;
   Workers& all_;
-  Fd wake_;
+  EventFd wake_;
   const std::size_t request_bytes_;
   Message current_;         // being processed
   client::Buffer receive_;  // of full size, for the next request

@@ -1,7 +1,6 @@
 #include "tools/copy/remote/door.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include <cerrno>
 #include <utility>
@@ -15,12 +14,11 @@ constexpr std::size_t kMostLanes = 2 + kMostFurtherLanes;
 }  // namespace
 
 Result<std::unique_ptr<Door>> Door::Create() {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   return std::unique_ptr<Door>(new Door(std::move(wake)));
 }
 
-void Door::Wake() const { (void)eventfd_write(wake_.get(), 1); }
+void Door::Wake() const { wake_.Ring(); }
 
 void Door::set_port(std::uint16_t port) {
   const std::lock_guard lock(mutex_);
@@ -90,7 +88,7 @@ std::unique_ptr<transport::Connection> Door::TakeOther() {
 
 Result<Guest> Door::Await(Deadline deadline) {
   for (;;) {
-    pollfd entry{wake_.get(), POLLIN, 0};
+    pollfd entry{wake_.fd(), POLLIN, 0};
     const int timeout_ms = PollTimeoutMs(deadline, BootClock::now());
     if (poll(&entry, 1, timeout_ms) < 0 && errno != EINTR) return Status::FromErrno(errno, "poll");
     {

@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "tools/copy/remote/wire.h"
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 #include "transport/session/acceptor.h"
 
 namespace rdfs::copy {
@@ -43,10 +43,10 @@ class Door final : public transport::SessionHost {
   std::unique_ptr<transport::Connection> TakeOther();
 
  private:
-  explicit Door(Fd wake) : wake_(std::move(wake)) {}
+  explicit Door(EventFd wake) : wake_(std::move(wake)) {}
   void Wake() const;
 
-  const Fd wake_;
+  const EventFd wake_;
   mutable std::mutex mutex_;
   std::uint16_t port_ = 0;  // under mutex_, as what follows
   std::optional<TaskDigest> only_;

@@ -1,8 +1,5 @@
 #include "tools/copy/remote/lane_threads.h"
 
-#include <sys/eventfd.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "tools/pipe/io/stopping.h"
@@ -10,8 +7,7 @@
 namespace rdfs::copy {
 
 Status LaneThreads::Add(std::unique_ptr<transport::Connection> lane) {
-  Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
   lanes_.push_back(std::make_unique<Lane>(Lane{std::move(lane), std::move(stop), {}}));
   Lane& added = *lanes_.back();
   // One that nobody drives is let go, and the copy does without.
@@ -21,7 +17,7 @@ Status LaneThreads::Add(std::unique_ptr<transport::Connection> lane) {
 
 void LaneThreads::Run(const Lane& lane) {
   TalkSettings settings;
-  settings.interrupts = lane.stop.get();
+  settings.interrupts = lane.stop.fd();
   Talk talk(*lane.connection, std::move(settings));
   bool counts = false;
   Status status = drive_(talk, counts);
@@ -35,7 +31,7 @@ void LaneThreads::Run(const Lane& lane) {
 
 void LaneThreads::Stop() {
   stopping_ = true;
-  for (const auto& lane : lanes_) (void)eventfd_write(lane->stop.get(), 1);
+  for (const auto& lane : lanes_) lane->stop.Ring();
   for (const auto& lane : lanes_) {
     if (lane->thread.joinable()) lane->thread.join();
   }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tools/copy/remote/talk.h"
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::copy {
 
@@ -40,7 +40,7 @@ class LaneThreads {
  private:
   struct Lane {
     std::unique_ptr<transport::Connection> connection;
-    Fd stop;
+    EventFd stop;
     std::thread thread;
   };
   void Run(const Lane& lane);

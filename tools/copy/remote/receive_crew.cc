@@ -1,7 +1,5 @@
 #include "tools/copy/remote/receive_crew.h"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -42,8 +40,7 @@ struct ReceiveCrew::Job {
 
 Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(Destination& destination, ByteSpan ring,
                                                          ReceiveCrewSettings settings) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   std::unique_ptr<ReceiveCrew> crew(
       new ReceiveCrew(destination, ring, std::move(settings), std::move(wake)));
   crew->threads_.emplace(crew->settings_.threads, [raw = crew.get()] { raw->Run(); });
@@ -52,7 +49,7 @@ Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(Destination& destinatio
 }
 
 ReceiveCrew::ReceiveCrew(Destination& destination, ByteSpan ring, ReceiveCrewSettings settings,
-                         Fd wake)
+                         EventFd wake)
     : destination_(destination),
       ring_(ring),
       settings_(std::move(settings)),
@@ -127,7 +124,7 @@ void ReceiveCrew::LeaveDone(std::unique_lock<std::mutex>& lock) {
   leaving_ = false;
   if (!any) return;
   outputs_.emplace_back(Done{done_});
-  (void)eventfd_write(wake_.get(), 1);
+  wake_.Ring();
 }
 
 void ReceiveCrew::Plan(Batch& batch) {
@@ -487,13 +484,12 @@ void ReceiveCrew::Put(Output output) {
     changed_.wait(lock, [&] { return stop_ || !notice || outputs_.size() < kMostUntaken; });
     outputs_.push_back(std::move(output));
   }
-  (void)eventfd_write(wake_.get(), 1);
+  wake_.Ring();
 }
 
 void ReceiveCrew::Collect(std::vector<Output>& out) {
   out.clear();
-  eventfd_t ignored = 0;
-  (void)eventfd_read(wake_.get(), &ignored);
+  wake_.Drain();
   {
     const std::lock_guard lock(mutex_);
     outputs_.swap(out);

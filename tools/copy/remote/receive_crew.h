@@ -27,7 +27,7 @@
 #include "tools/copy/remote/wire.h"
 #include "tools/copy/source/scanner.h"
 #include "tools/pipe/io/stopping.h"
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::copy {
 
@@ -63,7 +63,7 @@ class ReceiveCrew {
 
   // Never more at a time than there are slots.
   void Take(const BatchWire& batch);
-  [[nodiscard]] int fd() const { return wake_.get(); }
+  [[nodiscard]] int fd() const { return wake_.fd(); }
   // Replaces `out` by what has been done since the last call. Never blocks.
   void Collect(std::vector<Output>& out);
   // Everything has been done: nothing of a file is missing, and so many entries came.
@@ -82,7 +82,7 @@ class ReceiveCrew {
   struct Job;
   static constexpr std::size_t kMostUntaken = 4096;
 
-  ReceiveCrew(Destination& destination, ByteSpan ring, ReceiveCrewSettings settings, Fd wake);
+  ReceiveCrew(Destination& destination, ByteSpan ring, ReceiveCrewSettings settings, EventFd wake);
   void Run();
   void Plan(Batch& batch);
   Status PlanRecords(Batch& batch);
@@ -123,7 +123,7 @@ class ReceiveCrew {
   Destination& destination_;
   const ByteSpan ring_;
   const ReceiveCrewSettings settings_;
-  const Fd wake_;
+  const EventFd wake_;
   pipe::StopFlag stop_{false};
   std::atomic<std::uint64_t> made_{0}, bytes_{0}, kept_{0};
   std::atomic<std::uint64_t> passed_files_{0}, passed_bytes_{0};

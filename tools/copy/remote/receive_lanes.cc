@@ -1,23 +1,19 @@
 #include "tools/copy/remote/receive_lanes.h"
 
-#include <sys/eventfd.h>
-
-#include <cerrno>
 #include <utility>
 
 namespace rdfs::copy {
 
 Result<std::unique_ptr<ReceiveLanes>> ReceiveLanes::Create(const pipe::Ring& ring) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   return std::unique_ptr<ReceiveLanes>(new ReceiveLanes(ring, std::move(wake)));
 }
 
-ReceiveLanes::ReceiveLanes(const pipe::Ring& ring, Fd wake)
+ReceiveLanes::ReceiveLanes(const pipe::Ring& ring, EventFd wake)
     : ring_(ring),
       wake_(std::move(wake)),
       threads_([this](Talk& talk, bool& counts) { return Drive(talk, counts); },
-               [this] { (void)eventfd_write(wake_.get(), 1); }) {}
+               [this] { wake_.Ring(); }) {}
 
 Status ReceiveLanes::Drive(Talk& talk, bool& counts) {
   RDFS_ASSIGN_OR_RETURN(const auto shared, talk.lane().Share(*ring_.memory));
@@ -38,14 +34,13 @@ Status ReceiveLanes::Put(const BatchWire& batch) {
     if (came_.size() >= ring_.size.slots) return OutOfTurn();
     came_.push_back(batch);
   }
-  (void)eventfd_write(wake_.get(), 1);
+  wake_.Ring();
   return {};
 }
 
 Status ReceiveLanes::Take(std::vector<BatchWire>& out) {
   out.clear();
-  eventfd_t ignored = 0;
-  (void)eventfd_read(wake_.get(), &ignored);
+  wake_.Drain();
   {
     const std::lock_guard lock(mutex_);
     came_.swap(out);

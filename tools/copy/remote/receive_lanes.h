@@ -8,6 +8,7 @@
 
 #include "tools/copy/remote/lane_threads.h"
 #include "tools/pipe/wire/ring.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::copy {
 
@@ -20,17 +21,17 @@ class ReceiveLanes {
 
   Status Add(std::unique_ptr<transport::Connection> lane) { return threads_.Add(std::move(lane)); }
   // Readable when Take may have something.
-  [[nodiscard]] int fd() const { return wake_.get(); }
+  [[nodiscard]] int fd() const { return wake_.fd(); }
   // Replaces `out` by what has come since the last call. Never blocks. Errors: see LaneThreads.
   Status Take(std::vector<BatchWire>& out);
 
  private:
-  ReceiveLanes(const pipe::Ring& ring, Fd wake);
+  ReceiveLanes(const pipe::Ring& ring, EventFd wake);
   Status Drive(Talk& talk, bool& counts);
   Status Put(const BatchWire& batch);
 
   const pipe::Ring& ring_;
-  const Fd wake_;
+  const EventFd wake_;
   std::mutex mutex_;
   std::vector<BatchWire> came_;  // under mutex_
   LaneThreads threads_;          // last: ends first

@@ -1,9 +1,6 @@
 #include "tools/copy/remote/send_crew.h"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "tools/copy/file/data.h"
@@ -12,15 +9,14 @@
 namespace rdfs::copy {
 Result<std::unique_ptr<SendCrew>> SendCrew::Create(WalkOptions walk, MutableByteSpan memory,
                                                    std::uint32_t buffers, int threads) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   std::unique_ptr<SendCrew> crew(new SendCrew(std::move(walk), memory, buffers, std::move(wake)));
   crew->threads_.emplace(threads, [raw = crew.get()] { raw->Run(); });
   RDFS_RETURN_IF_ERROR(crew->threads_->status());
   return crew;
 }
 
-SendCrew::SendCrew(WalkOptions walk, MutableByteSpan memory, std::uint32_t buffers, Fd wake)
+SendCrew::SendCrew(WalkOptions walk, MutableByteSpan memory, std::uint32_t buffers, EventFd wake)
     : slot_bytes_(walk.slot_bytes),
       memory_(memory),
       wake_(std::move(wake)),
@@ -181,13 +177,12 @@ void SendCrew::Put(Output output) {
     changed_.wait(lock, [&] { return stop_ || !notice || made_.size() < kMostUntaken; });
     made_.push_back(std::move(output));
   }
-  (void)eventfd_write(wake_.get(), 1);
+  wake_.Ring();
 }
 
 void SendCrew::Take(std::vector<Output>& out) {
   out.clear();
-  eventfd_t ignored = 0;
-  (void)eventfd_read(wake_.get(), &ignored);
+  wake_.Drain();
   {
     const std::lock_guard lock(mutex_);
     made_.swap(out);

@@ -17,6 +17,7 @@
 #include "tools/copy/file/pace.h"
 #include "tools/copy/remote/walk.h"
 #include "tools/pipe/io/stopping.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::copy {
 
@@ -40,7 +41,7 @@ class SendCrew {
   SendCrew& operator=(const SendCrew&) = delete;
   ~SendCrew();
 
-  [[nodiscard]] int fd() const { return wake_.get(); }
+  [[nodiscard]] int fd() const { return wake_.fd(); }
   // Replaces `out` by what has been made since the last call. Never blocks.
   void Take(std::vector<Output>& out);
   void Release(std::uint32_t buffer);
@@ -59,7 +60,7 @@ class SendCrew {
   // Those that nobody took: a driver that cannot send holds up who has too much to tell.
   static constexpr std::size_t kMostUntaken = 4096;
 
-  SendCrew(WalkOptions walk, MutableByteSpan memory, std::uint32_t buffers, Fd wake);
+  SendCrew(WalkOptions walk, MutableByteSpan memory, std::uint32_t buffers, EventFd wake);
   void Run();
   // False when there is nothing left to do.
   bool MakeOne();
@@ -79,7 +80,7 @@ class SendCrew {
 
   const std::uint32_t slot_bytes_;
   const MutableByteSpan memory_;
-  const Fd wake_;
+  const EventFd wake_;
   pipe::StopFlag stop_{false};
   Pace pace_;
   Walk walk_;

@@ -1,21 +1,17 @@
 #include "tools/copy/remote/send_lanes.h"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 namespace rdfs::copy {
 
 Result<std::unique_ptr<SendLanes>> SendLanes::Create(Settings settings) {
-  Fd queued(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!queued.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd queued, EventFd::Create());
   return std::unique_ptr<SendLanes>(new SendLanes(std::move(settings), std::move(queued)));
 }
 
 // The driver looks at status() a few times a second anyway.
-SendLanes::SendLanes(Settings settings, Fd queued)
+SendLanes::SendLanes(Settings settings, EventFd queued)
     : settings_(std::move(settings)),
       queued_(std::move(queued)),
       threads_([this](Talk& talk, bool& counts) { return Drive(talk, counts); }, [] {}) {}
@@ -23,7 +19,7 @@ SendLanes::SendLanes(Settings settings, Fd queued)
 void SendLanes::Put(const SendCrew::Batch& batch) {
   const std::lock_guard lock(mutex_);
   queue_.push_back(batch);
-  if (queue_.size() == 1) (void)eventfd_write(queued_.get(), 1);
+  if (queue_.size() == 1) queued_.Ring();
 }
 
 std::optional<SendCrew::Batch> SendLanes::Take() {
@@ -31,8 +27,7 @@ std::optional<SendCrew::Batch> SendLanes::Take() {
   if (queue_.empty()) return std::nullopt;
   const SendCrew::Batch batch = queue_.front();
   queue_.pop_front();
-  eventfd_t ignored = 0;
-  if (queue_.empty()) (void)eventfd_read(queued_.get(), &ignored);
+  if (queue_.empty()) queued_.Drain();
   return batch;
 }
 
@@ -56,7 +51,7 @@ Status SendLanes::Drive(Talk& talk, bool& counts) {
       RDFS_RETURN_IF_ERROR(
           lane.batches.Send(*batch, talk, *settings_.memory, *lane.ring, settings_.release));
     }
-    if (!busy) RDFS_RETURN_IF_ERROR(talk.Sleep({lane.has_room() ? queued_.get() : -1}));
+    if (!busy) RDFS_RETURN_IF_ERROR(talk.Sleep({lane.has_room() ? queued_.fd() : -1}));
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "tools/copy/remote/lane_threads.h"
 #include "tools/copy/remote/send_crew.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::copy {
 
@@ -66,7 +67,7 @@ class SendLanes {
   void Stop() { threads_.Stop(); }
 
  private:
-  SendLanes(Settings settings, Fd queued);
+  SendLanes(Settings settings, EventFd queued);
   Status Drive(Talk& talk, bool& counts);
   // What one lane is doing.
   struct Carrying {
@@ -81,7 +82,7 @@ class SendLanes {
   Status OnMessage(MessageType type, ByteSpan message, Carrying& lane);
 
   const Settings settings_;
-  const Fd queued_;  // readable while queue_ has something
+  const EventFd queued_;  // readable while queue_ has something
   std::atomic<bool> ready_{false};
   std::mutex mutex_;
   std::deque<SendCrew::Batch> queue_;  // under mutex_

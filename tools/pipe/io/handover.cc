@@ -1,7 +1,5 @@
 #include "tools/pipe/io/handover.h"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,8 +8,7 @@
 namespace rdfs::pipe {
 
 Result<std::shared_ptr<Handover>> Handover::Create() {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   return std::shared_ptr<Handover>(new Handover(std::move(wake)));
 }
 
@@ -23,12 +20,9 @@ Status Handover::WhyOver() const {
   return *over_;
 }
 
-void Handover::Wake() const { (void)eventfd_write(wake_.get(), 1); }
+void Handover::Wake() const { wake_.Ring(); }
 
-void Handover::Sleep() const {
-  eventfd_t ignored = 0;
-  (void)eventfd_read(wake_.get(), &ignored);
-}
+void Handover::Sleep() const { wake_.Drain(); }
 
 Status Handover::Write(ByteSpan bytes) {
   const std::lock_guard turn(turn_);

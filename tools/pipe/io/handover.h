@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "transport/base/bytes.h"
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/status.h"
 
 namespace rdfs::pipe {
@@ -37,20 +37,20 @@ class Handover {
   // The driver's. How many bytes a program has taken; 0: none is there for them yet, see fd.
   std::size_t Put(ByteSpan bytes);
   // Becomes readable when Take or Put has something to do again.
-  [[nodiscard]] int fd() const { return wake_.get(); }
+  [[nodiscard]] int fd() const { return wake_.fd(); }
 
   void End();
   // The first reason counts. An ok one: the stream is over, and went well.
   void Break(Status why);
 
  private:
-  explicit Handover(Fd wake) : wake_(std::move(wake)) {}
+  explicit Handover(EventFd wake) : wake_(std::move(wake)) {}
   // Under mutex_.
   [[nodiscard]] Status WhyOver() const;
   void Wake() const;
   void Sleep() const;
 
-  const Fd wake_;     // eventfd(2)
+  const EventFd wake_;
   std::mutex turn_;   // the program's threads; taken before mutex_
   std::mutex mutex_;  // of all below
   std::condition_variable changed_;

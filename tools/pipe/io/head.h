@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -25,14 +26,14 @@ class Head {
   [[nodiscard]] std::optional<std::uint64_t> bytes() const {
     return known_.load(std::memory_order_acquire) ? std::optional(bytes_) : std::nullopt;
   }
-  [[nodiscard]] int told() const { return told_.get(); }
+  [[nodiscard]] int told() const { return told_.fd(); }
   // The file, once bytes() is known.
   [[nodiscard]] int file() const { return file_.get(); }
 
  private:
-  explicit Head(Fd told) : told_(std::move(told)) {}
+  explicit Head(EventFd told) : told_(std::move(told)) {}
 
-  const Fd told_;
+  const EventFd told_;
   Fd file_;                  // before known_,
   std::uint64_t bytes_ = 0;  // as this is
   std::atomic<bool> known_{false};

@@ -1,7 +1,5 @@
 #include "tools/pipe/library/stream.h"
 
-#include <sys/eventfd.h>
-
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -37,8 +35,7 @@ Status WhyNotAll(const Delivery& delivery) {
 
 Result<std::unique_ptr<rdfs_pipe>> rdfs_pipe::Make() {
   RDFS_ASSIGN_OR_RETURN(auto bytes, Handover::Create());
-  rdfs::Fd interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!interrupt.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(rdfs::EventFd interrupt, rdfs::EventFd::Create());
   return std::unique_ptr<rdfs_pipe>(new rdfs_pipe(std::move(bytes), std::move(interrupt)));
 }
 
@@ -73,7 +70,7 @@ rdfs_pipe::~rdfs_pipe() {
     // What a reader has seen whole, its sender is still to be told of.
     if (whole_) changed_.wait_for(lock, kToTell, [this] { return status_.has_value(); });
     stop_ = true;
-    (void)eventfd_write(interrupt_.get(), 1);
+    interrupt_.Ring();
   }
   if (driver_.joinable()) driver_.join();
 }
@@ -81,12 +78,12 @@ rdfs_pipe::~rdfs_pipe() {
 void rdfs_pipe::Deliver(const rdfs::pipe::SendOptions& options) {
   rdfs::pipe::Progress unseen(false, "librdfs", rdfs::BootClock::now());
   Ended(WhyNotAll(rdfs::pipe::Deliver(options, rdfs::pipe::Source::OfProgram(bytes_, stop_), stop_,
-                                      interrupt_.get(), unseen,
+                                      interrupt_.fd(), unseen,
                                       [this](const std::string& how) { Reached(how); })));
 }
 
 void rdfs_pipe::Receive() {
-  Ended(reception_->Run(interrupt_.get(), false, [this](const std::string& how) { Reached(how); })
+  Ended(reception_->Run(interrupt_.fd(), false, [this](const std::string& how) { Reached(how); })
             .status);
 }
 

@@ -22,6 +22,7 @@
 #include "tools/pipe/io/handover.h"
 #include "tools/pipe/io/stopping.h"
 #include "tools/pipe/receive/reception.h"
+#include "transport/base/event_fd.h"
 
 struct rdfs_pipe {
  public:
@@ -45,7 +46,7 @@ struct rdfs_pipe {
   [[nodiscard]] const char* sentence() const;
 
  private:
-  rdfs_pipe(std::shared_ptr<rdfs::pipe::Handover> bytes, rdfs::Fd interrupt)
+  rdfs_pipe(std::shared_ptr<rdfs::pipe::Handover> bytes, rdfs::EventFd interrupt)
       : bytes_(std::move(bytes)), interrupt_(std::move(interrupt)) {}
   static rdfs::Result<std::unique_ptr<rdfs_pipe>> Make();
   void Deliver(const rdfs::pipe::SendOptions& options);
@@ -58,7 +59,7 @@ struct rdfs_pipe {
 
   const pid_t process_ = getpid();
   const std::shared_ptr<rdfs::pipe::Handover> bytes_;
-  const rdfs::Fd interrupt_;  // eventfd(2)
+  const rdfs::EventFd interrupt_;
   rdfs::pipe::StopFlag stop_{false};
   std::unique_ptr<rdfs::pipe::Reception> reception_;  // null: this sends
 

@@ -1,7 +1,6 @@
 #include "tools/pipe/receive/door.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include <array>
 #include <cerrno>
@@ -13,8 +12,7 @@
 namespace rdfs::pipe {
 
 Result<std::unique_ptr<Door>> Door::Create(DoorOptions options) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   return std::unique_ptr<Door>(new Door(options, std::move(wake)));
 }
 
@@ -40,7 +38,7 @@ Result<transport::Admission> Door::Admit(const transport::SessionRequest& reques
   guest_.hello = hello;
   guest_.exporter = request.exporter;
   guest_.relays = request.key_name == kRelayKeyName;
-  (void)eventfd_write(wake_.get(), 1);  // Await has a limit now
+  wake_.Ring();  // Await has a limit now
   return transport::Admission{.domain = guest_.domain, .grant = {}, .context = nullptr};
 }
 
@@ -51,7 +49,7 @@ void Door::OnLane(std::uint64_t session_id, const std::shared_ptr<void>&,
     if (session_ != session_id || taken_ || guest_.lane != nullptr) return;
     guest_.lane = std::move(lane);
   }
-  (void)eventfd_write(wake_.get(), 1);
+  wake_.Ring();
 }
 
 void Door::OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>&) {
@@ -71,7 +69,7 @@ void Door::MakeRoom() {
   }
   session_.reset();
   guest_ = Guest{};
-  (void)eventfd_write(wake_.get(), 1);  // Await's deadline counts again
+  wake_.Ring();  // Await's deadline counts again
 }
 
 void Door::Reopen() {
@@ -100,13 +98,12 @@ Result<Guest> Door::Await(int interrupts, std::optional<Deadline> deadline) {
       return Status(Code::kDeadlineExceeded,
                     "no sender came; check that it uses this host, port and key");
     }
-    std::array<pollfd, 2> entries{pollfd{wake_.get(), POLLIN, 0}, pollfd{interrupts, POLLIN, 0}};
+    std::array<pollfd, 2> entries{pollfd{wake_.fd(), POLLIN, 0}, pollfd{interrupts, POLLIN, 0}};
     const int timeout_ms = until ? PollTimeoutMs(*until, BootClock::now()) : -1;
     if (poll(entries.data(), entries.size(), timeout_ms) < 0 && errno != EINTR) {
       return Status::FromErrno(errno, "poll");
     }
-    eventfd_t ignored = 0;
-    (void)eventfd_read(wake_.get(), &ignored);
+    wake_.Drain();
     RDFS_RETURN_IF_ERROR(CheckInterrupt(interrupts));
   }
 }

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "tools/pipe/wire/protocol.h"
+#include "transport/base/event_fd.h"
 #include "transport/session/acceptor.h"
 
 namespace rdfs::pipe {
@@ -49,12 +50,12 @@ class Door final : public transport::SessionHost {
   void Reopen();
 
  private:
-  Door(DoorOptions options, Fd wake) : options_(options), wake_(std::move(wake)) {}
+  Door(DoorOptions options, EventFd wake) : options_(options), wake_(std::move(wake)) {}
   // Under mutex_.
   void MakeRoom();
 
   const DoorOptions options_;
-  const Fd wake_;
+  const EventFd wake_;
   std::mutex mutex_;
   std::optional<std::uint64_t> session_;  // under mutex_: whose lane is awaited, or has come
   TimePoint lane_by_{};                   // under mutex_: when there is such a session

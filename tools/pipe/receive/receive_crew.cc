@@ -1,10 +1,7 @@
 #include "tools/pipe/receive/receive_crew.h"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <utility>
 
 namespace rdfs::pipe {
@@ -20,8 +17,7 @@ Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(SinkOptions sink, ByteS
                                                          std::optional<Seal> seal, int threads,
                                                          std::shared_ptr<Relay> relay,
                                                          std::unique_ptr<Sink> part) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   std::unique_ptr<ReceiveCrew> crew(new ReceiveCrew(std::move(sink), ring, slot_bytes,
                                                     std::move(seal), std::move(relay),
                                                     std::move(part), std::move(wake)));
@@ -31,7 +27,7 @@ Result<std::unique_ptr<ReceiveCrew>> ReceiveCrew::Create(SinkOptions sink, ByteS
 
 ReceiveCrew::ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes,
                          std::optional<Seal> seal, std::shared_ptr<Relay> relay,
-                         std::unique_ptr<Sink> part, Fd wake)
+                         std::unique_ptr<Sink> part, EventFd wake)
     : options_(std::move(sink)),
       ring_(ring),
       slot_bytes_(slot_bytes),
@@ -258,13 +254,12 @@ void ReceiveCrew::Report(Output output) {
     const std::lock_guard lock(mutex_);
     done_.push_back(std::move(output));
   }
-  if (!taker_) (void)eventfd_write(wake_.get(), 1);
+  if (!taker_) wake_.Ring();
 }
 
 void ReceiveCrew::Take(std::vector<Output>& out) {
   out.clear();
-  eventfd_t ignored = 0;
-  if (!taker_) (void)eventfd_read(wake_.get(), &ignored);
+  if (!taker_) wake_.Drain();
   const std::lock_guard lock(mutex_);
   done_.swap(out);
 }

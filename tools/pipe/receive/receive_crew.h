@@ -20,6 +20,7 @@
 #include "tools/pipe/io/stopping.h"
 #include "tools/pipe/receive/relay.h"
 #include "tools/pipe/wire/codec.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::pipe {
 
@@ -55,7 +56,7 @@ class ReceiveCrew {
     Put(Job{Job::Kind::kStore, slot, 0, record});
   }
   void Finish(std::uint64_t length) { Put(Job{Job::Kind::kFinish, 0, length, {}}); }
-  [[nodiscard]] int fd() const { return half_ && sink_->told() >= 0 ? sink_->told() : wake_.get(); }
+  [[nodiscard]] int fd() const { return half_ && sink_->told() >= 0 ? sink_->told() : wake_.fd(); }
   // Without a thread: whether only the lane can bring more to do, and not the output.
   [[nodiscard]] bool waits_for_lane() const { return taker_ && !half_; }
   // Without a thread: does up to `most` jobs, as far as the output takes them now; whether it has
@@ -86,7 +87,7 @@ class ReceiveCrew {
   };
 
   ReceiveCrew(SinkOptions sink, ByteSpan ring, std::uint32_t slot_bytes, std::optional<Seal> seal,
-              std::shared_ptr<Relay> relay, std::unique_ptr<Sink> part, Fd wake);
+              std::shared_ptr<Relay> relay, std::unique_ptr<Sink> part, EventFd wake);
   Status Prepare(int threads);
   Status Start(int threads);
   void Run();
@@ -111,7 +112,7 @@ class ReceiveCrew {
   const ByteSpan ring_;
   const std::uint32_t slot_bytes_;
   const std::optional<Seal> seal_;
-  const Fd wake_;
+  const EventFd wake_;
   StopFlag stop_{false};
   std::unique_ptr<Sink> sink_;  // made by the first job, which all others follow
   const std::shared_ptr<Relay> relay_;

@@ -1,7 +1,6 @@
 #include "tools/pipe/receive/relay.h"
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -25,8 +24,7 @@ Result<std::unique_ptr<Relay>> Relay::Create(SendOptions options, bool resumes) 
   Fd from(ends[0]);
   Fd into(ends[1]);
   (void)fcntl(into.get(), F_SETPIPE_SZ, kPipeBytes);
-  Fd interrupt(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!interrupt.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd interrupt, EventFd::Create());
   std::shared_ptr<Head> head;
   if (resumes) {
     RDFS_ASSIGN_OR_RETURN(head, Head::Create());
@@ -46,7 +44,7 @@ void Relay::Run(Fd from) {
   Delivery delivery =
       Deliver(options_,
               Source::OfPipe(std::move(from), head_, length_, stop_, [this] { return OpenFile(); }),
-              stop_, interrupt_.get(), unseen);
+              stop_, interrupt_.fd(), unseen);
   const std::lock_guard lock(mutex_);
   delivery_ = std::move(delivery);
   done_ = true;
@@ -59,7 +57,7 @@ void Relay::End() {
   if (!thread_.joinable()) return;
   into_.Reset();
   stop_ = true;
-  (void)eventfd_write(interrupt_.get(), 1);
+  interrupt_.Ring();
   thread_.join();
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tools/pipe/send/delivery.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 
 namespace rdfs::pipe {
@@ -50,7 +51,7 @@ class Relay {
   [[nodiscard]] bool over() const { return over_; }
 
  private:
-  Relay(SendOptions options, std::shared_ptr<Head> head, Fd into, Fd interrupt)
+  Relay(SendOptions options, std::shared_ptr<Head> head, Fd into, EventFd interrupt)
       : options_(std::move(options)),
         head_(std::move(head)),
         into_(std::move(into)),
@@ -64,8 +65,8 @@ class Relay {
   const SendOptions options_;
   const std::shared_ptr<Head> head_;  // null: it does not resume
   Fd into_;
-  const Fd interrupt_;    // ends a Deliver that nobody wants any more
-  StopFlag stop_{false};  // of the thread's source
+  const EventFd interrupt_;  // ends a Deliver that nobody wants any more
+  StopFlag stop_{false};     // of the thread's source
   std::atomic<std::uint64_t> length_{Source::kBrokenOff};  // set before `into_` is closed
   std::atomic<bool> over_{false};
   std::mutex mutex_;

@@ -1,8 +1,5 @@
 #include "tools/pipe/send/send_crew.h"
 
-#include <sys/eventfd.h>
-
-#include <cerrno>
 #include <utility>
 
 namespace rdfs::pipe {
@@ -11,15 +8,14 @@ Result<std::unique_ptr<SendCrew>> SendCrew::Create(Source& source, MutableByteSp
                                                    std::uint32_t slot_bytes, std::uint32_t buffers,
                                                    Buffers kind, CrewSettings settings,
                                                    StopFlag& stop) {
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd wake, EventFd::Create());
   return std::unique_ptr<SendCrew>(new SendCrew(source, memory, slot_bytes, buffers, kind,
                                                 std::move(settings), stop, std::move(wake)));
 }
 
 SendCrew::SendCrew(Source& source, MutableByteSpan memory, std::uint32_t slot_bytes,
                    std::uint32_t buffers, Buffers kind, CrewSettings settings, StopFlag& stop,
-                   Fd wake)
+                   EventFd wake)
     : source_(source),
       memory_(memory),
       slot_bytes_(slot_bytes),
@@ -121,13 +117,12 @@ void SendCrew::Put(Output output) {
     const std::lock_guard lock(mutex_);
     made_.push_back(std::move(output));
   }
-  if (!maker_) (void)eventfd_write(wake_.get(), 1);
+  if (!maker_) wake_.Ring();
 }
 
 void SendCrew::Take(std::vector<Output>& out) {
   out.clear();
-  eventfd_t ignored = 0;
-  if (!maker_) (void)eventfd_read(wake_.get(), &ignored);
+  if (!maker_) wake_.Drain();
   const std::lock_guard lock(mutex_);
   made_.swap(out);
 }

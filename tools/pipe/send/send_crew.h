@@ -27,6 +27,7 @@
 #include "tools/pipe/io/stopping.h"
 #include "tools/pipe/send/send_state.h"
 #include "tools/pipe/wire/codec.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::pipe {
 
@@ -55,7 +56,7 @@ class SendCrew {
   ~SendCrew();
 
   Status Start();
-  [[nodiscard]] int fd() const { return wake_.get(); }
+  [[nodiscard]] int fd() const { return wake_.fd(); }
   // Replaces `out` by what has been made since the last call. Never blocks.
   void Take(std::vector<Output>& out);
   void Release(std::uint32_t buffer);
@@ -69,7 +70,7 @@ class SendCrew {
 
  private:
   SendCrew(Source& source, MutableByteSpan memory, std::uint32_t slot_bytes, std::uint32_t buffers,
-           Buffers kind, CrewSettings settings, StopFlag& stop, Fd wake);
+           Buffers kind, CrewSettings settings, StopFlag& stop, EventFd wake);
   void Run();
   // False when there is nothing left to do.
   bool MakeOne(RecordMaker& maker);
@@ -92,7 +93,7 @@ class SendCrew {
   const Buffers kind_;
   const CrewSettings settings_;
   StopFlag& stop_;
-  const Fd wake_;
+  const EventFd wake_;
 
   std::mutex source_mutex_;  // taken before mutex_
   std::uint64_t next_ = 0;   // under source_mutex_, as the source is

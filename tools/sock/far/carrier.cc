@@ -1,7 +1,6 @@
 #include "tools/sock/far/carrier.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,7 +43,7 @@ void RaiseLimits() {
 }  // namespace
 
 CarrierLoop::CarrierLoop(CarrierOptions options, Pairs pairs, std::unique_ptr<PairsFile> file,
-                         Askers askers, std::unique_ptr<Roads> roads, Fd epoll, Fd stop)
+                         Askers askers, std::unique_ptr<Roads> roads, Fd epoll, EventFd stop)
     : options_(std::move(options)),
       pairs_(std::move(pairs)),
       file_(std::move(file)),
@@ -52,7 +51,7 @@ CarrierLoop::CarrierLoop(CarrierOptions options, Pairs pairs, std::unique_ptr<Pa
       stop_(std::move(stop)),
       askers_(std::move(askers)),
       roads_(std::move(roads)) {
-  Watch(stop_.get(), {Watched::Kind::kStop});
+  Watch(stop_.fd(), {Watched::Kind::kStop});
   Watch(askers_.fd(), {Watched::Kind::kListener});
   Watch(file_->fd(), {Watched::Kind::kPairs});
   Watch(roads_->fd(), {Watched::Kind::kNews});
@@ -62,7 +61,7 @@ CarrierLoop::~CarrierLoop() { lanes_.clear(); }
 
 void CarrierLoop::Stop() {
   stopping_ = true;
-  (void)eventfd_write(stop_.get(), 1);
+  stop_.Ring();
 }
 
 // --- What is watched
@@ -340,8 +339,8 @@ Result<std::unique_ptr<Carrier>> Carrier::Create(CarrierOptions options) {
   RDFS_ASSIGN_OR_RETURN(auto file, PairsFile::Create(options.pairs, options.stamp));
   RDFS_ASSIGN_OR_RETURN(auto roads, Roads::Create(pairs));
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-  Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.valid() || !stop.valid()) return Status::FromErrno(errno, "epoll");
+  if (!epoll.valid()) return Status::FromErrno(errno, "epoll");
+  RDFS_ASSIGN_OR_RETURN(EventFd stop, EventFd::Create());
   return std::unique_ptr<Carrier>(std::make_unique<CarrierLoop>(
       std::move(options), std::move(pairs), std::move(file), std::move(askers), std::move(roads),
       std::move(epoll), std::move(stop)));

@@ -33,7 +33,7 @@ inline constexpr std::chrono::milliseconds kFineTick{100};
 class CarrierLoop final : public Carrier, public Lane::Host {
  public:
   CarrierLoop(CarrierOptions options, Pairs pairs, std::unique_ptr<PairsFile> file, Askers askers,
-              std::unique_ptr<Roads> roads, Fd epoll, Fd stop);
+              std::unique_ptr<Roads> roads, Fd epoll, EventFd stop);
   ~CarrierLoop() override;
 
   Status Run() override;
@@ -109,7 +109,7 @@ class CarrierLoop final : public Carrier, public Lane::Host {
   Pairs pairs_;
   const std::unique_ptr<PairsFile> file_;
   const Fd epoll_;
-  const Fd stop_;
+  const EventFd stop_;
   std::atomic<bool> stopping_{false};
   Askers askers_;
   std::unique_ptr<Roads> roads_;           // null: no pairs, or no port to listen on for them

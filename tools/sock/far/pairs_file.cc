@@ -1,15 +1,12 @@
 #include "tools/sock/far/pairs_file.h"
 
-#include <sys/eventfd.h>
-
-#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "transport/base/fd.h"
+#include "transport/base/event_fd.h"
 
 namespace rdfs::sock::far {
 
@@ -31,7 +28,7 @@ struct PairsFile::State {
       lock.lock();
       if (pairs) found = std::move(pairs);
       done = look;
-      (void)eventfd_write(news.get(), 1);
+      news.Ring();
     }
     ended = true;
     changed.notify_all();
@@ -39,7 +36,7 @@ struct PairsFile::State {
 
   std::string path;
   Stamp stamp;
-  Fd news;
+  EventFd news;
   std::string seen;  // the thread's: the file as last read
   std::mutex mutex;  // guards the rest
   std::condition_variable changed;
@@ -57,8 +54,7 @@ Result<std::unique_ptr<PairsFile>> PairsFile::Create(std::string path, Stamp sta
   auto state = std::make_shared<State>();
   state->path = std::move(path);
   state->stamp = std::move(stamp);
-  state->news.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!state->news.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(state->news, EventFd::Create());
   try {
     std::thread([state] { state->Run(); }).detach();
   } catch (const std::system_error& error) {
@@ -75,7 +71,7 @@ PairsFile::~PairsFile() {
   (void)state_->changed.wait_for(lock, kPatience, [this] { return state_->ended; });
 }
 
-int PairsFile::fd() const { return state_->news.get(); }
+int PairsFile::fd() const { return state_->news.fd(); }
 
 std::uint64_t PairsFile::Look(TimePoint now) {
   if (asked_ == done_) since_ = now;
@@ -89,8 +85,7 @@ std::uint64_t PairsFile::Look(TimePoint now) {
 }
 
 std::optional<Result<Pairs>> PairsFile::Take(TimePoint now) {
-  eventfd_t ignored = 0;
-  (void)eventfd_read(state_->news.get(), &ignored);
+  state_->news.Drain();
   const std::lock_guard lock(state_->mutex);
   if (done_ != state_->done) since_ = now;
   done_ = state_->done;

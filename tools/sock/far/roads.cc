@@ -1,8 +1,5 @@
 #include "tools/sock/far/roads.h"
 
-#include <sys/eventfd.h>
-
-#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -44,8 +41,7 @@ std::vector<std::byte> Request() {
 }  // namespace
 
 Result<std::unique_ptr<Roads>> Roads::Create(const Pairs& pairs) {
-  Fd news(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!news.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(EventFd news, EventFd::Create());
   std::unique_ptr<Roads> roads(new Roads(pairs, std::move(news)));
   RDFS_ASSIGN_OR_RETURN(roads->acceptor_, Acceptor::Create(OptionsOf(pairs), *roads));
   try {
@@ -78,8 +74,7 @@ void Roads::StopAnswering() {
 }
 
 std::vector<Roads::News> Roads::Take() {
-  eventfd_t ignored = 0;
-  (void)eventfd_read(news_fd_.get(), &ignored);
+  news_fd_.Drain();
   const std::lock_guard lock(mutex_);
   return std::exchange(news_, {});
 }
@@ -89,7 +84,7 @@ void Roads::Report(News news) {
     const std::lock_guard lock(mutex_);
     news_.push_back(std::move(news));
   }
-  (void)eventfd_write(news_fd_.get(), 1);
+  news_fd_.Ring();
 }
 
 void Roads::Dial(const Pair& pair, const Address& address) {

@@ -18,6 +18,7 @@
 
 #include "tools/sock/far/lane.h"
 #include "tools/sock/far/pairs.h"
+#include "transport/base/event_fd.h"
 #include "transport/session/acceptor.h"
 
 namespace rdfs::sock::far {
@@ -42,7 +43,7 @@ class Roads final : private transport::SessionHost {
   void StopAnswering();
   // Not after StopAnswering.
   [[nodiscard]] std::uint16_t port() const { return acceptor_->port(); }
-  [[nodiscard]] int fd() const { return news_fd_.get(); }
+  [[nodiscard]] int fd() const { return news_fd_.fd(); }
   std::vector<News> Take();
   // There will be news of it.
   void Dial(const Pair& pair, const Address& address);
@@ -53,7 +54,8 @@ class Roads final : private transport::SessionHost {
     std::string host;
   };
 
-  Roads(const Pairs& pairs, Fd news_fd) : over_tcp_(pairs.over_tcp), news_fd_(std::move(news_fd)) {}
+  Roads(const Pairs& pairs, EventFd news_fd)
+      : over_tcp_(pairs.over_tcp), news_fd_(std::move(news_fd)) {}
   void Report(News news);
   void StartDialling();
   void DialAll();
@@ -65,7 +67,7 @@ class Roads final : private transport::SessionHost {
   void OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) override {}
 
   const bool over_tcp_;
-  const Fd news_fd_;
+  const EventFd news_fd_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<News> news_;      // under mutex_
