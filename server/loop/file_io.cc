@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <liburing.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -146,8 +145,7 @@ class FileIo::Threads {
 
 Result<std::unique_ptr<FileIo>> FileIo::Create(const Options& options) {
   std::unique_ptr<FileIo> io(new FileIo(options));
-  io->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!io->wake_.valid()) return Status::FromErrno(errno, "eventfd");
+  RDFS_ASSIGN_OR_RETURN(io->wake_, EventFd::Create());
   if (options.use_io_uring) {
     if (const Status status = io->StartRing(); !status.ok()) {
       LogDebug("file I/O uses threads: {}", status.message());
@@ -183,7 +181,7 @@ Status FileIo::StartRing() {
   }
   ring_->started = true;
   (void)io_uring_ring_dontfork(&ring_->ring);
-  if (const int error = io_uring_register_eventfd(&ring_->ring, wake_.get()); error < 0) {
+  if (const int error = io_uring_register_eventfd(&ring_->ring, wake_.fd()); error < 0) {
     return Status::FromErrno(-error, "io_uring takes no eventfd");
   }
   return Status::Ok();
@@ -308,11 +306,8 @@ void FileIo::ReapRing() {
 }
 
 void FileIo::Poll(std::chrono::nanoseconds posted_turn) {
-  std::uint64_t count = 0;
-  // Cleared first: what comes during the rest of this makes it readable again.
-  if (read(wake_.get(), &count, sizeof(count)) < 0 && errno != EAGAIN) {
-    LogError("cannot read the eventfd of a loop's file I/O: errno {}", errno);
-  }
+  // First: what comes during the rest of this makes it readable again.
+  wake_.Drain();
   if (ring_ != nullptr) ReapRing();
   for (std::unique_ptr<Operation>& operation : threads_->TakeResults()) {
     Complete(std::move(operation));
@@ -358,12 +353,6 @@ bool FileIo::RunDeferred() {
   return !deferred_.empty();
 }
 
-void FileIo::Wake() {
-  const std::uint64_t one = 1;
-  // EAGAIN: the counter is at its top, hence readable.
-  if (write(wake_.get(), &one, sizeof(one)) < 0 && errno != EAGAIN) {
-    LogError("cannot wake a loop's file I/O: errno {}", errno);
-  }
-}
+void FileIo::Wake() { wake_.Ring(); }
 
 }  // namespace rdfs::server

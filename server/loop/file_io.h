@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "transport/base/bytes.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
 #include "transport/base/status.h"
 
@@ -67,7 +68,7 @@ class FileIo {
   bool RunDeferred();
   [[nodiscard]] bool has_deferred() const { return !deferred_.empty(); }
 
-  [[nodiscard]] int fd() const { return wake_.get(); }
+  [[nodiscard]] int fd() const { return wake_.fd(); }
   // Runs the callbacks of what has completed, and what was posted: of that what has its time in
   // `posted_turn`, and at least one, since a task may be a whole request that has waited, and
   // thousands may have waited for the same. Never blocks.
@@ -93,7 +94,7 @@ class FileIo {
   void Wake();
 
   const Options options_;
-  Fd wake_;  // an eventfd: ring completions, threads' results and posts all make it readable
+  EventFd wake_;  // ring completions, threads' results and posts all make it readable
   std::unique_ptr<Ring> ring_;
   std::unique_ptr<Threads> threads_;
   std::deque<std::unique_ptr<Operation>> waiting_;  // the ring was full
