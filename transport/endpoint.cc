@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <charconv>
 
+#include "transport/base/parse_number.h"
 #include "transport/transport.h"
 
 namespace rdfs::transport {
@@ -34,14 +34,14 @@ Result<Endpoint> Endpoint::Parse(std::string_view text) {
   const std::size_t colon = rest.rfind(':');
   if (colon == std::string_view::npos) return malformed;
   std::string_view host = rest.substr(0, colon);
-  const std::string_view port = rest.substr(colon + 1);
+  const auto port = ParseNumber<std::uint16_t>(rest.substr(colon + 1));
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != std::string_view::npos) {
     return malformed;  // an IPv6 address without its brackets: which colon begins the port?
   }
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
-  if (error != std::errc() || end != port.data() + port.size()) return malformed;
+  if (!port) return malformed;
+  endpoint.port = *port;
   endpoint.host = host;
   return endpoint;
 }

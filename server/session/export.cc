@@ -9,23 +9,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 #include <vector>
 
 #include "fs/protocol.h"
 #include "transport/base/local_filesystem.h"
+#include "transport/base/parse_number.h"
 
 namespace rdfs::server {
 namespace {
 
 std::optional<std::uint32_t> ParseId(std::string_view text) {
-  std::uint32_t id = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size() || id == 0xffffffffU) {
-    return std::nullopt;
-  }
-  return id;
+  const auto id = ParseNumber<std::uint32_t>(text);
+  return id == 0xffffffffU ? std::nullopt : id;
 }
 
 // Whether `word` was an option, which is then in `spec`.

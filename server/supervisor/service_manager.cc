@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
 
 #include "server/command/environment.h"
+#include "transport/base/parse_number.h"
 
 namespace rdfs::server {
 namespace {
@@ -41,11 +41,7 @@ std::optional<Address> ManagersAddress() {
 }
 
 std::optional<int> NumberFromEnvironment(const char* name) {
-  const std::string text = FromEnvironment(name);
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? std::optional(number) : std::nullopt;
+  return ParseNumber<int>(FromEnvironment(name));
 }
 
 Status WaitUntil(int fd, short event, Deadline deadline) {

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -24,6 +23,7 @@
 
 #include "transport/base/clock.h"
 #include "transport/base/fd.h"
+#include "transport/base/parse_number.h"
 #include "transport/base/resolve.h"
 #include "transport/base/say.h"
 #include "transport/base/sigpipe.h"
@@ -310,9 +310,7 @@ Result<Side> ParseSide(std::string_view text) {
       if (!allowed) return wrong;
       side.name = piece;
     } else if (word == 1) {
-      const auto [end, error] =
-          std::from_chars(piece.data(), piece.data() + piece.size(), side.port);
-      if (error != std::errc() || end != piece.data() + piece.size()) return wrong;
+      side.port = ParseNumber<std::uint16_t>(piece).value_or(0);
     } else if (!piece.empty()) {
       const auto address = far::ParseAddress(piece);
       if (!address.ok() || side.addresses.size() == kMostAddresses) return wrong;

@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+
+#include "transport/base/parse_number.h"
 
 namespace rdfs {
 namespace {
@@ -47,11 +48,7 @@ Fd OpenDirectoryOf(uid_t user, const std::string& path) {
 
 std::optional<uid_t> NumberIn(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
-  name.remove_prefix(prefix.size());
-  uid_t user = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), user);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return user;
+  return ParseNumber<uid_t>(name.substr(prefix.size()));
 }
 
 void AddForeign(const std::string& folder, std::string_view prefix, std::string_view below,

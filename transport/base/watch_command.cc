@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -15,6 +14,7 @@
 
 #include "transport/base/control_socket.h"
 #include "transport/base/log.h"
+#include "transport/base/parse_number.h"
 #include "transport/base/printable.h"
 #include "transport/base/runtime_directory.h"
 #include "transport/base/say.h"
@@ -87,9 +87,8 @@ std::optional<Wanted> Parse(const std::vector<std::string>& arguments, bool name
     } else if (word.starts_with("-n") && wanted.command == "top" &&
                (word.size() > 2 || i + 1 < arguments.size())) {
       const std::string turns = word.size() > 2 ? word.substr(2) : arguments[++i];
-      const char* const end = turns.data() + turns.size();
-      const auto [at, error] = std::from_chars(turns.data(), end, wanted.turns);
-      if (error != std::errc() || at != end || wanted.turns == 0) return std::nullopt;
+      wanted.turns = ParseNumber<unsigned>(turns).value_or(0);
+      if (wanted.turns == 0) return std::nullopt;
     } else if (named && wanted.name.empty() && !word.starts_with('-')) {
       wanted.name = RealPath(word);
     } else {

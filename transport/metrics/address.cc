@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "transport/base/parse_number.h"
 #include "transport/transport.h"
 
 namespace rdfs::metrics {
@@ -31,8 +31,10 @@ Result<Address> ParseAddress(std::string_view text) {
     out.path = text;
     return text.ends_with('/') ? Result<Address>(bad) : Result<Address>(std::move(out));
   }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out.port);
-  if (error == std::errc() && end == text.data() + text.size()) return out;
+  if (const auto port = ParseNumber<std::uint16_t>(text)) {
+    out.port = *port;
+    return out;
+  }
   const auto named = transport::HostAndPort::Parse(text, 0);
   if (!named.ok() || named->host.empty() || named->port == 0 ||
       !std::ranges::all_of(named->host, IsHostCharacter)) {

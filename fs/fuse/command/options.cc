@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <limits>
 #include <span>
 
@@ -14,6 +13,7 @@
 #include "fs/fuse/worker/workers.h"
 #include "fs/protocol.h"
 #include "transport/base/home_directory.h"
+#include "transport/base/parse_number.h"
 #include "transport/base/printable.h"
 #include "transport/base/url_scheme.h"
 #include "transport/ssh/launch.h"
@@ -52,14 +52,6 @@ std::optional<std::string> TakeHost(std::string_view& text, std::string_view sto
   }
   if (host.empty() || HasControlOrBlank(host)) return std::nullopt;
   return std::string(host);
-}
-
-template <typename T>
-std::optional<T> ParseNumber(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 Result<Source> ParseExportSource(std::string_view text) {

@@ -1,11 +1,11 @@
 #include "tools/copy/command/operand.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
 #include "tools/copy/file/names.h"
+#include "transport/base/parse_number.h"
 #include "transport/base/url_scheme.h"
 
 namespace rdfs::copy {
@@ -67,9 +67,9 @@ Status NoExport(const std::string& word, std::string_view why) {
 bool TakePort(std::string_view& rest, std::uint16_t& port) {
   if (!rest.starts_with(':')) return true;
   const std::string_view digits = rest.substr(1, rest.find('/') - 1);
-  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), port);
+  port = ParseNumber<std::uint16_t>(digits).value_or(0);
   rest.remove_prefix(1 + digits.size());
-  return error == std::errc() && end == digits.end() && port != 0;
+  return port != 0;
 }
 
 Result<Operand> ParseExport(const std::string& word) {

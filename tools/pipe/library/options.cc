@@ -1,9 +1,10 @@
 #include "tools/pipe/library/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
+
+#include "transport/base/parse_number.h"
 
 namespace rdfs::pipe {
 namespace {
@@ -31,11 +32,8 @@ Word NextWord(std::string_view& list) {
 }
 
 std::optional<unsigned> NumberIn(const Word& word, unsigned least, unsigned most) {
-  unsigned number = 0;
-  const std::string_view text = word.value.value_or("");
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fine = !text.empty() && error == std::errc() && end == text.data() + text.size();
-  if (!fine || number < least || number > most) return std::nullopt;
+  const auto number = ParseNumber<unsigned>(word.value.value_or(""));
+  if (!number || *number < least || *number > most) return std::nullopt;
   return number;
 }
 

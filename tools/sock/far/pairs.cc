@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +17,7 @@
 
 #include "transport/base/fd.h"
 #include "transport/base/home_directory.h"
+#include "transport/base/parse_number.h"
 
 namespace rdfs::sock::far {
 namespace {
@@ -39,13 +39,6 @@ std::vector<std::string_view> Words(std::string_view line) {
   }
 }
 
-std::optional<std::uint16_t> ParsePort(std::string_view text, std::uint16_t least = 1) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || port < least) return std::nullopt;
-  return port;
-}
-
 bool AllowedName(std::string_view name) {
   return !name.empty() && name.size() <= kMostName && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
@@ -57,8 +50,8 @@ Result<Pair> ParsePair(const std::vector<std::string_view>& words) {
   if (words.size() < 5 || !AllowedName(words[1]) || words[2].size() > transport::Key::kMaxBytes) {
     return shape;
   }
-  const auto port = ParsePort(words[3]);
-  if (!port) return shape;
+  const auto port = ParseNumber<std::uint16_t>(words[3]);
+  if (!port || *port == 0) return shape;
   Pair pair{.name = std::string(words[1]),
             .key = transport::Key(words[2]),
             .port = *port,
@@ -71,7 +64,7 @@ Result<Pair> ParsePair(const std::vector<std::string_view>& words) {
 }
 
 Status ParseListen(const std::vector<std::string_view>& words, Pairs& pairs) {
-  const auto port = words.size() < 2 ? std::nullopt : ParsePort(words[1], 0);
+  const auto port = words.size() < 2 ? std::nullopt : ParseNumber<std::uint16_t>(words[1]);
   if (!port) return {Code::kInvalidArgument, "want 'listen PORT [ADDRESS...]'"};
   pairs.listen = *port;
   pairs.listen_at.clear();
