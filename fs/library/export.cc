@@ -4,7 +4,6 @@
 
 #include "fs/fuse/command/dialer.h"
 #include "fs/fuse/command/options.h"
-#include "transport/base/host_name.h"
 #include "transport/base/signals_blocked.h"
 
 namespace rdfs::fs::library {
@@ -40,22 +39,13 @@ Result<std::unique_ptr<rdfs_export>> rdfs_export::Connect(const char* source, co
                         fuse::ParseSourceAndOptions(source, options == nullptr ? "" : options));
   RDFS_ASSIGN_OR_RETURN(const rdfs::transport::Key key, fuse::ReadKey(parsed));
   const rdfs::SignalsBlocked blocked;
-  RDFS_ASSIGN_OR_RETURN(fuse::Dialer dialer, fuse::MakeDialer(parsed, key));
+  RDFS_ASSIGN_OR_RETURN(client::MountOptions mount, fuse::MakeMountOptions(parsed, key));
   auto made = std::make_unique<rdfs_export>();
   made->deadline = parsed.deadline;
   made->caller = {.uid = geteuid(), .gid = getegid(), .pid = static_cast<std::uint32_t>(getpid())};
   // A program fills its buffer anew as soon as it has it back.
   made->caller.keeps_memory = true;
-  client::MountOptions mount;
-  mount.dial = std::move(dialer.dial);
-  mount.export_name = std::move(dialer.export_name);
-  mount.host_name = rdfs::HostName();
-  mount.uid = parsed.uid.value_or(geteuid());
-  mount.gid = parsed.gid.value_or(getegid());
-  mount.flags = (parsed.read_only ? rdfs::fs::kMountReadOnly : 0U) |
-                (parsed.raw_ids ? rdfs::fs::kMountRawIds : 0U) |
-                rdfs::fs::kMountDropsNames;  // nothing is kept by name
-  mount.timeout = parsed.deadline;
+  mount.flags |= rdfs::fs::kMountDropsNames;  // nothing is kept by name
   mount.lane_buffer_bytes = queue_bytes;
   RDFS_ASSIGN_OR_RETURN(
       made->mount, client::Mount::Create(std::move(mount), rdfs::DeadlineAfter(parsed.deadline)));

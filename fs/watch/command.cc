@@ -24,7 +24,6 @@
 #include "transport/base/command_line.h"
 #include "transport/base/control_socket.h"
 #include "transport/base/event_fd.h"
-#include "transport/base/host_name.h"
 #include "transport/base/log.h"
 #include "transport/base/say.h"
 
@@ -166,15 +165,8 @@ class EndsByForce {
 
 Result<std::unique_ptr<client::Mount>> Connect(const fuse::Options& options) {
   RDFS_ASSIGN_OR_RETURN(const transport::Key key, fuse::ReadKey(options));
-  RDFS_ASSIGN_OR_RETURN(fuse::Dialer dialer, fuse::MakeDialer(options, key));
-  client::MountOptions mount;
-  mount.dial = std::move(dialer.dial);
-  mount.export_name = std::move(dialer.export_name);
-  mount.host_name = HostName();
-  mount.uid = options.uid.value_or(geteuid());
-  mount.gid = options.gid.value_or(getegid());
-  mount.flags = kMountReadOnly | kMountDropsNames | (options.raw_ids ? kMountRawIds : 0U);
-  mount.timeout = options.deadline;
+  RDFS_ASSIGN_OR_RETURN(client::MountOptions mount, fuse::MakeMountOptions(options, key));
+  mount.flags |= kMountReadOnly | kMountDropsNames;
   mount.lane_buffer_bytes = 1 << 20;  // no file is read
   return client::Mount::Create(std::move(mount), DeadlineAfter(options.deadline));
 }

@@ -1,5 +1,7 @@
 #include "fs/fuse/command/dialer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <memory>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "fs/protocol.h"
+#include "transport/base/host_name.h"
 #include "transport/session/key.h"
 #include "transport/ssh/launch.h"
 
@@ -72,7 +75,8 @@ class SshDialer {
   std::optional<ssh::Started> first_;
 };
 
-Result<Dialer> OverSsh(const Options& options, const SshSource& source, bool to_background) {
+Status ReachOverSsh(const Options& options, const SshSource& source, bool to_background,
+                    client::MountOptions& mount) {
   ssh::Launch launch{.program = kRdfsd,
                      .ssh_command = options.ssh_command,
                      .destination = source.destination,
@@ -86,37 +90,46 @@ Result<Dialer> OverSsh(const Options& options, const SshSource& source, bool to_
   launch.ask = false;
   auto dialer =
       std::make_shared<SshDialer>(options, std::move(launch), std::move(host), std::move(first));
-  return Dialer{.dial =
-                    [dialer](std::vector<std::byte> request,
-                             std::shared_ptr<transport::Domain> domain, Deadline deadline) {
-                      return dialer->Dial(std::move(request), std::move(domain), deadline);
-                    },
-                .export_name = std::string(kBootstrapExport)};
+  mount.dial = [dialer](std::vector<std::byte> request, std::shared_ptr<transport::Domain> domain,
+                        Deadline deadline) {
+    return dialer->Dial(std::move(request), std::move(domain), deadline);
+  };
+  mount.export_name = kBootstrapExport;
+  return {};
 }
 
-Dialer ToExport(const Options& options, const ExportSource& source, const transport::Key& key) {
-  return Dialer{
-      .dial =
-          [options, source, key](std::vector<std::byte> request,
-                                 std::shared_ptr<transport::Domain> domain, Deadline deadline) {
-            DialOptions dial = CommonOptions(options);
-            dial.host = source.host;
-            dial.port = source.port;
-            dial.key = key;
-            dial.request = std::move(request);
-            dial.deadline = deadline;
-            return Session::Dial(std::move(dial), std::move(domain));
-          },
-      .export_name = source.name};
+void ReachExport(const Options& options, const ExportSource& source, const transport::Key& key,
+                 client::MountOptions& mount) {
+  mount.dial = [options, source, key](std::vector<std::byte> request,
+                                      std::shared_ptr<transport::Domain> domain,
+                                      Deadline deadline) {
+    DialOptions dial = CommonOptions(options);
+    dial.host = source.host;
+    dial.port = source.port;
+    dial.key = key;
+    dial.request = std::move(request);
+    dial.deadline = deadline;
+    return Session::Dial(std::move(dial), std::move(domain));
+  };
+  mount.export_name = source.name;
 }
 
 }  // namespace
 
-Result<Dialer> MakeDialer(const Options& options, const transport::Key& key, bool to_background) {
+Result<client::MountOptions> MakeMountOptions(const Options& options, const transport::Key& key,
+                                              bool to_background) {
+  client::MountOptions mount;
   if (const auto* source = std::get_if<SshSource>(&options.source)) {
-    return OverSsh(options, *source, to_background);
+    RDFS_RETURN_IF_ERROR(ReachOverSsh(options, *source, to_background, mount));
+  } else {
+    ReachExport(options, std::get<ExportSource>(options.source), key, mount);
   }
-  return ToExport(options, std::get<ExportSource>(options.source), key);
+  mount.host_name = HostName();
+  mount.uid = options.uid.value_or(geteuid());
+  mount.gid = options.gid.value_or(getegid());
+  mount.flags = (options.read_only ? kMountReadOnly : 0U) | (options.raw_ids ? kMountRawIds : 0U);
+  mount.timeout = options.deadline;
+  return mount;
 }
 
 Result<transport::Key> ReadKey(const Options& options) {

@@ -23,7 +23,6 @@
 #include "fs/fuse/worker/worker.h"
 #include "fs/watch/command.h"
 #include "transport/base/control_socket.h"
-#include "transport/base/host_name.h"
 #include "transport/base/log.h"
 #include "transport/base/memlock.h"
 #include "transport/base/processors.h"
@@ -173,17 +172,9 @@ Status Served::StartSignals() {
 Status Served::Connect() {
   // The program may run for months: it must not keep the directory that it was started in busy.
   if (chdir("/") != 0) return Status::FromErrno(errno, "cannot change to /");
-  RDFS_ASSIGN_OR_RETURN(Dialer dialer, MakeDialer(options_, key_, report_.detached()));
-  client::MountOptions mount;
-  mount.dial = std::move(dialer.dial);
-  mount.export_name = std::move(dialer.export_name);
-  mount.host_name = HostName();
-  mount.uid = options_.uid.value_or(geteuid());
-  mount.gid = options_.gid.value_or(getegid());
-  mount.flags = (options_.read_only ? kMountReadOnly : 0U) |
-                (options_.raw_ids ? kMountRawIds : 0U) |
-                (KernelHasEpochs() ? kMountDropsNames : 0U);
-  mount.timeout = options_.deadline;
+  RDFS_ASSIGN_OR_RETURN(client::MountOptions mount,
+                        MakeMountOptions(options_, key_, report_.detached()));
+  if (KernelHasEpochs()) mount.flags |= kMountDropsNames;
   const Deadline deadline = DeadlineAfter(options_.deadline);
   RDFS_ASSIGN_OR_RETURN(mount_, client::Mount::Create(std::move(mount), deadline));
   filesystem_ = std::make_unique<Filesystem>(
