@@ -50,9 +50,6 @@ constexpr const char* kHint =
     "--far-pair is for rdsock, which starts it over ssh on the other host; give --pair HOST "
     "instead";
 
-// How long a person may take over a password, or over whether a host's key is right.
-constexpr std::chrono::minutes kTimeToAnswer{3};
-constexpr auto kTimeToResolve = 5s;
 constexpr auto kTimeToReply = 20s;
 constexpr std::size_t kMostLine = 4096;
 constexpr std::size_t kMostAddresses = 32;
@@ -242,12 +239,13 @@ Result<far::Pair> PairWith(const PairOptions& options) {
   const std::vector<Address> ours = OwnAddresses();
   ssh::Launch launch = LaunchOf(options, *std::move(words));
   launch.text = Format(Side{.name = OwnName(), .port = before.listen, .addresses = ours});
-  RDFS_ASSIGN_OR_RETURN(ssh::Started started, ssh::Start(launch, DeadlineAfter(kTimeToAnswer)));
+  RDFS_ASSIGN_OR_RETURN(ssh::Started started,
+                        ssh::Start(launch, DeadlineAfter(ssh::kTimeToAnswer)));
   RDFS_ASSIGN_OR_RETURN(const std::string line,
                         ReadLine(*started.stream, DeadlineAfter(kTimeToReply)));
   RDFS_ASSIGN_OR_RETURN(Side there, ParseSide(line));
   // The name that ssh uses may lead elsewhere than any of the host's own addresses (NAT).
-  const std::string name = ssh::ResolveHost(launch, DeadlineAfter(kTimeToResolve));
+  const std::string name = ssh::ResolveHost(launch, DeadlineAfter(ssh::kTimeToResolve));
   for (const Address& address : AddressesOf(name)) {
     if (!IsLoopback(address)) AddOnce(there.addresses, address);
   }

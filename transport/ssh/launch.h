@@ -10,6 +10,7 @@
 // Any thread; the functions marked pure do no I/O.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,11 @@
 #include "transport/tcp/stream.h"
 
 namespace rdfs::transport::ssh {
+
+// How long a person may take over a password, or over whether a host's key is right.
+inline constexpr std::chrono::minutes kTimeToAnswer{3};
+// For ResolveHost, where nobody is asked.
+inline constexpr std::chrono::seconds kTimeToResolve{5};
 
 // What is to be started, and how its user can change that.
 struct Program {

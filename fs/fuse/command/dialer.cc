@@ -20,9 +20,6 @@ using transport::DialOptions;
 using transport::Session;
 namespace ssh = transport::ssh;
 
-// How long a person may take over a password, or over whether a host's key is right.
-constexpr std::chrono::minutes kTimeToAnswer{3};
-
 constexpr ssh::Program kRdfsd{.name = "rdfsd",
                               .arguments = "--stdio",
                               .magic = kBootstrapMagic,
@@ -84,8 +81,8 @@ Status ReachOverSsh(const Options& options, const SshSource& source, bool to_bac
                      .text = source.directory,
                      .ask = true,
                      .relay_errors = to_background};
-  std::string host = ssh::ResolveHost(launch, DeadlineAfter(std::chrono::seconds(5)));
-  const auto patience = std::max<std::chrono::nanoseconds>(options.deadline, kTimeToAnswer);
+  std::string host = ssh::ResolveHost(launch, DeadlineAfter(ssh::kTimeToResolve));
+  const auto patience = std::max<std::chrono::nanoseconds>(options.deadline, ssh::kTimeToAnswer);
   RDFS_ASSIGN_OR_RETURN(ssh::Started first, ssh::Start(launch, DeadlineAfter(patience)));
   launch.ask = false;
   auto dialer =

@@ -20,10 +20,6 @@ namespace {
 namespace ssh = transport::ssh;
 using std::chrono_literals::operator""s;
 
-// How long a person may take over a password, or over whether a host's key is right.
-constexpr std::chrono::minutes kTimeToAnswer{3};
-// For ssh -G, which asks nobody.
-constexpr auto kTimeToResolve = 5s;
 // The key exchange, and legs that do not answer, 3 s each.
 constexpr auto kTimeToMeet = 30s;
 // What answers at all does so by then, on most networks.
@@ -92,22 +88,22 @@ ssh::Launch FarEnd::LaunchWith(const FirstLine& line) const {
 
 Result<ssh::Started> FarEnd::SendAndStart(const ssh::Launch& launch) {
   ssh::Launch sent = launch;
-  RDFS_ASSIGN_OR_RETURN(sent.path, SendOwnBinary(launch, DeadlineAfter(kTimeToAnswer)));
+  RDFS_ASSIGN_OR_RETURN(sent.path, SendOwnBinary(launch, DeadlineAfter(ssh::kTimeToAnswer)));
   sent.program.arguments = kFarAndGone;
-  auto started = ssh::Start(sent, DeadlineAfter(kTimeToAnswer));
-  if (!started.ok()) RemoveThere(launch, sent.path, DeadlineAfter(kTimeToResolve));
+  auto started = ssh::Start(sent, DeadlineAfter(ssh::kTimeToAnswer));
+  if (!started.ok()) RemoveThere(launch, sent.path, DeadlineAfter(ssh::kTimeToResolve));
   return started;
 }
 
 Status FarEnd::Dial(const ssh::Launch& launch, std::string_view service, Bytes request,
                     Meeting* told) {
-  auto first = ssh::Start(launch, DeadlineAfter(kTimeToAnswer));
+  auto first = ssh::Start(launch, DeadlineAfter(ssh::kTimeToAnswer));
   if (!first.ok() && options_.bootstrap && ExitCodeOf(first.status()) == kExitNotThere) {
     first = SendAndStart(launch);
   }
   RDFS_ASSIGN_OR_RETURN(ssh::Started started, std::move(first));
   transport::DialOptions dial;
-  dial.host = ssh::ResolveHost(launch, DeadlineAfter(kTimeToResolve));
+  dial.host = ssh::ResolveHost(launch, DeadlineAfter(ssh::kTimeToResolve));
   if (told != nullptr) *told = {dial.host, 0, started.key};
   dial.stream = std::move(started.stream);
   dial.key = std::move(started.key);
