@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "transport/base/command_line.h"
+#include "transport/base/parse_number.h"
 #include "transport/base/say.h"
 
 namespace rdfs::pipe {
@@ -113,11 +114,9 @@ CLI::Validator WithoutBlanks() {
 }
 
 bool ParsePort(const std::string& text, std::uint16_t& out) {
-  if (text.empty() || text.size() > 5) return false;
-  if (text.find_first_not_of("0123456789") != std::string::npos) return false;
-  const unsigned long number = std::strtoul(text.c_str(), nullptr, 10);
-  if (number > 0xffff) return false;
-  out = static_cast<std::uint16_t>(number);
+  const auto port = ParseNumber<std::uint16_t>(text);
+  if (!port || text.size() > 5) return false;
+  out = *port;
   return true;
 }
 
