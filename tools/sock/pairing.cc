@@ -300,12 +300,7 @@ Result<Side> ParseSide(std::string_view text) {
     const std::string_view piece = text.substr(0, length);
     text.remove_prefix(std::min(length + 1, text.size()));
     if (word == 0) {
-      const bool allowed =
-          !piece.empty() && piece.size() <= 64 && std::ranges::all_of(piece, [](char c) {
-            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                   c == '-';
-          });
-      if (!allowed) return wrong;
+      if (!far::IsNameOfPair(piece)) return wrong;
       side.name = piece;
     } else if (word == 1) {
       side.port = ParseNumber<std::uint16_t>(piece).value_or(0);

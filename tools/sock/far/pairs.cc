@@ -39,15 +39,9 @@ std::vector<std::string_view> Words(std::string_view line) {
   }
 }
 
-bool AllowedName(std::string_view name) {
-  return !name.empty() && name.size() <= kMostName && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
-  });
-}
-
 Result<Pair> ParsePair(const std::vector<std::string_view>& words) {
   const Status shape(Code::kInvalidArgument, "want 'pair NAME KEY PORT ADDRESS...'");
-  if (words.size() < 5 || !AllowedName(words[1]) || words[2].size() > transport::Key::kMaxBytes) {
+  if (words.size() < 5 || !IsNameOfPair(words[1]) || words[2].size() > transport::Key::kMaxBytes) {
     return shape;
   }
   const auto port = ParseNumber<std::uint16_t>(words[3]);
@@ -116,6 +110,12 @@ Status WriteAll(int fd, std::string_view text) {
 }
 
 }  // namespace
+
+bool IsNameOfPair(std::string_view name) {
+  return !name.empty() && name.size() <= kMostName && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
 
 Result<Address> ParseAddress(std::string_view text) {
   const std::string name(text);

@@ -35,6 +35,9 @@ using Address = std::array<std::uint8_t, 16>;
 Result<Address> ParseAddress(std::string_view text);
 std::string ToString(const Address& address);  // "10.0.0.2", "fd00::1"
 
+// Letters, digits and '-', 64 of them at most.
+bool IsNameOfPair(std::string_view name);
+
 struct Pair {
   std::string name;
   transport::Key key;
