@@ -139,7 +139,8 @@ class Mount {
   static Result<std::unique_ptr<Mount>> Create(MountOptions options, Deadline deadline);
 
   // A lane for one more worker, connected. Blocks at most until `deadline`; any thread. Errors: as
-  // Create, kResourceExhausted (memlock: the message says what to do). At most kMaxLanes.
+  // Create, kResourceExhausted (memlock: the message says what to do; or the session's only lane,
+  // ssh's stream, is another's). At most kMaxLanes.
   virtual Result<std::unique_ptr<Lane>> OpenLane(Deadline deadline) = 0;
   // One more over the same transport as the others have, for who can do without: it neither dials
   // nor tries another transport. Errors: besides, kUnavailable when the session has none to give

@@ -14,6 +14,8 @@ namespace {
 constexpr std::chrono::seconds kReclaimPatience{2};
 constexpr std::chrono::milliseconds kReclaimPause{50};
 
+constexpr char kOneLane[] = "the session carries one lane only";  // ssh's stream
+
 // The first that works: the one that the session's lanes are on.
 const transport::LegReport* LegInUse(const transport::Session& session) {
   const auto& legs = session.legs();
@@ -89,7 +91,9 @@ Result<std::unique_ptr<LaneLink>> MountImpl::Connect(std::uint32_t lane, Deadlin
   Result<std::unique_ptr<LaneLink>> link = ConnectOnce(lane, deadline);
   if (link.ok() || fresh) return link;
   // A new session would be no better for this lane, and take the stream from the other one.
-  if (link.status().code() == Code::kBusy && stream_lane_ && *stream_lane_ != lane) return link;
+  if (link.status().code() == Code::kBusy && stream_lane_ && *stream_lane_ != lane) {
+    return Status(Code::kResourceExhausted, kOneLane);
+  }
   // The session that the lane belonged to may be gone with its server: once more with a new one.
   RDFS_RETURN_IF_ERROR(Redial(deadline));
   return ConnectOnce(lane, deadline);
@@ -119,7 +123,7 @@ Result<std::unique_ptr<LaneLink>> MountImpl::ConnectBeside(std::uint32_t lane, D
   }
   const transport::LegReport* const leg = LegInUse(*session_);
   if (leg == nullptr || leg->stdio) {
-    return Status(Code::kUnavailable, "the session carries one lane only");
+    return Status(Code::kUnavailable, kOneLane);
   }
   RDFS_ASSIGN_OR_RETURN(auto connection, session_->OpenLaneOver(leg->kind, deadline));
   return MakeLink(lane, std::move(connection), deadline);

@@ -58,6 +58,7 @@ mounted "an address that does not answer" "$stream; .*not tcp: "
 compares=''
 ip route add unreachable 10.77.0.2/32
 mounted "an address that is known not to answer" "$stream; .*not tcp: "
+mounted "more workers than the stream has lanes for" "1 of 2 workers have to do: the session carries one lane only" -o workers=2
 ip route del unreachable 10.77.0.2/32
 there ip address add 10.77.0.2/24 dev far
 mounted "an address that answers" "over tcp with TLS"

@@ -494,6 +494,17 @@ TEST_F(LaneTest, ALaneBesideIsOpenedOnTheLegInUseOrNotAtAll) {
   EXPECT_EQ(mount_->counters().reconnects, 0U);
 }
 
+TEST_F(LaneTest, ALaneMoreThanTheStreamCarriesIsRefusedAsOneThatCanBeDoneWithout) {
+  server_.KeepToStream();
+  Mount(std::chrono::seconds(20));
+  const int sessions = server_.sessions();
+  const Status more = mount_->OpenLane(DeadlineAfter(std::chrono::seconds(10))).status();
+  EXPECT_EQ(more.code(), Code::kResourceExhausted);
+  EXPECT_EQ(more.message(), "the session carries one lane only");
+  EXPECT_TRUE(client_->Lookup(root_, "file").ok());
+  EXPECT_EQ(server_.sessions(), sessions);
+}
+
 TEST_F(LaneTest, LanesDoNotTakeTheOnlyStreamFromEachOther) {
   const std::unique_ptr<SyncClient> other = OpenClient();
   server_.KeepToStream();
