@@ -112,10 +112,6 @@ std::string Filter(std::string_view list, bool sloppy) {
   return out;
 }
 
-bool Names(std::string_view list, std::string_view wanted) {
-  return ("," + std::string(list) + ",").find("," + std::string(wanted) + ",") != std::string::npos;
-}
-
 }  // namespace
 
 bool IsMountHelper(std::string_view program) {
@@ -130,11 +126,6 @@ int HelperExitCode(int exit_code) {
 std::variant<Options, Answer> ParseHelperCommandLine(const std::vector<std::string>& arguments) {
   Words words;
   if (auto answer = Take(arguments, words)) return *std::move(answer);
-  if (Names(words.options, "remount")) {
-    return Refuse(
-        "-o remount: what a mount is like is settled when it begins; unmount it, and "
-        "mount it again");
-  }
   std::vector<std::string> ours(static_cast<std::size_t>(words.verbosity), "-v");
   if (const std::string list = Filter(words.options, words.sloppy); !list.empty()) {
     ours.insert(ours.end(), {"-o", list});

@@ -271,10 +271,16 @@ constexpr auto kIgnored = std::to_array<std::string_view>(
      "nodiratime", "silent",     "loud",     "strictatime", "nostrictatime", "iversion",
      "noiversion", "nolazytime", "mand",     "nomand"});
 
+constexpr std::string_view kRemount = "remount";
 // mount(8)'s words for promises that a mount does not keep: left out, somebody would rely on them.
-constexpr auto kNotKept = std::to_array<std::string_view>({"dirsync", "nosymfollow"});
+constexpr auto kNotKept = std::to_array<std::string_view>({"dirsync", "nosymfollow", kRemount});
 
 Status NotKept(std::string_view name) {
+  if (name == kRemount) {
+    return {Code::kInvalidArgument,
+            "-o remount: what a mount is like is settled when it begins; unmount it, and mount it "
+            "again"};
+  }
   if (name == "dirsync") {
     return {Code::kInvalidArgument,
             "-o dirsync: a name that was made or removed is at the server when its call returns, "
@@ -475,7 +481,10 @@ std::vector<std::string_view> SplitMountOptions(std::string_view list) {
 }
 
 Status ApplyMountOptions(std::string_view list, Options& options) {
-  for (const std::string_view word : SplitMountOptions(list)) {
+  const std::vector<std::string_view> words = SplitMountOptions(list);
+  // Whatever is beside it: mount(8) may add words of the kernel's, which say nothing here.
+  if (std::ranges::find(words, kRemount) != words.end()) return NotKept(kRemount);
+  for (const std::string_view word : words) {
     RDFS_RETURN_IF_ERROR(ApplyWord(WithoutEscapes(word), options));
   }
   return {};

@@ -80,6 +80,9 @@ TEST(MountHelper, RefusesWhatAMountDoesNotKeep) {
               "mount.rdfs: -o nosymfollow: the kernel keeps that by itself, of what is mounted "
               "already; leave it out, and then run as root 'mount -o remount,bind,nosymfollow "
               "MNT'");
+    EXPECT_EQ(refused(flags, "user_id=0,remount,ro"),
+              "mount.rdfs: -o remount: what a mount is like is settled when it begins; unmount "
+              "it, and mount it again");
   }
 }
 

@@ -208,6 +208,15 @@ TEST(MountOptions, UnknownOnesAreRefusedByNameWithTheKnownOnes) {
   EXPECT_NE(status.message().find("require=verbs|shm|tcp"), std::string::npos);
 }
 
+TEST(MountOptions, ARemountIsRefusedWhateverIsBesideIt) {
+  for (const char* list : {"remount", "remount,ro", "rw,user_id=0,group_id=0,remount"}) {
+    Options options;
+    EXPECT_EQ(ApplyMountOptions(list, options).message(),
+              "-o remount: what a mount is like is settled when it begins; unmount it, and mount "
+              "it again");
+  }
+}
+
 TEST(MountOptions, AQuoteThatIsNotClosedIsToldWithItsOption) {
   Options options;
   EXPECT_EQ(ApplyMountOptions("ssh_command='ssh", options).message(),
