@@ -82,6 +82,15 @@ Result<Source> ParseExportSource(std::string_view text) {
   return Source(source);
 }
 
+// "~" and "~/" are the home directory, where rdfsd is started there: what is left is below it.
+// False for somebody else's.
+bool TakeHome(std::string_view& directory) {
+  if (!directory.starts_with('~')) return true;
+  if (directory.size() > 1 && directory[1] != '/') return false;
+  directory.remove_prefix(std::min(directory.find_first_not_of('/', 1), directory.size()));
+  return true;
+}
+
 Result<Source> ParseSshSource(std::string_view text) {
   if (const std::string_view scheme = SchemeOf(text); !scheme.empty()) {
     return BadSource(text, fmt::format("there is no {}:// here", scheme));
@@ -106,6 +115,11 @@ Result<Source> ParseSshSource(std::string_view text) {
     return BadSource(text, "a host or user does not begin with '-'");
   }
   rest.remove_prefix(1);
+  if (!TakeHome(rest)) {
+    return BadSource(text,
+                     "'~/' is the far user's own home directory, and nobody else's is known; give "
+                     "its whole path");
+  }
   source.directory = rest.empty() ? "." : std::string(rest);
   if (source.directory.size() >= kMaxPathBytes ||
       source.directory.find('\0') != std::string::npos) {

@@ -93,6 +93,15 @@ TEST(ParseSource, DirectoriesThroughSsh) {
   EXPECT_EQ(SshOf("node:\xff\n'").directory, "\xff\n'");
 }
 
+TEST(ParseSource, TheHomeDirectoryThroughSsh) {
+  EXPECT_EQ(SshOf("node:~").directory, ".");
+  EXPECT_EQ(SshOf("node:~/").directory, ".");
+  EXPECT_EQ(SshOf("node:~/data").directory, "data");
+  EXPECT_EQ(SshOf("node:~//data/~").directory, "data/~");
+  EXPECT_EQ(SshOf("node:./~data").directory, "./~data");
+  EXPECT_EQ(SshOf("node:/~/data").directory, "/~/data");
+}
+
 TEST(ParseSource, AHostIsNoScheme) {
   EXPECT_EQ(SshOf("me@node://data").directory, "//data");
   EXPECT_EQ(SshOf("node://data").directory, "//data");
@@ -115,6 +124,8 @@ TEST(ParseSource, RefusesWhatIsNone) {
                            "[::1:/d",
                            "[::1]x:/d",
                            "[]:/d",
+                           "node:~other",
+                           "node:~other/data",
                            "http://node/data",
                            "RDFS://node/data",
                            "rdfs://",
