@@ -415,10 +415,12 @@ OPTIONS OF -o (a comma list, -o may be repeated; '\,' is a comma inside a value)
   require_encryption       no RDMA, whose data is not encrypted, and TLS to every other host
                            (with require=tcp to this one too)
   idmap=user|none          map the far user and the mounting one onto each other, or no ids at all
+                           (user)
   uid=N                    who the far user is here, instead of who mounts; for servers that act as
                            themselves: by ssh, or the rdfsd of an ordinary user
   gid=N                    the same of the group
-  writeback                the kernel's writeback cache: for a directory with a single writer
+  writeback                the kernel's writeback cache: for a directory with a single writer; not
+                           together with sync or strict
   sync, async              each write is at the server when it returns, also where nobody else has
                            the file open; or need not be, then (async)
   strict                   no read(2) is answered from the kernel's pages
