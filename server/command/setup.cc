@@ -94,7 +94,7 @@ std::string ForMountOption(const std::string& value) {
 
 Result<KeySetup> SetUpKey(const Options& options) {
   KeySetup setup;
-  setup.path = options.key_file;
+  setup.path = WithHomeDirectory(options.key_file);
   if (setup.path.empty()) {
     setup.path = DefaultKeyPath();
     RDFS_ASSIGN_OR_RETURN(setup.made, MakeKeyFile(setup.path));

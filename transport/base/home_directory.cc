@@ -21,4 +21,9 @@ std::string HomeDirectory() {
   return known ? found->pw_dir : "";
 }
 
+std::string WithHomeDirectory(const std::string& path) {
+  const std::string home = path.starts_with("~/") ? HomeDirectory() : "";
+  return home.empty() ? path : home + path.substr(1);
+}
+
 }  // namespace rdfs

@@ -9,5 +9,8 @@ namespace rdfs {
 // (mount(8), services and cron leave HOME out). Empty when there is none. May ask a directory
 // service, which takes its time (nsswitch.conf(5)).
 std::string HomeDirectory();
+// "~/..." below the home directory; other paths, and where there is none, as they are. A shell does
+// it at the start of a word only, not behind "--key-file=".
+std::string WithHomeDirectory(const std::string& path);
 
 }  // namespace rdfs

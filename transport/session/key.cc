@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "transport/base/fd.h"
+#include "transport/base/home_directory.h"
 #include "transport/base/random.h"
 
 namespace rdfs::transport {
@@ -98,7 +99,8 @@ Key Key::Random() {
   return key;
 }
 
-Result<Key> Key::FromFile(const std::string& path) {
+Result<Key> Key::FromFile(const std::string& file) {
+  const std::string path = WithHomeDirectory(file);
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return CannotOpen(path, errno);
   RDFS_RETURN_IF_ERROR(CheckOwnerOnly(fd.get(), path));

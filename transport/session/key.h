@@ -30,8 +30,9 @@ class Key {
   // 256 random bits, as 64 hexadecimal digits, so that it can be printed, typed and put in a file.
   static Key Random();
   // The first line of a file, without its end. Refuses an empty one, one above 1 KiB, and a file
-  // that others than its owner may read (the message says `chmod 600 FILE`).
-  static Result<Key> FromFile(const std::string& path);
+  // that others than its owner may read (the message says `chmod 600 FILE`). "~/" in front is the
+  // home directory.
+  static Result<Key> FromFile(const std::string& file);
   // The next line of a descriptor; nothing behind that line is consumed, so that a key may be
   // followed by other input (ssh's stdin). Blocks until the line has ended.
   static Result<Key> FromFd(int fd);

@@ -209,13 +209,11 @@ Status ApplySshCommand(const std::string& value, Options& options) {
   return {};
 }
 
-// A shell replaces "~/" at the start of a word only, not behind "key_file=".
 Status ApplyFile(std::string_view word, const std::string& value, std::string& out) {
   if (value.empty() || value.find('\0') != std::string::npos) {
     return BadValue(word, value, "give the path of a file");
   }
-  const std::string home = value.starts_with("~/") ? HomeDirectory() : "";
-  out = home.empty() ? value : home + value.substr(1);
+  out = WithHomeDirectory(value);
   return {};
 }
 

@@ -73,6 +73,20 @@ TEST(Setup, NoHalfAKeyIsLeftWhereTheDiskIsFull) {
   EXPECT_EQ(NamesIn(dir / "rdfs"), 1U);
 }
 
+TEST(Setup, AKeyFileMayBeInTheHomeDirectory) {
+  const TempDir dir;
+  std::optional<std::string> before;
+  if (const char* home = std::getenv("HOME")) before = home;
+  setenv("HOME", dir.path().c_str(), 1);
+  Options options;
+  options.key_file = "~/none";
+  const auto setup = SetUpKey(options);
+  before ? setenv("HOME", before->c_str(), 1) : unsetenv("HOME");
+  ASSERT_FALSE(setup.ok());
+  EXPECT_NE(setup.status().message().find("no key file " + (dir / "none")), std::string::npos)
+      << setup.status().message();
+}
+
 TEST(Setup, NoHalfASecretIsLeftWhereTheDiskIsFull) {
   const TempDir dir;
   const std::string path = dir / "secret";

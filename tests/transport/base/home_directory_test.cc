@@ -42,5 +42,13 @@ TEST_F(HomeDirectoryTest, IsWhatTheSystemKnowsWhereTheEnvironmentIsSilentOrRelat
   EXPECT_EQ(HomeDirectory(), known);
 }
 
+TEST_F(HomeDirectoryTest, StandsForATildeInFront) {
+  setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(WithHomeDirectory("~/a/~/b"), "/home/me/a/~/b");
+  for (const char* path : {"", "~", "~other/a", "/a/~/b", "./~/a"}) {
+    EXPECT_EQ(WithHomeDirectory(path), path);
+  }
+}
+
 }  // namespace
 }  // namespace rdfs

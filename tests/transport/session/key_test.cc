@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "transport/base/fd.h"
@@ -75,6 +76,20 @@ TEST_F(KeyFileTest, NamesTheFileThatIsNotThere) {
   const auto key = Key::FromFile(folder_ + "/none");
   EXPECT_EQ(key.status().errno_value(), ENOENT);
   EXPECT_NE(key.status().message().find(folder_ + "/none"), std::string::npos);
+}
+
+// As behind "--key-file=", where no shell does it.
+TEST_F(KeyFileTest, IsLookedForInTheHomeDirectory) {
+  Write("secret\n");
+  std::optional<std::string> before;
+  if (const char* home = std::getenv("HOME")) before = home;
+  setenv("HOME", folder_.c_str(), 1);
+  const auto key = Key::FromFile("~/key");
+  const auto none = Key::FromFile("~/none");
+  before ? setenv("HOME", before->c_str(), 1) : unsetenv("HOME");
+  ASSERT_TRUE(key.ok()) << key.status().message();
+  EXPECT_EQ(key->text(), "secret");
+  EXPECT_NE(none.status().message().find(folder_ + "/none"), std::string::npos);
 }
 
 TEST_F(KeyFileTest, SaysWhatToDoAboutADirectory) {
