@@ -147,6 +147,11 @@ std::optional<int> TakeRemote(const Words& words, CopyOptions& out) {
     return Wrong("--plaintext and --require-encryption exclude each other");
   }
   if (!words.require.empty()) out.require = transport::KindFromName(words.require);
+  if (out.require_encryption && out.require == transport::Kind::kVerbs) {
+    return Wrong(
+        "--require-encryption and --require verbs exclude each other: RDMA is not encrypted on the "
+        "wire; leave one of them out");
+  }
   return std::nullopt;
 }
 

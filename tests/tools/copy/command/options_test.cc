@@ -88,17 +88,19 @@ TEST(CopyOptions, BracketsInOptionsAreAsGiven) {
 }
 
 TEST(CopyOptions, RefusesWhatMakesNoSense) {
-  const std::vector<std::vector<std::string>> wrong{{},
-                                                    {"a"},
-                                                    {"a", ""},
-                                                    {"", "b"},
-                                                    {"--no-such", "a", "b"},
-                                                    {"--delete", "a", "b"},
-                                                    {"--files-from", "l", "a", "b", "c"},
-                                                    {"-0", "a", "b"},
-                                                    {"-P", "--inplace", "a", "b"},
-                                                    {"--resume", "--inplace", "a", "b"},
-                                                    {"-oX:y", "b"}};
+  const std::vector<std::vector<std::string>> wrong{
+      {},
+      {"a"},
+      {"a", ""},
+      {"", "b"},
+      {"--no-such", "a", "b"},
+      {"--delete", "a", "b"},
+      {"--files-from", "l", "a", "b", "c"},
+      {"-0", "a", "b"},
+      {"-P", "--inplace", "a", "b"},
+      {"--resume", "--inplace", "a", "b"},
+      {"--require-encryption", "--require", "verbs", "a", "h:b"},
+      {"-oX:y", "b"}};
   for (const auto& words : wrong) {
     const Parsed parsed = Parse(words);
     EXPECT_EQ(parsed.exit, 2) << (words.empty() ? "" : words[0]);
