@@ -37,6 +37,7 @@ class AcceptorImpl final : public Acceptor {
   AcceptorImpl(AcceptorOptions options, SessionHost& host, std::unique_ptr<Listeners> listeners,
                EventFd wake)
       : options_(std::move(options)),
+        host_(host),
         wake_(std::move(wake)),
         listeners_(std::move(listeners)),
         server_(options_, host) {
@@ -69,6 +70,7 @@ class AcceptorImpl final : public Acceptor {
   void AdvanceGuests(TimePoint now);
 
   const AcceptorOptions options_;
+  SessionHost& host_;
   const EventFd wake_;  // Stop was called or a stream was given
   std::atomic<bool> stopping_{false};
   std::mutex given_mutex_;
@@ -162,7 +164,13 @@ void AcceptorImpl::AdvanceGuests(TimePoint now) {
                      std::ranges::any_of(entries, [](const pollfd& e) { return e.revents != 0; });
     const bool stays =
         !guest->vestibule->session_lost() && (!due || guest->vestibule->Advance(now));
-    guest = stays ? std::next(guest) : guests_.erase(guest);
+    if (stays) {
+      ++guest;
+      continue;
+    }
+    const bool given = guest->vestibule->peer().given;
+    guest = guests_.erase(guest);
+    if (given) host_.OnStreamEnd();
   }
 }
 

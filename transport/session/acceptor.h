@@ -53,6 +53,9 @@ class SessionHost {
                       std::unique_ptr<Connection> lane) = 0;
   // The session's vestibule has ended: no more lanes will come. Lanes that are open go on.
   virtual void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) = 0;
+  // No session stands on a stream that was given to Serve, nor will: it has ended, maybe before it
+  // had one. Behind OnSessionEnd of the one that it had.
+  virtual void OnStreamEnd() {}
   // Somebody has tried a key that was not the right one.
   virtual void OnWrongKey() {}
 };

@@ -2,8 +2,11 @@
 
 #include <poll.h>
 
+#include <array>
 #include <cerrno>
 #include <utility>
+
+#include "tools/pipe/wire/lane_loop.h"
 
 namespace rdfs::copy {
 namespace {
@@ -70,7 +73,12 @@ void Door::OnLane(std::uint64_t, const std::shared_ptr<void>&,
   Wake();
 }
 
-void Door::OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) {
+void Door::OnSessionEnd(std::uint64_t, const std::shared_ptr<void>&) { Leave(); }
+
+// ssh's, by which the caller opens its session: it may go before it has one.
+void Door::OnStreamEnd() { Leave(); }
+
+void Door::Leave() {
   {
     const std::lock_guard lock(mutex_);
     gone_ = true;
@@ -86,11 +94,14 @@ std::unique_ptr<transport::Connection> Door::TakeOther() {
   return lane;
 }
 
-Result<Guest> Door::Await(Deadline deadline) {
+Result<Guest> Door::Await(int interrupts, Deadline deadline) {
   for (;;) {
-    pollfd entry{wake_.fd(), POLLIN, 0};
+    std::array<pollfd, 2> entries{pollfd{wake_.fd(), POLLIN, 0}, pollfd{interrupts, POLLIN, 0}};
     const int timeout_ms = PollTimeoutMs(deadline, BootClock::now());
-    if (poll(&entry, 1, timeout_ms) < 0 && errno != EINTR) return Status::FromErrno(errno, "poll");
+    if (poll(entries.data(), entries.size(), timeout_ms) < 0 && errno != EINTR) {
+      return Status::FromErrno(errno, "poll");
+    }
+    RDFS_RETURN_IF_ERROR(pipe::CheckInterrupt(interrupts));
     {
       const std::lock_guard lock(mutex_);
       if (guest_.lane != nullptr) return std::move(guest_);

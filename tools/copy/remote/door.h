@@ -2,9 +2,9 @@
 // one lane and perhaps others, to move to or to carry batches. A caller that sends another far end
 // here says first what that one may ask for, and is told where we listen.
 //
-// Admit, OnLane and OnSessionEnd come on the acceptor's thread; the rest on another one. The domain
-// is made when the caller is admitted and has no memory in it until a sender or receiver puts it
-// there.
+// Admit, OnLane, OnSessionEnd and OnStreamEnd come on the acceptor's thread; the rest on another
+// one. The domain is made when the caller is admitted and has no memory in it until a sender or
+// receiver puts it there.
 #pragma once
 
 #include <deque>
@@ -35,16 +35,18 @@ class Door final : public transport::SessionHost {
   void OnLane(std::uint64_t session_id, const std::shared_ptr<void>& context,
               std::unique_ptr<transport::Connection> lane) override;
   void OnSessionEnd(std::uint64_t session_id, const std::shared_ptr<void>& context) override;
+  void OnStreamEnd() override;
 
-  // Blocks until the caller's lane is there. Errors: kDeadlineExceeded; kDisconnected when the
-  // caller went without a lane.
-  Result<Guest> Await(Deadline deadline);
+  // Blocks until the caller's lane is there. `interrupts`: as pipe::CheckInterrupt, or -1. Errors:
+  // kDeadlineExceeded; kDisconnected when the caller went without a lane; an interrupt.
+  Result<Guest> Await(int interrupts, Deadline deadline);
   // The next of the lanes that came behind that one, or null. Never blocks.
   std::unique_ptr<transport::Connection> TakeOther();
 
  private:
   explicit Door(EventFd wake) : wake_(std::move(wake)) {}
   void Wake() const;
+  void Leave();
 
   const EventFd wake_;
   mutable std::mutex mutex_;

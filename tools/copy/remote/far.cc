@@ -162,7 +162,7 @@ Status Across(Talk& caller, const Task& task, const std::optional<Meeting>& meet
 }
 
 Status ServeCaller(Door& door, const std::optional<Meeting>& meeting, int interrupts, mode_t mask) {
-  RDFS_ASSIGN_OR_RETURN(Guest guest, door.Await(DeadlineAfter(kLanePatience)));
+  RDFS_ASSIGN_OR_RETURN(Guest guest, door.Await(interrupts, DeadlineAfter(kLanePatience)));
   Lanes lanes{door, guest, nullptr};
   TalkSettings settings;
   settings.interrupts = interrupts;

@@ -1,11 +1,14 @@
 // Both ends of a copy in one process, over real lanes: what the sanitizers can look into.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -22,7 +25,10 @@
 #include "tools/copy/remote/receiver.h"
 #include "tools/copy/remote/sender.h"
 #include "tools/copy/remote/sources.h"
+#include "transport/base/event_fd.h"
 #include "transport/base/fd.h"
+#include "transport/session/acceptor.h"
+#include "transport/tcp/stream.h"
 
 namespace rdfs::copy {
 namespace {
@@ -853,6 +859,39 @@ TEST(CopyDoor, AnotherFarEndGetsWhatTheCallerSaidAndNoMore) {
   // Nor may it say so itself.
   EXPECT_EQ(meet(EncodeMeet(*DigestOf(other))).code(), Code::kBusy);
   EXPECT_FALSE((*door)->Check(other).ok());
+}
+
+// ssh has started us, and its caller finds that it wants something else.
+TEST(CopyDoor, ACallerThatGoesBeforeItHasASessionIsNotWaitedFor) {
+  using std::chrono_literals::operator""s;
+  const auto door = Door::Create();
+  ASSERT_TRUE(door.ok());
+  transport::AcceptorOptions options;
+  options.port = 0;
+  options.listen_tcp = false;
+  options.keys = {{"ssh", transport::Key("sesame")}};
+  const auto acceptor = transport::Acceptor::Create(options, **door);
+  ASSERT_TRUE(acceptor.ok()) << acceptor.status().message();
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+  Fd caller(ends[0]);
+  (*acceptor)->Serve(transport::tcp::MakeSocketStream(Fd(ends[1]), "ssh"));
+  std::thread accepting([&] { (void)(*acceptor)->Run(); });
+  caller.Reset();
+  EXPECT_EQ((*door)->Await(-1, DeadlineAfter(300s)).status().code(), Code::kDisconnected);
+  (*acceptor)->Stop();
+  accepting.join();
+}
+
+TEST(CopyDoor, AnInterruptEndsTheWaiting) {
+  using std::chrono_literals::operator""s;
+  const auto door = Door::Create();
+  ASSERT_TRUE(door.ok());
+  const auto interrupts = EventFd::Create();
+  ASSERT_TRUE(interrupts.ok());
+  interrupts->Ring();
+  const Status status = (*door)->Await(interrupts->fd(), DeadlineAfter(300s)).status();
+  EXPECT_EQ(status.errno_value(), EINTR) << status.message();
 }
 
 // Says Begin and then, in one batch, whatever a test likes; the receiver's end of it.

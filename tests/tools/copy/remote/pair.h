@@ -83,7 +83,7 @@ class Pair {
     dial.deadline = DeadlineAfter(20s);
     RDFS_ASSIGN_OR_RETURN(session_, transport::Session::Dial(std::move(dial), caller_domain));
     RDFS_ASSIGN_OR_RETURN(caller_lane, session_->OpenLaneOver(kind, DeadlineAfter(20s)));
-    RDFS_ASSIGN_OR_RETURN(far, door_->Await(DeadlineAfter(20s)));
+    RDFS_ASSIGN_OR_RETURN(far, door_->Await(-1, DeadlineAfter(20s)));
     return {};
   }
 
