@@ -93,8 +93,9 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
                          ->allow_extra_args(false);
   patterns.include = app.add_option("--include", words.included, "Copy what matches after all")
                          ->allow_extra_args(false);
-  app.add_option("--files-from", out.files_from,
-                 "Only what this file lists, a path from SRC on in each line; - is standard input");
+  app.add_option(
+      "--files-from", out.files_from,
+      "With -r: only what this file lists, a path from SRC on in each line; - is standard input");
   app.add_flag("-0,--null", out.nul, "The list's paths end with NUL");
   app.add_option("-l,--bwlimit", words.limit, "At most so many bytes a second: 500K, 20M, 1G")
       ->type_name("RATE")
@@ -197,6 +198,7 @@ std::optional<int> Combine(const Words& words, CopyOptions& out) {
   if (out.resume) out.policy.sync = true;
   if (out.policy.sync) out.keep.times = true;
   if (out.remove && !out.recurse) return Wrong("--delete wants -r, -a or --sync");
+  if (!out.files_from.empty() && !out.recurse) return Wrong("--files-from wants -r, -a or --sync");
   if (!out.files_from.empty() && out.sources.size() != 1) {
     return Wrong("--files-from wants one SRC, the directory that its paths begin at");
   }

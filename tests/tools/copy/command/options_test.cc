@@ -83,7 +83,7 @@ TEST(CopyOptions, BracketsInOptionsAreAsGiven) {
   ASSERT_FALSE(parsed.exit);
   EXPECT_EQ(parsed.options.rules.given(), (std::vector<std::string>{"-[ab]", "-[cd]"}));
   EXPECT_EQ(parsed.options.rdcp_path, "[p]");
-  EXPECT_EQ(Parse({"--files-from", "[l]", "x", "y"}).options.files_from, "[l]");
+  EXPECT_EQ(Parse({"-r", "--files-from", "[l]", "x", "y"}).options.files_from, "[l]");
   EXPECT_EQ(Parse({"--require", "[tcp]", "x", "y"}).exit, 2);
 }
 
@@ -95,7 +95,8 @@ TEST(CopyOptions, RefusesWhatMakesNoSense) {
       {"", "b"},
       {"--no-such", "a", "b"},
       {"--delete", "a", "b"},
-      {"--files-from", "l", "a", "b", "c"},
+      {"--files-from", "l", "a", "b"},
+      {"-r", "--files-from", "l", "a", "b", "c"},
       {"-0", "a", "b"},
       {"-P", "--inplace", "a", "b"},
       {"--resume", "--inplace", "a", "b"},
