@@ -467,7 +467,7 @@ void ReceiveCrew::TellOf(const Entry& entry, const Status& why) {
 }
 
 void ReceiveCrew::Made(const Entry& entry) {
-  ++made_;
+  if (entry.kind != Kind::kDirectory) ++files_;
   if (settings_.copied) settings_.copied(entry, Named(entry));
 }
 

@@ -70,7 +70,8 @@ class ReceiveCrew {
   Status CheckEnd(std::uint64_t entries) const { return rules_.CheckEnd(entries); }
   // Likewise: files that were wanted and never came.
   [[nodiscard]] std::uint64_t unanswered() const { return wanted_.size(); }
-  [[nodiscard]] std::uint64_t entries() const { return made_; }
+  // Made: all but directories.
+  [[nodiscard]] std::uint64_t files() const { return files_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t kept() const { return kept_; }
   // What is done without being made: see Report::Passed.
@@ -125,7 +126,7 @@ class ReceiveCrew {
   const ReceiveCrewSettings settings_;
   const EventFd wake_;
   pipe::StopFlag stop_{false};
-  std::atomic<std::uint64_t> made_{0}, bytes_{0}, kept_{0};
+  std::atomic<std::uint64_t> files_{0}, bytes_{0}, kept_{0};
   std::atomic<std::uint64_t> passed_files_{0}, passed_bytes_{0};
 
   // Of the planning, which one thread does at a time.

@@ -247,7 +247,7 @@ Status Receiver::Finish() {
   RDFS_RETURN_IF_ERROR(crew_->CheckEnd(end_->entries));
   // The sender has told of each that it could not bring.
   if (crew_->unanswered() > end_->failed) return SomethingIsMissing();
-  done_.entries = crew_->entries();
+  done_.entries = crew_->files();
   done_.bytes = crew_->bytes();
   kept_ = crew_->kept();
   passed_ = crew_->passed();

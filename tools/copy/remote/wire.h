@@ -290,7 +290,7 @@ struct Notice {
 // thread.
 using Copied = std::function<void(const Entry&, const std::string& path)>;
 
-// kEnd and kDone.
+// kEnd and kDone. Of what was made, unlike of what was sent, `entries` has no directories.
 struct Tally {
   std::uint64_t batches = 0, entries = 0, bytes = 0, failed = 0;
   Digest digest{};
