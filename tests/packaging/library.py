@@ -9,11 +9,13 @@ import importlib.util
 import io
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
+import textwrap
 import threading
 import time
 import unittest
@@ -229,14 +231,23 @@ class Pipes(unittest.TestCase):
         thread.join()
         self.assertEqual(thread.outcome, b'whole')
 
+    def names(self, receiver):
+        with tarfile.open(fileobj=receiver, mode='r|') as tar:
+            return sorted(member.name for member in tar)
+
     def test_a_tar_that_leaves_something_over(self):
-        def names(receiver):
-            with tarfile.open(fileobj=receiver, mode='r|') as tar:
-                return sorted(member.name for member in tar)
-        port, thread = self.receive(names, 'encrypt')
+        port, thread = self.receive(self.names, 'encrypt')
         with rdfs.pipe.Sender('127.0.0.1', port, 'sesame', 'encrypt,compress') as sender:
             with tarfile.open(fileobj=sender, mode='w|', bufsize=1 << 20) as tar:
                 tar.add(path('dir'), 'dir')
+        thread.join()
+        self.assertEqual(thread.outcome, ['dir', 'dir/file'])
+
+    def test_the_module_s_example_of_a_sender(self):
+        code = textwrap.dedent(re.findall(r'(?:^    .+\n)+', rdfs.pipe.__doc__, re.M)[1])
+        port, thread = self.receive(self.names)
+        code = code.replace("'node', 7000", "'127.0.0.1', %d" % port).replace("'dir'", "%r, 'dir'" % path('dir'))
+        exec(code, {})
         thread.join()
         self.assertEqual(thread.outcome, ['dir', 'dir/file'])
 

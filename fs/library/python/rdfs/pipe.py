@@ -1,9 +1,14 @@
 """Streams of bytes between two programs, over RDMA, shared memory or TCP; the other end may be rdsend or rdrecv.
 
     import rdfs.pipe, tarfile
-    with rdfs.pipe.Receiver(7000, 'sesame') as stream:         with rdfs.pipe.Sender('node', 7000, 'sesame') as stream:
-        tarfile.open(fileobj=stream, mode='r|').extractall()       tarfile.open(fileobj=stream, mode='w|').add('dir')
+    with rdfs.pipe.Receiver(7000, 'sesame') as stream, tarfile.open(fileobj=stream, mode='r|') as tar:
+        tar.extractall()
 
+    import rdfs.pipe, tarfile
+    with rdfs.pipe.Sender('node', 7000, 'sesame') as stream, tarfile.open(fileobj=stream, mode='w|') as tar:
+        tar.add('dir')
+
+A tar that is not closed before its Sender's block ends is not sent whole.
 A key is any text, the same at both ends; it never travels. None: the option key_file. Options are rdfs_pipe_send's
 and rdfs_pipe_listen's (rdfs.h): 'encrypt,timeout=10'. Whatever fails raises OSError with the errno and a sentence;
 what breaks off raises, and is never taken for the end. A child after a fork cannot use what it has inherited, and does
