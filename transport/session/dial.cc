@@ -28,14 +28,18 @@ std::vector<std::string> HostsOf(const DialOptions& options) {
   return hosts;
 }
 
+Deadline ConnectDeadline(const DialOptions& options) {
+  return std::min(options.deadline, options.connect_deadline.value_or(options.deadline));
+}
+
 // The first that answers, each with its share of the time; it is hosts.front() then. Errors: the
 // first one's.
 Result<Fd> ConnectToOneOf(std::vector<std::string>& hosts, const DialOptions& options) {
   Status first;
+  const Deadline deadline = ConnectDeadline(options);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const TimePoint now = BootClock::now();
-    const auto share =
-        std::max(options.deadline - now, {}) / static_cast<std::int64_t>(hosts.size() - i);
+    const auto share = std::max(deadline - now, {}) / static_cast<std::int64_t>(hosts.size() - i);
     auto socket = tcp::ConnectSocket(hosts[i], options.port, now + share);
     if (socket.ok()) {
       std::rotate(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(i), hosts.end());

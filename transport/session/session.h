@@ -47,6 +47,7 @@ struct DialOptions {
   std::string service;              // which upper layer: "fs", "ping", "pipe"
   std::vector<std::byte> request;   // its opening words, sent after authentication; at most 4 KiB
   Deadline deadline{};
+  std::optional<Deadline> connect_deadline{};  // of the connection alone, if sooner
 };
 
 // One leg of the choice: the transport, and why it is not used (or ok).

@@ -1,5 +1,6 @@
 // Both ends in one process, over real sessions and lanes: what the sanitizers can look into.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,17 +13,20 @@
 #include "tests/tools/pipe/temp_dir.h"
 #include "tools/pipe/receive/door.h"
 #include "tools/pipe/receive/receiver.h"
+#include "tools/pipe/send/delivery.h"
 #include "tools/pipe/send/sender.h"
 #include "tools/pipe/wire/digest.h"
 #include "tools/pipe/wire/lane_loop.h"
 #include "transport/session/acceptor.h"
 #include "transport/session/session.h"
+#include "transport/tcp/transport.h"
 
 namespace rdfs::pipe {
 namespace {
 
 using transport::Kind;
 using transport::Session;
+using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 
 transport::AcceptorOptions AcceptFor() {
@@ -309,6 +313,32 @@ TEST_P(PipeLiveInHaste, WhoHasComeInTimeIsNotWaitedForForEver) {
   ASSERT_TRUE(session.ok()) << session.status().message();
   const Status status = door_->Await(-1, DeadlineAfter(0s)).status();
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
+}
+
+// A listener whose queue is full drops what comes, as a firewall does.
+TEST(PipeDelivery, WhereNobodyAnswersTheWaitIsKept) {
+  const Fd full = *transport::tcp::ListenSocket("127.0.0.1", 0);
+  ASSERT_EQ(listen(full.get(), 0), 0);
+  const std::uint16_t port = *transport::tcp::LocalPort(full.get());
+  std::vector<Fd> queue;
+  for (bool silent = false; !silent;) {
+    ASSERT_LT(queue.size(), 10U);
+    auto socket = transport::tcp::ConnectSocket("127.0.0.1", port, DeadlineAfter(200ms));
+    silent = !socket.ok();
+    if (!silent) queue.push_back(*std::move(socket));
+  }
+  SendOptions options;
+  options.hosts = {{"127.0.0.1", port}};
+  options.key = transport::Key("sesame");
+  options.wait = 100ms;
+  StopFlag stop = false;
+  Progress progress(false, "", BootClock::now());
+  const TimePoint start = BootClock::now();
+  const Delivery delivery = Deliver(options, Source::Open("/dev/null", stop), stop, -1, progress);
+  EXPECT_LT(BootClock::now() - start, 8s) << "as long as a handshake may take";
+  EXPECT_EQ(delivery.status.code(), Code::kDeadlineExceeded);
+  EXPECT_TRUE(delivery.status.message().starts_with("rdrecv does not answer: "))
+      << delivery.status.message();
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, PipeLive, testing::Values(Kind::kShm, Kind::kTcp),

@@ -21,6 +21,8 @@ using std::chrono_literals::operator""s;
 
 // For what is behind the connection: key exchange, TLS, the lane.
 constexpr auto kHandshake = 10s;
+// For a connection to somebody who is there, also without a wait for him.
+constexpr auto kConnect = 1s;
 // For the next receiver, when one is lost, to notice that, too; and for each try: the user is heard
 // in between.
 constexpr auto kNotices = 15s;
@@ -60,6 +62,7 @@ Result<std::unique_ptr<Session>> DialUntil(const Way& way, const transport::Host
   for (;;) {
     auto dial = DialFor(way.options, to, hello);
     dial.deadline = way.again ? DeadlineAfter(kOneTry) : std::max(until, DeadlineAfter(kHandshake));
+    dial.connect_deadline = std::max(until, DeadlineAfter(kConnect));
     auto session = Session::Dial(std::move(dial), way.domain);
     if (session.ok()) return session;
     const Code code = session.status().code();
@@ -67,10 +70,11 @@ Result<std::unique_ptr<Session>> DialUntil(const Way& way, const transport::Host
     const bool later = code == Code::kDisconnected ||
                        (code == Code::kBusy && (way.again || way.options.relayed)) ||
                        (code == Code::kDeadlineExceeded && way.again);
-    if (!later) return session;
-    if (BootClock::now() >= until || way.Interrupted()) {
+    const bool silent = code == Code::kDeadlineExceeded && !way.again;
+    if (!later && !silent) return session;
+    if (silent || BootClock::now() >= until || way.Interrupted()) {
       const std::string& why = session.status().message();
-      return Status(Code::kDisconnected, "rdrecv does not answer: " + why);
+      return Status(silent ? code : Code::kDisconnected, "rdrecv does not answer: " + why);
     }
     if (!told) LogInfo("waiting for rdrecv at {}", HopName(to));
     told = true;
