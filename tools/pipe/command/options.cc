@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "transport/base/command_line.h"
@@ -56,7 +57,7 @@ void DeclareCommon(CLI::App& app, const char* verbose, Words& words, CommonOptio
   app.add_option("--key-file", words.key_file,
                  "The key is the first line of this file (mode 0600)");
   app.add_option("--key-fd", words.key_fd, "The key is the next line of this descriptor")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   app.add_option("--require", words.require, "Only this transport; else fail and say why")
       ->check(CLI::IsMember({"verbs", "shm", "tcp"}));
   app.add_flag("--encrypt", out.encrypt,
@@ -111,6 +112,16 @@ CLI::Validator WithoutBlanks() {
                          : std::string();
           },
           ""};
+}
+
+// As CLI::Range, of a size.
+CLI::Validator BytesIn(std::uint32_t least, std::uint32_t most) {
+  const CLI::Range range(least, most);
+  return {[range](std::string& word) {
+            const std::string wrong = range(word);
+            return wrong.empty() ? wrong : wrong + " bytes";
+          },
+          range.get_description()};
 }
 
 bool ParsePort(const std::string& text, std::uint16_t& out) {
@@ -275,7 +286,7 @@ std::optional<Exit> ParseReceive(int argc, char** argv, ReceiveOptions& out) {
   app.add_option("--piece", out.piece_bytes, "Size of what travels at once (default: as suits)")
       ->transform(CLI::AsSizeValue(false))
       ->transform(WithoutBlanks())  // comes first
-      ->check(CLI::Range(kMinSlotBytes, kMaxSlotBytes));
+      ->check(BytesIn(kMinSlotBytes, kMaxSlotBytes));
   app.add_option("--pieces", out.pieces, "How many may be under way (default: as suits)")
       ->check(CLI::Range(1U, kMaxSlots));
   if (const auto exit = Parse(app, "rdrecv", argc, argv)) return exit;

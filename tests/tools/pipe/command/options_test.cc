@@ -177,5 +177,18 @@ TEST(PipeOptions, WrongUsage) {
   EXPECT_EQ(receive.piece_bytes, 4U << 20U);
 }
 
+TEST(PipeOptions, WhatANumberMayBeIsSaid) {
+  const auto says = [](const std::string& option, const std::string& value) {
+    Arguments arguments({"rdrecv", option, value, "1", "k"});
+    ReceiveOptions receive;
+    testing::internal::CaptureStderr();
+    const auto exit = ParseReceive(arguments.count(), arguments.pointers(), receive);
+    EXPECT_TRUE(exit && exit->code == 2);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(says("--key-fd", "x").find("2147483647"), std::string::npos);
+  EXPECT_NE(says("--piece", "1K").find(" bytes; see"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace rdfs::pipe
