@@ -74,6 +74,9 @@ struct AcceptorOptions {
   // names none: so a connection tries one key, whoever the other end is.
   std::vector<NamedKey> keys;
   bool no_auth = false;
+  // What who has a wrong key is told to do about it.
+  std::string key_advice =
+      "copy its key file here, mode 0600, and give it with -o key_file=FILE or --key-file FILE";
   bool same_user_only = false;  // refuse shm peers of other users (ssh-started servers)
   std::size_t wrong_keys = 8;   // from one address, before answers are held back
   bool peers_share = true;      // false: peers may show us no memory of theirs over shm

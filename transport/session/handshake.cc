@@ -263,8 +263,7 @@ Result<std::vector<std::byte>> ServerHandshake::OnClientConfirm(ByteSpan body) {
     }
     wrong_key_ = true;
     return Status(Code::kAuthenticationFailed,
-                  "wrong key: this server has another one; copy its key file here, mode 0600, and "
-                  "give it with -o key_file=FILE or --key-file FILE");
+                  "wrong key: this server has another one; " + policy_.key_advice);
   }
   state_ = State::kDone;
   return EncodeFrame(FrameType::kServerConfirm, answer_);

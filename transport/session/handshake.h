@@ -91,6 +91,7 @@ struct ServerPolicy {
   };
   std::vector<Entry> keys;  // empty: no key is asked for
   bool allow_plaintext = true;
+  std::string key_advice{};  // behind "wrong key: this server has another one; "
 };
 
 class ServerHandshake {

@@ -15,6 +15,7 @@ ServerPolicy PolicyOf(const AcceptorOptions& options) {
   ServerPolicy policy;
   for (const NamedKey& key : options.keys) policy.keys.push_back({key.name, key.key});
   policy.allow_plaintext = options.allow_plaintext;
+  policy.key_advice = options.key_advice;
   return policy;
 }
 

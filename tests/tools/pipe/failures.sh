@@ -208,7 +208,7 @@ for wrong in 1 2 3; do
   key="wrong $wrong" send <"$work/noise"; sent=$?
   cases=$((cases + 1))
   [ "$sent" -eq 1 ] || problem "a wrong key: rdsend ended with $sent"
-  says "a wrong key" send 'wrong key'
+  says "a wrong key" send 'wrong key: .*give both ends the same key'
 done
 send <"$work/noise"; sent=$?
 received; both "the right key behind wrong ones" $sent $?

@@ -22,6 +22,7 @@ AcceptorOptions AcceptFor(const ReceiveOptions& options) {
   accept.port = options.port;
   accept.verbs_port = options.verbs_port;
   accept.keys = {{"default", options.key}, {std::string(kRelayKeyName), RelayKey(options.key)}};
+  accept.key_advice = "give both ends the same key";
   accept.same_user_only = true;
   if (options.require) accept.offer = {*options.require};
   return accept;
