@@ -287,6 +287,18 @@ TEST(PipeRefusals, SayWhatIsWrong) {
   EXPECT_NE(std::string(taken.sentence()).find("no sender came"), std::string::npos);
 }
 
+TEST(PipeOptions, SecondsMayHaveAFraction) {
+  rdfs::Pipe pipe;
+  rdfs_error error{};
+  for (const char* wrong : {"wait=", "wait=-1", "wait=nan", "wait=inf", "wait=0.5s", "wait=1e9"}) {
+    EXPECT_EQ(rdfs::Pipe::Listen(0, kKey, wrong, pipe, &error), -EINVAL) << wrong;
+  }
+  ASSERT_EQ(rdfs::Pipe::Listen(0, kKey, "listen=127.0.0.1,wait=0.05,timeout=2.5", pipe, &error), 0)
+      << error.sentence;
+  char room = 0;
+  EXPECT_EQ(pipe.Read(&room, 1), -ETIMEDOUT);
+}
+
 TEST(PipeKeys, AnEmptyOneIsThatOfTheFile) {
   const auto file =
       std::filesystem::path(testing::TempDir()) / ("pipe-key-" + std::to_string(getpid()));

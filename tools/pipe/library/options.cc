@@ -1,6 +1,7 @@
 #include "tools/pipe/library/options.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -38,9 +39,10 @@ std::optional<unsigned> NumberIn(const Word& word, unsigned least, unsigned most
 }
 
 bool ApplySeconds(const Word& word, std::chrono::milliseconds& out) {
-  const auto seconds = NumberIn(word, 0, 1'000'000);
-  if (seconds) out = std::chrono::seconds(*seconds);
-  return seconds.has_value();
+  const auto seconds = ParseNumber<double>(word.value.value_or(""));
+  if (!seconds || !(*seconds >= 0 && *seconds <= 1e6)) return false;  // nor what is no number (NaN)
+  out = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(*seconds));
+  return true;
 }
 
 // Whether the word is one of both ends, and its value one that it may have.
