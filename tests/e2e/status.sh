@@ -125,7 +125,7 @@ for name in open_misses listing_misses attribute_misses buffer_bytes; do
   [ "$(figure $name)" -ge 1 ] || problem "$name is $(figure $name)"
 done
 "$rdfs" status "$work/mnt" >"$work/status"
-says "$work/status" '^rates +read [0-9.]+ [kMG]?B/s, written [0-9.]+ [kMG]?B/s, [0-9.]+ requests/s, over the last [0-9]+ s$' 'rdfs status'
+says "$work/status" '^rates +read [0-9.]+ [kMG]?B/s, written [0-9.]+ [kMG]?B/s, [0-9.]+ requests/s, over the last [0-9.]+ s$' 'rdfs status'
 "$rdfs" stats --json "$work/mnt" | python3 -c '
 import json, sys
 rates = json.load(sys.stdin)["rates"]
@@ -175,7 +175,7 @@ disputed=$(grep -h '^# HELP ' "$work/metrics" "$work/metrics-of-mount" | sort -u
 says "$work/status" "^port +$port\$" 'rdfsd status'
 says "$work/status" '^ +session .* of data, over shm' 'rdfsd status'
 says "$work/status" '^ +session .* last heard of [0-9]+ s ago; its client says: shm$' 'rdfsd status'
-says "$work/status" '^rates +read .*B/s, written .*B/s, [0-9.]+ requests/s, over the last [0-9]+ s$' 'rdfsd status'
+says "$work/status" '^rates +read .*B/s, written .*B/s, [0-9.]+ requests/s, over the last [0-9.]+ s$' 'rdfsd status'
 says "$work/status" '^ +requests lookup +[1-9]' 'rdfsd status'
 says "$work/status" '^ +pool_cached_bytes +[1-9]' 'rdfsd status'
 says "$work/status" '^ +latency lookup +[1-9][0-9]*, p50 .* p99 .*s$' 'rdfsd status'

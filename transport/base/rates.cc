@@ -29,10 +29,13 @@ Rates::Speeds Rates::Look(TimePoint now, const Totals& totals) {
 }
 
 std::string ToString(const Rates::Speeds& speeds) {
-  return fmt::format("read {}, written {}, {} requests/s, over the last {:.0f} s",
-                     ShortAmount(ScaleByteRate(speeds.read_bytes_per_second)),
-                     ShortAmount(ScaleByteRate(speeds.written_bytes_per_second)),
-                     ShortRate(speeds.requests_per_second), std::max(1.0, speeds.over_seconds));
+  const double seconds = speeds.over_seconds;
+  return fmt::format(
+      "read {}, written {}, {} requests/s, over the last {} s",
+      ShortAmount(ScaleByteRate(speeds.read_bytes_per_second)),
+      ShortAmount(ScaleByteRate(speeds.written_bytes_per_second)),
+      ShortRate(speeds.requests_per_second),
+      seconds < 9.95 ? fmt::format("{:.2g}", seconds) : fmt::format("{:.0f}", seconds));
 }
 
 }  // namespace rdfs

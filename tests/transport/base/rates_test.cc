@@ -51,7 +51,19 @@ TEST(Rates, AreNumbersForPrograms) {
 TEST(Rates, AreToldAtTheStart) {
   Rates rates(kStart);
   EXPECT_EQ(ToString(rates.Look(kStart, {.requests = 1})),
-            "read 0 B/s, written 0 B/s, 1000 requests/s, over the last 1 s");
+            "read 0 B/s, written 0 B/s, 1000 requests/s, over the last 0.001 s");
+}
+
+TEST(Rates, SayTheirTimeAsItIs) {
+  const auto over = [](double length) {
+    const std::string said = ToString(Rates::Speeds{.over_seconds = length});
+    return said.substr(said.find("over the last "));
+  };
+  EXPECT_EQ(over(0.408), "over the last 0.41 s");
+  EXPECT_EQ(over(1.52), "over the last 1.5 s");
+  EXPECT_EQ(over(9.94), "over the last 9.9 s");
+  EXPECT_EQ(over(9.96), "over the last 10 s");
+  EXPECT_EQ(over(86400.3), "over the last 86400 s");
 }
 
 }  // namespace
