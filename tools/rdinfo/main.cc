@@ -85,9 +85,9 @@ int main(int argc, char** argv) {
   app.add_option(
       "HOST", host,
       "The peer to try (HOST:PORT, [ADDRESS]:PORT and rdfs://HOST[:PORT]/EXPORT do too)");
-  app.add_option("PORT", peer.port, "Its TCP port")
-      ->check(CLI::Range(1, 65535))
-      ->capture_default_str();
+  const CLI::Option* port = app.add_option("PORT", peer.port, "Its TCP port")
+                                ->check(CLI::Range(1, 65535))
+                                ->capture_default_str();
   app.add_option("--key-file", key_file, "The server's key");
   app.add_flag("--json", json, "JSON instead of text");
   app.add_flag("-v", verbosity, "Say more");
@@ -100,6 +100,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   rdfs::SetLogLevel(verbosity == 0 ? rdfs::LogLevel::kError : rdfs::LogLevel::kDebug);
+  peer.port_is_given = port->count() > 0;
   if (const rdfs::Status named = host.empty() ? rdfs::Status() : ParsePeer(host, peer);
       !named.ok()) {
     rdfs::Say("rdinfo: {}\n", named.message());

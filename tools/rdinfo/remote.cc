@@ -187,6 +187,10 @@ Status ParsePeer(std::string_view text, PeerOptions& options) {
                         text, host)};
   }
   RDFS_ASSIGN_OR_RETURN(const auto named, transport::HostAndPort::Parse(text, options.port));
+  if (options.port_is_given && named.port != options.port) {
+    return {Code::kInvalidArgument,
+            fmt::format("'{}' names its port: leave out {}", text, options.port)};
+  }
   options.host = named.host;
   options.port = named.port;
   return {};

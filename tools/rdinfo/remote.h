@@ -16,6 +16,7 @@ namespace rdfs::rdinfo {
 struct PeerOptions {
   std::string host;
   std::uint16_t port = 0;
+  bool port_is_given = false;  // beside the host
   transport::Key key;
   Status key_problem;       // why there is none, though a file was named
   std::string export_name;  // empty: none is looked at
@@ -23,7 +24,8 @@ struct PeerOptions {
 };
 
 // "HOST", "HOST:PORT", "[ADDRESS]:PORT" or "rdfs://HOST[:PORT]/EXPORT" into host, port and export.
-// What ssh reaches ("[USER@]HOST:DIR") is refused with a sentence that names its host.
+// What ssh reaches ("[USER@]HOST:DIR") is refused with a sentence that names its host, and so is a
+// port that is not the one given.
 Status ParsePeer(std::string_view text, PeerOptions& options);
 
 // What is wrong with the key's file, where nobody is asked who would want the key.

@@ -134,6 +134,18 @@ TEST(Peer, HasItsNameInManyWays) {
   EXPECT_FALSE(ParsePeer("", plain).ok());
 }
 
+TEST(Peer, HasOnePort) {
+  PeerOptions options;
+  options.port = 7338;
+  options.port_is_given = true;
+  EXPECT_EQ(ParsePeer("node:7337", options).message(),
+            "'node:7337' names its port: leave out 7338");
+  EXPECT_FALSE(ParsePeer("rdfs://node:7337/data", options).ok());
+  EXPECT_TRUE(ParsePeer("node", options).ok());
+  EXPECT_TRUE(ParsePeer("node:7338", options).ok());
+  EXPECT_EQ(options.port, 7338);
+}
+
 TEST(Peer, ThatSshReachesIsToldByItsHost) {
   const auto advised = [](std::string_view text) {
     PeerOptions options;

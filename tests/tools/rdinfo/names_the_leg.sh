@@ -54,6 +54,7 @@ for wrong in --no-such-option '127.0.0.1 99999'; do
   expect 2 '^rdinfo: .*; see rdinfo --help$' "the wrong command line 'rdinfo $wrong'" $wrong
   [ "$(wc -l <"$work/out")" -eq 1 ] || fail "a wrong command line is not told in one line"
 done
+expect 2 "^rdinfo: '127.0.0.1:7337' names its port: leave out 7338$" 'two ports' 127.0.0.1:7337 7338
 "$rdinfo" --json >"$work/json"
 python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$work/json" || fail "--json is no JSON"
 
