@@ -84,11 +84,15 @@ int Fail(const Status& status) {
   return 1;
 }
 
-int RunClient(Arguments& arguments, rdfs::transport::Key key) {
+int RunClient(Arguments& arguments, bool port_is_given, rdfs::transport::Key key) {
   ClientOptions& client = arguments.client;
   const auto named = rdfs::transport::HostAndPort::Parse(client.host, client.port);
   if (!named.ok()) {
     rdfs::Say("rdping: {}\n", named.status().message());
+    return 2;
+  }
+  if (port_is_given && named->port != client.port) {
+    rdfs::Say("rdping: '{}' names its port: leave out {}\n", client.host, client.port);
     return 2;
   }
   client.host = named->host;
@@ -136,7 +140,10 @@ int main(int argc, char** argv) {
     if (!read.ok()) return Fail(read.status());
     key = *std::move(read);
   }
-  if (app.got_subcommand("client")) return RunClient(arguments, std::move(key));
+  if (app.got_subcommand("client")) {
+    const bool port_is_given = app.get_subcommand("client")->count("PORT") > 0;
+    return RunClient(arguments, port_is_given, std::move(key));
+  }
   arguments.server.key = std::move(key);
   const Status status = rdfs::rdping::Serve(arguments.server);
   return status.ok() ? 0 : Fail(status);

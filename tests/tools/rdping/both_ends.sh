@@ -78,3 +78,7 @@ wrong client
 wrong client "$host" 99999
 wrong client "$host" --require carrier-pigeon
 wrong client "$host" --no-such-option
+status=0
+"$rdping" client 127.0.0.1:7337 7338 2>"$work/wrong" >/dev/null || status=$?
+[ "$status" -eq 2 ] && [ "$(cat "$work/wrong")" = "rdping: '127.0.0.1:7337' names its port: leave out 7338" ] ||
+  fail "two ports are not told of: $(cat "$work/wrong")"
