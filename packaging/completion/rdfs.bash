@@ -40,6 +40,7 @@ _rdfs_files() {
   mapfile -t COMPREPLY < <(compgen -f -- "$1")
   compopt -o filenames 2>/dev/null
 }
+_rdfs_also() { mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen "$@"); }
 
 # Behind the last comma of an -o list.
 _rdfs_complete_mount_option() {
@@ -50,8 +51,12 @@ _rdfs_complete_mount_option() {
   compopt -o nospace 2>/dev/null
 }
 
-# The value of the option, or of the last word of the list, $1.
+# The value of the option, or of the last word of the list, $1, which stands behind $3.
 _rdfs_complete_value() {
+  case "$3 $2" in
+    --export\ *) _rdfs_files "$2"; return ;;
+    "-o "*,* | "= "*,*) _rdfs_complete_mount_option "$2"; return ;;
+  esac
   case "${1##*,}" in
     require | --require) _rdfs_offer "verbs shm tcp" "$2" ;;
     idmap) _rdfs_offer "user none" "$2" ;;
@@ -86,10 +91,10 @@ _rdfs() {
   fi
   # A '=' is a word of its own to bash: what stands before it names what comes.
   if [ "$word" = = ]; then
-    _rdfs_complete_value "$previous" ''
+    [ "$COMP_CWORD" -lt 2 ] || _rdfs_complete_value "$previous" '' "${COMP_WORDS[COMP_CWORD - 2]}"
     return
   elif [ "$previous" = = ] && [ "$COMP_CWORD" -ge 3 ]; then
-    _rdfs_complete_value "${COMP_WORDS[COMP_CWORD - 2]}" "$word"
+    _rdfs_complete_value "${COMP_WORDS[COMP_CWORD - 2]}" "$word" "${COMP_WORDS[COMP_CWORD - 3]}"
     return
   fi
   case "$command $previous" in
@@ -108,13 +113,17 @@ _rdfs() {
     rdfs | rdfsd)
       _rdfs_files "$word"
       if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "status stats top$([ "$command" = rdfsd ] || echo ' watch')" -- "$word")
+        _rdfs_also -W "status stats top$([ "$command" = rdfsd ] || echo ' watch')" -- "$word"
       fi ;;
     rdinfo | "rdping client") mapfile -t COMPREPLY < <(compgen -A hostname -- "$word") ;;
     rdfsd\ *) ;;
     rdsock) mapfile -t COMPREPLY < <(compgen -c -- "$word") ;;
     *) _rdfs_files "$word" ;;
   esac
+  # A host may be the first operand of these.
+  if [[ $command == @(rdfs|mount.rdfs|rdsend) ]] && [[ $COMP_CWORD -eq 1 || $previous == -* ]]; then
+    _rdfs_also -A hostname -- "$word"
+  fi
 }
 
 complete -F _rdfs rdfs mount.rdfs rdfsd rdcp rdsend rdrecv rdsock rdping rdinfo

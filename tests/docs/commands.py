@@ -22,6 +22,7 @@ SUBCOMMANDS = {
     'rdping': ['server', 'client'], 'rdfs': ['status', 'stats', 'top', 'watch'],
     'rdfsd': ['status', 'stats', 'top'],
 }
+FARHOST = 'a-host-of-the-test'
 EVERY = {'--help', '--version', '-v'}
 COLUMN = 30  # where --help says what an option is
 LETTERS = 40  # of that, letters and digits: so many have to be in the page, too
@@ -160,13 +161,14 @@ def page_words(page):
 
 
 def bash_words(script, line):
-    """What bash offers behind `line`, where there are no files."""
+    """What bash offers behind `line`, where there are no files, and FARHOST is the one host."""
     words = ' '.join("'%s'" % word for word in line)
     run = script + '\ncompopt() { :; }\nCOMP_WORDS=(%s) COMP_CWORD=%d\n_rdfs %s\nprintf "%%s\\n" "${COMPREPLY[@]}"\n' % (
         words, len(line) - 1, line[0])
-    with tempfile.TemporaryDirectory() as empty:
+    with tempfile.TemporaryDirectory() as empty, tempfile.NamedTemporaryFile('w') as hosts:
+        print('192.0.2.1', FARHOST, file=hosts, flush=True)
         return set(subprocess.run(['bash', '-c', run], capture_output=True, text=True, check=True, cwd=empty,
-                                  timeout=20).stdout.split())
+                                  env={**os.environ, 'HOSTFILE': hosts.name}, timeout=20).stdout.split())
 
 
 def zsh_commands(script, command):
@@ -230,6 +232,15 @@ class Check:
                   bash_words(bash, ['rdfs', '-o', 'ro,require', '=']))
         self.same('bash completion of rdfs -o require=s', {'shm'},
                   bash_words(bash, ['rdfs', '-o', 'ro,require', '=', 's']))
+        self.same('bash completion of rdfs -o key_file=FILE,', {'FILE,read_ahead='},
+                  bash_words(bash, ['rdfs', 'S', 'M', '-o', 'key_file', '=', 'FILE,read']))
+        self.same('bash completion of rdfs -o key_file=FILE,idmap=user,', {'user,read_ahead='},
+                  bash_words(bash, ['rdfs', '-o', 'key_file', '=', 'FILE,idmap', '=', 'user,read']))
+        for command in ('rdfs', 'mount.rdfs', 'rdsend'):
+            self.same('bash completion of hosts for %s' % command, {FARHOST},
+                      bash_words(bash, [command, FARHOST[:-1]]))
+        self.same('bash completion of rdfsd --export data=', {'/proc/self/cmdline'},
+                  bash_words(bash, ['rdfsd', '--export', 'data', '=', '/proc/self/cmdline']))
         self.same('zsh completion of rdfs -o', words, zsh_words(zsh))
         return self.problems
 
@@ -253,7 +264,8 @@ class Check:
         if not words:
             return
         self.same('the SYNOPSIS of %s' % command, words, page_synopsis(page) & words)
-        self.same('bash completion of %s, its first word,' % command, words, bash_words(bash, [command, '']))
+        self.same('bash completion of %s, its first word,' % command, words,
+                  bash_words(bash, [command, '']) - {FARHOST})
         offers = zsh_commands(zsh, command)
         for offered in offers or [set()]:
             self.same('zsh completion of %s, its first word,' % command, words, offered)
@@ -333,6 +345,10 @@ def self_test(build, programs, pages, bash, zsh):
         (pages, bash.replace('--verbs-port', ''), zsh),
         (pages, bash.replace('"-o -s -f', '"-o -f'), zsh),
         (pages, bash.replace('read_ahead=', ''), zsh),
+        (pages, bash.replace('"-o "*,* | ', ''), zsh),
+        (pages, bash.replace(' | "= "*,*)', ')'), zsh),
+        (pages, bash.replace('--export\\ *)', '--exports)'), zsh),
+        (pages, bash.replace('@(rdfs|mount.rdfs|rdsend)', '@(rdfs|mount.rdfs)'), zsh),
         ({**pages, 'rdfs': pages['rdfs'].replace('[\\fB\\-n \\fITURNS', '[\\fITURNS')}, bash, zsh),
         ({**pages, 'rdfsd': pages['rdfsd'].replace('Each takes', 'Some take')}, bash, zsh),
         (pages, bash.replace('"rdfs watch") echo "-h --help --version -v -o', '"rdfs watch") echo "-h --help --version -v'), zsh),

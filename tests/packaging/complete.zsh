@@ -42,5 +42,6 @@ offers 'rdfs -o asy' '*async*'
 offers 'mount.rdfs -o asy' '*async*'
 offers 'rdsock --sta' '*stats*'
 offers 'rdping client --seco' '*seconds*'
+offers 'rdping -v client --seco' '*seconds*'
 zpty -d shell
 ((failures == 0))
