@@ -249,8 +249,8 @@ void Service::TakeWrites() {
   if (core_->leases.TakeWrites(find, stop_, [here] { here->set_value(); })) return;
   if (here->get_future().wait_for(LeaseService::kWriteTravel) == std::future_status::ready) return;
   LogWarn(
-      "a client did not send in time what it has written: if the next server does not find the "
-      "file again, its fsync or close says so");
+      "a client, or one that has not come back since the start, may not have sent in time what it "
+      "has written: if the next server does not find the file again, its fsync or close says so");
 }
 
 std::unique_ptr<IntentRing> Service::OpenRecord(std::uint64_t session,
