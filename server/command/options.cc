@@ -83,6 +83,10 @@ Status Settle(const CLI::App& app, const Raw& raw, Options& options) {
   RDFS_RETURN_IF_ERROR(CheckNotEmpty(app, raw, options));
   for (const std::string& text : raw.exports) {
     RDFS_ASSIGN_OR_RETURN(ExportSpec spec, ExportSpec::Parse(text));
+    const auto is_called = [&](const ExportSpec& other) { return other.name == spec.name; };
+    if (std::ranges::any_of(options.exports, is_called)) {
+      return {Code::kInvalidArgument, "two exports are called \"" + spec.name + "\""};
+    }
     options.exports.push_back(std::move(spec));
   }
   if (app.count("--pool") > 0) {

@@ -88,6 +88,7 @@ TEST(Options, WrongCallsEndWithTwo) {
   EXPECT_EQ(Parse({}).exit_code, 2);
   EXPECT_EQ(Parse({"--nonsense"}).exit_code, 2);
   EXPECT_EQ(Parse({"--export", "a"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--export", "a=/x", "--export", "a=/y"}).exit_code, 2);
   EXPECT_EQ(Parse({"--export", "a=/x", "--no-auth", "--key-file", "k"}).exit_code, 2);
   EXPECT_EQ(Parse({"--stdio", "--export", "a=/x"}).exit_code, 2);
   EXPECT_EQ(Parse({"--export", "a=/x", "--read-only", "b"}).exit_code, 2);
