@@ -99,6 +99,14 @@ for _ in range(40):
             connection.sendall(b"x")
             connection.recv(1)
 CLIENT
+# What is left to the kernel to close before any attempt, too.
+timeout 60 "$rdsock" --stats python3 - "$(cat "$work/port")" 2>"$work/left.err" <<'CLIENT' || problem "a client that closes nothing has failed"
+import os, socket, sys
+kept = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20)
+os._exit(0)
+CLIENT
+grep -q '1 stayed on TCP: they were open when COMMAND ended' "$work/left.err" ||
+  problem "--stats says nothing of what was left open: $(cat "$work/left.err")"
 stop "$plain"
 count=$(sed -n 's/^rdsock:   \([0-9]*\) stayed on TCP: they had nobody at the other end .*/\1/p' "$work/client.err")
 [ "${count:-0}" -ge 36 ] || problem "of 40 connections ${count:-none} had nobody at the other end: $(cat "$work/client.err")"

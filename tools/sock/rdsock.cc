@@ -54,8 +54,9 @@ Examples:
   rdsock --stats psql -h localhost
   rdsock --pair db.example && rdsock psql -h db.example
 
-Exit status: COMMAND's own; 126 when it cannot be run, 127 when there is none of that name, 2 for
-wrong usage. With --stats, 128 and the signal's number when a signal has ended it.
+Exit status: COMMAND's own; 126 when it cannot be run, 127 when there is none of that name, 1 when
+rdsock itself failed, 2 for wrong usage. With --stats, 128 and the signal's number when a signal has
+ended it.
 
 Programs that are linked statically, that are setuid, or that make their system calls without the C
 library (Go) keep their TCP connections. So does what goes through io_uring, aio(7), kTLS or splice(2),
@@ -162,6 +163,7 @@ const char* Explain(Reason reason) {
 }
 
 void Show(const Counts& counts) {
+  std::uint64_t told = counts.upgraded;
   Say("rdsock: {} connections, {} upgraded, {} of these went back to TCP\n",
       counts.connections.load(), counts.upgraded.load(), counts.left.load());
   if (counts.far > 0) {
@@ -169,9 +171,16 @@ void Show(const Counts& counts) {
   }
   for (std::size_t i = 0; i < counts.stayed.size(); ++i) {
     const std::uint64_t count = counts.stayed[i];
+    told += count;
     if (count > 0) {
       Say("rdsock:   {} stayed on TCP: they {}\n", count, Explain(static_cast<Reason>(i)));
     }
+  }
+  // What its processes have left to the kernel to close, for one.
+  if (const std::uint64_t all = counts.connections; all > told) {
+    Say("rdsock:   {} stayed on TCP: they were open when COMMAND ended, and nothing had been "
+        "decided yet (that takes a few calls)\n",
+        all - told);
   }
   Say("rdsock: on upgraded ones {} bytes sent in {} calls, {} received in {}; {} wake-ups "
       "sent, {} sleeps\n",
