@@ -213,6 +213,8 @@ timeout 60 "$rdfsd" --export "data=$work/export" --no-auth --port 0 -f --metrics
 says "$work/out" "cannot listen for metrics on $place: another program does; name another place" 'the second rdfsd'
 "$rdfs" stats --jsn >"$work/out" 2>&1
 [ $? -eq 2 ] || problem 'a wrong option is taken'
+"$rdfs" stats --json --prometheus >"$work/out" 2>&1
+[ $? -eq 2 ] || problem 'two formats are taken at once'
 
 # Whoever the options say is the far user here.
 fusermount3 -u "$work/mnt" || problem 'no unmount'

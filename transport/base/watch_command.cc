@@ -40,12 +40,13 @@ std::string Help(const std::string& program, const std::string& command, bool na
   const bool top = command == "top";
   std::string out =
       fmt::format("Usage: {} {} [OPTIONS]{}\n\n", program, command, named ? " [MNT]" : "");
+  out += fmt::format("What this user's {} are doing, ", named ? "mounts" : "servers");
   if (stats) {
-    out += "What running ones of this user are doing, for programs.\n";
+    out += "for programs; without an option as status says it.\n";
   } else if (top) {
-    out += "What running ones of this user are doing, once a second.\n";
+    out += "once a second.\n";
   } else {
-    out += "What running ones of this user are doing, and over which transport.\n";
+    out += "and over which transport.\n";
   }
   out +=
       "\nOptions:\n  -h,--help                   Print this and exit\n"
@@ -80,9 +81,9 @@ std::optional<Wanted> Parse(const std::vector<std::string>& arguments, bool name
     const std::string& word = arguments[i];
     if (word == "-v") {
       wanted.verbose = true;
-    } else if (word == "--json" && wanted.command == "stats") {
+    } else if (word == "--json" && wanted.command == "stats" && wanted.format != "metrics") {
       wanted.format = "json";
-    } else if (word == "--prometheus" && wanted.command == "stats") {
+    } else if (word == "--prometheus" && wanted.command == "stats" && wanted.format != "json") {
       wanted.format = "metrics";
     } else if (word.starts_with("-n") && wanted.command == "top" &&
                (word.size() > 2 || i + 1 < arguments.size())) {
