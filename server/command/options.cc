@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kDescription =
     "rdfsd exports directories to rdfs mounts, over RDMA, shared memory or TCP.";
 constexpr const char* kFooter =
-    "An export is NAME=DIR, and after commas: ro, root_squash (a root server's default),\n"
-    "all_squash, trusted, anonuid=N, anongid=N.\n"
+    "An export is NAME=DIR, and after commas: ro, rw, root_squash (a root server's default),\n"
+    "all_squash, trusted or no_root_squash, as_me, anonuid=N, anongid=N.\n"
     "Without --key-file and --no-auth, the key is kept in ~/.config/rdfs/key.\n"
     "SIGUSR1 writes the counters to the log; SIGHUP reads the exports again.\n"
     "rdfsd status, rdfsd stats [--json|--prometheus] and rdfsd top ask a running one.";

@@ -86,7 +86,8 @@ Patterns Declare(CLI::App& app, Words& words, CopyOptions& out) {
   app.add_flag("--resume", out.resume,
                "Go on where a copy with --resume was interrupted; keep times, and skip files that "
                "have the same size and time there");
-  app.add_flag("-P", words.partial, "--resume, and progress though names are listed");
+  app.add_flag("-P", words.partial,
+               "--resume, and progress on the terminal also where names are listed (-v)");
   app.add_flag("-n,--dry-run", out.dry_run, "Change nothing; list what would be copied or deleted");
   Patterns patterns;
   patterns.exclude = app.add_option("--exclude", words.excluded, "Leave out what matches")
