@@ -772,6 +772,13 @@ void HearsLength(Party& party, int fd) {
   message.msg_controllen = little.size();
   party.Say("too little room for it", recvmsg(fd, &message, 0));
   party.Say("flags", message.msg_flags);
+  alignas(cmsghdr) std::array<char, CMSG_LEN(sizeof(short))> half{};
+  message.msg_control = half.data();
+  message.msg_controllen = half.size();
+  party.Say("room for a half of it", recvmsg(fd, &message, 0));
+  party.Say("flags", message.msg_flags);
+  party.Say("what came with it", static_cast<long>(message.msg_controllen));
+  party.Say("its length", static_cast<long>(CMSG_FIRSTHDR(&message)->cmsg_len));
   SayLength(party, fd, "not the last, and the end behind it", 2, 0, false);
   SayLength(party, fd, "the last before the end", 16);
   SayLength(party, fd, "the end", 1);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# uring.sh RDSOCK PROGRAM: what a program gives to liburing goes over TCP, and nothing else does; --stats says so.
+# uring.sh RDSOCK PROGRAM HOST MODULE: what a program gives to liburing goes over TCP, and nothing else does; --stats says so.
 set -u
 rdsock=$1 program=$2
 failures=0
@@ -16,9 +16,14 @@ try() {
 }
 moved='2 connections, 2 upgraded, 0 of these went back to TCP'
 went_back='2 connections, 2 upgraded, [12] of these went back to TCP'  # two where both ends have noticed
-try writes-file "$moved"
-for scenario in receives receives-by-place receives-by-system-call polls-set hands-on closes; do
+for scenario in writes-file closes-place waits-beside; do
+  try "$scenario" "$moved"
+done
+for scenario in receives receives-by-{place{,-given-later},system-call,number,wide-ring} splices polls-set fills-set \
+  hands-on closes; do
   try "$scenario" "$went_back"
 done
+# By a module that has a liburing of its own, where it is the only one.
+out=$("$rdsock" "$3" "$4") || { echo "FAILED: a module: $out" >&2; failures=$((failures + 1)); }
 try polls-from-the-begin '1 stayed on TCP: they were read or written by io_uring'
 exit $((failures > 0))

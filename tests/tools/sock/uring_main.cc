@@ -9,13 +9,18 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string_view>
+#include <thread>
 
 namespace {
 
@@ -102,6 +107,64 @@ void ReceivesBySystemCall(io_uring& ring, int fd) {
   if (Await(ring) != static_cast<int>(kAnswer.size())) Fail("not all came by io_uring");
 }
 
+void ReceivesByNumber(io_uring& ring, int fd) {
+  Talk(fd, false);
+  std::array<char, 8> bytes{};
+  Ready(fd);
+  io_uring_prep_recv(Request(ring), fd, bytes.data(), kAnswer.size(), MSG_WAITALL);
+  ring.sq.array[0] = 0;
+  io_uring_smp_store_release(ring.sq.ktail, 1U);
+  if (syscall(SYS_io_uring_enter, ring.ring_fd, 1, 0, 0, nullptr, 0) != 1) Fail("no enter");
+  ring.sq.sqe_head = ring.sq.sqe_tail;
+  if (Await(ring) != static_cast<int>(kAnswer.size())) Fail("not all came by io_uring");
+}
+
+// Put into a table of none by a request.
+void ReceivesByPlaceGivenLater(io_uring& ring, int fd) {
+  Talk(fd, false);
+  std::array<char, 8> bytes{};
+  int table = -1;
+  if (io_uring_register_files(&ring, &table, 1) != 0) Fail("cannot register");
+  io_uring_prep_files_update(Request(ring), &fd, 1, 0);
+  Submit(ring);
+  if (Await(ring) != 1) Fail("cannot update");
+  Ready(fd);
+  io_uring_sqe* const request = Request(ring);
+  io_uring_prep_recv(request, 0, bytes.data(), kAnswer.size(), MSG_WAITALL);
+  request->flags |= IOSQE_FIXED_FILE;
+  Submit(ring);
+  if (Await(ring) != static_cast<int>(kAnswer.size())) Fail("not all came by io_uring");
+  if (io_uring_unregister_files(&ring) != 0) Fail("cannot unregister");
+}
+
+// The second of two requests in a ring of wide ones.
+void ReceivesByWideRing(io_uring&, int fd) {
+  io_uring ring{};
+  if (io_uring_queue_init(4, &ring, IORING_SETUP_SQE128) != 0) Fail("no wide ring");
+  Talk(fd, false);
+  std::array<char, 8> bytes{};
+  Ready(fd);
+  io_uring_prep_nop(Request(ring));
+  io_uring_prep_recv(Request(ring), fd, bytes.data(), kAnswer.size(), MSG_WAITALL);
+  if (io_uring_submit(&ring) != 2 || Await(ring) != 0) Fail("cannot submit");
+  if (Await(ring) != static_cast<int>(kAnswer.size())) Fail("not all came by io_uring");
+}
+
+// Out of the connection, into a pipe.
+void Splices(io_uring& ring, int fd) {
+  Talk(fd, false);
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) Fail("no pipe");
+  Ready(fd);
+  io_uring_prep_splice(Request(ring), fd, -1, ends[1], -1, kAnswer.size(), 0);
+  Submit(ring);
+  if (Await(ring) != static_cast<int>(kAnswer.size())) Fail("not all came by io_uring");
+  std::array<char, 8> bytes{};
+  if (read(ends[0], bytes.data(), bytes.size()) != static_cast<ssize_t>(kAnswer.size())) {
+    Fail("not all came by the pipe");
+  }
+}
+
 // Asked for before there was anything to move.
 void PollsFromTheBegin(io_uring& ring, int fd) {
   char byte = 0;
@@ -129,6 +192,19 @@ void PollsSet(io_uring& ring, int fd) {
   Ready(fd);
   if ((Await(ring) & POLLIN) == 0) Fail("the set is not ready");
   if (epoll_wait(set, &event, 1, 1000) != 1 || event.data.fd != fd) Fail("the set tells nothing");
+  ReceiveAnswer(fd);
+}
+
+// By a request, which epoll_ctl(2) does not see.
+void FillsSet(io_uring& ring, int fd) {
+  Talk(fd, false);
+  const int set = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  io_uring_prep_epoll_ctl(Request(ring), set, fd, EPOLL_CTL_ADD, &event);
+  Submit(ring);
+  if (Await(ring) != 0) Fail("cannot add");
+  Ready(fd);
+  if (epoll_wait(set, &event, 1, 5000) != 1 || event.data.fd != fd) Fail("the set tells nothing");
   ReceiveAnswer(fd);
 }
 
@@ -165,7 +241,10 @@ void HandsOn(io_uring& ring, int fd) {
   head->cmsg_type = SCM_RIGHTS;
   head->cmsg_len = CMSG_LEN(sizeof(int));
   memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-  io_uring_prep_sendmsg(Request(ring), ends[0], &message, 0);
+  if (io_uring_register_files(&ring, ends.data(), 1) != 0) Fail("cannot register");
+  io_uring_sqe* const request = Request(ring);
+  io_uring_prep_sendmsg(request, 0, &message, 0);
+  request->flags |= IOSQE_FIXED_FILE;
   Submit(ring);
   if (Await(ring) != 1) Fail("not sent");
   control = {};
@@ -175,6 +254,71 @@ void HandsOn(io_uring& ring, int fd) {
   Ready(fd);
   ReceiveAnswer(passed);  // no number that the library knows
   close(passed);
+}
+
+// A place in a table, by requests that have other things where most have a descriptor: nothing that
+// concerns the connection, or the set that is number 0.
+void ClosesPlace(io_uring& ring, int fd) {
+  constexpr unsigned kFutexWait = 51;  // IORING_OP_FUTEX_WAIT
+  constexpr int kFlags = 130;          // private, of 32 bits
+  if (dup2(fd, kFlags) != kFlags) Fail("no descriptor");
+  Talk(fd, false);
+  if (close(0) != 0 || epoll_create1(EPOLL_CLOEXEC) != 0) Fail("number 0 is not free");
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (epoll_ctl(0, EPOLL_CTL_ADD, fd, &event) != 0) Fail("no epoll");
+  const int file = memfd_create("file", MFD_CLOEXEC);
+  if (io_uring_register_files(&ring, &file, 1) != 0) Fail("cannot register");
+  io_uring_prep_close_direct(Request(ring), 0);
+  Submit(ring);
+  if (Await(ring) != 0) Fail("not closed");
+  std::uint32_t word = 1;
+  io_uring_sqe* const request = Request(ring);
+  io_uring_prep_rw(kFutexWait, request, kFlags, &word, 0, 2);
+  request->addr3 = ~0U;
+  Submit(ring);
+  (void)Await(ring);  // a value that it has not, or a kernel that has no such request
+  Ready(fd);
+  if (epoll_wait(0, &event, 1, 5000) != 1) Fail("the set tells nothing");
+  ReceiveAnswer(fd);
+  close(kFlags);
+}
+
+// One thread submits while another waits with a time, which is nothing to what is being filled in.
+void WaitsBeside(io_uring& ring, int fd) {
+  if ((ring.features & IORING_FEAT_EXT_ARG) == 0) Fail("an older kernel");
+  Talk(fd, false);
+  io_uring small{};
+  std::array<int, 2> ends{};
+  if (io_uring_queue_init(1, &small, 0) != 0) Fail("no ring");
+  if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends.data()) != 0) Fail("no socket pair");
+  std::atomic<int> done{0};
+  std::thread waiter([&] {
+    while (done < 3) {
+      __kernel_timespec wait{.tv_sec = 0, .tv_nsec = 1'000'000};
+      io_uring_cqe* entry = nullptr;
+      if (io_uring_wait_cqe_timeout(&small, &entry, &wait) != 0) continue;
+      io_uring_cqe_seen(&small, entry);
+      ++done;
+    }
+  });
+  for (int i = 0; i < 3; ++i) {
+    io_uring_sqe* const request = Request(small);
+    usleep(20'000);  // has what was there before: a message whose memory is gone
+    void* const page =
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    auto* const message = new (page) msghdr{};
+    char byte = 'x';
+    iovec piece{&byte, 1};
+    message->msg_iov = &piece;
+    message->msg_iovlen = 1;
+    io_uring_prep_sendmsg(request, ends[0], message, 0);
+    Submit(small);
+    while (done == i) usleep(100);
+    munmap(page, 4096);
+  }
+  waiter.join();
+  Ready(fd);
+  ReceiveAnswer(fd);
 }
 
 void Closes(io_uring& ring, int fd) {
@@ -194,15 +338,23 @@ struct Scenario {
   int talks = 1;
   bool hears_end = false;
 };
-constexpr std::array<Scenario, 8> kScenarios = {
-    {{"receives", Receives},
-     {"receives-by-place", ReceivesByPlace},
-     {"receives-by-system-call", ReceivesBySystemCall},
-     {"polls-from-the-begin", PollsFromTheBegin, 1, true},
-     {"polls-set", PollsSet},
-     {"writes-file", WritesFile, 3},
-     {"hands-on", HandsOn},
-     {"closes", Closes}}};
+constexpr auto kScenarios = std::to_array<Scenario>({
+    {"receives", Receives},
+    {"receives-by-place", ReceivesByPlace},
+    {"receives-by-place-given-later", ReceivesByPlaceGivenLater},
+    {"receives-by-system-call", ReceivesBySystemCall},
+    {"receives-by-number", ReceivesByNumber},
+    {"receives-by-wide-ring", ReceivesByWideRing},
+    {"splices", Splices},
+    {"polls-from-the-begin", PollsFromTheBegin, 1, true},
+    {"polls-set", PollsSet},
+    {"fills-set", FillsSet},
+    {"writes-file", WritesFile, 3},
+    {"hands-on", HandsOn},
+    {"closes-place", ClosesPlace},
+    {"waits-beside", WaitsBeside},
+    {"closes", Closes},
+});
 
 void Ask(const sockaddr_in& address, const Scenario& scenario) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);

@@ -14,8 +14,10 @@
 
 #include "tools/sock/preload/connection.h"
 #include "tools/sock/preload/epoll.h"
+#include "tools/sock/preload/io.h"
 #include "tools/sock/preload/timeout.h"
 #include "tools/sock/preload/undisturbed.h"
+#include "tools/sock/preload/uring.h"
 
 namespace rdfs::sock {
 namespace {
@@ -105,6 +107,12 @@ bool HasWhatOnlyTcpCan(int fd) {
     if (getsockopt(fd, option.level, option.name, &value, &size) == 0 && value != option.usual) {
       return true;
     }
+  }
+  int zero_copy = 0;
+  socklen_t zero_copy_size = sizeof(zero_copy);
+  if (SendsZeroCopy() &&
+      getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &zero_copy, &zero_copy_size) == 0 && zero_copy != 0) {
+    return true;
   }
   // These say how much there is.
   std::array<char, 16> text;
@@ -265,6 +273,7 @@ bool Connection::Begin(int fd) {
   // Early: connections that end like that are many, and short.
   const auto peer = FindPeerSocket(fd);
   if (IsOver(peer)) return stay(Reason::kEnded);
+  if (GivesConnectionsToUring()) return stay(Reason::kUring);
   if (HasWhatOnlyTcpCan(fd)) return stay(Reason::kNeedsTcp);
   if (IsStandard(index_)) return last && stay(Reason::kNeedsTcp);
   if (slot().handed != 0 || !slot().OnlyHolderIs(ThisProcess()))

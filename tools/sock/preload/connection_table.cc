@@ -20,6 +20,7 @@ namespace {
 constinit std::atomic<Connection*> g_connections{nullptr};
 constinit std::atomic<pid_t> g_pid{0};
 constinit std::atomic<bool> g_aside{false};
+constinit std::atomic<bool> g_all_aside{false};  // nothing is on its way back any more
 
 Connection* Connections() {
   Connection* connections = g_connections.load(std::memory_order_acquire);
@@ -267,6 +268,7 @@ void BeforeExec(std::span<const std::uint32_t> taken) {
 }
 
 void StandAside() {
+  if (g_all_aside) return;
   const int saved = errno;
   g_aside = true;
   // Nothing is left to be done at close, either. What is plain goes on so; this process remains one
@@ -281,6 +283,7 @@ void StandAside() {
         Registry().Set(fd, Word()) == Word(Word::Kind::kConnection, connection.index());
     if (!plain && open) connection.DropDescriptor();
   });
+  g_all_aside = true;
   errno = saved;
 }
 

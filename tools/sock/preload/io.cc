@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +33,8 @@ namespace rdfs::sock {
 namespace {
 
 constexpr int kOnlyTcpSends = MSG_OOB | MSG_FASTOPEN | MSG_ZEROCOPY;
+
+constinit std::atomic<bool> g_sends_zero_copy{false};
 // Not of the stream: the kernel's own matter.
 constexpr int kBesideTheStream = MSG_OOB | MSG_ERRQUEUE;
 
@@ -148,6 +151,7 @@ ssize_t Sending(int fd, Buffers buffers, int flags, Kernel kernel) {
   pthread_testcancel();
   const Use use(fd);
   if (!use) return kernel();
+  if ((flags & MSG_ZEROCOPY) != 0) g_sends_zero_copy = true;
   if ((flags & kOnlyTcpSends) != 0) use->NeedTcp(fd, Reason::kNeedsTcp);
   const Connection::Road road = use->Enter(fd, true);
   if (road == Connection::Road::kEnd) return SendOnEnd(*use, fd, buffers, flags);
@@ -206,27 +210,33 @@ ssize_t RecvFrom(int fd, void* to, std::size_t size, int flags, sockaddr* addres
 void SayUnread(int fd, msghdr& message, std::size_t space) {
   const Use use(fd, Use::Of::kAll);
   if (!use || !use->slot().tells_unread) return;
-  if (message.msg_control == nullptr || space < CMSG_LEN(sizeof(int))) {
+  if (message.msg_control == nullptr || space < sizeof(cmsghdr)) {
     message.msg_flags |= MSG_CTRUNC;
     return;
   }
   std::uint64_t unread = use->attached() ? use->end().UnreadInRing() : 0;
   if (unread == 0) {
     int in_tcp = 0;
-    pollfd ended{fd, POLLRDHUP, 0};
-    (void)libc().ioctl(fd, FIONREAD, &in_tcp);
-    const bool over = libc().poll(&ended, 1, 0) > 0;
+    pollfd tcp{fd, POLLIN | POLLRDHUP, 0};
+    const bool more = poll(&tcp, 1, 0) > 0;  // not the program's, in which its thread is cancelled
+    const bool over = more && (tcp.revents & ~POLLIN) != 0;
+    if (more) (void)libc().ioctl(fd, FIONREAD, &in_tcp);
     // What came meanwhile came before the end.
     if (use->attached()) unread = use->end().UnreadInRing();
     unread += static_cast<unsigned>(in_tcp) + (over ? 1U : 0U);
   }
   const int told = static_cast<int>(std::min<std::uint64_t>(unread, INT_MAX));
+  // As much as there is room for (put_cmsg() in net/core/scm.c).
+  const std::size_t length = std::min(space, CMSG_LEN(sizeof(told)));
+  if (length < CMSG_LEN(sizeof(told))) message.msg_flags |= MSG_CTRUNC;
+  cmsghdr head{};
+  head.cmsg_level = IPPROTO_TCP;
+  head.cmsg_type = TCP_CM_INQ;
+  head.cmsg_len = length;
+  auto* const control = static_cast<std::byte*>(message.msg_control);
+  std::memcpy(control, &head, sizeof(head));
+  std::memcpy(control + CMSG_LEN(0), &told, length - CMSG_LEN(0));
   message.msg_controllen = std::min(space, CMSG_SPACE(sizeof(told)));
-  cmsghdr* const head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = IPPROTO_TCP;
-  head->cmsg_type = TCP_CM_INQ;
-  head->cmsg_len = CMSG_LEN(sizeof(told));
-  std::memcpy(CMSG_DATA(head), &told, sizeof(told));
 }
 
 ssize_t RecvMessage(int fd, msghdr* message, int flags) {
@@ -391,6 +401,8 @@ void LetGo(const msghdr& message) {
     }
   }
 }
+
+bool SendsZeroCopy() { return g_sends_zero_copy; }
 
 long SendBySystemCall(long number, const long* a) {
   const auto fd = static_cast<int>(a[0]);

@@ -26,6 +26,7 @@
 #include "tools/sock/preload/io.h"
 #include "tools/sock/preload/libc.h"
 #include "tools/sock/preload/poll.h"
+#include "tools/sock/preload/uring.h"
 
 extern char** environ;
 
@@ -397,6 +398,10 @@ RDSOCK_EXPORT(long, syscall, (long number, ...)) {
   switch (number) {
     case SYS_io_submit:
       BeforeSubmitting(a[1], reinterpret_cast<const iocb* const*>(a[2]));
+      break;
+    case SYS_io_uring_enter:
+    case SYS_io_uring_register:
+      BeforeUringCall(number, a);
       break;
     case SYS_sendmsg:
     case SYS_sendmmsg:
