@@ -379,13 +379,14 @@ bool End::HalfClosed(int tcp) const {
 // on.
 bool End::DiedUnread(int tcp) {
   const DirectionWords& words = *outgoing_.words;
-  const bool unread = Gate{words.gate.load()}.cursor() != words.consumed.load();
-  if (sockets_.far == Far::kCarrier || !unread || words.abandoned != 0) return false;
+  const auto unread = [&] { return Gate{words.gate.load()}.cursor() != words.consumed.load(); };
+  if (sockets_.far == Far::kCarrier || !unread() || words.abandoned != 0) return false;
   pollfd bell{sockets_.bells.room, 0, 0};
   if (!hung_up_ && !awaited_hang_up_.exchange(true) && !HalfClosed(tcp)) {
     (void)poll(&bell, 1, kHangUpMs);
   }
-  return LookForHangUp() && words.abandoned == 0;
+  // What it has read is final only now: it may have read the rest, and closed, meanwhile.
+  return LookForHangUp() && words.abandoned == 0 && unread();
 }
 
 // What our ring holds for a receiver that is gone has to go over TCP, or it waits in vain.

@@ -742,6 +742,28 @@ TEST_F(EndTest, TheEndOfWhatOneSaysWhoHasNotReadIsThereAtOnce) {
   EXPECT_LT(spent, std::chrono::milliseconds(500));
 }
 
+// Both have shut their halves down, and one reads the last bytes and closes while the other asks
+// for the end: it has read all, and did not die with some unread.
+TEST_F(EndTest, WhoReadsTheRestAndClosesHasNotDied) {
+  Attach();
+  const Bytes bytes(100, std::byte{7});
+  ASSERT_EQ(host_.Send(bytes), 100);
+  ASSERT_EQ(channel_->Outgoing(Channel::Role::kHost).words->opens, 1U) << "not in the ring";
+  ASSERT_EQ(host_.ShutdownSend(), 0);
+  ASSERT_EQ(guest_.ShutdownSend(), 0);
+  pollfd ended{host_.tcp.get(), POLLRDHUP, 0};
+  ASSERT_EQ(poll(&ended, 1, 10'000), 1);
+  std::thread peer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    Bytes all(200);
+    EXPECT_EQ(guest_.Receive(all), 100) << strerror(errno);
+    guest_.Close();
+  });
+  Bytes none(10);
+  EXPECT_EQ(host_.Receive(none), 0) << strerror(errno);
+  peer.join();
+}
+
 // A call that says how much went cannot say why no more did: the next one does.
 TEST_F(EndTest, AnErrorBehindASendThatTookSomeIsTold) {
   const int least = 1;
