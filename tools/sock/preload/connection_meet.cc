@@ -290,6 +290,9 @@ bool Connection::Begin(int fd) {
     return pending_ = true;
   }
   switch (begun.status().code()) {
+    case Code::kDisconnected:  // by a partner that gives up, or whose connection is over
+      if (IsOver(FindPeerSocket(fd))) return stay(Reason::kEnded);
+      [[fallthrough]];
     case Code::kNotFound:
       pending_ = ++retries_ < kRetries;
       return !pending_ && last && stay(Reason::kAlone);
