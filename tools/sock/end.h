@@ -38,9 +38,9 @@ struct EndMemory {
   Sender sender{0, kLeastRingBytes};
   Receiver receiver{0, kLeastRingBytes};
   bool repair_send = false, repair_receive = false;  // under its lock: a holder died
-  std::atomic<int> receive_error{0};   // what the kernel's socket said, not yet told to the program
+  std::atomic<int> receive_error{0};   // what the kernel's socket said, or NoteDeath; not told yet
   std::atomic<bool> send_over{false};  // the program has shut its sending half down
-  std::atomic<bool> death_told{false};  // to the program: DiedUnread, or any error
+  std::atomic<bool> end_told{false};   // to the program: end of file, DiedUnread, or a reset
 
   // In place, once, before the memory is shared.
   static Result<EndMemory*> Create(void* place, int tcp, bool opened, std::uint32_t largest_ring,
@@ -200,6 +200,7 @@ class End {
   bool LookForHangUp();
   [[nodiscard]] bool HalfClosed(int tcp) const;
   bool DiedUnread(int tcp);
+  bool NoteDeath(int tcp);
   void LookNowAndThen();
   bool LookForEnd(int tcp);
   void NoteError(int error);

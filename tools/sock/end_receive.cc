@@ -66,9 +66,9 @@ ssize_t End::Receive(int tcp, Buffers buffers, const Patience& patience, bool pe
     }
     if (stand == Stand::kDone && !came) {
       const bool end = cursor.gone() == 0 && cursor.left() > 0;
-      if (!end || !DiedUnread(tcp) || memory_.death_told.exchange(true)) {
-        return static_cast<ssize_t>(cursor.gone());
-      }
+      if (!end) return static_cast<ssize_t>(cursor.gone());
+      const bool died = DiedUnread(tcp);
+      if (memory_.end_told.exchange(true) || !died) return 0;
       errno = ECONNRESET;
       return -1;
     }
@@ -177,7 +177,7 @@ End::Stand End::ReceiveStep(int tcp, const Receiver::Action& action, Cursor& cur
     case Step::kEnd: {
       const int error = cursor.gone() > 0 ? 0 : memory_.receive_error.exchange(0);
       if (error == 0) return Stand::kDone;
-      memory_.death_told = true;
+      memory_.end_told = true;
       errno = error;
       return Stand::kError;
     }
@@ -387,6 +387,18 @@ bool End::DiedUnread(int tcp) {
   }
   // What it has read is final only now: it may have read the rest, and closed, meanwhile.
   return LookForHangUp() && words.abandoned == 0 && unread();
+}
+
+// Before bytes are sent again: whether the other end, which has not read them, has died, as above,
+// and the program is not told of it yet. The kernel will say EPIPE, for RST comes behind FIN.
+bool End::NoteDeath(int tcp) {
+  if (sockets_.far == Far::kCarrier || !hung_up_ || outgoing_.words->abandoned != 0) return false;
+  if (memory_.end_told || noted_) return false;
+  pollfd fin{tcp, POLLRDHUP, 0};
+  // Of RST the kernel tells.
+  if (poll(&fin, 1, 0) <= 0 || fin.revents != POLLRDHUP) return false;
+  NoteError(ECONNRESET);
+  return true;
 }
 
 // What our ring holds for a receiver that is gone has to go over TCP, or it waits in vain.

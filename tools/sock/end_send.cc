@@ -170,10 +170,12 @@ End::Stand End::SendStep(int tcp, const Sender::Action& action, Cursor& cursor, 
   switch (action.step) {
     case Step::kSendTcp:
     case Step::kResend: {
+      const bool died = action.step == Step::kResend && NoteDeath(tcp);
       int error = 0;
       const std::size_t went = SendTcp(tcp, action, cursor, error);
       if (action.step == Step::kSendTcp) cursor.Advance(went);
       memory_.sender.Done(went);
+      if (died && cursor.left() > 0) error = EPIPE;  // as it is once the answer is here
       if (error != 0 && error != EAGAIN) {
         errno = error;
         return Stand::kError;

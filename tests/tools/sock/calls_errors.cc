@@ -1,9 +1,11 @@
 // Scenarios of connections that fail: which call says so, with what errno, and whether a signal
 // comes with it.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <cerrno>
@@ -89,6 +91,53 @@ void FindsReset(Party& party) {
 }
 void ReceiveTells(Party& party) { Recv(party, "recv first"); }
 
+// --- an end that dies with bytes unread
+
+void Dies(Party& party) {
+  party.Meet();
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) _exit(3);
+  const pid_t child = fork();  // the last that has it
+  if (child == 0) {
+    char none = 0;
+    close(go[1]);
+    (void)!read(go[0], &none, 1);
+    raise(SIGKILL);
+  }
+  close(go[0]);
+  party.Say("close", close(party.fd));
+  party.fd = -1;
+  close(go[1]);
+  int status = -1;
+  waitpid(child, &status, 0);
+  party.Say("the child's status", status);
+  party.Meet();
+  party.Meet();
+}
+void FindsDeath(Party& party) {
+  pipe_signals = 0;
+  signal(SIGPIPE, CountSignal);
+  Send(party, "unread");
+  party.Meet();
+  party.Meet();
+  TimeGoesBy(party);
+  Send(party, "send");
+  Recv(party, "recv");
+  TimeGoesBy(party);  // until the answer is here
+  Send(party, "send again");
+  party.Say("signals", pipe_signals);
+  signal(SIGPIPE, SIG_IGN);
+  party.Meet();
+}
+void FindsError(Party& party) {
+  Send(party, "unread");
+  party.Meet();
+  party.Meet();
+  Recv(party, "recv");
+  Recv(party, "recv again");
+  party.Meet();
+}
+
 }  // namespace
 
 const std::vector<Scenario> kErrorScenarios = {
@@ -102,6 +151,9 @@ const std::vector<Scenario> kErrorScenarios = {
     {"reset, told by recv", FindsReset<PollSees, ReceiveTells>, ResetsOverTcp},
     {"reset, told by SO_ERROR", FindsReset<PollSees, SayError>, ResetsOverTcp},
     {"reset, told by SO_ERROR, the other way", ResetsOverTcp, FindsReset<PollSees, SayError>},
+    {"reset by death, found by send", FindsDeath, Dies},
+    {"reset by death, found by send, the other way", Dies, FindsDeath},
+    {"reset by death, found by recv", FindsError, Dies},
 };
 
 }  // namespace rdfs::sock

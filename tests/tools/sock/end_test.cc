@@ -273,6 +273,32 @@ TEST_F(EndTest, AWriterLearnsThatItsReaderWasKilled) {
   EXPECT_TRUE(errno == EPIPE || errno == ECONNRESET) << strerror(errno);
 }
 
+// Which TCP answers with a reset. But not where it had sent its FIN before, and that was read.
+TEST_F(EndTest, AWriterIsToldOnceOfAReaderThatDiedWithBytesUnread) {
+  for (const bool shut : {false, true}) {
+    SetUp();
+    Attach();
+    Bytes bytes(1000);
+    ASSERT_EQ(host_.Send(bytes), 1000);
+    ASSERT_EQ(channel_->Outgoing(Channel::Role::kHost).words->opens, 1U) << "not in the ring";
+    if (shut) {
+      ASSERT_EQ(guest_.ShutdownSend(), 0);
+      ASSERT_EQ(host_.Receive(bytes), 0) << strerror(errno);
+    }
+    const pid_t child = ForkGuest(host_, guest_, [] { raise(SIGKILL); });
+    EXPECT_TRUE(WIFSIGNALED(Wait(child)));
+    host_.end->HungUp();
+    ssize_t sent = 0;
+    for (int calls = 0; sent >= 0 && calls < 1000; ++calls) sent = host_.Send(bytes);
+    EXPECT_EQ(sent, -1);
+    EXPECT_EQ(errno, EPIPE);
+    EXPECT_EQ(host_.memory->receive_error, shut ? 0 : ECONNRESET);
+    EXPECT_EQ(host_.Receive(bytes), shut ? 0 : -1);
+    EXPECT_EQ(host_.Receive(bytes), 0) << strerror(errno);
+    TearDown();
+  }
+}
+
 TEST_F(EndTest, AnotherProcessOfTheEndGoesOnAfterOneIsKilled) {
   // Killed at any moment of its writing; what it had not sent whole may be missing, no more.
   for (unsigned round = 0; round < 20; ++round) {

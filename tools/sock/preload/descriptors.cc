@@ -276,9 +276,13 @@ RDSOCK_EXPORT(int, getsockopt, (int fd, int level, int name, void* value, sockle
   const int result = libc().getsockopt(fd, level, name, value, size);
   if (result != 0 || level != SOL_SOCKET || name != SO_ERROR || *size < sizeof(int)) return result;
   const Use use(fd);
-  if (use && use->attached() && *static_cast<int*>(value) == 0) {
-    *static_cast<int*>(value) = use->end().memory().receive_error.exchange(0);
-  }
+  if (!use || !use->attached()) return result;
+  EndMemory& memory = use->end().memory();
+  int& error = *static_cast<int*>(value);
+  // EPIPE: the answer to what was sent again to an end that has died.
+  const int noted = error == 0 || error == EPIPE ? memory.receive_error.exchange(0) : 0;
+  if (noted != 0) error = noted;
+  if (error == ECONNRESET) memory.end_told = true;
   return result;
 }
 RDSOCK_EXPORT(int, setsockopt, (int fd, int level, int name, const void* value, socklen_t size)) {

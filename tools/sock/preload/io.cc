@@ -73,6 +73,7 @@ ssize_t SendOnEnd(Connection& connection, int fd, Buffers buffers, int flags) {
     const int error = connection.end().memory().receive_error.exchange(0);
     errno = error != 0 ? error : EPIPE;
   }
+  if (sent < 0 && errno == ECONNRESET) connection.end().memory().end_told = true;
   if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
     raise(SIGPIPE);
     errno = EPIPE;
