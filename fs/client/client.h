@@ -232,6 +232,11 @@ class Lane {
   // What was recalled under this number is believed no more.
   virtual void AcknowledgeRecall(std::uint64_t number) = 0;
 
+  // GetAttr or SetAttr have told that this is the file's change cookie now: what the server grants
+  // since is as new. If it was another one when the file was opened, or when this was called last,
+  // no read that begins from now on, on any lane, is answered from what was granted before.
+  virtual void SeeChange(const Handle&, std::uint64_t change) = 0;
+
   // ---- Registered memory ------------------------------------------------------------------------
   [[nodiscard]] virtual BufferPool& buffers() = 0;
 

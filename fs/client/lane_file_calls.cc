@@ -11,14 +11,23 @@ namespace rdfs::fs::client {
 OpenPtr LaneImpl::NewOpen(const Handle& handle, std::uint32_t flags, bool directory,
                           const OpenReply& reply, Opener opener) {
   std::shared_ptr<InodeState> inode = mount_.InodeFor(handle);
-  const std::uint64_t change = reply.attr.change;
-  if (inode->change.exchange(change) != change) grants_.OwnChange(*inode, 0, UINT64_MAX);
+  SeeChange(*inode, reply.attr.change);
   auto open = std::make_shared<OpenFile>(std::move(inode), flags, directory);
   open->SetOpener(opener.uid, opener.gid);
   open->set_server_open(reply.open);
   open->set_incarnation(incarnation_);
   mount_.Remember(open);
   return open;
+}
+
+void LaneImpl::SeeChange(InodeState& inode, std::uint64_t change) {
+  if (inode.change.load(std::memory_order_acquire) == change) return;
+  grants_.OwnChange(inode, 0, UINT64_MAX);
+  inode.change.store(change, std::memory_order_release);
+}
+
+void LaneImpl::SeeChange(const Handle& handle, std::uint64_t change) {
+  if (const auto inode = mount_.FindInode(handle)) SeeChange(*inode, change);
 }
 
 CallTicket LaneImpl::Open(const CallContext& context, const Handle& handle, std::uint32_t flags,

@@ -82,6 +82,7 @@ class LaneImpl final : public Lane, private Wire::Events {
   void Abandon(CallTicket ticket) override;
   [[nodiscard]] std::span<const Attributes> DirectoriesTold(std::uint64_t trace) const override;
   void AcknowledgeRecall(std::uint64_t number) override;
+  void SeeChange(const Handle&, std::uint64_t change) override;
   [[nodiscard]] BufferPool& buffers() override { return buffers_; }
 
   CallTicket Lookup(const CallContext&, const Handle&, std::string_view,
@@ -236,6 +237,8 @@ class LaneImpl final : public Lane, private Wire::Events {
   struct Opener {
     std::uint32_t uid, gid;
   };
+  // Behind an answer of the server's; see the public one.
+  void SeeChange(InodeState& inode, std::uint64_t change);
   OpenPtr NewOpen(const Handle& handle, std::uint32_t flags, bool directory, const OpenReply& reply,
                   Opener opener);
   Completion CreatedCompletion(Opener opener, std::uint32_t flags, bool named,

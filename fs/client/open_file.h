@@ -26,7 +26,8 @@ struct InodeState {
   const Handle handle;
   // Changes that this client has made: by it every lane knows which grants are older than they.
   std::atomic<std::uint64_t> own_changes{0};
-  // The change cookie at the last open: another one drops cached grants (close-to-open).
+  // The change cookie at the last open, or of Lane::SeeChange since: another one drops cached
+  // grants. Set behind that: who finds it here already may rely on it.
   std::atomic<std::uint64_t> change{0};
   HeldLocks locks;
   UnsyncedWrites unsynced;

@@ -140,6 +140,15 @@ void KeepBefore(Call& call, const Target& target, const fs::SetAttrRequest& requ
   KeepWhatWouldBeLost(keeper, call.session.inodes(), target.inode, stat);
 }
 
+// A read is to bring what the attributes promise. Of what others did to the file on this host
+// nobody is told, or not of all: a store through a mapping, a write by a name elsewhere.
+void Promise(const Call& call, const Inode& inode, const struct statx& stat) {
+  if (!S_ISREG(inode.type)) return;
+  const bool told = call.watched && !call.unwatched;
+  call.core().stores.NoteVersion(FileIdOf(inode), FileVersion::From(stat),
+                                 told ? ExtentStore::Racy::kProves : ExtentStore::Racy::kDoubtful);
+}
+
 bool BadNanoseconds(const fs::SetAttrRequest& request) {
   const std::uint32_t valid = request.valid;
   return ((valid & fs::kSetAtime) != 0 && request.atime.nanoseconds >= 1'000'000'000U) ||
@@ -168,10 +177,7 @@ Outcome OpGetAttr(Call& call) {
   if (target.error != fs::WireError::kOk) return Outcome::Error(target.error);
   struct statx stat {};
   if (const int error = StatFd(target.fd(), stat); error != 0) return Outcome::Errno(error);
-  // Of what others did to it on this host nobody is told: a read is to bring what this promises.
-  if (!call.watched || call.unwatched) {
-    call.core().stores.NoteVersion(FileIdOf(*target.inode), FileVersion::From(stat));
-  }
+  Promise(call, *target.inode, stat);
   call.out.Write(call.Attr(*target.inode, stat));
   return Outcome::Ok();
 }
@@ -194,6 +200,7 @@ Outcome OpSetAttr(Call& call) {
   if ((request.valid & (fs::kSetMode | fs::kSetUid | fs::kSetGid)) != 0) {
     KeepWhatWouldBeLost(call.core().keeper, call.session.inodes(), target.inode, stat);
   }
+  Promise(call, *target.inode, stat);
   call.out.Write(call.Attr(*target.inode, stat));
   return Outcome::Ok();
 }

@@ -42,10 +42,12 @@ void ExtentStore::Changed(const FileId& file, std::uint64_t offset, std::uint64_
   }
 }
 
-void ExtentStore::NoteVersion(const FileId& file, const FileVersion& version) {
+void ExtentStore::NoteVersion(const FileId& file, const FileVersion& version, Racy racy) {
   const std::lock_guard lock(mutex_);
   CachedFile* known = cache_.FindFile(file);
-  if (known == nullptr || (known->version == version && !known->racy)) return;
+  if (known == nullptr) return;
+  const bool proves = !known->racy || racy == Racy::kProves;
+  if (known->version == version && proves) return;
   known->known = false;
 }
 
@@ -195,9 +197,10 @@ void ExtentStores::Changed(const FileId& file, std::uint64_t offset, std::uint64
   for (const auto& store : stores_) store->Changed(file, offset, length, after);
 }
 
-void ExtentStores::NoteVersion(const FileId& file, const FileVersion& version) const {
+void ExtentStores::NoteVersion(const FileId& file, const FileVersion& version,
+                               ExtentStore::Racy racy) const {
   const std::lock_guard lock(mutex_);
-  for (const auto& store : stores_) store->NoteVersion(file, version);
+  for (const auto& store : stores_) store->NoteVersion(file, version, racy);
 }
 
 }  // namespace rdfs::server

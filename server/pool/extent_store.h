@@ -108,8 +108,11 @@ class ExtentStore {
   // with it that happens once in an attr lease.
   void Changed(const FileId& file, std::uint64_t offset, std::uint64_t length,
                const FileVersion* after = nullptr);
-  // Somebody has seen this version of the file just now: drops what was read of another one.
-  void NoteVersion(const FileId& file, const FileVersion& version);
+  // Somebody has seen this version of the file just now: drops what was read of another one. What
+  // was read of this one, too soon after its change time to prove anything, is in doubt: unless
+  // changes that leave that time as it was are told of.
+  enum class Racy : std::uint8_t { kDoubtful, kProves };
+  void NoteVersion(const FileId& file, const FileVersion& version, Racy racy = Racy::kDoubtful);
   // The file is gone, or its blocks are wanted back: drops all of it.
   void Forget(const FileId& file) { Changed(file, 0, kToEnd); }
 
@@ -148,7 +151,8 @@ class ExtentStores {
   void Remove(const ExtentStore* store);
   void Changed(const FileId& file, std::uint64_t offset, std::uint64_t length,
                const FileVersion* after = nullptr) const;
-  void NoteVersion(const FileId& file, const FileVersion& version) const;
+  void NoteVersion(const FileId& file, const FileVersion& version,
+                   ExtentStore::Racy racy = ExtentStore::Racy::kDoubtful) const;
 
  private:
   mutable std::mutex mutex_;

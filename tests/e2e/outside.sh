@@ -72,6 +72,28 @@ for i in range(20):
     with open(f"{there}/d/fixed.new", "w") as file: file.write(str(i))
     os.rename(f"{there}/d/fixed.new", f"{there}/d/fixed")
     seen("replaced", lambda: stat(f"{here}/d/fixed") is not None and open(f"{here}/d/fixed").read() == str(i))
+
+# Of a write by a name in a directory that nobody looks at nobody tells: attributes do, a second later. What was granted
+# before is not what is read from then on.
+os.mkdir(f"{there}/e")
+os.mkdir(f"{there}/elsewhere")
+with open(f"{there}/e/big", "wb") as file: file.write(b"a" * 1000000)
+os.link(f"{there}/e/big", f"{there}/elsewhere/big")
+for i in range(3):
+    fd = os.open(f"{here}/e/big", os.O_RDONLY)
+    time.sleep(0.5)
+    os.pread(fd, 1000000, 0)  # granted for longer than the attributes count
+    with open(f"{there}/elsewhere/big", "r+b") as file:
+        file.seek(500000)
+        file.write(f"NEW{i}".encode())
+    mtime = os.stat(f"{there}/e/big").st_mtime_ns
+    seen("a write by another name", lambda: os.fstat(fd).st_mtime_ns == mtime)
+    os.pread(fd, 1000000, 0)
+    os.close(fd)
+    def content():
+        with open(f"{here}/e/big", "rb") as file: return file.read()[500000:500004]
+    seen("its content", lambda: content() == f"NEW{i}".encode())
+
 waits.sort()
 print(f"seen after {waits[len(waits) // 2][0] * 1000:.1f} ms (median), {waits[-1][0] * 1000:.1f} ms at most ({waits[-1][1]}), "
       f"of {len(waits)} changes")

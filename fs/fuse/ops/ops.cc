@@ -150,6 +150,7 @@ void AnswerAttr(Request& request, NodeId node, Result<client::Attributes>& attri
   if (!request.PagesAreOld(node, change)) {
     return request.Attr(stat, current ? CacheSeconds(attributes->expires, BootClock::now()) : 0);
   }
+  request.ForgetGrants(node, change);
   // Who sees that another client has written is not to read what was there before. But the kernel
   // must hear what is new to it: a new size makes it drop pages by itself, and else they go a
   // little later. A change of this mount's may hold what dropping pages waits for.

@@ -108,6 +108,7 @@ struct Locking {
       if (dropped && !has_pages) believe(pending);
       dropped ? pending.Ok() : pending.Error(ETIMEDOUT);
     };
+    request.ForgetGrants(node, change);
     request.DropPages(node, change, then, end);
   }
   // Whether a lease says that what the kernel has of the file is right.

@@ -154,6 +154,11 @@ void Request::WaitForOrder(NodeId node) {
   worker_->PostponeForOrder(node, TakeMessage(), waits);
 }
 
+void Request::ForgetGrants(NodeId node, std::uint64_t change) {
+  const auto handle = worker_->filesystem().inodes.Find(node);
+  if (handle) worker_->lane().SeeChange(*handle, change);
+}
+
 void Request::DropPages(NodeId node, std::uint64_t change,
                         std::function<void(Request&, bool dropped)> then,
                         const InodeTable::End& end) {

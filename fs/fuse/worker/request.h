@@ -95,6 +95,9 @@ class Request {
 
   // Asks anew: what the server says from now on is newer than what has been recalled so far.
   void AsksNow();
+  // Pages of other content than this are about to go: what comes in their place is not to be of
+  // that content as well.
+  void ForgetGrants(NodeId node, std::uint64_t change);
   // Makes the kernel drop the pages of the node, and gives the request to `then` behind that: or
   // before it, where that does not come to an end in time. `change`, `end`: see KernelCache.
   void DropPages(NodeId node, std::uint64_t change,

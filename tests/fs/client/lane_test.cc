@@ -159,6 +159,28 @@ TEST_F(LaneTest, OwnChangesAreReadAtOnceOnEveryLane) {
   EXPECT_EQ(server_.Count(Opcode::kRead), before + 3);
 }
 
+TEST_F(LaneTest, WhatWasGrantedBeforeAnotherChangeIsNotReadOnAnyLane) {
+  std::unique_ptr<SyncClient> other = OpenClient();
+  const OpenPtr open = Open();
+  ASSERT_TRUE(client_->Read(open, 0, 10).ok());
+  ASSERT_TRUE(other->Read(open, 0, 10).ok());
+  const auto now = client_->GetAttr(file_);
+  ASSERT_TRUE(now.ok());
+  const std::uint64_t change = now->attr.change;
+  const std::size_t before = server_.Count(Opcode::kRead);
+  client_->lane().SeeChange(file_, change);  // as it was opened
+  ASSERT_TRUE(client_->Read(open, 0, 10).ok());
+  ASSERT_TRUE(other->Read(open, 0, 10).ok());
+  EXPECT_EQ(server_.Count(Opcode::kRead), before);
+  for (int told = 0; told < 2; ++told) {  // the second time it is no news
+    client_->lane().SeeChange(file_, change + 1);
+    ASSERT_TRUE(client_->Read(open, 0, 10).ok());
+    ASSERT_TRUE(other->Read(open, 0, 10).ok());
+    EXPECT_EQ(server_.Count(Opcode::kRead), before + 2);
+  }
+  client_->lane().SeeChange(root_, change);  // nobody has it open
+}
+
 TEST_F(LaneTest, MoreWritesThanStagingSlotsTakeTurns) {
   const OpenPtr open = Open();
   constexpr int kWrites = 12;

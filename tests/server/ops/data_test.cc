@@ -13,6 +13,7 @@
 #include <set>
 #include <sstream>
 
+#include "server/lease/outside_watch.h"
 #include "tests/server/server_harness.h"
 
 namespace rdfs::server {
@@ -75,6 +76,33 @@ TEST_F(DataTest, AReadBringsWhatTheAttributesPromised) {
   std::ofstream(server / "file", std::ios::app) << "abc";
   EXPECT_EQ(AttrByOpen(open, server.Walk("file")).size, 13U);
   EXPECT_EQ(server.Read(open, 0, 100).second, "0123456789abc");
+}
+
+TEST_F(DataTest, AReadBringsWhatTheAnswerToAChangeOfAttributesPromised) {
+  const std::uint64_t open = MustOpen("file", fs::kOpenRead);
+  EXPECT_EQ(server.Read(open, 0, 100).second, "0123456789");
+  std::ofstream(server / "file", std::ios::app) << "abc";
+  fs::SetAttrRequest request{};
+  request.valid = fs::kSetMode;
+  request.mode = 0600;
+  const Answer set = server.Ask(Opcode::kSetAttr, Body().Add(request).Add(server.Walk("file")));
+  ASSERT_TRUE(set.ok());
+  EXPECT_EQ(set.As<fs::AttrWire>().size, 13U);
+  EXPECT_EQ(server.Read(open, 0, 100).second, "0123456789abc");
+}
+
+// As a store through a mapping is, and a write by a name elsewhere.
+TEST_F(DataTest, AReadBringsWhatTheAttributesPromisedWhereAWatchDoesNotTellOfIt) {
+  auto watch = OutsideWatch::Start(server.core().proc, {}, {.changed = [](auto) {}, .lost = [] {}});
+  if (!watch.ok()) GTEST_SKIP() << watch.status().ToString();
+  server.table().SetWatch(watch->get());
+  const std::uint64_t open = MustOpen("file", fs::kOpenRead);
+  EXPECT_EQ(server.Read(open, 0, 100).second, "0123456789");
+  EXPECT_TRUE((*watch)->Watches(*server.table().root().inode));
+  std::ofstream(server / "file", std::ios::app) << "abc";
+  EXPECT_EQ(AttrByOpen(open, server.Walk("file")).size, 13U);
+  EXPECT_EQ(server.Read(open, 0, 100).second, "0123456789abc");
+  server.table().SetWatch(nullptr);
 }
 
 TEST_F(DataTest, FilesBeyondFourGigabytes) {
