@@ -281,6 +281,8 @@ void ReadAhead::Renew(const client::CallContext& caller, const std::shared_ptr<O
                   }
                   if (!attributes.ok()) return;
                   open->size = attributes->attr.size;
+                  // What is read ahead under this lease is not to come by grants from before it.
+                  lane_.SeeChange(open->file->handle(), attributes->attr.change);
                   filesystem_.Believe(open->node, attributes->expires, attributes->attr, stamp);
                 });
 }

@@ -172,7 +172,10 @@ bool InodeTable::Opened(NodeId id, std::uint64_t change, TimePoint now) {
   const bool same = node->pages_change == change;
   const bool only_ours = node->changed_since && node->lease_covers && now < node->covered_until();
   const bool others_changed_it = !same && node->may_have_pages && !only_ours;
-  if (others_changed_it) node->pages_go_until = now + kAnswerTravel;
+  if (others_changed_it) {
+    node->pages_go_until = now + kAnswerTravel;
+    ++node->standing;
+  }
   const bool keeps = same && now >= node->pages_go_until;
   if (!keeps) ++node->pages_gone;
   node->pages_change = change;
@@ -373,6 +376,11 @@ std::optional<InodeTable::Standing> InodeTable::FindStanding(NodeId id, TimePoin
   const Node* node = FindLocked(id);
   if (node == nullptr || now >= node->lease_until) return std::nullopt;
   return Standing{.number = node->standing, .until = node->lease_until};
+}
+
+void InodeTable::EndStanding(NodeId id) {
+  const std::lock_guard lock(mutex_);
+  if (Node* node = FindLocked(id)) ++node->standing;
 }
 
 void InodeTable::SetWithoutXattr(NodeId id, std::uint8_t xattrs, TimePoint asked) {

@@ -142,6 +142,8 @@ class InodeTable {
     TimePoint until{};
   };
   [[nodiscard]] std::optional<Standing> FindStanding(NodeId node, TimePoint now) const;
+  // What has been asked for until now may be of another content than the pages are to have.
+  void EndStanding(NodeId node);
   // Xattrs, a bit each, that the file has not: as long as the lease lasts that it has now.
   void SetWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint asked);
   [[nodiscard]] bool KnownWithoutXattr(NodeId node, std::uint8_t xattrs, TimePoint now) const;

@@ -155,8 +155,9 @@ void Request::WaitForOrder(NodeId node) {
 }
 
 void Request::ForgetGrants(NodeId node, std::uint64_t change) {
-  const auto handle = worker_->filesystem().inodes.Find(node);
-  if (handle) worker_->lane().SeeChange(*handle, change);
+  InodeTable& inodes = worker_->filesystem().inodes;
+  if (const auto handle = inodes.Find(node)) worker_->lane().SeeChange(*handle, change);
+  inodes.EndStanding(node);
 }
 
 void Request::DropPages(NodeId node, std::uint64_t change,

@@ -342,7 +342,26 @@ TEST_F(InodeLeaseTest, AStandingLastsUntilItsLeaseEndsOrTheFileMayHaveChanged) {
   (void)table.EndAllLeases();
   EXPECT_FALSE(number(kNow + kLease * 2));
   table.SetLease(a, kNow + kLease * 3, 8, kLease);
-  EXPECT_NE(number(kNow + kLease * 2), fourth);
+  const auto fifth = number(kNow + kLease * 2);
+  EXPECT_NE(fifth, fourth);
+  table.EndStanding(a);
+  EXPECT_NE(number(kNow + kLease * 2), fifth) << "and the lease goes on";
+}
+
+// Another one's look-up has told the new cookie before, and what was read ahead since then may have
+// come by grants from before it.
+TEST_F(InodeLeaseTest, AnOpenBehindAnothersChangeEndsAStanding) {
+  table.SetMayHavePages(a);
+  (void)table.Opened(a, 7, kNow);
+  table.SetLease(a, kNow + kLease, 8, kLease);
+  const auto told = table.FindStanding(a, kNow);
+  ASSERT_TRUE(told);
+  (void)table.Opened(a, 8, kNow);
+  const auto opened = table.FindStanding(a, kNow);
+  ASSERT_TRUE(opened);
+  EXPECT_NE(opened->number, told->number);
+  (void)table.Opened(a, 8, kNow);
+  EXPECT_EQ(table.FindStanding(a, kNow)->number, opened->number) << "nothing is new";
 }
 
 // A directory that is watched for changes has a longer one.
