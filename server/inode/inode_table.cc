@@ -186,6 +186,7 @@ InodeRef InodeTable::FindHeld(const InodePtr& parent, const std::string& name,
   const auto it = by_key_.find({DeviceOf(stat), stat.stx_ino});
   if (it == by_key_.end() || !it->second->fd_) return Stale();
   const InodePtr& inode = it->second;
+  if (inode != root_.inode && inode->type != (stat.stx_mode & S_IFMT)) return Stale();
   if (parent && inode != root_.inode) {
     inode->parent_ = parent;
     inode->name_ = name;
@@ -209,7 +210,8 @@ InodeRef InodeTable::Insert(const InodePtr& parent, const std::string& name, Fd 
   const std::lock_guard lock(mutex_);
   const auto it = by_key_.find(key);
   InodePtr inode = it != by_key_.end() ? it->second : nullptr;
-  if (inode && !IsSameInode(inode->native, native)) {
+  const bool same = inode && inode->type == (stat.stx_mode & S_IFMT);
+  if (inode && (!same || !IsSameInode(inode->native, native))) {
     // The number was given to a new inode; what had it before is gone for good.
     let_go.push_back(EraseLocked(inode));
     inode = nullptr;

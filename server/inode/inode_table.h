@@ -159,7 +159,8 @@ class InodeTable {
              InodeLimits limits);
   Status AddRoot();
   // The inode that `stat` is of, if a descriptor of it is open: while it is, the number cannot have
-  // been given to another inode. Else ESTALE.
+  // been given to another inode, but by a FUSE file system, where it shows if that is of another
+  // type. Else ESTALE.
   InodeRef FindHeld(const InodePtr& parent, const std::string& name, const struct statx& stat);
   InodeRef Insert(const InodePtr& parent, const std::string& name, Fd fd, const struct statx& stat,
                   const NativeHandle& native);

@@ -74,6 +74,25 @@ TEST_P(InodeTableTest, HandlesResolveAfterTheirDescriptorsWereEvicted) {
   EXPECT_TRUE(table_->Find(table_->root().inode->handle, identity_).ok());
 }
 
+// FUSE file systems give a number again while we hold what had it before. None is at hand.
+TEST_P(InodeTableTest, ANumberThatIsGivenAgainToAnotherTypeIsAnotherInode) {
+  ASSERT_EQ(::mkdir((dir_ / "d").c_str(), 0755), 0);
+  Touch("f");
+  struct statx directory {};
+  const InodeRef held = table_->Lookup(table_->root(), "d", directory);
+  ASSERT_TRUE(held.ok());
+  Fd fd(::open((dir_ / "f").c_str(), O_PATH | O_CLOEXEC));
+  struct statx stat {};
+  ASSERT_EQ(StatFd(fd.get(), stat), 0);
+  stat.stx_ino = directory.stx_ino;
+  const InodeRef file = table_->Adopt(table_->root().inode, "f", std::move(fd), stat);
+  ASSERT_TRUE(file.ok());
+  EXPECT_NE(file.inode, held.inode);
+  EXPECT_EQ(file.inode->type, static_cast<unsigned>(S_IFREG));
+  ASSERT_EQ(StatFd(file.fd(), stat), 0);
+  EXPECT_TRUE(S_ISREG(stat.stx_mode));
+}
+
 // With room for all that there is to be closed.
 std::size_t Age(InodeTable& table) {
   std::size_t room = 1'000'000;
