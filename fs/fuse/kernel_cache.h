@@ -100,6 +100,12 @@ class KernelCache {
   // second. Any thread, and before the session ends.
   void MachineSlept();
 
+  // What the kernel believes of names, it has to ask for again. Before Linux 6.16 nothing. Any
+  // thread.
+  void ForgetNames() {
+    if (session_ != nullptr && KernelHasEpochs()) NewEpoch();
+  }
+
   // Counts recalls, and sleeps of the machine: what was asked for at another count must not be
   // believed.
   [[nodiscard]] std::uint32_t stamp() const {

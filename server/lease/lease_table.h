@@ -12,7 +12,9 @@
 // that who is recalled is answered at once and nobody gets a lease on what is about to change. What
 // is in an answer was gathered some time before the lease is asked for; Grant refuses when another
 // session's change has begun since (`since`). The session that changes is not recalled: its own
-// kernel knows what it did.
+// kernel knows what it did. Changes may be applied in another order than they began, and who was
+// recalled for one that is still to come is not recalled for it again: what a client's kernel makes
+// of its own change it may believe only where the answer brings a lease (as ops::Rename sees to).
 //
 // A recall takes what changes; the rest of the lease stays, unless it says `whole`. A table that
 // follows another one (the server has restarted) does not know who has leases: until the last of

@@ -93,6 +93,29 @@ TEST_F(LeaseTableTest, WhatChangesIsNotLeasedToOthers) {
   EXPECT_TRUE(Grant(kBob));
 }
 
+// Whose kernel takes what it believes along to what it has changed (rename(2)): others may still
+// change that, who have recalled it already.
+TEST_F(LeaseTableTest, WhoOvertakesAnothersChangeGetsNoLease) {
+  EXPECT_TRUE(Grant(kBob));
+  EXPECT_TRUE(Grant(kCarl));
+  const LeaseTable::Begun first = Begin(kAnn);
+  ASSERT_EQ(first.recalls.size(), 2U);
+  for (const auto& recall : first.recalls) {
+    if (recall.session == kBob) table_.Acknowledge(kBob, recall.number, now_);
+  }
+  const LeaseTable::Begun second = Begin(kBob);
+  for (const auto& recall : second.recalls) table_.Acknowledge(recall.session, recall.number, now_);
+  EXPECT_TRUE(table_.IsWaiting(first.change));
+  EXPECT_FALSE(Grant(kBob));
+  table_.End(second.change);
+  EXPECT_FALSE(Grant(kBob));
+  for (const auto& recall : first.recalls) {
+    if (recall.session == kCarl) table_.Acknowledge(kCarl, recall.number, now_);
+  }
+  table_.End(first.change);
+  EXPECT_TRUE(Grant(kBob));
+}
+
 TEST_F(LeaseTableTest, WhatWasGatheredBeforeAChangeIsNotLeasedBehindIt) {
   const LeaseTable::Stamp before = table_.stamp();
   table_.End(Begin(kAnn).change);

@@ -343,6 +343,39 @@ for i, how in enumerate(["alone", "the user first", "the mount first", "the user
 user.stdin.close()
 assert user.wait() == 0
 PYTHON
+
+# A rename waits for a frozen client, another mount's rename to the same name overtakes it, and what that mount believes of
+# the name it has moved is not believed of where it has come to: there the first one is still to come. (A kernel from before
+# 6.16 cannot be told so.)
+timeout 60 "${python[@]}" - "$work/a" "$work/b" "$work/c" "${clients[2]}" <<'PYTHON' || problem "renames that overtake each other"
+import os, sys, threading, time
+from processes import freeze, thaw
+a, b, c, daemon = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+if tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 16):
+    overtook = 0
+    for i in range(5):
+        os.makedirs(f"{b}/overtaken{i}/names"); os.mkdir(f"{b}/overtaken{i}/links")
+        names = [f"{mount}/overtaken{i}/names" for mount in (a, b)]
+        for name in "012": open(f"{names[1]}/{name}", "x").close()
+        os.link(f"{names[1]}/1", f"{b}/overtaken{i}/links/one")
+        os.stat(f"{names[0]}/0")
+        moved = os.stat(f"{names[0]}/2").st_ino
+        os.stat(f"{c}/overtaken{i}/links/one")  # a lease on the file at names/1, and on nothing else there
+        freeze(daemon)
+        try:
+            first = threading.Thread(target=lambda: os.rename(f"{names[1]}/0", f"{names[1]}/1"))
+            first.start()
+            time.sleep(0.05)
+            os.rename(f"{names[0]}/2", f"{names[0]}/0")
+            overtook += first.is_alive()
+        finally:
+            thaw(daemon)
+        first.join()
+        last = {name: os.stat(f"{names[1]}/{name}").st_ino for name in os.listdir(names[1])}
+        seen = {name: os.stat(f"{names[0]}/{name}").st_ino for name in "012" if os.path.exists(f"{names[0]}/{name}")}
+        assert last == seen and moved in last.values(), (i, moved, last, seen)
+    assert overtook, "none overtook the other"
+PYTHON
 for log in server a b; do
   if grep -iE ': (error|warning): ' "$work/$log.log" | grep -vE 'worker (died of signal 9|was started again)'; then problem "an unexpected warning in $log.log"; fi
 done

@@ -73,6 +73,17 @@ void AnswerRemoved(Request& request, NodeId parent, const char* name, const Stat
   AnswerDone(request, parent, status);
 }
 
+// What the kernel believes of a name that is renamed it believes of the new name then, as long. Who
+// changes that one at this moment may have recalled it before it was this file's, and does so no
+// more: the directories' leases, which come with the answer, say that nobody does.
+bool MayTakeAlong(const Request& request) {
+  const auto told = request.worker().lane().DirectoriesTold(request.unique());
+  const TimePoint now = BootClock::now();
+  return !told.empty() && std::ranges::all_of(told, [now](const auto& directory) {
+    return directory.expires > now;
+  });
+}
+
 }  // namespace
 
 void Lookup(fuse_req_t raw, fuse_ino_t parent, const char* name) {
@@ -219,21 +230,24 @@ void Rename(fuse_req_t raw, fuse_ino_t parent, const char* name, fuse_ino_t new_
     const char* new_name;
     bool exchange;
   };
-  StartChange(std::move(request), {parent, new_parent},
-              [&](Lane& lane, const CallContext& caller, Request&& pending) {
-                auto places =
-                    std::make_unique<Places>(Places{std::move(pending), parent, name, new_parent,
-                                                    new_name, (flags & RENAME_EXCHANGE) != 0});
-                return lane.Rename(caller, *handle, name, *new_handle, new_name, wire,
-                                   [at = std::move(places)](Status&& status) {
-                                     if (status.ok()) {
-                                       at->request.worker().filesystem().inodes.Renamed(
-                                           at->parent, at->name, at->new_parent, at->new_name,
-                                           at->exchange);
-                                     }
-                                     AnswerDone(at->request, at->parent, status);
-                                   });
-              });
+  StartChange(
+      std::move(request), {parent, new_parent},
+      [&](Lane& lane, const CallContext& caller, Request&& pending) {
+        auto places = std::make_unique<Places>(Places{std::move(pending), parent, name, new_parent,
+                                                      new_name, (flags & RENAME_EXCHANGE) != 0});
+        return lane.Rename(caller, *handle, name, *new_handle, new_name, wire,
+                           [at = std::move(places)](Status&& status) {
+                             if (status.ok()) {
+                               Filesystem& filesystem = at->request.worker().filesystem();
+                               filesystem.inodes.Renamed(at->parent, at->name, at->new_parent,
+                                                         at->new_name, at->exchange);
+                               if (!MayTakeAlong(at->request)) {
+                                 filesystem.kernel.ForgetNames();
+                               }
+                             }
+                             AnswerDone(at->request, at->parent, status);
+                           });
+      });
 }
 
 void Link(fuse_req_t raw, fuse_ino_t node, fuse_ino_t new_parent, const char* new_name) {
