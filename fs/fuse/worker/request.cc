@@ -155,6 +155,7 @@ void Request::WaitForOrder(NodeId node) {
 }
 
 void Request::ForgetGrants(NodeId node, std::uint64_t change) {
+  if (worker_->ends()) return;  // its lane is gone
   InodeTable& inodes = worker_->filesystem().inodes;
   if (const auto handle = inodes.Find(node)) worker_->lane().SeeChange(*handle, change);
   inodes.EndStanding(node);

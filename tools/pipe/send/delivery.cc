@@ -22,7 +22,7 @@ using std::chrono_literals::operator""s;
 // For what is behind the connection: key exchange, TLS, the lane.
 constexpr auto kHandshake = 10s;
 // For a connection to somebody who is there, also without a wait for him.
-constexpr auto kConnect = 1s;
+constexpr auto kConnect = 4s;  // two of its packets may be lost
 // For the next receiver, when one is lost, to notice that, too; and for each try: the user is heard
 // in between.
 constexpr auto kNotices = 15s;

@@ -273,6 +273,7 @@ bool Connection::Begin(int fd) {
   // Early: connections that end like that are many, and short.
   const auto peer = FindPeerSocket(fd);
   if (IsOver(peer)) return stay(Reason::kEnded);
+  if (StandsAside()) return stay(Reason::kNeedsTcp);  // noted when another thread had begun to
   if (GivesConnectionsToUring()) return stay(Reason::kUring);
   if (HasWhatOnlyTcpCan(fd)) return stay(Reason::kNeedsTcp);
   if (IsStandard(index_)) return last && stay(Reason::kNeedsTcp);

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <liburing.h>
+#include <link.h>
 #include <sys/syscall.h>
 
 #include <atomic>
@@ -27,6 +28,8 @@ constexpr unsigned kOpSendMessageZero = 48;   // IORING_OP_SENDMSG_ZC
 constexpr unsigned kOpWaitId = 50;            // IORING_OP_WAITID: its fd is a process
 constexpr unsigned kOpFutexWait = 51;         // IORING_OP_FUTEX_WAIT: flags in place of its fd
 constexpr unsigned kOpFutexWake = 52;         // IORING_OP_FUTEX_WAKE: the same
+constexpr unsigned kOpFutexWaitMany = 53;     // IORING_OP_FUTEX_WAITV: none
+constexpr unsigned kOpPipe = 62;              // IORING_OP_PIPE: none
 constexpr unsigned kOpEpollWait = 59;         // IORING_OP_EPOLL_WAIT
 constexpr unsigned kOpNothingWide = 63;       // IORING_OP_NOP128: takes two places
 constexpr unsigned kOpCommandWide = 64;       // IORING_OP_URING_CMD128: the same
@@ -59,6 +62,8 @@ void WillDo(const io_uring_sqe& request) {
     case kOpWaitId:
     case kOpFutexWait:
     case kOpFutexWake:
+    case kOpFutexWaitMany:
+    case kOpPipe:
       return;
     case IORING_OP_FILES_UPDATE:
       return WillUse(static_cast<const int*>(memory()), request.len);
@@ -151,9 +156,22 @@ void* Find(std::atomic<void*>& known, const char* name, const void* caller) {
     return found;
   }
   Dl_info module{};
-  if (dladdr(caller, &module) == 0 || module.dli_fname == nullptr) return nullptr;
-  const Loaded loaded(module.dli_fname);
-  return loaded.library == nullptr ? nullptr : dlsym(loaded.library, name);
+  if (dladdr(caller, &module) != 0 && module.dli_fname != nullptr) {
+    const Loaded loaded(module.dli_fname);
+    if (loaded.library != nullptr) found = dlsym(loaded.library, name);
+  }
+  if (found != nullptr) return found;
+  // The last thing that a function of the module's has done, so that it returns to another one: the
+  // shared library, if there is any.
+  const auto look = [](dl_phdr_info* info, std::size_t, void* path) {
+    if (strstr(info->dlpi_name, "/liburing") == nullptr) return 0;
+    *static_cast<const char**>(path) = info->dlpi_name;
+    return 1;
+  };
+  const char* path = nullptr;
+  if (dl_iterate_phdr(look, &path) == 0) return nullptr;
+  const Loaded shared(path);
+  return shared.library == nullptr ? nullptr : dlsym(shared.library, name);
 }
 
 }  // namespace
