@@ -88,6 +88,13 @@ bool Filtered(int fd) {
          (!settings.only.empty() && !settings.only.Matches(here, there));
 }
 
+// Whether a socket's option, a number, is another than usual.
+bool IsUnusual(int fd, int level, int name, int usual) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return getsockopt(fd, level, name, &value, &size) == 0 && value != usual;
+}
+
 // Whether it has what only TCP can do since before connect, or from its listener: what setsockopt
 // would make it stay for later (descriptors.cc).
 bool HasWhatOnlyTcpCan(int fd) {
@@ -102,18 +109,9 @@ bool HasWhatOnlyTcpCan(int fd) {
                                                {SOL_SOCKET, SO_PEEK_OFF, -1},
                                                {IPPROTO_TCP, TCP_REPAIR, 0}}};
   for (const Option& option : kOptions) {
-    int value = 0;
-    socklen_t size = sizeof(value);
-    if (getsockopt(fd, option.level, option.name, &value, &size) == 0 && value != option.usual) {
-      return true;
-    }
+    if (IsUnusual(fd, option.level, option.name, option.usual)) return true;
   }
-  int zero_copy = 0;
-  socklen_t zero_copy_size = sizeof(zero_copy);
-  if (SendsZeroCopy() &&
-      getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &zero_copy, &zero_copy_size) == 0 && zero_copy != 0) {
-    return true;
-  }
+  if (SendsZeroCopy() && IsUnusual(fd, SOL_SOCKET, SO_ZEROCOPY, 0)) return true;
   // These say how much there is.
   std::array<char, 16> text;
   socklen_t size = text.size();
@@ -379,9 +377,7 @@ void Connection::ReadOptions(int fd) {
   slot().nonblocking = flags >= 0 && (flags & O_NONBLOCK) != 0;
   slot().receive_timeout_ns = TimeoutOf(fd, SO_RCVTIMEO, slot().receive_timeout_ns);
   slot().send_timeout_ns = TimeoutOf(fd, SO_SNDTIMEO, slot().send_timeout_ns);
-  int tells = 0;
-  socklen_t size = sizeof(tells);
-  slot().tells_unread = getsockopt(fd, IPPROTO_TCP, TCP_INQ, &tells, &size) == 0 && tells != 0;
+  slot().tells_unread = IsUnusual(fd, IPPROTO_TCP, TCP_INQ, 0);
 }
 
 void Connection::Stay(int fd, Reason reason) {

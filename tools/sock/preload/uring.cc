@@ -134,16 +134,14 @@ void WillRegisterBy(unsigned what) {
   }
 }
 
-// Gives a library back that dlopen(3) has found.
-struct Loaded {
-  explicit Loaded(const char* path) : library(dlopen(path, RTLD_LAZY | RTLD_NOLOAD)) {}
-  ~Loaded() {
-    if (library != nullptr) dlclose(library);
-  }
-  Loaded(const Loaded&) = delete;
-  Loaded& operator=(const Loaded&) = delete;
-  void* library;
-};
+// Of a library that is loaded already; null when it is not, or has no such function.
+void* FindIn(const char* path, const char* name) {
+  void* const library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  void* const found = dlsym(library, name);
+  dlclose(library);  // given back
+  return found;
+}
 
 // What the caller would have called without this library. It may be a module's own affair, loaded
 // for that alone: two may have different ones, so that is not remembered.
@@ -157,8 +155,7 @@ void* Find(std::atomic<void*>& known, const char* name, const void* caller) {
   }
   Dl_info module{};
   if (dladdr(caller, &module) != 0 && module.dli_fname != nullptr) {
-    const Loaded loaded(module.dli_fname);
-    if (loaded.library != nullptr) found = dlsym(loaded.library, name);
+    found = FindIn(module.dli_fname, name);
   }
   if (found != nullptr) return found;
   // The last thing that a function of the module's has done, so that it returns to another one: the
@@ -169,9 +166,7 @@ void* Find(std::atomic<void*>& known, const char* name, const void* caller) {
     return 1;
   };
   const char* path = nullptr;
-  if (dl_iterate_phdr(look, &path) == 0) return nullptr;
-  const Loaded shared(path);
-  return shared.library == nullptr ? nullptr : dlsym(shared.library, name);
+  return dl_iterate_phdr(look, &path) != 0 ? FindIn(path, name) : nullptr;
 }
 
 }  // namespace
